@@ -1,0 +1,89 @@
+// What a device must offer the engine: memory, copies, a matrix product and a table of kernels.
+//
+// A kernel is a C function that takes a stream and a plain struct of pointers, sizes, strides and scalars, so that a
+// device can live in a shared object of its own: no C++ object crosses. Which kernels exist, and their parameter
+// structs, is the business of ops/; a backend only holds the table.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/core/dtype.h"
+
+namespace trafo {
+
+enum class DeviceKind : int32_t { cpu = 0, cuda = 1 };
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int32_t index = 0;
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+std::string device_name(Device device);  // "cpu", "cuda:0"
+
+// C[m,n] = A[m,k] B[k,n] (+ C) (+ bias[n]), row-major with leading dimensions, `batch` products at fixed strides (in
+// elements). trans_a means that A is stored [k,m]; trans_b that B is stored [n,k].
+struct GemmParams {
+  DType dtype = DType::f32;  // f32 or f64 on the CPU
+  bool trans_a = false;
+  bool trans_b = false;
+  bool accumulate = false;  // add to what C holds
+  int64_t m = 0, n = 0, k = 0;
+  const void* a = nullptr;
+  int64_t lda = 0;
+  const void* b = nullptr;
+  int64_t ldb = 0;
+  void* c = nullptr;
+  int64_t ldc = 0;
+  const void* bias = nullptr;  // [n] or null
+  int64_t batch = 1;
+  int64_t stride_a = 0, stride_b = 0, stride_c = 0;
+};
+
+// Returns 0, or a device error code that Backend::check turns into an Error.
+using KernelFn = int32_t (*)(void* stream, const void* params);
+
+struct MemoryStats {
+  int64_t allocated_bytes = 0;  // handed out now
+  int64_t peak_bytes = 0;       // most ever handed out since reset_peak
+  int64_t reserved_bytes = 0;   // taken from the system, cached blocks included
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual Device device() const = 0;
+
+  // 64-byte aligned at least; zero bytes give a valid, unique-enough pointer or null. Throws OUT_OF_(DEVICE_)MEMORY.
+  virtual void* allocate(size_t bytes) = 0;
+  virtual void deallocate(void* pointer, size_t bytes) noexcept = 0;
+  virtual MemoryStats memory_stats() const = 0;
+  virtual void reset_peak_memory() = 0;
+  virtual void release_cached_memory() = 0;
+
+  // All work is ordered on one stream; only synchronize() waits for it.
+  virtual void* stream() = 0;  // first argument of every kernel
+  virtual void copy_from_host(void* device, const void* host, size_t bytes) = 0;
+  virtual void copy_to_host(void* host, const void* device, size_t bytes) = 0;  // waits
+  virtual void copy(void* target, const void* source, size_t bytes) = 0;
+  virtual void fill_zero(void* target, size_t bytes) = 0;
+  virtual void synchronize() = 0;
+
+  virtual void gemm(const GemmParams& params) = 0;
+
+  virtual int threads() const = 0;             // host threads that compute; 1 on an accelerator
+  virtual void set_threads(int threads) = 0;   // >= 1; never changes results
+
+  void set_kernels(std::span<const KernelFn> kernels) { kernels_ = kernels; }
+  // Runs kernel number `id`; an absent one or a non-zero result is an Error with `op` as its origin.
+  void launch(int id, const char* op, const void* params);
+
+ private:
+  std::span<const KernelFn> kernels_;
+};
+
+}  // namespace trafo

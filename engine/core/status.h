@@ -1,0 +1,75 @@
+// Errors inside the engine travel as exceptions of one type; capi/ turns them into status objects.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace trafo {
+
+// Values are part of the C ABI (capi/include/trafo.h): never renumber, only append.
+enum class ErrorCode : int32_t {
+  ok = 0,
+  invalid_argument = 1,
+  shape_mismatch = 2,
+  dtype_mismatch = 3,
+  out_of_memory = 4,
+  out_of_device_memory = 5,
+  not_found = 6,
+  io = 7,
+  corrupt_file = 8,
+  unsupported = 9,
+  cancelled = 10,
+  device_lost = 11,
+  non_finite = 12,
+  version = 13,
+  internal = 14,
+};
+
+// "INVALID_ARGUMENT", ...; "UNKNOWN" for a value that is not one of the codes.
+const char* error_code_name(ErrorCode code) noexcept;
+
+class Error : public std::exception {
+ public:
+  Error(ErrorCode code, std::string origin, std::string message)
+      : code_(code),
+        origin_(std::move(origin)),
+        message_(std::move(message)),
+        what_("[" + origin_ + "] " + message_) {}
+
+  ErrorCode code() const noexcept { return code_; }
+  const std::string& origin() const noexcept { return origin_; }    // op or function
+  const std::string& message() const noexcept { return message_; }  // what was wrong, what is right
+  const char* what() const noexcept override { return what_.c_str(); }
+
+ private:
+  ErrorCode code_;
+  std::string origin_;
+  std::string message_;
+  std::string what_;
+};
+
+// concat("row ", 3, " of ", n): the streamed text of all arguments.
+template <class... Args>
+std::string concat(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return std::move(out).str();
+}
+
+template <class... Args>
+[[noreturn]] void fail(ErrorCode code, std::string_view origin, const Args&... message) {
+  throw Error(code, std::string(origin), concat(message...));
+}
+
+// require(rows > 0, ErrorCode::shape_mismatch, "layer_norm", "rows must be ...", rows)
+template <class... Args>
+void require(bool condition, ErrorCode code, std::string_view origin, const Args&... message) {
+  if (!condition) [[unlikely]]
+    fail(code, origin, message...);
+}
+
+}  // namespace trafo

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Installs the Debian 12 packages Trafo builds with. Run as root or with sudo available; does nothing when all are there.
+set -euo pipefail
+
+packages=(
+  build-essential cmake ninja-build ccache pkg-config zlib1g-dev
+  libsentencepiece-dev libhwy-dev nlohmann-json3-dev
+  libcli11-dev libyaml-cpp-dev libfmt-dev libspdlog-dev
+  libgtest-dev libbenchmark-dev libopenblas-dev
+)
+if [[ "${1:-}" == "--tests" ]]; then
+  packages+=(clang-format)
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+done
+[[ ${#missing[@]} -eq 0 ]] && exit 0
+
+as_root=()
+if [[ $EUID -ne 0 ]]; then
+  command -v sudo >/dev/null || { echo "install-dependencies: run as root, or install sudo: ${missing[*]}" >&2; exit 1; }
+  as_root=(sudo)
+fi
+echo "installing: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
