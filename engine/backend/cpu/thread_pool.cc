@@ -76,6 +76,9 @@ void ThreadPool::set_threads(int threads) {
           "the number of threads cannot change inside a parallel block");
   if (threads - 1 < static_cast<int>(workers_.size())) stop_workers();
   threads_ = threads;
+  // With more threads than processors the thread waited for may need this one's processor.
+  may_spin_.store(threads <= static_cast<int>(std::thread::hardware_concurrency()),
+                  std::memory_order_relaxed);
 }
 
 void ThreadPool::parallel_for(int64_t blocks, Fn fn) {
@@ -142,9 +145,7 @@ void ThreadPool::work(uint32_t seen_epoch) {
 template <class Ready>
 bool ThreadPool::spin_until(Ready ready) const {
   if (ready()) return true;
-  // With more threads than processors the awaited thread may need this one's processor.
-  static const int processors = static_cast<int>(std::thread::hardware_concurrency());
-  if (threads_ > processors) return false;
+  if (!may_spin_.load(std::memory_order_relaxed)) return false;
   const auto end = std::chrono::steady_clock::now() + kSpinTime;
   do {
     for (int i = 0; i < 32; ++i) {

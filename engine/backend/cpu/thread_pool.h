@@ -56,6 +56,7 @@ class ThreadPool {
   bool spin_until(Ready ready) const;
 
   int threads_ = 1;
+  std::atomic<bool> may_spin_{true};  // read by the workers
   std::vector<std::thread> workers_;
 
   // The job. Written by the caller before the ticket is published; a thread reads it only while it
