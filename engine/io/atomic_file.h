@@ -1,0 +1,53 @@
+// Files that are written whole or not at all, and files read into memory under a size limit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/io/byte_sink.h"
+#include "engine/io/descriptor.h"
+
+namespace trafo {
+
+// Collects the bytes in a new file `.NAME.tmp-PID-N` beside the target; commit() makes them durable
+// and gives them the target's name in one step. Until then, and after any failure, the target is as
+// it was. Errors: IO with path and reason.
+class AtomicFile final : public ByteSink {
+ public:
+  explicit AtomicFile(std::filesystem::path target);
+  ~AtomicFile() override;  // without a commit: removes the temporary
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  using ByteSink::write;
+  void write(std::span<const std::byte> bytes) override;
+  // fsync, close, rename, fsync of the directory. After this no more writes.
+  void commit();
+
+ private:
+  void discard() noexcept;
+
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;
+  Descriptor file_;
+};
+
+void write_file_atomically(const std::filesystem::path& target, std::span<const std::byte> bytes);
+void write_file_atomically(const std::filesystem::path& target, std::string_view text);
+
+// The whole regular file. Errors: NOT_FOUND; IO, also when it is larger than `max_bytes` (nothing
+// is allocated then) or changes its length while it is read.
+std::vector<std::byte> read_file(const std::filesystem::path& path, uint64_t max_bytes,
+                                 FollowLinks links = FollowLinks::yes);
+std::string read_text_file(const std::filesystem::path& path, uint64_t max_bytes,
+                           FollowLinks links = FollowLinks::yes);
+
+// Deletes the `.NAME.tmp-PID-N` files in `directory` whose process is gone; returns their names.
+std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& directory);
+
+}  // namespace trafo

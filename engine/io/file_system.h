@@ -1,0 +1,35 @@
+// Every system call of engine/io, and nothing else: results and errno are the kernel's. A layer
+// that injects faults needs to replace only this file's functions.
+#pragma once
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+
+namespace trafo::file_system {
+
+int open_at(int directory, const char* path, int flags, mode_t mode) noexcept;
+int close(int fd) noexcept;
+ssize_t write(int fd, const void* bytes, size_t count) noexcept;
+ssize_t read_at(int fd, void* bytes, size_t count, off_t offset) noexcept;
+int truncate(int fd, off_t size) noexcept;
+int sync(int fd) noexcept;
+int stat(int fd, struct stat* status) noexcept;
+int rename(const char* from, const char* to) noexcept;
+int unlink(const char* path) noexcept;
+int make_directory(const char* path, mode_t mode) noexcept;
+int lock_exclusive(int fd) noexcept;  // does not wait: EWOULDBLOCK when somebody holds it
+DIR* open_directory(const char* path) noexcept;
+struct dirent* read_directory(DIR* directory) noexcept;  // null: end, or an error when errno != 0
+int close_directory(DIR* directory) noexcept;
+// A file, or a directory with everything below it; symbolic links are removed, not followed. A path
+// that is not there is no error. Returns 0, or -1 with errno set.
+int remove_tree(const char* path) noexcept;
+
+pid_t current_process() noexcept;
+bool process_is_alive(pid_t pid) noexcept;
+
+}  // namespace trafo::file_system
