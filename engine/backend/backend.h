@@ -8,21 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
+#include "engine/core/device.h"
 #include "engine/core/dtype.h"
+#include "engine/core/tensor.h"
+#include "engine/memory/memory_stats.h"
 
 namespace trafo {
-
-enum class DeviceKind : int32_t { cpu = 0, cuda = 1 };
-
-struct Device {
-  DeviceKind kind = DeviceKind::cpu;
-  int32_t index = 0;
-  friend bool operator==(const Device&, const Device&) = default;
-};
-
-std::string device_name(Device device);  // "cpu", "cuda:0"
 
 // C[m,n] = A[m,k] B[k,n] (+ C) (+ bias[n]), row-major with leading dimensions, `batch` products at fixed strides (in
 // elements). trans_a means that A is stored [k,m]; trans_b that B is stored [n,k].
@@ -46,21 +38,13 @@ struct GemmParams {
 // Returns 0, or a device error code that Backend::check turns into an Error.
 using KernelFn = int32_t (*)(void* stream, const void* params);
 
-struct MemoryStats {
-  int64_t allocated_bytes = 0;  // handed out now
-  int64_t peak_bytes = 0;       // most ever handed out since reset_peak
-  int64_t reserved_bytes = 0;   // taken from the system, cached blocks included
-};
-
-class Backend {
+class Backend : public MemoryOwner {
  public:
-  virtual ~Backend() = default;
-
   virtual Device device() const = 0;
 
-  // 64-byte aligned at least; zero bytes give a valid, unique-enough pointer or null. Throws OUT_OF_(DEVICE_)MEMORY.
+  // At least 64-byte aligned; null for zero bytes. Throws OUT_OF_MEMORY or OUT_OF_DEVICE_MEMORY. MemoryOwner::release
+  // gives a block back.
   virtual void* allocate(size_t bytes) = 0;
-  virtual void deallocate(void* pointer, size_t bytes) noexcept = 0;
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
   virtual void release_cached_memory() = 0;

@@ -1,0 +1,56 @@
+#include "engine/autograd/checkpoint.h"
+
+namespace trafo {
+
+std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inputs,
+                               RegionFn region) {
+  if (!context.recording()) return region(context, inputs);
+
+  std::vector<Tensor> outputs;
+  {
+    NoGrad no_grad(context);
+    std::vector<Tensor> constants;
+    for (const Tensor& input : inputs)
+      constants.push_back(input.defined() ? input.detach() : input);
+    outputs = region(context, constants);
+  }
+  for (Tensor& output : outputs)
+    if (output.defined()) output = output.detach();  // an input handed through must not be changed
+
+  // The parameters a region uses are not in `inputs`, so its outputs always want a gradient.
+  Tensor token = context.empty({1}, DType::f32);
+  set_requires_grad(token, true);
+  std::vector<Tensor> recorded_inputs = inputs;
+  recorded_inputs.push_back(token);
+  std::vector<Tensor*> recorded_outputs;
+  for (Tensor& output : outputs) recorded_outputs.push_back(&output);
+
+  std::vector<Tensor> saved;
+  for (const Tensor& input : inputs)
+    saved.push_back(input.defined() ? input.detach() : input);
+
+  auto backward = [saved, region = std::move(region), count = outputs.size()](Backward& b) {
+    Context& ctx = b.context();
+    std::vector<Tensor> upstream(count);
+    for (size_t i = 0; i < count; ++i)
+      if (b.has_grad_output(i)) upstream[i] = b.grad_output(i);
+
+    std::vector<Tensor> leaves = saved;
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      if (!leaves[i].defined()) continue;
+      leaves[i] = leaves[i].detach();
+      if (b.needs(i)) set_requires_grad(leaves[i], true);
+    }
+    TapeScope scope(ctx);
+    std::vector<Tensor> again = region(ctx, leaves);
+    require(again.size() == count, ErrorCode::invalid_argument, "checkpoint",
+            "the region returned ", again.size(), " outputs when recomputed, ", count, " before");
+    ctx.tape().backward(ctx, again, upstream);
+    for (size_t i = 0; i < leaves.size(); ++i)
+      if (b.needs(i) && grad_of(leaves[i]).defined()) b.add(i, grad_of(leaves[i]));
+  };
+  context.record("checkpoint", recorded_inputs, recorded_outputs, std::move(backward));
+  return outputs;
+}
+
+}  // namespace trafo

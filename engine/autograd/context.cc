@@ -1,0 +1,139 @@
+#include "engine/autograd/context.h"
+
+namespace trafo {
+
+Tensor Context::empty(const Shape& shape, DType dtype) const {
+  const int64_t bytes =
+      checked_mul(element_count(shape), static_cast<int64_t>(dtype_size(dtype)), "tensor");
+  void* data = backend_->allocate(static_cast<size_t>(bytes));
+  auto storage =
+      std::make_shared<Storage>(backend_, device(), data, static_cast<size_t>(bytes));
+  return Tensor(std::move(storage), dtype, shape, contiguous_strides(shape), 0);
+}
+
+Tensor Context::zeros(const Shape& shape, DType dtype) const {
+  Tensor tensor = empty(shape, dtype);
+  backend_->fill_zero(tensor.raw(), tensor.bytes());
+  return tensor;
+}
+
+Tensor Context::from_host(const void* host, size_t bytes, const Shape& shape, DType dtype) const {
+  Tensor tensor = empty(shape, dtype);
+  require(bytes == tensor.bytes(), ErrorCode::shape_mismatch, "tensor", "shape ", shape.str(),
+          " of ", dtype_name(dtype), " takes ", tensor.bytes(), " bytes, got ", bytes);
+  backend_->copy_from_host(tensor.raw(), host, bytes);
+  return tensor;
+}
+
+void Context::to_host(const Tensor& tensor, void* host, size_t bytes) const {
+  require(tensor.is_contiguous(), ErrorCode::invalid_argument, "tensor",
+          "only a contiguous tensor can be copied to the host");
+  require(bytes == tensor.bytes(), ErrorCode::shape_mismatch, "tensor", "the tensor takes ",
+          tensor.bytes(), " bytes, the buffer has ", bytes);
+  backend_->copy_to_host(host, tensor.raw(), bytes);
+}
+
+Tensor Context::scalar(double value, const Shape& shape, DType dtype) const {
+  const float as_float = static_cast<float>(value);
+  const BFloat16 as_bfloat16 = BFloat16::from_float(as_float);
+  const int32_t as_int = static_cast<int32_t>(value);
+  const void* host = dtype == DType::f64    ? static_cast<const void*>(&value)
+                     : dtype == DType::f32  ? static_cast<const void*>(&as_float)
+                     : dtype == DType::bf16 ? static_cast<const void*>(&as_bfloat16)
+                                            : static_cast<const void*>(&as_int);
+  return from_host(host, dtype_size(dtype), shape, dtype);
+}
+
+double Context::item(const Tensor& tensor) const {
+  require(tensor.numel() == 1, ErrorCode::shape_mismatch, "item", "the tensor of shape ",
+          tensor.shape().str(), " does not have one element");
+  if (tensor.dtype() == DType::f64) return values<double>(tensor)[0];
+  if (tensor.dtype() == DType::bf16) return values<BFloat16>(tensor)[0].to_float();
+  return values<float>(tensor)[0];
+}
+
+bool Context::needs_grad(std::initializer_list<Tensor> inputs) const {
+  if (!grad_enabled_) return false;
+  for (const Tensor& input : inputs)
+    if (requires_grad(input)) return true;
+  return false;
+}
+
+void Context::record(const char* op, std::initializer_list<Tensor> inputs,
+                     std::initializer_list<Tensor*> outputs, BackwardFn backward) {
+  record(op, std::span<const Tensor>(inputs.begin(), inputs.size()),
+         std::span<Tensor* const>(outputs.begin(), outputs.size()), std::move(backward));
+}
+
+void Context::record(const char* op, std::span<const Tensor> inputs,
+                     std::span<Tensor* const> outputs, BackwardFn backward) {
+  if (!grad_enabled_) return;
+  bool wanted = false;
+  for (const Tensor& input : inputs) wanted = wanted || requires_grad(input);
+  if (wanted) tape_->record(op, inputs, outputs, std::move(backward));
+}
+
+void Context::backward(const Tensor& root, const Tensor& upstream) {
+  require(requires_grad(root), ErrorCode::invalid_argument, "backward",
+          "the tensor does not depend on anything that wants a gradient");
+  require(!root.variable()->consumed, ErrorCode::invalid_argument, "backward",
+          "backward has already run over this graph");
+  Tensor seed = upstream;
+  if (seed.defined()) {
+    require(seed.shape() == root.shape() && seed.dtype() == root.dtype(),
+            ErrorCode::shape_mismatch, "backward", "the upstream gradient is ", seed.shape().str(),
+            " ", dtype_name(seed.dtype()), ", the tensor ", root.shape().str(), " ",
+            dtype_name(root.dtype()));
+    require(seed.is_contiguous(), ErrorCode::invalid_argument, "backward",
+            "the upstream gradient must be contiguous");
+  } else {
+    require(root.numel() == 1, ErrorCode::shape_mismatch, "backward", "a tensor of shape ",
+            root.shape().str(), " needs an upstream gradient");
+    seed = scalar(1, root.shape(), root.dtype());
+  }
+  tape_->backward(*this, {&root, 1}, {&seed, 1});
+}
+
+void set_requires_grad(Tensor& tensor, bool requires_grad) {
+  if (!requires_grad) {
+    tensor.set_variable(nullptr);
+    return;
+  }
+  require(is_floating(tensor.dtype()), ErrorCode::dtype_mismatch, "set_requires_grad",
+          "only floating-point tensors have gradients, this one is ", dtype_name(tensor.dtype()));
+  if (tensor.variable()) {
+    require(tensor.variable()->leaf, ErrorCode::invalid_argument, "set_requires_grad",
+            "the tensor is the result of an op; detach it first");
+    return;
+  }
+  auto variable = std::make_shared<Variable>();
+  variable->shape = tensor.shape();
+  variable->dtype = tensor.dtype();
+  variable->device = tensor.device();
+  tensor.set_variable(std::move(variable));
+}
+
+Tensor grad_of(const Tensor& tensor) {
+  if (!requires_grad(tensor) || !tensor.variable()->written) return {};
+  return tensor.variable()->grad;
+}
+
+void zero_grad(const Tensor& tensor) {
+  if (!requires_grad(tensor)) return;
+  Variable& variable = *tensor.variable();
+  variable.written = false;
+}
+
+void bind_grad(const Tensor& tensor, const Tensor& buffer) {
+  require(requires_grad(tensor) && tensor.variable()->leaf, ErrorCode::invalid_argument,
+          "bind_grad", "the tensor is not a leaf that wants a gradient");
+  Variable& variable = *tensor.variable();
+  require(buffer.shape() == variable.shape && buffer.dtype() == variable.dtype &&
+              buffer.is_contiguous(),
+          ErrorCode::shape_mismatch, "bind_grad", "the buffer must be contiguous, ",
+          variable.shape.str(), " of ", dtype_name(variable.dtype));
+  variable.grad = buffer;
+  variable.written = false;
+}
+
+}  // namespace trafo

@@ -1,0 +1,188 @@
+// A Context is where work happens: a device, a tape, and the switches that ops obey. One thread uses it at a time;
+// it may move between threads.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/autograd/variable.h"
+#include "engine/backend/backend.h"
+#include "engine/core/tensor.h"
+
+namespace trafo {
+
+class Context;
+class Backward;
+using BackwardFn = std::function<void(Backward&)>;
+
+// Where a kernel puts the gradient of one input.
+struct GradTarget {
+  Tensor buffer;            // contiguous, of the input's shape
+  bool accumulate = false;  // add to what is there; otherwise overwrite every element
+};
+
+// What the backward function of a node sees.
+class Backward {
+ public:
+  Context& context() const { return context_; }
+  // True if the gradient of this input is wanted; others may be left out.
+  bool needs(size_t input) const { return inputs_[input] != nullptr; }
+  // The gradient of an output: contiguous; zeros if nothing used that output.
+  Tensor grad_output(size_t output = 0) const;
+  bool has_grad_output(size_t output) const;
+  // A buffer for a kernel to write or add to. Call at most once for an input.
+  GradTarget target(size_t input);
+  // Adds a finished gradient. `grad` may share storage with other tensors.
+  void add(size_t input, const Tensor& grad);
+
+ private:
+  friend class Tape;
+  using Variables = std::vector<std::shared_ptr<Variable>>;
+  Backward(Context& context, const Variables& inputs, const Variables& outputs)
+      : context_(context), inputs_(inputs), outputs_(outputs) {}
+
+  Context& context_;
+  const Variables& inputs_;
+  const Variables& outputs_;
+};
+
+// Nodes in the order they ran. Only what backward functions captured is kept alive, not every intermediate.
+class Tape {
+ public:
+  void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
+              BackwardFn backward);
+  // Walks the nodes from the last to the first and consumes them. `upstream[i]` is the gradient of `roots[i]`; an undefined
+  // one means that root takes no part.
+  void backward(Context& context, std::span<const Tensor> roots, std::span<const Tensor> upstream);
+  void clear();
+  size_t size() const { return nodes_.size(); }
+
+ private:
+  struct Node {
+    const char* op;
+    std::vector<std::shared_ptr<Variable>> inputs, outputs;
+    BackwardFn backward;
+  };
+  std::vector<Node> nodes_;
+};
+
+class Context {
+ public:
+  explicit Context(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  Backend& backend() const { return *backend_; }
+  Device device() const { return backend_->device(); }
+
+  // --- tensors ---
+  Tensor empty(const Shape& shape, DType dtype) const;  // contents unspecified
+  Tensor zeros(const Shape& shape, DType dtype) const;
+  // Copies `bytes` of host memory, which must be exactly the tensor's size.
+  Tensor from_host(const void* host, size_t bytes, const Shape& shape, DType dtype) const;
+  template <class T>
+  Tensor from_values(std::span<const T> values, const Shape& shape) const {
+    return from_host(values.data(), values.size_bytes(), shape, dtype_of<T>);
+  }
+  Tensor scalar(double value, const Shape& shape, DType dtype) const;  // `shape` has one element
+  // Copies a contiguous tensor out; waits for the device.
+  void to_host(const Tensor& tensor, void* host, size_t bytes) const;
+  template <class T>
+  std::vector<T> values(const Tensor& tensor) const {
+    (void)tensor.data<T>();  // checks the dtype
+    std::vector<T> out(static_cast<size_t>(tensor.numel()));
+    to_host(tensor, out.data(), out.size() * sizeof(T));
+    return out;
+  }
+  double item(const Tensor& tensor) const;  // the one element of a floating-point tensor
+
+  // --- autodiff ---
+  bool recording() const { return grad_enabled_; }
+  void set_recording(bool enabled) { grad_enabled_ = enabled; }
+  // True if an op on these inputs will be recorded: it must keep what its backward needs.
+  bool needs_grad(std::initializer_list<Tensor> inputs) const;
+  // Records an op. `outputs` get Variables. A null `backward` is an error (UNSUPPORTED) when a gradient is wanted.
+  void record(const char* op, std::initializer_list<Tensor> inputs,
+              std::initializer_list<Tensor*> outputs, BackwardFn backward);
+  void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
+              BackwardFn backward);
+  // Gradients of all leaves that `root` depends on, added to what they hold; frees the graph. `upstream` is the gradient
+  // of `root` (contiguous, its shape and dtype); default: one, for a root of one element only.
+  void backward(const Tensor& root, const Tensor& upstream = {});
+  Tape& tape() { return *tape_; }
+
+  // --- switches ---
+  bool fused_kernels() const { return fused_; }  // off: every op runs its composed reference
+  void set_fused_kernels(bool fused) { fused_ = fused; }
+
+  void launch(int kernel, const char* op, const void* params) const {
+    backend_->launch(kernel, op, params);
+  }
+
+ private:
+  friend class TapeScope;
+  std::shared_ptr<Backend> backend_;
+  Tape root_tape_;
+  Tape* tape_ = &root_tape_;
+  bool grad_enabled_ = true;
+  bool fused_ = true;
+};
+
+// Nothing is recorded while one of these lives.
+class NoGrad {
+ public:
+  explicit NoGrad(Context& context) : context_(context), previous_(context.recording()) {
+    context.set_recording(false);
+  }
+  ~NoGrad() { context_.set_recording(previous_); }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  Context& context_;
+  bool previous_;
+};
+
+// Runs on a tape of its own; checkpointed regions are recomputed on one.
+class TapeScope {
+ public:
+  explicit TapeScope(Context& context)
+      : context_(context), previous_(context.tape_), recording_(context.grad_enabled_) {
+    context.tape_ = &tape_;
+    context.grad_enabled_ = true;
+  }
+  ~TapeScope() {
+    context_.tape_ = previous_;
+    context_.grad_enabled_ = recording_;
+  }
+  TapeScope(const TapeScope&) = delete;
+  TapeScope& operator=(const TapeScope&) = delete;
+
+ private:
+  Context& context_;
+  Tape tape_;
+  Tape* previous_;
+  bool recording_;
+};
+
+// --- leaves ---
+// Marks a tensor as a leaf whose gradient is wanted (floating point only), or as a constant again.
+void set_requires_grad(Tensor& tensor, bool requires_grad);
+inline bool requires_grad(const Tensor& tensor) {
+  return tensor.defined() && tensor.variable() != nullptr;
+}
+// The gradient of a leaf; undefined if none has arrived since the last zero_grad.
+Tensor grad_of(const Tensor& tensor);
+// Forgets the gradient; a bound buffer stays bound and is overwritten by the next gradient.
+void zero_grad(const Tensor& tensor);
+// Makes gradients of a leaf land in `buffer` (contiguous, same shape and dtype): a view of a flat workspace.
+void bind_grad(const Tensor& tensor, const Tensor& buffer);
+
+// target[i] += source[i] for two contiguous tensors of one shape. Set by ops/, which owns the kernel.
+using AccumulateFn = void (*)(Context&, const Tensor& target, const Tensor& source);
+void set_accumulate_kernel(AccumulateFn accumulate);
+
+}  // namespace trafo

@@ -1,0 +1,156 @@
+#include <atomic>
+
+#include "engine/autograd/context.h"
+
+namespace trafo {
+namespace {
+
+std::atomic<AccumulateFn> accumulate_kernel{nullptr};
+
+void accumulate(Context& context, const Tensor& target, const Tensor& source) {
+  const AccumulateFn kernel = accumulate_kernel.load(std::memory_order_acquire);
+  require(kernel != nullptr, ErrorCode::internal, "backward", "no accumulate kernel is registered");
+  kernel(context, target, source);
+}
+
+void copy_into(Context& context, const Tensor& target, const Tensor& source) {
+  if (target.raw() != source.raw())
+    context.backend().copy(target.raw(), source.raw(), source.bytes());
+}
+
+// A gradient that another tensor also looks at must not be added to in place.
+void make_exclusive(Context& context, Variable& variable) {
+  if (variable.leaf || !variable.grad.is_shared()) return;
+  Tensor copy = context.empty(variable.shape, variable.dtype);
+  copy_into(context, copy, variable.grad);
+  variable.grad = copy;
+}
+
+}  // namespace
+
+void set_accumulate_kernel(AccumulateFn kernel) {
+  accumulate_kernel.store(kernel, std::memory_order_release);
+}
+
+bool Backward::has_grad_output(size_t output) const {
+  const auto& variable = outputs_[output];
+  return variable && variable->written;
+}
+
+Tensor Backward::grad_output(size_t output) const {
+  const auto& variable = outputs_[output];
+  if (variable->written) return variable->grad;
+  return context_.zeros(variable->shape, variable->dtype);
+}
+
+GradTarget Backward::target(size_t input) {
+  Variable& variable = *inputs_[input];
+  if (!variable.grad.defined()) variable.grad = context_.empty(variable.shape, variable.dtype);
+  if (variable.written) make_exclusive(context_, variable);
+  const bool add = variable.written;
+  variable.written = true;
+  return {variable.grad, add};
+}
+
+void Backward::add(size_t input, const Tensor& grad) {
+  if (!needs(input)) return;
+  Variable& variable = *inputs_[input];
+  require(grad.shape() == variable.shape && grad.dtype() == variable.dtype &&
+              grad.is_contiguous(),
+          ErrorCode::internal, "backward", "a gradient of shape ", grad.shape().str(),
+          " arrived for a tensor of shape ", variable.shape.str());
+  if (variable.written) {
+    make_exclusive(context_, variable);
+    accumulate(context_, variable.grad, grad);
+  } else if (variable.grad.defined()) {  // a bound buffer
+    copy_into(context_, variable.grad, grad);
+  } else if (variable.leaf && grad.is_shared()) {
+    // A leaf's gradient outlives the walk and may be handed to the user: it owns its memory.
+    variable.grad = context_.empty(variable.shape, variable.dtype);
+    copy_into(context_, variable.grad, grad);
+  } else {
+    variable.grad = grad;
+  }
+  variable.written = true;
+}
+
+void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
+                  BackwardFn backward) {
+  require(backward != nullptr, ErrorCode::unsupported, op,
+          "this op has no backward; detach its inputs or run it under no-grad");
+  Node node{op, {}, {}, std::move(backward)};
+  for (const Tensor& input : inputs) {
+    if (!input.defined()) {
+      node.inputs.push_back(nullptr);
+      continue;
+    }
+    const auto& variable = input.variable();
+    require(!variable || !variable->consumed, ErrorCode::invalid_argument, op,
+            "an input comes from a graph whose backward has already run; detach it first");
+    node.inputs.push_back(variable);
+  }
+  for (Tensor* output : outputs) {
+    if (!output->defined()) {
+      node.outputs.push_back(nullptr);
+      continue;
+    }
+    auto variable = std::make_shared<Variable>();
+    variable->shape = output->shape();
+    variable->dtype = output->dtype();
+    variable->device = output->device();
+    variable->leaf = false;
+    output->set_variable(variable);
+    node.outputs.push_back(std::move(variable));
+  }
+  nodes_.push_back(std::move(node));
+}
+
+void Tape::backward(Context& context, std::span<const Tensor> roots,
+                    std::span<const Tensor> upstream) {
+  struct Restore {
+    Context& context;
+    bool recording;
+    Tape& tape;
+    ~Restore() {
+      context.set_recording(recording);
+      tape.clear();
+    }
+  } restore{context, context.recording(), *this};
+  context.set_recording(false);
+
+  for (size_t i = 0; i < roots.size(); ++i) {
+    if (!upstream[i].defined() || !requires_grad(roots[i])) continue;
+    const std::vector<std::shared_ptr<Variable>> root{roots[i].variable()}, none;
+    Backward(context, root, none).add(0, upstream[i]);
+  }
+
+  while (!nodes_.empty()) {
+    Node node = std::move(nodes_.back());
+    nodes_.pop_back();
+    bool reached = false;
+    for (const auto& output : node.outputs) reached = reached || (output && output->written);
+    if (reached) {
+      Backward step(context, node.inputs, node.outputs);
+      node.backward(step);
+    }
+    for (const auto& output : node.outputs) {
+      if (!output) continue;
+      output->consumed = true;
+      output->grad = {};
+      output->written = false;
+    }
+  }
+}
+
+void Tape::clear() {
+  for (Node& node : nodes_)
+    for (const auto& output : node.outputs)
+      if (output) {
+        output->consumed = true;
+        output->grad = {};
+        output->written = false;
+      }
+  nodes_.clear();
+}
+
+}  // namespace trafo

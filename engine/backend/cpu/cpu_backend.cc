@@ -1,0 +1,56 @@
+#include "engine/backend/cpu/cpu_backend.h"
+
+#include <cstring>
+
+#include "engine/backend/cpu/gemm.h"
+#include "engine/backend/cpu/thread_pool.h"
+#include "engine/memory/caching_allocator.h"
+
+namespace trafo {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads) : pool_(threads) {}
+
+  Device device() const override { return {DeviceKind::cpu, 0}; }
+  void* allocate(size_t bytes) override { return allocator_.allocate(bytes); }
+  void release(void* pointer, size_t bytes) noexcept override {
+    allocator_.release(pointer, bytes);
+  }
+  MemoryStats memory_stats() const override { return allocator_.stats(); }
+  void reset_peak_memory() override { allocator_.reset_peak(); }
+  void release_cached_memory() override { allocator_.release_cached(); }
+
+  void* stream() override { return &pool_; }
+  void copy_from_host(void* device, const void* host, size_t bytes) override {
+    copy(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, size_t bytes) override {
+    copy(host, device, bytes);
+  }
+  void copy(void* target, const void* source, size_t bytes) override {
+    if (bytes) std::memcpy(target, source, bytes);
+  }
+  void fill_zero(void* target, size_t bytes) override {
+    if (bytes) std::memset(target, 0, bytes);
+  }
+  void synchronize() override {}
+
+  void gemm(const GemmParams& params) override { gemm_cpu(pool_, params); }
+
+  int threads() const override { return pool_.threads(); }
+  void set_threads(int threads) override { pool_.set_threads(threads); }
+
+ private:
+  CachingAllocator allocator_;
+  ThreadPool pool_;
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_cpu_backend(int threads) {
+  return std::make_shared<CpuBackend>(threads);
+}
+
+}  // namespace trafo

@@ -1,0 +1,107 @@
+// A tensor is a view (shape, strides, offset) on shared storage. Copying a Tensor copies the handle, not the data.
+//
+// What autodiff needs to know of a tensor is its Variable: a tensor without one is a constant. core/ only stores the
+// pointer; autograd/ gives it meaning.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "engine/core/device.h"
+#include "engine/core/dtype.h"
+#include "engine/core/shape.h"
+
+namespace trafo {
+
+struct Variable;  // engine/autograd/variable.h
+
+// Who takes a block of memory back; a backend, or the owner of memory that came from outside.
+class MemoryOwner {
+ public:
+  virtual ~MemoryOwner() = default;
+  virtual void release(void* pointer, size_t bytes) noexcept = 0;
+};
+
+class Storage {
+ public:
+  Storage(std::shared_ptr<MemoryOwner> owner, Device device, void* data, size_t bytes)
+      : owner_(std::move(owner)), device_(device), data_(data), bytes_(bytes) {}
+  ~Storage() {
+    if (data_ && owner_) owner_->release(data_, bytes_);
+  }
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  Device device() const { return device_; }
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<MemoryOwner> owner_;
+  Device device_;
+  void* data_;
+  size_t bytes_;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;
+  // A view of `storage`; throws INVALID_ARGUMENT if any element would lie outside it.
+  Tensor(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape, const Strides& strides,
+         int64_t offset);
+
+  bool defined() const { return impl_ != nullptr; }
+  DType dtype() const { return impl_->dtype; }
+  Device device() const { return impl_->storage->device(); }
+  const Shape& shape() const { return impl_->shape; }
+  const Strides& strides() const { return impl_->strides; }
+  int rank() const { return impl_->shape.rank(); }
+  int64_t dim(int i) const { return impl_->shape[i < 0 ? i + rank() : i]; }  // -1 is the last
+  int64_t numel() const { return impl_->numel; }
+  int64_t offset() const { return impl_->offset; }  // elements from the start of the storage
+  size_t bytes() const { return static_cast<size_t>(numel()) * dtype_size(dtype()); }
+  bool is_contiguous() const { return impl_->contiguous; }
+  const std::shared_ptr<Storage>& storage() const { return impl_->storage; }
+
+  // First element; on a CPU tensor it may be dereferenced.
+  void* raw() const {
+    return static_cast<std::byte*>(impl_->storage->data()) +
+           impl_->offset * static_cast<int64_t>(dtype_size(impl_->dtype));
+  }
+  template <class T>
+  T* data() const {
+    require(dtype_of<T> == impl_->dtype, ErrorCode::dtype_mismatch, "tensor", "read as ",
+            dtype_name(dtype_of<T>), ", holds ", dtype_name(impl_->dtype));
+    return static_cast<T*>(raw());
+  }
+
+  // Another view of the same storage, without gradient history. `offset` is absolute.
+  Tensor as_strided(const Shape& shape, const Strides& strides, int64_t offset) const;
+  // The same elements with another shape; the tensor must be contiguous. Without gradient history.
+  Tensor reshaped(const Shape& shape) const;
+  // The same view without gradient history.
+  Tensor detach() const;
+
+  const std::shared_ptr<Variable>& variable() const { return impl_->variable; }
+  void set_variable(std::shared_ptr<Variable> variable) { impl_->variable = std::move(variable); }
+
+  // True if another handle or another view looks at the same memory.
+  bool is_shared() const { return impl_.use_count() > 1 || impl_->storage.use_count() > 1; }
+
+  friend bool same_tensor(const Tensor& a, const Tensor& b) { return a.impl_ == b.impl_; }
+
+ private:
+  struct Impl {
+    std::shared_ptr<Storage> storage;
+    DType dtype;
+    Shape shape;
+    Strides strides;
+    int64_t offset;
+    int64_t numel;
+    bool contiguous;
+    std::shared_ptr<Variable> variable;
+  };
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace trafo

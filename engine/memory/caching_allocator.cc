@@ -1,0 +1,97 @@
+#include "engine/memory/caching_allocator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <limits>
+
+#include "engine/core/status.h"
+
+namespace trafo {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+// Under the address sanitizer every block goes back at once, so that a use after free is seen.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kKeepBlocks = false;
+#else
+constexpr bool kKeepBlocks = true;
+#endif
+
+}  // namespace
+
+size_t CachingAllocator::rounded_size(size_t bytes) {
+  if (bytes <= 512) return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t step = std::bit_floor(bytes) / 8;
+  return (bytes + step - 1) / step * step;
+}
+
+CachingAllocator::~CachingAllocator() { release_cached_locked(); }
+
+void* CachingAllocator::allocate(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  require(bytes <= std::numeric_limits<size_t>::max() / 4, ErrorCode::out_of_memory, "allocate",
+          bytes, " bytes were asked for");
+  const size_t size = rounded_size(bytes);
+  std::lock_guard lock(mutex_);
+  void* block = nullptr;
+  const auto found = free_.find(size);
+  if (found != free_.end() && !found->second.empty()) {
+    block = found->second.back();
+    found->second.pop_back();
+  } else {
+    block = std::aligned_alloc(kAlignment, size);
+    if (!block) {
+      release_cached_locked();
+      block = std::aligned_alloc(kAlignment, size);
+    }
+    require(block != nullptr, ErrorCode::out_of_memory, "allocate", "the system has no ", size,
+            " bytes left; ", stats_.allocated_bytes, " bytes are in use");
+    stats_.reserved_bytes += static_cast<int64_t>(size);
+  }
+  stats_.allocated_bytes += static_cast<int64_t>(size);
+  stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
+  return block;
+}
+
+void CachingAllocator::release(void* pointer, size_t bytes) noexcept {
+  if (!pointer) return;
+  const size_t size = rounded_size(bytes);
+  std::lock_guard lock(mutex_);
+  stats_.allocated_bytes -= static_cast<int64_t>(size);
+  if (kKeepBlocks) {
+    try {
+      free_[size].push_back(pointer);
+      return;
+    } catch (...) {  // no memory to remember the block: give it back instead
+    }
+  }
+  std::free(pointer);
+  stats_.reserved_bytes -= static_cast<int64_t>(size);
+}
+
+void CachingAllocator::release_cached() noexcept {
+  std::lock_guard lock(mutex_);
+  release_cached_locked();
+}
+
+void CachingAllocator::release_cached_locked() noexcept {
+  for (auto& [size, blocks] : free_) {
+    for (void* block : blocks) std::free(block);
+    stats_.reserved_bytes -= static_cast<int64_t>(size * blocks.size());
+    blocks.clear();
+  }
+}
+
+MemoryStats CachingAllocator::stats() const {
+  std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void CachingAllocator::reset_peak() {
+  std::lock_guard lock(mutex_);
+  stats_.peak_bytes = stats_.allocated_bytes;
+}
+
+}  // namespace trafo

@@ -1,0 +1,68 @@
+// sum = residual + dropout(x + bias), and optionally normed = layer_norm(sum): the seam between two blocks of a transformer
+// in one pass.
+//
+// x, residual [.., C]; bias [C] or undefined; gamma, beta [C] for the norm. Saved: sum, mean and rstd [rows]. Backward adds the
+// gradients of both outputs, then gives dresidual, dx (masked), dbias, dgamma and dbeta; sums over rows use a fixed partition.
+#pragma once
+
+#include "engine/autograd/context.h"
+#include "engine/core/philox.h"
+
+namespace trafo {
+
+struct BiasDropoutResidualForwardParams {
+  DType dtype;
+  Dropout dropout;
+  double epsilon;
+  int64_t rows, width;
+  const void* x;
+  const void* bias;  // or null
+  const void* residual;
+  const void* gamma;  // null: no layer norm
+  const void* beta;
+  void* sum;
+  void* normed;
+  void* mean;  // [rows]
+  void* rstd;
+};
+
+struct BiasDropoutResidualBackwardParams {
+  DType dtype;
+  Dropout dropout;
+  int64_t rows, width;
+  bool accumulate_dx, accumulate_dresidual, accumulate_dbias, accumulate_dgamma, accumulate_dbeta;
+  const void* sum;
+  const void* gamma;  // null: no layer norm
+  const void* mean;
+  const void* rstd;
+  const void* dsum;     // gradient of `sum`; null when nothing used it
+  const void* dnormed;  // gradient of `normed`; null without a norm or when nothing used it
+  void* dx;             // null where not wanted
+  void* dresidual;
+  void* dbias;
+  void* dgamma;
+  void* dbeta;
+};
+
+namespace ops {
+
+Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bias,
+                             const Tensor& residual, const Dropout& dropout);
+Tensor bias_dropout_residual_composed(Context& context, const Tensor& x, const Tensor& bias,
+                                      const Tensor& residual, const Dropout& dropout);
+
+struct ResidualNorm {
+  Tensor sum;
+  Tensor normed;
+};
+ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const Tensor& bias,
+                                        const Tensor& residual, const Tensor& gamma,
+                                        const Tensor& beta, double epsilon,
+                                        const Dropout& dropout);
+ResidualNorm bias_dropout_residual_norm_composed(Context& context, const Tensor& x,
+                                                 const Tensor& bias, const Tensor& residual,
+                                                 const Tensor& gamma, const Tensor& beta,
+                                                 double epsilon, const Dropout& dropout);
+
+}  // namespace ops
+}  // namespace trafo

@@ -1,0 +1,27 @@
+// Conversion between float32, float64 and bfloat16 (round to nearest even). Backward casts the gradient back.
+#pragma once
+
+#include "engine/autograd/context.h"
+
+namespace trafo {
+
+struct CastForwardParams {
+  DType from, to;
+  int64_t count;
+  const void* x;
+  void* y;
+};
+
+struct CastBackwardParams {
+  DType from, to;  // of the gradient: from = dtype of dy, to = dtype of dx
+  int64_t count;
+  const void* dy;
+  void* dx;
+};
+
+namespace ops {
+
+Tensor cast(Context& context, const Tensor& x, DType dtype);
+
+}  // namespace ops
+}  // namespace trafo

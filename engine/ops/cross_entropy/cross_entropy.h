@@ -1,0 +1,65 @@
+// Cross-entropy of logits [T, V] against labels [T] with label smoothing (Szegedy et al., arXiv 1512.00567, in the form of
+// PyTorch: the smoothed mass is spread over all V classes), ignored labels and per-token weights:
+//   loss_t = w_t ((1 - e) (lse_t - x_t[label]) + e (lse_t - mean_v x_t[v]))
+// Saved for backward: the logits and lse [T]. dx = g w_t (softmax(x_t) - (1 - e) onehot - e / V).
+#pragma once
+
+#include "engine/autograd/context.h"
+
+namespace trafo {
+
+// Values are part of the C ABI: never renumber, only append.
+enum class Reduction : int32_t { none = 0, sum = 1, mean = 2 };  // mean: divided by the sum of weights not ignored
+
+struct CrossEntropyForwardParams {
+  DType dtype;
+  double label_smoothing;
+  int32_t ignore_label;
+  int64_t rows, classes;
+  const void* logits;
+  const int32_t* labels;
+  const void* weights;  // [rows] or null
+  void* loss;           // [rows], weighted; 0 where ignored
+  void* nll;            // [rows], weighted, without smoothing; 0 where ignored
+  void* lse;            // [rows]
+};
+
+// dlogits may be the same memory as logits.
+struct CrossEntropyBackwardParams {
+  DType dtype;
+  double label_smoothing;
+  int32_t ignore_label;
+  int64_t rows, classes;
+  bool accumulate;
+  const void* logits;
+  const int32_t* labels;
+  const void* weights;
+  const void* lse;
+  const void* dloss;  // of the dtype: one element, or [rows] when per_row
+  bool per_row;
+  double scale;       // times dloss
+  void* dlogits;
+};
+
+namespace ops {
+
+struct CrossEntropyOptions {
+  double label_smoothing = 0;   // 0 <= e < 1
+  int32_t ignore_label = -100;  // labels equal to this count for nothing
+  Tensor weights;               // [T], dtype of the logits, non-negative; undefined: all 1. Gets no gradient
+  Reduction reduction = Reduction::mean;
+};
+
+struct CrossEntropyOutput {
+  Tensor loss;  // [1], or [T] for Reduction::none
+  Tensor nll;   // the same without smoothing; never differentiated
+};
+
+// Labels outside 0 .. V-1 that are not ignored are INVALID_ARGUMENT. A mean over nothing is 0.
+CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const Tensor& labels,
+                                 const CrossEntropyOptions& options = {});
+CrossEntropyOutput cross_entropy_composed(Context& context, const Tensor& logits,
+                                          const Tensor& labels, const CrossEntropyOptions& options);
+
+}  // namespace ops
+}  // namespace trafo

@@ -1,0 +1,48 @@
+// Layer norm (Ba et al., arXiv 1607.06450) over the last dimension: y = (x - mean) * rstd * gamma + beta.
+//
+// x [.., C], gamma, beta [C]. Mean and mean of squares are reduced in one pass, on values shifted by the row's first element,
+// so that a large mean does not cancel. Statistics (float for f32, double for f64) are saved for backward: mean, rstd [rows].
+// dx = rstd * (g - mean(g) - xhat * mean(g xhat)) with g = dy gamma, both means in one pass; dgamma = sum dy xhat,
+// dbeta = sum dy over a fixed row partition.
+#pragma once
+
+#include "engine/autograd/context.h"
+
+namespace trafo {
+
+struct LayerNormForwardParams {
+  DType dtype;
+  double epsilon;  // added to the variance
+  int64_t rows, width;
+  const void* x;
+  const void* gamma;
+  const void* beta;
+  void* y;
+  void* mean;  // [rows], of the compute dtype
+  void* rstd;  // [rows]
+};
+
+struct LayerNormBackwardParams {
+  DType dtype;
+  int64_t rows, width;
+  bool accumulate_dx, accumulate_dgamma, accumulate_dbeta;
+  const void* x;
+  const void* gamma;
+  const void* mean;
+  const void* rstd;
+  const void* dy;
+  const void* dresidual;  // [rows, width] added to dx, or null
+  void* dx;               // null where not wanted
+  void* dgamma;
+  void* dbeta;
+};
+
+namespace ops {
+
+Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  double epsilon = 1e-5);
+Tensor layer_norm_composed(Context& context, const Tensor& x, const Tensor& gamma,
+                           const Tensor& beta, double epsilon);
+
+}  // namespace ops
+}  // namespace trafo

@@ -1,0 +1,27 @@
+// cross_entropy(x W^T + b): the vocabulary projection and its loss without ever holding all logits.
+//
+// Rows are taken in chunks whose logits fit a byte budget. When a gradient is wanted, each chunk's logits turn into their
+// gradient in place and are multiplied out into dx, dW and db at once, in the forward pass (the weights' sum is known before the
+// first chunk); backward only scales by the upstream gradient. Reduction sum and mean only. dW is summed over chunks in row
+// order, so the result depends on the chunk size by rounding alone, never on the number of threads.
+#pragma once
+
+#include "engine/ops/cross_entropy/cross_entropy.h"
+
+namespace trafo::ops {
+
+struct LinearCrossEntropyOptions {
+  CrossEntropyOptions loss;
+  int64_t chunk_bytes = int64_t{8} << 20;  // logits held at a time; at least one row is taken
+};
+
+// x [T, C], weight [V, C], bias [V] or undefined, labels [T].
+CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const Tensor& weight,
+                                        const Tensor& bias, const Tensor& labels,
+                                        const LinearCrossEntropyOptions& options = {});
+CrossEntropyOutput linear_cross_entropy_composed(Context& context, const Tensor& x,
+                                                 const Tensor& weight, const Tensor& bias,
+                                                 const Tensor& labels,
+                                                 const LinearCrossEntropyOptions& options);
+
+}  // namespace trafo::ops

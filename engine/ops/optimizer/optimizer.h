@@ -1,0 +1,30 @@
+// The optimizer's kernels over flat workspaces: global norm and AdamW (Loshchilov & Hutter, arXiv 1711.05101).
+#pragma once
+
+#include "engine/autograd/context.h"
+
+namespace trafo {
+
+// out[0] (double) = sum of x[i]^2 in double over a fixed partition; NaN or Inf if any element is.
+struct SumOfSquaresParams {
+  DType dtype;
+  int64_t count;
+  const void* x;
+  double* out;
+};
+
+// g = grad_scale * grad; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+// p -= lr * (mhat / (sqrt(vhat) + epsilon) + weight_decay p), mhat = m / (1 - b1^step), vhat = v / (1 - b2^step).
+struct AdamWParams {
+  DType dtype;
+  int64_t count;
+  double learning_rate, beta1, beta2, epsilon, weight_decay;
+  double grad_scale;  // clipping and averaging
+  int64_t step;       // 1 for the first update
+  void* param;
+  const void* grad;
+  void* m;
+  void* v;
+};
+
+}  // namespace trafo

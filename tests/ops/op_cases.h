@@ -1,0 +1,66 @@
+// What every op is tested on. An op gives its cases in tests/ops/<op>_cases.cc; op_suite_test.cc runs them all:
+// gradcheck in float64, fused against composed, strided views, two runs and several thread counts bitwise equal.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/autograd/context.h"
+#include "engine/core/philox.h"
+
+namespace trafo::testing {
+
+// Draws the same values whatever the dtype, so that float32 and float64 runs can be compared.
+class InputMaker {
+ public:
+  InputMaker(Context& context, DType dtype, uint64_t seed)
+      : context_(context), dtype_(dtype), random_(seed, 77) {}
+
+  DType dtype() const { return dtype_; }
+  // Uniform in [low, high), of the dtype under test.
+  Tensor uniform(const Shape& shape, double low = -1, double high = 1) {
+    std::vector<double> values(static_cast<size_t>(element_count(shape)));
+    for (double& v : values) v = static_cast<float>(random_.uniform(low, high));
+    if (dtype_ == DType::f64) return context_.from_values<double>(values, shape);
+    std::vector<float> narrow(values.begin(), values.end());
+    return context_.from_values<float>(narrow, shape);
+  }
+  // Uniform int32 in [low, high).
+  Tensor integers(const Shape& shape, int32_t low, int32_t high) {
+    std::vector<int32_t> values(static_cast<size_t>(element_count(shape)));
+    for (int32_t& v : values)
+      v = low + static_cast<int32_t>(random_.next_u32() % static_cast<uint32_t>(high - low));
+    return context_.from_values<int32_t>(values, shape);
+  }
+  Tensor integers(std::vector<int32_t> values) {
+    const Shape shape{static_cast<int64_t>(values.size())};
+    return context_.from_values<int32_t>(values, shape);
+  }
+
+ private:
+  Context& context_;
+  DType dtype_;
+  PhiloxStream random_;
+};
+
+struct OpCase {
+  std::string label;  // the shape class: "width 1", "odd", "all-masked row", "empty batch", ...
+  std::function<std::vector<Tensor>(InputMaker&)> inputs;
+  // Calls the op's front door; Context::fused_kernels chooses the path. Floating-point inputs get gradients. Outputs
+  // must be contiguous.
+  std::function<std::vector<Tensor>(Context&, const std::vector<Tensor>&)> run;
+  // Largest error of fused against composed, relative to the largest element (float32).
+  double tolerance = 2e-6;
+};
+
+using OpCases = std::vector<OpCase>;
+
+struct OpUnderTest {
+  const char* name;
+  OpCases (*cases)();
+};
+// Every op of op_list.def; an op without <op>_cases.cc does not link.
+const std::vector<OpUnderTest>& ops_under_test();
+
+}  // namespace trafo::testing
