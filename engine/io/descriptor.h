@@ -49,9 +49,11 @@ Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks 
 // A file that did not exist before; nothing that somebody placed under that name is followed or
 // overwritten.
 Descriptor create_new_file(const std::filesystem::path& path);
+// The same, but a closed Descriptor when something of that name exists.
+Descriptor try_create_new_file(const std::filesystem::path& path);
 
-void create_directory(const std::filesystem::path& path);  // an existing one is an error
-void ensure_directory(const std::filesystem::path& path);  // and its parents, each made durable
+void make_new_directory(const std::filesystem::path& path);  // an existing one is an error
+void ensure_directory(const std::filesystem::path& path);    // and its parents, each made durable
 void sync_directory(const std::filesystem::path& path);
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 void remove_tree(const std::filesystem::path& path);

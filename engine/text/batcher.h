@@ -58,7 +58,7 @@ class TokenizedCorpus {
   uint64_t fingerprint() const noexcept { return fingerprint_; }
 
  private:
-  bool add(std::span<const int32_t> source, std::span<const int32_t> target, int32_t eos_id,
+  void add(std::span<const int32_t> source, std::span<const int32_t> target, int32_t eos_id,
            int64_t pair);
   void finish();
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kSeed = 20240617;
 
-struct Run {
+struct CaseRun {
   std::vector<Tensor> outputs;
   std::vector<Tensor> grads;  // undefined for inputs without one
 };
@@ -24,7 +24,7 @@ Tensor random_upstream(Context& context, const Tensor& output, uint64_t index) {
 }
 
 // Forward and backward of one case. `strided`: floating-point inputs are windows of larger tensors.
-Run run_case(const OpCase& test, DType dtype, bool fused, int threads, bool strided = false) {
+CaseRun run_case(const OpCase& test, DType dtype, bool fused, int threads, bool strided = false) {
   const auto context = make_context({DeviceKind::cpu, 0}, threads);
   context->set_fused_kernels(fused);
   InputMaker maker(*context, dtype, kSeed);
@@ -53,7 +53,7 @@ Run run_case(const OpCase& test, DType dtype, bool fused, int threads, bool stri
     }
     set_requires_grad(input, true);
   }
-  Run result;
+  CaseRun result;
   result.outputs = test.run(*context, inputs);
   std::vector<Tensor> upstream;
   for (size_t i = 0; i < result.outputs.size(); ++i)
@@ -89,7 +89,7 @@ double relative_error(const Tensor& actual, const Tensor& expected) {
   return worst / scale;
 }
 
-void expect_close(const Run& actual, const Run& expected, double tolerance, const char* what) {
+void expect_close(const CaseRun& actual, const CaseRun& expected, double tolerance, const char* what) {
   ASSERT_EQ(actual.outputs.size(), expected.outputs.size());
   for (size_t i = 0; i < actual.outputs.size(); ++i) {
     ASSERT_EQ(actual.outputs[i].shape(), expected.outputs[i].shape()) << what;
@@ -99,9 +99,10 @@ void expect_close(const Run& actual, const Run& expected, double tolerance, cons
   for (size_t i = 0; i < actual.grads.size(); ++i) {
     ASSERT_EQ(actual.grads[i].defined(), expected.grads[i].defined())
         << what << ": gradient " << i << " is missing on one side";
-    if (actual.grads[i].defined())
+    if (actual.grads[i].defined()) {
       EXPECT_LE(relative_error(actual.grads[i], expected.grads[i]), tolerance)
           << what << ", gradient " << i;
+    }
   }
 }
 
@@ -111,7 +112,7 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
-void expect_bitwise(const Run& actual, const Run& expected, const std::string& what) {
+void expect_bitwise(const CaseRun& actual, const CaseRun& expected, const std::string& what) {
   for (size_t i = 0; i < actual.outputs.size(); ++i)
     EXPECT_TRUE(same_bytes(actual.outputs[i], expected.outputs[i])) << what << ", output " << i;
   for (size_t i = 0; i < actual.grads.size(); ++i)
@@ -156,7 +157,7 @@ TEST_P(OpSuite, StridedViewsGiveTheSame) {
 TEST_P(OpSuite, BitwiseEqualAgainAndForEveryThreadCount) {
   for (const OpCase& test : GetParam().cases()) {
     SCOPED_TRACE(test.label);
-    const Run once = run_case(test, DType::f32, true, 1);
+    const CaseRun once = run_case(test, DType::f32, true, 1);
     for (const int threads : {1, 2, 3, 7})
       expect_bitwise(run_case(test, DType::f32, true, threads), once,
                      concat(threads, " threads"));
