@@ -1,0 +1,266 @@
+#include "engine/text/corpus.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "engine/core/status.h"
+#include "engine/text/utf8.h"
+
+namespace trafo {
+namespace {
+
+constexpr std::string_view kOrigin = "corpus";
+constexpr size_t kBufferBytes = size_t{1} << 17;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+// Bytes of a plain file, a gzip file or standard input.
+class ByteSource {
+ public:
+  explicit ByteSource(const std::string& path) {
+    if (path == "-") {
+      name_ = "standard input";
+      descriptor_ = STDIN_FILENO;
+      return;
+    }
+    name_ = path;
+    descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    require(descriptor_ >= 0, errno == EISDIR ? ErrorCode::invalid_argument : ErrorCode::io,
+            kOrigin, name_, ": cannot be opened: ", std::strerror(errno));
+    owned_ = true;
+    struct stat info {};
+    if (fstat(descriptor_, &info) == 0 && S_ISDIR(info.st_mode)) {
+      close_all();
+      fail(ErrorCode::invalid_argument, kOrigin, name_, ": is a directory");
+    }
+    if (!path.ends_with(".gz")) return;
+    gzip_ = gzdopen(descriptor_, "rb");
+    if (gzip_ == nullptr) {
+      close_all();
+      fail(ErrorCode::out_of_memory, kOrigin, name_, ": no memory for decompression");
+    }
+    gzbuffer(gzip_, kBufferBytes);
+  }
+  ~ByteSource() { close_all(); }
+  ByteSource(const ByteSource&) = delete;
+  ByteSource& operator=(const ByteSource&) = delete;
+
+  const std::string& name() const { return name_; }
+
+  // Bytes read, 0 at the end. `line` is for messages.
+  size_t read(char* buffer, size_t size, int64_t line) {
+    return gzip_ != nullptr ? read_gzip(buffer, size, line) : read_plain(buffer, size, line);
+  }
+
+ private:
+  size_t read_plain(char* buffer, size_t size, int64_t line) {
+    while (true) {
+      const ssize_t got = ::read(descriptor_, buffer, size);
+      if (got >= 0) return static_cast<size_t>(got);
+      require(errno == EINTR, errno == EISDIR ? ErrorCode::invalid_argument : ErrorCode::io,
+              kOrigin, name_, ":", line, ": cannot be read: ", std::strerror(errno));
+    }
+  }
+
+  size_t read_gzip(char* buffer, size_t size, int64_t line) {
+    const int got = gzread(gzip_, buffer, static_cast<unsigned>(size));
+    int error = Z_OK;
+    const char* reason = gzerror(gzip_, &error);
+    require(error != Z_ERRNO, ErrorCode::io, kOrigin, name_, ":", line,
+            ": cannot be read: ", std::strerror(errno));
+    require(error != Z_BUF_ERROR, ErrorCode::corrupt_file, kOrigin, name_, ":", line,
+            ": the gzip file is truncated");
+    require(got >= 0 && (error == Z_OK || error == Z_STREAM_END), ErrorCode::corrupt_file, kOrigin,
+            name_, ":", line, ": the gzip file is damaged: ", reason);
+    // zlib passes through what does not start like gzip; the name says that it has to.
+    require(gzdirect(gzip_) == 0, ErrorCode::corrupt_file, kOrigin, name_,
+            ": is named .gz but holds no gzip data");
+    return static_cast<size_t>(got);
+  }
+
+  void close_all() {
+    if (gzip_ != nullptr) {
+      gzclose_r(gzip_);  // closes the descriptor
+    } else if (owned_) {
+      close(descriptor_);
+    }
+    gzip_ = nullptr;
+    owned_ = false;
+  }
+
+  std::string name_;
+  int descriptor_ = -1;
+  bool owned_ = false;
+  gzFile gzip_ = nullptr;
+};
+
+bool is_blank(std::string_view text) {
+  for (size_t position = 0; position < text.size();)
+    if (!is_unicode_space(next_code_point(text, position))) return false;
+  return true;
+}
+
+// `where` names the line or sentence.
+void check_line(std::string_view text, std::string_view where, const CorpusOptions& options) {
+  require(text.size() <= options.max_line_bytes, ErrorCode::invalid_argument, kOrigin, where,
+          ": the line is longer than ", options.max_line_bytes, " bytes");
+  const size_t bad = find_invalid_utf8(text);
+  if (bad != kValidUtf8) {
+    constexpr char digits[] = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(text[bad]);
+    fail(ErrorCode::invalid_argument, kOrigin, where, ": invalid UTF-8 at byte ", bad + 1, " (0x",
+         digits[byte >> 4], digits[byte & 15], ")");
+  }
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
+    fail(ErrorCode::invalid_argument, kOrigin, where, ": NUL byte at byte ", nul + 1);
+}
+
+void add_pair(ParallelCorpus& corpus, std::string&& source, std::string&& target, int64_t line) {
+  ++corpus.report.lines;
+  if (is_blank(source) || is_blank(target)) {
+    ++corpus.report.dropped_empty;
+    return;
+  }
+  ++corpus.report.pairs;
+  corpus.source.push_back(std::move(source));
+  corpus.target.push_back(std::move(target));
+  corpus.line.push_back(line);
+}
+
+void check_usable(const ParallelCorpus& corpus, std::string_view name) {
+  require(corpus.report.lines > 0, ErrorCode::invalid_argument, kOrigin, name,
+          ": is empty (0 lines)");
+  require(corpus.report.pairs > 0, ErrorCode::invalid_argument, kOrigin, name,
+          ": no usable sentence pair: each of the ", corpus.report.lines,
+          " lines has an empty side");
+}
+
+}  // namespace
+
+struct LineReader::Impl {
+  Impl(const std::string& path, const CorpusOptions& reader_options)
+      : source(path), options(reader_options), buffer(kBufferBytes) {}
+
+  bool fill() {
+    begin = 0;
+    end = at_end ? 0 : source.read(buffer.data(), buffer.size(), line_number + 1);
+    at_end = end == 0;
+    return !at_end;
+  }
+
+  ByteSource source;
+  CorpusOptions options;
+  std::vector<char> buffer;
+  size_t begin = 0, end = 0;  // unread part of the buffer
+  bool at_end = false;
+  int64_t line_number = 0;
+};
+
+LineReader::LineReader(std::string path, CorpusOptions options)
+    : impl_(std::make_unique<Impl>(path, options)) {}
+LineReader::~LineReader() = default;
+LineReader::LineReader(LineReader&&) noexcept = default;
+LineReader& LineReader::operator=(LineReader&&) noexcept = default;
+
+int64_t LineReader::line_number() const noexcept {
+  return impl_->line_number;
+}
+const std::string& LineReader::name() const noexcept {
+  return impl_->source.name();
+}
+
+bool LineReader::next(std::string& line) {
+  Impl& in = *impl_;
+  line.clear();
+  if (in.begin == in.end && !in.fill()) return false;
+  const size_t limit = in.options.max_line_bytes;
+  bool complete = false;
+  do {
+    const char* start = in.buffer.data() + in.begin;
+    const auto* newline = static_cast<const char*>(std::memchr(start, '\n', in.end - in.begin));
+    const size_t length =
+        newline == nullptr ? in.end - in.begin : static_cast<size_t>(newline - start);
+    line.append(start, length);
+    in.begin += length + (newline == nullptr ? 0 : 1);
+    complete = newline != nullptr;
+    // Stop before an endless line fills the memory; a mark and a CR may still go.
+    if (line.size() > limit && line.size() - limit > kByteOrderMark.size() + 1) break;
+  } while (!complete && in.fill());
+  ++in.line_number;
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  if (in.line_number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+  check_line(line, concat(name(), ":", in.line_number), in.options);
+  return true;
+}
+
+std::vector<std::string> read_lines(const std::string& path, const CorpusOptions& options) {
+  LineReader reader(path, options);
+  std::vector<std::string> lines;
+  for (std::string line; reader.next(line);) lines.push_back(line);
+  return lines;
+}
+
+ParallelCorpus read_parallel(const std::string& source_path, const std::string& target_path,
+                             const CorpusOptions& options) {
+  require(source_path != "-" || target_path != "-", ErrorCode::invalid_argument, kOrigin,
+          "standard input cannot be both sides; give one TSV instead");
+  LineReader source(source_path, options);
+  LineReader target(target_path, options);
+  ParallelCorpus corpus;
+  std::string source_line, target_line;
+  while (true) {
+    const bool has_source = source.next(source_line);
+    const bool has_target = target.next(target_line);
+    if (has_source != has_target) {
+      while (source.next(source_line)) {
+      }
+      while (target.next(target_line)) {
+      }
+      fail(ErrorCode::invalid_argument, kOrigin, "the two sides differ in length: ", source.name(),
+           " has ", source.line_number(), " lines, ", target.name(), " has ", target.line_number());
+    }
+    if (!has_source) break;
+    add_pair(corpus, std::string(source_line), std::string(target_line), source.line_number());
+  }
+  check_usable(corpus, concat(source.name(), " and ", target.name()));
+  return corpus;
+}
+
+ParallelCorpus read_tsv(const std::string& path, const CorpusOptions& options) {
+  LineReader reader(path, options);
+  ParallelCorpus corpus;
+  for (std::string line; reader.next(line);) {
+    const size_t tab = line.find('\t');
+    if (tab == std::string::npos || line.find('\t', tab + 1) != std::string::npos) {
+      int64_t tabs = 0;
+      for (const char c : line) tabs += c == '\t' ? 1 : 0;
+      fail(ErrorCode::invalid_argument, kOrigin, reader.name(), ":", reader.line_number(), ": ",
+           tabs, " tabs, a line must have exactly one: source, tab, target");
+    }
+    add_pair(corpus, line.substr(0, tab), line.substr(tab + 1), reader.line_number());
+  }
+  check_usable(corpus, reader.name());
+  return corpus;
+}
+
+ParallelCorpus make_parallel(std::vector<std::string> source, std::vector<std::string> target,
+                             const CorpusOptions& options) {
+  require(source.size() == target.size(), ErrorCode::invalid_argument, kOrigin,
+          "the two sides differ in length: ", source.size(), " source sentences, ", target.size(),
+          " target sentences");
+  ParallelCorpus corpus;
+  for (size_t i = 0; i < source.size(); ++i) {
+    check_line(source[i], concat("source sentence ", i + 1), options);
+    check_line(target[i], concat("target sentence ", i + 1), options);
+    add_pair(corpus, std::move(source[i]), std::move(target[i]), static_cast<int64_t>(i) + 1);
+  }
+  check_usable(corpus, "the corpus");
+  return corpus;
+}
+
+}  // namespace trafo
