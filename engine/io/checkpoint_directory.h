@@ -53,7 +53,8 @@ class CheckpointDirectory {
   // valid, and the IO error says so.
   void save(int64_t update, std::span<const CheckpointFile> files);
 
-  // Ascending numbers of the directories that have a manifest; their content is not checked.
+  // Ascending numbers of the directories whose manifest can be opened; their content is not
+  // checked.
   std::vector<int64_t> list() const;
 
   // Reads every byte of checkpoint `update` against its manifest. CORRUPT_FILE names the directory
@@ -86,6 +87,7 @@ class CheckpointDirectory {
   std::optional<int64_t> read_pointer(std::string_view name) const;
 
  private:
+  std::vector<int64_t> numbered() const;  // ascending; everything with an update's name
   std::filesystem::path temporary(int64_t update, std::string_view kind) const;
   void publish(const std::filesystem::path& temporary_path, int64_t update) const;
 

@@ -1,0 +1,109 @@
+#include "engine/io/atomic_file.h"
+
+#include <cerrno>
+#include <utility>
+
+#include "engine/io/file_system.h"
+#include "engine/io/temporary_name.h"
+
+namespace trafo {
+namespace {
+
+std::filesystem::path parent_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+template <class Container>
+Container read_whole(const std::filesystem::path& path, uint64_t max_bytes, FollowLinks links) {
+  const Descriptor file = open_file_for_reading(path, links);
+  const uint64_t size = file.size();
+  require(size <= max_bytes, ErrorCode::io, "read_file", path.string(), " has ", size,
+          " bytes, more than the limit of ", max_bytes);
+  Container content;
+  content.resize(static_cast<size_t>(size));
+  const auto bytes = std::as_writable_bytes(std::span(content.data(), content.size()));
+  std::byte beyond[1];
+  require(file.read_at(0, bytes) == size && file.read_at(size, beyond) == 0, ErrorCode::io,
+          "read_file", path.string(), " changed its length while it was read");
+  return content;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)) {
+  require(target_.has_filename(), ErrorCode::invalid_argument, "write_file", "'", target_.string(),
+          "' does not name a file");
+  // A dead process of our number may have left the same name behind; a hundred of them would be
+  // something else.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    temporary_ = parent_of(target_) / temporary_file_name(target_.filename().string());
+    file_ = try_create_new_file(temporary_);
+    if (file_.is_open()) return;
+  }
+  fail_errno(EEXIST, "create_file", "cannot create", temporary_);
+}
+
+AtomicFile::~AtomicFile() {
+  discard();
+}
+
+void AtomicFile::discard() noexcept {
+  if (temporary_.empty()) return;
+  file_ = Descriptor();
+  file_system::unlink(temporary_.c_str());
+  temporary_.clear();
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  require(file_.is_open(), ErrorCode::internal, "write_file", "write after commit to ",
+          target_.string());
+  file_.write_all(bytes);
+}
+
+void AtomicFile::commit() {
+  require(file_.is_open(), ErrorCode::internal, "write_file", "second commit of ",
+          target_.string());
+  try {
+    file_.sync();
+    file_.close();
+    rename_path(temporary_, target_);
+  } catch (...) {
+    discard();
+    throw;
+  }
+  temporary_.clear();
+  sync_directory(parent_of(target_));
+}
+
+void write_file_atomically(const std::filesystem::path& target, std::span<const std::byte> bytes) {
+  AtomicFile file(target);
+  file.write(bytes);
+  file.commit();
+}
+
+void write_file_atomically(const std::filesystem::path& target, std::string_view text) {
+  write_file_atomically(target, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::vector<std::byte> read_file(const std::filesystem::path& path, uint64_t max_bytes,
+                                 FollowLinks links) {
+  return read_whole<std::vector<std::byte>>(path, max_bytes, links);
+}
+
+std::string read_text_file(const std::filesystem::path& path, uint64_t max_bytes,
+                           FollowLinks links) {
+  return read_whole<std::string>(path, max_bytes, links);
+}
+
+std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& directory) {
+  std::vector<std::string> removed;
+  for (const std::string& name : list_directory(directory)) {
+    const auto temporary = parse_temporary_name(name);
+    if (!temporary || file_system::process_is_alive(temporary->pid)) continue;
+    remove_tree(directory / name);
+    removed.push_back(name);
+  }
+  return removed;
+}
+
+}  // namespace trafo

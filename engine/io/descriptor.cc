@@ -1,0 +1,192 @@
+#include "engine/io/descriptor.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "engine/io/file_system.h"
+
+namespace trafo {
+namespace {
+
+// Linux transfers at most 2 GiB - 4 KiB a call.
+constexpr size_t kLargestTransfer = size_t{1} << 30;
+
+int open_retrying(const std::filesystem::path& path, int flags, mode_t mode) {
+  for (;;) {
+    const int fd = file_system::open_at(AT_FDCWD, path.c_str(), flags | O_CLOEXEC, mode);
+    if (fd >= 0 || errno != EINTR) return fd;
+  }
+}
+
+Descriptor open_directory_for_sync(const std::filesystem::path& path) {
+  const int fd = open_retrying(path, O_RDONLY | O_DIRECTORY, 0);
+  if (fd < 0) fail_errno(errno, "sync_directory", "cannot open directory", path);
+  return Descriptor(fd, path);
+}
+
+}  // namespace
+
+void fail_errno(int error, std::string_view origin, std::string_view action,
+                const std::filesystem::path& path) {
+  // std::generic_category().message is strerror without its shared buffer.
+  fail(ErrorCode::io, origin, action, " ", path.string(), ": ",
+       std::generic_category().message(error));
+}
+
+Descriptor::Descriptor(Descriptor&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) file_system::close(fd_);
+    fd_ = std::exchange(other.fd_, -1);
+    path_ = std::move(other.path_);
+  }
+  return *this;
+}
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) file_system::close(fd_);
+}
+
+uint64_t Descriptor::size() const {
+  struct stat status;
+  if (file_system::stat(fd_, &status) != 0) fail_errno(errno, "file", "cannot examine", path_);
+  return static_cast<uint64_t>(status.st_size);
+}
+
+void Descriptor::write_all(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written =
+        file_system::write(fd_, bytes.data(), std::min(bytes.size(), kLargestTransfer));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail_errno(errno, "write_file", "cannot write", path_);
+    }
+    if (written == 0) fail_errno(EIO, "write_file", "no byte was taken by", path_);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+size_t Descriptor::read_at(uint64_t offset, std::span<std::byte> bytes) const {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = file_system::read_at(fd_, bytes.data() + done,
+                                               std::min(bytes.size() - done, kLargestTransfer),
+                                               static_cast<off_t>(offset + done));
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      fail_errno(errno, "read_file", "cannot read", path_);
+    }
+    if (count == 0) break;
+    done += static_cast<size_t>(count);
+  }
+  return done;
+}
+
+void Descriptor::sync() {
+  if (file_system::sync(fd_) != 0) fail_errno(errno, "write_file", "cannot make durable", path_);
+}
+
+void Descriptor::close() {
+  // The descriptor is gone after close() whatever it returns; on Linux that includes EINTR, which
+  // is no failure.
+  const int result = file_system::close(std::exchange(fd_, -1));
+  if (result != 0 && errno != EINTR) fail_errno(errno, "write_file", "cannot close", path_);
+}
+
+Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks links) {
+  // O_NONBLOCK: opening a FIFO must not wait for its writer. It has no effect on regular files.
+  const int no_follow = links == FollowLinks::no ? O_NOFOLLOW : 0;
+  const int fd = open_retrying(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_follow, 0);
+  if (fd < 0) {
+    if (errno == ENOENT)
+      fail(ErrorCode::not_found, "open_file", "there is no file ", path.string());
+    if (errno == ELOOP && links == FollowLinks::no)
+      fail(ErrorCode::io, "open_file", path.string(),
+           " is a symbolic link; only a regular file is read here");
+    fail_errno(errno, "open_file", "cannot open", path);
+  }
+  Descriptor file(fd, path);
+  struct stat status;
+  if (file_system::stat(fd, &status) != 0) fail_errno(errno, "open_file", "cannot examine", path);
+  require(S_ISREG(status.st_mode), ErrorCode::io, "open_file", path.string(),
+          " is not a regular file");
+  return file;
+}
+
+Descriptor try_create_new_file(const std::filesystem::path& path) {
+  const int fd = open_retrying(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+  if (fd < 0 && errno != EEXIST) fail_errno(errno, "create_file", "cannot create", path);
+  return Descriptor(fd, path);
+}
+
+Descriptor create_new_file(const std::filesystem::path& path) {
+  Descriptor file = try_create_new_file(path);
+  if (!file.is_open()) fail_errno(EEXIST, "create_file", "cannot create", path);
+  return file;
+}
+
+void make_new_directory(const std::filesystem::path& path) {
+  if (file_system::make_directory(path.c_str(), 0777) != 0)
+    fail_errno(errno, "create_directory", "cannot create directory", path);
+}
+
+void ensure_directory(const std::filesystem::path& path) {
+  if (file_system::make_directory(path.c_str(), 0777) == 0) {
+    sync_directory(path.has_parent_path() ? path.parent_path() : ".");
+    return;
+  }
+  if (errno == EEXIST) {
+    open_directory_for_sync(path);  // throws when it is something else than a directory
+    return;
+  }
+  const bool can_create_parent =
+      errno == ENOENT && path.has_parent_path() && path.parent_path() != path;
+  if (!can_create_parent) fail_errno(errno, "create_directory", "cannot create directory", path);
+  ensure_directory(path.parent_path());
+  make_new_directory(path);
+  sync_directory(path.parent_path());
+}
+
+void sync_directory(const std::filesystem::path& path) {
+  open_directory_for_sync(path).sync();
+}
+
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (file_system::rename(from.c_str(), to.c_str()) == 0) return;
+  const int error = errno;
+  fail_errno(error, "rename", concat("cannot rename ", from.string(), " to"), to);
+}
+
+void remove_tree(const std::filesystem::path& path) {
+  if (file_system::remove_tree(path.c_str()) != 0)
+    fail_errno(errno, "remove", "cannot remove", path);
+}
+
+std::vector<std::string> list_directory(const std::filesystem::path& path) {
+  DIR* directory = file_system::open_directory(path.c_str());
+  if (directory == nullptr) {
+    if (errno == ENOENT)
+      fail(ErrorCode::not_found, "list_directory", "there is no directory ", path.string());
+    fail_errno(errno, "list_directory", "cannot list", path);
+  }
+  struct Closer {
+    DIR* directory;
+    ~Closer() { file_system::close_directory(directory); }
+  } closer{directory};
+  std::vector<std::string> names;
+  while (const struct dirent* entry = file_system::read_directory(directory)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  if (errno != 0) fail_errno(errno, "list_directory", "cannot list", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace trafo

@@ -1,0 +1,49 @@
+#include "engine/io/file_lock.h"
+
+#include <fcntl.h>
+
+#include <array>
+#include <cerrno>
+#include <string>
+
+#include "engine/io/file_system.h"
+
+namespace trafo {
+namespace {
+
+std::string holder_of(const Descriptor& file) {
+  std::array<std::byte, 24> text;
+  const size_t count = file.read_at(0, text);
+  std::string pid;
+  for (size_t i = 0; i < count; ++i) {
+    const char digit = static_cast<char>(text[i]);
+    if (digit < '0' || digit > '9') break;
+    pid += digit;
+  }
+  return pid.empty() ? "another process" : "process " + pid;
+}
+
+}  // namespace
+
+DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / ".lock";
+  const int fd =
+      file_system::open_at(AT_FDCWD, path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd < 0) fail_errno(errno, "lock_directory", "cannot open", path);
+  file_ = Descriptor(fd, path);
+  if (file_system::lock_exclusive(fd) != 0) {
+    if (errno != EWOULDBLOCK) fail_errno(errno, "lock_directory", "cannot lock", path);
+    fail(ErrorCode::io, "lock_directory", directory.string(), " is in use by ", holder_of(file_),
+         "; only one process may write to a run directory");
+  }
+  const std::string pid = concat(file_system::current_process(), "\n");
+  if (file_system::truncate(fd, 0) != 0) fail_errno(errno, "lock_directory", "cannot write", path);
+  file_.write_all(std::as_bytes(std::span(pid.data(), pid.size())));
+}
+
+DirectoryLock::~DirectoryLock() {
+  // The file must stay: unlinking it would let two processes lock two files of the same name.
+  if (file_.is_open()) file_system::truncate(file_.fd(), 0);
+}
+
+}  // namespace trafo

@@ -1,0 +1,80 @@
+#include "engine/io/file_system.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+namespace trafo::file_system {
+
+int open_at(int directory, const char* path, int flags, mode_t mode) noexcept {
+  return ::openat(directory, path, flags, mode);
+}
+int close(int fd) noexcept {
+  return ::close(fd);
+}
+ssize_t write(int fd, const void* bytes, size_t count) noexcept {
+  return ::write(fd, bytes, count);
+}
+ssize_t read_at(int fd, void* bytes, size_t count, off_t offset) noexcept {
+  return ::pread(fd, bytes, count, offset);
+}
+int truncate(int fd, off_t size) noexcept {
+  return ::ftruncate(fd, size);
+}
+int sync(int fd) noexcept {
+  return ::fsync(fd);
+}
+int stat(int fd, struct stat* status) noexcept {
+  return ::fstat(fd, status);
+}
+int rename(const char* from, const char* to) noexcept {
+  return ::rename(from, to);
+}
+int unlink(const char* path) noexcept {
+  return ::unlink(path);
+}
+int make_directory(const char* path, mode_t mode) noexcept {
+  return ::mkdir(path, mode);
+}
+int lock_exclusive(int fd) noexcept {
+  return ::flock(fd, LOCK_EX | LOCK_NB);
+}
+DIR* open_directory(const char* path) noexcept {
+  return ::opendir(path);
+}
+struct dirent* read_directory(DIR* directory) noexcept {
+  errno = 0;
+  return ::readdir(directory);
+}
+int close_directory(DIR* directory) noexcept {
+  return ::closedir(directory);
+}
+
+int remove_tree(const char* path) noexcept {
+  try {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (!error) return 0;
+    errno = error.value();
+  } catch (const std::exception&) {  // remove_all allocates
+    errno = ENOMEM;
+  }
+  return -1;
+}
+
+pid_t current_process() noexcept {
+  return ::getpid();
+}
+
+bool process_is_alive(pid_t pid) noexcept {
+  // EPERM: there is one, of another user.
+  return ::kill(pid, 0) == 0 || errno != ESRCH;
+}
+
+}  // namespace trafo::file_system

@@ -1,0 +1,30 @@
+// manifest.json of a checkpoint: what the checkpoint consists of.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/io/checkpoint_directory.h"
+
+namespace trafo {
+
+inline constexpr std::string_view kManifestName = "manifest.json";
+inline constexpr uint64_t kManifestLimit = 1u << 20;
+inline constexpr int64_t kManifestVersion = 1;
+
+// {"crc32": seal over this text, "format", "version", "update", "files": {NAME: {"bytes",
+// "crc32"}}}
+std::string encode_manifest(int64_t update, std::span<const ManifestEntry> files);
+
+// Accepts only the exact bytes encode_manifest gives. Errors: CORRUPT_FILE, VERSION; `label` names
+// the file.
+std::vector<ManifestEntry> parse_manifest(std::string_view text, int64_t update,
+                                          const std::string& label);
+
+// A base name without surprises: [A-Za-z0-9_-][A-Za-z0-9._-]*, at most 100 bytes.
+bool is_plain_name(std::string_view name);
+
+}  // namespace trafo

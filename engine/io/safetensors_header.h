@@ -1,0 +1,43 @@
+// The JSON header of a safetensors file: parsing with every rule of the format checked, and the
+// exact inverse.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/io/safetensors.h"
+
+namespace trafo {
+
+struct SafetensorsHeader {
+  std::vector<TensorInfo> tensors;  // in payload order
+  SafetensorsMetadata metadata;     // without our own pairs
+  bool has_checksums = false;
+};
+
+// `payload_bytes` is what follows the header in the file. Errors: CORRUPT_FILE, UNSUPPORTED;
+// `label` names the file.
+SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t payload_bytes,
+                                           const std::string& label);
+
+// Header with our checksums, padded with spaces so that the payload begins at a multiple of 8
+// bytes. The tensors must be in payload order with offsets and crc32 filled in.
+std::string encode_safetensors_header(std::span<const TensorInfo> tensors,
+                                      const SafetensorsMetadata& metadata);
+
+// product(shape) * dtype_size(dtype), or a negative number when the shape breaks a limit or the
+// product overflows.
+int64_t tensor_bytes(std::span<const int64_t> shape, DType dtype);
+
+bool is_valid_utf8_without_nul(std::string_view text);
+
+// 'text' for a message: at most 200 bytes of it, control characters as '?', since it may come from
+// a hostile file.
+std::string quote(std::string_view text);
+
+inline constexpr std::string_view kOurPrefix = "trafo.";
+
+}  // namespace trafo

@@ -1,0 +1,51 @@
+#include "engine/io/temporary_name.h"
+
+#include <atomic>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+
+#include "engine/core/status.h"
+#include "engine/io/file_system.h"
+
+namespace trafo {
+
+std::optional<int64_t> parse_decimal(std::string_view text) {
+  int64_t value = 0;
+  if (text.empty() || text[0] == '-' || (text.size() > 1 && text[0] == '0')) return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string temporary_directory_name(std::string_view name, std::string_view kind) {
+  return concat(".", name, ".", kind, "-", file_system::current_process());
+}
+
+std::string temporary_file_name(std::string_view name) {
+  static std::atomic<uint64_t> counter{0};
+  return concat(temporary_directory_name(name, "tmp"), "-", counter.fetch_add(1));
+}
+
+std::optional<TemporaryName> parse_temporary_name(std::string_view file_name) {
+  const size_t dot = file_name.rfind('.');
+  if (!file_name.starts_with('.') || dot < 2 || dot == std::string_view::npos) return std::nullopt;
+  std::string_view rest = file_name.substr(dot + 1);
+  TemporaryName result;
+  result.name = file_name.substr(1, dot - 1);
+  for (const std::string_view kind : {"tmp", "old"}) {
+    if (!rest.starts_with(kind) || rest.substr(kind.size(), 1) != "-") continue;
+    result.kind = kind;
+    rest.remove_prefix(kind.size() + 1);
+    const size_t dash = rest.find('-');
+    if (dash != std::string_view::npos && !parse_decimal(rest.substr(dash + 1)))
+      return std::nullopt;
+    const auto pid = parse_decimal(rest.substr(0, dash));
+    if (!pid || *pid == 0 || *pid > std::numeric_limits<pid_t>::max()) return std::nullopt;
+    result.pid = static_cast<pid_t>(*pid);
+    return result;
+  }
+  return std::nullopt;
+}
+
+}  // namespace trafo

@@ -1,0 +1,50 @@
+#include <gtest/gtest.h>
+
+#include "engine/io/checksum.h"
+
+namespace trafo {
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+TEST(Crc, MatchesThePublishedCheckValue) {
+  // The check value of CRC-32/ISO-HDLC in every catalogue of checksums.
+  EXPECT_EQ(crc32(bytes_of("123456789")), 0xcbf43926u);
+  EXPECT_EQ(crc32({}), 0u);
+  EXPECT_EQ(crc32_text(0xcbf43926u), "cbf43926");
+  EXPECT_EQ(crc32_text(0x1fu), "0000001f");
+}
+
+TEST(Crc, PiecesGiveTheSumOfTheWhole) {
+  const std::string_view text = "the quick brown fox";
+  const uint32_t whole = crc32(bytes_of(text));
+  for (size_t cut = 0; cut <= text.size(); ++cut)
+    EXPECT_EQ(crc32(bytes_of(text.substr(cut)), crc32(bytes_of(text.substr(0, cut)))), whole)
+        << cut;
+  EXPECT_EQ(crc32({}, whole), whole);
+}
+
+TEST(Crc, SealFindsEveryFlippedBit) {
+  std::string text = "{\"crc\":\"00000000\",\"content\":[1,2,3]}";
+  seal_text(text, 8);
+  ASSERT_TRUE(is_sealed(text, 8));
+  for (size_t bit = 0; bit < text.size() * 8; ++bit) {
+    std::string damaged = text;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
+    EXPECT_FALSE(is_sealed(damaged, 8)) << "bit " << bit;
+  }
+}
+
+TEST(Crc, SealNeedsRoomForItsDigits) {
+  std::string text = "1234567";
+  seal_text(text, 0);
+  EXPECT_EQ(text, "1234567");
+  EXPECT_FALSE(is_sealed(text, 0));
+  EXPECT_FALSE(is_sealed("12345678", 1));
+  EXPECT_FALSE(is_sealed("12345678", 9));
+}
+
+}  // namespace
+}  // namespace trafo
