@@ -26,8 +26,7 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
   for (Tensor& output : outputs) recorded_outputs.push_back(&output);
 
   std::vector<Tensor> saved;
-  for (const Tensor& input : inputs)
-    saved.push_back(input.defined() ? input.detach() : input);
+  for (const Tensor& input : inputs) saved.push_back(input.defined() ? input.detach() : input);
 
   auto backward = [saved, region = std::move(region), count = outputs.size()](Backward& b) {
     Context& ctx = b.context();

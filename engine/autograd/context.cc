@@ -6,8 +6,7 @@ Tensor Context::empty(const Shape& shape, DType dtype) const {
   const int64_t bytes =
       checked_mul(element_count(shape), static_cast<int64_t>(dtype_size(dtype)), "tensor");
   void* data = backend_->allocate(static_cast<size_t>(bytes));
-  auto storage =
-      std::make_shared<Storage>(backend_, device(), data, static_cast<size_t>(bytes));
+  auto storage = std::make_shared<Storage>(backend_, device(), data, static_cast<size_t>(bytes));
   return Tensor(std::move(storage), dtype, shape, contiguous_strides(shape), 0);
 }
 
@@ -80,9 +79,9 @@ void Context::backward(const Tensor& root, const Tensor& upstream) {
           "backward has already run over this graph");
   Tensor seed = upstream;
   if (seed.defined()) {
-    require(seed.shape() == root.shape() && seed.dtype() == root.dtype(),
-            ErrorCode::shape_mismatch, "backward", "the upstream gradient is ", seed.shape().str(),
-            " ", dtype_name(seed.dtype()), ", the tensor ", root.shape().str(), " ",
+    require(seed.shape() == root.shape() && seed.dtype() == root.dtype(), ErrorCode::shape_mismatch,
+            "backward", "the upstream gradient is ", seed.shape().str(), " ",
+            dtype_name(seed.dtype()), ", the tensor ", root.shape().str(), " ",
             dtype_name(root.dtype()));
     require(seed.is_contiguous(), ErrorCode::invalid_argument, "backward",
             "the upstream gradient must be contiguous");

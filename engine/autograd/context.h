@@ -1,5 +1,5 @@
-// A Context is where work happens: a device, a tape, and the switches that ops obey. One thread uses it at a time;
-// it may move between threads.
+// A Context is where work happens: a device, a tape, and the switches that ops obey. One thread
+// uses it at a time; it may move between threads.
 #pragma once
 
 #include <functional>
@@ -49,13 +49,14 @@ class Backward {
   const Variables& outputs_;
 };
 
-// Nodes in the order they ran. Only what backward functions captured is kept alive, not every intermediate.
+// Nodes in the order they ran. Only what backward functions captured is kept alive, not every
+// intermediate.
 class Tape {
  public:
   void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
               BackwardFn backward);
-  // Walks the nodes from the last to the first and consumes them. `upstream[i]` is the gradient of `roots[i]`; an undefined
-  // one means that root takes no part.
+  // Walks the nodes from the last to the first and consumes them. `upstream[i]` is the gradient of
+  // `roots[i]`; an undefined one means that root takes no part.
   void backward(Context& context, std::span<const Tensor> roots, std::span<const Tensor> upstream);
   void clear();
   size_t size() const { return nodes_.size(); }
@@ -104,13 +105,15 @@ class Context {
   void set_recording(bool enabled) { grad_enabled_ = enabled; }
   // True if an op on these inputs will be recorded: it must keep what its backward needs.
   bool needs_grad(std::initializer_list<Tensor> inputs) const;
-  // Records an op. `outputs` get Variables. A null `backward` is an error (UNSUPPORTED) when a gradient is wanted.
+  // Records an op. `outputs` get Variables. A null `backward` is an error (UNSUPPORTED) when a
+  // gradient is wanted.
   void record(const char* op, std::initializer_list<Tensor> inputs,
               std::initializer_list<Tensor*> outputs, BackwardFn backward);
   void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
               BackwardFn backward);
-  // Gradients of all leaves that `root` depends on, added to what they hold; frees the graph. `upstream` is the gradient
-  // of `root` (contiguous, its shape and dtype); default: one, for a root of one element only.
+  // Gradients of all leaves that `root` depends on, added to what they hold; frees the graph.
+  // `upstream` is the gradient of `root` (contiguous, its shape and dtype); default: one, for a
+  // root of one element only.
   void backward(const Tensor& root, const Tensor& upstream = {});
   Tape& tape() { return *tape_; }
 
@@ -178,10 +181,12 @@ inline bool requires_grad(const Tensor& tensor) {
 Tensor grad_of(const Tensor& tensor);
 // Forgets the gradient; a bound buffer stays bound and is overwritten by the next gradient.
 void zero_grad(const Tensor& tensor);
-// Makes gradients of a leaf land in `buffer` (contiguous, same shape and dtype): a view of a flat workspace.
+// Makes gradients of a leaf land in `buffer` (contiguous, same shape and dtype): a view of a flat
+// workspace.
 void bind_grad(const Tensor& tensor, const Tensor& buffer);
 
-// target[i] += source[i] for two contiguous tensors of one shape. Set by ops/, which owns the kernel.
+// target[i] += source[i] for two contiguous tensors of one shape. Set by ops/, which owns the
+// kernel.
 using AccumulateFn = void (*)(Context&, const Tensor& target, const Tensor& source);
 void set_accumulate_kernel(AccumulateFn accumulate);
 

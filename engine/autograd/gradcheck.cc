@@ -29,8 +29,8 @@ double contract(Context& context, const std::vector<Tensor>& outputs,
   double total = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!upstream[i].defined()) continue;
-    require(outputs[i].is_contiguous(), ErrorCode::invalid_argument, "gradcheck",
-            "output ", i, " is a strided view; make it contiguous");
+    require(outputs[i].is_contiguous(), ErrorCode::invalid_argument, "gradcheck", "output ", i,
+            " is a strided view; make it contiguous");
     const auto a = context.values<double>(outputs[i]), b = context.values<double>(upstream[i]);
     for (size_t j = 0; j < a.size(); ++j) total += a[j] * b[j];
   }
@@ -81,8 +81,8 @@ GradcheckResult gradcheck(Context& context, const GradcheckFn& fn,
       if (error > result.worst_error) result.worst_error = error;
       if (!(error <= options.atol) && result.ok) {  // NaN fails too
         result.ok = false;
-        result.message = concat("input ", i, ", element ", j, ": analytic ", analytic[j],
-                                ", numeric ", numeric);
+        result.message =
+            concat("input ", i, ", element ", j, ": analytic ", analytic[j], ", numeric ", numeric);
       }
     }
   }

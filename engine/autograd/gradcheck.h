@@ -26,9 +26,10 @@ struct GradcheckResult {
 
 using GradcheckFn = std::function<std::vector<Tensor>(Context&, const std::vector<Tensor>&)>;
 
-// Compares every derivative of sum_i <u_i, fn(inputs)_i>, u random in [-1, 1], for each float64 input; other inputs are
-// constants. Inputs are contiguous CPU tensors; they are perturbed in place and restored.
-GradcheckResult gradcheck(Context& context, const GradcheckFn& fn, const std::vector<Tensor>& inputs,
-                          const GradcheckOptions& options = {});
+// Compares every derivative of sum_i <u_i, fn(inputs)_i>, u random in [-1, 1], for each float64
+// input; other inputs are constants. Inputs are contiguous CPU tensors; they are perturbed in place
+// and restored.
+GradcheckResult gradcheck(Context& context, const GradcheckFn& fn,
+                          const std::vector<Tensor>& inputs, const GradcheckOptions& options = {});
 
 }  // namespace trafo

@@ -55,8 +55,7 @@ GradTarget Backward::target(size_t input) {
 void Backward::add(size_t input, const Tensor& grad) {
   if (!needs(input)) return;
   Variable& variable = *inputs_[input];
-  require(grad.shape() == variable.shape && grad.dtype() == variable.dtype &&
-              grad.is_contiguous(),
+  require(grad.shape() == variable.shape && grad.dtype() == variable.dtype && grad.is_contiguous(),
           ErrorCode::internal, "backward", "a gradient of shape ", grad.shape().str(),
           " arrived for a tensor of shape ", variable.shape.str());
   if (variable.written) {

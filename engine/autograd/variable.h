@@ -5,8 +5,9 @@
 
 namespace trafo {
 
-// Gradients have the shape and dtype of their tensor and are contiguous. A leaf (parameter, input) keeps its gradient
-// until it is read or zeroed; the gradient of anything else lives until the node that made it has run.
+// Gradients have the shape and dtype of their tensor and are contiguous. A leaf (parameter, input)
+// keeps its gradient until it is read or zeroed; the gradient of anything else lives until the node
+// that made it has run.
 struct Variable {
   Shape shape;
   DType dtype = DType::f32;

@@ -1,8 +1,9 @@
 // What a device must offer the engine: memory, copies, a matrix product and a table of kernels.
 //
-// A kernel is a C function that takes a stream and a plain struct of pointers, sizes, strides and scalars, so that a
-// device can live in a shared object of its own: no C++ object crosses. Which kernels exist, and their parameter
-// structs, is the business of ops/; a backend only holds the table.
+// A kernel is a C function that takes a stream and a plain struct of pointers, sizes, strides and
+// scalars, so that a device can live in a shared object of its own: no C++ object crosses. Which
+// kernels exist, and their parameter structs, is the business of ops/; a backend only holds the
+// table.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,9 @@
 
 namespace trafo {
 
-// C[m,n] = A[m,k] B[k,n] (+ C) (+ bias[n]), row-major with leading dimensions, `batch` products at fixed strides (in
-// elements). trans_a means that A is stored [k,m]; trans_b that B is stored [n,k].
+// C[m,n] = A[m,k] B[k,n] (+ C) (+ bias[n]), row-major with leading dimensions, `batch` products at
+// fixed strides (in elements). trans_a means that A is stored [k,m]; trans_b that B is stored
+// [n,k].
 struct GemmParams {
   DType dtype = DType::f32;  // f32 or f64 on the CPU
   bool trans_a = false;
@@ -42,8 +44,8 @@ class Backend : public MemoryOwner {
  public:
   virtual Device device() const = 0;
 
-  // At least 64-byte aligned; null for zero bytes. Throws OUT_OF_MEMORY or OUT_OF_DEVICE_MEMORY. MemoryOwner::release
-  // gives a block back.
+  // At least 64-byte aligned; null for zero bytes. Throws OUT_OF_MEMORY or OUT_OF_DEVICE_MEMORY.
+  // MemoryOwner::release gives a block back.
   virtual void* allocate(size_t bytes) = 0;
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
@@ -59,11 +61,12 @@ class Backend : public MemoryOwner {
 
   virtual void gemm(const GemmParams& params) = 0;
 
-  virtual int threads() const = 0;             // host threads that compute; 1 on an accelerator
-  virtual void set_threads(int threads) = 0;   // >= 1; never changes results
+  virtual int threads() const = 0;            // host threads that compute; 1 on an accelerator
+  virtual void set_threads(int threads) = 0;  // >= 1; never changes results
 
   void set_kernels(std::span<const KernelFn> kernels) { kernels_ = kernels; }
-  // Runs kernel number `id`; an absent one or a non-zero result is an Error with `op` as its origin.
+  // Runs kernel number `id`; an absent one or a non-zero result is an Error with `op` as its
+  // origin.
   void launch(int id, const char* op, const void* params);
 
  private:

@@ -15,26 +15,38 @@ inline constexpr int32_t kDTypeCount = 4;
 
 constexpr size_t dtype_size(DType dtype) {
   switch (dtype) {
-    case DType::f32: return 4;
-    case DType::f64: return 8;
-    case DType::bf16: return 2;
-    case DType::i32: return 4;
+    case DType::f32:
+      return 4;
+    case DType::f64:
+      return 8;
+    case DType::bf16:
+      return 2;
+    case DType::i32:
+      return 4;
   }
   return 0;
 }
 
 constexpr const char* dtype_name(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "float32";
-    case DType::f64: return "float64";
-    case DType::bf16: return "bfloat16";
-    case DType::i32: return "int32";
+    case DType::f32:
+      return "float32";
+    case DType::f64:
+      return "float64";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::i32:
+      return "int32";
   }
   return "unknown";
 }
 
-constexpr bool is_floating(DType dtype) { return dtype != DType::i32; }
-constexpr bool is_compute(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
+constexpr bool is_floating(DType dtype) {
+  return dtype != DType::i32;
+}
+constexpr bool is_compute(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f64;
+}
 
 // bfloat16: the upper half of a float32, rounded to nearest even; NaN stays NaN.
 struct BFloat16 {

@@ -1,5 +1,6 @@
-// Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11): a counter-based generator, so a
-// random number is a function of its address and is the same on every device, thread and recomputation.
+// Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11): a
+// counter-based generator, so a random number is a function of its address and is the same on every
+// device, thread and recomputation.
 #pragma once
 
 #include <array>
@@ -24,7 +25,8 @@ inline PhiloxBlock philox4x32(PhiloxBlock counter, uint64_t key) {
 }
 
 // Where a dropout mask lives. Element i of the tensor uses 16 bits of the block at counter
-// (i/8 low, i/8 high, step, site) under key `seed`: half i%8 (low half of word 0 first), kept when >= threshold().
+// (i/8 low, i/8 high, step, site) under key `seed`: half i%8 (low half of word 0 first), kept when
+// >= threshold().
 struct Dropout {
   float p = 0;        // probability of zeroing, 0 <= p < 1; 0 turns dropout off
   uint64_t seed = 0;  // of the run
@@ -48,7 +50,8 @@ inline bool dropout_keeps(const Dropout& dropout, int64_t i) {
   return ((words[half / 2] >> (16 * (half % 2))) & 0xffffu) >= dropout.threshold();
 }
 
-// A stream of numbers for initialisation and tests: uniform in [0,1) with 24 bits, and standard normal (Box-Muller).
+// A stream of numbers for initialisation and tests: uniform in [0,1) with 24 bits, and standard
+// normal (Box-Muller).
 class PhiloxStream {
  public:
   PhiloxStream(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}

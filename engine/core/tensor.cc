@@ -28,8 +28,8 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape
     }
     const int64_t capacity = static_cast<int64_t>(storage->bytes() / dtype_size(dtype));
     require(low >= 0 && high < capacity, ErrorCode::invalid_argument, "tensor", "a view of shape ",
-            shape.str(), ", strides ", strides.str(), ", offset ", offset, " leaves its storage of ",
-            capacity, " elements");
+            shape.str(), ", strides ", strides.str(), ", offset ", offset,
+            " leaves its storage of ", capacity, " elements");
   }
   const bool contiguous = numel == 0 || strides_are_contiguous(shape, strides);
   impl_ = std::make_shared<Impl>(

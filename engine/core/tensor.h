@@ -1,7 +1,8 @@
-// A tensor is a view (shape, strides, offset) on shared storage. Copying a Tensor copies the handle, not the data.
+// A tensor is a view (shape, strides, offset) on shared storage. Copying a Tensor copies the
+// handle, not the data.
 //
-// What autodiff needs to know of a tensor is its Variable: a tensor without one is a constant. core/ only stores the
-// pointer; autograd/ gives it meaning.
+// What autodiff needs to know of a tensor is its Variable: a tensor without one is a constant.
+// core/ only stores the pointer; autograd/ gives it meaning.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,9 @@ size_t CachingAllocator::rounded_size(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-CachingAllocator::~CachingAllocator() { release_cached_locked(); }
+CachingAllocator::~CachingAllocator() {
+  release_cached_locked();
+}
 
 void* CachingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;

@@ -1,5 +1,5 @@
-// Host memory that is kept for the next step instead of going back to the system, so that a training step touches pages
-// it already has.
+// Host memory that is kept for the next step instead of going back to the system, so that a
+// training step touches pages it already has.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace trafo {
 
-// Thread-safe. Blocks are 64-byte aligned; sizes are rounded up to one of eight steps per power of two, and a freed block
-// serves the next request of its rounded size.
+// Thread-safe. Blocks are 64-byte aligned; sizes are rounded up to one of eight steps per power of
+// two, and a freed block serves the next request of its rounded size.
 class CachingAllocator {
  public:
   CachingAllocator() = default;

@@ -29,8 +29,8 @@ void launch(const Context& context, OpKernel kernel, const char* op, const Param
   context.launch(static_cast<int>(kernel), op, &params);
 }
 
-// A context on a device with every kernel that device has. threads: host threads that compute, >= 1.
-// Throws UNSUPPORTED, naming what is missing, if the device is not available.
+// A context on a device with every kernel that device has. threads: host threads that compute,
+// >= 1. Throws UNSUPPORTED, naming what is missing, if the device is not available.
 std::unique_ptr<Context> make_context(Device device, int threads);
 
 }  // namespace trafo

@@ -7,9 +7,9 @@
 
 namespace trafo {
 
-#define TRAFO_OP(name, Name)                                            \
-  struct Name##ForwardParams;                                           \
-  struct Name##BackwardParams;                                          \
+#define TRAFO_OP(name, Name)                                             \
+  struct Name##ForwardParams;                                            \
+  struct Name##BackwardParams;                                           \
   void name##_forward_cpu(ThreadPool& pool, const Name##ForwardParams&); \
   void name##_backward_cpu(ThreadPool& pool, const Name##BackwardParams&);
 #define TRAFO_COMPOSITE(name)
@@ -31,8 +31,8 @@ int32_t call(void* stream, const void* params) {
 }
 
 constexpr std::array<KernelFn, kOpKernelCount> kCpuKernels = {
-#define TRAFO_OP(name, Name)                        \
-  &call<Name##ForwardParams, &name##_forward_cpu>,  \
+#define TRAFO_OP(name, Name)                       \
+  &call<Name##ForwardParams, &name##_forward_cpu>, \
       &call<Name##BackwardParams, &name##_backward_cpu>,
 #define TRAFO_COMPOSITE(name)
 #define TRAFO_UPDATE(name, Name) &call<Name##Params, &name##_cpu>,
@@ -54,7 +54,9 @@ constexpr std::array<const char*, kOpKernelCount> kKernelNames = {
 
 }  // namespace
 
-const char* op_kernel_name(OpKernel kernel) { return kKernelNames[static_cast<size_t>(kernel)]; }
+const char* op_kernel_name(OpKernel kernel) {
+  return kKernelNames[static_cast<size_t>(kernel)];
+}
 
 std::unique_ptr<Context> make_context(Device device, int threads) {
   require(threads >= 1 && threads <= ThreadPool::kMaxThreads, ErrorCode::invalid_argument,

@@ -1,5 +1,6 @@
-// What every op is tested on. An op gives its cases in tests/ops/<op>_cases.cc; op_suite_test.cc runs them all:
-// gradcheck in float64, fused against composed, strided views, two runs and several thread counts bitwise equal.
+// What every op is tested on. An op gives its cases in tests/ops/<op>_cases.cc; op_suite_test.cc
+// runs them all: gradcheck in float64, fused against composed, strided views, two runs and several
+// thread counts bitwise equal.
 #pragma once
 
 #include <functional>
@@ -47,8 +48,8 @@ class InputMaker {
 struct OpCase {
   std::string label;  // the shape class: "width 1", "odd", "all-masked row", "empty batch", ...
   std::function<std::vector<Tensor>(InputMaker&)> inputs;
-  // Calls the op's front door; Context::fused_kernels chooses the path. Floating-point inputs get gradients. Outputs
-  // must be contiguous.
+  // Calls the op's front door; Context::fused_kernels chooses the path. Floating-point inputs get
+  // gradients. Outputs must be contiguous.
   std::function<std::vector<Tensor>(Context&, const std::vector<Tensor>&)> run;
   // Largest error of fused against composed, relative to the largest element (float32).
   double tolerance = 2e-6;

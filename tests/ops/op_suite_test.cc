@@ -47,7 +47,8 @@ CaseRun run_case(const OpCase& test, DType dtype, bool fused, int threads, bool 
           rest /= input.dim(d);
         }
         std::memcpy(static_cast<std::byte*>(window.raw()) + at * static_cast<int64_t>(size),
-                    static_cast<const std::byte*>(source.raw()) + i * static_cast<int64_t>(size), size);
+                    static_cast<const std::byte*>(source.raw()) + i * static_cast<int64_t>(size),
+                    size);
       }
       input = window;
     }
@@ -89,7 +90,8 @@ double relative_error(const Tensor& actual, const Tensor& expected) {
   return worst / scale;
 }
 
-void expect_close(const CaseRun& actual, const CaseRun& expected, double tolerance, const char* what) {
+void expect_close(const CaseRun& actual, const CaseRun& expected, double tolerance,
+                  const char* what) {
   ASSERT_EQ(actual.outputs.size(), expected.outputs.size());
   for (size_t i = 0; i < actual.outputs.size(); ++i) {
     ASSERT_EQ(actual.outputs[i].shape(), expected.outputs[i].shape()) << what;
@@ -121,7 +123,9 @@ void expect_bitwise(const CaseRun& actual, const CaseRun& expected, const std::s
 
 class OpSuite : public ::testing::TestWithParam<OpUnderTest> {};
 
-TEST_P(OpSuite, CoversEnoughShapeClasses) { EXPECT_GE(GetParam().cases().size(), 8u); }
+TEST_P(OpSuite, CoversEnoughShapeClasses) {
+  EXPECT_GE(GetParam().cases().size(), 8u);
+}
 
 TEST_P(OpSuite, GradcheckInFloat64) {
   for (const OpCase& test : GetParam().cases()) {
@@ -149,8 +153,8 @@ TEST_P(OpSuite, FusedEqualsComposed) {
 TEST_P(OpSuite, StridedViewsGiveTheSame) {
   for (const OpCase& test : GetParam().cases()) {
     SCOPED_TRACE(test.label);
-    expect_close(run_case(test, DType::f64, true, 1, true), run_case(test, DType::f64, true, 1), 1e-12,
-                 "strided");
+    expect_close(run_case(test, DType::f64, true, 1, true), run_case(test, DType::f64, true, 1),
+                 1e-12, "strided");
   }
 }
 
@@ -159,8 +163,7 @@ TEST_P(OpSuite, BitwiseEqualAgainAndForEveryThreadCount) {
     SCOPED_TRACE(test.label);
     const CaseRun once = run_case(test, DType::f32, true, 1);
     for (const int threads : {1, 2, 3, 7})
-      expect_bitwise(run_case(test, DType::f32, true, threads), once,
-                     concat(threads, " threads"));
+      expect_bitwise(run_case(test, DType::f32, true, threads), once, concat(threads, " threads"));
   }
 }
 

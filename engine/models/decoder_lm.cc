@@ -1,0 +1,133 @@
+// The decoder-only language model of the seed: learned positions, causal self-attention over
+// `source <eos> target <eos>`.
+#include <cmath>
+#include <vector>
+
+#include "engine/models/transformer.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "engine/ops/matmul/matmul.h"
+
+namespace trafo {
+namespace {
+
+constexpr double kInitDeviation = 0.02;  // GPT-2 (Radford et al., 2019)
+
+struct LmLayer {
+  NormParams attention_norm, ffn_norm;
+  SelfAttentionParams attention;
+  FeedForwardParams ffn;
+};
+
+class DecoderLm final : public Transformer {
+ public:
+  DecoderLm(Context& context, const ModelConfig& config, uint64_t seed, DType dtype)
+      : Transformer(config) {
+    const int64_t width = config.width;
+    const LayerDeclarer declare(parameters_, width);
+    embedding_ = parameters_.declare("embedding.weight", {config.vocabulary, width},
+                                     Init::normal(kInitDeviation));
+    positions_ = parameters_.declare("positions.weight", {config.max_positions, width},
+                                     Init::normal(kInitDeviation));
+    for (int64_t i = 0; i < config.decoder_layers; ++i) {
+      const std::string prefix = "decoder." + std::to_string(i);
+      layers_.push_back({declare.norm(prefix + ".attention_norm"),
+                         declare.norm(prefix + ".ffn_norm"),
+                         declare.self_attention(prefix + ".attention"),
+                         declare.feed_forward(prefix + ".ffn", config.ffn_width)});
+    }
+    if (config.pre_norm) final_norm_ = declare.norm("decoder.norm");
+    output_ = {config.tied_embeddings
+                   ? embedding_
+                   : parameters_.declare("output.weight", {config.vocabulary, width},
+                                         Init::xavier_uniform(width, config.vocabulary)),
+               parameters_.declare("output.bias", {config.vocabulary}, Init::zeros())};
+    parameters_.allocate(context, dtype, seed);
+  }
+
+  ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
+                               const DropoutPass& dropout) const override {
+    const Tensor rows = forward(context, batch, dropout);
+    ops::LinearCrossEntropyOptions options;
+    options.loss.label_smoothing = label_smoothing;
+    options.loss.weights = batch.target_weights;
+    options.loss.reduction = Reduction::sum;
+    return ops::linear_cross_entropy(context, rows, parameters_.value(output_.weight),
+                                     parameters_.value(output_.bias), batch.target_out, options);
+  }
+
+  Tensor logits(Context& context, const Batch& batch) const override {
+    return layers(context, {}).linear(forward(context, batch, {}), output_);
+  }
+
+  DecodeState start_decoding(Context& context, const Batch& batch, int64_t beam,
+                             int64_t capacity) const override {
+    return make_state(context, batch.sentences * beam, capacity);
+  }
+
+ protected:
+  Tensor decode_rows(Context& context, DecodeState& state, const Tensor& ids) const override {
+    const Layers run = layers(context, {});
+    Rows rows = run.start(embed(run, ids, constant_positions(context, state.rows, state.length)),
+                          layers_[0].attention_norm);
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const LmLayer& layer = layers_[i];
+      Tensor output =
+          cached_self_attention(run, rows.input, layer.attention, state, static_cast<int64_t>(i));
+      rows = run.seam(output, layer.attention.output, rows, after_attention(layer), {});
+      output = run.feed_forward(rows.input, layer.ffn, {});
+      rows = run.seam(output, layer.ffn.down, rows, after_ffn(i), {});
+    }
+    return run.linear(rows.input, output_);
+  }
+
+ private:
+  Tensor embed(const Layers& run, const Tensor& ids, const Tensor& positions) const {
+    ops::EmbeddingOptions options;
+    options.positions = positions;
+    options.position_table = parameters_.value(positions_);
+    options.dropout = run.sites().at(kEmbeddingSites, 0, config_.dropout);
+    return ops::embedding(run.context(), ids, parameters_.value(embedding_), options);
+  }
+
+  const NormParams& after_attention(const LmLayer& layer) const {
+    return config_.pre_norm ? layer.ffn_norm : layer.attention_norm;
+  }
+  const NormParams& after_ffn(size_t i) const {
+    if (!config_.pre_norm) return layers_[i].ffn_norm;
+    return i + 1 < layers_.size() ? layers_[i + 1].attention_norm : final_norm_;
+  }
+
+  Tensor forward(Context& context, const Batch& batch, const DropoutPass& pass) const {
+    const Layers run = layers(context, pass);
+    const DropoutSites& sites = run.sites();
+    Rows rows =
+        run.start(embed(run, batch.target_in, batch.target_positions), layers_[0].attention_norm);
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const LmLayer& layer = layers_[i];
+      const auto number = static_cast<uint32_t>(i + 1);
+      Tensor output = run.self_attention(rows.input, layer.attention, batch.target_cu_seqlens, true,
+                                         sites.at(number, 0, config_.attention_dropout));
+      rows = run.seam(output, layer.attention.output, rows, after_attention(layer),
+                      sites.at(number, 1, config_.dropout));
+      output = run.feed_forward(rows.input, layer.ffn, sites.at(number, 2, config_.ffn_dropout));
+      rows = run.seam(output, layer.ffn.down, rows, after_ffn(i),
+                      sites.at(number, 3, config_.dropout));
+    }
+    return rows.input;
+  }
+
+  ParamId embedding_ = kNoParam, positions_ = kNoParam;
+  std::vector<LmLayer> layers_;
+  NormParams final_norm_;
+  LinearParams output_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_decoder_lm(Context& context, const ModelConfig& config, uint64_t seed,
+                                       DType dtype) {
+  return std::make_unique<DecoderLm>(context, config, seed, dtype);
+}
+
+}  // namespace trafo

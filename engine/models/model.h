@@ -1,0 +1,63 @@
+// A transformer that can be trained and decoded from.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/models/batch.h"
+#include "engine/models/model_config.h"
+#include "engine/nn/parameter_store.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+
+namespace trafo {
+
+// State of incremental decoding: R rows (hypotheses), each with its own past.
+struct DecodeState {
+  int64_t rows = 0;
+  int64_t length = 0;    // tokens every row has seen
+  int64_t capacity = 0;  // tokens the cache has room for
+  Tensor self_cache;     // [rows * capacity, layers * 2 * width]: keys then values of each layer
+  Tensor cross_cache;    // [Ts, layers * 2 * width]; undefined for decoder_lm
+  Tensor cross_begin, cross_end;  // [rows] int32: each row's source tokens in cross_cache
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  const ModelConfig& config() const { return config_; }
+  ParameterStore& parameters() { return parameters_; }
+  const ParameterStore& parameters() const { return parameters_; }
+
+  // Summed loss over the batch, per Reduction::sum (divide by batch.label_count for a mean); nll is
+  // the unsmoothed loss.
+  virtual ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
+                                       const DropoutPass& dropout) const = 0;
+  // Logits of every target row [Tt, V] without dropout.
+  virtual Tensor logits(Context& context, const Batch& batch) const = 0;
+
+  // Starts decoding for the sentences of `batch` (encoder_decoder: its source side is encoded;
+  // decoder_lm: nothing is read) with `beam` rows a sentence, row r belonging to sentence r / beam,
+  // and room for `capacity` tokens a row. Not recorded.
+  virtual DecodeState start_decoding(Context& context, const Batch& batch, int64_t beam,
+                                     int64_t capacity) const = 0;
+  // Feeds one token to every row (ids [rows] int32) and returns the logits of the next, [rows, V].
+  Tensor decode_step(Context& context, DecodeState& state, const Tensor& ids) const;
+  // Makes row i continue what row parents[i] has seen ([new rows] int32, host values): beam
+  // reordering and shrinking.
+  static void reorder(Context& context, DecodeState& state, const std::vector<int32_t>& parents);
+
+ protected:
+  explicit Model(const ModelConfig& config) : config_(config) {}
+  virtual Tensor decode_rows(Context& context, DecodeState& state, const Tensor& ids) const = 0;
+
+  ModelConfig config_;
+  ParameterStore parameters_;
+};
+
+// Validates the configuration, declares, allocates (float32, or float64 for gradient checks) and
+// initialises parameters.
+std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, uint64_t seed,
+                                  DType dtype = DType::f32);
+
+}  // namespace trafo

@@ -1,0 +1,109 @@
+#include "engine/models/model_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/core/status.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "model_config";
+constexpr int64_t kLargest = int64_t{1} << 24;
+
+// One place that knows every field, for writing, reading and counting.
+template <class Config, class Visit>
+void for_each_field(Config& c, Visit visit) {
+  visit("vocabulary", c.vocabulary);
+  visit("encoder_layers", c.encoder_layers);
+  visit("decoder_layers", c.decoder_layers);
+  visit("width", c.width);
+  visit("ffn_width", c.ffn_width);
+  visit("heads", c.heads);
+  visit("max_positions", c.max_positions);
+  visit("pre_norm", c.pre_norm);
+  visit("tied_embeddings", c.tied_embeddings);
+  visit("dropout", c.dropout);
+  visit("attention_dropout", c.attention_dropout);
+  visit("ffn_dropout", c.ffn_dropout);
+  visit("norm_epsilon", c.norm_epsilon);
+}
+
+const char* architecture_name(Architecture architecture) {
+  return architecture == Architecture::decoder_lm ? "decoder-lm" : "encoder-decoder";
+}
+
+void check_range(const char* field, int64_t value, int64_t low, int64_t high) {
+  require(value >= low && value <= high, ErrorCode::invalid_argument, kOrigin, field, " must be ",
+          low, " to ", high, ", got ", value);
+}
+
+void check_probability(const char* field, double value) {
+  require(value >= 0 && value < 1, ErrorCode::invalid_argument, kOrigin, field,
+          " must be at least 0 and below 1, got ", value);
+}
+
+}  // namespace
+
+void validate(const ModelConfig& c) {
+  require(
+      c.architecture == Architecture::encoder_decoder || c.architecture == Architecture::decoder_lm,
+      ErrorCode::invalid_argument, kOrigin, "unknown architecture ",
+      static_cast<int32_t>(c.architecture));
+  require(c.activation == Activation::relu || c.activation == Activation::gelu ||
+              c.activation == Activation::silu,
+          ErrorCode::invalid_argument, kOrigin, "unknown activation ",
+          static_cast<int32_t>(c.activation));
+  check_range("vocabulary", c.vocabulary, 4, int64_t{1} << 22);
+  check_range("encoder_layers", c.encoder_layers, 1, 1024);
+  check_range("decoder_layers", c.decoder_layers, 1, 1024);
+  check_range("width", c.width, 2, kLargest);
+  check_range("ffn_width", c.ffn_width, 1, kLargest);
+  check_range("heads", c.heads, 1, c.width);
+  check_range("max_positions", c.max_positions, 2, kLargest);
+  require(c.width % 2 == 0, ErrorCode::invalid_argument, kOrigin, "width must be even, got ",
+          c.width);
+  require(c.width % c.heads == 0, ErrorCode::invalid_argument, kOrigin, "width ", c.width,
+          " is not a multiple of the ", c.heads, " heads");
+  check_probability("dropout", c.dropout);
+  check_probability("attention_dropout", c.attention_dropout);
+  check_probability("ffn_dropout", c.ffn_dropout);
+  require(c.norm_epsilon > 0 && c.norm_epsilon < 1, ErrorCode::invalid_argument, kOrigin,
+          "norm_epsilon must be above 0 and below 1, got ", c.norm_epsilon);
+}
+
+std::string to_json(const ModelConfig& config) {
+  nlohmann::ordered_json out;
+  out["architecture"] = architecture_name(config.architecture);
+  out["activation"] = activation_name(config.activation);
+  for_each_field(config, [&](const char* name, const auto& value) { out[name] = value; });
+  return out.dump(2);
+}
+
+ModelConfig model_config_from_json(const std::string& text) {
+  ModelConfig config;
+  try {
+    const auto in = nlohmann::json::parse(text);
+    const std::string architecture = in.at("architecture"), activation = in.at("activation");
+    size_t fields = 2;
+    for_each_field(config, [&](const char* name, auto& value) {
+      in.at(name).get_to(value);
+      ++fields;
+    });
+    require(in.size() == fields, ErrorCode::corrupt_file, kOrigin, "the configuration has ",
+            in.size(), " fields, this version knows ", fields);
+    bool known = false;
+    for (Architecture a : {Architecture::encoder_decoder, Architecture::decoder_lm})
+      if (architecture == architecture_name(a)) config.architecture = a, known = true;
+    require(known, ErrorCode::corrupt_file, kOrigin, "unknown architecture ", architecture);
+    known = false;
+    for (Activation a : {Activation::relu, Activation::gelu, Activation::silu})
+      if (activation == activation_name(a)) config.activation = a, known = true;
+    require(known, ErrorCode::corrupt_file, kOrigin, "unknown activation ", activation);
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::corrupt_file, kOrigin, "not a model configuration: ", error.what());
+  }
+  validate(config);
+  return config;
+}
+
+}  // namespace trafo

@@ -1,0 +1,90 @@
+#include "engine/models/transformer.h"
+
+#include <vector>
+
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo {
+
+Layers Transformer::layers(Context& context, const DropoutPass& pass) const {
+  const Layers::Settings settings{
+      config_.heads,   config_.head_dim(),        config_.activation,  config_.pre_norm,
+      config_.dropout, config_.attention_dropout, config_.ffn_dropout, config_.norm_epsilon};
+  return Layers(context, parameters_, settings, {pass.seed, pass.step, pass.training});
+}
+
+DecodeState Transformer::make_state(Context& context, int64_t rows, int64_t capacity) const {
+  DecodeState state;
+  state.rows = rows;
+  state.capacity = capacity;
+  state.self_cache = context.empty(
+      {checked_mul(rows, capacity, "start_decoding"), config_.decoder_layers * 2 * config_.width},
+      parameters_.dtype());
+  return state;
+}
+
+Transformer::Ranges Transformer::self_ranges(Context& context, const DecodeState& state) {
+  std::vector<int32_t> begin(static_cast<size_t>(state.rows)), end(begin.size());
+  for (size_t r = 0; r < begin.size(); ++r) {
+    begin[r] = static_cast<int32_t>(static_cast<int64_t>(r) * state.capacity);
+    end[r] = begin[r] + static_cast<int32_t>(state.length) + 1;
+  }
+  return {context.from_values<int32_t>(begin, {state.rows}),
+          context.from_values<int32_t>(end, {state.rows})};
+}
+
+Tensor Transformer::constant_positions(Context& context, int64_t rows, int64_t position) {
+  const std::vector<int32_t> values(static_cast<size_t>(rows), static_cast<int32_t>(position));
+  return context.from_values<int32_t>(values, {rows});
+}
+
+Tensor Transformer::cached_self_attention(const Layers& layers, const Tensor& x,
+                                          const SelfAttentionParams& p, DecodeState& state,
+                                          int64_t layer) const {
+  Context& context = layers.context();
+  const int64_t width = config_.width, columns = state.self_cache.dim(1);
+  const Tensor qkv = layers.linear(x, p.qkv);
+  CopyStridedParams copy{};
+  copy.dtype = qkv.dtype();
+  copy.rank = 2;
+  copy.shape[0] = state.rows;
+  copy.shape[1] = 2 * width;
+  copy.src_strides[0] = 3 * width;
+  copy.src_strides[1] = copy.dst_strides[1] = 1;
+  copy.dst_strides[0] = state.capacity * columns;
+  const int64_t size = static_cast<int64_t>(dtype_size(qkv.dtype()));
+  copy.src = static_cast<const std::byte*>(qkv.raw()) + width * size;
+  copy.dst = static_cast<std::byte*>(state.self_cache.raw()) +
+             (state.length * columns + layer * 2 * width) * size;
+  launch(context, OpKernel::copy_strided, "decode_step", copy);
+
+  const Ranges ranges = self_ranges(context, state);
+  const int64_t column = layer * 2 * width;
+  const Tensor mixed = ops::attention_decode(context, {qkv, 0}, {state.self_cache, column},
+                                             {state.self_cache, column + width}, ranges.begin,
+                                             ranges.end, layers.attention_options(false, {}));
+  return ops::linear(context, mixed, layers.param(p.output.weight));
+}
+
+Tensor Model::decode_step(Context& context, DecodeState& state, const Tensor& ids) const {
+  require(ids.defined() && ids.dtype() == DType::i32 && ids.rank() == 1 && ids.dim(0) == state.rows,
+          ErrorCode::shape_mismatch, "decode_step", "ids must be int32 [", state.rows, "]");
+  require(state.length < state.capacity, ErrorCode::invalid_argument, "decode_step",
+          "the cache has room for ", state.capacity, " tokens and is full");
+  NoGrad no_grad(context);
+  Tensor logits = decode_rows(context, state, ids);
+  ++state.length;
+  return logits;
+}
+
+std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, uint64_t seed,
+                                  DType dtype) {
+  validate(config);
+  return config.architecture == Architecture::decoder_lm
+             ? make_decoder_lm(context, config, seed, dtype)
+             : make_encoder_decoder(context, config, seed, dtype);
+}
+
+}  // namespace trafo

@@ -1,0 +1,36 @@
+// What both architectures share: configuration of the layers, embeddings, the output projection,
+// the decoding cache.
+#pragma once
+
+#include "engine/models/model.h"
+#include "engine/nn/layers.h"
+
+namespace trafo {
+
+class Transformer : public Model {
+ protected:
+  explicit Transformer(const ModelConfig& config) : Model(config) {}
+
+  Layers layers(Context& context, const DropoutPass& pass) const;
+  // The layer of DropoutSites that belongs to embeddings; blocks count from 1.
+  static constexpr uint32_t kEmbeddingSites = 0;
+
+  // Adds the new keys and values of qkv [rows, 3 width] to the cache and attends over everything a
+  // row has seen.
+  Tensor cached_self_attention(const Layers& layers, const Tensor& x, const SelfAttentionParams& p,
+                               DecodeState& state, int64_t layer) const;
+  DecodeState make_state(Context& context, int64_t rows, int64_t capacity) const;
+  // Key ranges of every row in the cache, the token being decoded included.
+  struct Ranges {
+    Tensor begin, end;
+  };
+  static Ranges self_ranges(Context& context, const DecodeState& state);
+  static Tensor constant_positions(Context& context, int64_t rows, int64_t position);
+};
+
+std::unique_ptr<Model> make_encoder_decoder(Context& context, const ModelConfig& config,
+                                            uint64_t seed, DType dtype);
+std::unique_ptr<Model> make_decoder_lm(Context& context, const ModelConfig& config, uint64_t seed,
+                                       DType dtype);
+
+}  // namespace trafo

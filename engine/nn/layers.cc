@@ -1,0 +1,95 @@
+#include "engine/nn/layers.h"
+
+#include "engine/ops/bias_act_dropout/bias_act_dropout.h"
+#include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
+#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/matmul/matmul.h"
+
+namespace trafo {
+
+LinearParams LayerDeclarer::linear(const std::string& prefix, int64_t out, int64_t in,
+                                   int64_t fan_out) const {
+  return {store_.declare(prefix + ".weight", {out, in}, Init::xavier_uniform(in, fan_out)),
+          store_.declare(prefix + ".bias", {out}, Init::zeros())};
+}
+
+NormParams LayerDeclarer::norm(const std::string& prefix) const {
+  return {store_.declare(prefix + ".weight", {width_}, Init::ones()),
+          store_.declare(prefix + ".bias", {width_}, Init::zeros())};
+}
+
+SelfAttentionParams LayerDeclarer::self_attention(const std::string& prefix) const {
+  // Joint products are initialised as the separate ones they stand for.
+  return {linear(prefix + ".qkv", 3 * width_, width_, width_),
+          linear(prefix + ".output", width_, width_, width_)};
+}
+
+CrossAttentionParams LayerDeclarer::cross_attention(const std::string& prefix) const {
+  return {linear(prefix + ".query", width_, width_, width_),
+          linear(prefix + ".output", width_, width_, width_)};
+}
+
+FeedForwardParams LayerDeclarer::feed_forward(const std::string& prefix, int64_t ffn_width) const {
+  return {linear(prefix + ".up", ffn_width, width_, ffn_width),
+          linear(prefix + ".down", width_, ffn_width, width_)};
+}
+
+Tensor Layers::linear(const Tensor& x, const LinearParams& p) const {
+  return ops::linear(context_, x, param(p.weight), param(p.bias));
+}
+
+Tensor Layers::norm(const Tensor& x, const NormParams& p) const {
+  return ops::layer_norm(context_, x, param(p.gamma), param(p.beta), settings_.norm_epsilon);
+}
+
+Rows Layers::start(const Tensor& embedded, const NormParams& first) const {
+  return {embedded, settings_.pre_norm ? norm(embedded, first) : embedded};
+}
+
+Rows Layers::seam(const Tensor& output, const LinearParams& projection, const Rows& rows,
+                  const NormParams& norm, const Dropout& dropout) const {
+  const ops::ResidualNorm result = ops::bias_dropout_residual_norm(
+      context_, output, param(projection.bias), rows.hidden, param(norm.gamma), param(norm.beta),
+      settings_.norm_epsilon, dropout);
+  if (settings_.pre_norm) return {result.sum, result.normed};
+  return {result.normed, result.normed};
+}
+
+ops::AttentionOptions Layers::attention_options(bool causal, const Dropout& dropout) const {
+  ops::AttentionOptions options;
+  options.heads = settings_.heads;
+  options.head_dim = settings_.head_dim;
+  options.causal = causal;
+  options.dropout = dropout;
+  return options;
+}
+
+Tensor Layers::self_attention(const Tensor& x, const SelfAttentionParams& p,
+                              const Tensor& cu_seqlens, bool causal, const Dropout& dropout) const {
+  const int64_t width = settings_.heads * settings_.head_dim;
+  const Tensor qkv = linear(x, p.qkv);
+  const Tensor mixed = ops::attention(context_, {qkv, 0}, {qkv, width}, {qkv, 2 * width},
+                                      cu_seqlens, cu_seqlens, attention_options(causal, dropout));
+  return ops::linear(context_, mixed, param(p.output.weight));
+}
+
+Tensor Layers::cross_attention(const Tensor& x, const CrossAttentionParams& p, const Tensor& kv,
+                               int64_t column, const Tensor& cu_seqlens_q,
+                               const Tensor& cu_seqlens_k, const Dropout& dropout) const {
+  const int64_t width = settings_.heads * settings_.head_dim;
+  const Tensor query = linear(x, p.query);
+  const Tensor mixed =
+      ops::attention(context_, {query, 0}, {kv, column}, {kv, column + width}, cu_seqlens_q,
+                     cu_seqlens_k, attention_options(false, dropout));
+  return ops::linear(context_, mixed, param(p.output.weight));
+}
+
+Tensor Layers::feed_forward(const Tensor& x, const FeedForwardParams& p,
+                            const Dropout& dropout) const {
+  const Tensor up = ops::linear(context_, x, param(p.up.weight));
+  const Tensor active =
+      ops::bias_act_dropout(context_, up, param(p.up.bias), settings_.activation, dropout);
+  return ops::linear(context_, active, param(p.down.weight));
+}
+
+}  // namespace trafo

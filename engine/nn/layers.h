@@ -1,0 +1,120 @@
+// The blocks transformers are made of. A layer holds parameter numbers; forward functions run on
+// packed rows [T, width].
+//
+// Between two blocks stands a seam: the block's output gets its bias, dropout and the residual
+// added and is normalised for what comes next, in one op. `hidden` is what the next residual adds
+// to, `input` what the next block reads: pre-norm keeps the sum and the normed rows apart,
+// post-norm uses the normed rows for both.
+#pragma once
+
+#include <string>
+
+#include "engine/nn/parameter_store.h"
+#include "engine/ops/activation/activation.h"
+#include "engine/ops/attention/attention.h"
+
+namespace trafo {
+
+struct LinearParams {
+  ParamId weight = kNoParam;  // [out, in]
+  ParamId bias = kNoParam;    // [out]
+};
+
+struct NormParams {
+  ParamId gamma = kNoParam;
+  ParamId beta = kNoParam;
+};
+
+struct SelfAttentionParams {
+  LinearParams qkv;     // [3 width, width]: queries, keys, values
+  LinearParams output;  // [width, width]; its bias is added at the seam
+};
+
+struct CrossAttentionParams {
+  LinearParams query;
+  LinearParams output;
+};
+
+struct FeedForwardParams {
+  LinearParams up;    // [ffn, width]
+  LinearParams down;  // [width, ffn]; its bias is added at the seam
+};
+
+// Declares parameters under `prefix` in the order they are used.
+class LayerDeclarer {
+ public:
+  LayerDeclarer(ParameterStore& store, int64_t width) : store_(store), width_(width) {}
+  LinearParams linear(const std::string& prefix, int64_t out, int64_t in, int64_t fan_out) const;
+  NormParams norm(const std::string& prefix) const;
+  SelfAttentionParams self_attention(const std::string& prefix) const;
+  CrossAttentionParams cross_attention(const std::string& prefix) const;
+  FeedForwardParams feed_forward(const std::string& prefix, int64_t ffn_width) const;
+
+ private:
+  ParameterStore& store_;
+  int64_t width_;
+};
+
+// Numbers the dropouts of a forward pass: the same place in the model always has the same site.
+struct DropoutSites {
+  uint64_t seed = 0;
+  uint32_t step = 0;
+  bool training = false;
+
+  static constexpr uint32_t kPerLayer = 8;
+  Dropout at(uint32_t layer, uint32_t place, double p) const {
+    return {training ? static_cast<float>(p) : 0.0f, seed, step, layer * kPerLayer + place};
+  }
+};
+
+struct Rows {
+  Tensor hidden;  // residual stream
+  Tensor input;   // what the next block reads
+};
+
+class Layers {
+ public:
+  struct Settings {
+    int64_t heads, head_dim;
+    Activation activation;
+    bool pre_norm;
+    double dropout, attention_dropout, ffn_dropout, norm_epsilon;
+  };
+  Layers(Context& context, const ParameterStore& store, const Settings& settings,
+         const DropoutSites& sites)
+      : context_(context), store_(store), settings_(settings), sites_(sites) {}
+
+  Tensor param(ParamId id) const { return id == kNoParam ? Tensor{} : store_.value(id); }
+  Tensor linear(const Tensor& x, const LinearParams& p) const;
+  Tensor norm(const Tensor& x, const NormParams& p) const;
+
+  // Embedded rows as the first block needs them: pre-norm normalises with `first`, post-norm takes
+  // them as they are.
+  Rows start(const Tensor& embedded, const NormParams& first) const;
+  // Adds a block's raw output to the stream. `norm`: the next block's (pre-norm) or this block's
+  // own (post-norm).
+  Rows seam(const Tensor& output, const LinearParams& projection, const Rows& rows,
+            const NormParams& norm, const Dropout& dropout) const;
+
+  // Raw block outputs, before the bias of the last product.
+  Tensor self_attention(const Tensor& x, const SelfAttentionParams& p, const Tensor& cu_seqlens,
+                        bool causal, const Dropout& dropout) const;
+  // kv [Ts, layers * 2 * width]: keys at `column`, values at `column + width`.
+  Tensor cross_attention(const Tensor& x, const CrossAttentionParams& p, const Tensor& kv,
+                         int64_t column, const Tensor& cu_seqlens_q, const Tensor& cu_seqlens_k,
+                         const Dropout& dropout) const;
+  Tensor feed_forward(const Tensor& x, const FeedForwardParams& p, const Dropout& dropout) const;
+
+  const DropoutSites& sites() const { return sites_; }
+  const Settings& settings() const { return settings_; }
+  Context& context() const { return context_; }
+  ops::AttentionOptions attention_options(bool causal, const Dropout& dropout) const;
+
+ private:
+  Context& context_;
+  const ParameterStore& store_;
+  Settings settings_;
+  DropoutSites sites_;
+};
+
+}  // namespace trafo

@@ -1,0 +1,97 @@
+#include "engine/nn/parameter_store.h"
+
+#include <cmath>
+
+#include "engine/core/philox.h"
+
+namespace trafo {
+namespace {
+
+constexpr int64_t kAlignment = 16;  // elements: 64 bytes of float32
+
+template <class T>
+std::vector<T> draw(const Init& init, int64_t count, uint64_t seed, uint64_t stream) {
+  std::vector<T> values(static_cast<size_t>(count), T(init.kind == Init::Kind::ones ? 1 : 0));
+  PhiloxStream random(seed, stream);
+  if (init.kind == Init::Kind::uniform)
+    for (T& v : values) v = static_cast<T>(random.uniform(-init.scale, init.scale));
+  if (init.kind == Init::Kind::normal)
+    for (T& v : values) v = static_cast<T>(init.scale * random.normal());
+  return values;
+}
+
+}  // namespace
+
+Init Init::xavier_uniform(int64_t in, int64_t out) {
+  return {Kind::uniform, std::sqrt(6.0 / static_cast<double>(in + out))};
+}
+
+size_t ParameterStore::index(ParamId id) const {
+  require(id >= 0 && static_cast<size_t>(id) < entries_.size(), ErrorCode::not_found, "parameters",
+          "there is no parameter number ", id);
+  return static_cast<size_t>(id);
+}
+
+ParamId ParameterStore::declare(std::string name, const Shape& shape, Init init) {
+  require(!flat_.defined(), ErrorCode::internal, "parameters", name, " is declared too late");
+  require(find(name) == kNoParam, ErrorCode::internal, "parameters", name, " is declared twice");
+  const int64_t count = element_count(shape);
+  entries_.push_back({std::move(name), shape, init, size_, {}, {}});
+  size_ = checked_add(size_, (count + kAlignment - 1) / kAlignment * kAlignment, "parameters");
+  return static_cast<ParamId>(entries_.size() - 1);
+}
+
+void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed) {
+  require(is_compute(dtype), ErrorCode::dtype_mismatch, "parameters",
+          "parameters are float32 or float64, not ", dtype_name(dtype));
+  flat_ = context.zeros({size_}, dtype);
+  flat_grad_ = context.zeros({size_}, dtype);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    const Strides strides = contiguous_strides(entry.shape);
+    entry.value = flat_.as_strided(entry.shape, strides, entry.offset);
+    entry.grad = flat_grad_.as_strided(entry.shape, strides, entry.offset);
+    set_requires_grad(entry.value, true);
+    bind_grad(entry.value, entry.grad);
+    if (entry.init.kind == Init::Kind::zeros) continue;
+    const int64_t count = entry.value.numel();
+    if (dtype == DType::f64) {
+      const auto values = draw<double>(entry.init, count, seed, i);
+      set_value(context, static_cast<ParamId>(i), values.data(), values.size() * sizeof(double));
+    } else {
+      const auto values = draw<float>(entry.init, count, seed, i);
+      set_value(context, static_cast<ParamId>(i), values.data(), values.size() * sizeof(float));
+    }
+  }
+}
+
+ParamId ParameterStore::find(const std::string& name) const {
+  for (size_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].name == name) return static_cast<ParamId>(i);
+  return kNoParam;
+}
+
+int64_t ParameterStore::parameter_count() const {
+  int64_t total = 0;
+  for (const Entry& entry : entries_) total += element_count(entry.shape);
+  return total;
+}
+
+void ParameterStore::zero_grad() {
+  for (const Entry& entry : entries_) trafo::zero_grad(entry.value);
+}
+
+void ParameterStore::complete_grads(Context& context) {
+  for (const Entry& entry : entries_)
+    if (!grad_of(entry.value).defined())
+      context.backend().fill_zero(entry.grad.raw(), entry.grad.bytes());
+}
+
+void ParameterStore::set_value(Context& context, ParamId id, const void* data, size_t bytes) {
+  const Tensor& value = entries_[index(id)].value;
+  require(bytes == value.bytes(), ErrorCode::shape_mismatch, "parameters", name(id), " takes ",
+          value.bytes(), " bytes, got ", bytes);
+  context.backend().copy_from_host(value.raw(), data, bytes);
+}
+
+}  // namespace trafo
