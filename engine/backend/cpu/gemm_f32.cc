@@ -1,0 +1,34 @@
+// The matrix product of float, compiled for every instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/backend/cpu/gemm_f32.cc"
+#include "engine/backend/cpu/simd.h"
+
+#include "hwy/foreach_target.h"
+
+#include "engine/backend/cpu/gemm_driver-inl.h"
+
+#include "engine/backend/cpu/gemm_internal.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trafo::HWY_NAMESPACE {
+namespace {
+
+void gemm_simd_f32(ThreadPool& pool, const GemmParams& params) {
+  gemm_driver<float>(pool, params);
+}
+
+}  // namespace
+}  // namespace trafo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trafo {
+
+HWY_EXPORT(gemm_simd_f32);
+
+void gemm_f32(ThreadPool& pool, const GemmParams& params) {
+  HWY_DYNAMIC_DISPATCH(gemm_simd_f32)(pool, params);
+}
+
+}  // namespace trafo
+#endif

@@ -1,0 +1,42 @@
+// Shared by gemm.cc and the files that compile the kernels for each element type.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/backend/backend.h"
+#include "engine/backend/cpu/thread_pool.h"
+
+namespace trafo {
+
+// One product (batch 1, m, n, k > 0) of a known type, run by the best instruction set of this
+// machine.
+void gemm_f32(ThreadPool& pool, const GemmParams& params);
+void gemm_f64(ThreadPool& pool, const GemmParams& params);
+
+// Packing memory of the calling thread. `local` is for one block of work; `shared` is filled by all
+// threads for all.
+void* gemm_local_scratch(int64_t bytes);
+void* gemm_shared_scratch(int64_t bytes);
+
+// [0, count) cut into the fewest parts of at most `limit`, whose sizes differ by at most one: the
+// last part of 128 rows in panels of 14 has 12 rows rather than 2, which would leave the
+// multipliers idle.
+class EvenSplit {
+ public:
+  EvenSplit(int64_t count, int64_t limit)
+      : parts_((count + limit - 1) / limit),
+        base_(parts_ > 0 ? count / parts_ : 0),
+        extra_(parts_ > 0 ? count % parts_ : 0) {}
+
+  int64_t parts() const { return parts_; }
+  int64_t begin(int64_t part) const { return part * base_ + std::min(part, extra_); }
+  int64_t size(int64_t part) const { return base_ + (part < extra_ ? 1 : 0); }
+
+ private:
+  int64_t parts_;
+  int64_t base_;
+  int64_t extra_;
+};
+
+}  // namespace trafo

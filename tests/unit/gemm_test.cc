@@ -1,0 +1,295 @@
+#include "engine/backend/cpu/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/backend/cpu/simd.h"
+#include "engine/core/status.h"
+#include "hwy/highway.h"
+
+namespace trafo {
+namespace {
+
+// Runs `body` with every instruction set of this machine in turn.
+template <class F>
+void for_each_target(F&& body) {
+  for (int64_t rest = hwy::SupportedTargets() & HWY_TARGETS; rest != 0; rest &= rest - 1) {
+    const int64_t target = rest & -rest;
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    body();
+    hwy::SetSupportedTargetsForTest(0);
+  }
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+struct Case {
+  int64_t m, n, k;
+  bool trans_a = false, trans_b = false, accumulate = false, bias = false;
+  int64_t pad = 0;  // leading dimensions are this much wider than the rows
+  int64_t batch = 1;
+
+  std::string name() const {
+    return concat("m ", m, " n ", n, " k ", k, trans_a ? " trans_a" : "", trans_b ? " trans_b" : "",
+                  accumulate ? " accumulate" : "", bias ? " bias" : "", " pad ", pad, " batch ",
+                  batch);
+  }
+};
+
+template <class T>
+class Problem {
+ public:
+  explicit Problem(const Case& c) : case_(c) {
+    std::mt19937 random(static_cast<unsigned>(c.m * 7919 + c.n * 104729 + c.k));
+    const auto fill = [&](std::vector<T>& x, int64_t size) {
+      std::uniform_real_distribution<double> uniform(-1.0, 1.0);
+      x.resize(static_cast<size_t>(size));
+      for (T& value : x) value = static_cast<T>(uniform(random));
+    };
+    // Each array ends with its last element, so that the sanitizer sees an access behind it.
+    const auto extent = [&](int64_t rows, int64_t cols) {
+      return rows == 0 || cols == 0 ? 0 : (rows - 1) * (cols + c.pad) + cols;
+    };
+    const int64_t a_rows = c.trans_a ? c.k : c.m, a_cols = c.trans_a ? c.m : c.k;
+    const int64_t b_rows = c.trans_b ? c.n : c.k, b_cols = c.trans_b ? c.k : c.n;
+    p_.dtype = dtype_of<T>;
+    p_.trans_a = c.trans_a;
+    p_.trans_b = c.trans_b;
+    p_.accumulate = c.accumulate;
+    p_.m = c.m;
+    p_.n = c.n;
+    p_.k = c.k;
+    p_.lda = a_cols + c.pad;
+    p_.ldb = b_cols + c.pad;
+    p_.ldc = c.n + c.pad;
+    p_.batch = c.batch;
+    p_.stride_a = a_rows * p_.lda + 3;
+    p_.stride_b = b_rows * p_.ldb + 5;
+    p_.stride_c = c.m * p_.ldc + 1;
+    fill(a_, (c.batch - 1) * p_.stride_a + extent(a_rows, a_cols));
+    fill(b_, (c.batch - 1) * p_.stride_b + extent(b_rows, b_cols));
+    fill(c_, (c.batch - 1) * p_.stride_c + extent(c.m, c.n));
+    if (c.bias) fill(bias_, c.n);
+    p_.a = a_.data();
+    p_.b = b_.data();
+    p_.bias = c.bias ? bias_.data() : nullptr;
+  }
+
+  std::vector<T> run(int threads) {
+    std::vector<T> result = c_;
+    p_.c = result.data();
+    ThreadPool pool(threads);
+    gemm_cpu(pool, p_);
+    return result;
+  }
+
+  // Against sums in double (long double for double), by the error bound of any order of summation:
+  // k + 2 roundings of at most the sum of magnitudes.
+  void expect_right(const std::vector<T>& result) const {
+    using Wide = std::conditional_t<sizeof(T) == 4, double, long double>;
+    std::vector<bool> in_c(c_.size(), false);
+    for (int64_t item = 0; item < p_.batch; ++item)
+      for (int64_t i = 0; i < p_.m; ++i)
+        for (int64_t j = 0; j < p_.n; ++j) {
+          const size_t at = index(item * p_.stride_c + i * p_.ldc + j);
+          in_c[at] = true;
+          Wide sum = p_.accumulate ? c_[at] : T{0};
+          if (p_.bias != nullptr) sum += bias_[index(j)];
+          Wide magnitude = std::abs(sum);
+          for (int64_t k = 0; k < p_.k; ++k) {
+            const T a =
+                a_[index(item * p_.stride_a + (p_.trans_a ? k * p_.lda + i : i * p_.lda + k))];
+            const T b =
+                b_[index(item * p_.stride_b + (p_.trans_b ? j * p_.ldb + k : k * p_.ldb + j))];
+            sum += static_cast<Wide>(a) * b;
+            magnitude += std::abs(static_cast<Wide>(a) * b);
+          }
+          const Wide bound =
+              magnitude * static_cast<Wide>(p_.k + 2) * std::numeric_limits<T>::epsilon();
+          ASSERT_LE(std::abs(result[at] - sum), bound)
+              << case_.name() << " at " << item << ", " << i << ", " << j;
+        }
+    for (size_t at = 0; at < c_.size(); ++at) {
+      if (in_c[at]) continue;
+      ASSERT_EQ(result[at], c_[at]) << case_.name() << " changed what lies between rows, at " << at;
+    }
+  }
+
+  void check() {
+    const std::vector<T> one = run(1);
+    expect_right(one);
+    for (int threads : {2, 3, 7}) {
+      const std::vector<T> many = run(threads);
+      ASSERT_EQ(std::memcmp(one.data(), many.data(), one.size() * sizeof(T)), 0)
+          << case_.name() << " differs with " << threads << " threads";
+    }
+  }
+
+ private:
+  static size_t index(int64_t i) { return static_cast<size_t>(i); }
+
+  Case case_;
+  GemmParams p_;
+  std::vector<T> a_, b_, c_, bias_;
+};
+
+void check(const Case& c) {
+  Problem<float>(c).check();
+  Problem<double>(c).check();
+}
+
+constexpr int kCombinations = 16;
+
+Case with_flags(Case c, int flags) {
+  c.trans_a = flags & 1;
+  c.trans_b = flags & 2;
+  c.accumulate = flags & 4;
+  c.bias = flags & 8;
+  return c;
+}
+
+TEST(Gemm, EdgeSizesInEveryCombination) {
+  const std::vector<std::vector<int64_t>> sizes = {
+      {1, 1, 1},   {1, 37, 5},  {2, 1, 9},    {3, 300, 33},  {4, 130, 16}, {5, 64, 20},
+      {6, 65, 21}, {7, 31, 19}, {13, 17, 40}, {14, 32, 64},  {15, 33, 65}, {16, 8, 3},
+      {29, 1, 70}, {1, 129, 2}, {64, 96, 50}, {100, 45, 401}};
+  for_each_target([&] {
+    for (const auto& s : sizes)
+      for (int flags = 0; flags < kCombinations; ++flags)
+        check(with_flags({s[0], s[1], s[2], false, false, false, false, flags % 3 * 2}, flags));
+  });
+}
+
+TEST(Gemm, RandomShapes) {
+  std::mt19937 random(4);
+  const auto pick = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  for_each_target([&] {
+    for (int round = 0; round < 60; ++round) {
+      Case c{pick(1, 150), pick(1, 150), pick(1, 150)};
+      c.pad = pick(0, 1) * pick(1, 20);
+      c.batch = pick(0, 3) == 0 ? pick(2, 9) : 1;
+      check(with_flags(c, static_cast<int>(pick(0, kCombinations - 1))));
+    }
+  });
+}
+
+TEST(Gemm, SeveralPassesOverKAndPackedOperands) {
+  for (int flags = 0; flags < 4; ++flags) {
+    check(with_flags({40, 70, 1300}, flags | 12));  // more than one pass over K
+    check(with_flags({70, 40, 1300}, flags));
+    check(with_flags({33, 90, 512}, flags));  // rows at a distance that would alias in a cache
+    check(with_flags({90, 33, 512}, flags));
+  }
+}
+
+TEST(Gemm, SharedPanelsLargerThanTheirScratch) {
+  Problem<float> wide({160, 150, 30000});  // 18 MB of packed B
+  wide.check();
+  Problem<float> tall(with_flags({150, 160, 30000}, 1));
+  tall.check();
+}
+
+TEST(Gemm, ManyBlocks) {
+  check(with_flags({700, 200, 100}, 8));
+  check(with_flags({90, 900, 100}, 2));
+  check(with_flags({900, 90, 100}, 1));
+}
+
+TEST(Gemm, BatchOfLargeProducts) {
+  Case c{300, 310, 190};
+  c.batch = 3;
+  check(c);
+}
+
+TEST(Gemm, WithoutKOnlyBiasAndAccumulationRemain) {
+  for (int flags : {0, 4, 8, 12})
+    check(with_flags({5, 7, 0, false, false, false, false, 2, 2}, flags));
+}
+
+TEST(Gemm, EmptyResultsTouchNothing) {
+  ThreadPool pool(2);
+  GemmParams p;
+  p.n = 5;
+  p.k = 3;
+  EXPECT_NO_THROW(gemm_cpu(pool, p));  // m == 0: null pointers are never looked at
+  p.m = 4;
+  p.n = 0;
+  EXPECT_NO_THROW(gemm_cpu(pool, p));
+  p.n = 5;
+  p.batch = 0;
+  EXPECT_NO_THROW(gemm_cpu(pool, p));
+}
+
+TEST(Gemm, NotANumberAndInfinityReachTheirRowAndColumnOnly) {
+  std::vector<float> a(30 * 40, 1.0f), b(40 * 50, 1.0f), c(30 * 50);
+  a[7 * 40 + 3] = std::numeric_limits<float>::quiet_NaN();
+  b[5 * 50 + 49] = std::numeric_limits<float>::infinity();
+  GemmParams p;
+  p.m = 30, p.n = 50, p.k = 40, p.lda = 40, p.ldb = 50, p.ldc = 50;
+  p.a = a.data(), p.b = b.data(), p.c = c.data();
+  ThreadPool pool(2);
+  gemm_cpu(pool, p);
+  for (size_t i = 0; i < 30; ++i)
+    for (size_t j = 0; j < 50; ++j) {
+      const float value = c[i * 50 + j];
+      if (i == 7)
+        EXPECT_TRUE(std::isnan(value));
+      else if (j == 49)
+        EXPECT_TRUE(std::isinf(value));
+      else
+        EXPECT_EQ(value, 40.0f);
+    }
+}
+
+TEST(Gemm, RefusesWhatCannotBe) {
+  std::vector<float> x(100);
+  ThreadPool pool;
+  GemmParams good;
+  good.m = 4, good.n = 5, good.k = 6, good.lda = 6, good.ldb = 5, good.ldc = 5;
+  good.a = good.b = x.data();
+  std::vector<float> c(20);
+  good.c = c.data();
+  EXPECT_NO_THROW(gemm_cpu(pool, good));
+  const auto code_of = [&](auto change) {
+    GemmParams p = good;
+    change(p);
+    try {
+      gemm_cpu(pool, p);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::ok;
+  };
+  EXPECT_EQ(code_of([](GemmParams& p) { p.lda = 5; }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([](GemmParams& p) { p.ldb = 4; }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([](GemmParams& p) { p.ldc = 4; }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([](GemmParams& p) { p.m = -1; }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([](GemmParams& p) { p.b = nullptr; }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([](GemmParams& p) { p.dtype = DType::bf16; }), ErrorCode::dtype_mismatch);
+}
+
+TEST(Gemm, ScratchIsReusedAndFreedWithItsThread) {
+  const int64_t before = gemm_scratch_bytes();
+  std::thread([&] {
+    Problem<float> problem(with_flags({200, 300, 257}, 2));
+    problem.run(1);
+    const int64_t after_first = gemm_scratch_bytes();
+    EXPECT_GT(after_first, before);
+    problem.run(1);
+    EXPECT_EQ(gemm_scratch_bytes(), after_first);
+  }).join();
+  EXPECT_EQ(gemm_scratch_bytes(), before);
+}
+
+}  // namespace
+}  // namespace trafo
