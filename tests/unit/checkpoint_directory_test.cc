@@ -40,9 +40,7 @@ pid_t dead_process() {
   return pid;
 }
 
-std::vector<std::string> names(std::vector<std::string> list) {
-  return list;
-}
+using Names = std::vector<std::string>;
 
 TEST(CheckpointDirectory, RoundTrip) {
   TemporaryDirectory run;
