@@ -167,7 +167,12 @@ void CheckpointDirectory::publish(const std::filesystem::path& unfinished, int64
   // waits under a name from which remove_leftovers() brings it back.
   const std::filesystem::path final = path(update);
   const std::filesystem::path old = temporary(update, "old");
-  remove_tree(old);
+  if (is_present(old)) {  // an earlier replacement failed half-way, and so did its way back
+    if (is_present(final))
+      remove_tree(old);
+    else
+      rename_path(old, final);
+  }
   const bool replaces = file_system::rename(final.c_str(), old.c_str()) == 0;
   if (!replaces && errno != ENOENT) fail_errno(errno, kOrigin, "cannot replace", final);
   try {

@@ -48,9 +48,10 @@ class CheckpointDirectory {
   std::filesystem::path path(int64_t update) const;
 
   // Writes the files in the given order, then the manifest, makes all durable, shows the checkpoint
-  // under its name (replacing one of the same number) and points `latest` to it. On error: nothing
-  // of it remains, except that when only `latest` could not be written the checkpoint is there and
-  // valid, and the IO error says so.
+  // under its name (replacing one of the same number) and points `latest` to it. On error nothing
+  // of it remains, with two exceptions: when the last fsync of RUN/ckpt fails, the checkpoint is
+  // whole but may not survive a power loss; when only `latest` cannot be written, it is whole and
+  // durable.
   void save(int64_t update, std::span<const CheckpointFile> files);
 
   // Ascending numbers of the directories whose manifest can be opened; their content is not

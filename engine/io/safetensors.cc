@@ -49,7 +49,7 @@ class MemorySource final : public SafetensorsSource {
   explicit MemorySource(std::span<const std::byte> bytes) : bytes_(bytes) {}
   uint64_t size() const override { return bytes_.size(); }
   size_t read_at(uint64_t offset, std::span<std::byte> out) const override {
-    if (offset >= bytes_.size()) return 0;
+    if (offset >= bytes_.size() || out.empty()) return 0;
     const size_t count = std::min<uint64_t>(out.size(), bytes_.size() - offset);
     std::memcpy(out.data(), bytes_.data() + offset, count);
     return count;

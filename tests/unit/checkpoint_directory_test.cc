@@ -345,6 +345,19 @@ TEST(CheckpointDirectory, AReplacementCutShortIsUndone) {
   EXPECT_EQ(checkpoints.read_text(5, "state.json", 100), "{\"mark\":\"first\"}");
 }
 
+TEST(CheckpointDirectory, SavingAgainAfterAReplacementThatFailedHalfWay) {
+  TemporaryDirectory run;
+  CheckpointDirectory checkpoints(run.path());
+  checkpoints.save(5, sample_files("first"));
+  std::filesystem::rename(checkpoints.path(5), run / "ckpt" / concat(".5.old-", getpid()));
+  CheckpointFile broken{"broken", [](ByteSink&) { fail(ErrorCode::io, "test", "no"); }};
+  EXPECT_EQ(error_of([&] { checkpoints.save(5, std::span(&broken, 1)); }).code(), ErrorCode::io);
+  EXPECT_EQ(list_directory(run / "ckpt"), Names({concat(".5.old-", getpid())}));
+  checkpoints.save(5, sample_files("second"));
+  EXPECT_EQ(list_directory(run / "ckpt"), Names({"5"}));
+  EXPECT_EQ(checkpoints.read_text(5, "state.json", 100), "{\"mark\":\"second\"}");
+}
+
 TEST(CheckpointDirectory, Pointers) {
   TemporaryDirectory run;
   CheckpointDirectory checkpoints(run.path());
