@@ -1,0 +1,259 @@
+#include "engine/ops/attention/attention.h"
+
+#include <array>
+
+#include "engine/ops/attention/attention_checks.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOp = "attention";
+
+// The kernel wants the columns of a row side by side, nothing else; a column window of a wider tensor is fine.
+Tensor with_dense_rows(Context& context, const Tensor& tensor) {
+  const bool dense = tensor.dim(1) <= 1 || tensor.strides()[1] == 1;
+  return dense && tensor.strides()[0] >= 0 ? tensor : ops::contiguous(context, tensor);
+}
+
+const void* first_column(const Tensor& tensor, int64_t column) {
+  return static_cast<const std::byte*>(tensor.raw()) +
+         column * static_cast<int64_t>(dtype_size(tensor.dtype()));
+}
+
+bool same_gradient(const Tensor& a, const Tensor& b) {
+  return same_tensor(a, b) || (a.variable() && a.variable() == b.variable());
+}
+
+// Where the gradients of q, k and v go: the distinct tensors behind them, and which of those each one is.
+struct Sources {
+  std::vector<Tensor> tensors;
+  std::array<size_t, 3> of{};
+  std::array<int64_t, 3> column{};
+  int64_t width = 0;  // columns each of them uses
+
+  void add(size_t role, const ops::AttentionInput& input) {
+    column[role] = input.column;
+    for (of[role] = 0; of[role] < tensors.size(); ++of[role])
+      if (same_gradient(tensors[of[role]], input.tensor)) return;
+    tensors.push_back(input.tensor);
+  }
+  // True if another one of the same tensor uses some of the same columns.
+  bool overlaps(size_t role) const {
+    for (size_t other = 0; other < 3; ++other)
+      if (other != role && of[other] == of[role] && column[other] < column[role] + width &&
+          column[role] < column[other] + width)
+        return true;
+    return false;
+  }
+  bool any_overlap(size_t source) const {
+    for (size_t role = 0; role < 3; ++role)
+      if (of[role] == source && overlaps(role)) return true;
+    return false;
+  }
+  // Without overlaps: columns of `source` that are used at all.
+  int64_t used_columns(size_t source) const {
+    int64_t used = 0;
+    for (size_t role = 0; role < 3; ++role) used += of[role] == source ? width : 0;
+    return used;
+  }
+};
+
+struct GradColumns {
+  Tensor buffer;
+  void* data = nullptr;
+  int64_t stride = 0;
+  bool accumulate = false;
+};
+
+template <class Params>
+void fill_common(Params& p, const ops::AttentionOptions& options, const AttentionRanges& ranges,
+                 const std::array<Tensor, 3>& tensors, const std::array<int64_t, 3>& column) {
+  p.dtype = tensors[0].dtype();
+  p.dropout = options.dropout;
+  p.scale = attention_scale(options);
+  p.causal = options.causal;
+  p.sequences = static_cast<int64_t>(ranges.sequences());
+  p.heads = options.heads;
+  p.head_dim = options.head_dim;
+  p.query_rows = tensors[0].dim(0);
+  p.max_queries = ranges.max_queries;
+  p.max_keys = ranges.max_keys;
+  p.q = first_column(tensors[0], column[0]);
+  p.k = first_column(tensors[1], column[1]);
+  p.v = first_column(tensors[2], column[2]);
+  p.q_stride = tensors[0].strides()[0];
+  p.k_stride = tensors[1].strides()[0];
+  p.v_stride = tensors[2].strides()[0];
+}
+
+const int32_t* ints(const Tensor& tensor, int64_t offset = 0) {
+  return static_cast<const int32_t*>(tensor.raw()) + offset;
+}
+
+// target[:, column .. column + width] += part.
+void add_columns(Context& context, const Tensor& part, const GradTarget& target, int64_t column) {
+  CopyStridedParams p{};
+  p.dtype = part.dtype();
+  p.accumulate = true;
+  p.rank = 2;
+  p.shape[0] = part.dim(0);
+  p.shape[1] = part.dim(1);
+  p.src_strides[0] = part.dim(1);
+  p.dst_strides[0] = target.buffer.dim(1);
+  p.src_strides[1] = p.dst_strides[1] = 1;
+  p.src = part.raw();
+  p.dst = const_cast<void*>(first_column(target.buffer, column));
+  launch(context, OpKernel::copy_strided, kOp, p);
+}
+
+// What backward keeps; no tensor in it has a gradient history.
+struct Saved {
+  Sources sources;
+  std::array<Tensor, 3> tensors;
+  Tensor out, lse, cu_q, cu_k;
+  AttentionRanges ranges;
+  ops::AttentionOptions options;
+};
+
+void attention_backward(Backward& b, const Saved& saved) {
+  Context& context = b.context();
+  const Sources& sources = saved.sources;
+  const Tensor dout = b.grad_output();
+  const size_t count = sources.tensors.size();
+  std::vector<GradTarget> targets(count);
+  for (size_t s = 0; s < count; ++s) {
+    if (!b.needs(s)) continue;
+    targets[s] = b.target(s);
+    const Tensor& buffer = targets[s].buffer;
+    const bool complete = !sources.any_overlap(s) && sources.used_columns(s) == buffer.dim(1);
+    if (!targets[s].accumulate && !complete)
+      context.backend().fill_zero(buffer.raw(), buffer.bytes());
+  }
+  std::array<GradColumns, 3> grads;
+  for (size_t role = 0; role < 3; ++role) {
+    const GradTarget& target = targets[sources.of[role]];
+    if (!target.buffer.defined()) continue;
+    GradColumns& grad = grads[role];
+    if (sources.overlaps(role)) {  // through a matrix of its own, added below
+      grad.buffer = context.empty({target.buffer.dim(0), sources.width}, target.buffer.dtype());
+      grad.data = grad.buffer.raw();
+      grad.stride = sources.width;
+    } else {
+      grad.data = const_cast<void*>(first_column(target.buffer, sources.column[role]));
+      grad.stride = target.buffer.dim(1);
+      grad.accumulate = target.accumulate;
+    }
+  }
+
+  AttentionBackwardParams p{};
+  fill_common(p, saved.options, saved.ranges, saved.tensors, sources.column);
+  p.query_begin = ints(saved.cu_q);
+  p.query_end = p.query_begin + 1;
+  p.key_begin = ints(saved.cu_k);
+  p.key_end = p.key_begin + 1;
+  p.out = saved.out.raw();
+  p.lse = saved.lse.raw();
+  p.dout = dout.raw();
+  p.dq = grads[0].data;
+  p.dk = grads[1].data;
+  p.dv = grads[2].data;
+  p.dq_stride = grads[0].stride;
+  p.dk_stride = grads[1].stride;
+  p.dv_stride = grads[2].stride;
+  p.accumulate_dq = grads[0].accumulate;
+  p.accumulate_dk = grads[1].accumulate;
+  p.accumulate_dv = grads[2].accumulate;
+  launch(context, OpKernel::attention_backward, kOp, p);
+  for (size_t role = 0; role < 3; ++role)
+    if (grads[role].buffer.defined())
+      add_columns(context, grads[role].buffer, targets[sources.of[role]], sources.column[role]);
+}
+
+}  // namespace
+
+namespace ops {
+
+Tensor attention(Context& context, const AttentionInput& q, const AttentionInput& k,
+                 const AttentionInput& v, const Tensor& cu_seqlens_q, const Tensor& cu_seqlens_k,
+                 const AttentionOptions& options) {
+  if (!context.fused_kernels())
+    return attention_composed(context, q, k, v, cu_seqlens_q, cu_seqlens_k, options);
+  check_attention_inputs(context, kOp, q, k, v, options);
+
+  Saved saved;
+  saved.options = options;
+  saved.ranges =
+      packed_ranges(context, kOp, cu_seqlens_q, q.tensor.dim(0), cu_seqlens_k, k.tensor.dim(0));
+  saved.cu_q = cu_seqlens_q.detach();
+  saved.cu_k = cu_seqlens_k.detach();
+  Sources& sources = saved.sources;
+  sources.width = options.heads * options.head_dim;
+  // Inputs that are one tensor must stay one, also when it has to be copied.
+  std::array<AttentionInput, 3> inputs{q, k, v};
+  for (size_t role = 0; role < 3; ++role) {
+    size_t same = 0;
+    const std::array<Tensor, 3> given{q.tensor, k.tensor, v.tensor};
+    while (!same_tensor(given[same], given[role])) ++same;
+    inputs[role].tensor = same < role ? inputs[same].tensor
+                                      : with_dense_rows(context, given[role]);
+    sources.add(role, inputs[role]);
+    saved.tensors[role] = inputs[role].tensor.detach();
+  }
+  const bool wanted = context.needs_grad({inputs[0].tensor, inputs[1].tensor, inputs[2].tensor});
+
+  const int64_t rows = q.tensor.dim(0);
+  Tensor out = context.empty({rows, sources.width}, q.tensor.dtype());
+  if (wanted) saved.lse = context.empty({rows, options.heads}, q.tensor.dtype());
+  AttentionForwardParams p{};
+  fill_common(p, options, saved.ranges, saved.tensors, sources.column);
+  p.query_begin = ints(saved.cu_q);
+  p.query_end = p.query_begin + 1;
+  p.key_begin = ints(saved.cu_k);
+  p.key_end = p.key_begin + 1;
+  p.out = out.raw();
+  p.lse = wanted ? saved.lse.raw() : nullptr;
+  launch(context, OpKernel::attention_forward, kOp, p);
+  if (!wanted) return out;
+
+  saved.out = out.detach();
+  const std::vector<Tensor> tensors = sources.tensors;
+  for (Tensor& tensor : sources.tensors) tensor = tensor.detach();
+  Tensor* const outputs[] = {&out};
+  context.record(kOp, tensors, outputs,
+                 [saved = std::move(saved)](Backward& b) { attention_backward(b, saved); });
+  return out;
+}
+
+Tensor attention_decode(Context& context, const AttentionInput& q, const AttentionInput& k,
+                        const AttentionInput& v, const Tensor& key_begin, const Tensor& key_end,
+                        const AttentionOptions& options) {
+  constexpr const char* op = "attention_decode";
+  check_attention_inputs(context, op, q, k, v, options);
+  require(!context.needs_grad({q.tensor, k.tensor, v.tensor}), ErrorCode::unsupported, op,
+          "decoding has no backward; run it under no-grad or detach its inputs");
+  const AttentionRanges ranges =
+      decode_ranges(context, op, q.tensor.dim(0), key_begin, key_end, k.tensor.dim(0));
+  if (!context.fused_kernels()) return attention_from_ranges(context, q, k, v, ranges, options);
+
+  const std::array<Tensor, 3> tensors{with_dense_rows(context, q.tensor),
+                                      with_dense_rows(context, k.tensor),
+                                      with_dense_rows(context, v.tensor)};
+  const int64_t rows = q.tensor.dim(0);
+  const Tensor query_begin = context.from_values<int32_t>(ranges.query_begin, {rows});
+  const Tensor query_end = context.from_values<int32_t>(ranges.query_end, {rows});
+  Tensor out = context.empty({rows, options.heads * options.head_dim}, q.tensor.dtype());
+  AttentionForwardParams p{};
+  fill_common(p, options, ranges, tensors, {q.column, k.column, v.column});
+  p.query_begin = ints(query_begin);
+  p.query_end = ints(query_end);
+  p.key_begin = ints(key_begin);
+  p.key_end = ints(key_end);
+  p.out = out.raw();
+  launch(context, OpKernel::attention_forward, op, p);
+  return out;
+}
+
+}  // namespace ops
+}  // namespace trafo

@@ -1,0 +1,41 @@
+// What the fused and the composed attention agree on before they start.
+#pragma once
+
+#include <string_view>
+
+#include "engine/ops/attention/attention.h"
+
+namespace trafo {
+
+// Sequence lengths as the host sees them.
+struct AttentionRanges {
+  std::vector<int32_t> query_begin, query_end, key_begin, key_end;  // [sequences]
+  int64_t max_queries = 0, max_keys = 0;
+  size_t sequences() const { return query_begin.size(); }
+};
+
+// Throws unless q, k and v are [rows, width] of one compute dtype with the columns that the options ask for, and the
+// options make sense.
+void check_attention_inputs(const Context& context, std::string_view op, const ops::AttentionInput& q,
+                            const ops::AttentionInput& k, const ops::AttentionInput& v,
+                            const ops::AttentionOptions& options);
+
+// Throws unless both hold [B + 1] row numbers that rise from 0 to the number of rows.
+AttentionRanges packed_ranges(const Context& context, std::string_view op, const Tensor& cu_seqlens_q,
+                              int64_t query_rows, const Tensor& cu_seqlens_k, int64_t key_rows);
+
+// Throws unless begin and end are [rows] and 0 <= begin <= end <= key_rows.
+AttentionRanges decode_ranges(const Context& context, std::string_view op, int64_t rows,
+                              const Tensor& key_begin, const Tensor& key_end, int64_t key_rows);
+
+double attention_scale(const ops::AttentionOptions& options);
+
+namespace ops {
+
+// Sequence by sequence and head by head from slices, products and softmax.
+Tensor attention_from_ranges(Context& context, const AttentionInput& q, const AttentionInput& k,
+                             const AttentionInput& v, const AttentionRanges& ranges,
+                             const AttentionOptions& options);
+
+}  // namespace ops
+}  // namespace trafo

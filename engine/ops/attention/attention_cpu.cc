@@ -1,0 +1,364 @@
+#include "engine/ops/attention/attention.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/ops/attention/attention_cpu.cc"
+#include "engine/backend/cpu/simd.h"
+
+#include "hwy/foreach_target.h"
+
+#include "engine/backend/cpu/philox-inl.h"
+#include "engine/backend/cpu/simd-inl.h"
+#include "engine/ops/attention/attention_tiles-inl.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "engine/backend/cpu/scratch.h"
+#include "engine/backend/cpu/thread_pool.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trafo::HWY_NAMESPACE {
+namespace {
+
+// Tiles of scores: two of 64 x 64 floats and the operands of head_dim 64 fill a second-level cache by a tenth.
+constexpr int64_t kQueries = 64;
+constexpr int64_t kKeys = 64;
+
+// Multiplications of a block of work.
+constexpr int64_t kBlockWork = int64_t{1} << 17;
+
+// Carves arrays, each on its own cache line, out of one allocation of this thread.
+template <class T>
+class Arena {
+ public:
+  explicit Arena(int64_t elements) {
+    static std::atomic<int64_t> total{0};
+    thread_local ScratchBuffer buffer(total);
+    next_ = static_cast<T*>(buffer.get(static_cast<size_t>(elements) * sizeof(T)));
+  }
+  static constexpr int64_t rounded(int64_t count) { return round_up(count, 64 / sizeof(T)); }
+  T* take(int64_t count) {
+    T* start = next_;
+    next_ += rounded(count);
+    return start;
+  }
+
+ private:
+  T* next_;
+};
+
+// One head of one sequence.
+struct Item {
+  int64_t head, query, queries, key, keys;  // first row and number of rows
+};
+
+template <class Params>
+Item item_of(const Params& p, int64_t index) {
+  const int64_t sequence = index / p.heads;
+  return {index % p.heads, p.query_begin[sequence], p.query_end[sequence] - p.query_begin[sequence],
+          p.key_begin[sequence], p.key_end[sequence] - p.key_begin[sequence]};
+}
+
+template <class Params, class F>
+void for_each_item(ThreadPool& pool, const Params& p, F&& fn) {
+  const int64_t work = std::max<int64_t>(1, p.max_queries * p.max_keys * p.head_dim);
+  const int64_t grain = std::max<int64_t>(1, kBlockWork / work);
+  parallel_for_range(pool, p.sequences * p.heads, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) fn(item_of(p, i));
+  });
+}
+
+// How many keys of the tile starting at `first_key` the query may see.
+template <class Params>
+int64_t visible_keys(const Params& p, const Item& item, int64_t query, int64_t first_key,
+                     int64_t count) {
+  if (!p.causal) return count;
+  return std::clamp<int64_t>(query + item.keys - item.queries + 1 - first_key, 0, count);
+}
+
+// Dropout factors of a tile of probabilities. Rows are max_keys elements apart; when that is little more than a row
+// holds, one run over all rows is cheaper than a run for each.
+template <class T>
+class TileDropout {
+ public:
+  static constexpr int64_t scratch_elements() {
+    return kQueries * round_up(kKeys, kPhiloxChunk);
+  }
+  template <class Params>
+  TileDropout(const Params& p, const Item& item, T* scratch)
+      : dropout_(p.dropout),
+        scratch_(scratch),
+        stride_(p.max_keys),
+        row_zero_((item.head * p.query_rows + item.query) * p.max_keys),
+        whole_(item.keys <= kKeys && p.max_keys <= round_up(item.keys, kPhiloxChunk)) {}
+
+  void start_tile(int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
+    first_ = row_zero_ + first_query * stride_ + first_key;
+    keys_ = keys;
+    if (dropout_.active() && whole_) dropout_factors(dropout_, first_, queries * stride_, scratch_);
+  }
+  bool active() const { return dropout_.active(); }
+  const T* row(int64_t query_in_tile) {
+    if (whole_) return scratch_ + query_in_tile * stride_;
+    dropout_factors(dropout_, first_ + query_in_tile * stride_, keys_, scratch_);
+    return scratch_;
+  }
+
+ private:
+  const Dropout& dropout_;
+  T* scratch_;
+  int64_t stride_, row_zero_, first_ = 0, keys_ = 0;
+  bool whole_;
+};
+
+// Row statistics of the online softmax.
+template <class T>
+struct RowState {
+  T maximum, sum;
+};
+
+// Turns a row of scores into exp(scale * score - maximum), zeros behind `visible`, and returns the new statistics. The
+// factor by which everything gathered before must shrink goes to `shrink`.
+template <class T>
+RowState<T> softmax_row(T* row, int64_t visible, int64_t padded, T scale_factor, RowState<T> state,
+                        T& shrink) {
+  const hn::ScalableTag<T> d;
+  const auto scale = hn::Set(d, scale_factor);
+  const auto hidden = hn::Set(d, -std::numeric_limits<T>::infinity());
+  auto maximum = hn::Set(d, state.maximum);
+  for (int64_t j = 0; j < padded; j += lanes(d)) {
+    const int64_t inside = std::clamp<int64_t>(visible - j, 0, lanes(d));
+    const auto mask = hn::FirstN(d, static_cast<size_t>(inside));
+    const auto score = hn::IfThenElse(mask, hn::Mul(hn::LoadU(d, row + j), scale), hidden);
+    maximum = hn::Max(maximum, score);
+    hn::StoreU(score, d, row + j);
+  }
+  const T new_maximum = reduce_max(d, maximum);
+  const auto shift = hn::Set(d, new_maximum);
+  auto sum = hn::Zero(d);
+  for (int64_t j = 0; j < padded; j += lanes(d)) {
+    const auto e = exp(d, hn::Sub(hn::LoadU(d, row + j), shift));
+    sum = hn::Add(sum, e);
+    hn::StoreU(e, d, row + j);
+  }
+  shrink = state.sum > 0 ? std::exp(state.maximum - new_maximum) : T{1};
+  return {new_maximum, state.sum * shrink + reduce_sum(d, sum)};
+}
+
+template <class T>
+void forward_item(const AttentionForwardParams& p, const Item& item) {
+  if (item.queries == 0) return;
+  const hn::ScalableTag<T> d;
+  const int64_t width = p.head_dim, column = item.head * width;
+  const int64_t padded_width = round_up(width, lanes(d));
+  const T* q = static_cast<const T*>(p.q) + item.query * p.q_stride + column;
+  const T* k = static_cast<const T*>(p.k) + item.key * p.k_stride + column;
+  const T* v = static_cast<const T*>(p.v) + item.key * p.v_stride + column;
+  T* out = static_cast<T*>(p.out) + item.query * p.heads * width + column;
+  T* lse = p.lse ? static_cast<T*>(p.lse) + item.query * p.heads + item.head : nullptr;
+
+  using A = Arena<T>;
+  const int64_t dropout_size = p.dropout.active() ? TileDropout<T>::scratch_elements() : 0;
+  A arena(A::rounded(width * kKeys) + A::rounded(kKeys * padded_width) +
+          A::rounded(kQueries * kKeys) + A::rounded(kQueries * padded_width) +
+          A::rounded(dropout_size));
+  T* k_transposed = arena.take(width * kKeys);
+  T* v_copy = arena.take(kKeys * padded_width);
+  T* scores = arena.take(kQueries * kKeys);
+  T* gathered = arena.take(kQueries * padded_width);
+  TileDropout<T> dropout(p, item, arena.take(dropout_size));
+  RowState<T> state[kQueries];
+
+  for (int64_t q0 = 0; q0 < item.queries; q0 += kQueries) {
+    const int64_t queries = std::min(kQueries, item.queries - q0);
+    // From the lowest finite number: exp(-infinity - maximum) is then 0 and not NaN.
+    std::fill(state, state + queries, RowState<T>{std::numeric_limits<T>::lowest(), T{0}});
+    bool first = true;
+    for (int64_t k0 = 0; k0 < item.keys; k0 += kKeys) {
+      const int64_t keys = std::min(kKeys, item.keys - k0);
+      if (visible_keys(p, item, q0 + queries - 1, k0, keys) == 0) break;
+      const int64_t padded_keys = round_up(keys, lanes(d));
+      transpose_tile(k + k0 * p.k_stride, p.k_stride, keys, width, k_transposed, padded_keys);
+      multiply<T>(queries, padded_keys, width, {q + q0 * p.q_stride, p.q_stride, 1}, k_transposed,
+                  padded_keys, false, scores, padded_keys);
+      dropout.start_tile(q0, queries, k0, keys);
+      for (int64_t i = 0; i < queries; ++i) {
+        T* row = scores + i * padded_keys;
+        T shrink;
+        state[i] = softmax_row(row, visible_keys(p, item, q0 + i, k0, keys), padded_keys,
+                               static_cast<T>(p.scale), state[i], shrink);
+        if (!first && shrink != 1) {
+          T* sum = gathered + i * padded_width;
+          map(sum, sum, padded_width,
+              [&](auto, auto x) { return hn::Mul(x, hn::Set(d, shrink)); });
+        }
+        if (dropout.active())
+          map(row, dropout.row(i), row, keys, [](auto, auto x, auto f) { return hn::Mul(x, f); });
+      }
+      const TileB<T> values =
+          whole_vectors(v + k0 * p.v_stride, p.v_stride, keys, width, v_copy);
+      multiply<T>(queries, padded_width, keys, {scores, padded_keys, 1}, values.data, values.stride,
+                  !first, gathered, padded_width);
+      first = false;
+    }
+    for (int64_t i = 0; i < queries; ++i) {
+      T* row = out + (q0 + i) * p.heads * width;
+      // A sum that is NaN must reach the output.
+      const bool empty = first || state[i].sum == 0;
+      if (empty) {
+        std::fill(row, row + width, T{0});
+      } else {
+        const auto normalise = hn::Set(d, T{1} / state[i].sum);
+        map(gathered + i * padded_width, row, width,
+            [&](auto, auto x) { return hn::Mul(x, normalise); });
+      }
+      if (lse) lse[(q0 + i) * p.heads] = empty ? T{0} : state[i].maximum + std::log(state[i].sum);
+    }
+  }
+}
+
+template <class T>
+void backward_item(const AttentionBackwardParams& p, const Item& item) {
+  const hn::ScalableTag<T> d;
+  const int64_t width = p.head_dim, column = item.head * width, row_width = p.heads * width;
+  const int64_t padded_width = round_up(width, lanes(d));
+  const T* q = static_cast<const T*>(p.q) + item.query * p.q_stride + column;
+  const T* k = static_cast<const T*>(p.k) + item.key * p.k_stride + column;
+  const T* v = static_cast<const T*>(p.v) + item.key * p.v_stride + column;
+  const T* out = static_cast<const T*>(p.out) + item.query * row_width + column;
+  const T* dout = static_cast<const T*>(p.dout) + item.query * row_width + column;
+  const T* lse = static_cast<const T*>(p.lse) + item.query * p.heads + item.head;
+
+  using A = Arena<T>;
+  const int64_t all_queries = round_up(item.queries, kQueries);
+  const int64_t tile = kKeys * padded_width, transposed = width * kKeys;
+  const int64_t dropout_size = p.dropout.active() ? TileDropout<T>::scratch_elements() : 0;
+  A arena(2 * A::rounded(transposed) + 5 * A::rounded(tile) + 2 * A::rounded(kQueries * kKeys) +
+          A::rounded(all_queries * padded_width) + A::rounded(all_queries) +
+          A::rounded(dropout_size));
+  T* k_transposed = arena.take(transposed);
+  T* v_transposed = arena.take(transposed);
+  T* k_copy = arena.take(tile);
+  T* q_copy = arena.take(tile);
+  T* dout_copy = arena.take(tile);
+  T* dk_sum = arena.take(tile);
+  T* dv_sum = arena.take(tile);
+  T* probabilities = arena.take(kQueries * kKeys);
+  T* dscores = arena.take(kQueries * kKeys);
+  T* dq_sum = arena.take(all_queries * padded_width);
+  T* delta = arena.take(all_queries);
+  TileDropout<T> dropout(p, item, arena.take(dropout_size));
+
+  // sum_j P_ij dP_ij = dO_i . O_i, with dropout too (Dao et al., arXiv 2205.14135, section 3.1).
+  for (int64_t i = 0; i < item.queries; ++i)
+    delta[i] = dot(dout + i * row_width, out + i * row_width, width);
+  if (p.dq) std::fill(dq_sum, dq_sum + all_queries * padded_width, T{0});
+
+  const auto scale = hn::Set(d, static_cast<T>(p.scale));
+  for (int64_t k0 = 0; k0 < item.keys; k0 += kKeys) {
+    const int64_t keys = std::min(kKeys, item.keys - k0);
+    const int64_t padded_keys = round_up(keys, lanes(d));
+    const T* k_rows = k + k0 * p.k_stride;
+    transpose_tile(k_rows, p.k_stride, keys, width, k_transposed, padded_keys);
+    transpose_tile(v + k0 * p.v_stride, p.v_stride, keys, width, v_transposed, padded_keys);
+    const TileB<T> key_rows = whole_vectors(k_rows, p.k_stride, keys, width, k_copy);
+    bool first = true;  // query tile that sees these keys
+    for (int64_t q0 = 0; q0 < item.queries; q0 += kQueries) {
+      const int64_t queries = std::min(kQueries, item.queries - q0);
+      if (visible_keys(p, item, q0 + queries - 1, k0, keys) == 0) continue;
+      const T* q_rows = q + q0 * p.q_stride;
+      const T* dout_rows = dout + q0 * row_width;
+      multiply<T>(queries, padded_keys, width, {q_rows, p.q_stride, 1}, k_transposed, padded_keys,
+                  false, probabilities, padded_keys);
+      multiply<T>(queries, padded_keys, width, {dout_rows, row_width, 1}, v_transposed, padded_keys,
+                  false, dscores, padded_keys);
+      dropout.start_tile(q0, queries, k0, keys);
+      for (int64_t i = 0; i < queries; ++i) {
+        T* row = probabilities + i * padded_keys;
+        T* drow = dscores + i * padded_keys;
+        const T* factors = dropout.active() ? dropout.row(i) : nullptr;
+        const int64_t visible = visible_keys(p, item, q0 + i, k0, keys);
+        const auto log_sum = hn::Set(d, lse[(q0 + i) * p.heads]);
+        const auto row_delta = hn::Set(d, delta[q0 + i]);
+        for (int64_t j = 0; j < padded_keys; j += lanes(d)) {
+          const int64_t inside = std::clamp<int64_t>(visible - j, 0, lanes(d));
+          const auto mask = hn::FirstN(d, static_cast<size_t>(inside));
+          auto probability = hn::IfThenElseZero(
+              mask, exp(d, hn::MulSub(hn::LoadU(d, row + j), scale, log_sum)));
+          auto gradient = hn::LoadU(d, drow + j);
+          auto dropped = probability;
+          if (factors) {
+            const auto factor = load_n(d, factors + j, inside);
+            dropped = hn::Mul(probability, factor);
+            gradient = hn::Mul(gradient, factor);
+          }
+          hn::StoreU(dropped, d, row + j);
+          const auto dscore = hn::Mul(hn::Mul(probability, hn::Sub(gradient, row_delta)), scale);
+          hn::StoreU(hn::IfThenElseZero(mask, dscore), d, drow + j);
+        }
+      }
+      if (p.dv) {
+        const TileB<T> b = whole_vectors(dout_rows, row_width, queries, width, dout_copy);
+        multiply<T>(keys, padded_width, queries, {probabilities, 1, padded_keys}, b.data, b.stride,
+                    !first, dv_sum, padded_width);
+      }
+      if (p.dk) {
+        const TileB<T> b = whole_vectors(q_rows, p.q_stride, queries, width, q_copy);
+        multiply<T>(keys, padded_width, queries, {dscores, 1, padded_keys}, b.data, b.stride,
+                    !first, dk_sum, padded_width);
+      }
+      if (p.dq)
+        multiply<T>(queries, padded_width, keys, {dscores, padded_keys, 1}, key_rows.data,
+                    key_rows.stride, true, dq_sum + q0 * padded_width, padded_width);
+      first = false;
+    }
+    if (first) {
+      std::fill(dk_sum, dk_sum + keys * padded_width, T{0});
+      std::fill(dv_sum, dv_sum + keys * padded_width, T{0});
+    }
+    if (p.dk)
+      store_rows(dk_sum, padded_width, keys, width, p.accumulate_dk,
+                 static_cast<T*>(p.dk) + (item.key + k0) * p.dk_stride + column, p.dk_stride);
+    if (p.dv)
+      store_rows(dv_sum, padded_width, keys, width, p.accumulate_dv,
+                 static_cast<T*>(p.dv) + (item.key + k0) * p.dv_stride + column, p.dv_stride);
+  }
+  if (p.dq)
+    store_rows(dq_sum, padded_width, item.queries, width, p.accumulate_dq,
+               static_cast<T*>(p.dq) + item.query * p.dq_stride + column, p.dq_stride);
+}
+
+int32_t attention_forward_simd(ThreadPool& pool, const AttentionForwardParams& p) {
+  return with_compute_type(p.dtype, [&](auto zero) {
+    for_each_item(pool, p, [&](const Item& item) { forward_item<decltype(zero)>(p, item); });
+  });
+}
+
+int32_t attention_backward_simd(ThreadPool& pool, const AttentionBackwardParams& p) {
+  return with_compute_type(p.dtype, [&](auto zero) {
+    for_each_item(pool, p, [&](const Item& item) { backward_item<decltype(zero)>(p, item); });
+  });
+}
+
+}  // namespace
+}  // namespace trafo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trafo {
+
+HWY_EXPORT(attention_forward_simd);
+HWY_EXPORT(attention_backward_simd);
+
+void attention_forward_cpu(ThreadPool& pool, const AttentionForwardParams& p) {
+  HWY_DYNAMIC_DISPATCH(attention_forward_simd)(pool, p);
+}
+
+void attention_backward_cpu(ThreadPool& pool, const AttentionBackwardParams& p) {
+  HWY_DYNAMIC_DISPATCH(attention_backward_simd)(pool, p);
+}
+
+}  // namespace trafo
+#endif

@@ -1,0 +1,218 @@
+#include "engine/ops/cross_entropy/cross_entropy.h"
+
+#include <cmath>
+
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/cross_entropy/loss_inputs.h"
+#include "engine/ops/host_ints.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/unary/unary.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOp = "cross_entropy";
+
+template <class T>
+std::vector<double> widened(const Context& context, const Tensor& tensor) {
+  const std::vector<T> values = context.values<T>(tensor);
+  return {values.begin(), values.end()};
+}
+
+std::vector<double> host_doubles(const Context& context, const Tensor& tensor) {
+  return tensor.dtype() == DType::f64 ? widened<double>(context, tensor)
+                                      : widened<float>(context, tensor);
+}
+
+Tensor from_doubles(Context& context, const std::vector<double>& values, const Shape& shape,
+                    DType dtype) {
+  if (dtype == DType::f64) return context.from_values<double>(values, shape);
+  const std::vector<float> narrow(values.begin(), values.end());
+  return context.from_values<float>(narrow, shape);
+}
+
+void check_logits(const Context& context, const Tensor& logits) {
+  require(logits.defined(), ErrorCode::invalid_argument, kOp, "the logits are undefined");
+  require(logits.device() == context.device(), ErrorCode::invalid_argument, kOp,
+          "the logits are on ", device_name(logits.device()), ", the context on ",
+          device_name(context.device()));
+  require(logits.rank() == 2, ErrorCode::shape_mismatch, kOp,
+          "the logits must be [tokens, classes], got ", logits.shape().str());
+  require(is_compute(logits.dtype()), ErrorCode::dtype_mismatch, kOp, "the logits are ",
+          dtype_name(logits.dtype()),
+          "; cast to float32 first: bfloat16 is a storage type on the CPU");
+}
+
+}  // namespace
+
+double sum_in_order(const Context& context, const Tensor& rows) {
+  double total = 0;
+  for (const double value : host_doubles(context, rows)) total += value;
+  return total;
+}
+
+LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int64_t classes,
+                             DType dtype, const Tensor& labels,
+                             const ops::CrossEntropyOptions& options) {
+  require(options.label_smoothing >= 0 && options.label_smoothing < 1, ErrorCode::invalid_argument,
+          op, "label_smoothing must be at least 0 and below 1, got ", options.label_smoothing);
+  require(options.reduction == Reduction::none || options.reduction == Reduction::sum ||
+              options.reduction == Reduction::mean,
+          ErrorCode::invalid_argument, op, "unknown reduction ",
+          static_cast<int32_t>(options.reduction));
+  require(labels.defined(), ErrorCode::invalid_argument, op, "the labels are undefined");
+  require(labels.device() == context.device(), ErrorCode::invalid_argument, op, "the labels are on ",
+          device_name(labels.device()), ", the context on ", device_name(context.device()));
+  require(labels.dtype() == DType::i32, ErrorCode::dtype_mismatch, op, "the labels must be int32, ",
+          "got ", dtype_name(labels.dtype()));
+  require(labels.rank() == 1 && labels.dim(0) == rows, ErrorCode::shape_mismatch, op,
+          "the labels must be [", rows, "], one for each row, got ", labels.shape().str());
+  LossInputs inputs{ops::contiguous(context, labels), {}, 0, 1};
+  std::vector<double> weights;
+  if (options.weights.defined()) {
+    const Tensor& given = options.weights;
+    require(given.device() == context.device(), ErrorCode::invalid_argument, op,
+            "the weights are on ", device_name(given.device()), ", the context on ",
+            device_name(context.device()));
+    require(given.dtype() == dtype, ErrorCode::dtype_mismatch, op, "the weights are ",
+            dtype_name(given.dtype()), ", they must be ", dtype_name(dtype), " as the logits");
+    require(given.shape() == labels.shape(), ErrorCode::shape_mismatch, op, "the weights must be [",
+            rows, "], got ", given.shape().str());
+    inputs.weights = ops::contiguous(context, given.detach());
+    weights = host_doubles(context, inputs.weights);
+  }
+  const HostInts host(context, inputs.labels);
+  for (size_t t = 0; t < host.size(); ++t) {
+    if (host[t] == options.ignore_label) continue;
+    require(host[t] >= 0 && host[t] < classes, ErrorCode::invalid_argument, op, "label ", host[t],
+            " of row ", t, " is outside 0 to ", classes - 1, " and is not the ignored label ",
+            options.ignore_label);
+    const double weight = weights.empty() ? 1.0 : weights[t];
+    require(weight >= 0, ErrorCode::invalid_argument, op, "weight ", weight, " of row ", t,
+            " is negative or not a number");
+    inputs.weight_sum += weight;
+  }
+  if (options.reduction == Reduction::mean)
+    inputs.scale = inputs.weight_sum > 0 ? 1 / inputs.weight_sum : 0;
+  return inputs;
+}
+
+namespace ops {
+
+CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const Tensor& labels,
+                                 const CrossEntropyOptions& options) {
+  check_logits(context, logits);
+  if (!context.fused_kernels()) return cross_entropy_composed(context, logits, labels, options);
+  const int64_t rows = logits.dim(0), classes = logits.dim(1);
+  const DType dtype = logits.dtype();
+  const LossInputs inputs =
+      check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
+  const Tensor x = contiguous(context, logits);
+  const Tensor loss = context.empty({rows}, dtype), nll = context.empty({rows}, dtype);
+  const Tensor lse = context.empty({rows}, dtype);
+  CrossEntropyForwardParams params{};
+  params.dtype = dtype;
+  params.label_smoothing = options.label_smoothing;
+  params.ignore_label = options.ignore_label;
+  params.rows = rows;
+  params.classes = classes;
+  params.logits = x.raw();
+  params.labels = static_cast<const int32_t*>(inputs.labels.raw());
+  params.weights = inputs.weights.defined() ? inputs.weights.raw() : nullptr;
+  params.loss = loss.raw();
+  params.nll = nll.raw();
+  params.lse = lse.raw();
+  launch(context, OpKernel::cross_entropy_forward, kOp, params);
+
+  CrossEntropyOutput out{loss, nll};
+  const bool per_row = options.reduction == Reduction::none;
+  if (!per_row) {
+    out.loss = context.scalar(inputs.scale * sum_in_order(context, loss), {1}, dtype);
+    out.nll = context.scalar(inputs.scale * sum_in_order(context, nll), {1}, dtype);
+  }
+  if (!context.needs_grad({x})) return out;
+  context.record(kOp, {x}, {&out.loss},
+                 [x = x.detach(), lse, inputs, per_row, smoothing = options.label_smoothing,
+                  ignore = options.ignore_label](Backward& b) {
+                   const Tensor dloss = b.grad_output();
+                   const GradTarget target = b.target(0);
+                   CrossEntropyBackwardParams p{};
+                   p.dtype = x.dtype();
+                   p.label_smoothing = smoothing;
+                   p.ignore_label = ignore;
+                   p.rows = x.dim(0);
+                   p.classes = x.dim(1);
+                   p.accumulate = target.accumulate;
+                   p.logits = x.raw();
+                   p.labels = static_cast<const int32_t*>(inputs.labels.raw());
+                   p.weights = inputs.weights.defined() ? inputs.weights.raw() : nullptr;
+                   p.lse = lse.raw();
+                   p.dloss = dloss.raw();
+                   p.per_row = per_row;
+                   p.scale = inputs.scale;
+                   p.dlogits = target.buffer.raw();
+                   launch(b.context(), OpKernel::cross_entropy_backward, kOp, p);
+                 });
+  return out;
+}
+
+CrossEntropyOutput cross_entropy_composed(Context& context, const Tensor& logits,
+                                          const Tensor& labels,
+                                          const CrossEntropyOptions& options) {
+  check_logits(context, logits);
+  const int64_t rows = logits.dim(0), classes = logits.dim(1);
+  const DType dtype = logits.dtype();
+  const LossInputs inputs =
+      check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
+  const double smoothing = options.label_smoothing;
+
+  // A row's loss is w (lse - <q, x>) with the target distribution q = (1 - e) onehot + e / V.
+  std::vector<double> weights(static_cast<size_t>(rows), 1.0);
+  if (inputs.weights.defined()) weights = host_doubles(context, inputs.weights);
+  std::vector<double> hit(static_cast<size_t>(rows * classes), 0.0), target = hit;
+  const HostInts host(context, inputs.labels);
+  for (size_t t = 0; t < host.size(); ++t) {
+    if (host[t] == options.ignore_label) {
+      weights[t] = 0;
+      continue;
+    }
+    const size_t row = t * static_cast<size_t>(classes);
+    for (size_t c = 0; c < static_cast<size_t>(classes); ++c)
+      target[row + c] = smoothing / static_cast<double>(classes);
+    hit[row + static_cast<size_t>(host[t])] = 1;
+    target[row + static_cast<size_t>(host[t])] += 1 - smoothing;
+  }
+  const Shape matrix{rows, classes};
+  const Tensor weight = from_doubles(context, weights, {rows}, dtype);
+
+  CrossEntropyOutput out;
+  if (rows == 0 || classes == 0) {  // no maximum over nothing; every row, if any, is ignored
+    out.loss = sum(context, logits, 1);
+    out.nll = out.loss.detach();
+  } else {
+    const Tensor maximum = [&] {
+      NoGrad no_grad(context);
+      return max(context, logits, 1, true);
+    }();
+    const Tensor shifted = subtract(context, logits, maximum);
+    const Tensor lse = log(context, sum(context, exp(context, shifted), 1));
+    const auto row_loss = [&](const std::vector<double>& q) {
+      const Tensor expected =
+          sum(context, multiply(context, shifted, from_doubles(context, q, matrix, dtype)), 1);
+      return multiply(context, subtract(context, lse, expected), weight);
+    };
+    out.loss = row_loss(target);
+    NoGrad no_grad(context);
+    out.nll = row_loss(hit);
+  }
+  if (options.reduction == Reduction::none) return out;
+  out.loss = scale(context, sum(context, out.loss), inputs.scale);
+  NoGrad no_grad(context);
+  out.nll = scale(context, sum(context, out.nll), inputs.scale);
+  return out;
+}
+
+}  // namespace ops
+}  // namespace trafo

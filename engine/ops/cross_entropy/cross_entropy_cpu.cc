@@ -1,0 +1,154 @@
+#include "engine/ops/cross_entropy/cross_entropy.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/ops/cross_entropy/cross_entropy_cpu.cc"
+#include "engine/backend/cpu/simd.h"
+
+#include "hwy/foreach_target.h"
+
+#include "engine/backend/cpu/simd-inl.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/backend/cpu/thread_pool.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trafo::HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kBlockElements = 16384;
+
+// Logits are looked at in pieces that stay in the first-level cache: once for the maximum, once for the exponentials.
+constexpr int64_t kPiece = 1024;
+
+int64_t rows_per_block(int64_t classes) {
+  return std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, classes));
+}
+
+template <class T>
+struct RowSums {
+  double lse;   // log of the sum of exponentials
+  double mean;  // of the logits; 0 unless asked for
+};
+
+// Reads the row once: a running maximum, and the sum of exponentials relative to it.
+template <class T>
+RowSums<T> row_sums(const T* x, int64_t classes, bool want_mean) {
+  // From the lowest finite number and not -infinity: exp(-infinity - maximum) is then 0 and not NaN.
+  T maximum = std::numeric_limits<T>::lowest();
+  double sum_exp = 0, total = 0;
+  for (int64_t begin = 0; begin < classes; begin += kPiece) {
+    const int64_t count = std::min(kPiece, classes - begin);
+    const T piece_maximum = max(x + begin, count);
+    if (piece_maximum > maximum) {
+      sum_exp *= std::exp(static_cast<double>(maximum) - static_cast<double>(piece_maximum));
+      maximum = piece_maximum;
+    }
+    const hn::ScalableTag<T> d;
+    const auto shift = hn::Set(d, maximum);
+    const int64_t whole = count - count % lanes(d);
+    T piece = sum_of(x + begin, whole, [&](auto, auto v) { return exp(d, hn::Sub(v, shift)); });
+    if (whole < count) {  // lanes behind the end count for nothing
+      const auto e = exp(d, hn::Sub(load_n(d, x + begin + whole, count - whole), shift));
+      const auto inside = hn::FirstN(d, static_cast<size_t>(count - whole));
+      piece += reduce_sum(d, hn::IfThenElseZero(inside, e));
+    }
+    sum_exp += static_cast<double>(piece);
+    if (want_mean) total += static_cast<double>(sum(x + begin, count));
+  }
+  return {static_cast<double>(maximum) + std::log(sum_exp), total / static_cast<double>(classes)};
+}
+
+template <class T>
+void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
+  const T* logits = static_cast<const T*>(p.logits);
+  const T* weights = static_cast<const T*>(p.weights);
+  T* loss = static_cast<T*>(p.loss);
+  T* nll = static_cast<T*>(p.nll);
+  T* lse = static_cast<T*>(p.lse);
+  const double smoothing = p.label_smoothing;
+  parallel_for_range(pool, p.rows, rows_per_block(p.classes), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      if (p.labels[t] == p.ignore_label) {
+        loss[t] = nll[t] = lse[t] = T{0};
+        continue;
+      }
+      const T* row = logits + t * p.classes;
+      const RowSums<T> sums = row_sums(row, p.classes, smoothing > 0);
+      const double weight = weights ? static_cast<double>(weights[t]) : 1.0;
+      const double hit = sums.lse - static_cast<double>(row[p.labels[t]]);
+      nll[t] = static_cast<T>(weight * hit);
+      loss[t] = smoothing > 0
+                    ? static_cast<T>(weight * ((1 - smoothing) * hit +
+                                               smoothing * (sums.lse - sums.mean)))
+                    : nll[t];
+      lse[t] = static_cast<T>(sums.lse);
+    }
+  });
+}
+
+template <class T>
+void backward(ThreadPool& pool, const CrossEntropyBackwardParams& p) {
+  const T* logits = static_cast<const T*>(p.logits);
+  const T* weights = static_cast<const T*>(p.weights);
+  const T* lse = static_cast<const T*>(p.lse);
+  const T* dloss = static_cast<const T*>(p.dloss);
+  T* dlogits = static_cast<T*>(p.dlogits);
+  const double smoothing = p.label_smoothing;
+  parallel_for_range(pool, p.rows, rows_per_block(p.classes), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const T* row = logits + t * p.classes;
+      T* out = dlogits + t * p.classes;
+      if (p.labels[t] == p.ignore_label) {
+        if (!p.accumulate) std::fill(out, out + p.classes, T{0});
+        continue;
+      }
+      const double weight = weights ? static_cast<double>(weights[t]) : 1.0;
+      const double g = p.scale * weight * static_cast<double>(dloss[p.per_row ? t : 0]);
+      const hn::ScalableTag<T> d;
+      const auto gradient = hn::Set(d, static_cast<T>(g));
+      const auto log_sum = hn::Set(d, lse[t]);
+      const auto spread =
+          hn::Set(d, static_cast<T>(g * smoothing / static_cast<double>(p.classes)));
+      const auto value = [&](auto x) {
+        return hn::MulSub(gradient, exp(d, hn::Sub(x, log_sum)), spread);
+      };
+      if (p.accumulate)
+        map(row, out, out, p.classes, [&](auto, auto x, auto o) { return hn::Add(o, value(x)); });
+      else
+        map(row, out, p.classes, [&](auto, auto x) { return value(x); });
+      out[p.labels[t]] -= static_cast<T>(g * (1 - smoothing));
+    }
+  });
+}
+
+int32_t cross_entropy_forward_simd(ThreadPool& pool, const CrossEntropyForwardParams& p) {
+  return with_compute_type(p.dtype, [&](auto zero) { forward<decltype(zero)>(pool, p); });
+}
+
+int32_t cross_entropy_backward_simd(ThreadPool& pool, const CrossEntropyBackwardParams& p) {
+  return with_compute_type(p.dtype, [&](auto zero) { backward<decltype(zero)>(pool, p); });
+}
+
+}  // namespace
+}  // namespace trafo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trafo {
+
+HWY_EXPORT(cross_entropy_forward_simd);
+HWY_EXPORT(cross_entropy_backward_simd);
+
+void cross_entropy_forward_cpu(ThreadPool& pool, const CrossEntropyForwardParams& p) {
+  HWY_DYNAMIC_DISPATCH(cross_entropy_forward_simd)(pool, p);
+}
+
+void cross_entropy_backward_cpu(ThreadPool& pool, const CrossEntropyBackwardParams& p) {
+  HWY_DYNAMIC_DISPATCH(cross_entropy_backward_simd)(pool, p);
+}
+
+}  // namespace trafo
+#endif

@@ -1,0 +1,174 @@
+#include "engine/ops/embedding/embedding.h"
+
+#include <cmath>
+
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/host_ints.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/unary/unary.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo {
+namespace ops {
+namespace {
+
+constexpr const char* kOp = "embedding";
+
+void check_table(const Context& context, const Tensor& table, const char* name) {
+  require(table.defined(), ErrorCode::invalid_argument, kOp, "the ", name, " is undefined");
+  require(table.device() == context.device(), ErrorCode::invalid_argument, kOp, "the ", name,
+          " is on ", device_name(table.device()), ", the context on ",
+          device_name(context.device()));
+  require(table.rank() == 2, ErrorCode::shape_mismatch, kOp, "the ", name,
+          " must be [entries, width], got ", table.shape().str());
+  require(is_compute(table.dtype()), ErrorCode::dtype_mismatch, kOp, "the ", name, " is ",
+          dtype_name(table.dtype()),
+          "; cast to float32 first: bfloat16 is a storage type on the CPU");
+}
+
+void check_indices(const Context& context, const Tensor& indices, int64_t limit, const char* name) {
+  require(indices.device() == context.device(), ErrorCode::invalid_argument, kOp, "the ", name,
+          "s are on ", device_name(indices.device()), ", the context on ",
+          device_name(context.device()));
+  require(indices.rank() == 1, ErrorCode::shape_mismatch, kOp, "the ", name,
+          "s must be [tokens], got ", indices.shape().str());
+  require(indices.dtype() == DType::i32, ErrorCode::dtype_mismatch, kOp, "the ", name,
+          "s must be int32, got ", dtype_name(indices.dtype()));
+  const HostInts host(context, indices);
+  for (size_t t = 0; t < host.size(); ++t)
+    require(host[t] >= 0 && host[t] < limit, ErrorCode::invalid_argument, kOp, name, " ", host[t],
+            " of token ", t, " is outside the table: it has entries 0 to ", limit - 1);
+}
+
+// [tokens, entries] with a one at each index.
+Tensor one_hot(Context& context, const Tensor& indices, int64_t entries, DType dtype) {
+  const HostInts host(context, indices);
+  const Shape shape{indices.numel(), entries};
+  std::vector<double> wide(static_cast<size_t>(element_count(shape)), 0.0);
+  for (size_t t = 0; t < host.size(); ++t)
+    wide[t * static_cast<size_t>(entries) + static_cast<size_t>(host[t])] = 1;
+  if (dtype == DType::f64) return context.from_values<double>(wide, shape);
+  const std::vector<float> narrow(wide.begin(), wide.end());
+  return context.from_values<float>(narrow, shape);
+}
+
+// Rows picked by matrix products with one-hot rows: slow, and obviously right.
+Tensor embedding_composed(Context& context, const Tensor& ids, const Tensor& table,
+                          const EmbeddingOptions& options) {
+  Tensor y = matmul(context, one_hot(context, ids, table.dim(0), table.dtype()), table);
+  y = scale(context, y, options.scale);
+  if (options.position_table.defined()) {
+    const Tensor& positions = options.position_table;
+    const Tensor picker =
+        one_hot(context, options.positions, positions.dim(0), positions.dtype());
+    y = add(context, y, matmul(context, picker, positions));
+  }
+  return dropout(context, y, options.dropout);
+}
+
+}  // namespace
+
+Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
+                 const EmbeddingOptions& options) {
+  check_table(context, table, "table");
+  require(ids.defined(), ErrorCode::invalid_argument, kOp, "the ids are undefined");
+  check_dropout(options.dropout, kOp);
+  const bool positioned = options.position_table.defined();
+  require(positioned == options.positions.defined(), ErrorCode::invalid_argument, kOp,
+          "positions and position_table go together: one of them is missing");
+  const Tensor ids_flat = contiguous(context, ids);
+  check_indices(context, ids_flat, table.dim(0), "id");
+  EmbeddingOptions flat = options;
+  if (positioned) {
+    check_table(context, options.position_table, "position table");
+    require(options.position_table.dtype() == table.dtype(), ErrorCode::dtype_mismatch, kOp,
+            "the position table is ", dtype_name(options.position_table.dtype()), ", the table ",
+            dtype_name(table.dtype()), "; they must be the same");
+    require(options.position_table.dim(1) == table.dim(1), ErrorCode::shape_mismatch, kOp,
+            "the position table has width ", options.position_table.dim(1), ", the table ",
+            table.dim(1));
+    flat.positions = contiguous(context, options.positions);
+    require(flat.positions.shape() == ids.shape(), ErrorCode::shape_mismatch, kOp,
+            "there are ", flat.positions.numel(), " positions for ", ids.numel(), " ids");
+    check_indices(context, flat.positions, options.position_table.dim(0), "position");
+  }
+  if (!context.fused_kernels()) return embedding_composed(context, ids_flat, table, flat);
+
+  const Tensor rows = contiguous(context, table);
+  const Tensor positions_table =
+      positioned ? contiguous(context, options.position_table) : Tensor{};
+  const int64_t tokens = ids.numel(), width = table.dim(1);
+  Tensor y = context.empty({tokens, width}, table.dtype());
+  EmbeddingForwardParams params{};
+  params.dtype = table.dtype();
+  params.dropout = options.dropout;
+  params.scale = options.scale;
+  params.tokens = tokens;
+  params.width = width;
+  params.ids = static_cast<const int32_t*>(ids_flat.raw());
+  params.positions = positioned ? static_cast<const int32_t*>(flat.positions.raw()) : nullptr;
+  params.table = rows.raw();
+  params.position_table = positioned ? positions_table.raw() : nullptr;
+  params.y = y.raw();
+  launch(context, OpKernel::embedding_forward, kOp, params);
+
+  if (!context.needs_grad({rows, positions_table})) return y;
+  context.record(
+      kOp, {rows, positions_table}, {&y},
+      [ids = ids_flat.detach(), positions = positioned ? flat.positions.detach() : Tensor{},
+       dropout = options.dropout, scale = options.scale, vocabulary = rows.dim(0),
+       max_positions = positioned ? positions_table.dim(0) : 0](Backward& b) {
+        const Tensor dy = b.grad_output();
+        EmbeddingBackwardParams p{};
+        p.dtype = dy.dtype();
+        p.dropout = dropout;
+        p.scale = scale;
+        p.tokens = dy.dim(0);
+        p.width = dy.dim(1);
+        p.vocabulary = vocabulary;
+        p.max_positions = max_positions;
+        p.ids = static_cast<const int32_t*>(ids.raw());
+        p.positions = positions.defined() ? static_cast<const int32_t*>(positions.raw()) : nullptr;
+        p.dy = dy.raw();
+        GradTarget table_target, position_target;
+        if (b.needs(0)) {
+          table_target = b.target(0);
+          p.dtable = table_target.buffer.raw();
+          p.accumulate_table = table_target.accumulate;
+        }
+        if (b.needs(1)) {
+          position_target = b.target(1);
+          p.dposition_table = position_target.buffer.raw();
+          p.accumulate_positions = position_target.accumulate;
+        }
+        launch(b.context(), OpKernel::embedding_backward, kOp, p);
+      });
+  return y;
+}
+
+}  // namespace ops
+
+Tensor sinusoidal_positions(Context& context, int64_t positions, int64_t width, DType dtype) {
+  constexpr const char* origin = "sinusoidal_positions";
+  require(positions >= 0 && width >= 1, ErrorCode::invalid_argument, origin, "needs positions >= 0 ",
+          "and width >= 1, got ", positions, " and ", width);
+  require(is_compute(dtype), ErrorCode::dtype_mismatch, origin, "dtype must be float32 or float64, ",
+          "got ", dtype_name(dtype));
+  const Shape shape{positions, width};
+  std::vector<double> wide(static_cast<size_t>(element_count(shape)));
+  const int64_t sines = (width + 1) / 2;
+  for (int64_t t = 0; t < positions; ++t)
+    for (int64_t c = 0; c < width; ++c) {
+      const int64_t i = c < sines ? c : c - sines;
+      const double angle = static_cast<double>(t) *
+                           std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+      wide[static_cast<size_t>(t * width + c)] = c < sines ? std::sin(angle) : std::cos(angle);
+    }
+  if (dtype == DType::f64) return context.from_values<double>(wide, shape);
+  const std::vector<float> narrow(wide.begin(), wide.end());
+  return context.from_values<float>(narrow, shape);
+}
+
+}  // namespace trafo
