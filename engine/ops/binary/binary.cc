@@ -1,0 +1,176 @@
+#include "engine/ops/binary/binary.h"
+
+#include <algorithm>
+
+#include "engine/ops/checks.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/unary/unary.h"
+
+namespace trafo {
+namespace {
+
+const char* kind_name(BinaryKind kind) {
+  switch (kind) {
+    case BinaryKind::add:
+      return "add";
+    case BinaryKind::subtract:
+      return "subtract";
+    case BinaryKind::multiply:
+      return "multiply";
+    case BinaryKind::divide:
+      return "divide";
+  }
+  return "binary";
+}
+
+// NumPy's rule: shapes are aligned at the last dimension, and a dimension of size 1 is repeated.
+Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
+  const int rank = std::max(a.rank(), b.rank());
+  Shape shape;
+  for (int i = 0; i < rank; ++i) {
+    const int at_a = i - (rank - a.rank()), at_b = i - (rank - b.rank());
+    const int64_t size_a = at_a < 0 ? 1 : a[at_a], size_b = at_b < 0 ? 1 : b[at_b];
+    require(size_a == size_b || size_a == 1 || size_b == 1, ErrorCode::shape_mismatch, op,
+            "shapes ", a.str(), " and ", b.str(), " do not broadcast");
+    shape.push_back(size_a == 1 ? size_b : size_a);
+  }
+  return shape;
+}
+
+void fill_strides(const Tensor& x, const Shape& shape, int64_t* strides) {
+  const int lead = shape.rank() - x.rank();
+  for (int i = 0; i < shape.rank(); ++i)
+    strides[i] = i < lead || x.shape()[i - lead] == 1 ? 0 : x.strides()[i - lead];
+}
+
+// The sum of a contiguous gradient over the dimensions in which an operand of shape `to` was
+// repeated.
+Tensor sum_to_shape(Context& context, const char* op, Tensor grad, const Shape& to) {
+  const Shape from = grad.shape();
+  if (from == to) return grad;
+  const int lead = from.rank() - to.rank();
+  const auto repeated = [&](int i) { return i < lead || (to[i - lead] == 1 && from[i] != 1); };
+  Shape now = from;  // with summed dimensions at size 1
+  for (int i = 0; i < from.rank();) {
+    if (!repeated(i)) {
+      ++i;
+      continue;
+    }
+    ReduceForwardParams params{};
+    params.dtype = grad.dtype();
+    params.kind = ReduceKind::sum;
+    params.outer = params.size = params.inner = 1;
+    for (int j = 0; j < i; ++j) params.outer *= now[j];
+    for (; i < from.rank() && repeated(i); ++i) {
+      params.size *= now[i];
+      now[i] = 1;
+    }
+    for (int j = i; j < from.rank(); ++j) params.inner *= now[j];
+    const Tensor summed = context.empty(now, grad.dtype());
+    params.x = grad.raw();
+    params.y = summed.raw();
+    launch(context, OpKernel::reduce_forward, op, params);
+    grad = summed;
+  }
+  return grad.reshaped(to);
+}
+
+Tensor negated(Context& context, const char* op, const Tensor& grad) {
+  const Tensor out = context.empty(grad.shape(), grad.dtype());
+  launch(context, OpKernel::unary_forward, op,
+         UnaryForwardParams{grad.dtype(), UnaryKind::scale, -1.0, grad.numel(), grad.raw(),
+                            out.raw()});
+  return out;
+}
+
+// add and subtract: the gradients are the upstream one, up to a sign.
+void linear_backward(Backward& back, BinaryKind kind, const Shape& shape_a, const Shape& shape_b) {
+  Context& context = back.context();
+  const char* op = kind_name(kind);
+  const Tensor grad = back.grad_output();
+  if (back.needs(0)) back.add(0, sum_to_shape(context, op, grad, shape_a));
+  if (back.needs(1)) {
+    const Tensor summed = sum_to_shape(context, op, grad, shape_b);
+    back.add(1, kind == BinaryKind::subtract ? negated(context, op, summed) : summed);
+  }
+}
+
+void product_backward(Backward& back, BinaryKind kind, const Tensor& a, const Tensor& b) {
+  Context& context = back.context();
+  const char* op = kind_name(kind);
+  const Tensor grad = back.grad_output();
+  const Shape& shape = grad.shape();
+  BinaryBackwardParams params{};
+  params.dtype = grad.dtype();
+  params.kind = kind;
+  params.rank = shape.rank();
+  for (int i = 0; i < shape.rank(); ++i) params.shape[i] = shape[i];
+  fill_strides(a, shape, params.a_strides);
+  fill_strides(b, shape, params.b_strides);
+  params.a = a.raw();
+  params.b = b.raw();
+  params.dout = grad.raw();
+  Tensor da, db;
+  if (back.needs(0)) da = context.empty(shape, grad.dtype());
+  if (back.needs(1)) db = context.empty(shape, grad.dtype());
+  params.da = da.defined() ? da.raw() : nullptr;
+  params.db = db.defined() ? db.raw() : nullptr;
+  launch(context, OpKernel::binary_backward, op, params);
+  // Moved, so that the tape can keep the buffer instead of a copy.
+  if (da.defined()) back.add(0, sum_to_shape(context, op, std::move(da), a.shape()));
+  if (db.defined()) back.add(1, sum_to_shape(context, op, std::move(db), b.shape()));
+}
+
+Tensor binary(Context& context, BinaryKind kind, const Tensor& a, const Tensor& b) {
+  const char* op = kind_name(kind);
+  check_compute_input(context, op, "a", a);
+  check_compute_input(context, op, "b", b);
+  check_same_dtype(op, "a", a, "b", b);
+  const Shape shape = broadcast_shape(op, a.shape(), b.shape());
+  Tensor out = context.empty(shape, a.dtype());
+  BinaryForwardParams params{};
+  params.dtype = a.dtype();
+  params.kind = kind;
+  params.rank = shape.rank();
+  for (int i = 0; i < shape.rank(); ++i) params.shape[i] = shape[i];
+  fill_strides(a, shape, params.a_strides);
+  fill_strides(b, shape, params.b_strides);
+  params.a = a.raw();
+  params.b = b.raw();
+  params.out = out.raw();
+  launch(context, OpKernel::binary_forward, op, params);
+  if (!context.needs_grad({a, b})) return out;
+
+  if (kind == BinaryKind::add || kind == BinaryKind::subtract) {
+    context.record(op, {a, b}, {&out},
+                   [kind, shape_a = a.shape(), shape_b = b.shape()](Backward& back) {
+                     linear_backward(back, kind, shape_a, shape_b);
+                   });
+  } else {
+    context.record(op, {a, b}, {&out}, [kind, x = a.detach(), y = b.detach()](Backward& back) {
+      product_backward(back, kind, x, y);
+    });
+  }
+  return out;
+}
+
+}  // namespace
+
+namespace ops {
+
+Tensor add(Context& context, const Tensor& a, const Tensor& b) {
+  return binary(context, BinaryKind::add, a, b);
+}
+Tensor subtract(Context& context, const Tensor& a, const Tensor& b) {
+  return binary(context, BinaryKind::subtract, a, b);
+}
+Tensor multiply(Context& context, const Tensor& a, const Tensor& b) {
+  return binary(context, BinaryKind::multiply, a, b);
+}
+Tensor divide(Context& context, const Tensor& a, const Tensor& b) {
+  return binary(context, BinaryKind::divide, a, b);
+}
+
+}  // namespace ops
+}  // namespace trafo

@@ -1,0 +1,30 @@
+#include "engine/ops/cast/cast.h"
+
+#include "engine/ops/checks.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo::ops {
+
+Tensor cast(Context& context, const Tensor& x, DType dtype) {
+  check_input(context, "cast", "x", x);
+  require(is_floating(x.dtype()) && is_floating(dtype), ErrorCode::dtype_mismatch, "cast", "from ",
+          dtype_name(x.dtype()), " to ", dtype_name(dtype),
+          ": only floating-point types are converted");
+  if (x.dtype() == dtype) return x;
+  const Tensor input = contiguous(context, x);
+  Tensor y = context.empty(input.shape(), dtype);
+  launch(context, OpKernel::cast_forward, "cast",
+         CastForwardParams{input.dtype(), dtype, input.numel(), input.raw(), y.raw()});
+  if (context.needs_grad({input}))
+    context.record("cast", {input}, {&y}, [to = input.dtype()](Backward& b) {
+      const Tensor grad = b.grad_output();
+      Tensor dx = b.context().empty(grad.shape(), to);
+      launch(b.context(), OpKernel::cast_backward, "cast",
+             CastBackwardParams{grad.dtype(), to, grad.numel(), grad.raw(), dx.raw()});
+      b.add(0, dx);
+    });
+  return y;
+}
+
+}  // namespace trafo::ops

@@ -1,0 +1,42 @@
+// Checks that the front doors of ops share. Every message starts with the op and names the
+// argument.
+#pragma once
+
+#include "engine/autograd/context.h"
+
+namespace trafo {
+
+// INVALID_ARGUMENT unless `tensor` is defined and on the context's device.
+inline void check_input(const Context& context, const char* op, const char* name,
+                        const Tensor& tensor) {
+  require(tensor.defined(), ErrorCode::invalid_argument, op, name, " is undefined");
+  require(tensor.device() == context.device(), ErrorCode::invalid_argument, op, name, " is on ",
+          device_name(tensor.device()), ", the context works on ", device_name(context.device()));
+}
+
+// check_input, and DTYPE_MISMATCH unless the dtype is one that the device computes with.
+inline void check_compute_input(const Context& context, const char* op, const char* name,
+                                const Tensor& tensor) {
+  check_input(context, op, name, tensor);
+  if (is_compute(tensor.dtype())) [[likely]]
+    return;
+  require(tensor.dtype() != DType::bf16, ErrorCode::dtype_mismatch, op, name,
+          " is bfloat16: cast to float32 first: bfloat16 is a storage type on the CPU");
+  fail(ErrorCode::dtype_mismatch, op, name, " must be float32 or float64, it is ",
+       dtype_name(tensor.dtype()));
+}
+
+inline void check_same_dtype(const char* op, const char* name_a, const Tensor& a,
+                             const char* name_b, const Tensor& b) {
+  require(a.dtype() == b.dtype(), ErrorCode::dtype_mismatch, op, name_a, " is ",
+          dtype_name(a.dtype()), ", ", name_b, " is ", dtype_name(b.dtype()), ": cast one of them");
+}
+
+// `dim` in [-rank, rank) to [0, rank).
+inline int checked_dim(const char* op, int dim, int rank) {
+  require(dim >= -rank && dim < rank, ErrorCode::invalid_argument, op, "dimension ", dim,
+          " is not one of a tensor of rank ", rank);
+  return dim < 0 ? dim + rank : dim;
+}
+
+}  // namespace trafo

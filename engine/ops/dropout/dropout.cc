@@ -1,0 +1,59 @@
+#include "engine/ops/dropout/dropout.h"
+
+#include <vector>
+
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/checks.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo {
+namespace {
+
+// The definition, element by element: a mask of 0 and 1 / (1 - p), made on the host.
+template <class T>
+Tensor mask_of(Context& context, const Shape& shape, const Dropout& dropout) {
+  std::vector<T> mask(static_cast<size_t>(element_count(shape)));
+  for (size_t i = 0; i < mask.size(); ++i)
+    mask[i] =
+        dropout_keeps(dropout, static_cast<int64_t>(i)) ? static_cast<T>(dropout.scale()) : T{0};
+  return context.from_values<T>(mask, shape);
+}
+
+}  // namespace
+
+void check_dropout(const Dropout& dropout, const char* op) {
+  // Written so that NaN fails; p is quantised to 16 bits and must not round up to 1.
+  require(dropout.p >= 0 && dropout.p < 1 && dropout.threshold() < 65536,
+          ErrorCode::invalid_argument, op,
+          "the dropout probability must be at least 0 and below 1, ", "got ", dropout.p);
+}
+
+namespace ops {
+
+Tensor dropout(Context& context, const Tensor& x, const Dropout& dropout) {
+  check_compute_input(context, "dropout", "x", x);
+  check_dropout(dropout, "dropout");
+  const Tensor input = contiguous(context, x);
+  if (!dropout.active()) return input;
+  if (!context.fused_kernels()) {
+    const Tensor mask = input.dtype() == DType::f32 ? mask_of<float>(context, x.shape(), dropout)
+                                                    : mask_of<double>(context, x.shape(), dropout);
+    return multiply(context, input, mask);
+  }
+  Tensor y = context.empty(input.shape(), input.dtype());
+  launch(context, OpKernel::dropout_forward, "dropout",
+         DropoutForwardParams{input.dtype(), dropout, input.numel(), input.raw(), y.raw()});
+  if (context.needs_grad({input}))
+    context.record("dropout", {input}, {&y}, [dropout](Backward& b) {
+      const Tensor grad = b.grad_output();
+      const GradTarget target = b.target(0);
+      launch(b.context(), OpKernel::dropout_backward, "dropout",
+             DropoutBackwardParams{grad.dtype(), dropout, target.accumulate, grad.numel(),
+                                   grad.raw(), target.buffer.raw()});
+    });
+  return y;
+}
+
+}  // namespace ops
+}  // namespace trafo

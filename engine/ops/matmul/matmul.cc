@@ -1,0 +1,203 @@
+#include "engine/ops/matmul/matmul.h"
+
+#include <algorithm>
+
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/checks.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo {
+namespace {
+
+// How the product reads one matrix, or a batch of them, in memory.
+struct Matrix {
+  const void* data = nullptr;
+  bool transposed = false;  // stored with rows and columns swapped
+  int64_t ld = 0;
+  int64_t batch_stride = 0;
+
+  Matrix flipped() const { return {data, !transposed, ld, batch_stride}; }
+};
+
+// What `x` [.., rows, cols] is to a product, if its strides allow it.
+bool readable(const Tensor& x, Matrix& matrix) {
+  const int rank = x.rank();
+  const int64_t rows = x.dim(-2), cols = x.dim(-1);
+  const int64_t row_step = x.strides()[rank - 2], col_step = x.strides()[rank - 1];
+  const auto fits = [](int64_t size, int64_t step, int64_t count, int64_t ld) {
+    return (size <= 1 || step == 1) && (count <= 1 || ld >= size);
+  };
+  matrix.data = x.raw();
+  matrix.batch_stride = rank == 3 ? x.strides()[0] : 0;
+  if (fits(cols, col_step, rows, row_step)) {
+    matrix.transposed = false;
+    matrix.ld = rows <= 1 ? std::max<int64_t>(cols, 1) : row_step;
+    return true;
+  }
+  if (fits(rows, row_step, cols, col_step)) {
+    matrix.transposed = true;
+    matrix.ld = cols <= 1 ? std::max<int64_t>(rows, 1) : col_step;
+    return true;
+  }
+  return false;
+}
+
+// The operand of a product: `x` itself or, where its strides are of no use, a copy.
+Tensor operand(Context& context, const Tensor& x) {
+  Matrix matrix;
+  return readable(x, matrix) ? x : ops::contiguous(context, x);
+}
+
+Matrix matrix_of(const Tensor& x, bool transpose) {
+  Matrix matrix;
+  readable(x, matrix);
+  return transpose ? matrix.flipped() : matrix;
+}
+
+// c [m, n] (+)= a [m, k] b [k, n], c contiguous.
+void product(Context& context, DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k,
+             const Matrix& a, const Matrix& b, const Tensor& c, bool accumulate,
+             const void* bias = nullptr) {
+  GemmParams params;
+  params.dtype = dtype;
+  params.trans_a = a.transposed;
+  params.trans_b = b.transposed;
+  params.accumulate = accumulate;
+  params.m = m;
+  params.n = n;
+  params.k = k;
+  params.a = a.data;
+  params.lda = a.ld;
+  params.b = b.data;
+  params.ldb = b.ld;
+  params.c = c.raw();
+  params.ldc = n;
+  params.bias = bias;
+  params.batch = batch;
+  params.stride_a = a.batch_stride;
+  params.stride_b = b.batch_stride;
+  params.stride_c = m * n;
+  context.backend().gemm(params);
+}
+
+Shape linear_shape(const Tensor& x, int64_t out) {
+  Shape shape = x.shape();
+  shape[shape.rank() - 1] = out;
+  return shape;
+}
+
+}  // namespace
+
+namespace ops {
+
+Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  check_compute_input(context, "matmul", "a", a);
+  check_compute_input(context, "matmul", "b", b);
+  check_same_dtype("matmul", "a", a, "b", b);
+  require(a.rank() == b.rank() && (a.rank() == 2 || a.rank() == 3), ErrorCode::shape_mismatch,
+          "matmul", "takes two matrices or two batches of matrices, got shapes ", a.shape().str(),
+          " and ", b.shape().str());
+  const bool ta = options.transpose_a, tb = options.transpose_b;
+  const int64_t m = a.dim(ta ? -1 : -2), k = a.dim(ta ? -2 : -1);
+  const int64_t k_of_b = b.dim(tb ? -1 : -2), n = b.dim(tb ? -2 : -1);
+  const int64_t batch = a.rank() == 3 ? a.dim(0) : 1;
+  require(k == k_of_b, ErrorCode::shape_mismatch, "matmul", "a ", a.shape().str(),
+          ta ? " transposed" : "", " has ", k, " columns, b ", b.shape().str(),
+          tb ? " transposed" : "", " has ", k_of_b, " rows");
+  require(a.rank() == 2 || b.dim(0) == batch, ErrorCode::shape_mismatch, "matmul",
+          "the batches of ", a.shape().str(), " and ", b.shape().str(), " differ");
+
+  const Tensor x = operand(context, a), y = operand(context, b);
+  Tensor c = context.empty(a.rank() == 3 ? Shape{batch, m, n} : Shape{m, n}, a.dtype());
+  product(context, a.dtype(), batch, m, n, k, matrix_of(x, ta), matrix_of(y, tb), c, false);
+  if (!context.needs_grad({x, y})) return c;
+
+  context.record("matmul", {x, y}, {&c}, [=, x = x.detach(), y = y.detach()](Backward& back) {
+    Context& ctx = back.context();
+    const Tensor grad = back.grad_output();
+    const Matrix dc{grad.raw(), false, std::max<int64_t>(n, 1), m * n};
+    if (back.needs(0)) {  // dA = dC B^T, or its transpose B dC^T
+      const Matrix other = matrix_of(y, tb);
+      const GradTarget da = back.target(0);
+      if (ta)
+        product(ctx, grad.dtype(), batch, k, m, n, other, dc.flipped(), da.buffer, da.accumulate);
+      else
+        product(ctx, grad.dtype(), batch, m, k, n, dc, other.flipped(), da.buffer, da.accumulate);
+    }
+    if (back.needs(1)) {  // dB = A^T dC, or its transpose dC^T A
+      const Matrix other = matrix_of(x, ta);
+      const GradTarget db = back.target(1);
+      if (tb)
+        product(ctx, grad.dtype(), batch, n, k, m, dc.flipped(), other, db.buffer, db.accumulate);
+      else
+        product(ctx, grad.dtype(), batch, k, n, m, other.flipped(), dc, db.buffer, db.accumulate);
+    }
+  });
+  return c;
+}
+
+Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_compute_input(context, "linear", "x", x);
+  check_compute_input(context, "linear", "weight", weight);
+  check_same_dtype("linear", "x", x, "weight", weight);
+  require(weight.rank() == 2, ErrorCode::shape_mismatch, "linear",
+          "weight must be [out, in], its shape is ", weight.shape().str());
+  const int64_t out = weight.dim(0), in = weight.dim(1);
+  require(x.rank() >= 1 && x.dim(-1) == in, ErrorCode::shape_mismatch, "linear", "x ",
+          x.shape().str(), " does not end in the ", in, " columns of weight ",
+          weight.shape().str());
+  if (bias.defined()) {
+    check_compute_input(context, "linear", "bias", bias);
+    check_same_dtype("linear", "x", x, "bias", bias);
+    require(bias.shape() == Shape{out}, ErrorCode::shape_mismatch, "linear", "bias must be [", out,
+            "], its shape is ", bias.shape().str());
+  }
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.dim(i);
+  const Shape flat{rows, in};
+  if (!context.fused_kernels()) {
+    Tensor y = matmul(context, reshape(context, x, flat), weight, {.transpose_b = true});
+    if (bias.defined()) y = add(context, y, bias);
+    return reshape(context, y, linear_shape(x, out));
+  }
+
+  // The leading dimensions are merged where strides allow. A contiguous x is recorded itself: the
+  // gradient is written straight into its buffer.
+  const Tensor input = x.is_contiguous() ? x : operand(context, reshape(context, x, flat));
+  const Tensor x2 = x.is_contiguous() ? x.reshaped(flat) : input.detach();
+  const Tensor w = operand(context, weight);
+  const Tensor offset = bias.defined() ? contiguous(context, bias) : bias;
+  Tensor y = context.empty(linear_shape(x, out), x.dtype());
+  product(context, x.dtype(), 1, rows, out, in, matrix_of(x2, false), matrix_of(w, true), y, false,
+          offset.defined() ? offset.raw() : nullptr);
+  if (!context.needs_grad({input, w, offset})) return y;
+
+  context.record(
+      "linear", {input, w, offset}, {&y}, [rows, in, out, x2, w = w.detach()](Backward& b) {
+        Context& ctx = b.context();
+        const Tensor grad = b.grad_output();
+        const Matrix dy{grad.raw(), false, std::max<int64_t>(out, 1), 0};
+        if (b.needs(0)) {
+          const GradTarget dx = b.target(0);
+          product(ctx, grad.dtype(), 1, rows, in, out, dy, matrix_of(w, false), dx.buffer,
+                  dx.accumulate);
+        }
+        if (b.needs(1)) {
+          const GradTarget dw = b.target(1);
+          product(ctx, grad.dtype(), 1, out, in, rows, dy.flipped(), matrix_of(x2, false),
+                  dw.buffer, dw.accumulate);
+        }
+        if (b.needs(2)) {
+          const GradTarget db = b.target(2);
+          launch(
+              ctx, OpKernel::column_sum, "linear",
+              ColumnSumParams{grad.dtype(), db.accumulate, rows, out, grad.raw(), db.buffer.raw()});
+        }
+      });
+  return y;
+}
+
+}  // namespace ops
+}  // namespace trafo

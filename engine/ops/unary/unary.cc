@@ -1,0 +1,76 @@
+#include "engine/ops/unary/unary.h"
+
+#include "engine/ops/checks.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo {
+namespace {
+
+// What the backward of a kind reads besides the upstream gradient.
+enum class Saves { nothing, input, output };
+
+Saves saved_by(UnaryKind kind) {
+  switch (kind) {
+    case UnaryKind::scale:
+    case UnaryKind::shift:
+      return Saves::nothing;
+    case UnaryKind::log:
+      return Saves::input;
+    default:
+      return Saves::output;
+  }
+}
+
+Tensor unary(Context& context, const char* op, UnaryKind kind, const Tensor& x, double factor) {
+  check_compute_input(context, op, "x", x);
+  const Tensor input = ops::contiguous(context, x);
+  Tensor y = context.empty(input.shape(), input.dtype());
+  launch(context, OpKernel::unary_forward, op,
+         UnaryForwardParams{input.dtype(), kind, factor, input.numel(), input.raw(), y.raw()});
+  if (!context.needs_grad({input})) return y;
+
+  const Saves saves = saved_by(kind);
+  const Tensor saved = saves == Saves::input    ? input.detach()
+                       : saves == Saves::output ? y.detach()
+                                                : Tensor{};
+  context.record(op, {input}, {&y}, [op, kind, factor, saved](Backward& b) {
+    const Tensor grad = b.grad_output();
+    if (kind == UnaryKind::shift) return b.add(0, grad);
+    const GradTarget target = b.target(0);
+    const void* values = saved.defined() ? saved.raw() : nullptr;
+    launch(b.context(), OpKernel::unary_backward, op,
+           UnaryBackwardParams{grad.dtype(), kind, factor, target.accumulate, grad.numel(), values,
+                               values, grad.raw(), target.buffer.raw()});
+  });
+  return y;
+}
+
+}  // namespace
+
+namespace ops {
+
+Tensor scale(Context& context, const Tensor& x, double factor) {
+  return unary(context, "scale", UnaryKind::scale, x, factor);
+}
+Tensor shift(Context& context, const Tensor& x, double amount) {
+  return unary(context, "shift", UnaryKind::shift, x, amount);
+}
+Tensor exp(Context& context, const Tensor& x) {
+  return unary(context, "exp", UnaryKind::exp, x, 0);
+}
+Tensor log(Context& context, const Tensor& x) {
+  return unary(context, "log", UnaryKind::log, x, 0);
+}
+Tensor sqrt(Context& context, const Tensor& x) {
+  return unary(context, "sqrt", UnaryKind::sqrt, x, 0);
+}
+Tensor tanh(Context& context, const Tensor& x) {
+  return unary(context, "tanh", UnaryKind::tanh, x, 0);
+}
+Tensor sigmoid(Context& context, const Tensor& x) {
+  return unary(context, "sigmoid", UnaryKind::sigmoid, x, 0);
+}
+
+}  // namespace ops
+}  // namespace trafo
