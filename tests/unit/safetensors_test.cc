@@ -180,7 +180,7 @@ TEST(Safetensors, EveryFlippedBitIsRefused) {
     EXPECT_EQ(error.code(), ErrorCode::corrupt_file) << "bit " << bit << ": " << error.what();
     EXPECT_TRUE(mentions(error, "test.safetensors")) << error.what();
     if (bit / 8 >= 8 + header_size) {
-      const std::string name = "'" + tensor_at(bit / 8 - 8 - header_size) + "'";
+      const std::string name = concat("'", tensor_at(bit / 8 - 8 - header_size), "'");
       EXPECT_TRUE(mentions(error, name)) << "bit " << bit << ": " << error.what();
       const auto reader = SafetensorsReader::from_memory(file, "verify");
       EXPECT_TRUE(mentions(error_of([&] { reader.verify(); }), name));
@@ -356,7 +356,7 @@ TEST(Safetensors, HostileHeadersAreRefused) {
       {"metadata of null", R"({"__metadata__":{"a":null}})", ""},
       {"metadata key twice", R"({"__metadata__":{"a":"1","a":"1"}})", ""},
       {"NUL in metadata", R"({"__metadata__":{"a":"\u0000"}})", ""},
-      {"deep lists", tensor_json("\"shape\":" + std::string(1 << 20, '[')), ""},
+      {"deep lists", tensor_json(concat("\"shape\":", std::string(1 << 20, '['))), ""},
       {"deep objects",
        [] {
          std::string json;
@@ -409,19 +409,19 @@ TEST(Safetensors, LimitsHoldAtAndBeyondTheirValue) {
       return false;
     }
   };
-  EXPECT_TRUE(opens("{" + empty(std::string(1024, 'n'), "0") + "}"));
-  EXPECT_FALSE(opens("{" + empty(std::string(1025, 'n'), "0") + "}"));
-  EXPECT_TRUE(opens("{" + empty("t", "0,1,1,1,1,1,1,1") + "}"));
-  EXPECT_FALSE(opens("{" + empty("t", "0,1,1,1,1,1,1,1,1") + "}"));
-  EXPECT_TRUE(opens("{" + empty("t", "1099511627776,0") + "}"));
-  EXPECT_FALSE(opens("{" + empty("t", "1099511627777,0") + "}"));
+  EXPECT_TRUE(opens(concat("{", empty(std::string(1024, 'n'), "0"), "}")));
+  EXPECT_FALSE(opens(concat("{", empty(std::string(1025, 'n'), "0"), "}")));
+  EXPECT_TRUE(opens(concat("{", empty("t", "0,1,1,1,1,1,1,1"), "}")));
+  EXPECT_FALSE(opens(concat("{", empty("t", "0,1,1,1,1,1,1,1,1"), "}")));
+  EXPECT_TRUE(opens(concat("{", empty("t", "1099511627776,0"), "}")));
+  EXPECT_FALSE(opens(concat("{", empty("t", "1099511627777,0"), "}")));
   EXPECT_TRUE(opens(concat(R"({"__metadata__":{"a":")", std::string(65536, 'v'), "\"}}")));
   EXPECT_FALSE(opens(concat(R"({"__metadata__":{"a":")", std::string(65537, 'v'), "\"}}")));
 
-  std::string many = "{" + empty("t0", "0");
-  for (int i = 1; i < 65536; ++i) many += "," + empty(concat("t", i), "0");
+  std::string many = concat("{", empty("t0", "0"));
+  for (int i = 1; i < 65536; ++i) many += concat(",", empty(concat("t", i), "0"));
   EXPECT_TRUE(opens(many + "}"));
-  EXPECT_FALSE(opens(many + "," + empty("last", "0") + "}"));
+  EXPECT_FALSE(opens(concat(many, ",", empty("last", "0"), "}")));
 
   std::string padded = "{}";
   padded.resize(16 << 20, ' ');
