@@ -7,11 +7,13 @@
 #define TRAFO_CPU_GEMM_KERNEL_INL_H_
 #endif
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
 
 #include "engine/backend/cpu/simd-inl.h"
+#include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
@@ -26,6 +28,13 @@ inline constexpr int kPanelRows = 14;
 #endif
 template <class T>
 inline constexpr int64_t kPanelCols = 2 * hn::MaxLanes(hn::ScalableTag<T>());
+
+// Elements from one step of K to the next in a packed panel of A: whole vectors, so that packing
+// needs no masked stores.
+template <class T>
+inline constexpr int64_t kPanelStrideA =
+    (kPanelRows + hn::MaxLanes(hn::ScalableTag<T>()) - 1) / hn::MaxLanes(hn::ScalableTag<T>()) *
+    hn::MaxLanes(hn::ScalableTag<T>());
 
 // Vectors a tile of few rows is wide: enough independent sums to hide the latency of a
 // multiply-add, and longer runs of B where B is read in place.
@@ -80,6 +89,14 @@ void tile_kernel(const Tile<T>& t) {
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::Zero(d);
+  }
+
+  // C is wanted when K is through; by then it has arrived.
+#pragma GCC unroll 14
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v)
+      hwy::Prefetch(t.c + r * t.c_stride + std::min(v * lanes(d), t.cols - 1));
   }
 
   // Three rows share a pointer, so that the addresses of 14 rows need five pointers and two

@@ -50,16 +50,15 @@ HWY_INLINE void transpose_in_blocks(D d, hn::Vec<D>* v) {
   }
 }
 
-// to[k * to_stride + r] = from[r * from_stride + k] for r < rows <= one vector. When `pad`, whole
-// vectors are written and the lanes behind `rows` repeat the last row.
+// to[k * to_stride + r] = from[r * from_stride + k] for one vector of rows r; those from `rows` on
+// repeat the last one.
 template <class T>
 void pack_transposed(const T* from, int64_t from_stride, int64_t rows, int64_t depth, T* to,
-                     int64_t to_stride, bool pad) {
+                     int64_t to_stride) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kBlock = 16 / sizeof(T);
   const T* row[hn::MaxLanes(d)];
   for (int64_t r = 0; r < lanes(d); ++r) row[r] = from + std::min(r, rows - 1) * from_stride;
-  const bool whole = pad || rows == lanes(d);
   int64_t k = 0;
   for (; k + kBlock <= depth; k += kBlock) {
     hn::Vec<decltype(d)> v[kBlock];
@@ -67,68 +66,55 @@ void pack_transposed(const T* from, int64_t from_stride, int64_t rows, int64_t d
     for (int64_t r = 0; r < kBlock; ++r) v[r] = load_blocks(d, row + r, kBlock, k);
     transpose_in_blocks(d, v);
     T* out = to + k * to_stride;
-    if (whole) {
 #pragma GCC unroll 4
-      for (int64_t r = 0; r < kBlock; ++r) hn::StoreU(v[r], d, out + r * to_stride);
-    } else {
-#pragma GCC unroll 4
-      for (int64_t r = 0; r < kBlock; ++r) store_n(v[r], d, out + r * to_stride, rows);
-    }
+    for (int64_t r = 0; r < kBlock; ++r) hn::StoreU(v[r], d, out + r * to_stride);
   }
-  const int64_t width = pad ? lanes(d) : rows;
   for (; k < depth; ++k)
-    for (int64_t r = 0; r < width; ++r) to[k * to_stride + r] = row[r][k];
+    for (int64_t r = 0; r < lanes(d); ++r) to[k * to_stride + r] = row[r][k];
 }
 
-// Copies `depth` rows of `cols` elements. When `pad`, rows are filled with zeros up to `to_stride`.
+// Rows of a matrix are often whole pages apart, where the hardware does not prefetch.
+inline constexpr int64_t kPrefetchRows = 8;
+
+// Copies `depth` rows of `cols` elements, filled up with zeros to `to_stride`, a whole number of
+// vectors.
 template <class T>
 void pack_rows(const T* from, int64_t from_stride, int64_t cols, int64_t depth, T* to,
-               int64_t to_stride, bool pad) {
+               int64_t to_stride) {
   const hn::ScalableTag<T> d;
-  const int64_t width = pad ? to_stride : cols;
-  for (int64_t k = 0; k < depth; ++k) {
-    const T* in = from + k * from_stride;
-    T* out = to + k * to_stride;
-    for (int64_t j = 0; j < width; j += lanes(d)) {
-      const int64_t left = cols - j;
-      if (left >= lanes(d))
-        hn::StoreU(hn::LoadU(d, in + j), d, out + j);
-      else if (pad)
-        hn::StoreU(load_n(d, in + j, std::max<int64_t>(left, 0)), d, out + j);
-      else
-        store_n(load_n(d, in + j, left), d, out + j, left);
+  for (int64_t j = 0; j < to_stride; j += lanes(d)) {
+    const T* in = from + j;
+    T* out = to + j;
+    const int64_t left = cols - j;
+    if (left >= lanes(d)) {
+      for (int64_t k = 0; k < depth; ++k) {
+        hwy::Prefetch(in + std::min(k + kPrefetchRows, depth - 1) * from_stride);
+        hn::StoreU(hn::LoadU(d, in + k * from_stride), d, out + k * to_stride);
+      }
+    } else if (left > 0) {
+      for (int64_t k = 0; k < depth; ++k) {
+        hwy::Prefetch(in + std::min(k + kPrefetchRows, depth - 1) * from_stride);
+        hn::StoreU(load_n(d, in + k * from_stride, left), d, out + k * to_stride);
+      }
+    } else {
+      for (int64_t k = 0; k < depth; ++k) hn::StoreU(hn::Zero(d), d, out + k * to_stride);
     }
   }
 }
 
-// A panel of B, [depth][kPanelCols]; `from` is its first element: B(k, j) = from[k * stride + j],
-// or, transposed, from[j * stride + k].
+// One panel, to[k * to_stride + i], i < width, of an operand that is stored as from[k * from_stride
+// + i] or, `by_width`, as from[i * from_stride + k]. What lies behind `width` is written too, with
+// values that no result depends on.
 template <class T>
-void pack_b_panel(const T* from, int64_t stride, bool transposed, int64_t cols, int64_t depth,
-                  T* to) {
-  constexpr int64_t kCols = kPanelCols<T>;
-  if (!transposed) return pack_rows(from, stride, cols, depth, to, kCols, true);
+void pack_panel(const T* from, int64_t from_stride, bool by_width, int64_t width, int64_t depth,
+                T* to, int64_t to_stride) {
+  if (!by_width) return pack_rows(from, from_stride, width, depth, to, to_stride);
   const hn::ScalableTag<T> d;
-  for (int64_t j = 0; j < kCols; j += lanes(d)) {
-    // A vector of nothing but padding repeats the panel's last column: any finite or not finite
-    // value will do, since these columns are never stored, but memory that was never written will
-    // not.
-    const int64_t first = std::min(j, cols - 1);
-    pack_transposed(from + first * stride, stride,
-                    std::min(lanes(d), std::max<int64_t>(cols - j, 1)), depth, to + j, kCols, true);
+  for (int64_t i = 0; i < to_stride; i += lanes(d)) {
+    const int64_t first = std::min(i, width - 1);
+    const int64_t rows = std::min(lanes(d), width - first);
+    pack_transposed(from + first * from_stride, from_stride, rows, depth, to + i, to_stride);
   }
-}
-
-// A panel of A, [depth][kPanelRows]: A(i, k) = from[i * stride + k], or, transposed, from[k *
-// stride + i]. Rows behind `rows` stay unwritten: the kernels for fewer rows do not read them.
-template <class T>
-void pack_a_panel(const T* from, int64_t stride, bool transposed, int64_t rows, int64_t depth,
-                  T* to) {
-  if (transposed) return pack_rows(from, stride, rows, depth, to, kPanelRows, false);
-  const hn::ScalableTag<T> d;
-  for (int64_t i = 0; i < rows; i += lanes(d))
-    pack_transposed(from + i * stride, stride, std::min(lanes(d), rows - i), depth, to + i,
-                    kPanelRows, false);
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ void in_place_columns(const GemmParams& p, int64_t begin, int64_t end) {
     if (tile.cols < kPanelCols<T>) {
       T* packed = static_cast<T*>(
           gemm_local_scratch(p.k * kPanelCols<T> * static_cast<int64_t>(sizeof(T))));
-      pack_b_panel(b + j, p.ldb, false, tile.cols, p.k, packed);
+      pack_rows(b + j, p.ldb, tile.cols, p.k, packed, kPanelCols<T>);
       tile.b = packed;
       tile.b_stride = kPanelCols<T>;
     }
