@@ -197,7 +197,7 @@ typedef int32_t (*trafo_region_fn)(void *user_data, trafo_context *context, cons
                                    size_t input_count, trafo_tensor **outputs, size_t output_count);
 
 /* Runs `region` now without keeping its intermediates and again during backward, with the same bits. user_data_free (may be
- * NULL) is called once, when the region can no longer run. since 0.1 */
+ * NULL) is called once, when the region can no longer run, also if the call fails. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_checkpoint(trafo_context *context, trafo_region_fn region, void *user_data,
                                                        void (*user_data_free)(void *), const trafo_tensor *const *inputs,
                                                        size_t input_count, trafo_tensor **outputs, size_t output_count);
@@ -503,7 +503,7 @@ typedef struct trafo_model_config {
   size_t struct_size;
   int32_t architecture;    /* default TRAFO_ENCODER_DECODER */
   int32_t activation;      /* default TRAFO_RELU (encoder-decoder) */
-  int64_t vocabulary;      /* pieces; must be set, or 0 to take the tokenizer's where one is given */
+  int64_t vocabulary;      /* pieces; must be set */
   int64_t encoder_layers;  /* default 6; not used by TRAFO_DECODER_LM */
   int64_t decoder_layers;  /* default 6 */
   int64_t width;           /* default 512 */

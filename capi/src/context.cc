@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <thread>
+
+#include "capi/src/handles.h"
+#include "engine/ops/op_kernel.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+static trafo_context_options context_defaults() {
+  trafo_context_options options{};
+  options.struct_size = sizeof options;
+  options.device = TRAFO_DEVICE_CPU;
+  options.fused_kernels = 1;
+  return options;
+}
+
+trafo_error* trafo_context_options_init(trafo_context_options* options, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    init_options(call, options, struct_size, context_defaults());
+  });
+}
+
+trafo_error* trafo_context_new(const trafo_context_options* options, trafo_context** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const trafo_context_options o = read_options(call, options, context_defaults());
+    if (o.device != TRAFO_DEVICE_CPU && o.device != TRAFO_DEVICE_CUDA)
+      call.refuse("unknown device ", o.device);
+    if (o.threads < 0) call.refuse("threads must be 0 (one for each core) to 256, got ", o.threads);
+    const int cores = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
+    std::shared_ptr<Context> context =
+        make_context({static_cast<DeviceKind>(o.device), o.device_index}, o.threads ? o.threads : cores);
+    context->set_fused_kernels(o.fused_kernels != 0);
+    *out = new_handle<trafo_context>(std::move(context));
+  });
+}
+
+void trafo_context_free(trafo_context* context) { free_handle(context); }
+
+trafo_error* trafo_context_set_threads(trafo_context* context, int32_t threads) {
+  return api(__func__,
+             [&](const Call& call) { call.context(context).backend().set_threads(threads); });
+}
+
+trafo_error* trafo_context_memory_stats(trafo_context* context, trafo_memory_stats* out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const MemoryStats stats = call.context(context).backend().memory_stats();
+    *out = {stats.allocated_bytes, stats.peak_bytes, stats.reserved_bytes};
+  });
+}
+
+trafo_error* trafo_context_trim_memory(trafo_context* context) {
+  return api(__func__, [&](const Call& call) {
+    Backend& backend = call.context(context).backend();
+    backend.release_cached_memory();
+    backend.reset_peak_memory();
+  });
+}
+
+trafo_error* trafo_context_set_recording(trafo_context* context, int32_t recording,
+                                         int32_t* out_previous) {
+  return api(__func__, [&](const Call& call) {
+    Context& c = call.context(context);
+    if (out_previous) *out_previous = c.recording();
+    c.set_recording(recording != 0);
+  });
+}
+
+trafo_error* trafo_cancel_new(trafo_cancel** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = new_handle<trafo_cancel>();
+  });
+}
+
+trafo_error* trafo_cancel_set(const trafo_cancel* cancel) {
+  return api(__func__, [&](const Call& call) {
+    call.handle(cancel, "cancel").flag.store(true);
+  });
+}
+
+trafo_error* trafo_cancel_reset(const trafo_cancel* cancel) {
+  return api(__func__, [&](const Call& call) {
+    call.handle(cancel, "cancel").flag.store(false);
+  });
+}
+
+trafo_error* trafo_cancel_is_set(const trafo_cancel* cancel, int32_t* out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = call.handle(cancel, "cancel").flag.load() ? 1 : 0;
+  });
+}
+
+void trafo_cancel_free(trafo_cancel* cancel) { free_handle(cancel); }

@@ -1,0 +1,30 @@
+#include "capi/src/handles.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+const char* trafo_version(void) { return TRAFO_VERSION_STRING; }
+
+int32_t trafo_abi_version(void) { return TRAFO_ABI_VERSION; }
+
+int32_t trafo_error_code(const trafo_error* error) {
+  return error ? static_cast<int32_t>(error->code) : TRAFO_OK;
+}
+
+const char* trafo_error_message(const trafo_error* error) {
+  return error ? error->message.c_str() : "";
+}
+
+const char* trafo_error_origin(const trafo_error* error) {
+  return error ? error->origin.c_str() : "";
+}
+
+const char* trafo_error_code_name(int32_t code) {
+  return error_code_name(static_cast<ErrorCode>(code));
+}
+
+void trafo_error_free(trafo_error* error) { free_handle(error); }
+
+void trafo_string_free(char* string) { std::free(string); }
+void trafo_ids_free(int32_t* ids) { std::free(ids); }
+void trafo_buffer_free(uint8_t* buffer) { std::free(buffer); }

@@ -1,0 +1,228 @@
+// What the opaque handles are, and how an entry point of the C ABI is written.
+//
+// Every live handle stands in a registry with its kind, so that NULL, a freed handle and a handle of another kind are told
+// apart from a good one without touching their memory.
+#pragma once
+
+#include <atomic>
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "capi/include/trafo.h"
+#include "engine/autograd/context.h"
+#include "engine/core/status.h"
+
+struct trafo_error {
+  trafo::ErrorCode code;
+  std::string origin;
+  std::string message;
+};
+
+struct trafo_context {
+  std::shared_ptr<trafo::Context> context;
+};
+
+struct trafo_tensor {
+  std::shared_ptr<trafo::Context> context;
+  trafo::Tensor tensor;
+};
+
+struct trafo_cancel {
+  mutable std::atomic<bool> flag{false};  // set through const handles, from any thread
+};
+
+namespace trafo::capi {
+
+enum class HandleKind : uint32_t {
+  error,
+  context,
+  tensor,
+  cancel,
+  adamw,
+  tokenizer,
+  corpus,
+  model,
+  trainer,
+  translations,
+};
+
+// Specialised once for each handle type: its kind and its public name.
+template <class Handle>
+struct HandleTraits;
+
+#define TRAFO_HANDLE(kind_name)                                \
+  template <>                                                  \
+  struct HandleTraits<trafo_##kind_name> {                     \
+    static constexpr HandleKind kind = HandleKind::kind_name;  \
+    static constexpr const char* name = "trafo_" #kind_name;   \
+  };
+TRAFO_HANDLE(error)
+TRAFO_HANDLE(context)
+TRAFO_HANDLE(tensor)
+TRAFO_HANDLE(cancel)
+TRAFO_HANDLE(adamw)
+TRAFO_HANDLE(tokenizer)
+TRAFO_HANDLE(corpus)
+TRAFO_HANDLE(model)
+TRAFO_HANDLE(trainer)
+TRAFO_HANDLE(translations)
+#undef TRAFO_HANDLE
+
+void register_handle(const void* handle, HandleKind kind);
+bool is_live(const void* handle, HandleKind kind) noexcept;
+bool unregister_handle(const void* handle, HandleKind kind) noexcept;  // false: it was not live
+
+// An entry point in flight: checks its arguments in its own name.
+class Call {
+ public:
+  explicit Call(const char* function) : function_(function) {}
+  const char* function() const { return function_; }
+
+  template <class... Args>
+  [[noreturn]] void refuse(const Args&... message) const {
+    fail(ErrorCode::invalid_argument, function_, message...);
+  }
+
+  // The object behind a handle argument.
+  template <class Handle>
+  Handle& handle(Handle* argument, const char* name) const {
+    using Plain = std::remove_const_t<Handle>;
+    if (!argument) refuse(name, " is NULL");
+    if (!is_live(argument, HandleTraits<Plain>::kind))
+      refuse(name, " is not a live ", HandleTraits<Plain>::name, ": freed, or of another kind");
+    return *argument;
+  }
+
+  // Outputs are never NULL and are zero until the call succeeds.
+  template <class T>
+  void out(T* argument, const char* name = "out") const {
+    if (!argument) refuse(name, " is NULL");
+    *argument = T{};
+  }
+
+  Context& context(const trafo_context* argument) const {
+    return *handle(argument, "context").context;
+  }
+  const Tensor& tensor(const trafo_context* owner, const trafo_tensor* argument,
+                       const char* name) const {
+    const trafo_tensor& checked = handle(argument, name);
+    if (checked.context.get() != owner->context.get())
+      refuse(name, " belongs to another context");
+    return checked.tensor;
+  }
+  Tensor optional_tensor(const trafo_context* owner, const trafo_tensor* argument,
+                         const char* name) const {
+    return argument ? tensor(owner, argument, name) : Tensor{};
+  }
+
+  std::string_view text(const char* data, size_t length, const char* name) const {
+    if (!data && length > 0) refuse(name, " is NULL but its length is ", length);
+    if (length > static_cast<size_t>(PTRDIFF_MAX)) refuse(name, "'s length ", length, " is impossible");
+    return {data ? data : "", length};
+  }
+  template <class T>
+  void array(const T* data, size_t count, const char* name) const {
+    if (!data && count > 0) refuse(name, " is NULL but its count is ", count);
+    if (count > static_cast<size_t>(PTRDIFF_MAX) / sizeof(T))
+      refuse(name, "'s count ", count, " is impossible");
+  }
+
+ private:
+  const char* function_;
+};
+
+// Hands a new object to the caller.
+template <class Handle, class... Args>
+Handle* new_handle(Args&&... args) {
+  auto object = std::unique_ptr<Handle>(new Handle{std::forward<Args>(args)...});
+  register_handle(object.get(), HandleTraits<Handle>::kind);
+  return object.release();
+}
+
+template <class Handle>
+void free_handle(Handle* handle) noexcept {
+  if (handle && unregister_handle(handle, HandleTraits<Handle>::kind)) delete handle;
+}
+
+trafo_error* make_error(ErrorCode code, const char* origin, const char* message) noexcept;
+
+// Runs the body of an entry point; nothing is thrown through the C ABI.
+template <class Body>
+trafo_error* api(const char* function, Body&& body) noexcept {
+  try {
+    body(Call(function));
+    return nullptr;
+  } catch (const Error& error) {
+    return make_error(error.code(), error.origin().c_str(), error.message().c_str());
+  } catch (const std::bad_alloc&) {
+    return make_error(ErrorCode::out_of_memory, function, "out of memory");
+  } catch (const std::exception& error) {
+    return make_error(ErrorCode::internal, function, error.what());
+  } catch (...) {
+    return make_error(ErrorCode::internal, function, "an unknown exception");
+  }
+}
+
+// Option structs: only the caller's struct_size bytes are read, the rest keeps its default; a longer struct must end in zeros.
+inline constexpr size_t kLargestOptions = 65536;
+
+template <class Options>
+void init_options(const Call& call, Options* options, size_t struct_size, Options defaults) {
+  if (!options) call.refuse("options is NULL");
+  if (struct_size < sizeof(size_t) || struct_size > kLargestOptions)
+    call.refuse("struct_size ", struct_size, " is not the size of an options struct");
+  defaults.struct_size = struct_size;
+  std::memset(static_cast<void*>(options), 0, struct_size);
+  std::memcpy(static_cast<void*>(options), &defaults, std::min(struct_size, sizeof(Options)));
+}
+
+template <class Options>
+Options read_options(const Call& call, const Options* options, Options defaults) {
+  if (!options) return defaults;
+  const size_t size = options->struct_size;
+  if (size < sizeof(size_t) || size > kLargestOptions)
+    call.refuse("struct_size ", size, " is not the size of an options struct; call its _init first");
+  std::memcpy(static_cast<void*>(&defaults), options, std::min(size, sizeof(Options)));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(options);
+  for (size_t i = sizeof(Options); i < size; ++i)
+    if (bytes[i] != 0)
+      call.refuse("the options struct is newer than this library and sets something it does not know");
+  return defaults;
+}
+
+// A NUL-terminated copy for the caller.
+char* copy_string(std::string_view text);
+
+trafo_tensor* give_tensor(const trafo_context* owner, Tensor tensor);
+trafo_tensor* give_tensor(const std::shared_ptr<Context>& owner, Tensor tensor);
+
+// Two results of one call: handed over together or not at all.
+class TensorPair {
+ public:
+  TensorPair(const trafo_context* owner, Tensor first, Tensor second)
+      : first_(give_tensor(owner, std::move(first))) {
+    try {
+      second_ = give_tensor(owner, std::move(second));
+    } catch (...) {
+      free_handle(first_);
+      throw;
+    }
+  }
+  void hand_over(trafo_tensor** first, trafo_tensor** second) {
+    *first = first_;
+    *second = second_;
+  }
+
+ private:
+  trafo_tensor* first_;
+  trafo_tensor* second_ = nullptr;
+};
+
+DType checked_dtype(const Call& call, int32_t dtype);
+Shape checked_shape(const Call& call, const int64_t* shape, int32_t rank);
+
+}  // namespace trafo::capi

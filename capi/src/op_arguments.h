@@ -1,0 +1,21 @@
+// Plain C arguments as the engine wants them.
+#pragma once
+
+#include "capi/src/handles.h"
+#include "engine/core/philox.h"
+#include "engine/ops/activation/activation.h"
+
+namespace trafo::capi {
+
+// NULL is no dropout; the op checks the probability.
+inline Dropout to_dropout(const trafo_dropout* dropout) {
+  if (!dropout) return {};
+  return {dropout->p, dropout->seed, dropout->step, dropout->site};
+}
+
+inline Activation to_activation(const Call& call, int32_t value) {
+  if (value < TRAFO_RELU || value > TRAFO_SILU) call.refuse("unknown activation ", value);
+  return static_cast<Activation>(value);
+}
+
+}  // namespace trafo::capi
