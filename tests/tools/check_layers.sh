@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Checks include directions: which folder may include which (docs/architecture.md). Prints each include that points the wrong way
+# and fails if there is one.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+# folder: what it may include besides itself
+allowed() {
+  case "$1" in
+    engine/core) echo "" ;;
+    engine/memory) echo "engine/core" ;;
+    engine/backend) echo "engine/core engine/memory" ;;
+    engine/autograd) echo "engine/core engine/memory engine/backend" ;;
+    engine/ops) echo "engine/core engine/memory engine/backend engine/autograd" ;;
+    engine/nn | engine/optim) echo "engine/core engine/memory engine/backend engine/autograd engine/ops" ;;
+    engine/models) echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn" ;;
+    engine/decode) echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn engine/models" ;;
+    engine/text | engine/io) echo "engine/core" ;;
+    engine/train)
+      echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn engine/models engine/decode" \
+           "engine/optim engine/text engine/io" ;;
+    capi) echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn engine/models engine/decode" \
+               "engine/optim engine/text engine/io engine/train" ;;
+    apps | bindings) echo "capi/include" ;;
+    *) return 1 ;;
+  esac
+}
+
+status=0
+while IFS= read -r file; do
+  case "$file" in
+    engine/*/*) folder=$(cut -d/ -f1-2 <<<"$file") ;;
+    *) folder=${file%%/*} ;;
+  esac
+  may=$(allowed "$folder") || { echo "$file: folder $folder is not in the rule"; status=1; continue; }
+  while IFS= read -r line; do
+    path=${line#*:}
+    ok=0
+    for prefix in "$folder" $may; do
+      [[ "$path" == "$prefix"/* ]] && ok=1
+    done
+    if [[ $ok -eq 0 ]]; then
+      echo "$file:${line%%:*}: $folder may not include $path"
+      status=1
+    fi
+  done < <(grep -nE '^\s*#\s*include "(engine|capi|apps|bindings)/' "$file" |
+           sed -E 's/^([0-9]+):.*"([^"]+)".*/\1:\2/')
+done < <(find engine capi apps bindings -name target -prune -o \
+           \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.c' \) -print | sort)
+
+# CUDA headers belong to *_cuda.cu and engine/backend/cuda alone.
+while IFS= read -r hit; do
+  echo "$hit: CUDA header outside *_cuda.cu and engine/backend/cuda"
+  status=1
+done < <(grep -rnE '#\s*include [<"](cuda|cublas|cub/)' engine capi apps 2>/dev/null |
+         grep -vE '^[^:]*_cuda\.cu:|^engine/backend/cuda/' || true)
+
+[[ $status -eq 0 ]] && echo "include directions: ok"
+exit $status
