@@ -127,10 +127,11 @@ class CharacterMap {
       int most;
       int own;  // the leaf that leads here
     };
-    std::vector<Frame> stack{{enter(0), 0, 0, 0}};
+    std::vector<Frame> stack{{enter(0), 1, 0, 0}};
     active_[stack.back().base] = true;
     while (!stack.empty()) {
       Frame& frame = stack.back();
+      frame.label = next_child(frame.base, frame.label);
       if (frame.label == 256) {
         const int total = frame.most + frame.own;
         checker_.check(frame.most <= kMaxNormalizerMatches, "its character map nests too deep");
@@ -140,10 +141,8 @@ class CharacterMap {
         if (!stack.empty()) stack.back().most = std::max(stack.back().most, total);
         continue;
       }
-      const uint32_t label = frame.label++;
-      const uint32_t position = frame.base ^ label;
+      const uint32_t position = frame.base ^ frame.label++;
       const uint32_t unit = units_[position];
-      if (label == 0 || (unit & 0x800000ffu) != label) continue;  // text has no NUL
       const bool leaf = (unit >> 8 & 1) != 0;
       const uint32_t child = enter(position);
       if (leaf)
@@ -155,11 +154,19 @@ class CharacterMap {
         continue;
       }
       active_[child] = true;
-      stack.push_back({child, 0, 0, leaf ? 1 : 0});
+      stack.push_back({child, 1, 0, leaf ? 1 : 0});
     }
   }
 
  private:
+  // The first label >= `label` that leads on from `base`, or 256. Label 0 is never followed: texts
+  // have no NUL.
+  uint32_t next_child(uint32_t base, uint32_t label) const {
+    const uint32_t* units = units_.data();
+    while (label < 256 && (units[base ^ label] & 0x800000ffu) != label) ++label;
+    return label;
+  }
+
   uint32_t enter(uint32_t position) const {
     const uint32_t unit = units_[position];
     const uint32_t base = position ^ ((unit >> 10) << ((unit & (1u << 9)) >> 6));
