@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/ops/binary/binary.h"
+#include "engine/ops/checks.h"
 #include "engine/ops/cross_entropy/loss_inputs.h"
 #include "engine/ops/host_ints.h"
 #include "engine/ops/op_kernel.h"
@@ -34,15 +35,9 @@ Tensor from_doubles(Context& context, const std::vector<double>& values, const S
 }
 
 void check_logits(const Context& context, const Tensor& logits) {
-  require(logits.defined(), ErrorCode::invalid_argument, kOp, "the logits are undefined");
-  require(logits.device() == context.device(), ErrorCode::invalid_argument, kOp,
-          "the logits are on ", device_name(logits.device()), ", the context on ",
-          device_name(context.device()));
+  check_compute_input(context, kOp, "logits", logits);
   require(logits.rank() == 2, ErrorCode::shape_mismatch, kOp,
           "the logits must be [tokens, classes], got ", logits.shape().str());
-  require(is_compute(logits.dtype()), ErrorCode::dtype_mismatch, kOp, "the logits are ",
-          dtype_name(logits.dtype()),
-          "; cast to float32 first: bfloat16 is a storage type on the CPU");
 }
 
 }  // namespace
@@ -62,9 +57,7 @@ LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int
               options.reduction == Reduction::mean,
           ErrorCode::invalid_argument, op, "unknown reduction ",
           static_cast<int32_t>(options.reduction));
-  require(labels.defined(), ErrorCode::invalid_argument, op, "the labels are undefined");
-  require(labels.device() == context.device(), ErrorCode::invalid_argument, op, "the labels are on ",
-          device_name(labels.device()), ", the context on ", device_name(context.device()));
+  check_input(context, op, "labels", labels);
   require(labels.dtype() == DType::i32, ErrorCode::dtype_mismatch, op, "the labels must be int32, ",
           "got ", dtype_name(labels.dtype()));
   require(labels.rank() == 1 && labels.dim(0) == rows, ErrorCode::shape_mismatch, op,
@@ -73,9 +66,7 @@ LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int
   std::vector<double> weights;
   if (options.weights.defined()) {
     const Tensor& given = options.weights;
-    require(given.device() == context.device(), ErrorCode::invalid_argument, op,
-            "the weights are on ", device_name(given.device()), ", the context on ",
-            device_name(context.device()));
+    check_input(context, op, "weights", given);
     require(given.dtype() == dtype, ErrorCode::dtype_mismatch, op, "the weights are ",
             dtype_name(given.dtype()), ", they must be ", dtype_name(dtype), " as the logits");
     require(given.shape() == labels.shape(), ErrorCode::shape_mismatch, op, "the weights must be [",

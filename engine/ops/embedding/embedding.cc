@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/ops/binary/binary.h"
+#include "engine/ops/checks.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/host_ints.h"
 #include "engine/ops/matmul/matmul.h"
@@ -17,21 +18,13 @@ namespace {
 constexpr const char* kOp = "embedding";
 
 void check_table(const Context& context, const Tensor& table, const char* name) {
-  require(table.defined(), ErrorCode::invalid_argument, kOp, "the ", name, " is undefined");
-  require(table.device() == context.device(), ErrorCode::invalid_argument, kOp, "the ", name,
-          " is on ", device_name(table.device()), ", the context on ",
-          device_name(context.device()));
+  check_compute_input(context, kOp, name, table);
   require(table.rank() == 2, ErrorCode::shape_mismatch, kOp, "the ", name,
           " must be [entries, width], got ", table.shape().str());
-  require(is_compute(table.dtype()), ErrorCode::dtype_mismatch, kOp, "the ", name, " is ",
-          dtype_name(table.dtype()),
-          "; cast to float32 first: bfloat16 is a storage type on the CPU");
 }
 
 void check_indices(const Context& context, const Tensor& indices, int64_t limit, const char* name) {
-  require(indices.device() == context.device(), ErrorCode::invalid_argument, kOp, "the ", name,
-          "s are on ", device_name(indices.device()), ", the context on ",
-          device_name(context.device()));
+  check_input(context, kOp, name, indices);
   require(indices.rank() == 1, ErrorCode::shape_mismatch, kOp, "the ", name,
           "s must be [tokens], got ", indices.shape().str());
   require(indices.dtype() == DType::i32, ErrorCode::dtype_mismatch, kOp, "the ", name,
@@ -73,7 +66,7 @@ Tensor embedding_composed(Context& context, const Tensor& ids, const Tensor& tab
 Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
                  const EmbeddingOptions& options) {
   check_table(context, table, "table");
-  require(ids.defined(), ErrorCode::invalid_argument, kOp, "the ids are undefined");
+  check_input(context, kOp, "ids", ids);
   check_dropout(options.dropout, kOp);
   const bool positioned = options.position_table.defined();
   require(positioned == options.positions.defined(), ErrorCode::invalid_argument, kOp,
@@ -132,18 +125,20 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
         p.ids = static_cast<const int32_t*>(ids.raw());
         p.positions = positions.defined() ? static_cast<const int32_t*>(positions.raw()) : nullptr;
         p.dy = dy.raw();
-        GradTarget table_target, position_target;
+        // One after the other: should both be one tensor, the second one adds to what the first has written.
         if (b.needs(0)) {
-          table_target = b.target(0);
-          p.dtable = table_target.buffer.raw();
-          p.accumulate_table = table_target.accumulate;
+          const GradTarget target = b.target(0);
+          p.dtable = target.buffer.raw();
+          p.accumulate_table = target.accumulate;
+          launch(b.context(), OpKernel::embedding_backward, kOp, p);
+          p.dtable = nullptr;
         }
         if (b.needs(1)) {
-          position_target = b.target(1);
-          p.dposition_table = position_target.buffer.raw();
-          p.accumulate_positions = position_target.accumulate;
+          const GradTarget target = b.target(1);
+          p.dposition_table = target.buffer.raw();
+          p.accumulate_positions = target.accumulate;
+          launch(b.context(), OpKernel::embedding_backward, kOp, p);
         }
-        launch(b.context(), OpKernel::embedding_backward, kOp, p);
       });
   return y;
 }

@@ -1,0 +1,231 @@
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include "engine/ops/checks.h"
+#include "engine/ops/cross_entropy/loss_inputs.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/unary/unary.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo::ops {
+namespace {
+
+constexpr const char* kOp = "linear_cross_entropy";
+
+// Chunks are whole multiples of this where the budget allows: full tiles for the matrix products.
+constexpr int64_t kRowStep = 16;
+
+void check_inputs(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  const LinearCrossEntropyOptions& options) {
+  check_compute_input(context, kOp, "x", x);
+  check_compute_input(context, kOp, "weight", weight);
+  check_same_dtype(kOp, "x", x, "weight", weight);
+  require(x.rank() == 2 && weight.rank() == 2 && x.dim(1) == weight.dim(1),
+          ErrorCode::shape_mismatch, kOp, "x must be [tokens, width] and weight [classes, width], ",
+          "got ", x.shape().str(), " and ", weight.shape().str());
+  if (bias.defined()) {
+    check_compute_input(context, kOp, "bias", bias);
+    check_same_dtype(kOp, "x", x, "bias", bias);
+    require(bias.rank() == 1 && bias.dim(0) == weight.dim(0), ErrorCode::shape_mismatch, kOp,
+            "bias must be [", weight.dim(0), "], got ", bias.shape().str());
+  }
+  require(options.loss.reduction != Reduction::none, ErrorCode::invalid_argument, kOp,
+          "needs reduction sum or mean; for the loss of each token use linear and cross_entropy");
+  require(options.chunk_bytes >= 1, ErrorCode::invalid_argument, kOp,
+          "chunk_bytes must be at least 1, got ", options.chunk_bytes);
+}
+
+int64_t rows_of_chunk(int64_t rows, int64_t classes, DType dtype, int64_t chunk_bytes) {
+  const int64_t row_bytes = std::max<int64_t>(
+      1, checked_mul(classes, static_cast<int64_t>(dtype_size(dtype)), kOp));
+  int64_t chunk = std::max<int64_t>(1, chunk_bytes / row_bytes);
+  if (chunk > kRowStep) chunk -= chunk % kRowStep;
+  return std::min(chunk, std::max<int64_t>(1, rows));
+}
+
+template <class T>
+T* at_row(T* data, int64_t row, int64_t width, DType dtype) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+  return static_cast<Byte*>(data) + row * width * static_cast<int64_t>(dtype_size(dtype));
+}
+
+// One call: the tensors that live through the loop over chunks.
+struct Work {
+  Context& context;
+  const Tensor& x;       // [T, C]
+  const Tensor& weight;  // [V, C]
+  const Tensor& bias;    // [V] or undefined
+  const LossInputs& inputs;
+  const CrossEntropyOptions& options;
+  Tensor logits;             // [chunk, V], then their gradient
+  Tensor loss, nll, lse;     // [T]
+  Tensor one;                // [1]
+  Tensor dx, dweight, dbias;  // undefined where not wanted
+
+  bool wants_gradient() const { return dx.defined() || dweight.defined() || dbias.defined(); }
+
+  void chunk_logits(int64_t begin, int64_t rows) const {
+    const DType dtype = x.dtype();
+    GemmParams p;
+    p.dtype = dtype;
+    p.trans_b = true;
+    p.m = rows;
+    p.n = weight.dim(0);
+    p.k = x.dim(1);
+    p.a = at_row<const void>(x.raw(), begin, x.dim(1), dtype);
+    p.lda = p.ldb = std::max<int64_t>(1, x.dim(1));
+    p.b = weight.raw();
+    p.c = logits.raw();
+    p.ldc = std::max<int64_t>(1, p.n);
+    p.bias = bias.defined() ? bias.raw() : nullptr;
+    context.backend().gemm(p);
+  }
+
+  // Losses of the chunk; its logits become their gradient when one is wanted.
+  void chunk_loss(int64_t begin, int64_t rows) const {
+    const DType dtype = x.dtype();
+    CrossEntropyForwardParams p{};
+    p.dtype = dtype;
+    p.label_smoothing = options.label_smoothing;
+    p.ignore_label = options.ignore_label;
+    p.rows = rows;
+    p.classes = weight.dim(0);
+    p.logits = logits.raw();
+    p.labels = static_cast<const int32_t*>(inputs.labels.raw()) + begin;
+    p.weights = inputs.weights.defined()
+                    ? at_row<const void>(inputs.weights.raw(), begin, 1, dtype)
+                    : nullptr;
+    p.loss = at_row(loss.raw(), begin, 1, dtype);
+    p.nll = at_row(nll.raw(), begin, 1, dtype);
+    p.lse = at_row(lse.raw(), begin, 1, dtype);
+    launch(context, OpKernel::cross_entropy_forward, kOp, p);
+    if (!wants_gradient()) return;
+    CrossEntropyBackwardParams g{};
+    g.dtype = dtype;
+    g.label_smoothing = p.label_smoothing;
+    g.ignore_label = p.ignore_label;
+    g.rows = rows;
+    g.classes = p.classes;
+    g.logits = logits.raw();
+    g.labels = p.labels;
+    g.weights = p.weights;
+    g.lse = p.lse;
+    g.dloss = one.raw();
+    g.scale = inputs.scale;
+    g.dlogits = logits.raw();
+    launch(context, OpKernel::cross_entropy_backward, kOp, g);
+  }
+
+  void chunk_gradients(int64_t begin, int64_t rows) const {
+    const DType dtype = x.dtype();
+    const int64_t width = x.dim(1), classes = weight.dim(0);
+    GemmParams p;
+    p.dtype = dtype;
+    p.a = logits.raw();
+    p.lda = std::max<int64_t>(1, classes);
+    p.ldb = p.ldc = std::max<int64_t>(1, width);
+    p.n = width;
+    if (dx.defined()) {
+      p.m = rows;
+      p.k = classes;
+      p.b = weight.raw();
+      p.c = at_row(dx.raw(), begin, width, dtype);
+      context.backend().gemm(p);
+    }
+    if (dweight.defined()) {
+      p.trans_a = true;
+      p.accumulate = begin > 0;
+      p.m = classes;
+      p.k = rows;
+      p.b = at_row<const void>(x.raw(), begin, width, dtype);
+      p.c = dweight.raw();
+      context.backend().gemm(p);
+    }
+    if (dbias.defined()) {
+      ColumnSumParams sum{};
+      sum.dtype = dtype;
+      sum.accumulate = begin > 0;
+      sum.rows = rows;
+      sum.width = classes;
+      sum.x = logits.raw();
+      sum.out = dbias.raw();
+      launch(context, OpKernel::column_sum, kOp, sum);
+    }
+  }
+};
+
+// The first chunk overwrites it; without rows there is none, and it is zero.
+Tensor gradient_like(Context& context, const Tensor& tensor, int64_t rows) {
+  if (!tensor.defined() || !context.needs_grad({tensor})) return {};
+  return rows > 0 ? context.empty(tensor.shape(), tensor.dtype())
+                  : context.zeros(tensor.shape(), tensor.dtype());
+}
+
+}  // namespace
+
+CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const Tensor& weight,
+                                        const Tensor& bias, const Tensor& labels,
+                                        const LinearCrossEntropyOptions& options) {
+  check_inputs(context, x, weight, bias, options);
+  if (!context.fused_kernels())
+    return linear_cross_entropy_composed(context, x, weight, bias, labels, options);
+  const int64_t rows = x.dim(0), classes = weight.dim(0);
+  const DType dtype = x.dtype();
+  const LossInputs inputs =
+      check_loss_inputs(context, kOp, rows, classes, dtype, labels, options.loss);
+  const Tensor x_dense = contiguous(context, x), weight_dense = contiguous(context, weight);
+  const Tensor bias_dense = bias.defined() ? contiguous(context, bias) : Tensor{};
+
+  const int64_t chunk = rows_of_chunk(rows, classes, dtype, options.chunk_bytes);
+  Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss,
+            {},      {},      {},           {},         {},     {},
+            {},      {}};
+  work.logits = context.empty({std::min(chunk, rows), classes}, dtype);
+  work.loss = context.empty({rows}, dtype);
+  work.nll = context.empty({rows}, dtype);
+  work.lse = context.empty({rows}, dtype);
+  work.one = context.scalar(1, {1}, dtype);
+  work.dx = gradient_like(context, x_dense, rows);
+  work.dweight = gradient_like(context, weight_dense, rows);
+  work.dbias = gradient_like(context, bias_dense, rows);
+  const bool wanted = work.wants_gradient();
+  for (int64_t begin = 0; begin < rows; begin += chunk) {
+    const int64_t count = std::min(chunk, rows - begin);
+    work.chunk_logits(begin, count);
+    work.chunk_loss(begin, count);
+    if (wanted) work.chunk_gradients(begin, count);
+  }
+
+  CrossEntropyOutput out;
+  out.loss = context.scalar(inputs.scale * sum_in_order(context, work.loss), {1}, dtype);
+  out.nll = context.scalar(inputs.scale * sum_in_order(context, work.nll), {1}, dtype);
+  if (!wanted) return out;
+  // The gradients leave with the node: handed over as they are for an upstream gradient of one.
+  context.record(kOp, {x_dense, weight_dense, bias_dense}, {&out.loss},
+                 [gradients = std::array<Tensor, 3>{work.dx, work.dweight, work.dbias}](
+                     Backward& b) mutable {
+                   const double upstream = b.context().item(b.grad_output());
+                   for (size_t input = 0; input < gradients.size(); ++input) {
+                     const Tensor gradient = std::move(gradients[input]);
+                     if (!gradient.defined()) continue;
+                     b.add(input, upstream == 1 ? gradient
+                                                : scale(b.context(), gradient, upstream));
+                   }
+                 });
+  return out;
+}
+
+CrossEntropyOutput linear_cross_entropy_composed(Context& context, const Tensor& x,
+                                                 const Tensor& weight, const Tensor& bias,
+                                                 const Tensor& labels,
+                                                 const LinearCrossEntropyOptions& options) {
+  check_inputs(context, x, weight, bias, options);
+  return cross_entropy_composed(context, linear(context, x, weight, bias), labels, options.loss);
+}
+
+}  // namespace trafo::ops

@@ -1,0 +1,77 @@
+#include "engine/optim/adamw.h"
+
+#include <cmath>
+
+#include "engine/ops/checks.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/optimizer/optimizer.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "adamw";
+
+void check_options(const AdamWOptions& options) {
+  const auto check = [](bool condition, const char* what, double value) {
+    require(condition, ErrorCode::invalid_argument, kOrigin, what, ", got ", value);
+  };
+  check(options.beta1 >= 0 && options.beta1 < 1, "beta1 must be at least 0 and below 1",
+        options.beta1);
+  check(options.beta2 >= 0 && options.beta2 < 1, "beta2 must be at least 0 and below 1",
+        options.beta2);
+  check(options.epsilon > 0 && std::isfinite(options.epsilon), "epsilon must be positive",
+        options.epsilon);
+  check(options.weight_decay >= 0 && std::isfinite(options.weight_decay),
+        "weight_decay must not be negative", options.weight_decay);
+}
+
+}  // namespace
+
+AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients,
+             const AdamWOptions& options)
+    : context_(context), options_(options) {
+  check_options(options);
+  check_compute_input(context, kOrigin, "parameters", parameters);
+  check_compute_input(context, kOrigin, "gradients", gradients);
+  check_same_dtype(kOrigin, "parameters", parameters, "gradients", gradients);
+  require(parameters.shape() == gradients.shape(), ErrorCode::shape_mismatch, kOrigin,
+          "the parameters are ", parameters.shape().str(), ", the gradients ",
+          gradients.shape().str());
+  require(parameters.is_contiguous() && gradients.is_contiguous(), ErrorCode::invalid_argument,
+          kOrigin, "parameters and gradients must be contiguous");
+  parameters_ = parameters.detach();
+  gradients_ = gradients.detach();
+  m_ = context.zeros(parameters.shape(), parameters.dtype());
+  v_ = context.zeros(parameters.shape(), parameters.dtype());
+}
+
+void AdamW::set_steps(int64_t steps) {
+  require(steps >= 0, ErrorCode::invalid_argument, kOrigin, "steps must not be negative, got ",
+          steps);
+  steps_ = steps;
+}
+
+void AdamW::step(double learning_rate, double grad_scale) {
+  require(std::isfinite(learning_rate) && learning_rate >= 0, ErrorCode::invalid_argument, kOrigin,
+          "the learning rate must be finite and not negative, got ", learning_rate);
+  require(std::isfinite(grad_scale), ErrorCode::invalid_argument, kOrigin,
+          "grad_scale must be finite, got ", grad_scale);
+  AdamWParams p{};
+  p.dtype = parameters_.dtype();
+  p.count = parameters_.numel();
+  p.learning_rate = learning_rate;
+  p.beta1 = options_.beta1;
+  p.beta2 = options_.beta2;
+  p.epsilon = options_.epsilon;
+  p.weight_decay = options_.weight_decay;
+  p.grad_scale = grad_scale;
+  p.step = steps_ + 1;
+  p.param = parameters_.raw();
+  p.grad = gradients_.raw();
+  p.m = m_.raw();
+  p.v = v_.raw();
+  launch(context_, OpKernel::adamw, kOrigin, p);
+  ++steps_;
+}
+
+}  // namespace trafo

@@ -1,0 +1,41 @@
+// AdamW (Loshchilov & Hutter, arXiv 1711.05101) over one flat workspace: one kernel an update.
+#pragma once
+
+#include "engine/autograd/context.h"
+
+namespace trafo {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.98;
+  double epsilon = 1e-9;
+  double weight_decay = 0;  // decoupled: parameters shrink by learning_rate * weight_decay an update
+};
+
+class AdamW {
+ public:
+  // Both are contiguous, of one shape and compute dtype, and must stay where they are. The moments start at zero.
+  // `context` must outlive this.
+  AdamW(Context& context, const Tensor& parameters, const Tensor& gradients,
+        const AdamWOptions& options = {});
+
+  // One update with grad_scale * gradients (clipping and averaging). Not for gradients that are not finite: they would
+  // stay in the moments for good.
+  void step(double learning_rate, double grad_scale = 1);
+
+  const AdamWOptions& options() const { return options_; }
+  int64_t steps() const { return steps_; }  // updates so far
+
+  // For checkpoints: the moments are read and written in place, the count is set.
+  const Tensor& first_moment() const { return m_; }
+  const Tensor& second_moment() const { return v_; }
+  void set_steps(int64_t steps);
+
+ private:
+  Context& context_;
+  Tensor parameters_, gradients_, m_, v_;
+  AdamWOptions options_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace trafo

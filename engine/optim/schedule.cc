@@ -1,0 +1,73 @@
+#include "engine/optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/status.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "schedule";
+constexpr const char* kNames[] = {"constant", "linear", "cosine", "inv-sqrt", "noam"};
+constexpr int kKinds = 5;
+
+}  // namespace
+
+ScheduleKind schedule_kind(std::string_view name) {
+  for (int i = 0; i < kKinds; ++i)
+    if (name == kNames[i]) return static_cast<ScheduleKind>(i);
+  fail(ErrorCode::invalid_argument, kOrigin, "unknown schedule \"", name,
+       "\"; known are constant, linear, cosine, inv-sqrt and noam");
+}
+
+const char* schedule_name(ScheduleKind kind) {
+  const int i = static_cast<int>(kind);
+  return i >= 0 && i < kKinds ? kNames[i] : "unknown";
+}
+
+Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
+  const ScheduleKind kind = options.kind;
+  const auto check = [&](bool condition, const auto&... message) {
+    require(condition, ErrorCode::invalid_argument, kOrigin, message...);
+  };
+  check(static_cast<int>(kind) >= 0 && static_cast<int>(kind) < kKinds, "unknown kind ",
+        static_cast<int>(kind));
+  check(std::isfinite(options.learning_rate) && options.learning_rate >= 0,
+        "the learning rate must be finite and not negative, got ", options.learning_rate);
+  check(options.warmup >= 0, "warmup must not be negative, got ", options.warmup);
+  if (kind == ScheduleKind::inverse_sqrt || kind == ScheduleKind::noam)
+    check(options.warmup >= 1, schedule_name(kind), " needs a warmup of at least 1 update");
+  if (kind == ScheduleKind::noam)
+    check(options.width >= 1, "noam needs the width of the model, got ", options.width);
+  if (kind == ScheduleKind::linear || kind == ScheduleKind::cosine) {
+    check(options.total > options.warmup, schedule_name(kind),
+          " needs a total number of updates above the warmup of ", options.warmup, ", got ",
+          options.total);
+    check(std::isfinite(options.final_rate) && options.final_rate >= 0,
+          "the final rate must be finite and not negative, got ", options.final_rate);
+  }
+}
+
+double Schedule::operator()(int64_t update) const {
+  require(update >= 1, ErrorCode::invalid_argument, kOrigin, "updates count from 1, got ", update);
+  const double u = static_cast<double>(update), warmup = static_cast<double>(options_.warmup);
+  const double peak = options_.learning_rate;
+  if (options_.kind == ScheduleKind::noam)
+    return peak / std::sqrt(static_cast<double>(options_.width)) *
+           std::min(1 / std::sqrt(u), u / (warmup * std::sqrt(warmup)));
+  if (update < options_.warmup) return peak * u / warmup;
+  const double progress = std::min(
+      1.0, (u - warmup) / std::max(1.0, static_cast<double>(options_.total - options_.warmup)));
+  constexpr double kPi = 3.14159265358979323846;
+  switch (options_.kind) {
+    case ScheduleKind::linear: return peak + (options_.final_rate - peak) * progress;
+    case ScheduleKind::cosine:
+      return options_.final_rate +
+             (peak - options_.final_rate) * 0.5 * (1 + std::cos(kPi * progress));
+    case ScheduleKind::inverse_sqrt: return peak * std::sqrt(warmup / u);
+    default: return peak;
+  }
+}
+
+}  // namespace trafo
