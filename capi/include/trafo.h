@@ -563,34 +563,41 @@ typedef struct trafo_trainer trafo_trainer;
 #define TRAFO_METRIC_CHRF 4
 
 typedef struct trafo_period {
-  double value; /* 0: never */
+  int64_t value; /* 0: never */
   int32_t unit; /* TRAFO_UNIT_* */
   int32_t reserved;
 } trafo_period;
 
 typedef struct trafo_trainer_options {
   size_t struct_size;
-  uint64_t seed;          /* dropout and data order; default 1 */
-  double learning_rate;   /* default 2e-3 */
-  double warmup;          /* updates; default 1000 */
-  int32_t schedule;       /* default TRAFO_SCHEDULE_INVERSE_SQRT */
-  int32_t optimizer_delay; /* batches accumulated per update; default 1 */
-  double schedule_updates; /* cosine and linear: update at which the rate reaches its end; default 0: `after` */
-  double label_smoothing; /* default 0.1 */
-  double clip_norm;       /* default 1.0; 0: off */
-  double weight_decay;    /* default 0 */
-  double beta1, beta2, epsilon; /* default 0.9, 0.98, 1e-9 */
-  int64_t batch_tokens;   /* target tokens a batch; default 4096 */
-  int64_t max_length;     /* longer pairs are dropped and counted; default 256 tokens a side */
-  trafo_period after;     /* when training is done; default 0: never by itself */
-  trafo_period valid_freq; /* default 1000 updates */
-  trafo_period save_freq;  /* default 1000 updates */
-  trafo_period disp_freq;  /* default 100 updates */
-  int32_t early_stopping;  /* validations without improvement of the first metric; default 10; 0: off */
-  int32_t valid_metrics;   /* bits TRAFO_METRIC_*; the first of bleu, chrf, ce that is set decides; default all */
-  int32_t valid_beam;      /* default 1: greedy */
-  int32_t keep_last;       /* checkpoints kept; default 3 */
-  int32_t max_bad_steps;   /* updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10 */
+  uint64_t seed;            /* dropout and data order; default 1 */
+  double learning_rate;     /* peak; default 2e-3 */
+  int64_t warmup;           /* updates; default 1000 */
+  int64_t schedule_updates; /* cosine and linear: the update at which the rate reaches its end; must be set for them */
+  int32_t schedule;         /* default TRAFO_SCHEDULE_INVERSE_SQRT */
+  int32_t optimizer_delay;  /* batches accumulated per update; default 1 */
+  double label_smoothing;   /* default 0.1 */
+  double clip_norm;         /* global gradient norm; default 1; 0: off */
+  double weight_decay;      /* default 0 */
+  double beta1;             /* default 0.9 */
+  double beta2;             /* default 0.98 */
+  double epsilon;           /* default 1e-9 */
+  int64_t batch_tokens;     /* target tokens a batch; default 4096 */
+  int64_t max_length;       /* longer pairs are dropped and counted; default 256 tokens a side */
+  int64_t after_updates;    /* training is done at the first of these that is reached; default 0: never by itself */
+  int64_t after_epochs;
+  int64_t after_tokens;     /* target tokens */
+  trafo_period valid_freq;  /* default 1000 updates; validation happens at the end as well */
+  trafo_period save_freq;   /* default 1000 updates; likewise */
+  trafo_period disp_freq;   /* default 100 updates */
+  int64_t disp_first;       /* the first so many updates are displayed as well; default 0 */
+  int32_t early_stopping;   /* validations in a row without improvement of the deciding metric; default 0: never */
+  int32_t valid_metrics;    /* bits TRAFO_METRIC_*; default all */
+  int32_t first_metric;     /* one bit of valid_metrics: the metric that decides; default TRAFO_METRIC_BLEU */
+  int32_t valid_beam;       /* default 1: greedy */
+  int32_t keep_last;        /* checkpoints kept; default 3 */
+  int32_t keep_best;        /* default 1: the best checkpoint of every metric is kept as well */
+  int32_t max_bad_steps;    /* updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10 */
   int32_t reserved;
 } trafo_trainer_options;
 
@@ -605,50 +612,66 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, cons
                                                         const char *run_directory, size_t run_directory_length,
                                                         trafo_trainer **out);
 
-#define TRAFO_EVENT_STARTED 0
-#define TRAFO_EVENT_RESUMED 1
-#define TRAFO_EVENT_DISPLAY 2
-#define TRAFO_EVENT_VALIDATED 3
-#define TRAFO_EVENT_SAVED 4
-#define TRAFO_EVENT_EPOCH 5
-#define TRAFO_EVENT_SKIPPED 6 /* an update with NaN or Inf was left out */
-#define TRAFO_EVENT_FINISHED 7
-#define TRAFO_EVENT_PROGRESS 8 /* after every update; cheap numbers only */
+#define TRAFO_EVENT_STARTED 0            /* message: what was dropped from the corpora, if anything */
+#define TRAFO_EVENT_RESUMED 1            /* path: the checkpoint */
+#define TRAFO_EVENT_CHECKPOINT_REFUSED 2 /* a newer checkpoint is damaged and was passed over; message: why */
+#define TRAFO_EVENT_DISPLAY 3
+#define TRAFO_EVENT_SKIPPED 4 /* an update with NaN or Inf was left out */
+#define TRAFO_EVENT_EPOCH 5   /* an epoch is complete */
+#define TRAFO_EVENT_VALIDATED 6 /* path: the translations, if any were written */
+#define TRAFO_EVENT_SAVED 7   /* path: the checkpoint */
+#define TRAFO_EVENT_FINISHED 8
+#define TRAFO_EVENT_STOPPED 9 /* training can go on */
+
+#define TRAFO_STOP_NONE 0
+#define TRAFO_STOP_LIMIT 1 /* after_updates, after_epochs or after_tokens */
+#define TRAFO_STOP_EARLY 2 /* early_stopping */
+#define TRAFO_STOP_CALLBACK 3
+#define TRAFO_STOP_CANCELLED 4
+#define TRAFO_STOP_PAUSED 5 /* max_updates of this call are done */
 
 typedef struct trafo_event {
   size_t struct_size;
-  int32_t kind;           /* TRAFO_EVENT_* */
-  int32_t improved;       /* VALIDATED: the deciding metric improved */
+  int32_t kind;          /* TRAFO_EVENT_* */
+  int32_t stop;          /* TRAFO_STOP_*, FINISHED and STOPPED only */
   int64_t update;
-  int64_t epoch;          /* from 1 */
-  double epoch_fraction;  /* 0..1 of this epoch */
-  double loss;            /* mean per label since the last display, smoothing included */
-  double nll;             /* the same without smoothing; exp() is the perplexity */
+  int64_t epoch;         /* the current one, from 1; EPOCH: the completed one */
+  double epoch_fraction; /* of the current epoch, 0 to 1 */
+  double loss;           /* mean per label since the last display, smoothing included */
+  double nll;            /* the same without smoothing; exp() is the perplexity */
   double grad_norm;
   double learning_rate;
-  double target_tokens;   /* seen so far */
+  int64_t target_tokens; /* of the run so far */
+  int64_t source_tokens;
   double target_tokens_per_second; /* since the last display */
   double source_tokens_per_second;
-  double elapsed_seconds; /* training time, earlier runs included */
-  double eta_seconds;     /* until `after`; negative: unknown */
-  int64_t memory_bytes;
+  double elapsed_seconds; /* training time of the run, earlier processes included */
+  double eta_seconds;     /* to the nearest limit; negative: unknown */
+  int64_t memory_bytes;   /* in use */
+  int64_t peak_memory_bytes;
   int64_t skipped_updates;
-  double valid_ce, valid_bleu, valid_chrf; /* VALIDATED; NaN where not asked for */
-  double best_metric;     /* best value of the deciding metric; NaN before the first validation */
+  int64_t stalled;        /* validations in a row without improvement */
+  double valid_ce;        /* VALIDATED: cross-entropy per label; NaN where not asked for */
+  double valid_bleu;
+  double valid_chrf;
+  double best_metric;     /* VALIDATED: best value of the deciding metric so far, and where */
   int64_t best_update;
-  int64_t stalled;        /* validations without improvement */
-  int64_t dropped_pairs;  /* STARTED: pairs over max_length */
+  int32_t improved;       /* VALIDATED: the deciding metric improved */
+  int32_t reserved;
+  trafo_string_view message; /* borrowed while the callback runs */
+  trafo_string_view path;
 } trafo_event;
 
 /* Called on the thread that runs the trainer. Non-zero stops the run; it returns TRAFO_CANCELLED. */
 typedef int32_t (*trafo_event_fn)(void *user_data, const trafo_event *event);
 
-/* Trains until `after`, early stopping, max_updates more updates (0: no such limit), cancel, or an error. Saves by save_freq and
- * when it ends (also when cancelled) if there is a run directory. cancel and callback may be NULL. *out_finished gets 1 when
- * `after` or early stopping was reached. since 0.1 */
+/* Trains until a limit of the options, early stopping, max_updates more updates (0: no such limit), cancel, or an error; call again
+ * to go on. Validates and saves by their frequencies and at the end; a run that is cancelled or stopped is saved as well, if there
+ * is a run directory. cancel and callback may be NULL. *out_stop gets TRAFO_STOP_*. Stopped by cancel or by the callback it
+ * returns TRAFO_CANCELLED. Unless it diverged (TRAFO_NON_FINITE), a call after an error continues. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_run(trafo_trainer *trainer, int64_t max_updates,
                                                         const trafo_cancel *cancel, trafo_event_fn callback,
-                                                        void *user_data, int32_t *out_finished);
+                                                        void *user_data, int32_t *out_stop);
 
 typedef struct trafo_step_result {
   int64_t update;
@@ -661,7 +684,7 @@ typedef struct trafo_step_result {
   int32_t reserved;
 } trafo_step_result;
 
-/* One update. since 0.1 */
+/* One update; validates and saves by their frequencies like trafo_trainer_run. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_step(trafo_trainer *trainer, trafo_step_result *out);
 /* Validates now; metrics not asked for are NaN. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trainer, double *out_ce, double *out_bleu,

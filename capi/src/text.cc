@@ -1,0 +1,221 @@
+#include <limits>
+
+#include "capi/src/text_handles.h"
+#include "engine/io/atomic_file.h"
+#include "engine/text/bleu.h"
+#include "engine/text/chrf.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+namespace {
+
+trafo_tokenizer_options tokenizer_defaults() {
+  trafo_tokenizer_options options{};
+  options.struct_size = sizeof options;
+  options.vocabulary = 8000;
+  options.character_coverage = 1.0;
+  return options;
+}
+
+TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options* options) {
+  const trafo_tokenizer_options o = read_options(call, options, tokenizer_defaults());
+  if (o.vocabulary < 1 || o.vocabulary > std::numeric_limits<int32_t>::max())
+    call.refuse("vocabulary must be 1 to 4194304, got ", o.vocabulary);
+  TokenizerTrainOptions result;
+  result.vocab_size = static_cast<int32_t>(o.vocabulary);
+  result.model = o.bpe ? TokenizerModel::bpe : TokenizerModel::unigram;
+  result.character_coverage = o.character_coverage;
+  result.byte_fallback = o.byte_fallback != 0;
+  result.hard_vocab_limit = o.soft_limit == 0;
+  return result;
+}
+
+std::string utf8_path(const Call& call, const char* data, size_t length, const char* name) {
+  return path_argument(call, data, length, name).string();
+}
+
+}  // namespace
+
+trafo_error* trafo_tokenizer_options_init(trafo_tokenizer_options* options, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    init_options(call, options, struct_size, tokenizer_defaults());
+  });
+}
+
+trafo_error* trafo_tokenizer_train(const trafo_string_view* lines, size_t count,
+                                   const trafo_tokenizer_options* options, trafo_tokenizer** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    call.array(lines, count, "lines");
+    std::vector<std::string_view> views;
+    for (size_t i = 0; i < count; ++i)
+      views.push_back(call.text(lines[i].data, lines[i].length, "lines"));
+    *out = new_handle<trafo_tokenizer>(Tokenizer::train(views, to_options(call, options)));
+  });
+}
+
+trafo_error* trafo_tokenizer_load(const char* path, size_t path_length, trafo_tokenizer** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = new_handle<trafo_tokenizer>(
+        Tokenizer::load(path_argument(call, path, path_length, "path")));
+  });
+}
+
+trafo_error* trafo_tokenizer_load_buffer(const uint8_t* data, size_t bytes, trafo_tokenizer** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const auto* text = reinterpret_cast<const char*>(data);
+    *out = new_handle<trafo_tokenizer>(Tokenizer::from_bytes(call.text(text, bytes, "data")));
+  });
+}
+
+trafo_error* trafo_tokenizer_save(const trafo_tokenizer* tokenizer, const char* path,
+                                  size_t path_length) {
+  return api(__func__, [&](const Call& call) {
+    const std::string& bytes = call.handle(tokenizer, "tokenizer").tokenizer.serialized();
+    write_file_atomically(path_argument(call, path, path_length, "path"),
+                          std::as_bytes(std::span(bytes)));
+  });
+}
+
+trafo_error* trafo_tokenizer_get_vocabulary(const trafo_tokenizer* tokenizer, int64_t* out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = call.handle(tokenizer, "tokenizer").tokenizer.vocab_size();
+  });
+}
+
+trafo_error* trafo_tokenizer_encode(const trafo_tokenizer* tokenizer, const char* text,
+                                    size_t text_length, int32_t** out_ids, size_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_ids, "out_ids");
+    call.out(out_count, "out_count");
+    const std::vector<int32_t> ids = call.handle(tokenizer, "tokenizer")
+                                         .tokenizer.encode(call.text(text, text_length, "text"));
+    // One byte at least, so that success is never NULL.
+    auto* copy = static_cast<int32_t*>(std::malloc(ids.size() * sizeof(int32_t) + 1));
+    if (!copy) throw std::bad_alloc();
+    std::copy(ids.begin(), ids.end(), copy);
+    *out_ids = copy;
+    *out_count = ids.size();
+  });
+}
+
+trafo_error* trafo_tokenizer_decode(const trafo_tokenizer* tokenizer, const int32_t* ids,
+                                    size_t count, char** out_text, size_t* out_length) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_text, "out_text");
+    call.out(out_length, "out_length");
+    call.array(ids, count, "ids");
+    const std::string text =
+        call.handle(tokenizer, "tokenizer").tokenizer.decode({ids, count});
+    *out_text = copy_string(text);
+    *out_length = text.size();
+  });
+}
+
+trafo_error* trafo_tokenizer_piece(const trafo_tokenizer* tokenizer, int32_t id, char** out_piece,
+                                   size_t* out_length) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_piece, "out_piece");
+    call.out(out_length, "out_length");
+    const std::string& piece = call.handle(tokenizer, "tokenizer").tokenizer.piece(id);
+    *out_piece = copy_string(piece);
+    *out_length = piece.size();
+  });
+}
+
+void trafo_tokenizer_free(trafo_tokenizer* tokenizer) { free_handle(tokenizer); }
+
+trafo_error* trafo_corpus_load(const char* source_path, size_t source_length,
+                               const char* target_path, size_t target_length, trafo_corpus** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = new_handle<trafo_corpus>(
+        read_parallel(utf8_path(call, source_path, source_length, "source_path"),
+                      utf8_path(call, target_path, target_length, "target_path")));
+  });
+}
+
+trafo_error* trafo_corpus_load_tsv(const char* path, size_t path_length, trafo_corpus** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = new_handle<trafo_corpus>(read_tsv(utf8_path(call, path, path_length, "path")));
+  });
+}
+
+trafo_error* trafo_corpus_new(const trafo_string_view* source, const trafo_string_view* target,
+                              size_t count, trafo_corpus** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = new_handle<trafo_corpus>(make_parallel(lines_argument(call, source, count, "source"),
+                                                  lines_argument(call, target, count, "target")));
+  });
+}
+
+trafo_error* trafo_corpus_get_info(const trafo_corpus* corpus, trafo_corpus_info* out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const CorpusReport& report = call.handle(corpus, "corpus").corpus.report;
+    *out = {report.lines, report.pairs, report.dropped_empty};
+  });
+}
+
+trafo_error* trafo_corpus_get_pair(const trafo_corpus* corpus, int64_t index,
+                                   trafo_string_view* out_source, trafo_string_view* out_target) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_source, "out_source");
+    call.out(out_target, "out_target");
+    const ParallelCorpus& pairs = call.handle(corpus, "corpus").corpus;
+    if (index < 0 || static_cast<size_t>(index) >= pairs.source.size())
+      call.refuse("index must be 0 to ", static_cast<int64_t>(pairs.source.size()) - 1, ", got ",
+                  index);
+    const std::string& source = pairs.source[static_cast<size_t>(index)];
+    const std::string& target = pairs.target[static_cast<size_t>(index)];
+    *out_source = {source.data(), source.size()};
+    *out_target = {target.data(), target.size()};
+  });
+}
+
+trafo_error* trafo_corpus_train_tokenizer(const trafo_corpus* corpus,
+                                          const trafo_tokenizer_options* options,
+                                          trafo_tokenizer** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const ParallelCorpus& pairs = call.handle(corpus, "corpus").corpus;
+    std::vector<std::string_view> lines(pairs.source.begin(), pairs.source.end());
+    lines.insert(lines.end(), pairs.target.begin(), pairs.target.end());
+    *out = new_handle<trafo_tokenizer>(Tokenizer::train(lines, to_options(call, options)));
+  });
+}
+
+void trafo_corpus_free(trafo_corpus* corpus) { free_handle(corpus); }
+
+trafo_error* trafo_bleu(const trafo_string_view* hypotheses, const trafo_string_view* references,
+                        size_t count, int32_t lowercase, double* out_score, char** out_signature) {
+  return api(__func__, [&](const Call& call) {
+    if (out_signature) *out_signature = nullptr;
+    call.out(out_score, "out_score");
+    BleuOptions options;
+    options.lowercase = lowercase != 0;
+    const BleuScore result =
+        corpus_bleu(lines_argument(call, hypotheses, count, "hypotheses"),
+                    lines_argument(call, references, count, "references"), options);
+    if (out_signature) *out_signature = copy_string(result.signature());
+    *out_score = result.score;
+  });
+}
+
+trafo_error* trafo_chrf(const trafo_string_view* hypotheses, const trafo_string_view* references,
+                        size_t count, double* out_score, char** out_signature) {
+  return api(__func__, [&](const Call& call) {
+    if (out_signature) *out_signature = nullptr;
+    call.out(out_score, "out_score");
+    const ChrfScore result = corpus_chrf(lines_argument(call, hypotheses, count, "hypotheses"),
+                                         lines_argument(call, references, count, "references"));
+    if (out_signature) *out_signature = copy_string(result.signature());
+    *out_score = result.score;
+  });
+}
