@@ -159,10 +159,12 @@ class GemmDriver {
     const int64_t depth_limit = depths_.size(0);
     const int64_t a_size = pack_a_ && !share_a_ ? rows * kRows * depth_limit : 0;
     const int64_t b_size = share_b_ ? 0 : cols * kCols * depth_limit;
-    T* local_a = a_size + b_size > 0
-                     ? static_cast<T*>(gemm_local_scratch((a_size + b_size) * kSize))
-                     : nullptr;
-    T* local_b = local_a + a_size;
+    T* local_a = nullptr;
+    T* local_b = nullptr;
+    if (a_size + b_size > 0) {
+      local_a = static_cast<T*>(gemm_local_scratch((a_size + b_size) * kSize));
+      local_b = local_a + a_size;
+    }
     for (int64_t part = part_begin_; part < part_end_; ++part) {
       const int64_t k = depths_.begin(part);
       const int64_t depth = depths_.size(part);
@@ -175,8 +177,8 @@ class GemmDriver {
         for (int64_t y = 0; y < inner; ++y) {
           const int64_t i = along_rows_ ? y : x;
           const int64_t j = along_rows_ ? x : y;
-          run_tile(row + i, col + j, k, depth, local_a + i * kRows * depth,
-                   local_b + j * kCols * depth);
+          run_tile(row + i, col + j, k, depth, a_size > 0 ? local_a + i * kRows * depth : nullptr,
+                   b_size > 0 ? local_b + j * kCols * depth : nullptr);
         }
     }
   }
