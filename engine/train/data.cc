@@ -1,0 +1,71 @@
+#include "engine/train/data.h"
+
+#include <algorithm>
+
+#include "engine/core/status.h"
+#include "engine/train/upload.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "training data";
+
+void check_corpus(const TokenizedCorpus& corpus, const char* name, const ModelConfig& config) {
+  require(corpus.options().form == sequence_form(config.architecture), ErrorCode::invalid_argument,
+          kOrigin, "the ", name, " corpus was prepared for another architecture");
+  require(corpus.options().max_length <= config.max_positions, ErrorCode::invalid_argument, kOrigin,
+          "the ", name, " corpus has sequences of up to ", corpus.options().max_length,
+          " tokens, the model has ", config.max_positions, " positions");
+}
+
+}  // namespace
+
+TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* valid,
+                          const Tokenizer& tokenizer, const ModelConfig& config,
+                          const TrainOptions& options, int num_threads) {
+  validate(config);
+  validate(options);
+  const TokenizedCorpusOptions lengths{
+      .form = sequence_form(config.architecture),
+      .max_length = static_cast<int32_t>(options.max_length),
+      // A pair must fit a batch, so that a small budget cannot be exceeded by one long pair.
+      .batch_tokens = static_cast<int32_t>(options.batch_tokens)};
+  TrainingData data;
+  data.train = std::make_shared<TokenizedCorpus>(train, tokenizer, lengths, num_threads);
+  data.tokens = {tokenizer.bos_id(), tokenizer.eos_id(), tokenizer.pad_id(), tokenizer.unk_id()};
+  data.tokenizer = tokenizer;
+  if (valid != nullptr) {
+    data.valid = std::make_shared<TokenizedCorpus>(*valid, tokenizer, lengths, num_threads);
+    data.valid_sources = valid->source;
+    data.valid_references = valid->target;
+  }
+  check_data(data, config, options);
+  return data;
+}
+
+void check_data(const TrainingData& data, const ModelConfig& config, const TrainOptions& options) {
+  require(data.train != nullptr, ErrorCode::invalid_argument, kOrigin,
+          "there is no training corpus");
+  check_corpus(*data.train, "training", config);
+  if (data.tokenizer)
+    require(data.tokenizer->vocab_size() == config.vocabulary, ErrorCode::invalid_argument, kOrigin,
+            "the tokenizer has ", data.tokenizer->vocab_size(), " pieces, the model ",
+            config.vocabulary);
+  const auto check_token = [&](const char* name, int32_t id) {
+    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kOrigin, "the ", name,
+            " token is ", id, ", it must be 0 to ", config.vocabulary - 1);
+  };
+  check_token("eos", data.tokens.eos);
+  if (config.architecture == Architecture::encoder_decoder) check_token("bos", data.tokens.bos);
+  require(data.valid_sources.size() == data.valid_references.size(), ErrorCode::invalid_argument,
+          kOrigin, "there are ", data.valid_sources.size(), " validation sources and ",
+          data.valid_references.size(), " references");
+  if (data.valid == nullptr) return;
+  check_corpus(*data.valid, "validation", config);
+  for (const std::string& metric : options.valid_metrics)
+    require(metric == "ce-mean-words" || (data.tokenizer && !data.valid_sources.empty()),
+            ErrorCode::invalid_argument, kOrigin, "the metric ", metric,
+            " needs a tokenizer and the validation sentences as text");
+}
+
+}  // namespace trafo

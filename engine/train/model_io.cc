@@ -1,0 +1,184 @@
+#include "engine/train/model_io.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/core/checked.h"
+#include "engine/io/atomic_file.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "model file";
+
+std::vector<int64_t> dims(const Shape& shape) {
+  return {shape.begin(), shape.end()};
+}
+
+// Byte range of a parameter in a flat workspace.
+struct Range {
+  size_t offset, bytes;
+};
+
+Range range_of(const ParameterStore& parameters, ParamId id) {
+  const Tensor& value = parameters.value(id);
+  const auto first = static_cast<size_t>(value.offset() - parameters.flat().offset());
+  return {first * dtype_size(value.dtype()), value.bytes()};
+}
+
+// A file of a few kilobytes must not make us allocate what its configuration claims: the weights
+// of every configuration are at least these, and the file has to contain them.
+void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& config, DType dtype) {
+  uint64_t payload = 0;
+  for (const TensorInfo& info : reader.tensors()) payload += info.bytes;
+  const bool is_lm = config.architecture == Architecture::decoder_lm;
+  const int64_t layers = config.decoder_layers + (is_lm ? 0 : config.encoder_layers);
+  const double width = static_cast<double>(config.width);
+  double elements = static_cast<double>(config.vocabulary) * width +
+                    static_cast<double>(layers) *
+                        (4 * width * width + 2 * width * static_cast<double>(config.ffn_width));
+  if (is_lm) elements += static_cast<double>(config.max_positions) * width;
+  const double claimed = elements * static_cast<double>(dtype_size(dtype));
+  require(claimed <= static_cast<double>(payload), ErrorCode::corrupt_file, kOrigin, reader.label(),
+          " holds ", payload, " bytes of tensors, its configuration needs at least ", claimed);
+}
+
+DType stored_dtype(const SafetensorsReader& reader) {
+  require(!reader.tensors().empty(), ErrorCode::corrupt_file, kOrigin, reader.label(),
+          " holds no tensors");
+  const DType dtype = reader.tensors().front().dtype;
+  require(is_compute(dtype), ErrorCode::unsupported, kOrigin, reader.label(), " holds ",
+          dtype_name(dtype), " weights, they must be float32 or float64");
+  return dtype;
+}
+
+void check_entry(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
+                 const std::string& prefix) {
+  const TensorInfo* info = reader.find(prefix + parameters.name(id));
+  require(info != nullptr, ErrorCode::corrupt_file, kOrigin, reader.label(), " lacks the tensor ",
+          prefix, parameters.name(id));
+  require(info->shape == dims(parameters.shape(id)), ErrorCode::corrupt_file, kOrigin,
+          reader.label(), ": ", info->name, " has the shape ",
+          Shape(std::span<const int64_t>(info->shape)).str(), ", the model needs ",
+          parameters.shape(id).str());
+  require(info->dtype == parameters.dtype(), ErrorCode::corrupt_file, kOrigin, reader.label(), ": ",
+          info->name, " is ", dtype_name(info->dtype), ", the model needs ",
+          dtype_name(parameters.dtype()));
+}
+
+// Everything but the values: names, shapes, dtypes, and nothing besides them.
+void check_tensors(const SafetensorsReader& reader, const ParameterStore& parameters,
+                   std::span<const std::string> prefixes) {
+  for (const std::string& prefix : prefixes)
+    for (size_t i = 0; i < parameters.count(); ++i)
+      check_entry(reader, parameters, static_cast<ParamId>(i), prefix);
+  if (reader.tensors().size() == prefixes.size() * parameters.count()) return;
+  for (const TensorInfo& info : reader.tensors()) {
+    bool known = false;
+    for (const std::string& prefix : prefixes)
+      known = known || (info.name.starts_with(prefix) &&
+                        parameters.find(info.name.substr(prefix.size())) != kNoParam);
+    require(known, ErrorCode::corrupt_file, kOrigin, reader.label(), " has the tensor ", info.name,
+            ", which the model does not know");
+  }
+}
+
+}  // namespace
+
+std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
+                                           const Tensor& workspace, const std::string& prefix,
+                                           std::vector<std::byte>& storage) {
+  storage.resize(workspace.bytes());
+  context.to_host(workspace.detach(), storage.data(), storage.size());
+  std::vector<TensorEntry> entries;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const Range range = range_of(parameters, id);
+    entries.push_back({prefix + parameters.name(id), workspace.dtype(), dims(parameters.shape(id)),
+                       std::span<const std::byte>(storage).subspan(range.offset, range.bytes)});
+  }
+  return entries;
+}
+
+void read_workspaces(Context& context, const ParameterStore& parameters,
+                     const SafetensorsReader& reader, std::span<const Tensor> workspaces,
+                     std::span<const std::string> prefixes) {
+  check_tensors(reader, parameters, prefixes);
+  // All into host memory first, where the alignment padding of the workspace stays zero.
+  std::vector<std::vector<std::byte>> staged;
+  for (size_t w = 0; w < workspaces.size(); ++w) {
+    staged.emplace_back(workspaces[w].bytes());
+    for (size_t i = 0; i < parameters.count(); ++i) {
+      const auto id = static_cast<ParamId>(i);
+      const Range range = range_of(parameters, id);
+      reader.read(prefixes[w] + parameters.name(id),
+                  std::span(staged[w]).subspan(range.offset, range.bytes));
+    }
+  }
+  for (size_t w = 0; w < workspaces.size(); ++w)
+    context.backend().copy_from_host(workspaces[w].raw(), staged[w].data(), staged[w].size());
+  context.backend().synchronize();
+}
+
+void write_model(ByteSink& sink, Context& context, const Model& model,
+                 const SafetensorsMetadata& metadata) {
+  SafetensorsMetadata all = metadata;
+  all[kModelConfigKey] = to_json(model.config());
+  std::vector<std::byte> storage;
+  const auto entries =
+      workspace_entries(context, model.parameters(), model.parameters().flat(), "", storage);
+  write_safetensors(sink, entries, all);
+}
+
+void save_model(const std::filesystem::path& path, Context& context, const Model& model,
+                const SafetensorsMetadata& metadata) {
+  AtomicFile file(path);
+  write_model(file, context, model, metadata);
+  file.commit();
+}
+
+ModelConfig read_model_config(const SafetensorsReader& reader) {
+  const auto found = reader.metadata().find(kModelConfigKey);
+  require(found != reader.metadata().end(), ErrorCode::corrupt_file, kOrigin, reader.label(),
+          " has no '", kModelConfigKey, "' in its metadata: it is not a model of this program");
+  try {
+    return model_config_from_json(found->second);
+  } catch (const Error& error) {
+    fail(ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", error.message());
+  }
+}
+
+std::string describe_differences(const ModelConfig& saved, const ModelConfig& given) {
+  const auto a = nlohmann::json::parse(to_json(saved)), b = nlohmann::json::parse(to_json(given));
+  std::string text;
+  for (const auto& [name, value] : a.items())
+    if (value != b.at(name))
+      text += concat(text.empty() ? "" : "; ", name, " is ", value.dump(), " in the checkpoint, ",
+                     b.at(name).dump(), " here");
+  return text;
+}
+
+std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader) {
+  const ModelConfig config = read_model_config(reader);
+  const DType dtype = stored_dtype(reader);
+  check_claimed_size(reader, config, dtype);
+  std::unique_ptr<Model> model = make_model(context, config, 0, dtype);
+  const Tensor flat = model->parameters().flat();
+  const std::string no_prefix;
+  read_workspaces(context, model->parameters(), reader, {&flat, 1}, {&no_prefix, 1});
+  return model;
+}
+
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path) {
+  return load_model(context, SafetensorsReader::open(path));
+}
+
+void load_weights(Context& context, const SafetensorsReader& reader, Model& model) {
+  const ModelConfig saved = read_model_config(reader);
+  require(saved == model.config(), ErrorCode::invalid_argument, kOrigin, reader.label(),
+          " holds another model: ", describe_differences(saved, model.config()));
+  const Tensor flat = model.parameters().flat();
+  const std::string no_prefix;
+  read_workspaces(context, model.parameters(), reader, {&flat, 1}, {&no_prefix, 1});
+}
+
+}  // namespace trafo

@@ -1,0 +1,51 @@
+// Models as safetensors files: one tensor per parameter, and the ModelConfig as JSON in the
+// metadata, so that the file alone is enough to build the model.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "engine/io/byte_sink.h"
+#include "engine/io/safetensors.h"
+#include "engine/models/model.h"
+
+namespace trafo {
+
+// Metadata key of the ModelConfig; other keys are the caller's.
+inline constexpr const char* kModelConfigKey = "model_config";
+
+void write_model(ByteSink& sink, Context& context, const Model& model,
+                 const SafetensorsMetadata& metadata = {});
+// Whole or not at all; the same weights and metadata give the same bytes.
+void save_model(const std::filesystem::path& path, Context& context, const Model& model,
+                const SafetensorsMetadata& metadata = {});
+
+// CORRUPT_FILE when the file has no model configuration, or tensors that do not fit it: missing,
+// surplus, of another shape or dtype, each named.
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path);
+std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader);
+
+// Fills an existing model. INVALID_ARGUMENT names every field in which the two configurations
+// differ. On any error the model's weights are as before.
+void load_weights(Context& context, const SafetensorsReader& reader, Model& model);
+
+// The configuration without the weights.
+ModelConfig read_model_config(const SafetensorsReader& reader);
+// "width is 512 in the checkpoint, 256 here; ..."; empty when the two are equal.
+std::string describe_differences(const ModelConfig& saved, const ModelConfig& given);
+
+// --- flat workspaces laid out like the model's parameters: weights, moments ---
+
+// One tensor of a file per parameter, named PREFIX + parameter name. `storage` receives the host
+// copy that the entries point to.
+std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
+                                           const Tensor& workspace, const std::string& prefix,
+                                           std::vector<std::byte>& storage);
+// Reads them back; every tensor of the file must begin with one of `prefixes`, workspace i having
+// prefix i. Nothing is overwritten unless all is well.
+void read_workspaces(Context& context, const ParameterStore& parameters,
+                     const SafetensorsReader& reader, std::span<const Tensor> workspaces,
+                     std::span<const std::string> prefixes);
+
+}  // namespace trafo

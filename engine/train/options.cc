@@ -1,0 +1,112 @@
+#include "engine/train/options.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/status.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "train options";
+constexpr int64_t kLargest = int64_t{1} << 62;
+
+void check_range(const char* field, int64_t value, int64_t low, int64_t high) {
+  require(value >= low && value <= high, ErrorCode::invalid_argument, kOrigin, field, " must be ",
+          low, " to ", high, ", got ", value);
+}
+
+void check_count(const char* field, int64_t value) {
+  require(value >= 0, ErrorCode::invalid_argument, kOrigin, field,
+          " must be 0 (never) or above, got ", value);
+}
+
+void check_real(const char* field, double value, double low, double high, bool low_allowed) {
+  const bool inside = (low_allowed ? value >= low : value > low) && value < high;
+  require(inside, ErrorCode::invalid_argument, kOrigin, field, " must be ",
+          low_allowed ? "at least " : "above ", low, " and below ", high, ", got ", value);
+}
+
+void check_period(const char* field, const Period& period) {
+  check_count(field, period.value);
+  require(period.unit == PeriodUnit::updates || period.unit == PeriodUnit::tokens ||
+              period.unit == PeriodUnit::epochs,
+          ErrorCode::invalid_argument, kOrigin, field, " has the unknown unit ",
+          static_cast<int32_t>(period.unit));
+}
+
+}  // namespace
+
+void validate(const TrainOptions& o) {
+  check_real("learn_rate", o.learn_rate, 0, 1e6, false);
+  check_range("warmup", o.warmup, 0, kLargest);
+  check_count("schedule_updates", o.schedule_updates);
+  check_real("final_rate", o.final_rate, 0, 1e6, true);
+  Schedule{schedule_options(o, 1)};  // checks how they fit together
+  check_real("label_smoothing", o.label_smoothing, 0, 1, true);
+  check_real("clip_norm", o.clip_norm, 0, INFINITY, true);
+  check_real("weight_decay", o.weight_decay, 0, 1e6, true);
+  check_real("beta1", o.beta1, 0, 1, true);
+  check_real("beta2", o.beta2, 0, 1, true);
+  check_real("epsilon", o.epsilon, 0, 1, false);
+  check_range("optimizer_delay", o.optimizer_delay, 1, 1 << 20);
+  check_range("max_bad_steps_in_a_row", o.max_bad_steps_in_a_row, 1, 1 << 30);
+  check_range("batch_tokens", o.batch_tokens, 2, 1 << 28);
+  check_range("max_length", o.max_length, 2, 1 << 24);
+  check_range("sort_window", o.sort_window, 0, kLargest);
+  check_count("after_updates", o.after_updates);
+  check_count("after_epochs", o.after_epochs);
+  check_count("after_tokens", o.after_tokens);
+  check_count("early_stopping", o.early_stopping);
+  check_period("disp_freq", o.disp_freq);
+  check_count("disp_first", o.disp_first);
+  check_period("valid_freq", o.valid_freq);
+  check_period("save_freq", o.save_freq);
+  require(!o.valid_metrics.empty(), ErrorCode::invalid_argument, kOrigin,
+          "valid_metrics is empty, it lists one or more of ce-mean-words, bleu and chrf");
+  for (size_t i = 0; i < o.valid_metrics.size(); ++i) {
+    const std::string& name = o.valid_metrics[i];
+    require(name == "ce-mean-words" || name == "bleu" || name == "chrf",
+            ErrorCode::invalid_argument, kOrigin, "valid_metrics has the unknown metric '", name,
+            "', known are ce-mean-words, bleu and chrf");
+    for (size_t j = 0; j < i; ++j)
+      require(o.valid_metrics[j] != name, ErrorCode::invalid_argument, kOrigin,
+              "valid_metrics names ", name, " twice");
+  }
+  check_range("valid_beam", o.valid_beam, 1, 1024);
+  check_real("valid_normalize", o.valid_normalize, 0, 1e3, true);
+  check_range("valid_batch_tokens", o.valid_batch_tokens, 0, 1 << 28);
+  check_range("keep_last", o.keep_last, 1, kLargest);
+}
+
+ScheduleOptions schedule_options(const TrainOptions& o, int64_t width) {
+  return {.kind = o.schedule,
+          .learning_rate = o.learn_rate,
+          .final_rate = o.final_rate,
+          .warmup = o.warmup,
+          .total = o.schedule_updates,
+          .width = width};
+}
+
+std::string fixed_options_json(const TrainOptions& o) {
+  nlohmann::ordered_json out;
+  out["learn_rate"] = o.learn_rate;
+  out["schedule"] = schedule_name(o.schedule);
+  out["warmup"] = o.warmup;
+  out["schedule_updates"] = o.schedule_updates;
+  out["final_rate"] = o.final_rate;
+  out["label_smoothing"] = o.label_smoothing;
+  out["clip_norm"] = o.clip_norm;
+  out["weight_decay"] = o.weight_decay;
+  out["beta1"] = o.beta1;
+  out["beta2"] = o.beta2;
+  out["epsilon"] = o.epsilon;
+  out["optimizer_delay"] = o.optimizer_delay;
+  out["seed"] = o.seed;
+  out["batch_tokens"] = o.batch_tokens;
+  out["max_length"] = o.max_length;
+  out["sort_window"] = o.sort_window;
+  return out.dump();
+}
+
+}  // namespace trafo

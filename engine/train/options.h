@@ -1,0 +1,61 @@
+// Everything that decides how a model is trained.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/optim/schedule.h"
+#include "engine/train/period.h"
+
+namespace trafo {
+
+struct TrainOptions {
+  // --- the step; a run cannot be continued with other values (see fixed_options_json) ---
+  double learn_rate = 5e-4;  // peak
+  ScheduleKind schedule = ScheduleKind::inverse_sqrt;
+  int64_t warmup = 4000;         // updates with a linearly rising rate
+  int64_t schedule_updates = 0;  // cosine and linear: the update that arrives at final_rate
+  double final_rate = 0;
+  double label_smoothing = 0.1;
+  double clip_norm = 1.0;  // global norm of the mean gradient; 0: no clipping
+  double weight_decay = 0;
+  double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;
+  int64_t optimizer_delay = 1;  // micro-batches an update; the last one of an epoch may have fewer
+  uint64_t seed = 1;            // of dropout and of the data order
+  int64_t max_bad_steps_in_a_row = 10;  // of not finite loss or gradient; more: NON_FINITE
+
+  // --- data, used where text becomes a corpus; fixed as well ---
+  int64_t batch_tokens = 4096;  // target tokens a micro-batch
+  int64_t max_length = 256;     // pieces a side; longer pairs are dropped and counted
+  int64_t sort_window = 0;      // BatcherOptions
+
+  // --- the end of a run: the first limit that is reached; all 0: until it is stopped ---
+  int64_t after_updates = 0;
+  int64_t after_epochs = 0;
+  int64_t after_tokens = 0;    // target tokens
+  int64_t early_stopping = 0;  // validations in a row without a better first metric; 0: never
+
+  // --- what happens on the way ---
+  Period disp_freq{100, PeriodUnit::updates};
+  int64_t disp_first = 0;                        // the first so many updates are displayed as well
+  Period valid_freq{1000, PeriodUnit::updates};  // and at the end; without validation data: never
+  Period save_freq{1000, PeriodUnit::updates};   // and at the end; without a run directory: never
+  std::vector<std::string> valid_metrics{"ce-mean-words"};  // also "bleu", "chrf"
+  int64_t valid_beam = 1;                                   // 1: greedy
+  double valid_normalize = 1;      // exponent of the length normalisation of a beam
+  int64_t valid_batch_tokens = 0;  // source tokens translated at a time; 0: batch_tokens
+  bool keep_best = true;           // save at every best metric, and keep the best of each
+  int64_t keep_last = 3;           // checkpoints
+};
+
+// Throws INVALID_ARGUMENT naming the field and what it may be.
+void validate(const TrainOptions& options);
+
+// The learning-rate schedule of a model of this width.
+ScheduleOptions schedule_options(const TrainOptions& options, int64_t width);
+
+// The values a run keeps from its first update to its last, as a JSON object.
+std::string fixed_options_json(const TrainOptions& options);
+
+}  // namespace trafo

@@ -1,0 +1,35 @@
+// How often something happens, or how long: a count of updates, target tokens or epochs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace trafo {
+
+// Values are part of the C ABI: never renumber, only append.
+enum class PeriodUnit : int32_t { updates = 0, tokens = 1, epochs = 2 };
+
+struct Period {
+  int64_t value = 0;  // 0: never
+  PeriodUnit unit = PeriodUnit::updates;
+  friend bool operator==(const Period&, const Period&) = default;
+};
+
+// What a run has behind it.
+struct Progress {
+  int64_t updates = 0;
+  int64_t tokens = 0;  // target tokens: labels that counted
+  int64_t epochs = 0;  // complete ones
+};
+
+// "500u", "500" (updates), "2Mt" (target tokens; k, M and G are powers of 1000), "3e". Anything
+// else is INVALID_ARGUMENT.
+Period parse_period(std::string_view text);
+std::string to_string(const Period& period);
+
+// True if a multiple of the period lies in (before, after]. A function of the two counts alone, so
+// that a continued run does the same things at the same places.
+bool is_due(const Period& period, const Progress& before, const Progress& after);
+
+}  // namespace trafo

@@ -1,0 +1,279 @@
+#include "engine/train/run.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/io/checksum.h"
+#include "engine/train/validation.h"
+
+namespace trafo {
+namespace {
+
+TrainingData checked(TrainingData data, const Model& model, const TrainOptions& options) {
+  validate(options);
+  check_data(data, model.config(), options);
+  return data;
+}
+
+BatcherOptions data_order(const TrainingData& data, const TrainOptions& options) {
+  BatcherOptions order;
+  order.seed = options.seed;
+  order.start_id = data.tokens.bos;
+  order.sort_window = options.sort_window;
+  return order;
+}
+
+RunIdentity identity_of(const TrainingData& data, const TrainOptions& options) {
+  RunIdentity identity;
+  identity.corpus = data.train->fingerprint();
+  if (data.tokenizer)
+    identity.tokenizer =
+        crc32_text(crc32(std::as_bytes(std::span<const char>(data.tokenizer->serialized()))));
+  identity.options = fixed_options_json(options);
+  return identity;
+}
+
+// Metrics in the order of the options, with what a checkpoint knows of them; then those that are
+// not measured any more, whose best checkpoints still have to be kept.
+void merge_best(const TrainOptions& options, RunState& state) {
+  const auto saved = std::move(state.best);
+  state.best.clear();
+  const auto find = [](auto& list, const std::string& name) {
+    return std::find_if(list.begin(), list.end(),
+                        [&](const auto& each) { return each.first == name; });
+  };
+  for (const std::string& name : options.valid_metrics) {
+    const auto found = find(saved, name);
+    state.best.emplace_back(name, found == saved.end() ? std::nullopt : found->second);
+  }
+  for (const auto& entry : saved)
+    if (find(state.best, entry.first) == state.best.end()) state.best.push_back(entry);
+  // Patience is counted on the first metric.
+  if (!saved.empty() && saved.front().first != state.best.front().first) state.stalled = 0;
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
+                         const TrainOptions& options,
+                         const std::optional<std::filesystem::path>& run_directory)
+    : context_(context),
+      model_(model),
+      data_(checked(std::move(data), model, options)),
+      options_(options),
+      trainer_(context, model, options),
+      batcher_(*data_.train, data_order(data_, options)),
+      identity_(identity_of(data_, options)),
+      micro_batches_(static_cast<size_t>(options.optimizer_delay)) {
+  state_.position = batcher_.state();
+  if (run_directory) {
+    directory_.emplace(*run_directory);
+    restore();
+  }
+  merge_best(options_, state_);
+  progress_at_start_ = progress();
+  epochs_at_start_ = epochs_done();
+}
+
+void TrainingRun::restore() {
+  auto checkpoint = directory_->restore(context_, model_, trainer_, identity_);
+  if (!checkpoint) return;
+  state_ = std::move(checkpoint->state);
+  refused_ = std::move(checkpoint->refused);
+  batcher_.seek(state_.position);
+  resumed_ = true;
+}
+
+RunSummary TrainingRun::run(const TrainCallback& callback, const CancelToken* cancel,
+                            int64_t max_updates) {
+  require(max_updates >= 0, ErrorCode::invalid_argument, "training run",
+          "max_updates must be 0 (no limit) or above, got ", max_updates);
+  Session session{callback, cancel};
+  clock_ = Clock::now();
+  const StopReason reason = loop(session, max_updates);
+  const bool finished = reason == StopReason::limit || reason == StopReason::early_stopping;
+  if (reason != StopReason::paused) save(session);
+  TrainEvent event = make_event(finished ? TrainEventKind::finished : TrainEventKind::stopped);
+  event.reason = reason;
+  emit(session, event);
+  update_clock();
+  return {reason, state_};
+}
+
+StopReason TrainingRun::loop(Session& session, int64_t max_updates) {
+  announce(session);
+  const int64_t pause_at = max_updates > 0 ? state_.trainer.update + max_updates : INT64_MAX;
+  while (true) {
+    if (!settle(session)) return StopReason::cancelled;
+    if (const StopReason end = end_reason(); end != StopReason::none) {
+      const bool measured = state_.validated_update == state_.trainer.update;
+      if (data_.valid && !measured && !run_validation(session, false)) return StopReason::cancelled;
+      return end;
+    }
+    if (session.cancelled()) return StopReason::cancelled;
+    if (session.stop) return StopReason::callback;
+    if (state_.trainer.update >= pause_at) return StopReason::paused;
+    advance(session);
+  }
+}
+
+StopReason TrainingRun::end_reason() const {
+  const Progress done = progress();
+  const auto reached = [](int64_t limit, int64_t count) { return limit > 0 && count >= limit; };
+  if (reached(options_.after_updates, done.updates) ||
+      reached(options_.after_epochs, done.epochs) || reached(options_.after_tokens, done.tokens))
+    return StopReason::limit;
+  return reached(options_.early_stopping, state_.stalled) ? StopReason::early_stopping
+                                                          : StopReason::none;
+}
+
+// --- one update ---
+
+void TrainingRun::advance(Session& session) {
+  const Progress before = progress();
+  const auto begin = Clock::now();
+  const StepResult result = take_step();
+  window_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  report(session, result, before, progress().epochs > before.epochs);
+}
+
+StepResult TrainingRun::take_step() {
+  // An update never reaches into the next epoch, so that N epochs are exactly N passes.
+  size_t count = 0;
+  StepResult result;
+  try {
+    do {
+      batcher_.next(micro_batches_[count++]);
+    } while (count < micro_batches_.size() && !micro_batches_[count - 1].last_in_epoch);
+    result = trainer_.step(std::span<const PackedBatchHost>(micro_batches_).first(count));
+  } catch (...) {
+    state_.trainer = trainer_.state();  // as before the step, unless it diverged
+    batcher_.seek(state_.position);
+    throw;
+  }
+  state_.position = batcher_.state();
+  state_.trainer = trainer_.state();
+  changed_ = true;
+  if (result.skipped) return result;
+  const int64_t labels = std::llround(result.labels);
+  const int64_t source = model_.config().architecture == Architecture::decoder_lm
+                             ? result.target_tokens - labels
+                             : result.source_tokens;
+  state_.target_tokens += labels;
+  state_.source_tokens += source;
+  window_.target_tokens += labels;
+  window_.source_tokens += source;
+  state_.display.loss += result.loss * result.labels;
+  state_.display.nll += result.nll * result.labels;
+  state_.display.labels += result.labels;
+  state_.grad_norm = result.grad_norm;
+  return result;
+}
+
+// What the update makes due, and the events that belong to it.
+void TrainingRun::report(Session& session, const StepResult& result, const Progress& before,
+                         bool epoch_ended) {
+  const Progress after = progress();
+  state_.validation_due = data_.valid && is_due(options_.valid_freq, before, after);
+  save_due_ = save_due_ || (directory_ && is_due(options_.save_freq, before, after));
+  const bool first = !result.skipped && after.updates <= options_.disp_first;
+  const bool display =
+      state_.display.labels > 0 && (first || is_due(options_.disp_freq, before, after));
+  update_clock();
+  std::vector<TrainEvent> events;
+  if (result.skipped) {
+    events.push_back(make_event(TrainEventKind::skipped));
+    events.back().loss = result.loss;
+    events.back().nll = result.nll;
+    events.back().perplexity = std::exp(result.nll);
+    events.back().grad_norm = result.grad_norm;
+    events.back().message =
+        concat("loss ", result.loss, ", gradient norm ", result.grad_norm, ": update left out, ",
+               state_.trainer.skipped_in_a_row, " in a row");
+  }
+  if (display) {
+    events.push_back(make_event(TrainEventKind::display));
+    state_.display = {};
+    window_ = {};
+  }
+  if (epoch_ended) {
+    events.push_back(make_event(TrainEventKind::epoch));
+    events.back().epoch = after.epochs;
+    events.back().epoch_fraction = 1;
+  }
+  // Only now: a callback that throws must find the run's own books closed.
+  for (const TrainEvent& event : events) emit(session, event);
+}
+
+// --- validation and saving ---
+
+// Does what is due. False: cancelled before it was all done; what is left stays due.
+bool TrainingRun::settle(Session& session) {
+  if (state_.validation_due && !run_validation(session, true)) return false;
+  if (save_due_) save(session);
+  return true;
+}
+
+// `scheduled`: by valid_freq, so that it counts for early stopping; the one at the end of a run
+// does not, or else a run that is given a higher limit later would stop earlier than one that had
+// it from the start.
+bool TrainingRun::run_validation(Session& session, bool scheduled) {
+  const auto result = validate_model(context_, model_, data_, options_, session.cancel);
+  if (!result) return false;
+  TrainEvent event = make_event(TrainEventKind::validated);
+  if (directory_ && !result->hypotheses.empty())
+    event.path = directory_->write_hypotheses(state_.trainer.update, result->hypotheses).string();
+  state_.validation_due = false;
+  state_.validated_update = state_.trainer.update;
+  changed_ = true;
+  event.metrics = take_metrics(result->values, scheduled);
+  event.stalled = state_.stalled;
+  update_clock();
+  event.elapsed_seconds = state_.train_seconds;
+  for (const MetricValue& metric : event.metrics)
+    save_due_ = save_due_ || (directory_ && options_.keep_best && metric.improved);
+  emit(session, event);
+  return true;
+}
+
+std::vector<MetricValue> TrainingRun::take_metrics(const std::vector<double>& values,
+                                                   bool scheduled) {
+  std::vector<MetricValue> metrics;
+  for (size_t i = 0; i < values.size(); ++i) {
+    auto& [name, best] = state_.best[i];
+    const bool improved =
+        std::isfinite(values[i]) && (!best || is_better(name, values[i], best->value));
+    if (improved) best = BestMetric{values[i], state_.trainer.update};
+    metrics.push_back(
+        {name, values[i], best ? best->value : values[i], best ? best->update : 0, improved});
+  }
+  if (metrics.front().improved)
+    state_.stalled = 0;
+  else if (scheduled)
+    ++state_.stalled;
+  return metrics;
+}
+
+void TrainingRun::save() {
+  const TrainCallback none;
+  Session session{none, nullptr};
+  clock_ = Clock::now();
+  save(session);
+}
+
+void TrainingRun::save(Session& session) {
+  if (!directory_ || !changed_) {
+    save_due_ = false;
+    return;
+  }
+  update_clock();
+  directory_->save(context_, model_, trainer_, state_, identity_);
+  changed_ = save_due_ = false;
+  directory_->tidy(state_, options_.keep_best, options_.keep_last);
+  update_clock();
+  TrainEvent event = make_event(TrainEventKind::saved);
+  event.path = directory_->checkpoint_path(state_.trainer.update).string();
+  emit(session, event);
+}
+
+}  // namespace trafo

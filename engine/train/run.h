@@ -1,0 +1,104 @@
+// The run level of training: epochs over a corpus, validation, checkpoints, resuming, stopping.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "engine/train/cancel.h"
+#include "engine/train/data.h"
+#include "engine/train/event.h"
+#include "engine/train/run_directory.h"
+#include "engine/train/trainer.h"
+
+namespace trafo {
+
+struct RunSummary {
+  StopReason reason = StopReason::none;
+  RunState state;
+};
+
+// Context and model must outlive the run. One thread at a time.
+class TrainingRun {
+ public:
+  // With a run directory, continues where its newest complete checkpoint stopped: the model gets
+  // the saved weights, and everything that follows is bitwise what would have followed without the
+  // stop. INVALID_ARGUMENT if model, vocabulary, corpus or fixed options are not those of the
+  // checkpoint. Without one, nothing is saved.
+  TrainingRun(Context& context, Model& model, TrainingData data, const TrainOptions& options,
+              const std::optional<std::filesystem::path>& run_directory = std::nullopt);
+
+  // Trains until a limit of the options, `max_updates` more updates (0: no such limit), the
+  // callback or the cancel token ends it; call again to go on. At its end, and when it is
+  // cancelled or stopped by the callback, the run is saved. Errors: NON_FINITE (diverged), IO from
+  // saving, what the model or the callback throws. Unless it diverged, a call after an error
+  // continues, and does again what had failed.
+  RunSummary run(const TrainCallback& callback = {}, const CancelToken* cancel = nullptr,
+                 int64_t max_updates = 0);
+
+  // Saves now, if there is a run directory and something has changed since the last time.
+  void save();
+
+  const RunState& state() const { return state_; }
+  bool resumed() const { return resumed_; }
+  const TrainingData& data() const { return data_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // What one call of run() is doing.
+  struct Session {
+    const TrainCallback& callback;
+    const CancelToken* cancel;
+    bool stop = false;  // the callback asked for it
+    bool cancelled() const { return cancel != nullptr && cancel->is_cancelled(); }
+  };
+
+  void restore();
+  void announce(Session& session);
+  void advance(Session& session);
+  StepResult take_step();
+  void report(Session& session, const StepResult& result, const Progress& before, bool epoch_ended);
+  bool settle(Session& session);
+  bool run_validation(Session& session, bool scheduled);
+  std::vector<MetricValue> take_metrics(const std::vector<double>& values, bool scheduled);
+  void save(Session& session);
+  StopReason end_reason() const;
+  StopReason loop(Session& session, int64_t max_updates);
+
+  Progress progress() const;
+  double epochs_done() const;  // with the fraction of the current one
+  double seconds_left() const;
+  void update_clock();
+  TrainEvent make_event(TrainEventKind kind) const;
+  void emit(Session& session, const TrainEvent& event) const;
+
+  Context& context_;
+  Model& model_;
+  TrainingData data_;
+  TrainOptions options_;
+  Trainer trainer_;
+  PrefetchingBatcher batcher_;
+  RunIdentity identity_;
+  std::optional<RunDirectory> directory_;
+  RunState state_;
+  std::vector<PackedBatchHost> micro_batches_;
+
+  bool resumed_ = false;
+  bool announced_ = false;
+  std::vector<Error> refused_;  // damaged checkpoints, until they are announced
+  bool changed_ = false;        // since the last save
+  bool save_due_ = false;
+
+  // Speed: of this process only.
+  Clock::time_point clock_;
+  double process_seconds_ = 0;
+  double epochs_at_start_ = 0;
+  Progress progress_at_start_;
+  struct {
+    double seconds = 0;
+    int64_t target_tokens = 0, source_tokens = 0;
+  } window_;  // since the last display
+};
+
+}  // namespace trafo

@@ -1,0 +1,96 @@
+#include "engine/train/run_directory.h"
+
+#include <algorithm>
+
+#include "engine/io/atomic_file.h"
+#include "engine/io/descriptor.h"
+#include "engine/train/model_io.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "run directory";
+constexpr uint64_t kStateLimit = 1u << 20;
+
+const std::filesystem::path& created(const std::filesystem::path& path) {
+  ensure_directory(path);
+  return path;
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const std::filesystem::path& path)
+    : path_(path), lock_(created(path)), checkpoints_(path) {
+  checkpoints_.remove_leftovers();
+}
+
+std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, Model& model,
+                                                              Trainer& trainer,
+                                                              const RunIdentity& identity) const {
+  NewestValid newest = checkpoints_.newest_valid();
+  if (!newest.update) {
+    if (newest.refused.empty()) return std::nullopt;
+    fail(ErrorCode::corrupt_file, kOrigin, path_.string(), " has ", newest.refused.size(),
+         " checkpoints and none is whole; the newest: ", newest.refused.front().message());
+  }
+  const std::filesystem::path folder = checkpoints_.path(*newest.update);
+  SavedState saved = decode_state(checkpoints_.read_text(*newest.update, kStateFile, kStateLimit),
+                                  (folder / kStateFile).string());
+  const auto weights = SafetensorsReader::open_no_follow(folder / kModelFile);
+  // Another model is the more helpful thing to say than the options that go with it.
+  const std::string differences = describe_differences(read_model_config(weights), model.config());
+  require(differences.empty(), ErrorCode::invalid_argument, kOrigin, folder.string(),
+          " holds another model: ", differences);
+  check_identity(saved.identity, identity, folder.string());
+  require(saved.state.trainer.update == *newest.update, ErrorCode::corrupt_file, kOrigin,
+          folder.string(), " holds the state of update ", saved.state.trainer.update);
+  weights.verify();
+  // The moments first: they are the trainer's own, the weights may be in use elsewhere.
+  trainer.restore(SafetensorsReader::open_no_follow(folder / kOptimizerFile), saved.state.trainer);
+  load_weights(context, weights, model);
+  return Checkpoint{std::move(saved.state), std::move(newest.refused)};
+}
+
+void RunDirectory::save(Context& context, const Model& model, const Trainer& trainer,
+                        const RunState& state, const RunIdentity& identity) {
+  SafetensorsMetadata metadata;
+  if (!identity.tokenizer.empty()) metadata[kTokenizerKey] = identity.tokenizer;
+  const CheckpointFile files[] = {
+      {kModelFile, [&](ByteSink& sink) { write_model(sink, context, model, metadata); }},
+      {kOptimizerFile, [&](ByteSink& sink) { trainer.write_optimizer(sink); }},
+      {kStateFile, [&](ByteSink& sink) { sink.write(encode_state(state, identity)); }}};
+  checkpoints_.save(state.trainer.update, files);
+}
+
+void RunDirectory::tidy(const RunState& state, bool keep_best, int64_t keep_last) {
+  std::vector<int64_t> keep;
+  if (keep_best) {
+    const std::vector<int64_t> present = checkpoints_.list();
+    for (const auto& [metric, best] : state.best) {
+      if (!best || !std::binary_search(present.begin(), present.end(), best->update)) continue;
+      keep.push_back(best->update);
+      const std::string pointer = "best-" + metric;
+      if (checkpoints_.read_pointer(pointer) != best->update)
+        checkpoints_.write_pointer(pointer, best->update);
+    }
+  }
+  checkpoints_.remove_old(keep_last, keep);
+}
+
+std::filesystem::path RunDirectory::write_hypotheses(int64_t update,
+                                                     std::span<const std::string> lines) const {
+  const std::filesystem::path folder = path_ / "valid";
+  ensure_directory(folder);
+  std::string text;
+  for (const std::string& line : lines) {
+    text += line;
+    // Byte pieces can spell a line end, which would shift every line behind it.
+    std::replace(text.end() - static_cast<std::ptrdiff_t>(line.size()), text.end(), '\n', ' ');
+    text += '\n';
+  }
+  const std::filesystem::path file = folder / (std::to_string(update) + ".hyp");
+  write_file_atomically(file, text);
+  return file;
+}
+
+}  // namespace trafo

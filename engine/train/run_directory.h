@@ -1,0 +1,61 @@
+// The files of a training run:
+//
+//   RUN/ckpt/UPDATE/{model.safetensors, optimizer.safetensors, state.json}
+//   RUN/latest, RUN/best-METRIC   text: an UPDATE
+//   RUN/valid/UPDATE.hyp          translations of the validation sources, a line each
+//
+// Other files of the directory (logs, the resolved configuration, the vocabulary) are the caller's.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/io/checkpoint_directory.h"
+#include "engine/io/file_lock.h"
+#include "engine/train/state.h"
+#include "engine/train/trainer.h"
+
+namespace trafo {
+
+inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kStateFile = "state.json";
+// Metadata key in model.safetensors: CRC-32 of the serialised tokenizer the model was trained with.
+inline constexpr const char* kTokenizerKey = "tokenizer_crc32";
+
+class RunDirectory {
+ public:
+  // Creates it if needed, locks it against other processes while this lives, and cleans up what
+  // dead ones left. IO if it cannot be written.
+  explicit RunDirectory(const std::filesystem::path& path);
+
+  struct Checkpoint {
+    RunState state;
+    std::vector<Error> refused;  // newer ones that are damaged
+  };
+  // The newest complete checkpoint, checked against `identity` and the model's configuration; none
+  // if the directory has no checkpoint at all. If it has some but all are damaged: CORRUPT_FILE.
+  // Nothing of trainer and model has changed if it throws.
+  std::optional<Checkpoint> restore(Context& context, Model& model, Trainer& trainer,
+                                    const RunIdentity& identity) const;
+
+  void save(Context& context, const Model& model, const Trainer& trainer, const RunState& state,
+            const RunIdentity& identity);
+  // Points best-METRIC where `state` says, and deletes all but the newest `keep_last` checkpoints
+  // and, if `keep_best`, the best ones.
+  void tidy(const RunState& state, bool keep_best, int64_t keep_last);
+
+  // Returns the file's path.
+  std::filesystem::path write_hypotheses(int64_t update, std::span<const std::string> lines) const;
+  std::filesystem::path checkpoint_path(int64_t update) const { return checkpoints_.path(update); }
+
+ private:
+  std::filesystem::path path_;
+  DirectoryLock lock_;
+  CheckpointDirectory checkpoints_;
+};
+
+}  // namespace trafo

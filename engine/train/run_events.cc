@@ -1,0 +1,126 @@
+// What a run tells of itself: clocks, rates and events.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/train/run.h"
+
+namespace trafo {
+namespace {
+
+std::string describe_dropped(const CorpusReport& report, const char* name, int64_t max_length) {
+  if (report.dropped_empty == 0 && report.dropped_long == 0) return {};
+  return concat(name, ": ", report.dropped_empty + report.dropped_long, " of ",
+                report.pairs + report.dropped_empty + report.dropped_long, " pairs left out, ",
+                report.dropped_empty, " with an empty side, ", report.dropped_long, " over ",
+                max_length, " pieces");
+}
+
+}  // namespace
+
+const char* stop_reason_name(StopReason reason) {
+  switch (reason) {
+    case StopReason::none:
+      return "none";
+    case StopReason::limit:
+      return "limit";
+    case StopReason::early_stopping:
+      return "early stopping";
+    case StopReason::callback:
+      return "callback";
+    case StopReason::cancelled:
+      return "cancelled";
+    case StopReason::paused:
+      return "paused";
+  }
+  return "unknown";
+}
+
+Progress TrainingRun::progress() const {
+  return {state_.trainer.update, state_.target_tokens, state_.position.epoch};
+}
+
+double TrainingRun::epochs_done() const {
+  const auto batches = static_cast<double>(std::max<int64_t>(1, batcher_.batches_in_epoch()));
+  return static_cast<double>(state_.position.epoch) +
+         static_cast<double>(state_.position.next_batch) / batches;
+}
+
+void TrainingRun::update_clock() {
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - clock_).count();
+  clock_ = now;
+  state_.train_seconds += seconds;
+  process_seconds_ += seconds;
+}
+
+double TrainingRun::seconds_left() const {
+  double left = INFINITY;
+  const auto consider = [&](int64_t limit, double now, double at_start) {
+    if (limit <= 0 || now <= at_start) return;
+    const double rate = (now - at_start) / process_seconds_;
+    left = std::min(left, std::max(0.0, static_cast<double>(limit) - now) / rate);
+  };
+  const Progress now = progress();
+  consider(options_.after_updates, static_cast<double>(now.updates),
+           static_cast<double>(progress_at_start_.updates));
+  consider(options_.after_tokens, static_cast<double>(now.tokens),
+           static_cast<double>(progress_at_start_.tokens));
+  consider(options_.after_epochs, epochs_done(), epochs_at_start_);
+  return std::isfinite(left) ? left : -1;
+}
+
+TrainEvent TrainingRun::make_event(TrainEventKind kind) const {
+  TrainEvent event;
+  event.kind = kind;
+  event.update = state_.trainer.update;
+  event.epoch = state_.position.epoch + 1;
+  event.epoch_fraction = epochs_done() - static_cast<double>(state_.position.epoch);
+  if (state_.display.labels > 0) {
+    event.loss = state_.display.loss / state_.display.labels;
+    event.nll = state_.display.nll / state_.display.labels;
+    event.perplexity = std::exp(event.nll);
+  }
+  event.grad_norm = state_.grad_norm;
+  event.learning_rate = trainer_.learning_rate(std::max<int64_t>(1, state_.trainer.update));
+  event.target_tokens = state_.target_tokens;
+  event.source_tokens = state_.source_tokens;
+  if (window_.seconds > 0) {
+    event.target_tokens_per_second = static_cast<double>(window_.target_tokens) / window_.seconds;
+    event.source_tokens_per_second = static_cast<double>(window_.source_tokens) / window_.seconds;
+  }
+  event.elapsed_seconds = state_.train_seconds;
+  event.eta_seconds = seconds_left();
+  const MemoryStats memory = context_.backend().memory_stats();
+  event.memory_bytes = memory.allocated_bytes;
+  event.peak_memory_bytes = memory.peak_bytes;
+  event.skipped_updates = state_.trainer.skipped;
+  event.stalled = state_.stalled;
+  return event;
+}
+
+void TrainingRun::emit(Session& session, const TrainEvent& event) const {
+  if (session.callback && session.callback(event) != 0) session.stop = true;
+}
+
+void TrainingRun::announce(Session& session) {
+  if (announced_) return;
+  announced_ = true;
+  for (const Error& error : refused_) {
+    TrainEvent event = make_event(TrainEventKind::checkpoint_refused);
+    event.message = error.message();
+    emit(session, event);
+  }
+  TrainEvent event = make_event(resumed_ ? TrainEventKind::resumed : TrainEventKind::started);
+  event.message =
+      describe_dropped(data_.train->report(), "training corpus", data_.train->options().max_length);
+  if (data_.valid) {
+    const std::string valid = describe_dropped(data_.valid->report(), "validation corpus",
+                                               data_.valid->options().max_length);
+    if (!event.message.empty() && !valid.empty()) event.message += "; ";
+    event.message += valid;
+  }
+  if (resumed_) event.path = directory_->checkpoint_path(state_.trainer.update).string();
+  emit(session, event);
+}
+
+}  // namespace trafo

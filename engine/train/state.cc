@@ -1,0 +1,128 @@
+#include "engine/train/state.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/status.h"
+
+namespace trafo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr const char* kOrigin = "checkpoint";
+constexpr const char* kFormat = "trafo-training-state";
+
+// Hexadecimal text: 64-bit numbers do not survive every JSON reader.
+std::string to_hex(uint64_t value) {
+  char digits[17] = {};
+  const auto end = std::to_chars(digits, digits + 16, value, 16).ptr;
+  return {digits, end};
+}
+
+uint64_t from_hex(const std::string& text, const std::string& label) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  require(error == std::errc{} && end == text.data() + text.size(), ErrorCode::corrupt_file,
+          kOrigin, label, ": '", text, "' is not a hexadecimal number");
+  return value;
+}
+
+// The plain fields, for writing and reading.
+template <class State, class Visit>
+void for_each_field(State& s, Visit visit) {
+  visit("update", s.trainer.update);
+  visit("forward_passes", s.trainer.forward_passes);
+  visit("skipped", s.trainer.skipped);
+  visit("skipped_in_a_row", s.trainer.skipped_in_a_row);
+  visit("epoch", s.position.epoch);
+  visit("next_batch", s.position.next_batch);
+  visit("target_tokens", s.target_tokens);
+  visit("source_tokens", s.source_tokens);
+  visit("display_loss", s.display.loss);
+  visit("display_nll", s.display.nll);
+  visit("display_labels", s.display.labels);
+  visit("grad_norm", s.grad_norm);
+  visit("stalled", s.stalled);
+  visit("validated_update", s.validated_update);
+  visit("validation_due", s.validation_due);
+  visit("train_seconds", s.train_seconds);
+}
+
+void check_counts(const RunState& s, const std::string& label) {
+  require(s.trainer.update >= 0 && s.trainer.skipped >= 0 && s.trainer.skipped_in_a_row >= 0 &&
+              s.position.epoch >= 0 && s.position.next_batch >= 0 && s.target_tokens >= 0 &&
+              s.source_tokens >= 0 && s.stalled >= 0 && s.validated_update >= -1 &&
+              s.train_seconds >= 0,
+          ErrorCode::corrupt_file, kOrigin, label, " has a negative count");
+}
+
+}  // namespace
+
+std::string encode_state(const RunState& state, const RunIdentity& identity) {
+  Json out;
+  out["format"] = kFormat;
+  out["version"] = kStateVersion;
+  for_each_field(state, [&](const char* name, const auto& value) { out[name] = value; });
+  out["data_seed"] = to_hex(state.position.seed);
+  out["best"] = Json::array();
+  for (const auto& [name, best] : state.best) {
+    Json entry{{"metric", name}};
+    if (best) entry["value"] = best->value, entry["update"] = best->update;
+    out["best"].push_back(entry);
+  }
+  out["corpus"] = to_hex(identity.corpus);
+  out["tokenizer"] = identity.tokenizer;
+  out["options"] = Json::parse(identity.options);
+  return out.dump(2) + "\n";
+}
+
+SavedState decode_state(const std::string& text, const std::string& label) {
+  SavedState saved;
+  RunState& state = saved.state;
+  try {
+    const Json in = Json::parse(text);
+    require(in.at("format") == kFormat, ErrorCode::corrupt_file, kOrigin, label,
+            " is not a training state");
+    const int64_t version = in.at("version");
+    require(version <= kStateVersion, ErrorCode::version, kOrigin, label,
+            " was written by a newer release: version ", version, ", this one reads up to ",
+            kStateVersion);
+    require(version >= 1, ErrorCode::corrupt_file, kOrigin, label, " has the version ", version);
+    for_each_field(state, [&](const char* name, auto& value) { in.at(name).get_to(value); });
+    state.position.seed = from_hex(in.at("data_seed"), label);
+    for (const Json& entry : in.at("best")) {
+      std::optional<BestMetric> best;
+      if (entry.contains("value")) best = BestMetric{entry.at("value"), entry.at("update")};
+      state.best.emplace_back(entry.at("metric"), best);
+    }
+    saved.identity.corpus = from_hex(in.at("corpus"), label);
+    in.at("tokenizer").get_to(saved.identity.tokenizer);
+    saved.identity.options = in.at("options").dump();
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::corrupt_file, kOrigin, label, ": ", error.what());
+  }
+  check_counts(state, label);
+  return saved;
+}
+
+void check_identity(const RunIdentity& saved, const RunIdentity& given, const std::string& label) {
+  const Json before = Json::parse(saved.options), now = Json::parse(given.options);
+  std::string differences;
+  const auto add = [&](const std::string& text) {
+    differences += (differences.empty() ? "" : "; ") + text;
+  };
+  for (const auto& [name, value] : now.items()) {
+    const Json old = before.contains(name) ? before.at(name) : Json();
+    if (old != value) add(concat(name, " was ", old.dump(), " and is ", value.dump(), " now"));
+  }
+  require(differences.empty(), ErrorCode::invalid_argument, kOrigin, label,
+          " cannot be continued with other options: ", differences);
+  require(saved.tokenizer == given.tokenizer, ErrorCode::invalid_argument, kOrigin, label,
+          " cannot be continued: the vocabulary has changed");
+  require(
+      saved.corpus == given.corpus, ErrorCode::invalid_argument, kOrigin, label,
+      " cannot be continued: the training corpus has changed since (or the length limit, or the "
+      "vocabulary that cut it into pieces)");
+}
+
+}  // namespace trafo

@@ -1,0 +1,72 @@
+// state.json of a checkpoint: what a run needs beyond weights and moments to go on as if it had
+// never stopped.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/text/batcher.h"
+#include "engine/train/options.h"
+
+namespace trafo {
+
+inline constexpr int64_t kStateVersion = 1;
+
+// Counters of a Trainer.
+struct TrainerState {
+  int64_t update = 0;           // updates applied
+  uint64_t forward_passes = 0;  // micro-batches seen, skipped ones included: numbers dropout masks
+  int64_t skipped = 0;
+  int64_t skipped_in_a_row = 0;
+  bool operator==(const TrainerState&) const = default;
+};
+
+struct BestMetric {
+  double value = 0;
+  int64_t update = 0;
+  bool operator==(const BestMetric&) const = default;
+};
+
+// Sums since the last display.
+struct DisplaySums {
+  double loss = 0, nll = 0, labels = 0;
+  bool operator==(const DisplaySums&) const = default;
+};
+
+struct RunState {
+  TrainerState trainer;
+  BatcherState position;
+  int64_t target_tokens = 0, source_tokens = 0;
+  DisplaySums display;
+  double grad_norm = 0;  // of the last update
+  // In the order of TrainOptions::valid_metrics; empty: not measured yet.
+  std::vector<std::pair<std::string, std::optional<BestMetric>>> best;
+  int64_t stalled = 0;
+  int64_t validated_update = -1;  // the last one that was validated
+  bool validation_due = false;    // saved before a validation that was due was done
+  double train_seconds = 0;
+};
+
+// What must be the same when a run continues.
+struct RunIdentity {
+  uint64_t corpus = 0;    // TokenizedCorpus::fingerprint
+  std::string tokenizer;  // CRC-32 of the serialised tokenizer; empty when the run has none
+  std::string options;    // fixed_options_json
+};
+
+std::string encode_state(const RunState& state, const RunIdentity& identity);
+
+struct SavedState {
+  RunState state;
+  RunIdentity identity;
+};
+// CORRUPT_FILE naming `label` and the field; VERSION when a newer release wrote it.
+SavedState decode_state(const std::string& text, const std::string& label);
+
+// INVALID_ARGUMENT naming what changed.
+void check_identity(const RunIdentity& saved, const RunIdentity& given, const std::string& label);
+
+}  // namespace trafo

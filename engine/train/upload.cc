@@ -1,0 +1,75 @@
+#include "engine/train/upload.h"
+
+#include <numeric>
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "batch";
+
+Tensor to_device(Context& context, const std::vector<int32_t>& values) {
+  return context.from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
+}
+
+void check_length(const char* name, size_t length, size_t expected) {
+  require(length == expected, ErrorCode::shape_mismatch, kOrigin, name, " has ", length,
+          " elements, ", expected, " are needed");
+}
+
+// Boundaries must start at 0, never decrease and end at the number of tokens: kernels index by them
+// unchecked.
+void check_boundaries(const char* name, const std::vector<int32_t>& boundaries, size_t sentences,
+                      size_t tokens) {
+  check_length(name, boundaries.size(), sentences + 1);
+  bool valid = boundaries.front() == 0 && boundaries.back() == static_cast<int64_t>(tokens);
+  for (size_t i = 0; i < sentences; ++i) valid = valid && boundaries[i] <= boundaries[i + 1];
+  require(valid, ErrorCode::invalid_argument, kOrigin, name,
+          " must start at 0, never decrease and end at the number of tokens, ", tokens);
+}
+
+Tensor upload_weights(Context& context, const std::vector<float>& weights, DType dtype) {
+  const Shape shape{static_cast<int64_t>(weights.size())};
+  if (dtype == DType::f32) return context.from_values<float>(weights, shape);
+  return context.from_values<double>(std::vector<double>(weights.begin(), weights.end()), shape);
+}
+
+}  // namespace
+
+Batch upload(Context& context, const PackedBatchHost& host, Architecture architecture,
+             DType dtype) {
+  const size_t tokens = host.target_in.size();
+  require(!host.target_cu_seqlens.empty(), ErrorCode::shape_mismatch, kOrigin,
+          "target_cu_seqlens is empty, it has one element more than there are sentences");
+  const size_t sentences = host.target_cu_seqlens.size() - 1;
+  check_length("target_out", host.target_out.size(), tokens);
+  check_length("target_positions", host.target_positions.size(), tokens);
+  check_boundaries("target_cu_seqlens", host.target_cu_seqlens, sentences, tokens);
+
+  Batch batch;
+  batch.sentences = static_cast<int64_t>(sentences);
+  if (architecture == Architecture::encoder_decoder) {
+    check_length("source_positions", host.source_positions.size(), host.source_ids.size());
+    check_boundaries("source_cu_seqlens", host.source_cu_seqlens, sentences,
+                     host.source_ids.size());
+    batch.source_ids = to_device(context, host.source_ids);
+    batch.source_positions = to_device(context, host.source_positions);
+    batch.source_cu_seqlens = to_device(context, host.source_cu_seqlens);
+  } else {
+    require(host.source_ids.empty(), ErrorCode::invalid_argument, kOrigin,
+            "a decoder-lm reads the source in target_in, source_ids must be empty");
+  }
+  batch.target_in = to_device(context, host.target_in);
+  batch.target_out = to_device(context, host.target_out);
+  batch.target_positions = to_device(context, host.target_positions);
+  batch.target_cu_seqlens = to_device(context, host.target_cu_seqlens);
+  batch.label_count = static_cast<double>(tokens);
+  if (!host.target_weights.empty()) {
+    check_length("target_weights", host.target_weights.size(), tokens);
+    batch.target_weights = upload_weights(context, host.target_weights, dtype);
+    batch.label_count =
+        std::accumulate(host.target_weights.begin(), host.target_weights.end(), 0.0);
+  }
+  return batch;
+}
+
+}  // namespace trafo

@@ -1,0 +1,21 @@
+// Packed batches from host memory to the device of a context.
+#pragma once
+
+#include "engine/autograd/context.h"
+#include "engine/models/batch.h"
+#include "engine/models/model_config.h"
+#include "engine/text/batcher.h"
+
+namespace trafo {
+
+// Weights get the model's dtype. Arrays whose lengths do not fit together are SHAPE_MISMATCH; a
+// batch without a label that counts is allowed.
+Batch upload(Context& context, const PackedBatchHost& host, Architecture architecture, DType dtype);
+
+// The form of corpus that an architecture trains on.
+inline SequenceForm sequence_form(Architecture architecture) {
+  return architecture == Architecture::decoder_lm ? SequenceForm::decoder_only
+                                                  : SequenceForm::encoder_decoder;
+}
+
+}  // namespace trafo

@@ -1,0 +1,84 @@
+#include "engine/train/validation.h"
+
+#include "engine/decode/translator.h"
+#include "engine/text/bleu.h"
+#include "engine/text/chrf.h"
+#include "engine/train/upload.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kCrossEntropy = "ce-mean-words";
+
+std::vector<std::string> translate_all(Context& context, const Model& model,
+                                       const TrainingData& data, const TrainOptions& options,
+                                       const CancelToken* cancel) {
+  std::vector<std::vector<int32_t>> sources;
+  for (const std::string& text : data.valid_sources) {
+    sources.push_back(data.tokenizer->encode(text));
+    sources.back().push_back(data.tokens.eos);
+  }
+  DecodeOptions decode;
+  decode.beam = options.valid_beam;
+  decode.length_penalty = options.valid_normalize;
+  decode.long_source = LongSource::truncate;
+  decode.tokens = data.tokens;
+  // Cached keys and values take the memory here, and there is a set of them for each hypothesis.
+  decode.batch_tokens =
+      options.valid_batch_tokens > 0 ? options.valid_batch_tokens : options.batch_tokens;
+  if (cancel != nullptr) decode.cancelled = [cancel] { return cancel->is_cancelled(); };
+  std::vector<std::string> texts;
+  for (const auto& hypotheses : translate(context, model, sources, decode))
+    texts.push_back(data.tokenizer->decode(hypotheses.front().tokens));
+  return texts;
+}
+
+}  // namespace
+
+double mean_cross_entropy(Context& context, const Model& model, const TokenizedCorpus& corpus,
+                          const SpecialTokens& tokens, const CancelToken* cancel) {
+  const NoGrad no_grad(context);
+  BatcherOptions order;
+  order.shuffle = false;
+  order.start_id = tokens.bos;
+  Batcher batcher(corpus, order);
+  double nll = 0, labels = 0;
+  for (PackedBatchHost host; !host.last_in_epoch;) {
+    require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, "validation",
+            "cancelled by the caller");
+    batcher.next(host);
+    const Batch batch =
+        upload(context, host, model.config().architecture, model.parameters().dtype());
+    nll += context.item(model.loss(context, batch, 0, {}).nll);
+    labels += batch.label_count;
+  }
+  return nll / labels;
+}
+
+std::optional<ValidationResult> validate_model(Context& context, const Model& model,
+                                               const TrainingData& data,
+                                               const TrainOptions& options,
+                                               const CancelToken* cancel) try {
+  ValidationResult result;
+  for (const std::string& metric : options.valid_metrics) {
+    if (metric == kCrossEntropy) {
+      result.values.push_back(mean_cross_entropy(context, model, *data.valid, data.tokens, cancel));
+      continue;
+    }
+    if (result.hypotheses.empty())
+      result.hypotheses = translate_all(context, model, data, options, cancel);
+    result.values.push_back(metric == "bleu"
+                                ? corpus_bleu(result.hypotheses, data.valid_references).score
+                                : corpus_chrf(result.hypotheses, data.valid_references).score);
+  }
+  return result;
+} catch (const Error& error) {
+  if (error.code() != ErrorCode::cancelled) throw;
+  return std::nullopt;
+}
+
+bool is_better(const std::string& metric, double value, double best) {
+  return metric == kCrossEntropy ? value < best : value > best;
+}
+
+}  // namespace trafo

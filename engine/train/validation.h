@@ -1,0 +1,33 @@
+// Measures a model on the validation data.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/models/model.h"
+#include "engine/train/cancel.h"
+#include "engine/train/data.h"
+
+namespace trafo {
+
+struct ValidationResult {
+  std::vector<double> values;           // in the order of TrainOptions::valid_metrics
+  std::vector<std::string> hypotheses;  // one a validation pair; empty if no metric translates
+};
+
+// Mean cross-entropy per label of a corpus, without label smoothing and dropout. CANCELLED if the
+// token is set on the way.
+double mean_cross_entropy(Context& context, const Model& model, const TokenizedCorpus& corpus,
+                          const SpecialTokens& tokens, const CancelToken* cancel = nullptr);
+
+// Needs data.valid. No value: cancelled.
+std::optional<ValidationResult> validate_model(Context& context, const Model& model,
+                                               const TrainingData& data,
+                                               const TrainOptions& options,
+                                               const CancelToken* cancel);
+
+// True if `value` of this metric is better than `best`.
+bool is_better(const std::string& metric, double value, double best);
+
+}  // namespace trafo
