@@ -1,0 +1,61 @@
+#include "engine/decode/beam_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+namespace trafo {
+
+BeamSearch::BeamSearch(const DecodeOptions& options, int64_t max_steps)
+    : beam_(options.beam),
+      n_best_(options.n_best),
+      max_steps_(max_steps),
+      length_penalty_(options.length_penalty),
+      eos_(options.tokens.eos),
+      live_(1) {}
+
+double BeamSearch::normalised(double log_probability) const {
+  return log_probability / std::pow(static_cast<double>(steps_), length_penalty_);
+}
+
+void BeamSearch::advance(std::vector<Candidate>& candidates) {
+  // Equal ones in a fixed order: results must not depend on the sort or on other sentences.
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tie(b.log_probability, a.parent, a.token) <
+           std::tie(a.log_probability, b.parent, b.token);
+  });
+  ++steps_;
+  std::vector<Live> next;
+  int64_t rank = 0;
+  for (const Candidate& candidate : candidates) {
+    const Live& parent = live_[static_cast<size_t>(candidate.parent)];
+    if (candidate.token == eos_) {
+      if (rank < beam_)
+        finished_.push_back({parent.tokens, normalised(candidate.log_probability),
+                             candidate.log_probability, true});
+    } else if (static_cast<int64_t>(next.size()) < beam_) {
+      Live child{{}, candidate.log_probability, candidate.parent};
+      child.tokens.reserve(parent.tokens.size() + 1);
+      child.tokens = parent.tokens;
+      child.tokens.push_back(candidate.token);
+      next.push_back(std::move(child));
+    }
+    ++rank;
+    if (rank >= beam_ && static_cast<int64_t>(next.size()) >= beam_) break;
+  }
+  live_ = std::move(next);
+  done_ = static_cast<int64_t>(finished_.size()) >= beam_ || live_.empty() || steps_ >= max_steps_;
+}
+
+std::vector<Hypothesis> BeamSearch::results() const {
+  std::vector<Hypothesis> results = finished_;
+  std::stable_sort(results.begin(), results.end(),
+                   [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+  if (results.empty() && !live_.empty())
+    results.push_back(
+        {live_[0].tokens, normalised(live_[0].log_probability), live_[0].log_probability, false});
+  if (static_cast<int64_t>(results.size()) > n_best_) results.resize(static_cast<size_t>(n_best_));
+  return results;
+}
+
+}  // namespace trafo

@@ -1,0 +1,42 @@
+// What decoding is told.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace trafo {
+
+// Numbers of the special pieces; -1: the vocabulary has no such piece.
+struct SpecialTokens {
+  int32_t bos = 1;  // first decoder input of an encoder_decoder
+  int32_t eos = 2;  // ends every sentence
+  int32_t pad = 3;
+  int32_t unk = 0;
+};
+
+enum class LongSource {
+  error,     // INVALID_ARGUMENT, naming the sentence
+  truncate,  // the first tokens and eos are translated
+};
+
+struct DecodeOptions {
+  int64_t beam = 5;  // hypotheses kept of each sentence; 1: greedy search
+  // Score of a hypothesis: log-probability / tokens^length_penalty, eos counted (Marian's
+  // --normalize). 0: no normalisation.
+  double length_penalty = 1.0;
+  // Longest translation of n source tokens, eos counted on both sides: min(max_length,
+  // max_length_factor * n + max_length_extra), and never more than the model has positions for.
+  int64_t max_length = 200;
+  double max_length_factor = 2.0;
+  int64_t max_length_extra = 10;
+  int64_t n_best = 1;           // hypotheses returned of each sentence, at most `beam`
+  int64_t batch_tokens = 4096;  // source tokens times beam of the sentences decoded together
+  LongSource long_source = LongSource::error;
+  bool allow_unk = false;  // false: unk is never generated; bos and pad never are
+  SpecialTokens tokens;
+  // Asked before every step of the decoder, on the calling thread; true ends the call with
+  // CANCELLED.
+  std::function<bool()> cancelled;
+};
+
+}  // namespace trafo

@@ -1,0 +1,74 @@
+#include "engine/decode/packing.h"
+
+#include "engine/autograd/context.h"
+
+namespace trafo {
+namespace {
+
+// One side of a batch under construction.
+struct Side {
+  std::vector<int32_t> ids, positions, cu_seqlens{0};
+
+  void add(int32_t id) {
+    positions.push_back(static_cast<int32_t>(ids.size()) - cu_seqlens.back());
+    ids.push_back(id);
+  }
+  void end_sentence() { cu_seqlens.push_back(static_cast<int32_t>(ids.size())); }
+};
+
+Tensor upload(Context& context, const std::vector<int32_t>& values) {
+  return context.from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
+}
+
+void set_source(Context& context, Batch& batch, const Side& side) {
+  batch.source_ids = upload(context, side.ids);
+  batch.source_positions = upload(context, side.positions);
+  batch.source_cu_seqlens = upload(context, side.cu_seqlens);
+}
+
+}  // namespace
+
+Batch pack_sources(Context& context, const ModelConfig& config,
+                   std::span<const std::vector<int32_t>* const> sources) {
+  Batch batch;
+  batch.sentences = static_cast<int64_t>(sources.size());
+  if (config.architecture == Architecture::decoder_lm) return batch;
+  Side side;
+  for (const std::vector<int32_t>* source : sources) {
+    for (const int32_t id : *source) side.add(id);
+    side.end_sentence();
+  }
+  set_source(context, batch, side);
+  return batch;
+}
+
+Batch pack_pairs(Context& context, const ModelConfig& config, const SpecialTokens& tokens,
+                 std::span<const SentencePair* const> pairs) {
+  const bool stream = config.architecture == Architecture::decoder_lm;
+  Side source, target;
+  std::vector<int32_t> labels;
+  for (const SentencePair* pair : pairs) {
+    if (stream) {
+      for (const int32_t id : pair->source) target.add(id);
+      labels.insert(labels.end(), pair->source.size() - 1, kNoLabel);
+    } else {
+      for (const int32_t id : pair->source) source.add(id);
+      source.end_sentence();
+      target.add(tokens.bos);
+    }
+    for (size_t i = 0; i + 1 < pair->target.size(); ++i) target.add(pair->target[i]);
+    target.end_sentence();
+    labels.insert(labels.end(), pair->target.begin(), pair->target.end());
+  }
+  Batch batch;
+  batch.sentences = static_cast<int64_t>(pairs.size());
+  if (!stream) set_source(context, batch, source);
+  batch.target_in = upload(context, target.ids);
+  batch.target_positions = upload(context, target.positions);
+  batch.target_cu_seqlens = upload(context, target.cu_seqlens);
+  batch.target_out = upload(context, labels);
+  for (const int32_t label : labels) batch.label_count += label == kNoLabel ? 0 : 1;
+  return batch;
+}
+
+}  // namespace trafo

@@ -1,0 +1,56 @@
+// Batches of what decoding and scoring are given: packed on the host, without padding.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/decode/options.h"
+#include "engine/models/batch.h"
+#include "engine/models/model_config.h"
+
+namespace trafo {
+
+class Context;
+
+// Splits `items` into groups of at most `budget` tokens (an item above it is alone), longest items
+// first, so that memory runs out at once or never, and items of one length are together.
+// tokens_of(item) >= 0.
+template <class TokensOf>
+std::vector<std::vector<int64_t>> group_by_length(std::vector<int64_t> items, int64_t budget,
+                                                  TokensOf&& tokens_of) {
+  std::stable_sort(items.begin(), items.end(),
+                   [&](int64_t a, int64_t b) { return tokens_of(a) > tokens_of(b); });
+  std::vector<std::vector<int64_t>> groups;
+  int64_t tokens = 0;
+  for (const int64_t item : items) {
+    const int64_t more = tokens_of(item);
+    if (groups.empty() || tokens + more > budget) {
+      groups.emplace_back();
+      tokens = 0;
+    }
+    groups.back().push_back(item);
+    tokens += more;
+  }
+  return groups;
+}
+
+// What Model::start_decoding reads: the source side (encoder_decoder), or only the number of
+// sentences (decoder_lm).
+Batch pack_sources(Context& context, const ModelConfig& config,
+                   std::span<const std::vector<int32_t>* const> sources);
+
+// Label of a row that predicts nothing of the target.
+inline constexpr int32_t kNoLabel = -100;
+
+struct SentencePair {
+  std::vector<int32_t> source, target;  // both end with eos
+};
+
+// What Model::logits reads. target_out is kNoLabel where a decoder_lm reads the source; there are
+// no weights.
+Batch pack_pairs(Context& context, const ModelConfig& config, const SpecialTokens& tokens,
+                 std::span<const SentencePair* const> pairs);
+
+}  // namespace trafo

@@ -1,0 +1,84 @@
+#include "engine/decode/scorer.h"
+
+#include <numeric>
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "score";
+
+bool is_stream(const ModelConfig& config) {
+  return config.architecture == Architecture::decoder_lm;
+}
+
+int64_t decoder_tokens(const ModelConfig& config, const SentencePair& pair) {
+  const size_t source = is_stream(config) ? pair.source.size() - 1 : 0;
+  return static_cast<int64_t>(source + pair.target.size());
+}
+
+void check_side(const ModelConfig& config, int32_t eos, const std::vector<int32_t>& side,
+                const char* name, size_t number) {
+  require(!side.empty() && side.back() == eos, ErrorCode::invalid_argument, kOrigin, "the ", name,
+          " of pair ", number, " must end with eos, token ", eos);
+  for (const int32_t id : side)
+    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kOrigin, "the ", name,
+            " of pair ", number, " has token ", id, ", the vocabulary has 0 to ",
+            config.vocabulary - 1);
+  require(static_cast<int64_t>(side.size()) <= config.max_positions, ErrorCode::invalid_argument,
+          kOrigin, "the ", name, " of pair ", number, " has ", side.size(),
+          " tokens, the model takes at most ", config.max_positions);
+}
+
+std::vector<double> to_doubles(Context& context, const Tensor& tensor) {
+  if (tensor.dtype() == DType::f64) return context.values<double>(tensor);
+  const std::vector<float> narrow = context.values<float>(tensor);
+  return {narrow.begin(), narrow.end()};
+}
+
+}  // namespace
+
+std::vector<PairScore> score(Context& context, const Model& model,
+                             std::span<const SentencePair> pairs, const ScoreOptions& options) {
+  const ModelConfig& config = model.config();
+  require(options.batch_tokens >= 1, ErrorCode::invalid_argument, kOrigin,
+          "batch_tokens must be 1 or more, got ", options.batch_tokens);
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    check_side(config, options.tokens.eos, pairs[i].source, "source", i + 1);
+    check_side(config, options.tokens.eos, pairs[i].target, "target", i + 1);
+    require(decoder_tokens(config, pairs[i]) <= config.max_positions, ErrorCode::invalid_argument,
+            kOrigin, "pair ", i + 1, " has ", decoder_tokens(config, pairs[i]),
+            " tokens in one stream, the model takes at most ", config.max_positions);
+  }
+
+  const NoGrad no_grad(context);
+  std::vector<PairScore> scores(pairs.size());
+  std::vector<int64_t> order(pairs.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const auto tokens_of = [&](int64_t i) {
+    return decoder_tokens(config, pairs[static_cast<size_t>(i)]);
+  };
+  ops::CrossEntropyOptions nll_options;
+  nll_options.ignore_label = kNoLabel;
+  nll_options.reduction = Reduction::none;
+  for (const std::vector<int64_t>& group :
+       group_by_length(order, options.batch_tokens, tokens_of)) {
+    require(!(options.cancelled && options.cancelled()), ErrorCode::cancelled, kOrigin,
+            "cancelled by the caller");
+    std::vector<const SentencePair*> members;
+    for (const int64_t i : group) members.push_back(&pairs[static_cast<size_t>(i)]);
+    const Batch batch = pack_pairs(context, config, options.tokens, members);
+    const std::vector<double> nll = to_doubles(
+        context,
+        ops::cross_entropy(context, model.logits(context, batch), batch.target_out, nll_options)
+            .nll);
+    size_t row = 0;
+    for (const int64_t i : group) {
+      PairScore& result = scores[static_cast<size_t>(i)];
+      for (int64_t t = 0; t < tokens_of(i); ++t) result.log_probability -= nll[row++];
+      result.tokens = static_cast<int64_t>(pairs[static_cast<size_t>(i)].target.size());
+    }
+  }
+  return scores;
+}
+
+}  // namespace trafo

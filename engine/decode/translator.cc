@@ -1,0 +1,270 @@
+#include "engine/decode/translator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/decode/packing.h"
+#include "engine/models/decode_state.h"
+#include "engine/ops/top_k/top_k.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "translate";
+constexpr int64_t kFirstCapacity =
+    32;  // tokens a row behind the prefix before the cache first grows
+
+void check(const ModelConfig& config, const DecodeOptions& options) {
+  const auto check_range = [](bool good, const char* what, auto value, const char* range) {
+    require(good, ErrorCode::invalid_argument, kOrigin, what, " must be ", range, ", got ", value);
+  };
+  check_range(options.beam >= 1 && options.beam <= 4096, "beam", options.beam, "1 to 4096");
+  check_range(options.n_best >= 1 && options.n_best <= options.beam, "n_best", options.n_best,
+              "1 to the beam");
+  check_range(std::isfinite(options.length_penalty) && options.length_penalty >= 0,
+              "length_penalty", options.length_penalty, "0 or more");
+  check_range(options.max_length >= 1, "max_length", options.max_length, "1 or more");
+  check_range(std::isfinite(options.max_length_factor) && options.max_length_factor >= 0,
+              "max_length_factor", options.max_length_factor, "0 or more");
+  check_range(options.max_length_extra >= 1, "max_length_extra", options.max_length_extra,
+              "1 or more");
+  check_range(options.batch_tokens >= 1, "batch_tokens", options.batch_tokens, "1 or more");
+  const SpecialTokens& tokens = options.tokens;
+  check_range(tokens.eos >= 0 && tokens.eos < config.vocabulary, "eos", tokens.eos,
+              "a token of the vocabulary");
+  if (config.architecture == Architecture::encoder_decoder)
+    check_range(tokens.bos >= 0 && tokens.bos < config.vocabulary, "bos", tokens.bos,
+                "a token of the vocabulary");
+}
+
+// A sentence that is being decoded: `prefix` is fed first, one row; from its last token on, a row a
+// live hypothesis.
+struct Slot {
+  int64_t sentence;
+  std::vector<int32_t> prefix;
+  BeamSearch search;
+  int64_t positions;  // most tokens that are ever fed
+};
+
+// The log-probabilities of one step on the host, [rows, k].
+struct Scores {
+  std::vector<double> values;
+  std::vector<int32_t> ids;
+};
+
+class BatchDecoder {
+ public:
+  BatchDecoder(Context& context, const Model& model, const DecodeOptions& options)
+      : context_(context), model_(model), options_(options) {
+    const SpecialTokens& tokens = options.tokens;
+    for (const int32_t id : {tokens.pad, tokens.bos, options.allow_unk ? -1 : tokens.unk})
+      if (id >= 0 && id < model.config().vocabulary && id != tokens.eos &&
+          std::find(banned_.begin(), banned_.end(), id) == banned_.end())
+        banned_.push_back(id);
+    k_ = std::min(options.beam + 1,
+                  model.config().vocabulary - static_cast<int64_t>(banned_.size()));
+  }
+
+  // Decodes the sentences of `slots` together; hands each result to done(sentence, hypotheses).
+  template <class Done>
+  void decode(const Batch& batch, std::vector<Slot> slots, Done&& done) {
+    slots_ = std::move(slots);
+    int64_t prefix = 0;
+    for (const Slot& slot : slots_)
+      prefix = std::max(prefix, static_cast<int64_t>(slot.prefix.size()));
+    // One row a sentence at first: hypotheses come with the first choice.
+    DecodeState state = model_.start_decoding(context_, batch, 1,
+                                              std::min(capacity_limit(), prefix + kFirstCapacity));
+    while (!slots_.empty()) {
+      require(!(options_.cancelled && options_.cancelled()), ErrorCode::cancelled, kOrigin,
+              "cancelled by the caller");
+      if (state.length == state.capacity)
+        grow_cache(context_, state, std::min(capacity_limit(), 2 * state.capacity));
+      const int64_t position = state.length;
+      const std::vector<int32_t> ids = next_ids(position);
+      const Tensor logits = model_.decode_step(
+          context_, state, context_.from_values<int32_t>(ids, {static_cast<int64_t>(ids.size())}));
+      const std::vector<int32_t> parents = advance(logits, position, done);
+      if (!slots_.empty()) Model::reorder(context_, state, parents);
+    }
+  }
+
+ private:
+  int64_t capacity_limit() const {
+    int64_t limit = 0;
+    for (const Slot& slot : slots_) limit = std::max(limit, slot.positions);
+    return limit;
+  }
+
+  static bool in_prefix(const Slot& slot, int64_t position) {
+    return position < static_cast<int64_t>(slot.prefix.size());
+  }
+
+  std::vector<int32_t> next_ids(int64_t position) const {
+    std::vector<int32_t> ids;
+    for (const Slot& slot : slots_) {
+      if (in_prefix(slot, position)) {
+        ids.push_back(slot.prefix[static_cast<size_t>(position)]);
+      } else {
+        for (const BeamSearch::Live& live : slot.search.live()) ids.push_back(live.tokens.back());
+      }
+    }
+    return ids;
+  }
+
+  Scores best_tokens(const Tensor& logits) {
+    const ops::TopK top = ops::top_k(context_, logits, k_, banned_);
+    Scores scores;
+    scores.ids = context_.values<int32_t>(top.ids);
+    if (logits.dtype() == DType::f64) {
+      scores.values = context_.values<double>(top.log_probabilities);
+    } else {
+      const std::vector<float> narrow = context_.values<float>(top.log_probabilities);
+      scores.values.assign(narrow.begin(), narrow.end());
+    }
+    return scores;
+  }
+
+  void collect(const Slot& slot, const Scores& scores, int64_t row) {
+    candidates_.clear();
+    const auto& live = slot.search.live();
+    for (size_t i = 0; i < live.size(); ++i) {
+      const size_t begin = static_cast<size_t>(row * k_) + i * static_cast<size_t>(k_);
+      for (size_t j = begin; j < begin + static_cast<size_t>(k_); ++j) {
+        require(!std::isnan(scores.values[j]), ErrorCode::non_finite, kOrigin,
+                "the model answers sentence ", slot.sentence + 1, " with NaN or infinity behind ",
+                live[i].tokens.size(), " tokens");
+        if (scores.values[j] == -std::numeric_limits<double>::infinity()) break;
+        candidates_.push_back(
+            {live[i].log_probability + scores.values[j], static_cast<int32_t>(i), scores.ids[j]});
+      }
+    }
+  }
+
+  // Uses the logits of every row; finished sentences leave slots_. Returns the row that each new
+  // row continues.
+  template <class Done>
+  std::vector<int32_t> advance(const Tensor& logits, int64_t position, Done&& done) {
+    const bool choose = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+      return !in_prefix(slot, position + 1);
+    });
+    const Scores scores = choose ? best_tokens(logits) : Scores{};
+    std::vector<int32_t> parents;
+    std::vector<Slot> left;
+    int64_t row = 0;
+    for (Slot& slot : slots_) {
+      const int64_t rows = static_cast<int64_t>(slot.search.live().size());
+      if (in_prefix(slot, position + 1)) {
+        parents.push_back(static_cast<int32_t>(row));
+        left.push_back(std::move(slot));
+      } else {
+        collect(slot, scores, row);
+        slot.search.advance(candidates_);
+        if (slot.search.done()) {
+          done(slot.sentence, slot.search.results());
+        } else {
+          for (const BeamSearch::Live& live : slot.search.live())
+            parents.push_back(static_cast<int32_t>(row + live.parent));
+          left.push_back(std::move(slot));
+        }
+      }
+      row += rows;
+    }
+    slots_ = std::move(left);
+    return parents;
+  }
+
+  Context& context_;
+  const Model& model_;
+  const DecodeOptions& options_;
+  std::vector<int32_t> banned_;
+  int64_t k_;  // expansions of a hypothesis: eos and `beam` others are enough
+  std::vector<Slot> slots_;
+  std::vector<BeamSearch::Candidate> candidates_;
+};
+
+// The source as it is fed; throws where it cannot be.
+std::vector<int32_t> checked_source(const ModelConfig& config, const DecodeOptions& options,
+                                    const std::vector<int32_t>& source, int64_t number) {
+  require(source.back() == options.tokens.eos, ErrorCode::invalid_argument, kOrigin, "sentence ",
+          number, " must end with eos, token ", options.tokens.eos, "; its last token is ",
+          source.back());
+  for (const int32_t id : source)
+    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kOrigin, "sentence ",
+            number, " has token ", id, ", the vocabulary has 0 to ", config.vocabulary - 1);
+  const int64_t limit = longest_source(config);
+  const int64_t size = static_cast<int64_t>(source.size());
+  if (size <= limit) return source;
+  require(options.long_source == LongSource::truncate, ErrorCode::invalid_argument, kOrigin,
+          "sentence ", number, " has ", size, " tokens, the model takes at most ", limit);
+  std::vector<int32_t> shortened(source.begin(), source.begin() + limit);
+  shortened.back() = options.tokens.eos;
+  return shortened;
+}
+
+Slot make_slot(const ModelConfig& config, const DecodeOptions& options,
+               const std::vector<int32_t>& source, int64_t sentence) {
+  const bool stream = config.architecture == Architecture::decoder_lm;
+  const int64_t size = static_cast<int64_t>(source.size());
+  std::vector<int32_t> prefix = stream ? source : std::vector<int32_t>{options.tokens.bos};
+  const int64_t prefix_size = static_cast<int64_t>(prefix.size());
+  // The last token of a hypothesis is never fed.
+  const int64_t room = config.max_positions - prefix_size + 1;
+  const double wanted = options.max_length_factor * static_cast<double>(size) +
+                        static_cast<double>(options.max_length_extra);
+  const double steps =
+      std::min({wanted, static_cast<double>(options.max_length), static_cast<double>(room)});
+  const int64_t max_steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
+  return {sentence, std::move(prefix), BeamSearch(options, max_steps), prefix_size + max_steps - 1};
+}
+
+}  // namespace
+
+int64_t longest_source(const ModelConfig& config) {
+  return config.architecture == Architecture::decoder_lm
+             ? std::max<int64_t>(1, config.max_positions / 2)
+             : config.max_positions;
+}
+
+std::vector<std::vector<Hypothesis>> translate(Context& context, const Model& model,
+                                               std::span<const std::vector<int32_t>> sources,
+                                               const DecodeOptions& options) {
+  const ModelConfig& config = model.config();
+  check(config, options);
+  const NoGrad no_grad(context);
+  std::vector<std::vector<Hypothesis>> results(sources.size());
+  std::vector<std::vector<int32_t>> checked(sources.size());
+  std::vector<int64_t> sentences;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const std::vector<int32_t>& source = sources[i];
+    if (source.empty() || (source.size() == 1 && source[0] == options.tokens.eos)) {
+      results[i].emplace_back();
+      continue;
+    }
+    const int64_t sentence = static_cast<int64_t>(i);
+    checked[i] = checked_source(config, options, source, sentence + 1);
+    sentences.push_back(sentence);
+  }
+
+  const auto tokens_of = [&](int64_t i) {
+    return static_cast<int64_t>(checked[static_cast<size_t>(i)].size());
+  };
+  BatchDecoder decoder(context, model, options);
+  const int64_t budget = std::max<int64_t>(1, options.batch_tokens / options.beam);
+  for (const std::vector<int64_t>& group : group_by_length(sentences, budget, tokens_of)) {
+    std::vector<const std::vector<int32_t>*> inputs;
+    std::vector<Slot> slots;
+    for (const int64_t i : group) {
+      inputs.push_back(&checked[static_cast<size_t>(i)]);
+      slots.push_back(make_slot(config, options, *inputs.back(), i));
+    }
+    const Batch batch = pack_sources(context, config, inputs);
+    decoder.decode(batch, std::move(slots), [&](int64_t i, std::vector<Hypothesis> best) {
+      results[static_cast<size_t>(i)] = std::move(best);
+    });
+  }
+  return results;
+}
+
+}  // namespace trafo

@@ -1,0 +1,36 @@
+// Translation of sentences with a trained model, by greedy or beam search.
+//
+// A Model is only read: any number of threads may translate with one at the same time, each with a
+// Context of its own on the model's device. Nothing is recorded for autodiff.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/autograd/context.h"
+#include "engine/decode/beam_search.h"
+#include "engine/decode/options.h"
+#include "engine/models/model.h"
+
+namespace trafo {
+
+// Most tokens a source may have, eos counted. decoder_lm: half of the positions, which source and
+// translation share.
+int64_t longest_source(const ModelConfig& config);
+
+// The translations of each source, in the order of the sources, best first: at most n_best, at
+// least one. Each source ends with eos, as training batches have it; the translation of an empty
+// one, or of eos alone, is empty.
+//
+// encoder_decoder starts with bos. decoder_lm reads the source token by token and continues behind
+// its eos. Sentences are decoded together by length; what else is in a batch changes a sentence's
+// scores by rounding at most, and sentences that are finished leave the batch.
+//
+// INVALID_ARGUMENT: a source that is too long (see LongSource) or lacks eos, naming its number,
+// counted from 1; options out of range. NON_FINITE: the model answers a sentence with NaN or
+// infinity. CANCELLED.
+std::vector<std::vector<Hypothesis>> translate(Context& context, const Model& model,
+                                               std::span<const std::vector<int32_t>> sources,
+                                               const DecodeOptions& options = {});
+
+}  // namespace trafo

@@ -1,0 +1,12 @@
+// Room and order of the rows of a DecodeState; see Model::start_decoding.
+#pragma once
+
+#include "engine/models/model.h"
+
+namespace trafo {
+
+// Makes room for `capacity` tokens a row (at least what the rows have seen), so that a decoder need
+// not start with room for the longest translation it would ever allow. Moves the cache.
+void grow_cache(Context& context, DecodeState& state, int64_t capacity);
+
+}  // namespace trafo
