@@ -38,15 +38,14 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
     for (size_t i = 0; i < leaves.size(); ++i) {
       if (!leaves[i].defined()) continue;
       leaves[i] = leaves[i].detach();
-      if (b.needs(i)) set_requires_grad(leaves[i], true);
+      // The very variable of the input: gradients are summed in the order of the unchecked run.
+      leaves[i].set_variable(b.variable(i));
     }
     TapeScope scope(ctx);
     std::vector<Tensor> again = region(ctx, leaves);
     require(again.size() == count, ErrorCode::invalid_argument, "checkpoint",
             "the region returned ", again.size(), " outputs when recomputed, ", count, " before");
     ctx.tape().backward(ctx, again, upstream);
-    for (size_t i = 0; i < leaves.size(); ++i)
-      if (b.needs(i) && grad_of(leaves[i]).defined()) b.add(i, grad_of(leaves[i]));
   };
   context.record("checkpoint", recorded_inputs, recorded_outputs, std::move(backward));
   return outputs;

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/autograd/variable.h"
@@ -33,20 +34,30 @@ class Backward {
   // The gradient of an output: contiguous; zeros if nothing used that output.
   Tensor grad_output(size_t output = 0) const;
   bool has_grad_output(size_t output) const;
-  // A buffer for a kernel to write or add to. Call at most once for an input.
+  // A buffer for a kernel to write or add to. Call at most once for an input. Buffers of different inputs never overlap,
+  // even where one tensor was passed for several of them.
   GradTarget target(size_t input);
   // Adds a finished gradient. `grad` may share storage with other tensors.
   void add(size_t input, const Tensor& grad);
+  // Where the gradient of an input is summed; for what differentiates the input on a tape of its own.
+  const std::shared_ptr<Variable>& variable(size_t input) const { return inputs_[input]; }
 
  private:
   friend class Tape;
   using Variables = std::vector<std::shared_ptr<Variable>>;
   Backward(Context& context, const Variables& inputs, const Variables& outputs)
       : context_(context), inputs_(inputs), outputs_(outputs) {}
+  void add_to(Variable& variable, const Tensor& grad);
+  // Adds what was put aside; runs after the node's backward function.
+  void finish();
 
   Context& context_;
   const Variables& inputs_;
   const Variables& outputs_;
+  // Inputs that are one tensor: the first gets the gradient's own buffer, the others are put aside until the kernel that
+  // writes the first has run.
+  std::vector<const Variable*> handed_out_;
+  std::vector<std::pair<Variable*, Tensor>> put_aside_;
 };
 
 // Nodes in the order they ran. Only what backward functions captured is kept alive, not every
@@ -55,7 +66,7 @@ class Tape {
  public:
   void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
               BackwardFn backward);
-  // Walks the nodes from the last to the first and consumes them. `upstream[i]` is the gradient of
+  // Walks the nodes from the last to the first and consumes them, also when it ends with an error. `upstream[i]` is the gradient of
   // `roots[i]`; an undefined one means that root takes no part.
   void backward(Context& context, std::span<const Tensor> roots, std::span<const Tensor> upstream);
   void clear();

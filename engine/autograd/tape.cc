@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 
 #include "engine/autograd/context.h"
@@ -26,6 +27,16 @@ void make_exclusive(Context& context, Variable& variable) {
   variable.grad = copy;
 }
 
+// The node that made these has run, or never will.
+void consume(const std::vector<std::shared_ptr<Variable>>& outputs) {
+  for (const auto& output : outputs) {
+    if (!output) continue;
+    output->consumed = true;
+    output->grad = {};
+    output->written = false;
+  }
+}
+
 }  // namespace
 
 void set_accumulate_kernel(AccumulateFn kernel) {
@@ -45,6 +56,14 @@ Tensor Backward::grad_output(size_t output) const {
 
 GradTarget Backward::target(size_t input) {
   Variable& variable = *inputs_[input];
+  if (std::count(inputs_.begin(), inputs_.end(), inputs_[input]) > 1) {
+    if (std::find(handed_out_.begin(), handed_out_.end(), &variable) != handed_out_.end()) {
+      Tensor aside = context_.empty(variable.shape, variable.dtype);
+      put_aside_.emplace_back(&variable, aside);
+      return {aside, false};
+    }
+    handed_out_.push_back(&variable);
+  }
   if (!variable.grad.defined()) variable.grad = context_.empty(variable.shape, variable.dtype);
   if (variable.written) make_exclusive(context_, variable);
   const bool add = variable.written;
@@ -58,6 +77,13 @@ void Backward::add(size_t input, const Tensor& grad) {
   require(grad.shape() == variable.shape && grad.dtype() == variable.dtype && grad.is_contiguous(),
           ErrorCode::internal, "backward", "a gradient of shape ", grad.shape().str(),
           " arrived for a tensor of shape ", variable.shape.str());
+  if (std::find(handed_out_.begin(), handed_out_.end(), &variable) != handed_out_.end())
+    put_aside_.emplace_back(&variable, grad);
+  else
+    add_to(variable, grad);
+}
+
+void Backward::add_to(Variable& variable, const Tensor& grad) {
   if (variable.written) {
     make_exclusive(context_, variable);
     accumulate(context_, variable.grad, grad);
@@ -71,6 +97,10 @@ void Backward::add(size_t input, const Tensor& grad) {
     variable.grad = grad;
   }
   variable.written = true;
+}
+
+void Backward::finish() {
+  for (auto& [variable, grad] : put_aside_) add_to(*variable, grad);
 }
 
 void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
@@ -89,7 +119,7 @@ void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tens
     node.inputs.push_back(variable);
   }
   for (Tensor* output : outputs) {
-    if (!output->defined()) {
+    if (!output->defined() || !is_floating(output->dtype())) {
       node.outputs.push_back(nullptr);
       continue;
     }
@@ -120,35 +150,26 @@ void Tape::backward(Context& context, std::span<const Tensor> roots,
   for (size_t i = 0; i < roots.size(); ++i) {
     if (!upstream[i].defined() || !requires_grad(roots[i])) continue;
     const std::vector<std::shared_ptr<Variable>> root{roots[i].variable()}, none;
-    Backward(context, root, none).add(0, upstream[i]);
+    const Tensor seed = upstream[i];  // a second handle: the caller's tensor must count as shared
+    Backward(context, root, none).add(0, seed);
   }
 
   while (!nodes_.empty()) {
-    Node node = std::move(nodes_.back());
-    nodes_.pop_back();
+    const Node& node = nodes_.back();
     bool reached = false;
     for (const auto& output : node.outputs) reached = reached || (output && output->written);
     if (reached) {
       Backward step(context, node.inputs, node.outputs);
       node.backward(step);
+      step.finish();
     }
-    for (const auto& output : node.outputs) {
-      if (!output) continue;
-      output->consumed = true;
-      output->grad = {};
-      output->written = false;
-    }
+    consume(node.outputs);
+    nodes_.pop_back();
   }
 }
 
 void Tape::clear() {
-  for (Node& node : nodes_)
-    for (const auto& output : node.outputs)
-      if (output) {
-        output->consumed = true;
-        output->grad = {};
-        output->written = false;
-      }
+  for (const Node& node : nodes_) consume(node.outputs);
   nodes_.clear();
 }
 

@@ -11,8 +11,8 @@ Tensor cast(Context& context, const Tensor& x, DType dtype) {
   require(is_floating(x.dtype()) && is_floating(dtype), ErrorCode::dtype_mismatch, "cast", "from ",
           dtype_name(x.dtype()), " to ", dtype_name(dtype),
           ": only floating-point types are converted");
-  if (x.dtype() == dtype) return x;
   const Tensor input = contiguous(context, x);
+  if (x.dtype() == dtype) return input;
   Tensor y = context.empty(input.shape(), dtype);
   launch(context, OpKernel::cast_forward, "cast",
          CastForwardParams{input.dtype(), dtype, input.numel(), input.raw(), y.raw()});
