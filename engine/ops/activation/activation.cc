@@ -1,0 +1,84 @@
+#include "engine/ops/activation/activation.h"
+
+#include <array>
+
+#include "engine/ops/activation/activation_check.h"
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/row_op.h"
+#include "engine/ops/unary/unary.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo {
+
+const char* activation_name(Activation activation) {
+  switch (activation) {
+    case Activation::relu:
+      return "relu";
+    case Activation::gelu:
+      return "gelu";
+    case Activation::silu:
+      return "silu";
+  }
+  return "unknown";
+}
+
+namespace ops {
+namespace {
+
+constexpr const char* kOp = "activation";
+
+// max(0, x); at a tie the first operand, the zero, takes the gradient.
+Tensor relu_composed(Context& context, const Tensor& x) {
+  Shape shape = x.shape();
+  shape.push_back(1);
+  const std::array<Tensor, 2> operands = {context.zeros(shape, x.dtype()),
+                                          reshape(context, x, shape)};
+  return max(context, ops::concat(context, operands, -1), -1);
+}
+
+Tensor gelu_composed(Context& context, const Tensor& x) {
+  const double sqrt_2_over_pi = 0.79788456080286535588;
+  const Tensor cube = multiply(context, multiply(context, x, x), x);
+  const Tensor u = scale(context, add(context, x, scale(context, cube, 0.044715)), sqrt_2_over_pi);
+  return multiply(context, scale(context, x, 0.5), shift(context, tanh(context, u), 1));
+}
+
+}  // namespace
+
+Tensor activation_composed(Context& context, const Tensor& x, Activation kind) {
+  switch (kind) {
+    case Activation::relu:
+      return relu_composed(context, x);
+    case Activation::gelu:
+      return gelu_composed(context, x);
+    case Activation::silu:
+      break;
+  }
+  return multiply(context, x, sigmoid(context, x));
+}
+
+Tensor activation(Context& context, const Tensor& x, Activation kind) {
+  check_compute_tensor(context, kOp, "x", x);
+  check_activation(kOp, kind);
+  if (!context.fused_kernels()) return activation_composed(context, x, kind);
+
+  const Tensor in = contiguous(context, x);
+  Tensor y = context.empty(x.shape(), x.dtype());
+  launch(context, OpKernel::activation_forward, kOp,
+         ActivationForwardParams{x.dtype(), kind, x.numel(), in.raw(), y.raw()});
+  if (context.needs_grad({in})) {
+    context.record(kOp, {in}, {&y}, [x = in.detach(), kind](Backward& b) {
+      const Tensor dy = b.grad_output();
+      const GradTarget dx = b.target(0);
+      launch(b.context(), OpKernel::activation_backward, kOp,
+             ActivationBackwardParams{x.dtype(), kind, dx.accumulate, x.numel(), x.raw(), dy.raw(),
+                                      dx.buffer.raw()});
+    });
+  }
+  return y;
+}
+
+}  // namespace ops
+}  // namespace trafo

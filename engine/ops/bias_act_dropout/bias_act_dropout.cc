@@ -1,0 +1,73 @@
+#include "engine/ops/bias_act_dropout/bias_act_dropout.h"
+
+#include "engine/ops/activation/activation_check.h"
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/row_op.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo::ops {
+namespace {
+constexpr const char* kOp = "bias_act_dropout";
+}
+
+Tensor bias_act_dropout_composed(Context& context, const Tensor& x, const Tensor& bias,
+                                 Activation kind, const Dropout& dropout) {
+  const Tensor biased = bias.defined() ? add(context, x, bias) : x;
+  const Tensor y = activation(context, biased, kind);
+  return dropout.active() ? ops::dropout(context, y, dropout) : y;
+}
+
+Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, Activation kind,
+                        const Dropout& dropout) {
+  const int64_t width = check_row_tensor(context, kOp, "x", x);
+  if (bias.defined()) check_row_vector(context, kOp, "bias", bias, x);
+  check_activation(kOp, kind);
+  check_dropout(dropout, kOp);
+  if (!context.fused_kernels()) return bias_act_dropout_composed(context, x, bias, kind, dropout);
+
+  const Tensor in = contiguous(context, x);
+  const Tensor vector = bias.defined() ? contiguous(context, bias) : Tensor{};
+  const int64_t rows = x.numel() / width;
+  Tensor y = context.empty(x.shape(), x.dtype());
+  BiasActDropoutForwardParams p{};
+  p.dtype = x.dtype();
+  p.activation = kind;
+  p.dropout = dropout;
+  p.rows = rows;
+  p.width = width;
+  p.x = in.raw();
+  p.bias = vector.defined() ? vector.raw() : nullptr;
+  p.y = y.raw();
+  launch(context, OpKernel::bias_act_dropout_forward, kOp, p);
+  if (!context.needs_grad({in, vector})) return y;
+
+  const bool bias_repeats = same_variable(in, vector);
+  context.record(kOp, {in, vector}, {&y},
+                 [x = in.detach(), bias = vector.defined() ? vector.detach() : Tensor{}, kind,
+                  dropout, rows, width, bias_repeats](Backward& b) {
+                   const Tensor dy = b.grad_output();
+                   GradSlot dx(b, 0, false, x.shape(), x.dtype());
+                   GradSlot dbias(b, 1, bias_repeats, {width}, x.dtype());
+                   BiasActDropoutBackwardParams q{};
+                   q.dtype = x.dtype();
+                   q.activation = kind;
+                   q.dropout = dropout;
+                   q.rows = rows;
+                   q.width = width;
+                   q.accumulate_dx = dx.accumulate();
+                   q.accumulate_dbias = dbias.accumulate();
+                   q.x = x.raw();
+                   q.bias = bias.defined() ? bias.raw() : nullptr;
+                   q.dy = dy.raw();
+                   q.dx = dx.data();
+                   q.dbias = dbias.data();
+                   launch(b.context(), OpKernel::bias_act_dropout_backward, kOp, q);
+                   dx.finish(b);
+                   dbias.finish(b);
+                 });
+  return y;
+}
+
+}  // namespace trafo::ops

@@ -1,0 +1,187 @@
+#include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
+
+#include <array>
+
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/row_op.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo::ops {
+namespace {
+
+constexpr const char* kOp = "bias_dropout_residual";
+constexpr const char* kNormOp = "bias_dropout_residual_norm";
+
+void check_seam(const Context& context, const char* op, const Tensor& x, const Tensor& bias,
+                const Tensor& residual, const Dropout& dropout) {
+  check_row_tensor(context, op, "x", x);
+  check_compute_tensor(context, op, "residual", residual);
+  check_same_dtype(op, "residual", residual, x);
+  require(residual.shape() == x.shape(), ErrorCode::shape_mismatch, op, "residual is ",
+          residual.shape().str(), ", x is ", x.shape().str(), "; they must agree");
+  if (bias.defined()) check_row_vector(context, op, "bias", bias, x);
+  check_dropout(dropout, op);
+}
+
+BiasDropoutResidualForwardParams forward_params(const Tensor& x, const Tensor& bias,
+                                                const Tensor& residual, const Dropout& dropout,
+                                                const Tensor& sum) {
+  BiasDropoutResidualForwardParams p{};
+  p.dtype = x.dtype();
+  p.dropout = dropout;
+  p.width = x.dim(-1);
+  p.rows = x.numel() / p.width;
+  p.x = x.raw();
+  p.bias = bias.defined() ? bias.raw() : nullptr;
+  p.residual = residual.raw();
+  p.sum = sum.raw();
+  return p;
+}
+
+Tensor contiguous_or_none(Context& context, const Tensor& tensor) {
+  return tensor.defined() ? contiguous(context, tensor) : Tensor{};
+}
+
+}  // namespace
+
+Tensor bias_dropout_residual_composed(Context& context, const Tensor& x, const Tensor& bias,
+                                      const Tensor& residual, const Dropout& dropout) {
+  const Tensor biased = bias.defined() ? add(context, x, bias) : x;
+  return add(context, residual, dropout.active() ? ops::dropout(context, biased, dropout) : biased);
+}
+
+ResidualNorm bias_dropout_residual_norm_composed(Context& context, const Tensor& x,
+                                                 const Tensor& bias, const Tensor& residual,
+                                                 const Tensor& gamma, const Tensor& beta,
+                                                 double epsilon, const Dropout& dropout) {
+  const Tensor sum = bias_dropout_residual_composed(context, x, bias, residual, dropout);
+  return {sum, layer_norm_composed(context, sum, gamma, beta, epsilon)};
+}
+
+Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bias,
+                             const Tensor& residual, const Dropout& dropout) {
+  check_seam(context, kOp, x, bias, residual, dropout);
+  if (!context.fused_kernels())
+    return bias_dropout_residual_composed(context, x, bias, residual, dropout);
+
+  const Tensor in = contiguous(context, x);
+  const Tensor vector = contiguous_or_none(context, bias);
+  const Tensor branch = contiguous(context, residual);
+  Tensor sum = context.empty(x.shape(), x.dtype());
+  launch(context, OpKernel::bias_dropout_residual_forward, kOp,
+         forward_params(in, vector, branch, dropout, sum));
+  if (!context.needs_grad({in, vector, branch})) return sum;
+
+  const bool bias_repeats = same_variable(vector, in) || same_variable(vector, branch);
+  context.record(kOp, {in, vector, branch}, {&sum},
+                 [shape = x.shape(), dtype = x.dtype(), dropout, bias_repeats](Backward& b) {
+                   const Tensor dsum = b.grad_output();
+                   // The residual's gradient is dsum itself, and so is x's where nothing is
+                   // dropped: handed on, not copied.
+                   b.add(2, dsum);
+                   const bool same = !dropout.active();
+                   if (same) b.add(0, dsum);
+                   const bool dx_wanted = b.needs(0) && !same;
+                   if (!dx_wanted && !b.needs(1)) return;
+                   const int64_t width = shape.back();
+                   GradTarget dx = dx_wanted ? b.target(0) : GradTarget{};
+                   GradSlot dbias(b, 1, bias_repeats, {width}, dtype);
+                   BiasDropoutResidualBackwardParams q{};
+                   q.dtype = dtype;
+                   q.dropout = dropout;
+                   q.rows = element_count(shape) / width;
+                   q.width = width;
+                   q.accumulate_dx = dx.accumulate;
+                   q.accumulate_dbias = dbias.accumulate();
+                   q.dsum = dsum.raw();
+                   q.dx = dx_wanted ? dx.buffer.raw() : nullptr;
+                   q.dbias = dbias.data();
+                   launch(b.context(), OpKernel::bias_dropout_residual_backward, kOp, q);
+                   dx = {};
+                   dbias.finish(b);
+                 });
+  return sum;
+}
+
+ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const Tensor& bias,
+                                        const Tensor& residual, const Tensor& gamma,
+                                        const Tensor& beta, double epsilon,
+                                        const Dropout& dropout) {
+  check_seam(context, kNormOp, x, bias, residual, dropout);
+  check_row_vector(context, kNormOp, "gamma", gamma, x);
+  check_row_vector(context, kNormOp, "beta", beta, x);
+  check_epsilon(kNormOp, epsilon);
+  if (!context.fused_kernels())
+    return bias_dropout_residual_norm_composed(context, x, bias, residual, gamma, beta, epsilon,
+                                               dropout);
+
+  const Tensor inputs[] = {contiguous(context, x), contiguous_or_none(context, bias),
+                           contiguous(context, residual), contiguous(context, gamma),
+                           contiguous(context, beta)};
+  const bool recorded = context.needs_grad({inputs[0], inputs[1], inputs[2], inputs[3], inputs[4]});
+  const int64_t rows = x.numel() / x.dim(-1);
+  ResidualNorm out{context.empty(x.shape(), x.dtype()), context.empty(x.shape(), x.dtype())};
+  Tensor mean, rstd;
+  BiasDropoutResidualForwardParams p =
+      forward_params(inputs[0], inputs[1], inputs[2], dropout, out.sum);
+  p.epsilon = epsilon;
+  p.gamma = inputs[3].raw();
+  p.beta = inputs[4].raw();
+  p.normed = out.normed.raw();
+  if (recorded) {
+    mean = context.empty({rows}, x.dtype());
+    rstd = context.empty({rows}, x.dtype());
+    p.mean = mean.raw();
+    p.rstd = rstd.raw();
+  }
+  launch(context, OpKernel::bias_dropout_residual_forward, kNormOp, p);
+  if (!recorded) return out;
+
+  std::array<bool, 5> repeats{};  // the input is one with an earlier one
+  for (size_t i = 0; i < 5; ++i)
+    for (size_t j = 0; j < i; ++j) repeats[i] = repeats[i] || same_variable(inputs[i], inputs[j]);
+  Tensor* const outputs[] = {&out.sum, &out.normed};
+  context.record(kNormOp, inputs, outputs,
+                 [sum = out.sum.detach(), gamma = inputs[3].detach(), mean, rstd, dropout,
+                  repeats](Backward& b) {
+                   const int64_t width = sum.dim(-1);
+                   const DType dtype = sum.dtype();
+                   const Tensor dsum = b.has_grad_output(0) ? b.grad_output(0) : Tensor{};
+                   const Tensor dnormed = b.has_grad_output(1) ? b.grad_output(1) : Tensor{};
+                   GradSlot dx(b, 0, repeats[0], sum.shape(), dtype);
+                   GradSlot dbias(b, 1, repeats[1], {width}, dtype);
+                   GradSlot dresidual(b, 2, repeats[2], sum.shape(), dtype);
+                   GradSlot dgamma(b, 3, repeats[3], {width}, dtype);
+                   GradSlot dbeta(b, 4, repeats[4], {width}, dtype);
+                   BiasDropoutResidualBackwardParams q{};
+                   q.dtype = dtype;
+                   q.dropout = dropout;
+                   q.rows = sum.numel() / width;
+                   q.width = width;
+                   q.accumulate_dx = dx.accumulate();
+                   q.accumulate_dresidual = dresidual.accumulate();
+                   q.accumulate_dbias = dbias.accumulate();
+                   q.accumulate_dgamma = dgamma.accumulate();
+                   q.accumulate_dbeta = dbeta.accumulate();
+                   q.sum = sum.raw();
+                   q.gamma = gamma.raw();
+                   q.mean = mean.raw();
+                   q.rstd = rstd.raw();
+                   q.dsum = dsum.defined() ? dsum.raw() : nullptr;
+                   q.dnormed = dnormed.defined() ? dnormed.raw() : nullptr;
+                   q.dx = dx.data();
+                   q.dresidual = dresidual.data();
+                   q.dbias = dbias.data();
+                   q.dgamma = dgamma.data();
+                   q.dbeta = dbeta.data();
+                   launch(b.context(), OpKernel::bias_dropout_residual_backward, kNormOp, q);
+                   for (GradSlot* slot : {&dx, &dbias, &dresidual, &dgamma, &dbeta})
+                     slot->finish(b);
+                 });
+  return out;
+}
+
+}  // namespace trafo::ops

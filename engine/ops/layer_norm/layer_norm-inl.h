@@ -1,0 +1,80 @@
+// Statistics of a row, for layer norm alone and behind a residual connection. Compiled once a
+// target.
+#if defined(TRAFO_OPS_LAYER_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRAFO_OPS_LAYER_NORM_INL_H_
+#undef TRAFO_OPS_LAYER_NORM_INL_H_
+#else
+#define TRAFO_OPS_LAYER_NORM_INL_H_
+#endif
+
+#include <cmath>
+
+#include "engine/ops/row_kernels-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trafo::HWY_NAMESPACE {
+
+// Sums over a row of values minus `shift`: without the shift a large mean would cancel the
+// variance.
+template <class T>
+struct ShiftedSums {
+  VectorOf<T> sum[2], squares[2];
+  VectorOf<T> shift;
+
+  HWY_INLINE explicit ShiftedSums(T first) {
+    const hn::ScalableTag<T> d;
+    shift = hn::Set(d, first);
+    sum[0] = sum[1] = squares[0] = squares[1] = hn::Zero(d);
+  }
+  template <class Columns, class K>
+  HWY_INLINE void add(const Columns& columns, VectorOf<T> x, K k) {
+    const auto shifted = columns.keep(hn::Sub(x, shift));
+    sum[k] = hn::Add(sum[k], shifted);
+    squares[k] = hn::MulAdd(shifted, shifted, squares[k]);
+  }
+};
+
+template <class T>
+struct RowStatistics {
+  T shift;  // the mean is shift + shifted_mean; apart they are more exact than their sum
+  T shifted_mean;
+  T rstd;
+  T mean() const { return shift + shifted_mean; }
+};
+
+template <class T>
+HWY_INLINE RowStatistics<T> row_statistics(const T* x, int64_t width, T shift,
+                                           const ShiftedSums<T>& sums, T epsilon) {
+  const hn::ScalableTag<T> d;
+  const T count = static_cast<T>(width);
+  const T mean = reduce_sum(d, hn::Add(sums.sum[0], sums.sum[1])) / count;
+  const T square = reduce_sum(d, hn::Add(sums.squares[0], sums.squares[1])) / count;
+  T variance = square - mean * mean;
+  if (variance * 8 < square) {  // the first element is an outlier: the difference lost digits
+    VectorOf<T> sum[2] = {hn::Zero(d), hn::Zero(d)};
+    const auto centre = hn::Set(d, mean), offset = hn::Set(d, shift);
+    for_columns<T>(width, [&](const auto& columns, auto k) TRAFO_INLINE_LAMBDA {
+      const auto c = columns.keep(hn::Sub(hn::Sub(columns.load(x), offset), centre));
+      sum[k] = hn::MulAdd(c, c, sum[k]);
+    });
+    variance = reduce_sum(d, hn::Add(sum[0], sum[1])) / count;
+  }
+  return {shift, mean, 1 / std::sqrt(variance + epsilon)};
+}
+
+template <class T>
+HWY_INLINE void normalize_row(const T* x, const T* gamma, const T* beta, int64_t width,
+                              const RowStatistics<T>& row, T* y) {
+  const hn::ScalableTag<T> d;
+  const auto shift = hn::Set(d, row.shift), mean = hn::Set(d, row.shifted_mean);
+  const auto rstd = hn::Set(d, row.rstd);
+  for_columns<T>(width, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
+    const auto xhat = hn::Mul(hn::Sub(hn::Sub(columns.load(x), shift), mean), rstd);
+    columns.store(hn::MulAdd(xhat, columns.load(gamma), columns.load(beta)), y);
+  });
+}
+
+}  // namespace trafo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,88 @@
+#include "engine/ops/layer_norm/layer_norm.h"
+
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/row_op.h"
+#include "engine/ops/unary/unary.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo::ops {
+namespace {
+constexpr const char* kOp = "layer_norm";
+}
+
+Tensor layer_norm_composed(Context& context, const Tensor& x, const Tensor& gamma,
+                           const Tensor& beta, double epsilon) {
+  const Tensor centred = subtract(context, x, mean(context, x, -1, true));
+  const Tensor variance = mean(context, multiply(context, centred, centred), -1, true);
+  const Tensor xhat = divide(context, centred, sqrt(context, shift(context, variance, epsilon)));
+  return add(context, multiply(context, xhat, gamma), beta);
+}
+
+Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  double epsilon) {
+  const int64_t width = check_row_tensor(context, kOp, "x", x);
+  check_row_vector(context, kOp, "gamma", gamma, x);
+  check_row_vector(context, kOp, "beta", beta, x);
+  check_epsilon(kOp, epsilon);
+  if (!context.fused_kernels()) return layer_norm_composed(context, x, gamma, beta, epsilon);
+
+  const Tensor in = contiguous(context, x);
+  const Tensor weight = contiguous(context, gamma);
+  const Tensor bias = contiguous(context, beta);
+  const int64_t rows = x.numel() / width;
+  const bool recorded = context.needs_grad({in, weight, bias});
+  Tensor y = context.empty(x.shape(), x.dtype());
+  Tensor mean, rstd;
+  if (recorded) {
+    mean = context.empty({rows}, x.dtype());
+    rstd = context.empty({rows}, x.dtype());
+  }
+  LayerNormForwardParams p{};
+  p.dtype = x.dtype();
+  p.epsilon = epsilon;
+  p.rows = rows;
+  p.width = width;
+  p.x = in.raw();
+  p.gamma = weight.raw();
+  p.beta = bias.raw();
+  p.y = y.raw();
+  p.mean = recorded ? mean.raw() : nullptr;
+  p.rstd = recorded ? rstd.raw() : nullptr;
+  launch(context, OpKernel::layer_norm_forward, kOp, p);
+  if (!recorded) return y;
+
+  const bool gamma_repeats = same_variable(weight, in);
+  const bool beta_repeats = same_variable(bias, in) || same_variable(bias, weight);
+  context.record(kOp, {in, weight, bias}, {&y},
+                 [x = in.detach(), gamma = weight.detach(), mean, rstd, rows, width, gamma_repeats,
+                  beta_repeats](Backward& b) {
+                   const Tensor dy = b.grad_output();
+                   GradSlot dx(b, 0, false, x.shape(), x.dtype());
+                   GradSlot dgamma(b, 1, gamma_repeats, gamma.shape(), x.dtype());
+                   GradSlot dbeta(b, 2, beta_repeats, gamma.shape(), x.dtype());
+                   LayerNormBackwardParams q{};
+                   q.dtype = x.dtype();
+                   q.rows = rows;
+                   q.width = width;
+                   q.accumulate_dx = dx.accumulate();
+                   q.accumulate_dgamma = dgamma.accumulate();
+                   q.accumulate_dbeta = dbeta.accumulate();
+                   q.x = x.raw();
+                   q.gamma = gamma.raw();
+                   q.mean = mean.raw();
+                   q.rstd = rstd.raw();
+                   q.dy = dy.raw();
+                   q.dx = dx.data();
+                   q.dgamma = dgamma.data();
+                   q.dbeta = dbeta.data();
+                   launch(b.context(), OpKernel::layer_norm_backward, kOp, q);
+                   dx.finish(b);
+                   dgamma.finish(b);
+                   dbeta.finish(b);
+                 });
+  return y;
+}
+
+}  // namespace trafo::ops

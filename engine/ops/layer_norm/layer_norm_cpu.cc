@@ -1,0 +1,80 @@
+// CPU kernels of layer norm.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/ops/layer_norm/layer_norm_cpu.cc"
+#include "engine/backend/cpu/simd.h"
+
+#include "hwy/foreach_target.h"
+
+#include "engine/ops/layer_norm/layer_norm-inl.h"
+
+#include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
+#include "engine/ops/layer_norm/layer_norm.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trafo::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+void forward(ThreadPool& pool, const LayerNormForwardParams& p) {
+  parallel_for_range(pool, p.rows, rows_per_block(p.width), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* x = static_cast<const T*>(p.x) + row * p.width;
+      ShiftedSums<T> sums(x[0]);
+      for_columns<T>(p.width, [&](const auto& columns, auto k)
+                                  TRAFO_INLINE_LAMBDA { sums.add(columns, columns.load(x), k); });
+      const auto statistics = row_statistics(x, p.width, x[0], sums, static_cast<T>(p.epsilon));
+      normalize_row(x, static_cast<const T*>(p.gamma), static_cast<const T*>(p.beta), p.width,
+                    statistics, static_cast<T*>(p.y) + row * p.width);
+      if (p.mean) {
+        static_cast<T*>(p.mean)[row] = statistics.mean();
+        static_cast<T*>(p.rstd)[row] = statistics.rstd;
+      }
+    }
+  });
+}
+
+void layer_norm_forward_simd(ThreadPool& pool, const LayerNormForwardParams& p) {
+  with_compute_type(p.dtype, [&](auto zero) { forward<decltype(zero)>(pool, p); });
+}
+
+}  // namespace
+}  // namespace trafo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trafo {
+
+void layer_norm_forward_cpu(ThreadPool& pool, const LayerNormForwardParams& p);
+void layer_norm_backward_cpu(ThreadPool& pool, const LayerNormBackwardParams& p);
+void bias_dropout_residual_backward_cpu(ThreadPool& pool,
+                                        const BiasDropoutResidualBackwardParams& p);
+
+HWY_EXPORT(layer_norm_forward_simd);
+void layer_norm_forward_cpu(ThreadPool& pool, const LayerNormForwardParams& p) {
+  HWY_DYNAMIC_DISPATCH(layer_norm_forward_simd)(pool, p);
+}
+
+// A layer norm is the seam of bias_dropout_residual without bias and dropout: its x is the sum, and
+// the gradient of the sum goes to the residual.
+void layer_norm_backward_cpu(ThreadPool& pool, const LayerNormBackwardParams& p) {
+  BiasDropoutResidualBackwardParams seam{};
+  seam.dtype = p.dtype;
+  seam.rows = p.rows;
+  seam.width = p.width;
+  seam.accumulate_dresidual = p.accumulate_dx;
+  seam.accumulate_dgamma = p.accumulate_dgamma;
+  seam.accumulate_dbeta = p.accumulate_dbeta;
+  seam.sum = p.x;
+  seam.gamma = p.gamma;
+  seam.mean = p.mean;
+  seam.rstd = p.rstd;
+  seam.dsum = p.dresidual;
+  seam.dnormed = p.dy;
+  seam.dresidual = p.dx;
+  seam.dgamma = p.dgamma;
+  seam.dbeta = p.dbeta;
+  bias_dropout_residual_backward_cpu(pool, seam);
+}
+
+}  // namespace trafo
+#endif
