@@ -549,9 +549,9 @@ TRAFO_API void trafo_model_free(trafo_model *model);
 typedef struct trafo_trainer trafo_trainer;
 
 #define TRAFO_SCHEDULE_CONSTANT 0
-#define TRAFO_SCHEDULE_INVERSE_SQRT 1
+#define TRAFO_SCHEDULE_LINEAR 1
 #define TRAFO_SCHEDULE_COSINE 2
-#define TRAFO_SCHEDULE_LINEAR 3
+#define TRAFO_SCHEDULE_INVERSE_SQRT 3
 #define TRAFO_SCHEDULE_NOAM 4
 
 #define TRAFO_UNIT_UPDATES 0

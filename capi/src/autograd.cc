@@ -92,8 +92,8 @@ trafo_error* trafo_checkpoint(trafo_context* context, trafo_region_fn region, vo
                               size_t input_count, trafo_tensor** outputs, size_t output_count) {
   return api(__func__, [&](const Call& call) {
     // From here on user_data is freed exactly once, also when the call is refused.
-    auto body = std::make_shared<Region>(region, user_data, user_data_free, output_count,
-                                         call.function());
+    auto body =
+        std::make_shared<Region>(region, user_data, user_data_free, output_count, call.function());
     call.array(outputs, output_count, "outputs");
     if (output_count > kMostOutputs) call.refuse("output_count is over ", kMostOutputs);
     for (size_t i = 0; i < output_count; ++i) outputs[i] = nullptr;
@@ -101,9 +101,8 @@ trafo_error* trafo_checkpoint(trafo_context* context, trafo_region_fn region, vo
     if (!region) call.refuse("region is NULL");
     const std::vector<Tensor> tensors = collect(call, context, inputs, input_count);
     body->bind(context->context);
-    const std::vector<Tensor> results =
-        checkpoint(c, tensors,
-                   [body](Context&, const std::vector<Tensor>& in) { return (*body)(in); });
+    const std::vector<Tensor> results = checkpoint(
+        c, tensors, [body](Context&, const std::vector<Tensor>& in) { return (*body)(in); });
     std::vector<trafo_tensor*> handles;
     for (const Tensor& result : results) handles.push_back(give_tensor(context, result));
     std::copy(handles.begin(), handles.end(), outputs);

@@ -29,14 +29,16 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
       call.refuse("unknown device ", o.device);
     if (o.threads < 0) call.refuse("threads must be 0 (one for each core) to 256, got ", o.threads);
     const int cores = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
-    std::shared_ptr<Context> context =
-        make_context({static_cast<DeviceKind>(o.device), o.device_index}, o.threads ? o.threads : cores);
+    std::shared_ptr<Context> context = make_context(
+        {static_cast<DeviceKind>(o.device), o.device_index}, o.threads ? o.threads : cores);
     context->set_fused_kernels(o.fused_kernels != 0);
     *out = new_handle<trafo_context>(std::move(context));
   });
 }
 
-void trafo_context_free(trafo_context* context) { free_handle(context); }
+void trafo_context_free(trafo_context* context) {
+  free_handle(context);
+}
 
 trafo_error* trafo_context_set_threads(trafo_context* context, int32_t threads) {
   return api(__func__,
@@ -76,22 +78,20 @@ trafo_error* trafo_cancel_new(trafo_cancel** out) {
 }
 
 trafo_error* trafo_cancel_set(const trafo_cancel* cancel) {
-  return api(__func__, [&](const Call& call) {
-    call.handle(cancel, "cancel").flag.store(true);
-  });
+  return api(__func__, [&](const Call& call) { call.handle(cancel, "cancel").token.cancel(); });
 }
 
 trafo_error* trafo_cancel_reset(const trafo_cancel* cancel) {
-  return api(__func__, [&](const Call& call) {
-    call.handle(cancel, "cancel").flag.store(false);
-  });
+  return api(__func__, [&](const Call& call) { call.handle(cancel, "cancel").token.reset(); });
 }
 
 trafo_error* trafo_cancel_is_set(const trafo_cancel* cancel, int32_t* out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    *out = call.handle(cancel, "cancel").flag.load() ? 1 : 0;
+    *out = call.handle(cancel, "cancel").token.is_cancelled() ? 1 : 0;
   });
 }
 
-void trafo_cancel_free(trafo_cancel* cancel) { free_handle(cancel); }
+void trafo_cancel_free(trafo_cancel* cancel) {
+  free_handle(cancel);
+}

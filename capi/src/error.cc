@@ -3,9 +3,13 @@
 using namespace trafo;
 using namespace trafo::capi;
 
-const char* trafo_version(void) { return TRAFO_VERSION_STRING; }
+const char* trafo_version(void) {
+  return TRAFO_VERSION_STRING;
+}
 
-int32_t trafo_abi_version(void) { return TRAFO_ABI_VERSION; }
+int32_t trafo_abi_version(void) {
+  return TRAFO_ABI_VERSION;
+}
 
 int32_t trafo_error_code(const trafo_error* error) {
   return error ? static_cast<int32_t>(error->code) : TRAFO_OK;
@@ -23,8 +27,16 @@ const char* trafo_error_code_name(int32_t code) {
   return error_code_name(static_cast<ErrorCode>(code));
 }
 
-void trafo_error_free(trafo_error* error) { free_handle(error); }
+void trafo_error_free(trafo_error* error) {
+  free_handle(error);
+}
 
-void trafo_string_free(char* string) { std::free(string); }
-void trafo_ids_free(int32_t* ids) { std::free(ids); }
-void trafo_buffer_free(uint8_t* buffer) { std::free(buffer); }
+void trafo_string_free(char* string) {
+  std::free(string);
+}
+void trafo_ids_free(int32_t* ids) {
+  std::free(ids);
+}
+void trafo_buffer_free(uint8_t* buffer) {
+  std::free(buffer);
+}

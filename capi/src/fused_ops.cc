@@ -33,8 +33,8 @@ trafo_error* trafo_sinusoidal_positions(trafo_context* context, int64_t position
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(context,
-                       sinusoidal_positions(c, positions, width, checked_dtype(call, dtype)));
+    *out =
+        give_tensor(context, sinusoidal_positions(c, positions, width, checked_dtype(call, dtype)));
   });
 }
 
@@ -106,10 +106,10 @@ trafo_error* trafo_op_bias_act_dropout(trafo_context* context, const trafo_tenso
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(
-        context, ops::bias_act_dropout(c, call.tensor(context, x, "x"),
-                                       call.optional_tensor(context, bias, "bias"),
-                                       to_activation(call, activation), to_dropout(dropout)));
+    *out = give_tensor(context,
+                       ops::bias_act_dropout(c, call.tensor(context, x, "x"),
+                                             call.optional_tensor(context, bias, "bias"),
+                                             to_activation(call, activation), to_dropout(dropout)));
   });
 }
 
@@ -119,11 +119,10 @@ trafo_error* trafo_op_bias_dropout_residual(trafo_context* context, const trafo_
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(context, ops::bias_dropout_residual(
-                                    c, call.tensor(context, x, "x"),
-                                    call.optional_tensor(context, bias, "bias"),
-                                    call.tensor(context, residual, "residual"),
-                                    to_dropout(dropout)));
+    *out = give_tensor(
+        context, ops::bias_dropout_residual(
+                     c, call.tensor(context, x, "x"), call.optional_tensor(context, bias, "bias"),
+                     call.tensor(context, residual, "residual"), to_dropout(dropout)));
   });
 }
 

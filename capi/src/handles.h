@@ -1,10 +1,9 @@
 // What the opaque handles are, and how an entry point of the C ABI is written.
 //
-// Every live handle stands in a registry with its kind, so that NULL, a freed handle and a handle of another kind are told
-// apart from a good one without touching their memory.
+// Every live handle stands in a registry with its kind, so that NULL, a freed handle and a handle
+// of another kind are told apart from a good one without touching their memory.
 #pragma once
 
-#include <atomic>
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +14,7 @@
 #include "capi/include/trafo.h"
 #include "engine/autograd/context.h"
 #include "engine/core/status.h"
+#include "engine/train/cancel.h"
 
 struct trafo_error {
   trafo::ErrorCode code;
@@ -32,7 +32,7 @@ struct trafo_tensor {
 };
 
 struct trafo_cancel {
-  mutable std::atomic<bool> flag{false};  // set through const handles, from any thread
+  mutable trafo::CancelToken token;  // set through const handles, from any thread
 };
 
 namespace trafo::capi {
@@ -54,11 +54,11 @@ enum class HandleKind : uint32_t {
 template <class Handle>
 struct HandleTraits;
 
-#define TRAFO_HANDLE(kind_name)                                \
-  template <>                                                  \
-  struct HandleTraits<trafo_##kind_name> {                     \
-    static constexpr HandleKind kind = HandleKind::kind_name;  \
-    static constexpr const char* name = "trafo_" #kind_name;   \
+#define TRAFO_HANDLE(kind_name)                               \
+  template <>                                                 \
+  struct HandleTraits<trafo_##kind_name> {                    \
+    static constexpr HandleKind kind = HandleKind::kind_name; \
+    static constexpr const char* name = "trafo_" #kind_name;  \
   };
 TRAFO_HANDLE(error)
 TRAFO_HANDLE(context)
@@ -110,8 +110,7 @@ class Call {
   const Tensor& tensor(const trafo_context* owner, const trafo_tensor* argument,
                        const char* name) const {
     const trafo_tensor& checked = handle(argument, name);
-    if (checked.context.get() != owner->context.get())
-      refuse(name, " belongs to another context");
+    if (checked.context.get() != owner->context.get()) refuse(name, " belongs to another context");
     return checked.tensor;
   }
   Tensor optional_tensor(const trafo_context* owner, const trafo_tensor* argument,
@@ -121,7 +120,8 @@ class Call {
 
   std::string_view text(const char* data, size_t length, const char* name) const {
     if (!data && length > 0) refuse(name, " is NULL but its length is ", length);
-    if (length > static_cast<size_t>(PTRDIFF_MAX)) refuse(name, "'s length ", length, " is impossible");
+    if (length > static_cast<size_t>(PTRDIFF_MAX))
+      refuse(name, "'s length ", length, " is impossible");
     return {data ? data : "", length};
   }
   template <class T>
@@ -167,7 +167,8 @@ trafo_error* api(const char* function, Body&& body) noexcept {
   }
 }
 
-// Option structs: only the caller's struct_size bytes are read, the rest keeps its default; a longer struct must end in zeros.
+// Option structs: only the caller's struct_size bytes are read, the rest keeps its default; a
+// longer struct must end in zeros.
 inline constexpr size_t kLargestOptions = 65536;
 
 template <class Options>
@@ -185,12 +186,14 @@ Options read_options(const Call& call, const Options* options, Options defaults)
   if (!options) return defaults;
   const size_t size = options->struct_size;
   if (size < sizeof(size_t) || size > kLargestOptions)
-    call.refuse("struct_size ", size, " is not the size of an options struct; call its _init first");
+    call.refuse("struct_size ", size,
+                " is not the size of an options struct; call its _init first");
   std::memcpy(static_cast<void*>(&defaults), options, std::min(size, sizeof(Options)));
   const auto* bytes = reinterpret_cast<const unsigned char*>(options);
   for (size_t i = sizeof(Options); i < size; ++i)
     if (bytes[i] != 0)
-      call.refuse("the options struct is newer than this library and sets something it does not know");
+      call.refuse(
+          "the options struct is newer than this library and sets something it does not know");
   return defaults;
 }
 

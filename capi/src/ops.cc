@@ -32,8 +32,7 @@ trafo_error* binary(const char* function, trafo_context* context, const trafo_te
   return api(function, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(context,
-                       op(c, call.tensor(context, a, "a"), call.tensor(context, b, "b")));
+    *out = give_tensor(context, op(c, call.tensor(context, a, "a"), call.tensor(context, b, "b")));
   });
 }
 
@@ -44,13 +43,13 @@ trafo_error* trafo_op_add(trafo_context* context, const trafo_tensor* a, const t
   return binary(__func__, context, a, b, out, ops::add);
 }
 
-trafo_error* trafo_op_subtract(trafo_context* context, const trafo_tensor* a,
-                               const trafo_tensor* b, trafo_tensor** out) {
+trafo_error* trafo_op_subtract(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
+                               trafo_tensor** out) {
   return binary(__func__, context, a, b, out, ops::subtract);
 }
 
-trafo_error* trafo_op_multiply(trafo_context* context, const trafo_tensor* a,
-                               const trafo_tensor* b, trafo_tensor** out) {
+trafo_error* trafo_op_multiply(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
+                               trafo_tensor** out) {
   return binary(__func__, context, a, b, out, ops::multiply);
 }
 
@@ -61,15 +60,17 @@ trafo_error* trafo_op_divide(trafo_context* context, const trafo_tensor* a, cons
 
 trafo_error* trafo_op_matmul(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
                              int32_t transpose_a, int32_t transpose_b, trafo_tensor** out) {
-  return binary(__func__, context, a, b, out, [&](Context& c, const Tensor& left, const Tensor& right) {
-    return ops::matmul(c, left, right, {transpose_a != 0, transpose_b != 0});
-  });
+  return binary(__func__, context, a, b, out,
+                [&](Context& c, const Tensor& left, const Tensor& right) {
+                  return ops::matmul(c, left, right, {transpose_a != 0, transpose_b != 0});
+                });
 }
 
-#define TRAFO_UNARY(name)                                                                        \
-  trafo_error* trafo_op_##name(trafo_context* context, const trafo_tensor* x, trafo_tensor** out) { \
-    return unary(__func__, context, x, out,                                                      \
-                 [](const Call&, Context& c, const Tensor& t) { return ops::name(c, t); });      \
+#define TRAFO_UNARY(name)                                                                   \
+  trafo_error* trafo_op_##name(trafo_context* context, const trafo_tensor* x,               \
+                               trafo_tensor** out) {                                        \
+    return unary(__func__, context, x, out,                                                 \
+                 [](const Call&, Context& c, const Tensor& t) { return ops::name(c, t); }); \
   }
 TRAFO_UNARY(exp)
 TRAFO_UNARY(log)
@@ -80,12 +81,12 @@ TRAFO_UNARY(sum)
 TRAFO_UNARY(mean)
 #undef TRAFO_UNARY
 
-#define TRAFO_REDUCE(name)                                                                      \
+#define TRAFO_REDUCE(name)                                                                       \
   trafo_error* trafo_op_##name##_dim(trafo_context* context, const trafo_tensor* x, int32_t dim, \
-                                     int32_t keep_dim, trafo_tensor** out) {                    \
-    return unary(__func__, context, x, out, [&](const Call&, Context& c, const Tensor& t) {     \
-      return ops::name(c, t, dim, keep_dim != 0);                                               \
-    });                                                                                         \
+                                     int32_t keep_dim, trafo_tensor** out) {                     \
+    return unary(__func__, context, x, out, [&](const Call&, Context& c, const Tensor& t) {      \
+      return ops::name(c, t, dim, keep_dim != 0);                                                \
+    });                                                                                          \
   }
 TRAFO_REDUCE(sum)
 TRAFO_REDUCE(mean)
@@ -94,9 +95,8 @@ TRAFO_REDUCE(max)
 
 trafo_error* trafo_op_scale(trafo_context* context, const trafo_tensor* x, double factor,
                             trafo_tensor** out) {
-  return unary(__func__, context, x, out, [&](const Call&, Context& c, const Tensor& t) {
-    return ops::scale(c, t, factor);
-  });
+  return unary(__func__, context, x, out,
+               [&](const Call&, Context& c, const Tensor& t) { return ops::scale(c, t, factor); });
 }
 
 trafo_error* trafo_op_reshape(trafo_context* context, const trafo_tensor* x, const int64_t* shape,

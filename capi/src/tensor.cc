@@ -37,7 +37,9 @@ trafo_error* trafo_tensor_detach(const trafo_tensor* tensor, trafo_tensor** out)
   });
 }
 
-void trafo_tensor_free(trafo_tensor* tensor) { free_handle(tensor); }
+void trafo_tensor_free(trafo_tensor* tensor) {
+  free_handle(tensor);
+}
 
 trafo_error* trafo_tensor_get_dtype(const trafo_tensor* tensor, int32_t* out) {
   return api(__func__, [&](const Call& call) {

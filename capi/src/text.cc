@@ -92,8 +92,8 @@ trafo_error* trafo_tokenizer_encode(const trafo_tokenizer* tokenizer, const char
   return api(__func__, [&](const Call& call) {
     call.out(out_ids, "out_ids");
     call.out(out_count, "out_count");
-    const std::vector<int32_t> ids = call.handle(tokenizer, "tokenizer")
-                                         .tokenizer.encode(call.text(text, text_length, "text"));
+    const std::vector<int32_t> ids =
+        call.handle(tokenizer, "tokenizer").tokenizer.encode(call.text(text, text_length, "text"));
     // One byte at least, so that success is never NULL.
     auto* copy = static_cast<int32_t*>(std::malloc(ids.size() * sizeof(int32_t) + 1));
     if (!copy) throw std::bad_alloc();
@@ -109,8 +109,7 @@ trafo_error* trafo_tokenizer_decode(const trafo_tokenizer* tokenizer, const int3
     call.out(out_text, "out_text");
     call.out(out_length, "out_length");
     call.array(ids, count, "ids");
-    const std::string text =
-        call.handle(tokenizer, "tokenizer").tokenizer.decode({ids, count});
+    const std::string text = call.handle(tokenizer, "tokenizer").tokenizer.decode({ids, count});
     *out_text = copy_string(text);
     *out_length = text.size();
   });
@@ -127,7 +126,9 @@ trafo_error* trafo_tokenizer_piece(const trafo_tokenizer* tokenizer, int32_t id,
   });
 }
 
-void trafo_tokenizer_free(trafo_tokenizer* tokenizer) { free_handle(tokenizer); }
+void trafo_tokenizer_free(trafo_tokenizer* tokenizer) {
+  free_handle(tokenizer);
+}
 
 trafo_error* trafo_corpus_load(const char* source_path, size_t source_length,
                                const char* target_path, size_t target_length, trafo_corpus** out) {
@@ -191,7 +192,9 @@ trafo_error* trafo_corpus_train_tokenizer(const trafo_corpus* corpus,
   });
 }
 
-void trafo_corpus_free(trafo_corpus* corpus) { free_handle(corpus); }
+void trafo_corpus_free(trafo_corpus* corpus) {
+  free_handle(corpus);
+}
 
 trafo_error* trafo_bleu(const trafo_string_view* hypotheses, const trafo_string_view* references,
                         size_t count, int32_t lowercase, double* out_score, char** out_signature) {

@@ -132,7 +132,8 @@ StopReason TrainingRun::end_reason() const {
 void TrainingRun::advance(Session& session) {
   const Progress before = progress();
   const auto begin = Clock::now();
-  const StepResult result = take_step();
+  last_step_ = take_step();
+  const StepResult& result = last_step_;
   window_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   report(session, result, before, progress().epochs > before.epochs);
 }

@@ -41,6 +41,7 @@ class TrainingRun {
   void save();
 
   const RunState& state() const { return state_; }
+  const StepResult& last_step() const { return last_step_; }  // of the newest update, skipped or not
   bool resumed() const { return resumed_; }
   const TrainingData& data() const { return data_; }
 
@@ -84,6 +85,7 @@ class TrainingRun {
   RunState state_;
   std::vector<PackedBatchHost> micro_batches_;
 
+  StepResult last_step_;
   bool resumed_ = false;
   bool announced_ = false;
   std::vector<Error> refused_;  // damaged checkpoints, until they are announced

@@ -1,0 +1,175 @@
+#include <array>
+#include <string>
+
+#include "capi/src/model_handles.h"
+#include "capi/src/text_handles.h"
+#include "engine/train/model_io.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+namespace {
+
+trafo_model_config to_c(const ModelConfig& config) {
+  trafo_model_config c{};
+  c.struct_size = sizeof c;
+  c.architecture = static_cast<int32_t>(config.architecture);
+  c.activation = static_cast<int32_t>(config.activation);
+  c.vocabulary = config.vocabulary;
+  c.encoder_layers = config.encoder_layers;
+  c.decoder_layers = config.decoder_layers;
+  c.width = config.width;
+  c.ffn_width = config.ffn_width;
+  c.heads = config.heads;
+  c.max_positions = config.max_positions;
+  c.pre_norm = config.pre_norm;
+  c.tied_embeddings = config.tied_embeddings;
+  c.dropout = config.dropout;
+  c.attention_dropout = config.attention_dropout;
+  c.ffn_dropout = config.ffn_dropout;
+  c.norm_epsilon = config.norm_epsilon;
+  return c;
+}
+
+ModelConfig from_c(const trafo_model_config& c) {
+  ModelConfig config;
+  config.architecture = static_cast<Architecture>(c.architecture);
+  config.activation = static_cast<Activation>(c.activation);
+  config.vocabulary = c.vocabulary;
+  config.encoder_layers = c.encoder_layers;
+  config.decoder_layers = c.decoder_layers;
+  config.width = c.width;
+  config.ffn_width = c.ffn_width;
+  config.heads = c.heads;
+  config.max_positions = c.max_positions;
+  config.pre_norm = c.pre_norm != 0;
+  config.tied_embeddings = c.tied_embeddings != 0;
+  config.dropout = c.dropout;
+  config.attention_dropout = c.attention_dropout;
+  config.ffn_dropout = c.ffn_dropout;
+  config.norm_epsilon = c.norm_epsilon;
+  return config;
+}
+
+struct Preset {
+  const char* name;
+  Architecture architecture;
+  int64_t encoder_layers, decoder_layers, width, ffn_width, heads;
+  double dropout;
+};
+
+// tiny and small: Wu et al., arXiv 2105.14462; iwslt, base, big: Vaswani et al. and fairseq's
+// settings for them; lm: the decoder that the project began with.
+constexpr std::array<Preset, 6> kPresets = {{
+    {"tiny", Architecture::encoder_decoder, 4, 4, 128, 256, 4, 0.3},
+    {"small", Architecture::encoder_decoder, 4, 4, 256, 1024, 4, 0.3},
+    {"iwslt", Architecture::encoder_decoder, 6, 6, 512, 1024, 4, 0.3},
+    {"base", Architecture::encoder_decoder, 6, 6, 512, 2048, 8, 0.1},
+    {"big", Architecture::encoder_decoder, 6, 6, 1024, 4096, 16, 0.3},
+    {"lm", Architecture::decoder_lm, 0, 4, 256, 1024, 8, 0.1},
+}};
+
+}  // namespace
+
+trafo_error* trafo_model_config_init(trafo_model_config* config, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    init_options(call, config, struct_size, to_c(ModelConfig{}));
+  });
+}
+
+trafo_error* trafo_model_config_preset(trafo_model_config* config, const char* name,
+                                       size_t name_length) {
+  return api(__func__, [&](const Call& call) {
+    const std::string_view wanted = call.text(name, name_length, "name");
+    if (!config) call.refuse("config is NULL");
+    std::string names;
+    for (const Preset& preset : kPresets) {
+      names += (names.empty() ? "" : ", ") + std::string(preset.name);
+      if (wanted != preset.name) continue;
+      trafo_model_config c = read_options(call, config, to_c(ModelConfig{}));
+      c.architecture = static_cast<int32_t>(preset.architecture);
+      const bool lm = preset.architecture == Architecture::decoder_lm;
+      c.activation = lm ? TRAFO_GELU : TRAFO_RELU;
+      c.encoder_layers = lm ? ModelConfig{}.encoder_layers : preset.encoder_layers;
+      c.decoder_layers = preset.decoder_layers;
+      c.width = preset.width;
+      c.ffn_width = preset.ffn_width;
+      c.heads = preset.heads;
+      c.dropout = preset.dropout;
+      const size_t size = config->struct_size;
+      std::memcpy(static_cast<void*>(config), &c, std::min(size, sizeof c));
+      config->struct_size = size;
+      return;
+    }
+    fail(ErrorCode::not_found, call.function(), "there is no preset \"", wanted, "\"; there are ",
+         names);
+  });
+}
+
+trafo_error* trafo_model_new(trafo_context* context, const trafo_model_config* config,
+                             uint64_t seed, trafo_model** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    Context& c = call.context(context);
+    if (!config) call.refuse("config is NULL");
+    const ModelConfig settings = from_c(read_options(call, config, to_c(ModelConfig{})));
+    *out = new_handle<trafo_model>(context->context,
+                                   std::shared_ptr<Model>(make_model(c, settings, seed)));
+  });
+}
+
+trafo_error* trafo_model_load(trafo_context* context, const char* path, size_t path_length,
+                              trafo_model** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    Context& c = call.context(context);
+    *out = new_handle<trafo_model>(
+        context->context,
+        std::shared_ptr<Model>(load_model(c, path_argument(call, path, path_length, "path"))));
+  });
+}
+
+trafo_error* trafo_model_save(const trafo_model* model, const char* path, size_t path_length) {
+  return api(__func__, [&](const Call& call) {
+    const trafo_model& m = call.handle(model, "model");
+    save_model(path_argument(call, path, path_length, "path"), *m.context, *m.model);
+  });
+}
+
+trafo_error* trafo_model_get_config(const trafo_model* model, trafo_model_config* out,
+                                    size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    init_options(call, out, struct_size, to_c(call.handle(model, "model").model->config()));
+  });
+}
+
+trafo_error* trafo_model_get_parameter_count(const trafo_model* model, int64_t* out_tensors,
+                                             int64_t* out_elements) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_tensors, "out_tensors");
+    call.out(out_elements, "out_elements");
+    const ParameterStore& parameters = call.handle(model, "model").model->parameters();
+    *out_tensors = static_cast<int64_t>(parameters.count());
+    *out_elements = parameters.parameter_count();
+  });
+}
+
+trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index, const char** out_name,
+                                       trafo_tensor** out_tensor) {
+  return api(__func__, [&](const Call& call) {
+    if (out_name) *out_name = nullptr;
+    if (out_tensor) *out_tensor = nullptr;
+    trafo_model& m = call.handle(model, "model");
+    const ParameterStore& parameters = m.model->parameters();
+    if (index < 0 || static_cast<size_t>(index) >= parameters.count())
+      call.refuse("index must be 0 to ", static_cast<int64_t>(parameters.count()) - 1, ", got ",
+                  index);
+    const auto id = static_cast<ParamId>(index);
+    if (out_tensor) *out_tensor = give_tensor(m.context, parameters.value(id));
+    if (out_name) *out_name = parameters.name(id).c_str();
+  });
+}
+
+void trafo_model_free(trafo_model* model) {
+  free_handle(model);
+}

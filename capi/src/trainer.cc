@@ -1,0 +1,241 @@
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "capi/src/model_handles.h"
+#include "capi/src/text_handles.h"
+#include "engine/train/run.h"
+#include "engine/train/validation.h"
+
+using namespace trafo;
+
+struct trafo_trainer {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Model> model;
+  TrainOptions options;
+  std::unique_ptr<TrainingRun> run;
+};
+
+using namespace trafo::capi;
+
+namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+struct MetricName {
+  int32_t bit;
+  const char* name;
+};
+constexpr MetricName kMetrics[] = {
+    {TRAFO_METRIC_BLEU, "bleu"}, {TRAFO_METRIC_CHRF, "chrf"}, {TRAFO_METRIC_CE, "ce-mean-words"}};
+constexpr int32_t kAllMetrics = TRAFO_METRIC_BLEU | TRAFO_METRIC_CHRF | TRAFO_METRIC_CE;
+
+trafo_trainer_options trainer_defaults() {
+  trafo_trainer_options o{};
+  o.struct_size = sizeof o;
+  o.seed = 1;
+  o.learning_rate = 2e-3;
+  o.warmup = 1000;
+  o.schedule = TRAFO_SCHEDULE_INVERSE_SQRT;
+  o.optimizer_delay = 1;
+  o.label_smoothing = 0.1;
+  o.clip_norm = 1;
+  o.beta1 = 0.9;
+  o.beta2 = 0.98;
+  o.epsilon = 1e-9;
+  o.batch_tokens = 4096;
+  o.max_length = 256;
+  o.valid_freq = {1000, TRAFO_UNIT_UPDATES, 0};
+  o.save_freq = {1000, TRAFO_UNIT_UPDATES, 0};
+  o.disp_freq = {100, TRAFO_UNIT_UPDATES, 0};
+  o.valid_metrics = kAllMetrics;
+  o.first_metric = TRAFO_METRIC_BLEU;
+  o.valid_beam = 1;
+  o.keep_last = 3;
+  o.keep_best = 1;
+  o.max_bad_steps = 10;
+  return o;
+}
+
+Period to_period(const Call& call, const trafo_period& period, const char* name) {
+  if (period.unit < TRAFO_UNIT_UPDATES || period.unit > TRAFO_UNIT_EPOCHS)
+    call.refuse(name, " has the unknown unit ", period.unit);
+  if (period.value < 0) call.refuse(name, " must be at least 0, got ", period.value);
+  return {period.value, static_cast<PeriodUnit>(period.unit)};
+}
+
+TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
+  if (o.schedule < TRAFO_SCHEDULE_CONSTANT || o.schedule > TRAFO_SCHEDULE_NOAM)
+    call.refuse("unknown schedule ", o.schedule);
+  if ((o.valid_metrics & ~kAllMetrics) != 0)
+    call.refuse("valid_metrics has unknown bits: ", o.valid_metrics);
+  TrainOptions t;
+  t.learn_rate = o.learning_rate;
+  t.schedule = static_cast<ScheduleKind>(o.schedule);
+  t.warmup = o.warmup;
+  t.schedule_updates = o.schedule_updates;
+  t.label_smoothing = o.label_smoothing;
+  t.clip_norm = o.clip_norm;
+  t.weight_decay = o.weight_decay;
+  t.beta1 = o.beta1;
+  t.beta2 = o.beta2;
+  t.epsilon = o.epsilon;
+  t.optimizer_delay = o.optimizer_delay;
+  t.seed = o.seed;
+  t.max_bad_steps_in_a_row = o.max_bad_steps;
+  t.batch_tokens = o.batch_tokens;
+  t.max_length = o.max_length;
+  t.after_updates = o.after_updates;
+  t.after_epochs = o.after_epochs;
+  t.after_tokens = o.after_tokens;
+  t.early_stopping = o.early_stopping;
+  t.disp_freq = to_period(call, o.disp_freq, "disp_freq");
+  t.disp_first = o.disp_first;
+  t.valid_freq = to_period(call, o.valid_freq, "valid_freq");
+  t.save_freq = to_period(call, o.save_freq, "save_freq");
+  t.valid_beam = o.valid_beam;
+  t.keep_best = o.keep_best != 0;
+  t.keep_last = o.keep_last;
+  // The engine decides by the first of the list.
+  t.valid_metrics.clear();
+  for (const bool first : {true, false})
+    for (const MetricName& metric : kMetrics)
+      if ((o.valid_metrics & metric.bit) != 0 && (o.first_metric == metric.bit) == first)
+        t.valid_metrics.emplace_back(metric.name);
+  if (o.valid_metrics != 0 && (o.first_metric & o.valid_metrics) == 0)
+    call.refuse("first_metric ", o.first_metric, " is not one of valid_metrics ", o.valid_metrics);
+  return t;
+}
+
+trafo_event to_c(const TrainEvent& event) {
+  trafo_event e{};
+  e.struct_size = sizeof e;
+  e.kind = static_cast<int32_t>(event.kind);
+  e.stop = static_cast<int32_t>(event.reason);
+  e.update = event.update;
+  e.epoch = event.epoch;
+  e.epoch_fraction = event.epoch_fraction;
+  e.loss = event.loss;
+  e.nll = event.nll;
+  e.grad_norm = event.grad_norm;
+  e.learning_rate = event.learning_rate;
+  e.target_tokens = event.target_tokens;
+  e.source_tokens = event.source_tokens;
+  e.target_tokens_per_second = event.target_tokens_per_second;
+  e.source_tokens_per_second = event.source_tokens_per_second;
+  e.elapsed_seconds = event.elapsed_seconds;
+  e.eta_seconds = event.eta_seconds;
+  e.memory_bytes = event.memory_bytes;
+  e.peak_memory_bytes = event.peak_memory_bytes;
+  e.skipped_updates = event.skipped_updates;
+  e.stalled = event.stalled;
+  e.valid_ce = e.valid_bleu = e.valid_chrf = e.best_metric = kUnknown;
+  for (const MetricValue& metric : event.metrics) {
+    if (metric.name == "bleu") e.valid_bleu = metric.value;
+    if (metric.name == "chrf") e.valid_chrf = metric.value;
+    if (metric.name == "ce-mean-words") e.valid_ce = metric.value;
+  }
+  if (!event.metrics.empty()) {
+    e.best_metric = event.metrics[0].best;
+    e.best_update = event.metrics[0].best_update;
+    e.improved = event.metrics[0].improved;
+  }
+  e.message = {event.message.data(), event.message.size()};
+  e.path = {event.path.data(), event.path.size()};
+  return e;
+}
+
+}  // namespace
+
+trafo_error* trafo_trainer_options_init(trafo_trainer_options* options, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    init_options(call, options, struct_size, trainer_defaults());
+  });
+}
+
+trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokenizer,
+                               const trafo_corpus* train, const trafo_corpus* valid,
+                               const trafo_trainer_options* options, const char* run_directory,
+                               size_t run_directory_length, trafo_trainer** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    trafo_model& m = call.handle(model, "model");
+    const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
+    const ParallelCorpus& training = call.handle(train, "train").corpus;
+    const ParallelCorpus* validation = valid ? &call.handle(valid, "valid").corpus : nullptr;
+    const TrainOptions settings = to_options(call, read_options(call, options, trainer_defaults()));
+    validate(settings);
+    std::optional<std::filesystem::path> directory;
+    if (!call.text(run_directory, run_directory_length, "run_directory").empty())
+      directory = path_argument(call, run_directory, run_directory_length, "run_directory");
+    TrainingData data = prepare_data(training, validation, pieces, m.model->config(), settings,
+                                     m.context->backend().threads());
+    auto run =
+        std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings, directory);
+    *out = new_handle<trafo_trainer>(m.context, m.model, settings, std::move(run));
+  });
+}
+
+trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
+                               const trafo_cancel* cancel, trafo_event_fn callback, void* user_data,
+                               int32_t* out_stop) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_stop, "out_stop");
+    trafo_trainer& t = call.handle(trainer, "trainer");
+    if (max_updates < 0) call.refuse("max_updates must be at least 0, got ", max_updates);
+    const CancelToken* token = cancel ? &call.handle(cancel, "cancel").token : nullptr;
+    TrainCallback forward;
+    if (callback)
+      forward = [&](const TrainEvent& event) {
+        const trafo_event e = to_c(event);
+        return static_cast<int>(callback(user_data, &e));
+      };
+    const RunSummary summary = t.run->run(forward, token, max_updates);
+    require(summary.reason != StopReason::cancelled && summary.reason != StopReason::callback,
+            ErrorCode::cancelled, call.function(), "training was stopped by ",
+            summary.reason == StopReason::cancelled ? "its cancel token" : "its callback",
+            " after update ", summary.state.trainer.update, "; it can go on");
+    *out_stop = static_cast<int32_t>(summary.reason);
+  });
+}
+
+trafo_error* trafo_trainer_step(trafo_trainer* trainer, trafo_step_result* out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    trafo_trainer& t = call.handle(trainer, "trainer");
+    t.run->run({}, nullptr, 1);
+    const StepResult& step = t.run->last_step();
+    *out = {step.update,
+            step.loss,
+            step.nll,
+            step.grad_norm,
+            step.learning_rate,
+            static_cast<int64_t>(step.labels),
+            step.skipped ? 1 : 0,
+            0};
+  });
+}
+
+trafo_error* trafo_trainer_validate(trafo_trainer* trainer, double* out_ce, double* out_bleu,
+                                    double* out_chrf) {
+  return api(__func__, [&](const Call& call) {
+    for (double* out : {out_ce, out_bleu, out_chrf})
+      if (out) *out = kUnknown;
+    trafo_trainer& t = call.handle(trainer, "trainer");
+    if (!t.run->data().valid) call.refuse("the trainer has no validation corpus");
+    const auto result = validate_model(*t.context, *t.model, t.run->data(), t.options, nullptr);
+    for (size_t i = 0; result && i < t.options.valid_metrics.size(); ++i) {
+      const std::string& name = t.options.valid_metrics[i];
+      double* out = name == "bleu" ? out_bleu : name == "chrf" ? out_chrf : out_ce;
+      if (out) *out = result->values[i];
+    }
+  });
+}
+
+trafo_error* trafo_trainer_save(trafo_trainer* trainer) {
+  return api(__func__, [&](const Call& call) { call.handle(trainer, "trainer").run->save(); });
+}
+
+void trafo_trainer_free(trafo_trainer* trainer) {
+  free_handle(trainer);
+}

@@ -1,0 +1,170 @@
+#include <vector>
+
+#include "capi/src/model_handles.h"
+#include "capi/src/text_handles.h"
+#include "engine/decode/score.h"
+#include "engine/decode/translator.h"
+
+using namespace trafo;
+
+struct trafo_translations {
+  struct Line {
+    std::string text;
+    double score;
+  };
+  std::vector<std::vector<Line>> lines;
+  size_t truncated = 0;
+};
+
+using namespace trafo::capi;
+
+namespace {
+
+trafo_translate_options translate_defaults() {
+  trafo_translate_options options{};
+  options.struct_size = sizeof options;
+  options.beam = 5;
+  options.n_best = 1;
+  options.length_penalty = 1;
+  options.batch_tokens = 4096;
+  options.truncate = 1;
+  return options;
+}
+
+SpecialTokens special_tokens(const Tokenizer& tokenizer) {
+  return {tokenizer.bos_id(), tokenizer.eos_id(), tokenizer.pad_id(), tokenizer.unk_id()};
+}
+
+void check_vocabulary(const Call& call, const Model& model, const Tokenizer& tokenizer) {
+  if (tokenizer.vocab_size() != model.config().vocabulary)
+    call.refuse("the tokenizer has ", tokenizer.vocab_size(), " pieces, the model ",
+                model.config().vocabulary, ": they do not belong together");
+}
+
+std::vector<int32_t> encode_line(const Call& call, const Tokenizer& tokenizer,
+                                 const trafo_string_view& line, const char* name, size_t number) {
+  try {
+    std::vector<int32_t> ids = tokenizer.encode(call.text(line.data, line.length, name));
+    ids.push_back(tokenizer.eos_id());
+    return ids;
+  } catch (const Error& error) {
+    fail(error.code(), call.function(), name, ", line ", number + 1, ": ", error.message());
+  }
+}
+
+}  // namespace
+
+trafo_error* trafo_translate_options_init(trafo_translate_options* options, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    init_options(call, options, struct_size, translate_defaults());
+  });
+}
+
+trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenizer,
+                             const trafo_string_view* lines, size_t count,
+                             const trafo_translate_options* options, const trafo_cancel* cancel,
+                             trafo_translations** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const trafo_model& m = call.handle(model, "model");
+    const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
+    const trafo_translate_options o = read_options(call, options, translate_defaults());
+    const trafo_cancel* token = cancel ? &call.handle(cancel, "cancel") : nullptr;
+    call.array(lines, count, "lines");
+    check_vocabulary(call, *m.model, pieces);
+    if (o.max_length < 0) call.refuse("max_length must be at least 0, got ", o.max_length);
+
+    DecodeOptions decode;
+    decode.beam = o.beam;
+    decode.n_best = o.n_best;
+    decode.length_penalty = o.length_penalty;
+    if (o.max_length > 0) {
+      decode.max_length = o.max_length;
+      decode.max_length_factor = 0;
+      decode.max_length_extra = o.max_length;
+    }
+    decode.batch_tokens = o.batch_tokens;
+    decode.long_source = o.truncate ? LongSource::truncate : LongSource::error;
+    decode.tokens = special_tokens(pieces);
+    if (token) decode.cancelled = [token] { return token->token.is_cancelled(); };
+
+    trafo_translations result;
+    std::vector<std::vector<int32_t>> sources;
+    for (size_t i = 0; i < count; ++i) {
+      sources.push_back(encode_line(call, pieces, lines[i], "lines", i));
+      if (static_cast<int64_t>(sources.back().size()) > longest_source(m.model->config()))
+        ++result.truncated;
+    }
+    for (const auto& hypotheses : translate(*m.context, *m.model, sources, decode)) {
+      auto& line = result.lines.emplace_back();
+      for (const Hypothesis& h : hypotheses) line.push_back({pieces.decode(h.tokens), h.score});
+    }
+    *out = new_handle<trafo_translations>(std::move(result));
+  });
+}
+
+trafo_error* trafo_translations_get(const trafo_translations* translations, size_t index,
+                                    size_t rank, trafo_string_view* out_text, double* out_score) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_text, "out_text");
+    if (out_score) *out_score = 0;
+    const auto& lines = call.handle(translations, "translations").lines;
+    if (index >= lines.size())
+      call.refuse("index is ", index, ", there are ", lines.size(), " lines");
+    require(rank < lines[index].size(), ErrorCode::not_found, call.function(), "line ", index,
+            " has ", lines[index].size(), " hypotheses, not ", rank + 1);
+    const auto& line = lines[index][rank];
+    *out_text = {line.text.data(), line.text.size()};
+    if (out_score) *out_score = line.score;
+  });
+}
+
+trafo_error* trafo_translations_get_count(const trafo_translations* translations, size_t index,
+                                          size_t* out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const auto& lines = call.handle(translations, "translations").lines;
+    if (index >= lines.size())
+      call.refuse("index is ", index, ", there are ", lines.size(), " lines");
+    *out = lines[index].size();
+  });
+}
+
+trafo_error* trafo_translations_get_truncated(const trafo_translations* translations, size_t* out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = call.handle(translations, "translations").truncated;
+  });
+}
+
+void trafo_translations_free(trafo_translations* translations) {
+  free_handle(translations);
+}
+
+trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
+                         const trafo_string_view* source, const trafo_string_view* target,
+                         size_t count, double* out_log_probability, int64_t* out_tokens) {
+  return api(__func__, [&](const Call& call) {
+    call.array(out_log_probability, count, "out_log_probability");
+    for (size_t i = 0; i < count; ++i) {
+      out_log_probability[i] = 0;
+      if (out_tokens) out_tokens[i] = 0;
+    }
+    const trafo_model& m = call.handle(model, "model");
+    const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
+    call.array(source, count, "source");
+    call.array(target, count, "target");
+    check_vocabulary(call, *m.model, pieces);
+    std::vector<SentencePair> pairs;
+    for (size_t i = 0; i < count; ++i)
+      pairs.push_back({encode_line(call, pieces, source[i], "source", i),
+                       encode_line(call, pieces, target[i], "target", i)});
+    ScoreOptions options;
+    options.tokens = special_tokens(pieces);
+    const std::vector<PairScore> scores = score(*m.context, *m.model, pairs, options);
+    for (size_t i = 0; i < count; ++i) {
+      out_log_probability[i] = scores[i].log_probability;
+      if (out_tokens) out_tokens[i] = scores[i].tokens;
+    }
+  });
+}
