@@ -131,8 +131,7 @@ void Batcher::pack(std::span<const int64_t> sentences, PackedBatchHost& batch) c
     size_t length = target.size();
     if (decoder_only) {
       // Stream s1 .. sn </s> t1 .. tm </s>: read all but the last, predict all but the first; t1 is
-      // predicted from the
-      // </s> between the two.
+      // predicted from the </s> between the two.
       length = source.size() + target.size() - 1;
       append(source, batch.target_in);
       append(target.first(target.size() - 1), batch.target_in);
