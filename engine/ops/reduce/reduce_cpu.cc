@@ -16,6 +16,7 @@
 namespace trafo {
 namespace {
 
+constexpr int64_t kRun = 1 << 9;         // elements that are summed in their own precision
 constexpr int64_t kChunk = 1 << 12;      // elements of a long row that are summed by one block
 constexpr int64_t kGrain = 1 << 14;      // elements a block of short rows
 constexpr int64_t kColumnBand = 1 << 9;  // columns a block
@@ -42,15 +43,24 @@ template <class T>
 HWY_INLINE T max_or_nan(const T* x, int64_t count) {
   const hn::ScalableTag<T> d;
   const T largest = max(x, count);
-  auto marks = hn::Zero(d);  // 0 x is NaN for NaN (and infinities, so a second look decides)
+  auto marks = hn::Zero(d);
   int64_t i = 0;
   for (; i + lanes(d) <= count; i += lanes(d)) {
     const auto v = hn::LoadU(d, x + i);
-    marks = hn::Add(marks, hn::IfThenElseZero(hn::Ne(v, v), hn::Set(d, static_cast<T>(1))));
+    marks = hn::Add(marks, hn::IfThenElseZero(hn::IsNaN(v), hn::Set(d, static_cast<T>(1))));
   }
   bool nan = reduce_sum(d, marks) > 0;
   for (; i < count; ++i) nan = nan || x[i] != x[i];
   return nan ? std::numeric_limits<T>::quiet_NaN() : largest;
+}
+
+// Sums of a few hundred elements, added in float64: few roundings of one size pile up.
+template <class T>
+HWY_INLINE double accurate_sum(const T* x, int64_t count) {
+  double total = 0;
+  for (int64_t i = 0; i < count; i += kRun)
+    total += static_cast<double>(sum(x + i, std::min(kRun, count - i)));
+  return total;
 }
 
 // One contiguous row; a long one in chunks, whose sums are added in float64.
@@ -59,22 +69,22 @@ T reduce_row(ThreadPool& pool, ReduceKind kind, const T* x, int64_t size) {
   const bool is_max = kind == ReduceKind::max;
   double result = 0;
   if (size <= kChunk) {
-    result = static_cast<double>(is_max ? max_or_nan(x, size) : sum(x, size));
+    result = is_max ? static_cast<double>(max_or_nan(x, size)) : accurate_sum(x, size);
   } else {
     const int64_t chunks = (size - 1) / kChunk + 1;
-    T* partial = partial_buffer<T>(chunks);
+    double* partial = partial_buffer<double>(chunks);
     parallel_for_range(pool, chunks, 4, [&](int64_t begin, int64_t end) {
       for (int64_t chunk = begin; chunk < end; ++chunk) {
         const T* at = x + chunk * kChunk;
         const int64_t count = std::min(kChunk, size - chunk * kChunk);
-        partial[chunk] = is_max ? max_or_nan(at, count) : sum(at, count);
+        partial[chunk] =
+            is_max ? static_cast<double>(max_or_nan(at, count)) : accurate_sum(at, count);
       }
     });
     if (is_max) {
-      result = static_cast<double>(max_or_nan(partial, chunks));
+      result = max_or_nan(partial, chunks);
     } else {
-      for (int64_t chunk = 0; chunk < chunks; ++chunk)
-        result += static_cast<double>(partial[chunk]);
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) result += partial[chunk];
     }
   }
   if (kind == ReduceKind::mean) result /= static_cast<double>(size);
@@ -114,7 +124,7 @@ HWY_INLINE void reduce_columns(ReduceKind kind, const T* x, int64_t rows, int64_
   };
   if (kind == ReduceKind::max)
     run([](auto a, auto b) {  // NaN wins
-      return hn::IfThenElse(hn::Or(hn::Gt(b, a), hn::Ne(b, b)), b, a);
+      return hn::IfThenElse(hn::Or(hn::Gt(b, a), hn::IsNaN(b)), b, a);
     });
   else
     run([](auto a, auto b) { return hn::Add(a, b); });

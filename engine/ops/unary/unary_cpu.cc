@@ -24,7 +24,7 @@ HWY_INLINE hn::Vec<D> log(D d, hn::Vec<D> x) {
   auto y = hn::Log(d, x);
   y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity), y);
   y = hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, std::numeric_limits<T>::quiet_NaN()), y);
-  return hn::IfThenElse(hn::Or(hn::Eq(x, infinity), hn::Ne(x, x)), x, y);
+  return hn::IfThenElse(hn::Or(hn::Eq(x, infinity), hn::IsNaN(x)), x, y);
 }
 
 template <class T>
