@@ -48,41 +48,14 @@ inline void check_epsilon(const char* op, double epsilon) {
           "epsilon must lie between 0 and 1, got ", epsilon);
 }
 
-// True if both inputs of an op are one tensor for autodiff, so that their gradients meet in one
-// buffer.
-inline bool same_variable(const Tensor& a, const Tensor& b) {
-  return a.defined() && b.defined() && a.variable() && a.variable() == b.variable();
+// Null for an undefined tensor.
+inline void* raw_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.raw() : nullptr;
 }
 
-// Where a kernel puts the gradient of one input of several. An input that appeared before among the
-// op's inputs gets a buffer of its own, which finish() adds: two outputs of one kernel must not be
-// one memory.
-class GradSlot {
- public:
-  GradSlot(Backward& backward, size_t input, bool repeated, const Shape& shape, DType dtype)
-      : input_(input), repeated_(repeated) {
-    if (!backward.needs(input)) return;
-    if (repeated)
-      target_ = {backward.context().empty(shape, dtype), false};
-    else
-      target_ = backward.target(input);
-  }
-
-  void* data() const { return target_.buffer.defined() ? target_.buffer.raw() : nullptr; }
-  bool wanted() const { return target_.buffer.defined(); }
-  bool accumulate() const { return target_.accumulate; }
-  const Tensor& buffer() const { return target_.buffer; }
-
-  // After the kernel: lets go of the buffer. Slots that are not repeated first.
-  void finish(Backward& backward) {
-    if (repeated_ && wanted()) backward.add(input_, target_.buffer);
-    target_ = {};
-  }
-
- private:
-  size_t input_;
-  bool repeated_;
-  GradTarget target_;
-};
+// The target of an input whose gradient is wanted; otherwise one without a buffer.
+inline GradTarget target_if_needed(Backward& backward, size_t input) {
+  return backward.needs(input) ? backward.target(input) : GradTarget{};
+}
 
 }  // namespace trafo

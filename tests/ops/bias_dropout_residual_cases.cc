@@ -44,13 +44,21 @@ OpCase norm_case(const char* label, const Shape& shape, float p, Outputs used = 
   return test;
 }
 
-// Only some inputs want gradients.
-OpCase frozen_case(std::vector<size_t> frozen) {
-  OpCase test = norm_case("some inputs constant", {5, 10}, 0.3f);
-  test.run = [run = test.run, frozen](Context& context, const std::vector<Tensor>& in) {
-    std::vector<Tensor> inputs = in;
-    for (const size_t i : frozen) inputs[i] = in[i].detach();
-    return run(context, inputs);
+// Only the inputs in `wanted` get gradients; the others come from inside the run.
+OpCase partly_constant_case(std::vector<size_t> wanted) {
+  const Shape shape{5, 10};
+  OpCase test = norm_case("some inputs constant", shape, 0.3f);
+  test.inputs = [shape, wanted](InputMaker& make) {
+    const std::vector<Tensor> all = seam_inputs(make, shape);
+    std::vector<Tensor> inputs;
+    for (const size_t i : wanted) inputs.push_back(all[i]);
+    return inputs;
+  };
+  test.run = [run = test.run, shape, wanted](Context& context, const std::vector<Tensor>& in) {
+    InputMaker make(context, in[0].dtype(), 5);
+    std::vector<Tensor> all = seam_inputs(make, shape);
+    for (size_t i = 0; i < wanted.size(); ++i) all[wanted[i]] = in[i];
+    return run(context, all);
   };
   return test;
 }
@@ -77,11 +85,11 @@ OpCases bias_dropout_residual_cases() {
       norm_case("one row", {1, 16}, 0.3f),
       norm_case("three dimensions", {2, 3, 20}, 0.3f),
       norm_case("many narrow rows", {70, 3}, 0.3f),
-      frozen_case({0}),
-      frozen_case({1, 2}),
-      frozen_case({0, 1, 2}),
-      frozen_case({3, 4}),
-      frozen_case({0, 1, 3, 4}),
+      partly_constant_case({1, 2, 3, 4}),
+      partly_constant_case({0, 3, 4}),
+      partly_constant_case({3, 4}),
+      partly_constant_case({0, 1, 2}),
+      partly_constant_case({2}),
   };
   OpCase twice = norm_case("used twice", {5, 6}, 0.2f);
   twice.run = [run = twice.run](Context& context, const std::vector<Tensor>& in) {
@@ -115,6 +123,10 @@ OpCases bias_dropout_residual_cases() {
   };
   chain.tolerance = 1e-5;
   cases.push_back(chain);
+  // With one column the gradient through the norm is 0, but 1 / sqrt(epsilon) enlarges what the
+  // composed form rounds.
+  for (OpCase& test : cases)
+    if (test.label == "norm, width 1") test.tolerance = 3e-5;
   return cases;
 }
 

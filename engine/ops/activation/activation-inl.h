@@ -56,7 +56,7 @@ HWY_INLINE hn::Vec<D> activation_gradient(D d, hn::Vec<D> x, hn::Vec<D> dy) {
     const auto derivative =
         hn::MulAdd(square, hn::Set(d, static_cast<T>(3 * kGeluScale * kGeluCubic)), scale);
     const auto s = sigmoid(d, hn::Mul(v, slope));
-    const auto rest = hn::Mul(hn::Mul(x, hn::Sub(one, s)), derivative);
+    const auto rest = hn::Mul(hn::Mul(v, hn::Sub(one, s)), derivative);
     return hn::Mul(dy, hn::Mul(s, hn::Add(one, rest)));
   } else {
     // s (1 + x (1 - s))

@@ -38,34 +38,31 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
   p.rows = rows;
   p.width = width;
   p.x = in.raw();
-  p.bias = vector.defined() ? vector.raw() : nullptr;
+  p.bias = raw_or_null(vector);
   p.y = y.raw();
   launch(context, OpKernel::bias_act_dropout_forward, kOp, p);
   if (!context.needs_grad({in, vector})) return y;
 
-  const bool bias_repeats = same_variable(in, vector);
   context.record(kOp, {in, vector}, {&y},
                  [x = in.detach(), bias = vector.defined() ? vector.detach() : Tensor{}, kind,
-                  dropout, rows, width, bias_repeats](Backward& b) {
+                  dropout, rows, width](Backward& b) {
                    const Tensor dy = b.grad_output();
-                   GradSlot dx(b, 0, false, x.shape(), x.dtype());
-                   GradSlot dbias(b, 1, bias_repeats, {width}, x.dtype());
+                   const GradTarget dx = target_if_needed(b, 0);
+                   const GradTarget dbias = target_if_needed(b, 1);
                    BiasActDropoutBackwardParams q{};
                    q.dtype = x.dtype();
                    q.activation = kind;
                    q.dropout = dropout;
                    q.rows = rows;
                    q.width = width;
-                   q.accumulate_dx = dx.accumulate();
-                   q.accumulate_dbias = dbias.accumulate();
+                   q.accumulate_dx = dx.accumulate;
+                   q.accumulate_dbias = dbias.accumulate;
                    q.x = x.raw();
-                   q.bias = bias.defined() ? bias.raw() : nullptr;
+                   q.bias = raw_or_null(bias);
                    q.dy = dy.raw();
-                   q.dx = dx.data();
-                   q.dbias = dbias.data();
+                   q.dx = raw_or_null(dx.buffer);
+                   q.dbias = raw_or_null(dbias.buffer);
                    launch(b.context(), OpKernel::bias_act_dropout_backward, kOp, q);
-                   dx.finish(b);
-                   dbias.finish(b);
                  });
   return y;
 }

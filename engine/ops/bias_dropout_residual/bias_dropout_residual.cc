@@ -1,7 +1,5 @@
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
 
-#include <array>
-
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/layer_norm/layer_norm.h"
@@ -35,7 +33,7 @@ BiasDropoutResidualForwardParams forward_params(const Tensor& x, const Tensor& b
   p.width = x.dim(-1);
   p.rows = x.numel() / p.width;
   p.x = x.raw();
-  p.bias = bias.defined() ? bias.raw() : nullptr;
+  p.bias = raw_or_null(bias);
   p.residual = residual.raw();
   p.sum = sum.raw();
   return p;
@@ -75,9 +73,8 @@ Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bi
          forward_params(in, vector, branch, dropout, sum));
   if (!context.needs_grad({in, vector, branch})) return sum;
 
-  const bool bias_repeats = same_variable(vector, in) || same_variable(vector, branch);
   context.record(kOp, {in, vector, branch}, {&sum},
-                 [shape = x.shape(), dtype = x.dtype(), dropout, bias_repeats](Backward& b) {
+                 [shape = x.shape(), dtype = x.dtype(), dropout](Backward& b) {
                    const Tensor dsum = b.grad_output();
                    // The residual's gradient is dsum itself, and so is x's where nothing is
                    // dropped: handed on, not copied.
@@ -87,21 +84,19 @@ Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bi
                    const bool dx_wanted = b.needs(0) && !same;
                    if (!dx_wanted && !b.needs(1)) return;
                    const int64_t width = shape.back();
-                   GradTarget dx = dx_wanted ? b.target(0) : GradTarget{};
-                   GradSlot dbias(b, 1, bias_repeats, {width}, dtype);
+                   const GradTarget dx = dx_wanted ? b.target(0) : GradTarget{};
+                   const GradTarget dbias = target_if_needed(b, 1);
                    BiasDropoutResidualBackwardParams q{};
                    q.dtype = dtype;
                    q.dropout = dropout;
                    q.rows = element_count(shape) / width;
                    q.width = width;
                    q.accumulate_dx = dx.accumulate;
-                   q.accumulate_dbias = dbias.accumulate();
+                   q.accumulate_dbias = dbias.accumulate;
                    q.dsum = dsum.raw();
-                   q.dx = dx_wanted ? dx.buffer.raw() : nullptr;
-                   q.dbias = dbias.data();
+                   q.dx = raw_or_null(dx.buffer);
+                   q.dbias = raw_or_null(dbias.buffer);
                    launch(b.context(), OpKernel::bias_dropout_residual_backward, kOp, q);
-                   dx = {};
-                   dbias.finish(b);
                  });
   return sum;
 }
@@ -140,47 +135,43 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
   launch(context, OpKernel::bias_dropout_residual_forward, kNormOp, p);
   if (!recorded) return out;
 
-  std::array<bool, 5> repeats{};  // the input is one with an earlier one
-  for (size_t i = 0; i < 5; ++i)
-    for (size_t j = 0; j < i; ++j) repeats[i] = repeats[i] || same_variable(inputs[i], inputs[j]);
   Tensor* const outputs[] = {&out.sum, &out.normed};
-  context.record(kNormOp, inputs, outputs,
-                 [sum = out.sum.detach(), gamma = inputs[3].detach(), mean, rstd, dropout,
-                  repeats](Backward& b) {
-                   const int64_t width = sum.dim(-1);
-                   const DType dtype = sum.dtype();
-                   const Tensor dsum = b.has_grad_output(0) ? b.grad_output(0) : Tensor{};
-                   const Tensor dnormed = b.has_grad_output(1) ? b.grad_output(1) : Tensor{};
-                   GradSlot dx(b, 0, repeats[0], sum.shape(), dtype);
-                   GradSlot dbias(b, 1, repeats[1], {width}, dtype);
-                   GradSlot dresidual(b, 2, repeats[2], sum.shape(), dtype);
-                   GradSlot dgamma(b, 3, repeats[3], {width}, dtype);
-                   GradSlot dbeta(b, 4, repeats[4], {width}, dtype);
-                   BiasDropoutResidualBackwardParams q{};
-                   q.dtype = dtype;
-                   q.dropout = dropout;
-                   q.rows = sum.numel() / width;
-                   q.width = width;
-                   q.accumulate_dx = dx.accumulate();
-                   q.accumulate_dresidual = dresidual.accumulate();
-                   q.accumulate_dbias = dbias.accumulate();
-                   q.accumulate_dgamma = dgamma.accumulate();
-                   q.accumulate_dbeta = dbeta.accumulate();
-                   q.sum = sum.raw();
-                   q.gamma = gamma.raw();
-                   q.mean = mean.raw();
-                   q.rstd = rstd.raw();
-                   q.dsum = dsum.defined() ? dsum.raw() : nullptr;
-                   q.dnormed = dnormed.defined() ? dnormed.raw() : nullptr;
-                   q.dx = dx.data();
-                   q.dresidual = dresidual.data();
-                   q.dbias = dbias.data();
-                   q.dgamma = dgamma.data();
-                   q.dbeta = dbeta.data();
-                   launch(b.context(), OpKernel::bias_dropout_residual_backward, kNormOp, q);
-                   for (GradSlot* slot : {&dx, &dbias, &dresidual, &dgamma, &dbeta})
-                     slot->finish(b);
-                 });
+  context.record(
+      kNormOp, inputs, outputs,
+      [sum = out.sum.detach(), gamma = inputs[3].detach(), mean, rstd, dropout](Backward& b) {
+        const int64_t width = sum.dim(-1);
+        const DType dtype = sum.dtype();
+        const Tensor dsum = b.has_grad_output(0) ? b.grad_output(0) : Tensor{};
+        const Tensor dnormed = b.has_grad_output(1) ? b.grad_output(1) : Tensor{};
+        const GradTarget dx = target_if_needed(b, 0);
+        const GradTarget dbias = target_if_needed(b, 1);
+        const GradTarget dresidual = target_if_needed(b, 2);
+        // Nothing comes through the norm of an output that nobody used.
+        const GradTarget dgamma = dnormed.defined() ? target_if_needed(b, 3) : GradTarget{};
+        const GradTarget dbeta = dnormed.defined() ? target_if_needed(b, 4) : GradTarget{};
+        BiasDropoutResidualBackwardParams q{};
+        q.dtype = dtype;
+        q.dropout = dropout;
+        q.rows = sum.numel() / width;
+        q.width = width;
+        q.accumulate_dx = dx.accumulate;
+        q.accumulate_dresidual = dresidual.accumulate;
+        q.accumulate_dbias = dbias.accumulate;
+        q.accumulate_dgamma = dgamma.accumulate;
+        q.accumulate_dbeta = dbeta.accumulate;
+        q.sum = sum.raw();
+        q.gamma = gamma.raw();
+        q.mean = mean.raw();
+        q.rstd = rstd.raw();
+        q.dsum = raw_or_null(dsum);
+        q.dnormed = raw_or_null(dnormed);
+        q.dx = raw_or_null(dx.buffer);
+        q.dresidual = raw_or_null(dresidual.buffer);
+        q.dbias = raw_or_null(dbias.buffer);
+        q.dgamma = raw_or_null(dgamma.buffer);
+        q.dbeta = raw_or_null(dbeta.buffer);
+        launch(b.context(), OpKernel::bias_dropout_residual_backward, kNormOp, q);
+      });
   return out;
 }
 

@@ -116,7 +116,8 @@ struct NormBackward {
   // Gradient of the sum: rstd (g - mean(g) - xhat mean(g xhat)).
   template <class Columns>
   HWY_INLINE VectorOf<T> gradient(const Columns& columns, VectorOf<T> gamma, int r) const {
-    const auto g = hn::MulSub(columns.load(dnormed[r]), gamma, mean_g[r]);
+    // Rounded like the products that mean_g sums, so that a constant g cancels exactly.
+    const auto g = hn::Sub(hn::Mul(columns.load(dnormed[r]), gamma), mean_g[r]);
     return hn::Mul(rstd[r], hn::NegMulAdd(xhat(columns, r), mean_gx[r], g));
   }
 };

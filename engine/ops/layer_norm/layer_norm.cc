@@ -53,34 +53,28 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
   launch(context, OpKernel::layer_norm_forward, kOp, p);
   if (!recorded) return y;
 
-  const bool gamma_repeats = same_variable(weight, in);
-  const bool beta_repeats = same_variable(bias, in) || same_variable(bias, weight);
   context.record(kOp, {in, weight, bias}, {&y},
-                 [x = in.detach(), gamma = weight.detach(), mean, rstd, rows, width, gamma_repeats,
-                  beta_repeats](Backward& b) {
+                 [x = in.detach(), gamma = weight.detach(), mean, rstd, rows, width](Backward& b) {
                    const Tensor dy = b.grad_output();
-                   GradSlot dx(b, 0, false, x.shape(), x.dtype());
-                   GradSlot dgamma(b, 1, gamma_repeats, gamma.shape(), x.dtype());
-                   GradSlot dbeta(b, 2, beta_repeats, gamma.shape(), x.dtype());
+                   const GradTarget dx = target_if_needed(b, 0);
+                   const GradTarget dgamma = target_if_needed(b, 1);
+                   const GradTarget dbeta = target_if_needed(b, 2);
                    LayerNormBackwardParams q{};
                    q.dtype = x.dtype();
                    q.rows = rows;
                    q.width = width;
-                   q.accumulate_dx = dx.accumulate();
-                   q.accumulate_dgamma = dgamma.accumulate();
-                   q.accumulate_dbeta = dbeta.accumulate();
+                   q.accumulate_dx = dx.accumulate;
+                   q.accumulate_dgamma = dgamma.accumulate;
+                   q.accumulate_dbeta = dbeta.accumulate;
                    q.x = x.raw();
                    q.gamma = gamma.raw();
                    q.mean = mean.raw();
                    q.rstd = rstd.raw();
                    q.dy = dy.raw();
-                   q.dx = dx.data();
-                   q.dgamma = dgamma.data();
-                   q.dbeta = dbeta.data();
+                   q.dx = raw_or_null(dx.buffer);
+                   q.dgamma = raw_or_null(dgamma.buffer);
+                   q.dbeta = raw_or_null(dbeta.buffer);
                    launch(b.context(), OpKernel::layer_norm_backward, kOp, q);
-                   dx.finish(b);
-                   dgamma.finish(b);
-                   dbeta.finish(b);
                  });
   return y;
 }

@@ -1,0 +1,69 @@
+#include "engine/ops/activation/activation.h"
+
+#include "tests/ops/row_test.h"
+
+namespace trafo::testing {
+namespace {
+
+double exact(Activation kind, double x) {
+  if (kind == Activation::relu) return x > 0 ? x : 0;
+  if (kind == Activation::silu) return x / (1 + std::exp(-x));
+  return 0.5 * x * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+
+TEST(Activation, ValuesOfTheFormulas) {
+  const auto context = cpu_context();
+  for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+    std::vector<float> x;
+    for (float v = -12; v <= 12; v += 0.03125f) x.push_back(v);
+    const int64_t count = static_cast<int64_t>(x.size());
+    const Tensor y = ops::activation(*context, context->from_values<float>(x, {count}), kind);
+    for (int64_t i = 0; i < count; ++i) {
+      const double expected = exact(kind, x[static_cast<size_t>(i)]);
+      EXPECT_NEAR(y.data<float>()[i], expected, 3e-7 * std::max(1.0, std::abs(expected)))
+          << activation_name(kind) << " of " << x[static_cast<size_t>(i)];
+    }
+  }
+}
+
+TEST(Activation, ExtremeValuesGiveFiniteGradients) {
+  const auto context = cpu_context();
+  for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+    const std::vector<float> extremes{-3e38f, -1e20f, -1e4f, -100, -0.0f, 100, 1e4f, 1e20f, 3e38f};
+    const int64_t count = static_cast<int64_t>(extremes.size());
+    Tensor x = context->from_values<float>(extremes, {count});
+    set_requires_grad(x, true);
+    const Tensor y = ops::activation(*context, x, kind);
+    context->backward(y, filled(*context, {count}, 1));
+    for (int64_t i = 0; i < count; ++i) {
+      const float v = extremes[static_cast<size_t>(i)];
+      EXPECT_EQ(y.data<float>()[i], v > 0 ? v : 0) << activation_name(kind) << " of " << v;
+      const float expected = v == 0  ? (kind == Activation::relu ? 0.0f : 0.5f)
+                             : v > 0 ? 1.0f
+                                     : 0.0f;
+      EXPECT_EQ(grad_of(x).data<float>()[i], expected) << activation_name(kind) << " at " << v;
+    }
+  }
+}
+
+TEST(Activation, NaNStaysNaN) {
+  const auto context = cpu_context();
+  for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+    const Tensor y = ops::activation(*context, filled(*context, {3}, std::nanf("")), kind);
+    for (const float v : context->values<float>(y)) EXPECT_TRUE(std::isnan(v));
+  }
+}
+
+TEST(Activation, Errors) {
+  const auto context = cpu_context();
+  Context& c = *context;
+  expect_error(ErrorCode::invalid_argument, "must be relu (0), gelu (1) or silu (2), got 7",
+               [&] { ops::activation(c, filled(c, {3}, 1), static_cast<Activation>(7)); });
+  expect_error(ErrorCode::dtype_mismatch, "must be float32 or float64",
+               [&] { ops::activation(c, c.zeros({3}, DType::i32), Activation::relu); });
+  EXPECT_STREQ(activation_name(Activation::gelu), "gelu");
+  EXPECT_STREQ(activation_name(static_cast<Activation>(9)), "unknown");
+}
+
+}  // namespace
+}  // namespace trafo::testing
