@@ -2,7 +2,7 @@
 
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"
-#include "engine/decode/score.h"
+#include "engine/decode/scorer.h"
 #include "engine/decode/translator.h"
 
 using namespace trafo;
