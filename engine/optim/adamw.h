@@ -9,18 +9,19 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.98;
   double epsilon = 1e-9;
-  double weight_decay = 0;  // decoupled: parameters shrink by learning_rate * weight_decay an update
+  double weight_decay =
+      0;  // decoupled: parameters shrink by learning_rate * weight_decay an update
 };
 
 class AdamW {
  public:
-  // Both are contiguous, of one shape and compute dtype, and must stay where they are. The moments start at zero.
-  // `context` must outlive this.
+  // Both are contiguous, of one shape and compute dtype, and must stay where they are. The moments
+  // start at zero. `context` must outlive this.
   AdamW(Context& context, const Tensor& parameters, const Tensor& gradients,
         const AdamWOptions& options = {});
 
-  // One update with grad_scale * gradients (clipping and averaging). Not for gradients that are not finite: they would
-  // stay in the moments for good.
+  // One update with grad_scale * gradients (clipping and averaging). Not for gradients that are not
+  // finite: they would stay in the moments for good.
   void step(double learning_rate, double grad_scale = 1);
 
   const AdamWOptions& options() const { return options_; }

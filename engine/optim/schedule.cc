@@ -61,12 +61,15 @@ double Schedule::operator()(int64_t update) const {
       1.0, (u - warmup) / std::max(1.0, static_cast<double>(options_.total - options_.warmup)));
   constexpr double kPi = 3.14159265358979323846;
   switch (options_.kind) {
-    case ScheduleKind::linear: return peak + (options_.final_rate - peak) * progress;
+    case ScheduleKind::linear:
+      return peak + (options_.final_rate - peak) * progress;
     case ScheduleKind::cosine:
       return options_.final_rate +
              (peak - options_.final_rate) * 0.5 * (1 + std::cos(kPi * progress));
-    case ScheduleKind::inverse_sqrt: return peak * std::sqrt(warmup / u);
-    default: return peak;
+    case ScheduleKind::inverse_sqrt:
+      return peak * std::sqrt(warmup / u);
+    default:
+      return peak;
   }
 }
 

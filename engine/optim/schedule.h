@@ -7,7 +7,13 @@
 namespace trafo {
 
 // Values are part of the C ABI: never renumber, only append.
-enum class ScheduleKind : int32_t { constant = 0, linear = 1, cosine = 2, inverse_sqrt = 3, noam = 4 };
+enum class ScheduleKind : int32_t {
+  constant = 0,
+  linear = 1,
+  cosine = 2,
+  inverse_sqrt = 3,
+  noam = 4
+};
 
 // "constant", "linear", "cosine", "inv-sqrt", "noam"; INVALID_ARGUMENT for another name.
 ScheduleKind schedule_kind(std::string_view name);
@@ -15,22 +21,24 @@ const char* schedule_name(ScheduleKind kind);  // "unknown" for a value that is 
 
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::inverse_sqrt;
-  double learning_rate = 3e-4;   // the peak; for noam the factor in front
-  double final_rate = 0;         // linear, cosine: at and after update `total`
-  int64_t warmup = 0;            // updates of linear warm-up; 0: none (inverse_sqrt and noam need one)
-  int64_t total = 0;             // linear, cosine: updates until final_rate, > warmup
-  int64_t width = 0;             // noam: of the model
+  double learning_rate = 3e-4;  // the peak; for noam the factor in front
+  double final_rate = 0;        // linear, cosine: at and after update `total`
+  int64_t warmup = 0;  // updates of linear warm-up; 0: none (inverse_sqrt and noam need one)
+  int64_t total = 0;   // linear, cosine: updates until final_rate, > warmup
+  int64_t width = 0;   // noam: of the model
 };
 
-// The rate of update u, counted from 1. During warm-up, learning_rate * u / warmup, except for noam; after it:
+// The rate of update u, counted from 1. During warm-up, learning_rate * u / warmup, except for
+// noam; after it:
 //   constant      learning_rate
 //   linear        straight from learning_rate at `warmup` to final_rate at `total`
-//   cosine        half a cosine between the same points (Loshchilov & Hutter, arXiv 1608.03983, without restarts)
-//   inverse_sqrt  learning_rate * sqrt(warmup / u)
-//   noam          learning_rate * width^-0.5 * min(u^-0.5, u * warmup^-1.5) for all u (Vaswani et al., arXiv 1706.03762, 5.3)
+//   cosine        half a cosine between the same points (Loshchilov & Hutter, arXiv 1608.03983,
+//   without restarts) inverse_sqrt  learning_rate * sqrt(warmup / u) noam          learning_rate *
+//   width^-0.5 * min(u^-0.5, u * warmup^-1.5) for all u (Vaswani et al., arXiv 1706.03762, 5.3)
 class Schedule {
  public:
-  explicit Schedule(const ScheduleOptions& options);  // INVALID_ARGUMENT, naming the option that cannot be
+  explicit Schedule(
+      const ScheduleOptions& options);  // INVALID_ARGUMENT, naming the option that cannot be
   double operator()(int64_t update) const;
   const ScheduleOptions& options() const { return options_; }
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kOp = "attention";
 
-// The kernel wants the columns of a row side by side, nothing else; a column window of a wider tensor is fine.
+// The kernel wants the columns of a row side by side, nothing else; a column window of a wider
+// tensor is fine.
 Tensor with_dense_rows(Context& context, const Tensor& tensor) {
   const bool dense = tensor.dim(1) <= 1 || tensor.strides()[1] == 1;
   return dense && tensor.strides()[0] >= 0 ? tensor : ops::contiguous(context, tensor);
@@ -26,7 +27,8 @@ bool same_gradient(const Tensor& a, const Tensor& b) {
   return same_tensor(a, b) || (a.variable() && a.variable() == b.variable());
 }
 
-// Where the gradients of q, k and v go: the distinct tensors behind them, and which of those each one is.
+// Where the gradients of q, k and v go: the distinct tensors behind them, and which of those each
+// one is.
 struct Sources {
   std::vector<Tensor> tensors;
   std::array<size_t, 3> of{};
@@ -196,8 +198,7 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
     size_t same = 0;
     const std::array<Tensor, 3> given{q.tensor, k.tensor, v.tensor};
     while (!same_tensor(given[same], given[role])) ++same;
-    inputs[role].tensor = same < role ? inputs[same].tensor
-                                      : with_dense_rows(context, given[role]);
+    inputs[role].tensor = same < role ? inputs[same].tensor : with_dense_rows(context, given[role]);
     sources.add(role, inputs[role]);
     saved.tensors[role] = inputs[role].tensor.detach();
   }

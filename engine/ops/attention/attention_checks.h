@@ -14,15 +14,16 @@ struct AttentionRanges {
   size_t sequences() const { return query_begin.size(); }
 };
 
-// Throws unless q, k and v are [rows, width] of one compute dtype with the columns that the options ask for, and the
-// options make sense.
-void check_attention_inputs(const Context& context, std::string_view op, const ops::AttentionInput& q,
-                            const ops::AttentionInput& k, const ops::AttentionInput& v,
-                            const ops::AttentionOptions& options);
+// Throws unless q, k and v are [rows, width] of one compute dtype with the columns that the options
+// ask for, and the options make sense.
+void check_attention_inputs(const Context& context, std::string_view op,
+                            const ops::AttentionInput& q, const ops::AttentionInput& k,
+                            const ops::AttentionInput& v, const ops::AttentionOptions& options);
 
 // Throws unless both hold [B + 1] row numbers that rise from 0 to the number of rows.
-AttentionRanges packed_ranges(const Context& context, std::string_view op, const Tensor& cu_seqlens_q,
-                              int64_t query_rows, const Tensor& cu_seqlens_k, int64_t key_rows);
+AttentionRanges packed_ranges(const Context& context, std::string_view op,
+                              const Tensor& cu_seqlens_q, int64_t query_rows,
+                              const Tensor& cu_seqlens_k, int64_t key_rows);
 
 // Throws unless begin and end are [rows] and 0 <= begin <= end <= key_rows.
 AttentionRanges decode_ranges(const Context& context, std::string_view op, int64_t rows,

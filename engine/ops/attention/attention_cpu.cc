@@ -22,7 +22,8 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-// Tiles of scores: two of 64 x 64 floats and the operands of head_dim 64 fill a second-level cache by a tenth.
+// Tiles of scores: two of 64 x 64 floats and the operands of head_dim 64 fill a second-level cache
+// by a tenth.
 constexpr int64_t kQueries = 64;
 constexpr int64_t kKeys = 64;
 
@@ -78,14 +79,12 @@ int64_t visible_keys(const Params& p, const Item& item, int64_t query, int64_t f
   return std::clamp<int64_t>(query + item.keys - item.queries + 1 - first_key, 0, count);
 }
 
-// Dropout factors of a tile of probabilities. Rows are max_keys elements apart; when that is little more than a row
-// holds, one run over all rows is cheaper than a run for each.
+// Dropout factors of a tile of probabilities. Rows are max_keys elements apart; when that is little
+// more than a row holds, one run over all rows is cheaper than a run for each.
 template <class T>
 class TileDropout {
  public:
-  static constexpr int64_t scratch_elements() {
-    return kQueries * round_up(kKeys, kPhiloxChunk);
-  }
+  static constexpr int64_t scratch_elements() { return kQueries * round_up(kKeys, kPhiloxChunk); }
   template <class Params>
   TileDropout(const Params& p, const Item& item, T* scratch)
       : dropout_(p.dropout),
@@ -119,8 +118,8 @@ struct RowState {
   T maximum, sum;
 };
 
-// Turns a row of scores into exp(scale * score - maximum), zeros behind `visible`, and returns the new statistics. The
-// factor by which everything gathered before must shrink goes to `shrink`.
+// Turns a row of scores into exp(scale * score - maximum), zeros behind `visible`, and returns the
+// new statistics. The factor by which everything gathered before must shrink goes to `shrink`.
 template <class T>
 RowState<T> softmax_row(T* row, int64_t visible, int64_t padded, T scale_factor, RowState<T> state,
                         T& shrink) {
@@ -191,14 +190,12 @@ void forward_item(const AttentionForwardParams& p, const Item& item) {
                                static_cast<T>(p.scale), state[i], shrink);
         if (!first && shrink != 1) {
           T* sum = gathered + i * padded_width;
-          map(sum, sum, padded_width,
-              [&](auto, auto x) { return hn::Mul(x, hn::Set(d, shrink)); });
+          map(sum, sum, padded_width, [&](auto, auto x) { return hn::Mul(x, hn::Set(d, shrink)); });
         }
         if (dropout.active())
           map(row, dropout.row(i), row, keys, [](auto, auto x, auto f) { return hn::Mul(x, f); });
       }
-      const TileB<T> values =
-          whole_vectors(v + k0 * p.v_stride, p.v_stride, keys, width, v_copy);
+      const TileB<T> values = whole_vectors(v + k0 * p.v_stride, p.v_stride, keys, width, v_copy);
       multiply<T>(queries, padded_width, keys, {scores, padded_keys, 1}, values.data, values.stride,
                   !first, gathered, padded_width);
       first = false;
@@ -285,8 +282,8 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
         for (int64_t j = 0; j < padded_keys; j += lanes(d)) {
           const int64_t inside = std::clamp<int64_t>(visible - j, 0, lanes(d));
           const auto mask = hn::FirstN(d, static_cast<size_t>(inside));
-          auto probability = hn::IfThenElseZero(
-              mask, exp(d, hn::MulSub(hn::LoadU(d, row + j), scale, log_sum)));
+          auto probability =
+              hn::IfThenElseZero(mask, exp(d, hn::MulSub(hn::LoadU(d, row + j), scale, log_sum)));
           auto gradient = hn::LoadU(d, drow + j);
           auto dropped = probability;
           if (factors) {

@@ -1,5 +1,5 @@
-// Small matrix products and transposes on tiles that fit the first-level cache: what attention_cpu.cc is made of. Compiled
-// once a target; see backend/cpu/simd.h.
+// Small matrix products and transposes on tiles that fit the first-level cache: what
+// attention_cpu.cc is made of. Compiled once a target; see backend/cpu/simd.h.
 #if defined(TRAFO_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAFO_ATTENTION_TILES_INL_H_
 #undef TRAFO_ATTENTION_TILES_INL_H_
@@ -64,8 +64,8 @@ HWY_INLINE void multiply_block(int64_t rows, int64_t depth, const TileA<T>& a, c
     for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], d, c + r * c_stride + v * lanes(d));
 }
 
-// C[rows, columns] (+)= A B. `columns` is a multiple of the lanes; C has round_up(rows, kTileRows) rows, of which those
-// behind `rows` receive copies of the last one.
+// C[rows, columns] (+)= A B. `columns` is a multiple of the lanes; C has round_up(rows, kTileRows)
+// rows, of which those behind `rows` receive copies of the last one.
 template <class T>
 void multiply(int64_t rows, int64_t columns, int64_t depth, const TileA<T>& a, const T* b,
               int64_t b_stride, bool accumulate, T* c, int64_t c_stride) {
@@ -125,7 +125,8 @@ void transpose_tile(const T* x, int64_t stride, int64_t rows, int64_t columns, T
       std::fill(out + c * out_stride + rows, out + (c + 1) * out_stride, T{0});
 }
 
-// A matrix whose rows may be read in whole vectors: x itself if its width allows, else a copy padded with zeros.
+// A matrix whose rows may be read in whole vectors: x itself if its width allows, else a copy
+// padded with zeros.
 template <class T>
 struct TileB {
   const T* data;

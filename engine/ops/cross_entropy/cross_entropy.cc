@@ -98,8 +98,7 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   if (!context.fused_kernels()) return cross_entropy_composed(context, logits, labels, options);
   const int64_t rows = logits.dim(0), classes = logits.dim(1);
   const DType dtype = logits.dtype();
-  const LossInputs inputs =
-      check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
+  const LossInputs inputs = check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
   const Tensor x = contiguous(context, logits);
   const Tensor loss = context.empty({rows}, dtype), nll = context.empty({rows}, dtype);
   const Tensor lse = context.empty({rows}, dtype);
@@ -155,8 +154,7 @@ CrossEntropyOutput cross_entropy_composed(Context& context, const Tensor& logits
   check_logits(context, logits);
   const int64_t rows = logits.dim(0), classes = logits.dim(1);
   const DType dtype = logits.dtype();
-  const LossInputs inputs =
-      check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
+  const LossInputs inputs = check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
   const double smoothing = options.label_smoothing;
 
   // A row's loss is w (lse - <q, x>) with the target distribution q = (1 - e) onehot + e / V.

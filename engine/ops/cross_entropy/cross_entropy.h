@@ -46,7 +46,7 @@ namespace ops {
 struct CrossEntropyOptions {
   double label_smoothing = 0;   // 0 <= e < 1
   int32_t ignore_label = -100;  // labels equal to this count for nothing
-  Tensor weights;               // [T], dtype of the logits, non-negative; undefined: all 1. Gets no gradient
+  Tensor weights = {};          // [T], dtype of the logits, non-negative; undefined: all 1. Gets no gradient
   Reduction reduction = Reduction::mean;
 };
 

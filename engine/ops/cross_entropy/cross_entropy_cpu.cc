@@ -20,7 +20,8 @@ namespace {
 
 constexpr int64_t kBlockElements = 16384;
 
-// Logits are looked at in pieces that stay in the first-level cache: once for the maximum, once for the exponentials.
+// Logits are looked at in pieces that stay in the first-level cache: once for the maximum, once for
+// the exponentials.
 constexpr int64_t kPiece = 1024;
 
 int64_t rows_per_block(int64_t classes) {
@@ -36,7 +37,8 @@ struct RowSums {
 // Reads the row once: a running maximum, and the sum of exponentials relative to it.
 template <class T>
 RowSums<T> row_sums(const T* x, int64_t classes, bool want_mean) {
-  // From the lowest finite number and not -infinity: exp(-infinity - maximum) is then 0 and not NaN.
+  // From the lowest finite number and not -infinity: exp(-infinity - maximum) is then 0 and not
+  // NaN.
   T maximum = std::numeric_limits<T>::lowest();
   double sum_exp = 0, total = 0;
   for (int64_t begin = 0; begin < classes; begin += kPiece) {
@@ -80,10 +82,9 @@ void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
       const double weight = weights ? static_cast<double>(weights[t]) : 1.0;
       const double hit = sums.lse - static_cast<double>(row[p.labels[t]]);
       nll[t] = static_cast<T>(weight * hit);
-      loss[t] = smoothing > 0
-                    ? static_cast<T>(weight * ((1 - smoothing) * hit +
-                                               smoothing * (sums.lse - sums.mean)))
-                    : nll[t];
+      loss[t] = smoothing > 0 ? static_cast<T>(weight * ((1 - smoothing) * hit +
+                                                         smoothing * (sums.lse - sums.mean)))
+                              : nll[t];
       lse[t] = static_cast<T>(sums.lse);
     }
   });

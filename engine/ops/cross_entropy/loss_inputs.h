@@ -1,4 +1,5 @@
-// What cross_entropy and linear_cross_entropy share: checked labels and weights, and sums of per-token losses.
+// What cross_entropy and linear_cross_entropy share: checked labels and weights, and sums of
+// per-token losses.
 #pragma once
 
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -6,10 +7,11 @@
 namespace trafo {
 
 struct LossInputs {
-  Tensor labels;         // [T], contiguous
-  Tensor weights;        // [T], contiguous, without history, or undefined
-  double weight_sum;     // over labels that are not ignored
-  // What the sum of the weighted losses is multiplied with: 1, or 1 / weight_sum for a mean (0 for a mean over nothing).
+  Tensor labels;      // [T], contiguous
+  Tensor weights;     // [T], contiguous, without history, or undefined
+  double weight_sum;  // over labels that are not ignored
+  // What the sum of the weighted losses is multiplied with: 1, or 1 / weight_sum for a mean (0 for
+  // a mean over nothing).
   double scale;
 };
 

@@ -54,8 +54,7 @@ Tensor embedding_composed(Context& context, const Tensor& ids, const Tensor& tab
   y = scale(context, y, options.scale);
   if (options.position_table.defined()) {
     const Tensor& positions = options.position_table;
-    const Tensor picker =
-        one_hot(context, options.positions, positions.dim(0), positions.dtype());
+    const Tensor picker = one_hot(context, options.positions, positions.dim(0), positions.dtype());
     y = add(context, y, matmul(context, picker, positions));
   }
   return dropout(context, y, options.dropout);
@@ -83,8 +82,8 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
             "the position table has width ", options.position_table.dim(1), ", the table ",
             table.dim(1));
     flat.positions = contiguous(context, options.positions);
-    require(flat.positions.shape() == ids.shape(), ErrorCode::shape_mismatch, kOp,
-            "there are ", flat.positions.numel(), " positions for ", ids.numel(), " ids");
+    require(flat.positions.shape() == ids.shape(), ErrorCode::shape_mismatch, kOp, "there are ",
+            flat.positions.numel(), " positions for ", ids.numel(), " ids");
     check_indices(context, flat.positions, options.position_table.dim(0), "position");
   }
   if (!context.fused_kernels()) return embedding_composed(context, ids_flat, table, flat);
@@ -125,7 +124,8 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
         p.ids = static_cast<const int32_t*>(ids.raw());
         p.positions = positions.defined() ? static_cast<const int32_t*>(positions.raw()) : nullptr;
         p.dy = dy.raw();
-        // One after the other: should both be one tensor, the second one adds to what the first has written.
+        // One after the other: should both be one tensor, the second one adds to what the first has
+        // written.
         if (b.needs(0)) {
           const GradTarget target = b.target(0);
           p.dtable = target.buffer.raw();
@@ -147,18 +147,19 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
 
 Tensor sinusoidal_positions(Context& context, int64_t positions, int64_t width, DType dtype) {
   constexpr const char* origin = "sinusoidal_positions";
-  require(positions >= 0 && width >= 1, ErrorCode::invalid_argument, origin, "needs positions >= 0 ",
-          "and width >= 1, got ", positions, " and ", width);
-  require(is_compute(dtype), ErrorCode::dtype_mismatch, origin, "dtype must be float32 or float64, ",
-          "got ", dtype_name(dtype));
+  require(positions >= 0 && width >= 1, ErrorCode::invalid_argument, origin,
+          "needs positions >= 0 ", "and width >= 1, got ", positions, " and ", width);
+  require(is_compute(dtype), ErrorCode::dtype_mismatch, origin,
+          "dtype must be float32 or float64, ", "got ", dtype_name(dtype));
   const Shape shape{positions, width};
   std::vector<double> wide(static_cast<size_t>(element_count(shape)));
   const int64_t sines = (width + 1) / 2;
   for (int64_t t = 0; t < positions; ++t)
     for (int64_t c = 0; c < width; ++c) {
       const int64_t i = c < sines ? c : c - sines;
-      const double angle = static_cast<double>(t) *
-                           std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+      const double angle =
+          static_cast<double>(t) *
+          std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
       wide[static_cast<size_t>(t * width + c)] = c < sines ? std::sin(angle) : std::cos(angle);
     }
   if (dtype == DType::f64) return context.from_values<double>(wide, shape);

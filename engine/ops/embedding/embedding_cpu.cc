@@ -60,8 +60,8 @@ void forward(ThreadPool& pool, const EmbeddingForwardParams& p) {
   });
 }
 
-// Tokens in the order of their index, ties in token order: `first[r] .. first[r + 1]` of `order` are the tokens that
-// picked row r.
+// Tokens in the order of their index, ties in token order: `first[r] .. first[r + 1]` of `order`
+// are the tokens that picked row r.
 struct Buckets {
   std::vector<int64_t> first;
   std::vector<int64_t> order;

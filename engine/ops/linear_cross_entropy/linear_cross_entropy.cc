@@ -41,8 +41,8 @@ void check_inputs(const Context& context, const Tensor& x, const Tensor& weight,
 }
 
 int64_t rows_of_chunk(int64_t rows, int64_t classes, DType dtype, int64_t chunk_bytes) {
-  const int64_t row_bytes = std::max<int64_t>(
-      1, checked_mul(classes, static_cast<int64_t>(dtype_size(dtype)), kOp));
+  const int64_t row_bytes =
+      std::max<int64_t>(1, checked_mul(classes, static_cast<int64_t>(dtype_size(dtype)), kOp));
   int64_t chunk = std::max<int64_t>(1, chunk_bytes / row_bytes);
   if (chunk > kRowStep) chunk -= chunk % kRowStep;
   return std::min(chunk, std::max<int64_t>(1, rows));
@@ -62,9 +62,9 @@ struct Work {
   const Tensor& bias;    // [V] or undefined
   const LossInputs& inputs;
   const CrossEntropyOptions& options;
-  Tensor logits;             // [chunk, V], then their gradient
-  Tensor loss, nll, lse;     // [T]
-  Tensor one;                // [1]
+  Tensor logits;              // [chunk, V], then their gradient
+  Tensor loss, nll, lse;      // [T]
+  Tensor one;                 // [1]
   Tensor dx, dweight, dbias;  // undefined where not wanted
 
   bool wants_gradient() const { return dx.defined() || dweight.defined() || dbias.defined(); }
@@ -97,9 +97,8 @@ struct Work {
     p.classes = weight.dim(0);
     p.logits = logits.raw();
     p.labels = static_cast<const int32_t*>(inputs.labels.raw()) + begin;
-    p.weights = inputs.weights.defined()
-                    ? at_row<const void>(inputs.weights.raw(), begin, 1, dtype)
-                    : nullptr;
+    p.weights = inputs.weights.defined() ? at_row<const void>(inputs.weights.raw(), begin, 1, dtype)
+                                         : nullptr;
     p.loss = at_row(loss.raw(), begin, 1, dtype);
     p.nll = at_row(nll.raw(), begin, 1, dtype);
     p.lse = at_row(lse.raw(), begin, 1, dtype);
@@ -182,9 +181,8 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   const Tensor bias_dense = bias.defined() ? contiguous(context, bias) : Tensor{};
 
   const int64_t chunk = rows_of_chunk(rows, classes, dtype, options.chunk_bytes);
-  Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss,
-            {},      {},      {},           {},         {},     {},
-            {},      {}};
+  Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss, {},
+            {},      {},      {},           {},         {},     {},           {}};
   work.logits = context.empty({std::min(chunk, rows), classes}, dtype);
   work.loss = context.empty({rows}, dtype);
   work.nll = context.empty({rows}, dtype);
@@ -206,17 +204,16 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   out.nll = context.scalar(inputs.scale * sum_in_order(context, work.nll), {1}, dtype);
   if (!wanted) return out;
   // The gradients leave with the node: handed over as they are for an upstream gradient of one.
-  context.record(kOp, {x_dense, weight_dense, bias_dense}, {&out.loss},
-                 [gradients = std::array<Tensor, 3>{work.dx, work.dweight, work.dbias}](
-                     Backward& b) mutable {
-                   const double upstream = b.context().item(b.grad_output());
-                   for (size_t input = 0; input < gradients.size(); ++input) {
-                     const Tensor gradient = std::move(gradients[input]);
-                     if (!gradient.defined()) continue;
-                     b.add(input, upstream == 1 ? gradient
-                                                : scale(b.context(), gradient, upstream));
-                   }
-                 });
+  context.record(
+      kOp, {x_dense, weight_dense, bias_dense}, {&out.loss},
+      [gradients = std::array<Tensor, 3>{work.dx, work.dweight, work.dbias}](Backward& b) mutable {
+        const double upstream = b.context().item(b.grad_output());
+        for (size_t input = 0; input < gradients.size(); ++input) {
+          const Tensor gradient = std::move(gradients[input]);
+          if (!gradient.defined()) continue;
+          b.add(input, upstream == 1 ? gradient : scale(b.context(), gradient, upstream));
+        }
+      });
   return out;
 }
 

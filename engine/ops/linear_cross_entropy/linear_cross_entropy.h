@@ -11,7 +11,7 @@
 namespace trafo::ops {
 
 struct LinearCrossEntropyOptions {
-  CrossEntropyOptions loss;
+  CrossEntropyOptions loss = {};
   int64_t chunk_bytes = int64_t{8} << 20;  // logits held at a time; at least one row is taken
 };
 

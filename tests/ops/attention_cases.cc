@@ -1,0 +1,110 @@
+#include "engine/ops/attention/attention.h"
+
+#include "tests/ops/op_cases.h"
+
+namespace trafo::testing {
+namespace {
+
+using Lengths = std::vector<int32_t>;
+
+Tensor cumulative(Context& context, const Lengths& lengths) {
+  std::vector<int32_t> bounds{0};
+  for (const int32_t length : lengths) bounds.push_back(bounds.back() + length);
+  return context.from_values<int32_t>(bounds, {static_cast<int64_t>(bounds.size())});
+}
+
+int64_t total(const Lengths& lengths) {
+  int64_t sum = 0;
+  for (const int32_t length : lengths) sum += length;
+  return sum;
+}
+
+// Where q, k and v live.
+enum class Layout { separate, packed, packed_keys_values, one, wide_keys_values };
+
+struct AttentionCase {
+  int64_t heads, head_dim;
+  Lengths queries, keys;
+  Layout layout = Layout::separate;
+  bool causal = false;
+  double scale = 0;
+  Dropout dropout = {};
+};
+
+OpCase make(const char* label, const AttentionCase& c) {
+  OpCase test;
+  test.label = label;
+  // A score of 60 in float32 is rounded by up to 4e-6, and its exponential by as much, relative.
+  if (c.scale > 10) test.tolerance = 1e-5;
+  test.inputs = [c](InputMaker& maker) {
+    const int64_t width = c.heads * c.head_dim, tq = total(c.queries), tk = total(c.keys);
+    switch (c.layout) {
+      case Layout::packed:
+        return std::vector<Tensor>{maker.uniform({tq, 3 * width})};
+      case Layout::one:
+        return std::vector<Tensor>{maker.uniform({tq, width + 1})};
+      case Layout::packed_keys_values:
+        return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, 2 * width})};
+      case Layout::wide_keys_values:
+        return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, 5 * width})};
+      default:
+        return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, width}),
+                                   maker.uniform({tk, width})};
+    }
+  };
+  test.run = [c](Context& context, const std::vector<Tensor>& x) {
+    const int64_t width = c.heads * c.head_dim;
+    ops::AttentionOptions options;
+    options.heads = c.heads;
+    options.head_dim = c.head_dim;
+    options.causal = c.causal;
+    options.scale = c.scale;
+    options.dropout = c.dropout;
+    const Tensor cu_q = cumulative(context, c.queries), cu_k = cumulative(context, c.keys);
+    const auto run = [&](const ops::AttentionInput& q, const ops::AttentionInput& k,
+                         const ops::AttentionInput& v) {
+      return ops::attention(context, q, k, v, cu_q, cu_k, options);
+    };
+    switch (c.layout) {
+      case Layout::packed:
+        return std::vector<Tensor>{run({x[0], 0}, {x[0], width}, {x[0], 2 * width})};
+      case Layout::one:  // k shares all columns with q, v all but one
+        return std::vector<Tensor>{run({x[0], 0}, {x[0], 0}, {x[0], 1})};
+      case Layout::packed_keys_values:
+        return std::vector<Tensor>{run({x[0], 0}, {x[1], 0}, {x[1], width})};
+      case Layout::wide_keys_values:  // two layers on the columns of one tensor, one column range
+                                      // idle
+        return std::vector<Tensor>{run({x[0], 0}, {x[1], 0}, {x[1], width}),
+                                   run({x[0], 0}, {x[1], 3 * width}, {x[1], 2 * width})};
+      default:
+        return std::vector<Tensor>{run({x[0], 0}, {x[1], 0}, {x[2], 0})};
+    }
+  };
+  return test;
+}
+
+}  // namespace
+
+OpCases attention_cases() {
+  const Dropout dropout{0.3f, 11, 2, 9};
+  return {
+      make("width 1", {1, 1, {3, 1}, {2, 4}}),
+      make("one token", {2, 3, {1}, {1}, Layout::packed}),
+      make("odd head, packed, causal", {2, 3, {4, 5}, {4, 5}, Layout::packed, true}),
+      make("cross", {2, 4, {2, 3}, {4, 3}, Layout::packed_keys_values}),
+      make("no vector divides the head", {1, 19, {3}, {5}, Layout::separate}),
+      make("empty sequences and queries without keys", {2, 2, {0, 3, 0, 1}, {2, 0, 1, 2}}),
+      make("empty batch", {2, 2, {}, {}}),
+      make("empty sequences only", {2, 2, {0, 0}, {0, 3}, Layout::packed_keys_values}),
+      make("causal with hidden rows", {1, 2, {5, 2}, {2, 4}, Layout::separate, true}),
+      make("dropout", {2, 2, {3, 6}, {5, 4}, Layout::separate, false, 0, dropout}),
+      make("dropout, causal, packed", {2, 2, {3, 6}, {3, 6}, Layout::packed, true, 0.8, dropout}),
+      make("more than a tile", {1, 1, {70}, {131}, Layout::separate, false, 2, dropout}),
+      make("more than a tile, causal", {1, 2, {67}, {67}, Layout::packed, true, 2}),
+      make("shared columns", {2, 2, {3, 2}, {3, 2}, Layout::one, true}),
+      make("columns of several layers", {2, 2, {2, 3}, {3, 1}, Layout::wide_keys_values}),
+      make("peaked", {1, 4, {4}, {6}, Layout::separate, false, 30}),
+  };
+}
+
+}  // namespace trafo::testing

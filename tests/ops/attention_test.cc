@@ -1,0 +1,145 @@
+#include "engine/ops/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/ops/op_kernel.h"
+#include "tests/ops/op_cases.h"
+
+namespace trafo::testing {
+namespace {
+
+class AttentionTest : public ::testing::Test {
+ protected:
+  Tensor ints(std::vector<int32_t> values) {
+    return context_->from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
+  }
+  std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 2);
+  InputMaker maker_{*context_, DType::f32, 3};
+};
+
+// Equal scores make every probability 1 / keys; values that are unit vectors show which were
+// dropped.
+TEST_F(AttentionTest, DropsTheProbabilitiesThatPhiloxSays) {
+  const std::vector<int32_t> queries{0, 3, 70, 74}, keys{0, 5, 75, 80};
+  const int64_t heads = 2, head_dim = 75, rows = 74, max_keys = 70;
+  const int64_t width = heads * head_dim;
+  std::vector<float> values(static_cast<size_t>(80 * width), 0.0f);
+  for (size_t b = 0; b + 1 < keys.size(); ++b)
+    for (int32_t j = keys[b]; j < keys[b + 1]; ++j)
+      for (int64_t h = 0; h < heads; ++h)
+        values[static_cast<size_t>(j * width + h * head_dim + j - keys[b])] =
+            static_cast<float>(keys[b + 1] - keys[b]);
+  ops::AttentionOptions options;
+  options.heads = heads;
+  options.head_dim = head_dim;
+  options.dropout = Dropout{0.4f, 8, 4, 2};
+  const Tensor out = ops::attention(*context_, {context_->zeros({rows, width}, DType::f32)},
+                                    {context_->zeros({80, width}, DType::f32)},
+                                    {context_->from_values<float>(values, {80, width})},
+                                    ints(queries), ints(keys), options);
+  const auto y = context_->values<float>(out);
+  for (size_t b = 0; b + 1 < queries.size(); ++b)
+    for (int64_t i = queries[b]; i < queries[b + 1]; ++i)
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t j = 0; j < keys[b + 1] - keys[b]; ++j) {
+          const bool kept = dropout_keeps(options.dropout, (h * rows + i) * max_keys + j);
+          ASSERT_NEAR(y[static_cast<size_t>(i * width + h * head_dim + j)],
+                      kept ? options.dropout.scale() : 0, 1e-5)
+              << b << ' ' << i << ' ' << h << ' ' << j;
+        }
+}
+
+TEST_F(AttentionTest, LongSequenceEqualsComposedAndKeepsNoMatrixOfScores) {
+  const int64_t length = 1000;
+  Tensor qkv = maker_.uniform({length, 3 * 32}, -3, 3);
+  set_requires_grad(qkv, true);
+  const Tensor bounds = ints({0, 1000}), upstream = maker_.uniform({length, 32});
+  ops::AttentionOptions options;
+  options.heads = 2;
+  options.head_dim = 16;
+  options.causal = true;
+  options.scale = 1;
+  std::vector<std::vector<float>> outputs, grads;
+  for (const bool fused : {true, false}) {
+    context_->set_fused_kernels(fused);
+    zero_grad(qkv);
+    context_->backend().reset_peak_memory();
+    const int64_t before = context_->backend().memory_stats().allocated_bytes;
+    const Tensor y =
+        ops::attention(*context_, {qkv, 0}, {qkv, 32}, {qkv, 64}, bounds, bounds, options);
+    context_->backward(y, upstream);
+    if (fused) {
+      EXPECT_LT(context_->backend().memory_stats().peak_bytes - before, length * 32 * 4 * 6);
+    }
+    outputs.push_back(context_->values<float>(y));
+    grads.push_back(context_->values<float>(grad_of(qkv)));
+  }
+  for (size_t i = 0; i < outputs[0].size(); ++i) ASSERT_NEAR(outputs[0][i], outputs[1][i], 1e-5);
+  for (size_t i = 0; i < grads[0].size(); ++i) ASSERT_NEAR(grads[0][i], grads[1][i], 1e-4) << i;
+}
+
+TEST_F(AttentionTest, DecodeReadsAnyRangeOfKeys) {
+  const Tensor q = maker_.uniform({4, 8}), kv = maker_.uniform({150, 20});
+  ops::AttentionOptions options;
+  options.heads = 2;
+  options.head_dim = 4;
+  const std::vector<int32_t> begin{3, 3, 20, 0},
+      end{9, 9, 20, 150};  // shared, empty, longer than a tile
+  for (const bool fused : {true, false}) {
+    context_->set_fused_kernels(fused);
+    const auto y = context_->values<float>(
+        ops::attention_decode(*context_, {q}, {kv, 2}, {kv, 12}, ints(begin), ints(end), options));
+    const float *qs = q.data<float>(), *rows = kv.data<float>();
+    for (int64_t i = 0; i < 4; ++i)
+      for (int64_t h = 0; h < 2; ++h) {
+        double sum = 0;
+        std::vector<double> expected(4, 0.0);
+        for (int64_t j = begin[static_cast<size_t>(i)]; j < end[static_cast<size_t>(i)]; ++j) {
+          double score = 0;
+          for (int64_t c = 0; c < 4; ++c)
+            score += static_cast<double>(qs[i * 8 + h * 4 + c]) * rows[j * 20 + 2 + h * 4 + c] / 2;
+          sum += std::exp(score);
+          for (int64_t c = 0; c < 4; ++c)
+            expected[static_cast<size_t>(c)] += std::exp(score) * rows[j * 20 + 12 + h * 4 + c];
+        }
+        for (int64_t c = 0; c < 4; ++c)
+          EXPECT_NEAR(y[static_cast<size_t>(i * 8 + h * 4 + c)],
+                      sum > 0 ? expected[static_cast<size_t>(c)] / sum : 0, 1e-5);
+      }
+  }
+}
+
+TEST_F(AttentionTest, NamesWhatIsWrong) {
+  Tensor x = context_->zeros({4, 12}, DType::f32);
+  ops::AttentionOptions options;
+  options.heads = 2;
+  options.head_dim = 2;
+  const auto expect_error = [&](ErrorCode code, const char* part, const std::vector<int32_t>& cu_q,
+                                const std::vector<int32_t>& cu_k, int64_t column) {
+    try {
+      ops::attention(*context_, {x, 0}, {x, 4}, {x, column}, ints(cu_q), ints(cu_k), options);
+      ADD_FAILURE() << "no error: " << part;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  using enum ErrorCode;
+  expect_error(invalid_argument, "cu_seqlens_q must start with 0 and end with 4", {0, 3}, {0, 4},
+               8);
+  expect_error(invalid_argument, "cu_seqlens_k must not fall", {0, 2, 3, 4}, {0, 3, 2, 4}, 8);
+  expect_error(shape_mismatch, "entries", {0, 2, 4}, {0, 4}, 8);
+  expect_error(shape_mismatch, "columns 9 to 13", {0, 4}, {0, 4}, 9);
+  options.dropout.p = 1;
+  expect_error(invalid_argument, "attention", {0, 4}, {0, 4}, 8);
+  options.dropout.p = 0;
+  set_requires_grad(x, true);
+  EXPECT_THROW(ops::attention_decode(*context_, {x}, {x}, {x}, ints({0, 0, 0, 0}),
+                                     ints({4, 4, 4, 4}), options),
+               Error);
+}
+
+}  // namespace
+}  // namespace trafo::testing

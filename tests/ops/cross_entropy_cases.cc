@@ -1,0 +1,56 @@
+#include "engine/ops/cross_entropy/cross_entropy.h"
+
+#include "tests/ops/op_cases.h"
+
+namespace trafo::testing {
+namespace {
+
+struct LossCase {
+  int64_t classes;
+  std::vector<int32_t> labels;
+  double smoothing = 0;
+  bool weighted = false;
+  Reduction reduction = Reduction::mean;
+  double range = 3;  // of the logits
+};
+
+OpCase make(const char* label, const LossCase& c) {
+  OpCase test;
+  test.label = label;
+  const int64_t rows = static_cast<int64_t>(c.labels.size());
+  test.inputs = [c, rows](InputMaker& maker) {
+    return std::vector<Tensor>{maker.uniform({rows, c.classes}, -c.range, c.range)};
+  };
+  test.run = [c, rows](Context& context, const std::vector<Tensor>& inputs) {
+    ops::CrossEntropyOptions options;
+    options.label_smoothing = c.smoothing;
+    options.reduction = c.reduction;
+    if (c.weighted) {
+      InputMaker maker(context, inputs[0].dtype(), 31);
+      options.weights = maker.uniform({rows}, 0.25, 2);
+    }
+    const Tensor labels = context.from_values<int32_t>(c.labels, {rows});
+    return std::vector<Tensor>{ops::cross_entropy(context, inputs[0], labels, options).loss};
+  };
+  return test;
+}
+
+}  // namespace
+
+OpCases cross_entropy_cases() {
+  return {
+      make("one class", {1, {0, 0, 0}}),
+      make("one row", {5, {3}, 0.1}),
+      make("odd", {7, {0, 6, 3}, 0, false, Reduction::sum}),
+      make("no vector divides the classes", {37, {36, 0, 17, 5}, 0.2}),
+      make("empty batch", {5, {}, 0.1}),
+      make("empty batch, losses apart", {5, {}, 0.1, true, Reduction::none}),
+      make("every label ignored", {6, {-100, -100}, 0.1}),
+      make("ignored labels and weights", {9, {2, -100, 8, -100, 0}, 0.1, true}),
+      make("losses apart", {9, {2, -100, 8, 4}, 0.3, true, Reduction::none}),
+      make("large logits", {16, {3, 9, 0}, 0, false, Reduction::mean, 40}),
+      make("more classes than a piece", {1100, {1099}, 0.1, true, Reduction::sum}),
+  };
+}
+
+}  // namespace trafo::testing

@@ -1,0 +1,113 @@
+#include "engine/ops/cross_entropy/cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engine/ops/op_kernel.h"
+
+namespace trafo {
+namespace {
+
+class CrossEntropyTest : public ::testing::Test {
+ protected:
+  Tensor logits(std::vector<float> values, int64_t rows) {
+    const int64_t classes = static_cast<int64_t>(values.size()) / rows;
+    return context_->from_values<float>(values, {rows, classes});
+  }
+  Tensor labels(std::vector<int32_t> values) {
+    return context_->from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
+  }
+  void expect_error(ErrorCode code, const char* part, const std::function<void()>& call) {
+    try {
+      call();
+      ADD_FAILURE() << "no error: " << part;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  }
+  std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 2);
+};
+
+TEST_F(CrossEntropyTest, NamesWhatIsWrong) {
+  const Tensor x = logits({1, 2, 3, 4}, 2);
+  using enum ErrorCode;
+  expect_error(invalid_argument, "label 2 of row 1", [&] {
+    ops::cross_entropy(*context_, x, labels({0, 2}));
+  });
+  expect_error(invalid_argument, "label -1 of row 0", [&] {
+    ops::cross_entropy(*context_, x, labels({-1, 0}));
+  });
+  expect_error(shape_mismatch, "one for each row",
+               [&] { ops::cross_entropy(*context_, x, labels({0})); });
+  expect_error(invalid_argument, "label_smoothing", [&] {
+    ops::cross_entropy(*context_, x, labels({0, 0}), {.label_smoothing = 1});
+  });
+  expect_error(invalid_argument, "weight -1 of row 1", [&] {
+    ops::CrossEntropyOptions options;
+    options.weights = context_->from_values<float>(std::vector<float>{1, -1}, {2});
+    ops::cross_entropy(*context_, x, labels({0, 0}), options);
+  });
+  expect_error(dtype_mismatch, "cast to float32 first", [&] {
+    ops::cross_entropy(*context_, context_->empty({1, 2}, DType::bf16), labels({0}));
+  });
+}
+
+TEST_F(CrossEntropyTest, MeanDividesByTheWeightsThatCount) {
+  const Tensor x = logits({0, 0, 0, 0, 0, 0}, 3);  // each row: log 2
+  ops::CrossEntropyOptions options;
+  options.weights = context_->from_values<float>(std::vector<float>{3, 100, 1}, {3});
+  options.label_smoothing = 0.3;
+  const auto out = ops::cross_entropy(*context_, x, labels({0, -100, 1}), options);
+  EXPECT_NEAR(context_->item(out.loss), std::log(2.0), 1e-6);
+  EXPECT_NEAR(context_->item(out.nll), std::log(2.0), 1e-6);
+  const auto nothing = ops::cross_entropy(*context_, x, labels({-100, -100, -100}));
+  EXPECT_EQ(context_->item(nothing.loss), 0);
+}
+
+TEST_F(CrossEntropyTest, NllLeavesSmoothingOut) {
+  Tensor x = logits({1, 2, 4}, 1);
+  set_requires_grad(x, true);
+  const auto out = ops::cross_entropy(*context_, x, labels({1}), {.label_smoothing = 0.6});
+  const double lse = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(4.0));
+  EXPECT_NEAR(context_->item(out.nll), lse - 2, 1e-6);
+  EXPECT_NEAR(context_->item(out.loss), 0.4 * (lse - 2) + 0.6 * (lse - 7.0 / 3), 1e-6);
+  EXPECT_FALSE(requires_grad(out.nll));
+}
+
+TEST_F(CrossEntropyTest, InfiniteLogits) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto masked =
+      ops::cross_entropy(*context_, logits({-infinity, 1, 1, -infinity, -infinity, 1}, 2),
+                         labels({1, 2}), {.reduction = Reduction::none});
+  EXPECT_NEAR(context_->values<float>(masked.loss)[0], std::log(2.0), 1e-6);
+  EXPECT_NEAR(context_->values<float>(masked.loss)[1], 0, 1e-6);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float bad : {infinity, nan}) {
+    const auto out = ops::cross_entropy(*context_, logits({1, bad, 1}, 1), labels({0}));
+    EXPECT_FALSE(std::isfinite(context_->item(out.loss))) << bad;
+  }
+}
+
+TEST_F(CrossEntropyTest, LongRowsWithALargeMean) {
+  const int64_t classes = 100003;
+  std::vector<float> values(static_cast<size_t>(classes));
+  for (size_t c = 0; c < values.size(); ++c)
+    values[c] = 1000 + static_cast<float>(c % 97) * 0.0625f;
+  double sum = 0;
+  for (const float v : values) sum += std::exp(static_cast<double>(v) - 1000);
+  Tensor x = logits(values, 1);
+  set_requires_grad(x, true);
+  const auto out = ops::cross_entropy(*context_, x, labels({100002}));
+  const double expected = std::log(sum) + 1000 - static_cast<double>(values.back());
+  EXPECT_NEAR(context_->item(out.loss), expected, 1e-4);  // a float near 1000 has steps of 6e-5
+  context_->backward(out.loss);
+  double total = 0;
+  for (const float g : context_->values<float>(grad_of(x))) total += static_cast<double>(g);
+  EXPECT_NEAR(total, 0, 1e-4);
+}
+
+}  // namespace
+}  // namespace trafo

@@ -1,0 +1,112 @@
+#include "engine/ops/embedding/embedding.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/ops/op_kernel.h"
+
+namespace trafo {
+namespace {
+
+class EmbeddingTest : public ::testing::Test {
+ protected:
+  Tensor ints(std::vector<int32_t> values) {
+    return context_->from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
+  }
+  Tensor table(int64_t rows, int64_t width) {
+    std::vector<float> values(static_cast<size_t>(rows * width));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) + 1;
+    return context_->from_values<float>(values, {rows, width});
+  }
+  std::string message(const std::function<void()>& call, ErrorCode code) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      return error.what();
+    }
+    ADD_FAILURE() << "no error";
+    return {};
+  }
+  std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 2);
+};
+
+TEST_F(EmbeddingTest, NamesTheFirstIdOutOfRange) {
+  const Tensor rows = table(4, 2);
+  for (const int32_t bad : {4, -1}) {
+    const std::string text = message(
+        [&] {
+          ops::embedding(*context_, ints({0, 3, bad, 9}), rows);
+        },
+        ErrorCode::invalid_argument);
+    EXPECT_NE(text.find("[embedding] id " + std::to_string(bad) + " of token 2"), std::string::npos)
+        << text;
+  }
+}
+
+TEST_F(EmbeddingTest, ChecksPositionsAndTypes) {
+  const Tensor rows = table(4, 2);
+  ops::EmbeddingOptions options;
+  options.position_table = table(3, 2);
+  message([&] { ops::embedding(*context_, ints({0}), rows, options); },
+          ErrorCode::invalid_argument);
+  options.positions = ints({3});
+  EXPECT_NE(message([&] { ops::embedding(*context_, ints({0}), rows, options); },
+                    ErrorCode::invalid_argument)
+                .find("position 3 of token 0"),
+            std::string::npos);
+  options.positions = ints({1, 2});
+  message([&] { ops::embedding(*context_, ints({0}), rows, options); }, ErrorCode::shape_mismatch);
+  message(
+      [&] {
+        ops::embedding(*context_, ints({0}), context_->empty({4, 2}, DType::bf16));
+      },
+      ErrorCode::dtype_mismatch);
+  message([&] { ops::embedding(*context_, table(1, 1), rows); }, ErrorCode::shape_mismatch);
+}
+
+TEST_F(EmbeddingTest, DropsTheElementsThatPhiloxSays) {
+  const int64_t tokens = 700,
+                width = 33;  // several blocks of work, none starting on a Philox block
+  const Tensor rows = table(5, width);
+  std::vector<int32_t> ids;
+  for (int32_t t = 0; t < tokens; ++t) ids.push_back(t % 5);
+  ops::EmbeddingOptions options;
+  options.dropout = Dropout{0.2f, 5, 6, 7};
+  options.scale = 2;
+  const auto y = context_->values<float>(ops::embedding(*context_, ints(ids), rows, options));
+  for (int64_t i = 0; i < tokens * width; ++i) {
+    const float value =
+        static_cast<float>(ids[static_cast<size_t>(i / width)] * width + i % width + 1) * 2;
+    const float expected = dropout_keeps(options.dropout, i)
+                               ? value * static_cast<float>(options.dropout.scale())
+                               : 0.0f;
+    ASSERT_EQ(y[static_cast<size_t>(i)], expected) << i;
+  }
+}
+
+TEST_F(EmbeddingTest, OneTensorAsBothTables) {
+  Tensor rows = table(3, 2);
+  set_requires_grad(rows, true);
+  ops::EmbeddingOptions options;
+  options.positions = ints({1, 1});
+  options.position_table = rows;
+  const Tensor y = ops::embedding(*context_, ints({0, 1}), rows, options);
+  context_->backward(y, context_->from_values<float>(std::vector<float>{1, 2, 3, 4}, {2, 2}));
+  EXPECT_EQ(context_->values<float>(grad_of(rows)), (std::vector<float>{1, 2, 7, 10, 0, 0}));
+}
+
+TEST_F(EmbeddingTest, SinusoidalPositionsHaveSinesThenCosines) {
+  const auto even = context_->values<double>(sinusoidal_positions(*context_, 3, 4, DType::f64));
+  EXPECT_DOUBLE_EQ(even[8], std::sin(2.0));
+  EXPECT_DOUBLE_EQ(even[9], std::sin(2.0 / 100));
+  EXPECT_DOUBLE_EQ(even[10], std::cos(2.0));
+  EXPECT_DOUBLE_EQ(even[11], std::cos(2.0 / 100));
+  const auto odd = context_->values<double>(sinusoidal_positions(*context_, 2, 3, DType::f64));
+  EXPECT_DOUBLE_EQ(odd[4], std::sin(std::pow(10000.0, -2.0 / 3)));
+  EXPECT_DOUBLE_EQ(odd[5], std::cos(1.0));
+}
+
+}  // namespace
+}  // namespace trafo
