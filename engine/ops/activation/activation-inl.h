@@ -7,6 +7,7 @@
 #define TRAFO_OPS_ACTIVATION_INL_H_
 #endif
 
+#include "engine/backend/cpu/exp-inl.h"
 #include "engine/backend/cpu/simd-inl.h"
 #include "engine/ops/activation/activation.h"
 
@@ -32,9 +33,9 @@ HWY_INLINE hn::Vec<D> activate(D d, hn::Vec<D> x) {
     const auto slope =
         hn::MulAdd(hn::Mul(v, v), hn::Set(d, static_cast<T>(kGeluScale * kGeluCubic)),
                    hn::Set(d, static_cast<T>(kGeluScale)));
-    return hn::Mul(x, sigmoid(d, hn::Mul(v, slope)));
+    return hn::Mul(x, fast_sigmoid(d, hn::Mul(v, slope)));
   } else {
-    return hn::Mul(x, sigmoid(d, x));
+    return hn::Mul(x, fast_sigmoid(d, x));
   }
 }
 
@@ -55,12 +56,12 @@ HWY_INLINE hn::Vec<D> activation_gradient(D d, hn::Vec<D> x, hn::Vec<D> dy) {
         hn::MulAdd(square, hn::Set(d, static_cast<T>(kGeluScale * kGeluCubic)), scale);
     const auto derivative =
         hn::MulAdd(square, hn::Set(d, static_cast<T>(3 * kGeluScale * kGeluCubic)), scale);
-    const auto s = sigmoid(d, hn::Mul(v, slope));
+    const auto s = fast_sigmoid(d, hn::Mul(v, slope));
     const auto rest = hn::Mul(hn::Mul(v, hn::Sub(one, s)), derivative);
     return hn::Mul(dy, hn::Mul(s, hn::Add(one, rest)));
   } else {
     // s (1 + x (1 - s))
-    const auto s = sigmoid(d, x);
+    const auto s = fast_sigmoid(d, x);
     return hn::Mul(dy, hn::Mul(s, hn::MulAdd(x, hn::Sub(one, s), one)));
   }
 }

@@ -5,6 +5,7 @@
 
 #include "hwy/foreach_target.h"
 
+#include "engine/backend/cpu/exp-inl.h"
 #include "engine/ops/row_kernels-inl.h"
 
 #include "engine/ops/softmax/softmax.h"
@@ -61,7 +62,7 @@ HWY_INLINE void softmax_row(const MaskedRow<T>& row, int64_t visible, T* y) {
   VectorOf<T> sum[2];
   sum[0] = sum[1] = hn::Zero(d);
   for_columns<T>(visible, [&](const auto& columns, auto k) TRAFO_INLINE_LAMBDA {
-    const auto e = exp(d, hn::Sub(row.load(columns), highest));
+    const auto e = exp_nonpositive(d, hn::Sub(row.load(columns), highest));
     columns.store(e, y);
     sum[k] = hn::Add(sum[k], columns.keep(e));
   });
