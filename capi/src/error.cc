@@ -1,10 +1,11 @@
 #include "capi/src/handles.h"
+#include "engine/core/version.h"
 
 using namespace trafo;
 using namespace trafo::capi;
 
 const char* trafo_version(void) {
-  return TRAFO_VERSION_STRING;
+  return kVersion;
 }
 
 int32_t trafo_abi_version(void) {

@@ -21,10 +21,11 @@ namespace trafo {
 // fixed strides (in elements). trans_a means that A is stored [k,m]; trans_b that B is stored
 // [n,k].
 struct GemmParams {
-  DType dtype = DType::f32;  // f32 or f64 on the CPU
+  DType dtype = DType::f32;  // f32 or f64 on the CPU, f32 or bf16 on CUDA
   bool trans_a = false;
   bool trans_b = false;
   bool accumulate = false;  // add to what C holds
+  bool c_is_f32 = false;    // bf16 only: C is float32, the rest bf16
   int64_t m = 0, n = 0, k = 0;
   const void* a = nullptr;
   int64_t lda = 0;
@@ -68,6 +69,10 @@ class Backend : public MemoryOwner {
   // Runs kernel number `id`; an absent one or a non-zero result is an Error with `op` as its
   // origin.
   void launch(int id, const char* op, const void* params);
+
+ protected:
+  // Throws what a kernel's non-zero result means.
+  virtual void kernel_failed(const char* op, int32_t result);
 
  private:
   std::span<const KernelFn> kernels_;

@@ -1,7 +1,6 @@
 #include "engine/memory/caching_allocator.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <limits>
 
@@ -9,8 +8,6 @@
 
 namespace trafo {
 namespace {
-
-constexpr size_t kAlignment = 64;
 
 // Under the address sanitizer every block goes back at once, so that a use after free is seen.
 #if defined(__SANITIZE_ADDRESS__)
@@ -21,12 +18,6 @@ constexpr bool kKeepBlocks = true;
 
 }  // namespace
 
-size_t CachingAllocator::rounded_size(size_t bytes) {
-  if (bytes <= 512) return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  const size_t step = std::bit_floor(bytes) / 8;
-  return (bytes + step - 1) / step * step;
-}
-
 CachingAllocator::~CachingAllocator() {
   release_cached_locked();
 }
@@ -35,18 +26,14 @@ void* CachingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
   require(bytes <= std::numeric_limits<size_t>::max() / 4, ErrorCode::out_of_memory, "allocate",
           bytes, " bytes were asked for");
-  const size_t size = rounded_size(bytes);
+  const size_t size = CachedBlocks::rounded(bytes);
   std::lock_guard lock(mutex_);
-  void* block = nullptr;
-  const auto found = free_.find(size);
-  if (found != free_.end() && !found->second.empty()) {
-    block = found->second.back();
-    found->second.pop_back();
-  } else {
-    block = std::aligned_alloc(kAlignment, size);
+  void* block = cached_.take(size);
+  if (!block) {
+    block = std::aligned_alloc(CachedBlocks::kAlignment, size);
     if (!block) {
       release_cached_locked();
-      block = std::aligned_alloc(kAlignment, size);
+      block = std::aligned_alloc(CachedBlocks::kAlignment, size);
     }
     require(block != nullptr, ErrorCode::out_of_memory, "allocate", "the system has no ", size,
             " bytes left; ", stats_.allocated_bytes, " bytes are in use");
@@ -59,16 +46,10 @@ void* CachingAllocator::allocate(size_t bytes) {
 
 void CachingAllocator::release(void* pointer, size_t bytes) noexcept {
   if (!pointer) return;
-  const size_t size = rounded_size(bytes);
+  const size_t size = CachedBlocks::rounded(bytes);
   std::lock_guard lock(mutex_);
   stats_.allocated_bytes -= static_cast<int64_t>(size);
-  if (kKeepBlocks) {
-    try {
-      free_[size].push_back(pointer);
-      return;
-    } catch (...) {  // no memory to remember the block: give it back instead
-    }
-  }
+  if (kKeepBlocks && cached_.keep(size, pointer)) return;
   std::free(pointer);
   stats_.reserved_bytes -= static_cast<int64_t>(size);
 }
@@ -79,11 +60,10 @@ void CachingAllocator::release_cached() noexcept {
 }
 
 void CachingAllocator::release_cached_locked() noexcept {
-  for (auto& [size, blocks] : free_) {
-    for (void* block : blocks) std::free(block);
-    stats_.reserved_bytes -= static_cast<int64_t>(size * blocks.size());
-    blocks.clear();
-  }
+  cached_.drain([&](void* block, size_t size) {
+    std::free(block);
+    stats_.reserved_bytes -= static_cast<int64_t>(size);
+  });
 }
 
 MemoryStats CachingAllocator::stats() const {

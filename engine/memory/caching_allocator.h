@@ -3,16 +3,14 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <mutex>
-#include <vector>
 
+#include "engine/memory/cached_blocks.h"
 #include "engine/memory/memory_stats.h"
 
 namespace trafo {
 
-// Thread-safe. Blocks are 64-byte aligned; sizes are rounded up to one of eight steps per power of
-// two, and a freed block serves the next request of its rounded size.
+// Thread-safe. Blocks are 64-byte aligned.
 class CachingAllocator {
  public:
   CachingAllocator() = default;
@@ -26,13 +24,11 @@ class CachingAllocator {
   MemoryStats stats() const;
   void reset_peak();
 
-  static size_t rounded_size(size_t bytes);
-
  private:
   void release_cached_locked() noexcept;
 
   mutable std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> free_;  // by rounded size
+  CachedBlocks cached_;
   MemoryStats stats_;
 };
 

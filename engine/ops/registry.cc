@@ -2,6 +2,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/backend/cuda/cuda_backend.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
 
@@ -61,11 +62,11 @@ const char* op_kernel_name(OpKernel kernel) {
 std::unique_ptr<Context> make_context(Device device, int threads) {
   require(threads >= 1 && threads <= ThreadPool::kMaxThreads, ErrorCode::invalid_argument,
           "context", "threads must be 1 to ", ThreadPool::kMaxThreads, ", got ", threads);
-  require(device.kind == DeviceKind::cpu, ErrorCode::unsupported, "context", "device ",
-          device_name(device), " is not available: this build has the CPU backend only");
+  set_accumulate_kernel(&accumulate_into);
+  if (device.kind == DeviceKind::cuda)
+    return std::make_unique<Context>(make_cuda_backend(device.index, kKernelNames));
   require(device.index == 0, ErrorCode::invalid_argument, "context",
           "the CPU is one device, number 0; got ", device.index);
-  set_accumulate_kernel(&accumulate_into);
   std::shared_ptr<Backend> backend = make_cpu_backend(threads);
   backend->set_kernels(kCpuKernels);
   return std::make_unique<Context>(std::move(backend));

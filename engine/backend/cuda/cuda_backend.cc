@@ -1,0 +1,253 @@
+#include "engine/backend/cuda/cuda_backend.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "engine/backend/cuda/plugin_api.h"
+#include "engine/core/version.h"
+#include "engine/memory/cached_blocks.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "cuda";
+constexpr const char* kLibraryName = "libtrafo_cuda.so";
+
+struct Plugin {
+  cuda::PluginTable table{};
+  std::string path;
+};
+
+// The folder of the shared library or program this code was linked into.
+std::filesystem::path own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || !info.dli_fname) return {};
+  std::error_code ignored;
+  const auto path = std::filesystem::canonical(info.dli_fname, ignored);
+  return ignored ? std::filesystem::path() : path.parent_path();
+}
+
+std::vector<std::string> candidates() {
+  if (const char* named = std::getenv("TRAFO_CUDA_LIBRARY"); named && *named) return {named};
+  std::vector<std::string> paths;
+  const auto folder = own_folder();
+  if (!folder.empty()) paths.push_back((folder / kLibraryName).string());
+  paths.emplace_back(kLibraryName);
+  return paths;
+}
+
+// Stays loaded for the life of the process: unloading CUDA code at exit is not safe.
+const Plugin& load_plugin() {
+  static std::mutex mutex;
+  static std::map<std::string, Plugin>* loaded = new std::map<std::string, Plugin>;
+  std::lock_guard lock(mutex);
+  std::string looked;
+  for (const std::string& path : candidates()) {
+    const auto found = loaded->find(path);
+    if (found != loaded->end()) return found->second;
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      const char* reason = dlerror();
+      looked += concat("\n  ", path, ": ", reason ? reason : "cannot be loaded");
+      continue;
+    }
+    const auto entry =
+        reinterpret_cast<cuda::PluginEntry>(dlsym(library, cuda::kPluginEntryName));
+    require(entry != nullptr, ErrorCode::unsupported, kOrigin, path, " is not a Trafo CUDA plugin: ",
+            "it has no symbol ", cuda::kPluginEntryName);
+    Plugin plugin{{}, path};
+    const int32_t result = entry(cuda::kPluginVersion, &plugin.table);
+    require(result == 0 && plugin.table.version == cuda::kPluginVersion, ErrorCode::version, kOrigin,
+            path, " has plugin version ", plugin.table.version, ", this engine needs ",
+            cuda::kPluginVersion, "; install both from one release");
+    require(std::string_view(plugin.table.engine_version) == kVersion, ErrorCode::version, kOrigin,
+            path, " belongs to release ", plugin.table.engine_version, ", this engine is ", kVersion,
+            "; install both from one release");
+    require(std::string_view(plugin.table.kernel_abi) == TRAFO_KERNEL_ABI, ErrorCode::version,
+            kOrigin, path, " was built from other sources than this engine; build both again");
+    return loaded->emplace(path, std::move(plugin)).first->second;
+  }
+  fail(ErrorCode::unsupported, kOrigin, "the CUDA plugin ", kLibraryName, " was not found; looked for:",
+       looked);
+}
+
+// Text the plugin writes its reasons into.
+struct WhyText {
+  char text[512] = "";
+  cuda::Why why() { return {text, sizeof text}; }
+};
+
+ErrorCode code_of(int32_t result) {
+  switch (result) {
+    case cuda::kOutOfMemory: return ErrorCode::out_of_device_memory;
+    case cuda::kDeviceLost: return ErrorCode::device_lost;
+    case cuda::kUnsupported: return ErrorCode::unsupported;
+    default: return ErrorCode::internal;
+  }
+}
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const Plugin& plugin, int32_t index, std::span<const char* const> kernel_names)
+      : table_(plugin.table), index_(index) {
+    WhyText why;
+    int32_t count = 0;
+    const int32_t counted = table_.device_count(&count, why.why());
+    require(counted == 0 && count > 0, ErrorCode::unsupported, kOrigin,
+            "the plugin ", plugin.path, " is there, but there is no CUDA device: ",
+            why.text[0] ? why.text : "the driver reports none");
+    require(index >= 0 && index < count, ErrorCode::unsupported, kOrigin, "there is no device cuda:",
+            index, "; the driver reports ", count, count == 1 ? " device" : " devices");
+    match_kernels(kernel_names);
+    check(table_.open(index, &device_, why.why()), kOrigin, why);
+    set_kernels(kernels_);
+  }
+
+  ~CudaBackend() override {
+    release_cached_memory();
+    table_.close(device_);
+  }
+
+  Device device() const override { return {DeviceKind::cuda, index_}; }
+
+  void* allocate(size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    const size_t size = CachedBlocks::rounded(bytes);
+    std::lock_guard lock(mutex_);
+    void* block = cached_.take(size);
+    if (!block) {
+      WhyText why;
+      int32_t result = table_.allocate(device_, size, &block, why.why());
+      if (result == cuda::kOutOfMemory) {
+        release_cached_locked();
+        result = table_.allocate(device_, size, &block, why.why());
+      }
+      check(result, "allocate", why);
+      stats_.reserved_bytes += static_cast<int64_t>(size);
+    }
+    stats_.allocated_bytes += static_cast<int64_t>(size);
+    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
+    return block;
+  }
+  // All work is on one stream, so a block may be reused as soon as it is released.
+  void release(void* pointer, size_t bytes) noexcept override {
+    if (!pointer) return;
+    const size_t size = CachedBlocks::rounded(bytes);
+    std::lock_guard lock(mutex_);
+    stats_.allocated_bytes -= static_cast<int64_t>(size);
+    if (cached_.keep(size, pointer)) return;
+    table_.release(device_, pointer);
+    stats_.reserved_bytes -= static_cast<int64_t>(size);
+  }
+  MemoryStats memory_stats() const override {
+    std::lock_guard lock(mutex_);
+    return stats_;
+  }
+  void reset_peak_memory() override {
+    std::lock_guard lock(mutex_);
+    stats_.peak_bytes = stats_.allocated_bytes;
+  }
+  void release_cached_memory() override {
+    std::lock_guard lock(mutex_);
+    release_cached_locked();
+  }
+
+  void* stream() override { return device_; }
+  void copy_from_host(void* device, const void* host, size_t bytes) override {
+    WhyText why;
+    if (bytes) check(table_.copy_from_host(device_, device, host, bytes, why.why()), "copy", why);
+  }
+  void copy_to_host(void* host, const void* device, size_t bytes) override {
+    WhyText why;
+    if (bytes) check(table_.copy_to_host(device_, host, device, bytes, why.why()), "copy", why);
+  }
+  void copy(void* target, const void* source, size_t bytes) override {
+    WhyText why;
+    if (bytes) check(table_.copy(device_, target, source, bytes, why.why()), "copy", why);
+  }
+  void fill_zero(void* target, size_t bytes) override {
+    WhyText why;
+    if (bytes) check(table_.fill_zero(device_, target, bytes, why.why()), "fill", why);
+  }
+  void synchronize() override {
+    WhyText why;
+    check(table_.synchronize(device_, why.why()), "synchronize", why);
+  }
+  void gemm(const GemmParams& params) override {
+    WhyText why;
+    check(table_.gemm(device_, &params, why.why()), "gemm", why);
+  }
+
+  int threads() const override { return 1; }
+  void set_threads(int) override {}
+
+ protected:
+  void kernel_failed(const char* op, int32_t result) override {
+    fail(code_of(result), op, "the kernel failed on ", device_name(device()), ": ",
+         table_.last_error(device_));
+  }
+
+ private:
+  void check(int32_t result, const char* origin, const WhyText& why) const {
+    require(result == cuda::kSuccess, code_of(result), origin, device_name(device()), ": ", why.text);
+  }
+
+  void match_kernels(std::span<const char* const> kernel_names) {
+    std::map<std::string_view, KernelFn> there;
+    for (int32_t i = 0; i < table_.kernel_count; ++i)
+      there[table_.kernel_names[i]] = table_.kernels[i];
+    for (const char* name : kernel_names) {
+      const auto found = there.find(name);
+      kernels_.push_back(found == there.end() ? nullptr : found->second);
+    }
+  }
+
+  void release_cached_locked() noexcept {
+    cached_.drain([&](void* block, size_t size) {
+      table_.release(device_, block);
+      stats_.reserved_bytes -= static_cast<int64_t>(size);
+    });
+  }
+
+  cuda::PluginTable table_;
+  int32_t index_;
+  void* device_ = nullptr;
+  std::vector<KernelFn> kernels_;
+  mutable std::mutex mutex_;
+  CachedBlocks cached_;
+  MemoryStats stats_;
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_cuda_backend(int32_t index,
+                                           std::span<const char* const> kernel_names) {
+  return std::make_shared<CudaBackend>(load_plugin(), index, kernel_names);
+}
+
+std::vector<CudaDeviceInfo> cuda_devices(std::string* why) {
+  std::vector<CudaDeviceInfo> devices;
+  try {
+    const cuda::PluginTable& table = load_plugin().table;
+    WhyText text;
+    int32_t count = 0;
+    if (table.device_count(&count, text.why()) != 0) count = 0;
+    if (count == 0 && why) *why = text.text[0] ? text.text : "the driver reports no device";
+    for (int32_t i = 0; i < count; ++i) {
+      cuda::DeviceInfo info{};
+      require(table.device_info(i, &info, text.why()) == 0, ErrorCode::internal, kOrigin, text.text);
+      devices.push_back({info.name, info.compute_major, info.compute_minor, info.memory_bytes});
+    }
+  } catch (const Error& error) {
+    if (why) *why = error.message();
+    devices.clear();
+  }
+  return devices;
+}
+
+}  // namespace trafo

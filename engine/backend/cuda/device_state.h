@@ -1,0 +1,47 @@
+// What a kernel launcher gets: the device it runs on. CUDA side only.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "engine/backend/cuda/plugin_api.h"
+
+namespace trafo::cuda {
+
+// One stream; everything is ordered on it. `index` is made current by every entry of the plugin before a launcher runs.
+struct DeviceState {
+  int32_t index = 0;
+  int32_t multiprocessors = 0;
+  int32_t compute_major = 0;
+  size_t shared_memory_per_block = 0;  // with opt-in
+  cudaStream_t stream = nullptr;
+  cublasLtHandle_t blas = nullptr;
+  void* blas_workspace = nullptr;
+  std::string error;  // newest failure, in words
+
+  // Scratch for partial sums, reused by every kernel in stream order; grows when it must. Null if the device has no memory left.
+  void* scratch(size_t bytes);
+
+  void* scratch_memory = nullptr;
+  size_t scratch_bytes = 0;
+};
+
+// Records what went wrong and says which kind it is: kOutOfMemory, kDeviceLost (sticky errors) or kFailed.
+int32_t report(DeviceState& device, cudaError_t error, const char* what);
+
+// After every launch.
+inline int32_t launched(DeviceState& device, const char* kernel) {
+  const cudaError_t error = cudaGetLastError();
+  return error == cudaSuccess ? kSuccess : report(device, error, kernel);
+}
+
+inline int32_t unsupported(DeviceState& device, const char* what) {
+  device.error = what;
+  return kUnsupported;
+}
+
+}  // namespace trafo::cuda

@@ -1,0 +1,71 @@
+// Where the engine and libtrafo_cuda.so meet: one C function that fills a table. Plain structs and pointers only; no C++ object
+// and no exception crosses. Both sides compare the version of this header, the release they belong to and TRAFO_KERNEL_ABI, a hash
+// of every header that declares a parameter struct (made by CMake), when they meet.
+//
+// bf16 kernels: activations, their gradients and parameters are bf16; gradients of parameters (gamma, beta, bias, tables),
+// row statistics (mean, rstd, lse), losses and loss weights are float32; all sums run in float32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/backend/backend.h"
+
+namespace trafo::cuda {
+
+// Raised with every change of this header.
+inline constexpr int32_t kPluginVersion = 1;
+
+// Result codes of the plugin's functions and kernels.
+inline constexpr int32_t kSuccess = 0;
+inline constexpr int32_t kOutOfMemory = 1;  // the device goes on working
+inline constexpr int32_t kDeviceLost = 2;   // sticky: every later call on the device fails
+inline constexpr int32_t kUnsupported = 3;  // dtype or shape this kernel has not
+inline constexpr int32_t kFailed = 4;
+
+struct DeviceInfo {
+  char name[128];
+  int32_t compute_major, compute_minor;
+  int64_t memory_bytes;
+};
+
+// Text of what went wrong, NUL-terminated; may be null.
+struct Why {
+  char* text;
+  size_t size;
+};
+
+struct PluginTable {
+  int32_t version;             // kPluginVersion
+  const char* engine_version;  // of the release the plugin belongs to: "0.1.0"
+  const char* kernel_abi;      // TRAFO_KERNEL_ABI
+
+  // Kernels by name (engine/ops/op_list.def); an absent one is null.
+  int32_t kernel_count;
+  const char* const* kernel_names;
+  const KernelFn* kernels;
+
+  int32_t (*device_count)(int32_t* count, Why why);  // 0 devices without a driver, and why
+  int32_t (*device_info)(int32_t index, DeviceInfo* info, Why why);
+  // A device handle with a stream, a cublasLt handle and its workspace; also the `stream` of every kernel.
+  int32_t (*open)(int32_t index, void** device, Why why);
+  void (*close)(void* device);
+
+  int32_t (*allocate)(void* device, size_t bytes, void** pointer, Why why);
+  void (*release)(void* device, void* pointer);
+  // In stream order. copy_to_host waits; host memory may be reused when copy_from_host returns.
+  int32_t (*copy_from_host)(void* device, void* target, const void* source, size_t bytes, Why why);
+  int32_t (*copy_to_host)(void* device, void* target, const void* source, size_t bytes, Why why);
+  int32_t (*copy)(void* device, void* target, const void* source, size_t bytes, Why why);
+  int32_t (*fill_zero)(void* device, void* target, size_t bytes, Why why);
+  int32_t (*synchronize)(void* device, Why why);
+  int32_t (*gemm)(void* device, const GemmParams* params, Why why);
+  // The newest error of a kernel launch on this device, in words. Borrowed until the next call.
+  const char* (*last_error)(void* device);
+};
+
+// The plugin's one exported symbol. Non-zero if it cannot serve `version`; the table's own version is filled in any case.
+using PluginEntry = int32_t (*)(int32_t version, PluginTable* table);
+inline constexpr const char* kPluginEntryName = "trafo_cuda_plugin";
+
+}  // namespace trafo::cuda
