@@ -41,7 +41,9 @@ class TrainingRun {
   void save();
 
   const RunState& state() const { return state_; }
-  const StepResult& last_step() const { return last_step_; }  // of the newest update, skipped or not
+  const StepResult& last_step() const {
+    return last_step_;
+  }  // of the newest update, skipped or not
   bool resumed() const { return resumed_; }
   const TrainingData& data() const { return data_; }
 
