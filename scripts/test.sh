@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds and runs every test: C++, C, the CLI, Rust and Go.
+#   --sanitizers   also builds with address+undefined and thread sanitizers and runs the C++ and C tests under them
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+sanitizers=0
+for argument in "$@"; do
+  case "$argument" in
+    --sanitizers) sanitizers=1 ;;
+    *) echo "usage: scripts/test.sh [--sanitizers]" >&2; exit 2 ;;
+  esac
+done
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "dependencies"
+scripts/install-dependencies.sh --tests
+
+step "source checks"
+tests/tools/check_layers.sh
+tests/tools/check_format.sh
+
+step "release build and tests"
+cmake --preset release -DTRAFO_WERROR=ON -DTRAFO_BUILD_TESTS=ON -DTRAFO_BUILD_BENCH=ON >/dev/null
+cmake --build --preset release
+ctest --preset release -j2
+
+if [[ $sanitizers -eq 1 ]]; then
+  for preset in asan tsan; do
+    step "$preset build and tests"
+    cmake --preset "$preset" -DTRAFO_WERROR=ON >/dev/null
+    cmake --build --preset "$preset"
+    ctest --preset "$preset" -j2
+  done
+fi
+
+# The bindings link the library that was just built.
+export TRAFO_LIB_DIR=$PWD/build/release
+step "Rust"
+(cd bindings/rust && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet)
+
+step "Go"
+(cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test ./...)
+
+step "all tests passed"
