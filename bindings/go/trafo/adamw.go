@@ -1,0 +1,102 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+import (
+	"runtime"
+	"slices"
+)
+
+// AdamWOptions are the constants of AdamW; begin with DefaultAdamWOptions.
+type AdamWOptions struct {
+	Beta1       float64 // default 0.9
+	Beta2       float64 // default 0.98
+	Epsilon     float64 // default 1e-9
+	WeightDecay float64 // default 0
+	ClipNorm    float64 // limit of the global gradient norm; default 0: off
+}
+
+// DefaultAdamWOptions gives the defaults.
+func DefaultAdamWOptions() AdamWOptions {
+	var o C.trafo_adamw_options
+	mustInit(C.trafo_adamw_options_init(&o, C.sizeof_trafo_adamw_options))
+	return AdamWOptions{float64(o.beta1), float64(o.beta2), float64(o.epsilon), float64(o.weight_decay), float64(o.clip_norm)}
+}
+
+// mustInit is for _init calls, which fail only if the library is not the one of this header.
+func mustInit(e *C.trafo_error) {
+	if err := check(e); err != nil {
+		panic(err)
+	}
+}
+
+// AdamW updates parameters by their gradients.
+type AdamW struct {
+	c       *Context
+	ptr     *C.trafo_adamw
+	cleanup runtime.Cleanup
+}
+
+// NewAdamW makes an optimizer of tensors that want gradients, all of one type. It keeps their memory
+// alive; the tensors may be closed. options may be nil.
+func (c *Context) NewAdamW(options *AdamWOptions, parameters ...*Tensor) (*AdamW, error) {
+	const origin = "Context.NewAdamW"
+	if slices.Contains(parameters, nil) {
+		return nil, closed(origin, "a parameter")
+	}
+	o := DefaultAdamWOptions()
+	if options != nil {
+		o = *options
+	}
+	var a *AdamW
+	err := c.op(origin, func(ptr *C.trafo_context) *C.trafo_error {
+		filled := C.trafo_adamw_options{
+			struct_size: C.sizeof_trafo_adamw_options,
+			beta1:       C.double(o.Beta1), beta2: C.double(o.Beta2), epsilon: C.double(o.Epsilon),
+			weight_decay: C.double(o.WeightDecay), clip_norm: C.double(o.ClipNorm),
+		}
+		handles := handlesOf(parameters)
+		var out *C.trafo_adamw
+		if e := C.trafo_adamw_new(ptr, first(handles), C.size_t(len(handles)), &filled, &out); e != nil {
+			return e
+		}
+		a = &AdamW{c: c, ptr: out}
+		a.cleanup = runtime.AddCleanup(a, abandoned.run, abandoned{c.core, func() { C.trafo_adamw_free(out) }})
+		return nil
+	}, parameters...)
+	return a, err
+}
+
+// Step updates every parameter that has a gradient and zeroes the gradients. It gives the norm of all
+// gradients before clipping; if that is not finite, nothing is changed and the error is ErrNonFinite.
+func (a *AdamW) Step(learningRate float64) (gradNorm float64, err error) {
+	const origin = "AdamW.Step"
+	if a == nil || a.c == nil {
+		return 0, closed(origin, "the optimizer")
+	}
+	nested := a.c.core.enter()
+	defer a.c.core.leave(nested)
+	if a.ptr == nil {
+		return 0, closed(origin, "the optimizer")
+	}
+	defer runtime.KeepAlive(a)
+	var norm C.double
+	err = a.c.core.finish(C.trafo_adamw_step(a.ptr, C.double(learningRate), &norm))
+	return float64(norm), err
+}
+
+// Close frees the optimizer; it may be called more than once.
+func (a *AdamW) Close() error {
+	if a == nil || a.c == nil {
+		return nil
+	}
+	nested := a.c.core.enter()
+	defer a.c.core.leave(nested)
+	if a.ptr != nil {
+		a.cleanup.Stop()
+		C.trafo_adamw_free(a.ptr)
+		a.ptr = nil
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+)
+
+// cancellable runs f with a token that is set when ctx ends; NULL for a context that cannot.
+func cancellable(ctx context.Context, f func(cancel *C.trafo_cancel) *C.trafo_error) (*C.trafo_error, error) {
+	if ctx.Done() == nil {
+		return f(nil), nil
+	}
+	var token *C.trafo_cancel
+	if err := check(C.trafo_cancel_new(&token)); err != nil {
+		return nil, err
+	}
+	defer C.trafo_cancel_free(token)
+	done, joined := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(joined)
+		select {
+		case <-ctx.Done():
+			// The token is alive until this goroutine is joined, the only way to fail.
+			C.trafo_error_free(C.trafo_cancel_set(token))
+		case <-done:
+		}
+	}()
+	// The watcher is gone before the token is freed: a late one would set what is no more.
+	defer func() { close(done); <-joined }()
+	return f(token), nil
+}
+
+// withContext adds the end of ctx to an error that it caused.
+func withContext(ctx context.Context, err error, otherwise bool) error {
+	var e *Error
+	if otherwise || !errors.As(err, &e) || e.Code != ErrCancelled {
+		return err
+	}
+	return causedBy(e, ctx)
+}
+
+func stopped(err error) StopReason {
+	if errors.Is(err, ErrCancelled) {
+		return StopCancelled
+	}
+	return StopNone
+}

@@ -1,0 +1,329 @@
+package trafo
+
+// #include <pthread.h>
+// #include <stdint.h>
+// #include "trafo.h"
+// static uintptr_t trafo_go_thread(void) { return (uintptr_t)pthread_self(); }
+import "C"
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// Device is where tensors live and ops run.
+type Device int32
+
+// The devices.
+const (
+	CPU  Device = C.TRAFO_DEVICE_CPU
+	CUDA Device = C.TRAFO_DEVICE_CUDA
+)
+
+// Context is a device with its memory, its threads and the tape of recorded ops. Everything made
+// from it may be used by any goroutine; calls are carried out one at a time.
+type Context struct {
+	core   *core
+	scopes [][]*Tensor // guarded by core; what the open scopes will close
+}
+
+// core is the part of a Context that cleanups may reach without keeping the Context alive.
+type core struct {
+	// One token: whoever holds it is in the engine. A channel, because waiting for it must be able
+	// to end with a context.
+	token chan struct{}
+	// The thread that holds the token and is in a callback from C: calls from it are nested. The
+	// runtime keeps a goroutine on its thread while a callback runs, so a thread names a goroutine.
+	callback atomic.Uintptr
+
+	ptr     *C.trafo_context // nil once closed
+	pending pending          // what a callback left behind for the call that it interrupted
+
+	abandonedLock sync.Mutex
+	abandoned     []func() // frees of unreachable objects, to be run by who holds the token
+}
+
+type pending struct {
+	err      error
+	panicked bool
+	value    any // of the panic
+}
+
+type settings struct{ c C.trafo_context_options }
+
+// Option changes how NewContext makes a Context.
+type Option func(*settings)
+
+// WithDevice chooses the device; the default is the CPU.
+func WithDevice(device Device, index int) Option {
+	return func(s *settings) {
+		s.c.device, s.c.device_index = C.int32_t(device), C.int32_t(index)
+	}
+}
+
+// WithThreads sets how many host threads compute, 1 to 256; the default is GOMAXPROCS. Results do
+// not depend on it.
+func WithThreads(threads int) Option {
+	return func(s *settings) { s.c.threads = C.int32_t(threads) }
+}
+
+// WithFusedKernels(false) runs every op as its composition of simpler ones, for comparison.
+func WithFusedKernels(fused bool) Option {
+	return func(s *settings) { s.c.fused_kernels = cBool(fused) }
+}
+
+const mostThreads = 256
+
+// NewContext opens a device.
+func NewContext(options ...Option) (*Context, error) {
+	var s settings
+	if err := check(C.trafo_context_options_init(&s.c, C.sizeof_trafo_context_options)); err != nil {
+		return nil, err
+	}
+	s.c.threads = C.int32_t(min(runtime.GOMAXPROCS(0), mostThreads))
+	for _, option := range options {
+		option(&s)
+	}
+	var ptr *C.trafo_context
+	if err := check(C.trafo_context_new(&s.c, &ptr)); err != nil {
+		return nil, err
+	}
+	c := &Context{core: &core{ptr: ptr, token: make(chan struct{}, 1)}}
+	runtime.AddCleanup(c, (*core).close, c.core)
+	return c, nil
+}
+
+// Close ends the context. Tensors, models and trainers made from it are still read and closed as
+// before, but compute no more. It may be called more than once; not from a callback.
+func (c *Context) Close() error {
+	if c == nil || c.core == nil {
+		return nil
+	}
+	if c.core.inCallback() {
+		return refuse("Context.Close", "a callback cannot close the context that is calling it")
+	}
+	c.core.close()
+	return nil
+}
+
+func (k *core) close() {
+	k.enter()
+	defer k.leave(false)
+	C.trafo_context_free(k.ptr)
+	k.ptr = nil
+}
+
+// enter waits for the engine; nested is for leave.
+func (k *core) enter() (nested bool) {
+	if k.inCallback() {
+		return true
+	}
+	k.token <- struct{}{}
+	k.drain()
+	return false
+}
+
+// enterWith is enter, given up when the context ends.
+func (k *core) enterWith(ctx context.Context, origin string) (nested bool, err error) {
+	if ctx.Err() != nil {
+		return false, cancelled(ctx, origin)
+	}
+	if k.inCallback() {
+		return true, nil
+	}
+	select {
+	case k.token <- struct{}{}:
+		k.drain()
+		return false, nil
+	case <-ctx.Done():
+		return false, cancelled(ctx, origin)
+	}
+}
+
+func (k *core) leave(nested bool) {
+	if !nested {
+		<-k.token
+	}
+}
+
+func (k *core) inCallback() bool {
+	thread := k.callback.Load()
+	return thread != 0 && thread == uintptr(C.trafo_go_thread())
+}
+
+// abandon frees an object whose owner is gone, at once or when the engine is next free: cleanups of
+// a whole program share one goroutine, which must not wait for a training run.
+func (k *core) abandon(free func()) {
+	k.abandonedLock.Lock()
+	k.abandoned = append(k.abandoned, free)
+	k.abandonedLock.Unlock()
+	select {
+	case k.token <- struct{}{}:
+		k.drain()
+		k.leave(false)
+	default:
+	}
+}
+
+func (k *core) drain() {
+	k.abandonedLock.Lock()
+	frees := k.abandoned
+	k.abandoned = nil
+	k.abandonedLock.Unlock()
+	for _, free := range frees {
+		free()
+	}
+}
+
+// runCallback runs Go code that C called, on the thread that holds the token. Errors and panics
+// must not cross C: they wait in pending.
+func (k *core) runCallback(f func() error) (result C.int32_t) {
+	result = 1
+	previous := k.callback.Swap(uintptr(C.trafo_go_thread()))
+	defer func() {
+		k.callback.Store(previous)
+		if value := recover(); value != nil {
+			k.pending = pending{panicked: true, value: value}
+		}
+	}()
+	if err := f(); err != nil {
+		k.pending = pending{err: err}
+		return 1
+	}
+	return 0
+}
+
+// finish turns the outcome of a call into an error, and continues the panic of a callback.
+func (k *core) finish(failure *C.trafo_error) error {
+	left := k.pending
+	k.pending = pending{}
+	e := takeError(failure)
+	if left.panicked {
+		panic(left.value)
+	}
+	if e == nil {
+		return nil
+	}
+	if left.err != nil {
+		e.Message += ": " + left.err.Error()
+		e.causes = append(e.causes, left.err)
+	}
+	return e
+}
+
+// call runs f in the engine with the open context.
+func (c *Context) call(origin string, f func(ptr *C.trafo_context) *C.trafo_error) error {
+	if c == nil || c.core == nil {
+		return closed(origin, "the context")
+	}
+	nested := c.core.enter()
+	defer c.core.leave(nested)
+	if c.core.ptr == nil {
+		return closed(origin, "the context")
+	}
+	defer runtime.KeepAlive(c)
+	return c.core.finish(f(c.core.ptr))
+}
+
+// SetThreads sets how many host threads compute, 1 to 256. Results do not depend on it.
+func (c *Context) SetThreads(threads int) error {
+	return c.call("Context.SetThreads", func(ptr *C.trafo_context) *C.trafo_error {
+		return C.trafo_context_set_threads(ptr, C.int32_t(threads))
+	})
+}
+
+// MemoryStats counts the memory of a context in bytes.
+type MemoryStats struct {
+	Allocated int64 // in use now
+	Peak      int64 // most in use since the context was made or trimmed
+	Reserved  int64 // taken from the system, kept blocks included
+}
+
+// MemoryStats reads the counters of the context's allocator.
+func (c *Context) MemoryStats() (MemoryStats, error) {
+	var s C.trafo_memory_stats
+	err := c.call("Context.MemoryStats", func(ptr *C.trafo_context) *C.trafo_error {
+		return C.trafo_context_memory_stats(ptr, &s)
+	})
+	return MemoryStats{int64(s.allocated_bytes), int64(s.peak_bytes), int64(s.reserved_bytes)}, err
+}
+
+// TrimMemory gives kept blocks back to the system and starts a new peak.
+func (c *Context) TrimMemory() error {
+	return c.call("Context.TrimMemory", func(ptr *C.trafo_context) *C.trafo_error {
+		return C.trafo_context_trim_memory(ptr)
+	})
+}
+
+// NoGrad runs f without recording ops. It is the context's setting: goroutines that share the
+// context share it.
+func (c *Context) NoGrad(f func() error) error {
+	previous, err := c.setRecording(0)
+	if err != nil {
+		return err
+	}
+	defer c.setRecording(previous)
+	return f()
+}
+
+func (c *Context) setRecording(recording C.int32_t) (previous C.int32_t, err error) {
+	err = c.call("Context.NoGrad", func(ptr *C.trafo_context) *C.trafo_error {
+		return C.trafo_context_set_recording(ptr, recording, &previous)
+	})
+	return previous, err
+}
+
+// Scope runs f and closes every tensor that was made on the context meanwhile, but those given to
+// Keep. Scopes nest. A loop that trains wants one scope an update: the engine's memory is invisible
+// to the garbage collector, which does not hurry for it. Goroutines that share the context share
+// the scope.
+func (c *Context) Scope(f func() error) error {
+	if c == nil || c.core == nil {
+		return closed("Context.Scope", "the context")
+	}
+	c.openScope()
+	defer c.closeScope()
+	return f()
+}
+
+// Keep takes tensors out of the open scopes: they live until they are closed.
+func (c *Context) Keep(tensors ...*Tensor) {
+	nested := c.core.enter()
+	defer c.core.leave(nested)
+	for _, tensor := range tensors {
+		for i := range c.scopes {
+			for j, scoped := range c.scopes[i] {
+				if scoped == tensor {
+					c.scopes[i] = append(c.scopes[i][:j], c.scopes[i][j+1:]...)
+					break
+				}
+			}
+		}
+	}
+}
+
+func (c *Context) openScope() {
+	nested := c.core.enter()
+	defer c.core.leave(nested)
+	c.scopes = append(c.scopes, nil)
+}
+
+func (c *Context) closeScope() {
+	nested := c.core.enter()
+	defer c.core.leave(nested)
+	last := len(c.scopes) - 1
+	tensors := c.scopes[last]
+	c.scopes = c.scopes[:last]
+	for _, tensor := range tensors {
+		tensor.release()
+	}
+}
+
+func cBool(b bool) C.int32_t {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,117 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+import "runtime"
+
+// Corpus is pairs of sentences. Goroutines may use it at once.
+type Corpus struct {
+	shared shared[*C.trafo_corpus]
+}
+
+func newCorpus(ptr *C.trafo_corpus, e *C.trafo_error) (*Corpus, error) {
+	if err := check(e); err != nil {
+		return nil, err
+	}
+	c := &Corpus{}
+	c.shared.ptr = ptr
+	c.shared.cleanup = runtime.AddCleanup(c, func(ptr *C.trafo_corpus) { C.trafo_corpus_free(ptr) }, ptr)
+	return c, nil
+}
+
+// NewCorpus pairs source[i] with target[i]. The lines are checked like those of files.
+func NewCorpus(source, target []string) (*Corpus, error) {
+	if len(source) != len(target) {
+		return nil, refuse("NewCorpus", "%d source lines, %d target lines: a corpus is pairs", len(source), len(target))
+	}
+	sources, freeSources := views(source)
+	defer freeSources()
+	targets, freeTargets := views(target)
+	defer freeTargets()
+	var out *C.trafo_corpus
+	e := C.trafo_corpus_new(sources, targets, C.size_t(len(source)), &out)
+	return newCorpus(out, e)
+}
+
+// LoadCorpus reads two files of equal line count, plain or .gz. Errors name file, line and reason.
+func LoadCorpus(sourcePath, targetPath string) (*Corpus, error) {
+	source, sourceLength := chars(sourcePath)
+	target, targetLength := chars(targetPath)
+	var out *C.trafo_corpus
+	e := C.trafo_corpus_load(source, sourceLength, target, targetLength, &out)
+	return newCorpus(out, e)
+}
+
+// LoadCorpusTSV reads one file of source, tab, target, plain or .gz; "-" is standard input.
+func LoadCorpusTSV(path string) (*Corpus, error) {
+	data, length := chars(path)
+	var out *C.trafo_corpus
+	e := C.trafo_corpus_load_tsv(data, length, &out)
+	return newCorpus(out, e)
+}
+
+func (c *Corpus) hold(origin string) (*C.trafo_corpus, error) {
+	if c == nil {
+		return nil, closed(origin, "the corpus")
+	}
+	return c.shared.hold(origin, "the corpus")
+}
+
+func (c *Corpus) in(origin string, f func(ptr *C.trafo_corpus) *C.trafo_error) error {
+	ptr, err := c.hold(origin)
+	if err != nil {
+		return err
+	}
+	defer c.shared.release()
+	return check(f(ptr))
+}
+
+// CorpusInfo counts lines.
+type CorpusInfo struct {
+	Lines        int64 // read
+	Pairs        int64 // kept
+	DroppedEmpty int64 // one side empty
+}
+
+// Info counts the corpus.
+func (c *Corpus) Info() (CorpusInfo, error) {
+	var info C.trafo_corpus_info
+	err := c.in("Corpus.Info", func(ptr *C.trafo_corpus) *C.trafo_error {
+		return C.trafo_corpus_get_info(ptr, &info)
+	})
+	return CorpusInfo{int64(info.lines), int64(info.pairs), int64(info.dropped_empty)}, err
+}
+
+// Pair gives one pair.
+func (c *Corpus) Pair(index int64) (source, target string, err error) {
+	err = c.in("Corpus.Pair", func(ptr *C.trafo_corpus) *C.trafo_error {
+		var s, t C.trafo_string_view
+		if e := C.trafo_corpus_get_pair(ptr, C.int64_t(index), &s, &t); e != nil {
+			return e
+		}
+		source, target = viewed(s), viewed(t)
+		return nil
+	})
+	return source, target, err
+}
+
+// TrainTokenizer trains one tokenizer on both sides. options may be nil.
+func (c *Corpus) TrainTokenizer(options *TokenizerOptions) (*Tokenizer, error) {
+	ptr, err := c.hold("Corpus.TrainTokenizer")
+	if err != nil {
+		return nil, err
+	}
+	defer c.shared.release()
+	var out *C.trafo_tokenizer
+	e := C.trafo_corpus_train_tokenizer(ptr, options.c(), &out)
+	return newTokenizer(out, e)
+}
+
+// Close frees the corpus; it may be called more than once.
+func (c *Corpus) Close() error {
+	if c != nil {
+		c.shared.close(func(ptr *C.trafo_corpus) { C.trafo_corpus_free(ptr) })
+	}
+	return nil
+}

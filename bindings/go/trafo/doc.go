@@ -1,0 +1,45 @@
+// Package trafo trains and runs transformers inside a Go program: it is a binding to the C ABI of
+// the Trafo engine and needs cgo and a C compiler.
+//
+// There are two levels. A [Context] makes tensors, records ops on them and computes gradients, for
+// networks of your own. A [Model], a [Tokenizer] and a [Trainer] train a translation model from a
+// [Corpus] in a screen of code.
+//
+// # Linking
+//
+// By default the engine is linked into the program, from build/release/libtrafo.a of the repository
+// that holds this package; make it once, with one command in the repository's root:
+//
+//	scripts/build.sh
+//
+// "libtrafo.a: No such file or directory" at link time means that this has not been done. The Go
+// tool does not see changes in that file: after rebuilding the engine, build with -a. With the build
+// tag trafo_pkgconfig an installed engine is linked instead, the one that pkg-config calls trafo.
+//
+// # Closing
+//
+// What has a Close method holds memory that the garbage collector does not see: close it. Closing
+// twice is fine; using it afterwards gives an error with [ErrClosed] in its chain. Objects that are
+// forgotten are freed some time after they became unreachable. [Context.Scope] closes the
+// intermediate tensors of a piece of work.
+//
+// # Errors
+//
+// Errors of the engine are of type [*Error]. Each wraps its [Code], so that
+// errors.Is(err, trafo.ErrShapeMismatch) tells the reason.
+//
+// # Goroutines
+//
+// Any object may be used by any goroutine. Everything made from one Context runs one call at a time:
+// a goroutine waits while another trains, and for good if a callback waits for it. The settings of a
+// Context (recording, scopes) belong to all who share it, so give each goroutine that builds networks
+// a Context of its own. The engine has its own threads, as many as GOMAXPROCS unless [WithThreads]
+// says otherwise; results do not depend on their number. Tokenizers and corpora are read by any
+// number of goroutines at once.
+//
+// A context.Context ends [Trainer.Run] and [Model.Translate] between two batches; the error then is
+// [ErrCancelled] and context.Canceled or context.DeadlineExceeded, and the trainer can go on.
+//
+// Callbacks run on the goroutine that made the call. Their errors come back wrapped, their panics
+// continue in the caller.
+package trafo

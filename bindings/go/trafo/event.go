@@ -1,0 +1,121 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+import "time"
+
+// EventKind says what happened.
+type EventKind int32
+
+// The events of a training run.
+const (
+	EventStarted           EventKind = C.TRAFO_EVENT_STARTED            // Message: what was dropped from the corpora, if anything
+	EventResumed           EventKind = C.TRAFO_EVENT_RESUMED            // Path: the checkpoint
+	EventCheckpointRefused EventKind = C.TRAFO_EVENT_CHECKPOINT_REFUSED // a newer checkpoint is damaged and was passed over; Message: why
+	EventDisplay           EventKind = C.TRAFO_EVENT_DISPLAY
+	EventSkipped           EventKind = C.TRAFO_EVENT_SKIPPED   // an update with NaN or Inf was left out
+	EventEpoch             EventKind = C.TRAFO_EVENT_EPOCH     // an epoch is complete
+	EventValidated         EventKind = C.TRAFO_EVENT_VALIDATED // Path: the translations, if any were written
+	EventSaved             EventKind = C.TRAFO_EVENT_SAVED     // Path: the checkpoint
+	EventFinished          EventKind = C.TRAFO_EVENT_FINISHED
+	EventStopped           EventKind = C.TRAFO_EVENT_STOPPED // training can go on
+)
+
+var eventNames = map[EventKind]string{
+	EventStarted: "started", EventResumed: "resumed", EventCheckpointRefused: "checkpoint refused",
+	EventDisplay: "display", EventSkipped: "skipped", EventEpoch: "epoch", EventValidated: "validated",
+	EventSaved: "saved", EventFinished: "finished", EventStopped: "stopped",
+}
+
+// String is the kind's name, as "validated".
+func (k EventKind) String() string {
+	if name, ok := eventNames[k]; ok {
+		return name
+	}
+	return "unknown"
+}
+
+// StopReason says why a run ended.
+type StopReason int32
+
+// The reasons.
+const (
+	StopNone      StopReason = C.TRAFO_STOP_NONE
+	StopLimit     StopReason = C.TRAFO_STOP_LIMIT     // AfterUpdates, AfterEpochs or AfterTokens
+	StopEarly     StopReason = C.TRAFO_STOP_EARLY     // EarlyStopping
+	StopCallback  StopReason = C.TRAFO_STOP_CALLBACK  // onEvent returned an error
+	StopCancelled StopReason = C.TRAFO_STOP_CANCELLED // the context ended
+	StopPaused    StopReason = C.TRAFO_STOP_PAUSED    // maxUpdates are done
+)
+
+var stopNames = map[StopReason]string{
+	StopNone: "none", StopLimit: "limit", StopEarly: "early stopping", StopCallback: "callback",
+	StopCancelled: "cancelled", StopPaused: "paused",
+}
+
+// String is the reason's name, as "early stopping".
+func (r StopReason) String() string {
+	if name, ok := stopNames[r]; ok {
+		return name
+	}
+	return "unknown"
+}
+
+// Event is a report of a training run.
+type Event struct {
+	Kind EventKind
+	Stop StopReason // EventFinished and EventStopped only
+
+	Update        int64
+	Epoch         int64   // the current one, from 1; EventEpoch: the completed one
+	EpochFraction float64 // of the current epoch, 0 to 1
+
+	Loss         float64 // mean for each label since the last display, smoothing included
+	NLL          float64 // the same without smoothing; its exponential is the perplexity
+	GradNorm     float64
+	LearningRate float64
+
+	TargetTokens          int64 // of the run so far
+	SourceTokens          int64
+	TargetTokensPerSecond float64 // since the last display
+	SourceTokensPerSecond float64
+	Elapsed               time.Duration // training time of the run, earlier processes included
+	ETA                   time.Duration // to the nearest limit; negative: unknown
+	Memory                int64         // bytes in use
+	PeakMemory            int64
+
+	SkippedUpdates int64
+	Stalled        int64 // validations in a row without improvement
+
+	// EventValidated: the metrics, NaN where not asked for.
+	ValidCE    float64
+	ValidBLEU  float64
+	ValidChrF  float64
+	BestMetric float64 // best value of the deciding metric so far, and its update
+	BestUpdate int64
+	Improved   bool // the deciding metric improved
+
+	Message string
+	Path    string
+}
+
+func seconds(s C.double) time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+
+func newEvent(e *C.trafo_event) Event {
+	return Event{
+		Kind: EventKind(e.kind), Stop: StopReason(e.stop),
+		Update: int64(e.update), Epoch: int64(e.epoch), EpochFraction: float64(e.epoch_fraction),
+		Loss: float64(e.loss), NLL: float64(e.nll), GradNorm: float64(e.grad_norm),
+		LearningRate: float64(e.learning_rate),
+		TargetTokens: int64(e.target_tokens), SourceTokens: int64(e.source_tokens),
+		TargetTokensPerSecond: float64(e.target_tokens_per_second),
+		SourceTokensPerSecond: float64(e.source_tokens_per_second),
+		Elapsed:               seconds(e.elapsed_seconds), ETA: seconds(e.eta_seconds),
+		Memory: int64(e.memory_bytes), PeakMemory: int64(e.peak_memory_bytes),
+		SkippedUpdates: int64(e.skipped_updates), Stalled: int64(e.stalled),
+		ValidCE: float64(e.valid_ce), ValidBLEU: float64(e.valid_bleu), ValidChrF: float64(e.valid_chrf),
+		BestMetric: float64(e.best_metric), BestUpdate: int64(e.best_update), Improved: e.improved != 0,
+		Message: viewed(e.message), Path: viewed(e.path),
+	}
+}

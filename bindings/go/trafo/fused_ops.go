@@ -1,0 +1,224 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+// Dropout zeroes elements with probability P, 0 <= P < 1, and scales the others by 1/(1-P). The mask
+// belongs to its address, (Seed, Step, Site, element): the same address gives the same mask.
+type Dropout struct {
+	P    float32
+	Seed uint64
+	Step uint32
+	Site uint32
+}
+
+func (d *Dropout) c() *C.trafo_dropout {
+	if d == nil {
+		return nil
+	}
+	return &C.trafo_dropout{p: C.float(d.P), step: C.uint32_t(d.Step), site: C.uint32_t(d.Site), seed: C.uint64_t(d.Seed)}
+}
+
+// Activation is a function of one element.
+type Activation int32
+
+// The activations. GELU is its tanh form.
+const (
+	ReLU Activation = C.TRAFO_RELU
+	GELU Activation = C.TRAFO_GELU
+	SiLU Activation = C.TRAFO_SILU
+)
+
+// Dropout applies a mask to x.
+func (c *Context) Dropout(x *Tensor, dropout Dropout) (*Tensor, error) {
+	return c.op1("Context.Dropout", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_dropout(ptr, x.handle(), dropout.c(), out)
+	}, x)
+}
+
+// EmbeddingOptions are the parts of Embedding that may be left out.
+type EmbeddingOptions struct {
+	Scale         float64 // 0: 1
+	Positions     *Tensor // [T] Int32, together with PositionTable [P,C]
+	PositionTable *Tensor
+	Dropout       *Dropout
+}
+
+// Embedding is dropout(scale * table[ids] + position_table[positions]): ids [T] Int32, table [V,C].
+// options may be nil.
+func (c *Context) Embedding(ids, table *Tensor, options *EmbeddingOptions) (*Tensor, error) {
+	var o EmbeddingOptions
+	if options != nil {
+		o = *options
+	}
+	if o.Scale == 0 {
+		o.Scale = 1
+	}
+	return c.op1("Context.Embedding", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_embedding(ptr, ids.handle(), table.handle(), C.double(o.Scale),
+			o.Positions.handle(), o.PositionTable.handle(), o.Dropout.c(), out)
+	}, ids, table, o.Positions, o.PositionTable)
+}
+
+// SinusoidalPositions is the table [positions, width] of arXiv 1706.03762, sines first, then
+// cosines; width is even.
+func (c *Context) SinusoidalPositions(positions, width int, dtype DType) (*Tensor, error) {
+	return c.op1("Context.SinusoidalPositions", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_sinusoidal_positions(ptr, C.int64_t(positions), C.int64_t(width), C.int32_t(dtype), out)
+	})
+}
+
+// LayerNorm normalises the last dimension; gamma and beta are [C].
+func (c *Context) LayerNorm(x, gamma, beta *Tensor, epsilon float64) (*Tensor, error) {
+	return c.op1("Context.LayerNorm", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_layer_norm(ptr, x.handle(), gamma.handle(), beta.handle(), C.double(epsilon), out)
+	}, x, gamma, beta)
+}
+
+// SoftmaxOptions are the parts of Softmax that may be left out.
+type SoftmaxOptions struct {
+	Scale       float64 // 0: 1
+	Causal      bool    // key j is hidden from query i when j > i + keys - queries
+	PaddingMask *Tensor // [batch, keys] Int32, non-zero: hidden
+}
+
+// Softmax is softmax(scale * x) over the last dimension of x [batch, heads, queries, keys], or fewer
+// dimensions. A row whose keys are all hidden is zeros. options may be nil.
+func (c *Context) Softmax(x *Tensor, options *SoftmaxOptions) (*Tensor, error) {
+	var o SoftmaxOptions
+	if options != nil {
+		o = *options
+	}
+	if o.Scale == 0 {
+		o.Scale = 1
+	}
+	return c.op1("Context.Softmax", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_softmax(ptr, x.handle(), C.double(o.Scale), cBool(o.Causal), o.PaddingMask.handle(), out)
+	}, x, o.PaddingMask)
+}
+
+// AttentionOptions describe the heads; only HeadDim must be set.
+type AttentionOptions struct {
+	Heads                     int // 0: 1
+	HeadDim                   int
+	QColumn, KColumn, VColumn int     // first of Heads * HeadDim columns of q, k and v
+	Scale                     float64 // 0: 1 / sqrt(HeadDim)
+	Causal                    bool
+	Dropout                   *Dropout // on the probabilities
+}
+
+// Attention is scaled dot-product attention over packed sequences: q [Tq, ..], k and v [Tk, ..],
+// which may be one tensor at different columns; the rows of sequence b are cuSeqlens[b] to
+// cuSeqlens[b+1] ([B+1] Int32). -> [Tq, Heads * HeadDim].
+func (c *Context) Attention(q, k, v, cuSeqlensQ, cuSeqlensK *Tensor, options AttentionOptions) (*Tensor, error) {
+	return c.op1("Context.Attention", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		var o C.trafo_attention_options
+		if e := C.trafo_attention_options_init(&o, C.sizeof_trafo_attention_options); e != nil {
+			return e
+		}
+		if options.Heads != 0 {
+			o.heads = C.int64_t(options.Heads)
+		}
+		o.head_dim = C.int64_t(options.HeadDim)
+		o.q_column, o.k_column, o.v_column = C.int64_t(options.QColumn), C.int64_t(options.KColumn), C.int64_t(options.VColumn)
+		o.scale, o.causal = C.double(options.Scale), cBool(options.Causal)
+		if options.Dropout != nil {
+			o.dropout = *options.Dropout.c()
+		}
+		return C.trafo_op_attention(ptr, q.handle(), k.handle(), v.handle(), cuSeqlensQ.handle(), cuSeqlensK.handle(), &o, out)
+	}, q, k, v, cuSeqlensQ, cuSeqlensK)
+}
+
+// Activate applies an activation to every element.
+func (c *Context) Activate(x *Tensor, activation Activation) (*Tensor, error) {
+	return c.op1("Context.Activate", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_activation(ptr, x.handle(), C.int32_t(activation), out)
+	}, x)
+}
+
+// BiasActDropout is dropout(activation(x + bias)); bias [C] and dropout may be nil.
+func (c *Context) BiasActDropout(x, bias *Tensor, activation Activation, dropout *Dropout) (*Tensor, error) {
+	return c.op1("Context.BiasActDropout", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_bias_act_dropout(ptr, x.handle(), bias.handle(), C.int32_t(activation), dropout.c(), out)
+	}, x, bias)
+}
+
+// BiasDropoutResidual is residual + dropout(x + bias); bias [C] and dropout may be nil.
+func (c *Context) BiasDropoutResidual(x, bias, residual *Tensor, dropout *Dropout) (*Tensor, error) {
+	return c.op1("Context.BiasDropoutResidual", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_bias_dropout_residual(ptr, x.handle(), bias.handle(), residual.handle(), dropout.c(), out)
+	}, x, bias, residual)
+}
+
+// BiasDropoutResidualNorm is sum = residual + dropout(x + bias) and normed = layer norm of sum, in
+// one pass; bias and dropout may be nil.
+func (c *Context) BiasDropoutResidualNorm(x, bias, residual, gamma, beta *Tensor, epsilon float64, dropout *Dropout) (sum, normed *Tensor, err error) {
+	return c.op2("Context.BiasDropoutResidualNorm", func(ptr *C.trafo_context, sum, normed **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_bias_dropout_residual_norm(ptr, x.handle(), bias.handle(), residual.handle(),
+			gamma.handle(), beta.handle(), C.double(epsilon), dropout.c(), sum, normed)
+	}, x, bias, residual, gamma, beta)
+}
+
+// Reduction is how the losses of all labels become one.
+type Reduction int32
+
+// The reductions.
+const (
+	ReduceNone Reduction = C.TRAFO_REDUCE_NONE
+	ReduceSum  Reduction = C.TRAFO_REDUCE_SUM
+	ReduceMean Reduction = C.TRAFO_REDUCE_MEAN // over the weights that are not ignored
+)
+
+// CrossEntropyOptions refine the loss; begin with DefaultCrossEntropyOptions.
+type CrossEntropyOptions struct {
+	LabelSmoothing float64   // mass spread over all classes; default 0
+	IgnoreLabel    int32     // default -100
+	Reduction      Reduction // default ReduceMean
+	Weights        *Tensor   // [T], one for each label, or nil: all 1. No gradient
+}
+
+// DefaultCrossEntropyOptions gives the defaults.
+func DefaultCrossEntropyOptions() CrossEntropyOptions {
+	return CrossEntropyOptions{IgnoreLabel: -100, Reduction: ReduceMean}
+}
+
+func (o *CrossEntropyOptions) fill(c *C.trafo_cross_entropy_options) *C.trafo_error {
+	if e := C.trafo_cross_entropy_options_init(c, C.sizeof_trafo_cross_entropy_options); e != nil {
+		return e
+	}
+	c.label_smoothing, c.ignore_label = C.double(o.LabelSmoothing), C.int32_t(o.IgnoreLabel)
+	c.reduction, c.weights = C.int32_t(o.Reduction), o.Weights.handle()
+	return nil
+}
+
+// CrossEntropy compares logits [T,V] with labels [T] Int32 -> loss [1] or [T], and nll, the same
+// without smoothing, which has no gradient. options may be nil.
+func (c *Context) CrossEntropy(logits, labels *Tensor, options *CrossEntropyOptions) (loss, nll *Tensor, err error) {
+	o := DefaultCrossEntropyOptions()
+	if options != nil {
+		o = *options
+	}
+	return c.op2("Context.CrossEntropy", func(ptr *C.trafo_context, loss, nll **C.trafo_tensor) *C.trafo_error {
+		var filled C.trafo_cross_entropy_options
+		if e := o.fill(&filled); e != nil {
+			return e
+		}
+		return C.trafo_op_cross_entropy(ptr, logits.handle(), labels.handle(), &filled, loss, nll)
+	}, logits, labels, o.Weights)
+}
+
+// LinearCrossEntropy is CrossEntropy of Linear(x, weight, bias), without ever holding all logits: x
+// [T,C], weight [V,C], bias [V] or nil; the reduction is a sum or a mean.
+func (c *Context) LinearCrossEntropy(x, weight, bias, labels *Tensor, options *CrossEntropyOptions) (loss, nll *Tensor, err error) {
+	o := DefaultCrossEntropyOptions()
+	if options != nil {
+		o = *options
+	}
+	return c.op2("Context.LinearCrossEntropy", func(ptr *C.trafo_context, loss, nll **C.trafo_tensor) *C.trafo_error {
+		var filled C.trafo_cross_entropy_options
+		if e := o.fill(&filled); e != nil {
+			return e
+		}
+		return C.trafo_op_linear_cross_entropy(ptr, x.handle(), weight.handle(), bias.handle(), labels.handle(), &filled, 0, loss, nll)
+	}, x, weight, bias, labels, o.Weights)
+}

@@ -1,0 +1,209 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+import (
+	"context"
+	"runtime"
+)
+
+// Architecture is the form of a model.
+type Architecture int32
+
+// The architectures.
+const (
+	EncoderDecoder Architecture = C.TRAFO_ENCODER_DECODER
+	DecoderLM      Architecture = C.TRAFO_DECODER_LM // source <eos> target <eos> in one causal stream
+)
+
+// ModelConfig is the shape of a model; begin with DefaultModelConfig or Preset and set Vocabulary.
+type ModelConfig struct {
+	Architecture     Architecture
+	Activation       Activation
+	Vocabulary       int // pieces of the tokenizer
+	EncoderLayers    int // not used by DecoderLM
+	DecoderLayers    int
+	Width            int
+	FFNWidth         int
+	Heads            int
+	MaxPositions     int // longest sequence in tokens
+	PreNorm          bool
+	TiedEmbeddings   bool
+	Dropout          float64
+	AttentionDropout float64
+	FFNDropout       float64
+	NormEpsilon      float64
+}
+
+// DefaultModelConfig gives the defaults: 6+6 layers, width 512, FFN 2048, 8 heads, dropout 0.1.
+func DefaultModelConfig() ModelConfig {
+	var c C.trafo_model_config
+	mustInit(C.trafo_model_config_init(&c, C.sizeof_trafo_model_config))
+	return modelConfig(&c)
+}
+
+// Preset gives a named shape: "tiny", "small", "iwslt", "base", "big" or "lm". The error of another
+// name lists them.
+func Preset(name string) (ModelConfig, error) {
+	var c C.trafo_model_config
+	mustInit(C.trafo_model_config_init(&c, C.sizeof_trafo_model_config))
+	data, length := chars(name)
+	if err := check(C.trafo_model_config_preset(&c, data, length)); err != nil {
+		return ModelConfig{}, err
+	}
+	return modelConfig(&c), nil
+}
+
+func modelConfig(c *C.trafo_model_config) ModelConfig {
+	return ModelConfig{
+		Architecture: Architecture(c.architecture), Activation: Activation(c.activation),
+		Vocabulary:    int(c.vocabulary),
+		EncoderLayers: int(c.encoder_layers), DecoderLayers: int(c.decoder_layers),
+		Width: int(c.width), FFNWidth: int(c.ffn_width), Heads: int(c.heads), MaxPositions: int(c.max_positions),
+		PreNorm: c.pre_norm != 0, TiedEmbeddings: c.tied_embeddings != 0,
+		Dropout: float64(c.dropout), AttentionDropout: float64(c.attention_dropout),
+		FFNDropout: float64(c.ffn_dropout), NormEpsilon: float64(c.norm_epsilon),
+	}
+}
+
+func (m *ModelConfig) c() *C.trafo_model_config {
+	return &C.trafo_model_config{
+		struct_size:  C.sizeof_trafo_model_config,
+		architecture: C.int32_t(m.Architecture), activation: C.int32_t(m.Activation),
+		vocabulary:     C.int64_t(m.Vocabulary),
+		encoder_layers: C.int64_t(m.EncoderLayers), decoder_layers: C.int64_t(m.DecoderLayers),
+		width: C.int64_t(m.Width), ffn_width: C.int64_t(m.FFNWidth), heads: C.int64_t(m.Heads),
+		max_positions: C.int64_t(m.MaxPositions),
+		pre_norm:      cBool(m.PreNorm), tied_embeddings: cBool(m.TiedEmbeddings),
+		dropout: C.double(m.Dropout), attention_dropout: C.double(m.AttentionDropout),
+		ffn_dropout: C.double(m.FFNDropout), norm_epsilon: C.double(m.NormEpsilon),
+	}
+}
+
+// Model is a transformer.
+type Model struct {
+	c       *Context
+	ptr     *C.trafo_model
+	cleanup runtime.Cleanup
+}
+
+func (c *Context) model(origin string, f func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error) (m *Model, err error) {
+	err = c.call(origin, func(ptr *C.trafo_context) *C.trafo_error {
+		var out *C.trafo_model
+		if e := f(ptr, &out); e != nil {
+			return e
+		}
+		m = &Model{c: c, ptr: out}
+		m.cleanup = runtime.AddCleanup(m, abandoned.run, abandoned{c.core, func() { C.trafo_model_free(out) }})
+		return nil
+	})
+	return m, err
+}
+
+// NewModel makes a model with parameters drawn from seed.
+func (c *Context) NewModel(config ModelConfig, seed uint64) (*Model, error) {
+	return c.model("Context.NewModel", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
+		return C.trafo_model_new(ptr, config.c(), C.uint64_t(seed), out)
+	})
+}
+
+// LoadModel reads a model.safetensors written by Model.Save or by a training run.
+func (c *Context) LoadModel(path string) (*Model, error) {
+	return c.model("Context.LoadModel", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
+		data, length := chars(path)
+		return C.trafo_model_load(ptr, data, length, out)
+	})
+}
+
+func (m *Model) in(origin string, f func() *C.trafo_error) error {
+	return m.within(context.Background(), origin, func() error { return m.c.core.finish(f()) })
+}
+
+// within runs f in the engine with the open model, unless ctx ends before its turn comes. What f
+// locks is locked after the engine, everywhere: a callback, which is in the engine, may lock it too.
+func (m *Model) within(ctx context.Context, origin string, f func() error) error {
+	if m == nil || m.c == nil {
+		return closed(origin, "the model")
+	}
+	nested, err := m.c.core.enterWith(ctx, origin)
+	if err != nil {
+		return err
+	}
+	defer m.c.core.leave(nested)
+	if m.ptr == nil {
+		return closed(origin, "the model")
+	}
+	defer runtime.KeepAlive(m)
+	return f()
+}
+
+// Save writes the file whole or not at all.
+func (m *Model) Save(path string) error {
+	return m.in("Model.Save", func() *C.trafo_error {
+		data, length := chars(path)
+		return C.trafo_model_save(m.ptr, data, length)
+	})
+}
+
+// Config gives the model's shape.
+func (m *Model) Config() (ModelConfig, error) {
+	var c C.trafo_model_config
+	err := m.in("Model.Config", func() *C.trafo_error {
+		return C.trafo_model_get_config(m.ptr, &c, C.sizeof_trafo_model_config)
+	})
+	if err != nil {
+		return ModelConfig{}, err
+	}
+	return modelConfig(&c), nil
+}
+
+// Parameter is a named tensor of a model.
+type Parameter struct {
+	Name   string
+	Tensor *Tensor // the parameter's own memory; closing it closes only this handle
+}
+
+// Parameters gives all tensors of the model.
+func (m *Model) Parameters() (parameters []Parameter, err error) {
+	err = m.in("Model.Parameters", func() *C.trafo_error {
+		var tensors, elements C.int64_t
+		if e := C.trafo_model_get_parameter_count(m.ptr, &tensors, &elements); e != nil {
+			return e
+		}
+		for i := range tensors {
+			var name *C.char
+			var tensor *C.trafo_tensor
+			if e := C.trafo_model_get_parameter(m.ptr, i, &name, &tensor); e != nil {
+				return e
+			}
+			parameters = append(parameters, Parameter{C.GoString(name), m.c.adopt(tensor)})
+		}
+		return nil
+	})
+	return parameters, err
+}
+
+// Size counts the model's parameters: numbers, not tensors.
+func (m *Model) Size() (int64, error) {
+	var tensors, elements C.int64_t
+	err := m.in("Model.Size", func() *C.trafo_error {
+		return C.trafo_model_get_parameter_count(m.ptr, &tensors, &elements)
+	})
+	return int64(elements), err
+}
+
+// Close frees the model; it may be called more than once. A trainer keeps what it needs of it.
+func (m *Model) Close() error {
+	if m == nil || m.c == nil {
+		return nil
+	}
+	nested := m.c.core.enter()
+	defer m.c.core.leave(nested)
+	if m.ptr != nil {
+		m.cleanup.Stop()
+		C.trafo_model_free(m.ptr)
+		m.ptr = nil
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// The ids of the special pieces in tokenizers that are trained here.
+const (
+	TokenUnk = C.TRAFO_TOKEN_UNK
+	TokenBOS = C.TRAFO_TOKEN_BOS
+	TokenEOS = C.TRAFO_TOKEN_EOS
+	TokenPad = C.TRAFO_TOKEN_PAD
+)
+
+// TokenizerOptions say how a tokenizer is trained; begin with DefaultTokenizerOptions.
+type TokenizerOptions struct {
+	Vocabulary        int     // pieces; default 8000
+	CharacterCoverage float64 // default 1
+	BPE               bool    // byte-pair encoding; default: a unigram model
+	ByteFallback      bool    // unknown characters become bytes; default: <unk>
+	SoftLimit         bool    // fewer pieces are accepted when the text has no more
+}
+
+// DefaultTokenizerOptions gives the defaults.
+func DefaultTokenizerOptions() TokenizerOptions {
+	var o C.trafo_tokenizer_options
+	mustInit(C.trafo_tokenizer_options_init(&o, C.sizeof_trafo_tokenizer_options))
+	return TokenizerOptions{int(o.vocabulary), float64(o.character_coverage), o.bpe != 0, o.byte_fallback != 0, o.soft_limit != 0}
+}
+
+func (o *TokenizerOptions) c() *C.trafo_tokenizer_options {
+	if o == nil {
+		return nil
+	}
+	return &C.trafo_tokenizer_options{
+		struct_size: C.sizeof_trafo_tokenizer_options,
+		vocabulary:  C.int64_t(o.Vocabulary), character_coverage: C.double(o.CharacterCoverage),
+		bpe: cBool(o.BPE), byte_fallback: cBool(o.ByteFallback), soft_limit: cBool(o.SoftLimit),
+	}
+}
+
+// Tokenizer is a SentencePiece model. Goroutines may use it at once.
+type Tokenizer struct {
+	shared shared[*C.trafo_tokenizer]
+}
+
+func newTokenizer(ptr *C.trafo_tokenizer, e *C.trafo_error) (*Tokenizer, error) {
+	if err := check(e); err != nil {
+		return nil, err
+	}
+	t := &Tokenizer{}
+	t.shared.ptr = ptr
+	t.shared.cleanup = runtime.AddCleanup(t, func(ptr *C.trafo_tokenizer) { C.trafo_tokenizer_free(ptr) }, ptr)
+	return t, nil
+}
+
+// TrainTokenizer trains on lines of text. options may be nil.
+func TrainTokenizer(lines []string, options *TokenizerOptions) (*Tokenizer, error) {
+	array, free := views(lines)
+	defer free()
+	var out *C.trafo_tokenizer
+	e := C.trafo_tokenizer_train(array, C.size_t(len(lines)), options.c(), &out)
+	return newTokenizer(out, e)
+}
+
+// LoadTokenizer reads a SentencePiece model file.
+func LoadTokenizer(path string) (*Tokenizer, error) {
+	data, length := chars(path)
+	var out *C.trafo_tokenizer
+	e := C.trafo_tokenizer_load(data, length, &out)
+	return newTokenizer(out, e)
+}
+
+// ParseTokenizer reads the bytes of a SentencePiece model file.
+func ParseTokenizer(data []byte) (*Tokenizer, error) {
+	var out *C.trafo_tokenizer
+	e := C.trafo_tokenizer_load_buffer((*C.uint8_t)(first(data)), C.size_t(len(data)), &out)
+	return newTokenizer(out, e)
+}
+
+func (t *Tokenizer) in(origin string, f func(ptr *C.trafo_tokenizer) *C.trafo_error) error {
+	ptr, err := t.hold(origin)
+	if err != nil {
+		return err
+	}
+	defer t.shared.release()
+	return check(f(ptr))
+}
+
+func (t *Tokenizer) hold(origin string) (*C.trafo_tokenizer, error) {
+	if t == nil {
+		return nil, closed(origin, "the tokenizer")
+	}
+	return t.shared.hold(origin, "the tokenizer")
+}
+
+// Save writes a SentencePiece model file, whole or not at all.
+func (t *Tokenizer) Save(path string) error {
+	return t.in("Tokenizer.Save", func(ptr *C.trafo_tokenizer) *C.trafo_error {
+		data, length := chars(path)
+		return C.trafo_tokenizer_save(ptr, data, length)
+	})
+}
+
+// Vocabulary gives the number of pieces.
+func (t *Tokenizer) Vocabulary() (int, error) {
+	var size C.int64_t
+	err := t.in("Tokenizer.Vocabulary", func(ptr *C.trafo_tokenizer) *C.trafo_error {
+		return C.trafo_tokenizer_get_vocabulary(ptr, &size)
+	})
+	return int(size), err
+}
+
+// Encode gives the ids of a text, without those of the sentence's begin and end.
+func (t *Tokenizer) Encode(text string) (ids []int32, err error) {
+	err = t.in("Tokenizer.Encode", func(ptr *C.trafo_tokenizer) *C.trafo_error {
+		data, length := chars(text)
+		var out *C.int32_t
+		var count C.size_t
+		if e := C.trafo_tokenizer_encode(ptr, data, length, &out, &count); e != nil {
+			return e
+		}
+		defer C.trafo_ids_free(out)
+		ids = append([]int32{}, unsafe.Slice((*int32)(out), count)...)
+		return nil
+	})
+	return ids, err
+}
+
+// Decode gives the text of ids.
+func (t *Tokenizer) Decode(ids []int32) (text string, err error) {
+	err = t.in("Tokenizer.Decode", func(ptr *C.trafo_tokenizer) *C.trafo_error {
+		var out *C.char
+		var length C.size_t
+		if e := C.trafo_tokenizer_decode(ptr, (*C.int32_t)(first(ids)), C.size_t(len(ids)), &out, &length); e != nil {
+			return e
+		}
+		text = takeString(out, length)
+		return nil
+	})
+	return text, err
+}
+
+// Piece gives the text of one piece.
+func (t *Tokenizer) Piece(id int32) (piece string, err error) {
+	err = t.in("Tokenizer.Piece", func(ptr *C.trafo_tokenizer) *C.trafo_error {
+		var out *C.char
+		var length C.size_t
+		if e := C.trafo_tokenizer_piece(ptr, C.int32_t(id), &out, &length); e != nil {
+			return e
+		}
+		piece = takeString(out, length)
+		return nil
+	})
+	return piece, err
+}
+
+// Close frees the tokenizer; it may be called more than once.
+func (t *Tokenizer) Close() error {
+	if t != nil {
+		t.shared.close(func(ptr *C.trafo_tokenizer) { C.trafo_tokenizer_free(ptr) })
+	}
+	return nil
+}

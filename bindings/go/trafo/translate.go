@@ -1,0 +1,147 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+import "context"
+
+// TranslateOptions say how to search; begin with DefaultTranslateOptions.
+type TranslateOptions struct {
+	Beam          int     // default 5; 1: greedy
+	NBest         int     // translations of each line, at most Beam; default 1
+	LengthPenalty float64 // score = log-probability / length^LengthPenalty; default 1
+	MaxLength     int64   // tokens; default 0: twice the source plus 10
+	BatchTokens   int64   // source tokens decoded together
+	Truncate      bool    // a source over the model's limit is cut (default) or an error
+}
+
+// DefaultTranslateOptions gives the defaults.
+func DefaultTranslateOptions() TranslateOptions {
+	var o C.trafo_translate_options
+	mustInit(C.trafo_translate_options_init(&o, C.sizeof_trafo_translate_options))
+	return TranslateOptions{int(o.beam), int(o.n_best), float64(o.length_penalty), int64(o.max_length),
+		int64(o.batch_tokens), o.truncate != 0}
+}
+
+func (o *TranslateOptions) c() *C.trafo_translate_options {
+	if o == nil {
+		return nil
+	}
+	return &C.trafo_translate_options{
+		struct_size: C.sizeof_trafo_translate_options,
+		beam:        C.int32_t(o.Beam), n_best: C.int32_t(o.NBest), length_penalty: C.double(o.LengthPenalty),
+		max_length: C.int64_t(o.MaxLength), batch_tokens: C.int64_t(o.BatchTokens), truncate: cBool(o.Truncate),
+	}
+}
+
+// Hypothesis is a translation and its score.
+type Hypothesis struct {
+	Text  string
+	Score float64
+}
+
+// Translations are the hypotheses of every line, in the order of the lines.
+type Translations struct {
+	Lines     [][]Hypothesis // best first
+	Truncated int            // sources that were cut
+}
+
+// Best gives the best translation of every line.
+func (t *Translations) Best() []string {
+	best := make([]string, len(t.Lines))
+	for i, line := range t.Lines {
+		if len(line) > 0 {
+			best[i] = line[0].Text
+		}
+	}
+	return best
+}
+
+// Translate translates lines, batched by length. An empty line gives an empty translation. options
+// may be nil. When ctx ends the error is ErrCancelled and the error of ctx.
+func (m *Model) Translate(ctx context.Context, tokenizer *Tokenizer, lines []string, options *TranslateOptions) (*Translations, error) {
+	const origin = "Model.Translate"
+	var result *Translations
+	err := m.within(ctx, origin, func() error {
+		pieces, err := tokenizer.hold(origin)
+		if err != nil {
+			return err
+		}
+		defer tokenizer.shared.release()
+		array, free := views(lines)
+		defer free()
+		var out *C.trafo_translations
+		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
+			return C.trafo_translate(m.ptr, pieces, array, C.size_t(len(lines)), options.c(), cancel, &out)
+		})
+		if err != nil {
+			return err
+		}
+		if err := m.c.core.finish(failure); err != nil {
+			return withContext(ctx, err, false)
+		}
+		defer C.trafo_translations_free(out)
+		result, err = newTranslations(out, len(lines))
+		return err
+	})
+	return result, err
+}
+
+func newTranslations(out *C.trafo_translations, lines int) (*Translations, error) {
+	result := &Translations{Lines: make([][]Hypothesis, lines)}
+	var truncated C.size_t
+	if err := check(C.trafo_translations_get_truncated(out, &truncated)); err != nil {
+		return nil, err
+	}
+	result.Truncated = int(truncated)
+	for i := range result.Lines {
+		var count C.size_t
+		if err := check(C.trafo_translations_get_count(out, C.size_t(i), &count)); err != nil {
+			return nil, err
+		}
+		for rank := range count {
+			var text C.trafo_string_view
+			var score C.double
+			if err := check(C.trafo_translations_get(out, C.size_t(i), rank, &text, &score)); err != nil {
+				return nil, err
+			}
+			result.Lines[i] = append(result.Lines[i], Hypothesis{viewed(text), float64(score)})
+		}
+	}
+	return result, nil
+}
+
+// Score is how probable a target is, given its source.
+type Score struct {
+	LogProbability float64 // natural
+	Tokens         int64   // of the target, its end included
+}
+
+// Score rates given translations.
+func (m *Model) Score(tokenizer *Tokenizer, source, target []string) ([]Score, error) {
+	const origin = "Model.Score"
+	if len(source) != len(target) {
+		return nil, refuse(origin, "%d source lines, %d target lines: pairs are scored", len(source), len(target))
+	}
+	sources, freeSources := views(source)
+	defer freeSources()
+	targets, freeTargets := views(target)
+	defer freeTargets()
+	logs, tokens := make([]C.double, len(source)), make([]C.int64_t, len(source))
+	err := m.within(context.Background(), origin, func() error {
+		pieces, err := tokenizer.hold(origin)
+		if err != nil {
+			return err
+		}
+		defer tokenizer.shared.release()
+		return m.c.core.finish(C.trafo_score(m.ptr, pieces, sources, targets, C.size_t(len(source)), first(logs), first(tokens)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	scores := make([]Score, len(source))
+	for i := range scores {
+		scores[i] = Score{float64(logs[i]), int64(tokens[i])}
+	}
+	return scores, nil
+}
