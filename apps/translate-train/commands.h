@@ -1,0 +1,47 @@
+// The subcommands. Each adds its options to `app` and returns what runs it once they are parsed.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "reporter.h"
+#include "trafo_handles.h"
+
+namespace translate_train {
+
+using Action = std::function<int()>;  // returns the exit code
+
+Action add_train(CLI::App& app);
+Action add_vocab(CLI::App& app);
+Action add_translate(CLI::App& app);
+Action add_score(CLI::App& app);
+Action add_eval(CLI::App& app);
+Action add_info(CLI::App& app);
+Action add_demo(CLI::App& app);
+
+// A trained model with its vocabulary, found in a run directory or named by file.
+struct ModelPaths {
+  std::string model, vocabulary;
+};
+struct ModelArguments {
+  std::string model = "run";
+  std::string vocabulary;
+  std::string checkpoint;  // "latest", "best-chrf", an update; empty: best-bleu, else latest
+  std::string device = "auto";
+  int64_t threads = 0;
+};
+void add_model_arguments(CLI::App& app, ModelArguments& arguments);
+ModelPaths find_model(const ModelArguments& arguments);
+
+struct LoadedModel {
+  Context context;
+  Tokenizer tokenizer;
+  Model model;
+};
+LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter);
+
+// "ckpt/UPDATE" that RUN/NAME points to; empty if there is none.
+std::string pointed_checkpoint(const std::string& run, const std::string& name);
+
+}  // namespace translate_train

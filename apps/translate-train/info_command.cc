@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "commands.h"
+#include "settings.h"
+#include "text_io.h"
+
+namespace translate_train {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct InfoArguments {
+  std::string path = "run";
+  bool tensors = false;
+};
+
+std::string shape_of(const trafo_tensor* tensor) {
+  int64_t shape[8];
+  int32_t rank = 0;
+  check(trafo_tensor_get_shape(tensor, shape, 8, &rank));
+  std::string text;
+  for (int32_t i = 0; i < rank; ++i) text += (i == 0 ? "" : " x ") + std::to_string(shape[i]);
+  return "[" + text + "]";
+}
+
+void show_model(const std::string& path, bool tensors, LineWriter& out) {
+  const auto context =
+      make<Context>(trafo_context_new, static_cast<trafo_context_options*>(nullptr));
+  const auto model = make<Model>(trafo_model_load, context.get(), path.data(), path.size());
+  trafo_model_config c{};
+  check(trafo_model_get_config(model.get(), &c, sizeof c));
+  int64_t count = 0, elements = 0;
+  check(trafo_model_get_parameter_count(model.get(), &count, &elements));
+  const bool lm = c.architecture == TRAFO_DECODER_LM;
+  static constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
+  out.write("model         " + path);
+  out.write(fmt::format("architecture  {}, {}-norm, {}", lm ? "decoder-lm" : "encoder-decoder",
+                        c.pre_norm ? "pre" : "post",
+                        c.activation >= 0 && c.activation < 3 ? kActivations[c.activation] : "?"));
+  out.write(fmt::format("layers        {}",
+                        lm ? std::to_string(c.decoder_layers)
+                           : fmt::format("{} + {}", c.encoder_layers, c.decoder_layers)));
+  out.write(
+      fmt::format("width         {}, feed-forward {}, {} heads", c.width, c.ffn_width, c.heads));
+  out.write(fmt::format("vocabulary    {} pieces, embeddings {}", grouped(c.vocabulary),
+                        c.tied_embeddings ? "tied" : "separate"));
+  out.write(fmt::format("positions     {}", grouped(c.max_positions)));
+  out.write(fmt::format("parameters    {} in {} tensors", grouped(elements), grouped(count)));
+  for (int64_t i = 0; tensors && i < count; ++i) {
+    const char* name = nullptr;
+    trafo_tensor* tensor = nullptr;
+    check(trafo_model_get_parameter(model.get(), i, &name, &tensor));
+    const Handle<trafo_tensor, trafo_tensor_free> owned(tensor);
+    out.write(fmt::format("  {:<48} {}", name, shape_of(tensor)));
+  }
+}
+
+void show_vocabulary(const std::string& path, LineWriter& out) {
+  const auto tokenizer = make<Tokenizer>(trafo_tokenizer_load, path.data(), path.size());
+  int64_t pieces = 0;
+  check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &pieces));
+  out.write("vocabulary    " + path);
+  std::string first;
+  for (int32_t id = 0; id < std::min<int64_t>(pieces, 12); ++id) {
+    char* piece = nullptr;
+    size_t length = 0;
+    check(trafo_tokenizer_piece(tokenizer.get(), id, &piece, &length));
+    first += (id == 0 ? "" : " ") + std::string(piece, length);
+    trafo_string_free(piece);
+  }
+  out.write(fmt::format("pieces        {}: {} ...", grouped(pieces), first));
+}
+
+std::string first_line(const fs::path& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+// state.json is the library's own: shown as far as its fields are plain.
+void show_state(const fs::path& path, LineWriter& out) {
+  std::ifstream in(path);
+  const auto state = nlohmann::ordered_json::parse(in, nullptr, false);
+  if (!state.is_object()) usage_error(path.string() + ": is not a state file");
+  for (const auto& [key, value] : state.items())
+    if (value.is_primitive()) out.write(fmt::format("  {:<22} {}", key, value.dump()));
+}
+
+void show_checkpoint(const std::string& path, bool tensors, LineWriter& out) {
+  out.write("checkpoint    " + path);
+  show_model(path + "/model.safetensors", tensors, out);
+  if (fs::exists(path + "/state.json")) {
+    out.write("state");
+    show_state(path + "/state.json", out);
+  }
+}
+
+void show_run(const std::string& path, bool tensors, LineWriter& out) {
+  out.write("run           " + path);
+  std::vector<int64_t> updates;
+  for (const auto& entry : fs::directory_iterator(path + "/ckpt")) {
+    int64_t update = 0;
+    if (parse_count(entry.path().filename().string(), update) &&
+        fs::exists(entry.path() / "model.safetensors"))
+      updates.push_back(update);
+  }
+  std::sort(updates.begin(), updates.end());
+  std::string list;
+  for (const int64_t update : updates) list += (list.empty() ? "" : ", ") + grouped(update);
+  out.write("checkpoints   " + (list.empty() ? std::string("none") : list));
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "latest" || name.starts_with("best-"))
+      out.write(fmt::format("{:<13} {}", name, first_line(entry.path())));
+  }
+  if (fs::exists(path + "/config.yml")) {
+    const Settings settings = Settings::from_yaml(path + "/config.yml");
+    for (const char* name : {"task", "learn-rate", "lr-decay", "mini-batch-words", "seed"})
+      if (settings.has(name)) out.write(fmt::format("{:<13} {}", name, settings.text(name)));
+  }
+  if (fs::exists(path + "/vocab.spm")) show_vocabulary(path + "/vocab.spm", out);
+  std::string checkpoint = pointed_checkpoint(path, "best-bleu");
+  if (checkpoint.empty()) checkpoint = pointed_checkpoint(path, "latest");
+  if (!checkpoint.empty()) show_checkpoint(checkpoint, tensors, out);
+}
+
+bool is_safetensors(const std::string& path) {
+  // Eight bytes of header length, then JSON.
+  char head[9] = {};
+  std::ifstream in(path, std::ios::binary);
+  in.read(head, sizeof head);
+  return in.gcount() == sizeof head && head[8] == '{';
+}
+
+int info(const InfoArguments& arguments) {
+  const std::string& path = arguments.path;
+  LineWriter out("-");
+  if (!fs::exists(path)) usage_error(path + ": no such file or directory");
+  if (fs::is_directory(path)) {
+    if (fs::exists(path + "/ckpt"))
+      show_run(path, arguments.tensors, out);
+    else if (fs::exists(path + "/model.safetensors"))
+      show_checkpoint(path, arguments.tensors, out);
+    else
+      usage_error(path + ": is neither a run directory nor a checkpoint");
+  } else if (is_safetensors(path) || path.ends_with(".safetensors")) {
+    show_model(path, arguments.tensors, out);
+  } else {
+    show_vocabulary(path, out);
+  }
+  out.finish();
+  return kDone;
+}
+
+}  // namespace
+
+Action add_info(CLI::App& app) {
+  auto arguments = std::make_shared<InfoArguments>();
+  app.add_option("path", arguments->path,
+                 "run directory, checkpoint, model.safetensors or vocab.spm (default run)")
+      ->type_name("PATH");
+  app.add_option("-m,--model", arguments->path, "the same")->type_name("PATH");
+  app.add_flag("--tensors", arguments->tensors, "list every tensor");
+  return [arguments] { return info(*arguments); };
+}
+
+}  // namespace translate_train

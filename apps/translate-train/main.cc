@@ -1,0 +1,102 @@
+// translate-train: trains and uses translation models from the command line.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <new>
+
+#include "commands.h"
+#include "settings.h"
+
+namespace translate_train {
+namespace {
+
+int fail_with(int code, std::string message) {
+  // One line, whatever went wrong.
+  while (!message.empty() && message.back() == '\n') message.pop_back();
+  for (char& c : message)
+    if (c == '\n' || c == '\r') c = ' ';
+  std::fprintf(stderr, "translate-train: error: %s\n", message.c_str());
+  return code;
+}
+
+std::vector<std::string> flag_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+// CLI11 says which argument was not expected; this adds what could have been meant.
+std::string explain(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const auto* extra = dynamic_cast<const CLI::ExtrasError*>(&error);
+  const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands()[0];
+  if (extra == nullptr) return error.what();
+  const std::vector<std::string> names = flag_names(*command);
+  for (int i = 1; i < argc; ++i) {
+    std::string word(argv[i]);
+    word = word.substr(0, word.find('='));
+    if (word.starts_with("--") && std::find(names.begin(), names.end(), word) == names.end())
+      return fmt::format("unknown flag {}, the nearest known one is {}", word,
+                         nearest(word, names));
+  }
+  if (command == &app && argc > 1) {
+    std::vector<std::string> commands;
+    for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; }))
+      commands.push_back(each->get_name());
+    return fmt::format("unknown command {}, the nearest known one is {}", argv[1],
+                       nearest(argv[1], commands));
+  }
+  return error.what();
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Trains transformers that translate, and translates with them.", "translate-train");
+  app.set_version_flag("--version", std::string("translate-train ") + trafo_version());
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(42);
+  struct Command {
+    const char* name;
+    const char* help;
+    Action (*add)(CLI::App&);
+  };
+  static constexpr Command kCommands[] = {
+      {"train", "train, or continue where the run directory stopped", add_train},
+      {"vocab", "train a SentencePiece model", add_vocab},
+      {"translate", "translate lines", add_translate},
+      {"score", "log-probability of given pairs, perplexity", add_score},
+      {"eval", "BLEU and chrF of translations", add_eval},
+      {"info", "what a run directory, checkpoint, model or vocabulary is", add_info},
+      {"demo", "make a small corpus, train on it, translate", add_demo},
+  };
+  std::vector<std::pair<CLI::App*, Action>> actions;
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app.add_subcommand(command.name, command.help);
+    actions.emplace_back(sub, command.add(*sub));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& done) {
+    return app.exit(done);  // help and version
+  } catch (const CLI::ParseError& error) {
+    return fail_with(kUsage, explain(app, error, argc, argv) + " (see --help)");
+  }
+  for (const auto& [sub, action] : actions)
+    if (sub->parsed()) return action();
+  return kUsage;
+}
+
+}  // namespace
+}  // namespace translate_train
+
+int main(int argc, char** argv) {
+  using namespace translate_train;
+  try {
+    return run(argc, argv);
+  } catch (const CliError& error) {
+    return fail_with(error.exit_code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail_with(kOutOfMemory, "out of memory");
+  } catch (const std::exception& error) {
+    return fail_with(kFailed, error.what());
+  }
+}

@@ -1,0 +1,66 @@
+#include "signals.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+
+#include "cli_error.h"
+
+namespace translate_train {
+namespace {
+
+int pipe_ends[2] = {-1, -1};
+volatile std::sig_atomic_t received_signal = 0;
+struct sigaction old_int, old_term;
+
+void handle(int number) {
+  const int saved = errno;
+  if (received_signal != 0 && number == SIGINT) _exit(kInterrupted);
+  received_signal = number;
+  const char byte = 's';
+  // A full pipe means that the watcher has been told already.
+  if (write(pipe_ends[1], &byte, 1) < 0) errno = saved;
+  errno = saved;
+}
+
+}  // namespace
+
+SignalCancel::SignalCancel(const trafo_cancel* cancel) {
+  received_signal = 0;
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) throw CliError(kFailed, "no pipe for signals");
+  watcher_ = std::thread([cancel] {
+    char byte = 0;
+    while (true) {
+      const ssize_t count = read(pipe_ends[0], &byte, 1);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0 || byte == 'q') return;
+      trafo_error_free(trafo_cancel_set(cancel));
+    }
+  });
+  struct sigaction action {};
+  action.sa_handler = handle;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &old_int);
+  sigaction(SIGTERM, &action, &old_term);
+}
+
+SignalCancel::~SignalCancel() {
+  sigaction(SIGINT, &old_int, nullptr);
+  sigaction(SIGTERM, &old_term, nullptr);
+  const char byte = 'q';
+  while (write(pipe_ends[1], &byte, 1) < 0 && errno == EINTR) {
+  }
+  watcher_.join();
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+}
+
+int SignalCancel::received() const {
+  return received_signal;
+}
+
+}  // namespace translate_train

@@ -1,0 +1,181 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "commands.h"
+#include "train_config.h"
+#include "training.h"
+
+namespace translate_train {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TrainArguments {
+  std::map<std::string, std::vector<std::string>> values;
+  std::string config;
+  std::string epochs;
+};
+
+// Command line over --config over what the run directory was started with.
+Settings collect(const CLI::App& app, const TrainArguments& arguments, std::string& run) {
+  Settings line;
+  for (const SettingSpec& spec : setting_specs())
+    if (const auto* option = app.get_option("--" + std::string(spec.name)); option->count() > 0)
+      line.set(spec.name, arguments.values.at(spec.name), "--" + std::string(spec.name));
+  if (!arguments.epochs.empty()) {
+    std::vector<std::string> after =
+        line.has("after") ? line.list("after") : std::vector<std::string>();
+    after.push_back(arguments.epochs + "e");
+    line.set("after", after, "--after-epochs");
+  }
+  Settings given;
+  if (!arguments.config.empty()) given = Settings::from_yaml(arguments.config);
+  given.overlay(line);
+  run = given.has("model") ? given.text("model") : "run";
+  Settings all;
+  const std::string saved = run + "/config.yml";
+  if (fs::exists(run + "/latest") && fs::exists(saved)) all = Settings::from_yaml(saved);
+  if (given.has("tsv") && given.has("train-sets"))
+    usage_error("--train-sets and --tsv: give one of them");
+  if (given.has("tsv")) all.unset("train-sets");
+  if (given.has("train-sets")) all.unset("tsv");
+  all.overlay(given);
+  return all;
+}
+
+void make_absolute(Settings& settings) {
+  for (const char* name : {"train-sets", "tsv", "valid-sets", "vocabs"}) {
+    if (!settings.has(name)) continue;
+    std::vector<std::string> paths = settings.list(name);
+    for (std::string& path : paths)
+      if (path != "-") path = fs::absolute(path).lexically_normal().string();
+    settings.set(name, paths, std::string("--") + name);
+  }
+}
+
+Corpus load_pair(const std::vector<std::string>& paths) {
+  return make<Corpus>(trafo_corpus_load, paths[0].data(), paths[0].size(), paths[1].data(),
+                      paths[1].size());
+}
+
+Corpora load_corpora(const Settings& settings, Reporter& reporter) {
+  const Reporter::Phase phase(reporter, "reading the corpus");
+  Corpora corpora;
+  if (settings.has("tsv")) {
+    const std::string& path = settings.text("tsv");
+    corpora.train = make<Corpus>(trafo_corpus_load_tsv, path.data(), path.size());
+  } else {
+    corpora.train = load_pair(settings.list("train-sets"));
+  }
+  trafo_corpus_info info{};
+  check(trafo_corpus_get_info(corpora.train.get(), &info));
+  if (info.dropped_empty > 0)
+    reporter.warn(fmt::format("{} of {} training pairs left out: one side is empty",
+                              grouped(info.dropped_empty), grouped(info.lines)));
+  if (settings.has("valid-sets"))
+    corpora.valid = load_pair(settings.list("valid-sets"));
+  else
+    corpora = hold_out(std::move(corpora.train));
+  reporter.info(fmt::format("corpus: {} training pairs, {} {}for validation, read in {:.1f} s",
+                            grouped(pair_count(corpora.train)), grouped(pair_count(corpora.valid)),
+                            settings.has("valid-sets") ? "" : "of them held out ",
+                            phase.seconds()));
+  return corpora;
+}
+
+Tokenizer load_vocabulary(const std::string& path) {
+  return make<Tokenizer>(trafo_tokenizer_load, path.data(), path.size());
+}
+
+Reporter make_reporter(const Settings& settings) {
+  static constexpr const char* kFormats[] = {"text", "json"};
+  static constexpr const char* kProgress[] = {"auto", "off"};
+  return Reporter({.json = settings.choice("log-format", kFormats) == 1,
+                   .live = settings.choice("progress", kProgress) == 0,
+                   .quiet = settings.flag("quiet")});
+}
+
+int train(const CLI::App& app, const TrainArguments& arguments) {
+  std::string run;
+  Settings settings = collect(app, arguments, run);
+  if (!settings.has("tsv") && !settings.has("train-sets"))
+    usage_error("--train-sets SRC TRG or --tsv FILE is missing");
+  make_absolute(settings);
+  // Mistakes in the values are found before the corpus is read, whose size only moves defaults.
+  Settings trial = settings;
+  fill_defaults(trial, 0);
+  resolve(trial);
+  Reporter reporter = make_reporter(trial);
+  return train_run(std::move(settings), run, reporter).exit_code;
+}
+
+}  // namespace
+
+RunResult train_run(Settings settings, const std::string& run, Reporter& reporter,
+                    const std::function<bool(const trafo_event&)>& keep_going) {
+  const bool continuing = fs::exists(run + "/latest");
+  Corpora corpora = load_corpora(settings, reporter);
+  const bool own_size = settings.has("dim-vocabs");
+  const int64_t held_out = settings.has("valid-sets") ? 0 : pair_count(corpora.valid);
+  fill_defaults(settings, pair_count(corpora.train) + held_out);
+  TrainConfig config = resolve(settings);
+
+  Tokenizer tokenizer;
+  const std::string own_vocabulary = run + "/vocab.spm";
+  if (continuing)
+    tokenizer = load_vocabulary(own_vocabulary);
+  else if (settings.has("vocabs"))
+    tokenizer = load_vocabulary(settings.text("vocabs"));
+  else
+    tokenizer =
+        train_vocabulary(corpora.train, settings.integer("dim-vocabs"), !own_size, reporter);
+  check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
+
+  const auto context = make<Context>(trafo_context_new, &config.context);
+  const auto model = make<Model>(trafo_model_new, context.get(), &config.model, config.seed);
+  Trainer trainer;
+  {
+    const Reporter::Phase phase(reporter, "preparing the corpus");
+    trainer = make<Trainer>(trafo_trainer_new, model.get(), tokenizer.get(), corpora.train.get(),
+                            corpora.valid.get(), &config.trainer, run.data(), run.size());
+  }
+  // The run directory is ours from here on: the trainer holds its lock.
+  reporter.open_files(run);
+  write_file(run + "/config.yml", settings.to_yaml());
+  if (!continuing)
+    check(trafo_tokenizer_save(tokenizer.get(), own_vocabulary.data(), own_vocabulary.size()));
+  int64_t tensors = 0, parameters = 0;
+  check(trafo_model_get_parameter_count(model.get(), &tensors, &parameters));
+  reporter.info(fmt::format("trafo {} | {} {} | {} parameters | {} pieces | run directory {}",
+                            trafo_version(), settings.text("task"), settings.text("arch"),
+                            grouped(parameters), grouped(config.model.vocabulary), run));
+  return run_trainer(trainer.get(), config.trainer, reporter, keep_going);
+}
+
+Action add_train(CLI::App& app) {
+  auto arguments = std::make_shared<TrainArguments>();
+  for (const SettingSpec& spec : setting_specs()) {
+    std::string names = "--" + std::string(spec.name);
+    if (spec.aliases[0] != 0) names += "," + std::string(spec.aliases);
+    app.add_option(names, arguments->values[spec.name], spec.help)
+        ->expected(spec.min_values, spec.max_values)
+        ->type_name(spec.values)
+        ->group(spec.group)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  }
+  app.add_option("-c,--config", arguments->config,
+                 "settings by the names above; the command line wins")
+      ->type_name("FILE.yml")
+      ->group("Output");
+  app.add_option("--after-epochs,--max-epoch", arguments->epochs, "the same as --after Ne")
+      ->type_name("N")
+      ->group("Training");
+  app.footer(
+      "Trains, or continues where the run directory stopped. Names after a comma are fairseq's "
+      "for\n"
+      "the same setting. Numbers may end in k or M.");
+  return [&app, arguments] { return train(app, *arguments); };
+}
+
+}  // namespace translate_train

@@ -1,0 +1,231 @@
+#include "train_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace translate_train {
+namespace {
+
+constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm"};
+constexpr const char* kArchitectures[] = {"encoder-decoder", "decoder-lm"};
+constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
+constexpr const char* kNorms[] = {"post", "pre"};
+constexpr const char* kMetrics[] = {"ce-mean-words", "bleu", "chrf"};  // bit 1 << index
+
+// How the presets of the library are trained. Small corpora want strong dropout and, for their
+// small models, a high rate; the rates of iwslt and base are the usual ones of those setups.
+struct TaskDefaults {
+  const char* task;
+  const char* learn_rate;
+  const char* warmup;
+  const char* dropout;
+  const char* vocabulary;
+};
+constexpr TaskDefaults kDefaults[] = {
+    {"tiny", "0.005", "1000", "0.1", "8000"},    {"small", "0.002", "1000", "0.3", "8000"},
+    {"iwslt", "0.0005", "4000", "0.3", "16000"}, {"base", "0.0007", "4000", "0.1", "32000"},
+    {"big", "0.0005", "4000", "0.3", "32000"},   {"lm", "0.001", "1000", "0.2", "8000"},
+};
+
+trafo_model_config preset(const std::string& task) {
+  auto config = with_defaults<trafo_model_config>(trafo_model_config_init);
+  check(trafo_model_config_preset(&config, task.data(), task.size()));
+  return config;
+}
+
+int schedule_of(const Settings& settings) {
+  const std::string& name = settings.text("lr-decay");
+  if (name == "inv-sqrt" || name == "inverse_sqrt") return TRAFO_SCHEDULE_INVERSE_SQRT;
+  if (name == "cosine") return TRAFO_SCHEDULE_COSINE;
+  if (name == "linear") return TRAFO_SCHEDULE_LINEAR;
+  if (name == "constant" || name == "fixed") return TRAFO_SCHEDULE_CONSTANT;
+  if (name == "noam") return TRAFO_SCHEDULE_NOAM;
+  settings.refuse("lr-decay",
+                  fmt::format("wants inv-sqrt, cosine, linear, constant or noam, got '{}'", name));
+}
+
+int32_t small_integer(const Settings& settings, const std::string& name) {
+  const int64_t value = settings.integer(name);
+  if (value < 0 || value > INT32_MAX)
+    settings.refuse(name, fmt::format("is out of range: {}", value));
+  return static_cast<int32_t>(value);
+}
+
+void read_after(const Settings& settings, trafo_trainer_options& options) {
+  for (const std::string& value : settings.list("after")) {
+    for (size_t begin = 0; begin <= value.size();) {
+      const size_t end = std::min(value.find(',', begin), value.size());
+      const trafo_period limit = parse_period(settings, "after", value.substr(begin, end - begin));
+      int64_t& slot = limit.unit == TRAFO_UNIT_UPDATES  ? options.after_updates
+                      : limit.unit == TRAFO_UNIT_TOKENS ? options.after_tokens
+                                                        : options.after_epochs;
+      slot = limit.value;
+      begin = end + 1;
+    }
+  }
+}
+
+}  // namespace
+
+trafo_period parse_period(const Settings& settings, const std::string& name,
+                          const std::string& text) {
+  std::string number = text;
+  trafo_period period{0, TRAFO_UNIT_UPDATES, 0};
+  if (!number.empty()) {
+    const char unit = number.back();
+    if (unit == 'u' || unit == 't' || unit == 'e') {
+      period.unit = unit == 'u'   ? TRAFO_UNIT_UPDATES
+                    : unit == 't' ? TRAFO_UNIT_TOKENS
+                                  : TRAFO_UNIT_EPOCHS;
+      number.pop_back();
+    }
+  }
+  if (!parse_count(number, period.value) || period.value < 0)
+    settings.refuse(
+        name,
+        fmt::format("wants a number and a unit (1000u updates, 2Mt target tokens, 10e epochs), "
+                    "got '{}'",
+                    text));
+  return period;
+}
+
+const char* task_for(int64_t pairs, bool decoder_lm) {
+  if (decoder_lm) return "lm";
+  return pairs < 100000 ? "tiny" : pairs < 1000000 ? "iwslt" : "base";
+}
+
+void fill_defaults(Settings& settings, int64_t pairs) {
+  const bool lm = settings.has("arch") && settings.text("arch") == "decoder-lm";
+  settings.set_default("task", {task_for(pairs, lm)});
+  const std::string task = settings.text("task");
+  settings.choice("task", kTasks);
+  const trafo_model_config model = preset(task);
+  settings.set_default("arch", {kArchitectures[model.architecture == TRAFO_DECODER_LM]});
+  const bool decoder_lm = settings.choice("arch", kArchitectures) == 1;
+  const auto& defaults = *std::find_if(std::begin(kDefaults), std::end(kDefaults),
+                                       [&](const auto& each) { return task == each.task; });
+
+  const auto number = [](auto value) { return std::vector<std::string>{fmt::format("{}", value)}; };
+  if (!decoder_lm) settings.set_default("enc-depth", number(model.encoder_layers));
+  settings.set_default("dec-depth", number(model.decoder_layers));
+  settings.set_default("dim-emb", number(model.width));
+  settings.set_default("transformer-dim-ffn", number(model.ffn_width));
+  settings.set_default("transformer-heads", number(model.heads));
+  settings.set_default("transformer-ffn-activation",
+                       {decoder_lm ? "gelu" : kActivations[model.activation]});
+  settings.set_default("transformer-norm", {kNorms[decoder_lm ? 1 : model.pre_norm]});
+  settings.set_default("transformer-dropout", {defaults.dropout});
+  settings.set_default("tied-embeddings-all", {model.tied_embeddings ? "on" : "off"});
+  settings.set_default("dim-vocabs", {defaults.vocabulary});
+  settings.set_default("max-length", {"256"});
+  settings.set_default("mini-batch-words", {"4096"});
+  settings.set_default("learn-rate", {defaults.learn_rate});
+  settings.set_default("lr-warmup", {defaults.warmup});
+  settings.set_default("lr-decay", {"inv-sqrt"});
+  settings.set_default("optimizer-delay", {"1"});
+  settings.set_default("label-smoothing", {"0.1"});
+  settings.set_default("clip-norm", {"1"});
+  settings.set_default("weight-decay", {"0"});
+  settings.set_default("after", {"0u"});
+  settings.set_default("early-stopping", {"10"});
+  settings.set_default("seed", {"1"});
+  settings.set_default("valid-freq", {"1000u"});
+  settings.set_default("save-freq", {"1000u"});
+  settings.set_default("valid-metrics", {"bleu", "chrf", "ce-mean-words"});
+  settings.set_default("beam-size", {"1"});
+  settings.set_default("keep-best", {"on"});
+  settings.set_default("keep-last", {"3"});
+  settings.set_default("device", {"auto"});
+  settings.set_default("cpu-threads", {"0"});
+  settings.set_default("fused-kernels", {"on"});
+  settings.set_default("disp-freq", {"20u"});
+  settings.set_default("log-format", {"text"});
+  settings.set_default("progress", {"auto"});
+  settings.set_default("quiet", {"off"});
+}
+
+TrainConfig resolve(const Settings& settings) {
+  TrainConfig config;
+  trafo_model_config& m = config.model = preset(settings.text("task"));
+  m.architecture = settings.choice("arch", kArchitectures);
+  const bool lm = m.architecture == TRAFO_DECODER_LM;
+  if (lm && settings.has("enc-depth") && settings.integer("enc-depth") != 0)
+    settings.refuse("enc-depth", "a decoder-lm has no encoder");
+  m.encoder_layers = lm ? 0 : settings.integer("enc-depth");
+  m.decoder_layers = settings.integer("dec-depth");
+  m.width = settings.integer("dim-emb");
+  m.ffn_width = settings.integer("transformer-dim-ffn");
+  m.heads = settings.integer("transformer-heads");
+  m.activation = settings.choice("transformer-ffn-activation", kActivations);
+  m.pre_norm = settings.choice("transformer-norm", kNorms);
+  m.dropout = settings.real("transformer-dropout");
+  m.tied_embeddings = settings.flag("tied-embeddings-all");
+
+  trafo_trainer_options& t = config.trainer =
+      with_defaults<trafo_trainer_options>(trafo_trainer_options_init);
+  const int64_t seed = settings.integer("seed");
+  if (seed < 0) settings.refuse("seed", "must be at least 0");
+  config.seed = t.seed = static_cast<uint64_t>(seed);
+  t.max_length = settings.integer("max-length");
+  // The longest pair that --max-length lets through has to fit, </s> and <s> included.
+  m.max_positions = std::max(m.max_positions, lm ? 2 * t.max_length + 2 : t.max_length + 2);
+  t.learning_rate = settings.real("learn-rate");
+  t.warmup = settings.integer("lr-warmup");
+  t.schedule = schedule_of(settings);
+  t.optimizer_delay = small_integer(settings, "optimizer-delay");
+  t.label_smoothing = settings.real("label-smoothing");
+  t.clip_norm = settings.real("clip-norm");
+  t.weight_decay = settings.real("weight-decay");
+  t.batch_tokens = settings.integer("mini-batch-words");
+  read_after(settings, t);
+  if (t.schedule == TRAFO_SCHEDULE_COSINE || t.schedule == TRAFO_SCHEDULE_LINEAR) {
+    if (t.after_updates == 0)
+      settings.refuse("lr-decay", "cosine and linear need an end in updates: give --after Nu");
+    t.schedule_updates = t.after_updates;
+  }
+  t.valid_freq = parse_period(settings, "valid-freq", settings.text("valid-freq"));
+  t.save_freq = parse_period(settings, "save-freq", settings.text("save-freq"));
+  t.disp_freq = parse_period(settings, "disp-freq", settings.text("disp-freq"));
+  t.disp_first = 5;
+  t.early_stopping = small_integer(settings, "early-stopping");
+  t.valid_metrics = t.first_metric = 0;
+  for (const std::string& name : settings.list("valid-metrics")) {
+    const auto found = std::find(std::begin(kMetrics), std::end(kMetrics), name);
+    if (found == std::end(kMetrics))
+      settings.refuse("valid-metrics",
+                      fmt::format("wants some of bleu, chrf, ce-mean-words, got '{}'", name));
+    const int32_t bit = 1 << (found - std::begin(kMetrics));
+    if (t.first_metric == 0) t.first_metric = bit;
+    t.valid_metrics |= bit;
+  }
+  t.valid_beam = small_integer(settings, "beam-size");
+  t.keep_last = small_integer(settings, "keep-last");
+  t.keep_best = settings.flag("keep-best");
+
+  config.context = context_options(settings.text("device"), settings.integer("cpu-threads"),
+                                   settings.flag("fused-kernels"));
+  return config;
+}
+
+trafo_context_options context_options(const std::string& device, int64_t threads, bool fused) {
+  auto options = with_defaults<trafo_context_options>(trafo_context_options_init);
+  if (device.starts_with("cuda")) {
+    options.device = TRAFO_DEVICE_CUDA;
+    const char* begin = device.data() + std::min<size_t>(5, device.size());
+    const char* end = device.data() + device.size();
+    const auto [stop, error] = std::from_chars(begin, end, options.device_index);
+    if (device != "cuda" && (device[4] != ':' || error != std::errc() || stop != end))
+      usage_error(fmt::format("--device: wants auto, cpu, cuda or cuda:N, got '{}'", device));
+  } else if (device != "auto" && device != "cpu") {
+    usage_error(fmt::format("--device: wants auto, cpu, cuda or cuda:N, got '{}'", device));
+  }
+  if (threads < 0 || threads > 256)
+    usage_error(fmt::format("--cpu-threads: wants 0 (every core) to 256, got {}", threads));
+  options.threads = static_cast<int32_t>(threads);
+  options.fused_kernels = fused;
+  return options;
+}
+
+}  // namespace translate_train

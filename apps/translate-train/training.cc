@@ -1,0 +1,279 @@
+#include "training.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "signals.h"
+
+namespace translate_train {
+namespace {
+
+constexpr int64_t kMostHeldOut = 2000;
+
+// FNV-1a with a final mix, so that the smallest values are a fair sample.
+uint64_t pair_hash(const trafo_string_view& source, const trafo_string_view& target) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  const auto add = [&hash](const trafo_string_view& text) {
+    for (size_t i = 0; i < text.length; ++i)
+      hash = (hash ^ static_cast<unsigned char>(text.data[i])) * 0x100000001B3u;
+    hash = (hash ^ '\t') * 0x100000001B3u;
+  };
+  add(source);
+  add(target);
+  hash ^= hash >> 32;
+  hash *= 0xD6E8FEB86659FD93u;
+  return hash ^ (hash >> 32);
+}
+
+std::string_view text_of(const trafo_string_view& view) {
+  return {view.data, view.length};
+}
+
+double gigabytes(int64_t bytes) {
+  return static_cast<double>(bytes) / 1e9;
+}
+
+const char* metric_name(int32_t bit) {
+  return bit == TRAFO_METRIC_BLEU ? "bleu" : bit == TRAFO_METRIC_CHRF ? "chrf" : "ce";
+}
+
+class RunDisplay {
+ public:
+  RunDisplay(const trafo_trainer_options& options, Reporter& reporter)
+      : options_(options), reporter_(reporter) {
+    memory_ = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+              static_cast<double>(sysconf(_SC_PAGE_SIZE)) / 1e9;
+  }
+
+  void show(const trafo_event& e) {
+    const std::string message(text_of(e.message)), path(text_of(e.path));
+    last_update_ = e.update;
+    switch (e.kind) {
+      case TRAFO_EVENT_STARTED:
+        reporter_.rewind_metrics(0);
+        if (!message.empty()) reporter_.warn(message);
+        break;
+      case TRAFO_EVENT_RESUMED:
+        reporter_.rewind_metrics(e.update);
+        reporter_.info(fmt::format("continuing after update {} from {}", grouped(e.update), path));
+        break;
+      case TRAFO_EVENT_CHECKPOINT_REFUSED:
+        reporter_.warn("a newer checkpoint is passed over: " + message);
+        break;
+      case TRAFO_EVENT_DISPLAY:
+        display(e);
+        break;
+      case TRAFO_EVENT_SKIPPED:
+        reporter_.warn(fmt::format("update {}: {}", grouped(e.update), message));
+        break;
+      case TRAFO_EVENT_VALIDATED:
+        validated(e, path);
+        break;
+      case TRAFO_EVENT_SAVED:
+        reporter_.status("");
+        break;
+      case TRAFO_EVENT_FINISHED:
+      case TRAFO_EVENT_STOPPED:
+        reporter_.status("");
+        finished(e);
+        break;
+      default:
+        break;
+    }
+  }
+
+  const std::string& best() const { return best_; }
+  double best_value() const { return best_value_; }
+  int64_t last_update() const { return last_update_; }
+
+ private:
+  void display(const trafo_event& e) {
+    std::string line = fmt::format(
+        "Ep {} {:.0f}% | Up {} | loss {:.3f} ppl {:.2f} | gnorm {:.2f} | lr {:.2e} | {} trg tok/s "
+        "| "
+        "mem {:.2f}/{:.1f} GB",
+        e.epoch, std::floor(100 * e.epoch_fraction), grouped(e.update), e.loss, std::exp(e.nll),
+        e.grad_norm, e.learning_rate, grouped(std::llround(e.target_tokens_per_second)),
+        gigabytes(e.memory_bytes), memory_);
+    line += " | " + (e.eta_seconds >= 0 ? "ETA " + clock_text(e.eta_seconds)
+                                        : "time " + clock_text(e.elapsed_seconds));
+    if (!best_.empty()) line += " | best " + best_;
+    nlohmann::ordered_json record = {{"type", "train"},
+                                     {"update", e.update},
+                                     {"epoch", e.epoch},
+                                     {"epoch_fraction", e.epoch_fraction},
+                                     {"loss", e.loss},
+                                     {"nll", e.nll},
+                                     {"grad_norm", e.grad_norm},
+                                     {"learning_rate", e.learning_rate},
+                                     {"target_tokens", e.target_tokens},
+                                     {"source_tokens", e.source_tokens},
+                                     {"target_tokens_per_second", e.target_tokens_per_second},
+                                     {"source_tokens_per_second", e.source_tokens_per_second},
+                                     {"elapsed_seconds", e.elapsed_seconds},
+                                     {"memory_bytes", e.memory_bytes},
+                                     {"peak_memory_bytes", e.peak_memory_bytes},
+                                     {"skipped_updates", e.skipped_updates}};
+    if (e.eta_seconds >= 0) record["eta_seconds"] = e.eta_seconds;
+    reporter_.metric(record);
+    reporter_.progress(line, record);
+    const trafo_period& valid = options_.valid_freq;
+    if (valid.unit == TRAFO_UNIT_UPDATES && valid.value > 0 && e.update % valid.value == 0)
+      reporter_.status(line + " | validating");
+  }
+
+  void validated(const trafo_event& e, const std::string& path) {
+    std::string values;
+    nlohmann::ordered_json record = {
+        {"type", "valid"}, {"update", e.update}, {"elapsed_seconds", e.elapsed_seconds}};
+    const auto add = [&](const char* name, const char* key, double value, const char* format) {
+      if (std::isnan(value)) return;
+      values += fmt::format(" | {} {}", name, fmt::format(fmt::runtime(format), value));
+      record[key] = value;
+    };
+    add("bleu", "bleu", e.valid_bleu, "{:.2f}");
+    add("chrf", "chrf", e.valid_chrf, "{:.2f}");
+    add("ce", "ce-mean-words", e.valid_ce, "{:.4f}");
+    best_value_ = e.best_metric;
+    best_ = fmt::format("{} {:.2f} @{}", metric_name(options_.first_metric), e.best_metric,
+                        grouped(e.best_update));
+    record["improved"] = e.improved != 0;
+    record["stalled"] = e.stalled;
+    if (!path.empty()) record["hypotheses"] = path;
+    reporter_.metric(record);
+    reporter_.info(
+        fmt::format(
+            "[valid] Ep {} | Up {}{} | {}", e.epoch, grouped(e.update), values,
+            e.improved ? "new best" : fmt::format("best {}, no better for {}", best_, e.stalled)),
+        record);
+  }
+
+  void finished(const trafo_event& e) {
+    const char* why = e.stop == TRAFO_STOP_LIMIT       ? "limit reached"
+                      : e.stop == TRAFO_STOP_EARLY     ? "no more improvement"
+                      : e.stop == TRAFO_STOP_CANCELLED ? "interrupted, everything is saved"
+                                                       : "stopped";
+    reporter_.info(fmt::format("{} after update {}, epoch {}, {} target tokens, {}", why,
+                               grouped(e.update), e.epoch, grouped(e.target_tokens),
+                               clock_text(e.elapsed_seconds)));
+  }
+
+  const trafo_trainer_options& options_;
+  Reporter& reporter_;
+  double memory_ = 0;
+  std::string best_;
+  double best_value_ = 0;
+  int64_t last_update_ = 0;
+};
+
+struct Session {
+  RunDisplay display;
+  const std::function<bool(const trafo_event&)>& keep_going;
+  std::string problem;  // what a callback threw: it may not pass through C
+};
+
+int32_t on_event(void* user_data, const trafo_event* event) {
+  auto& session = *static_cast<Session*>(user_data);
+  try {
+    session.display.show(*event);
+    return session.keep_going && !session.keep_going(*event) ? 1 : 0;
+  } catch (const std::exception& error) {
+    session.problem = error.what();
+    return 1;
+  }
+}
+
+}  // namespace
+
+int64_t pair_count(const Corpus& corpus) {
+  trafo_corpus_info info{};
+  check(trafo_corpus_get_info(corpus.get(), &info));
+  return info.pairs;
+}
+
+Corpora hold_out(Corpus all) {
+  const int64_t count = pair_count(all);
+  const int64_t wanted = std::min(kMostHeldOut, count / 100);
+  if (wanted == 0)
+    usage_error(fmt::format("{} pairs are too few to hold 1% out: give --valid-sets", count));
+  std::vector<uint64_t> hashes(static_cast<size_t>(count));
+  std::vector<trafo_string_view> source(hashes.size()), target(hashes.size());
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    check(trafo_corpus_get_pair(all.get(), static_cast<int64_t>(i), &source[i], &target[i]));
+    hashes[i] = pair_hash(source[i], target[i]);
+  }
+  std::vector<uint64_t> sorted = hashes;
+  std::nth_element(sorted.begin(), sorted.begin() + (wanted - 1), sorted.end());
+  const uint64_t threshold = sorted[static_cast<size_t>(wanted - 1)];
+  std::vector<trafo_string_view> kept[2], held[2];
+  std::set<uint64_t> seen;
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    const bool out = hashes[i] <= threshold;
+    if (out && !seen.insert(hashes[i]).second) continue;  // a copy: neither here nor there
+    auto& side = out ? held : kept;
+    side[0].push_back(source[i]);
+    side[1].push_back(target[i]);
+  }
+  const auto build = [](const std::vector<trafo_string_view>(&sides)[2]) {
+    return make<Corpus>(trafo_corpus_new, sides[0].data(), sides[1].data(), sides[0].size());
+  };
+  return {build(kept), build(held)};
+}
+
+Tokenizer train_vocabulary(const Corpus& corpus, int64_t pieces, bool soft_limit,
+                           Reporter& reporter) {
+  auto options = with_defaults<trafo_tokenizer_options>(trafo_tokenizer_options_init);
+  options.vocabulary = pieces;
+  options.soft_limit = soft_limit;
+  const Reporter::Phase phase(reporter, "training the vocabulary");
+  auto tokenizer = make<Tokenizer>(trafo_corpus_train_tokenizer, corpus.get(), &options);
+  int64_t got = 0;
+  check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &got));
+  reporter.info(
+      fmt::format("vocabulary: {} pieces trained in {:.1f} s", grouped(got), phase.seconds()));
+  return tokenizer;
+}
+
+RunResult run_trainer(trafo_trainer* trainer, const trafo_trainer_options& options,
+                      Reporter& reporter,
+                      const std::function<bool(const trafo_event&)>& keep_going) {
+  const auto cancel = make<Cancel>(trafo_cancel_new);
+  Session session{RunDisplay(options, reporter), keep_going, {}};
+  RunResult result;
+  const SignalCancel signals(cancel.get());
+  try {
+    check(trafo_trainer_run(trainer, 0, cancel.get(), on_event, &session, &result.stop));
+  } catch (const CliError& error) {
+    if (!session.problem.empty()) throw CliError(kFailed, session.problem);
+    if (error.trafo_code() != TRAFO_CANCELLED) throw;
+    if (signals.received() != 0)
+      result.exit_code = signals.received() == SIGTERM ? kTerminated : kInterrupted;
+  }
+  reporter.status("");
+  result.best = session.display.best_value();
+  result.updates = session.display.last_update();
+  return result;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".tmp";
+  std::ofstream out(temporary, std::ios::binary);
+  out << text;
+  out.close();
+  std::error_code failed;
+  if (out) std::filesystem::rename(temporary, path, failed);
+  if (!out || failed) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw CliError(kFailed, path + ": cannot be written");
+  }
+}
+
+}  // namespace translate_train
