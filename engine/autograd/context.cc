@@ -121,6 +121,7 @@ void zero_grad(const Tensor& tensor) {
   if (!requires_grad(tensor)) return;
   Variable& variable = *tensor.variable();
   variable.written = false;
+  if (!variable.bound) variable.grad = {};  // a handle the user kept is not written to again
 }
 
 void bind_grad(const Tensor& tensor, const Tensor& buffer) {
@@ -132,6 +133,7 @@ void bind_grad(const Tensor& tensor, const Tensor& buffer) {
           ErrorCode::shape_mismatch, "bind_grad", "the buffer must be contiguous, ",
           variable.shape.str(), " of ", dtype_name(variable.dtype));
   variable.grad = buffer;
+  variable.bound = true;
   variable.written = false;
 }
 

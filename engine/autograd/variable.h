@@ -15,6 +15,7 @@ struct Variable {
   bool leaf = true;
   bool consumed = false;  // its graph has been walked; using the tensor in a new graph is an error
   Tensor grad;            // undefined, or a buffer; a leaf's may be a view of a flat workspace
+  bool bound = false;     // `grad` is a buffer given by bind_grad
   bool written = false;   // false: `grad` holds nothing yet and the next gradient overwrites it
 };
 
