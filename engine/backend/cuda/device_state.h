@@ -12,6 +12,8 @@
 
 namespace trafo::cuda {
 
+struct GemmPlans;  // gemm.cu
+
 // One stream; everything is ordered on it. `index` is made current by every entry of the plugin before a launcher runs.
 struct DeviceState {
   int32_t index = 0;
@@ -21,6 +23,7 @@ struct DeviceState {
   cudaStream_t stream = nullptr;
   cublasLtHandle_t blas = nullptr;
   void* blas_workspace = nullptr;
+  GemmPlans* gemm_plans = nullptr;
   std::string error;  // newest failure, in words
 
   // Scratch for partial sums, reused by every kernel in stream order; grows when it must. Null if the device has no memory left.

@@ -98,6 +98,7 @@ int32_t device_info(int32_t index, DeviceInfo* info, Why why) {
 void close_device(void* device) {
   DeviceState& state = enter(device);
   if (state.stream) cudaStreamSynchronize(state.stream);
+  free_gemm_plans(state.gemm_plans);
   if (state.blas) cublasLtDestroy(state.blas);
   if (state.blas_workspace) cudaFree(state.blas_workspace);
   if (state.scratch_memory) cudaFree(state.scratch_memory);

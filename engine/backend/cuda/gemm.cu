@@ -1,0 +1,263 @@
+#include "engine/backend/cuda/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+
+#include "engine/backend/cuda/device/numeric.cuh"
+
+namespace trafo::cuda {
+
+namespace {
+
+// Everything that a choice of algorithm depends on. Batches of one have stride 0, so that products
+// of one shape meet.
+using PlanKey = std::array<int64_t, 16>;
+
+// Bound on the memory of plans when every batch of a run has another shape (a plan takes about 700
+// bytes).
+constexpr size_t kMaxPlans = 8192;
+
+}  // namespace
+
+struct GemmPlan {
+  cublasLtMatmulDescOpaque_t operation;
+  cublasLtMatrixLayoutOpaque_t a, b, c;  // as cuBLASLt names them: its A is our B
+  cublasLtMatmulAlgo_t algorithm;
+  size_t workspace_bytes = 0;
+  bool found = false;  // false: cuBLASLt has no kernel for this product
+};
+
+struct GemmPlans {
+  std::map<PlanKey, GemmPlan> by_key;
+};
+
+void free_gemm_plans(GemmPlans* plans) {
+  delete plans;
+}
+
+namespace {
+
+int32_t blas_failed(DeviceState& device, cublasStatus_t status, const char* what) {
+  const cudaError_t error = cudaGetLastError();
+  if (error != cudaSuccess) return report(device, error, what);
+  device.error = std::string(what) + ": " + cublasLtGetStatusString(status);
+  return status == CUBLAS_STATUS_ALLOC_FAILED ? kOutOfMemory : kFailed;
+}
+
+// The largest power of two up to 16 that divides the address and every distance between matrices.
+// Kernels ask for no more than 16, and few classes keep results independent of where an allocator
+// happens to put things.
+int64_t alignment(const void* pointer, int64_t stride_bytes) {
+  const auto bits =
+      reinterpret_cast<uintptr_t>(pointer) | static_cast<uintptr_t>(stride_bytes) | 16u;
+  return static_cast<int64_t>(bits & (~bits + 1));
+}
+
+// The same product with what does not matter made uniform.
+GemmParams normalised(const GemmParams& params) {
+  GemmParams p = params;
+  if (p.batch == 1) p.stride_a = p.stride_b = p.stride_c = 0;
+  // A matrix of one row may come with any leading dimension, but cuBLASLt checks it.
+  const int64_t a_rows = p.trans_a ? p.k : p.m, a_cols = p.trans_a ? p.m : p.k;
+  const int64_t b_rows = p.trans_b ? p.n : p.k, b_cols = p.trans_b ? p.k : p.n;
+  if (a_rows == 1) p.lda = a_cols;
+  if (b_rows == 1) p.ldb = b_cols;
+  if (p.m == 1) p.ldc = p.n;
+  return p;
+}
+
+cublasStatus_t init_layout(cublasLtMatrixLayoutOpaque_t& layout, cudaDataType_t type, int64_t rows,
+                           int64_t cols, int64_t ld, int64_t batch, int64_t stride) {
+  cublasStatus_t status = cublasLtMatrixLayoutInit(&layout, type, static_cast<uint64_t>(rows),
+                                                   static_cast<uint64_t>(cols), ld);
+  if (status != CUBLAS_STATUS_SUCCESS || batch == 1) return status;
+  const auto count = static_cast<int32_t>(batch);
+  status = cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                            sizeof count);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  return cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                          &stride, sizeof stride);
+}
+
+// Row-major C [m, n] is column-major C^T [n, m] = B^T A^T; a row-major matrix is its transpose
+// column-major, so B and A trade places and keep their flags. The epilogue's bias has one element
+// for each row of the column-major result, which are the n columns of C.
+cublasStatus_t describe(const GemmParams& p, bool with_bias, GemmPlan& plan) {
+  const bool half = p.dtype == DType::bf16;
+  const cudaDataType_t type = half ? CUDA_R_16BF : CUDA_R_32F;
+  const cudaDataType_t c_type = half && !p.c_is_f32 ? CUDA_R_16BF : CUDA_R_32F;
+  // CUBLAS_COMPUTE_32F: float32 products stay float32, TF32 has a compute type of its own.
+  cublasStatus_t status = cublasLtMatmulDescInit(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* value, size_t size) {
+    if (status == CUBLAS_STATUS_SUCCESS)
+      status = cublasLtMatmulDescSetAttribute(&plan.operation, attribute, value, size);
+  };
+  const cublasOperation_t op_a = p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t op_b = p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  set(CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b);
+  if (with_bias) {
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias, sizeof p.bias);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+  }
+  const auto layout = [&](cublasLtMatrixLayoutOpaque_t& matrix, cudaDataType_t of, int64_t rows,
+                          int64_t cols, int64_t ld, int64_t stride) {
+    if (status == CUBLAS_STATUS_SUCCESS)
+      status = init_layout(matrix, of, rows, cols, ld, p.batch, stride);
+  };
+  layout(plan.a, type, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.stride_b);
+  layout(plan.b, type, p.trans_a ? p.m : p.k, p.trans_a ? p.k : p.m, p.lda, p.stride_a);
+  layout(plan.c, c_type, p.n, p.m, p.ldc, p.stride_c);
+  return status;
+}
+
+struct Alignments {
+  int64_t a, b, c;
+};
+
+// The heuristics' first choice among the algorithms that sum in a fixed order: without split-K, or
+// with the parts summed from the workspace in float32. In-place reduction adds atomically and is
+// left out.
+cublasStatus_t choose(DeviceState& device, const Alignments& at, GemmPlan& plan) {
+  cublasLtMatmulPreferenceOpaque_t preference;
+  cublasStatus_t status = cublasLtMatmulPreferenceInit(&preference);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    if (status == CUBLAS_STATUS_SUCCESS)
+      status = cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value);
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kBlasWorkspaceBytes});
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(at.b));  // its A is our B
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(at.a));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(at.c));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(at.c));
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+
+  constexpr int kAsked = 8;
+  cublasLtMatmulHeuristicResult_t results[kAsked] = {};
+  int found = 0;
+  status = cublasLtMatmulAlgoGetHeuristic(device.blas, &plan.operation, &plan.a, &plan.b, &plan.c,
+                                          &plan.c, &preference, kAsked, results, &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return CUBLAS_STATUS_SUCCESS;  // found stays false
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  for (int i = 0; i < found && !plan.found; ++i) {
+    if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
+    plan.algorithm = results[i].algo;
+    plan.workspace_bytes = results[i].workspaceSize;
+    plan.found = true;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// The plan of a product, made when it is met first; null after an error.
+GemmPlan* plan_of(DeviceState& device, const GemmParams& p, bool with_bias, int32_t& result) {
+  const auto size = static_cast<int64_t>(dtype_size(p.dtype)),
+             c_size = p.c_is_f32 ? int64_t{4} : size;
+  const Alignments at{alignment(p.a, p.stride_a * size), alignment(p.b, p.stride_b * size),
+                      alignment(p.c, p.stride_c * c_size)};
+  const int64_t flags = (p.trans_a ? 1 : 0) | (p.trans_b ? 2 : 0) | (p.accumulate ? 4 : 0) |
+                        (p.c_is_f32 ? 8 : 0) | (with_bias ? 16 : 0) |
+                        (p.dtype == DType::bf16 ? 32 : 0);
+  const PlanKey key{flags,   p.m,        p.n,        p.k,        p.lda, p.ldb, p.ldc,
+                    p.batch, p.stride_a, p.stride_b, p.stride_c, at.a,  at.b,  at.c};
+  if (!device.gemm_plans) device.gemm_plans = new GemmPlans;
+  auto& plans = device.gemm_plans->by_key;
+  const auto known = plans.find(key);
+  if (known != plans.end()) return &known->second;
+
+  GemmPlan plan{};
+  cublasStatus_t status = describe(p, with_bias, plan);
+  if (status == CUBLAS_STATUS_SUCCESS) status = choose(device, at, plan);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    result = blas_failed(device, status, "preparing a matrix product");
+    return nullptr;
+  }
+  if (plans.size() >= kMaxPlans) plans.clear();
+  return &plans.emplace(key, plan).first->second;
+}
+
+// C (+)= bias, or zero without one, row by row.
+template <class B, class C>
+__global__ void __launch_bounds__(256)
+    add_bias(C* c, const B* bias, int64_t m, int64_t n, int64_t ldc, int64_t batch,
+             int64_t stride_c, bool accumulate) {
+  const int64_t count = batch * m * n;
+  for (int64_t i = int64_t{blockIdx.x} * 256 + threadIdx.x; i < count;
+       i += int64_t{gridDim.x} * 256) {
+    const int64_t column = i % n, row = i / n;
+    C& at = c[row / m * stride_c + row % m * ldc + column];
+    float value = bias ? to_float(bias[column]) : 0.0f;
+    if (accumulate) value += to_float(at);
+    at = from_float<C>(value);
+  }
+}
+
+int32_t launch_add_bias(DeviceState& device, const GemmParams& p, bool accumulate) {
+  const int64_t count = p.batch * p.m * p.n;
+  const auto blocks =
+      static_cast<unsigned>(std::min<int64_t>((count - 1) / 256 + 1, 8 * device.multiprocessors));
+  const auto launch = [&](auto* c, const auto* bias) {
+    add_bias<<<blocks, 256, 0, device.stream>>>(c, bias, p.m, p.n, p.ldc, p.batch, p.stride_c,
+                                                accumulate);
+  };
+  if (p.dtype == DType::f32)
+    launch(static_cast<float*>(p.c), static_cast<const float*>(p.bias));
+  else if (p.c_is_f32)
+    launch(static_cast<float*>(p.c), static_cast<const bf16*>(p.bias));
+  else
+    launch(static_cast<bf16*>(p.c), static_cast<const bf16*>(p.bias));
+  return launched(device, "add_bias");
+}
+
+int32_t no_kernel(DeviceState& device, const GemmParams& p) {
+  device.error = "cuBLASLt has no " + std::string(p.dtype == DType::bf16 ? "bfloat16" : "float32") +
+                 " kernel for a product with m " + std::to_string(p.m) + ", n " +
+                 std::to_string(p.n) + ", k " + std::to_string(p.k) + ", batch " +
+                 std::to_string(p.batch) + ", leading dimensions " + std::to_string(p.lda) + ", " +
+                 std::to_string(p.ldb) + ", " + std::to_string(p.ldc);
+  return kUnsupported;
+}
+
+}  // namespace
+
+int32_t gemm(DeviceState& device, const GemmParams& params) {
+  if (params.dtype != DType::f32 && params.dtype != DType::bf16)
+    return unsupported(device, "matrix products on CUDA are float32 or bfloat16");
+  if (params.m == 0 || params.n == 0 || params.batch == 0) return kSuccess;
+  GemmParams p = normalised(params);
+  if (p.k == 0) {
+    if (!p.bias && p.accumulate) return kSuccess;
+    return launch_add_bias(device, p, p.accumulate);
+  }
+  if (p.batch > std::numeric_limits<int32_t>::max()) return no_kernel(device, p);
+
+  int32_t result = kSuccess;
+  // The epilogue reads the bias in 16-byte pieces.
+  bool with_bias = p.bias != nullptr && aligned16(p.bias);
+  GemmPlan* plan = plan_of(device, p, with_bias, result);
+  if (plan && !plan->found && with_bias) {
+    with_bias = false;
+    plan = plan_of(device, p, false, result);
+  }
+  if (!plan) return result;
+  if (!plan->found) return no_kernel(device, p);
+
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  if (with_bias)
+    status = cublasLtMatmulDescSetAttribute(&plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                            &p.bias, sizeof p.bias);
+  const float alpha = 1.0f, beta = p.accumulate ? 1.0f : 0.0f;
+  if (status == CUBLAS_STATUS_SUCCESS)
+    status = cublasLtMatmul(device.blas, &plan->operation, &alpha, p.b, &plan->a, p.a, &plan->b,
+                            &beta, p.c, &plan->c, p.c, &plan->c, &plan->algorithm,
+                            device.blas_workspace, plan->workspace_bytes, device.stream);
+  if (status != CUBLAS_STATUS_SUCCESS) return blas_failed(device, status, "matrix product");
+  return p.bias && !with_bias ? launch_add_bias(device, p, true) : kSuccess;
+}
+
+}  // namespace trafo::cuda
