@@ -1,0 +1,109 @@
+// What the CUDA kernels of attention share: the problem in plain numbers, and which part of it a
+// block works on.
+#pragma once
+
+#include "engine/backend/cuda/device/numeric.cuh"
+#include "engine/backend/cuda/device/philox.cuh"
+#include "engine/backend/cuda/device_state.h"
+#include "engine/ops/attention/attention.h"
+
+namespace trafo::cuda {
+
+struct AttentionProblem {
+  DropoutArgs dropout;
+  float scale;
+  bool causal;
+  int64_t sequences, heads, head_dim, query_rows, max_keys;
+  const int32_t* query_begin;
+  const int32_t* query_end;
+  const int32_t* key_begin;
+  const int32_t* key_end;
+  int64_t q_stride, k_stride, v_stride;
+
+  template <class Params>
+  static AttentionProblem of(const Params& p) {
+    return {DropoutArgs::of(p.dropout),
+            static_cast<float>(p.scale),
+            p.causal,
+            p.sequences,
+            p.heads,
+            p.head_dim,
+            p.query_rows,
+            p.max_keys,
+            p.query_begin,
+            p.query_end,
+            p.key_begin,
+            p.key_end,
+            p.q_stride,
+            p.k_stride,
+            p.v_stride};
+  }
+};
+
+// One head of one sequence: first rows and numbers of rows; and the tile of it that is the block's.
+struct AttentionItem {
+  int64_t sequence, head, tile;
+  int64_t query, key;
+  int queries, keys;
+
+  // Blocks are numbered (sequence, head, tile), the tile running fastest.
+  static __device__ __forceinline__ AttentionItem of_block(const AttentionProblem& a,
+                                                           int64_t tiles) {
+    AttentionItem item;
+    const auto per_head = static_cast<uint32_t>(tiles), heads = static_cast<uint32_t>(a.heads);
+    const uint32_t row = blockIdx.x / per_head;  // there are as many as 32 bits count
+    item.tile = blockIdx.x % per_head;
+    item.head = row % heads;
+    item.sequence = row / heads;
+    item.query = a.query_begin[item.sequence];
+    item.key = a.key_begin[item.sequence];
+    item.queries = a.query_end[item.sequence] - static_cast<int>(item.query);
+    item.keys = a.key_end[item.sequence] - static_cast<int>(item.key);
+    return item;
+  }
+  // Query i sees the keys below this.
+  __device__ __forceinline__ int visible(const AttentionProblem& a, int i) const {
+    return a.causal ? min(keys, max(0, i + keys - queries + 1)) : keys;
+  }
+  // Number of the dropout element of key 0 of query i.
+  __device__ __forceinline__ uint64_t dropout_row(const AttentionProblem& a, int i) const {
+    return static_cast<uint64_t>((head * a.query_rows + query + i) * a.max_keys);
+  }
+};
+
+// Gradients of q, k and v: where they go.
+struct AttentionGradients {
+  void *dq, *dk, *dv;
+  int64_t dq_stride, dk_stride, dv_stride;
+  bool accumulate_dq, accumulate_dk, accumulate_dv;
+};
+
+inline AttentionGradients attention_gradients(const AttentionBackwardParams& p) {
+  return {p.dq,
+          p.dk,
+          p.dv,
+          p.dq_stride,
+          p.dk_stride,
+          p.dv_stride,
+          p.accumulate_dq,
+          p.accumulate_dk,
+          p.accumulate_dv};
+}
+
+// Raises the shared memory a kernel may use, and launches it; `blocks` > 0.
+template <class Kernel, class... Args>
+int32_t launch_attention(DeviceState& device, const char* name, Kernel kernel, int64_t blocks,
+                         int threads, size_t shared_bytes, Args... args) {
+  if (shared_bytes > device.shared_memory_per_block)
+    return unsupported(device,
+                       "attention: this head_dim needs more shared memory than the device has");
+  if (shared_bytes > (48 << 10)) {
+    const cudaError_t error = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+    if (error != cudaSuccess) return report(device, error, name);
+  }
+  kernel<<<static_cast<unsigned>(blocks), threads, shared_bytes, device.stream>>>(args...);
+  return launched(device, name);
+}
+
+}  // namespace trafo::cuda
