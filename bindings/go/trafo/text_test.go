@@ -1,0 +1,173 @@
+package trafo_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/trafo-engine/trafo/bindings/go/trafo"
+)
+
+func newTokenizer(t testing.TB, change func(*trafo.TokenizerOptions)) *trafo.Tokenizer {
+	source, target := sentences()
+	options := trafo.DefaultTokenizerOptions()
+	options.Vocabulary, options.SoftLimit = 60, true
+	if change != nil {
+		change(&options)
+	}
+	return must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(slices.Concat(source, target), &options))
+}
+
+func TestTokenizer(t *testing.T) {
+	tokenizer := newTokenizer(t, nil)
+	defer tokenizer.Close()
+	const text = "fünf vier eins"
+	ids := must[[]int32](t)(tokenizer.Encode(text))
+	if got := must[string](t)(tokenizer.Decode(ids)); got != text || len(ids) == 0 {
+		t.Errorf("%v is %q", ids, got)
+	}
+	if slices.Contains(ids, trafo.TokenUnk) || slices.Contains(ids, trafo.TokenEOS) {
+		t.Error(ids)
+	}
+	if piece := must[string](t)(tokenizer.Piece(trafo.TokenEOS)); piece != "</s>" {
+		t.Error(piece)
+	}
+	if ids := must[[]int32](t)(tokenizer.Encode("")); len(ids) != 0 {
+		t.Error(ids)
+	}
+	size := must[int](t)(tokenizer.Vocabulary())
+	_, err := tokenizer.Decode([]int32{int32(size)})
+	wantError(t, err)
+	_, err = tokenizer.Piece(-1)
+	wantError(t, err)
+
+	path := filepath.Join(t.TempDir(), "tokenizer.model")
+	ok(t, tokenizer.Save(path))
+	data := must[[]byte](t)(os.ReadFile(path))
+	for _, same := range []*trafo.Tokenizer{must[*trafo.Tokenizer](t)(trafo.LoadTokenizer(path)), must[*trafo.Tokenizer](t)(trafo.ParseTokenizer(data))} {
+		if !slices.Equal(must[[]int32](t)(same.Encode(text)), ids) {
+			t.Error("loaded, it encodes otherwise")
+		}
+	}
+	_, err = trafo.ParseTokenizer(data[:len(data)/2])
+	wantError(t, err)
+	_, err = trafo.ParseTokenizer(nil)
+	wantError(t, err)
+	_, err = trafo.LoadTokenizer(path + ".none")
+	wantError(t, err)
+	wantError(t, tokenizer.Save(filepath.Join(path, "below a file")))
+
+	bpe := newTokenizer(t, func(o *trafo.TokenizerOptions) { o.BPE, o.ByteFallback, o.Vocabulary = true, true, 320 })
+	const strange = "eins Ω"
+	if got := must[string](t)(bpe.Decode(must[[]int32](t)(bpe.Encode(strange)))); got != strange {
+		t.Errorf("bytes of unknown characters became %q", got)
+	}
+	_, err = trafo.TrainTokenizer(nil, nil)
+	wantError(t, err)
+}
+
+func TestTokenizersAreSharedByGoroutines(t *testing.T) {
+	tokenizer := newTokenizer(t, nil)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 200 {
+				ids, err := tokenizer.Encode("eins zwei")
+				if err != nil {
+					wantError(t, err, trafo.ErrClosed)
+					return
+				}
+				if len(ids) == 0 {
+					t.Error("no ids")
+				}
+			}
+		})
+	}
+	group.Go(func() { ok(t, tokenizer.Close()) })
+	group.Wait()
+	_, err := tokenizer.Encode("eins")
+	wantError(t, err, trafo.ErrClosed)
+}
+
+func TestCorpus(t *testing.T) {
+	corpus := must[*trafo.Corpus](t)(trafo.NewCorpus([]string{"ä b", "", "e"}, []string{"c", "d", "日本"}))
+	defer corpus.Close()
+	if info := must[trafo.CorpusInfo](t)(corpus.Info()); info != (trafo.CorpusInfo{Lines: 3, Pairs: 2, DroppedEmpty: 1}) {
+		t.Errorf("%+v", info)
+	}
+	source, target, err := corpus.Pair(1)
+	if err != nil || source != "e" || target != "日本" {
+		t.Error(source, target, err)
+	}
+	_, _, err = corpus.Pair(2)
+	wantError(t, err)
+	_, err = trafo.NewCorpus([]string{"a"}, nil)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	_, err = trafo.NewCorpus(nil, nil)
+	wantError(t, err)
+	for _, bad := range []string{"\xff", "a\x00b"} {
+		_, err = trafo.NewCorpus([]string{"a", bad}, []string{"a", "b"})
+		wantError(t, err)
+		if !strings.Contains(err.Error(), "2") {
+			t.Errorf("%v does not name line 2", err)
+		}
+	}
+
+	directory := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(directory, name)
+		ok(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	two := write("two", "a\nb\n")
+	if info := must[trafo.CorpusInfo](t)(must[*trafo.Corpus](t)(trafo.LoadCorpus(two, two)).Info()); info.Pairs != 2 {
+		t.Errorf("%+v", info)
+	}
+	_, err = trafo.LoadCorpus(two, write("three", "a\nb\nc\n"))
+	wantError(t, err)
+	if !strings.Contains(err.Error(), "three") || !strings.Contains(err.Error(), "3") {
+		t.Errorf("%v names neither file nor count", err)
+	}
+	tsv := must[*trafo.Corpus](t)(trafo.LoadCorpusTSV(write("pairs", "a\tb\nc\td\n")))
+	if source, target, err := tsv.Pair(1); err != nil || source != "c" || target != "d" {
+		t.Error(source, target, err)
+	}
+	_, err = trafo.LoadCorpusTSV(filepath.Join(directory, "none"))
+	wantError(t, err)
+	ok(t, corpus.Close())
+	_, err = corpus.Info()
+	wantError(t, err, trafo.ErrClosed)
+	_, err = corpus.TrainTokenizer(nil)
+	wantError(t, err, trafo.ErrClosed)
+}
+
+func TestMetrics(t *testing.T) {
+	lines := []string{"the cat sat on the mat .", "Ünïcode is here today ."}
+	score, signature, err := trafo.BLEU(lines, lines, false)
+	ok(t, err)
+	wantValues(t, "BLEU", []float64{score}, []float64{100})
+	if !strings.Contains(signature, "tok:13a") {
+		t.Error(signature)
+	}
+	score, signature, err = trafo.ChrF(lines, lines)
+	ok(t, err)
+	wantValues(t, "chrF", []float64{score}, []float64{100})
+	if !strings.Contains(signature, "nc:6") {
+		t.Error(signature)
+	}
+	upper := []string{strings.ToUpper(lines[0]), strings.ToUpper(lines[1])}
+	cased, _, err := trafo.BLEU(upper, lines, false)
+	ok(t, err)
+	lower, _, err := trafo.BLEU(upper, lines, true)
+	ok(t, err)
+	if cased > 50 || lower < 99.9 {
+		t.Error(cased, lower)
+	}
+	_, _, err = trafo.BLEU(lines, lines[:1], false)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	_, _, err = trafo.ChrF(nil, nil)
+	wantError(t, err)
+}
