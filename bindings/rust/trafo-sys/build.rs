@@ -1,0 +1,146 @@
+//! Finds or builds libtrafo and says how to link it. In this order:
+//!
+//! 1. `DOCS_RS` is set: nothing is linked; `cargo check` and `cargo doc` need no library.
+//! 2. `TRAFO_LIB_DIR`: the library lies in that folder; static if `libtrafo.a` is there.
+//! 3. feature `system`: pkg-config finds it.
+//! 4. otherwise the engine is built by CMake from the repository that this crate lies in, and linked statically.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What libtrafo.a needs, as pkg-config knows it; the names are Debian's.
+const DEPENDENCIES: [&str; 3] = ["sentencepiece", "libhwy", "zlib"];
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    for variable in ["DOCS_RS", "TRAFO_LIB_DIR"] {
+        println!("cargo:rerun-if-env-changed={variable}");
+    }
+    generate_bindings();
+    if env::var_os("DOCS_RS").is_some() {
+        return;
+    }
+    if let Some(directory) = env::var_os("TRAFO_LIB_DIR") {
+        link_from(Path::new(&directory));
+    } else if env::var_os("CARGO_FEATURE_SYSTEM").is_some() {
+        link_system();
+    } else {
+        link_static(&build_engine());
+    }
+}
+
+fn repository() -> PathBuf {
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let path = Path::new(&manifest).join("../../..");
+    match path.canonicalize() {
+        Ok(path) if path.join("capi/include/trafo.h").is_file() => path,
+        _ => panic!(
+            "the engine's source is not at {}: use this crate inside its repository, or set TRAFO_LIB_DIR to the \
+             folder of libtrafo, or enable the feature `system` to find it with pkg-config",
+            path.display()
+        ),
+    }
+}
+
+fn link_from(directory: &Path) {
+    if directory.join("libtrafo.a").is_file() {
+        println!("cargo:rerun-if-changed={}", directory.join("libtrafo.a").display());
+        link_static(directory);
+    } else if directory.join("libtrafo.so").exists() || directory.join("libtrafo.dylib").exists() {
+        println!("cargo:rustc-link-search=native={}", directory.display());
+        println!("cargo:rustc-link-lib=dylib=trafo");
+    } else {
+        panic!(
+            "TRAFO_LIB_DIR is {}, which has neither libtrafo.a nor libtrafo.so",
+            directory.display()
+        );
+    }
+}
+
+fn link_system() {
+    if let Err(error) = pkg_config::Config::new().atleast_version("0.1").probe("trafo") {
+        panic!(
+            "pkg-config does not find trafo (is it installed, is PKG_CONFIG_PATH right?): {error}"
+        );
+    }
+}
+
+/// Everything goes into the final binary but the C++ runtime and Debian's shared libraries, so that it runs without
+/// LD_LIBRARY_PATH.
+fn link_static(directory: &Path) {
+    println!("cargo:rustc-link-search=native={}", directory.display());
+    println!("cargo:rustc-link-lib=static=trafo");
+    for name in DEPENDENCIES {
+        if let Err(error) = pkg_config::probe_library(name) {
+            panic!(
+                "pkg-config does not find {name}, which libtrafo.a needs (Debian: apt install \
+                    libsentencepiece-dev libhwy-dev zlib1g-dev): {error}"
+            );
+        }
+    }
+    for name in ["stdc++", "pthread", "dl", "m"] {
+        println!("cargo:rustc-link-lib=dylib={name}");
+    }
+}
+
+fn build_engine() -> PathBuf {
+    let repository = repository();
+    for path in ["engine", "capi", "cmake", "CMakeLists.txt"] {
+        println!("cargo:rerun-if-changed={}", repository.join(path).display());
+    }
+    let mut config = cmake::Config::new(&repository);
+    config
+        // An unoptimised engine is of no use, also under an unoptimised program.
+        .profile("Release")
+        .no_default_flags(true)
+        .define("TRAFO_BUILD_APPS", "OFF")
+        .define("TRAFO_BUILD_TESTS", "OFF")
+        .define("TRAFO_BUILD_BENCH", "OFF")
+        .build_target("trafo_static");
+    if runs("ninja") {
+        config.generator("Ninja");
+    }
+    if runs("ccache") {
+        config.define("CMAKE_CXX_COMPILER_LAUNCHER", "ccache");
+        config.define("CMAKE_C_COMPILER_LAUNCHER", "ccache");
+    }
+    config.build().join("build")
+}
+
+fn runs(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+#[cfg(not(feature = "buildtime-bindgen"))]
+fn generate_bindings() {}
+
+#[cfg(feature = "buildtime-bindgen")]
+fn generate_bindings() {
+    let header = repository().join("capi/include/trafo.h");
+    println!("cargo:rerun-if-changed={}", header.display());
+    let bindings = bindgen::Builder::default()
+        .header(header.to_str().expect("the path of trafo.h is UTF-8"))
+        .allowlist_function("trafo_.*")
+        .allowlist_type("trafo_.*")
+        .allowlist_var("TRAFO_.*")
+        // Plain constants and int32: a new value from a newer library must not be undefined behaviour.
+        .default_enum_style(bindgen::EnumVariation::Consts)
+        .default_macro_constant_type(bindgen::MacroTypeVariation::Signed)
+        .rust_target(bindgen::RustTarget::stable(85, 0).expect("bindgen knows Rust 1.85"))
+        .rust_edition(bindgen::RustEdition::Edition2024)
+        .use_core()
+        .clang_arg("-fparse-all-comments")
+        .generate_comments(true)
+        .enable_function_attribute_detection()
+        .formatter(bindgen::Formatter::Rustfmt)
+        .generate()
+        .expect("bindgen reads trafo.h");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    bindings.write_to_file(out.join("bindings.rs")).expect("OUT_DIR can be written");
+}

@@ -1,0 +1,75 @@
+use std::fmt;
+use std::sync::Arc;
+
+use trafo_sys as sys;
+
+use crate::error::infallible;
+use crate::handle::RawCancel;
+
+/// A request to stop, made from any thread.
+///
+/// Clones are the same token. Long work that was given it ends between two batches, in a consistent state: a trainer can
+/// go on, or be saved.
+///
+/// ```
+/// use trafo::CancelToken;
+///
+/// let token = CancelToken::new();
+/// let elsewhere = token.clone();
+/// std::thread::spawn(move || elsewhere.cancel()).join().unwrap();
+/// assert!(token.is_cancelled());
+/// ```
+#[derive(Clone)]
+pub struct CancelToken(Arc<RawCancel>);
+
+// SAFETY: trafo.h: a cancel object may be set, reset and read from any thread; every call takes a const handle, and the
+// object is an atomic flag. It is freed once, by the last clone.
+unsafe impl Send for RawCancel {}
+// SAFETY: see above.
+unsafe impl Sync for RawCancel {}
+
+impl CancelToken {
+    /// A token that is not set.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    pub fn new() -> Self {
+        // SAFETY: `out` is valid.
+        match RawCancel::make(|out| unsafe { sys::trafo_cancel_new(out) }) {
+            Ok(raw) => CancelToken(Arc::new(raw)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    /// Asks the work that has this token to stop.
+    pub fn cancel(&self) {
+        // SAFETY: the handle is live.
+        infallible(unsafe { sys::trafo_cancel_set(self.as_ptr()) });
+    }
+    /// Makes the token usable again.
+    pub fn reset(&self) {
+        // SAFETY: the handle is live.
+        infallible(unsafe { sys::trafo_cancel_reset(self.as_ptr()) });
+    }
+    /// Whether it was set.
+    pub fn is_cancelled(&self) -> bool {
+        let mut set = 0;
+        // SAFETY: the handle is live, `set` is valid.
+        infallible(unsafe { sys::trafo_cancel_is_set(self.as_ptr(), &mut set) });
+        set != 0
+    }
+    pub(crate) fn as_ptr(&self) -> *const sys::trafo_cancel {
+        self.0.as_ptr()
+    }
+}
+
+impl Default for CancelToken {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for CancelToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelToken").field("cancelled", &self.is_cancelled()).finish()
+    }
+}

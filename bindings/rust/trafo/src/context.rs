@@ -1,0 +1,244 @@
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::resume_unwind;
+use std::rc::Rc;
+
+use trafo_sys as sys;
+
+use crate::error::{Error, Result, check};
+use crate::handle::{RawContext, check_abi, defaults};
+use crate::tensor::{Element, Tensor};
+
+/// Where work happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Device {
+    /// The host's processor.
+    Cpu,
+    /// A CUDA device, by its index.
+    Cuda(i32),
+}
+
+/// Settings of a [`Context`] and of the engine behind a [`Model`](crate::Model).
+///
+/// ```
+/// use trafo::{Context, ContextOptions};
+/// # fn main() -> trafo::Result<()> {
+/// let context = Context::with_options(&ContextOptions::new().threads(2))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ContextOptions {
+    device: Device,
+    threads: i32,
+    fused_kernels: bool,
+}
+
+impl ContextOptions {
+    /// The CPU, one thread for each core, fused kernels.
+    pub fn new() -> Self {
+        ContextOptions { device: Device::Cpu, threads: 0, fused_kernels: true }
+    }
+    /// The device that computes.
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = device;
+        self
+    }
+    /// Host threads that compute, 1 to 256; 0 is one for each core. The number never changes results.
+    pub fn threads(mut self, threads: i32) -> Self {
+        self.threads = threads;
+        self
+    }
+    /// `false` runs every op's composed reference, which is slow: for comparing.
+    pub fn fused_kernels(mut self, fused: bool) -> Self {
+        self.fused_kernels = fused;
+        self
+    }
+
+    pub(crate) fn make(&self) -> Result<RawContext> {
+        check_abi()?;
+        let mut options = defaults(sys::trafo_context_options_init);
+        (options.device, options.device_index) = match self.device {
+            Device::Cpu => (sys::TRAFO_DEVICE_CPU, 0),
+            Device::Cuda(index) => (sys::TRAFO_DEVICE_CUDA, index),
+        };
+        options.threads = self.threads;
+        options.fused_kernels = self.fused_kernels.into();
+        // SAFETY: options and out are valid during the call.
+        RawContext::make(|out| unsafe { sys::trafo_context_new(&options, out) })
+    }
+}
+
+impl Default for ContextOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Memory of a context, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// In use now.
+    pub allocated: i64,
+    /// Most in use since the context was made or its memory was trimmed.
+    pub peak: i64,
+    /// Taken from the system, kept blocks included.
+    pub reserved: i64,
+}
+
+pub(crate) fn memory_stats(context: &RawContext) -> Result<MemoryStats> {
+    let mut stats =
+        sys::trafo_memory_stats { allocated_bytes: 0, peak_bytes: 0, reserved_bytes: 0 };
+    // SAFETY: the handle is live, `stats` is valid.
+    check(unsafe { sys::trafo_context_memory_stats(context.as_ptr(), &mut stats) })?;
+    Ok(MemoryStats {
+        allocated: stats.allocated_bytes,
+        peak: stats.peak_bytes,
+        reserved: stats.reserved_bytes,
+    })
+}
+
+/// Why a callback ended the C call that ran it.
+pub(crate) enum Interruption {
+    Panic(Box<dyn std::any::Any + Send>),
+    Error(Error),
+}
+
+pub(crate) struct ContextInner {
+    pub(crate) raw: RawContext,
+    /// Left by a region's callback for the call that ran it.
+    pub(crate) interruption: RefCell<Option<Interruption>>,
+}
+
+/// A device, its memory, its threads and its tape: what tensors are made from.
+///
+/// Clones are the same context. A context and its tensors stay on the thread that made them (they are not `Send`): all
+/// of them share one tape and one memory pool, so moving one of them alone to another thread would be a data race.
+/// Threads that train own networks at the same time make a context each. A [`Model`](crate::Model) and a
+/// [`Trainer`](crate::Trainer) have a context to themselves and move between threads.
+///
+/// ```
+/// use trafo::Context;
+/// # fn main() -> trafo::Result<()> {
+/// let context = Context::new()?;
+/// let w = context.parameter(&[2.0f32, -1.0], &[2])?;
+/// let loss = w.mul(&w)?.sum()?;
+/// loss.backward()?;
+/// assert_eq!(w.grad()?.unwrap().to_vec::<f32>()?, [4.0, -2.0]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// ```compile_fail
+/// let context = trafo::Context::new().unwrap();
+/// std::thread::spawn(move || context.tensor(&[0.0f32], &[1])); // not Send
+/// ```
+#[derive(Clone)]
+pub struct Context(pub(crate) Rc<ContextInner>);
+
+impl Context {
+    /// On the CPU, with a thread for each core.
+    pub fn new() -> Result<Self> {
+        Self::with_options(&ContextOptions::new())
+    }
+    /// With other settings.
+    pub fn with_options(options: &ContextOptions) -> Result<Self> {
+        let raw = options.make()?;
+        Ok(Context(Rc::new(ContextInner { raw, interruption: RefCell::new(None) })))
+    }
+    /// Sets the number of host threads, 1 to 256. It never changes results.
+    pub fn set_threads(&self, threads: i32) -> Result<()> {
+        // SAFETY: the handle is live.
+        check(unsafe { sys::trafo_context_set_threads(self.as_ptr(), threads) })
+    }
+    /// Memory in use.
+    pub fn memory_stats(&self) -> Result<MemoryStats> {
+        memory_stats(&self.0.raw)
+    }
+    /// Gives kept blocks back to the system and starts a new peak.
+    pub fn trim_memory(&self) -> Result<()> {
+        // SAFETY: the handle is live.
+        check(unsafe { sys::trafo_context_trim_memory(self.as_ptr()) })
+    }
+
+    /// A tensor with a copy of `data`, row-major. `shape` may be empty for a scalar.
+    pub fn tensor<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
+        Tensor::from_slice(self, data, shape)
+    }
+    /// A tensor whose gradient is wanted.
+    pub fn parameter<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
+        let tensor = self.tensor(data, shape)?;
+        tensor.set_requires_grad(true)?;
+        Ok(tensor)
+    }
+    /// A tensor of zeros.
+    pub fn zeros(&self, shape: &[usize], dtype: crate::DType) -> Result<Tensor> {
+        Tensor::zeros(self, shape, dtype)
+    }
+    /// The sinusoidal position table `[positions, width]`, sines first, then cosines; `width` is even.
+    pub fn sinusoidal_positions(
+        &self,
+        positions: usize,
+        width: usize,
+        dtype: crate::DType,
+    ) -> Result<Tensor> {
+        // SAFETY: the handle is live, `out` is valid.
+        Tensor::make(self, |out| unsafe {
+            sys::trafo_sinusoidal_positions(
+                self.as_ptr(),
+                to_i64(positions),
+                to_i64(width),
+                dtype.as_raw(),
+                out,
+            )
+        })
+    }
+
+    /// Runs `work` without recording its ops: no gradients, no memory kept for them.
+    pub fn no_grad<R>(&self, work: impl FnOnce() -> R) -> Result<R> {
+        struct Restore<'a>(&'a Context, i32);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                // SAFETY: the handle is live. The call can only refuse a handle that is not.
+                let _ = check(unsafe {
+                    sys::trafo_context_set_recording(self.0.as_ptr(), self.1, std::ptr::null_mut())
+                });
+            }
+        }
+        let mut previous = 0;
+        // SAFETY: the handle is live, `previous` is valid.
+        check(unsafe { sys::trafo_context_set_recording(self.as_ptr(), 0, &mut previous) })?;
+        let _restore = Restore(self, previous);
+        Ok(work())
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sys::trafo_context {
+        self.0.raw.as_ptr()
+    }
+
+    /// Runs a C call that may run regions: a panic in one goes on here, an error of one comes out as it was.
+    pub(crate) fn run_regions<R>(&self, call: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.0.interruption.take();
+        let result = call();
+        if result.is_err() {
+            match self.0.interruption.take() {
+                Some(Interruption::Panic(payload)) => resume_unwind(payload),
+                Some(Interruption::Error(error)) => return Err(error),
+                None => {}
+            }
+        }
+        result
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("memory", &self.memory_stats()).finish()
+    }
+}
+
+/// Sizes that no tensor can have become negative and are refused by the library.
+pub(crate) fn to_i64(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(-1)
+}

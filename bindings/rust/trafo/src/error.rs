@@ -1,0 +1,189 @@
+use std::ffi::{CStr, c_char};
+use std::fmt;
+
+use trafo_sys as sys;
+
+/// The result of everything that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What kind of error it is. New kinds may appear in newer libraries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorCode {
+    /// An argument is impossible; the message names it.
+    InvalidArgument,
+    /// Shapes do not fit each other.
+    ShapeMismatch,
+    /// Element types do not fit each other or the op.
+    DTypeMismatch,
+    /// No host memory.
+    OutOfMemory,
+    /// No device memory.
+    OutOfDeviceMemory,
+    /// A name, a preset or a file is not there.
+    NotFound,
+    /// Reading or writing failed.
+    Io,
+    /// A file is damaged.
+    CorruptFile,
+    /// The library cannot do that.
+    Unsupported,
+    /// Stopped on request.
+    Cancelled,
+    /// The device does not answer any more.
+    DeviceLost,
+    /// NaN or Inf where the work cannot go on with it.
+    NonFinite,
+    /// The library and this crate, or a file, are of versions that do not fit.
+    Version,
+    /// A bug in the library.
+    Internal,
+    /// A code that this crate does not know yet.
+    Unknown(i32),
+}
+
+impl ErrorCode {
+    /// The number that the C interface uses.
+    pub fn as_raw(self) -> i32 {
+        match self {
+            ErrorCode::InvalidArgument => sys::TRAFO_INVALID_ARGUMENT,
+            ErrorCode::ShapeMismatch => sys::TRAFO_SHAPE_MISMATCH,
+            ErrorCode::DTypeMismatch => sys::TRAFO_DTYPE_MISMATCH,
+            ErrorCode::OutOfMemory => sys::TRAFO_OUT_OF_MEMORY,
+            ErrorCode::OutOfDeviceMemory => sys::TRAFO_OUT_OF_DEVICE_MEMORY,
+            ErrorCode::NotFound => sys::TRAFO_NOT_FOUND,
+            ErrorCode::Io => sys::TRAFO_IO,
+            ErrorCode::CorruptFile => sys::TRAFO_CORRUPT_FILE,
+            ErrorCode::Unsupported => sys::TRAFO_UNSUPPORTED,
+            ErrorCode::Cancelled => sys::TRAFO_CANCELLED,
+            ErrorCode::DeviceLost => sys::TRAFO_DEVICE_LOST,
+            ErrorCode::NonFinite => sys::TRAFO_NON_FINITE,
+            ErrorCode::Version => sys::TRAFO_VERSION,
+            ErrorCode::Internal => sys::TRAFO_INTERNAL,
+            ErrorCode::Unknown(code) => code,
+        }
+    }
+}
+
+impl From<i32> for ErrorCode {
+    fn from(code: i32) -> Self {
+        match code {
+            sys::TRAFO_INVALID_ARGUMENT => ErrorCode::InvalidArgument,
+            sys::TRAFO_SHAPE_MISMATCH => ErrorCode::ShapeMismatch,
+            sys::TRAFO_DTYPE_MISMATCH => ErrorCode::DTypeMismatch,
+            sys::TRAFO_OUT_OF_MEMORY => ErrorCode::OutOfMemory,
+            sys::TRAFO_OUT_OF_DEVICE_MEMORY => ErrorCode::OutOfDeviceMemory,
+            sys::TRAFO_NOT_FOUND => ErrorCode::NotFound,
+            sys::TRAFO_IO => ErrorCode::Io,
+            sys::TRAFO_CORRUPT_FILE => ErrorCode::CorruptFile,
+            sys::TRAFO_UNSUPPORTED => ErrorCode::Unsupported,
+            sys::TRAFO_CANCELLED => ErrorCode::Cancelled,
+            sys::TRAFO_DEVICE_LOST => ErrorCode::DeviceLost,
+            sys::TRAFO_NON_FINITE => ErrorCode::NonFinite,
+            sys::TRAFO_VERSION => ErrorCode::Version,
+            sys::TRAFO_INTERNAL => ErrorCode::Internal,
+            other => ErrorCode::Unknown(other),
+        }
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    /// The name of the C interface, such as `SHAPE_MISMATCH`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ErrorCode::Unknown(code) => write!(f, "UNKNOWN({code})"),
+            // SAFETY: the name has static storage.
+            known => f.write_str(&unsafe { text(sys::trafo_error_code_name(known.as_raw())) }),
+        }
+    }
+}
+
+/// What was wrong and what would be right.
+///
+/// ```
+/// use trafo::{Context, ErrorCode};
+/// # fn main() -> trafo::Result<()> {
+/// let context = Context::new()?;
+/// let a = context.tensor(&[1.0f32, 2.0, 3.0], &[3])?;
+/// let b = context.tensor(&[1.0f32, 2.0], &[2])?;
+/// let error = a.add(&b).unwrap_err();
+/// assert_eq!(error.code(), ErrorCode::ShapeMismatch);
+/// println!("{error}"); // names the op and both shapes
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error {
+    code: ErrorCode,
+    origin: String,
+    message: String,
+}
+
+impl Error {
+    /// An error of the caller's own, for instance out of a checkpointed region.
+    pub fn new(code: ErrorCode, origin: impl Into<String>, message: impl Into<String>) -> Self {
+        Error { code, origin: origin.into(), message: message.into() }
+    }
+    /// The kind of error.
+    pub fn code(&self) -> ErrorCode {
+        self.code
+    }
+    /// What was wrong and what would be right.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+    /// The op or function that refused.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.origin, self.message, self.code)
+    }
+}
+
+/// Like `Display`, so that a `main` returning `Result` ends with a readable line.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// # Safety
+/// `string` is NUL-terminated or NULL.
+unsafe fn text(string: *const c_char) -> String {
+    if string.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned()
+}
+
+/// Takes the error of a C call over.
+pub(crate) fn check(error: *mut sys::trafo_error) -> Result<()> {
+    if error.is_null() {
+        return Ok(());
+    }
+    // SAFETY: a non-NULL result of a C call is an error object that is ours; the strings are borrowed from it.
+    unsafe {
+        let result = Error {
+            code: sys::trafo_error_code(error).into(),
+            origin: text(sys::trafo_error_origin(error)),
+            message: text(sys::trafo_error_message(error)),
+        };
+        sys::trafo_error_free(error);
+        Err(result)
+    }
+}
+
+/// A failure to allocate a small object, or one that only a bug can cause.
+#[track_caller]
+pub(crate) fn infallible(error: *mut sys::trafo_error) {
+    if let Err(error) = check(error) {
+        panic!("{error}");
+    }
+}

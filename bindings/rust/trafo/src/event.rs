@@ -1,0 +1,208 @@
+use std::path::PathBuf;
+
+use trafo_sys as sys;
+
+use crate::handle::{view_to_path, view_to_string};
+
+/// Why training ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Stop {
+    /// It has not.
+    None,
+    /// `after_updates`, `after_epochs` or `after_tokens` was reached.
+    Limit,
+    /// No improvement for `early_stopping` validations.
+    Early,
+    /// The callback asked for it.
+    Callback,
+    /// The cancel token was set.
+    Cancelled,
+    /// The updates that were asked for are done.
+    Paused,
+    /// A reason that this crate does not know yet.
+    Unknown(i32),
+}
+
+impl Stop {
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_STOP_NONE => Stop::None,
+            sys::TRAFO_STOP_LIMIT => Stop::Limit,
+            sys::TRAFO_STOP_EARLY => Stop::Early,
+            sys::TRAFO_STOP_CALLBACK => Stop::Callback,
+            sys::TRAFO_STOP_CANCELLED => Stop::Cancelled,
+            sys::TRAFO_STOP_PAUSED => Stop::Paused,
+            other => Stop::Unknown(other),
+        }
+    }
+    /// Whether training is done by its own options; otherwise it can go on.
+    pub fn is_finished(self) -> bool {
+        matches!(self, Stop::Limit | Stop::Early)
+    }
+}
+
+/// Metrics of a validation; `None` where not asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metrics {
+    /// Cross-entropy per label.
+    pub ce: Option<f64>,
+    /// Corpus BLEU.
+    pub bleu: Option<f64>,
+    /// Corpus chrF2.
+    pub chrf: Option<f64>,
+}
+
+impl Metrics {
+    /// The library says NaN for what was not asked for.
+    pub(crate) fn from_raw(ce: f64, bleu: f64, chrf: f64) -> Self {
+        let known = |value: f64| (!value.is_nan()).then_some(value);
+        Metrics { ce: known(ce), bleu: known(bleu), chrf: known(chrf) }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A new run.
+    Started {
+        /// What was dropped from the corpora, if anything.
+        message: String,
+    },
+    /// Continued from a checkpoint.
+    Resumed {
+        /// The checkpoint.
+        checkpoint: PathBuf,
+    },
+    /// A newer checkpoint is damaged and was passed over.
+    CheckpointRefused {
+        /// Why.
+        message: String,
+    },
+    /// Progress, at the display frequency.
+    Display,
+    /// An update with NaN or Inf was left out.
+    Skipped,
+    /// An epoch is complete.
+    Epoch,
+    /// A validation is done.
+    Validated {
+        /// Its results.
+        metrics: Metrics,
+        /// Whether the deciding metric improved.
+        improved: bool,
+        /// Best value of the deciding metric so far.
+        best: f64,
+        /// The update of the best value.
+        best_update: i64,
+        /// The translations, if any were written.
+        translations: Option<PathBuf>,
+    },
+    /// A checkpoint was written.
+    Saved {
+        /// Where.
+        checkpoint: PathBuf,
+    },
+    /// Training is done.
+    Finished(Stop),
+    /// Training ended and can go on.
+    Stopped(Stop),
+    /// An event that this crate does not know yet.
+    Unknown(i32),
+}
+
+/// What a trainer tells while it runs. Owned, so that it can be sent to another thread.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// Updates so far.
+    pub update: i64,
+    /// The current epoch, from 1; of [`EventKind::Epoch`] the completed one.
+    pub epoch: i64,
+    /// Share of the current epoch that is done.
+    pub epoch_fraction: f64,
+    /// Mean per label since the last display, smoothing included.
+    pub loss: f64,
+    /// The same without smoothing.
+    pub nll: f64,
+    /// Global gradient norm.
+    pub grad_norm: f64,
+    /// Learning rate.
+    pub learning_rate: f64,
+    /// Target tokens of the run so far.
+    pub target_tokens: i64,
+    /// Source tokens of the run so far.
+    pub source_tokens: i64,
+    /// Speed since the last display.
+    pub target_tokens_per_second: f64,
+    /// Speed since the last display.
+    pub source_tokens_per_second: f64,
+    /// Training time of the run in seconds, earlier processes included.
+    pub elapsed_seconds: f64,
+    /// Seconds to the nearest limit, `None` if unknown.
+    pub eta_seconds: Option<f64>,
+    /// Bytes in use.
+    pub memory_bytes: i64,
+    /// Most bytes in use.
+    pub peak_memory_bytes: i64,
+    /// Updates left out because of NaN or Inf.
+    pub skipped_updates: i64,
+    /// Validations in a row without improvement.
+    pub stalled: i64,
+}
+
+impl Event {
+    /// `exp(nll)`
+    pub fn perplexity(&self) -> f64 {
+        self.nll.exp()
+    }
+
+    /// # Safety
+    /// The event's views are valid during the call.
+    pub(crate) unsafe fn from_raw(raw: &sys::trafo_event) -> Self {
+        // SAFETY: the caller's promise.
+        let (message, path) = unsafe { (view_to_string(&raw.message), view_to_path(&raw.path)) };
+        let kind = match raw.kind {
+            sys::TRAFO_EVENT_STARTED => EventKind::Started { message },
+            sys::TRAFO_EVENT_RESUMED => EventKind::Resumed { checkpoint: path },
+            sys::TRAFO_EVENT_CHECKPOINT_REFUSED => EventKind::CheckpointRefused { message },
+            sys::TRAFO_EVENT_DISPLAY => EventKind::Display,
+            sys::TRAFO_EVENT_SKIPPED => EventKind::Skipped,
+            sys::TRAFO_EVENT_EPOCH => EventKind::Epoch,
+            sys::TRAFO_EVENT_VALIDATED => EventKind::Validated {
+                metrics: Metrics::from_raw(raw.valid_ce, raw.valid_bleu, raw.valid_chrf),
+                improved: raw.improved != 0,
+                best: raw.best_metric,
+                best_update: raw.best_update,
+                translations: (!path.as_os_str().is_empty()).then_some(path),
+            },
+            sys::TRAFO_EVENT_SAVED => EventKind::Saved { checkpoint: path },
+            sys::TRAFO_EVENT_FINISHED => EventKind::Finished(Stop::from_raw(raw.stop)),
+            sys::TRAFO_EVENT_STOPPED => EventKind::Stopped(Stop::from_raw(raw.stop)),
+            other => EventKind::Unknown(other),
+        };
+        Event {
+            kind,
+            update: raw.update,
+            epoch: raw.epoch,
+            epoch_fraction: raw.epoch_fraction,
+            loss: raw.loss,
+            nll: raw.nll,
+            grad_norm: raw.grad_norm,
+            learning_rate: raw.learning_rate,
+            target_tokens: raw.target_tokens,
+            source_tokens: raw.source_tokens,
+            target_tokens_per_second: raw.target_tokens_per_second,
+            source_tokens_per_second: raw.source_tokens_per_second,
+            elapsed_seconds: raw.elapsed_seconds,
+            eta_seconds: (raw.eta_seconds >= 0.0).then_some(raw.eta_seconds),
+            memory_bytes: raw.memory_bytes,
+            peak_memory_bytes: raw.peak_memory_bytes,
+            skipped_updates: raw.skipped_updates,
+            stalled: raw.stalled,
+        }
+    }
+}

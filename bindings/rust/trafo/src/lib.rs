@@ -1,0 +1,104 @@
+//! Trains transformers inside your program: no Python, no service, no network.
+//!
+//! There are two levels. **A model in a screen of code**: a tokenizer and a corpus, a model, a trainer, translations.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//! use trafo::{Corpus, EventKind, Model, ModelConfig, TokenizerOptions, Trainer, TrainerOptions, TranslateOptions};
+//!
+//! # fn main() -> trafo::Result<()> {
+//! let corpus = Corpus::from_pairs([("guten Tag", "good day"), ("guten Abend", "good evening")])?;
+//! let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(50).soft_limit(true))?;
+//!
+//! let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+//! let options = TrainerOptions::new().learning_rate(3e-3).warmup(10).after_updates(40).batch_tokens(64);
+//! let mut trainer =
+//!     Trainer::builder(Model::new(&config, 1)?, &tokenizer, &corpus).options(options).build()?;
+//! trainer.run(|event| {
+//!     if event.kind == EventKind::Display {
+//!         println!("update {} loss {:.3}", event.update, event.loss);
+//!     }
+//!     ControlFlow::Continue(())
+//! })?;
+//!
+//! let translations = trainer.model().translate(&tokenizer, &["guten Tag"], &TranslateOptions::new())?;
+//! println!("{}", translations[0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Tensors, ops and backward**, for networks of your own:
+//!
+//! ```
+//! use trafo::{AdamW, AdamWOptions, Context, CrossEntropyOptions};
+//!
+//! # fn main() -> trafo::Result<()> {
+//! let context = Context::new()?;
+//! let x = context.tensor(&[1.0f32, 0.0, 0.0, 1.0], &[2, 2])?;
+//! let labels = context.tensor(&[0, 1], &[2])?;
+//! let weight = context.parameter(&[0.1f32, -0.1, 0.0, 0.2], &[2, 2])?;
+//! let mut optimizer = AdamW::new(&context, &[&weight], &AdamWOptions::default())?;
+//! for _ in 0..50 {
+//!     let logits = x.linear(&weight, None)?;
+//!     let (loss, _) = logits.cross_entropy(&labels, &CrossEntropyOptions::new())?;
+//!     loss.backward()?;
+//!     optimizer.step(0.1)?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Threads
+//!
+//! The engine has its own threads; their number never changes results. Of your threads:
+//!
+//! | | may move to another thread | may be shared |
+//! |---|---|---|
+//! | [`Tokenizer`], [`Corpus`], [`CancelToken`], options, events, errors | yes | yes |
+//! | [`Model`], [`Trainer`] | yes | no |
+//! | [`Context`], [`Tensor`], [`AdamW`] | no | no |
+//!
+//! Everything made from one context uses that context, so it must stay together. A model keeps a context to itself, and
+//! a trainer keeps its model: those move as a whole. Tensors can refer to each other in any way, so the compiler could
+//! not see that a group of them moves together; they stay on the thread of their context. A thread that trains a
+//! network of tensors makes its context there.
+//!
+//! # Stopping
+//!
+//! Training stops when the callback breaks or a [`CancelToken`] is set, between two batches, in a consistent state:
+//! call [`Trainer::run`] again to go on. A panic in a callback does the same and then goes on in the caller.
+
+mod cancel;
+mod context;
+mod error;
+mod event;
+mod handle;
+mod model;
+mod ops;
+mod optim;
+mod region;
+mod tensor;
+mod text;
+mod trainer;
+
+pub use cancel::CancelToken;
+pub use context::{Context, ContextOptions, Device, MemoryStats};
+pub use error::{Error, ErrorCode, Result};
+pub use event::{Event, EventKind, Metrics, Stop};
+pub use model::{
+    Architecture, Hypothesis, Model, ModelConfig, Parameter, Score, TranslateOptions, Translation,
+};
+pub use ops::{
+    Activation, AttentionOptions, CrossEntropyOptions, Dropout, Reduction, SoftmaxOptions,
+};
+pub use optim::{AdamW, AdamWOptions};
+pub use region::{Gradcheck, GradcheckOptions};
+pub use tensor::{DType, Element, Tensor};
+pub use text::{Corpus, CorpusInfo, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf};
+pub use trainer::{Metric, Period, Schedule, StepResult, Trainer, TrainerBuilder, TrainerOptions};
+
+/// Version of the linked library, such as `0.1.0`.
+pub fn version() -> String {
+    // SAFETY: the string has static storage.
+    unsafe { std::ffi::CStr::from_ptr(trafo_sys::trafo_version()) }.to_string_lossy().into_owned()
+}

@@ -1,0 +1,538 @@
+use std::fmt;
+use std::path::Path;
+use std::ptr;
+
+use trafo_sys as sys;
+
+use crate::cancel::CancelToken;
+use crate::context::{ContextOptions, MemoryStats, memory_stats, to_i64};
+use crate::error::{Error, ErrorCode, Result, check};
+use crate::handle::{
+    RawContext, RawModel, RawTranslations, defaults, empty_view, path_view, view_to_string, views,
+};
+use crate::ops::Activation;
+use crate::text::{Tokenizer, expect_equal};
+
+/// Kinds of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Architecture {
+    /// Encoder and decoder with cross-attention.
+    EncoderDecoder,
+    /// `source <eos> target <eos>` in one causal stream.
+    DecoderLm,
+}
+
+/// The shape of a model.
+///
+/// ```
+/// use trafo::ModelConfig;
+/// # fn main() -> trafo::Result<()> {
+/// let config = ModelConfig::preset("tiny", 8000)?.dropout(0.2).encoder_layers(2);
+/// assert_eq!(config.get_width(), 128);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ModelConfig(sys::trafo_model_config);
+
+macro_rules! config_fields {
+    ($($(#[$doc:meta])* $name:ident / $get:ident: $type:ty = $to:expr, $from:expr;)*) => {
+        impl ModelConfig {
+            $(
+                $(#[$doc])*
+                pub fn $name(mut self, $name: $type) -> Self {
+                    let to: fn($type) -> _ = $to;
+                    self.0.$name = to($name);
+                    self
+                }
+                $(#[$doc])*
+                pub fn $get(&self) -> $type {
+                    let from: fn(_) -> $type = $from;
+                    from(self.0.$name)
+                }
+            )*
+        }
+        impl fmt::Debug for ModelConfig {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut out = f.debug_struct("ModelConfig");
+                $(out.field(stringify!($name), &self.$get());)*
+                out.finish()
+            }
+        }
+        impl PartialEq for ModelConfig {
+            fn eq(&self, other: &Self) -> bool {
+                true $(&& self.$get() == other.$get())*
+            }
+        }
+    };
+}
+
+config_fields! {
+    /// Kind of model.
+    architecture / get_architecture: Architecture = architecture_to_raw, architecture_from_raw;
+    /// Activation of the feed-forward layers.
+    activation / get_activation: Activation = Activation::as_raw, activation_from_raw;
+    /// Pieces of the tokenizer.
+    vocabulary / get_vocabulary: usize = to_i64, from_i64;
+    /// Layers of the encoder; not used by [`Architecture::DecoderLm`].
+    encoder_layers / get_encoder_layers: usize = to_i64, from_i64;
+    /// Layers of the decoder.
+    decoder_layers / get_decoder_layers: usize = to_i64, from_i64;
+    /// Width of the model.
+    width / get_width: usize = to_i64, from_i64;
+    /// Width of the feed-forward layers.
+    ffn_width / get_ffn_width: usize = to_i64, from_i64;
+    /// Attention heads.
+    heads / get_heads: usize = to_i64, from_i64;
+    /// Longest sequence in tokens.
+    max_positions / get_max_positions: usize = to_i64, from_i64;
+    /// Layer norm before each block instead of after it.
+    pre_norm / get_pre_norm: bool = i32::from, from_flag;
+    /// One table for source, target and output.
+    tied_embeddings / get_tied_embeddings: bool = i32::from, from_flag;
+    /// Dropout of residuals and embeddings.
+    dropout / get_dropout: f64 = same, same;
+    /// Dropout of attention probabilities.
+    attention_dropout / get_attention_dropout: f64 = same, same;
+    /// Dropout inside the feed-forward layers.
+    ffn_dropout / get_ffn_dropout: f64 = same, same;
+    /// Epsilon of layer norms.
+    norm_epsilon / get_norm_epsilon: f64 = same, same;
+}
+
+impl ModelConfig {
+    /// An encoder-decoder of 6+6 layers, width 512.
+    pub fn new(vocabulary: usize) -> Self {
+        ModelConfig(defaults(sys::trafo_model_config_init)).vocabulary(vocabulary)
+    }
+    /// A preset: `tiny` (4+4 layers, width 128), `small` (4+4, 256), `iwslt`, `base`, `big`, `lm` (a decoder-only model).
+    /// The error [`NotFound`](crate::ErrorCode::NotFound) lists the names.
+    pub fn preset(name: &str, vocabulary: usize) -> Result<Self> {
+        let mut config = Self::new(vocabulary);
+        // SAFETY: config and name are valid during the call.
+        check(unsafe {
+            sys::trafo_model_config_preset(&mut config.0, name.as_ptr().cast(), name.len())
+        })?;
+        Ok(config.vocabulary(vocabulary))
+    }
+}
+
+fn architecture_to_raw(architecture: Architecture) -> i32 {
+    match architecture {
+        Architecture::EncoderDecoder => sys::TRAFO_ENCODER_DECODER,
+        Architecture::DecoderLm => sys::TRAFO_DECODER_LM,
+    }
+}
+fn architecture_from_raw(raw: i32) -> Architecture {
+    match raw {
+        sys::TRAFO_DECODER_LM => Architecture::DecoderLm,
+        _ => Architecture::EncoderDecoder,
+    }
+}
+fn activation_from_raw(raw: i32) -> Activation {
+    match raw {
+        sys::TRAFO_GELU => Activation::Gelu,
+        sys::TRAFO_SILU => Activation::Silu,
+        _ => Activation::Relu,
+    }
+}
+fn from_i64(value: i64) -> usize {
+    usize::try_from(value).unwrap_or(0)
+}
+fn from_flag(flag: i32) -> bool {
+    flag != 0
+}
+fn same(value: f64) -> f64 {
+    value
+}
+
+/// Settings of [`Model::translate`].
+#[derive(Clone, Debug)]
+pub struct TranslateOptions {
+    raw: sys::trafo_translate_options,
+    cancel: Option<CancelToken>,
+}
+
+impl TranslateOptions {
+    /// Beam 5, one translation a line.
+    pub fn new() -> Self {
+        TranslateOptions { raw: defaults(sys::trafo_translate_options_init), cancel: None }
+    }
+    /// Width of the beam; 1 is greedy.
+    pub fn beam(mut self, beam: usize) -> Self {
+        self.raw.beam = i32::try_from(beam).unwrap_or(i32::MAX);
+        self
+    }
+    /// Hypotheses a line, at most the beam.
+    pub fn n_best(mut self, n_best: usize) -> Self {
+        self.raw.n_best = i32::try_from(n_best).unwrap_or(i32::MAX);
+        self
+    }
+    /// A score is log-probability / length^penalty; default 1.
+    pub fn length_penalty(mut self, penalty: f64) -> Self {
+        self.raw.length_penalty = penalty;
+        self
+    }
+    /// Longest translation in tokens; 0, the default, is twice the source plus 10.
+    pub fn max_length(mut self, tokens: usize) -> Self {
+        self.raw.max_length = to_i64(tokens);
+        self
+    }
+    /// Source tokens decoded together.
+    pub fn batch_tokens(mut self, tokens: usize) -> Self {
+        self.raw.batch_tokens = to_i64(tokens);
+        self
+    }
+    /// Whether a source over the model's limit is cut (the default) or an error.
+    pub fn truncate(mut self, truncate: bool) -> Self {
+        self.raw.truncate = truncate.into();
+        self
+    }
+    /// Ends the work with the error [`Cancelled`](crate::ErrorCode::Cancelled) when the token is set.
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.cancel = Some(token.clone());
+        self
+    }
+}
+
+impl Default for TranslateOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One text that the model proposes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hypothesis {
+    /// The text.
+    pub text: String,
+    /// Log-probability, normalised by length.
+    pub score: f64,
+}
+
+/// What became of one line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Translation {
+    /// The best first; never empty.
+    pub hypotheses: Vec<Hypothesis>,
+}
+
+impl Translation {
+    /// The best hypothesis' text.
+    pub fn text(&self) -> &str {
+        self.hypotheses.first().map_or("", |h| &h.text)
+    }
+    /// The best hypothesis' score.
+    pub fn score(&self) -> f64 {
+        self.hypotheses.first().map_or(0.0, |h| h.score)
+    }
+}
+
+impl fmt::Display for Translation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// How probable a target is, given its source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// Natural logarithm.
+    pub log_probability: f64,
+    /// Target tokens, `</s>` included.
+    pub tokens: usize,
+}
+
+/// A parameter of a model, borrowed from it.
+pub struct Parameter<'a> {
+    name: String,
+    shape: Vec<usize>,
+    raw: *mut sys::trafo_tensor,
+    // Uses the model's context: neither Send nor Sync, and gone before the model moves.
+    _model: &'a Model,
+}
+
+impl Parameter<'_> {
+    /// Its name in the file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Its dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    /// A copy of its elements.
+    pub fn to_vec(&self) -> Result<Vec<f32>> {
+        let mut data = vec![0f32; self.shape.iter().product()];
+        // SAFETY: the handle is live; the library refuses a buffer of another size than the tensor's.
+        check(unsafe {
+            sys::trafo_tensor_read(self.raw, data.as_mut_ptr().cast(), size_of_val(&*data))
+        })?;
+        Ok(data)
+    }
+    /// Overwrites its elements.
+    pub fn write(&mut self, data: &[f32]) -> Result<()> {
+        // SAFETY: the handle is live, data is valid for its length.
+        check(unsafe { sys::trafo_tensor_write(self.raw, data.as_ptr().cast(), size_of_val(data)) })
+    }
+}
+
+impl Drop for Parameter<'_> {
+    fn drop(&mut self) {
+        // SAFETY: ours, freed once.
+        unsafe { sys::trafo_tensor_free(self.raw) }
+    }
+}
+
+impl fmt::Debug for Parameter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parameter")
+            .field("name", &self.name)
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A transformer with its weights, on an engine of its own.
+///
+/// It can be moved to another thread, not shared by several: give each thread a model of its own, or put one behind a
+/// `Mutex`.
+///
+/// ```
+/// use trafo::{Corpus, Model, ModelConfig, TokenizerOptions, TranslateOptions};
+/// # fn main() -> trafo::Result<()> {
+/// let corpus = Corpus::from_pairs([("ein Haus", "a house"), ("ein Baum", "a tree")])?;
+/// let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(40).soft_limit(true))?;
+/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+/// let model = Model::new(&config, 1)?; // not trained yet
+/// let options = TranslateOptions::new().beam(2).max_length(5);
+/// let translations = model.translate(&tokenizer, &["ein Haus"], &options)?;
+/// println!("{}", translations[0].text());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Model {
+    raw: RawModel,
+    context: RawContext,
+}
+
+// SAFETY: a model's context is made with it and never handed out, so every handle that uses the context lies in this
+// struct (or in a Trainer together with it, or borrows it) and moves with it. trafo.h: everything may move between
+// threads. Not Sync: trafo.h: handles of one context are used by one thread at a time.
+unsafe impl Send for Model {}
+
+impl Model {
+    /// A model with parameters drawn from `seed`, on the CPU with a thread for each core.
+    pub fn new(config: &ModelConfig, seed: u64) -> Result<Self> {
+        Self::new_on(&ContextOptions::new(), config, seed)
+    }
+    /// The same with other settings of the engine.
+    pub fn new_on(options: &ContextOptions, config: &ModelConfig, seed: u64) -> Result<Self> {
+        let context = options.make()?;
+        // SAFETY: the handle is live, config is valid during the call.
+        let raw = RawModel::make(|out| unsafe {
+            sys::trafo_model_new(context.as_ptr(), &config.0, seed, out)
+        })?;
+        Ok(Model { raw, context })
+    }
+    /// A `model.safetensors` written by [`save`](Model::save) or a training run.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::load_on(&ContextOptions::new(), path)
+    }
+    /// The same with other settings of the engine.
+    pub fn load_on(options: &ContextOptions, path: impl AsRef<Path>) -> Result<Self> {
+        let context = options.make()?;
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live, the path is valid during the call.
+        let raw = RawModel::make(|out| unsafe {
+            sys::trafo_model_load(context.as_ptr(), data, length, out)
+        })?;
+        Ok(Model { raw, context })
+    }
+    /// Writes the file, whole or not at all.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live, the path is valid during the call.
+        check(unsafe { sys::trafo_model_save(self.as_ptr(), data, length) })
+    }
+    /// The shape of the model.
+    pub fn config(&self) -> Result<ModelConfig> {
+        let mut config = ModelConfig(defaults(sys::trafo_model_config_init));
+        // SAFETY: the handle is live; `config` has the size that is told.
+        check(unsafe {
+            sys::trafo_model_get_config(
+                self.as_ptr(),
+                &mut config.0,
+                size_of::<sys::trafo_model_config>(),
+            )
+        })?;
+        Ok(config)
+    }
+    fn counts(&self) -> Result<(i64, i64)> {
+        let (mut tensors, mut elements) = (0, 0);
+        // SAFETY: the handle is live, the outputs are valid.
+        check(unsafe {
+            sys::trafo_model_get_parameter_count(self.as_ptr(), &mut tensors, &mut elements)
+        })?;
+        Ok((tensors, elements))
+    }
+    /// Number of weights.
+    pub fn parameter_count(&self) -> Result<usize> {
+        Ok(from_i64(self.counts()?.1))
+    }
+    /// The parameters, in the order of the file.
+    ///
+    /// ```
+    /// # use trafo::{Model, ModelConfig};
+    /// # fn main() -> trafo::Result<()> {
+    /// let model = Model::new(&ModelConfig::preset("lm", 50)?, 1)?;
+    /// for parameter in model.parameters()? {
+    ///     println!("{} {:?}", parameter.name(), parameter.shape());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn parameters(&self) -> Result<Vec<Parameter<'_>>> {
+        (0..self.counts()?.0).map(|index| self.parameter(index)).collect()
+    }
+    fn parameter(&self, index: i64) -> Result<Parameter<'_>> {
+        let (mut name, mut raw) = (ptr::null(), ptr::null_mut());
+        // SAFETY: the handle is live, the outputs are valid; the name is borrowed from the model.
+        unsafe {
+            check(sys::trafo_model_get_parameter(self.as_ptr(), index, &mut name, &mut raw))?;
+            let mut parameter = Parameter {
+                name: std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned(),
+                shape: Vec::new(),
+                raw,
+                _model: self,
+            };
+            let (mut dims, mut rank) = ([0i64; 8], 0);
+            check(sys::trafo_tensor_get_shape(
+                raw,
+                dims.as_mut_ptr(),
+                dims.len() as i32,
+                &mut rank,
+            ))?;
+            parameter.shape = dims.iter().take(rank as usize).map(|&d| from_i64(d)).collect();
+            Ok(parameter)
+        }
+    }
+
+    /// Sets the number of host threads, 1 to 256. It never changes results.
+    pub fn set_threads(&mut self, threads: i32) -> Result<()> {
+        // SAFETY: the handle is live.
+        check(unsafe { sys::trafo_context_set_threads(self.context.as_ptr(), threads) })
+    }
+    /// Memory of the model's engine.
+    pub fn memory_stats(&self) -> Result<MemoryStats> {
+        memory_stats(&self.context)
+    }
+
+    /// Translates lines, batched by length; results are in the order of the input. An empty line gives an empty
+    /// translation.
+    pub fn translate<S: AsRef<str>>(
+        &self,
+        tokenizer: &Tokenizer,
+        lines: &[S],
+        options: &TranslateOptions,
+    ) -> Result<Vec<Translation>> {
+        Ok(self.translate_counted(tokenizer, lines, options)?.0)
+    }
+    /// The same, and how many sources were cut because they are over the model's limit.
+    pub fn translate_counted<S: AsRef<str>>(
+        &self,
+        tokenizer: &Tokenizer,
+        lines: &[S],
+        options: &TranslateOptions,
+    ) -> Result<(Vec<Translation>, usize)> {
+        let lines = views(lines);
+        let cancel = options.cancel.as_ref().map_or(ptr::null(), CancelToken::as_ptr);
+        // SAFETY: the handles are live; views and options are valid during the call.
+        let result = RawTranslations::make(|out| unsafe {
+            sys::trafo_translate(
+                self.as_ptr(),
+                tokenizer.as_ptr(),
+                lines.as_ptr(),
+                lines.len(),
+                &options.raw,
+                cancel,
+                out,
+            )
+        })?;
+        let translations =
+            (0..lines.len()).map(|i| read_line(&result, i)).collect::<Result<_>>()?;
+        let mut truncated = 0;
+        // SAFETY: the handle is live, the output is valid.
+        check(unsafe { sys::trafo_translations_get_truncated(result.as_ptr(), &mut truncated) })?;
+        Ok((translations, truncated))
+    }
+
+    /// How probable the model holds each target.
+    pub fn score<S: AsRef<str>, T: AsRef<str>>(
+        &self,
+        tokenizer: &Tokenizer,
+        sources: &[S],
+        targets: &[T],
+    ) -> Result<Vec<Score>> {
+        expect_equal("Model::score", "sources", sources.len(), "targets", targets.len())?;
+        let (sources, targets) = (views(sources), views(targets));
+        let mut log_probabilities = vec![0.0; sources.len()];
+        let mut tokens = vec![0i64; sources.len()];
+        // SAFETY: the handles are live; all arrays have the length that is told.
+        check(unsafe {
+            sys::trafo_score(
+                self.as_ptr(),
+                tokenizer.as_ptr(),
+                sources.as_ptr(),
+                targets.as_ptr(),
+                sources.len(),
+                log_probabilities.as_mut_ptr(),
+                tokens.as_mut_ptr(),
+            )
+        })?;
+        let pairs = log_probabilities.into_iter().zip(tokens);
+        Ok(pairs
+            .map(|(log_probability, tokens)| Score { log_probability, tokens: from_i64(tokens) })
+            .collect())
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sys::trafo_model {
+        self.raw.as_ptr()
+    }
+}
+
+fn read_line(translations: &RawTranslations, index: usize) -> Result<Translation> {
+    let mut count = 0;
+    // SAFETY: the handle is live, the output is valid.
+    check(unsafe { sys::trafo_translations_get_count(translations.as_ptr(), index, &mut count) })?;
+    let mut hypotheses = Vec::with_capacity(count);
+    for rank in 0..count {
+        let (mut text, mut score) = (empty_view(), 0.0);
+        // SAFETY: the handle is live, the outputs are valid, the view is borrowed from the handle.
+        unsafe {
+            check(sys::trafo_translations_get(
+                translations.as_ptr(),
+                index,
+                rank,
+                &mut text,
+                &mut score,
+            ))?;
+            hypotheses.push(Hypothesis { text: view_to_string(&text), score });
+        }
+    }
+    if hypotheses.is_empty() {
+        return Err(Error::new(
+            ErrorCode::Internal,
+            "Model::translate",
+            format!("line {} has no hypothesis", index + 1),
+        ));
+    }
+    Ok(Translation { hypotheses })
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model").field("config", &self.config()).finish_non_exhaustive()
+    }
+}

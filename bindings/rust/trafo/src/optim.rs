@@ -1,0 +1,99 @@
+use std::fmt;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use trafo_sys as sys;
+
+use crate::context::Context;
+use crate::error::{Result, check};
+use crate::handle::{RawAdamW, defaults};
+use crate::tensor::Tensor;
+
+/// Settings of [`AdamW`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamWOptions {
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Keeps the denominator from zero.
+    pub epsilon: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Limit of the global gradient norm; 0 is off.
+    pub clip_norm: f64,
+}
+
+impl Default for AdamWOptions {
+    /// The library's defaults.
+    fn default() -> Self {
+        let raw = defaults(sys::trafo_adamw_options_init);
+        AdamWOptions {
+            beta1: raw.beta1,
+            beta2: raw.beta2,
+            epsilon: raw.epsilon,
+            weight_decay: raw.weight_decay,
+            clip_norm: raw.clip_norm,
+        }
+    }
+}
+
+/// AdamW on parameters of an own network.
+///
+/// ```
+/// use trafo::{AdamW, AdamWOptions, Context};
+/// # fn main() -> trafo::Result<()> {
+/// let context = Context::new()?;
+/// let w = context.parameter(&[5.0f32], &[1])?;
+/// let mut optimizer = AdamW::new(&context, &[&w], &AdamWOptions::default())?;
+/// for _ in 0..200 {
+///     w.mul(&w)?.sum()?.backward()?;
+///     optimizer.step(0.1)?;
+/// }
+/// assert!(w.item()?.abs() < 0.1);
+/// # Ok(())
+/// # }
+/// ```
+pub struct AdamW {
+    raw: RawAdamW,
+    // Bound to its context's thread.
+    _context: PhantomData<Rc<()>>,
+}
+
+impl AdamW {
+    /// For leaves of one type that want gradients; keeps them alive.
+    pub fn new(context: &Context, parameters: &[&Tensor], options: &AdamWOptions) -> Result<Self> {
+        let raw_parameters: Vec<_> = parameters.iter().map(|t| t.as_ptr()).collect();
+        let mut raw_options = defaults(sys::trafo_adamw_options_init);
+        raw_options.beta1 = options.beta1;
+        raw_options.beta2 = options.beta2;
+        raw_options.epsilon = options.epsilon;
+        raw_options.weight_decay = options.weight_decay;
+        raw_options.clip_norm = options.clip_norm;
+        // SAFETY: the handles are live or NULL; array and options are valid during the call.
+        let raw = RawAdamW::make(|out| unsafe {
+            sys::trafo_adamw_new(
+                context.as_ptr(),
+                raw_parameters.as_ptr(),
+                raw_parameters.len(),
+                &raw_options,
+                out,
+            )
+        })?;
+        Ok(AdamW { raw, _context: PhantomData })
+    }
+    /// Updates every parameter that has a gradient and zeroes the gradients. Gives the gradient norm before clipping. A norm
+    /// that is not finite leaves everything as it is and is the error [`NonFinite`](crate::ErrorCode::NonFinite).
+    pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
+        let mut norm = 0.0;
+        // SAFETY: the handle is live, `norm` is valid.
+        check(unsafe { sys::trafo_adamw_step(self.raw.as_ptr(), learning_rate, &mut norm) })?;
+        Ok(norm)
+    }
+}
+
+impl fmt::Debug for AdamW {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdamW").finish_non_exhaustive()
+    }
+}

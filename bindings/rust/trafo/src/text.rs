@@ -1,0 +1,376 @@
+//! Tokenizers, parallel corpora and metrics.
+
+use std::fmt;
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+
+use trafo_sys as sys;
+
+use crate::error::{Error, ErrorCode, Result, check};
+use crate::handle::{
+    OutString, RawCorpus, RawTokenizer, check_abi, defaults, empty_view, path_view, slice, view,
+    view_to_string, views,
+};
+
+/// Settings of a tokenizer's training.
+///
+/// ```
+/// let options = trafo::TokenizerOptions::new(500).bpe(true);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct TokenizerOptions {
+    vocabulary: usize,
+    character_coverage: f64,
+    bpe: bool,
+    byte_fallback: bool,
+    soft_limit: bool,
+}
+
+impl TokenizerOptions {
+    /// A unigram model of `vocabulary` pieces that covers every character of the text.
+    pub fn new(vocabulary: usize) -> Self {
+        TokenizerOptions {
+            vocabulary,
+            character_coverage: 1.0,
+            bpe: false,
+            byte_fallback: false,
+            soft_limit: false,
+        }
+    }
+    /// Share of the text's characters that get a piece.
+    pub fn character_coverage(mut self, coverage: f64) -> Self {
+        self.character_coverage = coverage;
+        self
+    }
+    /// Byte-pair encoding instead of a unigram model.
+    pub fn bpe(mut self, bpe: bool) -> Self {
+        self.bpe = bpe;
+        self
+    }
+    /// Unknown characters become bytes instead of `<unk>`.
+    pub fn byte_fallback(mut self, byte_fallback: bool) -> Self {
+        self.byte_fallback = byte_fallback;
+        self
+    }
+    /// Accepts fewer pieces when the text has no more.
+    pub fn soft_limit(mut self, soft_limit: bool) -> Self {
+        self.soft_limit = soft_limit;
+        self
+    }
+    fn to_raw(self) -> sys::trafo_tokenizer_options {
+        let mut raw = defaults(sys::trafo_tokenizer_options_init);
+        raw.vocabulary = i64::try_from(self.vocabulary).unwrap_or(i64::MAX);
+        raw.character_coverage = self.character_coverage;
+        raw.bpe = self.bpe.into();
+        raw.byte_fallback = self.byte_fallback.into();
+        raw.soft_limit = self.soft_limit.into();
+        raw
+    }
+}
+
+/// A SentencePiece tokenizer. Clones are the same tokenizer; threads may share it.
+///
+/// ```
+/// use trafo::{Tokenizer, TokenizerOptions};
+/// # fn main() -> trafo::Result<()> {
+/// let lines = ["a small house", "a small tree", "the house", "the tall tree"];
+/// let tokenizer = Tokenizer::train(&lines, &TokenizerOptions::new(40).soft_limit(true))?;
+/// let ids = tokenizer.encode("the small house")?;
+/// assert_eq!(tokenizer.decode(&ids)?, "the small house");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Tokenizer(Arc<RawTokenizer>);
+
+// SAFETY: trafo.h: a const handle may be used by several threads at once, and every call on a tokenizer but the last
+// free takes a const handle.
+unsafe impl Send for RawTokenizer {}
+// SAFETY: see above.
+unsafe impl Sync for RawTokenizer {}
+
+impl Tokenizer {
+    /// Id of the piece for the unknown.
+    pub const UNK: i32 = sys::TRAFO_TOKEN_UNK;
+    /// Id of the beginning of a sentence.
+    pub const BOS: i32 = sys::TRAFO_TOKEN_BOS;
+    /// Id of the end of a sentence.
+    pub const EOS: i32 = sys::TRAFO_TOKEN_EOS;
+    /// Id of padding.
+    pub const PAD: i32 = sys::TRAFO_TOKEN_PAD;
+
+    /// Trains on lines of text.
+    pub fn train<S: AsRef<str>>(lines: &[S], options: &TokenizerOptions) -> Result<Self> {
+        check_abi()?;
+        let (lines, options) = (views(lines), options.to_raw());
+        // SAFETY: the views are valid during the call.
+        Self::make(|out| unsafe {
+            sys::trafo_tokenizer_train(lines.as_ptr(), lines.len(), &options, out)
+        })
+    }
+    /// Reads a SentencePiece model file.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        check_abi()?;
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the path is valid during the call.
+        Self::make(|out| unsafe { sys::trafo_tokenizer_load(data, length, out) })
+    }
+    /// Reads a SentencePiece model out of memory.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        check_abi()?;
+        // SAFETY: the bytes are valid during the call.
+        Self::make(|out| unsafe {
+            sys::trafo_tokenizer_load_buffer(bytes.as_ptr(), bytes.len(), out)
+        })
+    }
+    fn make(
+        call: impl FnOnce(*mut *mut sys::trafo_tokenizer) -> *mut sys::trafo_error,
+    ) -> Result<Self> {
+        Ok(Tokenizer(Arc::new(RawTokenizer::make(call)?)))
+    }
+    /// Writes the model file, whole or not at all.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the path is valid during the call.
+        check(unsafe { sys::trafo_tokenizer_save(self.as_ptr(), data, length) })
+    }
+    /// Number of pieces.
+    pub fn vocabulary(&self) -> Result<usize> {
+        let mut count = 0;
+        // SAFETY: `count` is valid.
+        check(unsafe { sys::trafo_tokenizer_get_vocabulary(self.as_ptr(), &mut count) })?;
+        Ok(count as usize)
+    }
+    /// Ids of a text, without `<s>` and `</s>`.
+    pub fn encode(&self, text: &str) -> Result<Vec<i32>> {
+        let text = view(text);
+        let (mut ids, mut count) = (ptr::null_mut(), 0);
+        // SAFETY: text and outputs are valid; the ids are ours to free.
+        unsafe {
+            check(sys::trafo_tokenizer_encode(
+                self.as_ptr(),
+                text.data,
+                text.length,
+                &mut ids,
+                &mut count,
+            ))?;
+            let result = slice(ids, count).to_vec();
+            sys::trafo_ids_free(ids);
+            Ok(result)
+        }
+    }
+    /// The text of ids.
+    pub fn decode(&self, ids: &[i32]) -> Result<String> {
+        let mut text = OutString::new();
+        // SAFETY: ids and outputs are valid.
+        check(unsafe {
+            sys::trafo_tokenizer_decode(
+                self.as_ptr(),
+                ids.as_ptr(),
+                ids.len(),
+                &mut text.data,
+                &mut text.length,
+            )
+        })?;
+        Ok(text.to_text())
+    }
+    /// The piece behind an id.
+    pub fn piece(&self, id: i32) -> Result<String> {
+        let mut piece = OutString::new();
+        // SAFETY: the outputs are valid.
+        check(unsafe {
+            sys::trafo_tokenizer_piece(self.as_ptr(), id, &mut piece.data, &mut piece.length)
+        })?;
+        Ok(piece.to_text())
+    }
+    pub(crate) fn as_ptr(&self) -> *const sys::trafo_tokenizer {
+        self.0.as_ptr()
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer").field("vocabulary", &self.vocabulary()).finish()
+    }
+}
+
+/// What was read into a [`Corpus`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CorpusInfo {
+    /// Lines read.
+    pub lines: usize,
+    /// Pairs kept.
+    pub pairs: usize,
+    /// Pairs left out because one side is empty.
+    pub dropped_empty: usize,
+}
+
+/// Pairs of sentences. Clones are the same corpus; threads may share it.
+///
+/// ```
+/// use trafo::Corpus;
+/// # fn main() -> trafo::Result<()> {
+/// let corpus = Corpus::from_pairs([("ein Haus", "a house"), ("ein Baum", "a tree")])?;
+/// assert_eq!(corpus.info()?.pairs, 2);
+/// assert_eq!(corpus.pair(1)?, ("ein Baum".to_string(), "a tree".to_string()));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Corpus(Arc<RawCorpus>);
+
+// SAFETY: trafo.h: a const handle may be used by several threads at once, and every call on a corpus but the last free
+// takes a const handle.
+unsafe impl Send for RawCorpus {}
+// SAFETY: see above.
+unsafe impl Sync for RawCorpus {}
+
+impl Corpus {
+    /// Two files of equal line count, plain or `.gz`. Errors name file, line and reason.
+    pub fn load(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Self> {
+        check_abi()?;
+        let (source, source_length) = path_view(source.as_ref());
+        let (target, target_length) = path_view(target.as_ref());
+        // SAFETY: the paths are valid during the call.
+        Self::make(|out| unsafe {
+            sys::trafo_corpus_load(source, source_length, target, target_length, out)
+        })
+    }
+    /// One file of `source TAB target` lines, plain or `.gz`; `-` is standard input.
+    pub fn load_tsv(path: impl AsRef<Path>) -> Result<Self> {
+        check_abi()?;
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the path is valid during the call.
+        Self::make(|out| unsafe { sys::trafo_corpus_load_tsv(data, length, out) })
+    }
+    /// Pairs in memory, checked like files.
+    pub fn from_pairs<S, T>(pairs: impl IntoIterator<Item = (S, T)>) -> Result<Self>
+    where
+        S: AsRef<str>,
+        T: AsRef<str>,
+    {
+        check_abi()?;
+        let (sources, targets): (Vec<S>, Vec<T>) = pairs.into_iter().unzip();
+        let (sources, targets) = (views(&sources), views(&targets));
+        // SAFETY: the views are valid during the call: what `views` borrowed is shadowed, not dropped.
+        Self::make(|out| unsafe {
+            sys::trafo_corpus_new(sources.as_ptr(), targets.as_ptr(), sources.len(), out)
+        })
+    }
+    fn make(
+        call: impl FnOnce(*mut *mut sys::trafo_corpus) -> *mut sys::trafo_error,
+    ) -> Result<Self> {
+        Ok(Corpus(Arc::new(RawCorpus::make(call)?)))
+    }
+    /// What was read.
+    pub fn info(&self) -> Result<CorpusInfo> {
+        let mut raw = sys::trafo_corpus_info { lines: 0, pairs: 0, dropped_empty: 0 };
+        // SAFETY: `raw` is valid.
+        check(unsafe { sys::trafo_corpus_get_info(self.as_ptr(), &mut raw) })?;
+        Ok(CorpusInfo {
+            lines: raw.lines as usize,
+            pairs: raw.pairs as usize,
+            dropped_empty: raw.dropped_empty as usize,
+        })
+    }
+    /// Source and target of a pair.
+    pub fn pair(&self, index: usize) -> Result<(String, String)> {
+        let (mut source, mut target) = (empty_view(), empty_view());
+        let index = i64::try_from(index).unwrap_or(i64::MAX);
+        // SAFETY: the outputs are valid; the views are borrowed from the corpus, which is alive.
+        unsafe {
+            check(sys::trafo_corpus_get_pair(self.as_ptr(), index, &mut source, &mut target))?;
+            Ok((view_to_string(&source), view_to_string(&target)))
+        }
+    }
+    /// Trains one tokenizer on both sides together.
+    pub fn train_tokenizer(&self, options: &TokenizerOptions) -> Result<Tokenizer> {
+        let options = options.to_raw();
+        // SAFETY: options are valid during the call.
+        Tokenizer::make(|out| unsafe {
+            sys::trafo_corpus_train_tokenizer(self.as_ptr(), &options, out)
+        })
+    }
+    pub(crate) fn as_ptr(&self) -> *const sys::trafo_corpus {
+        self.0.as_ptr()
+    }
+}
+
+impl fmt::Debug for Corpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Corpus").field("info", &self.info()).finish()
+    }
+}
+
+/// A metric of a whole corpus.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricScore {
+    /// 0 to 100.
+    pub score: f64,
+    /// How it was computed, in sacreBLEU's notation.
+    pub signature: String,
+}
+
+/// Corpus BLEU as sacreBLEU computes it by default: 13a tokenisation, exponential smoothing.
+///
+/// ```
+/// # fn main() -> trafo::Result<()> {
+/// let bleu = trafo::bleu(&["the cat sat on the mat"], &["the cat sat on the mat"], false)?;
+/// assert_eq!(bleu.score.round(), 100.0);
+/// # Ok(())
+/// # }
+/// ```
+pub fn bleu<H: AsRef<str>, R: AsRef<str>>(
+    hypotheses: &[H],
+    references: &[R],
+    lowercase: bool,
+) -> Result<MetricScore> {
+    expect_equal("trafo::bleu", "hypotheses", hypotheses.len(), "references", references.len())?;
+    check_abi()?;
+    let (h, r) = (views(hypotheses), views(references));
+    metric(|score, signature| unsafe {
+        // SAFETY: the views are valid during the call.
+        sys::trafo_bleu(h.as_ptr(), r.as_ptr(), h.len(), lowercase.into(), score, signature)
+    })
+}
+
+/// Corpus chrF2 as sacreBLEU computes it by default.
+pub fn chrf<H: AsRef<str>, R: AsRef<str>>(
+    hypotheses: &[H],
+    references: &[R],
+) -> Result<MetricScore> {
+    expect_equal("trafo::chrf", "hypotheses", hypotheses.len(), "references", references.len())?;
+    check_abi()?;
+    let (h, r) = (views(hypotheses), views(references));
+    metric(|score, signature| unsafe {
+        // SAFETY: the views are valid during the call.
+        sys::trafo_chrf(h.as_ptr(), r.as_ptr(), h.len(), score, signature)
+    })
+}
+
+fn metric(
+    call: impl FnOnce(*mut f64, *mut *mut std::ffi::c_char) -> *mut sys::trafo_error,
+) -> Result<MetricScore> {
+    let mut score = 0.0;
+    let mut signature = OutString::new();
+    check(call(&mut score, &mut signature.data))?;
+    Ok(MetricScore { score, signature: signature.to_c_text() })
+}
+
+pub(crate) fn expect_equal(
+    origin: &str,
+    left_name: &str,
+    left: usize,
+    right_name: &str,
+    right: usize,
+) -> Result<()> {
+    if left == right {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::InvalidArgument,
+        origin,
+        format!("there must be as many {left_name} as {right_name}, got {left} and {right}"),
+    ))
+}

@@ -1,0 +1,445 @@
+use std::any::Any;
+use std::ffi::c_void;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use trafo_sys as sys;
+
+use crate::cancel::CancelToken;
+use crate::error::{ErrorCode, Result, check};
+use crate::event::{Event, Metrics, Stop};
+use crate::handle::{RawTrainer, defaults, path_view};
+use crate::model::Model;
+use crate::text::{Corpus, Tokenizer};
+
+/// How the learning rate goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Schedule {
+    /// Stays at its peak.
+    Constant,
+    /// Falls to zero on a line; needs `schedule_updates`.
+    Linear,
+    /// Falls to zero on half a cosine; needs `schedule_updates`.
+    Cosine,
+    /// Falls with the square root of the update.
+    InverseSqrt,
+    /// The schedule of the first transformer.
+    Noam,
+}
+
+/// How often something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Period {
+    /// Never.
+    Never,
+    /// Every so many updates.
+    Updates(i64),
+    /// Every so many target tokens.
+    Tokens(i64),
+    /// Every so many epochs.
+    Epochs(i64),
+}
+
+impl Period {
+    fn to_raw(self) -> sys::trafo_period {
+        let (value, unit) = match self {
+            Period::Never => (0, sys::TRAFO_UNIT_UPDATES),
+            Period::Updates(value) => (value, sys::TRAFO_UNIT_UPDATES),
+            Period::Tokens(value) => (value, sys::TRAFO_UNIT_TOKENS),
+            Period::Epochs(value) => (value, sys::TRAFO_UNIT_EPOCHS),
+        };
+        sys::trafo_period { value, unit, reserved: 0 }
+    }
+}
+
+/// What a validation measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Metric {
+    /// Cross-entropy per label.
+    Ce,
+    /// Corpus BLEU.
+    Bleu,
+    /// Corpus chrF2.
+    Chrf,
+}
+
+impl Metric {
+    fn bit(self) -> i32 {
+        match self {
+            Metric::Ce => sys::TRAFO_METRIC_CE,
+            Metric::Bleu => sys::TRAFO_METRIC_BLEU,
+            Metric::Chrf => sys::TRAFO_METRIC_CHRF,
+        }
+    }
+}
+
+/// Settings of a [`Trainer`].
+///
+/// ```
+/// use trafo::{Metric, Period, Schedule, TrainerOptions};
+///
+/// let options = TrainerOptions::new()
+///     .learning_rate(1e-3)
+///     .schedule(Schedule::Cosine)
+///     .warmup(100)
+///     .schedule_updates(5000)
+///     .after_updates(5000)
+///     .valid_freq(Period::Epochs(1))
+///     .valid_metrics(&[Metric::Bleu, Metric::Ce]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct TrainerOptions(sys::trafo_trainer_options);
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.0.$name = $name;
+            self
+        }
+    )*};
+}
+
+impl TrainerOptions {
+    /// The defaults; training has no limit of its own.
+    pub fn new() -> Self {
+        TrainerOptions(defaults(sys::trafo_trainer_options_init))
+    }
+    setters! {
+        /// Of dropout and data order.
+        seed: u64;
+        /// Peak of the learning rate; default 2e-3.
+        learning_rate: f64;
+        /// Updates in which the rate rises; default 1000.
+        warmup: i64;
+        /// The update at which cosine and linear schedules reach their end; must be set for them.
+        schedule_updates: i64;
+        /// Batches accumulated for an update; default 1.
+        optimizer_delay: i32;
+        /// Default 0.1.
+        label_smoothing: f64;
+        /// Limit of the global gradient norm; default 1, 0 is off.
+        clip_norm: f64;
+        /// Decoupled weight decay; default 0.
+        weight_decay: f64;
+        /// Default 0.9.
+        beta1: f64;
+        /// Default 0.98.
+        beta2: f64;
+        /// Default 1e-9.
+        epsilon: f64;
+        /// Target tokens in a batch; default 4096.
+        batch_tokens: i64;
+        /// Longer pairs are dropped and counted; default 256 tokens a side.
+        max_length: i64;
+        /// Done after so many updates; 0 is never.
+        after_updates: i64;
+        /// Done after so many epochs; 0 is never.
+        after_epochs: i64;
+        /// Done after so many target tokens; 0 is never.
+        after_tokens: i64;
+        /// The first so many updates are displayed as well.
+        disp_first: i64;
+        /// Done after so many validations in a row without improvement; 0 is never.
+        early_stopping: i32;
+        /// Beam of validations; default 1, greedy.
+        valid_beam: i32;
+        /// Checkpoints kept; default 3.
+        keep_last: i32;
+        /// Updates in a row with NaN or Inf before the error [`NonFinite`](crate::ErrorCode::NonFinite); default 10.
+        max_bad_steps: i32;
+    }
+    /// How the rate goes; default [`Schedule::InverseSqrt`].
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.0.schedule = match schedule {
+            Schedule::Constant => sys::TRAFO_SCHEDULE_CONSTANT,
+            Schedule::Linear => sys::TRAFO_SCHEDULE_LINEAR,
+            Schedule::Cosine => sys::TRAFO_SCHEDULE_COSINE,
+            Schedule::InverseSqrt => sys::TRAFO_SCHEDULE_INVERSE_SQRT,
+            Schedule::Noam => sys::TRAFO_SCHEDULE_NOAM,
+        };
+        self
+    }
+    /// How often it validates, besides at the end; default 1000 updates.
+    pub fn valid_freq(mut self, period: Period) -> Self {
+        self.0.valid_freq = period.to_raw();
+        self
+    }
+    /// How often it saves, besides at the end; default 1000 updates.
+    pub fn save_freq(mut self, period: Period) -> Self {
+        self.0.save_freq = period.to_raw();
+        self
+    }
+    /// How often it tells about its progress; default 100 updates.
+    pub fn disp_freq(mut self, period: Period) -> Self {
+        self.0.disp_freq = period.to_raw();
+        self
+    }
+    /// What validations measure; the first decides what is best. Default: BLEU, chrF and cross-entropy.
+    pub fn valid_metrics(mut self, metrics: &[Metric]) -> Self {
+        self.0.valid_metrics = metrics.iter().fold(0, |bits, metric| bits | metric.bit());
+        self.0.first_metric = metrics.first().map_or(0, |metric| metric.bit());
+        self
+    }
+    /// Whether the best checkpoint of every metric is kept as well; default true.
+    pub fn keep_best(mut self, keep_best: bool) -> Self {
+        self.0.keep_best = keep_best.into();
+        self
+    }
+}
+
+impl Default for TrainerOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Result of [`Trainer::step`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepResult {
+    /// The update that was done.
+    pub update: i64,
+    /// Mean per label, smoothing included.
+    pub loss: f64,
+    /// The same without smoothing.
+    pub nll: f64,
+    /// Global gradient norm before clipping.
+    pub grad_norm: f64,
+    /// Learning rate.
+    pub learning_rate: f64,
+    /// Target tokens.
+    pub labels: i64,
+    /// NaN or Inf came up and nothing was changed.
+    pub skipped: bool,
+}
+
+/// Makes a [`Trainer`].
+#[derive(Debug)]
+pub struct TrainerBuilder<'a> {
+    model: Model,
+    tokenizer: &'a Tokenizer,
+    train: &'a Corpus,
+    valid: Option<&'a Corpus>,
+    options: TrainerOptions,
+    run_directory: Option<PathBuf>,
+    cancel: Option<CancelToken>,
+}
+
+impl<'a> TrainerBuilder<'a> {
+    /// A corpus to validate on.
+    pub fn valid(mut self, corpus: &'a Corpus) -> Self {
+        self.valid = Some(corpus);
+        self
+    }
+    /// Settings.
+    pub fn options(mut self, options: TrainerOptions) -> Self {
+        self.options = options;
+        self
+    }
+    /// Where checkpoints go. If one is there, training continues from the newest whole one, bitwise as if it had not been
+    /// interrupted; one of another architecture, tokenizer or corpus is refused.
+    pub fn run_directory(mut self, directory: impl AsRef<Path>) -> Self {
+        self.run_directory = Some(directory.as_ref().to_path_buf());
+        self
+    }
+    /// Stops [`Trainer::run`] when the token is set.
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.cancel = Some(token.clone());
+        self
+    }
+    /// Prepares the data and, if the run directory has one, restores a checkpoint.
+    pub fn build(self) -> Result<Trainer> {
+        let directory = self.run_directory.unwrap_or_default();
+        let (data, length) = path_view(&directory);
+        // SAFETY: the handles are live; options and path are valid during the call.
+        let raw = RawTrainer::make(|out| unsafe {
+            sys::trafo_trainer_new(
+                self.model.as_ptr(),
+                self.tokenizer.as_ptr(),
+                self.train.as_ptr(),
+                self.valid.map_or(ptr::null(), Corpus::as_ptr),
+                &self.options.0,
+                data,
+                length,
+                out,
+            )
+        })?;
+        Ok(Trainer { raw, model: self.model, cancel: self.cancel })
+    }
+}
+
+/// Trains a model, with validation, checkpoints, early stopping and cancellation.
+///
+/// It owns the model and can be moved to another thread as a whole.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use trafo::{Corpus, Model, ModelConfig, TokenizerOptions, Trainer, TrainerOptions};
+/// # fn main() -> trafo::Result<()> {
+/// let corpus = Corpus::from_pairs([("ein Haus", "a house"), ("ein Baum", "a tree")])?;
+/// let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(40).soft_limit(true))?;
+/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+/// let mut trainer = Trainer::builder(Model::new(&config, 1)?, &tokenizer, &corpus)
+///     .options(TrainerOptions::new().after_updates(3).batch_tokens(64))
+///     .build()?;
+///
+/// let thread = std::thread::spawn(move || {
+///     let stop = trainer.run(|event| {
+///         println!("{:?} at update {}", event.kind, event.update);
+///         ControlFlow::Continue(())
+///     })?;
+///     Ok::<_, trafo::Error>((stop, trainer.into_model()))
+/// });
+/// let (stop, model) = thread.join().unwrap()?;
+/// assert!(stop.is_finished());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Trainer {
+    // Freed before the model.
+    raw: RawTrainer,
+    model: Model,
+    cancel: Option<CancelToken>,
+}
+
+// SAFETY: the trainer's context is its model's, which nothing outside this struct uses (see Model).
+unsafe impl Send for Trainer {}
+
+/// What the C callback works with while `run` runs.
+struct Callback<'a> {
+    function: &'a mut dyn FnMut(&Event) -> ControlFlow<()>,
+    stopped: bool,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+/// # Safety
+/// Called by the library with the `Callback` that `run` gave it and a valid event.
+unsafe extern "C" fn call_back(user_data: *mut c_void, event: *const sys::trafo_event) -> i32 {
+    // SAFETY: `run` holds the callback and does not touch it before the library returns.
+    let callback = unsafe { &mut *user_data.cast::<Callback<'_>>() };
+    if callback.panic.is_some() {
+        return 1;
+    }
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the event is valid during the callback.
+        (callback.function)(&unsafe { Event::from_raw(&*event) })
+    }));
+    match result {
+        Ok(ControlFlow::Continue(())) => 0,
+        Ok(ControlFlow::Break(())) => {
+            callback.stopped = true;
+            1
+        }
+        Err(payload) => {
+            callback.panic = Some(payload);
+            1
+        }
+    }
+}
+
+impl Trainer {
+    /// Starts to put a trainer together. It takes the model over; [`into_model`](Trainer::into_model) gives it back.
+    pub fn builder<'a>(
+        model: Model,
+        tokenizer: &'a Tokenizer,
+        train: &'a Corpus,
+    ) -> TrainerBuilder<'a> {
+        TrainerBuilder {
+            model,
+            tokenizer,
+            train,
+            valid: None,
+            options: TrainerOptions::new(),
+            run_directory: None,
+            cancel: None,
+        }
+    }
+
+    /// Trains until a limit of the options, early stopping, the cancel token, the callback or an error ends it; call again
+    /// to go on. Being stopped on request is no error: see the result. A stopped run is saved if it has a run directory.
+    ///
+    /// A panic in the callback stops the run like `Break` and then goes on in the caller; the trainer stays usable.
+    pub fn run(&mut self, callback: impl FnMut(&Event) -> ControlFlow<()>) -> Result<Stop> {
+        self.run_updates(0, callback)
+    }
+    /// The same for at most `updates` more updates (0: no such limit); then the result is [`Stop::Paused`].
+    pub fn run_updates(
+        &mut self,
+        updates: i64,
+        mut callback: impl FnMut(&Event) -> ControlFlow<()>,
+    ) -> Result<Stop> {
+        let mut state = Callback { function: &mut callback, stopped: false, panic: None };
+        let cancel = self.cancel.as_ref().map_or(ptr::null(), CancelToken::as_ptr);
+        let mut stop = sys::TRAFO_STOP_NONE;
+        // SAFETY: the handles are live; state and output are valid during the call.
+        let result = check(unsafe {
+            sys::trafo_trainer_run(
+                self.raw.as_ptr(),
+                updates,
+                cancel,
+                Some(call_back),
+                ptr::from_mut(&mut state).cast(),
+                &mut stop,
+            )
+        });
+        if let Some(payload) = state.panic {
+            resume_unwind(payload);
+        }
+        match result {
+            Ok(()) => Ok(Stop::from_raw(stop)),
+            Err(error) if error.code() == ErrorCode::Cancelled => {
+                Ok(if state.stopped { Stop::Callback } else { Stop::Cancelled })
+            }
+            Err(error) => Err(error),
+        }
+    }
+    /// One update; validates and saves by their frequencies like [`run`](Trainer::run).
+    pub fn step(&mut self) -> Result<StepResult> {
+        // SAFETY: plain numbers, for which zeros are valid.
+        let mut raw: sys::trafo_step_result = unsafe { std::mem::zeroed() };
+        // SAFETY: the handle is live, the output is valid.
+        check(unsafe { sys::trafo_trainer_step(self.raw.as_ptr(), &mut raw) })?;
+        Ok(StepResult {
+            update: raw.update,
+            loss: raw.loss,
+            nll: raw.nll,
+            grad_norm: raw.grad_norm,
+            learning_rate: raw.learning_rate,
+            labels: raw.labels,
+            skipped: raw.skipped != 0,
+        })
+    }
+    /// Validates now.
+    pub fn validate(&mut self) -> Result<Metrics> {
+        let (mut ce, mut bleu, mut chrf) = (0.0, 0.0, 0.0);
+        // SAFETY: the handle is live, the outputs are valid.
+        check(unsafe {
+            sys::trafo_trainer_validate(self.raw.as_ptr(), &mut ce, &mut bleu, &mut chrf)
+        })?;
+        Ok(Metrics::from_raw(ce, bleu, chrf))
+    }
+    /// Saves a checkpoint into the run directory now.
+    pub fn save(&mut self) -> Result<()> {
+        // SAFETY: the handle is live.
+        check(unsafe { sys::trafo_trainer_save(self.raw.as_ptr()) })
+    }
+    /// The model with its current weights.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+    /// Ends training and gives the model back.
+    pub fn into_model(self) -> Model {
+        self.model
+    }
+}
+
+impl fmt::Debug for Trainer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trainer").field("model", &self.model).finish_non_exhaustive()
+    }
+}
