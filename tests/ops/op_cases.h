@@ -1,6 +1,6 @@
 // What every op is tested on. An op gives its cases in tests/ops/<op>_cases.cc; op_suite_test.cc
 // runs them all: gradcheck in float64, fused against composed, strided views, two runs and several
-// thread counts bitwise equal.
+// thread counts bitwise equal, and the same cases on CUDA against float64 on the CPU.
 #pragma once
 
 #include <functional>
@@ -53,6 +53,9 @@ struct OpCase {
   std::function<std::vector<Tensor>(Context&, const std::vector<Tensor>&)> run;
   // Largest error of fused against composed, relative to the largest element (float32).
   double tolerance = 2e-6;
+  // Largest error of float32 on an accelerator against float64 on the CPU, relative to the largest
+  // element; never below `tolerance`.
+  double device_tolerance = 1e-5;
 };
 
 using OpCases = std::vector<OpCase>;

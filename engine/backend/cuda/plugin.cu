@@ -88,7 +88,7 @@ int32_t device_info(int32_t index, DeviceInfo* info, Why why) {
   cudaDeviceProp properties{};
   const cudaError_t error = cudaGetDeviceProperties(&properties, index);
   if (error != cudaSuccess) return tell(why, kFailed, cudaGetErrorString(error));
-  std::snprintf(info->name, sizeof info->name, "%s", properties.name);
+  std::snprintf(info->name, sizeof info->name, "%.127s", properties.name);
   info->compute_major = properties.major;
   info->compute_minor = properties.minor;
   info->memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);

@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "engine/backend/cuda/device/elementwise.cuh"
 #include "engine/ops/cast/cast.h"
 
@@ -21,10 +23,40 @@ int32_t run(DeviceState& device, int64_t count, const void* x, void* y) {
                               static_cast<To*>(y), count, false, Same{});
 }
 
+// float64 is data here, not a compute type: converted element by element.
+template <class To, class From>
+__device__ To convert(From value) {
+  if constexpr (std::is_same_v<From, cuda::bf16>)
+    return static_cast<To>(__bfloat162float(value));
+  else if constexpr (std::is_same_v<To, cuda::bf16>)
+    return __double2bfloat16(value);  // one rounding
+  else
+    return static_cast<To>(value);
+}
+
+template <class From, class To>
+__global__ void __launch_bounds__(256) convert_all(const From* x, To* y, int64_t count) {
+  const int64_t i = int64_t{blockIdx.x} * 256 + threadIdx.x;
+  if (i < count) y[i] = convert<To>(x[i]);
+}
+
+template <class From, class To>
+int32_t run_double(DeviceState& device, int64_t count, const void* x, void* y) {
+  if (count == 0) return cuda::kSuccess;
+  convert_all<<<static_cast<unsigned>((count - 1) / 256 + 1), 256, 0, device.stream>>>(
+      static_cast<const From*>(x), static_cast<To*>(y), count);
+  return cuda::launched(device, "cast");
+}
+
 int32_t cast(DeviceState& device, DType from, DType to, int64_t count, const void* x, void* y) {
-  if (from == DType::f32 && to == DType::bf16) return run<float, cuda::bf16>(device, count, x, y);
-  if (from == DType::bf16 && to == DType::f32) return run<cuda::bf16, float>(device, count, x, y);
-  return cuda::unsupported(device, "cast on CUDA converts between float32 and bfloat16");
+  using cuda::bf16;
+  if (from == DType::f32 && to == DType::bf16) return run<float, bf16>(device, count, x, y);
+  if (from == DType::bf16 && to == DType::f32) return run<bf16, float>(device, count, x, y);
+  if (from == DType::f32 && to == DType::f64) return run_double<float, double>(device, count, x, y);
+  if (from == DType::f64 && to == DType::f32) return run_double<double, float>(device, count, x, y);
+  if (from == DType::f64 && to == DType::bf16) return run_double<double, bf16>(device, count, x, y);
+  if (from == DType::bf16 && to == DType::f64) return run_double<bf16, double>(device, count, x, y);
+  return cuda::unsupported(device, "cast converts between floating-point types");
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "engine/backend/cuda/device/elementwise.cuh"
 #include "engine/backend/cuda/device/strided.cuh"
 #include "engine/ops/view/view.h"
@@ -24,7 +26,10 @@ struct Copy {
 struct Accumulate {
   template <class T>
   __device__ static T join(T dst, T src) {
-    return cuda::from_float<T>(cuda::to_float(dst) + cuda::to_float(src));
+    if constexpr (std::is_same_v<T, double>)
+      return dst + src;
+    else
+      return cuda::from_float<T>(cuda::to_float(dst) + cuda::to_float(src));
   }
   static constexpr bool kReads = true;
 };
@@ -156,6 +161,7 @@ int32_t copy_strided_cuda(DeviceState& device, const CopyStridedParams& p) {
   if (layout.count == 0) return cuda::kSuccess;
   const bool dense = layout.rank == 1 && layout.step(kSrc) == 1 && layout.step(kDst) == 1;
   if (p.accumulate) {
+    if (p.dtype == DType::f64) return run<double, Accumulate>(device, layout, p);
     int32_t result = cuda::kSuccess;
     const bool known = cuda::with_device_type(p.dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -167,7 +173,7 @@ int32_t copy_strided_cuda(DeviceState& device, const CopyStridedParams& p) {
         result = run<T, Accumulate>(device, layout, p);
     });
     return known ? result
-                 : cuda::unsupported(device, "sums of gradients on CUDA are float32 or bfloat16");
+                 : cuda::unsupported(device, "only floating-point tensors can be added to");
   }
   const size_t size = dtype_size(p.dtype);
   if (dense) {

@@ -1,0 +1,110 @@
+// What happens where CUDA is asked for and cannot be had. TRAFO_TEST_CUDA_PLUGIN names a built
+// libtrafo_cuda.so for the test that needs one.
+#include "engine/backend/cuda/cuda_backend.h"
+#include "engine/ops/op_kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+namespace trafo {
+namespace {
+
+// Sets an environment variable, or removes it, for the life of the object.
+class ScopedEnvironment {
+ public:
+  ScopedEnvironment(const char* name, const char* value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    value ? setenv(name, value, 1) : unsetenv(name);
+  }
+  ~ScopedEnvironment() { old_ ? setenv(name_, old_->c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+// The error of asking for device cuda:`index`; none if there is one.
+std::optional<Error> error_of_asking(int32_t index = 0) {
+  try {
+    (void)make_context({DeviceKind::cuda, index}, 1);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+void expect_says(const std::optional<Error>& error, ErrorCode code, const std::string& part) {
+  ASSERT_TRUE(error.has_value()) << "there was no error";
+  EXPECT_EQ(error->code(), code) << error->what();
+  EXPECT_NE(error->message().find(part), std::string::npos)
+      << "\"" << error->message() << "\" does not say \"" << part << "\"";
+}
+
+TEST(CudaPlugin, ErrorNamesTheFileThatIsMissing) {
+  const char* path = "/nonexistent/libtrafo_cuda.so";
+  const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", path);
+  const auto error = error_of_asking();
+  expect_says(error, ErrorCode::unsupported, path);
+  expect_says(error, ErrorCode::unsupported, "looked for");
+  std::string why;
+  EXPECT_TRUE(cuda_devices(&why).empty());
+  EXPECT_NE(why.find(path), std::string::npos) << why;
+}
+
+TEST(CudaPlugin, LooksOnlyWhereTheVariablePoints) {
+  const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", "/nonexistent/libtrafo_cuda.so");
+  const auto error = error_of_asking();
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->message().find("\n  libtrafo_cuda.so"), std::string::npos) << error->message();
+}
+
+TEST(CudaPlugin, LooksBesideTheProgramAndOnTheLoadersPath) {
+  const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", nullptr);
+  const auto error = error_of_asking();
+  if (!error || error->message().find("was not found") == std::string::npos)
+    GTEST_SKIP() << "there is a plugin beside this program or on the loader's path";
+  expect_says(error, ErrorCode::unsupported, "/libtrafo_cuda.so");     // beside: an absolute path
+  expect_says(error, ErrorCode::unsupported, "\n  libtrafo_cuda.so");  // on the loader's path
+}
+
+TEST(CudaPlugin, AnotherLibraryIsNotAPlugin) {
+  const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", "libm.so.6");
+  expect_says(error_of_asking(), ErrorCode::unsupported, "libm.so.6 is not a Trafo CUDA plugin");
+}
+
+TEST(CudaPlugin, AnEmptyVariableIsNoName) {
+  const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", "");
+  const auto error = error_of_asking();
+  if (error) {
+    EXPECT_EQ(error->code(), ErrorCode::unsupported) << error->what();
+    EXPECT_EQ(error->message().find("\n  :"), std::string::npos) << error->message();
+  }
+}
+
+// The plugin itself. Without a GPU it loads and says that there is no driver or device; with one,
+// a device that is not there is refused by number.
+TEST(CudaPlugin, SaysWhichDeviceIsMissing) {
+  const char* plugin = std::getenv("TRAFO_TEST_CUDA_PLUGIN");
+  if (!plugin || !*plugin) GTEST_SKIP() << "TRAFO_TEST_CUDA_PLUGIN names no libtrafo_cuda.so";
+  const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", plugin);
+  std::string why;
+  const auto devices = cuda_devices(&why);
+  if (devices.empty()) {
+    EXPECT_TRUE(why.find("driver") != std::string::npos || why.find("device") != std::string::npos)
+        << why;
+    const auto error = error_of_asking();
+    expect_says(error, ErrorCode::unsupported, "there is no CUDA device: " + why);
+    expect_says(error, ErrorCode::unsupported, plugin);
+  } else {
+    EXPECT_GT(devices[0].memory_bytes, 0);
+    const auto error = error_of_asking();
+    EXPECT_FALSE(error.has_value()) << error->what();
+    expect_says(error_of_asking(4096), ErrorCode::unsupported, "there is no device cuda:4096");
+  }
+}
+
+}  // namespace
+}  // namespace trafo
