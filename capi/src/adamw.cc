@@ -12,8 +12,8 @@ using namespace trafo;
 // that the norm is one reduction.
 struct trafo_adamw {
   std::shared_ptr<Context> context;
-  std::vector<Tensor> parameters;
-  std::vector<AdamW> optimizers;  // one a parameter: its value, its part of the gradients
+  std::vector<Tensor> parameters;  // views of their own, with the variables of the caller's
+  std::vector<AdamW> optimizers;   // one a parameter: its value, its part of the gradients
   Tensor gradients;
   double clip_norm = 0;
 };
@@ -53,8 +53,12 @@ trafo_error* trafo_adamw_new(trafo_context* context, trafo_tensor* const* parame
       if (!p.is_contiguous()) call.refuse("parameter ", i, " is a strided view");
       if (p.dtype() != call.tensor(context, parameters[0], "parameters").dtype())
         call.refuse("parameter ", i, " has another dtype than parameter 0");
+      for (const Tensor& earlier : result.parameters)
+        if (earlier.variable() == p.variable()) call.refuse("parameter ", i, " is listed twice");
       total = checked_add(total, p.numel(), call.function());
-      result.parameters.push_back(p);
+      // Whatever the caller switches on his handle, this one keeps its gradient.
+      result.parameters.push_back(p.detach());
+      result.parameters.back().set_variable(p.variable());
     }
     result.gradients = c.zeros({total}, result.parameters[0].dtype());
     const AdamWOptions settings{o.beta1, o.beta2, o.epsilon, o.weight_decay};
@@ -81,6 +85,9 @@ trafo_error* trafo_adamw_step(trafo_adamw* optimizer, double learning_rate, doub
     trafo_adamw& o = call.handle(optimizer, "optimizer");
     if (!(learning_rate >= 0)) call.refuse("learning_rate must be at least 0, got ", learning_rate);
     Context& c = *o.context;
+    for (size_t i = 0; i < o.parameters.size(); ++i)
+      if (o.parameters[i].variable()->grad.storage() != o.gradients.storage())
+        call.refuse("parameter ", i, " has been given to another optimizer since");
     // What no backward has reached contributes nothing to the norm and is not updated.
     std::vector<bool> reached;
     for (size_t i = 0; i < o.parameters.size(); ++i) {

@@ -47,11 +47,13 @@ class Region {
     const int32_t result = fn_(user_data_, handles.context, handles.inputs.data(), inputs.size(),
                                outputs.data(), outputs.size());
     require(result == 0, ErrorCode::cancelled, function_, "the region returned ", result);
-    handles.outputs = outputs;
+    handles.outputs.swap(outputs);
     std::vector<Tensor> results;
-    for (trafo_tensor* output : outputs) {
+    for (const trafo_tensor* output : handles.outputs) {
       require(output != nullptr && is_live(output, HandleKind::tensor), ErrorCode::invalid_argument,
               function_, "the region left an output that is not a live trafo_tensor");
+      require(output->context == context, ErrorCode::invalid_argument, function_,
+              "the region left an output of another context");
       results.push_back(output->tensor);
     }
     return results;
@@ -81,9 +83,10 @@ constexpr size_t kMostOutputs = 1024;
 trafo_error* trafo_backward(trafo_context* context, const trafo_tensor* root,
                             const trafo_tensor* upstream) {
   return api(__func__, [&](const Call& call) {
-    Context& c = call.context(context);
-    c.backward(call.tensor(context, root, "root"),
-               call.optional_tensor(context, upstream, "upstream"));
+    // Regions run in here, and may free the very handles of this call.
+    const std::shared_ptr<Context> owner = call.handle(context, "context").context;
+    const Tensor from = call.tensor(context, root, "root");
+    owner->backward(from, call.optional_tensor(context, upstream, "upstream"));
   });
 }
 
@@ -97,15 +100,15 @@ trafo_error* trafo_checkpoint(trafo_context* context, trafo_region_fn region, vo
     call.array(outputs, output_count, "outputs");
     if (output_count > kMostOutputs) call.refuse("output_count is over ", kMostOutputs);
     for (size_t i = 0; i < output_count; ++i) outputs[i] = nullptr;
-    Context& c = call.context(context);
+    // The region may free the handle it was called with.
+    const std::shared_ptr<Context> owner = call.handle(context, "context").context;
     if (!region) call.refuse("region is NULL");
     const std::vector<Tensor> tensors = collect(call, context, inputs, input_count);
-    body->bind(context->context);
-    const std::vector<Tensor> results = checkpoint(
-        c, tensors, [body](Context&, const std::vector<Tensor>& in) { return (*body)(in); });
-    std::vector<trafo_tensor*> handles;
-    for (const Tensor& result : results) handles.push_back(give_tensor(context, result));
-    std::copy(handles.begin(), handles.end(), outputs);
+    body->bind(owner);
+    NewTensors results(
+        owner, checkpoint(*owner, tensors,
+                          [body](Context&, const std::vector<Tensor>& in) { return (*body)(in); }));
+    results.hand_over(outputs);
   });
 }
 
@@ -116,20 +119,21 @@ trafo_error* trafo_gradcheck(trafo_context* context, trafo_region_fn region, voi
   return api(__func__, [&](const Call& call) {
     call.out(out);
     if (out_message) *out_message = nullptr;
-    Context& c = call.context(context);
+    const std::shared_ptr<Context> owner = call.handle(context, "context").context;
     if (!region) call.refuse("region is NULL");
     if (output_count > kMostOutputs) call.refuse("output_count is over ", kMostOutputs);
     if (!(eps > 0) || !(atol >= 0) || !(rtol >= 0))
       call.refuse("eps must be above 0, atol and rtol at least 0");
     const std::vector<Tensor> tensors = collect(call, context, inputs, input_count);
     Region body(region, user_data, nullptr, output_count, call.function());
-    body.bind(context->context);
+    body.bind(owner);
     GradcheckOptions options;
     options.eps = eps;
     options.atol = atol;
     options.rtol = rtol;
     const GradcheckResult result = gradcheck(
-        c, [&](Context&, const std::vector<Tensor>& in) { return body(in); }, tensors, options);
+        *owner, [&](Context&, const std::vector<Tensor>& in) { return body(in); }, tensors,
+        options);
     if (out_message) *out_message = copy_string(result.message);
     *out = {result.ok ? 1 : 0, result.checked, result.worst_error};
   });

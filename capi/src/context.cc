@@ -64,8 +64,9 @@ trafo_error* trafo_context_trim_memory(trafo_context* context) {
 trafo_error* trafo_context_set_recording(trafo_context* context, int32_t recording,
                                          int32_t* out_previous) {
   return api(__func__, [&](const Call& call) {
+    if (out_previous) *out_previous = 0;
     Context& c = call.context(context);
-    if (out_previous) *out_previous = c.recording();
+    if (out_previous) *out_previous = c.recording() ? 1 : 0;
     c.set_recording(recording != 0);
   });
 }
@@ -78,17 +79,17 @@ trafo_error* trafo_cancel_new(trafo_cancel** out) {
 }
 
 trafo_error* trafo_cancel_set(const trafo_cancel* cancel) {
-  return api(__func__, [&](const Call& call) { call.handle(cancel, "cancel").token.cancel(); });
+  return api(__func__, [&](const Call& call) { call.handle(cancel, "cancel").token->cancel(); });
 }
 
 trafo_error* trafo_cancel_reset(const trafo_cancel* cancel) {
-  return api(__func__, [&](const Call& call) { call.handle(cancel, "cancel").token.reset(); });
+  return api(__func__, [&](const Call& call) { call.handle(cancel, "cancel").token->reset(); });
 }
 
 trafo_error* trafo_cancel_is_set(const trafo_cancel* cancel, int32_t* out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    *out = call.handle(cancel, "cancel").token.is_cancelled() ? 1 : 0;
+    *out = call.handle(cancel, "cancel").token->is_cancelled() ? 1 : 0;
   });
 }
 

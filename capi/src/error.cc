@@ -13,15 +13,17 @@ int32_t trafo_abi_version(void) {
 }
 
 int32_t trafo_error_code(const trafo_error* error) {
-  return error ? static_cast<int32_t>(error->code) : TRAFO_OK;
+  if (!error) return TRAFO_OK;
+  return is_live_error(error) ? static_cast<int32_t>(error->code) : TRAFO_INVALID_ARGUMENT;
 }
 
 const char* trafo_error_message(const trafo_error* error) {
-  return error ? error->message.c_str() : "";
+  if (!error) return "";
+  return is_live_error(error) ? error->message.c_str() : "the error object is not live: freed";
 }
 
 const char* trafo_error_origin(const trafo_error* error) {
-  return error ? error->origin.c_str() : "";
+  return error && is_live_error(error) ? error->origin.c_str() : "";
 }
 
 const char* trafo_error_code_name(int32_t code) {

@@ -22,7 +22,7 @@ trafo_error* trafo_op_embedding(trafo_context* context, const trafo_tensor* ids,
     options.scale = scale;
     options.positions = call.optional_tensor(context, positions, "positions");
     options.position_table = call.optional_tensor(context, position_table, "position_table");
-    options.dropout = to_dropout(dropout);
+    options.dropout = to_dropout(call, dropout);
     *out = give_tensor(context, ops::embedding(c, call.tensor(context, ids, "ids"),
                                                call.tensor(context, table, "table"), options));
   });
@@ -86,11 +86,12 @@ trafo_error* trafo_op_attention(trafo_context* context, const trafo_tensor* q,
     Context& c = call.context(context);
     const trafo_attention_options o = read_options(call, options, attention_defaults());
     ops::AttentionOptions settings;
+    call.reserved(o.reserved);
     settings.heads = o.heads;
     settings.head_dim = o.head_dim;
     settings.causal = o.causal != 0;
     settings.scale = o.scale;
-    settings.dropout = to_dropout(&o.dropout);
+    settings.dropout = to_dropout(call, &o.dropout);
     *out = give_tensor(
         context, ops::attention(c, {call.tensor(context, q, "q"), o.q_column},
                                 {call.tensor(context, k, "k"), o.k_column},
@@ -106,10 +107,10 @@ trafo_error* trafo_op_bias_act_dropout(trafo_context* context, const trafo_tenso
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(context,
-                       ops::bias_act_dropout(c, call.tensor(context, x, "x"),
-                                             call.optional_tensor(context, bias, "bias"),
-                                             to_activation(call, activation), to_dropout(dropout)));
+    *out = give_tensor(
+        context, ops::bias_act_dropout(c, call.tensor(context, x, "x"),
+                                       call.optional_tensor(context, bias, "bias"),
+                                       to_activation(call, activation), to_dropout(call, dropout)));
   });
 }
 
@@ -122,7 +123,7 @@ trafo_error* trafo_op_bias_dropout_residual(trafo_context* context, const trafo_
     *out = give_tensor(
         context, ops::bias_dropout_residual(
                      c, call.tensor(context, x, "x"), call.optional_tensor(context, bias, "bias"),
-                     call.tensor(context, residual, "residual"), to_dropout(dropout)));
+                     call.tensor(context, residual, "residual"), to_dropout(call, dropout)));
   });
 }
 
@@ -138,9 +139,9 @@ trafo_error* trafo_op_bias_dropout_residual_norm(
     const ops::ResidualNorm result = ops::bias_dropout_residual_norm(
         c, call.tensor(context, x, "x"), call.optional_tensor(context, bias, "bias"),
         call.tensor(context, residual, "residual"), call.tensor(context, gamma, "gamma"),
-        call.tensor(context, beta, "beta"), epsilon, to_dropout(dropout));
-    TensorPair pair(context, result.sum, result.normed);
-    pair.hand_over(out_sum, out_normed);
+        call.tensor(context, beta, "beta"), epsilon, to_dropout(call, dropout));
+    NewTensors results(context->context, {result.sum, result.normed});
+    results.hand_over({out_sum, out_normed});
   });
 }
 
@@ -178,8 +179,8 @@ static void give_loss(trafo_context* context, const ops::CrossEntropyOutput& res
     *out_loss = give_tensor(context, result.loss);
     return;
   }
-  TensorPair pair(context, result.loss, result.nll);
-  pair.hand_over(out_loss, out_nll);
+  NewTensors results(context->context, {result.loss, result.nll});
+  results.hand_over({out_loss, out_nll});
 }
 
 trafo_error* trafo_op_cross_entropy(trafo_context* context, const trafo_tensor* logits,

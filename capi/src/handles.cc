@@ -66,6 +66,10 @@ trafo_error* make_error(ErrorCode code, const char* origin, const char* message)
   }
 }
 
+bool is_live_error(const trafo_error* error) noexcept {
+  return error == &out_of_memory_error() || is_live(error, HandleKind::error);
+}
+
 char* copy_string(std::string_view text) {
   auto* copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (!copy) throw std::bad_alloc();

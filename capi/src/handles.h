@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "capi/include/trafo.h"
 #include "engine/autograd/context.h"
@@ -32,7 +35,8 @@ struct trafo_tensor {
 };
 
 struct trafo_cancel {
-  mutable trafo::CancelToken token;  // set through const handles, from any thread
+  // Shared with the work it was given to, which may outlive the handle.
+  std::shared_ptr<trafo::CancelToken> token = std::make_shared<trafo::CancelToken>();
 };
 
 namespace trafo::capi {
@@ -104,6 +108,11 @@ class Call {
     *argument = T{};
   }
 
+  // Reserved members are zero, so that a later version can give them a meaning.
+  void reserved(int64_t value) const {
+    if (value != 0) refuse("a reserved member is ", value, " and must be 0");
+  }
+
   Context& context(const trafo_context* argument) const {
     return *handle(argument, "context").context;
   }
@@ -120,18 +129,20 @@ class Call {
 
   std::string_view text(const char* data, size_t length, const char* name) const {
     if (!data && length > 0) refuse(name, " is NULL but its length is ", length);
-    if (length > static_cast<size_t>(PTRDIFF_MAX))
-      refuse(name, "'s length ", length, " is impossible");
+    if (length > kAddressSpace) refuse(name, "'s length ", length, " is impossible");
     return {data ? data : "", length};
   }
   template <class T>
   void array(const T* data, size_t count, const char* name) const {
     if (!data && count > 0) refuse(name, " is NULL but its count is ", count);
-    if (count > static_cast<size_t>(PTRDIFF_MAX) / sizeof(T))
-      refuse(name, "'s count ", count, " is impossible");
+    if (count > kAddressSpace / sizeof(T)) refuse(name, "'s count ", count, " is impossible");
   }
 
  private:
+  // More bytes than any process has (47-bit user addresses): negative numbers and INT64_MAX that
+  // were taken for sizes are refused, not read.
+  static constexpr size_t kAddressSpace =
+      sizeof(size_t) > 4 ? size_t{1} << (sizeof(size_t) * 6 - 1) : static_cast<size_t>(PTRDIFF_MAX);
   const char* function_;
 };
 
@@ -148,6 +159,7 @@ void free_handle(Handle* handle) noexcept {
   if (handle && unregister_handle(handle, HandleTraits<Handle>::kind)) delete handle;
 }
 
+bool is_live_error(const trafo_error* error) noexcept;
 trafo_error* make_error(ErrorCode code, const char* origin, const char* message) noexcept;
 
 // Runs the body of an entry point; nothing is thrown through the C ABI.
@@ -160,6 +172,11 @@ trafo_error* api(const char* function, Body&& body) noexcept {
     return make_error(error.code(), error.origin().c_str(), error.message().c_str());
   } catch (const std::bad_alloc&) {
     return make_error(ErrorCode::out_of_memory, function, "out of memory");
+  } catch (const std::length_error&) {
+    return make_error(ErrorCode::out_of_memory, function,
+                      "more was asked for than any memory holds");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return make_error(ErrorCode::io, function, error.what());
   } catch (const std::exception& error) {
     return make_error(ErrorCode::internal, function, error.what());
   } catch (...) {
@@ -203,26 +220,32 @@ char* copy_string(std::string_view text);
 trafo_tensor* give_tensor(const trafo_context* owner, Tensor tensor);
 trafo_tensor* give_tensor(const std::shared_ptr<Context>& owner, Tensor tensor);
 
-// Two results of one call: handed over together or not at all.
-class TensorPair {
+// The results of one call: handed over together or not at all.
+class NewTensors {
  public:
-  TensorPair(const trafo_context* owner, Tensor first, Tensor second)
-      : first_(give_tensor(owner, std::move(first))) {
-    try {
-      second_ = give_tensor(owner, std::move(second));
-    } catch (...) {
-      free_handle(first_);
-      throw;
-    }
+  // Delegates, so that the destructor runs if a handle cannot be made.
+  NewTensors(const std::shared_ptr<Context>& owner, const std::vector<Tensor>& tensors)
+      : NewTensors(tensors.size()) {
+    for (const Tensor& tensor : tensors) handles_.push_back(give_tensor(owner, tensor));
   }
-  void hand_over(trafo_tensor** first, trafo_tensor** second) {
-    *first = first_;
-    *second = second_;
+  ~NewTensors() {
+    for (trafo_tensor* handle : handles_) free_handle(handle);
+  }
+  NewTensors(const NewTensors&) = delete;
+  NewTensors& operator=(const NewTensors&) = delete;
+  void hand_over(std::initializer_list<trafo_tensor**> outputs) {
+    auto handle = handles_.begin();
+    for (trafo_tensor** output : outputs) *output = *handle++;
+    handles_.clear();
+  }
+  void hand_over(trafo_tensor** outputs) {
+    std::copy(handles_.begin(), handles_.end(), outputs);
+    handles_.clear();
   }
 
  private:
-  trafo_tensor* first_;
-  trafo_tensor* second_ = nullptr;
+  explicit NewTensors(size_t capacity) { handles_.reserve(capacity); }
+  std::vector<trafo_tensor*> handles_;
 };
 
 DType checked_dtype(const Call& call, int32_t dtype);

@@ -165,7 +165,13 @@ trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index, const 
       call.refuse("index must be 0 to ", static_cast<int64_t>(parameters.count()) - 1, ", got ",
                   index);
     const auto id = static_cast<ParamId>(index);
-    if (out_tensor) *out_tensor = give_tensor(m.context, parameters.value(id));
+    if (out_tensor) {
+      // The same memory and gradient, but a view of its own: switching its gradient off does not
+      // reach into the model.
+      Tensor view = parameters.value(id).detach();
+      view.set_variable(parameters.value(id).variable());
+      *out_tensor = give_tensor(m.context, std::move(view));
+    }
     if (out_name) *out_name = parameters.name(id).c_str();
   });
 }

@@ -8,8 +8,9 @@
 namespace trafo::capi {
 
 // NULL is no dropout; the op checks the probability.
-inline Dropout to_dropout(const trafo_dropout* dropout) {
+inline Dropout to_dropout(const Call& call, const trafo_dropout* dropout) {
   if (!dropout) return {};
+  call.reserved(dropout->reserved);
   return {dropout->p, dropout->seed, dropout->step, dropout->site};
 }
 

@@ -150,8 +150,8 @@ trafo_error* trafo_op_linear(trafo_context* context, const trafo_tensor* x,
 
 trafo_error* trafo_op_dropout(trafo_context* context, const trafo_tensor* x,
                               const trafo_dropout* dropout, trafo_tensor** out) {
-  return unary(__func__, context, x, out, [&](const Call&, Context& c, const Tensor& t) {
-    return ops::dropout(c, t, to_dropout(dropout));
+  return unary(__func__, context, x, out, [&](const Call& call, Context& c, const Tensor& t) {
+    return ops::dropout(c, t, to_dropout(call, dropout));
   });
 }
 

@@ -20,8 +20,10 @@ trafo_tokenizer_options tokenizer_defaults() {
 
 TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options* options) {
   const trafo_tokenizer_options o = read_options(call, options, tokenizer_defaults());
+  call.reserved(o.reserved);
   if (o.vocabulary < 1 || o.vocabulary > std::numeric_limits<int32_t>::max())
-    call.refuse("vocabulary must be 1 to 4194304, got ", o.vocabulary);
+    call.refuse("vocabulary must be 1 to ", std::numeric_limits<int32_t>::max(), ", got ",
+                o.vocabulary);
   TokenizerTrainOptions result;
   result.vocab_size = static_cast<int32_t>(o.vocabulary);
   result.model = o.bpe ? TokenizerModel::bpe : TokenizerModel::unigram;

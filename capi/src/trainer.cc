@@ -1,3 +1,4 @@
+#include <atomic>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -10,15 +11,39 @@
 using namespace trafo;
 
 struct trafo_trainer {
+  // A call that finds the trainer at work is refused; one that frees it then leaves that to the
+  // call that is at work.
+  enum State : int { idle, busy, doomed };
   std::shared_ptr<Context> context;
   std::shared_ptr<Model> model;
   TrainOptions options;
   std::unique_ptr<TrainingRun> run;
+  bool saves;  // there is a run directory
+  std::atomic<int> state{idle};
 };
 
 using namespace trafo::capi;
 
 namespace {
+
+// The trainer for the length of one call.
+class Working {
+ public:
+  Working(const Call& call, trafo_trainer* argument) : trainer_(&call.handle(argument, "trainer")) {
+    int expected = trafo_trainer::idle;
+    if (!trainer_->state.compare_exchange_strong(expected, trafo_trainer::busy))
+      call.refuse("the trainer is at work: its callback, or another thread, cannot use it now");
+  }
+  ~Working() {
+    if (trainer_->state.exchange(trafo_trainer::idle) == trafo_trainer::doomed) delete trainer_;
+  }
+  Working(const Working&) = delete;
+  Working& operator=(const Working&) = delete;
+  trafo_trainer* operator->() const { return trainer_; }
+
+ private:
+  trafo_trainer* trainer_;
+};
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -58,6 +83,7 @@ trafo_trainer_options trainer_defaults() {
 }
 
 Period to_period(const Call& call, const trafo_period& period, const char* name) {
+  call.reserved(period.reserved);
   if (period.unit < TRAFO_UNIT_UPDATES || period.unit > TRAFO_UNIT_EPOCHS)
     call.refuse(name, " has the unknown unit ", period.unit);
   if (period.value < 0) call.refuse(name, " must be at least 0, got ", period.value);
@@ -69,6 +95,7 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
     call.refuse("unknown schedule ", o.schedule);
   if ((o.valid_metrics & ~kAllMetrics) != 0)
     call.refuse("valid_metrics has unknown bits: ", o.valid_metrics);
+  call.reserved(o.reserved);
   TrainOptions t;
   t.learn_rate = o.learning_rate;
   t.schedule = static_cast<ScheduleKind>(o.schedule);
@@ -172,7 +199,10 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
                                      m.context->backend().threads());
     auto run =
         std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings, directory);
-    *out = new_handle<trafo_trainer>(m.context, m.model, settings, std::move(run));
+    auto trainer = std::unique_ptr<trafo_trainer>(
+        new trafo_trainer{m.context, m.model, settings, std::move(run), directory.has_value()});
+    register_handle(trainer.get(), HandleKind::trainer);
+    *out = trainer.release();
   });
 }
 
@@ -181,16 +211,17 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
                                int32_t* out_stop) {
   return api(__func__, [&](const Call& call) {
     call.out(out_stop, "out_stop");
-    trafo_trainer& t = call.handle(trainer, "trainer");
+    const Working t(call, trainer);
     if (max_updates < 0) call.refuse("max_updates must be at least 0, got ", max_updates);
-    const CancelToken* token = cancel ? &call.handle(cancel, "cancel").token : nullptr;
+    const std::shared_ptr<CancelToken> token =
+        cancel ? call.handle(cancel, "cancel").token : nullptr;
     TrainCallback forward;
     if (callback)
       forward = [&](const TrainEvent& event) {
         const trafo_event e = to_c(event);
         return static_cast<int>(callback(user_data, &e));
       };
-    const RunSummary summary = t.run->run(forward, token, max_updates);
+    const RunSummary summary = t->run->run(forward, token.get(), max_updates);
     require(summary.reason != StopReason::cancelled && summary.reason != StopReason::callback,
             ErrorCode::cancelled, call.function(), "training was stopped by ",
             summary.reason == StopReason::cancelled ? "its cancel token" : "its callback",
@@ -202,9 +233,12 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
 trafo_error* trafo_trainer_step(trafo_trainer* trainer, trafo_step_result* out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    trafo_trainer& t = call.handle(trainer, "trainer");
-    t.run->run({}, nullptr, 1);
-    const StepResult& step = t.run->last_step();
+    const Working t(call, trainer);
+    const int64_t before = t->run->state().trainer.update;
+    t->run->run({}, nullptr, 1);
+    const StepResult& step = t->run->last_step();
+    if (t->run->state().trainer.update == before)
+      call.refuse("training is done: a limit of the options was reached at update ", before);
     *out = {step.update,
             step.loss,
             step.nll,
@@ -220,12 +254,14 @@ trafo_error* trafo_trainer_validate(trafo_trainer* trainer, double* out_ce, doub
                                     double* out_chrf) {
   return api(__func__, [&](const Call& call) {
     for (double* out : {out_ce, out_bleu, out_chrf})
+      if (out) *out = 0;
+    const Working t(call, trainer);
+    if (!t->run->data().valid) call.refuse("the trainer has no validation corpus");
+    const auto result = validate_model(*t->context, *t->model, t->run->data(), t->options, nullptr);
+    for (double* out : {out_ce, out_bleu, out_chrf})
       if (out) *out = kUnknown;
-    trafo_trainer& t = call.handle(trainer, "trainer");
-    if (!t.run->data().valid) call.refuse("the trainer has no validation corpus");
-    const auto result = validate_model(*t.context, *t.model, t.run->data(), t.options, nullptr);
-    for (size_t i = 0; result && i < t.options.valid_metrics.size(); ++i) {
-      const std::string& name = t.options.valid_metrics[i];
+    for (size_t i = 0; result && i < t->options.valid_metrics.size(); ++i) {
+      const std::string& name = t->options.valid_metrics[i];
       double* out = name == "bleu" ? out_bleu : name == "chrf" ? out_chrf : out_ce;
       if (out) *out = result->values[i];
     }
@@ -233,9 +269,15 @@ trafo_error* trafo_trainer_validate(trafo_trainer* trainer, double* out_ce, doub
 }
 
 trafo_error* trafo_trainer_save(trafo_trainer* trainer) {
-  return api(__func__, [&](const Call& call) { call.handle(trainer, "trainer").run->save(); });
+  return api(__func__, [&](const Call& call) {
+    const Working t(call, trainer);
+    if (!t->saves) call.refuse("the trainer has no run directory");
+    t->run->save();
+  });
 }
 
 void trafo_trainer_free(trafo_trainer* trainer) {
-  free_handle(trainer);
+  if (!trainer || !unregister_handle(trainer, HandleKind::trainer)) return;
+  int expected = trafo_trainer::busy;
+  if (!trainer->state.compare_exchange_strong(expected, trafo_trainer::doomed)) delete trainer;
 }

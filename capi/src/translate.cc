@@ -69,9 +69,11 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     const trafo_model& m = call.handle(model, "model");
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
     const trafo_translate_options o = read_options(call, options, translate_defaults());
-    const trafo_cancel* token = cancel ? &call.handle(cancel, "cancel") : nullptr;
+    const std::shared_ptr<CancelToken> token =
+        cancel ? call.handle(cancel, "cancel").token : nullptr;
     call.array(lines, count, "lines");
     check_vocabulary(call, *m.model, pieces);
+    call.reserved(o.reserved);
     if (o.max_length < 0) call.refuse("max_length must be at least 0, got ", o.max_length);
 
     DecodeOptions decode;
@@ -86,7 +88,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     decode.batch_tokens = o.batch_tokens;
     decode.long_source = o.truncate ? LongSource::truncate : LongSource::error;
     decode.tokens = special_tokens(pieces);
-    if (token) decode.cancelled = [token] { return token->token.is_cancelled(); };
+    if (token) decode.cancelled = [token] { return token->is_cancelled(); };
 
     trafo_translations result;
     std::vector<std::vector<int32_t>> sources;
