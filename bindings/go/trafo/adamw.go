@@ -51,11 +51,12 @@ func (c *Context) NewAdamW(options *AdamWOptions, parameters ...*Tensor) (*AdamW
 	}
 	var a *AdamW
 	err := c.op(origin, func(ptr *C.trafo_context) *C.trafo_error {
-		filled := C.trafo_adamw_options{
-			struct_size: C.sizeof_trafo_adamw_options,
-			beta1:       C.double(o.Beta1), beta2: C.double(o.Beta2), epsilon: C.double(o.Epsilon),
-			weight_decay: C.double(o.WeightDecay), clip_norm: C.double(o.ClipNorm),
+		var filled C.trafo_adamw_options
+		if e := C.trafo_adamw_options_init(&filled, C.sizeof_trafo_adamw_options); e != nil {
+			return e
 		}
+		filled.beta1, filled.beta2, filled.epsilon = C.double(o.Beta1), C.double(o.Beta2), C.double(o.Epsilon)
+		filled.weight_decay, filled.clip_norm = C.double(o.WeightDecay), C.double(o.ClipNorm)
 		handles := handlesOf(parameters)
 		var out *C.trafo_adamw
 		if e := C.trafo_adamw_new(ptr, first(handles), C.size_t(len(handles)), &filled, &out); e != nil {

@@ -8,6 +8,8 @@ import "C"
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -59,14 +61,14 @@ type Option func(*settings)
 // WithDevice chooses the device; the default is the CPU.
 func WithDevice(device Device, index int) Option {
 	return func(s *settings) {
-		s.c.device, s.c.device_index = C.int32_t(device), C.int32_t(index)
+		s.c.device, s.c.device_index = C.int32_t(device), cInt(index)
 	}
 }
 
 // WithThreads sets how many host threads compute, 1 to 256; the default is GOMAXPROCS. Results do
 // not depend on it.
 func WithThreads(threads int) Option {
-	return func(s *settings) { s.c.threads = C.int32_t(threads) }
+	return func(s *settings) { s.c.threads = cInt(threads) }
 }
 
 // WithFusedKernels(false) runs every op as its composition of simpler ones, for comparison.
@@ -78,6 +80,10 @@ const mostThreads = 256
 
 // NewContext opens a device.
 func NewContext(options ...Option) (*Context, error) {
+	if version := C.trafo_abi_version(); version != C.TRAFO_ABI_VERSION {
+		return nil, &Error{Code: ErrVersion, Origin: "NewContext", Message: fmt.Sprintf(
+			"this program was built for version %d of the C ABI, the library has %d", C.TRAFO_ABI_VERSION, version)}
+	}
 	var s settings
 	if err := check(C.trafo_context_options_init(&s.c, C.sizeof_trafo_context_options)); err != nil {
 		return nil, err
@@ -230,7 +236,7 @@ func (c *Context) call(origin string, f func(ptr *C.trafo_context) *C.trafo_erro
 // SetThreads sets how many host threads compute, 1 to 256. Results do not depend on it.
 func (c *Context) SetThreads(threads int) error {
 	return c.call("Context.SetThreads", func(ptr *C.trafo_context) *C.trafo_error {
-		return C.trafo_context_set_threads(ptr, C.int32_t(threads))
+		return C.trafo_context_set_threads(ptr, cInt(threads))
 	})
 }
 
@@ -257,8 +263,8 @@ func (c *Context) TrimMemory() error {
 	})
 }
 
-// NoGrad runs f without recording ops. It is the context's setting: goroutines that share the
-// context share it.
+// NoGrad runs f without recording ops; what is recorded is kept until the next Backward. It is the
+// context's setting: goroutines that share the context share it.
 func (c *Context) NoGrad(f func() error) error {
 	previous, err := c.setRecording(0)
 	if err != nil {
@@ -290,6 +296,9 @@ func (c *Context) Scope(f func() error) error {
 
 // Keep takes tensors out of the open scopes: they live until they are closed.
 func (c *Context) Keep(tensors ...*Tensor) {
+	if c == nil || c.core == nil {
+		return
+	}
 	nested := c.core.enter()
 	defer c.core.leave(nested)
 	for _, tensor := range tensors {
@@ -315,11 +324,15 @@ func (c *Context) closeScope() {
 	defer c.core.leave(nested)
 	last := len(c.scopes) - 1
 	tensors := c.scopes[last]
+	c.scopes[last] = nil
 	c.scopes = c.scopes[:last]
 	for _, tensor := range tensors {
 		tensor.release()
 	}
 }
+
+// cInt keeps what does not fit out of range, for the engine to refuse.
+func cInt(n int) C.int32_t { return C.int32_t(max(math.MinInt32, min(n, math.MaxInt32))) }
 
 func cBool(b bool) C.int32_t {
 	if b {

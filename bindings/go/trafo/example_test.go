@@ -10,8 +10,6 @@ import (
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
 )
 
-// Errors must be handled in programs; examples/train and examples/own_network do.
-
 func Example_gradients() {
 	c, err := trafo.NewContext()
 	if err != nil {

@@ -68,17 +68,24 @@ func modelConfig(c *C.trafo_model_config) ModelConfig {
 }
 
 func (m *ModelConfig) c() *C.trafo_model_config {
-	return &C.trafo_model_config{
-		struct_size:  C.sizeof_trafo_model_config,
-		architecture: C.int32_t(m.Architecture), activation: C.int32_t(m.Activation),
-		vocabulary:     C.int64_t(m.Vocabulary),
-		encoder_layers: C.int64_t(m.EncoderLayers), decoder_layers: C.int64_t(m.DecoderLayers),
-		width: C.int64_t(m.Width), ffn_width: C.int64_t(m.FFNWidth), heads: C.int64_t(m.Heads),
-		max_positions: C.int64_t(m.MaxPositions),
-		pre_norm:      cBool(m.PreNorm), tied_embeddings: cBool(m.TiedEmbeddings),
-		dropout: C.double(m.Dropout), attention_dropout: C.double(m.AttentionDropout),
-		ffn_dropout: C.double(m.FFNDropout), norm_epsilon: C.double(m.NormEpsilon),
-	}
+	c := new(C.trafo_model_config)
+	mustInit(C.trafo_model_config_init(c, C.sizeof_trafo_model_config))
+	c.architecture = C.int32_t(m.Architecture)
+	c.activation = C.int32_t(m.Activation)
+	c.vocabulary = C.int64_t(m.Vocabulary)
+	c.encoder_layers = C.int64_t(m.EncoderLayers)
+	c.decoder_layers = C.int64_t(m.DecoderLayers)
+	c.width = C.int64_t(m.Width)
+	c.ffn_width = C.int64_t(m.FFNWidth)
+	c.heads = C.int64_t(m.Heads)
+	c.max_positions = C.int64_t(m.MaxPositions)
+	c.pre_norm = cBool(m.PreNorm)
+	c.tied_embeddings = cBool(m.TiedEmbeddings)
+	c.dropout = C.double(m.Dropout)
+	c.attention_dropout = C.double(m.AttentionDropout)
+	c.ffn_dropout = C.double(m.FFNDropout)
+	c.norm_epsilon = C.double(m.NormEpsilon)
+	return c
 }
 
 // Model is a transformer.

@@ -94,21 +94,21 @@ func (c *Context) Mean(x *Tensor) (*Tensor, error) {
 // place.
 func (c *Context) SumDim(x *Tensor, dim int, keepDim bool) (*Tensor, error) {
 	return c.op1("Context.SumDim", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_sum_dim(ptr, x.handle(), C.int32_t(dim), cBool(keepDim), out)
+		return C.trafo_op_sum_dim(ptr, x.handle(), cInt(dim), cBool(keepDim), out)
 	}, x)
 }
 
 // MeanDim is the mean along one dimension, as SumDim.
 func (c *Context) MeanDim(x *Tensor, dim int, keepDim bool) (*Tensor, error) {
 	return c.op1("Context.MeanDim", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_mean_dim(ptr, x.handle(), C.int32_t(dim), cBool(keepDim), out)
+		return C.trafo_op_mean_dim(ptr, x.handle(), cInt(dim), cBool(keepDim), out)
 	}, x)
 }
 
 // MaxDim is the maximum along one dimension, as SumDim; the gradient goes to the first one.
 func (c *Context) MaxDim(x *Tensor, dim int, keepDim bool) (*Tensor, error) {
 	return c.op1("Context.MaxDim", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_max_dim(ptr, x.handle(), C.int32_t(dim), cBool(keepDim), out)
+		return C.trafo_op_max_dim(ptr, x.handle(), cInt(dim), cBool(keepDim), out)
 	}, x)
 }
 
@@ -123,14 +123,14 @@ func (c *Context) Reshape(x *Tensor, shape ...int) (*Tensor, error) {
 // Transpose swaps two dimensions; a view.
 func (c *Context) Transpose(x *Tensor, dim0, dim1 int) (*Tensor, error) {
 	return c.op1("Context.Transpose", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_transpose(ptr, x.handle(), C.int32_t(dim0), C.int32_t(dim1), out)
+		return C.trafo_op_transpose(ptr, x.handle(), cInt(dim0), cInt(dim1), out)
 	}, x)
 }
 
 // Slice is the elements start to stop, stop excluded, of one dimension; a view.
 func (c *Context) Slice(x *Tensor, dim, start, stop int) (*Tensor, error) {
 	return c.op1("Context.Slice", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_slice(ptr, x.handle(), C.int32_t(dim), C.int64_t(start), C.int64_t(stop), out)
+		return C.trafo_op_slice(ptr, x.handle(), cInt(dim), C.int64_t(start), C.int64_t(stop), out)
 	}, x)
 }
 
@@ -138,7 +138,7 @@ func (c *Context) Slice(x *Tensor, dim, start, stop int) (*Tensor, error) {
 func (c *Context) Concat(dim int, tensors ...*Tensor) (*Tensor, error) {
 	return c.op1("Context.Concat", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
 		handles := handlesOf(tensors)
-		return C.trafo_op_concat(ptr, first(handles), C.size_t(len(handles)), C.int32_t(dim), out)
+		return C.trafo_op_concat(ptr, first(handles), C.size_t(len(handles)), cInt(dim), out)
 	}, tensors...)
 }
 

@@ -329,7 +329,7 @@ func (t *Tensor) ZeroGrad() error {
 }
 
 // Backward adds the gradients of a one-element tensor to everything that it depends on and wants
-// gradients, and frees the recorded graph.
+// gradients, and frees all that was recorded on the context.
 func (t *Tensor) Backward() error { return t.backward("Tensor.Backward", nil) }
 
 // BackwardFrom is Backward of any tensor: upstream is its gradient, of its shape.

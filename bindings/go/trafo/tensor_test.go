@@ -62,6 +62,8 @@ func TestTensorsRefuseWhatDoesNotFit(t *testing.T) {
 	wantError(t, trafo.Write(x, []float32{1}), trafo.ErrShapeMismatch)
 	wantError(t, trafo.Write(x, []int32{1, 2}), trafo.ErrDTypeMismatch)
 	wantError(t, tensor(t, c, []int32{1}, 1).SetRequiresGrad(true))
+	_, err = c.SumDim(x, 1<<32, false)
+	wantError(t, err)
 }
 
 func TestOps(t *testing.T) {

@@ -36,11 +36,14 @@ func (o *TokenizerOptions) c() *C.trafo_tokenizer_options {
 	if o == nil {
 		return nil
 	}
-	return &C.trafo_tokenizer_options{
-		struct_size: C.sizeof_trafo_tokenizer_options,
-		vocabulary:  C.int64_t(o.Vocabulary), character_coverage: C.double(o.CharacterCoverage),
-		bpe: cBool(o.BPE), byte_fallback: cBool(o.ByteFallback), soft_limit: cBool(o.SoftLimit),
-	}
+	c := new(C.trafo_tokenizer_options)
+	mustInit(C.trafo_tokenizer_options_init(c, C.sizeof_trafo_tokenizer_options))
+	c.vocabulary = C.int64_t(o.Vocabulary)
+	c.character_coverage = C.double(o.CharacterCoverage)
+	c.bpe = cBool(o.BPE)
+	c.byte_fallback = cBool(o.ByteFallback)
+	c.soft_limit = cBool(o.SoftLimit)
+	return c
 }
 
 // Tokenizer is a SentencePiece model. Goroutines may use it at once.

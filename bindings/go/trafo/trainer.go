@@ -125,20 +125,37 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	period := func(p Period) C.trafo_period {
 		return C.trafo_period{value: C.int64_t(p.Value), unit: C.int32_t(p.Unit)}
 	}
-	return &C.trafo_trainer_options{
-		struct_size: C.sizeof_trafo_trainer_options,
-		seed:        C.uint64_t(o.Seed), learning_rate: C.double(o.LearningRate), warmup: C.int64_t(o.Warmup),
-		schedule: C.int32_t(o.Schedule), schedule_updates: C.int64_t(o.ScheduleUpdates),
-		optimizer_delay: C.int32_t(o.OptimizerDelay), label_smoothing: C.double(o.LabelSmoothing),
-		clip_norm: C.double(o.ClipNorm), weight_decay: C.double(o.WeightDecay),
-		beta1: C.double(o.Beta1), beta2: C.double(o.Beta2), epsilon: C.double(o.Epsilon),
-		batch_tokens: C.int64_t(o.BatchTokens), max_length: C.int64_t(o.MaxLength),
-		after_updates: C.int64_t(o.AfterUpdates), after_epochs: C.int64_t(o.AfterEpochs), after_tokens: C.int64_t(o.AfterTokens),
-		valid_freq: period(o.ValidFreq), save_freq: period(o.SaveFreq), disp_freq: period(o.DispFreq),
-		disp_first: C.int64_t(o.DispFirst), early_stopping: C.int32_t(o.EarlyStopping),
-		valid_metrics: C.int32_t(o.ValidMetrics), first_metric: C.int32_t(o.FirstMetric), valid_beam: C.int32_t(o.ValidBeam),
-		keep_last: C.int32_t(o.KeepLast), keep_best: cBool(o.KeepBest), max_bad_steps: C.int32_t(o.MaxBadSteps),
-	}
+	c := new(C.trafo_trainer_options)
+	mustInit(C.trafo_trainer_options_init(c, C.sizeof_trafo_trainer_options))
+	c.seed = C.uint64_t(o.Seed)
+	c.learning_rate = C.double(o.LearningRate)
+	c.warmup = C.int64_t(o.Warmup)
+	c.schedule = C.int32_t(o.Schedule)
+	c.schedule_updates = C.int64_t(o.ScheduleUpdates)
+	c.optimizer_delay = cInt(o.OptimizerDelay)
+	c.label_smoothing = C.double(o.LabelSmoothing)
+	c.clip_norm = C.double(o.ClipNorm)
+	c.weight_decay = C.double(o.WeightDecay)
+	c.beta1 = C.double(o.Beta1)
+	c.beta2 = C.double(o.Beta2)
+	c.epsilon = C.double(o.Epsilon)
+	c.batch_tokens = C.int64_t(o.BatchTokens)
+	c.max_length = C.int64_t(o.MaxLength)
+	c.after_updates = C.int64_t(o.AfterUpdates)
+	c.after_epochs = C.int64_t(o.AfterEpochs)
+	c.after_tokens = C.int64_t(o.AfterTokens)
+	c.valid_freq = period(o.ValidFreq)
+	c.save_freq = period(o.SaveFreq)
+	c.disp_freq = period(o.DispFreq)
+	c.disp_first = C.int64_t(o.DispFirst)
+	c.early_stopping = cInt(o.EarlyStopping)
+	c.valid_metrics = C.int32_t(o.ValidMetrics)
+	c.first_metric = C.int32_t(o.FirstMetric)
+	c.valid_beam = cInt(o.ValidBeam)
+	c.keep_last = cInt(o.KeepLast)
+	c.keep_best = cBool(o.KeepBest)
+	c.max_bad_steps = cInt(o.MaxBadSteps)
+	return c
 }
 
 // Trainer trains a model on a corpus.

@@ -389,6 +389,12 @@ func TestModelParameters(t *testing.T) {
 	if l.weights(t) == before {
 		t.Error("writing to a parameter changed nothing")
 	}
+	want := trafo.ModelConfig{Architecture: trafo.EncoderDecoder, Activation: trafo.SiLU, Vocabulary: 11, EncoderLayers: 2,
+		DecoderLayers: 1, Width: 12, FFNWidth: 20, Heads: 3, MaxPositions: 33, PreNorm: false, TiedEmbeddings: false,
+		Dropout: 0.11, AttentionDropout: 0.12, FFNDropout: 0.13, NormEpsilon: 1e-4}
+	if got := must[trafo.ModelConfig](t)(must[*trafo.Model](t)(l.context.NewModel(want, 1)).Config()); got != want {
+		t.Errorf("%+v became %+v", want, got)
+	}
 	_, err := trafo.Preset("enormous")
 	wantError(t, err, trafo.ErrNotFound)
 	config := trafo.DefaultModelConfig()

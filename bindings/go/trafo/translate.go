@@ -27,11 +27,15 @@ func (o *TranslateOptions) c() *C.trafo_translate_options {
 	if o == nil {
 		return nil
 	}
-	return &C.trafo_translate_options{
-		struct_size: C.sizeof_trafo_translate_options,
-		beam:        C.int32_t(o.Beam), n_best: C.int32_t(o.NBest), length_penalty: C.double(o.LengthPenalty),
-		max_length: C.int64_t(o.MaxLength), batch_tokens: C.int64_t(o.BatchTokens), truncate: cBool(o.Truncate),
-	}
+	c := new(C.trafo_translate_options)
+	mustInit(C.trafo_translate_options_init(c, C.sizeof_trafo_translate_options))
+	c.beam = cInt(o.Beam)
+	c.n_best = cInt(o.NBest)
+	c.length_penalty = C.double(o.LengthPenalty)
+	c.max_length = C.int64_t(o.MaxLength)
+	c.batch_tokens = C.int64_t(o.BatchTokens)
+	c.truncate = cBool(o.Truncate)
+	return c
 }
 
 // Hypothesis is a translation and its score.
