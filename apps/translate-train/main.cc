@@ -1,6 +1,7 @@
 // translate-train: trains and uses translation models from the command line.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <new>
 
@@ -10,12 +11,17 @@
 namespace translate_train {
 namespace {
 
-int fail_with(int code, std::string message) {
+int fail_with(int code, const std::string& message) {
   // One line, whatever went wrong.
-  while (!message.empty() && message.back() == '\n') message.pop_back();
-  for (char& c : message)
-    if (c == '\n' || c == '\r') c = ' ';
-  std::fprintf(stderr, "translate-train: error: %s\n", message.c_str());
+  std::string line;
+  for (const char c : message) {
+    const bool space = c == '\n' || c == '\r' || c == ' ';
+    if (!space)
+      line += c;
+    else if (!line.empty() && line.back() != ' ')
+      line += ' ';
+  }
+  std::fprintf(stderr, "translate-train: error: %s\n", line.c_str());
   return code;
 }
 
@@ -26,25 +32,30 @@ std::vector<std::string> flag_names(const CLI::App& app) {
   return names;
 }
 
+// A name that could have been meant, or nothing.
+std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+  const std::string best = nearest(word, names);
+  const bool close = edit_distance(word, best) <= std::max<size_t>(2, word.size() / 3);
+  return close ? ", did you mean " + best + "?" : "";
+}
+
 // CLI11 says which argument was not expected; this adds what could have been meant.
 std::string explain(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  const auto* extra = dynamic_cast<const CLI::ExtrasError*>(&error);
-  const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands()[0];
-  if (extra == nullptr) return error.what();
-  const std::vector<std::string> names = flag_names(*command);
-  for (int i = 1; i < argc; ++i) {
-    std::string word(argv[i]);
-    word = word.substr(0, word.find('='));
-    if (word.starts_with("--") && std::find(names.begin(), names.end(), word) == names.end())
-      return fmt::format("unknown flag {}, the nearest known one is {}", word,
-                         nearest(word, names));
-  }
-  if (command == &app && argc > 1) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  if (chosen.empty() && argc > 1 && argv[1][0] != '-') {
     std::vector<std::string> commands;
     for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; }))
       commands.push_back(each->get_name());
-    return fmt::format("unknown command {}, the nearest known one is {}", argv[1],
-                       nearest(argv[1], commands));
+    return fmt::format("unknown command {}{}", argv[1], suggestion(argv[1], commands));
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !chosen.empty()) {
+    const std::vector<std::string> names = flag_names(*chosen[0]);
+    for (int i = 2; i < argc; ++i) {
+      std::string word(argv[i]);
+      word = word.substr(0, word.find('='));
+      if (word.starts_with("--") && std::find(names.begin(), names.end(), word) == names.end())
+        return fmt::format("unknown flag {}{}", word, suggestion(word, names));
+    }
   }
   return error.what();
 }
@@ -78,7 +89,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& done) {
     return app.exit(done);  // help and version
   } catch (const CLI::ParseError& error) {
-    return fail_with(kUsage, explain(app, error, argc, argv) + " (see --help)");
+    return fail_with(kUsage, explain(app, error, argc, argv) + " (--help says more)");
   }
   for (const auto& [sub, action] : actions)
     if (sub->parsed()) return action();

@@ -92,10 +92,10 @@ int eval(const EvalArguments& arguments) {
   char* signature = nullptr;
   LineWriter out("-");
   check(trafo_bleu(h.data(), r.data(), h.size(), arguments.lowercase, &bleu, &signature));
-  out.write(fmt::format("{} = {:.2f}", signature, bleu));
+  out.write(fmt::format("BLEU|{} = {:.2f}", signature, bleu));
   trafo_string_free(signature);
   check(trafo_chrf(h.data(), r.data(), h.size(), &chrf, &signature));
-  out.write(fmt::format("{} = {:.2f}", signature, chrf));
+  out.write(fmt::format("chrF2|{} = {:.2f}", signature, chrf));
   trafo_string_free(signature);
   out.finish();
   return kDone;

@@ -62,7 +62,8 @@ constexpr SettingSpec kSpecs[] = {
      "inv-sqrt, cosine, linear, constant or noam (cosine and linear end where --after does)", 1, 1,
      true},
     {"optimizer-delay", "--update-freq", kTraining, "N", "batches an update", 1, 1, true},
-    {"label-smoothing", "", kTraining, "P", "", 1, 1, true},
+    {"label-smoothing", "", kTraining, "P",
+     "share of probability for the other pieces (default 0.1)", 1, 1, true},
     {"clip-norm", "", kTraining, "X", "largest gradient norm, 0: any", 1, 1, true},
     {"weight-decay", "", kTraining, "X", "decoupled", 1, 1, true},
     {"after", "-a,--max-update", kTraining, "N[ute]",
@@ -99,6 +100,8 @@ constexpr SettingSpec kSpecs[] = {
     {"model", "-m,--save-dir", kOutput, "DIR", "run directory (default run)", 1, 1, false},
 };
 
+}  // namespace
+
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -113,8 +116,6 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return row[b.size()];
 }
-
-}  // namespace
 
 std::span<const SettingSpec> setting_specs() {
   return kSpecs;

@@ -22,6 +22,7 @@ struct SettingSpec {
 };
 std::span<const SettingSpec> setting_specs();
 const SettingSpec* find_setting(std::string_view name);
+size_t edit_distance(std::string_view a, std::string_view b);
 // By edit distance.
 std::string nearest(std::string_view name, std::span<const std::string> candidates);
 std::string nearest_setting(std::string_view name);

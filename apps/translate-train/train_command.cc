@@ -1,6 +1,12 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "commands.h"
 #include "train_config.h"
@@ -16,6 +22,23 @@ struct TrainArguments {
   std::string config;
   std::string epochs;
 };
+
+bool same_content(const std::string& a, const std::string& b) {
+  std::ifstream first(a, std::ios::binary), second(b, std::ios::binary);
+  using Bytes = std::istreambuf_iterator<char>;
+  return first && second && std::equal(Bytes(first), Bytes(), Bytes(second), Bytes());
+}
+
+// What a run is cannot change while it goes on. The library checks model, corpus and optimizer;
+// these it would never see, because the run directory's answer is taken.
+void check_continued(const Settings& saved, const Settings& given, const std::string& run) {
+  for (const char* name : {"task", "arch", "dim-vocabs"})
+    if (given.has(name) && saved.has(name) && given.text(name) != saved.text(name))
+      given.refuse(name, fmt::format("the run in {} has {}; give another --model to start one", run,
+                                     saved.text(name)));
+  if (given.has("vocabs") && !same_content(given.text("vocabs"), run + "/vocab.spm"))
+    given.refuse("vocabs", fmt::format("is not the vocabulary of the run in {}", run));
+}
 
 // Command line over --config over what the run directory was started with.
 Settings collect(const CLI::App& app, const TrainArguments& arguments, std::string& run) {
@@ -33,11 +56,14 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   if (!arguments.config.empty()) given = Settings::from_yaml(arguments.config);
   given.overlay(line);
   run = given.has("model") ? given.text("model") : "run";
-  Settings all;
-  const std::string saved = run + "/config.yml";
-  if (fs::exists(run + "/latest") && fs::exists(saved)) all = Settings::from_yaml(saved);
   if (given.has("tsv") && given.has("train-sets"))
     usage_error("--train-sets and --tsv: give one of them");
+  Settings all;
+  const std::string saved = run + "/config.yml";
+  if (fs::exists(run + "/latest") && fs::exists(saved)) {
+    all = Settings::from_yaml(saved);
+    check_continued(all, given, run);
+  }
   if (given.has("tsv")) all.unset("train-sets");
   if (given.has("train-sets")) all.unset("tsv");
   all.overlay(given);
@@ -51,6 +77,16 @@ void make_absolute(Settings& settings) {
     for (std::string& path : paths)
       if (path != "-") path = fs::absolute(path).lexically_normal().string();
     settings.set(name, paths, std::string("--") + name);
+  }
+}
+
+// Before anything is done: a name that is wrong is the user's mistake, not a failed disk.
+void check_readable(const Settings& settings) {
+  for (const char* name : {"train-sets", "tsv", "valid-sets", "vocabs"}) {
+    if (!settings.has(name)) continue;
+    for (const std::string& path : settings.list(name))
+      if (path != "-" && access(path.c_str(), R_OK) != 0)
+        usage_error(path + ": " + std::strerror(errno));
   }
 }
 
@@ -77,10 +113,9 @@ Corpora load_corpora(const Settings& settings, Reporter& reporter) {
     corpora.valid = load_pair(settings.list("valid-sets"));
   else
     corpora = hold_out(std::move(corpora.train));
-  reporter.info(fmt::format("corpus: {} training pairs, {} {}for validation, read in {:.1f} s",
+  reporter.info(fmt::format("corpus: {} pairs to train on, {} {}for validation, read in {:.1f} s",
                             grouped(pair_count(corpora.train)), grouped(pair_count(corpora.valid)),
-                            settings.has("valid-sets") ? "" : "of them held out ",
-                            phase.seconds()));
+                            settings.has("valid-sets") ? "" : "others held out ", phase.seconds()));
   return corpora;
 }
 
@@ -101,11 +136,11 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
   Settings settings = collect(app, arguments, run);
   if (!settings.has("tsv") && !settings.has("train-sets"))
     usage_error("--train-sets SRC TRG or --tsv FILE is missing");
-  make_absolute(settings);
   // Mistakes in the values are found before the corpus is read, whose size only moves defaults.
   Settings trial = settings;
   fill_defaults(trial, 0);
   resolve(trial);
+  check_readable(settings);
   Reporter reporter = make_reporter(trial);
   return train_run(std::move(settings), run, reporter).exit_code;
 }
@@ -115,6 +150,12 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
 RunResult train_run(Settings settings, const std::string& run, Reporter& reporter,
                     const std::function<bool(const trafo_event&)>& keep_going) {
   const bool continuing = fs::exists(run + "/latest");
+  // First, because it says at once if there is no such device.
+  const trafo_context_options where =
+      context_options(settings.has("device") ? settings.text("device") : "auto",
+                      settings.has("cpu-threads") ? settings.integer("cpu-threads") : 0,
+                      !settings.has("fused-kernels") || settings.flag("fused-kernels"));
+  const auto context = make<Context>(trafo_context_new, &where);
   Corpora corpora = load_corpora(settings, reporter);
   const bool own_size = settings.has("dim-vocabs");
   const int64_t held_out = settings.has("valid-sets") ? 0 : pair_count(corpora.valid);
@@ -131,8 +172,8 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
     tokenizer =
         train_vocabulary(corpora.train, settings.integer("dim-vocabs"), !own_size, reporter);
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
+  settings.set("dim-vocabs", {std::to_string(config.model.vocabulary)}, "vocabulary");
 
-  const auto context = make<Context>(trafo_context_new, &config.context);
   const auto model = make<Model>(trafo_model_new, context.get(), &config.model, config.seed);
   Trainer trainer;
   {
@@ -142,6 +183,7 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
   }
   // The run directory is ours from here on: the trainer holds its lock.
   reporter.open_files(run);
+  make_absolute(settings);
   write_file(run + "/config.yml", settings.to_yaml());
   if (!continuing)
     check(trafo_tokenizer_save(tokenizer.get(), own_vocabulary.data(), own_vocabulary.size()));
@@ -172,9 +214,8 @@ Action add_train(CLI::App& app) {
       ->type_name("N")
       ->group("Training");
   app.footer(
-      "Trains, or continues where the run directory stopped. Names after a comma are fairseq's "
-      "for\n"
-      "the same setting. Numbers may end in k or M.");
+      "Trains, or continues where the run directory stopped. Names after a comma are fairseq's for "
+      "the\nsame setting. Numbers may end in k or M.");
   return [&app, arguments] { return train(app, *arguments); };
 }
 

@@ -24,7 +24,7 @@ struct TaskDefaults {
   const char* vocabulary;
 };
 constexpr TaskDefaults kDefaults[] = {
-    {"tiny", "0.005", "1000", "0.1", "8000"},    {"small", "0.002", "1000", "0.3", "8000"},
+    {"tiny", "0.005", "1000", "0.3", "8000"},    {"small", "0.002", "1000", "0.3", "8000"},
     {"iwslt", "0.0005", "4000", "0.3", "16000"}, {"base", "0.0007", "4000", "0.1", "32000"},
     {"big", "0.0005", "4000", "0.3", "32000"},   {"lm", "0.001", "1000", "0.2", "8000"},
 };
@@ -204,8 +204,9 @@ TrainConfig resolve(const Settings& settings) {
   t.keep_last = small_integer(settings, "keep-last");
   t.keep_best = settings.flag("keep-best");
 
-  config.context = context_options(settings.text("device"), settings.integer("cpu-threads"),
-                                   settings.flag("fused-kernels"));
+  // Their values are checked with the others.
+  context_options(settings.text("device"), settings.integer("cpu-threads"),
+                  settings.flag("fused-kernels"));
   return config;
 }
 

@@ -12,7 +12,6 @@ namespace translate_train {
 struct TrainConfig {
   trafo_model_config model;  // vocabulary still to be set
   trafo_trainer_options trainer;
-  trafo_context_options context;
   uint64_t seed = 1;
 };
 

@@ -96,7 +96,8 @@ Action add_translate(CLI::App& app) {
   app.add_option("-o,--output", arguments->output, "(default - : standard output)")
       ->type_name("FILE");
   app.add_option("-b,--beam-size,--beam", arguments->beam, "(default 5; 1: greedy)")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
   app.add_option("-n,--normalize,--lenpen", arguments->normalize,
                  "score = log-probability / length^A (default 1)")
       ->type_name("A");

@@ -1,0 +1,54 @@
+// Runs translate-train and keeps what it said.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace translate_train::testing {
+
+struct Outcome {
+  int exit_code = -1;  // 128 + signal if a signal ended it
+  std::string out, err;
+};
+
+// In the folder `directory`, with `input` on standard input.
+Outcome run_program(const std::string& directory, const std::vector<std::string>& arguments,
+                    const std::string& input = "");
+
+// Still running; wait() collects it.
+class Running {
+ public:
+  Running(const std::string& directory, const std::vector<std::string>& arguments,
+          const std::string& input = "", const std::string& output = "");
+  ~Running();
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  void signal(int number) const;
+  Outcome wait();
+
+ private:
+  pid_t pid_ = -1;
+  std::string files_;
+};
+
+// A folder that goes when it does.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+std::string read_file(const std::string& path);  // fails the test if there is none
+void write_file(const std::string& path, const std::string& content);
+std::vector<std::string> lines_of(const std::string& text);
+
+}  // namespace translate_train::testing
