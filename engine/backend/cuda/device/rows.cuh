@@ -1,0 +1,341 @@
+// What kernels over rows share: access to memory that bypasses L1, sums over the threads of a row,
+// copies that run ahead, division by a number known on the host, and sums of partial results.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/backend/cuda/device/numeric.cuh"
+#include "engine/backend/cuda/device/reduce.cuh"
+#include "engine/backend/cuda/device_state.h"
+
+namespace trafo::cuda {
+
+// Data that is read once: not kept in L1, where the vectors (gamma, bias) stay.
+template <class T, int N>
+__device__ __forceinline__ Pack<T, N> load_once(const T* p) {
+  if constexpr (sizeof(Pack<T, N>) == 16) {
+    uint4 bits;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                 : "l"(p));
+    Pack<T, N> pack;
+    memcpy(&pack, &bits, sizeof pack);
+    return pack;
+  } else {
+    return load_pack<T, N>(p);
+  }
+}
+
+template <class T, int N>
+__device__ __forceinline__ void to_floats(const Pack<T, N>& pack, float (&out)[N]) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) out[j] = to_float(pack.v[j]);
+}
+
+template <class T, int N>
+__device__ __forceinline__ void load_floats(const T* p, float (&out)[N]) {
+  to_floats(load_pack<T, N>(p), out);
+}
+
+template <class T, int N>
+__device__ __forceinline__ void store_floats(T* p, const float (&in)[N]) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int j = 0; j < N; ++j) pack.v[j] = from_float<T>(in[j]);
+  store_pack<T, N>(p, pack);
+}
+
+// Stores `in`, or adds it to what is there.
+template <class T, int N>
+__device__ __forceinline__ void put_floats(T* p, const float (&in)[N], bool accumulate) {
+  float out[N];
+  if (accumulate) {
+    load_floats<T, N>(p, out);
+#pragma unroll
+    for (int j = 0; j < N; ++j) out[j] += in[j];
+    store_floats<T, N>(p, out);
+  } else {
+    store_floats<T, N>(p, in);
+  }
+}
+
+// Lanes threads of a row: a part of a warp, or a whole block of several warps.
+template <int Lanes>
+inline constexpr int kWarpsOfRow = Lanes > 32 ? Lanes / 32 : 1;
+template <int Lanes>
+inline constexpr int kThreadsOfBlock = Lanes > 128 ? Lanes : 128;
+
+// `shared` [kWarpsOfRow], used by this call only. With more than a warp every thread of the block
+// calls it; one barrier inside.
+template <class Op, int Lanes>
+__device__ __forceinline__ float row_reduce(float x, float* shared) {
+  if constexpr (Lanes <= 32) {
+    return warp_reduce<Op, Lanes>(x);
+  } else {
+    constexpr int kWarps = Lanes / 32;
+    const int lane = threadIdx.x % 32;
+    x = warp_reduce<Op>(x);
+    if (lane == 0) shared[threadIdx.x / 32] = x;
+    __syncthreads();
+    return warp_reduce<Op, kWarps>(shared[lane % kWarps]);
+  }
+}
+
+// Both sums over a warp with half the shuffles of two: lanes below 16 end with the first sum, the
+// others with the second.
+__device__ __forceinline__ float warp_sum_split(float2 x) {
+  const bool upper = threadIdx.x % 32 >= 16;
+  const float given = __shfl_xor_sync(0xffffffffu, upper ? x.x : x.y, 16);
+  return warp_reduce<Add, 16>((upper ? x.y : x.x) + given);
+}
+
+// As row_reduce, of two sums. `group`: which row of the block. The barrier is the whole block's.
+template <int Lanes>
+__device__ __forceinline__ float2 row_sum2(float2 x, float* shared) {
+  const int lane = threadIdx.x % 32;
+  const float half = warp_sum_split(x);
+  if constexpr (Lanes == 32) {
+    return {__shfl_sync(0xffffffffu, half, 0), __shfl_sync(0xffffffffu, half, 16)};
+  } else {
+    constexpr int kWarps = Lanes / 32;
+    const int warp = threadIdx.x / 32;
+    if (lane % 16 == 0) shared[2 * warp + lane / 16] = half;
+    __syncthreads();
+    const int first = warp / kWarps * kWarps;  // of this row
+    const float2 part = reinterpret_cast<const float2*>(shared)[first + lane % kWarps];
+    return {warp_reduce<Add, kWarps>(part.x), warp_reduce<Add, kWarps>(part.y)};
+  }
+}
+
+// Copies of 16 bytes from global to shared memory that run while the thread goes on.
+__device__ __forceinline__ void copy_ahead(void* shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(global)
+               : "memory");
+}
+__device__ __forceinline__ void end_copy_group() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Waits until at most `Newer` groups of this thread are under way.
+template <int Newer>
+__device__ __forceinline__ void wait_copy_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Newer) : "memory");
+}
+
+// n / d for n < 2^31 and 1 <= d < 2^31 with one multiplication (Granlund & Montgomery, PLDI'94).
+struct Divider {
+  uint32_t divisor, factor, shift;
+  static Divider by(uint32_t d) {
+    uint32_t shift = 0;
+    while ((uint64_t{1} << shift) < d) ++shift;
+    const uint64_t factor = (((uint64_t{1} << shift) - d) << 32) / d + 1;
+    return {d, static_cast<uint32_t>(factor), shift};
+  }
+  __device__ __forceinline__ uint32_t quotient(uint32_t n) const {
+    return (__umulhi(n, factor) + n) >> shift;
+  }
+  __device__ __forceinline__ uint32_t remainder(uint32_t n) const {
+    return n - quotient(n) * divisor;
+  }
+};
+
+// Element-wise work on [rows, width] in packs of V: each thread loads kPacks of them before it uses
+// the first. Body has kPacks, `Loaded`, load(element, column), finish(element, column, loaded) and
+// uses_columns().
+inline constexpr int kFlatThreads = 256;
+template <int V, class Body>
+__global__ void __launch_bounds__(kFlatThreads)
+    flat_kernel(int64_t packs, Divider row_packs, Body body) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kFlatThreads * Body::kPacks);
+  uint32_t column = 0;
+  if (body.uses_columns()) {
+    column = packs <= 0xffffffffll ? static_cast<uint32_t>(first) % row_packs.divisor
+                                   : static_cast<uint32_t>(first % row_packs.divisor);
+  }
+  typename Body::Loaded loaded[Body::kPacks];
+  uint32_t columns[Body::kPacks];
+#pragma unroll
+  for (int k = 0; k < Body::kPacks; ++k) {
+    const uint32_t offset = k * kFlatThreads + threadIdx.x;
+    columns[k] = body.uses_columns() ? row_packs.remainder(column + offset) * V : 0;
+    if (first + offset < packs) loaded[k] = body.load((first + offset) * V, columns[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < Body::kPacks; ++k) {
+    const uint32_t offset = k * kFlatThreads + threadIdx.x;
+    if (first + offset < packs) body.finish((first + offset) * V, columns[k], loaded[k]);
+  }
+}
+
+// count: elements, a multiple of V; width: of a row, a multiple of V (any number if the body uses
+// no columns).
+template <int V, class Body>
+int32_t launch_flat(DeviceState& device, int64_t count, int64_t width, const Body& body,
+                    const char* name) {
+  const int64_t packs = count / V;
+  if (packs == 0) return kSuccess;
+  if (body.uses_columns() && width / V >= (int64_t{1} << 30))
+    return unsupported(device, "rows of 2^30 elements or more");
+  const Divider row_packs = Divider::by(body.uses_columns() ? static_cast<uint32_t>(width / V) : 1);
+  const int64_t blocks = (packs + kFlatThreads * Body::kPacks - 1) / (kFlatThreads * Body::kPacks);
+  flat_kernel<V>
+      <<<static_cast<unsigned>(blocks), kFlatThreads, 0, device.stream>>>(packs, row_packs, body);
+  return launched(device, name);
+}
+
+// Up to three vectors that partial sums are added up to; null ones are skipped.
+struct ColumnSums {
+  float* out[3] = {};
+  bool accumulate[3] = {};
+};
+
+// out[i][column] (+)= sum over parts of partials [parts, sums, width]. A block: 32 columns of one
+// sum.
+inline constexpr int kSumLanes = 32;
+static __global__ void __launch_bounds__(32 * kSumLanes)
+    sum_partials_kernel(const float* partials, int parts, int sums, int64_t width, ColumnSums to) {
+  __shared__ float shared[kSumLanes][33];
+  // No run-time index into the parameter: that would copy it to local memory.
+  float* out = blockIdx.y == 0 ? to.out[0] : blockIdx.y == 1 ? to.out[1] : to.out[2];
+  const bool accumulate = blockIdx.y == 0   ? to.accumulate[0]
+                          : blockIdx.y == 1 ? to.accumulate[1]
+                                            : to.accumulate[2];
+  if (!out) return;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  float sum = 0;
+  if (column < width) {
+    const float* p = partials + blockIdx.y * width + column;
+#pragma unroll 4
+    for (int part = threadIdx.y; part < parts; part += kSumLanes) sum += p[part * (sums * width)];
+  }
+  shared[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  const float total = warp_reduce<Add>(shared[threadIdx.x][threadIdx.y]);
+  const int64_t mine = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.y;
+  if (threadIdx.x == 0 && mine < width) out[mine] = accumulate ? out[mine] + total : total;
+}
+
+inline int32_t sum_partials(DeviceState& device, const float* partials, int64_t parts, int sums,
+                            int64_t width, const ColumnSums& to) {
+  const dim3 grid(static_cast<unsigned>((width + 31) / 32), static_cast<unsigned>(sums));
+  sum_partials_kernel<<<grid, dim3(32, kSumLanes), 0, device.stream>>>(
+      partials, static_cast<int>(parts), sums, width, to);
+  return launched(device, "sum of partials");
+}
+
+// Element-wise work on [rows, width] that also sums over the rows. A block has a tile of columns
+// (`tile` packs, a power of two up to 32) and a chunk of rows; its threads go down the chunk side
+// by side and keep the sums in registers. What a thread needs next is copied ahead into its own
+// slots of shared memory, without a barrier. Body has kTensors, source(tensor) (null: zeros),
+// `Columns`, columns(column), and finish(row, column, columns, packs, sums).
+inline constexpr int kTileThreads = 256, kTileStages = 3;
+template <int Sums>
+inline constexpr int kTileBlocks = Sums == 1 ? 4 : 2;  // resident on a multiprocessor
+
+template <class T, int V, int Sums, class Body>
+__global__ void __launch_bounds__(kTileThreads, kTileBlocks<Sums>)
+    tile_kernel(int64_t rows, int64_t width, int tile_log2, int64_t tiles, int64_t chunk_rows,
+                float* partials, Body body) {
+  constexpr int kTensors = Body::kTensors;
+  constexpr bool kAhead = sizeof(Pack<T, V>) == 16;
+  constexpr int kRing = kAhead ? kTileStages * kTensors * 16 : 0,
+                kTotals = Sums * V * static_cast<int>(sizeof(float));
+  __shared__ __align__(16) unsigned char memory[kTileThreads * (kRing > kTotals ? kRing : kTotals)];
+  const int tile = 1 << tile_log2, step = kTileThreads >> tile_log2;
+  const int x = threadIdx.x & (tile - 1), y = threadIdx.x >> tile_log2;
+  const int64_t chunk = blockIdx.x / tiles, first_column = blockIdx.x % tiles * tile * V;
+  const int64_t column = first_column + x * V;
+  const int64_t end = min(rows, (chunk + 1) * chunk_rows);
+  float sums[Sums][V] = {};
+  if (column < width) {
+    const typename Body::Columns columns = body.columns(column);
+    int64_t row = chunk * chunk_rows + y;
+    if constexpr (kAhead) {
+      auto* ring = reinterpret_cast<Pack<T, V>*>(memory);
+      const auto fetch = [&](int64_t of, int stage) {
+        if (of < end) {
+#pragma unroll
+          for (int t = 0; t < kTensors; ++t) {
+            if (body.source(t))
+              copy_ahead(&ring[(stage * kTensors + t) * kTileThreads + threadIdx.x],
+                         body.source(t) + of * width + column);
+          }
+        }
+        end_copy_group();
+      };
+#pragma unroll
+      for (int stage = 0; stage < kTileStages; ++stage) fetch(row + stage * step, stage);
+      int stage = 0;
+      for (; row < end; row += step) {
+        wait_copy_groups<kTileStages - 1>();
+        Pack<T, V> packs[kTensors];
+#pragma unroll
+        for (int t = 0; t < kTensors; ++t)
+          packs[t] = body.source(t) ? ring[(stage * kTensors + t) * kTileThreads + threadIdx.x]
+                                    : Pack<T, V>{};
+        body.finish(row, column, columns, packs, sums);
+        // The slots have been read by this thread, the only one that uses them.
+        fetch(row + kTileStages * step, stage);
+        stage = stage + 1 == kTileStages ? 0 : stage + 1;
+      }
+      wait_copy_groups<0>();
+    } else {
+      for (; row < end; row += step) {
+        Pack<T, V> packs[kTensors];
+#pragma unroll
+        for (int t = 0; t < kTensors; ++t)
+          packs[t] = body.source(t) ? load_pack<T, V>(body.source(t) + row * width + column)
+                                    : Pack<T, V>{};
+        body.finish(row, column, columns, packs, sums);
+      }
+    }
+  }
+  if (!partials) return;
+  __syncthreads();
+  auto* totals = reinterpret_cast<float(*)[kTileThreads][V]>(memory);
+#pragma unroll
+  for (int s = 0; s < Sums; ++s) {
+#pragma unroll
+    for (int j = 0; j < V; ++j) totals[s][threadIdx.x][j] = sums[s][j];
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < Sums * tile * V; i += kTileThreads) {
+    const int s = i / (tile * V), c = i % (tile * V);
+    if (first_column + c >= width) continue;
+    float sum = 0;
+    for (int k = 0; k < step; ++k) sum += totals[s][(k << tile_log2) + c / V][c % V];
+    partials[(chunk * Sums + s) * width + first_column + c] = sum;
+  }
+}
+
+// How tile_kernel divides its work: about one wave of blocks, a thread seeing a few rows.
+struct TilePlan {
+  int tile_log2 = 5;
+  int64_t tiles, chunks, chunk_rows;
+  TilePlan(const DeviceState& device, int64_t rows, int64_t packs, int blocks_per_multiprocessor) {
+    while (tile_log2 > 0 && (1 << (tile_log2 - 1)) >= packs) --tile_log2;
+    const int64_t tile = int64_t{1} << tile_log2, step = kTileThreads / tile;
+    tiles = (packs + tile - 1) / tile;
+    const int64_t wanted =
+        std::max<int64_t>(1, int64_t{blocks_per_multiprocessor} * device.multiprocessors / tiles);
+    chunk_rows = std::max(4 * step, (rows + wanted - 1) / wanted);
+    chunks = (rows + chunk_rows - 1) / chunk_rows;
+  }
+};
+
+// `partials` [chunks, Sums, width]; null if no sum is wanted.
+template <class T, int V, int Sums, class Body>
+int32_t launch_tiles(DeviceState& device, int64_t rows, int64_t width, const TilePlan& plan,
+                     const Body& body, const ColumnSums& to, float* partials, const char* name) {
+  tile_kernel<T, V, Sums>
+      <<<static_cast<unsigned>(plan.tiles * plan.chunks), kTileThreads, 0, device.stream>>>(
+          rows, width, plan.tile_log2, plan.tiles, plan.chunk_rows, partials, body);
+  const int32_t result = launched(device, name);
+  return result == kSuccess && partials
+             ? sum_partials(device, partials, plan.chunks, Sums, width, to)
+             : result;
+}
+
+}  // namespace trafo::cuda

@@ -1,0 +1,64 @@
+// ReLU, GELU and SiLU and their gradients on the device, in the formulas of activation-inl.h.
+#pragma once
+
+#include "engine/backend/cuda/device/rows.cuh"
+#include "engine/ops/activation/activation.h"
+
+namespace trafo::cuda {
+
+// T is the dtype in memory: what is rounded to bfloat16 afterwards takes the faster, less exact
+// instructions.
+template <class T>
+__device__ __forceinline__ float sigmoid(float x) {
+  if constexpr (sizeof(T) == 2) return __fdividef(1.0f, 1.0f + __expf(-x));
+  return 1.0f / (1.0f + expf(-x));
+}
+
+inline constexpr float kGeluScale = 2 * 0.79788456080286535588f;  // 2 sqrt(2 / pi)
+inline constexpr float kGeluCubic = 0.044715f;
+inline constexpr float kGeluBound = 64;  // flat long before; x^3 must not overflow
+
+template <class T, Activation kind>
+__device__ __forceinline__ float activate(float x) {
+  if constexpr (kind == Activation::relu) {
+    return x < 0 ? 0.0f : x;  // NaN stays NaN
+  } else if constexpr (kind == Activation::gelu) {
+    const float v = fminf(fmaxf(x, -kGeluBound), kGeluBound);
+    return x * sigmoid<T>(v * fmaf(v * v, kGeluScale * kGeluCubic, kGeluScale));
+  } else {
+    return x * sigmoid<T>(x);
+  }
+}
+
+// dy times the derivative at x.
+template <class T, Activation kind>
+__device__ __forceinline__ float activation_gradient(float x, float dy) {
+  if constexpr (kind == Activation::relu) {
+    return x <= 0 ? 0.0f : dy;
+  } else if constexpr (kind == Activation::gelu) {
+    const float v = fminf(fmaxf(x, -kGeluBound), kGeluBound), square = v * v;
+    const float s = sigmoid<T>(v * fmaf(square, kGeluScale * kGeluCubic, kGeluScale));
+    const float derivative = fmaf(square, 3 * kGeluScale * kGeluCubic, kGeluScale);
+    return dy * (s * fmaf(v * (1.0f - s), derivative, 1.0f));
+  } else {
+    const float s = sigmoid<T>(x);
+    return dy * (s * fmaf(x, 1.0f - s, 1.0f));
+  }
+}
+
+// fn(std::integral_constant<Activation, kind>{}); false for a value that is none.
+template <class Fn>
+bool with_activation(Activation kind, Fn&& fn) {
+  using std::integral_constant;
+  switch (kind) {
+    case Activation::relu:
+      return fn(integral_constant<Activation, Activation::relu>{}), true;
+    case Activation::gelu:
+      return fn(integral_constant<Activation, Activation::gelu>{}), true;
+    case Activation::silu:
+      return fn(integral_constant<Activation, Activation::silu>{}), true;
+  }
+  return false;
+}
+
+}  // namespace trafo::cuda

@@ -1,0 +1,53 @@
+// CUDA launchers of layer norm.
+#include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
+#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/layer_norm/norm_forward.cuh"
+
+namespace trafo {
+
+int32_t bias_dropout_residual_backward_cuda(cuda::DeviceState& device,
+                                            const BiasDropoutResidualBackwardParams& p);
+
+int32_t layer_norm_forward_cuda(cuda::DeviceState& device, const LayerNormForwardParams& p) {
+  using namespace cuda;
+  if (p.rows == 0) return kSuccess;
+  int32_t result = kSuccess;
+  const bool typed = with_device_type(p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    NormForwardArgs<T> args{};
+    args.x = static_cast<const T*>(p.x);
+    args.gamma = static_cast<const T*>(p.gamma);
+    args.beta = static_cast<const T*>(p.beta);
+    args.y = static_cast<T*>(p.y);
+    args.mean = static_cast<float*>(p.mean);
+    args.rstd = static_cast<float*>(p.rstd);
+    args.rows = p.rows;
+    args.width = p.width;
+    args.epsilon = static_cast<float>(p.epsilon);
+    result = launch_norm_forward<false>(device, args, "layer_norm_forward");
+  });
+  return typed ? result : unsupported(device, "layer_norm: float32 and bfloat16 only");
+}
+
+// As on the CPU: the seam's backward without bias and dropout.
+int32_t layer_norm_backward_cuda(cuda::DeviceState& device, const LayerNormBackwardParams& p) {
+  BiasDropoutResidualBackwardParams seam{};
+  seam.dtype = p.dtype;
+  seam.rows = p.rows;
+  seam.width = p.width;
+  seam.accumulate_dresidual = p.accumulate_dx;
+  seam.accumulate_dgamma = p.accumulate_dgamma;
+  seam.accumulate_dbeta = p.accumulate_dbeta;
+  seam.sum = p.x;
+  seam.gamma = p.gamma;
+  seam.mean = p.mean;
+  seam.rstd = p.rstd;
+  seam.dsum = p.dresidual;
+  seam.dnormed = p.dy;
+  seam.dresidual = p.dx;
+  seam.dgamma = p.dgamma;
+  seam.dbeta = p.dbeta;
+  return bias_dropout_residual_backward_cuda(device, seam);
+}
+
+}  // namespace trafo

@@ -1,0 +1,239 @@
+// Layer norm forward on the device, alone or behind the residual seam: sum = residual + dropout(x +
+// bias), y = norm(sum). The row lives in registers; longer rows and odd widths are read again from
+// the cache.
+#pragma once
+
+#include "engine/backend/cuda/device/dropout.cuh"
+#include "engine/backend/cuda/device/rows.cuh"
+
+namespace trafo::cuda {
+
+template <class T>
+struct NormForwardArgs {
+  const T* x;
+  const T* bias;      // seam only, or null
+  const T* residual;  // seam only
+  const T* gamma;
+  const T* beta;
+  T* sum;  // seam only
+  T* y;
+  float* mean;  // null where no backward follows, with rstd
+  float* rstd;
+  int64_t rows, width;
+  float epsilon;
+  bool dropping;
+  DropoutArgs dropout;
+};
+
+// The seam's sum, as it is stored: backward normalises the stored one.
+template <class T, int V>
+__device__ __forceinline__ void residual_sum(const Pack<T, V>& x, const T* bias,
+                                             const Pack<T, V>& residual, bool dropping,
+                                             const DropoutArgs& dropout, int64_t element,
+                                             int64_t column, float (&v)[V]) {
+  to_floats(x, v);
+  if (bias) {
+    float b[V];
+    load_floats<T, V>(bias + column, b);
+#pragma unroll
+    for (int j = 0; j < V; ++j) v[j] += b[j];
+  }
+  if (dropping) {
+    float factor[V];
+    dropout_factors<V>(dropout, element, factor);
+#pragma unroll
+    for (int j = 0; j < V; ++j) v[j] *= factor[j];
+  }
+#pragma unroll
+  for (int j = 0; j < V; ++j) v[j] = to_float(from_float<T>(v[j] + to_float(residual.v[j])));
+}
+
+// E[d^2] - E[d]^2 of values d shifted by an element of the row. Where that element is an outlier
+// the difference loses digits: `centred` then gives the sum of (d - mean)^2. The answer is the same
+// in all threads of the row.
+template <class Centred>
+__device__ __forceinline__ float row_variance(float mean, float square, float width,
+                                              const Centred& centred) {
+  const float variance = square - mean * mean;
+  return variance * 8 < square ? centred() / width : variance;
+}
+
+template <class T, int V, int Lanes, int P, bool kSeam>
+__global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
+    norm_forward_rows(NormForwardArgs<T> a) {
+  constexpr int kRows = kThreadsOfBlock<Lanes> / Lanes;
+  __shared__ float2 shared[kThreadsOfBlock<Lanes> / 32];
+  __shared__ float shared_centred[kWarpsOfRow<Lanes>];
+  const int lane = threadIdx.x % Lanes;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / Lanes;
+  const bool there = row < a.rows;  // the others take part in the shuffles
+  const int width = there ? static_cast<int>(a.width) : 0;
+  const int64_t start = row * a.width;
+  Pack<T, V> x[P] = {};
+  [[maybe_unused]] Pack<T, V> residual[kSeam ? P : 1] = {};
+#pragma unroll
+  for (int k = 0; k < P; ++k) {
+    const int column = (k * Lanes + lane) * V;
+    if (column < width) {
+      x[k] = load_once<T, V>(a.x + start + column);
+      if constexpr (kSeam) residual[k] = load_once<T, V>(a.residual + start + column);
+    }
+  }
+  float shift = 0;
+  if (there) shift = to_float(kSeam ? a.residual[start] : a.x[start]);
+
+  float d[P][V];
+  float2 sums = {0, 0};
+#pragma unroll
+  for (int k = 0; k < P; ++k) {
+    const int column = (k * Lanes + lane) * V;
+    if (column < width) {
+      if constexpr (kSeam) {
+        residual_sum<T, V>(x[k], a.bias, residual[k], a.dropping, a.dropout, start + column, column,
+                           d[k]);
+        store_floats<T, V>(a.sum + start + column, d[k]);
+      } else {
+        to_floats(x[k], d[k]);
+      }
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        d[k][j] -= shift;
+        sums.x += d[k][j];
+        sums.y = fmaf(d[k][j], d[k][j], sums.y);
+      }
+    }
+  }
+  sums = row_sum2<Lanes>(sums, reinterpret_cast<float*>(shared));
+  const float inverse_width = 1.0f / static_cast<float>(a.width);
+  const float mean = sums.x * inverse_width;
+  const float variance =
+      row_variance(mean, sums.y * inverse_width, static_cast<float>(a.width), [&] {
+        float sum = 0;
+#pragma unroll
+        for (int k = 0; k < P; ++k) {
+#pragma unroll
+          for (int j = 0; j < V; ++j) {
+            const float c = d[k][j] - mean;
+            if ((k * Lanes + lane) * V < width) sum = fmaf(c, c, sum);
+          }
+        }
+        return row_reduce<Add, Lanes>(sum, shared_centred);
+      });
+  const float rstd = rsqrtf(variance + a.epsilon);
+  if (there && lane == 0 && a.mean) {
+    a.mean[row] = shift + mean;
+    a.rstd[row] = rstd;
+  }
+#pragma unroll
+  for (int k = 0; k < P; ++k) {
+    const int column = (k * Lanes + lane) * V;
+    if (column < width) {
+      float gamma[V], beta[V];
+      load_floats<T, V>(a.gamma + column, gamma);
+      load_floats<T, V>(a.beta + column, beta);
+#pragma unroll
+      for (int j = 0; j < V; ++j) d[k][j] = fmaf((d[k][j] - mean) * rstd, gamma[j], beta[j]);
+      store_floats<T, V>(a.y + start + column, d[k]);
+    }
+  }
+}
+
+// A block a row of any width. V is 1 or a whole pack.
+inline constexpr int kNormLoopThreads = 256;
+template <class T, int V, bool kSeam>
+__global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwardArgs<T> a) {
+  __shared__ float2 shared[kNormLoopThreads / 32];
+  __shared__ float shared_centred[kNormLoopThreads / 32];
+  const int64_t row = blockIdx.x, start = row * a.width;
+  // What is normalised; in the seam each thread reads back what it wrote itself.
+  const T* in = (kSeam ? a.sum : a.x) + start;
+  const float shift = to_float(kSeam ? a.residual[start] : a.x[start]);
+  float2 sums = {0, 0};
+  for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
+    float v[V];
+    if constexpr (kSeam) {
+      residual_sum<T, V>(load_pack<T, V>(a.x + start + column), a.bias,
+                         load_pack<T, V>(a.residual + start + column), a.dropping, a.dropout,
+                         start + column, column, v);
+      store_floats<T, V>(a.sum + start + column, v);
+    } else {
+      load_floats<T, V>(in + column, v);
+    }
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const float d = v[j] - shift;
+      sums.x += d;
+      sums.y = fmaf(d, d, sums.y);
+    }
+  }
+  sums = row_sum2<kNormLoopThreads>(sums, reinterpret_cast<float*>(shared));
+  const float count = static_cast<float>(a.width);
+  const float mean = sums.x / count;
+  const float variance = row_variance(mean, sums.y / count, count, [&] {
+    float sum = 0;
+    for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
+      float v[V];
+      load_floats<T, V>(in + column, v);
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const float c = v[j] - shift - mean;
+        sum = fmaf(c, c, sum);
+      }
+    }
+    return row_reduce<Add, kNormLoopThreads>(sum, shared_centred);
+  });
+  const float rstd = rsqrtf(variance + a.epsilon);
+  if (threadIdx.x == 0 && a.mean) {
+    a.mean[row] = shift + mean;
+    a.rstd[row] = rstd;
+  }
+  for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
+    float v[V], gamma[V], beta[V];
+    load_floats<T, V>(in + column, v);
+    load_floats<T, V>(a.gamma + column, gamma);
+    load_floats<T, V>(a.beta + column, beta);
+#pragma unroll
+    for (int j = 0; j < V; ++j) v[j] = fmaf((v[j] - shift - mean) * rstd, gamma[j], beta[j]);
+    store_floats<T, V>(a.y + start + column, v);
+  }
+}
+
+template <bool kSeam, class T>
+int32_t launch_norm_forward(DeviceState& device, const NormForwardArgs<T>& args, const char* name) {
+  constexpr int V = kPackWidth<T>;
+  const auto rows = [&](auto lanes, auto packs) {
+    constexpr int Lanes = lanes(), P = packs(), kRows = kThreadsOfBlock<Lanes> / Lanes;
+    norm_forward_rows<T, V, Lanes, P, kSeam>
+        <<<static_cast<unsigned>((args.rows + kRows - 1) / kRows), kThreadsOfBlock<Lanes>, 0,
+           device.stream>>>(args);
+  };
+  const auto grid = static_cast<unsigned>(args.rows);
+  const bool packed = args.width % V == 0 && aligned16(args.x) && aligned16(args.bias) &&
+                      aligned16(args.residual) && aligned16(args.gamma) && aligned16(args.beta) &&
+                      aligned16(args.sum) && aligned16(args.y);
+  const int64_t packs = args.width / V;
+  using std::integral_constant;
+  if (!packed)
+    norm_forward_loop<T, 1, kSeam><<<grid, kNormLoopThreads, 0, device.stream>>>(args);
+  else if (packs <= 32)
+    rows(integral_constant<int, 32>{}, integral_constant<int, 1>{});
+  else if (packs <= 64)
+    rows(integral_constant<int, 32>{}, integral_constant<int, 2>{});
+  else if (packs <= 96)
+    rows(integral_constant<int, 32>{}, integral_constant<int, 3>{});
+  else if (packs <= 128)
+    rows(integral_constant<int, 32>{}, integral_constant<int, 4>{});
+  else if (packs <= 256)
+    rows(integral_constant<int, 128>{}, integral_constant<int, 2>{});
+  else if (packs <= 512)
+    rows(integral_constant<int, 128>{}, integral_constant<int, 4>{});
+  else if (packs <= 1024)
+    rows(integral_constant<int, 256>{}, integral_constant<int, 4>{});
+  else if (packs <= 2048)
+    rows(integral_constant<int, 512>{}, integral_constant<int, 4>{});
+  else
+    norm_forward_loop<T, V, kSeam><<<grid, kNormLoopThreads, 0, device.stream>>>(args);
+  return launched(device, name);
+}
+
+}  // namespace trafo::cuda
