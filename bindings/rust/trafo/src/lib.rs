@@ -102,3 +102,8 @@ pub fn version() -> String {
     // SAFETY: the string has static storage.
     unsafe { std::ffi::CStr::from_ptr(trafo_sys::trafo_version()) }.to_string_lossy().into_owned()
 }
+
+// The README's program is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

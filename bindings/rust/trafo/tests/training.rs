@@ -1,0 +1,352 @@
+//! Training runs: progress, cancelling, panics, saving, resuming, translating, threads.
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use common::{TestFolder, corpus, model, options, pairs, tokenizer, weights};
+use trafo::{
+    Architecture, CancelToken, Corpus, ErrorCode, Event, EventKind, Metric, Model, ModelConfig,
+    Period, Result, Schedule, Stop, Trainer, TrainerOptions, TranslateOptions,
+};
+
+fn quiet(_: &Event) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+#[test]
+fn a_model_learns_and_translates() -> Result<()> {
+    let all = pairs();
+    let (held_out, train): (Vec<_>, Vec<_>) =
+        all.into_iter().enumerate().partition(|(i, _)| i % 10 == 3);
+    let pairs_of = |part: &[(usize, (String, String))]| {
+        Corpus::from_pairs(part.iter().map(|(_, (s, t))| (s.clone(), t.clone())))
+    };
+    let (train, valid) = (pairs_of(&train)?, pairs_of(&held_out)?);
+    let tokenizer = tokenizer(&train);
+    let mut events = Vec::new();
+    let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &train)
+        .valid(&valid)
+        .options(
+            options()
+                .after_updates(250)
+                .disp_freq(Period::Updates(50))
+                .valid_freq(Period::Updates(125))
+                .valid_metrics(&[Metric::Bleu, Metric::Ce]),
+        )
+        .build()?;
+    let stop = trainer.run(|event| {
+        events.push(event.clone());
+        ControlFlow::Continue(())
+    })?;
+    assert_eq!(stop, Stop::Limit);
+    assert!(matches!(events[0].kind, EventKind::Started { .. }), "{:?}", events[0]);
+    assert_eq!(events.last().unwrap().kind, EventKind::Finished(Stop::Limit));
+    let losses: Vec<_> =
+        events.iter().filter(|e| e.kind == EventKind::Display).map(|e| e.loss).collect();
+    assert_eq!(losses.len(), 5);
+    assert!(losses[4] < losses[0] * 0.6, "{losses:?}");
+    let bleus: Vec<_> = events
+        .iter()
+        .filter_map(|e| match &e.kind {
+            EventKind::Validated { metrics, .. } => Some((metrics.bleu.unwrap(), metrics.chrf)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(bleus.len(), 2);
+    assert!(bleus[1].0 > 60.0 && bleus[1].1.is_none(), "{bleus:?}");
+
+    let sources: Vec<_> = held_out.iter().map(|(_, (s, _))| s.as_str()).collect();
+    let references: Vec<_> = held_out.iter().map(|(_, (_, t))| t.as_str()).collect();
+    let greedy = TranslateOptions::new().beam(1);
+    let translations = trainer.model().translate(&tokenizer, &sources, &greedy)?;
+    let texts: Vec<_> = translations.iter().map(|t| t.text()).collect();
+    let bleu = trafo::bleu(&texts, &references, false)?;
+    assert!((bleu.score - bleus[1].0).abs() < 1e-6, "{} and {bleus:?}", bleu.score);
+
+    let beam = TranslateOptions::new().beam(4).n_best(3);
+    let lists = trainer.model().translate(&tokenizer, &[sources[0], ""], &beam)?;
+    assert_eq!(lists[0].hypotheses.len(), 3);
+    assert!(lists[0].hypotheses.windows(2).all(|w| w[0].score >= w[1].score));
+    assert_eq!(lists[1].text(), "");
+
+    let right = trainer.model().score(&tokenizer, &sources, &references)?;
+    let mut shuffled = references.clone();
+    shuffled.rotate_left(1);
+    let wrong = trainer.model().score(&tokenizer, &sources, &shuffled)?;
+    let total = |scores: &[trafo::Score]| scores.iter().map(|s| s.log_probability).sum::<f64>();
+    assert!(total(&right) > total(&wrong));
+    assert!(right.iter().all(|s| s.tokens > 1 && s.log_probability < 0.0));
+    Ok(())
+}
+
+#[test]
+fn a_saved_model_is_the_same_model() -> Result<()> {
+    let folder = TestFolder::new();
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let original = model(&tokenizer);
+    let path = folder.join("modell-ä.safetensors");
+    original.save(&path)?;
+    let loaded = Model::load(&path)?;
+    assert_eq!(loaded.config()?, original.config()?);
+    assert_eq!(weights(&loaded), weights(&original));
+    assert_eq!(loaded.parameter_count()?, weights(&original).len());
+    let options = TranslateOptions::new().max_length(8);
+    let lines = ["der alte Hund sieht den Stein", "der rote Tisch"];
+    assert_eq!(
+        loaded.translate(&tokenizer, &lines, &options)?,
+        original.translate(&tokenizer, &lines, &options)?
+    );
+    // A parameter can be changed.
+    let mut parameter = loaded.parameters()?.swap_remove(0);
+    let zeros = vec![0f32; parameter.to_vec()?.len()];
+    parameter.write(&zeros)?;
+    assert_eq!(parameter.to_vec()?, zeros);
+    assert_eq!(parameter.write(&zeros[1..]).unwrap_err().code(), ErrorCode::ShapeMismatch);
+    drop(parameter);
+    assert_ne!(weights(&loaded), weights(&original));
+    Ok(())
+}
+
+#[test]
+fn a_resumed_run_ends_with_the_same_bits() -> Result<()> {
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let options =
+        options().after_updates(30).save_freq(Period::Updates(1000)).disp_freq(Period::Updates(5));
+    let start = |folder: &TestFolder| {
+        Trainer::builder(model(&tokenizer), &tokenizer, &corpus)
+            .options(options.clone())
+            .run_directory(folder.path())
+            .build()
+    };
+    let (whole, cut) = (TestFolder::new(), TestFolder::new());
+    let mut uncut = start(&whole)?;
+    assert_eq!(uncut.run(quiet)?, Stop::Limit);
+    let expected = weights(uncut.model());
+
+    let mut first = start(&cut)?;
+    assert_eq!(first.run_updates(7, quiet)?, Stop::Paused);
+    first.save()?;
+    drop(first);
+    let mut second = start(&cut)?;
+    let mut resumed = false;
+    let stop = second.run(|event| {
+        resumed |= matches!(event.kind, EventKind::Resumed { .. });
+        if event.update >= 15 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    assert_eq!((stop, resumed), (Stop::Callback, true));
+    drop(second);
+    let mut third = start(&cut)?;
+    assert_eq!(third.run(quiet)?, Stop::Limit);
+    assert_eq!(weights(third.model()), expected);
+    // A run directory belongs to one trainer at a time.
+    assert_eq!(start(&cut).unwrap_err().code(), ErrorCode::Io);
+    drop(third);
+
+    // Another architecture must not go on with this checkpoint.
+    let config = ModelConfig::preset("lm", tokenizer.vocabulary()?)?.decoder_layers(1);
+    let other = Trainer::builder(Model::new(&config, 1)?, &tokenizer, &corpus)
+        .options(options.clone())
+        .run_directory(cut.path())
+        .build();
+    assert_eq!(other.unwrap_err().code(), ErrorCode::InvalidArgument);
+    Ok(())
+}
+
+#[test]
+fn cancelling_from_another_thread() -> Result<()> {
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let token = CancelToken::new();
+    let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &corpus)
+        .options(options().disp_freq(Period::Updates(1)))
+        .cancel(&token)
+        .build()?;
+    let elsewhere = token.clone();
+    let watch = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        elsewhere.cancel();
+        Instant::now()
+    });
+    // The trainer has no limit of its own: only the token ends it.
+    let runner = std::thread::spawn(move || trainer.run(quiet).map(|stop| (stop, trainer)));
+    let (stop, mut trainer) = runner.join().unwrap()?;
+    assert_eq!(stop, Stop::Cancelled);
+    assert!(watch.join().unwrap().elapsed() < Duration::from_secs(10));
+    token.reset();
+    let before = trainer.step()?.update;
+    assert_eq!(trainer.run_updates(2, quiet)?, Stop::Paused);
+    assert_eq!(trainer.step()?.update, before + 3);
+
+    token.cancel();
+    let options = TranslateOptions::new().cancel(&token);
+    let error = trainer.model().translate(&tokenizer, &["der Hund"], &options).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Cancelled);
+    Ok(())
+}
+
+#[test]
+fn a_panic_in_the_callback_stops_and_goes_on_in_the_caller() -> Result<()> {
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &corpus)
+        .options(options().after_updates(20).disp_freq(Period::Updates(1)))
+        .build()?;
+    let mut calls = 0;
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let _ = trainer.run(|event| {
+            calls += 1;
+            assert!(event.update < 3, "three updates are enough");
+            ControlFlow::Continue(())
+        });
+    }));
+    assert_eq!(*result.unwrap_err().downcast::<&str>().unwrap(), "three updates are enough");
+    assert!(calls <= 5, "not called again after the panic, called {calls} times");
+    assert_eq!(trainer.step()?.update, 4);
+    assert_eq!(trainer.run(quiet)?, Stop::Limit);
+    Ok(())
+}
+
+#[test]
+fn threads_and_schedules_do_what_they_say() -> Result<()> {
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let train = |threads: i32| -> Result<Vec<u32>> {
+        let mut model = model(&tokenizer);
+        model.set_threads(threads)?;
+        let mut trainer = Trainer::builder(model, &tokenizer, &corpus)
+            .options(options().after_updates(5))
+            .build()?;
+        trainer.run(quiet)?;
+        Ok(weights(&trainer.into_model()))
+    };
+    // Two trainers at once, each on its own thread and engine.
+    let (one, three) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| train(1));
+        let three = scope.spawn(|| train(3));
+        (one.join().unwrap(), three.join().unwrap())
+    });
+    assert_eq!(one?, three?);
+
+    let linear =
+        options().schedule(Schedule::Linear).warmup(2).schedule_updates(6).after_updates(6);
+    let mut trainer =
+        Trainer::builder(model(&tokenizer), &tokenizer, &corpus).options(linear).build()?;
+    let rates = (0..6).map(|_| Ok(trainer.step()?.learning_rate)).collect::<Result<Vec<_>>>()?;
+    assert!(rates[0] < rates[1] && rates.windows(2).skip(1).all(|w| w[1] < w[0]), "{rates:?}");
+    assert!(trainer.model().memory_stats()?.peak > 0);
+    Ok(())
+}
+
+#[test]
+fn the_decoder_only_form_trains_as_well() -> Result<()> {
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let config = ModelConfig::preset("lm", tokenizer.vocabulary()?)?
+        .decoder_layers(1)
+        .width(32)
+        .ffn_width(64)
+        .heads(2)
+        .max_positions(64);
+    assert_eq!(config.get_architecture(), Architecture::DecoderLm);
+    let mut trainer = Trainer::builder(Model::new(&config, 1)?, &tokenizer, &corpus)
+        .options(options())
+        .build()?;
+    let first = trainer.step()?;
+    let mut last = first;
+    for _ in 0..40 {
+        last = trainer.step()?;
+    }
+    assert!(last.nll < first.nll * 0.8, "{first:?} {last:?}");
+    assert!(first.labels > 0 && !first.skipped && first.grad_norm > 0.0);
+    Ok(())
+}
+
+#[test]
+fn bad_files_and_arguments_are_errors() -> Result<()> {
+    let folder = TestFolder::new();
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let model = model(&tokenizer);
+
+    assert_eq!(Model::load(folder.join("nothing")).unwrap_err().code(), ErrorCode::NotFound);
+    let path = folder.join("model.safetensors");
+    model.save(&path)?;
+    let mut bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    assert_eq!(Model::load(&path).unwrap_err().code(), ErrorCode::CorruptFile);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(Model::load(&path).unwrap_err().code(), ErrorCode::CorruptFile);
+    let nul = Model::load("a\0b").unwrap_err();
+    assert_eq!(nul.code(), ErrorCode::InvalidArgument);
+    assert!(nul.message().contains("NUL"), "{nul}");
+    assert!(model.save(folder.join("no/such/folder/model")).is_err());
+
+    let error = ModelConfig::preset("gigantic", 100).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NotFound);
+    assert!(error.message().contains("tiny"), "{error}");
+    for config in [
+        ModelConfig::new(100).heads(7),
+        ModelConfig::new(0),
+        ModelConfig::new(100).width(usize::MAX),
+        ModelConfig::new(100).dropout(2.0),
+    ] {
+        let error = Model::new(&config, 1).unwrap_err();
+        assert!(
+            matches!(error.code(), ErrorCode::InvalidArgument | ErrorCode::ShapeMismatch),
+            "{error}"
+        );
+    }
+
+    let start = |options: TrainerOptions| {
+        Trainer::builder(common::model(&tokenizer), &tokenizer, &corpus).options(options).build()
+    };
+    for options in [
+        options().batch_tokens(-1),
+        options().learning_rate(f64::NAN),
+        options().schedule(Schedule::Cosine),
+        options().disp_freq(Period::Updates(-3)),
+    ] {
+        assert_eq!(start(options).unwrap_err().code(), ErrorCode::InvalidArgument);
+    }
+    let mut trainer = start(options())?;
+    assert_eq!(trainer.validate().unwrap_err().code(), ErrorCode::InvalidArgument);
+
+    let other = Corpus::from_pairs([("x", "y"), ("z", "w")])?;
+    let other = other.train_tokenizer(&trafo::TokenizerOptions::new(10).soft_limit(true))?;
+    let error = model.translate(&other, &["x"], &TranslateOptions::new()).unwrap_err();
+    assert!(error.message().contains("pieces"), "{error}");
+    let nul = model.translate(&tokenizer, &["fine", "a\0b"], &TranslateOptions::new()).unwrap_err();
+    assert!(nul.message().contains("line 2"), "{nul}");
+    let error = model.score(&tokenizer, &["a"], &["b", "c"]).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+
+    let long = "der Hund ".repeat(100);
+    let cut = TranslateOptions::new().beam(1).max_length(3);
+    assert_eq!(model.translate_counted(&tokenizer, &[long.as_str(), "der Hund"], &cut)?.1, 1);
+    let error = model.translate(&tokenizer, &[&long], &cut.truncate(false)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    Ok(())
+}
+
+#[test]
+fn types_cross_threads_as_documented() {
+    fn send<T: Send>() {}
+    fn shared<T: Send + Sync>() {}
+    send::<Model>();
+    send::<Trainer>();
+    shared::<trafo::Tokenizer>();
+    shared::<Corpus>();
+    shared::<CancelToken>();
+    shared::<TrainerOptions>();
+    shared::<TranslateOptions>();
+    shared::<ModelConfig>();
+    shared::<Event>();
+    shared::<trafo::Error>();
+}
