@@ -451,6 +451,7 @@ int32_t attention_forward_cuda(cuda::DeviceState& device, const AttentionForward
   using namespace cuda;
   if (p.sequences == 0 || p.max_queries == 0 || p.head_dim == 0) return kSuccess;
   if (p.head_dim > kMaxHeadDim) return unsupported(device, kWideHead);
+  if (attention_fits_mma(p)) return attention_forward_mma(device, p);
   int32_t result = kSuccess;
   const bool known = with_device_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -478,9 +479,10 @@ int32_t attention_backward_cuda(cuda::DeviceState& device, const AttentionBackwa
               count, p.head_dim, static_cast<const T*>(p.out), static_cast<const T*>(p.dout),
               delta);
     }
-    result = p.head_dim <= 64    ? run_backward<T, 64, 1>(device, p, delta)
-             : p.head_dim <= 128 ? run_backward<T, 32, 2>(device, p, delta)
-                                 : run_backward<T, 32, 4>(device, p, delta);
+    result = attention_fits_mma(p) ? attention_backward_mma(device, p, delta)
+             : p.head_dim <= 64    ? run_backward<T, 64, 1>(device, p, delta)
+             : p.head_dim <= 128   ? run_backward<T, 32, 2>(device, p, delta)
+                                   : run_backward<T, 32, 4>(device, p, delta);
   });
   return known ? result : unsupported(device, kWrongDType);
 }

@@ -90,6 +90,14 @@ inline AttentionGradients attention_gradients(const AttentionBackwardParams& p) 
           p.accumulate_dv};
 }
 
+// The tensor cores' kernels (attention_mma_cuda.cu): bfloat16, head_dim a multiple of 8 up to 128,
+// every row on 16 bytes. delta: [query_rows, heads], see delta_kernel.
+bool attention_fits_mma(const AttentionForwardParams& p);
+bool attention_fits_mma(const AttentionBackwardParams& p);
+int32_t attention_forward_mma(DeviceState& device, const AttentionForwardParams& p);
+int32_t attention_backward_mma(DeviceState& device, const AttentionBackwardParams& p,
+                               const float* delta);
+
 // Raises the shared memory a kernel may use, and launches it; `blocks` > 0.
 template <class Kernel, class... Args>
 int32_t launch_attention(DeviceState& device, const char* name, Kernel kernel, int64_t blocks,

@@ -1,0 +1,188 @@
+// Tiles of bfloat16 in shared memory and products of them on the tensor cores (mma.sync m16n8k16,
+// float32 sums).
+//
+// Lane 4 g + t of a warp holds, of a 16 x 8 result, rows g and g + 8, columns 2 t and 2 t + 1:
+// c[0], c[1] and c[2], c[3].
+#pragma once
+
+#include "engine/backend/cuda/device/numeric.cuh"
+
+namespace trafo::cuda {
+
+struct Quad {
+  uint32_t x[4];
+};
+
+// A tile [rows, D] in shared memory. 16-byte pieces of a row change places with the row's number,
+// so that the eight rows one matrix load reads stand in different banks.
+template <int D>
+struct MmaTile {
+  static_assert(D == 32 || D == 64 || D == 128);
+  static constexpr int kPieces = D / 8;
+  uint32_t base;  // address in the shared window
+
+  static __device__ __forceinline__ uint32_t offset(int row, int piece) {
+    const int place = D == 32 ? piece ^ (row / 2 % 4) : piece ^ (row % 8);
+    return static_cast<uint32_t>((row * kPieces + place) * 16);
+  }
+  __device__ __forceinline__ uint32_t at(int row, int piece) const {
+    return base + offset(row, piece);
+  }
+};
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// 16 bytes (4 in copy4) from device to shared memory in the background; zeros where !exists.
+__device__ __forceinline__ void copy16(uint32_t to, const void* from, bool exists) {
+  const int bytes = exists ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void copy4(uint32_t to, const void* from, bool exists) {
+  const int bytes = exists ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// All but the newest `Open` groups have arrived, for this thread.
+template <int Open>
+__device__ __forceinline__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Open) : "memory");
+}
+
+__device__ __forceinline__ Quad load_matrices(uint32_t address) {
+  Quad q;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(q.x[0]), "=r"(q.x[1]), "=r"(q.x[2]), "=r"(q.x[3])
+               : "r"(address)
+               : "memory");
+  return q;
+}
+__device__ __forceinline__ Quad load_matrices_transposed(uint32_t address) {
+  Quad q;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(q.x[0]), "=r"(q.x[1]), "=r"(q.x[2]), "=r"(q.x[3])
+               : "r"(address)
+               : "memory");
+  return q;
+}
+
+// Rows of the operands below are multiples of 16. A tile begins at a multiple of its rows' length,
+// so the number of a piece can be changed by xor in the address: one instruction, and no table of
+// addresses in registers.
+
+// Left operand: rows row .. row + 15, columns 16 k .. 16 k + 15.
+template <int D>
+__device__ __forceinline__ Quad load_left(const MmaTile<D>& tile, int row, int k) {
+  const int lane = threadIdx.x % 32;
+  return load_matrices((tile.at(lane % 16, lane / 16) ^ 32u * k) + row * D * 2);
+}
+// Right operand of x tile^T: x[0], x[1] for the tile's rows row .. row + 7 as columns of the
+// result, x[2], x[3] for the eight behind; the tile's columns 16 k .. 16 k + 15 are summed over.
+template <int D>
+__device__ __forceinline__ Quad load_right_rows(const MmaTile<D>& tile, int row, int k) {
+  const int lane = threadIdx.x % 32;
+  return load_matrices((tile.at(lane % 8 + lane / 16 * 8, lane / 8 % 2) ^ 32u * k) + row * D * 2);
+}
+// Right operand of x tile: rows row .. row + 15 are summed over; x[0], x[1] for the tile's columns
+// 16 n .. 16 n + 7, x[2], x[3] for the eight behind.
+template <int D>
+__device__ __forceinline__ Quad load_right_columns(const MmaTile<D>& tile, int row, int n) {
+  const int lane = threadIdx.x % 32;
+  return load_matrices_transposed((tile.at(lane % 16, lane / 16) ^ 32u * n) + row * D * 2);
+}
+
+// c += a b
+__device__ __forceinline__ void multiply_add(float (&c)[4], const Quad& a, uint32_t b0,
+                                             uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+// Two neighbouring 16 x 8 results as a left operand.
+__device__ __forceinline__ Quad as_left(const float (&a)[4], const float (&b)[4]) {
+  return {
+      {pack_bf16(a[0], a[1]), pack_bf16(a[2], a[3]), pack_bf16(b[0], b[1]), pack_bf16(b[2], b[3])}};
+}
+
+// 2^x; anything far below zero gives 0.
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Starts copying rows of x into a tile: zeros behind `rows` and `width` (a multiple of 8). All
+// `Threads` threads.
+template <int D, int Rows, int Threads>
+__device__ __forceinline__ void copy_tile(const MmaTile<D>& tile, const bf16* x, int64_t stride,
+                                          int rows, int width) {
+  constexpr int kPieces = MmaTile<D>::kPieces, kStep = Threads / kPieces;  // rows copied at once
+  static_assert(Rows % kStep == 0 && kStep % 8 == 0);
+  const int row = static_cast<int>(threadIdx.x) / kPieces,
+            piece = static_cast<int>(threadIdx.x) % kPieces;
+  const uint32_t to = tile.at(row, piece);
+  const int rest = 8 * piece < width ? rows - row : 0;
+  const bf16* from = x + row * stride + 8 * piece;
+#pragma unroll
+  for (int i = 0; i < Rows; i += kStep) {
+    copy16(to + i * D * 2, i < rest ? from : x, i < rest);
+    from += kStep * stride;
+  }
+}
+
+// Rows row0 .. row0 + 15 of a warp's results, times factors for rows g and g + 8, to x, of which
+// `rows` rows exist counted from row 0 of the tile. `tile` is room for them that only this warp
+// uses.
+template <int D>
+__device__ __forceinline__ void store_rows(const MmaTile<D>& tile, int row0,
+                                           const float (&sums)[D / 8][4], float factor0,
+                                           float factor1, bf16* x, int64_t stride, int rows,
+                                           int width, bool accumulate) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < D / 8; ++n) {
+    const uint32_t first = pack_bf16(sums[n][0] * factor0, sums[n][1] * factor0);
+    const uint32_t second = pack_bf16(sums[n][2] * factor1, sums[n][3] * factor1);
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"((tile.at(row0 + g, 0) ^ 16u * n) + 4 * t),
+                 "r"(first)
+                 : "memory");
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"((tile.at(row0 + g + 8, 0) ^ 16u * n) + 4 * t),
+                 "r"(second)
+                 : "memory");
+  }
+  __syncwarp();
+  constexpr int kPieces = MmaTile<D>::kPieces;
+#pragma unroll
+  for (int i = 0; i < 16 * kPieces / 32; ++i) {
+    const int row = row0 + (i * 32 + lane) / kPieces, piece = (i * 32 + lane) % kPieces;
+    Pack<bf16, 8> pack;
+    auto* words = reinterpret_cast<uint32_t*>(&pack);
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(tile.at(row, piece))
+                 : "memory");
+    if (row >= rows || 8 * piece >= width) continue;
+    bf16* to = x + row * stride + 8 * piece;
+    if (accumulate) {
+      const Pack<bf16, 8> old = load_pack<bf16, 8>(to);
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        pack.v[j] = from_float<bf16>(to_float(old.v[j]) + to_float(pack.v[j]));
+    }
+    store_pack(to, pack);
+  }
+}
+
+}  // namespace trafo::cuda
