@@ -72,23 +72,26 @@ mod cancel;
 mod context;
 mod error;
 mod event;
+mod fused_ops;
 mod handle;
 mod model;
+mod model_config;
+mod op_options;
 mod ops;
 mod optim;
 mod region;
 mod tensor;
 mod text;
 mod trainer;
+mod translation;
 
 pub use cancel::CancelToken;
 pub use context::{Context, ContextOptions, Device, MemoryStats};
 pub use error::{Error, ErrorCode, Result};
 pub use event::{Event, EventKind, Metrics, Stop};
-pub use model::{
-    Architecture, Hypothesis, Model, ModelConfig, Parameter, Score, TranslateOptions, Translation,
-};
-pub use ops::{
+pub use model::{Model, Parameter, Score};
+pub use model_config::{Architecture, ModelConfig};
+pub use op_options::{
     Activation, AttentionOptions, CrossEntropyOptions, Dropout, Reduction, SoftmaxOptions,
 };
 pub use optim::{AdamW, AdamWOptions};
@@ -96,6 +99,7 @@ pub use region::{Gradcheck, GradcheckOptions};
 pub use tensor::{DType, Element, Tensor};
 pub use text::{Corpus, CorpusInfo, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf};
 pub use trainer::{Metric, Period, Schedule, StepResult, Trainer, TrainerBuilder, TrainerOptions};
+pub use translation::{Hypothesis, TranslateOptions, Translation};
 
 /// Version of the linked library, such as `0.1.0`.
 pub fn version() -> String {

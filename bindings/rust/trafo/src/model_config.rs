@@ -1,0 +1,142 @@
+use std::fmt;
+
+use trafo_sys as sys;
+
+use crate::context::to_i64;
+use crate::error::{Result, check};
+use crate::handle::defaults;
+use crate::op_options::Activation;
+
+/// Kinds of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Architecture {
+    /// Encoder and decoder with cross-attention.
+    EncoderDecoder,
+    /// `source <eos> target <eos>` in one causal stream.
+    DecoderLm,
+}
+
+/// The shape of a model.
+///
+/// ```
+/// use trafo::ModelConfig;
+/// # fn main() -> trafo::Result<()> {
+/// let config = ModelConfig::preset("tiny", 8000)?.dropout(0.2).encoder_layers(2);
+/// assert_eq!(config.get_width(), 128);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ModelConfig(pub(crate) sys::trafo_model_config);
+
+macro_rules! config_fields {
+    ($($(#[$doc:meta])* $name:ident / $get:ident: $type:ty = $to:expr, $from:expr;)*) => {
+        impl ModelConfig {
+            $(
+                $(#[$doc])*
+                pub fn $name(mut self, $name: $type) -> Self {
+                    let to: fn($type) -> _ = $to;
+                    self.0.$name = to($name);
+                    self
+                }
+                $(#[$doc])*
+                pub fn $get(&self) -> $type {
+                    let from: fn(_) -> $type = $from;
+                    from(self.0.$name)
+                }
+            )*
+        }
+        impl fmt::Debug for ModelConfig {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut out = f.debug_struct("ModelConfig");
+                $(out.field(stringify!($name), &self.$get());)*
+                out.finish()
+            }
+        }
+        impl PartialEq for ModelConfig {
+            fn eq(&self, other: &Self) -> bool {
+                true $(&& self.$get() == other.$get())*
+            }
+        }
+    };
+}
+
+config_fields! {
+    /// Kind of model.
+    architecture / get_architecture: Architecture = architecture_to_raw, architecture_from_raw;
+    /// Activation of the feed-forward layers.
+    activation / get_activation: Activation = Activation::as_raw, activation_from_raw;
+    /// Pieces of the tokenizer.
+    vocabulary / get_vocabulary: usize = to_i64, from_i64;
+    /// Layers of the encoder; not used by [`Architecture::DecoderLm`].
+    encoder_layers / get_encoder_layers: usize = to_i64, from_i64;
+    /// Layers of the decoder.
+    decoder_layers / get_decoder_layers: usize = to_i64, from_i64;
+    /// Width of the model.
+    width / get_width: usize = to_i64, from_i64;
+    /// Width of the feed-forward layers.
+    ffn_width / get_ffn_width: usize = to_i64, from_i64;
+    /// Attention heads.
+    heads / get_heads: usize = to_i64, from_i64;
+    /// Longest sequence in tokens.
+    max_positions / get_max_positions: usize = to_i64, from_i64;
+    /// Layer norm before each block instead of after it.
+    pre_norm / get_pre_norm: bool = i32::from, from_flag;
+    /// One table for source, target and output.
+    tied_embeddings / get_tied_embeddings: bool = i32::from, from_flag;
+    /// Dropout of residuals and embeddings.
+    dropout / get_dropout: f64 = same, same;
+    /// Dropout of attention probabilities.
+    attention_dropout / get_attention_dropout: f64 = same, same;
+    /// Dropout inside the feed-forward layers.
+    ffn_dropout / get_ffn_dropout: f64 = same, same;
+    /// Epsilon of layer norms.
+    norm_epsilon / get_norm_epsilon: f64 = same, same;
+}
+
+impl ModelConfig {
+    /// An encoder-decoder of 6+6 layers, width 512.
+    pub fn new(vocabulary: usize) -> Self {
+        ModelConfig(defaults(sys::trafo_model_config_init)).vocabulary(vocabulary)
+    }
+    /// A preset: `tiny` (4+4 layers, width 128), `small` (4+4, 256), `iwslt`, `base`, `big`, `lm` (a decoder-only model).
+    /// The error [`NotFound`](crate::ErrorCode::NotFound) lists the names.
+    pub fn preset(name: &str, vocabulary: usize) -> Result<Self> {
+        let mut config = Self::new(vocabulary);
+        // SAFETY: config and name are valid during the call.
+        check(unsafe {
+            sys::trafo_model_config_preset(&mut config.0, name.as_ptr().cast(), name.len())
+        })?;
+        Ok(config.vocabulary(vocabulary))
+    }
+}
+
+fn architecture_to_raw(architecture: Architecture) -> i32 {
+    match architecture {
+        Architecture::EncoderDecoder => sys::TRAFO_ENCODER_DECODER,
+        Architecture::DecoderLm => sys::TRAFO_DECODER_LM,
+    }
+}
+fn architecture_from_raw(raw: i32) -> Architecture {
+    match raw {
+        sys::TRAFO_DECODER_LM => Architecture::DecoderLm,
+        _ => Architecture::EncoderDecoder,
+    }
+}
+fn activation_from_raw(raw: i32) -> Activation {
+    match raw {
+        sys::TRAFO_GELU => Activation::Gelu,
+        sys::TRAFO_SILU => Activation::Silu,
+        _ => Activation::Relu,
+    }
+}
+pub(crate) fn from_i64(value: i64) -> usize {
+    usize::try_from(value).unwrap_or(0)
+}
+fn from_flag(flag: i32) -> bool {
+    flag != 0
+}
+fn same(value: f64) -> f64 {
+    value
+}

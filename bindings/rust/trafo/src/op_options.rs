@@ -1,0 +1,256 @@
+//! Settings of ops.
+
+use std::ptr;
+
+use trafo_sys as sys;
+
+use crate::context::to_i64;
+use crate::handle::defaults;
+use crate::tensor::Tensor;
+
+/// Dropout addressed by (seed, step, site, element): the same address gives the same mask on every device, and again in
+/// backward and in recomputation.
+///
+/// ```
+/// use trafo::Dropout;
+///
+/// // Of update 17, the third place in the network that drops.
+/// let dropout = Dropout::new(0.1, 42).at(17, 3);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// Probability of zeroing, `0 <= p < 1`.
+    pub p: f32,
+    /// Seed of the run.
+    pub seed: u64,
+    /// The update.
+    pub step: u32,
+    /// The place in the network.
+    pub site: u32,
+}
+
+impl Dropout {
+    /// At step 0, site 0.
+    pub fn new(p: f32, seed: u64) -> Self {
+        Dropout { p, seed, step: 0, site: 0 }
+    }
+    /// The same at another address.
+    pub fn at(mut self, step: u32, site: u32) -> Self {
+        self.step = step;
+        self.site = site;
+        self
+    }
+    pub(crate) fn to_raw(self) -> sys::trafo_dropout {
+        sys::trafo_dropout {
+            p: self.p,
+            step: self.step,
+            site: self.site,
+            reserved: 0,
+            seed: self.seed,
+        }
+    }
+}
+
+/// Activation functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Activation {
+    /// `max(x, 0)`
+    Relu,
+    /// The tanh form.
+    Gelu,
+    /// `x * sigmoid(x)`
+    Silu,
+}
+
+impl Activation {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            Activation::Relu => sys::TRAFO_RELU,
+            Activation::Gelu => sys::TRAFO_GELU,
+            Activation::Silu => sys::TRAFO_SILU,
+        }
+    }
+}
+
+/// Settings of [`Tensor::softmax_with`].
+#[derive(Clone, Copy, Debug)]
+pub struct SoftmaxOptions<'a> {
+    pub(crate) scale: f64,
+    pub(crate) causal: bool,
+    pub(crate) padding_mask: Option<&'a Tensor>,
+}
+
+impl<'a> SoftmaxOptions<'a> {
+    /// No scale, no mask.
+    pub fn new() -> Self {
+        SoftmaxOptions { scale: 1.0, causal: false, padding_mask: None }
+    }
+    /// softmax(scale * x)
+    pub fn scale(mut self, scale: f64) -> Self {
+        self.scale = scale;
+        self
+    }
+    /// Hides key `j` from query `i` when `j > i + keys - queries`.
+    pub fn causal(mut self, causal: bool) -> Self {
+        self.causal = causal;
+        self
+    }
+    /// `[batch, keys]` of `i32`, non-zero is hidden.
+    pub fn padding_mask(mut self, mask: &'a Tensor) -> Self {
+        self.padding_mask = Some(mask);
+        self
+    }
+}
+
+impl Default for SoftmaxOptions<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Settings of [`Tensor::attention`].
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionOptions {
+    heads: usize,
+    head_dim: usize,
+    columns: (usize, usize, usize),
+    scale: f64,
+    causal: bool,
+    dropout: Option<Dropout>,
+}
+
+impl AttentionOptions {
+    /// `heads` of `head_dim` columns each, full attention, scaled by `1 / sqrt(head_dim)`.
+    pub fn new(heads: usize, head_dim: usize) -> Self {
+        AttentionOptions {
+            heads,
+            head_dim,
+            columns: (0, 0, 0),
+            scale: 0.0,
+            causal: false,
+            dropout: None,
+        }
+    }
+    /// First columns of queries, keys and values, when they lie side by side in one tensor.
+    pub fn columns(mut self, q: usize, k: usize, v: usize) -> Self {
+        self.columns = (q, k, v);
+        self
+    }
+    /// Another scale.
+    pub fn scale(mut self, scale: f64) -> Self {
+        self.scale = scale;
+        self
+    }
+    /// Hides the future.
+    pub fn causal(mut self, causal: bool) -> Self {
+        self.causal = causal;
+        self
+    }
+    /// On the probabilities.
+    pub fn dropout(mut self, dropout: Dropout) -> Self {
+        self.dropout = Some(dropout);
+        self
+    }
+    pub(crate) fn to_raw(self) -> sys::trafo_attention_options {
+        let mut raw = defaults(sys::trafo_attention_options_init);
+        raw.heads = to_i64(self.heads);
+        raw.head_dim = to_i64(self.head_dim);
+        raw.q_column = to_i64(self.columns.0);
+        raw.k_column = to_i64(self.columns.1);
+        raw.v_column = to_i64(self.columns.2);
+        raw.scale = self.scale;
+        raw.causal = self.causal.into();
+        if let Some(dropout) = self.dropout {
+            raw.dropout = dropout.to_raw();
+        }
+        raw
+    }
+}
+
+/// How losses of rows are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reduction {
+    /// One loss for each row.
+    None,
+    /// Their sum.
+    Sum,
+    /// Their sum over the sum of the weights that are not ignored.
+    Mean,
+}
+
+/// Settings of [`Tensor::cross_entropy`] and [`Tensor::linear_cross_entropy`].
+#[derive(Clone, Copy, Debug)]
+pub struct CrossEntropyOptions<'a> {
+    label_smoothing: f64,
+    ignore_label: i32,
+    reduction: Reduction,
+    weights: Option<&'a Tensor>,
+}
+
+impl<'a> CrossEntropyOptions<'a> {
+    /// The mean over rows, no smoothing; rows with label -100 are ignored.
+    pub fn new() -> Self {
+        CrossEntropyOptions {
+            label_smoothing: 0.0,
+            ignore_label: -100,
+            reduction: Reduction::Mean,
+            weights: None,
+        }
+    }
+    /// Mass spread over all classes.
+    pub fn label_smoothing(mut self, mass: f64) -> Self {
+        self.label_smoothing = mass;
+        self
+    }
+    /// The label of rows that do not count.
+    pub fn ignore_label(mut self, label: i32) -> Self {
+        self.ignore_label = label;
+        self
+    }
+    /// How rows are put together.
+    pub fn reduction(mut self, reduction: Reduction) -> Self {
+        self.reduction = reduction;
+        self
+    }
+    /// A weight for each row, of the logits' type. Gets no gradient.
+    pub fn weights(mut self, weights: &'a Tensor) -> Self {
+        self.weights = Some(weights);
+        self
+    }
+    pub(crate) fn to_raw(self) -> sys::trafo_cross_entropy_options {
+        let mut raw = defaults(sys::trafo_cross_entropy_options_init);
+        raw.label_smoothing = self.label_smoothing;
+        raw.ignore_label = self.ignore_label;
+        raw.reduction = match self.reduction {
+            Reduction::None => sys::TRAFO_REDUCE_NONE,
+            Reduction::Sum => sys::TRAFO_REDUCE_SUM,
+            Reduction::Mean => sys::TRAFO_REDUCE_MEAN,
+        };
+        raw.weights = optional(self.weights);
+        raw
+    }
+}
+
+impl Default for CrossEntropyOptions<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+pub(crate) fn optional(tensor: Option<&Tensor>) -> *const sys::trafo_tensor {
+    tensor.map_or(ptr::null(), |t| t.as_ptr())
+}
+
+/// An optional dropout as the pointer that the C call wants, valid as long as the holder.
+pub(crate) struct OptionalDropout(Option<sys::trafo_dropout>);
+
+impl OptionalDropout {
+    pub(crate) fn new(dropout: Option<Dropout>) -> Self {
+        OptionalDropout(dropout.map(Dropout::to_raw))
+    }
+    pub(crate) fn as_ptr(&self) -> *const sys::trafo_dropout {
+        self.0.as_ref().map_or(ptr::null(), ptr::from_ref)
+    }
+}

@@ -1,0 +1,95 @@
+use std::fmt;
+
+use trafo_sys as sys;
+
+use crate::cancel::CancelToken;
+use crate::context::to_i64;
+use crate::handle::defaults;
+
+/// Settings of [`Model::translate`].
+#[derive(Clone, Debug)]
+pub struct TranslateOptions {
+    pub(crate) raw: sys::trafo_translate_options,
+    pub(crate) cancel: Option<CancelToken>,
+}
+
+impl TranslateOptions {
+    /// Beam 5, one translation a line.
+    pub fn new() -> Self {
+        TranslateOptions { raw: defaults(sys::trafo_translate_options_init), cancel: None }
+    }
+    /// Width of the beam; 1 is greedy.
+    pub fn beam(mut self, beam: usize) -> Self {
+        self.raw.beam = i32::try_from(beam).unwrap_or(i32::MAX);
+        self
+    }
+    /// Hypotheses a line, at most the beam.
+    pub fn n_best(mut self, n_best: usize) -> Self {
+        self.raw.n_best = i32::try_from(n_best).unwrap_or(i32::MAX);
+        self
+    }
+    /// A score is log-probability / length^penalty; default 1.
+    pub fn length_penalty(mut self, penalty: f64) -> Self {
+        self.raw.length_penalty = penalty;
+        self
+    }
+    /// Longest translation in tokens; 0, the default, is twice the source plus 10.
+    pub fn max_length(mut self, tokens: usize) -> Self {
+        self.raw.max_length = to_i64(tokens);
+        self
+    }
+    /// Source tokens decoded together.
+    pub fn batch_tokens(mut self, tokens: usize) -> Self {
+        self.raw.batch_tokens = to_i64(tokens);
+        self
+    }
+    /// Whether a source over the model's limit is cut (the default) or an error.
+    pub fn truncate(mut self, truncate: bool) -> Self {
+        self.raw.truncate = truncate.into();
+        self
+    }
+    /// Ends the work with the error [`Cancelled`](crate::ErrorCode::Cancelled) when the token is set.
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.cancel = Some(token.clone());
+        self
+    }
+}
+
+impl Default for TranslateOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One text that the model proposes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hypothesis {
+    /// The text.
+    pub text: String,
+    /// Log-probability, normalised by length.
+    pub score: f64,
+}
+
+/// What became of one line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Translation {
+    /// The best first; never empty.
+    pub hypotheses: Vec<Hypothesis>,
+}
+
+impl Translation {
+    /// The best hypothesis' text.
+    pub fn text(&self) -> &str {
+        self.hypotheses.first().map_or("", |h| &h.text)
+    }
+    /// The best hypothesis' score.
+    pub fn score(&self) -> f64 {
+        self.hypotheses.first().map_or(0.0, |h| h.score)
+    }
+}
+
+impl fmt::Display for Translation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
