@@ -130,7 +130,7 @@ pub(crate) struct ContextInner {
 /// # }
 /// ```
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// let context = trafo::Context::new().unwrap();
 /// std::thread::spawn(move || context.tensor(&[0.0f32], &[1])); // not Send
 /// ```

@@ -206,7 +206,7 @@ impl Tensor {
         })
     }
     /// `cross_entropy(x W^T + bias)` in chunks, without ever holding all logits: `x [T,C]`, `weight [V,C]`, `bias [V]`.
-    /// `chunk_bytes` of logits are held at a time, 0 for the default. Not for [`Reduction::None`].
+    /// `chunk_bytes` of logits are held at a time, 0 for the default. Not for [`Reduction::None`](crate::Reduction::None).
     pub fn linear_cross_entropy(
         &self,
         weight: &Tensor,

@@ -6,7 +6,7 @@ use crate::cancel::CancelToken;
 use crate::context::to_i64;
 use crate::handle::defaults;
 
-/// Settings of [`Model::translate`].
+/// Settings of [`Model::translate`](crate::Model::translate).
 #[derive(Clone, Debug)]
 pub struct TranslateOptions {
     pub(crate) raw: sys::trafo_translate_options,
