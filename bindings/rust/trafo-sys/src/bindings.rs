@@ -1239,10 +1239,14 @@ pub struct trafo_model_config {
     pub ffn_dropout: f64,
     #[doc = " default 1e-5"]
     pub norm_epsilon: f64,
+    #[doc = " What the model computes in: TRAFO_FLOAT32 (default); TRAFO_BFLOAT16 on CUDA, with float32 master copies of the\n parameters that the optimizer works on and files hold; TRAFO_FLOAT64 on the CPU, for gradient checks. Not part of the\n file: trafo_model_load gives float32."]
+    pub precision: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 112usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 120usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -1276,6 +1280,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, ffn_dropout) - 96usize];
     ["Offset of field: trafo_model_config::norm_epsilon"]
         [::core::mem::offset_of!(trafo_model_config, norm_epsilon) - 104usize];
+    ["Offset of field: trafo_model_config::precision"]
+        [::core::mem::offset_of!(trafo_model_config, precision) - 112usize];
+    ["Offset of field: trafo_model_config::reserved"]
+        [::core::mem::offset_of!(trafo_model_config, reserved) - 116usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -1296,7 +1304,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Parameters drawn from `seed`, float32. since 0.1"]
+    #[doc = " Parameters drawn from `seed`. UNSUPPORTED: a precision that the device does not compute in. since 0.1"]
     pub fn trafo_model_new(
         context: *mut trafo_context,
         config: *const trafo_model_config,

@@ -11,6 +11,7 @@ use crate::handle::{
     RawContext, RawModel, RawTranslations, defaults, empty_view, path_view, view_to_string, views,
 };
 use crate::model_config::{ModelConfig, from_i64};
+use crate::tensor::{DType, Element, expect_dtype};
 use crate::text::{Tokenizer, expect_equal};
 use crate::translation::{Hypothesis, TranslateOptions, Translation};
 
@@ -27,6 +28,7 @@ pub struct Score {
 pub struct Parameter<'a> {
     name: String,
     shape: Vec<usize>,
+    dtype: DType,
     raw: *mut sys::trafo_tensor,
     // Uses the model's context: neither Send nor Sync, and gone before the model moves.
     _model: &'a Model,
@@ -41,17 +43,23 @@ impl Parameter<'_> {
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
-    /// A copy of its elements.
-    pub fn to_vec(&self) -> Result<Vec<f32>> {
-        let mut data = vec![0f32; self.shape.iter().product()];
-        // SAFETY: the handle is live; the library refuses a buffer of another size than the tensor's.
+    /// Type of its elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// A copy of its elements; `T` is the parameter's type.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        expect_dtype::<T>("Parameter::to_vec", self.dtype)?;
+        let mut data = vec![T::default(); self.shape.iter().product()];
+        // SAFETY: the handle is live; the buffer has the tensor's size, and every bit pattern is a valid T.
         check(unsafe {
             sys::trafo_tensor_read(self.raw, data.as_mut_ptr().cast(), size_of_val(&*data))
         })?;
         Ok(data)
     }
     /// Overwrites its elements.
-    pub fn write(&mut self, data: &[f32]) -> Result<()> {
+    pub fn write<T: Element>(&mut self, data: &[T]) -> Result<()> {
+        expect_dtype::<T>("Parameter::write", self.dtype)?;
         // SAFETY: the handle is live, data is valid for its length.
         check(unsafe { sys::trafo_tensor_write(self.raw, data.as_ptr().cast(), size_of_val(data)) })
     }
@@ -183,10 +191,13 @@ impl Model {
             let mut parameter = Parameter {
                 name: std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned(),
                 shape: Vec::new(),
+                dtype: DType::F32,
                 raw,
                 _model: self,
             };
-            let (mut dims, mut rank) = ([0i64; 8], 0);
+            let (mut dims, mut rank, mut dtype) = ([0i64; 8], 0, 0);
+            check(sys::trafo_tensor_get_dtype(raw, &mut dtype))?;
+            parameter.dtype = DType::from_raw(dtype);
             check(sys::trafo_tensor_get_shape(
                 raw,
                 dims.as_mut_ptr(),

@@ -6,6 +6,7 @@ use crate::context::to_i64;
 use crate::error::{Result, check};
 use crate::handle::defaults;
 use crate::op_options::Activation;
+use crate::tensor::DType;
 
 /// Kinds of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,6 +94,9 @@ config_fields! {
     ffn_dropout / get_ffn_dropout: f64 = same, same;
     /// Epsilon of layer norms.
     norm_epsilon / get_norm_epsilon: f64 = same, same;
+    /// What the model computes in: `F32`, the default; `BF16` on CUDA; `F64` on the CPU, for gradient checks. Not part of
+    /// the file.
+    precision / get_precision: DType = DType::as_raw, DType::from_raw;
 }
 
 impl ModelConfig {

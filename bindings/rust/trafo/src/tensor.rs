@@ -35,7 +35,7 @@ impl DType {
             DType::Unknown(raw) => raw,
         }
     }
-    fn from_raw(raw: i32) -> Self {
+    pub(crate) fn from_raw(raw: i32) -> Self {
         match raw {
             sys::TRAFO_FLOAT32 => DType::F32,
             sys::TRAFO_FLOAT64 => DType::F64,
@@ -241,7 +241,7 @@ impl Tensor {
 
     /// A copy of the elements in row-major order; `T` is the tensor's type.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        self.expect_dtype::<T>("Tensor::to_vec")?;
+        expect_dtype::<T>("Tensor::to_vec", self.dtype())?;
         let mut data = vec![T::default(); self.len()];
         // SAFETY: the buffer has the tensor's size; every bit pattern is a valid T.
         check(unsafe {
@@ -269,23 +269,12 @@ impl Tensor {
     }
     /// Overwrites the elements of a leaf, in row-major order.
     pub fn write<T: Element>(&self, data: &[T]) -> Result<()> {
-        self.expect_dtype::<T>("Tensor::write")?;
+        expect_dtype::<T>("Tensor::write", self.dtype())?;
         // SAFETY: the handle is live or NULL, data is valid for its length.
         check(unsafe {
             sys::trafo_tensor_write(self.as_ptr(), data.as_ptr().cast(), size_of_val(data))
         })
     }
-    fn expect_dtype<T: Element>(&self, origin: &str) -> Result<()> {
-        if self.dtype() == T::DTYPE {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorCode::DTypeMismatch,
-            origin,
-            format!("the tensor holds {:?}, the slice {:?}", self.dtype(), T::DTYPE),
-        ))
-    }
-
     /// A leaf of its own memory with the same elements.
     pub fn copy(&self) -> Result<Tensor> {
         // SAFETY: the handle is live or NULL, `out` is valid.
@@ -333,6 +322,17 @@ impl Tensor {
             check(unsafe { sys::trafo_backward(context.as_ptr(), self.as_ptr(), upstream) })
         })
     }
+}
+
+pub(crate) fn expect_dtype<T: Element>(origin: &str, dtype: DType) -> Result<()> {
+    if dtype == T::DTYPE {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::DTypeMismatch,
+        origin,
+        format!("the tensor holds {dtype:?}, the slice {:?}", T::DTYPE),
+    ))
 }
 
 pub(crate) fn rank(dims: &[i64]) -> i32 {

@@ -102,10 +102,11 @@ fn a_saved_model_is_the_same_model() -> Result<()> {
     );
     // A parameter can be changed.
     let mut parameter = loaded.parameters()?.swap_remove(0);
-    let zeros = vec![0f32; parameter.to_vec()?.len()];
+    let zeros = vec![0f32; parameter.to_vec::<f32>()?.len()];
     parameter.write(&zeros)?;
-    assert_eq!(parameter.to_vec()?, zeros);
+    assert_eq!(parameter.to_vec::<f32>()?, zeros);
     assert_eq!(parameter.write(&zeros[1..]).unwrap_err().code(), ErrorCode::ShapeMismatch);
+    assert_eq!(parameter.to_vec::<f64>().unwrap_err().code(), ErrorCode::DTypeMismatch);
     drop(parameter);
     assert_ne!(weights(&loaded), weights(&original));
     Ok(())

@@ -83,5 +83,5 @@ pub fn options() -> TrainerOptions {
 
 pub fn weights(model: &Model) -> Vec<u32> {
     let parameters = model.parameters().unwrap();
-    parameters.iter().flat_map(|p| p.to_vec().unwrap()).map(f32::to_bits).collect()
+    parameters.iter().flat_map(|p| p.to_vec::<f32>().unwrap()).map(f32::to_bits).collect()
 }
