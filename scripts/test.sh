@@ -41,6 +41,6 @@ step "Rust"
 (cd bindings/rust && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet)
 
 step "Go"
-(cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test ./...)
+(cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./...)
 
 step "all tests passed"

@@ -1,4 +1,5 @@
-// A run that is killed at ten random moments and continued each time ends with the same weight bytes as one that was not.
+// A run that is killed at ten random moments and continued each time ends with the same weight
+// bytes as one that was not.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -18,11 +19,41 @@ constexpr int kKills = 10;
 constexpr const char* kUpdates = "60";
 
 std::vector<std::string> train_command(const std::string& run, int threads) {
-  return {"train", "--train-sets", "train.de", "train.en", "--valid-sets", "valid.de", "valid.en",
-          "--model", run, "--vocabs", "vocab.spm", "--enc-depth", "1", "--dec-depth", "1", "--dim-emb",
-          "32", "--transformer-dim-ffn", "64", "--transformer-heads", "2", "--mini-batch-words", "512",
-          "--save-freq", "3u", "--valid-freq", "20u", "--valid-metrics", "ce-mean-words", "--after",
-          std::string(kUpdates) + "u", "--cpu-threads", std::to_string(threads), "--progress", "off"};
+  return {"train",
+          "--train-sets",
+          "train.de",
+          "train.en",
+          "--valid-sets",
+          "valid.de",
+          "valid.en",
+          "--model",
+          run,
+          "--vocabs",
+          "vocab.spm",
+          "--enc-depth",
+          "1",
+          "--dec-depth",
+          "1",
+          "--dim-emb",
+          "32",
+          "--transformer-dim-ffn",
+          "64",
+          "--transformer-heads",
+          "2",
+          "--mini-batch-words",
+          "512",
+          "--save-freq",
+          "3u",
+          "--valid-freq",
+          "20u",
+          "--valid-metrics",
+          "ce-mean-words",
+          "--after",
+          std::string(kUpdates) + "u",
+          "--cpu-threads",
+          std::to_string(threads),
+          "--progress",
+          "off"};
 }
 
 std::string final_weights(const TemporaryFolder& folder, const std::string& run) {
@@ -44,7 +75,8 @@ TEST(KillResume, TenKillsLeaveTheSameWeights) {
   write_pairs("train", corpus.train);
   write_pairs("valid", corpus.held_out);
   const Outcome vocabulary = run_program(
-      folder.path(), {"vocab", "--train-sets", "train.de", "train.en", "--dim-vocabs", "400", "--soft-limit"});
+      folder.path(),
+      {"vocab", "--train-sets", "train.de", "train.en", "--dim-vocabs", "400", "--soft-limit"});
   ASSERT_EQ(vocabulary.exit_code, 0) << vocabulary.err;
 
   const auto start = std::chrono::steady_clock::now();
@@ -54,7 +86,8 @@ TEST(KillResume, TenKillsLeaveTheSameWeights) {
       std::chrono::steady_clock::now() - start);
   const std::string expected = final_weights(folder, "uncut");
 
-  // Moments are drawn from a fixed seed; where in an update or a save they land is up to the machine.
+  // Moments are drawn from a fixed seed; where in an update or a save they land is up to the
+  // machine.
   std::mt19937 random(20240617);
   int killed = 0;
   for (int i = 0; i < kKills; ++i) {
