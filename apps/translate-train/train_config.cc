@@ -153,7 +153,7 @@ TrainConfig resolve(const Settings& settings) {
   const bool lm = m.architecture == TRAFO_DECODER_LM;
   if (lm && settings.has("enc-depth") && settings.integer("enc-depth") != 0)
     settings.refuse("enc-depth", "a decoder-lm has no encoder");
-  m.encoder_layers = lm ? 0 : settings.integer("enc-depth");
+  if (!lm) m.encoder_layers = settings.integer("enc-depth");
   m.decoder_layers = settings.integer("dec-depth");
   m.width = settings.integer("dim-emb");
   m.ffn_width = settings.integer("transformer-dim-ffn");

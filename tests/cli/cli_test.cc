@@ -113,15 +113,21 @@ TEST_F(Cli, UsageErrors) {
   expect_refused(run({}), "subcommand");
   expect_refused(run({"trian"}), "did you mean train?");
   expect_refused(run({"train", "--learn-rat", "1"}), "did you mean --learn-rate?");
-  expect_refused(run({"train"}), "--train-sets");
-  expect_refused(run({"train", "-t", "t.de", "t.en", "--learn-rate", "fast"}), "fast");
-  expect_refused(run({"train", "-t", "t.de", "t.en", "--task", "huge"}), "huge");
-  expect_refused(run({"train", "-t", "t.de", "t.en", "--after", "5x"}), "5x");
-  expect_refused(run({"train", "-t", "t.de", "t.en", "--lr-decay", "cosine"}), "--after");
-  expect_refused(run({"train", "-t", "t.de", "t.en", "--valid-metrics", "ter"}), "ter");
-  expect_refused(run({"train", "-t", "t.de", "t.en", "--device", "gpu"}), "gpu");
-  expect_refused(
-      run({"train", "-t", "t.de", "t.en", "--dim-emb", "30", "--transformer-heads", "4"}), "30");
+  expect_refused(run({"train", "--model", "never"}), "--train-sets");
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--learn-rate", "fast"}),
+                 "fast");
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--task", "huge"}),
+                 "huge");
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--after", "5x"}), "5x");
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--lr-decay", "cosine"}),
+                 "--after");
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--valid-metrics", "ter"}),
+                 "ter");
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--device", "gpu"}),
+                 "gpu");
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--dim-emb", "30",
+                      "--transformer-heads", "4"}),
+                 "30");
   expect_refused(run({"translate", "--model", "nowhere"}), "nowhere");
   expect_refused(run({"translate", "--beam-size", "0"}), "beam-size");
   expect_refused(run({"info", "nothing"}), "nothing");
@@ -129,15 +135,19 @@ TEST_F(Cli, UsageErrors) {
 
 TEST_F(Cli, ConfigFileErrorsNameFileLineAndKey) {
   write_file(file("bad.yml"), "task: tiny\n\nlearn-rates: 0.1\n");
-  expect_refused(run({"train", "-t", "t.de", "t.en", "--config", "bad.yml"}),
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "bad.yml"}),
                  "bad.yml:3 unknown key 'learn-rates', the nearest known one is 'learn-rate'");
   write_file(file("bad.yml"), "seed: 1\nseed: 2\n");
-  expect_refused(run({"train", "-t", "t.de", "t.en", "--config", "bad.yml"}), "bad.yml:2");
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "bad.yml"}),
+                 "bad.yml:2");
   write_file(file("bad.yml"), "\nlearn-rate: soon\n");
-  expect_refused(run({"train", "-t", "t.de", "t.en", "--config", "bad.yml"}), "bad.yml:2");
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "bad.yml"}),
+                 "bad.yml:2");
   write_file(file("bad.yml"), "a: [1\n");
-  expect_refused(run({"train", "-t", "t.de", "t.en", "--config", "bad.yml"}), "bad.yml:");
-  expect_refused(run({"train", "-t", "t.de", "t.en", "--config", "no.yml"}), "no.yml");
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "bad.yml"}),
+                 "bad.yml:");
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "no.yml"}),
+                 "no.yml");
 }
 
 TEST_F(Cli, BadCorporaAreNamedByFileLineAndReason) {
@@ -352,14 +362,18 @@ TEST_F(Cli, NBest) {
       run({"translate", "--model", "run", "--beam-size", "3", "--n-best", "2"}, "Ja.\nNein.\n");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const auto lines = lines_of(outcome.out);
-  ASSERT_EQ(lines.size(), 4u) << outcome.out;
-  EXPECT_TRUE(lines[0].starts_with("0 ||| ")) << lines[0];
-  EXPECT_TRUE(lines[1].starts_with("0 ||| ")) << lines[1];
-  EXPECT_TRUE(lines[3].starts_with("1 ||| ")) << lines[3];
+  // The beam may have finished fewer than were asked for, but never none.
+  ASSERT_GE(lines.size(), 2u) << outcome.out;
+  ASSERT_LE(lines.size(), 4u) << outcome.out;
+  EXPECT_TRUE(lines.front().starts_with("0 ||| ")) << lines.front();
+  EXPECT_TRUE(lines.back().starts_with("1 ||| ")) << lines.back();
   const auto score = [](const std::string& line) {
     return std::stod(line.substr(line.rfind("||| ") + 4));
   };
-  EXPECT_GE(score(lines[0]), score(lines[1]));
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const bool same_line = lines[i][0] == lines[i - 1][0];
+    EXPECT_TRUE(!same_line || score(lines[i - 1]) >= score(lines[i])) << outcome.out;
+  }
   expect_refused(run({"translate", "--model", "run", "--beam-size", "2", "--n-best", "3"}, "Ja.\n"),
                  "");
 }
