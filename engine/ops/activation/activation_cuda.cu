@@ -10,12 +10,12 @@ struct ForwardBody {
   const T* x;
   T* y;
   static constexpr int kPacks = 4;
-  using Loaded = Pack<T, V>;
+  using Loaded = Held<T, V>;
   __device__ __host__ static constexpr bool uses_columns() { return false; }
   __device__ Loaded load(int64_t i, uint32_t) const { return load_once<T, V>(x + i); }
   __device__ void finish(int64_t i, uint32_t, const Loaded& loaded) const {
     float v[V];
-    to_floats(loaded, v);
+    to_floats<T>(loaded, v);
 #pragma unroll
     for (int j = 0; j < V; ++j) v[j] = activate<T, kind>(v[j]);
     store_floats<T, V>(y + i, v);
@@ -30,17 +30,18 @@ struct BackwardBody {
   bool accumulate;
   static constexpr int kPacks = 2;
   struct Loaded {
-    Pack<T, V> x, dy;
+    Held<T, V> x, dy;
   };
   __device__ __host__ static constexpr bool uses_columns() { return false; }
   __device__ Loaded load(int64_t i, uint32_t) const {
     return {load_once<T, V>(x + i), load_once<T, V>(dy + i)};
   }
   __device__ void finish(int64_t i, uint32_t, const Loaded& loaded) const {
-    float v[V];
-    to_floats(loaded.x, v);
+    float v[V], d[V];
+    to_floats<T>(loaded.x, v);
+    to_floats<T>(loaded.dy, d);
 #pragma unroll
-    for (int j = 0; j < V; ++j) v[j] = activation_gradient<T, kind>(v[j], to_float(loaded.dy.v[j]));
+    for (int j = 0; j < V; ++j) v[j] = activation_gradient<T, kind>(v[j], d[j]);
     put_floats<T, V>(dx + i, v, accumulate);
   }
 };

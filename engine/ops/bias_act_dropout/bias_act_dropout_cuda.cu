@@ -24,12 +24,12 @@ struct ForwardBody {
   bool dropping;
   DropoutArgs dropout;
   static constexpr int kPacks = 4;
-  using Loaded = Pack<T, V>;
+  using Loaded = Held<T, V>;
   __device__ __host__ bool uses_columns() const { return bias != nullptr; }
   __device__ Loaded load(int64_t i, uint32_t) const { return load_once<T, V>(x + i); }
   __device__ void finish(int64_t i, uint32_t column, const Loaded& loaded) const {
     float v[V];
-    to_floats(loaded, v);
+    to_floats<T>(loaded, v);
     add_bias<T, V>(bias, column, v);
 #pragma unroll
     for (int j = 0; j < V; ++j) v[j] = activate<T, kind>(v[j]);
@@ -52,18 +52,19 @@ struct BackwardBody {
   int64_t width;
   bool accumulate_dx, dropping;
   DropoutArgs dropout;
-  using Columns = Pack<T, V>;  // of the bias
+  using Columns = Held<T, V>;  // of the bias
   __device__ Columns columns(int64_t column) const {
-    return bias ? load_pack<T, V>(bias + column) : Columns{};
+    return bias ? load_held<T, V>(bias + column) : Columns{};
   }
   static constexpr int kTensors = 2;
   __device__ const T* source(int tensor) const { return tensor == 0 ? x : dy; }
   __device__ void finish(int64_t row, int64_t column, const Columns& columns,
-                         const Pack<T, V> (&packs)[kTensors], float (&sums)[1][V]) const {
+                         const Held<T, V> (&packs)[kTensors], float (&sums)[1][V]) const {
     const int64_t i = row * width + column;
-    float v[V], dv[V];
-    to_floats(packs[0], v);
-    to_floats(packs[1], dv);
+    float v[V], dv[V], bias_of[V];
+    to_floats<T>(packs[0], v);
+    to_floats<T>(packs[1], dv);
+    to_floats<T>(columns, bias_of);
     if (dropping) {
       float factor[V];
       dropout_factors<V>(dropout, i, factor);
@@ -72,7 +73,7 @@ struct BackwardBody {
     }
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      v[j] = activation_gradient<T, kind>(v[j] + to_float(columns.v[j]), dv[j]);
+      v[j] = activation_gradient<T, kind>(v[j] + bias_of[j], dv[j]);
       sums[0][j] += v[j];
     }
     if (dx) put_floats<T, V>(dx + i, v, accumulate_dx);

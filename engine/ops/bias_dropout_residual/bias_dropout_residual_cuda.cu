@@ -17,7 +17,7 @@ struct SumBody {
   NormForwardArgs<T> a;
   static constexpr int kPacks = 2;
   struct Loaded {
-    Pack<T, V> x, residual;
+    Held<T, V> x, residual;
   };
   __device__ __host__ bool uses_columns() const { return a.bias != nullptr; }
   __device__ Loaded load(int64_t i, uint32_t) const {

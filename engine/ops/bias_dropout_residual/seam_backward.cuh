@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kSeamThreads<Lanes>, kSeamBlocks<Lanes>)
     seam_rows_kernel(SeamBackwardArgs<T> a, float* partials) {
   constexpr int V = kPackWidth<T>, kThreads = kSeamThreads<Lanes>, kRows = kThreads / Lanes,
                 kSums = kBranch ? 3 : 2;
-  using Vector = Pack<T, V>;
+  using Vector = Held<T, V>;
   extern __shared__ uint4 slots[];  // [stage][tensor][thread]
   __shared__ float2 shared[2][kThreads / 32];
   const int tensors = a.dsum ? 3 : 2;
@@ -113,20 +113,23 @@ __global__ void __launch_bounds__(kSeamThreads<Lanes>, kSeamBlocks<Lanes>)
     float2 both = {0, 0};
     if (there) {
       // From the cache each time: the registers are needed for the sums.
-      const Vector gamma = load_pack<T, V>(a.gamma + column);
+      const Vector gamma = load_held<T, V>(a.gamma + column);
       const Vector x = *reinterpret_cast<const Vector*>(slot(stage, 0));
       const Vector dy = *reinterpret_cast<const Vector*>(slot(stage, 1));
+      float d[V], weight[V];
+      to_floats<T>(x, xhat);
+      to_floats<T>(dy, d);
+      to_floats<T>(gamma, weight);
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const float d = to_float(dy.v[j]);
-        xhat[j] = (to_float(x.v[j]) - mean) * rstd;
+        xhat[j] = (xhat[j] - mean) * rstd;
         // Rounded before it is summed and before the mean is taken off, so that a constant g
         // cancels exactly.
-        g[j] = __fmul_rn(d, to_float(gamma.v[j]));
+        g[j] = __fmul_rn(d[j], weight[j]);
         both.x += g[j];
         both.y = fmaf(g[j], xhat[j], both.y);
-        sums[0][j] = fmaf(d, xhat[j], sums[0][j]);
-        sums[1][j] += d;
+        sums[0][j] = fmaf(d[j], xhat[j], sums[0][j]);
+        sums[1][j] += d[j];
       }
     }
     both = row_sum2<Lanes>(both, reinterpret_cast<float*>(shared[parity]));
@@ -136,9 +139,10 @@ __global__ void __launch_bounds__(kSeamThreads<Lanes>, kSeamBlocks<Lanes>)
 #pragma unroll
       for (int j = 0; j < V; ++j) total[j] = rstd * fmaf(-xhat[j], mean_gx, g[j] - mean_g);
       if (a.dsum) {
-        const Vector dsum = *reinterpret_cast<const Vector*>(slot(stage, 2));
+        float dsum[V];
+        to_floats<T>(*reinterpret_cast<const Vector*>(slot(stage, 2)), dsum);
 #pragma unroll
-        for (int j = 0; j < V; ++j) total[j] += to_float(dsum.v[j]);
+        for (int j = 0; j < V; ++j) total[j] += dsum[j];
       }
       write_seam<T, V, kBranch>(a, row * a.width + column, total);
       if constexpr (kBranch) {
@@ -212,9 +216,9 @@ template <class T, int V, bool kNorm>
 struct SeamBody {
   SeamBackwardArgs<T> a;
   const float2* means;
-  using Columns = Pack<T, V>;  // of gamma
+  using Columns = Held<T, V>;  // of gamma
   __device__ Columns columns(int64_t column) const {
-    return kNorm ? load_pack<T, V>(a.gamma + column) : Columns{};
+    return kNorm ? load_held<T, V>(a.gamma + column) : Columns{};
   }
   static constexpr int kTensors = kNorm ? 3 : 1;
   __device__ const T* source(int tensor) const {
@@ -222,20 +226,23 @@ struct SeamBody {
   }
   template <int Sums>
   __device__ void finish(int64_t row, int64_t column, const Columns& gamma,
-                         const Pack<T, V> (&packs)[kTensors], float (&sums)[Sums][V]) const {
+                         const Held<T, V> (&packs)[kTensors], float (&sums)[Sums][V]) const {
     float total[V];
-    to_floats(packs[kTensors - 1], total);
+    to_floats<T>(packs[kTensors - 1], total);
     if constexpr (kNorm) {
       const float mean = a.mean[row], rstd = a.rstd[row];
       const float2 of_row = means[row];
+      float x[V], d[V], weight[V];
+      to_floats<T>(packs[0], x);
+      to_floats<T>(packs[1], d);
+      to_floats<T>(gamma, weight);
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const float d = to_float(packs[1].v[j]);
-        const float xhat = (to_float(packs[0].v[j]) - mean) * rstd;
-        const float g = __fmul_rn(d, to_float(gamma.v[j]));
+        const float xhat = (x[j] - mean) * rstd;
+        const float g = __fmul_rn(d[j], weight[j]);
         total[j] += rstd * fmaf(-xhat, of_row.y, g - of_row.x);
-        sums[0][j] = fmaf(d, xhat, sums[0][j]);
-        sums[1][j] += d;
+        sums[0][j] = fmaf(d[j], xhat, sums[0][j]);
+        sums[1][j] += d[j];
       }
     }
     write_seam<T, V, true>(a, row * a.width + column, total);

@@ -27,11 +27,11 @@ struct NormForwardArgs {
 
 // The seam's sum, as it is stored: backward normalises the stored one.
 template <class T, int V>
-__device__ __forceinline__ void residual_sum(const Pack<T, V>& x, const T* bias,
-                                             const Pack<T, V>& residual, bool dropping,
+__device__ __forceinline__ void residual_sum(const Held<T, V>& x, const T* bias,
+                                             const Held<T, V>& residual, bool dropping,
                                              const DropoutArgs& dropout, int64_t element,
                                              int64_t column, float (&v)[V]) {
-  to_floats(x, v);
+  to_floats<T>(x, v);
   if (bias) {
     float b[V];
     load_floats<T, V>(bias + column, b);
@@ -44,8 +44,11 @@ __device__ __forceinline__ void residual_sum(const Pack<T, V>& x, const T* bias,
 #pragma unroll
     for (int j = 0; j < V; ++j) v[j] *= factor[j];
   }
+  float r[V];
+  to_floats<T>(residual, r);
 #pragma unroll
-  for (int j = 0; j < V; ++j) v[j] = to_float(from_float<T>(v[j] + to_float(residual.v[j])));
+  for (int j = 0; j < V; ++j) v[j] += r[j];
+  to_floats<T>(from_floats<T, V>(v), v);
 }
 
 // E[d^2] - E[d]^2 of values d shifted by an element of the row. Where that element is an outlier
@@ -69,8 +72,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
   const bool there = row < a.rows;  // the others take part in the shuffles
   const int width = there ? static_cast<int>(a.width) : 0;
   const int64_t start = row * a.width;
-  Pack<T, V> x[P] = {};
-  [[maybe_unused]] Pack<T, V> residual[kSeam ? P : 1] = {};
+  Held<T, V> x[P] = {};
+  [[maybe_unused]] Held<T, V> residual[kSeam ? P : 1] = {};
 #pragma unroll
   for (int k = 0; k < P; ++k) {
     const int column = (k * Lanes + lane) * V;
@@ -93,7 +96,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
                            d[k]);
         store_floats<T, V>(a.sum + start + column, d[k]);
       } else {
-        to_floats(x[k], d[k]);
+        to_floats<T>(x[k], d[k]);
       }
 #pragma unroll
       for (int j = 0; j < V; ++j) {
@@ -152,8 +155,8 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
   for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
     float v[V];
     if constexpr (kSeam) {
-      residual_sum<T, V>(load_pack<T, V>(a.x + start + column), a.bias,
-                         load_pack<T, V>(a.residual + start + column), a.dropping, a.dropout,
+      residual_sum<T, V>(load_held<T, V>(a.x + start + column), a.bias,
+                         load_held<T, V>(a.residual + start + column), a.dropping, a.dropout,
                          start + column, column, v);
       store_floats<T, V>(a.sum + start + column, v);
     } else {

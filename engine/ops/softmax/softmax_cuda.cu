@@ -56,12 +56,12 @@ __device__ __forceinline__ Visible visible_keys(const ForwardArgs<T>& a, int64_t
 // v = V keys from `column` on, hidden ones as a.hidden.
 template <class T, int V>
 __device__ __forceinline__ void masked_floats(const ForwardArgs<T>& a, const Visible& visible,
-                                              int64_t column, const Pack<T, V>& in, float (&v)[V]) {
-  if (column + V <= visible.count) {
-    to_floats(in, v);
-  } else {
+                                              int64_t column, const Held<T, V>& in, float (&v)[V]) {
+  to_floats<T>(in, v);
+  const int left = static_cast<int>(max(min(visible.count - column, int64_t{V}), int64_t{0}));
+  if (__builtin_expect(left < V, false)) {
 #pragma unroll
-    for (int j = 0; j < V; ++j) v[j] = column + j < visible.count ? to_float(in.v[j]) : a.hidden;
+    for (int j = 0; j < V; ++j) v[j] = j < left ? v[j] : a.hidden;
   }
   if (visible.mask && column < visible.count) {
     constexpr int kInts = V > 4 ? 4 : V;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void masked_floats(const ForwardArgs<T>& a, const Vis
 }
 
 template <class T, int V, int Lanes, int P>
-__global__ void __launch_bounds__(kThreadsOfBlock<Lanes>) forward_rows(ForwardArgs<T> a) {
+__global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1) forward_rows(ForwardArgs<T> a) {
   constexpr int kRows = kThreadsOfBlock<Lanes> / Lanes;
   __shared__ float shared[2][kWarpsOfRow<Lanes>];
   const int lane = threadIdx.x % Lanes;
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>) forward_rows(ForwardAr
   const bool there = row < a.rows;  // the others take part in the shuffles
   const Visible visible = there ? visible_keys(a, row) : Visible{0, nullptr};
   const T* x = a.x + row * a.keys;
-  Pack<T, V> in[P] = {};
+  Held<T, V> in[P] = {};
 #pragma unroll
   for (int k = 0; k < P; ++k) {
     const int column = (k * Lanes + lane) * V;
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kLoopThreads) forward_loop(ForwardArgs<T> a) {
   float top = -INFINITY, sum = 0;
   for (int64_t column = threadIdx.x * V; column < visible.count; column += kLoopThreads * V) {
     float v[V];
-    masked_floats<T, V>(a, visible, column, load_pack<T, V>(x + column), v);
+    masked_floats<T, V>(a, visible, column, load_held<T, V>(x + column), v);
     float highest = top;
 #pragma unroll
     for (int j = 0; j < V; ++j) highest = fmaxf(highest, v[j] * a.scale);
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kLoopThreads) forward_loop(ForwardArgs<T> a) {
   for (int64_t column = threadIdx.x * V; column < a.keys; column += kLoopThreads * V) {
     float v[V] = {};
     if (column < visible.count) {
-      masked_floats<T, V>(a, visible, column, load_pack<T, V>(x + column), v);
+      masked_floats<T, V>(a, visible, column, load_held<T, V>(x + column), v);
 #pragma unroll
       for (int j = 0; j < V; ++j) v[j] = exp2_fast(fmaf(v[j], a.scale, -highest)) * inverse;
     }
@@ -167,25 +167,37 @@ struct BackwardArgs {
   bool accumulate;
 };
 
+template <class T, int V>
+__device__ __forceinline__ float product_sum(const Held<T, V>& y, const Held<T, V>& dy) {
+  float a[V], b[V], sum = 0;
+  to_floats<T>(y, a);
+  to_floats<T>(dy, b);
+#pragma unroll
+  for (int j = 0; j < V; ++j) sum = fmaf(a[j], b[j], sum);
+  return sum;
+}
+
 // dx = scale y (dy - dot) of V keys.
 template <class T, int V>
-__device__ __forceinline__ void write_gradient(const BackwardArgs<T>& a, T* dx, const Pack<T, V>& y,
-                                               const Pack<T, V>& dy, float dot) {
-  float out[V];
+__device__ __forceinline__ void write_gradient(const BackwardArgs<T>& a, T* dx, const Held<T, V>& y,
+                                               const Held<T, V>& dy, float dot) {
+  float out[V], d[V];
+  to_floats<T>(y, out);
+  to_floats<T>(dy, d);
 #pragma unroll
-  for (int j = 0; j < V; ++j) out[j] = a.scale * to_float(y.v[j]) * (to_float(dy.v[j]) - dot);
+  for (int j = 0; j < V; ++j) out[j] = a.scale * out[j] * (d[j] - dot);
   put_floats<T, V>(dx, out, a.accumulate);
 }
 
 template <class T, int V, int Lanes, int P>
-__global__ void __launch_bounds__(kThreadsOfBlock<Lanes>) backward_rows(BackwardArgs<T> a) {
+__global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1) backward_rows(BackwardArgs<T> a) {
   constexpr int kRows = kThreadsOfBlock<Lanes> / Lanes;
   __shared__ float shared[kWarpsOfRow<Lanes>];
   const int lane = threadIdx.x % Lanes;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / Lanes;
   const int64_t keys = row < a.rows ? a.keys : 0;
   const int64_t start = row * a.keys;
-  Pack<T, V> y[P] = {}, dy[P] = {};
+  Held<T, V> y[P] = {}, dy[P] = {};
 #pragma unroll
   for (int k = 0; k < P; ++k) {
     const int column = (k * Lanes + lane) * V;
@@ -197,8 +209,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>) backward_rows(Backward
   float dot = 0;
 #pragma unroll
   for (int k = 0; k < P; ++k) {
-#pragma unroll
-    for (int j = 0; j < V; ++j) dot = fmaf(to_float(y[k].v[j]), to_float(dy[k].v[j]), dot);
+    dot += product_sum<T, V>(y[k], dy[k]);
   }
   dot = row_reduce<Add, Lanes>(dot, shared);
 #pragma unroll
@@ -214,15 +225,14 @@ __global__ void __launch_bounds__(kLoopThreads) backward_loop(BackwardArgs<T> a)
   const int64_t start = static_cast<int64_t>(blockIdx.x) * a.keys;
   float dot = 0;
   for (int64_t column = threadIdx.x * V; column < a.keys; column += kLoopThreads * V) {
-    const Pack<T, V> y = load_pack<T, V>(a.y + start + column),
-                     dy = load_pack<T, V>(a.dy + start + column);
-#pragma unroll
-    for (int j = 0; j < V; ++j) dot = fmaf(to_float(y.v[j]), to_float(dy.v[j]), dot);
+    const Held<T, V> y = load_held<T, V>(a.y + start + column),
+                     dy = load_held<T, V>(a.dy + start + column);
+    dot += product_sum<T, V>(y, dy);
   }
   dot = row_reduce<Add, kLoopThreads>(dot, shared);
   for (int64_t column = threadIdx.x * V; column < a.keys; column += kLoopThreads * V) {
-    const Pack<T, V> y = load_pack<T, V>(a.y + start + column),
-                     dy = load_pack<T, V>(a.dy + start + column);
+    const Held<T, V> y = load_held<T, V>(a.y + start + column),
+                     dy = load_held<T, V>(a.dy + start + column);
     write_gradient<T, V>(a, a.dx + start + column, y, dy, dot);
   }
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device/reduce.cuh"
@@ -11,39 +12,80 @@
 
 namespace trafo::cuda {
 
+// N elements in registers. A whole pack is kept as 32-bit words: two bfloat16 in a register, never
+// taken apart before they are used.
+template <class T, int N>
+using Held = std::conditional_t<sizeof(T) * N == 16, uint4, Pack<T, N>>;
+
+template <class T, int N>
+__device__ __forceinline__ Held<T, N> load_held(const T* p) {
+  return *reinterpret_cast<const Held<T, N>*>(p);
+}
+
 // Data that is read once: not kept in L1, where the vectors (gamma, bias) stay.
 template <class T, int N>
-__device__ __forceinline__ Pack<T, N> load_once(const T* p) {
-  if constexpr (sizeof(Pack<T, N>) == 16) {
+__device__ __forceinline__ Held<T, N> load_once(const T* p) {
+  if constexpr (sizeof(T) * N == 16) {
     uint4 bits;
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
                  : "l"(p));
-    Pack<T, N> pack;
-    memcpy(&pack, &bits, sizeof pack);
-    return pack;
+    return bits;
   } else {
-    return load_pack<T, N>(p);
+    return load_held<T, N>(p);
   }
 }
 
 template <class T, int N>
-__device__ __forceinline__ void to_floats(const Pack<T, N>& pack, float (&out)[N]) {
+__device__ __forceinline__ void to_floats(const Held<T, N>& held, float (&out)[N]) {
+  if constexpr (sizeof(T) * N == 16) {
+    const uint32_t words[4] = {held.x, held.y, held.z, held.w};
 #pragma unroll
-  for (int j = 0; j < N; ++j) out[j] = to_float(pack.v[j]);
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (sizeof(T) == 2) {
+        out[2 * j] = __uint_as_float(words[j] << 16);
+        out[2 * j + 1] = __uint_as_float(words[j] & 0xffff0000u);
+      } else {
+        out[j] = __uint_as_float(words[j]);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < N; ++j) out[j] = to_float(held.v[j]);
+  }
+}
+
+__device__ __forceinline__ uint32_t bf16_word(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  uint32_t word;
+  memcpy(&word, &pair, sizeof word);
+  return word;
+}
+
+template <class T, int N>
+__device__ __forceinline__ Held<T, N> from_floats(const float (&in)[N]) {
+  if constexpr (sizeof(T) * N == 16 && sizeof(T) == 2) {
+    return {bf16_word(in[0], in[1]), bf16_word(in[2], in[3]), bf16_word(in[4], in[5]),
+            bf16_word(in[6], in[7])};
+  } else if constexpr (sizeof(T) * N == 16) {
+    return {__float_as_uint(in[0]), __float_as_uint(in[1]), __float_as_uint(in[2]),
+            __float_as_uint(in[3])};
+  } else {
+    Pack<T, N> pack;
+#pragma unroll
+    for (int j = 0; j < N; ++j) pack.v[j] = from_float<T>(in[j]);
+    return pack;
+  }
 }
 
 template <class T, int N>
 __device__ __forceinline__ void load_floats(const T* p, float (&out)[N]) {
-  to_floats(load_pack<T, N>(p), out);
+  to_floats<T>(load_held<T, N>(p), out);
 }
 
 template <class T, int N>
 __device__ __forceinline__ void store_floats(T* p, const float (&in)[N]) {
-  Pack<T, N> pack;
-#pragma unroll
-  for (int j = 0; j < N; ++j) pack.v[j] = from_float<T>(in[j]);
-  store_pack<T, N>(p, pack);
+  *reinterpret_cast<Held<T, N>*>(p) = from_floats<T, N>(in);
 }
 
 // Stores `in`, or adds it to what is there.
@@ -239,7 +281,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Sums>)
     tile_kernel(int64_t rows, int64_t width, int tile_log2, int64_t tiles, int64_t chunk_rows,
                 float* partials, Body body) {
   constexpr int kTensors = Body::kTensors;
-  constexpr bool kAhead = sizeof(Pack<T, V>) == 16;
+  constexpr bool kAhead = sizeof(Held<T, V>) == 16;
   constexpr int kRing = kAhead ? kTileStages * kTensors * 16 : 0,
                 kTotals = Sums * V * static_cast<int>(sizeof(float));
   __shared__ __align__(16) unsigned char memory[kTileThreads * (kRing > kTotals ? kRing : kTotals)];
@@ -253,7 +295,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Sums>)
     const typename Body::Columns columns = body.columns(column);
     int64_t row = chunk * chunk_rows + y;
     if constexpr (kAhead) {
-      auto* ring = reinterpret_cast<Pack<T, V>*>(memory);
+      auto* ring = reinterpret_cast<Held<T, V>*>(memory);
       const auto fetch = [&](int64_t of, int stage) {
         if (of < end) {
 #pragma unroll
@@ -270,11 +312,11 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Sums>)
       int stage = 0;
       for (; row < end; row += step) {
         wait_copy_groups<kTileStages - 1>();
-        Pack<T, V> packs[kTensors];
+        Held<T, V> packs[kTensors];
 #pragma unroll
         for (int t = 0; t < kTensors; ++t)
           packs[t] = body.source(t) ? ring[(stage * kTensors + t) * kTileThreads + threadIdx.x]
-                                    : Pack<T, V>{};
+                                    : Held<T, V>{};
         body.finish(row, column, columns, packs, sums);
         // The slots have been read by this thread, the only one that uses them.
         fetch(row + kTileStages * step, stage);
@@ -283,11 +325,11 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Sums>)
       wait_copy_groups<0>();
     } else {
       for (; row < end; row += step) {
-        Pack<T, V> packs[kTensors];
+        Held<T, V> packs[kTensors];
 #pragma unroll
         for (int t = 0; t < kTensors; ++t)
-          packs[t] = body.source(t) ? load_pack<T, V>(body.source(t) + row * width + column)
-                                    : Pack<T, V>{};
+          packs[t] = body.source(t) ? load_held<T, V>(body.source(t) + row * width + column)
+                                    : Held<T, V>{};
         body.finish(row, column, columns, packs, sums);
       }
     }
