@@ -22,7 +22,7 @@ constexpr int kSamples = 8;
 struct DemoArguments {
   std::string run = "demo";
   int64_t threads = 0;
-  double minutes = 2.8;
+  double minutes = 2.5;
   bool quiet = false;
 };
 
@@ -59,10 +59,10 @@ Settings demo_settings(const DemoArguments& arguments, const std::string& data) 
   set("learn-rate", {"0.003"});
   set("lr-warmup", {"150"});
   set("lr-decay", {"linear"});
-  set("after", {"1800u"});
+  set("after", {"1500u"});
   set("valid-freq", {"0u"});  // once, at the end
   set("save-freq", {"0u"});
-  set("disp-freq", {"100u"});
+  set("disp-freq", {"50u"});
   set("early-stopping", {"0"});
   set("cpu-threads", {std::to_string(arguments.threads)});
   return settings;
@@ -172,7 +172,7 @@ Action add_demo(CLI::App& app) {
   auto arguments = std::make_shared<DemoArguments>();
   app.add_option("-m,--model", arguments->run, "run directory (default demo)")->type_name("DIR");
   app.add_option("--cpu-threads", arguments->threads, "(default 0: every core)")->type_name("N");
-  app.add_option("--minutes", arguments->minutes, "longest training (default 2.8)")
+  app.add_option("--minutes", arguments->minutes, "longest training (default 2.5)")
       ->type_name("X")
       ->check(CLI::PositiveNumber);
   app.add_flag("-q,--quiet", arguments->quiet, "results only");
