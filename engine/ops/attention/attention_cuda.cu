@@ -7,7 +7,6 @@ namespace {
 
 // 16 x 16 threads; thread (tx, ty) owns rows ty + 16 i of a tile.
 constexpr int kThreads = 256;
-constexpr int64_t kMaxHeadDim = 256;
 
 // Elements from row to row of a tile in shared memory: whole float4s, an odd number of them, so
 // that eight threads reading one column of consecutive rows meet eight different banks.
@@ -393,18 +392,6 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % 32 == 0) delta[i] = sum;
 }
 
-// Four elements at a time from every row of every head.
-template <class T>
-bool rows_of_quads(int64_t head_dim, std::initializer_list<const void*> pointers,
-                   std::initializer_list<int64_t> strides) {
-  if (head_dim % 4 != 0) return false;
-  for (const void* p : pointers)
-    if (reinterpret_cast<uintptr_t>(p) % (4 * sizeof(T)) != 0) return false;
-  for (const int64_t stride : strides)
-    if (stride % 4 != 0) return false;
-  return true;
-}
-
 template <class T, int Tile, int Groups>
 int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
   const int64_t tiles = (p.max_queries + Tile - 1) / Tile;
@@ -451,6 +438,7 @@ int32_t attention_forward_cuda(cuda::DeviceState& device, const AttentionForward
   using namespace cuda;
   if (p.sequences == 0 || p.max_queries == 0 || p.head_dim == 0) return kSuccess;
   if (p.head_dim > kMaxHeadDim) return unsupported(device, kWideHead);
+  if (attention_is_decoding(p)) return attention_decode_forward(device, p);
   if (attention_fits_mma(p)) return attention_forward_mma(device, p);
   int32_t result = kSuccess;
   const bool known = with_device_type(p.dtype, [&](auto zero) {
@@ -472,7 +460,7 @@ int32_t attention_backward_cuda(cuda::DeviceState& device, const AttentionBackwa
   int32_t result = kSuccess;
   const bool known = with_device_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (count > 0) {
+    if (count > 0 && !(p.dq && attention_fits_mma(p))) {
       constexpr int kWarps = kThreads / 32;
       delta_kernel<T>
           <<<static_cast<unsigned>((count + kWarps - 1) / kWarps), kThreads, 0, device.stream>>>(

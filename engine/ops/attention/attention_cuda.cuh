@@ -2,12 +2,16 @@
 // block works on.
 #pragma once
 
+#include <initializer_list>
+
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device/philox.cuh"
 #include "engine/backend/cuda/device_state.h"
 #include "engine/ops/attention/attention.h"
 
 namespace trafo::cuda {
+
+inline constexpr int64_t kMaxHeadDim = 256;
 
 struct AttentionProblem {
   DropoutArgs dropout;
@@ -90,13 +94,28 @@ inline AttentionGradients attention_gradients(const AttentionBackwardParams& p) 
           p.accumulate_dv};
 }
 
-// The tensor cores' kernels (attention_mma_cuda.cu): bfloat16, head_dim a multiple of 8 up to 128,
-// every row on 16 bytes. delta: [query_rows, heads], see delta_kernel.
+// The tensor cores' kernels (attention_mma_{forward,backward}_cuda.cu): bfloat16, head_dim a
+// multiple of 8 up to 128, every row on 16 bytes. delta: [query_rows, heads], see delta_kernel.
 bool attention_fits_mma(const AttentionForwardParams& p);
 bool attention_fits_mma(const AttentionBackwardParams& p);
 int32_t attention_forward_mma(DeviceState& device, const AttentionForwardParams& p);
-int32_t attention_backward_mma(DeviceState& device, const AttentionBackwardParams& p,
-                               const float* delta);
+int32_t attention_backward_mma(DeviceState& device, const AttentionBackwardParams& p, float* delta);
+
+// One query a sequence, without dropout (attention_decode_cuda.cu).
+bool attention_is_decoding(const AttentionForwardParams& p);
+int32_t attention_decode_forward(DeviceState& device, const AttentionForwardParams& p);
+
+// Four elements at a time can be read from every row of every head.
+template <class T>
+bool rows_of_quads(int64_t head_dim, std::initializer_list<const void*> pointers,
+                   std::initializer_list<int64_t> strides) {
+  if (head_dim % 4 != 0) return false;
+  for (const void* p : pointers)
+    if (reinterpret_cast<uintptr_t>(p) % (4 * sizeof(T)) != 0) return false;
+  for (const int64_t stride : strides)
+    if (stride % 4 != 0) return false;
+  return true;
+}
 
 // Raises the shared memory a kernel may use, and launches it; `blocks` > 0.
 template <class Kernel, class... Args>

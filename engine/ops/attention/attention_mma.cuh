@@ -5,9 +5,14 @@
 // c[0], c[1] and c[2], c[3].
 #pragma once
 
-#include "engine/backend/cuda/device/numeric.cuh"
+#include "engine/ops/attention/attention_cuda.cuh"
 
 namespace trafo::cuda {
+
+inline constexpr int kMmaThreads = 128;
+inline constexpr int kStreamedRows = 64;  // of a tile that blocks walk over
+inline constexpr float kLog2e = 1.4426950408889634f;
+inline constexpr float kLn2 = 0.6931471805599453f;
 
 struct Quad {
   uint32_t x[4];
@@ -183,6 +188,57 @@ __device__ __forceinline__ void store_rows(const MmaTile<D>& tile, int row0,
     }
     store_pack(to, pack);
   }
+}
+
+// Which probabilities of a tile dropout keeps: for each query the bytes of the Philox blocks its
+// keys touch, one bit an element. The first key need not begin a block, so that key j is bit
+// first(i) + j.
+struct KeptBits {
+  static constexpr int kPitch = 12;  // up to kStreamedRows / 8 + 1 blocks
+  unsigned char* bytes;
+  uint32_t first_low, step_low;
+
+  __device__ __forceinline__ KeptBits(const AttentionProblem& a, const AttentionItem& item, int q0,
+                                      int k0, unsigned char* memory)
+      : bytes(memory),
+        first_low(static_cast<uint32_t>(item.dropout_row(a, q0) + k0)),
+        step_low(static_cast<uint32_t>(a.max_keys)) {}
+  // All threads of the block; a barrier before anyone reads.
+  template <int Queries>
+  __device__ __forceinline__ void fill(const AttentionProblem& a, const AttentionItem& item, int q0,
+                                       int k0) {
+    constexpr int kBlocks = kStreamedRows / 8 + 1;
+    for (int at = static_cast<int>(threadIdx.x); at < Queries * kBlocks; at += kMmaThreads) {
+      const int i = at / kBlocks, b = at % kBlocks;
+      const uint4 words = philox_block(a.dropout, (item.dropout_row(a, q0 + i) + k0) / 8 + b);
+      uint32_t kept = 0;
+#pragma unroll
+      for (int half = 0; half < 8; ++half)
+        kept |= dropout_factor(a.dropout, words, half) != 0.0f ? 1u << half : 0u;
+      bytes[i * kPitch + b] = static_cast<unsigned char>(kept);
+    }
+  }
+  __device__ __forceinline__ bool keeps(int i, int j) const {
+    const uint32_t bit =
+        (first_low + static_cast<uint32_t>(i) * step_low) % 8 + static_cast<uint32_t>(j);
+    return bytes[i * kPitch + bit / 8] >> (bit % 8) & 1;
+  }
+};
+
+// 16 bytes at a time can be read from every row of every head.
+inline bool in_pieces(std::initializer_list<const void*> pointers,
+                      std::initializer_list<int64_t> strides) {
+  for (const void* p : pointers)
+    if (!aligned16(p)) return false;
+  for (const int64_t stride : strides)
+    if (stride % 8 != 0) return false;
+  return true;
+}
+
+template <class Params>
+bool fits_mma(const Params& p) {
+  return p.dtype == DType::bf16 && p.head_dim % 8 == 0 && p.head_dim <= 128 &&
+         in_pieces({p.q, p.k, p.v, p.out}, {p.q_stride, p.k_stride, p.v_stride});
 }
 
 }  // namespace trafo::cuda

@@ -74,7 +74,8 @@ struct AdamWArgs {
 template <int W>
 __global__ void __launch_bounds__(kThreads)
     adamw_kernel(AdamWArgs a, int64_t count, float* __restrict__ param,
-                 const float* __restrict__ grad, float* __restrict__ m, float* __restrict__ v) {
+                 const float* __restrict__ grad, float* __restrict__ m, float* __restrict__ v,
+                 bf16* __restrict__ rounded) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * W;
   if (i >= count) return;
   const auto update = [&](float g, float& momentum, float& variance, float& value) {
@@ -93,8 +94,17 @@ __global__ void __launch_bounds__(kThreads)
     store_pack(m + i, momentum);
     store_pack(v + i, variance);
     store_pack(param + i, value);
+    if (rounded) {
+      Pack<bf16, W> narrow;
+#pragma unroll
+      for (int j = 0; j < W; ++j) narrow.v[j] = from_float<bf16>(value.v[j]);
+      store_pack(rounded + i, narrow);
+    }
   } else {
-    for (int64_t j = i; j < count; ++j) update(grad[j], m[j], v[j], param[j]);
+    for (int64_t j = i; j < count; ++j) {
+      update(grad[j], m[j], v[j], param[j]);
+      if (rounded) rounded[j] = from_float<bf16>(param[j]);
+    }
   }
 }
 
@@ -147,13 +157,15 @@ int32_t adamw_cuda(cuda::DeviceState& device, const AdamWParams& p) {
   const auto* grad = static_cast<const float*>(p.grad);
   auto* m = static_cast<float*>(p.m);
   auto* v = static_cast<float*>(p.v);
-  const bool vectors = aligned16(param) && aligned16(grad) && aligned16(m) && aligned16(v);
+  auto* rounded = static_cast<bf16*>(p.param_bf16);
+  const bool vectors = reinterpret_cast<uintptr_t>(rounded) % 8 == 0 && aligned16(param) &&
+                       aligned16(grad) && aligned16(m) && aligned16(v);
   const int64_t step = int64_t{kThreads} * (vectors ? 4 : 1);
   const auto grid = static_cast<unsigned>((p.count + step - 1) / step);
   if (vectors)
-    adamw_kernel<4><<<grid, kThreads, 0, device.stream>>>(a, p.count, param, grad, m, v);
+    adamw_kernel<4><<<grid, kThreads, 0, device.stream>>>(a, p.count, param, grad, m, v, rounded);
   else
-    adamw_kernel<1><<<grid, kThreads, 0, device.stream>>>(a, p.count, param, grad, m, v);
+    adamw_kernel<1><<<grid, kThreads, 0, device.stream>>>(a, p.count, param, grad, m, v, rounded);
   return launched(device, "adamw");
 }
 

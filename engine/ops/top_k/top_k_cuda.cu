@@ -81,14 +81,14 @@ __device__ uint64_t block_largest(uint64_t key, uint64_t* shared) {
 template <class T, int Threads>
 __global__ void __launch_bounds__(Threads, 1)
     top_k_kernel(const T* __restrict__ logits, int64_t classes, int64_t k, Banned banned_classes,
-                 T* __restrict__ log_probabilities, int32_t* __restrict__ ids) {
+                 float* __restrict__ log_probabilities, int32_t* __restrict__ ids) {
   __shared__ Banned banned;
   if (threadIdx.x == 0) banned = banned_classes;
   __shared__ float float_shared[Threads / 32];
   __shared__ uint64_t key_shared[Threads / 32];
   const int64_t r = blockIdx.x;
   const T* row = logits + r * classes;
-  T* values_out = log_probabilities + r * k;
+  float* values_out = log_probabilities + r * k;
   int32_t* ids_out = ids + r * k;
 
   // From the lowest finite number: exp(-infinity - maximum) is then 0 and not NaN.
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(Threads, 1)
         bool allowed = true;
         for (int32_t b = 0; b < banned.count; ++b) allowed = allowed && banned.ids[b] != id;
         if (!allowed) continue;
-        values_out[i] = from_float<T>(__int_as_float(0x7fffffff));
+        values_out[i] = __int_as_float(0x7fffffff);
         ids_out[i++] = static_cast<int32_t>(id);
       }
     return;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(Threads, 1)
   for (int64_t i = 0; i < k; ++i) {
     const uint64_t best = block_largest<Threads>(kept[0], key_shared);
     if (kept[0] == best) {  // keys are unique: one thread
-      values_out[i] = from_float<T>((key_value(best) - maximum) - log_total);
+      values_out[i] = (key_value(best) - maximum) - log_total;
       ids_out[i] = static_cast<int32_t>(key_id(best));
 #pragma unroll
       for (int j = 0; j + 1 < kKept; ++j) kept[j] = kept[j + 1];
@@ -141,7 +141,7 @@ int32_t top_k_cuda(cuda::DeviceState& device, const TopKParams& p) {
     using T = decltype(zero);
     const auto grid = static_cast<unsigned>(p.rows);
     const T* logits = static_cast<const T*>(p.logits);
-    T* out = static_cast<T*>(p.log_probabilities);
+    auto* out = static_cast<float*>(p.log_probabilities);
     if (p.classes <= 2048)
       top_k_kernel<T, 128>
           <<<grid, 128, 0, device.stream>>>(logits, p.classes, p.k, banned, out, p.ids);
