@@ -99,7 +99,8 @@ int demo(const DemoArguments& arguments) {
         return !out_of_time;
       });
   if (result.exit_code != kDone) return result.exit_code;
-  if (out_of_time) reporter.warn("this machine is slow: training was ended early");
+  if (out_of_time && result.stop != TRAFO_STOP_LIMIT)
+    reporter.warn("this machine is slow: training was ended early");
   const double trained = since(training);
 
   ModelArguments where;
