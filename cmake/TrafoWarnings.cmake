@@ -2,7 +2,7 @@
 # across statements that would differ between compilers of one machine is left to the SIMD code's explicit MulAdd).
 add_library(trafo_warnings INTERFACE)
 target_compile_options(trafo_warnings INTERFACE
-  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-unknown-pragmas
+  -Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -Wno-unknown-pragmas
   $<$<BOOL:${TRAFO_WERROR}>:-Werror>
   -ffp-contract=off)
 if(TRAFO_SANITIZE)

@@ -28,6 +28,7 @@ trafo_model_config to_c(const ModelConfig& config) {
   c.attention_dropout = config.attention_dropout;
   c.ffn_dropout = config.ffn_dropout;
   c.norm_epsilon = config.norm_epsilon;
+  c.precision = TRAFO_FLOAT32;
   return c;
 }
 
@@ -112,9 +113,15 @@ trafo_error* trafo_model_new(trafo_context* context, const trafo_model_config* c
     call.out(out);
     Context& c = call.context(context);
     if (!config) call.refuse("config is NULL");
-    const ModelConfig settings = from_c(read_options(call, config, to_c(ModelConfig{})));
-    *out = new_handle<trafo_model>(context->context,
-                                   std::shared_ptr<Model>(make_model(c, settings, seed)));
+    const trafo_model_config settings = read_options(call, config, to_c(ModelConfig{}));
+    call.reserved(settings.reserved);
+    if (settings.precision < TRAFO_FLOAT32 || settings.precision > TRAFO_BFLOAT16)
+      call.refuse(
+          "precision must be TRAFO_FLOAT32 (0), TRAFO_FLOAT64 (1) or TRAFO_BFLOAT16 (2), got ",
+          settings.precision);
+    *out = new_handle<trafo_model>(
+        context->context,
+        std::shared_ptr<Model>(make_model(c, from_c(settings), seed, DType{settings.precision})));
   });
 }
 
@@ -139,7 +146,10 @@ trafo_error* trafo_model_save(const trafo_model* model, const char* path, size_t
 trafo_error* trafo_model_get_config(const trafo_model* model, trafo_model_config* out,
                                     size_t struct_size) {
   return api(__func__, [&](const Call& call) {
-    init_options(call, out, struct_size, to_c(call.handle(model, "model").model->config()));
+    const Model& m = *call.handle(model, "model").model;
+    trafo_model_config config = to_c(m.config());
+    config.precision = static_cast<int32_t>(m.parameters().dtype());
+    init_options(call, out, struct_size, config);
   });
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <optional>
@@ -221,7 +222,8 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
         const trafo_event e = to_c(event);
         return static_cast<int>(callback(user_data, &e));
       };
-    const RunSummary summary = t->run->run(forward, token.get(), max_updates);
+    const int64_t countable = std::numeric_limits<int64_t>::max() - t->run->state().trainer.update;
+    const RunSummary summary = t->run->run(forward, token.get(), std::min(max_updates, countable));
     require(summary.reason != StopReason::cancelled && summary.reason != StopReason::callback,
             ErrorCode::cancelled, call.function(), "training was stopped by ",
             summary.reason == StopReason::cancelled ? "its cancel token" : "its callback",

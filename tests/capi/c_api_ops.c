@@ -1,0 +1,210 @@
+// Every op once, with values that can be computed by hand.
+#include "capi_check.h"
+
+static trafo_context* context;
+
+static trafo_tensor* vector(int64_t count, const float* values) {
+  return floats(context, values, 1, &count);
+}
+static trafo_tensor* matrix(int64_t rows, int64_t columns, const float* values) {
+  const int64_t shape[] = {rows, columns};
+  return floats(context, values, 2, shape);
+}
+#define VECTOR(count, ...) vector((count), (const float[]){__VA_ARGS__})
+#define MATRIX(rows, columns, ...) matrix((rows), (columns), (const float[]){__VA_ARGS__})
+
+static void test_elementwise(void) {
+  trafo_tensor *a = VECTOR(3, 1, 4, 9), *b = VECTOR(1, 2), *out = NULL;
+  OK(trafo_op_add(context, a, b, &out));
+  VALUES(out, 3, 3, 6, 11);
+  OK(trafo_op_subtract(context, a, b, &out));
+  VALUES(out, 3, -1, 2, 7);
+  OK(trafo_op_multiply(context, a, b, &out));
+  VALUES(out, 3, 2, 8, 18);
+  OK(trafo_op_divide(context, a, b, &out));
+  VALUES(out, 3, 0.5f, 2, 4.5f);
+  OK(trafo_op_scale(context, a, -0.5, &out));
+  VALUES(out, 3, -0.5f, -2, -4.5f);
+  OK(trafo_op_sqrt(context, a, &out));
+  VALUES(out, 3, 1, 2, 3);
+  OK(trafo_op_log(context, a, &out));
+  VALUES(out, 3, 0, logf(4), logf(9));
+  OK(trafo_op_exp(context, b, &out));
+  VALUES(out, 1, expf(2));
+  OK(trafo_op_tanh(context, b, &out));
+  VALUES(out, 1, tanhf(2));
+  OK(trafo_op_sigmoid(context, b, &out));
+  VALUES(out, 1, 1 / (1 + expf(-2)));
+  OK(trafo_op_sum(context, a, &out));
+  VALUES(out, 1, 14);
+  OK(trafo_op_mean(context, a, &out));
+  VALUES(out, 1, 14.0f / 3);
+  trafo_tensor* c = VECTOR(2, 1, 2);
+  FAILS(trafo_op_add(context, a, c, &out), TRAFO_SHAPE_MISMATCH, "[2]");
+  trafo_tensor* signs = VECTOR(2, -1, 2);
+  OK(trafo_op_activation(context, signs, TRAFO_RELU, &out));
+  VALUES(out, 2, 0, 2);
+  OK(trafo_op_activation(context, signs, TRAFO_SILU, &out));
+  VALUES(out, 2, -1 / (1 + expf(1)), 2 / (1 + expf(-2)));
+  OK(trafo_op_activation(context, signs, TRAFO_GELU, &out));
+  const float root = 0.7978845608f;
+  VALUES(out, 2, -0.5f * (1 - tanhf(root * 1.044715f)), 1 + tanhf(root * (2 + 0.044715f * 8)));
+  FAILS(trafo_op_activation(context, signs, 3, &out), TRAFO_INVALID_ARGUMENT,
+        "unknown activation 3");
+  trafo_tensor_free(a);
+  trafo_tensor_free(b);
+  trafo_tensor_free(c);
+  trafo_tensor_free(signs);
+}
+
+static void test_shapes(void) {
+  trafo_tensor *x = MATRIX(2, 3, 1, 5, 3, 4, 2, 6), *out = NULL, *half = NULL;
+  OK(trafo_op_sum_dim(context, x, -1, 0, &out));
+  VALUES(out, 2, 9, 12);
+  OK(trafo_op_mean_dim(context, x, 0, 1, &out));
+  VALUES(out, 3, 2.5f, 3.5f, 4.5f);
+  OK(trafo_op_max_dim(context, x, 1, 0, &out));
+  VALUES(out, 2, 5, 6);
+  OK(trafo_op_reshape(context, x, (const int64_t[]){3, -1}, 2, &out));
+  VALUES(out, 6, 1, 5, 3, 4, 2, 6);
+  FAILS(trafo_op_reshape(context, x, (const int64_t[]){4, 2}, 2, &out), TRAFO_SHAPE_MISMATCH, "");
+  OK(trafo_op_transpose(context, x, 0, 1, &out));
+  VALUES(out, 6, 1, 4, 5, 2, 3, 6);
+  OK(trafo_op_slice(context, x, 1, 1, 3, &out));
+  VALUES(out, 4, 5, 3, 2, 6);
+  const trafo_tensor* parts[] = {x, x};
+  OK(trafo_op_concat(context, parts, 2, 1, &out));
+  VALUES(out, 12, 1, 5, 3, 1, 5, 3, 4, 2, 6, 4, 2, 6);
+  OK(trafo_op_cast(context, x, TRAFO_BFLOAT16, &half));
+  OK(trafo_op_cast(context, half, TRAFO_FLOAT32, &out));
+  VALUES(out, 6, 1, 5, 3, 4, 2, 6);
+  FAILS(trafo_op_add(context, half, half, &out), TRAFO_DTYPE_MISMATCH, "float32");
+  OK(trafo_op_matmul(context, x, x, 0, 1, &out));
+  VALUES(out, 4, 35, 32, 32, 56);
+  FAILS(trafo_op_matmul(context, x, x, 0, 0, &out), TRAFO_SHAPE_MISMATCH, "");
+  trafo_tensor* bias = VECTOR(2, 10, 20);
+  OK(trafo_op_linear(context, x, x, bias, &out));
+  VALUES(out, 4, 45, 52, 42, 76);
+  trafo_tensor_free(bias);
+  trafo_tensor_free(half);
+  trafo_tensor_free(x);
+}
+
+static void test_rows(void) {
+  trafo_tensor *out = NULL, *normed = NULL, *x = MATRIX(2, 2, 1, 3, -1, 1);
+  trafo_tensor *gamma = VECTOR(2, 1, 2), *beta = VECTOR(2, 0, 1), *bias = VECTOR(2, 1, -2);
+  trafo_dropout off = {0, 0, 0, 0, 1}, half = {0.5f, 3, 4, 0, 5}, bad = {1.5f, 0, 0, 0, 0},
+                reserved = {0.5f, 0, 0, 9, 0};
+  OK(trafo_op_layer_norm(context, x, gamma, beta, 1e-12, &out));
+  VALUES(out, 4, -1, 3, -1, 3);
+  OK(trafo_op_bias_act_dropout(context, x, bias, TRAFO_RELU, &off, &out));
+  VALUES(out, 4, 2, 1, 0, 0);
+  OK(trafo_op_bias_dropout_residual(context, x, bias, x, NULL, &out));
+  VALUES(out, 4, 3, 4, -1, 0);
+  OK(trafo_op_bias_dropout_residual_norm(context, x, bias, x, gamma, beta, 1e-12, NULL, &out,
+                                         &normed));
+  VALUES(out, 4, 3, 4, -1, 0);
+  VALUES(normed, 4, -1, 3, -1, 3);
+  FAILS(trafo_op_bias_dropout_residual_norm(context, x, bias, x, gamma, bias, 1e-5, &bad, &out,
+                                            &normed),
+        TRAFO_INVALID_ARGUMENT, "1.5");
+  CHECK(out == NULL && normed == NULL);
+  FAILS(trafo_op_dropout(context, x, &reserved, &out), TRAFO_INVALID_ARGUMENT, "reserved");
+
+  const int64_t many = 10000;
+  float *ones = malloc((size_t)many * sizeof *ones), *first = malloc((size_t)many * sizeof *first);
+  for (int64_t i = 0; i < many; ++i) ones[i] = 1;
+  trafo_tensor *big = vector(many, ones), *again = NULL;
+  OK(trafo_op_dropout(context, big, &half, &out));
+  OK(trafo_op_dropout(context, big, &half, &again));
+  OK(trafo_tensor_read(out, first, (size_t)many * sizeof *first));
+  double kept = 0;
+  for (int64_t i = 0; i < many; ++i) kept += first[i];
+  NEAR(kept / (double)many, 1, 0.05);
+  check_values(again, first, many, __FILE__, __LINE__);
+  trafo_tensor_free(out);
+  trafo_tensor_free(big);
+  free(ones);
+  free(first);
+
+  OK(trafo_op_softmax(context, x, 1, 0, NULL, &out));
+  const float low = 1 / (1 + expf(2));
+  VALUES(out, 4, low, 1 - low, low, 1 - low);
+  OK(trafo_op_softmax(context, x, 1, 1, NULL, &out));
+  VALUES(out, 4, 1, 0, low, 1 - low);
+  const int64_t four[] = {1, 1, 2, 2}, mask_shape[] = {1, 2};
+  trafo_tensor *scores = NULL, *mask = NULL;
+  OK(trafo_op_reshape(context, x, four, 4, &scores));
+  OK(trafo_tensor_new(context, TRAFO_INT32, mask_shape, 2, (const int32_t[]){1, 1}, 8, &mask));
+  OK(trafo_op_softmax(context, scores, 1, 0, mask, &out));
+  VALUES(out, 4, 0, 0, 0, 0);
+  trafo_tensor_free(scores);
+  trafo_tensor_free(mask);
+  trafo_tensor_free(x);
+  trafo_tensor_free(gamma);
+  trafo_tensor_free(beta);
+  trafo_tensor_free(bias);
+}
+
+static void test_sequences(void) {
+  trafo_tensor *out = NULL, *nll = NULL;
+  trafo_tensor *ids = ints(context, (const int32_t[]){2, 0}, 2),
+               *positions = ints(context, (const int32_t[]){0, 1}, 2);
+  trafo_tensor *table = MATRIX(3, 2, 1, 2, 3, 4, 5, 6), *places = NULL,
+               *wild = ints(context, (const int32_t[]){2, 3}, 2);
+  OK(trafo_sinusoidal_positions(context, 2, 2, TRAFO_FLOAT32, &places));
+  OK(trafo_op_embedding(context, ids, table, 2, positions, places, NULL, &out));
+  VALUES(out, 4, 10, 13, 2 + sinf(1), 4 + cosf(1));
+  FAILS(trafo_op_embedding(context, wild, table, 1, NULL, NULL, NULL, &out), TRAFO_INVALID_ARGUMENT,
+        "3");
+  FAILS(trafo_op_embedding(context, ids, table, 1, positions, NULL, NULL, &out),
+        TRAFO_INVALID_ARGUMENT, "");
+
+  // Two sequences of one row: each attends to itself alone.
+  trafo_attention_options attention;
+  trafo_tensor *q = MATRIX(2, 2, 1, 2, 3, 4), *seams = ints(context, (const int32_t[]){0, 1, 2}, 3);
+  OK(trafo_attention_options_init(&attention, sizeof attention));
+  attention.head_dim = 2;
+  OK(trafo_op_attention(context, q, q, q, seams, seams, &attention, &out));
+  VALUES(out, 4, 1, 2, 3, 4);
+  attention.head_dim = 3;
+  FAILS(trafo_op_attention(context, q, q, q, seams, seams, &attention, &out), TRAFO_SHAPE_MISMATCH,
+        "");
+  trafo_tensor* torn = ints(context, (const int32_t[]){0, 2, 1}, 3);
+  attention.head_dim = 2;
+  FAILS(trafo_op_attention(context, q, q, q, torn, seams, &attention, &out), TRAFO_INVALID_ARGUMENT,
+        "cu_seqlens");
+
+  trafo_cross_entropy_options loss;
+  trafo_tensor *logits = MATRIX(2, 2, 0, 0, 1, 1),
+               *labels = ints(context, (const int32_t[]){1, -100}, 2);
+  OK(trafo_cross_entropy_options_init(&loss, sizeof loss));
+  loss.label_smoothing = 0.1;
+  OK(trafo_op_cross_entropy(context, logits, labels, &loss, &out, &nll));
+  VALUES(out, 1, logf(2));
+  VALUES(nll, 1, logf(2));
+  loss.reduction = TRAFO_REDUCE_NONE;
+  OK(trafo_op_cross_entropy(context, logits, labels, &loss, &out, NULL));
+  VALUES(out, 2, logf(2), 0);
+  loss.reduction = 9;
+  FAILS(trafo_op_cross_entropy(context, logits, labels, &loss, &out, NULL), TRAFO_INVALID_ARGUMENT,
+        "unknown reduction 9");
+  FAILS(trafo_op_cross_entropy(context, logits, wild, NULL, &out, NULL), TRAFO_INVALID_ARGUMENT,
+        "");
+  trafo_tensor *x = MATRIX(2, 2, 0, 0, 0, 0), *weight = MATRIX(3, 2, 1, 2, 3, 4, 5, 6);
+  OK(trafo_op_linear_cross_entropy(context, x, weight, NULL, labels, NULL, 0, &out, &nll));
+  VALUES(out, 1, logf(3));
+  VALUES(nll, 1, logf(3));
+  trafo_tensor* const all[] = {ids,   positions, table,  places, wild, q,
+                               seams, torn,      logits, labels, x,    weight};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) trafo_tensor_free(all[i]);
+}
+
+void test_ops(void) {
+  context = new_context(2);
+  test_elementwise();
+  test_shapes();
+  test_rows();
+  test_sequences();
+  trafo_context_free(context);
+}

@@ -1,0 +1,76 @@
+// Option structs of other releases: smaller, larger, larger with something set.
+#include "capi_check.h"
+
+typedef struct newer_options {
+  trafo_context_options known;
+  int64_t unknown;
+} newer_options;
+
+void test_options(void) {
+  trafo_context* context = NULL;
+  newer_options newer;
+  OK(trafo_context_options_init(&newer.known, sizeof newer));
+  CHECK(newer.known.struct_size == sizeof newer && newer.unknown == 0);
+  OK(trafo_context_new(&newer.known, &context));
+  trafo_context_free(context);
+  newer.unknown = 1;
+  FAILS(trafo_context_new(&newer.known, &context), TRAFO_INVALID_ARGUMENT,
+        "newer than this library");
+  CHECK(context == NULL);
+
+  // An older client's struct ends after its second member; what follows is not read.
+  trafo_context_options* older = malloc(sizeof(size_t) + sizeof(int32_t));
+  OK(trafo_context_options_init(older, sizeof(size_t) + sizeof(int32_t)));
+  int32_t device = -1;
+  memcpy(&device, (const char*)older + sizeof(size_t), sizeof device);
+  CHECK(device == TRAFO_DEVICE_CPU);
+  OK(trafo_context_new(older, &context));
+  free(older);
+
+  trafo_context_options options;
+  trafo_context* none = NULL;
+  FAILS(trafo_context_options_init(&options, 0), TRAFO_INVALID_ARGUMENT, "struct_size 0");
+  FAILS(trafo_context_options_init(NULL, sizeof options), TRAFO_INVALID_ARGUMENT, "NULL");
+  OK(trafo_context_options_init(&options, sizeof options));
+  options.struct_size = 0;
+  FAILS(trafo_context_new(&options, &none), TRAFO_INVALID_ARGUMENT, "_init");
+  options.struct_size = sizeof options;
+  options.device = 7;
+  FAILS(trafo_context_new(&options, &none), TRAFO_INVALID_ARGUMENT, "unknown device 7");
+  options.device = TRAFO_DEVICE_CPU;
+  options.threads = -1;
+  FAILS(trafo_context_new(&options, &none), TRAFO_INVALID_ARGUMENT, "threads");
+
+  trafo_model_config config;
+  trafo_model* model = NULL;
+  OK(trafo_model_config_init(&config, sizeof config));
+  CHECK(config.width == 512 && config.encoder_layers == 6 && config.heads == 8 &&
+        config.pre_norm == 1);
+  FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT, "vocabulary");
+  OK(trafo_model_config_preset(&config, "tiny", 4));
+  CHECK(config.width == 128 && config.ffn_width == 256 && config.heads == 4);
+  FAILS(trafo_model_config_preset(&config, "huge", 4), TRAFO_NOT_FOUND, "iwslt");
+  CHECK(config.width == 128);
+  config.vocabulary = 100;
+  config.heads = 3;
+  FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT, "heads");
+  config.heads = 4;
+  config.architecture = 5;
+  FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT,
+        "unknown architecture 5");
+  config.architecture = TRAFO_ENCODER_DECODER;
+  config.width = INT64_MAX;
+  FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT, "width");
+
+  trafo_translate_options translate;
+  trafo_trainer_options trainer;
+  trafo_tokenizer_options tokenizer;
+  OK(trafo_translate_options_init(&translate, sizeof translate));
+  CHECK(translate.beam == 5 && translate.n_best == 1 && translate.truncate == 1);
+  OK(trafo_trainer_options_init(&trainer, sizeof trainer));
+  CHECK(trainer.learning_rate == 2e-3 && trainer.batch_tokens == 4096 &&
+        trainer.valid_metrics == 7);
+  OK(trafo_tokenizer_options_init(&tokenizer, sizeof tokenizer));
+  CHECK(tokenizer.vocabulary == 8000 && tokenizer.character_coverage == 1);
+  trafo_context_free(context);
+}

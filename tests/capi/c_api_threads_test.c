@@ -1,0 +1,102 @@
+// Two contexts in two threads with shared const handles, and a training run cancelled from another
+// thread.
+#define _XOPEN_SOURCE 700
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "trafo.h"
+
+static atomic_int failures;
+static atomic_int started;
+static trafo_tokenizer* tokenizer;
+static trafo_corpus* corpus;
+static trafo_cancel* cancel;
+
+static int ok(trafo_error* error) {
+  if (!error) return 1;
+  printf("failed: %s [%s]\n", trafo_error_message(error), trafo_error_origin(error));
+  trafo_error_free(error);
+  atomic_fetch_add(&failures, 1);
+  return 0;
+}
+
+static int32_t on_event(void* user_data, const trafo_event* event) {
+  (void)user_data;
+  if (event->kind == TRAFO_EVENT_DISPLAY) atomic_fetch_add(&started, 1);
+  return 0;
+}
+
+// Trains a model of its own without a limit, until the token is set.
+static void* train(void* argument) {
+  double* loss = argument;
+  trafo_context* context = NULL;
+  trafo_context_options options;
+  trafo_model_config config;
+  trafo_trainer_options training;
+  trafo_model* model = NULL;
+  trafo_trainer* trainer = NULL;
+  int64_t vocabulary = 0;
+  ok(trafo_context_options_init(&options, sizeof options));
+  options.threads = 2;
+  ok(trafo_context_new(&options, &context));
+  ok(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));
+  ok(trafo_model_config_init(&config, sizeof config));
+  config.vocabulary = vocabulary;
+  config.encoder_layers = config.decoder_layers = 1;
+  config.width = config.ffn_width = 16;
+  config.heads = 2;
+  config.max_positions = 32;
+  ok(trafo_model_new(context, &config, 1, &model));
+  ok(trafo_trainer_options_init(&training, sizeof training));
+  training.disp_freq.value = 3;
+  training.max_length = 16;
+  if (ok(trafo_trainer_new(model, tokenizer, corpus, corpus, &training, NULL, 0, &trainer))) {
+    trafo_step_result step;
+    ok(trafo_trainer_step(trainer, &step));
+    *loss = step.loss;
+    int32_t stop = 0;
+    trafo_error* error = trafo_trainer_run(trainer, 0, cancel, on_event, NULL, &stop);
+    if (trafo_error_code(error) != TRAFO_CANCELLED) atomic_fetch_add(&failures, 1);
+    trafo_error_free(error);
+    if (ok(trafo_trainer_step(trainer, &step)) && step.update < 3) atomic_fetch_add(&failures, 1);
+  } else {
+    atomic_fetch_add(&started, 2);
+  }
+  trafo_trainer_free(trainer);
+  trafo_model_free(model);
+  trafo_context_free(context);
+  return NULL;
+}
+
+int main(void) {
+  const trafo_string_view words[] = {
+      {"alpha beta gamma", 16}, {"beta gamma delta", 16}, {"gamma alpha", 11}};
+  trafo_tokenizer_options options;
+  ok(trafo_tokenizer_options_init(&options, sizeof options));
+  options.vocabulary = 30;
+  options.soft_limit = 1;
+  ok(trafo_corpus_new(words, words, 3, &corpus));
+  ok(trafo_tokenizer_train(words, 3, &options, &tokenizer));
+  ok(trafo_cancel_new(&cancel));
+  pthread_t threads[2];
+  double losses[2] = {0, -1};
+  for (int i = 0; i < 2; ++i) pthread_create(&threads[i], NULL, train, &losses[i]);
+  while (atomic_load(&started) < 4) {
+    trafo_error* error = NULL;  // a const handle, used by three threads at once
+    int32_t* ids = NULL;
+    size_t count = 0;
+    error = trafo_tokenizer_encode(tokenizer, "beta gamma", 10, &ids, &count);
+    ok(error);
+    trafo_ids_free(ids);
+  }
+  ok(trafo_cancel_set(cancel));
+  for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
+  if (losses[0] != losses[1]) atomic_fetch_add(&failures, 1);  // the same bits in both
+  trafo_cancel_free(cancel);
+  trafo_tokenizer_free(tokenizer);
+  trafo_corpus_free(corpus);
+  printf("%d failed\n", atomic_load(&failures));
+  return atomic_load(&failures) != 0;
+}

@@ -1,0 +1,333 @@
+// Text to translation: tokenizers, corpora, models, training runs, translation, metrics.
+#include "capi_check.h"
+
+enum { kPairs = 120 };
+
+static char lines[2][kPairs][64];
+static trafo_string_view source[kPairs], target[kPairs];
+
+// "one two .." in one language, the same numbers in the other.
+static void make_pairs(void) {
+  static const char* const words[2][6] = {{"eins", "zwei", "drei", "vier", "neun", "zehn"},
+                                          {"one", "two", "three", "four", "nine", "ten"}};
+  for (int i = 0; i < kPairs; ++i)
+    for (int side = 0; side < 2; ++side) {
+      snprintf(lines[side][i], sizeof lines[0][0], "%s %s %s", words[side][i % 6],
+               words[side][i / 6 % 6], words[side][i / 36 % 6]);
+      (side ? target : source)[i] = view(lines[side][i]);
+    }
+}
+
+typedef struct log_of_events {
+  int count[16];
+  int stop_at_update;
+  trafo_trainer* trainer;  // used from inside, which is refused
+  trafo_model* model;
+  trafo_tokenizer* tokenizer;
+  int refused;
+  int free_it;
+} log_of_events;
+
+static int32_t on_event(void* user_data, const trafo_event* event) {
+  log_of_events* log = user_data;
+  CHECK(event->struct_size == sizeof *event && event->kind >= 0 && event->kind < 16);
+  ++log->count[event->kind];
+  if (event->kind == TRAFO_EVENT_VALIDATED)
+    CHECK(isfinite(event->valid_ce) && isfinite(event->valid_bleu));
+  if (event->kind == TRAFO_EVENT_SAVED) CHECK(event->path.length > 0);
+  if (log->trainer && event->kind == TRAFO_EVENT_DISPLAY && !log->refused) {
+    trafo_step_result step;
+    FAILS(trafo_trainer_step(log->trainer, &step), TRAFO_INVALID_ARGUMENT, "at work");
+    FAILS(trafo_trainer_save(log->trainer), TRAFO_INVALID_ARGUMENT, "at work");
+    ++log->refused;
+    trafo_translations* translations = NULL;  // the model may be used
+    OK(trafo_translate(log->model, log->tokenizer, source, 1, NULL, NULL, &translations));
+    trafo_translations_free(translations);
+    if (log->free_it) trafo_trainer_free(log->trainer);
+  }
+  return log->stop_at_update > 0 && event->update >= log->stop_at_update;
+}
+
+static trafo_model* new_model(trafo_context* context, int64_t vocabulary, uint64_t seed) {
+  trafo_model_config config;
+  trafo_model* model = NULL;
+  OK(trafo_model_config_init(&config, sizeof config));
+  OK(trafo_model_config_preset(&config, "tiny", 4));
+  config.vocabulary = vocabulary;
+  config.encoder_layers = config.decoder_layers = 1;
+  config.width = 32;
+  config.ffn_width = 64;
+  config.heads = 2;
+  config.dropout = 0.1;
+  config.max_positions = 64;
+  OK(trafo_model_new(context, &config, seed, &model));
+  return model;
+}
+
+static void test_text(trafo_tokenizer* tokenizer, trafo_corpus* corpus) {
+  int64_t vocabulary = 0;
+  OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));
+  CHECK(vocabulary > 10);
+  int32_t* ids = NULL;
+  size_t count = 0, length = 0;
+  char* text = NULL;
+  OK(trafo_tokenizer_encode(tokenizer, "eins zwei", 9, &ids, &count));
+  CHECK(count > 0);
+  OK(trafo_tokenizer_decode(tokenizer, ids, count, &text, &length));
+  CHECK(length == 9 && strcmp(text, "eins zwei") == 0);
+  trafo_string_free(text);
+  trafo_ids_free(ids);
+  OK(trafo_tokenizer_encode(tokenizer, NULL, 0, &ids, &count));
+  CHECK(ids != NULL && count == 0);
+  trafo_ids_free(ids);
+  OK(trafo_tokenizer_piece(tokenizer, TRAFO_TOKEN_EOS, &text, &length));
+  CHECK(strcmp(text, "</s>") == 0);
+  trafo_string_free(text);
+  const int32_t wild[] = {(int32_t)vocabulary};
+  FAILS(trafo_tokenizer_decode(tokenizer, wild, 1, &text, &length), TRAFO_INVALID_ARGUMENT, "");
+  FAILS(trafo_tokenizer_piece(tokenizer, -1, &text, &length), TRAFO_INVALID_ARGUMENT, "-1");
+
+  trafo_tokenizer *loaded = NULL, *from_buffer = NULL;
+  const char* path = work_path("spm.model");
+  OK(trafo_tokenizer_save(tokenizer, path, strlen(path)));
+  OK(trafo_tokenizer_load(path, strlen(path), &loaded));
+  size_t bytes = 0;
+  uint8_t* data = read_file(path, &bytes);
+  OK(trafo_tokenizer_load_buffer(data, bytes, &from_buffer));
+  free(data);
+  int64_t again = 0;
+  OK(trafo_tokenizer_get_vocabulary(from_buffer, &again));
+  CHECK(again == vocabulary);
+  trafo_tokenizer_free(loaded);
+  trafo_tokenizer_free(from_buffer);
+
+  trafo_corpus_info info;
+  trafo_string_view left, right;
+  OK(trafo_corpus_get_info(corpus, &info));
+  CHECK(info.pairs == kPairs && info.lines == kPairs && info.dropped_empty == 0);
+  OK(trafo_corpus_get_pair(corpus, 1, &left, &right));
+  CHECK(left.length == source[1].length && memcmp(right.data, target[1].data, right.length) == 0);
+  FAILS(trafo_corpus_get_pair(corpus, kPairs, &left, &right), TRAFO_INVALID_ARGUMENT, "119");
+
+  trafo_corpus *tsv = NULL, *files = NULL;
+  path = work_path("a.tsv");
+  write_file(path, "a\tb\n\tempty\nc\td\n", 15);
+  OK(trafo_corpus_load_tsv(path, strlen(path), &tsv));
+  OK(trafo_corpus_get_info(tsv, &info));
+  CHECK(info.lines == 3 && info.pairs == 2 && info.dropped_empty == 1);
+  trafo_corpus_free(tsv);
+  OK(trafo_corpus_load(path, strlen(path), path, strlen(path), &files));
+  trafo_corpus_free(files);
+}
+
+static void test_model(trafo_context* context, trafo_model* model) {
+  int64_t tensors = 0, elements = 0, sum = 0;
+  OK(trafo_model_get_parameter_count(model, &tensors, &elements));
+  for (int64_t i = 0; i < tensors; ++i) {
+    const char* name = NULL;
+    trafo_tensor* parameter = NULL;
+    int64_t shape[8], product = 1;
+    int32_t rank = 0;
+    OK(trafo_model_get_parameter(model, i, &name, &parameter));
+    CHECK(name && name[0]);
+    OK(trafo_tensor_get_shape(parameter, shape, 8, &rank));
+    for (int32_t j = 0; j < rank; ++j) product *= shape[j];
+    sum += product;
+    OK(trafo_tensor_set_requires_grad(parameter, 0));  // of this handle, not of the model
+    trafo_tensor_free(parameter);
+  }
+  CHECK(sum == elements);
+  FAILS(trafo_model_get_parameter(model, tensors, NULL, NULL), TRAFO_INVALID_ARGUMENT, "index");
+
+  trafo_model* loaded = NULL;
+  trafo_model_config config;
+  const char* path = work_path("model.safetensors");
+  OK(trafo_model_save(model, path, strlen(path)));
+  OK(trafo_model_load(context, path, strlen(path), &loaded));
+  OK(trafo_model_get_config(loaded, &config, sizeof config));
+  CHECK(config.width == 32 && config.heads == 2 && config.struct_size == sizeof config);
+  trafo_model_free(loaded);
+}
+
+// A model's bytes as its file.
+static uint8_t* model_bytes(trafo_model* model, size_t* bytes) {
+  const char* path = work_path("bytes.safetensors");
+  OK(trafo_model_save(model, path, strlen(path)));
+  return read_file(path, bytes);
+}
+
+static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_corpus* corpus,
+                     int64_t vocabulary) {
+  trafo_trainer_options options;
+  trafo_trainer* trainer = NULL;
+  trafo_cancel* cancel = NULL;
+  OK(trafo_cancel_new(&cancel));
+  OK(trafo_trainer_options_init(&options, sizeof options));
+  options.batch_tokens = 64;
+  options.max_length = 32;
+  options.warmup = 10;
+  options.after_updates = 12;
+  options.disp_freq.value = 2;
+  options.valid_freq.value = 6;
+  options.save_freq.value = 5;
+  const char *directory = work_path("run"), *whole = work_path("whole");
+
+  trafo_model *uncut = new_model(context, vocabulary, 3),
+              *model = new_model(context, vocabulary, 3);
+  int32_t stop = -1;
+  log_of_events log = {.model = uncut, .tokenizer = tokenizer};
+  OK(trafo_trainer_new(uncut, tokenizer, corpus, corpus, &options, whole, strlen(whole), &trainer));
+  log.trainer = trainer;
+  OK(trafo_trainer_run(trainer, 0, NULL, on_event, &log, &stop));
+  CHECK(stop == TRAFO_STOP_LIMIT && log.refused == 1);
+  CHECK(log.count[TRAFO_EVENT_STARTED] == 1 && log.count[TRAFO_EVENT_DISPLAY] == 6 &&
+        log.count[TRAFO_EVENT_VALIDATED] == 2 && log.count[TRAFO_EVENT_SAVED] >= 3 &&
+        log.count[TRAFO_EVENT_FINISHED] == 1);
+  trafo_step_result step;
+  FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "training is done");
+  double ce = 0, bleu = 0, chrf = 0;
+  OK(trafo_trainer_validate(trainer, &ce, &bleu, &chrf));
+  CHECK(ce > 0 && bleu >= 0 && chrf >= 0);
+  trafo_trainer_free(trainer);
+
+  // The same in pieces: a step, a cancel, a callback that stops, a new process' trainer.
+  OK(trafo_trainer_new(model, tokenizer, corpus, corpus, &options, directory, strlen(directory),
+                       &trainer));
+  OK(trafo_trainer_step(trainer, &step));
+  CHECK(step.update == 1 && step.labels > 0 && isfinite(step.loss) && !step.skipped);
+  OK(trafo_cancel_set(cancel));
+  FAILS(trafo_trainer_run(trainer, 0, cancel, NULL, NULL, &stop), TRAFO_CANCELLED, "cancel token");
+  OK(trafo_cancel_reset(cancel));
+  OK(trafo_trainer_run(trainer, 2, cancel, NULL, NULL, &stop));
+  CHECK(stop == TRAFO_STOP_PAUSED);
+  log_of_events second = {.stop_at_update = 5, .model = model, .tokenizer = tokenizer};
+  FAILS(trafo_trainer_run(trainer, 0, cancel, on_event, &second, &stop), TRAFO_CANCELLED,
+        "callback");
+  OK(trafo_trainer_save(trainer));
+  trafo_trainer_free(trainer);
+  trafo_model_free(model);
+
+  model = new_model(context, vocabulary, 99);  // the checkpoint's weights replace these
+  OK(trafo_trainer_new(model, tokenizer, corpus, corpus, &options, directory, strlen(directory),
+                       &trainer));
+  log_of_events third = {.trainer = trainer,
+                         .model = model,
+                         .tokenizer = tokenizer,
+                         .free_it = 1};  // frees the trainer from inside
+  OK(trafo_trainer_run(trainer, 0, cancel, on_event, &third, &stop));
+  CHECK(third.count[TRAFO_EVENT_RESUMED] == 1 && third.count[TRAFO_EVENT_FINISHED] == 1 &&
+        stop == TRAFO_STOP_LIMIT);
+  FAILS(trafo_trainer_save(trainer), TRAFO_INVALID_ARGUMENT, "freed");
+  size_t bytes[2];
+  uint8_t* files[2] = {model_bytes(uncut, &bytes[0]), model_bytes(model, &bytes[1])};
+  CHECK(bytes[0] == bytes[1] && memcmp(files[0], files[1], bytes[0]) == 0);
+  free(files[0]);
+  free(files[1]);
+
+  // Another architecture's checkpoint, and no run directory to save into.
+  trafo_model_config config;
+  trafo_model* other = NULL;
+  OK(trafo_model_get_config(model, &config, sizeof config));
+  config.width = 64;
+  OK(trafo_model_new(context, &config, 1, &other));
+  FAILS(trafo_trainer_new(other, tokenizer, corpus, corpus, &options, directory, strlen(directory),
+                          &trainer),
+        TRAFO_INVALID_ARGUMENT, "width");
+  CHECK(trainer == NULL);
+  OK(trafo_trainer_new(other, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+  FAILS(trafo_trainer_save(trainer), TRAFO_INVALID_ARGUMENT, "run directory");
+  FAILS(trafo_trainer_validate(trainer, &ce, NULL, NULL), TRAFO_INVALID_ARGUMENT,
+        "validation corpus");
+  CHECK(ce == 0);
+  OK(trafo_trainer_step(trainer, &step));
+  trafo_trainer_free(trainer);
+  trafo_model_free(other);
+  trafo_model_free(model);
+  trafo_model_free(uncut);
+  trafo_cancel_free(cancel);
+}
+
+static void test_translation(trafo_model* model, trafo_tokenizer* tokenizer) {
+  trafo_translate_options options;
+  trafo_translations* translations = NULL;
+  trafo_string_view text, some[3] = {source[0], view(""), source[1]};
+  double score = 0;
+  size_t count = 0;
+  OK(trafo_translate_options_init(&options, sizeof options));
+  options.beam = 3;
+  options.n_best = 2;
+  options.max_length = 12;
+  OK(trafo_translate(model, tokenizer, some, 3, &options, NULL, &translations));
+  OK(trafo_translations_get_count(translations, 0, &count));
+  CHECK(count >= 1 && count <= 2);
+  OK(trafo_translations_get(translations, 0, count - 1, &text, &score));
+  CHECK(score < 0);
+  OK(trafo_translations_get(translations, 1, 0, &text, NULL));
+  CHECK(text.length == 0);
+  FAILS(trafo_translations_get(translations, 0, 2, &text, &score), TRAFO_NOT_FOUND,
+        "hypotheses, not 3");
+  FAILS(trafo_translations_get(translations, 3, 0, &text, &score), TRAFO_INVALID_ARGUMENT,
+        "3 lines");
+  OK(trafo_translations_get_truncated(translations, &count));
+  CHECK(count == 0);
+  trafo_translations_free(translations);
+  trafo_cancel* cancel = NULL;
+  OK(trafo_cancel_new(&cancel));
+  OK(trafo_cancel_set(cancel));
+  FAILS(trafo_translate(model, tokenizer, some, 3, NULL, cancel, &translations), TRAFO_CANCELLED,
+        "");
+  trafo_cancel_free(cancel);
+  options.n_best = 9;
+  FAILS(trafo_translate(model, tokenizer, some, 3, &options, NULL, &translations),
+        TRAFO_INVALID_ARGUMENT, "n_best");
+
+  double log_probability[2];
+  int64_t tokens[2];
+  OK(trafo_score(model, tokenizer, source, target, 2, log_probability, tokens));
+  CHECK(log_probability[0] < 0 && isfinite(log_probability[1]) && tokens[0] > 1);
+  OK(trafo_score(model, tokenizer, source, target, 2, log_probability, NULL));
+}
+
+static void test_metrics(void) {
+  const trafo_string_view hypothesis = view("the cat sat on the mat"),
+                          reference = view("the cat sat on a mat");
+  double score = 0;
+  char* signature = NULL;
+  OK(trafo_bleu(&hypothesis, &hypothesis, 1, 0, &score, &signature));
+  NEAR(score, 100, 1e-9);
+  CHECK(signature && strstr(signature, "13a"));
+  trafo_string_free(signature);
+  OK(trafo_bleu(&hypothesis, &reference, 1, 0, &score, NULL));
+  NEAR(score, 100 * pow(5.0 / 6 * 3 / 5 * 2 / 4 * 1 / 3, 0.25), 1e-6);
+  OK(trafo_chrf(&hypothesis, &reference, 1, &score, &signature));
+  CHECK(score > 50 && score < 100 && signature && strstr(signature, "nc:6"));
+  trafo_string_free(signature);
+}
+
+void test_training(void) {
+  make_pairs();
+  trafo_context* context = new_context(2);
+  trafo_corpus* corpus = NULL;
+  trafo_tokenizer *tokenizer = NULL, *from_lines = NULL;
+  trafo_tokenizer_options options;
+  OK(trafo_corpus_new(source, target, kPairs, &corpus));
+  OK(trafo_tokenizer_options_init(&options, sizeof options));
+  options.vocabulary = 60;
+  options.soft_limit = 1;
+  OK(trafo_corpus_train_tokenizer(corpus, &options, &tokenizer));
+  OK(trafo_tokenizer_train(source, kPairs, &options, &from_lines));
+  trafo_tokenizer_free(from_lines);
+  int64_t vocabulary = 0;
+  if (OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary))) {
+    trafo_model* model = new_model(context, vocabulary, 1);
+    test_text(tokenizer, corpus);
+    test_model(context, model);
+    test_run(context, tokenizer, corpus, vocabulary);
+    test_translation(model, tokenizer);
+    trafo_model_free(model);
+  }
+  test_metrics();
+  trafo_corpus_free(corpus);
+  trafo_tokenizer_free(tokenizer);
+  trafo_context_free(context);
+}
