@@ -516,6 +516,11 @@ typedef struct trafo_model_config {
   double attention_dropout; /* default 0 */
   double ffn_dropout;      /* default 0 */
   double norm_epsilon;     /* default 1e-5 */
+  /* What the model computes in: TRAFO_FLOAT32 (default); TRAFO_BFLOAT16 on CUDA, with float32 master copies of the
+   * parameters that the optimizer works on and files hold; TRAFO_FLOAT64 on the CPU, for gradient checks. Not part of the
+   * file: trafo_model_load gives float32. */
+  int32_t precision;
+  int32_t reserved;        /* 0 */
 } trafo_model_config;
 
 /* since 0.1 */
@@ -524,7 +529,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config
  * "lm" (the seed's decoder: 4 x 256, 8 heads, GELU). NOT_FOUND lists the names. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
                                                                 size_t name_length);
-/* Parameters drawn from `seed`, float32. since 0.1 */
+/* Parameters drawn from `seed`. UNSUPPORTED: a precision that the device does not compute in. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_new(trafo_context *context, const trafo_model_config *config,
                                                       uint64_t seed, trafo_model **out);
 /* A model.safetensors written by trafo_model_save or a training run. since 0.1 */
