@@ -1,5 +1,7 @@
 #include "engine/autograd/context.h"
 
+#include <algorithm>
+
 namespace trafo {
 
 Tensor Context::empty(const Shape& shape, DType dtype) const {
@@ -43,6 +45,16 @@ Tensor Context::scalar(double value, const Shape& shape, DType dtype) const {
   return from_host(host, dtype_size(dtype), shape, dtype);
 }
 
+Tensor Context::from_doubles(std::span<const double> values, const Shape& shape,
+                             DType dtype) const {
+  if (dtype == DType::f64) return from_values<double>(values, shape);
+  const std::vector<float> narrow(values.begin(), values.end());
+  if (dtype == DType::f32) return from_values<float>(narrow, shape);
+  std::vector<BFloat16> rounded(narrow.size());
+  std::transform(narrow.begin(), narrow.end(), rounded.begin(), &BFloat16::from_float);
+  return from_values<BFloat16>(rounded, shape);
+}
+
 double Context::item(const Tensor& tensor) const {
   require(tensor.numel() == 1, ErrorCode::shape_mismatch, "item", "the tensor of shape ",
           tensor.shape().str(), " does not have one element");
@@ -78,7 +90,8 @@ void Context::backward(const Tensor& root, const Tensor& upstream) {
   require(!root.variable()->consumed, ErrorCode::invalid_argument, "backward",
           "backward has already run over this graph");
   Tensor seed = upstream;
-  if (seed.defined()) {
+  const bool unit = !seed.defined();
+  if (!unit) {
     require(seed.shape() == root.shape() && seed.dtype() == root.dtype(), ErrorCode::shape_mismatch,
             "backward", "the upstream gradient is ", seed.shape().str(), " ",
             dtype_name(seed.dtype()), ", the tensor ", root.shape().str(), " ",
@@ -90,7 +103,7 @@ void Context::backward(const Tensor& root, const Tensor& upstream) {
             root.shape().str(), " needs an upstream gradient");
     seed = scalar(1, root.shape(), root.dtype());
   }
-  tape_->backward(*this, {&root, 1}, {&seed, 1});
+  tape_->backward(*this, {&root, 1}, {&seed, 1}, unit);
 }
 
 void set_requires_grad(Tensor& tensor, bool requires_grad) {
@@ -108,6 +121,8 @@ void set_requires_grad(Tensor& tensor, bool requires_grad) {
   auto variable = std::make_shared<Variable>();
   variable->shape = tensor.shape();
   variable->dtype = tensor.dtype();
+  const bool on_cpu = tensor.device().kind == DeviceKind::cpu;
+  variable->grad_dtype = on_cpu ? tensor.dtype() : stat_dtype(tensor.dtype());
   variable->device = tensor.device();
   tensor.set_variable(std::move(variable));
 }
@@ -120,7 +135,7 @@ Tensor grad_of(const Tensor& tensor) {
 void zero_grad(const Tensor& tensor) {
   if (!requires_grad(tensor)) return;
   Variable& variable = *tensor.variable();
-  variable.written = false;
+  variable.written = variable.unit = false;
   if (!variable.bound) variable.grad = {};  // a handle the user kept is not written to again
 }
 
@@ -128,13 +143,14 @@ void bind_grad(const Tensor& tensor, const Tensor& buffer) {
   require(requires_grad(tensor) && tensor.variable()->leaf, ErrorCode::invalid_argument,
           "bind_grad", "the tensor is not a leaf that wants a gradient");
   Variable& variable = *tensor.variable();
-  require(buffer.shape() == variable.shape && buffer.dtype() == variable.dtype &&
-              buffer.is_contiguous(),
+  require(buffer.shape() == variable.shape && buffer.is_contiguous() &&
+              (buffer.dtype() == variable.dtype || buffer.dtype() == stat_dtype(variable.dtype)),
           ErrorCode::shape_mismatch, "bind_grad", "the buffer must be contiguous, ",
-          variable.shape.str(), " of ", dtype_name(variable.dtype));
+          variable.shape.str(), " of ", dtype_name(variable.grad_dtype));
+  variable.grad_dtype = buffer.dtype();
   variable.grad = buffer;
   variable.bound = true;
-  variable.written = false;
+  variable.written = variable.unit = false;
 }
 
 }  // namespace trafo

@@ -34,12 +34,21 @@ class Backward {
   // The gradient of an output: contiguous; zeros if nothing used that output.
   Tensor grad_output(size_t output = 0) const;
   bool has_grad_output(size_t output) const;
-  // A buffer for a kernel to write or add to. Call at most once for an input. Buffers of different inputs never overlap,
-  // even where one tensor was passed for several of them.
+  // True if grad_output() is a one that backward started with; spares an accelerator a read-back.
+  bool unit_grad_output(size_t output = 0) const;
+  // A buffer for a kernel to write or add to. Call at most once for an input. Buffers of different
+  // inputs never overlap, even where one tensor was passed for several of them. `dtype` is what the
+  // kernel writes, by default the input's own; where the gradient is kept in another one, it is
+  // converted when the node is done.
   GradTarget target(size_t input);
-  // Adds a finished gradient. `grad` may share storage with other tensors.
+  GradTarget target(size_t input, DType dtype);
+  // What the gradient of an input is kept in: what a kernel that can choose should write.
+  DType grad_dtype(size_t input) const { return inputs_[input]->grad_dtype; }
+  // Adds a finished gradient, of any floating-point dtype. `grad` may share storage with other
+  // tensors.
   void add(size_t input, const Tensor& grad);
-  // Where the gradient of an input is summed; for what differentiates the input on a tape of its own.
+  // Where the gradient of an input is summed; for what differentiates the input on a tape of its
+  // own.
   const std::shared_ptr<Variable>& variable(size_t input) const { return inputs_[input]; }
 
  private:
@@ -54,8 +63,8 @@ class Backward {
   Context& context_;
   const Variables& inputs_;
   const Variables& outputs_;
-  // Inputs that are one tensor: the first gets the gradient's own buffer, the others are put aside until the kernel that
-  // writes the first has run.
+  // Inputs that are one tensor: the first gets the gradient's own buffer, the others are put aside
+  // until the kernel that writes the first has run. So is what has another dtype than the gradient.
   std::vector<const Variable*> handed_out_;
   std::vector<std::pair<Variable*, Tensor>> put_aside_;
 };
@@ -66,9 +75,11 @@ class Tape {
  public:
   void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
               BackwardFn backward);
-  // Walks the nodes from the last to the first and consumes them, also when it ends with an error. `upstream[i]` is the gradient of
-  // `roots[i]`; an undefined one means that root takes no part.
-  void backward(Context& context, std::span<const Tensor> roots, std::span<const Tensor> upstream);
+  // Walks the nodes from the last to the first and consumes them, also when it ends with an error.
+  // `upstream[i]` is the gradient of `roots[i]`; an undefined one means that root takes no part.
+  // unit: the upstream gradients are ones.
+  void backward(Context& context, std::span<const Tensor> roots, std::span<const Tensor> upstream,
+                bool unit = false);
   void clear();
   size_t size() const { return nodes_.size(); }
 
@@ -100,6 +111,8 @@ class Context {
     return from_host(values.data(), values.size_bytes(), shape, dtype_of<T>);
   }
   Tensor scalar(double value, const Shape& shape, DType dtype) const;  // `shape` has one element
+  // Rounds to `dtype`, a floating-point one.
+  Tensor from_doubles(std::span<const double> values, const Shape& shape, DType dtype) const;
   // Copies a contiguous tensor out; waits for the device.
   void to_host(const Tensor& tensor, void* host, size_t bytes) const;
   template <class T>
@@ -124,7 +137,7 @@ class Context {
               BackwardFn backward);
   // Gradients of all leaves that `root` depends on, added to what they hold; frees the graph.
   // `upstream` is the gradient of `root` (contiguous, its shape and dtype); default: one, for a
-  // root of one element only.
+  // root of one element only. The default is known on the host, an upstream gradient is not.
   void backward(const Tensor& root, const Tensor& upstream = {});
   Tape& tape() { return *tape_; }
 
@@ -192,13 +205,16 @@ inline bool requires_grad(const Tensor& tensor) {
 Tensor grad_of(const Tensor& tensor);
 // Forgets the gradient; a bound buffer stays bound and is overwritten by the next gradient.
 void zero_grad(const Tensor& tensor);
-// Makes gradients of a leaf land in `buffer` (contiguous, same shape and dtype): a view of a flat
-// workspace.
+// Makes gradients of a leaf land in `buffer`: a view of a flat workspace, contiguous, of the leaf's
+// shape and dtype (float32 for a bf16 leaf).
 void bind_grad(const Tensor& tensor, const Tensor& buffer);
 
-// target[i] += source[i] for two contiguous tensors of one shape. Set by ops/, which owns the
-// kernel.
-using AccumulateFn = void (*)(Context&, const Tensor& target, const Tensor& source);
-void set_accumulate_kernel(AccumulateFn accumulate);
+// For two contiguous tensors of one shape. Set by ops/, which owns the kernels.
+struct GradientKernels {
+  using Fn = void (*)(Context&, const Tensor& target, const Tensor& source);
+  Fn accumulate;  // target[i] += source[i], of one dtype
+  Fn convert;     // target[i] = source[i], in the target's dtype
+};
+void set_gradient_kernels(const GradientKernels* kernels);  // of static storage duration
 
 }  // namespace trafo

@@ -6,23 +6,34 @@
 namespace trafo {
 namespace {
 
-std::atomic<AccumulateFn> accumulate_kernel{nullptr};
+std::atomic<const GradientKernels*> gradient_kernels{nullptr};
 
-void accumulate(Context& context, const Tensor& target, const Tensor& source) {
-  const AccumulateFn kernel = accumulate_kernel.load(std::memory_order_acquire);
-  require(kernel != nullptr, ErrorCode::internal, "backward", "no accumulate kernel is registered");
-  kernel(context, target, source);
+const GradientKernels& kernels() {
+  const GradientKernels* set = gradient_kernels.load(std::memory_order_acquire);
+  require(set != nullptr, ErrorCode::internal, "backward", "no gradient kernels are registered");
+  return *set;
 }
 
 void copy_into(Context& context, const Tensor& target, const Tensor& source) {
-  if (target.raw() != source.raw())
+  if (target.dtype() != source.dtype())
+    kernels().convert(context, target, source);
+  else if (target.raw() != source.raw())
     context.backend().copy(target.raw(), source.raw(), source.bytes());
+}
+
+void accumulate(Context& context, const Tensor& target, const Tensor& source) {
+  Tensor addend = source;
+  if (target.dtype() != source.dtype()) {
+    addend = context.empty(source.shape(), target.dtype());
+    copy_into(context, addend, source);
+  }
+  kernels().accumulate(context, target, addend);
 }
 
 // A gradient that another tensor also looks at must not be added to in place.
 void make_exclusive(Context& context, Variable& variable) {
   if (variable.leaf || !variable.grad.is_shared()) return;
-  Tensor copy = context.empty(variable.shape, variable.dtype);
+  Tensor copy = context.empty(variable.shape, variable.grad_dtype);
   copy_into(context, copy, variable.grad);
   variable.grad = copy;
 }
@@ -33,14 +44,14 @@ void consume(const std::vector<std::shared_ptr<Variable>>& outputs) {
     if (!output) continue;
     output->consumed = true;
     output->grad = {};
-    output->written = false;
+    output->written = output->unit = false;
   }
 }
 
 }  // namespace
 
-void set_accumulate_kernel(AccumulateFn kernel) {
-  accumulate_kernel.store(kernel, std::memory_order_release);
+void set_gradient_kernels(const GradientKernels* set) {
+  gradient_kernels.store(set, std::memory_order_release);
 }
 
 bool Backward::has_grad_output(size_t output) const {
@@ -51,30 +62,46 @@ bool Backward::has_grad_output(size_t output) const {
 Tensor Backward::grad_output(size_t output) const {
   const auto& variable = outputs_[output];
   if (variable->written) return variable->grad;
-  return context_.zeros(variable->shape, variable->dtype);
+  return context_.zeros(variable->shape, variable->grad_dtype);
+}
+
+bool Backward::unit_grad_output(size_t output) const {
+  const auto& variable = outputs_[output];
+  return variable->written && variable->unit;
 }
 
 GradTarget Backward::target(size_t input) {
+  return target(input, inputs_[input]->dtype);
+}
+
+GradTarget Backward::target(size_t input, DType dtype) {
   Variable& variable = *inputs_[input];
+  if (dtype != variable.grad_dtype) {
+    Tensor aside = context_.empty(variable.shape, dtype);
+    put_aside_.emplace_back(&variable, aside);
+    return {aside, false};
+  }
   if (std::count(inputs_.begin(), inputs_.end(), inputs_[input]) > 1) {
     if (std::find(handed_out_.begin(), handed_out_.end(), &variable) != handed_out_.end()) {
-      Tensor aside = context_.empty(variable.shape, variable.dtype);
+      Tensor aside = context_.empty(variable.shape, dtype);
       put_aside_.emplace_back(&variable, aside);
       return {aside, false};
     }
     handed_out_.push_back(&variable);
   }
-  if (!variable.grad.defined()) variable.grad = context_.empty(variable.shape, variable.dtype);
+  if (!variable.grad.defined()) variable.grad = context_.empty(variable.shape, dtype);
   if (variable.written) make_exclusive(context_, variable);
   const bool add = variable.written;
   variable.written = true;
+  variable.unit = false;
   return {variable.grad, add};
 }
 
 void Backward::add(size_t input, const Tensor& grad) {
   if (!needs(input)) return;
   Variable& variable = *inputs_[input];
-  require(grad.shape() == variable.shape && grad.dtype() == variable.dtype && grad.is_contiguous(),
+  require(grad.shape() == variable.shape && grad.is_contiguous() &&
+              (grad.dtype() == variable.grad_dtype || stat_dtype(grad.dtype()) == DType::f32),
           ErrorCode::internal, "backward", "a gradient of shape ", grad.shape().str(),
           " arrived for a tensor of shape ", variable.shape.str());
   if (std::find(handed_out_.begin(), handed_out_.end(), &variable) != handed_out_.end())
@@ -89,14 +116,15 @@ void Backward::add_to(Variable& variable, const Tensor& grad) {
     accumulate(context_, variable.grad, grad);
   } else if (variable.grad.defined()) {  // a bound buffer
     copy_into(context_, variable.grad, grad);
-  } else if (variable.leaf && grad.is_shared()) {
+  } else if (grad.dtype() != variable.grad_dtype || (variable.leaf && grad.is_shared())) {
     // A leaf's gradient outlives the walk and may be handed to the user: it owns its memory.
-    variable.grad = context_.empty(variable.shape, variable.dtype);
+    variable.grad = context_.empty(variable.shape, variable.grad_dtype);
     copy_into(context_, variable.grad, grad);
   } else {
     variable.grad = grad;
   }
   variable.written = true;
+  variable.unit = false;
 }
 
 void Backward::finish() {
@@ -125,7 +153,7 @@ void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tens
     }
     auto variable = std::make_shared<Variable>();
     variable->shape = output->shape();
-    variable->dtype = output->dtype();
+    variable->dtype = variable->grad_dtype = output->dtype();
     variable->device = output->device();
     variable->leaf = false;
     output->set_variable(variable);
@@ -135,7 +163,7 @@ void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tens
 }
 
 void Tape::backward(Context& context, std::span<const Tensor> roots,
-                    std::span<const Tensor> upstream) {
+                    std::span<const Tensor> upstream, bool unit) {
   struct Restore {
     Context& context;
     bool recording;
@@ -151,7 +179,9 @@ void Tape::backward(Context& context, std::span<const Tensor> roots,
     if (!upstream[i].defined() || !requires_grad(roots[i])) continue;
     const std::vector<std::shared_ptr<Variable>> root{roots[i].variable()}, none;
     const Tensor seed = upstream[i];  // a second handle: the caller's tensor must count as shared
+    const bool first = !root[0]->written;
     Backward(context, root, none).add(0, seed);
+    root[0]->unit = unit && first;
   }
 
   while (!nodes_.empty()) {

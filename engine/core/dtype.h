@@ -1,4 +1,5 @@
-// Element types. f32 and f64 are compute types on the CPU, bf16 is storage, i32 holds tokens.
+// Element types. The CPU computes with f32 and f64 and stores bf16, CUDA computes with f32 and
+// bf16; i32 holds tokens.
 #pragma once
 
 #include <bit>
@@ -46,6 +47,12 @@ constexpr bool is_floating(DType dtype) {
 }
 constexpr bool is_compute(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f64;
+}
+
+// What bf16 has too few digits for is kept in float32: row statistics, losses and their weights,
+// gradients of parameters, the optimizer's master copy.
+constexpr DType stat_dtype(DType dtype) {
+  return dtype == DType::bf16 ? DType::f32 : dtype;
 }
 
 // bfloat16: the upper half of a float32, rounded to nearest even; NaN stays NaN.

@@ -20,7 +20,15 @@ Tensor upload(Context& context, const std::vector<int32_t>& values) {
   return context.from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
 }
 
-void set_source(Context& context, Batch& batch, const Side& side) {
+void check(const Context& context, const ModelConfig& config, const char* ids_name,
+           const char* positions_name, const Side& side) {
+  check_indices(context, ids_name, side.ids, config.vocabulary);
+  check_indices(context, positions_name, side.positions, config.max_positions);
+}
+
+void set_source(Context& context, const ModelConfig& config, Batch& batch, const Side& side) {
+  check(context, config, "source_ids", "source_positions", side);
+  batch.longest_source = longest_sentence(side.cu_seqlens);
   batch.source_ids = upload(context, side.ids);
   batch.source_positions = upload(context, side.positions);
   batch.source_cu_seqlens = upload(context, side.cu_seqlens);
@@ -32,13 +40,14 @@ Batch pack_sources(Context& context, const ModelConfig& config,
                    std::span<const std::vector<int32_t>* const> sources) {
   Batch batch;
   batch.sentences = static_cast<int64_t>(sources.size());
+  batch.indices_checked = true;
   if (config.architecture == Architecture::decoder_lm) return batch;
   Side side;
   for (const std::vector<int32_t>* source : sources) {
     for (const int32_t id : *source) side.add(id);
     side.end_sentence();
   }
-  set_source(context, batch, side);
+  set_source(context, config, batch, side);
   return batch;
 }
 
@@ -62,7 +71,11 @@ Batch pack_pairs(Context& context, const ModelConfig& config, const SpecialToken
   }
   Batch batch;
   batch.sentences = static_cast<int64_t>(pairs.size());
-  if (!stream) set_source(context, batch, source);
+  if (!stream) set_source(context, config, batch, source);
+  check(context, config, "target_in", "target_positions", target);
+  check_indices(context, "target_out", labels, config.vocabulary, kNoLabel);
+  batch.indices_checked = true;
+  batch.longest_target = longest_sentence(target.cu_seqlens);
   batch.target_in = upload(context, target.ids);
   batch.target_positions = upload(context, target.positions);
   batch.target_cu_seqlens = upload(context, target.cu_seqlens);

@@ -76,6 +76,8 @@ class BatchDecoder {
     // One row a sentence at first: hypotheses come with the first choice.
     DecodeState state = model_.start_decoding(context_, batch, 1,
                                               std::min(capacity_limit(), prefix + kFirstCapacity));
+    // Sources and special tokens have been checked, top_k gives tokens, and slots end in time.
+    state.indices_checked = true;
     while (!slots_.empty()) {
       require(!(options_.cancelled && options_.cancelled()), ErrorCode::cancelled, kOrigin,
               "cancelled by the caller");

@@ -5,7 +5,6 @@
 
 #include "engine/models/transformer.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 
 namespace trafo {
@@ -46,14 +45,9 @@ class DecoderLm final : public Transformer {
   }
 
   ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
-                               const DropoutPass& dropout) const override {
+                               const DropoutPass& dropout, double scale) const override {
     const Tensor rows = forward(context, batch, dropout);
-    ops::LinearCrossEntropyOptions options;
-    options.loss.label_smoothing = label_smoothing;
-    options.loss.weights = batch.target_weights;
-    options.loss.reduction = Reduction::sum;
-    return ops::linear_cross_entropy(context, rows, parameters_.value(output_.weight),
-                                     parameters_.value(output_.bias), batch.target_out, options);
+    return vocabulary_loss(context, rows, output_, batch, label_smoothing, scale);
   }
 
   Tensor logits(Context& context, const Batch& batch) const override {
@@ -68,12 +62,14 @@ class DecoderLm final : public Transformer {
  protected:
   Tensor decode_rows(Context& context, DecodeState& state, const Tensor& ids) const override {
     const Layers run = layers(context, {});
-    Rows rows = run.start(embed(run, ids, constant_positions(context, state.rows, state.length)),
+    Rows rows = run.start(embed(run, ids, constant_positions(context, state.rows, state.length),
+                                state.indices_checked),
                           layers_[0].attention_norm);
+    const SelfRanges ranges = self_ranges(context, state);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const LmLayer& layer = layers_[i];
-      Tensor output =
-          cached_self_attention(run, rows.input, layer.attention, state, static_cast<int64_t>(i));
+      Tensor output = cached_self_attention(run, rows.input, layer.attention, state, ranges,
+                                            static_cast<int64_t>(i));
       rows = run.seam(output, layer.attention.output, rows, after_attention(layer), {});
       output = run.feed_forward(rows.input, layer.ffn, {});
       rows = run.seam(output, layer.ffn.down, rows, after_ffn(i), {});
@@ -82,8 +78,10 @@ class DecoderLm final : public Transformer {
   }
 
  private:
-  Tensor embed(const Layers& run, const Tensor& ids, const Tensor& positions) const {
+  Tensor embed(const Layers& run, const Tensor& ids, const Tensor& positions,
+               bool indices_checked) const {
     ops::EmbeddingOptions options;
+    options.indices_checked = indices_checked;
     options.positions = positions;
     options.position_table = parameters_.value(positions_);
     options.dropout = run.sites().at(kEmbeddingSites, 0, config_.dropout);
@@ -102,11 +100,13 @@ class DecoderLm final : public Transformer {
     const Layers run = layers(context, pass);
     const DropoutSites& sites = run.sites();
     Rows rows =
-        run.start(embed(run, batch.target_in, batch.target_positions), layers_[0].attention_norm);
+        run.start(embed(run, batch.target_in, batch.target_positions, batch.indices_checked),
+                  layers_[0].attention_norm);
+    const PackedSide side{batch.target_cu_seqlens, batch.longest_target};
     for (size_t i = 0; i < layers_.size(); ++i) {
       const LmLayer& layer = layers_[i];
       const auto number = static_cast<uint32_t>(i + 1);
-      Tensor output = run.self_attention(rows.input, layer.attention, batch.target_cu_seqlens, true,
+      Tensor output = run.self_attention(rows.input, layer.attention, side, true,
                                          sites.at(number, 0, config_.attention_dropout));
       rows = run.seam(output, layer.attention.output, rows, after_attention(layer),
                       sites.at(number, 1, config_.dropout));

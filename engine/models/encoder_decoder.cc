@@ -6,7 +6,6 @@
 
 #include "engine/models/transformer.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 
 namespace trafo {
@@ -67,14 +66,9 @@ class EncoderDecoder final : public Transformer {
   }
 
   ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
-                               const DropoutPass& dropout) const override {
+                               const DropoutPass& dropout, double scale) const override {
     const Tensor rows = forward(context, batch, dropout);
-    ops::LinearCrossEntropyOptions options;
-    options.loss.label_smoothing = label_smoothing;
-    options.loss.weights = batch.target_weights;
-    options.loss.reduction = Reduction::sum;
-    return ops::linear_cross_entropy(context, rows, parameters_.value(output_.weight),
-                                     parameters_.value(output_.bias), batch.target_out, options);
+    return vocabulary_loss(context, rows, output_, batch, label_smoothing, scale);
   }
 
   Tensor logits(Context& context, const Batch& batch) const override {
@@ -86,6 +80,7 @@ class EncoderDecoder final : public Transformer {
     NoGrad no_grad(context);
     const Layers run = layers(context, {});
     DecodeState state = make_state(context, batch.sentences * beam, capacity);
+    state.longest_source = batch.longest_source;
     state.cross_cache = run.linear(encode(run, batch), cross_kv_);
     const auto ends = context.values<int32_t>(batch.source_cu_seqlens);
     std::vector<int32_t> begin, end;
@@ -102,19 +97,23 @@ class EncoderDecoder final : public Transformer {
   Tensor decode_rows(Context& context, DecodeState& state, const Tensor& ids) const override {
     const Layers run = layers(context, {});
     Rows rows = run.start(embed(run, ids, constant_positions(context, state.rows, state.length),
-                                target_embedding_, 1),
+                                target_embedding_, 1, state.indices_checked),
                           decoder_[0].attention_norm);
+    const SelfRanges ranges = self_ranges(context, state);
+    ops::AttentionOptions cross = run.attention_options(false, {});
+    cross.max_keys = state.longest_source;
     const int64_t width = config_.width;
     for (size_t i = 0; i < decoder_.size(); ++i) {
       const DecoderLayer& layer = decoder_[i];
       const auto number = static_cast<int64_t>(i);
-      Tensor output = cached_self_attention(run, rows.input, layer.attention, state, number);
+      Tensor output =
+          cached_self_attention(run, rows.input, layer.attention, state, ranges, number);
       rows = run.seam(output, layer.attention.output, rows, after_attention(layer), {});
       const Tensor query = run.linear(rows.input, layer.cross.query);
       const int64_t column = number * 2 * width;
-      const Tensor mixed = ops::attention_decode(
-          context, {query, 0}, {state.cross_cache, column}, {state.cross_cache, column + width},
-          state.cross_begin, state.cross_end, run.attention_options(false, {}));
+      const Tensor mixed = ops::attention_decode(context, {query, 0}, {state.cross_cache, column},
+                                                 {state.cross_cache, column + width},
+                                                 state.cross_begin, state.cross_end, cross);
       output = ops::linear(context, mixed, run.param(layer.cross.output.weight));
       rows = run.seam(output, layer.cross.output, rows, after_cross(layer), {});
       output = run.feed_forward(rows.input, layer.ffn, {});
@@ -125,8 +124,9 @@ class EncoderDecoder final : public Transformer {
 
  private:
   Tensor embed(const Layers& run, const Tensor& ids, const Tensor& positions, ParamId table,
-               uint32_t place) const {
+               uint32_t place, bool indices_checked) const {
     ops::EmbeddingOptions options;
+    options.indices_checked = indices_checked;
     options.scale = std::sqrt(static_cast<double>(config_.width));
     options.positions = positions;
     options.position_table = positions_;
@@ -157,14 +157,15 @@ class EncoderDecoder final : public Transformer {
   // -> [Ts, width], normalised
   Tensor encode(const Layers& run, const Batch& batch) const {
     const DropoutSites& sites = run.sites();
-    Rows rows =
-        run.start(embed(run, batch.source_ids, batch.source_positions, source_embedding_, 0),
-                  encoder_[0].attention_norm);
+    Rows rows = run.start(embed(run, batch.source_ids, batch.source_positions, source_embedding_, 0,
+                                batch.indices_checked),
+                          encoder_[0].attention_norm);
+    const PackedSide source{batch.source_cu_seqlens, batch.longest_source};
     for (size_t i = 0; i < encoder_.size(); ++i) {
       const EncoderLayer& layer = encoder_[i];
       const auto number = static_cast<uint32_t>(i + 1);
-      Tensor output = run.self_attention(rows.input, layer.attention, batch.source_cu_seqlens,
-                                         false, sites.at(number, 0, config_.attention_dropout));
+      Tensor output = run.self_attention(rows.input, layer.attention, source, false,
+                                         sites.at(number, 0, config_.attention_dropout));
       rows =
           run.seam(output, layer.attention.output, rows, pick(layer.ffn_norm, layer.attention_norm),
                    sites.at(number, 1, config_.dropout));
@@ -180,18 +181,20 @@ class EncoderDecoder final : public Transformer {
     const Layers run = layers(context, pass);
     const DropoutSites& sites = run.sites();
     const Tensor kv = run.linear(encode(run, batch), cross_kv_);
-    Rows rows = run.start(embed(run, batch.target_in, batch.target_positions, target_embedding_, 1),
+    Rows rows = run.start(embed(run, batch.target_in, batch.target_positions, target_embedding_, 1,
+                                batch.indices_checked),
                           decoder_[0].attention_norm);
+    const PackedSide source{batch.source_cu_seqlens, batch.longest_source};
+    const PackedSide target{batch.target_cu_seqlens, batch.longest_target};
     for (size_t i = 0; i < decoder_.size(); ++i) {
       const DecoderLayer& layer = decoder_[i];
       const auto number = static_cast<uint32_t>(encoder_.size() + i + 1);
-      Tensor output = run.self_attention(rows.input, layer.attention, batch.target_cu_seqlens, true,
+      Tensor output = run.self_attention(rows.input, layer.attention, target, true,
                                          sites.at(number, 0, config_.attention_dropout));
       rows = run.seam(output, layer.attention.output, rows, after_attention(layer),
                       sites.at(number, 1, config_.dropout));
       output = run.cross_attention(rows.input, layer.cross, kv,
-                                   static_cast<int64_t>(i) * 2 * config_.width,
-                                   batch.target_cu_seqlens, batch.source_cu_seqlens,
+                                   static_cast<int64_t>(i) * 2 * config_.width, target, source,
                                    sites.at(number, 2, config_.attention_dropout));
       rows = run.seam(output, layer.cross.output, rows, after_cross(layer),
                       sites.at(number, 3, config_.dropout));

@@ -19,6 +19,9 @@ struct DecodeState {
   Tensor self_cache;     // [rows * capacity, layers * 2 * width]: keys then values of each layer
   Tensor cross_cache;    // [Ts, layers * 2 * width]; undefined for decoder_lm
   Tensor cross_begin, cross_end;  // [rows] int32: each row's source tokens in cross_cache
+  int64_t longest_source = 0;     // tokens of the longest source at the start; 0: unknown
+  bool indices_checked = false;   // the ids that are fed are tokens, and positions suffice: see
+                                  // EmbeddingOptions
 };
 
 class Model {
@@ -29,10 +32,10 @@ class Model {
   ParameterStore& parameters() { return parameters_; }
   const ParameterStore& parameters() const { return parameters_; }
 
-  // Summed loss over the batch, per Reduction::sum (divide by batch.label_count for a mean); nll is
-  // the unsmoothed loss.
+  // `scale` times the summed loss over the batch, per Reduction::sum (1 / batch.label_count gives a
+  // mean); nll is the unsmoothed loss.
   virtual ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
-                                       const DropoutPass& dropout) const = 0;
+                                       const DropoutPass& dropout, double scale = 1) const = 0;
   // Logits of every target row [Tt, V] without dropout.
   virtual Tensor logits(Context& context, const Batch& batch) const = 0;
 
@@ -55,8 +58,9 @@ class Model {
   ParameterStore parameters_;
 };
 
-// Validates the configuration, declares, allocates (float32, or float64 for gradient checks) and
-// initialises parameters.
+// Validates the configuration, declares, allocates and initialises parameters: float32; bfloat16
+// with float32 masters on CUDA; float64 for gradient checks on the CPU. UNSUPPORTED for a dtype
+// that the device does not compute with.
 std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, uint64_t seed,
                                   DType dtype = DType::f32);
 

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "engine/ops/checks.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
@@ -15,6 +17,19 @@ Layers Transformer::layers(Context& context, const DropoutPass& pass) const {
   return Layers(context, parameters_, settings, {pass.seed, pass.step, pass.training});
 }
 
+ops::CrossEntropyOutput Transformer::vocabulary_loss(Context& context, const Tensor& rows,
+                                                     const LinearParams& output, const Batch& batch,
+                                                     double label_smoothing, double scale) const {
+  ops::LinearCrossEntropyOptions options;
+  options.loss.label_smoothing = label_smoothing;
+  options.loss.weights = batch.target_weights;
+  options.loss.reduction = Reduction::sum;
+  options.loss.scale = scale;
+  options.loss.labels_checked = batch.indices_checked;
+  return ops::linear_cross_entropy(context, rows, parameters_.value(output.weight),
+                                   parameters_.value(output.bias), batch.target_out, options);
+}
+
 DecodeState Transformer::make_state(Context& context, int64_t rows, int64_t capacity) const {
   DecodeState state;
   state.rows = rows;
@@ -25,7 +40,7 @@ DecodeState Transformer::make_state(Context& context, int64_t rows, int64_t capa
   return state;
 }
 
-Transformer::Ranges Transformer::self_ranges(Context& context, const DecodeState& state) {
+Transformer::SelfRanges Transformer::self_ranges(Context& context, const DecodeState& state) {
   std::vector<int32_t> begin(static_cast<size_t>(state.rows)), end(begin.size());
   for (size_t r = 0; r < begin.size(); ++r) {
     begin[r] = static_cast<int32_t>(static_cast<int64_t>(r) * state.capacity);
@@ -42,7 +57,7 @@ Tensor Transformer::constant_positions(Context& context, int64_t rows, int64_t p
 
 Tensor Transformer::cached_self_attention(const Layers& layers, const Tensor& x,
                                           const SelfAttentionParams& p, DecodeState& state,
-                                          int64_t layer) const {
+                                          const SelfRanges& ranges, int64_t layer) const {
   Context& context = layers.context();
   const int64_t width = config_.width, columns = state.self_cache.dim(1);
   const Tensor qkv = layers.linear(x, p.qkv);
@@ -60,11 +75,12 @@ Tensor Transformer::cached_self_attention(const Layers& layers, const Tensor& x,
              (state.length * columns + layer * 2 * width) * size;
   launch(context, OpKernel::copy_strided, "decode_step", copy);
 
-  const Ranges ranges = self_ranges(context, state);
+  ops::AttentionOptions options = layers.attention_options(false, {});
+  options.max_keys = state.length + 1;
   const int64_t column = layer * 2 * width;
-  const Tensor mixed = ops::attention_decode(context, {qkv, 0}, {state.self_cache, column},
-                                             {state.self_cache, column + width}, ranges.begin,
-                                             ranges.end, layers.attention_options(false, {}));
+  const Tensor mixed =
+      ops::attention_decode(context, {qkv, 0}, {state.self_cache, column},
+                            {state.self_cache, column + width}, ranges.begin, ranges.end, options);
   return ops::linear(context, mixed, layers.param(p.output.weight));
 }
 
@@ -82,6 +98,11 @@ Tensor Model::decode_step(Context& context, DecodeState& state, const Tensor& id
 std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, uint64_t seed,
                                   DType dtype) {
   validate(config);
+  require(computes_with(context.device(), dtype), ErrorCode::unsupported, "model",
+          "a model cannot be ", dtype_name(dtype), " on ", device_name(context.device()),
+          dtype == DType::bf16  ? ": bfloat16 is a storage type there; use float32, or CUDA"
+          : dtype == DType::f64 ? ": float64 is for gradient checks on the CPU"
+                                : "");
   return config.architecture == Architecture::decoder_lm
              ? make_decoder_lm(context, config, seed, dtype)
              : make_encoder_decoder(context, config, seed, dtype);

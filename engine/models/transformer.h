@@ -15,16 +15,20 @@ class Transformer : public Model {
   // The layer of DropoutSites that belongs to embeddings; blocks count from 1.
   static constexpr uint32_t kEmbeddingSites = 0;
 
+  // Key ranges of every row in the cache, the token being decoded included.
+  struct SelfRanges {
+    Tensor begin, end;
+  };
   // Adds the new keys and values of qkv [rows, 3 width] to the cache and attends over everything a
   // row has seen.
   Tensor cached_self_attention(const Layers& layers, const Tensor& x, const SelfAttentionParams& p,
-                               DecodeState& state, int64_t layer) const;
+                               DecodeState& state, const SelfRanges& ranges, int64_t layer) const;
+  // Model::loss from the last rows on.
+  ops::CrossEntropyOutput vocabulary_loss(Context& context, const Tensor& rows,
+                                          const LinearParams& output, const Batch& batch,
+                                          double label_smoothing, double scale) const;
   DecodeState make_state(Context& context, int64_t rows, int64_t capacity) const;
-  // Key ranges of every row in the cache, the token being decoded included.
-  struct Ranges {
-    Tensor begin, end;
-  };
-  static Ranges self_ranges(Context& context, const DecodeState& state);
+  static SelfRanges self_ranges(Context& context, const DecodeState& state);
   static Tensor constant_positions(Context& context, int64_t rows, int64_t position);
 };
 

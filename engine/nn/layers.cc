@@ -64,23 +64,27 @@ ops::AttentionOptions Layers::attention_options(bool causal, const Dropout& drop
   return options;
 }
 
-Tensor Layers::self_attention(const Tensor& x, const SelfAttentionParams& p,
-                              const Tensor& cu_seqlens, bool causal, const Dropout& dropout) const {
+Tensor Layers::self_attention(const Tensor& x, const SelfAttentionParams& p, const PackedSide& side,
+                              bool causal, const Dropout& dropout) const {
   const int64_t width = settings_.heads * settings_.head_dim;
   const Tensor qkv = linear(x, p.qkv);
+  ops::AttentionOptions options = attention_options(causal, dropout);
+  options.max_queries = options.max_keys = side.longest;
   const Tensor mixed = ops::attention(context_, {qkv, 0}, {qkv, width}, {qkv, 2 * width},
-                                      cu_seqlens, cu_seqlens, attention_options(causal, dropout));
+                                      side.cu_seqlens, side.cu_seqlens, options);
   return ops::linear(context_, mixed, param(p.output.weight));
 }
 
 Tensor Layers::cross_attention(const Tensor& x, const CrossAttentionParams& p, const Tensor& kv,
-                               int64_t column, const Tensor& cu_seqlens_q,
-                               const Tensor& cu_seqlens_k, const Dropout& dropout) const {
+                               int64_t column, const PackedSide& queries, const PackedSide& keys,
+                               const Dropout& dropout) const {
   const int64_t width = settings_.heads * settings_.head_dim;
   const Tensor query = linear(x, p.query);
-  const Tensor mixed =
-      ops::attention(context_, {query, 0}, {kv, column}, {kv, column + width}, cu_seqlens_q,
-                     cu_seqlens_k, attention_options(false, dropout));
+  ops::AttentionOptions options = attention_options(false, dropout);
+  options.max_queries = queries.longest;
+  options.max_keys = keys.longest;
+  const Tensor mixed = ops::attention(context_, {query, 0}, {kv, column}, {kv, column + width},
+                                      queries.cu_seqlens, keys.cu_seqlens, options);
   return ops::linear(context_, mixed, param(p.output.weight));
 }
 

@@ -67,6 +67,12 @@ struct DropoutSites {
   }
 };
 
+// One side of a packed batch: sentence i owns rows cu_seqlens[i] .. cu_seqlens[i+1].
+struct PackedSide {
+  Tensor cu_seqlens;    // [sentences + 1] int32
+  int64_t longest = 0;  // rows of the longest sentence; 0: unknown
+};
+
 struct Rows {
   Tensor hidden;  // residual stream
   Tensor input;   // what the next block reads
@@ -97,11 +103,11 @@ class Layers {
             const NormParams& norm, const Dropout& dropout) const;
 
   // Raw block outputs, before the bias of the last product.
-  Tensor self_attention(const Tensor& x, const SelfAttentionParams& p, const Tensor& cu_seqlens,
+  Tensor self_attention(const Tensor& x, const SelfAttentionParams& p, const PackedSide& side,
                         bool causal, const Dropout& dropout) const;
   // kv [Ts, layers * 2 * width]: keys at `column`, values at `column + width`.
   Tensor cross_attention(const Tensor& x, const CrossAttentionParams& p, const Tensor& kv,
-                         int64_t column, const Tensor& cu_seqlens_q, const Tensor& cu_seqlens_k,
+                         int64_t column, const PackedSide& queries, const PackedSide& keys,
                          const Dropout& dropout) const;
   Tensor feed_forward(const Tensor& x, const FeedForwardParams& p, const Dropout& dropout) const;
 

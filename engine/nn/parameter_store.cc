@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/core/philox.h"
+#include "engine/ops/cast/cast.h"
 
 namespace trafo {
 namespace {
@@ -42,10 +43,11 @@ ParamId ParameterStore::declare(std::string name, const Shape& shape, Init init)
 }
 
 void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed) {
-  require(is_compute(dtype), ErrorCode::dtype_mismatch, "parameters",
-          "parameters are float32 or float64, not ", dtype_name(dtype));
+  require(is_floating(dtype), ErrorCode::dtype_mismatch, "parameters",
+          "parameters are floating-point numbers, not ", dtype_name(dtype));
   flat_ = context.zeros({size_}, dtype);
-  flat_grad_ = context.zeros({size_}, dtype);
+  master_ = dtype == DType::bf16 ? context.zeros({size_}, DType::f32) : flat_;
+  flat_grad_ = context.zeros({size_}, master_.dtype());
   for (size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
     const Strides strides = contiguous_strides(entry.shape);
@@ -87,11 +89,18 @@ void ParameterStore::complete_grads(Context& context) {
       context.backend().fill_zero(entry.grad.raw(), entry.grad.bytes());
 }
 
+void ParameterStore::follow_master(Context& context) {
+  if (has_master()) convert_into(context, flat_, master_);
+}
+
 void ParameterStore::set_value(Context& context, ParamId id, const void* data, size_t bytes) {
-  const Tensor& value = entries_[index(id)].value;
-  require(bytes == value.bytes(), ErrorCode::shape_mismatch, "parameters", name(id), " takes ",
-          value.bytes(), " bytes, got ", bytes);
-  context.backend().copy_from_host(value.raw(), data, bytes);
+  const Entry& entry = entries_[index(id)];
+  const Tensor master =
+      master_.as_strided(entry.shape, contiguous_strides(entry.shape), entry.offset);
+  require(bytes == master.bytes(), ErrorCode::shape_mismatch, "parameters", name(id), " takes ",
+          master.bytes(), " bytes, got ", bytes);
+  context.backend().copy_from_host(master.raw(), data, bytes);
+  if (has_master()) convert_into(context, entry.value, master);
 }
 
 }  // namespace trafo

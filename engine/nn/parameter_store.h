@@ -1,5 +1,8 @@
 // All parameters of a model in one allocation, all gradients in another; tensors are named views of
 // them.
+//
+// bfloat16 parameters have a float32 master copy, and float32 gradients: the optimizer works on the
+// master, files hold the master, and the values that a model computes with are the master rounded.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +31,9 @@ class ParameterStore {
  public:
   // Declaration phase: names are unique; order is the order of the flat workspace.
   ParamId declare(std::string name, const Shape& shape, Init init);
-  // Allocates both workspaces and draws initial values from (seed, parameter number): the same for
-  // every device and thread count. Ends the declaration phase.
+  // Allocates the workspaces and draws initial values from (seed, parameter number): the same for
+  // every device and thread count, for bfloat16 those of float32 rounded. Ends the declaration
+  // phase.
   void allocate(Context& context, DType dtype, uint64_t seed);
 
   size_t count() const { return entries_.size(); }
@@ -43,8 +47,12 @@ class ParameterStore {
 
   // Every tensor starts at a multiple of 16 elements; the padding between them is zero and stays
   // zero.
-  const Tensor& flat() const { return flat_; }
-  const Tensor& flat_grad() const { return flat_grad_; }
+  const Tensor& flat() const { return flat_; }            // of dtype()
+  const Tensor& master() const { return master_; }        // flat() itself unless that is bfloat16
+  const Tensor& flat_grad() const { return flat_grad_; }  // of the master's dtype
+  bool has_master() const { return flat_.dtype() != master_.dtype(); }
+  // Makes the values follow a master that was written to.
+  void follow_master(Context& context);
 
   // The next backward overwrites the gradients instead of adding to them.
   void zero_grad();
@@ -52,7 +60,7 @@ class ParameterStore {
   // after this.
   void complete_grads(Context& context);
 
-  // Replaces a value; the sizes must agree.
+  // Replaces a value, given in the master's dtype; the sizes must agree.
   void set_value(Context& context, ParamId id, const void* data, size_t bytes);
 
  private:
@@ -67,7 +75,7 @@ class ParameterStore {
 
   std::vector<Entry> entries_;
   int64_t size_ = 0;  // elements of a workspace
-  Tensor flat_, flat_grad_;
+  Tensor flat_, master_, flat_grad_;
 };
 
 }  // namespace trafo

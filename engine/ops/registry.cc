@@ -3,6 +3,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/thread_pool.h"
 #include "engine/backend/cuda/cuda_backend.h"
+#include "engine/ops/cast/cast.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
 
@@ -62,7 +63,8 @@ const char* op_kernel_name(OpKernel kernel) {
 std::unique_ptr<Context> make_context(Device device, int threads) {
   require(threads >= 1 && threads <= ThreadPool::kMaxThreads, ErrorCode::invalid_argument,
           "context", "threads must be 1 to ", ThreadPool::kMaxThreads, ", got ", threads);
-  set_accumulate_kernel(&accumulate_into);
+  static constexpr GradientKernels kGradientKernels{&accumulate_into, &convert_into};
+  set_gradient_kernels(&kGradientKernels);
   if (device.kind == DeviceKind::cuda)
     return std::make_unique<Context>(make_cuda_backend(device.index, kKernelNames));
   require(device.index == 0, ErrorCode::invalid_argument, "context",

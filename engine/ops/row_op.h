@@ -1,27 +1,14 @@
 // What the front doors of ops over rows share: checks of their inputs, and gradient buffers.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/ops/checks.h"
 
 namespace trafo {
-
-// A defined tensor of a compute dtype on the context's device.
-inline void check_compute_tensor(const Context& context, const char* op, const char* name,
-                                 const Tensor& tensor) {
-  require(tensor.defined(), ErrorCode::invalid_argument, op, name, " is undefined");
-  require(tensor.device() == context.device(), ErrorCode::invalid_argument, op, name, " is on ",
-          device_name(tensor.device()), ", the context computes on ",
-          device_name(context.device()));
-  require(tensor.dtype() != DType::bf16, ErrorCode::dtype_mismatch, op, name,
-          ": cast to float32 first: bfloat16 is a storage type on the CPU");
-  require(is_compute(tensor.dtype()), ErrorCode::dtype_mismatch, op, name,
-          " must be float32 or float64, it is ", dtype_name(tensor.dtype()));
-}
 
 // The last dimension of x [.., C], at least 1.
 inline int64_t check_row_tensor(const Context& context, const char* op, const char* name,
                                 const Tensor& x) {
-  check_compute_tensor(context, op, name, x);
+  check_compute_input(context, op, name, x);
   require(x.rank() >= 1 && x.dim(-1) >= 1, ErrorCode::shape_mismatch, op, name,
           " must have a last dimension of at least 1, its shape is ", x.shape().str());
   return x.dim(-1);
@@ -36,7 +23,7 @@ inline void check_same_dtype(const char* op, const char* name, const Tensor& ten
 // A parameter [C] that goes with x [.., C].
 inline void check_row_vector(const Context& context, const char* op, const char* name,
                              const Tensor& vector, const Tensor& x) {
-  check_compute_tensor(context, op, name, vector);
+  check_compute_input(context, op, name, vector);
   check_same_dtype(op, name, vector, x);
   require(vector.rank() == 1 && vector.dim(0) == x.dim(-1), ErrorCode::shape_mismatch, op, name,
           " must be [", x.dim(-1), "], the width of x ", x.shape().str(), ", it is ",
@@ -56,6 +43,11 @@ inline void* raw_or_null(const Tensor& tensor) {
 // The target of an input whose gradient is wanted; otherwise one without a buffer.
 inline GradTarget target_if_needed(Backward& backward, size_t input) {
   return backward.needs(input) ? backward.target(input) : GradTarget{};
+}
+
+// The same for a parameter [C]: kernels write its gradient in float32 when x is bf16.
+inline GradTarget vector_target_if_needed(Backward& backward, size_t input, const Tensor& x) {
+  return backward.needs(input) ? backward.target(input, stat_dtype(x.dtype())) : GradTarget{};
 }
 
 }  // namespace trafo

@@ -28,7 +28,7 @@ void check_options(const AdamWOptions& options) {
 }  // namespace
 
 AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients,
-             const AdamWOptions& options)
+             const AdamWOptions& options, const Tensor& rounded)
     : context_(context), options_(options) {
   check_options(options);
   check_compute_input(context, kOrigin, "parameters", parameters);
@@ -39,6 +39,19 @@ AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients
           gradients.shape().str());
   require(parameters.is_contiguous() && gradients.is_contiguous(), ErrorCode::invalid_argument,
           kOrigin, "parameters and gradients must be contiguous");
+  require(parameters.dtype() != DType::bf16, ErrorCode::dtype_mismatch, kOrigin,
+          "the parameters are bfloat16, too coarse to add updates to: give their float32 masters");
+  if (rounded.defined()) {
+    check_input(context, kOrigin, "rounded", rounded);
+    require(rounded.dtype() == DType::bf16 && parameters.dtype() == DType::f32,
+            ErrorCode::dtype_mismatch, kOrigin,
+            "rounded copies are bfloat16 and belong to float32 parameters, got ",
+            dtype_name(rounded.dtype()), " and ", dtype_name(parameters.dtype()));
+    require(rounded.shape() == parameters.shape() && rounded.is_contiguous(),
+            ErrorCode::shape_mismatch, kOrigin, "rounded must be contiguous, ",
+            parameters.shape().str(), ", it is ", rounded.shape().str());
+    rounded_ = rounded.detach();
+  }
   parameters_ = parameters.detach();
   gradients_ = gradients.detach();
   m_ = context.zeros(parameters.shape(), parameters.dtype());
@@ -70,6 +83,7 @@ void AdamW::step(double learning_rate, double grad_scale) {
   p.grad = gradients_.raw();
   p.m = m_.raw();
   p.v = v_.raw();
+  p.param_bf16 = rounded_.defined() ? rounded_.raw() : nullptr;
   launch(context_, OpKernel::adamw, kOrigin, p);
   ++steps_;
 }

@@ -15,10 +15,11 @@ struct AdamWOptions {
 
 class AdamW {
  public:
-  // Both are contiguous, of one shape and compute dtype, and must stay where they are. The moments
-  // start at zero. `context` must outlive this.
+  // Both are contiguous, of one shape and dtype, float32 or float64, and must stay where they are.
+  // The moments start at zero. `rounded`: undefined, or bfloat16 copies of float32 parameters,
+  // which every update writes as well. `context` must outlive this.
   AdamW(Context& context, const Tensor& parameters, const Tensor& gradients,
-        const AdamWOptions& options = {});
+        const AdamWOptions& options = {}, const Tensor& rounded = {});
 
   // One update with grad_scale * gradients (clipping and averaging). Not for gradients that are not
   // finite: they would stay in the moments for good.
@@ -34,7 +35,7 @@ class AdamW {
 
  private:
   Context& context_;
-  Tensor parameters_, gradients_, m_, v_;
+  Tensor parameters_, gradients_, rounded_, m_, v_;
   AdamWOptions options_;
   int64_t steps_ = 0;
 };

@@ -12,9 +12,9 @@ struct GradientNorm {
   bool finite = true;
 };
 
-// `gradients` is contiguous, float32 or float64. scale_in averages over what was accumulated. A
-// norm above max_norm is clipped to it; max_norm 0 measures only. The sum has a fixed order. Waits
-// for the device.
+// `gradients` is contiguous, of a dtype the device computes with. scale_in averages over what was
+// accumulated. A norm above max_norm is clipped to it; max_norm 0 measures only. The sum has a
+// fixed order. Waits for the device.
 GradientNorm clip_global_norm(Context& context, const Tensor& gradients, double max_norm,
                               double scale_in = 1);
 

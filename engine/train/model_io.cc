@@ -14,7 +14,7 @@ std::vector<int64_t> dims(const Shape& shape) {
   return {shape.begin(), shape.end()};
 }
 
-// Byte range of a parameter in a flat workspace.
+// Byte range of a parameter in a flat workspace of the master's dtype.
 struct Range {
   size_t offset, bytes;
 };
@@ -22,7 +22,15 @@ struct Range {
 Range range_of(const ParameterStore& parameters, ParamId id) {
   const Tensor& value = parameters.value(id);
   const auto first = static_cast<size_t>(value.offset() - parameters.flat().offset());
-  return {first * dtype_size(value.dtype()), value.bytes()};
+  const size_t size = dtype_size(parameters.master().dtype());
+  return {first * size, static_cast<size_t>(value.numel()) * size};
+}
+
+void read_weights(Context& context, const SafetensorsReader& reader, ParameterStore& parameters) {
+  const Tensor master = parameters.master();
+  const std::string no_prefix;
+  read_workspaces(context, parameters, reader, {&master, 1}, {&no_prefix, 1});
+  parameters.follow_master(context);
 }
 
 // A file of a few kilobytes must not make us allocate what its configuration claims: the weights
@@ -67,9 +75,9 @@ void check_entry(const SafetensorsReader& reader, const ParameterStore& paramete
           reader.label(), ": ", info->name, " has the shape ",
           Shape(std::span<const int64_t>(info->shape)).str(), ", the model needs ",
           parameters.shape(id).str());
-  require(info->dtype == parameters.dtype(), ErrorCode::corrupt_file, kOrigin, reader.label(), ": ",
-          info->name, " is ", dtype_name(info->dtype), ", the model needs ",
-          dtype_name(parameters.dtype()));
+  const DType dtype = parameters.master().dtype();
+  require(info->dtype == dtype, ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", info->name,
+          " is ", dtype_name(info->dtype), ", the model needs ", dtype_name(dtype));
 }
 
 // Everything but the values: names, shapes, dtypes, and nothing besides them.
@@ -132,7 +140,7 @@ void write_model(ByteSink& sink, Context& context, const Model& model,
   all[kModelConfigKey] = to_json(model.config());
   std::vector<std::byte> storage;
   const auto entries =
-      workspace_entries(context, model.parameters(), model.parameters().flat(), "", storage);
+      workspace_entries(context, model.parameters(), model.parameters().master(), "", storage);
   write_safetensors(sink, entries, all);
 }
 
@@ -164,28 +172,26 @@ std::string describe_differences(const ModelConfig& saved, const ModelConfig& gi
   return text;
 }
 
-std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader) {
+std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader,
+                                  std::optional<DType> dtype) {
   const ModelConfig config = read_model_config(reader);
-  const DType dtype = stored_dtype(reader);
-  check_claimed_size(reader, config, dtype);
-  std::unique_ptr<Model> model = make_model(context, config, 0, dtype);
-  const Tensor flat = model->parameters().flat();
-  const std::string no_prefix;
-  read_workspaces(context, model->parameters(), reader, {&flat, 1}, {&no_prefix, 1});
+  const DType stored = stored_dtype(reader);
+  check_claimed_size(reader, config, stored);
+  std::unique_ptr<Model> model = make_model(context, config, 0, dtype.value_or(stored));
+  read_weights(context, reader, model->parameters());
   return model;
 }
 
-std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path) {
-  return load_model(context, SafetensorsReader::open(path));
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path,
+                                  std::optional<DType> dtype) {
+  return load_model(context, SafetensorsReader::open(path), dtype);
 }
 
 void load_weights(Context& context, const SafetensorsReader& reader, Model& model) {
   const ModelConfig saved = read_model_config(reader);
   require(saved == model.config(), ErrorCode::invalid_argument, kOrigin, reader.label(),
           " holds another model: ", describe_differences(saved, model.config()));
-  const Tensor flat = model.parameters().flat();
-  const std::string no_prefix;
-  read_workspaces(context, model.parameters(), reader, {&flat, 1}, {&no_prefix, 1});
+  read_weights(context, reader, model.parameters());
 }
 
 }  // namespace trafo

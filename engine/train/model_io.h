@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/io/byte_sink.h"
@@ -22,9 +23,12 @@ void save_model(const std::filesystem::path& path, Context& context, const Model
                 const SafetensorsMetadata& metadata = {});
 
 // CORRUPT_FILE when the file has no model configuration, or tensors that do not fit it: missing,
-// surplus, of another shape or dtype, each named.
-std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path);
-std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader);
+// surplus, of another shape or dtype, each named. `dtype` of the model: as in the file, or bfloat16
+// for a float32 file, which becomes the model's master.
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path,
+                                  std::optional<DType> dtype = {});
+std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader,
+                                  std::optional<DType> dtype = {});
 
 // Fills an existing model. INVALID_ARGUMENT names every field in which the two configurations
 // differ. On any error the model's weights are as before.

@@ -37,8 +37,9 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
       model_(model),
       options_((validate(options), options)),
       schedule_(schedule_options(options, model.config().width)),
-      optimizer_(context, model.parameters().flat(), model.parameters().flat_grad(),
-                 {options.beta1, options.beta2, options.epsilon, options.weight_decay}) {}
+      optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
+                 {options.beta1, options.beta2, options.epsilon, options.weight_decay},
+                 model.parameters().has_master() ? model.parameters().flat() : Tensor{}) {}
 
 StepResult Trainer::step(std::span<const Batch> micro_batches) {
   const double labels =
@@ -49,8 +50,7 @@ StepResult Trainer::step(std::span<const Batch> micro_batches) {
 StepResult Trainer::step(std::span<const PackedBatchHost> micro_batches) {
   const double labels = total_labels(micro_batches, label_count);
   return step(micro_batches.size(), labels, [&](size_t i) {
-    return upload(context_, micro_batches[i], model_.config().architecture,
-                  model_.parameters().dtype());
+    return upload(context_, micro_batches[i], model_.config(), model_.parameters().dtype());
   });
 }
 
@@ -61,10 +61,17 @@ StepResult Trainer::step(size_t count, double labels, const BatchAt& batch_at) {
   result.learning_rate = learning_rate(state_.update + 1);
   model_.parameters().zero_grad();
   try {
-    for (size_t i = 0; i < count; ++i) accumulate(batch_at(i), labels, result);
+    std::vector<ops::CrossEntropyOutput> losses;
+    for (size_t i = 0; i < count; ++i) losses.push_back(accumulate(batch_at(i), labels, result));
     model_.parameters().complete_grads(context_);
+    // The only place of a step where the host waits for an accelerator.
     const GradientNorm norm =
         clip_global_norm(context_, model_.parameters().flat_grad(), options_.clip_norm);
+    const double divisor = mean_on_device() ? 1 : labels;
+    for (const ops::CrossEntropyOutput& output : losses) {
+      result.loss += context_.item(output.loss) / divisor;
+      result.nll += context_.item(output.nll) / divisor;
+    }
     result.grad_norm = norm.norm;
     update(norm, result);
   } catch (...) {
@@ -80,21 +87,23 @@ StepResult Trainer::step(size_t count, double labels, const BatchAt& batch_at) {
   return result;
 }
 
-void Trainer::accumulate(const Batch& batch, double labels, StepResult& result) {
+ops::CrossEntropyOutput Trainer::accumulate(const Batch& batch, double labels, StepResult& result) {
   // A tape of its own: what the caller has recorded on the context stays as it is, and what a
   // failed step has recorded goes away.
   const TapeScope tape(context_);
   const DropoutPass pass{options_.seed, static_cast<uint32_t>(state_.forward_passes), true};
   ++state_.forward_passes;
-  const ops::CrossEntropyOutput output =
-      model_.loss(context_, batch, options_.label_smoothing, pass);
-  result.loss += context_.item(output.loss) / labels;
-  result.nll += context_.item(output.nll) / labels;
-  context_.backward(output.loss,
-                    context_.scalar(1 / labels, output.loss.shape(), output.loss.dtype()));
+  const ops::CrossEntropyOutput output = model_.loss(context_, batch, options_.label_smoothing,
+                                                     pass, mean_on_device() ? 1 / labels : 1);
+  if (mean_on_device())
+    context_.backward(output.loss);
+  else
+    context_.backward(output.loss,
+                      context_.scalar(1 / labels, output.loss.shape(), output.loss.dtype()));
   result.sentences += batch.sentences;
   result.target_tokens += batch.target_in.numel();
   if (batch.source_ids.defined()) result.source_tokens += batch.source_ids.numel();
+  return output;
 }
 
 void Trainer::update(const GradientNorm& norm, StepResult& result) {

@@ -54,7 +54,11 @@ class Trainer {
  private:
   using BatchAt = std::function<Batch(size_t)>;
   StepResult step(size_t count, double labels, const BatchAt& batch_at);
-  void accumulate(const Batch& batch, double labels, StepResult& result);
+  // Backward over one micro-batch; its loss stays on the device.
+  ops::CrossEntropyOutput accumulate(const Batch& batch, double labels, StepResult& result);
+  // An accelerator gets the division by the label count with the loss: its upstream gradient is
+  // then known to be one, and nothing has to be read before the end of the step.
+  bool mean_on_device() const { return context_.device().kind != DeviceKind::cpu; }
   void update(const GradientNorm& norm, StepResult& result);
 
   Context& context_;

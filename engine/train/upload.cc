@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "engine/ops/cross_entropy/cross_entropy.h"
+
 namespace trafo {
 namespace {
 
@@ -27,15 +29,23 @@ void check_boundaries(const char* name, const std::vector<int32_t>& boundaries, 
           " must start at 0, never decrease and end at the number of tokens, ", tokens);
 }
 
+// What the loss checks itself on the CPU; see check_indices.
+void check_weights(const Context& context, const std::vector<float>& weights) {
+  if (context.device().kind == DeviceKind::cpu) return;
+  for (size_t t = 0; t < weights.size(); ++t)
+    require(weights[t] >= 0, ErrorCode::invalid_argument, kOrigin, "target_weights has ",
+            weights[t], " at token ", t, ", it must not be negative or not a number");
+}
+
 Tensor upload_weights(Context& context, const std::vector<float>& weights, DType dtype) {
-  const Shape shape{static_cast<int64_t>(weights.size())};
-  if (dtype == DType::f32) return context.from_values<float>(weights, shape);
-  return context.from_values<double>(std::vector<double>(weights.begin(), weights.end()), shape);
+  check_weights(context, weights);
+  return context.from_doubles(std::vector<double>(weights.begin(), weights.end()),
+                              {static_cast<int64_t>(weights.size())}, stat_dtype(dtype));
 }
 
 }  // namespace
 
-Batch upload(Context& context, const PackedBatchHost& host, Architecture architecture,
+Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& config,
              DType dtype) {
   const size_t tokens = host.target_in.size();
   require(!host.target_cu_seqlens.empty(), ErrorCode::shape_mismatch, kOrigin,
@@ -47,10 +57,13 @@ Batch upload(Context& context, const PackedBatchHost& host, Architecture archite
 
   Batch batch;
   batch.sentences = static_cast<int64_t>(sentences);
-  if (architecture == Architecture::encoder_decoder) {
+  if (config.architecture == Architecture::encoder_decoder) {
     check_length("source_positions", host.source_positions.size(), host.source_ids.size());
     check_boundaries("source_cu_seqlens", host.source_cu_seqlens, sentences,
                      host.source_ids.size());
+    check_indices(context, "source_ids", host.source_ids, config.vocabulary);
+    check_indices(context, "source_positions", host.source_positions, config.max_positions);
+    batch.longest_source = longest_sentence(host.source_cu_seqlens);
     batch.source_ids = to_device(context, host.source_ids);
     batch.source_positions = to_device(context, host.source_positions);
     batch.source_cu_seqlens = to_device(context, host.source_cu_seqlens);
@@ -58,6 +71,12 @@ Batch upload(Context& context, const PackedBatchHost& host, Architecture archite
     require(host.source_ids.empty(), ErrorCode::invalid_argument, kOrigin,
             "a decoder-lm reads the source in target_in, source_ids must be empty");
   }
+  check_indices(context, "target_in", host.target_in, config.vocabulary);
+  check_indices(context, "target_out", host.target_out, config.vocabulary,
+                ops::CrossEntropyOptions{}.ignore_label);
+  check_indices(context, "target_positions", host.target_positions, config.max_positions);
+  batch.indices_checked = true;
+  batch.longest_target = longest_sentence(host.target_cu_seqlens);
   batch.target_in = to_device(context, host.target_in);
   batch.target_out = to_device(context, host.target_out);
   batch.target_positions = to_device(context, host.target_positions);

@@ -8,9 +8,10 @@
 
 namespace trafo {
 
-// Weights get the model's dtype. Arrays whose lengths do not fit together are SHAPE_MISMATCH; a
-// batch without a label that counts is allowed.
-Batch upload(Context& context, const PackedBatchHost& host, Architecture architecture, DType dtype);
+// For a model of `dtype`. Arrays whose lengths do not fit together are SHAPE_MISMATCH, tokens the
+// model does not know INVALID_ARGUMENT (on the CPU found by the ops that use them); a batch without
+// a label that counts is allowed.
+Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& config, DType dtype);
 
 // The form of corpus that an architecture trains on.
 inline SequenceForm sequence_form(Architecture architecture) {

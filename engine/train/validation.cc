@@ -47,8 +47,7 @@ double mean_cross_entropy(Context& context, const Model& model, const TokenizedC
     require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, "validation",
             "cancelled by the caller");
     batcher.next(host);
-    const Batch batch =
-        upload(context, host, model.config().architecture, model.parameters().dtype());
+    const Batch batch = upload(context, host, model.config(), model.parameters().dtype());
     nll += context.item(model.loss(context, batch, 0, {}).nll);
     labels += batch.label_count;
   }

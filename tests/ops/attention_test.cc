@@ -132,6 +132,11 @@ TEST_F(AttentionTest, NamesWhatIsWrong) {
   expect_error(invalid_argument, "cu_seqlens_k must not fall", {0, 2, 3, 4}, {0, 3, 2, 4}, 8);
   expect_error(shape_mismatch, "entries", {0, 2, 4}, {0, 4}, 8);
   expect_error(shape_mismatch, "columns 9 to 13", {0, 4}, {0, 4}, 9);
+  options.max_keys = 3;
+  expect_error(invalid_argument, "max_keys is 3, the longest sequence has 4", {0, 4}, {0, 4}, 8);
+  options.max_keys = options.max_queries = 4;
+  ops::attention(*context_, {x, 0}, {x, 4}, {x, 8}, ints({0, 4}), ints({0, 4}), options);
+  options.max_keys = options.max_queries = 0;
   options.dropout.p = 1;
   expect_error(invalid_argument, "attention", {0, 4}, {0, 4}, 8);
   options.dropout.p = 0;

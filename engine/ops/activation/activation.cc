@@ -60,7 +60,7 @@ Tensor activation_composed(Context& context, const Tensor& x, Activation kind) {
 }
 
 Tensor activation(Context& context, const Tensor& x, Activation kind) {
-  check_compute_tensor(context, kOp, "x", x);
+  check_compute_input(context, kOp, "x", x);
   check_activation(kOp, kind);
   if (!context.fused_kernels()) return activation_composed(context, x, kind);
 

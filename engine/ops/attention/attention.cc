@@ -1,6 +1,7 @@
 #include "engine/ops/attention/attention.h"
 
 #include <array>
+#include <numeric>
 
 #include "engine/ops/attention/attention_checks.h"
 #include "engine/ops/op_kernel.h"
@@ -76,7 +77,7 @@ void fill_common(Params& p, const ops::AttentionOptions& options, const Attentio
   p.dropout = options.dropout;
   p.scale = attention_scale(options);
   p.causal = options.causal;
-  p.sequences = static_cast<int64_t>(ranges.sequences());
+  p.sequences = ranges.sequences;
   p.heads = options.heads;
   p.head_dim = options.head_dim;
   p.query_rows = tensors[0].dim(0);
@@ -186,8 +187,8 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
 
   Saved saved;
   saved.options = options;
-  saved.ranges =
-      packed_ranges(context, kOp, cu_seqlens_q, q.tensor.dim(0), cu_seqlens_k, k.tensor.dim(0));
+  saved.ranges = packed_ranges(context, kOp, cu_seqlens_q, q.tensor.dim(0), cu_seqlens_k,
+                               k.tensor.dim(0), options);
   saved.cu_q = cu_seqlens_q.detach();
   saved.cu_k = cu_seqlens_k.detach();
   Sources& sources = saved.sources;
@@ -206,7 +207,7 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
 
   const int64_t rows = q.tensor.dim(0);
   Tensor out = context.empty({rows, sources.width}, q.tensor.dtype());
-  if (wanted) saved.lse = context.empty({rows, options.heads}, q.tensor.dtype());
+  if (wanted) saved.lse = context.empty({rows, options.heads}, stat_dtype(q.tensor.dtype()));
   AttentionForwardParams p{};
   fill_common(p, options, saved.ranges, saved.tensors, sources.column);
   p.query_begin = ints(saved.cu_q);
@@ -235,20 +236,21 @@ Tensor attention_decode(Context& context, const AttentionInput& q, const Attenti
   require(!context.needs_grad({q.tensor, k.tensor, v.tensor}), ErrorCode::unsupported, op,
           "decoding has no backward; run it under no-grad or detach its inputs");
   const AttentionRanges ranges =
-      decode_ranges(context, op, q.tensor.dim(0), key_begin, key_end, k.tensor.dim(0));
+      decode_ranges(context, op, q.tensor.dim(0), key_begin, key_end, k.tensor.dim(0), options);
   if (!context.fused_kernels()) return attention_from_ranges(context, q, k, v, ranges, options);
 
   const std::array<Tensor, 3> tensors{with_dense_rows(context, q.tensor),
                                       with_dense_rows(context, k.tensor),
                                       with_dense_rows(context, v.tensor)};
   const int64_t rows = q.tensor.dim(0);
-  const Tensor query_begin = context.from_values<int32_t>(ranges.query_begin, {rows});
-  const Tensor query_end = context.from_values<int32_t>(ranges.query_end, {rows});
+  std::vector<int32_t> row_numbers(static_cast<size_t>(rows + 1));
+  std::iota(row_numbers.begin(), row_numbers.end(), 0);
+  const Tensor queries = context.from_values<int32_t>(row_numbers, {rows + 1});
   Tensor out = context.empty({rows, options.heads * options.head_dim}, q.tensor.dtype());
   AttentionForwardParams p{};
   fill_common(p, options, ranges, tensors, {q.column, k.column, v.column});
-  p.query_begin = ints(query_begin);
-  p.query_end = ints(query_end);
+  p.query_begin = ints(queries);
+  p.query_end = p.query_begin + 1;
   p.key_begin = ints(key_begin);
   p.key_end = ints(key_end);
   p.out = out.raw();

@@ -1,7 +1,9 @@
 #include "engine/ops/attention/attention_checks.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "engine/ops/checks.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/host_ints.h"
 #include "engine/ops/view/view.h"
@@ -9,33 +11,39 @@
 namespace trafo {
 namespace {
 
-void check_input(const Context& context, std::string_view op, const ops::AttentionInput& input,
-                 const char* name, int64_t columns) {
+void check_columns(const Context& context, std::string_view op, const ops::AttentionInput& input,
+                   const char* name, int64_t columns) {
   const Tensor& tensor = input.tensor;
-  require(tensor.defined(), ErrorCode::invalid_argument, op, name, " is undefined");
-  require(tensor.device() == context.device(), ErrorCode::invalid_argument, op, name, " is on ",
-          device_name(tensor.device()), ", the context on ", device_name(context.device()));
+  check_compute_input(context, op, name, tensor);
   require(tensor.rank() == 2, ErrorCode::shape_mismatch, op, name, " must be [rows, width], got ",
           tensor.shape().str());
-  require(is_compute(tensor.dtype()), ErrorCode::dtype_mismatch, op, name, " is ",
-          dtype_name(tensor.dtype()),
-          "; cast to float32 first: bfloat16 is a storage type on the CPU");
   require(input.column >= 0 && input.column <= tensor.dim(1) - columns, ErrorCode::shape_mismatch,
           op, name, " needs columns ", input.column, " to ", input.column + columns,
           " (heads * head_dim of them), its tensor has ", tensor.dim(1));
 }
 
-std::vector<int32_t> host_copy(const Context& context, std::string_view op, const Tensor& tensor,
-                               const char* name) {
-  require(tensor.defined(), ErrorCode::invalid_argument, op, name, " is undefined");
-  require(tensor.device() == context.device(), ErrorCode::invalid_argument, op, name, " is on ",
-          device_name(tensor.device()), ", the context on ", device_name(context.device()));
+void check_row_numbers(const Context& context, std::string_view op, const Tensor& tensor,
+                       const char* name) {
+  check_input(context, op, name, tensor);
   require(tensor.dtype() == DType::i32, ErrorCode::dtype_mismatch, op, name, " must be int32, got ",
           dtype_name(tensor.dtype()));
   require(tensor.rank() == 1 && tensor.is_contiguous(), ErrorCode::shape_mismatch, op, name,
           " must be a contiguous vector, got ", tensor.shape().str());
+}
+
+std::vector<int32_t> host_copy(const Context& context, const Tensor& tensor) {
   const HostInts values(context, tensor);
   return {values.span().begin(), values.span().end()};
+}
+
+// Whether the kernel can do with the lengths that were given.
+bool must_read(const Context& context, bool lengths_given) {
+  return context.device().kind == DeviceKind::cpu || !context.fused_kernels() || !lengths_given;
+}
+
+void check_length(std::string_view op, const char* name, int64_t given, int64_t longest) {
+  require(given == 0 || given == longest, ErrorCode::invalid_argument, op, name, " is ", given,
+          ", the longest sequence has ", longest);
 }
 
 // Splits [B + 1] row numbers into starts and ends; returns the longest sequence.
@@ -66,9 +74,9 @@ void check_attention_inputs(const Context& context, std::string_view op,
   require(std::isfinite(options.scale), ErrorCode::invalid_argument, op,
           "scale must be finite, or 0 for 1 / sqrt(head_dim)");
   const int64_t columns = checked_mul(options.heads, options.head_dim, op);
-  check_input(context, op, q, "q", columns);
-  check_input(context, op, k, "k", columns);
-  check_input(context, op, v, "v", columns);
+  check_columns(context, op, q, "q", columns);
+  check_columns(context, op, k, "k", columns);
+  check_columns(context, op, v, "v", columns);
   require(q.tensor.dtype() == k.tensor.dtype() && q.tensor.dtype() == v.tensor.dtype(),
           ErrorCode::dtype_mismatch, op, "q, k and v must have one dtype, got ",
           dtype_name(q.tensor.dtype()), ", ", dtype_name(k.tensor.dtype()), " and ",
@@ -80,37 +88,55 @@ void check_attention_inputs(const Context& context, std::string_view op,
 
 AttentionRanges packed_ranges(const Context& context, std::string_view op,
                               const Tensor& cu_seqlens_q, int64_t query_rows,
-                              const Tensor& cu_seqlens_k, int64_t key_rows) {
-  const auto queries = host_copy(context, op, cu_seqlens_q, "cu_seqlens_q");
-  const auto keys = host_copy(context, op, cu_seqlens_k, "cu_seqlens_k");
-  require(queries.size() == keys.size(), ErrorCode::shape_mismatch, op, "cu_seqlens_q has ",
-          queries.size(), " entries, cu_seqlens_k has ", keys.size());
+                              const Tensor& cu_seqlens_k, int64_t key_rows,
+                              const ops::AttentionOptions& options) {
+  check_row_numbers(context, op, cu_seqlens_q, "cu_seqlens_q");
+  check_row_numbers(context, op, cu_seqlens_k, "cu_seqlens_k");
+  require(cu_seqlens_q.numel() == cu_seqlens_k.numel(), ErrorCode::shape_mismatch, op,
+          "cu_seqlens_q has ", cu_seqlens_q.numel(), " entries, cu_seqlens_k has ",
+          cu_seqlens_k.numel());
   AttentionRanges ranges;
+  ranges.sequences = std::max<int64_t>(cu_seqlens_q.numel() - 1, 0);
+  ranges.max_queries = options.max_queries;
+  ranges.max_keys = options.max_keys;
+  if (!must_read(context, options.max_queries > 0 && options.max_keys > 0)) return ranges;
+  const auto queries = host_copy(context, cu_seqlens_q), keys = host_copy(context, cu_seqlens_k);
   ranges.max_queries =
       split(op, queries, "cu_seqlens_q", query_rows, ranges.query_begin, ranges.query_end);
   ranges.max_keys = split(op, keys, "cu_seqlens_k", key_rows, ranges.key_begin, ranges.key_end);
+  check_length(op, "max_queries", options.max_queries, ranges.max_queries);
+  check_length(op, "max_keys", options.max_keys, ranges.max_keys);
   return ranges;
 }
 
 AttentionRanges decode_ranges(const Context& context, std::string_view op, int64_t rows,
-                              const Tensor& key_begin, const Tensor& key_end, int64_t key_rows) {
-  AttentionRanges ranges;
-  ranges.key_begin = host_copy(context, op, key_begin, "key_begin");
-  ranges.key_end = host_copy(context, op, key_end, "key_end");
-  const size_t count = static_cast<size_t>(rows);
-  require(ranges.key_begin.size() == count && ranges.key_end.size() == count,
-          ErrorCode::shape_mismatch, op,
+                              const Tensor& key_begin, const Tensor& key_end, int64_t key_rows,
+                              const ops::AttentionOptions& options) {
+  check_row_numbers(context, op, key_begin, "key_begin");
+  check_row_numbers(context, op, key_end, "key_end");
+  require(key_begin.numel() == rows && key_end.numel() == rows, ErrorCode::shape_mismatch, op,
           "key_begin and key_end must have an entry for each of the ", rows, " query rows, got ",
-          ranges.key_begin.size(), " and ", ranges.key_end.size());
+          key_begin.numel(), " and ", key_end.numel());
+  AttentionRanges ranges;
+  ranges.sequences = rows;
   ranges.max_queries = rows > 0 ? 1 : 0;
-  for (size_t i = 0; i < count; ++i) {
+  ranges.max_keys = options.max_keys;
+  if (!must_read(context, options.max_keys > 0)) return ranges;
+  ranges.key_begin = host_copy(context, key_begin);
+  ranges.key_end = host_copy(context, key_end);
+  int64_t longest = 0;
+  for (size_t i = 0; i < ranges.key_begin.size(); ++i) {
     const int32_t begin = ranges.key_begin[i], end = ranges.key_end[i];
     require(begin >= 0 && begin <= end && end <= key_rows, ErrorCode::invalid_argument, op,
             "the keys of row ", i, " are ", begin, " to ", end, ", but there are ", key_rows);
-    ranges.max_keys = std::max<int64_t>(ranges.max_keys, end - begin);
+    longest = std::max<int64_t>(longest, end - begin);
     ranges.query_begin.push_back(static_cast<int32_t>(i));
     ranges.query_end.push_back(static_cast<int32_t>(i + 1));
   }
+  // Only a bound: finished hypotheses may have been the longest.
+  require(options.max_keys == 0 || options.max_keys >= longest, ErrorCode::invalid_argument, op,
+          "max_keys is ", options.max_keys, ", the longest range has ", longest);
+  ranges.max_keys = longest;
   return ranges;
 }
 

@@ -9,9 +9,10 @@ namespace trafo {
 
 // Sequence lengths as the host sees them.
 struct AttentionRanges {
-  std::vector<int32_t> query_begin, query_end, key_begin, key_end;  // [sequences]
+  int64_t sequences = 0;
   int64_t max_queries = 0, max_keys = 0;
-  size_t sequences() const { return query_begin.size(); }
+  // [sequences]; empty where the lengths were given and the device was not asked for the rest.
+  std::vector<int32_t> query_begin, query_end, key_begin, key_end;
 };
 
 // Throws unless q, k and v are [rows, width] of one compute dtype with the columns that the options
@@ -20,14 +21,18 @@ void check_attention_inputs(const Context& context, std::string_view op,
                             const ops::AttentionInput& q, const ops::AttentionInput& k,
                             const ops::AttentionInput& v, const ops::AttentionOptions& options);
 
-// Throws unless both hold [B + 1] row numbers that rise from 0 to the number of rows.
+// Throws unless both hold [B + 1] row numbers that rise from 0 to the number of rows and agree with
+// the lengths that the options give. An accelerator's values are only read where a length is not
+// given, or composed ops need all of them.
 AttentionRanges packed_ranges(const Context& context, std::string_view op,
                               const Tensor& cu_seqlens_q, int64_t query_rows,
-                              const Tensor& cu_seqlens_k, int64_t key_rows);
+                              const Tensor& cu_seqlens_k, int64_t key_rows,
+                              const ops::AttentionOptions& options);
 
-// Throws unless begin and end are [rows] and 0 <= begin <= end <= key_rows.
+// Throws unless begin and end are [rows] and 0 <= begin <= end <= key_rows; reads them as above.
 AttentionRanges decode_ranges(const Context& context, std::string_view op, int64_t rows,
-                              const Tensor& key_begin, const Tensor& key_end, int64_t key_rows);
+                              const Tensor& key_begin, const Tensor& key_end, int64_t key_rows,
+                              const ops::AttentionOptions& options);
 
 double attention_scale(const ops::AttentionOptions& options);
 

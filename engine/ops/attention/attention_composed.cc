@@ -22,9 +22,7 @@ Tensor dropout_mask(Context& context, const Dropout& dropout, int64_t first_row,
     for (int64_t j = 0; j < keys; ++j)
       wide[static_cast<size_t>(i * keys + j)] =
           dropout_keeps(dropout, (first_row + i) * max_keys + j) ? dropout.scale() : 0;
-  if (dtype == DType::f64) return context.from_values<double>(wide, shape);
-  const std::vector<float> narrow(wide.begin(), wide.end());
-  return context.from_values<float>(narrow, shape);
+  return context.from_doubles(wide, shape, dtype);
 }
 
 }  // namespace
@@ -37,9 +35,9 @@ Tensor attention_from_ranges(Context& context, const AttentionInput& q, const At
   masks.causal = options.causal;
   std::vector<Tensor> sequences;
   // A batch of no sequences still depends on its (empty) inputs.
-  const size_t count = std::max<size_t>(1, ranges.sequences());
+  const auto count = static_cast<size_t>(std::max<int64_t>(1, ranges.sequences));
   for (size_t b = 0; b < count; ++b) {
-    const bool none = ranges.sequences() == 0;
+    const bool none = ranges.sequences == 0;
     const int64_t q0 = none ? 0 : ranges.query_begin[b], q1 = none ? 0 : ranges.query_end[b];
     const int64_t k0 = none ? 0 : ranges.key_begin[b], k1 = none ? 0 : ranges.key_end[b];
     std::vector<Tensor> heads;
@@ -65,7 +63,7 @@ Tensor attention_composed(Context& context, const AttentionInput& q, const Atten
                           const Tensor& cu_seqlens_k, const AttentionOptions& options) {
   check_attention_inputs(context, "attention", q, k, v, options);
   const AttentionRanges ranges = packed_ranges(context, "attention", cu_seqlens_q, q.tensor.dim(0),
-                                               cu_seqlens_k, k.tensor.dim(0));
+                                               cu_seqlens_k, k.tensor.dim(0), options);
   return attention_from_ranges(context, q, k, v, ranges, options);
 }
 

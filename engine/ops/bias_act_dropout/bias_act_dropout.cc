@@ -48,7 +48,7 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
                   dropout, rows, width](Backward& b) {
                    const Tensor dy = b.grad_output();
                    const GradTarget dx = target_if_needed(b, 0);
-                   const GradTarget dbias = target_if_needed(b, 1);
+                   const GradTarget dbias = vector_target_if_needed(b, 1, x);
                    BiasActDropoutBackwardParams q{};
                    q.dtype = x.dtype();
                    q.activation = kind;

@@ -1,6 +1,7 @@
 // y = dropout(activation(x + bias)): what follows the first product of a feed-forward block.
 //
-// x [.., C], bias [C] or undefined. Saved: x. dbias is summed over a fixed row partition, in the pass that makes dx.
+// x [.., C], bias [C] or undefined. Saved: x. dbias is summed over a fixed row partition, in the
+// pass that makes dx.
 #pragma once
 
 #include "engine/core/philox.h"
@@ -28,7 +29,7 @@ struct BiasActDropoutBackwardParams {
   const void* bias;
   const void* dy;
   void* dx;     // null where not wanted
-  void* dbias;
+  void* dbias;  // [width], stat_dtype(dtype)
 };
 
 namespace ops {

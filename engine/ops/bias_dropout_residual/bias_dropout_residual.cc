@@ -16,7 +16,7 @@ constexpr const char* kNormOp = "bias_dropout_residual_norm";
 void check_seam(const Context& context, const char* op, const Tensor& x, const Tensor& bias,
                 const Tensor& residual, const Dropout& dropout) {
   check_row_tensor(context, op, "x", x);
-  check_compute_tensor(context, op, "residual", residual);
+  check_compute_input(context, op, "residual", residual);
   check_same_dtype(op, "residual", residual, x);
   require(residual.shape() == x.shape(), ErrorCode::shape_mismatch, op, "residual is ",
           residual.shape().str(), ", x is ", x.shape().str(), "; they must agree");
@@ -85,7 +85,7 @@ Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bi
                    if (!dx_wanted && !b.needs(1)) return;
                    const int64_t width = shape.back();
                    const GradTarget dx = dx_wanted ? b.target(0) : GradTarget{};
-                   const GradTarget dbias = target_if_needed(b, 1);
+                   const GradTarget dbias = vector_target_if_needed(b, 1, dsum);
                    BiasDropoutResidualBackwardParams q{};
                    q.dtype = dtype;
                    q.dropout = dropout;
@@ -127,8 +127,8 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
   p.beta = inputs[4].raw();
   p.normed = out.normed.raw();
   if (recorded) {
-    mean = context.empty({rows}, x.dtype());
-    rstd = context.empty({rows}, x.dtype());
+    mean = context.empty({rows}, stat_dtype(x.dtype()));
+    rstd = context.empty({rows}, stat_dtype(x.dtype()));
     p.mean = mean.raw();
     p.rstd = rstd.raw();
   }
@@ -144,11 +144,13 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
         const Tensor dsum = b.has_grad_output(0) ? b.grad_output(0) : Tensor{};
         const Tensor dnormed = b.has_grad_output(1) ? b.grad_output(1) : Tensor{};
         const GradTarget dx = target_if_needed(b, 0);
-        const GradTarget dbias = target_if_needed(b, 1);
+        const GradTarget dbias = vector_target_if_needed(b, 1, sum);
         const GradTarget dresidual = target_if_needed(b, 2);
         // Nothing comes through the norm of an output that nobody used.
-        const GradTarget dgamma = dnormed.defined() ? target_if_needed(b, 3) : GradTarget{};
-        const GradTarget dbeta = dnormed.defined() ? target_if_needed(b, 4) : GradTarget{};
+        const GradTarget dgamma =
+            dnormed.defined() ? vector_target_if_needed(b, 3, sum) : GradTarget{};
+        const GradTarget dbeta =
+            dnormed.defined() ? vector_target_if_needed(b, 4, sum) : GradTarget{};
         BiasDropoutResidualBackwardParams q{};
         q.dtype = dtype;
         q.dropout = dropout;

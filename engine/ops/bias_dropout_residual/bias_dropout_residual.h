@@ -1,8 +1,9 @@
-// sum = residual + dropout(x + bias), and optionally normed = layer_norm(sum): the seam between two blocks of a transformer
-// in one pass.
+// sum = residual + dropout(x + bias), and optionally normed = layer_norm(sum): the seam between two
+// blocks of a transformer in one pass.
 //
-// x, residual [.., C]; bias [C] or undefined; gamma, beta [C] for the norm. Saved: sum, mean and rstd [rows]. Backward adds the
-// gradients of both outputs, then gives dresidual, dx (masked), dbias, dgamma and dbeta; sums over rows use a fixed partition.
+// x, residual [.., C]; bias [C] or undefined; gamma, beta [C] for the norm. Saved: sum, mean and
+// rstd [rows]. Backward adds the gradients of both outputs, then gives dresidual, dx (masked),
+// dbias, dgamma and dbeta; sums over rows use a fixed partition.
 #pragma once
 
 #include "engine/autograd/context.h"
@@ -22,7 +23,7 @@ struct BiasDropoutResidualForwardParams {
   const void* beta;
   void* sum;
   void* normed;
-  void* mean;  // [rows]
+  void* mean;  // [rows], stat_dtype(dtype), as rstd
   void* rstd;
 };
 
@@ -39,7 +40,7 @@ struct BiasDropoutResidualBackwardParams {
   const void* dnormed;  // gradient of `normed`; null without a norm or when nothing used it
   void* dx;             // null where not wanted
   void* dresidual;
-  void* dbias;
+  void* dbias;  // [width], stat_dtype(dtype), as dgamma and dbeta
   void* dgamma;
   void* dbeta;
 };
@@ -57,8 +58,7 @@ struct ResidualNorm {
 };
 ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const Tensor& bias,
                                         const Tensor& residual, const Tensor& gamma,
-                                        const Tensor& beta, double epsilon,
-                                        const Dropout& dropout);
+                                        const Tensor& beta, double epsilon, const Dropout& dropout);
 ResidualNorm bias_dropout_residual_norm_composed(Context& context, const Tensor& x,
                                                  const Tensor& bias, const Tensor& residual,
                                                  const Tensor& gamma, const Tensor& beta,

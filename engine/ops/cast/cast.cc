@@ -4,7 +4,8 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
 
-namespace trafo::ops {
+namespace trafo {
+namespace ops {
 
 Tensor cast(Context& context, const Tensor& x, DType dtype) {
   check_input(context, "cast", "x", x);
@@ -17,8 +18,10 @@ Tensor cast(Context& context, const Tensor& x, DType dtype) {
   launch(context, OpKernel::cast_forward, "cast",
          CastForwardParams{input.dtype(), dtype, input.numel(), input.raw(), y.raw()});
   if (context.needs_grad({input}))
-    context.record("cast", {input}, {&y}, [to = input.dtype()](Backward& b) {
+    context.record("cast", {input}, {&y}, [](Backward& b) {
       const Tensor grad = b.grad_output();
+      const DType to = b.grad_dtype(0);
+      if (grad.dtype() == to) return b.add(0, grad);
       Tensor dx = b.context().empty(grad.shape(), to);
       launch(b.context(), OpKernel::cast_backward, "cast",
              CastBackwardParams{grad.dtype(), to, grad.numel(), grad.raw(), dx.raw()});
@@ -27,4 +30,12 @@ Tensor cast(Context& context, const Tensor& x, DType dtype) {
   return y;
 }
 
-}  // namespace trafo::ops
+}  // namespace ops
+
+void convert_into(Context& context, const Tensor& target, const Tensor& source) {
+  launch(context, OpKernel::cast_forward, "backward",
+         CastForwardParams{source.dtype(), target.dtype(), source.numel(), source.raw(),
+                           target.raw()});
+}
+
+}  // namespace trafo

@@ -1,4 +1,5 @@
-// Conversion between float32, float64 and bfloat16 (round to nearest even). Backward casts the gradient back.
+// Conversion between float32, float64 and bfloat16 (round to nearest even). Backward casts the
+// gradient back.
 #pragma once
 
 #include "engine/autograd/context.h"
@@ -24,4 +25,8 @@ namespace ops {
 Tensor cast(Context& context, const Tensor& x, DType dtype);
 
 }  // namespace ops
+
+// target = source in the target's dtype, both contiguous; what autograd converts gradients with.
+void convert_into(Context& context, const Tensor& target, const Tensor& source);
+
 }  // namespace trafo

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/ops/binary/binary.h"
+#include "engine/ops/cast/cast.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/cross_entropy/loss_inputs.h"
 #include "engine/ops/host_ints.h"
@@ -27,13 +28,6 @@ std::vector<double> host_doubles(const Context& context, const Tensor& tensor) {
                                       : widened<float>(context, tensor);
 }
 
-Tensor from_doubles(Context& context, const std::vector<double>& values, const Shape& shape,
-                    DType dtype) {
-  if (dtype == DType::f64) return context.from_values<double>(values, shape);
-  const std::vector<float> narrow(values.begin(), values.end());
-  return context.from_values<float>(narrow, shape);
-}
-
 void check_logits(const Context& context, const Tensor& logits) {
   check_compute_input(context, kOp, "logits", logits);
   require(logits.rank() == 2, ErrorCode::shape_mismatch, kOp,
@@ -42,11 +36,51 @@ void check_logits(const Context& context, const Tensor& logits) {
 
 }  // namespace
 
-double sum_in_order(const Context& context, const Tensor& rows) {
-  double total = 0;
-  for (const double value : host_doubles(context, rows)) total += value;
-  return total;
+Tensor scaled_sum(Context& context, const char* op, const Tensor& rows, double scale) {
+  if (context.device().kind == DeviceKind::cpu) {
+    double total = 0;
+    for (const double value : host_doubles(context, rows)) total += value;
+    return context.scalar(scale * total, {1}, rows.dtype());
+  }
+  const Tensor total = context.empty({1}, rows.dtype());
+  ReduceForwardParams sum{};
+  sum.dtype = rows.dtype();
+  sum.kind = ReduceKind::sum;
+  sum.outer = sum.inner = 1;
+  sum.size = rows.numel();
+  sum.x = rows.raw();
+  sum.y = total.raw();
+  launch(context, OpKernel::reduce_forward, op, sum);
+  if (scale == 1) return total;
+  const Tensor scaled = context.empty({1}, rows.dtype());
+  launch(context, OpKernel::unary_forward, op,
+         UnaryForwardParams{rows.dtype(), UnaryKind::scale, scale, 1, total.raw(), scaled.raw()});
+  return scaled;
 }
+
+namespace {
+
+// The sum of the weights of labels that count; throws unless every label and weight is in range.
+double checked_weight_sum(const Context& context, const char* op, int64_t classes,
+                          const LossInputs& inputs, int32_t ignore_label) {
+  std::vector<double> weights;
+  if (inputs.weights.defined()) weights = host_doubles(context, inputs.weights);
+  double weight_sum = 0;
+  const HostInts host(context, inputs.labels);
+  for (size_t t = 0; t < host.size(); ++t) {
+    if (host[t] == ignore_label) continue;
+    require(host[t] >= 0 && host[t] < classes, ErrorCode::invalid_argument, op, "label ", host[t],
+            " of row ", t, " is outside 0 to ", classes - 1, " and is not the ignored label ",
+            ignore_label);
+    const double weight = weights.empty() ? 1.0 : weights[t];
+    require(weight >= 0, ErrorCode::invalid_argument, op, "weight ", weight, " of row ", t,
+            " is negative or not a number");
+    weight_sum += weight;
+  }
+  return weight_sum;
+}
+
+}  // namespace
 
 LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int64_t classes,
                              DType dtype, const Tensor& labels,
@@ -57,36 +91,32 @@ LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int
               options.reduction == Reduction::mean,
           ErrorCode::invalid_argument, op, "unknown reduction ",
           static_cast<int32_t>(options.reduction));
+  require(
+      std::isfinite(options.scale) && (options.scale == 1 || options.reduction != Reduction::none),
+      ErrorCode::invalid_argument, op, "scale must be finite, and 1 without a reduction, got ",
+      options.scale);
   check_input(context, op, "labels", labels);
   require(labels.dtype() == DType::i32, ErrorCode::dtype_mismatch, op, "the labels must be int32, ",
           "got ", dtype_name(labels.dtype()));
   require(labels.rank() == 1 && labels.dim(0) == rows, ErrorCode::shape_mismatch, op,
           "the labels must be [", rows, "], one for each row, got ", labels.shape().str());
-  LossInputs inputs{ops::contiguous(context, labels), {}, 0, 1};
-  std::vector<double> weights;
+  LossInputs inputs{ops::contiguous(context, labels), {}, options.scale};
   if (options.weights.defined()) {
     const Tensor& given = options.weights;
     check_input(context, op, "weights", given);
-    require(given.dtype() == dtype, ErrorCode::dtype_mismatch, op, "the weights are ",
-            dtype_name(given.dtype()), ", they must be ", dtype_name(dtype), " as the logits");
+    require(given.dtype() == stat_dtype(dtype), ErrorCode::dtype_mismatch, op, "the weights are ",
+            dtype_name(given.dtype()), ", they must be ", dtype_name(stat_dtype(dtype)),
+            dtype == DType::bf16 ? " with bfloat16 logits" : " as the logits");
     require(given.shape() == labels.shape(), ErrorCode::shape_mismatch, op, "the weights must be [",
             rows, "], got ", given.shape().str());
     inputs.weights = ops::contiguous(context, given.detach());
-    weights = host_doubles(context, inputs.weights);
   }
-  const HostInts host(context, inputs.labels);
-  for (size_t t = 0; t < host.size(); ++t) {
-    if (host[t] == options.ignore_label) continue;
-    require(host[t] >= 0 && host[t] < classes, ErrorCode::invalid_argument, op, "label ", host[t],
-            " of row ", t, " is outside 0 to ", classes - 1, " and is not the ignored label ",
-            options.ignore_label);
-    const double weight = weights.empty() ? 1.0 : weights[t];
-    require(weight >= 0, ErrorCode::invalid_argument, op, "weight ", weight, " of row ", t,
-            " is negative or not a number");
-    inputs.weight_sum += weight;
-  }
-  if (options.reduction == Reduction::mean)
-    inputs.scale = inputs.weight_sum > 0 ? 1 / inputs.weight_sum : 0;
+  const bool mean = options.reduction == Reduction::mean;
+  double weight_sum = options.weight_sum;
+  if (context.device().kind == DeviceKind::cpu || !options.labels_checked ||
+      (mean && weight_sum < 0))
+    weight_sum = checked_weight_sum(context, op, classes, inputs, options.ignore_label);
+  if (mean) inputs.scale = weight_sum > 0 ? options.scale / weight_sum : 0;
   return inputs;
 }
 
@@ -100,8 +130,9 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   const DType dtype = logits.dtype();
   const LossInputs inputs = check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
   const Tensor x = contiguous(context, logits);
-  const Tensor loss = context.empty({rows}, dtype), nll = context.empty({rows}, dtype);
-  const Tensor lse = context.empty({rows}, dtype);
+  const DType sums = stat_dtype(dtype);
+  const Tensor loss = context.empty({rows}, sums), nll = context.empty({rows}, sums);
+  const Tensor lse = context.empty({rows}, sums);
   CrossEntropyForwardParams params{};
   params.dtype = dtype;
   params.label_smoothing = options.label_smoothing;
@@ -119,8 +150,8 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   CrossEntropyOutput out{loss, nll};
   const bool per_row = options.reduction == Reduction::none;
   if (!per_row) {
-    out.loss = context.scalar(inputs.scale * sum_in_order(context, loss), {1}, dtype);
-    out.nll = context.scalar(inputs.scale * sum_in_order(context, nll), {1}, dtype);
+    out.loss = scaled_sum(context, kOp, loss, inputs.scale);
+    out.nll = scaled_sum(context, kOp, nll, inputs.scale);
   }
   if (!context.needs_grad({x})) return out;
   context.record(kOp, {x}, {&out.loss},
@@ -148,10 +179,11 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   return out;
 }
 
-CrossEntropyOutput cross_entropy_composed(Context& context, const Tensor& logits,
+CrossEntropyOutput cross_entropy_composed(Context& context, const Tensor& given,
                                           const Tensor& labels,
                                           const CrossEntropyOptions& options) {
-  check_logits(context, logits);
+  check_logits(context, given);
+  const Tensor logits = given.dtype() == DType::bf16 ? cast(context, given, DType::f32) : given;
   const int64_t rows = logits.dim(0), classes = logits.dim(1);
   const DType dtype = logits.dtype();
   const LossInputs inputs = check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
@@ -174,7 +206,7 @@ CrossEntropyOutput cross_entropy_composed(Context& context, const Tensor& logits
     target[row + static_cast<size_t>(host[t])] += 1 - smoothing;
   }
   const Shape matrix{rows, classes};
-  const Tensor weight = from_doubles(context, weights, {rows}, dtype);
+  const Tensor weight = context.from_doubles(weights, {rows}, dtype);
 
   CrossEntropyOutput out;
   if (rows == 0 || classes == 0) {  // no maximum over nothing; every row, if any, is ignored
@@ -189,7 +221,7 @@ CrossEntropyOutput cross_entropy_composed(Context& context, const Tensor& logits
     const Tensor lse = log(context, sum(context, exp(context, shifted), 1));
     const auto row_loss = [&](const std::vector<double>& q) {
       const Tensor expected =
-          sum(context, multiply(context, shifted, from_doubles(context, q, matrix, dtype)), 1);
+          sum(context, multiply(context, shifted, context.from_doubles(q, matrix, dtype)), 1);
       return multiply(context, subtract(context, lse, expected), weight);
     };
     out.loss = row_loss(target);

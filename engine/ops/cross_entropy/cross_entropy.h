@@ -1,5 +1,6 @@
-// Cross-entropy of logits [T, V] against labels [T] with label smoothing (Szegedy et al., arXiv 1512.00567, in the form of
-// PyTorch: the smoothed mass is spread over all V classes), ignored labels and per-token weights:
+// Cross-entropy of logits [T, V] against labels [T] with label smoothing (Szegedy et al., arXiv
+// 1512.00567, in the form of PyTorch: the smoothed mass is spread over all V classes), ignored
+// labels and per-token weights:
 //   loss_t = w_t ((1 - e) (lse_t - x_t[label]) + e (lse_t - mean_v x_t[v]))
 // Saved for backward: the logits and lse [T]. dx = g w_t (softmax(x_t) - (1 - e) onehot - e / V).
 #pragma once
@@ -9,7 +10,11 @@
 namespace trafo {
 
 // Values are part of the C ABI: never renumber, only append.
-enum class Reduction : int32_t { none = 0, sum = 1, mean = 2 };  // mean: divided by the sum of weights not ignored
+enum class Reduction : int32_t {
+  none = 0,
+  sum = 1,
+  mean = 2
+};  // mean: divided by the sum of weights not ignored
 
 struct CrossEntropyForwardParams {
   DType dtype;
@@ -18,7 +23,7 @@ struct CrossEntropyForwardParams {
   int64_t rows, classes;
   const void* logits;
   const int32_t* labels;
-  const void* weights;  // [rows] or null
+  const void* weights;  // [rows], stat_dtype(dtype) as everything below, or null
   void* loss;           // [rows], weighted; 0 where ignored
   void* nll;            // [rows], weighted, without smoothing; 0 where ignored
   void* lse;            // [rows]
@@ -35,9 +40,9 @@ struct CrossEntropyBackwardParams {
   const int32_t* labels;
   const void* weights;
   const void* lse;
-  const void* dloss;  // of the dtype: one element, or [rows] when per_row
+  const void* dloss;  // stat_dtype(dtype), as weights and lse: one element, or [rows] when per_row
   bool per_row;
-  double scale;       // times dloss
+  double scale;  // times dloss
   void* dlogits;
 };
 
@@ -46,12 +51,21 @@ namespace ops {
 struct CrossEntropyOptions {
   double label_smoothing = 0;   // 0 <= e < 1
   int32_t ignore_label = -100;  // labels equal to this count for nothing
-  Tensor weights = {};          // [T], dtype of the logits, non-negative; undefined: all 1. Gets no gradient
+  // [T], dtype of the logits (float32 for bfloat16), non-negative; undefined: all 1. Gets no
+  // gradient
+  Tensor weights = {};
   Reduction reduction = Reduction::mean;
+  double scale =
+      1;  // times the reduced loss and nll, and so times the gradient; 1 for Reduction::none
+  // The caller has checked labels and weights: an accelerator, which would have to be waited for,
+  // does not read them back. Unchecked labels out of range are undefined behaviour there.
+  bool labels_checked = false;
+  double weight_sum =
+      -1;  // over labels not ignored, for a mean of checked labels; negative: unknown
 };
 
 struct CrossEntropyOutput {
-  Tensor loss;  // [1], or [T] for Reduction::none
+  Tensor loss;  // [1], or [T] for Reduction::none; float32 for bfloat16
   Tensor nll;   // the same without smoothing; never differentiated
 };
 

@@ -7,11 +7,10 @@
 namespace trafo {
 
 struct LossInputs {
-  Tensor labels;      // [T], contiguous
-  Tensor weights;     // [T], contiguous, without history, or undefined
-  double weight_sum;  // over labels that are not ignored
-  // What the sum of the weighted losses is multiplied with: 1, or 1 / weight_sum for a mean (0 for
-  // a mean over nothing).
+  Tensor labels;   // [T], contiguous
+  Tensor weights;  // [T], contiguous, without history, or undefined
+  // What the sum of the weighted losses is multiplied with: options.scale, for a mean divided by
+  // the sum of the weights (0 for a mean over nothing).
   double scale;
 };
 
@@ -20,7 +19,8 @@ LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int
                              DType dtype, const Tensor& labels,
                              const ops::CrossEntropyOptions& options);
 
-// The sum of a float32 or float64 [T] tensor, in token order and in double.
-double sum_in_order(const Context& context, const Tensor& rows);
+// scale times the sum of a float32 or float64 [T] tensor, as [1]: on the CPU in token order and in
+// double, elsewhere on the device.
+Tensor scaled_sum(Context& context, const char* op, const Tensor& rows, double scale);
 
 }  // namespace trafo

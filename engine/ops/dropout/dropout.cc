@@ -11,13 +11,11 @@ namespace trafo {
 namespace {
 
 // The definition, element by element: a mask of 0 and 1 / (1 - p), made on the host.
-template <class T>
-Tensor mask_of(Context& context, const Shape& shape, const Dropout& dropout) {
-  std::vector<T> mask(static_cast<size_t>(element_count(shape)));
+Tensor mask_of(Context& context, const Tensor& x, const Dropout& dropout) {
+  std::vector<double> mask(static_cast<size_t>(x.numel()));
   for (size_t i = 0; i < mask.size(); ++i)
-    mask[i] =
-        dropout_keeps(dropout, static_cast<int64_t>(i)) ? static_cast<T>(dropout.scale()) : T{0};
-  return context.from_values<T>(mask, shape);
+    mask[i] = dropout_keeps(dropout, static_cast<int64_t>(i)) ? dropout.scale() : 0;
+  return context.from_doubles(mask, x.shape(), x.dtype());
 }
 
 }  // namespace
@@ -37,9 +35,7 @@ Tensor dropout(Context& context, const Tensor& x, const Dropout& dropout) {
   const Tensor input = contiguous(context, x);
   if (!dropout.active()) return input;
   if (!context.fused_kernels()) {
-    const Tensor mask = input.dtype() == DType::f32 ? mask_of<float>(context, x.shape(), dropout)
-                                                    : mask_of<double>(context, x.shape(), dropout);
-    return multiply(context, input, mask);
+    return multiply(context, input, mask_of(context, input, dropout));
   }
   Tensor y = context.empty(input.shape(), input.dtype());
   launch(context, OpKernel::dropout_forward, "dropout",

@@ -23,12 +23,15 @@ void check_table(const Context& context, const Tensor& table, const char* name) 
           " must be [entries, width], got ", table.shape().str());
 }
 
-void check_indices(const Context& context, const Tensor& indices, int64_t limit, const char* name) {
+void check_indices(const Context& context, const Tensor& indices, int64_t limit, const char* name,
+                   bool checked) {
   check_input(context, kOp, name, indices);
   require(indices.rank() == 1, ErrorCode::shape_mismatch, kOp, "the ", name,
           "s must be [tokens], got ", indices.shape().str());
   require(indices.dtype() == DType::i32, ErrorCode::dtype_mismatch, kOp, "the ", name,
           "s must be int32, got ", dtype_name(indices.dtype()));
+  // On the CPU looking costs next to nothing; elsewhere it would wait for the device.
+  if (checked && context.device().kind != DeviceKind::cpu) return;
   const HostInts host(context, indices);
   for (size_t t = 0; t < host.size(); ++t)
     require(host[t] >= 0 && host[t] < limit, ErrorCode::invalid_argument, kOp, name, " ", host[t],
@@ -42,9 +45,7 @@ Tensor one_hot(Context& context, const Tensor& indices, int64_t entries, DType d
   std::vector<double> wide(static_cast<size_t>(element_count(shape)), 0.0);
   for (size_t t = 0; t < host.size(); ++t)
     wide[t * static_cast<size_t>(entries) + static_cast<size_t>(host[t])] = 1;
-  if (dtype == DType::f64) return context.from_values<double>(wide, shape);
-  const std::vector<float> narrow(wide.begin(), wide.end());
-  return context.from_values<float>(narrow, shape);
+  return context.from_doubles(wide, shape, dtype);
 }
 
 // Rows picked by matrix products with one-hot rows: slow, and obviously right.
@@ -71,7 +72,7 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
   require(positioned == options.positions.defined(), ErrorCode::invalid_argument, kOp,
           "positions and position_table go together: one of them is missing");
   const Tensor ids_flat = contiguous(context, ids);
-  check_indices(context, ids_flat, table.dim(0), "id");
+  check_indices(context, ids_flat, table.dim(0), "id", options.indices_checked);
   EmbeddingOptions flat = options;
   if (positioned) {
     check_table(context, options.position_table, "position table");
@@ -84,7 +85,8 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
     flat.positions = contiguous(context, options.positions);
     require(flat.positions.shape() == ids.shape(), ErrorCode::shape_mismatch, kOp, "there are ",
             flat.positions.numel(), " positions for ", ids.numel(), " ids");
-    check_indices(context, flat.positions, options.position_table.dim(0), "position");
+    check_indices(context, flat.positions, options.position_table.dim(0), "position",
+                  options.indices_checked);
   }
   if (!context.fused_kernels()) return embedding_composed(context, ids_flat, table, flat);
 
@@ -127,14 +129,14 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
         // One after the other: should both be one tensor, the second one adds to what the first has
         // written.
         if (b.needs(0)) {
-          const GradTarget target = b.target(0);
+          const GradTarget target = b.target(0, stat_dtype(p.dtype));
           p.dtable = target.buffer.raw();
           p.accumulate_table = target.accumulate;
           launch(b.context(), OpKernel::embedding_backward, kOp, p);
           p.dtable = nullptr;
         }
         if (b.needs(1)) {
-          const GradTarget target = b.target(1);
+          const GradTarget target = b.target(1, stat_dtype(p.dtype));
           p.dposition_table = target.buffer.raw();
           p.accumulate_positions = target.accumulate;
           launch(b.context(), OpKernel::embedding_backward, kOp, p);
@@ -149,8 +151,8 @@ Tensor sinusoidal_positions(Context& context, int64_t positions, int64_t width, 
   constexpr const char* origin = "sinusoidal_positions";
   require(positions >= 0 && width >= 1, ErrorCode::invalid_argument, origin,
           "needs positions >= 0 ", "and width >= 1, got ", positions, " and ", width);
-  require(is_compute(dtype), ErrorCode::dtype_mismatch, origin,
-          "dtype must be float32 or float64, ", "got ", dtype_name(dtype));
+  require(is_floating(dtype), ErrorCode::dtype_mismatch, origin,
+          "dtype must be a floating-point one, got ", dtype_name(dtype));
   const Shape shape{positions, width};
   std::vector<double> wide(static_cast<size_t>(element_count(shape)));
   const int64_t sines = (width + 1) / 2;
@@ -162,9 +164,7 @@ Tensor sinusoidal_positions(Context& context, int64_t positions, int64_t width, 
           std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
       wide[static_cast<size_t>(t * width + c)] = c < sines ? std::sin(angle) : std::cos(angle);
     }
-  if (dtype == DType::f64) return context.from_values<double>(wide, shape);
-  const std::vector<float> narrow(wide.begin(), wide.end());
-  return context.from_values<float>(narrow, shape);
+  return context.from_doubles(wide, shape, dtype);
 }
 
 }  // namespace trafo

@@ -36,8 +36,8 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
   Tensor y = context.empty(x.shape(), x.dtype());
   Tensor mean, rstd;
   if (recorded) {
-    mean = context.empty({rows}, x.dtype());
-    rstd = context.empty({rows}, x.dtype());
+    mean = context.empty({rows}, stat_dtype(x.dtype()));
+    rstd = context.empty({rows}, stat_dtype(x.dtype()));
   }
   LayerNormForwardParams p{};
   p.dtype = x.dtype();
@@ -57,8 +57,8 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
                  [x = in.detach(), gamma = weight.detach(), mean, rstd, rows, width](Backward& b) {
                    const Tensor dy = b.grad_output();
                    const GradTarget dx = target_if_needed(b, 0);
-                   const GradTarget dgamma = target_if_needed(b, 1);
-                   const GradTarget dbeta = target_if_needed(b, 2);
+                   const GradTarget dgamma = vector_target_if_needed(b, 1, x);
+                   const GradTarget dbeta = vector_target_if_needed(b, 2, x);
                    LayerNormBackwardParams q{};
                    q.dtype = x.dtype();
                    q.rows = rows;

@@ -1,9 +1,11 @@
-// Layer norm (Ba et al., arXiv 1607.06450) over the last dimension: y = (x - mean) * rstd * gamma + beta.
+// Layer norm (Ba et al., arXiv 1607.06450) over the last dimension: y = (x - mean) * rstd * gamma +
+// beta.
 //
-// x [.., C], gamma, beta [C]. Mean and mean of squares are reduced in one pass, on values shifted by the row's first element,
-// so that a large mean does not cancel. Statistics (float for f32, double for f64) are saved for backward: mean, rstd [rows].
-// dx = rstd * (g - mean(g) - xhat * mean(g xhat)) with g = dy gamma, both means in one pass; dgamma = sum dy xhat,
-// dbeta = sum dy over a fixed row partition.
+// x [.., C], gamma, beta [C]. Mean and mean of squares are reduced in one pass, on values shifted
+// by the row's first element, so that a large mean does not cancel. Statistics (double for f64,
+// else float) are saved for backward: mean, rstd [rows]. dx = rstd * (g - mean(g) - xhat * mean(g
+// xhat)) with g = dy gamma, both means in one pass; dgamma = sum dy xhat, dbeta = sum dy over a
+// fixed row partition.
 #pragma once
 
 #include "engine/autograd/context.h"
@@ -18,7 +20,7 @@ struct LayerNormForwardParams {
   const void* gamma;
   const void* beta;
   void* y;
-  void* mean;  // [rows], of the compute dtype
+  void* mean;  // [rows], stat_dtype(dtype)
   void* rstd;  // [rows]
 };
 
@@ -33,7 +35,7 @@ struct LayerNormBackwardParams {
   const void* dy;
   const void* dresidual;  // [rows, width] added to dx, or null
   void* dx;               // null where not wanted
-  void* dgamma;
+  void* dgamma;           // [width], stat_dtype(dtype), as dbeta
   void* dbeta;
 };
 

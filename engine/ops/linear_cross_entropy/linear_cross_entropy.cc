@@ -20,6 +20,11 @@ constexpr const char* kOp = "linear_cross_entropy";
 // Chunks are whole multiples of this where the budget allows: full tiles for the matrix products.
 constexpr int64_t kRowStep = 16;
 
+int64_t chunk_bytes(const Context& context, const LinearCrossEntropyOptions& options) {
+  return options.chunk_bytes.value_or(int64_t{context.device().kind == DeviceKind::cpu ? 8 : 256}
+                                      << 20);
+}
+
 void check_inputs(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const LinearCrossEntropyOptions& options) {
   check_compute_input(context, kOp, "x", x);
@@ -36,14 +41,14 @@ void check_inputs(const Context& context, const Tensor& x, const Tensor& weight,
   }
   require(options.loss.reduction != Reduction::none, ErrorCode::invalid_argument, kOp,
           "needs reduction sum or mean; for the loss of each token use linear and cross_entropy");
-  require(options.chunk_bytes >= 1, ErrorCode::invalid_argument, kOp,
-          "chunk_bytes must be at least 1, got ", options.chunk_bytes);
+  require(chunk_bytes(context, options) >= 1, ErrorCode::invalid_argument, kOp,
+          "chunk_bytes must be at least 1, got ", chunk_bytes(context, options));
 }
 
-int64_t rows_of_chunk(int64_t rows, int64_t classes, DType dtype, int64_t chunk_bytes) {
+int64_t rows_of_chunk(int64_t rows, int64_t classes, DType dtype, int64_t bytes) {
   const int64_t row_bytes =
       std::max<int64_t>(1, checked_mul(classes, static_cast<int64_t>(dtype_size(dtype)), kOp));
-  int64_t chunk = std::max<int64_t>(1, chunk_bytes / row_bytes);
+  int64_t chunk = std::max<int64_t>(1, bytes / row_bytes);
   if (chunk > kRowStep) chunk -= chunk % kRowStep;
   return std::min(chunk, std::max<int64_t>(1, rows));
 }
@@ -63,7 +68,7 @@ struct Work {
   const LossInputs& inputs;
   const CrossEntropyOptions& options;
   Tensor logits;              // [chunk, V], then their gradient
-  Tensor loss, nll, lse;      // [T]
+  Tensor loss, nll, lse;      // [T], stat_dtype as everything below but dx
   Tensor one;                 // [1]
   Tensor dx, dweight, dbias;  // undefined where not wanted
 
@@ -97,11 +102,12 @@ struct Work {
     p.classes = weight.dim(0);
     p.logits = logits.raw();
     p.labels = static_cast<const int32_t*>(inputs.labels.raw()) + begin;
-    p.weights = inputs.weights.defined() ? at_row<const void>(inputs.weights.raw(), begin, 1, dtype)
+    const DType sums = stat_dtype(dtype);
+    p.weights = inputs.weights.defined() ? at_row<const void>(inputs.weights.raw(), begin, 1, sums)
                                          : nullptr;
-    p.loss = at_row(loss.raw(), begin, 1, dtype);
-    p.nll = at_row(nll.raw(), begin, 1, dtype);
-    p.lse = at_row(lse.raw(), begin, 1, dtype);
+    p.loss = at_row(loss.raw(), begin, 1, sums);
+    p.nll = at_row(nll.raw(), begin, 1, sums);
+    p.lse = at_row(lse.raw(), begin, 1, sums);
     launch(context, OpKernel::cross_entropy_forward, kOp, p);
     if (!wants_gradient()) return;
     CrossEntropyBackwardParams g{};
@@ -138,6 +144,7 @@ struct Work {
     }
     if (dweight.defined()) {
       p.trans_a = true;
+      p.c_is_f32 = dtype == DType::bf16;
       p.accumulate = begin > 0;
       p.m = classes;
       p.k = rows;
@@ -159,10 +166,9 @@ struct Work {
 };
 
 // The first chunk overwrites it; without rows there is none, and it is zero.
-Tensor gradient_like(Context& context, const Tensor& tensor, int64_t rows) {
+Tensor gradient_like(Context& context, const Tensor& tensor, int64_t rows, DType dtype) {
   if (!tensor.defined() || !context.needs_grad({tensor})) return {};
-  return rows > 0 ? context.empty(tensor.shape(), tensor.dtype())
-                  : context.zeros(tensor.shape(), tensor.dtype());
+  return rows > 0 ? context.empty(tensor.shape(), dtype) : context.zeros(tensor.shape(), dtype);
 }
 
 }  // namespace
@@ -180,17 +186,18 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   const Tensor x_dense = contiguous(context, x), weight_dense = contiguous(context, weight);
   const Tensor bias_dense = bias.defined() ? contiguous(context, bias) : Tensor{};
 
-  const int64_t chunk = rows_of_chunk(rows, classes, dtype, options.chunk_bytes);
+  const int64_t chunk = rows_of_chunk(rows, classes, dtype, chunk_bytes(context, options));
   Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss, {},
             {},      {},      {},           {},         {},     {},           {}};
   work.logits = context.empty({std::min(chunk, rows), classes}, dtype);
-  work.loss = context.empty({rows}, dtype);
-  work.nll = context.empty({rows}, dtype);
-  work.lse = context.empty({rows}, dtype);
-  work.one = context.scalar(1, {1}, dtype);
-  work.dx = gradient_like(context, x_dense, rows);
-  work.dweight = gradient_like(context, weight_dense, rows);
-  work.dbias = gradient_like(context, bias_dense, rows);
+  const DType sums = stat_dtype(dtype);
+  work.loss = context.empty({rows}, sums);
+  work.nll = context.empty({rows}, sums);
+  work.lse = context.empty({rows}, sums);
+  work.one = context.scalar(1, {1}, sums);
+  work.dx = gradient_like(context, x_dense, rows, dtype);
+  work.dweight = gradient_like(context, weight_dense, rows, sums);
+  work.dbias = gradient_like(context, bias_dense, rows, sums);
   const bool wanted = work.wants_gradient();
   for (int64_t begin = 0; begin < rows; begin += chunk) {
     const int64_t count = std::min(chunk, rows - begin);
@@ -200,14 +207,14 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   }
 
   CrossEntropyOutput out;
-  out.loss = context.scalar(inputs.scale * sum_in_order(context, work.loss), {1}, dtype);
-  out.nll = context.scalar(inputs.scale * sum_in_order(context, work.nll), {1}, dtype);
+  out.loss = scaled_sum(context, kOp, work.loss, inputs.scale);
+  out.nll = scaled_sum(context, kOp, work.nll, inputs.scale);
   if (!wanted) return out;
   // The gradients leave with the node: handed over as they are for an upstream gradient of one.
   context.record(
       kOp, {x_dense, weight_dense, bias_dense}, {&out.loss},
       [gradients = std::array<Tensor, 3>{work.dx, work.dweight, work.dbias}](Backward& b) mutable {
-        const double upstream = b.context().item(b.grad_output());
+        const double upstream = b.unit_grad_output() ? 1 : b.context().item(b.grad_output());
         for (size_t input = 0; input < gradients.size(); ++input) {
           const Tensor gradient = std::move(gradients[input]);
           if (!gradient.defined()) continue;

@@ -1,10 +1,13 @@
 // cross_entropy(x W^T + b): the vocabulary projection and its loss without ever holding all logits.
 //
-// Rows are taken in chunks whose logits fit a byte budget. When a gradient is wanted, each chunk's logits turn into their
-// gradient in place and are multiplied out into dx, dW and db at once, in the forward pass (the weights' sum is known before the
-// first chunk); backward only scales by the upstream gradient. Reduction sum and mean only. dW is summed over chunks in row
+// Rows are taken in chunks whose logits fit a byte budget. When a gradient is wanted, each chunk's
+// logits turn into their gradient in place and are multiplied out into dx, dW and db at once, in
+// the forward pass (the weights' sum is known before the first chunk); backward only scales by the
+// upstream gradient, if it is not one. Reduction sum and mean only. dW is summed over chunks in row
 // order, so the result depends on the chunk size by rounding alone, never on the number of threads.
 #pragma once
+
+#include <optional>
 
 #include "engine/ops/cross_entropy/cross_entropy.h"
 
@@ -12,7 +15,9 @@ namespace trafo::ops {
 
 struct LinearCrossEntropyOptions {
   CrossEntropyOptions loss = {};
-  int64_t chunk_bytes = int64_t{8} << 20;  // logits held at a time; at least one row is taken
+  // Logits held at a time, at least one row; default: 8 MiB on the CPU, whose caches they should
+  // fit, 256 MiB elsewhere.
+  std::optional<int64_t> chunk_bytes = {};
 };
 
 // x [T, C], weight [V, C], bias [V] or undefined, labels [T].

@@ -56,7 +56,7 @@ Matrix matrix_of(const Tensor& x, bool transpose) {
   return transpose ? matrix.flipped() : matrix;
 }
 
-// c [m, n] (+)= a [m, k] b [k, n], c contiguous.
+// c [m, n] (+)= a [m, k] b [k, n], c contiguous; of bf16 factors also in float32.
 void product(Context& context, DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k,
              const Matrix& a, const Matrix& b, const Tensor& c, bool accumulate,
              const void* bias = nullptr) {
@@ -65,6 +65,7 @@ void product(Context& context, DType dtype, int64_t batch, int64_t m, int64_t n,
   params.trans_a = a.transposed;
   params.trans_b = b.transposed;
   params.accumulate = accumulate;
+  params.c_is_f32 = dtype == DType::bf16 && c.dtype() == DType::f32;
   params.m = m;
   params.n = n;
   params.k = k;
@@ -120,7 +121,7 @@ Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOp
     const Matrix dc{grad.raw(), false, std::max<int64_t>(n, 1), m * n};
     if (back.needs(0)) {  // dA = dC B^T, or its transpose B dC^T
       const Matrix other = matrix_of(y, tb);
-      const GradTarget da = back.target(0);
+      const GradTarget da = back.target(0, back.grad_dtype(0));
       if (ta)
         product(ctx, grad.dtype(), batch, k, m, n, other, dc.flipped(), da.buffer, da.accumulate);
       else
@@ -128,7 +129,7 @@ Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOp
     }
     if (back.needs(1)) {  // dB = A^T dC, or its transpose dC^T A
       const Matrix other = matrix_of(x, ta);
-      const GradTarget db = back.target(1);
+      const GradTarget db = back.target(1, back.grad_dtype(1));
       if (tb)
         product(ctx, grad.dtype(), batch, n, k, m, dc.flipped(), other, db.buffer, db.accumulate);
       else
@@ -180,17 +181,17 @@ Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Ten
         const Tensor grad = b.grad_output();
         const Matrix dy{grad.raw(), false, std::max<int64_t>(out, 1), 0};
         if (b.needs(0)) {
-          const GradTarget dx = b.target(0);
+          const GradTarget dx = b.target(0, b.grad_dtype(0));
           product(ctx, grad.dtype(), 1, rows, in, out, dy, matrix_of(w, false), dx.buffer,
                   dx.accumulate);
         }
         if (b.needs(1)) {
-          const GradTarget dw = b.target(1);
+          const GradTarget dw = b.target(1, b.grad_dtype(1));
           product(ctx, grad.dtype(), 1, out, in, rows, dy.flipped(), matrix_of(x2, false),
                   dw.buffer, dw.accumulate);
         }
         if (b.needs(2)) {
-          const GradTarget db = b.target(2);
+          const GradTarget db = b.target(2, stat_dtype(grad.dtype()));
           launch(
               ctx, OpKernel::column_sum, "linear",
               ColumnSumParams{grad.dtype(), db.accumulate, rows, out, grad.raw(), db.buffer.raw()});

@@ -1,4 +1,5 @@
-// The optimizer's kernels over flat workspaces: global norm and AdamW (Loshchilov & Hutter, arXiv 1711.05101).
+// The optimizer's kernels over flat workspaces: global norm and AdamW (Loshchilov & Hutter, arXiv
+// 1711.05101).
 #pragma once
 
 #include "engine/autograd/context.h"
@@ -14,7 +15,8 @@ struct SumOfSquaresParams {
 };
 
 // g = grad_scale * grad; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-// p -= lr * (mhat / (sqrt(vhat) + epsilon) + weight_decay p), mhat = m / (1 - b1^step), vhat = v / (1 - b2^step).
+// p -= lr * (mhat / (sqrt(vhat) + epsilon) + weight_decay p), mhat = m / (1 - b1^step), vhat = v /
+// (1 - b2^step).
 struct AdamWParams {
   DType dtype;
   int64_t count;
@@ -25,6 +27,9 @@ struct AdamWParams {
   const void* grad;
   void* m;
   void* v;
+  // Null, or bfloat16 copies of float32 parameters: each new parameter is also written here,
+  // rounded to nearest even, in the same pass.
+  void* param_bf16;
 };
 
 }  // namespace trafo

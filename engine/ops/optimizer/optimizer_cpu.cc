@@ -70,6 +70,7 @@ void adamw(ThreadPool& pool, const AdamWParams& p) {
   const T* grad = static_cast<const T*>(p.grad);
   T* m = static_cast<T*>(p.m);
   T* v = static_cast<T*>(p.v);
+  BFloat16* param_bf16 = static_cast<BFloat16*>(p.param_bf16);
   const double m_correction = 1 / bias_correction(p.beta1, p.step);
   const double v_correction = 1 / bias_correction(p.beta2, p.step);
   parallel_for_range(pool, p.count, kBlockElements, [&](int64_t begin, int64_t end) {
@@ -109,6 +110,9 @@ void adamw(ThreadPool& pool, const AdamWParams& p) {
       store_n(variance, d, v + i, rest);
       store_n(value, d, param + i, rest);
     }
+    if (param_bf16)
+      for (int64_t j = begin; j < end; ++j)
+        param_bf16[j] = BFloat16::from_float(static_cast<float>(param[j]));
   });
 }
 

@@ -1,7 +1,8 @@
 // Sum, mean and maximum over one dimension or over everything.
 //
-// Fixed partitions: the result does not depend on the number of threads. The sum over an empty dimension is 0; its mean and
-// maximum are errors. The gradient of the maximum goes to its first occurrence.
+// Fixed partitions: the result does not depend on the number of threads. The sum over an empty
+// dimension is 0; its mean and maximum are errors. The gradient of the maximum goes to its first
+// occurrence.
 #pragma once
 
 #include "engine/autograd/context.h"
@@ -30,7 +31,8 @@ struct ReduceBackwardParams {
   void* dx;
 };
 
-// out[width] (+)= sum over rows of x [rows, width]: bias gradients. Fixed row partition.
+// out[width] (+)= sum over rows of x [rows, width]: bias gradients. Fixed row partition. `dtype` is
+// that of x, out is stat_dtype(dtype).
 struct ColumnSumParams {
   DType dtype;
   bool accumulate;

@@ -26,7 +26,7 @@ SoftmaxShape shape_of(const Tensor& x) {
 }
 
 void check(const Context& context, const Tensor& x, const SoftmaxOptions& options) {
-  check_compute_tensor(context, kOp, "x", x);
+  check_compute_input(context, kOp, "x", x);
   require(x.rank() >= 1 && x.rank() <= 4, ErrorCode::shape_mismatch, kOp,
           "x must be [batch, heads, queries, keys] or have fewer dimensions, its shape is ",
           x.shape().str());
@@ -76,9 +76,7 @@ CompositeMasks composite_masks(Context& context, const Tensor& x, const SoftmaxO
   const auto make = [&](const std::vector<double>& values, int64_t keys) {
     const int64_t full[] = {batch, 1, queries, keys};
     const Shape dims(std::span<const int64_t>(full + 4 - x.rank(), full + 4));
-    if (x.dtype() == DType::f64) return context.from_values<double>(values, dims);
-    const std::vector<float> narrow(values.begin(), values.end());
-    return context.from_values<float>(narrow, dims);
+    return context.from_doubles(values, dims, x.dtype());
   };
   return {make(visible, shape.keys), make(penalty, shape.keys), make(empty_row, 1)};
 }

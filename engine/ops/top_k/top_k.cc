@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
 
@@ -12,11 +13,7 @@ TopK top_k(Context& context, const Tensor& logits, int64_t k, std::span<const in
   constexpr const char* kOp = "top_k";
   require(logits.defined() && logits.rank() == 2, ErrorCode::shape_mismatch, kOp,
           "logits must be [rows, classes]");
-  require(is_compute(logits.dtype()), ErrorCode::dtype_mismatch, kOp, "logits are ",
-          dtype_name(logits.dtype()),
-          ", cast to float32 first: bfloat16 is a storage type on the CPU");
-  require(logits.device() == context.device(), ErrorCode::invalid_argument, kOp,
-          "logits must be on ", device_name(context.device()), ", the context's device");
+  check_compute_input(context, kOp, "logits", logits);
   const int64_t classes = logits.dim(1);
   require(classes <= std::numeric_limits<int32_t>::max(), ErrorCode::shape_mismatch, kOp,
           "class numbers are int32, there are ", classes, " classes");
@@ -34,7 +31,8 @@ TopK top_k(Context& context, const Tensor& logits, int64_t k, std::span<const in
           ", the classes that may be chosen; got ", k);
 
   const Tensor x = contiguous(context, logits);
-  TopK out{context.empty({x.dim(0), k}, x.dtype()), context.empty({x.dim(0), k}, DType::i32)};
+  TopK out{context.empty({x.dim(0), k}, stat_dtype(x.dtype())),
+           context.empty({x.dim(0), k}, DType::i32)};
   params.dtype = x.dtype();
   params.rows = x.dim(0);
   params.classes = classes;

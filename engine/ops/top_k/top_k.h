@@ -18,15 +18,15 @@ struct TopKParams {
                                       // probability
   int64_t rows, classes, k;
   const void* logits;       // [rows, classes]
-  void* log_probabilities;  // [rows, k]; all NaN for a row with a NaN, an infinity, or nothing but
-                            // -infinity
+  void* log_probabilities;  // [rows, k], stat_dtype(dtype); all NaN for a row with a NaN, an
+                            // infinity, or nothing but -infinity
   int32_t* ids;             // [rows, k]; in such a row, the lowest classes that are not banned
 };
 
 namespace ops {
 
 struct TopK {
-  Tensor log_probabilities;  // [R, k], dtype of the logits
+  Tensor log_probabilities;  // [R, k], dtype of the logits, float32 for bfloat16
   Tensor ids;                // [R, k] int32
 };
 

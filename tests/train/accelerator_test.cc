@@ -1,0 +1,200 @@
+// What an accelerator is spared: the CPU's kernels behind a device that counts how often the host
+// waits for it.
+#include <utility>
+
+#include "engine/backend/cpu/cpu_backend.h"
+#include "engine/decode/scorer.h"
+#include "engine/decode/translator.h"
+#include "engine/train/trainer.h"
+#include "engine/train/upload.h"
+#include "tests/train/training_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+
+template <int kernel>
+int32_t forward_launch(void* stream, const void* params) {
+  static_cast<Backend*>(stream)->launch(kernel, "accelerator", params);
+  return 0;
+}
+
+template <int... kernel>
+std::array<KernelFn, kOpKernelCount> forwarding_kernels(std::integer_sequence<int, kernel...>) {
+  return {&forward_launch<kernel>...};
+}
+
+class Accelerator final : public Backend {
+ public:
+  Accelerator() : host_(make_context({DeviceKind::cpu, 0}, 1)) {
+    static const auto kernels =
+        forwarding_kernels(std::make_integer_sequence<int, kOpKernelCount>());
+    set_kernels(kernels);
+  }
+
+  Device device() const override { return {DeviceKind::cuda, 0}; }
+  void* allocate(size_t bytes) override { return cpu().allocate(bytes); }
+  void release(void* pointer, size_t bytes) noexcept override { cpu().release(pointer, bytes); }
+  MemoryStats memory_stats() const override { return cpu().memory_stats(); }
+  void reset_peak_memory() override { cpu().reset_peak_memory(); }
+  void release_cached_memory() override { cpu().release_cached_memory(); }
+  void* stream() override { return &cpu(); }
+  void copy_from_host(void* device, const void* host, size_t bytes) override {
+    cpu().copy_from_host(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, size_t bytes) override {
+    ++waits;
+    cpu().copy_to_host(host, device, bytes);
+  }
+  void copy(void* target, const void* source, size_t bytes) override {
+    cpu().copy(target, source, bytes);
+  }
+  void fill_zero(void* target, size_t bytes) override { cpu().fill_zero(target, bytes); }
+  void synchronize() override { ++waits; }
+  void gemm(const GemmParams& params) override { cpu().gemm(params); }
+  int threads() const override { return 1; }
+  void set_threads(int) override {}
+
+  int64_t waits = 0;
+
+ private:
+  Backend& cpu() const { return host_->backend(); }
+  std::unique_ptr<Context> host_;
+};
+
+class AcceleratorTest : public ::testing::TestWithParam<Architecture> {
+ protected:
+  std::vector<PackedBatchHost> batches(size_t count) {
+    const auto corpus = copy_corpus(GetParam(), 60, 1);
+    BatcherOptions options;
+    options.start_id = kTokens.bos;
+    Batcher batcher(*corpus, options);
+    std::vector<PackedBatchHost> result(count);
+    for (PackedBatchHost& batch : result) batcher.next(batch);
+    return result;
+  }
+
+  std::unique_ptr<Context> cpu_ = make_context({DeviceKind::cpu, 0}, 1);
+  std::shared_ptr<Accelerator> accelerator_ = std::make_shared<Accelerator>();
+  Context context_{accelerator_};
+};
+
+INSTANTIATE_TEST_SUITE_P(Architectures, AcceleratorTest,
+                         ::testing::Values(Architecture::encoder_decoder, Architecture::decoder_lm),
+                         [](const auto& instance) {
+                           return instance.param == Architecture::decoder_lm ? "DecoderLm"
+                                                                             : "EncoderDecoder";
+                         });
+
+TEST_P(AcceleratorTest, AStepWaitsForNormAndLossAlone) {
+  const auto there = make_model(context_, tiny_config(GetParam()), 5);
+  const auto here = make_model(*cpu_, tiny_config(GetParam()), 5);
+  TrainOptions options = quick_options();
+  options.label_smoothing = 0.1;
+  Trainer a(context_, *there, options), b(*cpu_, *here, options);
+  auto data = batches(6);
+  data[1].target_weights.assign(data[1].target_out.size(), 0.5f);
+  data[1].target_weights[0] = 0;
+  data[2].target_out[0] = ops::CrossEntropyOptions{}.ignore_label;
+  for (size_t i = 0; i < data.size(); i += 2) {
+    const auto micro = std::span(data).subspan(i, 2);
+    accelerator_->waits = 0;
+    const StepResult x = a.step(micro), y = b.step(micro);
+    EXPECT_EQ(accelerator_->waits, 5);  // the norm; loss and nll of two micro-batches
+    EXPECT_NEAR(x.loss, y.loss, 1e-5 * y.loss);
+    EXPECT_NEAR(x.nll, y.nll, 1e-5 * y.nll);
+    EXPECT_NEAR(x.grad_norm, y.grad_norm, 1e-4 * y.grad_norm);
+    EXPECT_EQ(x.labels, y.labels);
+  }
+  accelerator_->waits = 0;
+  const double before = a.step(std::span(data).first(1)).loss;
+  EXPECT_EQ(accelerator_->waits, 3);
+  EXPECT_NEAR(before, b.step(std::span(data).first(1)).loss, 1e-4 * before);
+}
+
+TEST_P(AcceleratorTest, TokensAreCheckedBeforeTheyLeaveTheHost) {
+  const auto model = make_model(context_, tiny_config(GetParam()), 5);
+  Trainer trainer(context_, *model, quick_options());
+  const auto refused = [&](const char* text, auto&& change) {
+    auto data = batches(1);
+    change(data[0]);
+    try {
+      trainer.step(data);
+      ADD_FAILURE() << "no error: " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  refused("target_in has 24 at token 3, the model knows 0 to 23",
+          [](PackedBatchHost& batch) { batch.target_in[3] = kVocabulary; });
+  refused("target_out has -1 at token 1", [](PackedBatchHost& batch) { batch.target_out[1] = -1; });
+  refused("target_positions has 32 at token 2, the model knows 0 to 31",
+          [](PackedBatchHost& batch) { batch.target_positions[2] = 32; });
+  refused("target_weights has -1 at token 0", [](PackedBatchHost& batch) {
+    batch.target_weights.assign(batch.target_out.size(), 1.0f);
+    batch.target_weights[0] = -1;
+  });
+  if (GetParam() == Architecture::encoder_decoder)
+    refused("source_ids has -3 at token 0",
+            [](PackedBatchHost& batch) { batch.source_ids[0] = -3; });
+}
+
+TEST_P(AcceleratorTest, DecodingWaitsForTheBestTokensOfAStepAlone) {
+  const auto there = make_model(context_, tiny_config(GetParam()), 5);
+  const auto here = make_model(*cpu_, tiny_config(GetParam()), 5);
+  const std::vector<std::vector<int32_t>> sources{{5, 6, 7, 2}, {9, 2}, {4, 4, 8, 11, 2}};
+  DecodeOptions options;
+  options.tokens = kTokens;
+  options.beam = 3;
+  options.max_length = 6;
+  accelerator_->waits = 0;
+  const auto x = translate(context_, *there, sources, options);
+  const auto y = translate(*cpu_, *here, sources, options);
+  // Two small tensors a step; encoding reads its row numbers once.
+  EXPECT_LE(accelerator_->waits, 2 * (6 + 5) + 1);
+  ASSERT_EQ(x.size(), y.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(x[i][0].tokens, y[i][0].tokens);
+    EXPECT_NEAR(x[i][0].log_probability, y[i][0].log_probability, 1e-4);
+  }
+
+  const std::vector<SentencePair> pairs{{{5, 6, 2}, {7, 8, 2}}, {{9, 2}, {4, 2}}};
+  ScoreOptions scoring;
+  scoring.tokens = kTokens;
+  accelerator_->waits = 0;
+  const auto p = score(context_, *there, pairs, scoring), q = score(*cpu_, *here, pairs, scoring);
+  EXPECT_EQ(accelerator_->waits, 1);
+  for (size_t i = 0; i < p.size(); ++i)
+    EXPECT_NEAR(p[i].log_probability, q[i].log_probability, 1e-4);
+}
+
+TEST_P(AcceleratorTest, ComposedOpsGiveTheSame) {
+  const auto there = make_model(context_, tiny_config(GetParam()), 5);
+  const auto here = make_model(*cpu_, tiny_config(GetParam()), 5);
+  context_.set_fused_kernels(false);
+  Trainer a(context_, *there, quick_options()), b(*cpu_, *here, quick_options());
+  const auto data = batches(1);
+  EXPECT_NEAR(a.step(data).loss, b.step(data).loss, 1e-4);
+}
+
+TEST(AcceleratorModel, DtypesThatTheDeviceDoesNotComputeWithAreRefused) {
+  const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
+  Context accelerator(std::make_shared<Accelerator>());
+  const auto code = [](Context& context, DType dtype) {
+    try {
+      make_model(context, tiny_config(), 1, dtype);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::ok;
+  };
+  EXPECT_EQ(code(*cpu, DType::bf16), ErrorCode::unsupported);
+  EXPECT_EQ(code(*cpu, DType::f64), ErrorCode::ok);
+  EXPECT_EQ(code(accelerator, DType::f64), ErrorCode::unsupported);
+  EXPECT_EQ(code(accelerator, DType::bf16), ErrorCode::ok);
+}
+
+}  // namespace
+}  // namespace trafo
