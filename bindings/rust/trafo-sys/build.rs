@@ -14,7 +14,7 @@ const DEPENDENCIES: [&str; 3] = ["sentencepiece", "libhwy", "zlib"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    for variable in ["DOCS_RS", "TRAFO_LIB_DIR"] {
+    for variable in ["DOCS_RS", "TRAFO_LIB_DIR", "CFLAGS", "CXXFLAGS"] {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     generate_bindings();
@@ -94,6 +94,9 @@ fn build_engine() -> PathBuf {
         // An unoptimised engine is of no use, also under an unoptimised program.
         .profile("Release")
         .no_default_flags(true)
+        // Otherwise the cmake crate adds -w, and ccache could not share objects with the engine's other builds.
+        .define("CMAKE_C_FLAGS", env::var("CFLAGS").unwrap_or_default())
+        .define("CMAKE_CXX_FLAGS", env::var("CXXFLAGS").unwrap_or_default())
         .define("TRAFO_BUILD_APPS", "OFF")
         .define("TRAFO_BUILD_TESTS", "OFF")
         .define("TRAFO_BUILD_BENCH", "OFF")
