@@ -5,6 +5,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/decode/scorer.h"
 #include "engine/decode/translator.h"
+#include "engine/train/model_io.h"
 #include "engine/train/trainer.h"
 #include "engine/train/upload.h"
 #include "tests/train/training_support.h"
@@ -25,7 +26,7 @@ std::array<KernelFn, kOpKernelCount> forwarding_kernels(std::integer_sequence<in
   return {&forward_launch<kernel>...};
 }
 
-class Accelerator final : public Backend {
+class Accelerator : public Backend {
  public:
   Accelerator() : host_(make_context({DeviceKind::cpu, 0}, 1)) {
     static const auto kernels =
@@ -61,6 +62,28 @@ class Accelerator final : public Backend {
  private:
   Backend& cpu() const { return host_->backend(); }
   std::unique_ptr<Context> host_;
+};
+
+// A device that computes nothing: all memory it gives is zero and stays so. Enough to see that
+// every op takes bfloat16, and what it asks for.
+class MuteAccelerator final : public Accelerator {
+ public:
+  MuteAccelerator() {
+    static const std::vector<KernelFn> kernels(kOpKernelCount,
+                                               [](void*, const void*) -> int32_t { return 0; });
+    set_kernels(kernels);
+  }
+  void* allocate(size_t bytes) override {
+    void* memory = Accelerator::allocate(bytes);
+    if (memory) std::memset(memory, 0, bytes);
+    return memory;
+  }
+  void gemm(const GemmParams& params) override {
+    EXPECT_EQ(params.dtype, DType::bf16);
+    (params.c_is_f32 ? wide_products : narrow_products) += 1;
+  }
+
+  int wide_products = 0, narrow_products = 0;
 };
 
 class AcceleratorTest : public ::testing::TestWithParam<Architecture> {
@@ -177,6 +200,44 @@ TEST_P(AcceleratorTest, ComposedOpsGiveTheSame) {
   Trainer a(context_, *there, quick_options()), b(*cpu_, *here, quick_options());
   const auto data = batches(1);
   EXPECT_NEAR(a.step(data).loss, b.step(data).loss, 1e-4);
+}
+
+TEST_P(AcceleratorTest, Bfloat16ModelsTrainDecodeAndKeepFloat32Files) {
+  const auto device = std::make_shared<MuteAccelerator>();
+  Context context(device);
+  const auto model = make_model(context, tiny_config(GetParam()), 5, DType::bf16);
+  const auto plain = make_model(*cpu_, tiny_config(GetParam()), 5);
+  EXPECT_EQ(bytes_of(context, model->parameters().master()), weight_bytes(*cpu_, *plain));
+  Trainer trainer(context, *model, quick_options());
+  auto data = batches(1);
+  data[0].target_weights.assign(data[0].target_out.size(), 1.0f);
+  device->waits = device->narrow_products = 0;
+  EXPECT_FALSE(trainer.step(data).skipped);
+  EXPECT_EQ(device->waits, 3);
+  // Of three products, the one that gives the gradient of a weight is kept in float32.
+  EXPECT_GT(device->wide_products, 0);
+  EXPECT_EQ(device->narrow_products, 2 * device->wide_products);
+
+  const std::vector<std::vector<int32_t>> sources{{5, 6, 2}};
+  DecodeOptions options;
+  options.tokens = kTokens;
+  EXPECT_EQ(translate(context, *model, sources, options).size(), 1u);
+  ScoreOptions scoring;
+  scoring.tokens = kTokens;
+  EXPECT_EQ(score(context, *model, std::vector<SentencePair>{{{5, 2}, {6, 2}}}, scoring).size(),
+            1u);
+
+  context.set_fused_kernels(false);
+  EXPECT_NO_THROW(trainer.step(data));
+
+  const TemporaryDirectory folder;
+  const auto path = folder.path() / "model.safetensors";
+  save_model(path, context, *model);
+  const auto file = SafetensorsReader::open(path);
+  for (const TensorInfo& info : file.tensors()) EXPECT_EQ(info.dtype, DType::f32);
+  const auto loaded = load_model(context, path, DType::bf16);
+  EXPECT_EQ(bytes_of(context, loaded->parameters().master()), weight_bytes(*cpu_, *plain));
+  EXPECT_EQ(weight_bytes(*cpu_, *load_model(*cpu_, path)), weight_bytes(*cpu_, *plain));
 }
 
 TEST(AcceleratorModel, DtypesThatTheDeviceDoesNotComputeWithAreRefused) {
