@@ -11,7 +11,8 @@ void Backend::launch(int id, const char* op, const void* params) {
 }
 
 void Backend::kernel_failed(const char* op, int32_t result) {
-  fail(ErrorCode::internal, op, "the kernel failed on ", device_name(device()), " with code ", result);
+  fail(ErrorCode::internal, op, "the kernel failed on ", device_name(device()), " with code ",
+       result);
 }
 
 }  // namespace trafo

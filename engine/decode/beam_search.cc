@@ -44,7 +44,15 @@ void BeamSearch::advance(std::vector<Candidate>& candidates) {
     if (rank >= beam_ && static_cast<int64_t>(next.size()) >= beam_) break;
   }
   live_ = std::move(next);
-  done_ = static_cast<int64_t>(finished_.size()) >= beam_ || live_.empty() || steps_ >= max_steps_;
+  done_ = settled() || live_.empty() || steps_ >= max_steps_;
+}
+
+bool BeamSearch::settled() const {
+  if (static_cast<int64_t>(finished_.size()) < beam_) return false;
+  if (live_.empty()) return true;
+  double best = finished_[0].score;
+  for (const Hypothesis& each : finished_) best = std::max(best, each.score);
+  return best >= normalised(live_[0].log_probability);
 }
 
 std::vector<Hypothesis> BeamSearch::results() const {

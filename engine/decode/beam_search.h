@@ -2,7 +2,8 @@
 //
 // In each step the expansions of all live hypotheses are ranked by log-probability. Those among the
 // first `beam` that end in eos are finished; the first `beam` of the others live on. The search
-// ends when `beam` hypotheses are finished, or at the maximum length.
+// ends when `beam` hypotheses are finished and no live one scores better, as it stands, than the
+// best of them; or at the maximum length. How many are returned does not change the search.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +49,7 @@ class BeamSearch {
 
  private:
   double normalised(double log_probability) const;
+  bool settled() const;
 
   int64_t beam_, n_best_, max_steps_;
   double length_penalty_;

@@ -8,7 +8,8 @@
 
 namespace trafo {
 
-// Not thread-safe. Sizes are rounded up to one of eight steps per power of two, so that nearly equal requests meet.
+// Not thread-safe. Sizes are rounded up to one of eight steps per power of two, so that nearly
+// equal requests meet.
 class CachedBlocks {
  public:
   static constexpr size_t kAlignment = 64;

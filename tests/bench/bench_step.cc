@@ -1,7 +1,9 @@
-// Whole training steps on the workloads of the PyTorch peer script: B sentences of S positions a side, lengths drawn uniformly
-// from S/2..S, tok_s counts B x S for everyone (sentences a second in other units). Packed, so only real tokens are computed.
+// Whole training steps on the workloads of the PyTorch peer script: B sentences of S positions a
+// side, lengths drawn uniformly from S/2..S, tok_s counts B x S for everyone (sentences a second in
+// other units). Packed, so only real tokens are computed.
 //
-//   bench_step [--threads N] [--steps N] [--unfused] [WORKLOAD ...]      workloads: tiny small iwslt base lm
+//   bench_step [--threads N] [--steps N] [--unfused] [WORKLOAD ...]      workloads: tiny small
+//   iwslt base lm
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -98,7 +100,8 @@ void run(const Workload& w, int threads, int steps, bool fused) {
   const double median = milliseconds[milliseconds.size() / 2];
   const double units = static_cast<double>(w.sentences * w.positions);
   std::printf(
-      "{\"sec\": \"train\", \"model\": \"%s\", \"threads\": %d, \"fused\": %s, \"ms\": %.1f, \"tok_s\": %.0f, "
+      "{\"sec\": \"train\", \"model\": \"%s\", \"threads\": %d, \"fused\": %s, \"ms\": %.1f, "
+      "\"tok_s\": %.0f, "
       "\"real_target_tok_s\": %.0f, \"loss\": %.4f, \"peak_MiB\": %.1f}\n",
       w.name, threads, fused ? "true" : "false", median, units / median * 1e3,
       static_cast<double>(batch.label_count) / median * 1e3, loss,

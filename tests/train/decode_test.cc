@@ -57,7 +57,13 @@ std::vector<Hypothesis> naive_search(Context& context, const Model& model,
   std::vector<Item> live = {{0, {}}};
   std::vector<Hypothesis> finished;
   const size_t beam = static_cast<size_t>(options.beam);
-  for (int64_t step = 1; step <= max_steps && finished.size() < beam && !live.empty(); ++step) {
+  const auto best_finished = [&] {
+    double best = finished[0].score;
+    for (const Hypothesis& each : finished) best = std::max(best, each.score);
+    return best;
+  };
+  bool settled = false;
+  for (int64_t step = 1; step <= max_steps && !settled && !live.empty(); ++step) {
     std::vector<Item> all;
     for (const Item& item : live) {
       const auto next = next_log_probabilities(context, model, source, item.tokens);
@@ -82,6 +88,8 @@ std::vector<Hypothesis> naive_search(Context& context, const Model& model,
             {item.tokens, item.log_probability / length, item.log_probability, true});
       }
     }
+    settled = finished.size() >= beam &&
+              (live.empty() || best_finished() >= live[0].log_probability / length);
     if (step == max_steps && finished.empty())
       finished.push_back(
           {live[0].tokens, live[0].log_probability / length, live[0].log_probability, false});

@@ -1,6 +1,6 @@
+#include "engine/core/status.h"
 #include "engine/core/checked.h"
 #include "engine/core/dtype.h"
-#include "engine/core/status.h"
 
 #include <gtest/gtest.h>
 

@@ -56,24 +56,23 @@ const Plugin& load_plugin() {
       looked += concat("\n  ", path, ": ", reason ? reason : "cannot be loaded");
       continue;
     }
-    const auto entry =
-        reinterpret_cast<cuda::PluginEntry>(dlsym(library, cuda::kPluginEntryName));
-    require(entry != nullptr, ErrorCode::unsupported, kOrigin, path, " is not a Trafo CUDA plugin: ",
-            "it has no symbol ", cuda::kPluginEntryName);
+    const auto entry = reinterpret_cast<cuda::PluginEntry>(dlsym(library, cuda::kPluginEntryName));
+    require(entry != nullptr, ErrorCode::unsupported, kOrigin, path,
+            " is not a Trafo CUDA plugin: ", "it has no symbol ", cuda::kPluginEntryName);
     Plugin plugin{{}, path};
     const int32_t result = entry(cuda::kPluginVersion, &plugin.table);
-    require(result == 0 && plugin.table.version == cuda::kPluginVersion, ErrorCode::version, kOrigin,
-            path, " has plugin version ", plugin.table.version, ", this engine needs ",
+    require(result == 0 && plugin.table.version == cuda::kPluginVersion, ErrorCode::version,
+            kOrigin, path, " has plugin version ", plugin.table.version, ", this engine needs ",
             cuda::kPluginVersion, "; install both from one release");
     require(std::string_view(plugin.table.engine_version) == kVersion, ErrorCode::version, kOrigin,
-            path, " belongs to release ", plugin.table.engine_version, ", this engine is ", kVersion,
-            "; install both from one release");
+            path, " belongs to release ", plugin.table.engine_version, ", this engine is ",
+            kVersion, "; install both from one release");
     require(std::string_view(plugin.table.kernel_abi) == TRAFO_KERNEL_ABI, ErrorCode::version,
             kOrigin, path, " was built from other sources than this engine; build both again");
     return loaded->emplace(path, std::move(plugin)).first->second;
   }
-  fail(ErrorCode::unsupported, kOrigin, "the CUDA plugin ", kLibraryName, " was not found; looked for:",
-       looked);
+  fail(ErrorCode::unsupported, kOrigin, "the CUDA plugin ", kLibraryName,
+       " was not found; looked for:", looked);
 }
 
 // Text the plugin writes its reasons into.
@@ -84,10 +83,14 @@ struct WhyText {
 
 ErrorCode code_of(int32_t result) {
   switch (result) {
-    case cuda::kOutOfMemory: return ErrorCode::out_of_device_memory;
-    case cuda::kDeviceLost: return ErrorCode::device_lost;
-    case cuda::kUnsupported: return ErrorCode::unsupported;
-    default: return ErrorCode::internal;
+    case cuda::kOutOfMemory:
+      return ErrorCode::out_of_device_memory;
+    case cuda::kDeviceLost:
+      return ErrorCode::device_lost;
+    case cuda::kUnsupported:
+      return ErrorCode::unsupported;
+    default:
+      return ErrorCode::internal;
   }
 }
 
@@ -98,11 +101,12 @@ class CudaBackend final : public Backend {
     WhyText why;
     int32_t count = 0;
     const int32_t counted = table_.device_count(&count, why.why());
-    require(counted == 0 && count > 0, ErrorCode::unsupported, kOrigin,
-            "the plugin ", plugin.path, " is there, but there is no CUDA device: ",
+    require(counted == 0 && count > 0, ErrorCode::unsupported, kOrigin, "the plugin ", plugin.path,
+            " is there, but there is no CUDA device: ",
             why.text[0] ? why.text : "the driver reports none");
-    require(index >= 0 && index < count, ErrorCode::unsupported, kOrigin, "there is no device cuda:",
-            index, "; the driver reports ", count, count == 1 ? " device" : " devices");
+    require(index >= 0 && index < count, ErrorCode::unsupported, kOrigin,
+            "there is no device cuda:", index, "; the driver reports ", count,
+            count == 1 ? " device" : " devices");
     match_kernels(kernel_names);
     check(table_.open(index, &device_, why.why()), kOrigin, why);
     set_kernels(kernels_);
@@ -194,7 +198,8 @@ class CudaBackend final : public Backend {
 
  private:
   void check(int32_t result, const char* origin, const WhyText& why) const {
-    require(result == cuda::kSuccess, code_of(result), origin, device_name(device()), ": ", why.text);
+    require(result == cuda::kSuccess, code_of(result), origin, device_name(device()), ": ",
+            why.text);
   }
 
   void match_kernels(std::span<const char* const> kernel_names) {
@@ -240,7 +245,8 @@ std::vector<CudaDeviceInfo> cuda_devices(std::string* why) {
     if (count == 0 && why) *why = text.text[0] ? text.text : "the driver reports no device";
     for (int32_t i = 0; i < count; ++i) {
       cuda::DeviceInfo info{};
-      require(table.device_info(i, &info, text.why()) == 0, ErrorCode::internal, kOrigin, text.text);
+      require(table.device_info(i, &info, text.why()) == 0, ErrorCode::internal, kOrigin,
+              text.text);
       devices.push_back({info.name, info.compute_major, info.compute_minor, info.memory_bytes});
     }
   } catch (const Error& error) {

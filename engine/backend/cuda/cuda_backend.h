@@ -1,4 +1,5 @@
-// The GPU through libtrafo_cuda.so, found and loaded when it is first asked for. This side sees no CUDA header.
+// The GPU through libtrafo_cuda.so, found and loaded when it is first asked for. This side sees no
+// CUDA header.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +12,22 @@
 
 namespace trafo {
 
-// Throws UNSUPPORTED saying what is missing (plugin, driver or device) and where it was looked for; VERSION if the plugin belongs to
-// another release. Kernels stand at the places of `kernel_names`; one the plugin lacks stays null and fails when it is launched.
+// Throws UNSUPPORTED saying what is missing (plugin, driver or device) and where it was looked for;
+// VERSION if the plugin belongs to another release. Kernels stand at the places of `kernel_names`;
+// one the plugin lacks stays null and fails when it is launched.
 //
-// The plugin is looked for in the file that TRAFO_CUDA_LIBRARY names (and only there, if it is set), beside the file this code is
-// part of, and on the loader's path.
-std::shared_ptr<Backend> make_cuda_backend(int32_t index, std::span<const char* const> kernel_names);
+// The plugin is looked for in the file that TRAFO_CUDA_LIBRARY names (and only there, if it is
+// set), beside the file this code is part of, and on the loader's path.
+std::shared_ptr<Backend> make_cuda_backend(int32_t index,
+                                           std::span<const char* const> kernel_names);
 
 struct CudaDeviceInfo {
   std::string name;
   int32_t compute_major, compute_minor;
   int64_t memory_bytes;
 };
-// Empty without a device; *why (if not null) says what is missing then. Never throws for a missing plugin.
+// Empty without a device; *why (if not null) says what is missing then. Never throws for a missing
+// plugin.
 std::vector<CudaDeviceInfo> cuda_devices(std::string* why);
 
 }  // namespace trafo

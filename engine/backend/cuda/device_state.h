@@ -14,7 +14,8 @@ namespace trafo::cuda {
 
 struct GemmPlans;  // gemm.cu
 
-// One stream; everything is ordered on it. `index` is made current by every entry of the plugin before a launcher runs.
+// One stream; everything is ordered on it. `index` is made current by every entry of the plugin
+// before a launcher runs.
 struct DeviceState {
   int32_t index = 0;
   int32_t multiprocessors = 0;
@@ -26,20 +27,31 @@ struct DeviceState {
   GemmPlans* gemm_plans = nullptr;
   std::string error;  // newest failure, in words
 
-  // Scratch for partial sums, reused by every kernel in stream order; grows when it must. Null if the device has no memory left.
+  // Scratch for partial sums, reused by every kernel in stream order; grows when it must. Null if
+  // the device has no memory left.
   void* scratch(size_t bytes);
 
   void* scratch_memory = nullptr;
   size_t scratch_bytes = 0;
 };
 
-// Records what went wrong and says which kind it is: kOutOfMemory, kDeviceLost (sticky errors) or kFailed.
+// Records what went wrong and says which kind it is: kOutOfMemory, kDeviceLost (sticky errors) or
+// kFailed.
 int32_t report(DeviceState& device, cudaError_t error, const char* what);
 
 // After every launch.
 inline int32_t launched(DeviceState& device, const char* kernel) {
   const cudaError_t error = cudaGetLastError();
   return error == cudaSuccess ? kSuccess : report(device, error, kernel);
+}
+
+// The gradient of a parameter [width] (float32) when there are no rows to sum: zeros, unless it is
+// added to or not wanted.
+inline int32_t clear_gradient(DeviceState& device, void* gradient, bool accumulate, int64_t width) {
+  if (!gradient || accumulate) return kSuccess;
+  const cudaError_t error =
+      cudaMemsetAsync(gradient, 0, static_cast<size_t>(width) * sizeof(float), device.stream);
+  return error == cudaSuccess ? kSuccess : report(device, error, "clearing a gradient");
 }
 
 inline int32_t unsupported(DeviceState& device, const char* what) {

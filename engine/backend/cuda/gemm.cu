@@ -143,7 +143,9 @@ cublasStatus_t choose(DeviceState& device, const Alignments& at, GemmPlan& plan)
   int found = 0;
   status = cublasLtMatmulAlgoGetHeuristic(device.blas, &plan.operation, &plan.a, &plan.b, &plan.c,
                                           &plan.c, &preference, kAsked, results, &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return CUBLAS_STATUS_SUCCESS;  // found stays false
+  // It has no such product, or no such epilogue for these types: found stays false.
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
+    return CUBLAS_STATUS_SUCCESS;
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   for (int i = 0; i < found && !plan.found; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;

@@ -1,9 +1,11 @@
-// Where the engine and libtrafo_cuda.so meet: one C function that fills a table. Plain structs and pointers only; no C++ object
-// and no exception crosses. Both sides compare the version of this header, the release they belong to and TRAFO_KERNEL_ABI, a hash
-// of every header that declares a parameter struct (made by CMake), when they meet.
+// Where the engine and libtrafo_cuda.so meet: one C function that fills a table. Plain structs and
+// pointers only; no C++ object and no exception crosses. Both sides compare the version of this
+// header, the release they belong to and TRAFO_KERNEL_ABI, a hash of every header that declares a
+// parameter struct (made by CMake), when they meet.
 //
-// bf16 kernels: activations, their gradients and parameters are bf16; gradients of parameters (gamma, beta, bias, tables),
-// row statistics (mean, rstd, lse), losses and loss weights are float32; all sums run in float32.
+// bf16 kernels: activations, their gradients and parameters are bf16; gradients of parameters
+// (gamma, beta, bias, tables), row statistics (mean, rstd, lse), losses and loss weights are
+// float32; all sums run in float32.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +49,8 @@ struct PluginTable {
 
   int32_t (*device_count)(int32_t* count, Why why);  // 0 devices without a driver, and why
   int32_t (*device_info)(int32_t index, DeviceInfo* info, Why why);
-  // A device handle with a stream, a cublasLt handle and its workspace; also the `stream` of every kernel.
+  // A device handle with a stream, a cublasLt handle and its workspace; also the `stream` of every
+  // kernel.
   int32_t (*open)(int32_t index, void** device, Why why);
   void (*close)(void* device);
 
@@ -64,7 +67,8 @@ struct PluginTable {
   const char* (*last_error)(void* device);
 };
 
-// The plugin's one exported symbol. Non-zero if it cannot serve `version`; the table's own version is filled in any case.
+// The plugin's one exported symbol. Non-zero if it cannot serve `version`; the table's own version
+// is filled in any case.
 using PluginEntry = int32_t (*)(int32_t version, PluginTable* table);
 inline constexpr const char* kPluginEntryName = "trafo_cuda_plugin";
 

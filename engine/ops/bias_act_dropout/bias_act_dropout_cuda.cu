@@ -118,7 +118,7 @@ int32_t bias_act_dropout_forward_cuda(cuda::DeviceState& device,
 int32_t bias_act_dropout_backward_cuda(cuda::DeviceState& device,
                                        const BiasActDropoutBackwardParams& p) {
   using namespace cuda;
-  if (p.rows == 0) return kSuccess;
+  if (p.rows == 0) return clear_gradient(device, p.dbias, p.accumulate_dbias, p.width);
   const bool aligned = aligned16(p.x) && aligned16(p.bias) && aligned16(p.dy) && aligned16(p.dx);
   return with_kernel(
       device, p.dtype, p.activation, aligned, p.width, [&](auto zero, auto kind, auto pack) {

@@ -1,5 +1,9 @@
 // CUDA kernels of the residual seam.
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
+
+#include <algorithm>
+#include <iterator>
+
 #include "engine/ops/bias_dropout_residual/seam_backward.cuh"
 #include "engine/ops/layer_norm/norm_forward.cuh"
 
@@ -165,7 +169,12 @@ int32_t bias_dropout_residual_forward_cuda(cuda::DeviceState& device,
 int32_t bias_dropout_residual_backward_cuda(cuda::DeviceState& device,
                                             const BiasDropoutResidualBackwardParams& p) {
   using namespace cuda;
-  if (p.rows == 0) return kSuccess;
+  if (p.rows == 0) {
+    const int32_t results[] = {clear_gradient(device, p.dbias, p.accumulate_dbias, p.width),
+                               clear_gradient(device, p.dgamma, p.accumulate_dgamma, p.width),
+                               clear_gradient(device, p.dbeta, p.accumulate_dbeta, p.width)};
+    return *std::max_element(std::begin(results), std::end(results));
+  }
   int32_t result = kSuccess;
   const bool typed =
       with_device_type(p.dtype, [&](auto zero) { result = backward<decltype(zero)>(device, p); });

@@ -1,5 +1,5 @@
-// y = x * mask / (1 - p), the mask drawn from Philox by (seed, step, site, element): see core/philox.h. Nothing is saved for
-// backward; the mask is drawn again.
+// y = x * mask / (1 - p), the mask drawn from Philox by (seed, step, site, element): see
+// core/philox.h. Nothing is saved for backward; the mask is drawn again.
 #pragma once
 
 #include "engine/autograd/context.h"

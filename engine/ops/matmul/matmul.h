@@ -1,4 +1,5 @@
-// Matrix products. Backward: dA = dC B^T, dB = A^T dC, each accumulated straight into the gradient buffer.
+// Matrix products. Backward: dA = dC B^T, dB = A^T dC, each accumulated straight into the gradient
+// buffer.
 #pragma once
 
 #include "engine/autograd/context.h"
@@ -10,8 +11,10 @@ struct MatmulOptions {
   bool transpose_b = false;  // b holds [.., n, k]
 };
 
-// [m, k] x [k, n] -> [m, n], or batched [b, m, k] x [b, k, n] -> [b, m, n]. Last dimensions must be contiguous or are copied.
-Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
+// [m, k] x [k, n] -> [m, n], or batched [b, m, k] x [b, k, n] -> [b, m, n]. Last dimensions must be
+// contiguous or are copied.
+Tensor matmul(Context& context, const Tensor& a, const Tensor& b,
+              const MatmulOptions& options = {});
 
 // y = x W^T + bias: x [.., in], weight [out, in], bias [out] or undefined -> [.., out].
 Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias = {});

@@ -5,7 +5,15 @@
 
 namespace trafo {
 
-enum class UnaryKind : int32_t { scale = 0, exp = 1, log = 2, sqrt = 3, tanh = 4, sigmoid = 5, shift = 6 };
+enum class UnaryKind : int32_t {
+  scale = 0,
+  exp = 1,
+  log = 2,
+  sqrt = 3,
+  tanh = 4,
+  sigmoid = 5,
+  shift = 6
+};
 
 struct UnaryForwardParams {
   DType dtype;

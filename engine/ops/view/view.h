@@ -1,7 +1,8 @@
 // Ops that only look at the same elements in another way, and the copies that undo strides.
 //
-// reshape, transpose and slice return views of the same storage where strides allow; concat and contiguous copy.
-// Backward: the gradient of a view is the view of the gradient; slice adds into the part it came from.
+// reshape, transpose and slice return views of the same storage where strides allow; concat and
+// contiguous copy. Backward: the gradient of a view is the view of the gradient; slice adds into
+// the part it came from.
 #pragma once
 
 #include <span>

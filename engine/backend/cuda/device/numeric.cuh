@@ -1,4 +1,5 @@
-// Element types on the device: float32 and bfloat16 in memory, float32 in registers; and 16-byte loads and stores.
+// Element types on the device: float32 and bfloat16 in memory, float32 in registers; and 16-byte
+// loads and stores.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,8 +12,12 @@ namespace trafo::cuda {
 
 using bf16 = __nv_bfloat16;
 
-__device__ __forceinline__ float to_float(float x) { return x; }
-__device__ __forceinline__ float to_float(bf16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float to_float(float x) {
+  return x;
+}
+__device__ __forceinline__ float to_float(bf16 x) {
+  return __bfloat162float(x);
+}
 template <class T>
 __device__ __forceinline__ T from_float(float x);
 template <>
@@ -55,6 +60,8 @@ bool with_device_type(DType dtype, Fn&& fn) {
   return false;
 }
 
-inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+inline bool aligned16(const void* p) {
+  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
+}
 
 }  // namespace trafo::cuda

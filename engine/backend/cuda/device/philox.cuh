@@ -1,4 +1,5 @@
-// Dropout masks on the device: bit for bit dropout_keeps() of engine/core/philox.h, eight elements a Philox block.
+// Dropout masks on the device: bit for bit dropout_keeps() of engine/core/philox.h, eight elements
+// a Philox block.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct DropoutArgs {
 };
 
 __device__ __forceinline__ uint4 philox_block(const DropoutArgs& d, uint64_t block) {
-  uint32_t c0 = static_cast<uint32_t>(block), c1 = static_cast<uint32_t>(block >> 32), c2 = d.step, c3 = d.site;
+  uint32_t c0 = static_cast<uint32_t>(block), c1 = static_cast<uint32_t>(block >> 32), c2 = d.step,
+           c3 = d.site;
   uint32_t k0 = static_cast<uint32_t>(d.seed), k1 = static_cast<uint32_t>(d.seed >> 32);
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
@@ -35,7 +37,8 @@ __device__ __forceinline__ uint4 philox_block(const DropoutArgs& d, uint64_t blo
 }
 
 // Element `half` (0..7) of a block: scale where kept, 0 where dropped.
-__device__ __forceinline__ float dropout_factor(const DropoutArgs& d, const uint4& block, int half) {
+__device__ __forceinline__ float dropout_factor(const DropoutArgs& d, const uint4& block,
+                                                int half) {
   const uint32_t word = half < 2 ? block.x : half < 4 ? block.y : half < 6 ? block.z : block.w;
   const uint32_t bits = (half & 1) ? word >> 16 : word & 0xffffu;
   return bits >= d.threshold ? d.scale : 0.0f;

@@ -1,4 +1,5 @@
-// Sums and maxima over a warp and over a block, every thread getting the result. Fixed order: the same bits every run.
+// Sums and maxima over a warp and over a block, every thread getting the result. Fixed order: the
+// same bits every run.
 #pragma once
 
 namespace trafo::cuda {
@@ -16,11 +17,13 @@ template <class Op, int Lanes = 32>
 __device__ __forceinline__ float warp_reduce(float x) {
   const Op op;
 #pragma unroll
-  for (int offset = Lanes / 2; offset > 0; offset /= 2) x = op(x, __shfl_xor_sync(0xffffffffu, x, offset));
+  for (int offset = Lanes / 2; offset > 0; offset /= 2)
+    x = op(x, __shfl_xor_sync(0xffffffffu, x, offset));
   return x;
 }
 
-// `shared` has one float per warp of the block. Barriers inside: every thread of the block calls it.
+// `shared` has one float per warp of the block. Barriers inside: every thread of the block calls
+// it.
 template <class Op, int Threads>
 __device__ __forceinline__ float block_reduce(float x, float* shared) {
   constexpr int kWarps = Threads / 32;

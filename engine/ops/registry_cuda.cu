@@ -9,10 +9,10 @@
 
 namespace trafo {
 
-#define TRAFO_OP(name, Name)                                                     \
-  struct Name##ForwardParams;                                                    \
-  struct Name##BackwardParams;                                                   \
-  int32_t name##_forward_cuda(cuda::DeviceState&, const Name##ForwardParams&);   \
+#define TRAFO_OP(name, Name)                                                   \
+  struct Name##ForwardParams;                                                  \
+  struct Name##BackwardParams;                                                 \
+  int32_t name##_forward_cuda(cuda::DeviceState&, const Name##ForwardParams&); \
   int32_t name##_backward_cuda(cuda::DeviceState&, const Name##BackwardParams&);
 #define TRAFO_COMPOSITE(name)
 #define TRAFO_UPDATE(name, Name) \
@@ -61,8 +61,8 @@ constexpr const char* kNames[] = {
 };
 
 constexpr KernelFn kKernels[] = {
-#define TRAFO_OP(name, Name)                         \
-  &call<Name##ForwardParams, &name##_forward_cuda>,  \
+#define TRAFO_OP(name, Name)                        \
+  &call<Name##ForwardParams, &name##_forward_cuda>, \
       &call<Name##BackwardParams, &name##_backward_cuda>,
 #define TRAFO_COMPOSITE(name)
 #define TRAFO_UPDATE(name, Name) &call<Name##Params, &name##_cuda>,
@@ -114,7 +114,8 @@ int32_t open_device(int32_t index, void** device, Why why) {
   cudaDeviceProp properties{};
   cudaError_t error = cudaSetDevice(index);
   if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, index);
-  if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking);
+  if (error == cudaSuccess)
+    error = cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking);
   if (error == cudaSuccess) error = cudaMalloc(&state->blas_workspace, kBlasWorkspaceBytes);
   if (error != cudaSuccess) {
     const int32_t result = checked(state, error, "opening the device", why);
@@ -146,12 +147,14 @@ void release(void* device, void* pointer) {
 
 int32_t copy_from_host(void* device, void* target, const void* source, size_t bytes, Why why) {
   // From pageable memory the call returns when the source has been read.
-  return checked(device, cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, enter(device).stream),
-                 "copy to the device", why);
+  return checked(
+      device, cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, enter(device).stream),
+      "copy to the device", why);
 }
 
 int32_t synchronize(void* device, Why why) {
-  return checked(device, cudaStreamSynchronize(enter(device).stream), "waiting for the device", why);
+  return checked(device, cudaStreamSynchronize(enter(device).stream), "waiting for the device",
+                 why);
 }
 
 int32_t copy_to_host(void* device, void* target, const void* source, size_t bytes, Why why) {
@@ -162,8 +165,10 @@ int32_t copy_to_host(void* device, void* target, const void* source, size_t byte
 }
 
 int32_t copy(void* device, void* target, const void* source, size_t bytes, Why why) {
-  return checked(device, cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, enter(device).stream),
-                 "copy on the device", why);
+  return checked(
+      device,
+      cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, enter(device).stream),
+      "copy on the device", why);
 }
 
 int32_t fill_zero(void* device, void* target, size_t bytes, Why why) {
@@ -176,7 +181,9 @@ int32_t gemm_entry(void* device, const GemmParams* params, Why why) {
   return result == kSuccess ? kSuccess : tell(why, result, state.error.c_str());
 }
 
-const char* last_error(void* device) { return static_cast<DeviceState*>(device)->error.c_str(); }
+const char* last_error(void* device) {
+  return static_cast<DeviceState*>(device)->error.c_str();
+}
 
 }  // namespace
 
