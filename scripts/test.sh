@@ -38,7 +38,7 @@ fi
 # The bindings link the library that was just built.
 export TRAFO_LIB_DIR=$PWD/build/release
 step "Rust"
-(cd bindings/rust && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet)
+(cd bindings/rust && ./bindings.sh --check && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet)
 
 step "Go"
 (cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./...)

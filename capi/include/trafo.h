@@ -401,7 +401,8 @@ typedef struct trafo_adamw_options {
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_options_init(trafo_adamw_options *options, size_t struct_size);
-/* Keeps the parameters (leaves that want gradients, one dtype) alive; options may be NULL. since 0.1 */
+/* Keeps the parameters (leaves that want gradients, one dtype) alive; gradients they already hold are forgotten. options may be
+ * NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_new(trafo_context *context, trafo_tensor *const *parameters,
                                                       size_t count, const trafo_adamw_options *options,
                                                       trafo_adamw **out);
@@ -673,7 +674,8 @@ typedef int32_t (*trafo_event_fn)(void *user_data, const trafo_event *event);
 /* Trains until a limit of the options, early stopping, max_updates more updates (0: no such limit), cancel, or an error; call again
  * to go on. Validates and saves by their frequencies and at the end; a run that is cancelled or stopped is saved as well, if there
  * is a run directory. cancel and callback may be NULL. *out_stop gets TRAFO_STOP_*. Stopped by cancel or by the callback it
- * returns TRAFO_CANCELLED. Unless it diverged (TRAFO_NON_FINITE), a call after an error continues. since 0.1 */
+ * returns TRAFO_CANCELLED. Unless it diverged (TRAFO_NON_FINITE), a call after an error continues. From inside the callback the trainer
+ * refuses every call but trafo_trainer_free, which then takes effect when this call returns. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_run(trafo_trainer *trainer, int64_t max_updates,
                                                         const trafo_cancel *cancel, trafo_event_fn callback,
                                                         void *user_data, int32_t *out_stop);
@@ -707,7 +709,7 @@ typedef struct trafo_translate_options {
   int32_t n_best;          /* default 1; at most beam */
   double length_penalty;   /* score = log-probability / length^penalty; default 1 */
   int64_t max_length;      /* tokens; default 0: twice the source plus 10 */
-  int64_t batch_tokens;    /* source tokens decoded together; default 2048 */
+  int64_t batch_tokens;    /* source tokens times beam decoded together; default 4096 */
   int32_t truncate;        /* 1 (default): a source over the model's limit is cut; 0: INVALID_ARGUMENT */
   int32_t reserved;
 } trafo_translate_options;

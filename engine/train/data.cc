@@ -14,8 +14,9 @@ void check_corpus(const TokenizedCorpus& corpus, const char* name, const ModelCo
   require(corpus.options().form == sequence_form(config.architecture), ErrorCode::invalid_argument,
           kOrigin, "the ", name, " corpus was prepared for another architecture");
   require(corpus.options().max_length <= config.max_positions, ErrorCode::invalid_argument, kOrigin,
-          "the ", name, " corpus has sequences of up to ", corpus.options().max_length,
-          " tokens, the model has ", config.max_positions, " positions");
+          "max_length is ", corpus.options().max_length, " for the ", name,
+          " corpus, but the model has ", config.max_positions,
+          " positions: set max_length to that at most, or give the model more");
 }
 
 }  // namespace

@@ -959,7 +959,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Keeps the parameters (leaves that want gradients, one dtype) alive; options may be NULL. since 0.1"]
+    #[doc = " Keeps the parameters (leaves that want gradients, one dtype) alive; gradients they already hold are forgotten. options may be\n NULL. since 0.1"]
     pub fn trafo_adamw_new(
         context: *mut trafo_context,
         parameters: *const *mut trafo_tensor,
@@ -1647,7 +1647,7 @@ pub type trafo_event_fn = ::core::option::Option<
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains until a limit of the options, early stopping, max_updates more updates (0: no such limit), cancel, or an error; call again\n to go on. Validates and saves by their frequencies and at the end; a run that is cancelled or stopped is saved as well, if there\n is a run directory. cancel and callback may be NULL. *out_stop gets TRAFO_STOP_*. Stopped by cancel or by the callback it\n returns TRAFO_CANCELLED. Unless it diverged (TRAFO_NON_FINITE), a call after an error continues. since 0.1"]
+    #[doc = " Trains until a limit of the options, early stopping, max_updates more updates (0: no such limit), cancel, or an error; call again\n to go on. Validates and saves by their frequencies and at the end; a run that is cancelled or stopped is saved as well, if there\n is a run directory. cancel and callback may be NULL. *out_stop gets TRAFO_STOP_*. Stopped by cancel or by the callback it\n returns TRAFO_CANCELLED. Unless it diverged (TRAFO_NON_FINITE), a call after an error continues. From inside the callback the trainer\n refuses every call but trafo_trainer_free, which then takes effect when this call returns. since 0.1"]
     pub fn trafo_trainer_run(
         trainer: *mut trafo_trainer,
         max_updates: i64,
@@ -1732,7 +1732,7 @@ pub struct trafo_translate_options {
     pub length_penalty: f64,
     #[doc = " tokens; default 0: twice the source plus 10"]
     pub max_length: i64,
-    #[doc = " source tokens decoded together; default 2048"]
+    #[doc = " source tokens times beam decoded together; default 4096"]
     pub batch_tokens: i64,
     #[doc = " 1 (default): a source over the model's limit is cut; 0: INVALID_ARGUMENT"]
     pub truncate: i32,
