@@ -6,7 +6,7 @@ packages=(
   build-essential cmake ninja-build ccache pkg-config zlib1g-dev
   libsentencepiece-dev libhwy-dev nlohmann-json3-dev
   libcli11-dev libyaml-cpp-dev libfmt-dev libspdlog-dev
-  libgtest-dev libbenchmark-dev libopenblas-dev
+  libgtest-dev libopenblas-dev
 )
 if [[ "${1:-}" == "--tests" ]]; then
   packages+=(clang-format)
