@@ -183,29 +183,32 @@ GemmPlan* plan_of(DeviceState& device, const GemmParams& p, bool with_bias, int3
   return &plans.emplace(key, plan).first->second;
 }
 
-// C (+)= bias, or zero without one, row by row.
+// C (+)= bias, or zero without one, row by row; plus a dense float32 `product` [batch, m, n] if
+// there is one.
 template <class B, class C>
 __global__ void __launch_bounds__(256)
-    add_bias(C* c, const B* bias, int64_t m, int64_t n, int64_t ldc, int64_t batch,
-             int64_t stride_c, bool accumulate) {
+    add_bias(C* c, const B* bias, const float* product, int64_t m, int64_t n, int64_t ldc,
+             int64_t batch, int64_t stride_c, bool accumulate) {
   const int64_t count = batch * m * n;
   for (int64_t i = int64_t{blockIdx.x} * 256 + threadIdx.x; i < count;
        i += int64_t{gridDim.x} * 256) {
     const int64_t column = i % n, row = i / n;
     C& at = c[row / m * stride_c + row % m * ldc + column];
     float value = bias ? to_float(bias[column]) : 0.0f;
+    if (product) value += product[i];
     if (accumulate) value += to_float(at);
     at = from_float<C>(value);
   }
 }
 
-int32_t launch_add_bias(DeviceState& device, const GemmParams& p, bool accumulate) {
+int32_t launch_add_bias(DeviceState& device, const GemmParams& p, bool accumulate,
+                        const float* product = nullptr) {
   const int64_t count = p.batch * p.m * p.n;
   const auto blocks =
       static_cast<unsigned>(std::min<int64_t>((count - 1) / 256 + 1, 8 * device.multiprocessors));
   const auto launch = [&](auto* c, const auto* bias) {
-    add_bias<<<blocks, 256, 0, device.stream>>>(c, bias, p.m, p.n, p.ldc, p.batch, p.stride_c,
-                                                accumulate);
+    add_bias<<<blocks, 256, 0, device.stream>>>(c, bias, product, p.m, p.n, p.ldc, p.batch,
+                                                p.stride_c, accumulate);
   };
   if (p.dtype == DType::f32)
     launch(static_cast<float*>(p.c), static_cast<const float*>(p.bias));
@@ -225,6 +228,23 @@ int32_t no_kernel(DeviceState& device, const GemmParams& p) {
   return kUnsupported;
 }
 
+// A bf16 C whose bias cannot ride in the epilogue: the product stays float32 until the bias is
+// added, so that C is rounded once.
+int32_t product_then_bias(DeviceState& device, const GemmParams& p) {
+  const int64_t count = p.batch * p.m * p.n;
+  auto* product = static_cast<float*>(device.scratch(static_cast<size_t>(count) * sizeof(float)));
+  if (!product) return kOutOfMemory;
+  GemmParams q = p;
+  q.bias = nullptr;
+  q.accumulate = false;
+  q.c_is_f32 = true;
+  q.c = product;
+  q.ldc = p.n;
+  q.stride_c = p.m * p.n;
+  const int32_t result = gemm(device, q);
+  return result == kSuccess ? launch_add_bias(device, p, p.accumulate, product) : result;
+}
+
 }  // namespace
 
 int32_t gemm(DeviceState& device, const GemmParams& params) {
@@ -239,14 +259,18 @@ int32_t gemm(DeviceState& device, const GemmParams& params) {
   if (p.batch > std::numeric_limits<int32_t>::max()) return no_kernel(device, p);
 
   int32_t result = kSuccess;
-  // The epilogue reads the bias in 16-byte pieces.
-  bool with_bias = p.bias != nullptr && aligned16(p.bias);
+  // The epilogue reads the bias in 16-byte pieces; added to a bf16 C, it would come after a
+  // rounding.
+  const bool rounds_twice = p.accumulate && p.dtype == DType::bf16 && !p.c_is_f32;
+  bool with_bias = p.bias != nullptr && aligned16(p.bias) && !rounds_twice;
   GemmPlan* plan = plan_of(device, p, with_bias, result);
   if (plan && !plan->found && with_bias) {
     with_bias = false;
     plan = plan_of(device, p, false, result);
   }
   if (!plan) return result;
+  if (p.bias && !with_bias && p.dtype == DType::bf16 && !p.c_is_f32)
+    return product_then_bias(device, p);
   if (!plan->found) return no_kernel(device, p);
 
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
