@@ -232,33 +232,4 @@ void PrefetchingBatcher::seek(const BatcherState& state) {
   batches_in_epoch_ = batcher_.batches_in_epoch();
 }
 
-std::vector<TranslationBatch> make_translation_batches(
-    std::span<const std::vector<int32_t>> sentences, int64_t batch_tokens, int64_t max_sentences) {
-  require(batch_tokens > 0 && max_sentences > 0, ErrorCode::invalid_argument, kOrigin,
-          "batch_tokens is ", batch_tokens, " and max_sentences ", max_sentences,
-          ", both must be positive");
-  std::vector<int64_t> order(sentences.size());
-  std::iota(order.begin(), order.end(), int64_t{0});
-  auto length = [&](int64_t i) { return sentences[static_cast<size_t>(i)].size(); };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return length(a) > length(b); });
-  std::vector<TranslationBatch> batches;
-  for (const int64_t sentence : order) {
-    const auto& ids = sentences[static_cast<size_t>(sentence)];
-    require(ids.size() <= static_cast<size_t>(INT32_MAX), ErrorCode::invalid_argument, kOrigin,
-            "sentence ", sentence, " has ", ids.size(), " tokens");
-    if (batches.empty() ||
-        static_cast<int64_t>(batches.back().sentence_ids.size()) >= max_sentences ||
-        static_cast<int64_t>(batches.back().source_ids.size() + ids.size()) > batch_tokens) {
-      batches.emplace_back();
-      batches.back().source_cu_seqlens.push_back(0);
-    }
-    TranslationBatch& batch = batches.back();
-    append(ids, batch.source_ids);
-    end_sequence(ids.size(), batch.source_positions, batch.source_cu_seqlens, batch.max_source_len);
-    batch.sentence_ids.push_back(sentence);
-  }
-  return batches;
-}
-
 }  // namespace trafo

@@ -174,19 +174,4 @@ class PrefetchingBatcher {
   std::thread thread_;
 };
 
-// One batch of source sentences to translate.
-struct TranslationBatch {
-  std::vector<int32_t> source_ids, source_positions;  // [tokens]
-  std::vector<int32_t> source_cu_seqlens;             // [n + 1]
-  std::vector<int64_t> sentence_ids;                  // [n]: index in the input
-  int32_t max_source_len = 0;
-};
-
-// Batches of at most batch_tokens source tokens and max_sentences sentences, longest first (so that
-// memory runs out at once or never). A sentence above the budget gets a batch of its own. Each
-// sentence is taken as given: append </s> before.
-std::vector<TranslationBatch> make_translation_batches(
-    std::span<const std::vector<int32_t>> sentences, int64_t batch_tokens,
-    int64_t max_sentences = INT64_MAX);
-
 }  // namespace trafo

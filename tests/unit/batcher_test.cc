@@ -407,23 +407,5 @@ TEST(ShuffleRng, IsUniformAndKeyed) {
   EXPECT_EQ(ShuffleRng(3, 4).next(), ShuffleRng(3, 4).next());
 }
 
-TEST(TranslationBatches, LongestFirstWithinTheBudget) {
-  std::vector<std::vector<int32_t>> sentences{{5, 2},        {5, 6, 7, 2}, {2},
-                                              Tokens(20, 9), {8, 2},       {9, 9, 9, 2}};
-  const auto batches = make_translation_batches(sentences, 8);
-  ASSERT_EQ(batches.size(), 3u);
-  EXPECT_EQ(batches[0].sentence_ids, std::vector<int64_t>{3});  // above the budget: alone
-  EXPECT_EQ(batches[1].sentence_ids, (std::vector<int64_t>{1, 5}));
-  EXPECT_EQ(batches[1].source_ids, (Tokens{5, 6, 7, 2, 9, 9, 9, 2}));
-  EXPECT_EQ(batches[1].source_cu_seqlens, (Tokens{0, 4, 8}));
-  EXPECT_EQ(batches[1].source_positions, (Tokens{0, 1, 2, 3, 0, 1, 2, 3}));
-  EXPECT_EQ(batches[1].max_source_len, 4);
-  EXPECT_EQ(batches[2].sentence_ids, (std::vector<int64_t>{0, 4, 2}));
-  EXPECT_EQ(make_translation_batches(sentences, 1000, 2).size(), 3u);
-  EXPECT_TRUE(make_translation_batches({}, 8).empty());
-  EXPECT_THROW(make_translation_batches(sentences, 0), Error);
-  EXPECT_THROW(make_translation_batches(sentences, 8, 0), Error);
-}
-
 }  // namespace
 }  // namespace trafo

@@ -7,8 +7,7 @@
 
 #include "engine/ops/layer_norm/layer_norm-inl.h"
 
-#include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
-#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/layer_norm/seam_backward_params.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
@@ -54,26 +53,8 @@ void layer_norm_forward_cpu(ThreadPool& pool, const LayerNormForwardParams& p) {
   HWY_DYNAMIC_DISPATCH(layer_norm_forward_simd)(pool, p);
 }
 
-// A layer norm is the seam of bias_dropout_residual without bias and dropout: its x is the sum, and
-// the gradient of the sum goes to the residual.
 void layer_norm_backward_cpu(ThreadPool& pool, const LayerNormBackwardParams& p) {
-  BiasDropoutResidualBackwardParams seam{};
-  seam.dtype = p.dtype;
-  seam.rows = p.rows;
-  seam.width = p.width;
-  seam.accumulate_dresidual = p.accumulate_dx;
-  seam.accumulate_dgamma = p.accumulate_dgamma;
-  seam.accumulate_dbeta = p.accumulate_dbeta;
-  seam.sum = p.x;
-  seam.gamma = p.gamma;
-  seam.mean = p.mean;
-  seam.rstd = p.rstd;
-  seam.dsum = p.dresidual;
-  seam.dnormed = p.dy;
-  seam.dresidual = p.dx;
-  seam.dgamma = p.dgamma;
-  seam.dbeta = p.dbeta;
-  bias_dropout_residual_backward_cpu(pool, seam);
+  bias_dropout_residual_backward_cpu(pool, seam_backward_params(p));
 }
 
 }  // namespace trafo

@@ -1,7 +1,6 @@
 // CUDA launchers of layer norm.
-#include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
-#include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/layer_norm/norm_forward.cuh"
+#include "engine/ops/layer_norm/seam_backward_params.h"
 
 namespace trafo {
 
@@ -29,25 +28,8 @@ int32_t layer_norm_forward_cuda(cuda::DeviceState& device, const LayerNormForwar
   return typed ? result : unsupported(device, "layer_norm: float32 and bfloat16 only");
 }
 
-// As on the CPU: the seam's backward without bias and dropout.
 int32_t layer_norm_backward_cuda(cuda::DeviceState& device, const LayerNormBackwardParams& p) {
-  BiasDropoutResidualBackwardParams seam{};
-  seam.dtype = p.dtype;
-  seam.rows = p.rows;
-  seam.width = p.width;
-  seam.accumulate_dresidual = p.accumulate_dx;
-  seam.accumulate_dgamma = p.accumulate_dgamma;
-  seam.accumulate_dbeta = p.accumulate_dbeta;
-  seam.sum = p.x;
-  seam.gamma = p.gamma;
-  seam.mean = p.mean;
-  seam.rstd = p.rstd;
-  seam.dsum = p.dresidual;
-  seam.dnormed = p.dy;
-  seam.dresidual = p.dx;
-  seam.dgamma = p.dgamma;
-  seam.dbeta = p.dbeta;
-  return bias_dropout_residual_backward_cuda(device, seam);
+  return bias_dropout_residual_backward_cuda(device, seam_backward_params(p));
 }
 
 }  // namespace trafo
