@@ -88,6 +88,10 @@ constexpr SettingSpec kSpecs[] = {
     {"device", "", kMachine, "NAME", "auto, cpu, cuda or cuda:N (default auto)", 1, 1, true},
     {"cpu-threads", "", kMachine, "N", "(default 0: every core); never changes results", 1, 1,
      true},
+    {"precision", "", kMachine, "NAME",
+     "auto, fp32 or bf16: what the model computes in (default auto: bf16 on CUDA, else fp32); "
+     "weights are kept in fp32",
+     1, 1, true},
     {"fused-kernels", "", kMachine, "on|off", "off: the composed reference of every op", 0, 1,
      true},
 

@@ -12,6 +12,7 @@ constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm"}
 constexpr const char* kArchitectures[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
 constexpr const char* kNorms[] = {"post", "pre"};
+constexpr const char* kPrecisions[] = {"auto", "fp32", "bf16"};
 constexpr const char* kMetrics[] = {"ce-mean-words", "bleu", "chrf"};  // bit 1 << index
 
 // How the presets of the library are trained. Small corpora want strong dropout and, for their
@@ -139,6 +140,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("keep-last", {"3"});
   settings.set_default("device", {"auto"});
   settings.set_default("cpu-threads", {"0"});
+  settings.set_default("precision", {"auto"});
   settings.set_default("fused-kernels", {"on"});
   settings.set_default("disp-freq", {"20u"});
   settings.set_default("log-format", {"text"});
@@ -204,9 +206,13 @@ TrainConfig resolve(const Settings& settings) {
   t.keep_last = small_integer(settings, "keep-last");
   t.keep_best = settings.flag("keep-best");
 
-  // Their values are checked with the others.
-  context_options(settings.text("device"), settings.integer("cpu-threads"),
-                  settings.flag("fused-kernels"));
+  // Device settings are checked with the others.
+  const trafo_context_options where =
+      context_options(settings.text("device"), settings.integer("cpu-threads"),
+                      settings.flag("fused-kernels"));
+  const size_t precision = settings.choice("precision", kPrecisions);
+  const bool bf16 = precision == 2 || (precision == 0 && where.device == TRAFO_DEVICE_CUDA);
+  m.precision = bf16 ? TRAFO_BFLOAT16 : TRAFO_FLOAT32;
   return config;
 }
 
