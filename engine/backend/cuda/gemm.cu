@@ -4,8 +4,9 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <type_traits>
 
-#include "engine/backend/cuda/device/numeric.cuh"
+#include "engine/backend/cuda/device/elementwise.cuh"
 
 namespace trafo::cuda {
 
@@ -184,39 +185,61 @@ GemmPlan* plan_of(DeviceState& device, const GemmParams& p, bool with_bias, int3
 }
 
 // C (+)= bias, or zero without one, row by row; plus a dense float32 `product` [batch, m, n] if
-// there is one.
-template <class B, class C>
+// there is one. A thread takes kWidth neighbours of one row. Index: uint32_t if the count allows
+// it.
+template <class B, class C, int kWidth, class Index>
 __global__ void __launch_bounds__(256)
     add_bias(C* c, const B* bias, const float* product, int64_t m, int64_t n, int64_t ldc,
-             int64_t batch, int64_t stride_c, bool accumulate) {
-  const int64_t count = batch * m * n;
-  for (int64_t i = int64_t{blockIdx.x} * 256 + threadIdx.x; i < count;
-       i += int64_t{gridDim.x} * 256) {
-    const int64_t column = i % n, row = i / n;
-    C& at = c[row / m * stride_c + row % m * ldc + column];
-    float value = bias ? to_float(bias[column]) : 0.0f;
-    if (product) value += product[i];
-    if (accumulate) value += to_float(at);
-    at = from_float<C>(value);
-  }
+             int64_t count, int64_t stride_c, bool accumulate) {
+  const int64_t i = (int64_t{blockIdx.x} * 256 + threadIdx.x) * kWidth;
+  if (i >= count) return;
+  const auto rows = static_cast<Index>(m), columns = static_cast<Index>(n);
+  const Index row = static_cast<Index>(i) / columns, item = row / rows;
+  const auto column = static_cast<int64_t>(static_cast<Index>(i) - row * columns);
+  C* at = c + static_cast<int64_t>(item) * stride_c +
+          static_cast<int64_t>(row - item * rows) * ldc + column;
+  float sum[kWidth] = {}, term[kWidth];
+  const auto add = [&](const auto* from) {
+    load_floats(from, term);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) sum[j] += term[j];
+  };
+  if (product) add(product + i);
+  if (bias) add(bias + column);
+  if (accumulate) add(at);
+  store_floats(at, sum);
+}
+
+template <class B, class C>
+int32_t launch_add_bias_as(DeviceState& device, const GemmParams& p, bool accumulate,
+                           const float* product) {
+  const int64_t count = p.batch * p.m * p.n;
+  auto* c = static_cast<C*>(p.c);
+  const auto* bias = static_cast<const B*>(p.bias);
+  constexpr int kWide = kPackWidth<C>;
+  const auto launch = [&](auto width, auto index) {
+    constexpr int kWidth = decltype(width)::value;
+    const auto blocks = static_cast<unsigned>((count - 1) / (256 * kWidth) + 1);
+    add_bias<B, C, kWidth, decltype(index)><<<blocks, 256, 0, device.stream>>>(
+        c, bias, product, p.m, p.n, p.ldc, count, p.stride_c, accumulate);
+  };
+  const bool small = count < (int64_t{1} << 31);
+  if (small && (p.n | p.ldc | p.stride_c) % kWide == 0 && aligned16(c) && aligned16(bias) &&
+      aligned16(product))
+    launch(std::integral_constant<int, kWide>{}, uint32_t{});
+  else if (small)
+    launch(std::integral_constant<int, 1>{}, uint32_t{});
+  else
+    launch(std::integral_constant<int, 1>{}, uint64_t{});
+  return launched(device, "add_bias");
 }
 
 int32_t launch_add_bias(DeviceState& device, const GemmParams& p, bool accumulate,
                         const float* product = nullptr) {
-  const int64_t count = p.batch * p.m * p.n;
-  const auto blocks =
-      static_cast<unsigned>(std::min<int64_t>((count - 1) / 256 + 1, 8 * device.multiprocessors));
-  const auto launch = [&](auto* c, const auto* bias) {
-    add_bias<<<blocks, 256, 0, device.stream>>>(c, bias, product, p.m, p.n, p.ldc, p.batch,
-                                                p.stride_c, accumulate);
-  };
   if (p.dtype == DType::f32)
-    launch(static_cast<float*>(p.c), static_cast<const float*>(p.bias));
-  else if (p.c_is_f32)
-    launch(static_cast<float*>(p.c), static_cast<const bf16*>(p.bias));
-  else
-    launch(static_cast<bf16*>(p.c), static_cast<const bf16*>(p.bias));
-  return launched(device, "add_bias");
+    return launch_add_bias_as<float, float>(device, p, accumulate, product);
+  if (p.c_is_f32) return launch_add_bias_as<bf16, float>(device, p, accumulate, product);
+  return launch_add_bias_as<bf16, bf16>(device, p, accumulate, product);
 }
 
 int32_t no_kernel(DeviceState& device, const GemmParams& p) {
@@ -228,9 +251,9 @@ int32_t no_kernel(DeviceState& device, const GemmParams& p) {
   return kUnsupported;
 }
 
-// A bf16 C whose bias cannot ride in the epilogue: the product stays float32 until the bias is
-// added, so that C is rounded once.
-int32_t product_then_bias(DeviceState& device, const GemmParams& p) {
+// For a bf16 C that something is added to: the product stays float32 until its bias (if any) and
+// the old value are added, so that C is rounded once. With beta 1 cuBLASLt would round twice.
+int32_t product_then_sum(DeviceState& device, const GemmParams& p) {
   const int64_t count = p.batch * p.m * p.n;
   auto* product = static_cast<float*>(device.scratch(static_cast<size_t>(count) * sizeof(float)));
   if (!product) return kOutOfMemory;
@@ -259,18 +282,17 @@ int32_t gemm(DeviceState& device, const GemmParams& params) {
   if (p.batch > std::numeric_limits<int32_t>::max()) return no_kernel(device, p);
 
   int32_t result = kSuccess;
-  // The epilogue reads the bias in 16-byte pieces; added to a bf16 C, it would come after a
-  // rounding.
-  const bool rounds_twice = p.accumulate && p.dtype == DType::bf16 && !p.c_is_f32;
-  bool with_bias = p.bias != nullptr && aligned16(p.bias) && !rounds_twice;
+  const bool c_is_bf16 = p.dtype == DType::bf16 && !p.c_is_f32;
+  if (c_is_bf16 && p.accumulate) return product_then_sum(device, p);
+  // The epilogue reads the bias in 16-byte pieces.
+  bool with_bias = p.bias != nullptr && aligned16(p.bias);
   GemmPlan* plan = plan_of(device, p, with_bias, result);
   if (plan && !plan->found && with_bias) {
     with_bias = false;
     plan = plan_of(device, p, false, result);
   }
   if (!plan) return result;
-  if (p.bias && !with_bias && p.dtype == DType::bf16 && !p.c_is_f32)
-    return product_then_bias(device, p);
+  if (c_is_bf16 && p.bias && !with_bias) return product_then_sum(device, p);
   if (!plan->found) return no_kernel(device, p);
 
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
