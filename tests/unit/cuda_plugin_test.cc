@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 
@@ -48,7 +50,7 @@ TEST(CudaPlugin, ErrorNamesTheFileThatIsMissing) {
   const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", path);
   const auto error = error_of_asking();
   expect_says(error, ErrorCode::unsupported, path);
-  expect_says(error, ErrorCode::unsupported, "looked for");
+  expect_says(error, ErrorCode::unsupported, "was not found; looked for");
   std::string why;
   EXPECT_TRUE(cuda_devices(&why).empty());
   EXPECT_NE(why.find(path), std::string::npos) << why;
@@ -68,6 +70,17 @@ TEST(CudaPlugin, LooksBesideTheProgramAndOnTheLoadersPath) {
     GTEST_SKIP() << "there is a plugin beside this program or on the loader's path";
   expect_says(error, ErrorCode::unsupported, "/libtrafo_cuda.so");     // beside: an absolute path
   expect_says(error, ErrorCode::unsupported, "\n  libtrafo_cuda.so");  // on the loader's path
+}
+
+TEST(CudaPlugin, AFileThatCannotBeLoadedIsNotCalledMissing) {
+  const std::string path = ::testing::TempDir() + "trafo_not_a_library.so";
+  std::ofstream(path) << "not a library";
+  const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", path.c_str());
+  const auto error = error_of_asking();
+  expect_says(error, ErrorCode::unsupported, "could not be loaded");
+  expect_says(error, ErrorCode::unsupported, path);
+  EXPECT_EQ(error->message().find("was not found"), std::string::npos) << error->message();
+  std::filesystem::remove(path);
 }
 
 TEST(CudaPlugin, AnotherLibraryIsNotAPlugin) {

@@ -41,19 +41,39 @@ std::vector<std::string> candidates() {
   return paths;
 }
 
+// True if dlopen of `path` failed although there is such a file: it, or a library that it needs,
+// cannot be loaded. The loader names the file that it could not open first.
+bool is_there(const std::string& path, std::string_view reason) {
+  if (path.find('/') == std::string::npos) return !reason.starts_with(path + ":");
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+[[noreturn]] void fail_to_load(const std::string& missing, const std::string& broken) {
+  if (broken.empty())
+    fail(ErrorCode::unsupported, kOrigin, "the CUDA plugin ", kLibraryName,
+         " was not found; looked for:", missing);
+  const bool blas = broken.find("libcublas") != std::string::npos;
+  fail(ErrorCode::unsupported, kOrigin, "the CUDA plugin could not be loaded:", broken,
+       blas ? "\nlibcublasLt.so.13 comes with the CUDA 13 toolkit or with \"pip install "
+              "nvidia-cublas\"; put its folder on LD_LIBRARY_PATH"
+            : "");
+}
+
 // Stays loaded for the life of the process: unloading CUDA code at exit is not safe.
 const Plugin& load_plugin() {
   static std::mutex mutex;
   static std::map<std::string, Plugin>* loaded = new std::map<std::string, Plugin>;
   std::lock_guard lock(mutex);
-  std::string looked;
+  std::string missing, broken;
   for (const std::string& path : candidates()) {
     const auto found = loaded->find(path);
     if (found != loaded->end()) return found->second;
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-      const char* reason = dlerror();
-      looked += concat("\n  ", path, ": ", reason ? reason : "cannot be loaded");
+      const char* said = dlerror();
+      const std::string reason = said ? said : "the loader gives no reason";
+      (is_there(path, reason) ? broken : missing) += concat("\n  ", path, ": ", reason);
       continue;
     }
     const auto entry = reinterpret_cast<cuda::PluginEntry>(dlsym(library, cuda::kPluginEntryName));
@@ -71,8 +91,7 @@ const Plugin& load_plugin() {
             kOrigin, path, " was built from other sources than this engine; build both again");
     return loaded->emplace(path, std::move(plugin)).first->second;
   }
-  fail(ErrorCode::unsupported, kOrigin, "the CUDA plugin ", kLibraryName,
-       " was not found; looked for:", looked);
+  fail_to_load(missing, broken);
 }
 
 // Text the plugin writes its reasons into.
