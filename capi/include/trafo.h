@@ -99,11 +99,14 @@ typedef struct trafo_context trafo_context;
 
 #define TRAFO_DEVICE_CPU 0
 #define TRAFO_DEVICE_CUDA 1
+/* CUDA device 0 where plugin, driver and device are there and fit, else the CPU. Only for trafo_context_options;
+ * trafo_context_get_device says what was taken. */
+#define TRAFO_DEVICE_AUTO 2
 
 typedef struct trafo_context_options {
   size_t struct_size;
   int32_t device;        /* TRAFO_DEVICE_*; default CPU */
-  int32_t device_index;  /* default 0 */
+  int32_t device_index;  /* default 0; 0 for CPU and AUTO */
   int32_t threads;       /* host threads that compute; default 0: one for each core. Never changes results. */
   int32_t fused_kernels; /* default 1; 0 runs every op's composed reference */
 } trafo_context_options;
@@ -114,8 +117,26 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_options_init(trafo_context_o
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_new(const trafo_context_options *options, trafo_context **out);
 /* Objects made from the context stay valid; the memory goes when the last of them does. since 0.1 */
 TRAFO_API void trafo_context_free(trafo_context *context);
+/* TRAFO_DEVICE_CPU or TRAFO_DEVICE_CUDA, and its index. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_get_device(const trafo_context *context, int32_t *out_device,
+                                                               int32_t *out_index);
 /* Threads 1 to 256. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_set_threads(trafo_context *context, int32_t threads);
+
+typedef struct trafo_device_info {
+  size_t struct_size;
+  int64_t memory_bytes;  /* all of the device's memory; for the CPU all of the machine's */
+  int32_t compute_major; /* CUDA: the compute capability; 0 for the CPU */
+  int32_t compute_minor;
+  char name[128];        /* "NVIDIA H200"; "CPU" */
+} trafo_device_info;
+
+/* How many devices of a kind (TRAFO_DEVICE_CPU: 1, or TRAFO_DEVICE_CUDA) there are. *out_why, if not NULL, says what is missing
+ * when there are none, and where it was looked for; else it is "". since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_device_count(int32_t device, int32_t *out, char **out_why);
+/* Describes device `index` of a kind without opening it. UNSUPPORTED: there is none of this index. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_device_get_info(int32_t device, int32_t index, trafo_device_info *out,
+                                                            size_t struct_size);
 
 typedef struct trafo_memory_stats {
   int64_t allocated_bytes; /* in use now */
@@ -519,7 +540,7 @@ typedef struct trafo_model_config {
   double norm_epsilon;     /* default 1e-5 */
   /* What the model computes in: TRAFO_FLOAT32 (default); TRAFO_BFLOAT16 on CUDA, with float32 master copies of the
    * parameters that the optimizer works on and files hold; TRAFO_FLOAT64 on the CPU, for gradient checks. Not part of the
-   * file: trafo_model_load gives float32. */
+   * file: trafo_model_load gives float32, trafo_model_load_as what it is told. */
   int32_t precision;
   int32_t reserved;        /* 0 */
 } trafo_model_config;
@@ -536,6 +557,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_new(trafo_context *context, co
 /* A model.safetensors written by trafo_model_save or a training run. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load(trafo_context *context, const char *path, size_t path_length,
                                                        trafo_model **out);
+/* The same, computing in `precision` (see trafo_model_config): TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_as(trafo_context *context, const char *path, size_t path_length,
+                                                          int32_t precision, trafo_model **out);
 /* Writes the file whole or not at all. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save(const trafo_model *model, const char *path, size_t path_length);
 /* since 0.1 */

@@ -15,6 +15,16 @@ static trafo_context_options context_defaults() {
   return options;
 }
 
+// CUDA if a context can be made there. What is missing is no error: trafo_device_count tells it.
+static std::unique_ptr<Context> make_context_anywhere(int threads) {
+  try {
+    return make_context({DeviceKind::cuda, 0}, threads);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::version) throw;
+    return make_context({DeviceKind::cpu, 0}, threads);
+  }
+}
+
 trafo_error* trafo_context_options_init(trafo_context_options* options, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     init_options(call, options, struct_size, context_defaults());
@@ -25,12 +35,19 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const trafo_context_options o = read_options(call, options, context_defaults());
-    if (o.device != TRAFO_DEVICE_CPU && o.device != TRAFO_DEVICE_CUDA)
+    if (o.device < TRAFO_DEVICE_CPU || o.device > TRAFO_DEVICE_AUTO)
       call.refuse("unknown device ", o.device);
+    if (o.device == TRAFO_DEVICE_AUTO && o.device_index != 0)
+      call.refuse(
+          "device_index is for TRAFO_DEVICE_CUDA; with TRAFO_DEVICE_AUTO it must be 0, got ",
+          o.device_index);
     if (o.threads < 0) call.refuse("threads must be 0 (one for each core) to 256, got ", o.threads);
     const int cores = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
-    std::shared_ptr<Context> context = make_context(
-        {static_cast<DeviceKind>(o.device), o.device_index}, o.threads ? o.threads : cores);
+    const int threads = o.threads ? o.threads : cores;
+    std::shared_ptr<Context> context =
+        o.device == TRAFO_DEVICE_AUTO
+            ? make_context_anywhere(threads)
+            : make_context({static_cast<DeviceKind>(o.device), o.device_index}, threads);
     context->set_fused_kernels(o.fused_kernels != 0);
     *out = new_handle<trafo_context>(std::move(context));
   });
@@ -38,6 +55,17 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
 
 void trafo_context_free(trafo_context* context) {
   free_handle(context);
+}
+
+trafo_error* trafo_context_get_device(const trafo_context* context, int32_t* out_device,
+                                      int32_t* out_index) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_device, "out_device");
+    call.out(out_index, "out_index");
+    const Device device = call.context(context).device();
+    *out_device = static_cast<int32_t>(device.kind);
+    *out_index = device.index;
+  });
 }
 
 trafo_error* trafo_context_set_threads(trafo_context* context, int32_t threads) {

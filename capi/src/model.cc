@@ -1,4 +1,5 @@
 #include <array>
+#include <optional>
 #include <string>
 
 #include "capi/src/model_handles.h"
@@ -70,6 +71,22 @@ constexpr std::array<Preset, 6> kPresets = {{
     {"lm", Architecture::decoder_lm, 0, 4, 256, 1024, 8, 0.1},
 }};
 
+DType checked_precision(const Call& call, int32_t precision) {
+  if (precision < TRAFO_FLOAT32 || precision > TRAFO_BFLOAT16)
+    call.refuse(
+        "precision must be TRAFO_FLOAT32 (0), TRAFO_FLOAT64 (1) or TRAFO_BFLOAT16 (2), got ",
+        precision);
+  return DType{precision};
+}
+
+trafo_model* load(const Call& call, trafo_context* context, const char* path, size_t path_length,
+                  std::optional<DType> precision) {
+  Context& c = call.context(context);
+  return new_handle<trafo_model>(
+      context->context, std::shared_ptr<Model>(load_model(
+                            c, path_argument(call, path, path_length, "path"), precision)));
+}
+
 }  // namespace
 
 trafo_error* trafo_model_config_init(trafo_model_config* config, size_t struct_size) {
@@ -115,13 +132,9 @@ trafo_error* trafo_model_new(trafo_context* context, const trafo_model_config* c
     if (!config) call.refuse("config is NULL");
     const trafo_model_config settings = read_options(call, config, to_c(ModelConfig{}));
     call.reserved(settings.reserved);
-    if (settings.precision < TRAFO_FLOAT32 || settings.precision > TRAFO_BFLOAT16)
-      call.refuse(
-          "precision must be TRAFO_FLOAT32 (0), TRAFO_FLOAT64 (1) or TRAFO_BFLOAT16 (2), got ",
-          settings.precision);
+    const DType precision = checked_precision(call, settings.precision);
     *out = new_handle<trafo_model>(
-        context->context,
-        std::shared_ptr<Model>(make_model(c, from_c(settings), seed, DType{settings.precision})));
+        context->context, std::shared_ptr<Model>(make_model(c, from_c(settings), seed, precision)));
   });
 }
 
@@ -129,10 +142,15 @@ trafo_error* trafo_model_load(trafo_context* context, const char* path, size_t p
                               trafo_model** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    Context& c = call.context(context);
-    *out = new_handle<trafo_model>(
-        context->context,
-        std::shared_ptr<Model>(load_model(c, path_argument(call, path, path_length, "path"))));
+    *out = load(call, context, path, path_length, {});
+  });
+}
+
+trafo_error* trafo_model_load_as(trafo_context* context, const char* path, size_t path_length,
+                                 int32_t precision, trafo_model** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = load(call, context, path, path_length, checked_precision(call, precision));
   });
 }
 

@@ -176,6 +176,9 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
                                   std::optional<DType> dtype) {
   const ModelConfig config = read_model_config(reader);
   const DType stored = stored_dtype(reader);
+  require(!dtype || stat_dtype(*dtype) == stored, ErrorCode::unsupported, kOrigin, reader.label(),
+          " holds ", dtype_name(stored), " weights, of which no ",
+          dtype_name(dtype.value_or(stored)), " model is made");
   check_claimed_size(reader, config, stored);
   std::unique_ptr<Model> model = make_model(context, config, 0, dtype.value_or(stored));
   read_weights(context, reader, model->parameters());

@@ -1,4 +1,5 @@
 // Option structs of other releases: smaller, larger, larger with something set.
+#define _XOPEN_SOURCE 700
 #include "capi_check.h"
 
 typedef struct newer_options {
@@ -6,7 +7,63 @@ typedef struct newer_options {
   int64_t unknown;
 } newer_options;
 
+// A machine with a GPU and the plugin takes part, one without must say what it lacks.
+static void test_devices(void) {
+  trafo_device_info info;
+  int32_t cpus = 0, gpus = -1, device = -1, index = -1;
+  char* why = NULL;
+  OK(trafo_device_count(TRAFO_DEVICE_CPU, &cpus, &why));
+  CHECK(cpus == 1 && strcmp(why, "") == 0);
+  trafo_string_free(why);
+  OK(trafo_device_get_info(TRAFO_DEVICE_CPU, 0, &info, sizeof info));
+  CHECK(strcmp(info.name, "CPU") == 0 && info.memory_bytes > 0 && info.compute_major == 0);
+  CHECK(info.struct_size == sizeof info);
+  FAILS(trafo_device_get_info(TRAFO_DEVICE_CPU, 1, &info, sizeof info), TRAFO_UNSUPPORTED,
+        "no device 1");
+  FAILS(trafo_device_get_info(TRAFO_DEVICE_CPU, 0, &info, 0), TRAFO_INVALID_ARGUMENT,
+        "struct_size 0");
+  FAILS(trafo_device_count(TRAFO_DEVICE_AUTO, &cpus, NULL), TRAFO_INVALID_ARGUMENT, "got 2");
+
+  OK(trafo_device_count(TRAFO_DEVICE_CUDA, &gpus, &why));
+  CHECK((gpus > 0) == (strcmp(why, "") == 0));
+  trafo_string_free(why);
+  FAILS(trafo_device_get_info(TRAFO_DEVICE_CUDA, gpus, &info, sizeof info), TRAFO_UNSUPPORTED,
+        "no device");
+  if (gpus > 0) {
+    OK(trafo_device_get_info(TRAFO_DEVICE_CUDA, 0, &info, sizeof info));
+    CHECK(info.name[0] != 0 && info.memory_bytes > 0 && info.compute_major > 0);
+  }
+
+  trafo_context* context = NULL;
+  trafo_context_options options;
+  OK(trafo_context_options_init(&options, sizeof options));
+  options.device = TRAFO_DEVICE_AUTO;
+  options.device_index = 1;
+  FAILS(trafo_context_new(&options, &context), TRAFO_INVALID_ARGUMENT, "TRAFO_DEVICE_AUTO");
+  options.device_index = 0;
+  OK(trafo_context_new(&options, &context));
+  OK(trafo_context_get_device(context, &device, &index));
+  CHECK(device == (gpus > 0 ? TRAFO_DEVICE_CUDA : TRAFO_DEVICE_CPU) && index == 0);
+  FAILS(trafo_context_get_device(context, &device, NULL), TRAFO_INVALID_ARGUMENT, "out_index");
+  trafo_context_free(context);
+
+  // A plugin that is not there: AUTO goes on without, CUDA says where it was looked for.
+  setenv("TRAFO_CUDA_LIBRARY", "/nonexistent/libtrafo_cuda.so", 1);
+  OK(trafo_device_count(TRAFO_DEVICE_CUDA, &gpus, &why));
+  CHECK(gpus == 0 && strstr(why, "/nonexistent/libtrafo_cuda.so"));
+  trafo_string_free(why);
+  OK(trafo_context_new(&options, &context));
+  OK(trafo_context_get_device(context, &device, &index));
+  CHECK(device == TRAFO_DEVICE_CPU && index == 0);
+  trafo_context_free(context);
+  options.device = TRAFO_DEVICE_CUDA;
+  FAILS(trafo_context_new(&options, &context), TRAFO_UNSUPPORTED, "/nonexistent/libtrafo_cuda.so");
+  unsetenv("TRAFO_CUDA_LIBRARY");
+}
+
 void test_options(void) {
+  test_devices();
+
   trafo_context* context = NULL;
   newer_options newer;
   OK(trafo_context_options_init(&newer.known, sizeof newer));

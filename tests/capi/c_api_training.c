@@ -147,6 +147,16 @@ static void test_model(trafo_context* context, trafo_model* model) {
   OK(trafo_model_get_config(loaded, &config, sizeof config));
   CHECK(config.width == 32 && config.heads == 2 && config.struct_size == sizeof config);
   trafo_model_free(loaded);
+  OK(trafo_model_load_as(context, path, strlen(path), TRAFO_FLOAT32, &loaded));
+  OK(trafo_model_get_config(loaded, &config, sizeof config));
+  CHECK(config.width == 32 && config.precision == TRAFO_FLOAT32);
+  trafo_model_free(loaded);
+  FAILS(trafo_model_load_as(context, path, strlen(path), TRAFO_BFLOAT16, &loaded),
+        TRAFO_UNSUPPORTED, "bfloat16");
+  FAILS(trafo_model_load_as(context, path, strlen(path), TRAFO_FLOAT64, &loaded), TRAFO_UNSUPPORTED,
+        "float32 weights");
+  FAILS(trafo_model_load_as(context, path, strlen(path), TRAFO_INT32, &loaded),
+        TRAFO_INVALID_ARGUMENT, "precision");
 }
 
 // A model's bytes as its file.

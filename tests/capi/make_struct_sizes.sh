@@ -10,6 +10,7 @@ set -euo pipefail
     /^typedef struct [a-z_]+ \{/ { name = $3; body = ""; next }
     name != "" && /^\}/ {
       gsub(/\/\*([^*]|\*+[^*\/])*\*+\//, "", body)
+      gsub(/\[[0-9]+\]/, "", body)
       printf "  printf(\"%s %%zu\\n\", sizeof(%s));\n", name, name
       count = split(body, fields, ";")
       for (i = 1; i <= count; ++i)

@@ -271,6 +271,11 @@ void misuse_context(World& w) {
   trafo_memory_stats stats;
   MISUSE_INIT(trafo_context_options_init, options);
   MISUSE(trafo_context_new, {0}, &options, &context);
+  int32_t index;
+  MISUSE(trafo_context_get_device, {}, w.context, &integer, &index);
+  trafo_device_info device;
+  MISUSE(trafo_device_count, {2}, TRAFO_DEVICE_CPU, &integer, &text);
+  MISUSE(trafo_device_get_info, {}, TRAFO_DEVICE_CPU, 0, &device, sizeof device);
   MISUSE(trafo_context_set_threads, {}, w.context, 2);
   MISUSE(trafo_context_memory_stats, {}, w.context, &stats);
   MISUSE(trafo_context_trim_memory, {}, w.context);
@@ -400,6 +405,8 @@ void misuse_models(World& w) {
   MISUSE(trafo_model_new, {}, w.context, &w.config, 1, &model);
   MISUSE(trafo_model_save, {}, w.model, path.data(), path.size());
   MISUSE(trafo_model_load, {}, w.context, path.data(), path.size(), &model);
+  must(trafo_model_save(w.model, path.data(), path.size()));
+  MISUSE(trafo_model_load_as, {}, w.context, path.data(), path.size(), TRAFO_FLOAT32, &model);
   std::remove(path.c_str());
   MISUSE(trafo_model_get_config, {}, w.model, &config, sizeof config);
   MISUSE(trafo_model_get_parameter_count, {}, w.model, &number, numbers);

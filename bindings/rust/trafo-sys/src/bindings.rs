@@ -18,6 +18,7 @@ pub const TRAFO_VERSION: i32 = 13;
 pub const TRAFO_INTERNAL: i32 = 14;
 pub const TRAFO_DEVICE_CPU: i32 = 0;
 pub const TRAFO_DEVICE_CUDA: i32 = 1;
+pub const TRAFO_DEVICE_AUTO: i32 = 2;
 pub const TRAFO_FLOAT32: i32 = 0;
 pub const TRAFO_FLOAT64: i32 = 1;
 pub const TRAFO_BFLOAT16: i32 = 2;
@@ -134,7 +135,7 @@ pub struct trafo_context_options {
     pub struct_size: usize,
     #[doc = " TRAFO_DEVICE_*; default CPU"]
     pub device: i32,
-    #[doc = " default 0"]
+    #[doc = " default 0; 0 for CPU and AUTO"]
     pub device_index: i32,
     #[doc = " host threads that compute; default 0: one for each core. Never changes results."]
     pub threads: i32,
@@ -179,9 +180,64 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " TRAFO_DEVICE_CPU or TRAFO_DEVICE_CUDA, and its index. since 0.1"]
+    pub fn trafo_context_get_device(
+        context: *const trafo_context,
+        out_device: *mut i32,
+        out_index: *mut i32,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Threads 1 to 256. since 0.1"]
     pub fn trafo_context_set_threads(context: *mut trafo_context, threads: i32)
     -> *mut trafo_error;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_device_info {
+    pub struct_size: usize,
+    #[doc = " all of the device's memory; for the CPU all of the machine's"]
+    pub memory_bytes: i64,
+    #[doc = " CUDA: the compute capability; 0 for the CPU"]
+    pub compute_major: i32,
+    pub compute_minor: i32,
+    #[doc = " \"NVIDIA H200\"; \"CPU\""]
+    pub name: [::core::ffi::c_char; 128usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_device_info"][::core::mem::size_of::<trafo_device_info>() - 152usize];
+    ["Alignment of trafo_device_info"][::core::mem::align_of::<trafo_device_info>() - 8usize];
+    ["Offset of field: trafo_device_info::struct_size"]
+        [::core::mem::offset_of!(trafo_device_info, struct_size) - 0usize];
+    ["Offset of field: trafo_device_info::memory_bytes"]
+        [::core::mem::offset_of!(trafo_device_info, memory_bytes) - 8usize];
+    ["Offset of field: trafo_device_info::compute_major"]
+        [::core::mem::offset_of!(trafo_device_info, compute_major) - 16usize];
+    ["Offset of field: trafo_device_info::compute_minor"]
+        [::core::mem::offset_of!(trafo_device_info, compute_minor) - 20usize];
+    ["Offset of field: trafo_device_info::name"]
+        [::core::mem::offset_of!(trafo_device_info, name) - 24usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " How many devices of a kind (TRAFO_DEVICE_CPU: 1, or TRAFO_DEVICE_CUDA) there are. *out_why, if not NULL, says what is missing\n when there are none, and where it was looked for; else it is \"\". since 0.1"]
+    pub fn trafo_device_count(
+        device: i32,
+        out: *mut i32,
+        out_why: *mut *mut ::core::ffi::c_char,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Describes device `index` of a kind without opening it. UNSUPPORTED: there is none of this index. since 0.1"]
+    pub fn trafo_device_get_info(
+        device: i32,
+        index: i32,
+        out: *mut trafo_device_info,
+        struct_size: usize,
+    ) -> *mut trafo_error;
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1239,7 +1295,7 @@ pub struct trafo_model_config {
     pub ffn_dropout: f64,
     #[doc = " default 1e-5"]
     pub norm_epsilon: f64,
-    #[doc = " What the model computes in: TRAFO_FLOAT32 (default); TRAFO_BFLOAT16 on CUDA, with float32 master copies of the\n parameters that the optimizer works on and files hold; TRAFO_FLOAT64 on the CPU, for gradient checks. Not part of the\n file: trafo_model_load gives float32."]
+    #[doc = " What the model computes in: TRAFO_FLOAT32 (default); TRAFO_BFLOAT16 on CUDA, with float32 master copies of the\n parameters that the optimizer works on and files hold; TRAFO_FLOAT64 on the CPU, for gradient checks. Not part of the\n file: trafo_model_load gives float32, trafo_model_load_as what it is told."]
     pub precision: i32,
     #[doc = " 0"]
     pub reserved: i32,
@@ -1319,6 +1375,17 @@ unsafe extern "C" {
         context: *mut trafo_context,
         path: *const ::core::ffi::c_char,
         path_length: usize,
+        out: *mut *mut trafo_model,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same, computing in `precision` (see trafo_model_config): TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1"]
+    pub fn trafo_model_load_as(
+        context: *mut trafo_context,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        precision: i32,
         out: *mut *mut trafo_model,
     ) -> *mut trafo_error;
 }
