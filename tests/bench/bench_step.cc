@@ -1,9 +1,17 @@
-// Whole training steps on the workloads of the PyTorch peer script: B sentences of S positions a
-// side, lengths drawn uniformly from S/2..S, tok_s counts B x S for everyone (sentences a second in
-// other units). Packed, so only real tokens are computed.
+// Whole training steps (forward, backward, clip, AdamW) on the workloads of the PyTorch comparison
+// script.
 //
-//   bench_step [--threads N] [--steps N] [--unfused] [WORKLOAD ...]      workloads: tiny small
-//   iwslt base lm
+//   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]
+//              [--unfused] [--upload] [--baseline FILE] [WORKLOAD ...]
+//
+// Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
+// gpt2-124M gpt2-350M gpt2-1558M, and tiny and small too. Translation: B sentences of S positions a
+// side, lengths drawn uniformly from S/2..S; tok_s counts B x S for everyone (sentences a second in
+// other units); packed, so only real tokens are computed. The batch stands on the device before the
+// first step; --upload copies it there in every step. --steps: timed steps, by default 5 on a CPU,
+// 50 on a GPU; the median is over single steps below 10, else over five runs of steps. A JSON
+// object a row on stdout, a table on stderr. --baseline FILE: rows of an earlier run; exit status 1
+// when a figure is more than 5 % worse.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -16,25 +24,58 @@
 #include "engine/models/model.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/trainer.h"
+#include "engine/train/upload.h"
+#include "tests/bench/bench.h"
 
-namespace trafo {
+namespace trafo::bench {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+enum class Where { cpu, gpu, both };
 
 struct Workload {
   const char* name;
+  Where where;
   Architecture architecture;
   int64_t layers, width, heads, ffn, vocabulary;
   double dropout;
   int64_t sentences, positions;
 };
 
+constexpr Architecture kS2S = Architecture::encoder_decoder, kLm = Architecture::decoder_lm;
 constexpr Workload kWorkloads[] = {
-    {"tiny", Architecture::encoder_decoder, 4, 128, 4, 256, 8000, 0.3, 128, 32},
-    {"small", Architecture::encoder_decoder, 4, 256, 4, 1024, 8000, 0.3, 128, 32},
-    {"iwslt", Architecture::encoder_decoder, 6, 512, 4, 1024, 10000, 0.3, 128, 32},
-    {"base", Architecture::encoder_decoder, 6, 512, 8, 2048, 32000, 0.1, 256, 32},
-    {"lm", Architecture::decoder_lm, 4, 256, 8, 256, 10000, 0.1, 128, 40},
+    {"tiny", Where::both, kS2S, 4, 128, 4, 256, 8000, 0.3, 128, 32},
+    {"small", Where::both, kS2S, 4, 256, 4, 1024, 8000, 0.3, 128, 32},
+    {"iwslt", Where::cpu, kS2S, 6, 512, 4, 1024, 10000, 0.3, 128, 32},
+    {"hw3", Where::both, kLm, 4, 256, 8, 1024, 10000, 0.1, 128, 40},
+    {"iwslt", Where::gpu, kS2S, 6, 512, 4, 1024, 10000, 0.3, 160, 25},
+    {"iwslt-s32B512", Where::gpu, kS2S, 6, 512, 4, 1024, 10000, 0.3, 512, 32},
+    {"base", Where::both, kS2S, 6, 512, 8, 2048, 32000, 0.1, 256, 32},
+    {"base-B800", Where::gpu, kS2S, 6, 512, 8, 2048, 32000, 0.1, 800, 32},
+    {"big", Where::gpu, kS2S, 6, 1024, 16, 4096, 32000, 0.3, 512, 32},
+    {"gpt2-124M", Where::gpu, kLm, 12, 768, 12, 3072, 50304, 0, 32, 1024},
+    {"gpt2-350M", Where::gpu, kLm, 24, 1024, 16, 4096, 50304, 0, 16, 1024},
+    {"gpt2-1558M", Where::gpu, kLm, 48, 1600, 25, 6400, 50304, 0, 8, 1024},
 };
+
+struct StepOptions {
+  Device device;
+  DType precision = DType::f32;
+  int threads = 2;
+  int steps = 0;  // 0: the default of the device
+  bool fused = true;
+  bool upload = false;
+
+  bool on_cpu() const { return device.kind == DeviceKind::cpu; }
+};
+
+const Workload* find(const std::string& name, bool on_cpu) {
+  for (const Workload& workload : kWorkloads)
+    if (name == workload.name && workload.where != (on_cpu ? Where::gpu : Where::cpu))
+      return &workload;
+  return nullptr;
+}
 
 PackedBatchHost make_batch(const Workload& w) {
   PhiloxStream random(7, 1);
@@ -69,9 +110,7 @@ PackedBatchHost make_batch(const Workload& w) {
   return batch;
 }
 
-void run(const Workload& w, int threads, int steps, bool fused) {
-  const auto context = make_context({DeviceKind::cpu, 0}, threads);
-  context->set_fused_kernels(fused);
+ModelConfig model_config(const Workload& w) {
   ModelConfig config;
   config.architecture = w.architecture;
   config.vocabulary = w.vocabulary;
@@ -79,61 +118,156 @@ void run(const Workload& w, int threads, int steps, bool fused) {
   config.width = w.width;
   config.ffn_width = w.ffn;
   config.heads = w.heads;
-  config.max_positions = 256;
+  config.max_positions = w.positions;
   config.dropout = w.dropout;
-  config.ffn_dropout = w.dropout;
-  if (w.architecture == Architecture::decoder_lm) config.activation = Activation::gelu;
-  const auto model = make_model(*context, config, 1);
+  const bool lm = w.architecture == Architecture::decoder_lm;
+  config.ffn_dropout = lm ? 0 : w.dropout;
+  config.activation = lm ? Activation::gelu : Activation::relu;
+  return config;
+}
+
+// Milliseconds a step.
+double time_steps(Context& context, int steps, const std::function<void()>& step) {
+  const int runs = steps < 10 ? steps : 5, steps_a_run = steps / runs;
+  std::vector<double> times;
+  for (int i = 0; i < runs; ++i) {
+    context.backend().synchronize();
+    const auto begin = Clock::now();
+    for (int s = 0; s < steps_a_run; ++s) step();
+    context.backend().synchronize();
+    const std::chrono::duration<double, std::milli> took = Clock::now() - begin;
+    times.push_back(took.count() / steps_a_run);
+  }
+  return median(std::move(times));
+}
+
+Json measure(const Workload& w, const StepOptions& o, Json row) {
+  const auto context = make_context(o.device, o.threads);
+  context->set_fused_kernels(o.fused);
+  const auto model = make_model(*context, model_config(w), 1, o.precision);
+  const bool lm = w.architecture == Architecture::decoder_lm;
   TrainOptions options;
   options.learn_rate = 1e-4;
+  options.label_smoothing = lm ? 0 : 0.1;
   Trainer trainer(*context, *model, options);
-  const PackedBatchHost batch = make_batch(w);
-  std::vector<double> milliseconds;
+  const PackedBatchHost host = make_batch(w);
+  const Batch batch = upload(*context, host, model->config(), o.precision);
   double loss = 0;
-  for (int i = 0; i < steps + 2; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    loss = trainer.step({&batch, 1}).loss;
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    if (i >= 2) milliseconds.push_back(took.count());
-  }
-  std::sort(milliseconds.begin(), milliseconds.end());
-  const double median = milliseconds[milliseconds.size() / 2];
+  const auto step = [&] {
+    loss = o.upload ? trainer.step({&host, 1}).loss : trainer.step({&batch, 1}).loss;
+  };
+  const auto begin = Clock::now();
+  step();
+  context->backend().synchronize();
+  const std::chrono::duration<double> first = Clock::now() - begin;
+  for (int i = 0; i < (o.on_cpu() ? 1 : 4); ++i) step();
+  context->backend().reset_peak_memory();
+  const int steps = o.steps > 0 ? o.steps : o.on_cpu() ? 5 : 50;
+  const double ms = time_steps(*context, steps, step);
+
+  const auto parameters = static_cast<double>(model->parameters().parameter_count());
   const double units = static_cast<double>(w.sentences * w.positions);
-  std::printf(
-      "{\"sec\": \"train\", \"model\": \"%s\", \"threads\": %d, \"fused\": %s, \"ms\": %.1f, "
-      "\"tok_s\": %.0f, "
-      "\"real_target_tok_s\": %.0f, \"loss\": %.4f, \"peak_MiB\": %.1f}\n",
-      w.name, threads, fused ? "true" : "false", median, units / median * 1e3,
-      static_cast<double>(batch.label_count) / median * 1e3, loss,
-      static_cast<double>(context->backend().memory_stats().peak_bytes) / 1048576.0);
-  std::fflush(stdout);
+  const MemoryStats memory = context->backend().memory_stats();
+  row["model"] = row["model"].get<std::string>();
+  row["params"] = model->parameters().parameter_count();
+  row["steps"] = steps;
+  row["ms"] = ms;
+  row["tok_s"] = units / ms * 1e3;
+  row["real_target_tok_s"] = static_cast<double>(host.label_count) / ms * 1e3;
+  if (lm && !o.on_cpu()) {  // as the peer counts them; 989.5 TFLOP/s: bfloat16 of an H200
+    const double flops = 6 * parameters + 12.0 * static_cast<double>(w.layers * w.positions) *
+                                              static_cast<double>(w.width);
+    row["MFU_989"] = flops * units / ms / 1e9 / 989.5;
+  }
+  row["loss"] = loss;
+  row["peak_MiB"] = static_cast<double>(memory.peak_bytes) / 1048576.0;
+  row["peak_GiB"] = static_cast<double>(memory.peak_bytes) / 1073741824.0;
+  row["reserved_MiB"] = static_cast<double>(memory.reserved_bytes) / 1048576.0;
+  row["first_step_s"] = first.count();
+  return row;
+}
+
+void run(const Workload& w, const StepOptions& o, Report& report) {
+  const bool lm = w.architecture == Architecture::decoder_lm;
+  Json row{{"sec", "train"}};
+  row["model"] = std::string(w.name) + " B" + std::to_string(w.sentences) + (lm ? " T" : " S") +
+                 std::to_string(w.positions);
+  row["mode"] = o.upload ? "ours, with upload" : "ours";
+  row["device"] = device_name(o.device);
+  row["dt"] = dtype_name(o.precision);
+  row["fused"] = o.fused;
+  if (o.on_cpu()) row["threads"] = o.threads;
+  try {
+    row = measure(w, o, row);
+    std::fprintf(stderr, "%-24s %-8s %-9s %-8s %9.2f ms %12.0f tok/s %9.1f MiB, loss %.4f\n",
+                 row["model"].get<std::string>().c_str(), device_name(o.device).c_str(),
+                 dtype_name(o.precision), o.fused ? "fused" : "composed", row["ms"].get<double>(),
+                 row["tok_s"].get<double>(), row["peak_MiB"].get<double>(),
+                 row["loss"].get<double>());
+  } catch (const Error& error) {
+    row["err"] = error.what();
+    report.add_failure();
+    std::fprintf(stderr, "%s: %s\n", w.name, error.what());
+  }
+  report.add(row);
+}
+
+constexpr const char* kUsage =
+    "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]"
+    " [--unfused] [--upload] [--baseline FILE] [WORKLOAD ...]\n";
+
+int run(int argc, char** argv) {
+  StepOptions o;
+  std::string baseline;
+  std::vector<std::string> names;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool has_value = i + 1 < argc;
+    if (word == "--device" && has_value) {
+      o.device = parse_device(argv[++i]);
+    } else if (word == "--precision" && has_value) {
+      o.precision = parse_dtypes(argv[++i])[0];
+    } else if (word == "--threads" && has_value) {
+      o.threads = std::max(1, std::atoi(argv[++i]));
+    } else if (word == "--steps" && has_value) {
+      o.steps = std::max(1, std::atoi(argv[++i]));
+    } else if (word == "--baseline" && has_value) {
+      baseline = argv[++i];
+    } else if (word == "--unfused") {
+      o.fused = false;
+    } else if (word == "--upload") {
+      o.upload = true;
+    } else {
+      names.push_back(word);
+    }
+  }
+  if (names.empty()) {
+    names = {"tiny", "small", "iwslt"};
+    if (!o.on_cpu())
+      names = {"hw3", "iwslt",     "iwslt-s32B512", "base",      "base-B800",
+               "big", "gpt2-124M", "gpt2-350M",     "gpt2-1558M"};
+  }
+  std::vector<const Workload*> workloads;
+  for (const std::string& name : names) {
+    workloads.push_back(find(name, o.on_cpu()));
+    if (workloads.back()) continue;
+    std::fprintf(stderr, "bench_step: no workload %s on %s\n%s", name.c_str(),
+                 device_name(o.device).c_str(), kUsage);
+    return 2;
+  }
+  Report report;
+  for (const Workload* workload : workloads) run(*workload, o, report);
+  return finish(report, baseline);
 }
 
 }  // namespace
-}  // namespace trafo
+}  // namespace trafo::bench
 
 int main(int argc, char** argv) {
-  int threads = 2, steps = 5;
-  bool fused = true;
-  std::vector<std::string> names;
-  for (int i = 1; i < argc; ++i) {
-    if (!std::strcmp(argv[i], "--threads") && i + 1 < argc)
-      threads = std::atoi(argv[++i]);
-    else if (!std::strcmp(argv[i], "--steps") && i + 1 < argc)
-      steps = std::max(1, std::atoi(argv[++i]));
-    else if (!std::strcmp(argv[i], "--unfused"))
-      fused = false;
-    else
-      names.emplace_back(argv[i]);
-  }
-  if (names.empty()) names = {"tiny", "small", "iwslt"};
-  for (const std::string& name : names) {
-    bool known = false;
-    for (const auto& workload : trafo::kWorkloads)
-      if (name == workload.name) trafo::run(workload, threads, steps, fused), known = true;
-    if (!known) {
-      std::fprintf(stderr, "unknown workload %s\n", name.c_str());
-      return 2;
-    }
+  try {
+    return trafo::bench::run(argc, argv);
+  } catch (const trafo::Error& error) {
+    std::fprintf(stderr, "bench_step: %s\n", error.what());
+    return 1;
   }
 }
