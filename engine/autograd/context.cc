@@ -45,6 +45,12 @@ Tensor Context::scalar(double value, const Shape& shape, DType dtype) const {
   return from_host(host, dtype_size(dtype), shape, dtype);
 }
 
+const Tensor& Context::one(DType dtype) const {
+  Tensor& one = ones_[static_cast<size_t>(dtype)];
+  if (!one.defined()) one = scalar(1, {1}, dtype);
+  return one;
+}
+
 Tensor Context::from_doubles(std::span<const double> values, const Shape& shape,
                              DType dtype) const {
   if (dtype == DType::f64) return from_values<double>(values, shape);
@@ -101,7 +107,7 @@ void Context::backward(const Tensor& root, const Tensor& upstream) {
   } else {
     require(root.numel() == 1, ErrorCode::shape_mismatch, "backward", "a tensor of shape ",
             root.shape().str(), " needs an upstream gradient");
-    seed = scalar(1, root.shape(), root.dtype());
+    seed = root.rank() == 1 ? one(root.dtype()) : one(root.dtype()).reshaped(root.shape());
   }
   tape_->backward(*this, {&root, 1}, {&seed, 1}, unit);
 }
@@ -137,6 +143,12 @@ void zero_grad(const Tensor& tensor) {
   Variable& variable = *tensor.variable();
   variable.written = variable.unit = false;
   if (!variable.bound) variable.grad = {};  // a handle the user kept is not written to again
+}
+
+void keep_grad(const Tensor& tensor) {
+  require(requires_grad(tensor) && tensor.variable()->bound, ErrorCode::invalid_argument,
+          "keep_grad", "the tensor has no bound gradient");
+  tensor.variable()->written = true;
 }
 
 void bind_grad(const Tensor& tensor, const Tensor& buffer) {

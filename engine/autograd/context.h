@@ -111,6 +111,8 @@ class Context {
     return from_host(values.data(), values.size_bytes(), shape, dtype_of<T>);
   }
   Tensor scalar(double value, const Shape& shape, DType dtype) const;  // `shape` has one element
+  // [1], the same constant at every call: nothing is copied but the first time.
+  const Tensor& one(DType dtype) const;
   // Rounds to `dtype`, a floating-point one.
   Tensor from_doubles(std::span<const double> values, const Shape& shape, DType dtype) const;
   // Copies a contiguous tensor out; waits for the device.
@@ -145,6 +147,11 @@ class Context {
   bool fused_kernels() const { return fused_; }  // off: every op runs its composed reference
   void set_fused_kernels(bool fused) { fused_ = fused; }
 
+  // Off: training steps on an accelerator are issued one kernel at a time instead of being recorded
+  // once and replayed. The results are the same bits.
+  bool graphs() const { return graphs_; }
+  void set_graphs(bool graphs) { graphs_ = graphs; }
+
   void launch(int kernel, const char* op, const void* params) const {
     backend_->launch(kernel, op, params);
   }
@@ -156,6 +163,8 @@ class Context {
   Tape* tape_ = &root_tape_;
   bool grad_enabled_ = true;
   bool fused_ = true;
+  bool graphs_ = true;
+  mutable Tensor ones_[kDTypeCount];
 };
 
 // Nothing is recorded while one of these lives.
@@ -205,6 +214,8 @@ inline bool requires_grad(const Tensor& tensor) {
 Tensor grad_of(const Tensor& tensor);
 // Forgets the gradient; a bound buffer stays bound and is overwritten by the next gradient.
 void zero_grad(const Tensor& tensor);
+// Says that a bound buffer holds a gradient: the next one is added to it.
+void keep_grad(const Tensor& tensor);
 // Makes gradients of a leaf land in `buffer`: a view of a flat workspace, contiguous, of the leaf's
 // shape and dtype (float32 for a bf16 leaf).
 void bind_grad(const Tensor& tensor, const Tensor& buffer);

@@ -6,13 +6,16 @@
 // table.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "engine/backend/stream_device.h"
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
 #include "engine/core/tensor.h"
+#include "engine/memory/arena.h"
 #include "engine/memory/memory_stats.h"
 
 namespace trafo {
@@ -46,8 +49,18 @@ class Backend : public MemoryOwner {
   virtual Device device() const = 0;
 
   // At least 64-byte aligned; null for zero bytes. Throws OUT_OF_MEMORY or OUT_OF_DEVICE_MEMORY.
-  // MemoryOwner::release gives a block back.
-  virtual void* allocate(size_t bytes) = 0;
+  void* allocate(size_t bytes) {
+    if (arena_ && bytes) return arena_->take(bytes);
+    return allocate_block(bytes);
+  }
+  void release(void* pointer, size_t bytes) noexcept final {
+    if (!in_arena_memory(pointer)) release_block(pointer, bytes);
+  }
+  // One block of exactly `bytes` for arenas, instead of the one that is there (0: none); nothing
+  // may live in that. Its contents are unspecified.
+  void* set_arena_memory(size_t bytes);
+  void* arena_memory() const { return reinterpret_cast<void*>(arena_begin_.load()); }
+  size_t arena_bytes() const { return arena_end_ - arena_begin_; }
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
   virtual void release_cached_memory() = 0;
@@ -62,6 +75,9 @@ class Backend : public MemoryOwner {
 
   virtual void gemm(const GemmParams& params) = 0;
 
+  // Null on a device that works while the caller waits.
+  virtual StreamDevice* stream_device() { return nullptr; }
+
   virtual int threads() const = 0;            // host threads that compute; 1 on an accelerator
   virtual void set_threads(int threads) = 0;  // >= 1; never changes results
 
@@ -71,11 +87,40 @@ class Backend : public MemoryOwner {
   void launch(int id, const char* op, const void* params);
 
  protected:
+  virtual void* allocate_block(size_t bytes) = 0;
+  virtual void release_block(void* pointer, size_t bytes) noexcept = 0;
+  // Neither rounded nor kept when it is given back.
+  virtual void* allocate_exactly(size_t bytes) = 0;
+  virtual void release_exactly(void* pointer, size_t bytes) noexcept = 0;
+  // For destructors.
+  void release_arena_memory() noexcept;
   // Throws what a kernel's non-zero result means.
   virtual void kernel_failed(const char* op, int32_t result);
 
  private:
+  friend class ArenaScope;
+  bool in_arena_memory(const void* pointer) const {
+    const auto at = reinterpret_cast<uintptr_t>(pointer);
+    return at >= arena_begin_ && at < arena_end_;
+  }
+
   std::span<const KernelFn> kernels_;
+  Arena* arena_ = nullptr;
+  // Other threads may release a tensor meanwhile.
+  std::atomic<uintptr_t> arena_begin_{0}, arena_end_{0};
+};
+
+// While one lives, the backend's allocations come from the arena. They may be released at any time
+// and must not be used after the next step has begun.
+class ArenaScope {
+ public:
+  ArenaScope(Backend& backend, Arena& arena) : backend_(backend) { backend.arena_ = &arena; }
+  ~ArenaScope() { backend_.arena_ = nullptr; }
+  ArenaScope(const ArenaScope&) = delete;
+  ArenaScope& operator=(const ArenaScope&) = delete;
+
+ private:
+  Backend& backend_;
 };
 
 }  // namespace trafo

@@ -16,6 +16,11 @@ constexpr bool kKeepBlocks = false;
 constexpr bool kKeepBlocks = true;
 #endif
 
+size_t aligned(size_t bytes) {
+  return (bytes + CachedBlocks::kAlignment - 1) / CachedBlocks::kAlignment *
+         CachedBlocks::kAlignment;
+}
+
 }  // namespace
 
 CachingAllocator::~CachingAllocator() {
@@ -52,6 +57,26 @@ void CachingAllocator::release(void* pointer, size_t bytes) noexcept {
   if (kKeepBlocks && cached_.keep(size, pointer)) return;
   std::free(pointer);
   stats_.reserved_bytes -= static_cast<int64_t>(size);
+}
+
+void* CachingAllocator::allocate_exactly(size_t bytes) {
+  const size_t size = aligned(bytes);
+  void* block = std::aligned_alloc(CachedBlocks::kAlignment, size);
+  require(block != nullptr, ErrorCode::out_of_memory, "allocate", "the system has no ", size,
+          " bytes left");
+  std::lock_guard lock(mutex_);
+  stats_.allocated_bytes += static_cast<int64_t>(size);
+  stats_.reserved_bytes += static_cast<int64_t>(size);
+  stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
+  return block;
+}
+
+void CachingAllocator::release_exactly(void* pointer, size_t bytes) noexcept {
+  std::free(pointer);
+  const auto size = static_cast<int64_t>(aligned(bytes));
+  std::lock_guard lock(mutex_);
+  stats_.allocated_bytes -= size;
+  stats_.reserved_bytes -= size;
 }
 
 void CachingAllocator::release_cached() noexcept {

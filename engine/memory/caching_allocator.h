@@ -20,6 +20,9 @@ class CachingAllocator {
 
   void* allocate(size_t bytes);  // null for zero bytes; OUT_OF_MEMORY if the system has none
   void release(void* pointer, size_t bytes) noexcept;  // `bytes` as asked for
+  // Straight from the system, and back to it.
+  void* allocate_exactly(size_t bytes);
+  void release_exactly(void* pointer, size_t bytes) noexcept;
   void release_cached() noexcept;
   MemoryStats stats() const;
   void reset_peak();

@@ -84,9 +84,11 @@ void ParameterStore::zero_grad() {
 }
 
 void ParameterStore::complete_grads(Context& context) {
-  for (const Entry& entry : entries_)
-    if (!grad_of(entry.value).defined())
-      context.backend().fill_zero(entry.grad.raw(), entry.grad.bytes());
+  for (const Entry& entry : entries_) {
+    if (grad_of(entry.value).defined()) continue;
+    context.backend().fill_zero(entry.grad.raw(), entry.grad.bytes());
+    keep_grad(entry.value);
+  }
 }
 
 void ParameterStore::follow_master(Context& context) {

@@ -26,16 +26,18 @@ namespace trafo {
 namespace cuda {
 namespace {
 
+int32_t tell(Why why, int32_t result, const char* text) {
+  if (why.text && why.size > 0) std::snprintf(why.text, why.size, "%s", text);
+  return result;
+}
+
+}  // namespace
+
 // The current device is a property of the calling host thread: every entry sets it.
 DeviceState& enter(void* device) {
   auto& state = *static_cast<DeviceState*>(device);
   cudaSetDevice(state.index);
   return state;
-}
-
-int32_t tell(Why why, int32_t result, const char* text) {
-  if (why.text && why.size > 0) std::snprintf(why.text, why.size, "%s", text);
-  return result;
 }
 
 int32_t checked(void* device, cudaError_t error, const char* what, Why why) {
@@ -44,6 +46,8 @@ int32_t checked(void* device, cudaError_t error, const char* what, Why why) {
   const int32_t result = report(state, error, what);
   return tell(why, result, state.error.c_str());
 }
+
+namespace {
 
 template <class Params, int32_t (*kernel)(DeviceState&, const Params&)>
 int32_t call(void* stream, const void* params) {
@@ -102,6 +106,9 @@ void close_device(void* device) {
   if (state.blas) cublasLtDestroy(state.blas);
   if (state.blas_workspace) cudaFree(state.blas_workspace);
   if (state.scratch_memory) cudaFree(state.scratch_memory);
+  for (void* memory : state.outgrown_scratch) cudaFree(memory);
+  for (const cudaEvent_t event : state.events)
+    if (event) cudaEventDestroy(event);
   if (state.stream) cudaStreamDestroy(state.stream);
   delete &state;
 }
@@ -195,9 +202,9 @@ void* DeviceState::scratch(size_t bytes) {
     report(*this, allocated, "scratch memory");
     return nullptr;
   }
-  // Kernels in flight may still use the old block.
-  cudaStreamSynchronize(stream);
-  if (scratch_memory) cudaFree(scratch_memory);
+  // Kernels in flight and recorded graphs may still use the old block. It grows by factors, so all
+  // old blocks together are smaller than the new one.
+  if (scratch_memory) outgrown_scratch.push_back(scratch_memory);
   scratch_memory = larger;
   scratch_bytes = bytes * 2;
   return scratch_memory;
@@ -241,5 +248,6 @@ extern "C" __attribute__((visibility("default"))) int32_t trafo_cuda_plugin(
   table->synchronize = &synchronize;
   table->gemm = &gemm_entry;
   table->last_error = &last_error;
+  fill_stream_functions(*table);
   return kSuccess;
 }

@@ -4,7 +4,6 @@
 
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
-#include "engine/ops/optimizer/optimizer.h"
 
 namespace trafo {
 namespace {
@@ -70,20 +69,10 @@ void AdamW::step(double learning_rate, double grad_scale) {
   require(std::isfinite(grad_scale), ErrorCode::invalid_argument, kOrigin,
           "grad_scale must be finite, got ", grad_scale);
   AdamWParams p{};
-  p.dtype = parameters_.dtype();
-  p.count = parameters_.numel();
+  fill(p);
   p.learning_rate = learning_rate;
-  p.beta1 = options_.beta1;
-  p.beta2 = options_.beta2;
-  p.epsilon = options_.epsilon;
-  p.weight_decay = options_.weight_decay;
   p.grad_scale = grad_scale;
   p.step = steps_ + 1;
-  p.param = parameters_.raw();
-  p.grad = gradients_.raw();
-  p.m = m_.raw();
-  p.v = v_.raw();
-  p.param_bf16 = rounded_.defined() ? rounded_.raw() : nullptr;
   launch(context_, OpKernel::adamw, kOrigin, p);
   ++steps_;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/autograd/context.h"
+#include "engine/ops/optimizer/optimizer.h"
 
 namespace trafo {
 
@@ -25,6 +26,9 @@ class AdamW {
   // finite: they would stay in the moments for good.
   void step(double learning_rate, double grad_scale = 1);
 
+  // The fields of `params` that say what is updated and how.
+  void describe(ClippedAdamWParams& params) const { fill(params); }
+
   const AdamWOptions& options() const { return options_; }
   int64_t steps() const { return steps_; }  // updates so far
 
@@ -34,6 +38,21 @@ class AdamW {
   void set_steps(int64_t steps);
 
  private:
+  template <class Params>
+  void fill(Params& p) const {
+    p.dtype = parameters_.dtype();
+    p.count = parameters_.numel();
+    p.beta1 = options_.beta1;
+    p.beta2 = options_.beta2;
+    p.epsilon = options_.epsilon;
+    p.weight_decay = options_.weight_decay;
+    p.param = parameters_.raw();
+    p.grad = gradients_.raw();
+    p.m = m_.raw();
+    p.v = v_.raw();
+    p.param_bf16 = rounded_.defined() ? rounded_.raw() : nullptr;
+  }
+
   Context& context_;
   Tensor parameters_, gradients_, rounded_, m_, v_;
   AdamWOptions options_;

@@ -9,6 +9,10 @@
 namespace trafo {
 namespace {
 
+// Enough that the device never waits for the host between updates of a few hundred microseconds.
+constexpr size_t kUpdatesAhead = 8;
+static_assert(kUpdatesAhead < Trainer::kMostUnderWay);
+
 TrainingData checked(TrainingData data, const Model& model, const TrainOptions& options) {
   validate(options);
   check_data(data, model.config(), options);
@@ -104,21 +108,25 @@ StopReason TrainingRun::loop(Session& session, int64_t max_updates) {
   announce(session);
   const int64_t pause_at = max_updates > 0 ? state_.trainer.update + max_updates : INT64_MAX;
   while (true) {
-    if (!settle(session)) return StopReason::cancelled;
-    if (const StopReason end = end_reason(); end != StopReason::none) {
-      const bool measured = state_.validated_update == state_.trainer.update;
-      if (data_.valid && !measured && !run_validation(session, false)) return StopReason::cancelled;
-      return end;
+    if (session.stop || session.cancelled())
+      while (!started_.empty()) finish_step(session);
+    if (started_.empty()) {
+      if (!settle(session)) return StopReason::cancelled;
+      if (const StopReason end = end_reason(progress()); end != StopReason::none) {
+        const bool measured = state_.validated_update == state_.trainer.update;
+        if (data_.valid && !measured && !run_validation(session, false))
+          return StopReason::cancelled;
+        return end;
+      }
+      if (session.cancelled()) return StopReason::cancelled;
+      if (session.stop) return StopReason::callback;
+      if (state_.trainer.update >= pause_at) return StopReason::paused;
     }
-    if (session.cancelled()) return StopReason::cancelled;
-    if (session.stop) return StopReason::callback;
-    if (state_.trainer.update >= pause_at) return StopReason::paused;
-    advance(session);
+    advance(session, pause_at);
   }
 }
 
-StopReason TrainingRun::end_reason() const {
-  const Progress done = progress();
+StopReason TrainingRun::end_reason(const Progress& done) const {
   const auto reached = [](int64_t limit, int64_t count) { return limit > 0 && count >= limit; };
   if (reached(options_.after_updates, done.updates) ||
       reached(options_.after_epochs, done.epochs) || reached(options_.after_tokens, done.tokens))
@@ -129,46 +137,89 @@ StopReason TrainingRun::end_reason() const {
 
 // --- one update ---
 
-void TrainingRun::advance(Session& session) {
-  const Progress before = progress();
+// Starts an update, and takes in the results of older ones: of all of them if something may be due.
+void TrainingRun::advance(Session& session, int64_t pause_at) {
   const auto begin = Clock::now();
-  last_step_ = take_step();
-  const StepResult& result = last_step_;
+  const Progress before = expected_progress();
+  start_step(session);
+  size_t ahead = 0;
+  if (trainer_.works_ahead() && !waits_for_results(before, expected_progress(), pause_at))
+    ahead = kUpdatesAhead;
   window_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
-  report(session, result, before, progress().epochs > before.epochs);
+  while (started_.size() > ahead) finish_step(session);
 }
 
-StepResult TrainingRun::take_step() {
+// Skipped updates make things due later than expected, never earlier.
+bool TrainingRun::waits_for_results(const Progress& before, const Progress& after,
+                                    int64_t pause_at) const {
+  return end_reason(after) != StopReason::none || after.updates >= pause_at ||
+         after.updates <= options_.disp_first || is_due(options_.disp_freq, before, after) ||
+         (data_.valid && is_due(options_.valid_freq, before, after)) ||
+         (directory_ && is_due(options_.save_freq, before, after));
+}
+
+void TrainingRun::start_step(Session& session) {
   // An update never reaches into the next epoch, so that N epochs are exactly N passes.
   size_t count = 0;
-  StepResult result;
   try {
     do {
       batcher_.next(micro_batches_[count++]);
     } while (count < micro_batches_.size() && !micro_batches_[count - 1].last_in_epoch);
-    result = trainer_.step(std::span<const PackedBatchHost>(micro_batches_).first(count));
+    const auto batches = std::span<const PackedBatchHost>(micro_batches_).first(count);
+    trainer_.submit(batches);
+    int64_t labels = 0;
+    for (const PackedBatchHost& batch : batches) labels += batch.label_count;
+    started_.push_back({batcher_.state(), labels});
   } catch (...) {
-    state_.trainer = trainer_.state();  // as before the step, unless it diverged
+    while (!started_.empty()) finish_step(session);
     batcher_.seek(state_.position);
     throw;
   }
-  state_.position = batcher_.state();
+}
+
+// After a result that ends the run: what else was started is forgotten.
+void TrainingRun::abandon_steps() {
+  while (trainer_.under_way() > 0) {
+    try {
+      trainer_.collect();
+    } catch (const Error&) {  // the first error is the one to tell
+    }
+  }
+  started_.clear();
+  state_.trainer = trainer_.state();
+  batcher_.seek(state_.position);
+}
+
+void TrainingRun::finish_step(Session& session) {
+  const Progress before = progress();
+  const auto begin = Clock::now();
+  try {
+    last_step_ = trainer_.collect();
+  } catch (...) {
+    abandon_steps();
+    throw;
+  }
+  const StepResult& result = last_step_;
+  window_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  state_.position = started_.front().position;
+  started_.pop_front();
   state_.trainer = trainer_.state();
   changed_ = true;
-  if (result.skipped) return result;
-  const int64_t labels = std::llround(result.labels);
-  const int64_t source = model_.config().architecture == Architecture::decoder_lm
-                             ? result.target_tokens - labels
-                             : result.source_tokens;
-  state_.target_tokens += labels;
-  state_.source_tokens += source;
-  window_.target_tokens += labels;
-  window_.source_tokens += source;
-  state_.display.loss += result.loss * result.labels;
-  state_.display.nll += result.nll * result.labels;
-  state_.display.labels += result.labels;
-  state_.grad_norm = result.grad_norm;
-  return result;
+  if (!result.skipped) {
+    const int64_t labels = std::llround(result.labels);
+    const int64_t source = model_.config().architecture == Architecture::decoder_lm
+                               ? result.target_tokens - labels
+                               : result.source_tokens;
+    state_.target_tokens += labels;
+    state_.source_tokens += source;
+    window_.target_tokens += labels;
+    window_.source_tokens += source;
+    state_.display.loss += result.loss * result.labels;
+    state_.display.nll += result.nll * result.labels;
+    state_.display.labels += result.labels;
+    state_.grad_norm = result.grad_norm;
+  }
+  report(session, result, before, progress().epochs > before.epochs);
 }
 
 // What the update makes due, and the events that belong to it.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -59,17 +60,21 @@ class TrainingRun {
 
   void restore();
   void announce(Session& session);
-  void advance(Session& session);
-  StepResult take_step();
+  void advance(Session& session, int64_t pause_at);
+  void start_step(Session& session);
+  void finish_step(Session& session);
+  void abandon_steps();
+  bool waits_for_results(const Progress& before, const Progress& after, int64_t pause_at) const;
   void report(Session& session, const StepResult& result, const Progress& before, bool epoch_ended);
   bool settle(Session& session);
   bool run_validation(Session& session, bool scheduled);
   std::vector<MetricValue> take_metrics(const std::vector<double>& values, bool scheduled);
   void save(Session& session);
-  StopReason end_reason() const;
+  StopReason end_reason(const Progress& done) const;
   StopReason loop(Session& session, int64_t max_updates);
 
   Progress progress() const;
+  Progress expected_progress() const;  // once all that was started is done, if none is skipped
   double epochs_done() const;  // with the fraction of the current one
   double seconds_left() const;
   void update_clock();
@@ -86,6 +91,12 @@ class TrainingRun {
   std::optional<RunDirectory> directory_;
   RunState state_;
   std::vector<PackedBatchHost> micro_batches_;
+  // Updates the device has been given and whose results are not in yet.
+  struct Started {
+    BatcherState position;  // after its batches
+    int64_t labels;
+  };
+  std::deque<Started> started_;
 
   StepResult last_step_;
   bool resumed_ = false;

@@ -39,6 +39,14 @@ Progress TrainingRun::progress() const {
   return {state_.trainer.update, state_.target_tokens, state_.position.epoch};
 }
 
+Progress TrainingRun::expected_progress() const {
+  Progress expected = progress();
+  expected.updates += static_cast<int64_t>(started_.size());
+  for (const Started& step : started_) expected.tokens += step.labels;
+  if (!started_.empty()) expected.epochs = started_.back().position.epoch;
+  return expected;
+}
+
 double TrainingRun::epochs_done() const {
   const auto batches = static_cast<double>(std::max<int64_t>(1, batcher_.batches_in_epoch()));
   return static_cast<double>(state_.position.epoch) +

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/ops/view/view.h"
 #include "engine/train/model_io.h"
 #include "engine/train/upload.h"
 
@@ -30,56 +31,151 @@ double total_labels(const Batches& batches, Count count) {
   return labels;
 }
 
+// Events of the device: the first half belongs to DeviceStep.
+int record_event(size_t record) {
+  return StreamDevice::kEvents / 2 + static_cast<int>(record);
+}
+
 }  // namespace
 
 Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
     : context_(context),
       model_(model),
       options_((validate(options), options)),
-      schedule_(schedule_options(options, model.config().width)),
       optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay},
-                 model.parameters().has_master() ? model.parameters().flat() : Tensor{}) {}
+                 model.parameters().has_master() ? model.parameters().flat() : Tensor{}),
+      schedule_(schedule_options(options, model.config().width)),
+      update_(context, optimizer_, schedule_, options.clip_norm) {
+  if (StreamDevice* stream = context.backend().stream_device()) {
+    device_step_ =
+        std::make_unique<DeviceStep>(context, model, options.label_smoothing, options.seed);
+    records_ = static_cast<UpdateRecord*>(
+        stream->allocate_pinned(kMostUnderWay * sizeof(UpdateRecord)));
+  } else {
+    host_records_.resize(kMostUnderWay);
+    records_ = host_records_.data();
+  }
+  const DType sums = stat_dtype(model.parameters().dtype());
+  loss_ = context.zeros({1}, sums);
+  nll_ = context.zeros({1}, sums);
+}
+
+Trainer::~Trainer() {
+  if (!device_step_) return;
+  try {
+    context_.backend().synchronize();
+  } catch (const Error&) {  // the device is lost: nothing will be written any more
+  }
+  context_.backend().stream_device()->release_pinned(records_);
+}
 
 StepResult Trainer::step(std::span<const Batch> micro_batches) {
-  const double labels =
+  StepResult result;
+  result.labels =
       total_labels(micro_batches, [](const Batch& batch) { return batch.label_count; });
-  return step(micro_batches.size(), labels, [&](size_t i) { return micro_batches[i]; });
+  for (const Batch& batch : micro_batches) {
+    result.sentences += batch.sentences;
+    result.target_tokens += batch.target_in.numel();
+    if (batch.source_ids.defined()) result.source_tokens += batch.source_ids.numel();
+  }
+  start(
+      result,
+      [&] {
+        for (const Batch& batch : micro_batches)
+          accumulate(batch, result.labels, &batch == micro_batches.data());
+      },
+      loss_, nll_);
+  return collect();
 }
 
 StepResult Trainer::step(std::span<const PackedBatchHost> micro_batches) {
-  const double labels = total_labels(micro_batches, label_count);
-  return step(micro_batches.size(), labels, [&](size_t i) {
-    return upload(context_, micro_batches[i], model_.config(), model_.parameters().dtype());
-  });
+  submit(micro_batches);
+  return collect();
 }
 
-StepResult Trainer::step(size_t count, double labels, const BatchAt& batch_at) {
-  const TrainerState before = state_;
+void Trainer::submit(std::span<const PackedBatchHost> micro_batches) {
   StepResult result;
-  result.labels = labels;
-  result.learning_rate = learning_rate(state_.update + 1);
-  model_.parameters().zero_grad();
+  result.labels = total_labels(micro_batches, label_count);
+  for (const PackedBatchHost& batch : micro_batches) {
+    result.sentences += static_cast<int64_t>(batch.target_cu_seqlens.size()) - 1;
+    result.target_tokens += static_cast<int64_t>(batch.target_in.size());
+    result.source_tokens += static_cast<int64_t>(batch.source_ids.size());
+  }
+  if (device_step_) {
+    start(
+        result,
+        [&] {
+          for (const PackedBatchHost& batch : micro_batches)
+            device_step_->accumulate(batch, result.labels,
+                                     static_cast<uint32_t>(state_.forward_passes++),
+                                     &batch == micro_batches.data());
+        },
+        device_step_->loss(), device_step_->nll());
+  } else {
+    start(
+        result,
+        [&] {
+          for (const PackedBatchHost& batch : micro_batches)
+            accumulate(upload(context_, batch, model_.config(), model_.parameters().dtype()),
+                       result.labels, &batch == micro_batches.data());
+        },
+        loss_, nll_);
+  }
+}
+
+// `gradients` fills the flat gradient, loss and nll.
+void Trainer::start(StepResult result, const std::function<void()>& gradients, const Tensor& loss,
+                    const Tensor& nll) {
+  require(under_way_.size() < (works_ahead() ? kMostUnderWay : 1), ErrorCode::invalid_argument,
+          kOrigin, under_way_.size(), " updates are under way, collect one first");
+  const uint64_t passes_before = state_.forward_passes;
+  ParameterStore& parameters = model_.parameters();
   try {
-    std::vector<ops::CrossEntropyOutput> losses;
-    for (size_t i = 0; i < count; ++i) losses.push_back(accumulate(batch_at(i), labels, result));
-    model_.parameters().complete_grads(context_);
-    // The only place of a step where the host waits for an accelerator.
-    const GradientNorm norm =
-        clip_global_norm(context_, model_.parameters().flat_grad(), options_.clip_norm);
-    const double divisor = mean_on_device() ? 1 : labels;
-    for (const ops::CrossEntropyOutput& output : losses) {
-      result.loss += context_.item(output.loss) / divisor;
-      result.nll += context_.item(output.nll) / divisor;
-    }
-    result.grad_norm = norm.norm;
-    update(norm, result);
+    gradients();
+    const auto ahead = static_cast<int64_t>(under_way_.size());
+    update_.prepare(state_.update + 1, state_.update + 1 + ahead);
+    under_way_.push_back({result, &records_[next_record_]});
   } catch (...) {
-    state_ = before;
-    model_.parameters().zero_grad();
+    state_.forward_passes = passes_before;
+    parameters.zero_grad();
     throw;
   }
-  model_.parameters().zero_grad();
+  // From here on only a device that is lost can fail.
+  update_.run(loss, nll);
+  UpdateRecord& record = records_[next_record_];
+  if (StreamDevice* stream = works_ahead() ? context_.backend().stream_device() : nullptr) {
+    stream->copy_async(&record, update_.record(), sizeof record);
+    stream->record(record_event(next_record_));
+  } else {
+    context_.backend().copy_to_host(&record, update_.record(), sizeof record);
+  }
+  next_record_ = (next_record_ + 1) % kMostUnderWay;
+  parameters.zero_grad();
+}
+
+StepResult Trainer::collect() {
+  require(!under_way_.empty(), ErrorCode::invalid_argument, kOrigin, "no update is under way");
+  if (works_ahead())
+    context_.backend().stream_device()->wait(
+        record_event(static_cast<size_t>(under_way_.front().record - records_)));
+  StepResult result = under_way_.front().result;
+  const UpdateRecord& record = *under_way_.front().record;
+  result.loss = record.loss;
+  result.nll = record.nll;
+  result.grad_norm = record.norm;
+  result.learning_rate = record.learning_rate;
+  result.skipped = record.applied == 0;
+  under_way_.pop_front();
+  if (result.skipped) {
+    ++state_.skipped;
+    ++state_.skipped_in_a_row;
+  } else {
+    ++state_.update;
+    state_.skipped_in_a_row = 0;
+  }
+  result.update = state_.update;
+  optimizer_.set_steps(state_.update);
   require(state_.skipped_in_a_row < options_.max_bad_steps_in_a_row, ErrorCode::non_finite, kOrigin,
           "training has diverged: after update ", state_.update,
           " the loss or the gradient was not finite ", state_.skipped_in_a_row,
@@ -87,39 +183,29 @@ StepResult Trainer::step(size_t count, double labels, const BatchAt& batch_at) {
   return result;
 }
 
-ops::CrossEntropyOutput Trainer::accumulate(const Batch& batch, double labels, StepResult& result) {
+void Trainer::accumulate(const Batch& batch, double labels, bool first) {
   // A tape of its own: what the caller has recorded on the context stays as it is, and what a
   // failed step has recorded goes away.
   const TapeScope tape(context_);
   const DropoutPass pass{options_.seed, static_cast<uint32_t>(state_.forward_passes), true};
   ++state_.forward_passes;
-  const ops::CrossEntropyOutput output = model_.loss(context_, batch, options_.label_smoothing,
-                                                     pass, mean_on_device() ? 1 / labels : 1);
-  if (mean_on_device())
-    context_.backward(output.loss);
-  else
-    context_.backward(output.loss,
-                      context_.scalar(1 / labels, output.loss.shape(), output.loss.dtype()));
-  result.sentences += batch.sentences;
-  result.target_tokens += batch.target_in.numel();
-  if (batch.source_ids.defined()) result.source_tokens += batch.source_ids.numel();
-  return output;
-}
-
-void Trainer::update(const GradientNorm& norm, StepResult& result) {
-  result.skipped = !std::isfinite(result.loss) || !norm.finite;
-  if (result.skipped) {
-    ++state_.skipped;
-    ++state_.skipped_in_a_row;
+  if (first) model_.parameters().zero_grad();
+  // The upstream gradient is then known to be one, and nothing has to be read before the end.
+  const ops::CrossEntropyOutput output =
+      model_.loss(context_, batch, options_.label_smoothing, pass, 1 / labels);
+  context_.backward(output.loss);
+  if (first) {
+    context_.backend().copy(loss_.raw(), output.loss.raw(), loss_.bytes());
+    context_.backend().copy(nll_.raw(), output.nll.raw(), nll_.bytes());
+    model_.parameters().complete_grads(context_);
   } else {
-    optimizer_.step(result.learning_rate, norm.scale);
-    ++state_.update;
-    state_.skipped_in_a_row = 0;
+    accumulate_into(context_, loss_, output.loss);
+    accumulate_into(context_, nll_, output.nll);
   }
-  result.update = state_.update;
 }
 
 void Trainer::write_optimizer(ByteSink& sink) const {
+  require(under_way_.empty(), ErrorCode::internal, kOrigin, "updates are under way");
   const Tensor moments[] = {optimizer_.first_moment(), optimizer_.second_moment()};
   std::vector<std::byte> storage[2];
   std::vector<TensorEntry> entries;
@@ -134,6 +220,7 @@ void Trainer::restore(const SafetensorsReader& optimizer, const TrainerState& st
   const Tensor moments[] = {optimizer_.first_moment(), optimizer_.second_moment()};
   read_workspaces(context_, model_.parameters(), optimizer, moments, kMoments);
   optimizer_.set_steps(state.update);
+  update_.set_updates(state.update);
   state_ = state;
 }
 

@@ -2,15 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "engine/io/byte_sink.h"
 #include "engine/io/safetensors.h"
 #include "engine/models/model.h"
-#include "engine/optim/adamw.h"
-#include "engine/optim/clip.h"
+#include "engine/optim/clipped_update.h"
 #include "engine/text/batcher.h"
+#include "engine/train/device_step.h"
 #include "engine/train/options.h"
 #include "engine/train/state.h"
 
@@ -32,6 +35,7 @@ struct StepResult {
 class Trainer {
  public:
   Trainer(Context& context, Model& model, const TrainOptions& options);
+  ~Trainer();
 
   // Forward and backward over each micro-batch, then one clipped AdamW update with the gradient of
   // the mean loss over all their labels. Errors: INVALID_ARGUMENT for no batch or no label that
@@ -40,6 +44,17 @@ class Trainer {
   StepResult step(std::span<const Batch> micro_batches);
   // The same from host memory; one micro-batch is on the device at a time.
   StepResult step(std::span<const PackedBatchHost> micro_batches);
+
+  // step() in two halves, so that an accelerator has the next update before this one is done.
+  // submit() starts an update; collect() waits for the oldest that was started and gives its
+  // result, or throws what step() throws after the fact. At most kMostUnderWay may be under way;
+  // all must be collected before anything else is done with trainer or model.
+  static constexpr size_t kMostUnderWay = StreamDevice::kEvents / 2;
+  void submit(std::span<const PackedBatchHost> micro_batches);
+  StepResult collect();
+  size_t under_way() const { return under_way_.size(); }
+  // False: a step is done when submit() returns, there is nothing to gain from several.
+  bool works_ahead() const { return device_step_ != nullptr; }
 
   const TrainOptions& options() const { return options_; }
   const TrainerState& state() const { return state_; }
@@ -52,21 +67,28 @@ class Trainer {
   void restore(const SafetensorsReader& optimizer, const TrainerState& state);
 
  private:
-  using BatchAt = std::function<Batch(size_t)>;
-  StepResult step(size_t count, double labels, const BatchAt& batch_at);
-  // Backward over one micro-batch; its loss stays on the device.
-  ops::CrossEntropyOutput accumulate(const Batch& batch, double labels, StepResult& result);
-  // An accelerator gets the division by the label count with the loss: its upstream gradient is
-  // then known to be one, and nothing has to be read before the end of the step.
-  bool mean_on_device() const { return context_.device().kind != DeviceKind::cpu; }
-  void update(const GradientNorm& norm, StepResult& result);
+  // An update that was started.
+  struct UnderWay {
+    StepResult result;
+    const UpdateRecord* record;  // filled in when its event has passed
+  };
+  void start(StepResult result, const std::function<void()>& gradients, const Tensor& loss,
+             const Tensor& nll);
+  void accumulate(const Batch& batch, double labels, bool first);
 
   Context& context_;
   Model& model_;
   TrainOptions options_;
-  Schedule schedule_;
   AdamW optimizer_;
+  Schedule schedule_;
+  ClippedUpdate update_;
+  std::unique_ptr<DeviceStep> device_step_;  // on an accelerator
   TrainerState state_;
+  Tensor loss_, nll_;  // [1]: of the update's micro-batches so far
+  std::deque<UnderWay> under_way_;
+  UpdateRecord* records_ = nullptr;  // kMostUnderWay of them, where the device can write
+  std::vector<UpdateRecord> host_records_;
+  size_t next_record_ = 0;
 };
 
 }  // namespace trafo

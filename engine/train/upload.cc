@@ -38,15 +38,13 @@ void check_weights(const Context& context, const std::vector<float>& weights) {
 }
 
 Tensor upload_weights(Context& context, const std::vector<float>& weights, DType dtype) {
-  check_weights(context, weights);
   return context.from_doubles(std::vector<double>(weights.begin(), weights.end()),
                               {static_cast<int64_t>(weights.size())}, stat_dtype(dtype));
 }
 
 }  // namespace
 
-Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& config,
-             DType dtype) {
+void check_batch(const Context& context, const PackedBatchHost& host, const ModelConfig& config) {
   const size_t tokens = host.target_in.size();
   require(!host.target_cu_seqlens.empty(), ErrorCode::shape_mismatch, kOrigin,
           "target_cu_seqlens is empty, it has one element more than there are sentences");
@@ -54,19 +52,12 @@ Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& c
   check_length("target_out", host.target_out.size(), tokens);
   check_length("target_positions", host.target_positions.size(), tokens);
   check_boundaries("target_cu_seqlens", host.target_cu_seqlens, sentences, tokens);
-
-  Batch batch;
-  batch.sentences = static_cast<int64_t>(sentences);
   if (config.architecture == Architecture::encoder_decoder) {
     check_length("source_positions", host.source_positions.size(), host.source_ids.size());
     check_boundaries("source_cu_seqlens", host.source_cu_seqlens, sentences,
                      host.source_ids.size());
     check_indices(context, "source_ids", host.source_ids, config.vocabulary);
     check_indices(context, "source_positions", host.source_positions, config.max_positions);
-    batch.longest_source = longest_sentence(host.source_cu_seqlens);
-    batch.source_ids = to_device(context, host.source_ids);
-    batch.source_positions = to_device(context, host.source_positions);
-    batch.source_cu_seqlens = to_device(context, host.source_cu_seqlens);
   } else {
     require(host.source_ids.empty(), ErrorCode::invalid_argument, kOrigin,
             "a decoder-lm reads the source in target_in, source_ids must be empty");
@@ -75,15 +66,30 @@ Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& c
   check_indices(context, "target_out", host.target_out, config.vocabulary,
                 ops::CrossEntropyOptions{}.ignore_label);
   check_indices(context, "target_positions", host.target_positions, config.max_positions);
+  if (host.target_weights.empty()) return;
+  check_length("target_weights", host.target_weights.size(), tokens);
+  check_weights(context, host.target_weights);
+}
+
+Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& config,
+             DType dtype) {
+  check_batch(context, host, config);
+  Batch batch;
+  batch.sentences = static_cast<int64_t>(host.target_cu_seqlens.size()) - 1;
+  if (config.architecture == Architecture::encoder_decoder) {
+    batch.longest_source = longest_sentence(host.source_cu_seqlens);
+    batch.source_ids = to_device(context, host.source_ids);
+    batch.source_positions = to_device(context, host.source_positions);
+    batch.source_cu_seqlens = to_device(context, host.source_cu_seqlens);
+  }
   batch.indices_checked = true;
   batch.longest_target = longest_sentence(host.target_cu_seqlens);
   batch.target_in = to_device(context, host.target_in);
   batch.target_out = to_device(context, host.target_out);
   batch.target_positions = to_device(context, host.target_positions);
   batch.target_cu_seqlens = to_device(context, host.target_cu_seqlens);
-  batch.label_count = static_cast<double>(tokens);
+  batch.label_count = static_cast<double>(host.target_in.size());
   if (!host.target_weights.empty()) {
-    check_length("target_weights", host.target_weights.size(), tokens);
     batch.target_weights = upload_weights(context, host.target_weights, dtype);
     batch.label_count =
         std::accumulate(host.target_weights.begin(), host.target_weights.end(), 0.0);

@@ -8,6 +8,9 @@
 
 namespace trafo {
 
+// What upload() refuses.
+void check_batch(const Context& context, const PackedBatchHost& host, const ModelConfig& config);
+
 // For a model of `dtype`. Arrays whose lengths do not fit together are SHAPE_MISMATCH, tokens the
 // model does not know INVALID_ARGUMENT (on the CPU found by the ops that use them); a batch without
 // a label that counts is allowed.

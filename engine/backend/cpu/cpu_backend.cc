@@ -12,12 +12,9 @@ namespace {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(int threads) : pool_(threads) {}
+  ~CpuBackend() override { release_arena_memory(); }
 
   Device device() const override { return {DeviceKind::cpu, 0}; }
-  void* allocate(size_t bytes) override { return allocator_.allocate(bytes); }
-  void release(void* pointer, size_t bytes) noexcept override {
-    allocator_.release(pointer, bytes);
-  }
   MemoryStats memory_stats() const override { return allocator_.stats(); }
   void reset_peak_memory() override { allocator_.reset_peak(); }
   void release_cached_memory() override { allocator_.release_cached(); }
@@ -41,6 +38,16 @@ class CpuBackend final : public Backend {
 
   int threads() const override { return pool_.threads(); }
   void set_threads(int threads) override { pool_.set_threads(threads); }
+
+ protected:
+  void* allocate_block(size_t bytes) override { return allocator_.allocate(bytes); }
+  void release_block(void* pointer, size_t bytes) noexcept override {
+    allocator_.release(pointer, bytes);
+  }
+  void* allocate_exactly(size_t bytes) override { return allocator_.allocate_exactly(bytes); }
+  void release_exactly(void* pointer, size_t bytes) noexcept override {
+    allocator_.release_exactly(pointer, bytes);
+  }
 
  private:
   CachingAllocator allocator_;

@@ -113,7 +113,7 @@ ErrorCode code_of(int32_t result) {
   }
 }
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public StreamDevice {
  public:
   CudaBackend(const Plugin& plugin, int32_t index, std::span<const char* const> kernel_names)
       : table_(plugin.table), index_(index) {
@@ -132,41 +132,13 @@ class CudaBackend final : public Backend {
   }
 
   ~CudaBackend() override {
+    release_arena_memory();
     release_cached_memory();
     table_.close(device_);
   }
 
   Device device() const override { return {DeviceKind::cuda, index_}; }
 
-  void* allocate(size_t bytes) override {
-    if (bytes == 0) return nullptr;
-    const size_t size = CachedBlocks::rounded(bytes);
-    std::lock_guard lock(mutex_);
-    void* block = cached_.take(size);
-    if (!block) {
-      WhyText why;
-      int32_t result = table_.allocate(device_, size, &block, why.why());
-      if (result == cuda::kOutOfMemory) {
-        release_cached_locked();
-        result = table_.allocate(device_, size, &block, why.why());
-      }
-      check(result, "allocate", why);
-      stats_.reserved_bytes += static_cast<int64_t>(size);
-    }
-    stats_.allocated_bytes += static_cast<int64_t>(size);
-    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
-    return block;
-  }
-  // All work is on one stream, so a block may be reused as soon as it is released.
-  void release(void* pointer, size_t bytes) noexcept override {
-    if (!pointer) return;
-    const size_t size = CachedBlocks::rounded(bytes);
-    std::lock_guard lock(mutex_);
-    stats_.allocated_bytes -= static_cast<int64_t>(size);
-    if (cached_.keep(size, pointer)) return;
-    table_.release(device_, pointer);
-    stats_.reserved_bytes -= static_cast<int64_t>(size);
-  }
   MemoryStats memory_stats() const override {
     std::lock_guard lock(mutex_);
     return stats_;
@@ -209,7 +181,82 @@ class CudaBackend final : public Backend {
   int threads() const override { return 1; }
   void set_threads(int) override {}
 
+  // --- StreamDevice ---
+  StreamDevice* stream_device() override { return this; }
+  void* allocate_pinned(size_t bytes) override {
+    WhyText why;
+    void* pointer = nullptr;
+    const int32_t result = table_.allocate_pinned(device_, bytes, &pointer, why.why());
+    require(result != cuda::kOutOfMemory, ErrorCode::out_of_memory, kOrigin, "no ", bytes,
+            " bytes of pinned host memory: ", why.text);
+    check(result, "pinned memory", why);
+    return pointer;
+  }
+  void release_pinned(void* pointer) noexcept override {
+    if (pointer) table_.release_pinned(device_, pointer);
+  }
+  void copy_async(void* target, const void* source, size_t bytes) override {
+    WhyText why;
+    check(table_.copy_async(device_, target, source, bytes, why.why()), "copy", why);
+  }
+  void record(int event) override {
+    WhyText why;
+    check(table_.record(device_, event, why.why()), "event", why);
+  }
+  void wait(int event) override {
+    WhyText why;
+    check(table_.wait(device_, event, why.why()), "event", why);
+  }
+  void begin_capture() override {
+    WhyText why;
+    check(table_.begin_capture(device_, why.why()), "graph", why);
+  }
+  void* end_capture(char* reason, size_t size) override {
+    void* graph = nullptr;
+    const int32_t result = table_.end_capture(device_, &graph, {reason, size});
+    return result == cuda::kSuccess ? graph : nullptr;
+  }
+  void launch_graph(void* graph) override {
+    WhyText why;
+    check(table_.launch_graph(device_, graph, why.why()), "graph", why);
+  }
+  void release_graph(void* graph) noexcept override {
+    if (graph) table_.release_graph(device_, graph);
+  }
+  void set_dropout_step(const uint32_t* step) override { table_.set_dropout_step(device_, step); }
+
  protected:
+  void* allocate_block(size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    const size_t size = CachedBlocks::rounded(bytes);
+    std::lock_guard lock(mutex_);
+    void* block = cached_.take(size);
+    if (!block) block = from_device(size);
+    count(static_cast<int64_t>(size));
+    return block;
+  }
+  // All work is on one stream, so a block may be reused as soon as it is released.
+  void release_block(void* pointer, size_t bytes) noexcept override {
+    if (!pointer) return;
+    const size_t size = CachedBlocks::rounded(bytes);
+    std::lock_guard lock(mutex_);
+    count(-static_cast<int64_t>(size));
+    if (cached_.keep(size, pointer)) return;
+    table_.release(device_, pointer);
+    stats_.reserved_bytes -= static_cast<int64_t>(size);
+  }
+  void* allocate_exactly(size_t bytes) override {
+    std::lock_guard lock(mutex_);
+    void* block = from_device(bytes);
+    count(static_cast<int64_t>(bytes));
+    return block;
+  }
+  void release_exactly(void* pointer, size_t bytes) noexcept override {
+    std::lock_guard lock(mutex_);
+    table_.release(device_, pointer);
+    count(-static_cast<int64_t>(bytes));
+    stats_.reserved_bytes -= static_cast<int64_t>(bytes);
+  }
   void kernel_failed(const char* op, int32_t result) override {
     fail(code_of(result), op, "the kernel failed on ", device_name(device()), ": ",
          table_.last_error(device_));
@@ -229,6 +276,23 @@ class CudaBackend final : public Backend {
       const auto found = there.find(name);
       kernels_.push_back(found == there.end() ? nullptr : found->second);
     }
+  }
+
+  void* from_device(size_t size) {
+    WhyText why;
+    void* block = nullptr;
+    int32_t result = table_.allocate(device_, size, &block, why.why());
+    if (result == cuda::kOutOfMemory) {
+      release_cached_locked();
+      result = table_.allocate(device_, size, &block, why.why());
+    }
+    check(result, "allocate", why);
+    stats_.reserved_bytes += static_cast<int64_t>(size);
+    return block;
+  }
+  void count(int64_t bytes) {
+    stats_.allocated_bytes += bytes;
+    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
   }
 
   void release_cached_locked() noexcept {

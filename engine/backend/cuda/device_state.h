@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/backend/cuda/plugin_api.h"
 
@@ -33,7 +34,18 @@ struct DeviceState {
 
   void* scratch_memory = nullptr;
   size_t scratch_bytes = 0;
+  std::vector<void*> outgrown_scratch;  // graphs that were recorded before still use it
+
+  std::vector<cudaEvent_t> events;
+  // Added to the forward pass of every dropout mask when a kernel runs; may be null.
+  const uint32_t* dropout_step = nullptr;
 };
+
+// streams.cu
+void fill_stream_functions(PluginTable& table);
+// Text and code of a failed call; for every entry of the plugin.
+int32_t checked(void* device, cudaError_t error, const char* what, Why why);
+DeviceState& enter(void* device);
 
 // Records what went wrong and says which kind it is: kOutOfMemory, kDeviceLost (sticky errors) or
 // kFailed.

@@ -16,7 +16,7 @@
 namespace trafo::cuda {
 
 // Raised with every change of this header.
-inline constexpr int32_t kPluginVersion = 1;
+inline constexpr int32_t kPluginVersion = 2;
 
 // Result codes of the plugin's functions and kernels.
 inline constexpr int32_t kSuccess = 0;
@@ -63,6 +63,19 @@ struct PluginTable {
   int32_t (*fill_zero)(void* device, void* target, size_t bytes, Why why);
   int32_t (*synchronize)(void* device, Why why);
   int32_t (*gemm)(void* device, const GemmParams* params, Why why);
+
+  // What StreamDevice (engine/backend/stream_device.h) needs.
+  int32_t (*allocate_pinned)(void* device, size_t bytes, void** pointer, Why why);
+  void (*release_pinned)(void* device, void* pointer);
+  int32_t (*copy_async)(void* device, void* target, const void* source, size_t bytes, Why why);
+  int32_t (*record)(void* device, int32_t event, Why why);
+  int32_t (*wait)(void* device, int32_t event, Why why);
+  int32_t (*begin_capture)(void* device, Why why);
+  int32_t (*end_capture)(void* device, void** graph, Why why);  // ends it in any case
+  int32_t (*launch_graph)(void* device, void* graph, Why why);
+  void (*release_graph)(void* device, void* graph);
+  void (*set_dropout_step)(void* device, const uint32_t* step);
+
   // The newest error of a kernel launch on this device, in words. Borrowed until the next call.
   const char* (*last_error)(void* device);
 };

@@ -400,7 +400,7 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
   const bool vectors =
       rows_of_quads<T>(p.head_dim, {p.q, p.k, p.v}, {p.q_stride, p.k_stride, p.v_stride});
   return launch_attention(device, "attention_forward", forward_kernel<T, Tile, Groups>,
-                          p.sequences * p.heads * tiles, kThreads, bytes, AttentionProblem::of(p),
+                          p.sequences * p.heads * tiles, kThreads, bytes, AttentionProblem::of(device, p),
                           tiles, vectors, static_cast<const T*>(p.q), static_cast<const T*>(p.k),
                           static_cast<const T*>(p.v), static_cast<T*>(p.out),
                           static_cast<float*>(p.lse));
@@ -415,7 +415,7 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, cons
   const auto run = [&](auto kernel, int64_t rows) {
     const int64_t tiles = (rows + Tile - 1) / Tile;
     return launch_attention(device, "attention_backward", kernel, p.sequences * p.heads * tiles,
-                            kThreads, bytes, AttentionProblem::of(p), attention_gradients(p), tiles,
+                            kThreads, bytes, AttentionProblem::of(device, p), attention_gradients(p), tiles,
                             vectors, static_cast<const T*>(p.q), static_cast<const T*>(p.k),
                             static_cast<const T*>(p.v), static_cast<const T*>(p.dout),
                             static_cast<const float*>(p.lse), delta);

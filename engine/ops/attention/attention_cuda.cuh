@@ -25,8 +25,8 @@ struct AttentionProblem {
   int64_t q_stride, k_stride, v_stride;
 
   template <class Params>
-  static AttentionProblem of(const Params& p) {
-    return {DropoutArgs::of(p.dropout),
+  static AttentionProblem of(const DeviceState& device, const Params& p) {
+    return {DropoutArgs::of(device, p.dropout),
             static_cast<float>(p.scale),
             p.causal,
             p.sequences,

@@ -113,7 +113,7 @@ int32_t attention_decode_forward(DeviceState& device, const AttentionForwardPara
     using T = decltype(zero);
     result = launch_attention(
         device, "attention_forward", decode_kernel<T>, p.sequences * p.heads, kThreads, 0,
-        AttentionProblem::of(p), rows_of_quads<T>(p.head_dim, {p.k}, {p.k_stride}),
+        AttentionProblem::of(device, p), rows_of_quads<T>(p.head_dim, {p.k}, {p.k_stride}),
         static_cast<const T*>(p.q), static_cast<const T*>(p.k), static_cast<const T*>(p.v),
         static_cast<T*>(p.out), static_cast<float*>(p.lse));
   });

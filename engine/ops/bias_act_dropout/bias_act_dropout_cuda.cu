@@ -110,7 +110,7 @@ int32_t bias_act_dropout_forward_cuda(cuda::DeviceState& device,
         constexpr int V = pack();
         const ForwardBody<T, V, kind()> body{static_cast<const T*>(p.x),
                                              static_cast<const T*>(p.bias), static_cast<T*>(p.y),
-                                             p.dropout.active(), DropoutArgs::of(p.dropout)};
+                                             p.dropout.active(), DropoutArgs::of(device, p.dropout)};
         return launch_flat<V>(device, p.rows * p.width, p.width, body, "bias_act_dropout_forward");
       });
 }
@@ -131,7 +131,7 @@ int32_t bias_act_dropout_backward_cuda(cuda::DeviceState& device,
                                               p.width,
                                               p.accumulate_dx,
                                               p.dropout.active(),
-                                              DropoutArgs::of(p.dropout)};
+                                              DropoutArgs::of(device, p.dropout)};
         ColumnSums sums;
         sums.out[0] = static_cast<float*>(p.dbias);
         sums.accumulate[0] = p.accumulate_dbias;

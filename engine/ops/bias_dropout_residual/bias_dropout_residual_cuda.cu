@@ -51,7 +51,7 @@ int32_t forward(DeviceState& device, const BiasDropoutResidualForwardParams& p) 
   args.width = p.width;
   args.epsilon = static_cast<float>(p.epsilon);
   args.dropping = p.dropout.active();
-  args.dropout = DropoutArgs::of(p.dropout);
+  args.dropout = DropoutArgs::of(device, p.dropout);
   if (p.gamma) return launch_norm_forward<true>(device, args, kForward);
   const bool packed = p.width % V == 0 && aligned16(p.x) && aligned16(p.bias) &&
                       aligned16(p.residual) && aligned16(p.sum);
@@ -138,7 +138,7 @@ int32_t backward(DeviceState& device, const BiasDropoutResidualBackwardParams& p
   args.accumulate_dx = p.accumulate_dx;
   args.accumulate_dresidual = p.accumulate_dresidual;
   args.dropping = p.dropout.active();
-  args.dropout = DropoutArgs::of(p.dropout);
+  args.dropout = DropoutArgs::of(device, p.dropout);
   const ColumnSums to{
       {static_cast<float*>(p.dgamma), static_cast<float*>(p.dbeta), static_cast<float*>(p.dbias)},
       {p.accumulate_dgamma, p.accumulate_dbeta, p.accumulate_dbias}};

@@ -33,7 +33,7 @@ int32_t apply(DeviceState& device, const char* name, DType dtype, const Dropout&
     using T = decltype(zero);
     result = cuda::elementwise<8>(
         device, name, cuda::ElementwiseInputs<T, 1>{{static_cast<const T*>(x)}}, static_cast<T*>(y),
-        count, accumulate, ApplyDropout{cuda::DropoutArgs::of(dropout)});
+        count, accumulate, ApplyDropout{cuda::DropoutArgs::of(device, dropout)});
   });
   return known ? result : cuda::unsupported(device, "dropout on CUDA takes float32 or bfloat16");
 }

@@ -235,7 +235,7 @@ int32_t scatter(DeviceState& device, const EmbeddingBackwardParams& p, const int
 
   const T* dy = static_cast<const T*>(p.dy);
   ScatterArgs args{
-      DropoutArgs::of(p.dropout), static_cast<float>(scale), accumulate, p.tokens, p.width, 1};
+      DropoutArgs::of(device, p.dropout), static_cast<float>(scale), accumulate, p.tokens, p.width, 1};
   const auto run = [&](auto sum_chunks, auto join_chunks, int64_t columns) {
     const int64_t groups = p.width / columns;
     const int64_t threads = std::min<int64_t>(kBackwardThreads, round_up(groups, 32));
@@ -264,7 +264,7 @@ int32_t embedding_forward_cuda(cuda::DeviceState& device, const EmbeddingForward
     constexpr int kWarps = kForwardThreads / 32;
     const auto run = [&](auto kernel) {
       kernel<<<static_cast<unsigned>((p.tokens + kWarps - 1) / kWarps), kForwardThreads, 0,
-               device.stream>>>(DropoutArgs::of(p.dropout), static_cast<float>(p.scale), p.tokens,
+               device.stream>>>(DropoutArgs::of(device, p.dropout), static_cast<float>(p.scale), p.tokens,
                                 p.width, p.ids, p.positions, static_cast<const T*>(p.table),
                                 static_cast<const T*>(p.position_table), static_cast<T*>(p.y));
     };

@@ -194,7 +194,7 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   work.loss = context.empty({rows}, sums);
   work.nll = context.empty({rows}, sums);
   work.lse = context.empty({rows}, sums);
-  work.one = context.scalar(1, {1}, sums);
+  work.one = context.one(sums);
   work.dx = gradient_like(context, x_dense, rows, dtype);
   work.dweight = gradient_like(context, weight_dense, rows, sums);
   work.dbias = gradient_like(context, bias_dense, rows, sums);

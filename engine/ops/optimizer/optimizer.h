@@ -32,4 +32,38 @@ struct AdamWParams {
   void* param_bf16;
 };
 
+// What the updates of a run carry along, in device memory.
+struct UpdateRecord {
+  int64_t updates;  // applied so far
+  // Of the newest update, applied or not:
+  double loss, nll, norm, learning_rate;
+  int64_t applied;  // 0: loss or norm was not finite, nothing has changed
+};
+
+// Learning rates of updates first, first + 1, ..., in device memory.
+struct LearningRates {
+  static constexpr int64_t kCount = 1024;
+  int64_t first;
+  double rates[kCount];
+};
+
+// A whole update that the host has no part in: norm of the gradient, clipping (Pascanu et al.,
+// arXiv 1211.5063), AdamW as above with the step and the learning rate of update
+// record->updates + 1, unless loss or norm is not finite. One graph of work for every update.
+struct ClippedAdamWParams {
+  DType dtype;
+  int64_t count;
+  double beta1, beta2, epsilon, weight_decay;
+  double max_norm;  // 0: any
+  void* param;
+  const void* grad;
+  void* m;
+  void* v;
+  void* param_bf16;  // as above
+  const void* loss;  // [1] of dtype, and the same for nll
+  const void* nll;
+  const LearningRates* rates;  // covers the update
+  UpdateRecord* record;
+};
+
 }  // namespace trafo

@@ -142,5 +142,27 @@ void adamw_cpu(ThreadPool& pool, const AdamWParams& p) {
   HWY_DYNAMIC_DISPATCH(adamw_simd)(pool, p);
 }
 
+void clipped_adamw_cpu(ThreadPool& pool, const ClippedAdamWParams& p) {
+  UpdateRecord& record = *p.record;
+  double squares = 0;
+  sum_of_squares_cpu(pool, {p.dtype, p.count, p.grad, &squares});
+  const auto value = [&](const void* at) {
+    return p.dtype == DType::f64 ? *static_cast<const double*>(at)
+                                 : static_cast<double>(*static_cast<const float*>(at));
+  };
+  record.loss = value(p.loss);
+  record.nll = value(p.nll);
+  record.norm = std::sqrt(squares);
+  const int64_t update = record.updates + 1;
+  record.learning_rate = p.rates->rates[update - p.rates->first];
+  record.applied = std::isfinite(record.loss) && std::isfinite(record.norm);
+  if (!record.applied) return;
+  record.updates = update;
+  const bool clipped = p.max_norm > 0 && record.norm > p.max_norm;
+  adamw_cpu(pool, {p.dtype, p.count, record.learning_rate, p.beta1, p.beta2, p.epsilon,
+                   p.weight_decay, clipped ? p.max_norm / record.norm : 1.0, update, p.param,
+                   p.grad, p.m, p.v, p.param_bf16});
+}
+
 }  // namespace trafo
 #endif

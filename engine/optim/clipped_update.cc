@@ -1,0 +1,69 @@
+#include "engine/optim/clipped_update.h"
+
+#include <cmath>
+
+#include "engine/ops/checks.h"
+#include "engine/ops/op_kernel.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "clipped_update";
+
+// Room for a struct; int32 because it needs no arithmetic.
+template <class Struct>
+Tensor device_struct(Context& context) {
+  static_assert(sizeof(Struct) % sizeof(int32_t) == 0);
+  return context.zeros({static_cast<int64_t>(sizeof(Struct) / sizeof(int32_t))}, DType::i32);
+}
+
+}  // namespace
+
+ClippedUpdate::ClippedUpdate(Context& context, AdamW& optimizer, const Schedule& schedule,
+                             double max_norm)
+    : context_(context),
+      optimizer_(optimizer),
+      schedule_(schedule),
+      max_norm_(max_norm),
+      rates_(device_struct<LearningRates>(context)),
+      record_(device_struct<UpdateRecord>(context)) {
+  require(max_norm >= 0, ErrorCode::invalid_argument, kOrigin,
+          "max_norm must be positive, or 0 for no clipping, got ", max_norm);
+}
+
+void ClippedUpdate::prepare(int64_t earliest, int64_t latest) {
+  if (earliest >= first_rate_ && latest < past_rate_) return;
+  require(latest - earliest < LearningRates::kCount, ErrorCode::internal, kOrigin, latest - earliest,
+          " updates are under way");
+  LearningRates rates{};
+  rates.first = earliest;
+  for (int64_t i = 0; i < LearningRates::kCount; ++i) {
+    rates.rates[i] = schedule_(earliest + i);
+    require(std::isfinite(rates.rates[i]) && rates.rates[i] >= 0, ErrorCode::invalid_argument,
+            kOrigin, "the learning rate of update ", earliest + i, " is ", rates.rates[i]);
+  }
+  context_.backend().copy_from_host(rates_.raw(), &rates, sizeof rates);
+  first_rate_ = earliest;
+  past_rate_ = earliest + LearningRates::kCount;
+}
+
+void ClippedUpdate::run(const Tensor& loss, const Tensor& nll) {
+  ClippedAdamWParams p{};
+  optimizer_.describe(p);
+  check_same_dtype(kOrigin, "loss", loss, "first moment", optimizer_.first_moment());
+  check_same_dtype(kOrigin, "nll", nll, "first moment", optimizer_.first_moment());
+  p.max_norm = max_norm_;
+  p.loss = loss.raw();
+  p.nll = nll.raw();
+  p.rates = static_cast<const LearningRates*>(rates_.raw());
+  p.record = static_cast<UpdateRecord*>(record_.raw());
+  launch(context_, OpKernel::clipped_adamw, kOrigin, p);
+}
+
+void ClippedUpdate::set_updates(int64_t updates) {
+  UpdateRecord record{};
+  record.updates = updates;
+  context_.backend().copy_from_host(record_.raw(), &record, sizeof record);
+}
+
+}  // namespace trafo

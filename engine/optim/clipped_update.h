@@ -1,0 +1,36 @@
+// Clipping, the skipping of bad steps, the learning rate and AdamW as one piece of device work, so
+// that nothing of an update has to come back to the host before the next one starts.
+#pragma once
+
+#include "engine/ops/optimizer/optimizer.h"
+#include "engine/optim/adamw.h"
+#include "engine/optim/schedule.h"
+
+namespace trafo {
+
+class ClippedUpdate {
+ public:
+  // max_norm: of the gradient, 0: any. Context and optimizer must outlive this.
+  ClippedUpdate(Context& context, AdamW& optimizer, const Schedule& schedule, double max_norm);
+
+  // Call before run(): the next update is at least `earliest` and at most `latest` (counted from 1;
+  // they differ by the updates under way, of which some may be skipped).
+  void prepare(int64_t earliest, int64_t latest);
+  // loss, nll: [1], of the gradients' dtype.
+  void run(const Tensor& loss, const Tensor& nll);
+  // As if `updates` had been applied; nothing may be under way.
+  void set_updates(int64_t updates);
+
+  // An UpdateRecord in device memory: of the newest update that has run.
+  const void* record() const { return record_.raw(); }
+
+ private:
+  Context& context_;
+  AdamW& optimizer_;
+  Schedule schedule_;
+  double max_norm_;
+  Tensor rates_, record_;
+  int64_t first_rate_ = 0, past_rate_ = 0;  // updates that rates_ covers: [first, past)
+};
+
+}  // namespace trafo

@@ -1,0 +1,306 @@
+#include "engine/train/device_step.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/view/view.h"
+#include "engine/train/upload.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "training step";
+
+// Batches that the host may be ahead by; each has an event of its own.
+constexpr size_t kStagings = 16;
+static_assert(kStagings <= StreamDevice::kEvents / 2);
+
+// Shapes whose graphs are kept; a corpus in batches of one token budget has a few dozen.
+constexpr size_t kShapes = 256;
+
+int64_t round_up(int64_t n, int64_t step) {
+  return (n + step - 1) / step * step;
+}
+
+// Sixteen sizes for every doubling.
+int64_t filled_tokens(int64_t tokens) {
+  if (tokens == 0) return 0;
+  const auto below = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens)));
+  return round_up(tokens, std::max<int64_t>(16, below / 16));
+}
+
+int64_t filled_length(int64_t longest) {
+  return longest <= 128 ? round_up(longest, 32) : round_up(longest, 128);
+}
+
+// Sentences that `tokens` fill up, none longer than `longest`.
+int64_t fillers(int64_t tokens, int64_t longest) {
+  return tokens == 0 ? 0 : (tokens + longest - 1) / longest;
+}
+
+}  // namespace
+
+StepShape filled_shape(const StepShape& exact) {
+  StepShape shape = exact;
+  shape.longest_source = filled_length(exact.longest_source);
+  shape.longest_target = filled_length(exact.longest_target);
+  shape.source_tokens = filled_tokens(exact.source_tokens);
+  shape.target_tokens = filled_tokens(exact.target_tokens);
+  const int64_t more = std::max(
+      fillers(shape.target_tokens - exact.target_tokens, std::max<int64_t>(1, shape.longest_target)),
+      fillers(shape.source_tokens - exact.source_tokens,
+              std::max<int64_t>(1, shape.longest_source)));
+  const auto below = static_cast<int64_t>(
+      std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, exact.sentences + more))));
+  shape.sentences = round_up(exact.sentences + more, std::max<int64_t>(8, below / 8));
+  return shape;
+}
+
+DeviceStep::Layout::Layout(const StepShape& shape) {
+  const auto take = [&](int64_t count) {
+    const int64_t at = words;
+    words += round_up(count, 64);
+    return at;
+  };
+  pass = take(1);
+  if (shape.with_source) {
+    source_ids = take(shape.source_tokens);
+    source_positions = take(shape.source_tokens);
+    source_cu_seqlens = take(shape.sentences + 1);
+  }
+  target_in = take(shape.target_tokens);
+  target_out = take(shape.target_tokens);
+  target_positions = take(shape.target_tokens);
+  target_cu_seqlens = take(shape.sentences + 1);
+  target_weights = take(shape.target_tokens);
+}
+
+DeviceStep::DeviceStep(Context& context, Model& model, double label_smoothing, uint64_t seed)
+    : context_(context),
+      model_(model),
+      label_smoothing_(label_smoothing),
+      seed_(seed),
+      stream_(*context.backend().stream_device()),
+      planner_(make_plan_backend(context.device(), kOpKernelCount)),
+      plan_context_(planner_),
+      staging_(kStagings) {
+  const DType sums = stat_dtype(model.parameters().dtype());
+  loss_ = context.zeros({1}, sums);
+  nll_ = context.zeros({1}, sums);
+  // Constants that a step would otherwise make in its arena.
+  context.one(sums);
+  plan_context_.one(sums);
+}
+
+DeviceStep::~DeviceStep() {
+  forget_graphs();
+  for (const Staging& staging : staging_) stream_.release_pinned(staging.block);
+}
+
+void DeviceStep::forget_graphs() noexcept {
+  for (auto& [shape, recorded] : shapes_) {
+    stream_.release_graph(recorded.graph);
+    recorded.graph = nullptr;
+    recorded.runs = 0;
+  }
+}
+
+void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t pass,
+                            bool first) {
+  check_batch(context_, batch, model_.config());
+  StepShape exact;
+  exact.sentences = static_cast<int64_t>(batch.target_cu_seqlens.size()) - 1;
+  exact.source_tokens = static_cast<int64_t>(batch.source_ids.size());
+  exact.target_tokens = static_cast<int64_t>(batch.target_in.size());
+  exact.with_source = model_.config().architecture == Architecture::encoder_decoder;
+  exact.longest_source = exact.with_source ? longest_sentence(batch.source_cu_seqlens) : 0;
+  exact.longest_target = longest_sentence(batch.target_cu_seqlens);
+  exact.first = first;
+  const StepShape shape = filled_shape(exact);
+  const Layout layout(shape);
+
+  if (shapes_.size() >= kShapes && !shapes_.contains(shape)) {
+    context_.backend().synchronize();
+    forget_graphs();
+    shapes_.clear();
+  }
+  Recorded& recorded = shapes_[shape];
+  prepare_memory(shape, layout, batch, recorded);
+  if (!block_.defined() || block_.numel() < layout.words) {
+    context_.backend().synchronize();
+    forget_graphs();
+    block_ = {};
+    block_ = context_.empty({layout.words + layout.words / 4}, DType::i32);
+  }
+
+  const size_t slot = next_staging_;
+  int32_t* host = staging(layout.words);
+  fill(batch, shape, labels, pass, host);
+  stream_.copy_async(block_.raw(), host, static_cast<size_t>(layout.words) * sizeof(int32_t));
+  stream_.record(static_cast<int>(slot));
+
+  // A shape's first run is made kernel by kernel, so that whatever a kernel sets up once is there
+  // when it is recorded; shapes that come once are never recorded.
+  const Batch on_device = view(block_, shape, layout);
+  if (context_.graphs() && recorded.runs > 0) {
+    if (!recorded.graph) record(shape, on_device, recorded);
+    stream_.launch_graph(recorded.graph);
+  } else {
+    Arena arena(context_.backend().arena_memory(), recorded.plan);
+    const ArenaScope scope(context_.backend(), arena);
+    run(context_, on_device, first, loss_, nll_);
+  }
+  ++recorded.runs;
+}
+
+// The memory of a step: planned by running it where nothing happens.
+void DeviceStep::prepare_memory(const StepShape& shape, const Layout& layout,
+                                const PackedBatchHost& batch, Recorded& recorded) {
+  if (!recorded.planned) {
+    const Tensor block = plan_context_.empty({layout.words}, DType::i32);
+    const Tensor loss = plan_context_.empty(loss_.shape(), loss_.dtype());
+    fill(batch, shape, 1, 0, block.data<int32_t>());
+    planner_->take_trace();
+    run(plan_context_, view(block, shape, layout), shape.first, loss, loss);
+    recorded.plan = plan_arena(planner_->take_trace());
+    recorded.planned = true;
+  }
+  Backend& backend = context_.backend();
+  if (backend.arena_bytes() < recorded.plan.bytes) {
+    backend.synchronize();
+    backend.set_arena_memory(recorded.plan.bytes);
+  }
+  arena_bytes_ = std::max(arena_bytes_, recorded.plan.bytes);
+  if (arena_ != backend.arena_memory()) {  // ours have grown, or another trainer's
+    backend.synchronize();
+    forget_graphs();
+    arena_ = backend.arena_memory();
+  }
+}
+
+void DeviceStep::record(const StepShape& shape, const Batch& batch, Recorded& recorded) {
+  char reason[256] = "a kernel could not be recorded";
+  Arena arena(arena_, recorded.plan);
+  stream_.begin_capture();
+  try {
+    const ArenaScope scope(context_.backend(), arena);
+    run(context_, batch, shape.first, loss_, nll_);
+  } catch (...) {
+    stream_.end_capture(reason, sizeof reason);
+    throw;
+  }
+  recorded.graph = stream_.end_capture(reason, sizeof reason);
+  require(recorded.graph != nullptr, ErrorCode::unsupported, kOrigin,
+          "the step could not be recorded as a graph (", reason, "); turn graphs off");
+}
+
+void DeviceStep::run(Context& context, const Batch& batch, bool first, const Tensor& loss,
+                     const Tensor& nll) {
+  struct DropoutStep {
+    StreamDevice& stream;
+    DropoutStep(StreamDevice& device, const uint32_t* step) : stream(device) {
+      device.set_dropout_step(step);
+    }
+    ~DropoutStep() { stream.set_dropout_step(nullptr); }
+  } dropout_step(stream_, static_cast<const uint32_t*>(block_.defined() ? block_.raw() : nullptr));
+  const TapeScope tape(context);
+  ParameterStore& parameters = model_.parameters();
+  // A replayed step leaves no trace on the host: what an earlier micro-batch has done to the
+  // gradients is said here. On the planning device nothing is filled.
+  if (first)
+    parameters.zero_grad();
+  else
+    parameters.complete_grads(plan_context_);
+  const ops::CrossEntropyOutput output =
+      model_.loss(context, batch, label_smoothing_, {seed_, 0, true});
+  context.backward(output.loss);
+  if (first) {
+    parameters.complete_grads(context);
+    context.backend().copy(loss.raw(), output.loss.raw(), loss.bytes());
+    context.backend().copy(nll.raw(), output.nll.raw(), nll.bytes());
+  } else {
+    accumulate_into(context, loss, output.loss);
+    accumulate_into(context, nll, output.nll);
+  }
+}
+
+DeviceStep::Layout DeviceStep::fill(const PackedBatchHost& batch, const StepShape& shape,
+                                    double labels, uint32_t pass, int32_t* block) const {
+  const Layout layout(shape);
+  std::memcpy(block + layout.pass, &pass, sizeof pass);
+  const auto put = [&](int64_t at, const std::vector<int32_t>& values, int64_t count,
+                       int32_t filler) {
+    const auto end = std::copy(values.begin(), values.end(), block + at);
+    std::fill(end, block + at + count, filler);
+  };
+  const auto put_boundaries = [&](int64_t at, const std::vector<int32_t>& boundaries,
+                                  int64_t tokens, int64_t longest) {
+    int32_t* end = std::copy(boundaries.begin(), boundaries.end(), block + at);
+    int64_t filled = boundaries.back();
+    for (; end < block + at + shape.sentences + 1; ++end) {
+      filled = std::min(tokens, filled + longest);
+      *end = static_cast<int32_t>(filled);
+    }
+  };
+  if (shape.with_source) {
+    put(layout.source_ids, batch.source_ids, shape.source_tokens, 0);
+    put(layout.source_positions, batch.source_positions, shape.source_tokens, 0);
+    put_boundaries(layout.source_cu_seqlens, batch.source_cu_seqlens, shape.source_tokens,
+                   shape.longest_source);
+  }
+  put(layout.target_in, batch.target_in, shape.target_tokens, 0);
+  put(layout.target_out, batch.target_out, shape.target_tokens,
+      ops::CrossEntropyOptions{}.ignore_label);
+  put(layout.target_positions, batch.target_positions, shape.target_tokens, 0);
+  put_boundaries(layout.target_cu_seqlens, batch.target_cu_seqlens, shape.target_tokens,
+                 shape.longest_target);
+  auto* weights = reinterpret_cast<float*>(block + layout.target_weights);
+  for (size_t t = 0; t < static_cast<size_t>(shape.target_tokens); ++t) {
+    const bool filler = t >= batch.target_out.size();
+    const double weight = filler                         ? 0
+                          : batch.target_weights.empty() ? 1
+                                                         : double{batch.target_weights[t]};
+    weights[t] = static_cast<float>(weight / labels);
+  }
+  return layout;
+}
+
+Batch DeviceStep::view(const Tensor& block, const StepShape& shape, const Layout& layout) const {
+  const auto array = [&](int64_t at, int64_t count, DType dtype = DType::i32) {
+    return Tensor(block.storage(), dtype, {count}, {1}, at);
+  };
+  Batch batch;
+  batch.sentences = shape.sentences;
+  batch.longest_source = shape.longest_source;
+  batch.longest_target = shape.longest_target;
+  batch.indices_checked = true;
+  if (shape.with_source) {
+    batch.source_ids = array(layout.source_ids, shape.source_tokens);
+    batch.source_positions = array(layout.source_positions, shape.source_tokens);
+    batch.source_cu_seqlens = array(layout.source_cu_seqlens, shape.sentences + 1);
+  }
+  batch.target_in = array(layout.target_in, shape.target_tokens);
+  batch.target_out = array(layout.target_out, shape.target_tokens);
+  batch.target_positions = array(layout.target_positions, shape.target_tokens);
+  batch.target_cu_seqlens = array(layout.target_cu_seqlens, shape.sentences + 1);
+  batch.target_weights = array(layout.target_weights, shape.target_tokens, DType::f32);
+  return batch;
+}
+
+int32_t* DeviceStep::staging(int64_t words) {
+  Staging& staging = staging_[next_staging_];
+  stream_.wait(static_cast<int>(next_staging_));
+  next_staging_ = (next_staging_ + 1) % staging_.size();
+  if (staging.words < words) {
+    stream_.release_pinned(staging.block);
+    staging = {};
+    staging.block = static_cast<int32_t*>(
+        stream_.allocate_pinned(static_cast<size_t>(words) * sizeof(int32_t)));
+    staging.words = words;
+  }
+  return staging.block;
+}
+
+}  // namespace trafo

@@ -1,0 +1,103 @@
+// Forward and backward of a micro-batch on an accelerator, without a word from the device: batches
+// of nearly one size are filled up to one shape, whose memory is planned before it first runs and
+// whose work is recorded once and replayed.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "engine/backend/plan/plan_backend.h"
+#include "engine/models/model.h"
+#include "engine/text/batcher.h"
+
+namespace trafo {
+
+// Sizes of a micro-batch as the device sees it. The tokens that fill it up form sentences of their
+// own at the end, and their labels are ignored: real tokens keep their places, and with them their
+// dropout masks.
+struct StepShape {
+  int64_t sentences = 0;
+  int64_t source_tokens = 0, target_tokens = 0;
+  int64_t longest_source = 0, longest_target = 0;
+  bool with_source = true;  // not for a decoder_lm
+  bool first = true;        // of its update: gradients are overwritten instead of added to
+
+  auto operator<=>(const StepShape&) const = default;
+};
+
+// The shape that a batch of these sizes is filled up to: at most an eighth more tokens a side.
+StepShape filled_shape(const StepShape& exact);
+
+// Context and model must outlive it. One thread at a time.
+class DeviceStep {
+ public:
+  // The context's device has a StreamDevice. label_smoothing and seed as TrainOptions has them.
+  DeviceStep(Context& context, Model& model, double label_smoothing, uint64_t seed);
+  ~DeviceStep();
+  DeviceStep(const DeviceStep&) = delete;
+  DeviceStep& operator=(const DeviceStep&) = delete;
+
+  // Forward and backward of the batch's share of a mean over `labels`; dropout is that of forward
+  // pass `pass`. `first`: overwrites gradient and losses, else adds to them. Returns before it has
+  // run, and needs `batch` no longer then.
+  void accumulate(const PackedBatchHost& batch, double labels, uint32_t pass, bool first);
+
+  // The losses of the micro-batches since the first, summed: [1] float32.
+  const Tensor& loss() const { return loss_; }
+  const Tensor& nll() const { return nll_; }
+
+  // Bytes of the arena that the steps so far needed.
+  size_t arena_bytes() const { return arena_bytes_; }
+
+ private:
+  // Where the arrays of a batch lie in its block, in words of four bytes.
+  struct Layout {
+    int64_t pass = 0, source_ids = 0, source_positions = 0, source_cu_seqlens = 0, target_in = 0,
+            target_out = 0, target_positions = 0, target_cu_seqlens = 0, target_weights = 0,
+            words = 0;
+    explicit Layout(const StepShape& shape);
+  };
+  // What is known of a shape.
+  struct Recorded {
+    ArenaPlan plan;
+    bool planned = false;
+    int64_t runs = 0;
+    void* graph = nullptr;
+  };
+
+  Layout fill(const PackedBatchHost& batch, const StepShape& shape, double labels, uint32_t pass,
+              int32_t* block) const;
+  Batch view(const Tensor& block, const StepShape& shape, const Layout& layout) const;
+  void run(Context& context, const Batch& batch, bool first, const Tensor& loss, const Tensor& nll);
+  void prepare_memory(const StepShape& shape, const Layout& layout, const PackedBatchHost& batch,
+                      Recorded& recorded);
+  void record(const StepShape& shape, const Batch& batch, Recorded& recorded);
+  void forget_graphs() noexcept;
+  int32_t* staging(int64_t words);
+
+  Context& context_;
+  Model& model_;
+  double label_smoothing_;
+  uint64_t seed_;
+  StreamDevice& stream_;
+  std::shared_ptr<PlanBackend> planner_;
+  Context plan_context_;
+
+  std::map<StepShape, Recorded> shapes_;
+  void* arena_ = nullptr;  // the backend's, that graphs were recorded in
+  size_t arena_bytes_ = 0;
+  Tensor block_;  // the batch on the device
+  Tensor loss_, nll_;
+
+  struct Staging {
+    int32_t* block = nullptr;
+    int64_t words = 0;
+  };
+  std::vector<Staging> staging_;
+  size_t next_staging_ = 0;
+};
+
+}  // namespace trafo
