@@ -75,7 +75,7 @@ Json shape_json(const Shape& shape) {
 bool OpBench::takes(const char* section, const Shape& shape, double elements,
                     double operations) const {
   const double most_elements = quick ? 1 << 21 : on_cpu() ? 1 << 27 : 1e18;
-  const double most_operations = quick ? 2e9 : on_cpu() ? 1e11 : 1e18;
+  const double most_operations = quick ? 2e9 : on_cpu() ? 3e10 : 1e18;
   if (elements <= most_elements && operations <= most_operations) return true;
   std::fprintf(stderr, "%s %s left out: too large for %s\n", section, shape.str().c_str(),
                quick ? "--quick" : "a CPU");
