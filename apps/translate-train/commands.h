@@ -29,6 +29,7 @@ struct ModelArguments {
   std::string vocabulary;
   std::string checkpoint;  // "latest", "best-chrf", an update; empty: best-bleu, else latest
   std::string device = "auto";
+  std::string precision = "auto";
   int64_t threads = 0;
 };
 void add_model_arguments(CLI::App& app, ModelArguments& arguments);

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "commands.h"
-#include "train_config.h"
+#include "device.h"
 
 namespace translate_train {
 namespace {
@@ -41,7 +41,13 @@ void add_model_arguments(CLI::App& app, ModelArguments& arguments) {
          "--checkpoint", arguments.checkpoint,
          "of the run directory: latest, best-bleu, best-chrf, best-ce-mean-words or an update")
       ->type_name("NAME");
-  app.add_option("--device", arguments.device, "auto, cpu, cuda or cuda:N")->type_name("NAME");
+  app.add_option("--device", arguments.device,
+                 "auto, cpu, cuda or cuda:N (default auto: CUDA where there is one, else the CPU)")
+      ->type_name("NAME");
+  app.add_option("--precision", arguments.precision,
+                 "auto, fp32 or bf16: what the model computes in (default auto: bf16 on CUDA, else "
+                 "fp32)")
+      ->type_name("NAME");
   app.add_option("--cpu-threads", arguments.threads, "(default 0: every core)")->type_name("N");
 }
 
@@ -94,7 +100,8 @@ LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
       make<Tokenizer>(trafo_tokenizer_load, paths.vocabulary.data(), paths.vocabulary.size());
   loaded.context = make<Context>(trafo_context_new, &options);
   loaded.model =
-      make<Model>(trafo_model_load, loaded.context.get(), paths.model.data(), paths.model.size());
+      make<Model>(trafo_model_load_as, loaded.context.get(), paths.model.data(), paths.model.size(),
+                  precision_on(loaded.context.get(), arguments.precision));
   return loaded;
 }
 

@@ -85,7 +85,8 @@ constexpr SettingSpec kSpecs[] = {
      "keep the best checkpoint of every metric (default on)", 0, 1, true},
     {"keep-last", "", kValidation, "N", "newest checkpoints kept (default 3)", 1, 1, true},
 
-    {"device", "", kMachine, "NAME", "auto, cpu, cuda or cuda:N (default auto)", 1, 1, true},
+    {"device", "", kMachine, "NAME",
+     "auto, cpu, cuda or cuda:N (default auto: CUDA where there is one, else the CPU)", 1, 1, true},
     {"cpu-threads", "", kMachine, "N", "(default 0: every core); never changes results", 1, 1,
      true},
     {"precision", "", kMachine, "NAME",

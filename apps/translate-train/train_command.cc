@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "commands.h"
+#include "device.h"
 #include "train_config.h"
 #include "training.h"
 
@@ -156,11 +157,14 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
                       settings.has("cpu-threads") ? settings.integer("cpu-threads") : 0,
                       !settings.has("fused-kernels") || settings.flag("fused-kernels"));
   const auto context = make<Context>(trafo_context_new, &where);
+  const int32_t precision =
+      precision_on(context.get(), settings.has("precision") ? settings.text("precision") : "auto");
   Corpora corpora = load_corpora(settings, reporter);
   const bool own_size = settings.has("dim-vocabs");
   const int64_t held_out = settings.has("valid-sets") ? 0 : pair_count(corpora.valid);
   fill_defaults(settings, pair_count(corpora.train) + held_out);
   TrainConfig config = resolve(settings);
+  config.model.precision = precision;
 
   Tokenizer tokenizer;
   const std::string own_vocabulary = run + "/vocab.spm";
@@ -189,9 +193,10 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
     check(trafo_tokenizer_save(tokenizer.get(), own_vocabulary.data(), own_vocabulary.size()));
   int64_t tensors = 0, parameters = 0;
   check(trafo_model_get_parameter_count(model.get(), &tensors, &parameters));
-  reporter.info(fmt::format("trafo {} | {} {} | {} parameters | {} pieces | run directory {}",
-                            trafo_version(), settings.text("task"), settings.text("arch"),
-                            grouped(parameters), grouped(config.model.vocabulary), run));
+  reporter.info(fmt::format("trafo {} | {} | {} {} | {} parameters | {} pieces | run directory {}",
+                            trafo_version(), device_text(context.get(), where, precision),
+                            settings.text("task"), settings.text("arch"), grouped(parameters),
+                            grouped(config.model.vocabulary), run));
   return run_trainer(trainer.get(), config.trainer, reporter, keep_going);
 }
 

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "device.h"
 
 namespace translate_train {
 namespace {
@@ -12,7 +13,6 @@ constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm"}
 constexpr const char* kArchitectures[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
 constexpr const char* kNorms[] = {"post", "pre"};
-constexpr const char* kPrecisions[] = {"auto", "fp32", "bf16"};
 constexpr const char* kMetrics[] = {"ce-mean-words", "bleu", "chrf"};  // bit 1 << index
 
 // How the presets of the library are trained. Small corpora want strong dropout and, for their
@@ -206,33 +206,11 @@ TrainConfig resolve(const Settings& settings) {
   t.keep_last = small_integer(settings, "keep-last");
   t.keep_best = settings.flag("keep-best");
 
-  // Device settings are checked with the others.
-  const trafo_context_options where =
-      context_options(settings.text("device"), settings.integer("cpu-threads"),
-                      settings.flag("fused-kernels"));
-  const size_t precision = settings.choice("precision", kPrecisions);
-  const bool bf16 = precision == 2 || (precision == 0 && where.device == TRAFO_DEVICE_CUDA);
-  m.precision = bf16 ? TRAFO_BFLOAT16 : TRAFO_FLOAT32;
+  // Checked with the others; the device decides what auto is (precision_on).
+  context_options(settings.text("device"), settings.integer("cpu-threads"),
+                  settings.flag("fused-kernels"));
+  settings.choice("precision", kPrecisions);
   return config;
-}
-
-trafo_context_options context_options(const std::string& device, int64_t threads, bool fused) {
-  auto options = with_defaults<trafo_context_options>(trafo_context_options_init);
-  if (device.starts_with("cuda")) {
-    options.device = TRAFO_DEVICE_CUDA;
-    const char* begin = device.data() + std::min<size_t>(5, device.size());
-    const char* end = device.data() + device.size();
-    const auto [stop, error] = std::from_chars(begin, end, options.device_index);
-    if (device != "cuda" && (device[4] != ':' || error != std::errc() || stop != end))
-      usage_error(fmt::format("--device: wants auto, cpu, cuda or cuda:N, got '{}'", device));
-  } else if (device != "auto" && device != "cpu") {
-    usage_error(fmt::format("--device: wants auto, cpu, cuda or cuda:N, got '{}'", device));
-  }
-  if (threads < 0 || threads > 256)
-    usage_error(fmt::format("--cpu-threads: wants 0 (every core) to 256, got {}", threads));
-  options.threads = static_cast<int32_t>(threads);
-  options.fused_kernels = fused;
-  return options;
 }
 
 }  // namespace translate_train

@@ -10,7 +10,7 @@
 namespace translate_train {
 
 struct TrainConfig {
-  trafo_model_config model;  // vocabulary still to be set
+  trafo_model_config model;  // vocabulary and precision still to be set
   trafo_trainer_options trainer;
   uint64_t seed = 1;
 };
@@ -24,6 +24,5 @@ TrainConfig resolve(const Settings& settings);
 // "1000u", "2Mt", "10e"; no unit means updates.
 trafo_period parse_period(const Settings& settings, const std::string& name,
                           const std::string& text);
-trafo_context_options context_options(const std::string& device, int64_t threads, bool fused);
 
 }  // namespace translate_train

@@ -128,7 +128,14 @@ TEST_F(Cli, UsageErrors) {
   expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--dim-emb", "30",
                       "--transformer-heads", "4"}),
                  "30");
+  const Arguments files = {"train", "--model", "never", "-t", "t.de", "t.en"};
+  expect_refused(run(files + Arguments{"--precision", "fp8"}), "fp8");
+  expect_refused(run(files + Arguments{"--device", "cpu", "--precision", "bf16"}), "bf16");
   expect_refused(run({"translate", "--model", "nowhere"}), "nowhere");
+  expect_refused(run({"translate", "--model", "run", "--precision", "fp8"}), "fp8");
+  expect_refused(run({"score", "--model", "run", "-t", "v.de", "v.en", "--device", "cpu",
+                      "--precision", "bf16"}),
+                 "bf16");
   expect_refused(run({"translate", "--beam-size", "0"}), "beam-size");
   expect_refused(run({"info", "nothing"}), "nothing");
 }
@@ -205,6 +212,10 @@ TEST_F(Cli, TrainingFillsTheRunDirectory) {
   // Piped, every display is a line.
   EXPECT_NE(trained_->err.find("| Up 20 | loss"), std::string::npos) << trained_->err;
   EXPECT_NE(trained_->err.find("[valid] "), std::string::npos);
+  // Where it was computed; auto takes CUDA where there is one.
+  EXPECT_TRUE(trained_->err.find("| cpu, 1 thread |") != std::string::npos ||
+              trained_->err.find("| cuda:0 ") != std::string::npos)
+      << trained_->err;
   EXPECT_EQ(trained_->err.find('\r'), std::string::npos);
 }
 

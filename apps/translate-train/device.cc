@@ -1,0 +1,69 @@
+#include "device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+namespace translate_train {
+namespace {
+
+struct Place {
+  int32_t device = 0, index = 0;
+};
+
+Place place_of(const trafo_context* context) {
+  Place place;
+  check(trafo_context_get_device(context, &place.device, &place.index));
+  return place;
+}
+
+}  // namespace
+
+trafo_context_options context_options(const std::string& device, int64_t threads, bool fused) {
+  auto options = with_defaults<trafo_context_options>(trafo_context_options_init);
+  if (device == "auto") {
+    options.device = TRAFO_DEVICE_AUTO;
+  } else if (device.starts_with("cuda")) {
+    options.device = TRAFO_DEVICE_CUDA;
+    const char* begin = device.data() + std::min<size_t>(5, device.size());
+    const char* end = device.data() + device.size();
+    const auto [stop, error] = std::from_chars(begin, end, options.device_index);
+    if (device != "cuda" && (device[4] != ':' || error != std::errc() || stop != end))
+      usage_error(fmt::format("--device: wants auto, cpu, cuda or cuda:N, got '{}'", device));
+  } else if (device != "cpu") {
+    usage_error(fmt::format("--device: wants auto, cpu, cuda or cuda:N, got '{}'", device));
+  }
+  if (threads < 0 || threads > 256)
+    usage_error(fmt::format("--cpu-threads: wants 0 (every core) to 256, got {}", threads));
+  options.threads = static_cast<int32_t>(threads);
+  options.fused_kernels = fused;
+  return options;
+}
+
+int32_t precision_on(const trafo_context* context, const std::string& precision) {
+  if (std::find(std::begin(kPrecisions), std::end(kPrecisions), precision) == std::end(kPrecisions))
+    usage_error(fmt::format("--precision: wants auto, fp32 or bf16, got '{}'", precision));
+  const bool cuda = place_of(context).device == TRAFO_DEVICE_CUDA;
+  if (precision == "bf16" && !cuda)
+    usage_error("--precision: bf16 is for CUDA; this would compute on the CPU");
+  return precision == "bf16" || (precision == "auto" && cuda) ? TRAFO_BFLOAT16 : TRAFO_FLOAT32;
+}
+
+std::string device_text(const trafo_context* context, const trafo_context_options& options,
+                        int32_t precision) {
+  const Place place = place_of(context);
+  if (place.device == TRAFO_DEVICE_CPU) {
+    const unsigned threads = options.threads > 0
+                                 ? static_cast<unsigned>(options.threads)
+                                 : std::clamp(std::thread::hardware_concurrency(), 1u, 256u);
+    return fmt::format("cpu, {} thread{}", threads, threads == 1 ? "" : "s");
+  }
+  trafo_device_info info;
+  check(trafo_device_get_info(place.device, place.index, &info, sizeof info));
+  return fmt::format("cuda:{} {}, {}", place.index, info.name,
+                     precision == TRAFO_BFLOAT16 ? "bf16" : "fp32");
+}
+
+}  // namespace translate_train

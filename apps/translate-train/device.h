@@ -1,0 +1,21 @@
+// Where a command computes, and in what.
+#pragma once
+
+#include <string>
+
+#include "trafo_handles.h"
+
+namespace translate_train {
+
+// "auto", "cpu", "cuda", "cuda:1". Throws usage errors.
+trafo_context_options context_options(const std::string& device, int64_t threads, bool fused);
+
+inline constexpr const char* kPrecisions[] = {"auto", "fp32", "bf16"};
+// TRAFO_FLOAT32 or TRAFO_BFLOAT16 by one of kPrecisions: auto is bf16 on CUDA, else fp32. Throws a
+// usage error for one that the device does not compute in.
+int32_t precision_on(const trafo_context* context, const std::string& precision);
+// "cpu, 2 threads"; "cuda:0 NVIDIA H200, bf16"
+std::string device_text(const trafo_context* context, const trafo_context_options& options,
+                        int32_t precision);
+
+}  // namespace translate_train
