@@ -15,15 +15,6 @@ import (
 	"sync/atomic"
 )
 
-// Device is where tensors live and ops run.
-type Device int32
-
-// The devices.
-const (
-	CPU  Device = C.TRAFO_DEVICE_CPU
-	CUDA Device = C.TRAFO_DEVICE_CUDA
-)
-
 // Context is a device with its memory, its threads and the tape of recorded ops. Everything made
 // from it may be used by any goroutine; calls are carried out one at a time.
 type Context struct {
@@ -58,7 +49,7 @@ type settings struct{ c C.trafo_context_options }
 // Option changes how NewContext makes a Context.
 type Option func(*settings)
 
-// WithDevice chooses the device; the default is the CPU.
+// WithDevice chooses the device; the default is the CPU. The index is 0 but for CUDA.
 func WithDevice(device Device, index int) Option {
 	return func(s *settings) {
 		s.c.device, s.c.device_index = C.int32_t(device), cInt(index)

@@ -253,3 +253,47 @@ func TestContextsOnCUDA(t *testing.T) {
 		t.Errorf("%v does not say what is missing", err)
 	}
 }
+
+func TestDevices(t *testing.T) {
+	type choice struct {
+		device trafo.Device
+		index  int
+	}
+	for text, want := range map[string]choice{
+		"auto": {trafo.Auto, 0}, "cpu": {trafo.CPU, 0}, "cuda": {trafo.CUDA, 0}, "cuda:12": {trafo.CUDA, 12},
+	} {
+		device, index, err := trafo.ParseDevice(text)
+		ok(t, err)
+		if (choice{device, index}) != want || !strings.HasPrefix(text, device.String()) {
+			t.Errorf("%s: %v %d", text, device, index)
+		}
+	}
+	for _, text := range []string{"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:9999999999"} {
+		_, _, err := trafo.ParseDevice(text)
+		wantError(t, err, trafo.ErrInvalidArgument)
+	}
+	if info := must[trafo.DeviceInfo](t)(trafo.CPU.Info(0)); info.Name != "CPU" || info.MemoryBytes <= 0 {
+		t.Errorf("%+v", info)
+	}
+	_, err := trafo.Auto.Info(0)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	_, err = trafo.NewContext(trafo.WithDevice(trafo.Auto, 1))
+	wantError(t, err, trafo.ErrInvalidArgument)
+
+	device, index, err := newContext(t, trafo.WithDevice(trafo.Auto, 0)).Device()
+	ok(t, err)
+	want := trafo.CUDA
+	if devices, err := trafo.CUDADevices(); err != nil {
+		wantError(t, err, trafo.ErrUnsupported)
+		_, err = trafo.CUDA.Info(0)
+		wantError(t, err, trafo.ErrUnsupported)
+		want = trafo.CPU
+	} else if len(devices) == 0 || devices[0].MemoryBytes <= 0 || devices[0].ComputeMajor < 1 {
+		t.Errorf("%+v", devices)
+	}
+	if device != want || index != 0 {
+		t.Error(device, index)
+	}
+	_, _, err = new(trafo.Context).Device()
+	wantError(t, err, trafo.ErrClosed)
+}

@@ -34,6 +34,7 @@ type ModelConfig struct {
 	AttentionDropout float64
 	FFNDropout       float64
 	NormEpsilon      float64
+	Precision        DType // what the model computes in: Float32; BFloat16 on CUDA. Not part of its file
 }
 
 // DefaultModelConfig gives the defaults: 6+6 layers, width 512, FFN 2048, 8 heads, dropout 0.1.
@@ -64,6 +65,7 @@ func modelConfig(c *C.trafo_model_config) ModelConfig {
 		PreNorm: c.pre_norm != 0, TiedEmbeddings: c.tied_embeddings != 0,
 		Dropout: float64(c.dropout), AttentionDropout: float64(c.attention_dropout),
 		FFNDropout: float64(c.ffn_dropout), NormEpsilon: float64(c.norm_epsilon),
+		Precision: DType(c.precision),
 	}
 }
 
@@ -85,6 +87,7 @@ func (m *ModelConfig) c() *C.trafo_model_config {
 	c.attention_dropout = C.double(m.AttentionDropout)
 	c.ffn_dropout = C.double(m.FFNDropout)
 	c.norm_epsilon = C.double(m.NormEpsilon)
+	c.precision = C.int32_t(m.Precision)
 	return c
 }
 
@@ -120,6 +123,14 @@ func (c *Context) LoadModel(path string) (*Model, error) {
 	return c.model("Context.LoadModel", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
 		data, length := chars(path)
 		return C.trafo_model_load(ptr, data, length, out)
+	})
+}
+
+// LoadModelAs is LoadModel for a model that computes in precision: Float32 or, on CUDA, BFloat16.
+func (c *Context) LoadModelAs(path string, precision DType) (*Model, error) {
+	return c.model("Context.LoadModelAs", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
+		data, length := chars(path)
+		return C.trafo_model_load_as(ptr, data, length, C.int32_t(precision), out)
 	})
 }
 

@@ -84,6 +84,13 @@ func TestTrainingTranslates(t *testing.T) {
 	if must[trafo.ModelConfig](t)(loaded.Config()) != must[trafo.ModelConfig](t)(l.model.Config()) {
 		t.Error("another configuration")
 	}
+	as := must[*trafo.Model](t)(l.context.LoadModelAs(path, trafo.Float32))
+	defer as.Close()
+	if config := must[trafo.ModelConfig](t)(as.Config()); config.Precision != trafo.Float32 {
+		t.Errorf("%+v", config)
+	}
+	_, err = l.context.LoadModelAs(path, trafo.BFloat16) // on the CPU
+	wantError(t, err, trafo.ErrUnsupported)
 	again := must[*trafo.Translations](t)(loaded.Translate(t.Context(), l.tokenizer, lines, &options))
 	if !slices.Equal(again.Best(), best) || again.Lines[0][0].Score != translations.Lines[0][0].Score {
 		t.Errorf("%+v", again)

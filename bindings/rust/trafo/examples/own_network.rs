@@ -1,11 +1,13 @@
 //! A network of one's own, from tensors and ops: one attention block that reads a sequence of digits and learns to write
 //! it backwards, position by position, which no layer can do that does not look around.
 //!
-//!     cargo run --release --example own_network
+//!     cargo run --release --example own_network [DEVICE]
+//!
+//! DEVICE: auto (the default: CUDA where there is one), cpu, cuda or cuda:N.
 
 use trafo::{
-    Activation, AdamW, AdamWOptions, AttentionOptions, Context, CrossEntropyOptions, DType,
-    Dropout, Result, Tensor,
+    Activation, AdamW, AdamWOptions, AttentionOptions, Context, ContextOptions,
+    CrossEntropyOptions, DType, Device, Dropout, Result, Tensor,
 };
 
 const DIGITS: usize = 10;
@@ -137,7 +139,9 @@ fn make_input(context: &Context, random: &mut Random) -> Result<Input> {
 }
 
 fn main() -> Result<()> {
-    let context = Context::new()?;
+    let device: Device = std::env::args().nth(1).as_deref().unwrap_or("auto").parse()?;
+    let context = Context::with_options(&ContextOptions::new().device(device))?;
+    println!("computing on {}", context.device()?);
     let mut random = Random(1);
     let network = Network::new(&context, &mut random)?;
     let options = AdamWOptions { beta2: 0.999, clip_norm: 1.0, ..AdamWOptions::default() };

@@ -1,12 +1,16 @@
 //! Trains a small German-English translator on a corpus made here, and translates sentences that it has never seen.
 //!
-//!     cargo run --release --example train_translation
+//!     cargo run --release --example train_translation [DEVICE [PRESET]]
+//!
+//! DEVICE: auto (the default: CUDA where there is one), cpu, cuda or cuda:N. PRESET: tiny (the default) is an
+//! encoder-decoder, lm a decoder-only model.
 
+use std::env;
 use std::ops::ControlFlow;
 
 use trafo::{
-    Corpus, EventKind, Metric, Model, ModelConfig, Period, TokenizerOptions, Trainer,
-    TrainerOptions, TranslateOptions,
+    ContextOptions, Corpus, DType, Device, EventKind, Metric, Model, ModelConfig, Period,
+    TokenizerOptions, Trainer, TrainerOptions, TranslateOptions,
 };
 
 const SUBJECTS: [(&str, &str); 4] =
@@ -52,6 +56,10 @@ fn sentence_pairs() -> Vec<(String, String)> {
 }
 
 fn main() -> trafo::Result<()> {
+    let mut arguments = env::args().skip(1);
+    let device: Device = arguments.next().as_deref().unwrap_or("auto").parse()?;
+    let preset = arguments.next().unwrap_or("tiny".into());
+
     // Every twentieth pair is held out.
     let mut train = Vec::new();
     let mut held_out = Vec::new();
@@ -63,14 +71,16 @@ fn main() -> trafo::Result<()> {
     let valid = Corpus::from_pairs(held_out.iter().map(|(s, t)| (s, t)))?;
     let tokenizer = train.train_tokenizer(&TokenizerOptions::new(150).soft_limit(true))?;
 
-    let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?
+    let gpu = device != Device::Cpu && Device::cuda_devices().is_ok();
+    let config = ModelConfig::preset(&preset, tokenizer.vocabulary()?)?
         .encoder_layers(2)
         .decoder_layers(2)
         .width(64)
         .ffn_width(128)
-        .max_positions(64);
-    let model = Model::new(&config, 1)?;
-    println!("{} parameters", model.parameter_count()?);
+        .max_positions(128)
+        .precision(if gpu { DType::BF16 } else { DType::F32 });
+    let model = Model::new_on(&ContextOptions::new().device(device), &config, 1)?;
+    println!("{} parameters on {}", model.parameter_count()?, model.device()?);
 
     let options = TrainerOptions::new()
         .learning_rate(4e-3)

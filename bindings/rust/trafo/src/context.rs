@@ -5,19 +5,10 @@ use std::rc::Rc;
 
 use trafo_sys as sys;
 
+use crate::device::Device;
 use crate::error::{Error, Result, check};
 use crate::handle::{RawContext, check_abi, defaults};
 use crate::tensor::{Element, Tensor};
-
-/// Where work happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Device {
-    /// The host's processor.
-    Cpu,
-    /// A CUDA device, by its index.
-    Cuda(i32),
-}
 
 /// Settings of a [`Context`] and of the engine behind a [`Model`](crate::Model).
 ///
@@ -59,10 +50,7 @@ impl ContextOptions {
     pub(crate) fn make(&self) -> Result<RawContext> {
         check_abi()?;
         let mut options = defaults(sys::trafo_context_options_init);
-        (options.device, options.device_index) = match self.device {
-            Device::Cpu => (sys::TRAFO_DEVICE_CPU, 0),
-            Device::Cuda(index) => (sys::TRAFO_DEVICE_CUDA, index),
-        };
+        (options.device, options.device_index) = self.device.as_raw();
         options.threads = self.threads;
         options.fused_kernels = self.fused_kernels.into();
         // SAFETY: options and out are valid during the call.
@@ -146,6 +134,10 @@ impl Context {
     pub fn with_options(options: &ContextOptions) -> Result<Self> {
         let raw = options.make()?;
         Ok(Context(Rc::new(ContextInner { raw, interruption: RefCell::new(None) })))
+    }
+    /// The device that computes: `Cpu` or `Cuda`, also where `Auto` was asked for.
+    pub fn device(&self) -> Result<Device> {
+        Device::of(&self.0.raw)
     }
     /// Sets the number of host threads, 1 to 256. It never changes results.
     pub fn set_threads(&self, threads: i32) -> Result<()> {

@@ -70,6 +70,7 @@
 
 mod cancel;
 mod context;
+mod device;
 mod error;
 mod event;
 mod fused_ops;
@@ -86,7 +87,8 @@ mod trainer;
 mod translation;
 
 pub use cancel::CancelToken;
-pub use context::{Context, ContextOptions, Device, MemoryStats};
+pub use context::{Context, ContextOptions, MemoryStats};
+pub use device::{Device, DeviceInfo};
 pub use error::{Error, ErrorCode, Result};
 pub use event::{Event, EventKind, Metrics, Stop};
 pub use model::{Model, Parameter, Score};

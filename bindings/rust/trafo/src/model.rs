@@ -6,6 +6,7 @@ use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
 use crate::context::{ContextOptions, MemoryStats, memory_stats};
+use crate::device::Device;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{
     RawContext, RawModel, RawTranslations, defaults, empty_view, path_view, view_to_string, views,
@@ -137,6 +138,20 @@ impl Model {
         })?;
         Ok(Model { raw, context })
     }
+    /// The same, computing in `precision`: `F32` or, on CUDA, `BF16`.
+    pub fn load_as(
+        options: &ContextOptions,
+        path: impl AsRef<Path>,
+        precision: DType,
+    ) -> Result<Self> {
+        let context = options.make()?;
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live, the path is valid during the call.
+        let raw = RawModel::make(|out| unsafe {
+            sys::trafo_model_load_as(context.as_ptr(), data, length, precision.as_raw(), out)
+        })?;
+        Ok(Model { raw, context })
+    }
     /// Writes the file, whole or not at all.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let (data, length) = path_view(path.as_ref());
@@ -209,6 +224,10 @@ impl Model {
         }
     }
 
+    /// The device that computes: `Cpu` or `Cuda`, also where `Auto` was asked for.
+    pub fn device(&self) -> Result<Device> {
+        Device::of(&self.context)
+    }
     /// Sets the number of host threads, 1 to 256. It never changes results.
     pub fn set_threads(&mut self, threads: i32) -> Result<()> {
         // SAFETY: the handle is live.

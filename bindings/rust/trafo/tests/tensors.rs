@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use trafo::{
     Activation, AdamW, AdamWOptions, AttentionOptions, Context, ContextOptions,
-    CrossEntropyOptions, DType, Dropout, Error, ErrorCode, GradcheckOptions, Reduction, Result,
-    SoftmaxOptions, Tensor,
+    CrossEntropyOptions, DType, Device, Dropout, Error, ErrorCode, GradcheckOptions, Reduction,
+    Result, SoftmaxOptions, Tensor,
 };
 
 fn context() -> Context {
@@ -374,10 +374,42 @@ fn bad_arguments_are_errors() -> Result<()> {
     assert_eq!(code(a.add(&elsewhere.zeros(&[2, 3], DType::F32)?)), ErrorCode::InvalidArgument);
     let threads = Context::with_options(&ContextOptions::new().threads(1000)).unwrap_err();
     assert!(threads.to_string().contains("threads"), "{threads}");
-    let cuda = ContextOptions::new().device(trafo::Device::Cuda(99));
+    let cuda = ContextOptions::new().device(Device::Cuda(99));
     assert!(Context::with_options(&cuda).is_err());
     assert_eq!(ErrorCode::from(999), ErrorCode::Unknown(999));
     assert_eq!(ErrorCode::ShapeMismatch.to_string(), "SHAPE_MISMATCH");
+    Ok(())
+}
+
+#[test]
+fn devices() -> Result<()> {
+    for (text, device) in
+        [("cpu", Device::Cpu), ("cuda:3", Device::Cuda(3)), ("auto", Device::Auto)]
+    {
+        assert_eq!(text.parse(), Ok(device));
+        assert_eq!(device.to_string(), text);
+    }
+    assert_eq!("cuda".parse(), Ok(Device::Cuda(0)));
+    for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU"] {
+        assert_eq!(text.parse::<Device>().unwrap_err().code(), ErrorCode::InvalidArgument);
+    }
+    assert_eq!(Device::Cpu.info()?.name(), "CPU");
+    assert!(Device::Cpu.info()?.memory_bytes() > 0);
+    assert_eq!(Device::Auto.info().unwrap_err().code(), ErrorCode::InvalidArgument);
+    assert_eq!(context().device()?, Device::Cpu);
+    let auto = Context::with_options(&ContextOptions::new().device(Device::Auto).threads(1))?;
+    match Device::cuda_devices() {
+        Ok(devices) => {
+            assert_eq!(auto.device()?, Device::Cuda(0));
+            assert!(devices[0].memory_bytes() > 0 && devices[0].compute_capability() > (0, 0));
+        }
+        Err(error) => {
+            assert_eq!(auto.device()?, Device::Cpu);
+            assert_eq!(error.code(), ErrorCode::Unsupported);
+            assert!(!error.message().is_empty());
+            assert_eq!(Device::Cuda(0).info().unwrap_err().code(), ErrorCode::Unsupported);
+        }
+    }
     Ok(())
 }
 

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use common::{TestFolder, corpus, model, options, pairs, tokenizer, weights};
 use trafo::{
-    Architecture, CancelToken, Corpus, ErrorCode, Event, EventKind, Metric, Model, ModelConfig,
-    Period, Result, Schedule, Stop, Trainer, TrainerOptions, TranslateOptions,
+    Architecture, CancelToken, ContextOptions, Corpus, DType, Device, ErrorCode, Event, EventKind,
+    Metric, Model, ModelConfig, Period, Result, Schedule, Stop, Trainer, TrainerOptions,
+    TranslateOptions,
 };
 
 fn quiet(_: &Event) -> ControlFlow<()> {
@@ -94,6 +95,10 @@ fn a_saved_model_is_the_same_model() -> Result<()> {
     assert_eq!(loaded.config()?, original.config()?);
     assert_eq!(weights(&loaded), weights(&original));
     assert_eq!(loaded.parameter_count()?, weights(&original).len());
+    assert_eq!(loaded.device()?, Device::Cpu);
+    let load_as = |precision| Model::load_as(&ContextOptions::new().threads(1), &path, precision);
+    assert_eq!(weights(&load_as(DType::F32)?), weights(&original));
+    assert_eq!(load_as(DType::BF16).unwrap_err().code(), ErrorCode::Unsupported);
     let options = TranslateOptions::new().max_length(8);
     let lines = ["der alte Hund sieht den Stein", "der rote Tisch"];
     assert_eq!(

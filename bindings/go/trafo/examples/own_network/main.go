@@ -1,8 +1,11 @@
 // Command own_network builds a network that the engine has no name for, from tensors and ops, and
 // trains it with AdamW: one layer of causal attention that reads letters and predicts the next one.
+//
+//	go run ./examples/own_network [-device auto|cpu|cuda|cuda:N]
 package main
 
 import (
+	"flag"
 	"fmt"
 	"log"
 	"math"
@@ -126,12 +129,20 @@ func (n *network) loss() (*trafo.Tensor, error) {
 }
 
 // run gives the loss of the first and of the last update.
-func run() (first, last float64, err error) {
-	device, err := trafo.NewContext()
+func run(where string) (first, last float64, err error) {
+	kind, index, err := trafo.ParseDevice(where)
+	if err != nil {
+		return 0, 0, err
+	}
+	device, err := trafo.NewContext(trafo.WithDevice(kind, index))
 	if err != nil {
 		return 0, 0, err
 	}
 	defer device.Close()
+	if kind, index, err = device.Device(); err != nil {
+		return 0, 0, err
+	}
+	fmt.Printf("computing on %v:%d\n", kind, index)
 	net, err := newNetwork(device)
 	if err != nil {
 		return 0, 0, err
@@ -177,7 +188,9 @@ func run() (first, last float64, err error) {
 }
 
 func main() {
-	if _, _, err := run(); err != nil {
+	device := flag.String("device", "auto", "auto (CUDA where there is one), cpu, cuda or cuda:N")
+	flag.Parse()
+	if _, _, err := run(*device); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -3,7 +3,7 @@ package main
 import "testing"
 
 func TestTheLossFalls(t *testing.T) {
-	first, last, err := run()
+	first, last, err := run("auto")
 	if err != nil {
 		t.Fatal(err)
 	}

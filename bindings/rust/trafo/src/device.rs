@@ -1,0 +1,155 @@
+use std::ffi::CStr;
+use std::fmt;
+use std::str::FromStr;
+
+use trafo_sys as sys;
+
+use crate::error::{Error, ErrorCode, Result, check};
+use crate::handle::{OutString, RawContext, check_abi};
+
+/// Where work happens.
+///
+/// ```
+/// use trafo::{Context, ContextOptions, Device};
+/// # fn main() -> trafo::Result<()> {
+/// let device: Device = "auto".parse()?; // or "cpu", "cuda", "cuda:1"
+/// let context = Context::with_options(&ContextOptions::new().device(device))?;
+/// println!("computing on {}: {}", context.device()?, context.device()?.info()?.name());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Device {
+    /// The host's processor.
+    Cpu,
+    /// A CUDA device, by its index.
+    Cuda(i32),
+    /// `Cuda(0)` where the plugin, a driver and a device are there and fit, else `Cpu`.
+    /// [`Context::device`](crate::Context::device) says which.
+    Auto,
+}
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    name: String,
+    memory_bytes: i64,
+    compute_capability: (i32, i32),
+}
+
+impl DeviceInfo {
+    /// `NVIDIA H200`; `CPU`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// All of the device's memory; for the CPU all of the machine's.
+    pub fn memory_bytes(&self) -> i64 {
+        self.memory_bytes
+    }
+    /// Of a CUDA device, such as (9, 0); (0, 0) for the CPU.
+    pub fn compute_capability(&self) -> (i32, i32) {
+        self.compute_capability
+    }
+}
+
+impl Device {
+    /// The CUDA devices of this machine, none of which is opened. Where there are none, the error says what is missing
+    /// and where it was looked for.
+    ///
+    /// ```
+    /// match trafo::Device::cuda_devices() {
+    ///     Ok(devices) => println!("{} devices, the first is {}", devices.len(), devices[0].name()),
+    ///     Err(error) => println!("no CUDA: {error}"),
+    /// }
+    /// ```
+    pub fn cuda_devices() -> Result<Vec<DeviceInfo>> {
+        check_abi()?;
+        let (mut count, mut why) = (0, OutString::new());
+        // SAFETY: the outputs are valid.
+        check(unsafe {
+            sys::trafo_device_count(sys::TRAFO_DEVICE_CUDA, &mut count, &mut why.data)
+        })?;
+        if count == 0 {
+            return Err(Error::new(
+                ErrorCode::Unsupported,
+                "Device::cuda_devices",
+                why.to_c_text(),
+            ));
+        }
+        (0..count).map(|index| Device::Cuda(index).info()).collect()
+    }
+
+    /// What this device is; it is not opened. Not for [`Device::Auto`].
+    pub fn info(self) -> Result<DeviceInfo> {
+        check_abi()?;
+        let (device, index) = self.as_raw();
+        let mut info = sys::trafo_device_info {
+            struct_size: 0,
+            memory_bytes: 0,
+            compute_major: 0,
+            compute_minor: 0,
+            name: [0; 128],
+        };
+        // SAFETY: `info` has the size that is told.
+        check(unsafe {
+            sys::trafo_device_get_info(
+                device,
+                index,
+                &mut info,
+                size_of::<sys::trafo_device_info>(),
+            )
+        })?;
+        // SAFETY: the library ends the name with a NUL.
+        let name = unsafe { CStr::from_ptr(info.name.as_ptr()) };
+        Ok(DeviceInfo {
+            name: name.to_string_lossy().into_owned(),
+            memory_bytes: info.memory_bytes,
+            compute_capability: (info.compute_major, info.compute_minor),
+        })
+    }
+
+    pub(crate) fn as_raw(self) -> (i32, i32) {
+        match self {
+            Device::Cpu => (sys::TRAFO_DEVICE_CPU, 0),
+            Device::Cuda(index) => (sys::TRAFO_DEVICE_CUDA, index),
+            Device::Auto => (sys::TRAFO_DEVICE_AUTO, 0),
+        }
+    }
+
+    pub(crate) fn of(context: &RawContext) -> Result<Self> {
+        let (mut device, mut index) = (0, 0);
+        // SAFETY: the handle is live, the outputs are valid.
+        check(unsafe { sys::trafo_context_get_device(context.as_ptr(), &mut device, &mut index) })?;
+        Ok(if device == sys::TRAFO_DEVICE_CUDA { Device::Cuda(index) } else { Device::Cpu })
+    }
+}
+
+impl fmt::Display for Device {
+    /// `cpu`, `cuda:0`, `auto`: what [`FromStr`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Cpu => f.write_str("cpu"),
+            Device::Cuda(index) => write!(f, "cuda:{index}"),
+            Device::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+impl FromStr for Device {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let number = |digits: &str| digits.parse().ok().filter(|index| *index >= 0);
+        let found = match text {
+            "cpu" => Some(Device::Cpu),
+            "cuda" => Some(Device::Cuda(0)),
+            "auto" => Some(Device::Auto),
+            other => other.strip_prefix("cuda:").and_then(number).map(Device::Cuda),
+        };
+        found.ok_or_else(|| {
+            let message = format!("a device is auto, cpu, cuda or cuda:N, not {text:?}");
+            Error::new(ErrorCode::InvalidArgument, "Device::from_str", message)
+        })
+    }
+}
