@@ -8,8 +8,12 @@
 
 #include "trafo.h"
 
+typedef struct lesson {
+  double loss;
+  atomic_int displays;
+} lesson;
+
 static atomic_int failures;
-static atomic_int started;
 static trafo_tokenizer* tokenizer;
 static trafo_corpus* corpus;
 static trafo_cancel* cancel;
@@ -23,14 +27,13 @@ static int ok(trafo_error* error) {
 }
 
 static int32_t on_event(void* user_data, const trafo_event* event) {
-  (void)user_data;
-  if (event->kind == TRAFO_EVENT_DISPLAY) atomic_fetch_add(&started, 1);
+  if (event->kind == TRAFO_EVENT_DISPLAY) atomic_fetch_add(&((lesson*)user_data)->displays, 1);
   return 0;
 }
 
 // Trains a model of its own without a limit, until the token is set.
 static void* train(void* argument) {
-  double* loss = argument;
+  lesson* own = argument;
   trafo_context* context = NULL;
   trafo_context_options options;
   trafo_model_config config;
@@ -55,14 +58,14 @@ static void* train(void* argument) {
   if (ok(trafo_trainer_new(model, tokenizer, corpus, corpus, &training, NULL, 0, &trainer))) {
     trafo_step_result step;
     ok(trafo_trainer_step(trainer, &step));
-    *loss = step.loss;
+    own->loss = step.loss;
     int32_t stop = 0;
-    trafo_error* error = trafo_trainer_run(trainer, 0, cancel, on_event, NULL, &stop);
+    trafo_error* error = trafo_trainer_run(trainer, 0, cancel, on_event, own, &stop);
     if (trafo_error_code(error) != TRAFO_CANCELLED) atomic_fetch_add(&failures, 1);
     trafo_error_free(error);
     if (ok(trafo_trainer_step(trainer, &step)) && step.update < 3) atomic_fetch_add(&failures, 1);
   } else {
-    atomic_fetch_add(&started, 2);
+    atomic_fetch_add(&own->displays, 2);
   }
   trafo_trainer_free(trainer);
   trafo_model_free(model);
@@ -81,9 +84,10 @@ int main(void) {
   ok(trafo_tokenizer_train(words, 3, &options, &tokenizer));
   ok(trafo_cancel_new(&cancel));
   pthread_t threads[2];
-  double losses[2] = {0, -1};
-  for (int i = 0; i < 2; ++i) pthread_create(&threads[i], NULL, train, &losses[i]);
-  while (atomic_load(&started) < 4) {
+  static lesson lessons[2];
+  lessons[1].loss = -1;
+  for (int i = 0; i < 2; ++i) pthread_create(&threads[i], NULL, train, &lessons[i]);
+  while (atomic_load(&lessons[0].displays) < 2 || atomic_load(&lessons[1].displays) < 2) {
     trafo_error* error = NULL;  // a const handle, used by three threads at once
     int32_t* ids = NULL;
     size_t count = 0;
@@ -93,7 +97,7 @@ int main(void) {
   }
   ok(trafo_cancel_set(cancel));
   for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
-  if (losses[0] != losses[1]) atomic_fetch_add(&failures, 1);  // the same bits in both
+  if (lessons[0].loss != lessons[1].loss) atomic_fetch_add(&failures, 1);  // the same bits in both
   trafo_cancel_free(cancel);
   trafo_tokenizer_free(tokenizer);
   trafo_corpus_free(corpus);
