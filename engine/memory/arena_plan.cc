@@ -21,9 +21,8 @@ ArenaPlan plan_arena(const AllocationTrace& trace) {
   };
   std::vector<size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return lifetimes[a].bytes > lifetimes[b].bytes;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
 
   ArenaPlan plan;
   plan.places.resize(lifetimes.size());
@@ -40,9 +39,9 @@ ArenaPlan plan_arena(const AllocationTrace& trace) {
     }
     plan.places[i] = {offset, mine.bytes};
     plan.bytes = std::max(plan.bytes, offset + bytes);
-    const auto after = std::upper_bound(
-        placed.begin(), placed.end(), offset,
-        [&](size_t at, size_t other) { return at < plan.places[other].offset; });
+    const auto after =
+        std::upper_bound(placed.begin(), placed.end(), offset,
+                         [&](size_t at, size_t other) { return at < plan.places[other].offset; });
     placed.insert(after, i);
   }
   return plan;

@@ -33,8 +33,8 @@ ClippedUpdate::ClippedUpdate(Context& context, AdamW& optimizer, const Schedule&
 
 void ClippedUpdate::prepare(int64_t earliest, int64_t latest) {
   if (earliest >= first_rate_ && latest < past_rate_) return;
-  require(latest - earliest < LearningRates::kCount, ErrorCode::internal, kOrigin, latest - earliest,
-          " updates are under way");
+  require(latest - earliest < LearningRates::kCount, ErrorCode::internal, kOrigin,
+          latest - earliest, " updates are under way");
   LearningRates rates{};
   rates.first = earliest;
   for (int64_t i = 0; i < LearningRates::kCount; ++i) {

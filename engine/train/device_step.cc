@@ -48,10 +48,10 @@ StepShape filled_shape(const StepShape& exact) {
   shape.longest_target = filled_length(exact.longest_target);
   shape.source_tokens = filled_tokens(exact.source_tokens);
   shape.target_tokens = filled_tokens(exact.target_tokens);
-  const int64_t more = std::max(
-      fillers(shape.target_tokens - exact.target_tokens, std::max<int64_t>(1, shape.longest_target)),
-      fillers(shape.source_tokens - exact.source_tokens,
-              std::max<int64_t>(1, shape.longest_source)));
+  const int64_t more = std::max(fillers(shape.target_tokens - exact.target_tokens,
+                                        std::max<int64_t>(1, shape.longest_target)),
+                                fillers(shape.source_tokens - exact.source_tokens,
+                                        std::max<int64_t>(1, shape.longest_source)));
   const auto below = static_cast<int64_t>(
       std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, exact.sentences + more))));
   shape.sentences = round_up(exact.sentences + more, std::max<int64_t>(8, below / 8));

@@ -28,7 +28,8 @@ struct StepShape {
   auto operator<=>(const StepShape&) const = default;
 };
 
-// The shape that a batch of these sizes is filled up to: at most an eighth more tokens a side.
+// The shape that a batch of these sizes is filled up to: a side gets at most a sixteenth more
+// tokens, or 15.
 StepShape filled_shape(const StepShape& exact);
 
 // Context and model must outlive it. One thread at a time.

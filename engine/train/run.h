@@ -75,7 +75,7 @@ class TrainingRun {
 
   Progress progress() const;
   Progress expected_progress() const;  // once all that was started is done, if none is skipped
-  double epochs_done() const;  // with the fraction of the current one
+  double epochs_done() const;          // with the fraction of the current one
   double seconds_left() const;
   void update_clock();
   TrainEvent make_event(TrainEventKind kind) const;

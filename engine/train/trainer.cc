@@ -50,8 +50,8 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
   if (StreamDevice* stream = context.backend().stream_device()) {
     device_step_ =
         std::make_unique<DeviceStep>(context, model, options.label_smoothing, options.seed);
-    records_ = static_cast<UpdateRecord*>(
-        stream->allocate_pinned(kMostUnderWay * sizeof(UpdateRecord)));
+    records_ =
+        static_cast<UpdateRecord*>(stream->allocate_pinned(kMostUnderWay * sizeof(UpdateRecord)));
   } else {
     host_records_.resize(kMostUnderWay);
     records_ = host_records_.data();
@@ -72,8 +72,7 @@ Trainer::~Trainer() {
 
 StepResult Trainer::step(std::span<const Batch> micro_batches) {
   StepResult result;
-  result.labels =
-      total_labels(micro_batches, [](const Batch& batch) { return batch.label_count; });
+  result.labels = total_labels(micro_batches, [](const Batch& batch) { return batch.label_count; });
   for (const Batch& batch : micro_batches) {
     result.sentences += batch.sentences;
     result.target_tokens += batch.target_in.numel();

@@ -43,9 +43,9 @@ int32_t wait(void* device, int32_t event, Why why) {
 
 int32_t begin_capture(void* device, Why why) {
   // Other threads may use the device meanwhile: thread-local.
-  return checked(
-      device, cudaStreamBeginCapture(enter(device).stream, cudaStreamCaptureModeThreadLocal),
-      "cudaStreamBeginCapture", why);
+  return checked(device,
+                 cudaStreamBeginCapture(enter(device).stream, cudaStreamCaptureModeThreadLocal),
+                 "cudaStreamBeginCapture", why);
 }
 
 int32_t end_capture(void* device, void** graph, Why why) {
@@ -61,8 +61,7 @@ int32_t end_capture(void* device, void** graph, Why why) {
 }
 
 int32_t launch_graph(void* device, void* graph, Why why) {
-  return checked(device,
-                 cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), enter(device).stream),
+  return checked(device, cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), enter(device).stream),
                  "cudaGraphLaunch", why);
 }
 

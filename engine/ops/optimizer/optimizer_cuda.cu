@@ -126,9 +126,9 @@ __global__ void __launch_bounds__(kThreads)
 // `decided`: arguments that a kernel left in device memory, instead of `given`.
 template <int W>
 __global__ void __launch_bounds__(kThreads)
-    adamw_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, int64_t count, float* __restrict__ param,
-                 const float* __restrict__ grad, float* __restrict__ m, float* __restrict__ v,
-                 bf16* __restrict__ rounded) {
+    adamw_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, int64_t count,
+                 float* __restrict__ param, const float* __restrict__ grad, float* __restrict__ m,
+                 float* __restrict__ v, bf16* __restrict__ rounded) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * W;
   if (i >= count) return;
   const AdamWArgs a = decided ? *decided : given;

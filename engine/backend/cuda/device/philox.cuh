@@ -16,9 +16,8 @@ struct DropoutArgs {
   float scale;
   const uint32_t* first_step;  // what `step` counts from, in device memory; null: from 0
   static DropoutArgs of(const DeviceState& device, const Dropout& d) {
-    return {d.seed,        d.step,
-            d.site,        d.threshold(),
-            static_cast<float>(d.scale()), device.dropout_step};
+    return {
+        d.seed, d.step, d.site, d.threshold(), static_cast<float>(d.scale()), device.dropout_step};
   }
 };
 

@@ -1,0 +1,289 @@
+// Steps that the host does not wait for: on a stand-in device against the CPU, and the same tests
+// on a GPU with TRAFO_TEST_DEVICE=cuda, there with recorded graphs and dropout.
+#include <cmath>
+#include <limits>
+
+#include "engine/train/device_step.h"
+#include "tests/train/accelerator.h"
+#include "tests/train/training_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+
+TEST(FilledShape, AddsFewTokensAndRoomForThem) {
+  for (const int64_t tokens : {1, 15, 16, 17, 100, 1000, 4095, 4096, 4097, 25600, 100001}) {
+    for (const int64_t longest : {1, 7, 32, 33, 128, 129, 1000}) {
+      StepShape exact;
+      exact.sentences = (tokens + longest - 1) / longest;
+      exact.source_tokens = exact.target_tokens = tokens;
+      exact.longest_source = exact.longest_target = std::min(longest, tokens);
+      const StepShape shape = filled_shape(exact);
+      EXPECT_GE(shape.target_tokens, tokens);
+      EXPECT_LE(shape.target_tokens, tokens + std::max<int64_t>(15, tokens / 16));
+      EXPECT_GE(shape.longest_target, exact.longest_target);
+      // Every filling token belongs to a sentence that is not too long.
+      EXPECT_GE((shape.sentences - exact.sentences) * shape.longest_target,
+                shape.target_tokens - tokens);
+      EXPECT_LE(shape.sentences, exact.sentences + exact.sentences / 4 + 16);
+      EXPECT_EQ(filled_shape(shape).target_tokens, shape.target_tokens);
+    }
+  }
+}
+
+struct Device {
+  const char* name;
+  std::unique_ptr<Context> (*make)();
+};
+
+std::unique_ptr<Context> stand_in() {
+  auto context = std::make_unique<Context>(std::make_shared<StreamAccelerator>());
+  context->set_graphs(false);
+  return context;
+}
+
+std::unique_ptr<Context> gpu() {
+  const char* wanted = std::getenv("TRAFO_TEST_DEVICE");
+  if (!wanted || std::string(wanted) != "cuda") return nullptr;
+  return make_context({DeviceKind::cuda, 0}, 1);
+}
+
+class DeviceStepTest : public ::testing::TestWithParam<std::tuple<Device, Architecture>> {
+ protected:
+  void SetUp() override {
+    context_ = std::get<0>(GetParam()).make();
+    if (!context_) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
+  }
+  Architecture architecture() const { return std::get<1>(GetParam()); }
+  bool on_gpu() const { return context_->graphs(); }
+  // The stand-in device cannot drop what the device step asks for.
+  ModelConfig config() const { return tiny_config(architecture(), on_gpu() ? 0.2 : 0.0); }
+
+  std::vector<PackedBatchHost> batches(size_t count) const {
+    const auto corpus = copy_corpus(architecture(), 60, 1);
+    BatcherOptions options;
+    options.start_id = kTokens.bos;
+    Batcher batcher(*corpus, options);
+    std::vector<PackedBatchHost> result(count);
+    for (PackedBatchHost& batch : result) batcher.next(batch);
+    return result;
+  }
+
+  std::unique_ptr<Context> context_;
+};
+
+std::vector<std::tuple<Device, Architecture>> instances() {
+  std::vector<std::tuple<Device, Architecture>> all;
+  for (const Device& device : {Device{"StandIn", &stand_in}, Device{"Cuda", &gpu}})
+    for (const Architecture architecture :
+         {Architecture::encoder_decoder, Architecture::decoder_lm})
+      all.emplace_back(device, architecture);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceStepTest, ::testing::ValuesIn(instances()),
+                         [](const auto& instance) {
+                           return std::string(std::get<0>(instance.param).name) +
+                                  (std::get<1>(instance.param) == Architecture::decoder_lm
+                                       ? "DecoderLm"
+                                       : "EncoderDecoder");
+                         });
+
+// Filled up, planned and decided on the device, an update is what the CPU makes of the batch alone.
+TEST_P(DeviceStepTest, EqualsTheCpu) {
+  const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
+  const auto there = make_model(*context_, tiny_config(architecture(), 0), 5);
+  const auto here = make_model(*cpu, tiny_config(architecture(), 0), 5);
+  Trainer a(*context_, *there, quick_options()), b(*cpu, *here, quick_options());
+  auto data = batches(12);
+  data[1].target_weights.assign(data[1].target_out.size(), 0.5f);
+  data[1].target_weights[0] = 0;
+  data[2].target_out[0] = ops::CrossEntropyOptions{}.ignore_label;
+  for (size_t i = 0; i + 3 <= data.size(); i += 3) {
+    for (const size_t count : {1, 2}) {
+      const auto micro = std::span(data).subspan(i + count - 1, count);
+      const StepResult x = a.step(micro), y = b.step(micro);
+      EXPECT_NEAR(x.loss, y.loss, 1e-5 * y.loss);
+      EXPECT_NEAR(x.nll, y.nll, 1e-5 * y.nll);
+      EXPECT_NEAR(x.grad_norm, y.grad_norm, 1e-4 * y.grad_norm);
+      EXPECT_EQ(x.labels, y.labels);
+      EXPECT_EQ(x.learning_rate, y.learning_rate);
+      EXPECT_EQ(x.update, y.update);
+      EXPECT_EQ(x.sentences, y.sentences);
+      EXPECT_EQ(x.target_tokens, y.target_tokens);
+      EXPECT_EQ(x.source_tokens, y.source_tokens);
+    }
+  }
+}
+
+TEST_P(DeviceStepTest, UpdatesUnderWayAreTheSameBits) {
+  const auto once = make_model(*context_, config(), 5), ahead = make_model(*context_, config(), 5);
+  Trainer a(*context_, *once, quick_options()), b(*context_, *ahead, quick_options());
+  ASSERT_TRUE(b.works_ahead());
+  const auto data = batches(9);
+  std::vector<StepResult> expected;
+  for (int round = 0; round < 3; ++round) {
+    for (size_t i = 0; i < data.size(); ++i) {
+      const auto micro = std::span(data).subspan(i, i % 3 == 2 ? 1 : 1 + i % 2);
+      expected.push_back(a.step(micro));
+      b.submit(micro);
+    }
+    for (size_t i = 0; i < data.size(); ++i) {
+      const StepResult got = b.collect();
+      EXPECT_EQ(got.loss, expected[i].loss);
+      EXPECT_EQ(got.grad_norm, expected[i].grad_norm);
+      EXPECT_EQ(got.update, expected[i].update);
+      EXPECT_EQ(got.target_tokens, expected[i].target_tokens);
+    }
+    expected.clear();
+  }
+  EXPECT_EQ(weight_bytes(*context_, *once), weight_bytes(*context_, *ahead));
+  EXPECT_EQ(a.state(), b.state());
+  EXPECT_THROW(b.collect(), Error);
+}
+
+TEST_P(DeviceStepTest, GraphsGiveTheSameBits) {
+  if (!on_gpu()) GTEST_SKIP() << "the stand-in device has no graphs";
+  const auto eager_context = gpu();
+  eager_context->set_graphs(false);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto recorded = make_model(*context_, config(), 5, dtype);
+    const auto eager = make_model(*eager_context, config(), 5, dtype);
+    Trainer a(*context_, *recorded, quick_options()), b(*eager_context, *eager, quick_options());
+    const auto data = batches(6);
+    for (int round = 0; round < 4; ++round) {
+      for (size_t i = 0; i < data.size(); i += 2) {
+        const auto micro = std::span(data).subspan(i, 2);
+        EXPECT_EQ(a.step(micro).loss, b.step(micro).loss);
+      }
+    }
+    EXPECT_EQ(weight_bytes(*context_, *recorded), weight_bytes(*eager_context, *eager));
+  }
+}
+
+TEST_P(DeviceStepTest, MemoryIsThePlannedArenaAndStaysTheSame) {
+  const auto model = make_model(*context_, config(), 5);
+  Trainer trainer(*context_, *model, quick_options());
+  const auto data = batches(6);
+  for (const PackedBatchHost& batch : data) trainer.step({&batch, 1});
+  Backend& backend = context_->backend();
+  EXPECT_GT(backend.arena_bytes(), 0u);
+  const MemoryStats before = backend.memory_stats();
+  backend.reset_peak_memory();
+  for (int round = 0; round < 3; ++round)
+    for (const PackedBatchHost& batch : data) trainer.step({&batch, 1});
+  const MemoryStats after = backend.memory_stats();
+  EXPECT_EQ(after.allocated_bytes, before.allocated_bytes);
+  EXPECT_EQ(after.peak_bytes, before.allocated_bytes) << "a step took memory beside its arena";
+}
+
+TEST_P(DeviceStepTest, BadUpdatesAreSkippedWhileOthersAreUnderWay) {
+  const auto model = make_model(*context_, config(), 5);
+  TrainOptions options = quick_options();
+  options.max_bad_steps_in_a_row = 3;
+  Trainer trainer(*context_, *model, options);
+  const auto data = batches(2);
+  const auto good = weight_bytes(*context_, *model);
+  ParameterStore& parameters = model->parameters();
+  const ParamId bias = parameters.find("output.bias");
+  ASSERT_NE(bias, kNoParam);
+  std::vector<float> poison(static_cast<size_t>(kVocabulary),
+                            std::numeric_limits<float>::quiet_NaN());
+  parameters.set_value(*context_, bias, poison.data(), poison.size() * sizeof(float));
+  const auto bad = weight_bytes(*context_, *model);
+  trainer.submit({&data[0], 1});
+  trainer.submit({&data[1], 1});
+  for (int i = 1; i <= 2; ++i) {
+    const StepResult result = trainer.collect();
+    EXPECT_TRUE(result.skipped);
+    EXPECT_EQ(result.update, 0);
+    EXPECT_EQ(trainer.state().skipped_in_a_row, i);
+  }
+  EXPECT_EQ(weight_bytes(*context_, *model), bad) << "a skipped update changed the weights";
+  try {
+    trainer.step({&data[0], 1});
+    ADD_FAILURE() << "the third bad update in a row must end the training";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::non_finite);
+  }
+  const std::vector<float> zeros(static_cast<size_t>(kVocabulary), 0.0f);
+  parameters.set_value(*context_, bias, zeros.data(), zeros.size() * sizeof(float));
+  EXPECT_EQ(weight_bytes(*context_, *model), good);
+  const StepResult result = trainer.step({&data[0], 1});
+  EXPECT_FALSE(result.skipped);
+  EXPECT_EQ(result.update, 1);
+  EXPECT_EQ(result.learning_rate, trainer.learning_rate(1));
+}
+
+TEST_P(DeviceStepTest, ABadBatchHarmsNoneOfThoseUnderWay) {
+  const auto one = make_model(*context_, config(), 5), two = make_model(*context_, config(), 5);
+  Trainer a(*context_, *one, quick_options()), b(*context_, *two, quick_options());
+  auto data = batches(3);
+  PackedBatchHost broken = data[1];
+  broken.target_in[0] = kVocabulary;
+  a.submit({&data[0], 1});
+  EXPECT_THROW(a.submit({&broken, 1}), Error);
+  const std::vector<PackedBatchHost> half{data[1], broken};
+  EXPECT_THROW(a.submit(half), Error);
+  a.submit({&data[2], 1});
+  b.step({&data[0], 1});
+  b.step({&data[2], 1});
+  a.collect();
+  a.collect();
+  EXPECT_EQ(weight_bytes(*context_, *one), weight_bytes(*context_, *two));
+  EXPECT_EQ(a.state(), b.state());
+}
+
+// A run looks at results late; how late must not matter.
+TEST_P(DeviceStepTest, ARunThatLooksLateIsTheSameRun) {
+  const TrainingData data = copy_data(architecture());
+  std::vector<std::byte> weights;
+  std::string state;
+  for (const int64_t every : {1, 4, 100}) {
+    const auto context = std::get<0>(GetParam()).make();
+    const auto model = make_model(*context, config(), 5);
+    TrainOptions options = quick_options();
+    options.after_updates = 30;
+    options.optimizer_delay = 2;
+    options.disp_freq = {every, PeriodUnit::updates};
+    options.valid_freq = {0, PeriodUnit::updates};
+    options.valid_metrics = {"ce-mean-words"};
+    TemporaryDirectory directory;
+    TrainingRun run(*context, *model, data, options, directory.path());
+    std::vector<int64_t> shown;
+    run.run([&](const TrainEvent& event) {
+      if (event.kind == TrainEventKind::display) shown.push_back(event.update);
+      return 0;
+    });
+    EXPECT_EQ(run.state().trainer.update, 30);
+    EXPECT_EQ(shown.size(), static_cast<size_t>(30 / every));
+    RunState end = run.state();
+    end.display = {};
+    if (weights.empty()) {
+      weights = weight_bytes(*context, *model);
+      state = timeless(end);
+    }
+    EXPECT_EQ(weight_bytes(*context, *model), weights) << every;
+    EXPECT_EQ(timeless(end), state) << every;
+
+    // Stopped in the middle and continued by another process: the same again.
+    const auto cut_context = std::get<0>(GetParam()).make();
+    const auto cut = make_model(*cut_context, config(), 5);
+    TemporaryDirectory cut_directory;
+    {
+      TrainingRun first(*cut_context, *cut, data, options, cut_directory.path());
+      first.run({}, nullptr, 13);
+      first.save();
+    }
+    const auto next_context = std::get<0>(GetParam()).make();
+    const auto next = make_model(*next_context, config(), 6);
+    TrainingRun second(*next_context, *next, data, options, cut_directory.path());
+    EXPECT_EQ(second.state().trainer.update, 13);
+    second.run();
+    EXPECT_EQ(weight_bytes(*next_context, *next), weights) << every;
+  }
+}
+
+}  // namespace
+}  // namespace trafo

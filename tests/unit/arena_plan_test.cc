@@ -1,0 +1,108 @@
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "engine/backend/plan/plan_backend.h"
+#include "engine/core/status.h"
+#include "engine/memory/arena.h"
+#include "engine/memory/arena_plan.h"
+
+namespace trafo {
+namespace {
+
+// No two allocations that live at the same time share a byte.
+void expect_disjoint(const AllocationTrace& trace, const ArenaPlan& plan) {
+  const auto& lives = trace.lifetimes();
+  for (size_t a = 0; a < lives.size(); ++a) {
+    EXPECT_LE(plan.places[a].offset + lives[a].bytes, plan.bytes);
+    EXPECT_EQ(plan.places[a].offset % ArenaPlan::kAlignment, 0u);
+    for (size_t b = 0; b < a; ++b) {
+      if (lives[a].died < lives[b].born || lives[b].died < lives[a].born) continue;
+      const bool apart = plan.places[a].offset + lives[a].bytes <= plan.places[b].offset ||
+                         plan.places[b].offset + lives[b].bytes <= plan.places[a].offset;
+      EXPECT_TRUE(apart) << a << " and " << b;
+    }
+  }
+}
+
+TEST(ArenaPlan, ReusesWhatIsFree) {
+  AllocationTrace trace;
+  const size_t a = trace.born(1000);
+  trace.died(a);
+  const size_t b = trace.born(900), c = trace.born(100);
+  trace.died(b);
+  trace.died(c);
+  const ArenaPlan plan = plan_arena(trace);
+  expect_disjoint(trace, plan);
+  EXPECT_EQ(plan.bytes, 1024u + 256u);
+  EXPECT_EQ(plan.places[a].offset, 0u);
+  EXPECT_EQ(plan.places[b].offset, 0u);
+  EXPECT_EQ(plan_arena(AllocationTrace{}).bytes, 0u);
+}
+
+TEST(ArenaPlan, LivesOfAnySortDoNotMeet) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 20; ++round) {
+    AllocationTrace trace;
+    std::vector<std::pair<size_t, size_t>> living;  // allocation, bytes
+    size_t now = 0, peak = 0;
+    for (int i = 0; i < 300; ++i) {
+      if (living.empty() || random() % 5 < 3) {
+        const size_t bytes = 1 + random() % 5000;
+        living.emplace_back(trace.born(bytes), bytes);
+        now += (bytes + 255) / 256 * 256;
+        peak = std::max(peak, now);
+      } else {
+        const size_t at = random() % living.size();
+        trace.died(living[at].first);
+        now -= (living[at].second + 255) / 256 * 256;
+        living.erase(living.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+    }
+    const ArenaPlan plan = plan_arena(trace);
+    expect_disjoint(trace, plan);
+    EXPECT_GE(plan.bytes, peak);
+    EXPECT_LE(plan.bytes, peak + peak / 4) << "far from the least that any plan needs";
+  }
+}
+
+TEST(Arena, ServesThePlanAndNothingElse) {
+  AllocationTrace trace;
+  trace.born(10);
+  trace.born(20);
+  const ArenaPlan plan = plan_arena(trace);
+  std::vector<std::byte> memory(plan.bytes);
+  Arena arena(memory.data(), plan);
+  EXPECT_EQ(arena.take(10), memory.data() + plan.places[0].offset);
+  EXPECT_THROW(arena.take(21), Error);
+  EXPECT_EQ(arena.take(20), memory.data() + plan.places[1].offset);
+  EXPECT_THROW(arena.take(20), Error);
+}
+
+TEST(PlanBackend, NotesWhatAStepAllocates) {
+  const auto backend = make_plan_backend({DeviceKind::cuda, 0}, 3);
+  void* kept = backend->allocate(100);
+  const int32_t words[2] = {7, 8};
+  backend->copy_from_host(kept, words, sizeof words);
+  backend->take_trace();
+  void* big = backend->allocate(size_t{3} << 40);  // more than the machine has
+  void* small = backend->allocate(5);
+  backend->launch(2, "test", nullptr);
+  backend->release(big, size_t{3} << 40);
+  void* late = backend->allocate(6);
+  backend->release(kept, 100);  // older than the trace
+  int32_t back[2];
+  backend->copy_to_host(back, kept, sizeof back);
+  EXPECT_EQ(back[1], 8);
+  const AllocationTrace trace = backend->take_trace();
+  ASSERT_EQ(trace.lifetimes().size(), 3u);
+  EXPECT_EQ(trace.lifetimes()[0].bytes, size_t{3} << 40);
+  EXPECT_LT(trace.lifetimes()[0].died, trace.lifetimes()[2].born);
+  EXPECT_EQ(trace.lifetimes()[1].died, INT64_MAX);
+  EXPECT_THROW(backend->allocate(size_t{2} << 40), Error);
+  backend->release(small, 5);
+  backend->release(late, 6);
+}
+
+}  // namespace
+}  // namespace trafo
