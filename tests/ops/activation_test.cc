@@ -26,6 +26,29 @@ TEST(Activation, ValuesOfTheFormulas) {
   }
 }
 
+// s (1 - s) of a sigmoid near 1 must not lose its digits: the gradient multiplies it with x and
+// more.
+TEST(Activation, GradientsOfTheFormulas) {
+  const auto context = cpu_context();
+  for (const Activation kind : {Activation::gelu, Activation::silu}) {
+    std::vector<float> values;
+    for (float v = -12; v <= 12; v += 0.03125f) values.push_back(v);
+    const int64_t count = static_cast<int64_t>(values.size());
+    Tensor x = context->from_values<float>(values, {count});
+    set_requires_grad(x, true);
+    const Tensor y = ops::activation(*context, x, kind);
+    context->backward(y, filled(*context, {count}, 1));
+    for (int64_t i = 0; i < count; ++i) {
+      const double v = values[static_cast<size_t>(i)], step = 1e-4;
+      const double expected = (8 * (exact(kind, v + step) - exact(kind, v - step)) -
+                               (exact(kind, v + 2 * step) - exact(kind, v - 2 * step))) /
+                              (12 * step);
+      EXPECT_NEAR(grad_of(x).data<float>()[i], expected, 2.5e-7)
+          << activation_name(kind) << " at " << v;
+    }
+  }
+}
+
 TEST(Activation, ExtremeValuesGiveFiniteGradients) {
   const auto context = cpu_context();
   for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {

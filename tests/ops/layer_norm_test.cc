@@ -56,6 +56,14 @@ TEST(LayerNorm, FirstElementFarFromTheOthers) {
   }
 }
 
+// The shift that the sums are made with is not one element: where that is two deviations from the
+// mean, the variance would cancel.
+TEST(LayerNorm, FirstElementTwoDeviationsAway) {
+  std::vector<float> x = normal_rows(200 * 64, 0);
+  for (size_t row = 0; row < 200; ++row) x[row * 64] = row % 2 ? 2.2f : -2.2f;
+  EXPECT_LT(worst_error(x, 200, 64), 4e-7);
+}
+
 TEST(LayerNorm, WidthsAroundTheVectorLengthAndLongRows) {
   for (const int64_t width : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 65, 1000, 1001, 4097, 50257})
     EXPECT_LT(worst_error(normal_rows(3 * width, 0.5), 3, width), 5e-6) << "width " << width;

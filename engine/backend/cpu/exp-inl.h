@@ -65,6 +65,20 @@ HWY_INLINE hn::Vec<D> fast_sigmoid(D d, hn::Vec<D> x) {
   return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
 }
 
+// The same and 1 minus it, both exact in their digits: subtracting would cancel for large x.
+template <class V>
+struct SigmoidPair {
+  V value, complement;
+};
+template <class D>
+HWY_INLINE SigmoidPair<hn::Vec<D>> fast_sigmoid_pair(D d, hn::Vec<D> x) {
+  const auto one = hn::Set(d, static_cast<hn::TFromD<D>>(1));
+  const auto e = exp_nonpositive(d, hn::Neg(hn::Abs(x)));
+  const auto large = hn::Div(one, hn::Add(one, e)), small = hn::Mul(e, large);
+  const auto negative = hn::Lt(x, hn::Zero(d));
+  return {hn::IfThenElse(negative, small, large), hn::IfThenElse(negative, large, small)};
+}
+
 }  // namespace trafo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -43,7 +43,6 @@ HWY_INLINE hn::Vec<D> activate(D d, hn::Vec<D> x) {
 template <Activation kind, class D>
 HWY_INLINE hn::Vec<D> activation_gradient(D d, hn::Vec<D> x, hn::Vec<D> dy) {
   using T = hn::TFromD<D>;
-  const auto one = hn::Set(d, static_cast<T>(1));
   if constexpr (kind == Activation::relu) {
     return hn::IfThenZeroElse(hn::Le(x, hn::Zero(d)), dy);
   } else if constexpr (kind == Activation::gelu) {
@@ -56,13 +55,13 @@ HWY_INLINE hn::Vec<D> activation_gradient(D d, hn::Vec<D> x, hn::Vec<D> dy) {
         hn::MulAdd(square, hn::Set(d, static_cast<T>(kGeluScale * kGeluCubic)), scale);
     const auto derivative =
         hn::MulAdd(square, hn::Set(d, static_cast<T>(3 * kGeluScale * kGeluCubic)), scale);
-    const auto s = fast_sigmoid(d, hn::Mul(v, slope));
-    const auto rest = hn::Mul(hn::Mul(v, hn::Sub(one, s)), derivative);
-    return hn::Mul(dy, hn::Mul(s, hn::Add(one, rest)));
+    const auto s = fast_sigmoid_pair(d, hn::Mul(v, slope));
+    const auto rest = hn::Mul(hn::Mul(v, s.complement), derivative);
+    return hn::Mul(dy, hn::MulAdd(s.value, rest, s.value));
   } else {
     // s (1 + x (1 - s))
-    const auto s = fast_sigmoid(d, x);
-    return hn::Mul(dy, hn::Mul(s, hn::MulAdd(x, hn::Sub(one, s), one)));
+    const auto s = fast_sigmoid_pair(d, x);
+    return hn::Mul(dy, hn::MulAdd(hn::Mul(x, s.complement), s.value, s.value));
   }
 }
 

@@ -14,6 +14,22 @@ __device__ __forceinline__ float sigmoid(float x) {
   return 1.0f / (1.0f + expf(-x));
 }
 
+// The same and 1 minus it. In float32 both are exact in their digits: subtracting would cancel for
+// large x.
+struct SigmoidPair {
+  float value, complement;
+};
+template <class T>
+__device__ __forceinline__ SigmoidPair sigmoid_pair(float x) {
+  if constexpr (sizeof(T) == 2) {
+    const float s = sigmoid<T>(x);
+    return {s, 1.0f - s};
+  } else {
+    const float e = expf(-fabsf(x)), large = 1.0f / (1.0f + e), small = e * large;
+    return x < 0 ? SigmoidPair{small, large} : SigmoidPair{large, small};
+  }
+}
+
 inline constexpr float kGeluScale = 2 * 0.79788456080286535588f;  // 2 sqrt(2 / pi)
 inline constexpr float kGeluCubic = 0.044715f;
 inline constexpr float kGeluBound = 64;  // flat long before; x^3 must not overflow
@@ -37,12 +53,12 @@ __device__ __forceinline__ float activation_gradient(float x, float dy) {
     return x <= 0 ? 0.0f : dy;
   } else if constexpr (kind == Activation::gelu) {
     const float v = fminf(fmaxf(x, -kGeluBound), kGeluBound), square = v * v;
-    const float s = sigmoid<T>(v * fmaf(square, kGeluScale * kGeluCubic, kGeluScale));
+    const SigmoidPair s = sigmoid_pair<T>(v * fmaf(square, kGeluScale * kGeluCubic, kGeluScale));
     const float derivative = fmaf(square, 3 * kGeluScale * kGeluCubic, kGeluScale);
-    return dy * (s * fmaf(v * (1.0f - s), derivative, 1.0f));
+    return dy * fmaf(s.value, v * s.complement * derivative, s.value);
   } else {
-    const float s = sigmoid<T>(x);
-    return dy * (s * fmaf(x, 1.0f - s, 1.0f));
+    const SigmoidPair s = sigmoid_pair<T>(x);
+    return dy * fmaf(x * s.complement, s.value, s.value);
   }
 }
 

@@ -42,10 +42,15 @@ void backward(ThreadPool& pool, const BiasActDropoutBackwardParams& p) {
   const int64_t grain = rows_per_partial(p.rows, p.width);
   const int64_t blocks = (p.rows + grain - 1) / grain;
   thread_local Scratch scratch;
-  T* partials = scratch.get<T>(blocks * p.width);
+  // A block's sum and, behind all of those, that of the rows since the last flush: few roundings
+  // happen at the size of the whole sum.
+  T* partials = scratch.get<T>(2 * blocks * p.width);
+  constexpr int64_t kRun = 16;
   parallel_for_range(pool, p.rows, grain, [&](int64_t begin, int64_t end) {
     T* dbias = partials + begin / grain * p.width;
+    T* run = dbias + blocks * p.width;
     std::fill_n(dbias, p.width, T{0});
+    std::fill_n(run, p.width, T{0});
     RowFactors<T> factors(p.dropout, p.width, end);
     for (int64_t row = begin; row < end; ++row) {
       const T* x = static_cast<const T*>(p.x) + row * p.width;
@@ -57,8 +62,12 @@ void backward(ThreadPool& pool, const BiasActDropoutBackwardParams& p) {
             activation_gradient<kind>(hn::ScalableTag<T>(), biased(columns, x, bias),
                                       hn::Mul(columns.load(dy), columns.load(factor)));
         if (dx) put<T>(columns, gradient, dx, p.accumulate_dx);
-        columns.store(hn::Add(columns.load(dbias), gradient), dbias);
+        put<T>(columns, gradient, run, true);
       });
+      if ((row - begin) % kRun == kRun - 1 || row + 1 == end) {
+        map(dbias, run, dbias, p.width, [](auto, auto a, auto b) { return hn::Add(a, b); });
+        std::fill_n(run, p.width, T{0});
+      }
     }
   });
   if (p.dbias)

@@ -37,15 +37,17 @@ void forward(ThreadPool& pool, const BiasDropoutResidualForwardParams& p) {
         });
         continue;
       }
-      const T first = residual[0] + (bias ? x[0] + bias[0] : x[0]) * factor[0];
-      ShiftedSums<T> sums(first);
+      const T shift = row_shift<T>(p.width, [&](const auto& columns) TRAFO_INLINE_LAMBDA {
+        return residual_sum(columns, x, bias, residual, factor);
+      });
+      ShiftedSums<T> sums(shift);
       for_columns<T>(p.width, [&](const auto& columns, auto k) TRAFO_INLINE_LAMBDA {
         const auto v = residual_sum(columns, x, bias, residual, factor);
         columns.store(v, sum);
         sums.add(columns, v, k);
       });
       const auto statistics =
-          row_statistics<T>(sum, p.width, first, sums, static_cast<T>(p.epsilon));
+          row_statistics<T>(sum, p.width, shift, sums, static_cast<T>(p.epsilon));
       normalize_row(sum, static_cast<const T*>(p.gamma), static_cast<const T*>(p.beta), p.width,
                     statistics, static_cast<T*>(p.normed) + row * p.width);
       if (p.mean) {
@@ -87,8 +89,8 @@ struct NormBackward {
     const T* gamma = static_cast<const T*>(p.gamma);
     for_columns_once<T>(p.width, [&](const auto& columns) TRAFO_INLINE_LAMBDA {
       const auto weight = columns.load(gamma);
-      auto dgamma = columns.load(partials.dgamma);
-      auto dbeta = columns.load(partials.dbeta);
+      // These rows first: one rounding at the size of the block's sum for all of them.
+      auto dgamma = hn::Zero(d), dbeta = hn::Zero(d);
       for (int r = 0; r < R; ++r) {
         const auto dy = columns.load(dnormed[r]);
         const auto x = xhat(columns, r);
@@ -98,8 +100,8 @@ struct NormBackward {
         dgamma = hn::MulAdd(dy, x, dgamma);
         dbeta = hn::Add(dbeta, dy);
       }
-      columns.store(dgamma, partials.dgamma);
-      columns.store(dbeta, partials.dbeta);
+      put<T>(columns, dgamma, partials.dgamma, true);
+      put<T>(columns, dbeta, partials.dbeta, true);
     });
     const T inverse = T{1} / static_cast<T>(p.width);
     for (int r = 0; r < R; ++r) {
@@ -144,7 +146,6 @@ HWY_INLINE void write_rows(const BiasDropoutResidualBackwardParams& p, int64_t r
     VectorOf<T> dbias = hn::Zero(hn::ScalableTag<T>());
     VectorOf<T> weight = dbias;
     if constexpr (through_norm) weight = columns.load(gamma);
-    if constexpr (branch) dbias = columns.load(partials.dbias);
     for (int r = 0; r < R; ++r) {
       auto total = norm.gradient(columns, weight, r);
       if (dsum) total = hn::Add(total, columns.load(dsum + r * p.width));
@@ -155,7 +156,7 @@ HWY_INLINE void write_rows(const BiasDropoutResidualBackwardParams& p, int64_t r
         if (dx) put<T>(columns, masked, dx + r * p.width, p.accumulate_dx);
       }
     }
-    if constexpr (branch) columns.store(dbias, partials.dbias);
+    if constexpr (branch) put<T>(columns, dbias, partials.dbias, true);
   });
 }
 

@@ -14,6 +14,22 @@
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 
+// The mean of a row's first vector, a shift that takes the row's mean along: one element may be far
+// from it. value(columns) gives the row's values.
+template <class T, class Value>
+HWY_INLINE T row_shift(int64_t width, const Value& value) {
+  const hn::ScalableTag<T> d;
+  const int64_t count = std::min(width, lanes(d));
+  VectorOf<T> first;
+  if (count < lanes(d)) {
+    const LastColumns<T> columns{0, count};
+    first = columns.keep(value(columns));
+  } else {
+    first = value(WholeColumns<T>{0});
+  }
+  return reduce_sum(d, first) / static_cast<T>(count);
+}
+
 // Sums over a row of values minus `shift`: without the shift a large mean would cancel the
 // variance.
 template <class T>
@@ -21,9 +37,9 @@ struct ShiftedSums {
   VectorOf<T> sum[2], squares[2];
   VectorOf<T> shift;
 
-  HWY_INLINE explicit ShiftedSums(T first) {
+  HWY_INLINE explicit ShiftedSums(T by) {
     const hn::ScalableTag<T> d;
-    shift = hn::Set(d, first);
+    shift = hn::Set(d, by);
     sum[0] = sum[1] = squares[0] = squares[1] = hn::Zero(d);
   }
   template <class Columns, class K>
@@ -50,7 +66,7 @@ HWY_INLINE RowStatistics<T> row_statistics(const T* x, int64_t width, T shift,
   const T mean = reduce_sum(d, hn::Add(sums.sum[0], sums.sum[1])) / count;
   const T square = reduce_sum(d, hn::Add(sums.squares[0], sums.squares[1])) / count;
   T variance = square - mean * mean;
-  if (variance * 8 < square) {  // the first element is an outlier: the difference lost digits
+  if (variance * 8 < square) {  // the first elements are outliers: the difference lost digits
     VectorOf<T> sum[2] = {hn::Zero(d), hn::Zero(d)};
     const auto centre = hn::Set(d, mean), offset = hn::Set(d, shift);
     for_columns<T>(width, [&](const auto& columns, auto k) TRAFO_INLINE_LAMBDA {

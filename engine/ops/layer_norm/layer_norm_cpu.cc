@@ -18,10 +18,12 @@ void forward(ThreadPool& pool, const LayerNormForwardParams& p) {
   parallel_for_range(pool, p.rows, rows_per_block(p.width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* x = static_cast<const T*>(p.x) + row * p.width;
-      ShiftedSums<T> sums(x[0]);
+      const T shift = row_shift<T>(
+          p.width, [&](const auto& columns) TRAFO_INLINE_LAMBDA { return columns.load(x); });
+      ShiftedSums<T> sums(shift);
       for_columns<T>(p.width, [&](const auto& columns, auto k)
                                   TRAFO_INLINE_LAMBDA { sums.add(columns, columns.load(x), k); });
-      const auto statistics = row_statistics(x, p.width, x[0], sums, static_cast<T>(p.epsilon));
+      const auto statistics = row_statistics(x, p.width, shift, sums, static_cast<T>(p.epsilon));
       normalize_row(x, static_cast<const T*>(p.gamma), static_cast<const T*>(p.beta), p.width,
                     statistics, static_cast<T*>(p.y) + row * p.width);
       if (p.mean) {

@@ -51,8 +51,27 @@ __device__ __forceinline__ void residual_sum(const Held<T, V>& x, const T* bias,
   to_floats<T>(from_floats<T, V>(v), v);
 }
 
-// E[d^2] - E[d]^2 of values d shifted by an element of the row. Where that element is an outlier
-// the difference loses digits: `centred` then gives the sum of (d - mean)^2. The answer is the same
+// The mean of the first elements of a row: a shift that takes the row's mean along, where one
+// element may be far from it.
+template <class T, int V>
+__device__ __forceinline__ float row_shift(const T* row, int64_t width) {
+  constexpr int kElements = V > 1 ? V : 4;
+  float first[kElements];
+  if constexpr (V > 1) {
+    load_floats<T, V>(row, first);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i)
+      first[i] = to_float(row[min(static_cast<int64_t>(i), width - 1)]);
+  }
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) sum += first[i];
+  return sum * (1.0f / kElements);
+}
+
+// E[d^2] - E[d]^2 of values d shifted by row_shift(). Where the first elements are outliers the
+// difference loses digits: `centred` then gives the sum of (d - mean)^2. The answer is the same
 // in all threads of the row.
 template <class Centred>
 __device__ __forceinline__ float row_variance(float mean, float square, float width,
@@ -83,7 +102,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
     }
   }
   float shift = 0;
-  if (there) shift = to_float(kSeam ? a.residual[start] : a.x[start]);
+  if (there) shift = row_shift<T, V>((kSeam ? a.residual : a.x) + start, a.width);
 
   float d[P][V];
   float2 sums = {0, 0};
@@ -150,7 +169,7 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
   const int64_t row = blockIdx.x, start = row * a.width;
   // What is normalised; in the seam each thread reads back what it wrote itself.
   const T* in = (kSeam ? a.sum : a.x) + start;
-  const float shift = to_float(kSeam ? a.residual[start] : a.x[start]);
+  const float shift = row_shift<T, V>((kSeam ? a.residual : a.x) + start, a.width);
   float2 sums = {0, 0};
   for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
     float v[V];

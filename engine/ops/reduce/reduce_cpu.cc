@@ -21,6 +21,7 @@ constexpr int64_t kChunk = 1 << 12;      // elements of a long row that are summ
 constexpr int64_t kGrain = 1 << 14;      // elements a block of short rows
 constexpr int64_t kColumnBand = 1 << 9;  // columns a block
 constexpr int64_t kRowChunk = 1 << 8;    // rows a block
+constexpr int64_t kRowRun = 1 << 4;      // rows that are added up before they meet the block's sum
 
 // Partial results of the calling thread, kept so that a steady state allocates nothing.
 template <class T>
@@ -97,17 +98,28 @@ HWY_INLINE void reduce_columns(ReduceKind kind, const T* x, int64_t rows, int64_
                                int64_t count) {
   const hn::ScalableTag<T> d;
   const int64_t step = lanes(d);
+  // In runs, so that few roundings happen at the size of the whole sum.
   const auto run = [&](auto combine) {
     int64_t j = 0;
     for (; j + 4 * step <= count; j += 4 * step) {  // a few lines at once: independent additions
       auto v0 = hn::LoadU(d, x + j), v1 = hn::LoadU(d, x + j + step);
       auto v2 = hn::LoadU(d, x + j + 2 * step), v3 = hn::LoadU(d, x + j + 3 * step);
-      for (int64_t row = 1; row < rows; ++row) {
+      for (int64_t row = 1; row < rows;) {
         const T* at = x + row * stride + j;
-        v0 = combine(v0, hn::LoadU(d, at));
-        v1 = combine(v1, hn::LoadU(d, at + step));
-        v2 = combine(v2, hn::LoadU(d, at + 2 * step));
-        v3 = combine(v3, hn::LoadU(d, at + 3 * step));
+        auto u0 = hn::LoadU(d, at), u1 = hn::LoadU(d, at + step);
+        auto u2 = hn::LoadU(d, at + 2 * step), u3 = hn::LoadU(d, at + 3 * step);
+        const int64_t end = std::min(rows, row + kRowRun);
+        for (++row; row < end; ++row) {
+          at += stride;
+          u0 = combine(u0, hn::LoadU(d, at));
+          u1 = combine(u1, hn::LoadU(d, at + step));
+          u2 = combine(u2, hn::LoadU(d, at + 2 * step));
+          u3 = combine(u3, hn::LoadU(d, at + 3 * step));
+        }
+        v0 = combine(v0, u0);
+        v1 = combine(v1, u1);
+        v2 = combine(v2, u2);
+        v3 = combine(v3, u3);
       }
       hn::StoreU(v0, d, out + j);
       hn::StoreU(v1, d, out + j + step);
@@ -117,8 +129,12 @@ HWY_INLINE void reduce_columns(ReduceKind kind, const T* x, int64_t rows, int64_
     for (; j < count; j += step) {
       const int64_t rest = std::min(step, count - j);
       auto v = load_n(d, x + j, rest);
-      for (int64_t row = 1; row < rows; ++row)
-        v = combine(v, load_n(d, x + row * stride + j, rest));
+      for (int64_t row = 1; row < rows;) {
+        auto u = load_n(d, x + row * stride + j, rest);
+        const int64_t end = std::min(rows, row + kRowRun);
+        for (++row; row < end; ++row) u = combine(u, load_n(d, x + row * stride + j, rest));
+        v = combine(v, u);
+      }
       store_n(v, d, out + j, rest);
     }
   };
