@@ -27,6 +27,10 @@ struct CrossEntropyForwardParams {
   void* loss;           // [rows], weighted; 0 where ignored
   void* nll;            // [rows], weighted, without smoothing; 0 where ignored
   void* lse;            // [rows]
+  // The gradient at once, for a caller that knows `dloss`, the gradient of every element of loss,
+  // before the loss: backward without a second reading of the logits.
+  double dloss;
+  void* dlogits;  // [rows, classes], may be the same memory as logits; null: not wanted
 };
 
 // dlogits may be the same memory as logits.

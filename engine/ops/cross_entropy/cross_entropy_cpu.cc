@@ -63,6 +63,24 @@ RowSums<T> row_sums(const T* x, int64_t classes, bool want_mean) {
   return {static_cast<double>(maximum) + std::log(sum_exp), total / static_cast<double>(classes)};
 }
 
+// dx (+)= g (softmax(x) - e / V) over a row, g (1 - e) less at the label; `out` may be `row`.
+template <class T>
+void row_gradient(const T* row, T* out, int64_t classes, int32_t label, T lse, double g,
+                  double smoothing, bool accumulate) {
+  const hn::ScalableTag<T> d;
+  const auto gradient = hn::Set(d, static_cast<T>(g));
+  const auto log_sum = hn::Set(d, lse);
+  const auto spread = hn::Set(d, static_cast<T>(g * smoothing / static_cast<double>(classes)));
+  const auto value = [&](auto x) {
+    return hn::MulSub(gradient, exp(d, hn::Sub(x, log_sum)), spread);
+  };
+  if (accumulate)
+    map(row, out, out, classes, [&](auto, auto x, auto o) { return hn::Add(o, value(x)); });
+  else
+    map(row, out, classes, [&](auto, auto x) { return value(x); });
+  out[label] -= static_cast<T>(g * (1 - smoothing));
+}
+
 template <class T>
 void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
   const T* logits = static_cast<const T*>(p.logits);
@@ -70,11 +88,14 @@ void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
   T* loss = static_cast<T*>(p.loss);
   T* nll = static_cast<T*>(p.nll);
   T* lse = static_cast<T*>(p.lse);
+  T* dlogits = static_cast<T*>(p.dlogits);
   const double smoothing = p.label_smoothing;
   parallel_for_range(pool, p.rows, rows_per_block(p.classes), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
+      T* out = dlogits ? dlogits + t * p.classes : nullptr;
       if (p.labels[t] == p.ignore_label) {
         loss[t] = nll[t] = lse[t] = T{0};
+        if (out) std::fill(out, out + p.classes, T{0});
         continue;
       }
       const T* row = logits + t * p.classes;
@@ -86,6 +107,8 @@ void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
                                                          smoothing * (sums.lse - sums.mean)))
                               : nll[t];
       lse[t] = static_cast<T>(sums.lse);
+      if (out)
+        row_gradient(row, out, p.classes, p.labels[t], lse[t], p.dloss * weight, smoothing, false);
     }
   });
 }
@@ -97,10 +120,8 @@ void backward(ThreadPool& pool, const CrossEntropyBackwardParams& p) {
   const T* lse = static_cast<const T*>(p.lse);
   const T* dloss = static_cast<const T*>(p.dloss);
   T* dlogits = static_cast<T*>(p.dlogits);
-  const double smoothing = p.label_smoothing;
   parallel_for_range(pool, p.rows, rows_per_block(p.classes), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      const T* row = logits + t * p.classes;
       T* out = dlogits + t * p.classes;
       if (p.labels[t] == p.ignore_label) {
         if (!p.accumulate) std::fill(out, out + p.classes, T{0});
@@ -108,19 +129,8 @@ void backward(ThreadPool& pool, const CrossEntropyBackwardParams& p) {
       }
       const double weight = weights ? static_cast<double>(weights[t]) : 1.0;
       const double g = p.scale * weight * static_cast<double>(dloss[p.per_row ? t : 0]);
-      const hn::ScalableTag<T> d;
-      const auto gradient = hn::Set(d, static_cast<T>(g));
-      const auto log_sum = hn::Set(d, lse[t]);
-      const auto spread =
-          hn::Set(d, static_cast<T>(g * smoothing / static_cast<double>(p.classes)));
-      const auto value = [&](auto x) {
-        return hn::MulSub(gradient, exp(d, hn::Sub(x, log_sum)), spread);
-      };
-      if (p.accumulate)
-        map(row, out, out, p.classes, [&](auto, auto x, auto o) { return hn::Add(o, value(x)); });
-      else
-        map(row, out, p.classes, [&](auto, auto x) { return value(x); });
-      out[p.labels[t]] -= static_cast<T>(g * (1 - smoothing));
+      row_gradient(logits + t * p.classes, out, p.classes, p.labels[t], lse[t], g,
+                   p.label_smoothing, p.accumulate);
     }
   });
 }

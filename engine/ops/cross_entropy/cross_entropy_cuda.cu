@@ -1,225 +1,407 @@
+// CUDA kernels of cross-entropy: a block for each row. Whole 16-byte packs of the row are copied
+// ahead into the thread's own slots of shared memory, several under way, without a barrier; the
+// elements before and after them go one by one.
 #include "engine/ops/cross_entropy/cross_entropy.h"
 
-#include "engine/backend/cuda/device/numeric.cuh"
-#include "engine/backend/cuda/device/reduce.cuh"
-#include "engine/backend/cuda/device_state.h"
+#include "engine/backend/cuda/device/rows.cuh"
 
 namespace trafo {
 namespace cuda {
 namespace {
 
-constexpr int kUnroll = 4;  // 16-byte loads in flight a thread
+constexpr int kGroup = 2;               // packs of a thread that are copied and used together
+constexpr int kAhead = 4;               // groups under way
+constexpr int kRing = kGroup * kAhead;  // slots of a thread, unless the whole row is kept
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr int64_t kPlainSharedMemory = 48 << 10;  // more of it must be asked for
 
-// Rows below this length get blocks of 128 threads, longer ones of 512.
-constexpr int64_t kShortRow = 4096;
-
-// e^x: within an ulp or two for float32; bfloat16 has no use for the bits below 2^-20 and the
-// special function unit is faster.
+// e^(x - shift). In float32 within an ulp or two. bfloat16 has no use for the bits below 2^-20: one
+// multiply-add in powers of two, and the special function unit.
 template <class T>
-__device__ __forceinline__ float exponential(float x) {
-  if constexpr (sizeof(T) == 2) {
+struct ShiftedExp;
+template <>
+struct ShiftedExp<float> {
+  // For sums relative to a maximum: finite, so that exp(-infinity - maximum) is 0 and not NaN.
+  static constexpr float kLowest = Max::kIdentity;
+  float shift;
+  __device__ __forceinline__ explicit ShiftedExp(float by) : shift(by) {}
+  __device__ __forceinline__ float operator()(float x) const { return expf(x - shift); }
+};
+template <>
+struct ShiftedExp<bf16> {
+  static constexpr float kLowest = -2.3e38f;  // finite times log2(e) too
+  float shift;
+  __device__ __forceinline__ explicit ShiftedExp(float by) : shift(-by * kLog2E) {}
+  __device__ __forceinline__ float operator()(float x) const {
     float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x, kLog2E, shift)));
     return y;
-  } else {
-    return expf(x);
+  }
+};
+
+// A row from its first 16-byte boundary on, and its edges: the elements before and behind the
+// packs.
+template <class T>
+struct RowParts {
+  static constexpr int W = kPackWidth<T>;
+  int64_t head, edges;
+  int packs;
+  __device__ __forceinline__ RowParts(const T* row, int64_t classes) {
+    const int past = static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16);
+    head = past == 0 ? 0 : min(classes, int64_t{(16 - past) / static_cast<int>(sizeof(T))});
+    packs = static_cast<int>((classes - head) / W);
+    edges = classes - int64_t{packs} * W;
+  }
+  // The whole row as edges.
+  __device__ __forceinline__ void take_apart(int64_t classes) {
+    head = edges = classes;
+    packs = 0;
+  }
+  __device__ __forceinline__ int64_t edge(int64_t e) const {
+    return e < head ? e : e + int64_t{packs} * W;
+  }
+  // The thread of `threads` that has element `c`.
+  __device__ __forceinline__ int owner(int64_t c, int threads) const {
+    const int64_t in_packs = c - head, count = int64_t{packs} * W;
+    const int64_t place = in_packs >= 0 && in_packs < count ? in_packs / W
+                          : in_packs < 0                    ? c
+                                                            : c - count;
+    return static_cast<int>(place % threads);
+  }
+};
+
+// use(pack index, pack) for the packs of this thread. kKeep: `slots` [packs] has the whole row
+// afterwards, each thread's packs written by itself; else slots [kRing or what the row needs,
+// Threads].
+template <int Threads, bool kKeep, class Use>
+__device__ __forceinline__ void for_each_pack(const void* body, int packs, uint4* slots,
+                                              const Use& use) {
+  const auto* from = static_cast<const uint4*>(body);
+  const auto slot = [&](int group, int u) {
+    return slots + ((kKeep ? group : group % kAhead) * kGroup + u) * Threads + threadIdx.x;
+  };
+  const auto fetch = [&](int group) {
+#pragma unroll
+    for (int u = 0; u < kGroup; ++u) {
+      const int i = (group * kGroup + u) * Threads + static_cast<int>(threadIdx.x);
+      if (i < packs) copy_ahead(slot(group, u), from + i);
+    }
+    end_copy_group();
+  };
+#pragma unroll
+  for (int group = 0; group < kAhead; ++group) fetch(group);
+  for (int group = 0; group * (kGroup * Threads) < packs; ++group) {
+    wait_copy_groups<kAhead - 1>();
+    uint4 x[kGroup];
+    const int first = group * kGroup * Threads + static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int u = 0; u < kGroup; ++u)
+      if (first + u * Threads < packs) x[u] = *slot(group, u);
+#pragma unroll
+    for (int u = 0; u < kGroup; ++u)
+      if (first + u * Threads < packs) use(first + u * Threads, x[u]);
+    // The slots have been read by this thread, the only one that uses them.
+    fetch(group + kAhead);
   }
 }
 
-// Elements before the first 16-byte boundary of a row.
+// Maximum, sum of exponentials relative to it, and sum of the logits.
 template <class T>
-__device__ __forceinline__ int64_t head_elements(const T* row, int64_t classes) {
-  const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(row) % 16);
-  return past == 0 ? 0 : min(classes, (16 - past) / static_cast<int64_t>(sizeof(T)));
-}
-
-// Running maximum, sum of exponentials relative to it, and sum of the logits.
 struct RowSums {
-  // From the lowest finite number and not -infinity: exp(-infinity - maximum) is then 0 and not
-  // NaN.
-  float maximum = Max::kIdentity;
+  float maximum = ShiftedExp<T>::kLowest;
   float sum_exp = 0;
   float total = 0;
 
-  template <class T, int N>
+  template <int N>
   __device__ __forceinline__ void add(const float (&x)[N]) {
     float high = x[0];
 #pragma unroll
     for (int i = 1; i < N; ++i) high = fmaxf(high, x[i]);
     if (high > maximum) {
-      sum_exp *= exponential<T>(maximum - high);
+      sum_exp *= ShiftedExp<T>(high)(maximum);
       maximum = high;
     }
-    float part = 0, part_total = 0;
+    const ShiftedExp<T> power(maximum);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      part += exponential<T>(x[i] - maximum);
-      part_total += x[i];
+      sum_exp += power(x[i]);
+      total += x[i];
     }
-    sum_exp += part;
-    total += part_total;
+  }
+
+  // Of `Lanes` neighbouring threads, in all of them.
+  template <int Lanes>
+  __device__ __forceinline__ void combine() {
+    const float top = warp_reduce<Max, Lanes>(maximum);
+    sum_exp = warp_reduce<Add, Lanes>(sum_exp * ShiftedExp<T>(top)(maximum));
+    total = warp_reduce<Add, Lanes>(total);
+    maximum = top;
+  }
+
+  // Of the block; one barrier.
+  template <int Threads>
+  __device__ __forceinline__ void combine_block(float (&shared)[3][Threads / 32]) {
+    constexpr int kWarps = Threads / 32;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    combine<32>();
+    if (lane == 0) {
+      shared[0][warp] = maximum;
+      shared[1][warp] = sum_exp;
+      shared[2][warp] = total;
+    }
+    __syncthreads();
+    maximum = shared[0][lane % kWarps];
+    sum_exp = shared[1][lane % kWarps];
+    total = shared[2][lane % kWarps];
+    combine<kWarps>();
   }
 };
 
 struct LossArgs {
-  double smoothing;
+  double smoothing, smoothing_of_class;  // e, e / classes
   int32_t ignore_label;
   int64_t classes;
 };
 
-// A block for each row, read once.
+// dx of one row: gradient e^(x - lse) - spread, and `hit` less at the label.
+template <class T>
+struct RowGradient {
+  static constexpr int W = kPackWidth<T>;
+  ShiftedExp<T> power;
+  float gradient, spread, hit;
+  __device__ __forceinline__ RowGradient(const LossArgs& a, float lse, double g)
+      : power(lse),
+        gradient(static_cast<float>(g)),
+        spread(static_cast<float>(g * a.smoothing_of_class)),
+        hit(static_cast<float>(g * (1 - a.smoothing))) {}
+  __device__ __forceinline__ float of(float x) const { return fmaf(gradient, power(x), -spread); }
+  __device__ __forceinline__ void of_pack(const uint4& pack, float (&v)[W]) const {
+    to_floats<T>(pack, v);
+#pragma unroll
+    for (int j = 0; j < W; ++j) v[j] = of(v[j]);
+  }
+};
+
 template <class T, int Threads>
-__global__ void __launch_bounds__(Threads)
-    forward_kernel(LossArgs a, const T* __restrict__ logits, const int32_t* __restrict__ labels,
-                   const float* __restrict__ weights, float* __restrict__ loss,
-                   float* __restrict__ nll, float* __restrict__ lse) {
+__device__ __forceinline__ void clear_row(T* out, int64_t classes) {
   constexpr int W = kPackWidth<T>;
-  __shared__ float shared[Threads / 32];
-  const int64_t t = blockIdx.x;
-  const int32_t label = labels[t];
-  if (label == a.ignore_label) {
-    if (threadIdx.x == 0) loss[t] = nll[t] = lse[t] = 0;
+  const RowParts<T> parts(out, classes);
+  for (int64_t e = threadIdx.x; e < parts.edges; e += Threads)
+    out[parts.edge(e)] = from_float<T>(0.0f);
+  auto* body = reinterpret_cast<uint4*>(out + parts.head);
+  for (int i = threadIdx.x; i < parts.packs; i += Threads) body[i] = uint4{};
+}
+
+template <class T>
+struct ForwardArgs {
+  LossArgs loss_args;
+  const T* logits;
+  const int32_t* labels;
+  const float* weights;  // or null
+  float* loss;
+  float* nll;
+  float* lse;
+  double dloss;  // of kGradient, which writes dlogits; it may be logits
+  T* dlogits;
+};
+
+// The row is read once. kGradient: it stays in shared memory, and its gradient is written at once;
+// logits and dlogits then have the same alignment.
+template <class T, int Threads, bool kGradient>
+__global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
+  constexpr int W = kPackWidth<T>;
+  extern __shared__ uint4 slots[];
+  __shared__ float shared[3][Threads / 32];
+  const LossArgs& args = a.loss_args;
+  // Gradients from the last row on: what the product before this has written last may still be in
+  // the cache, and the one behind it reads the first rows first.
+  const int64_t t = kGradient ? static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x : blockIdx.x;
+  const int32_t label = a.labels[t];
+  if (label == args.ignore_label) {
+    if (threadIdx.x == 0) a.loss[t] = a.nll[t] = a.lse[t] = 0;
+    if constexpr (kGradient) clear_row<T, Threads>(a.dlogits + t * args.classes, args.classes);
     return;
   }
-  const T* row = logits + t * a.classes;
-  RowSums sums;
-  const int64_t head = head_elements(row, a.classes);
-  const int64_t packs = (a.classes - head) / W;
-  for (int64_t c = threadIdx.x; c < head; c += Threads) {
-    const float x[1] = {to_float(row[c])};
-    sums.add<T>(x);
-  }
-  const T* body = row + head;
-  int64_t i = threadIdx.x;
-  for (; i + (kUnroll - 1) * Threads < packs; i += kUnroll * Threads) {
-    Pack<T, W> loaded[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) loaded[u] = load_pack<T, W>(body + (i + u * Threads) * W);
-    float x[kUnroll * W];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u)
-#pragma unroll
-      for (int j = 0; j < W; ++j) x[u * W + j] = to_float(loaded[u].v[j]);
-    sums.add<T>(x);
-  }
-  for (; i < packs; i += Threads) {
-    const Pack<T, W> loaded = load_pack<T, W>(body + i * W);
-    float x[W];
-#pragma unroll
-    for (int j = 0; j < W; ++j) x[j] = to_float(loaded.v[j]);
-    sums.add<T>(x);
-  }
-  for (int64_t c = head + packs * W + threadIdx.x; c < a.classes; c += Threads) {
-    const float x[1] = {to_float(row[c])};
-    sums.add<T>(x);
-  }
+  const T* row = a.logits + t * args.classes;
+  const RowParts<T> parts(row, args.classes);
+  // Before any thread can write a gradient over it: the barrier of the sums comes later.
+  const float at_label = to_float(row[label]);
+  const float weight_of_row = a.weights ? a.weights[t] : 1.0f;
+  // Fewer edges than threads.
+  const bool has_edge = threadIdx.x < parts.edges;
+  float edge[1] = {0};
+  if (has_edge) edge[0] = to_float(row[parts.edge(threadIdx.x)]);
 
-  const float maximum = block_reduce<Max, Threads>(sums.maximum, shared);
-  const float sum_exp =
-      block_reduce<Add, Threads>(sums.sum_exp * expf(sums.maximum - maximum), shared);
-  const float total = block_reduce<Add, Threads>(sums.total, shared);
+  RowSums<T> sums;
+  for_each_pack<Threads, kGradient>(row + parts.head, parts.packs, slots,
+                                    [&](int, const uint4& pack) {
+                                      float x[W];
+                                      to_floats<T>(pack, x);
+                                      sums.add(x);
+                                    });
+  if (has_edge) sums.add(edge);
+  sums.template combine_block<Threads>(shared);
+
+  const double log_sum =
+      static_cast<double>(sums.maximum) + static_cast<double>(logf(sums.sum_exp));
+  const auto weight = static_cast<double>(weight_of_row);
   if (threadIdx.x == 0) {
-    const double log_sum = static_cast<double>(maximum) + static_cast<double>(logf(sum_exp));
-    const double weight = weights ? static_cast<double>(weights[t]) : 1.0;
-    const double hit = log_sum - static_cast<double>(to_float(row[label]));
-    const double mean = static_cast<double>(total) / static_cast<double>(a.classes);
-    nll[t] = static_cast<float>(weight * hit);
-    loss[t] = a.smoothing > 0 ? static_cast<float>(weight * ((1 - a.smoothing) * hit +
-                                                             a.smoothing * (log_sum - mean)))
-                              : static_cast<float>(weight * hit);
-    lse[t] = static_cast<float>(log_sum);
+    const double hit = log_sum - static_cast<double>(at_label);
+    const double mean = static_cast<double>(sums.total) / static_cast<double>(args.classes);
+    a.nll[t] = static_cast<float>(weight * hit);
+    a.loss[t] = args.smoothing > 0
+                    ? static_cast<float>(
+                          weight * ((1 - args.smoothing) * hit + args.smoothing * (log_sum - mean)))
+                    : static_cast<float>(weight * hit);
+    a.lse[t] = static_cast<float>(log_sum);
+  }
+  if constexpr (kGradient) {
+    const RowGradient<T> gradient(args, static_cast<float>(log_sum), a.dloss * weight);
+    T* out = a.dlogits + t * args.classes;
+    auto* body = out + parts.head;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < parts.packs; i += Threads) {
+      float v[W];
+      gradient.of_pack(slots[i], v);
+      store_floats<T, W>(body + int64_t{i} * W, v);
+    }
+    if (has_edge) out[parts.edge(threadIdx.x)] = from_float<T>(gradient.of(edge[0]));
+    // By the thread that has written it without the label, so in this order.
+    if (static_cast<int>(threadIdx.x) == parts.owner(label, Threads))
+      out[label] = from_float<T>(gradient.of(at_label) - gradient.hit);
   }
 }
 
-// A block for each row: one read, one write. `logits` and `dlogits` may be the same memory: no
-// __restrict__.
-template <class T, int Threads, bool Accumulate>
-__global__ void __launch_bounds__(Threads)
-    backward_kernel(LossArgs a, double scale, bool per_row, const T* logits, const int32_t* labels,
-                    const float* weights, const float* lse, const float* dloss, T* dlogits) {
-  constexpr int W = kPackWidth<T>;
-  // From the last row on: what forward has read last may still be in the cache.
-  const int64_t t = static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x;
-  const int32_t label = labels[t];
-  const T* row = logits + t * a.classes;
-  T* out = dlogits + t * a.classes;
-  const bool ignored = label == a.ignore_label;
-  if (Accumulate && ignored) return;
-
-  const float log_sum = lse[t];
-  const double g = ignored ? 0.0
-                           : scale * (weights ? static_cast<double>(weights[t]) : 1.0) *
-                                 static_cast<double>(dloss[per_row ? t : 0]);
-  const auto gradient = static_cast<float>(g);
-  const auto spread = static_cast<float>(g * a.smoothing / static_cast<double>(a.classes));
-  const auto hit = static_cast<float>(g * (1 - a.smoothing));
-  const auto value = [&](float x, bool is_label, float old) {
-    const float d = fmaf(gradient, exponential<T>(x - log_sum), -spread) - (is_label ? hit : 0.0f);
-    return from_float<T>(Accumulate ? old + d : d);
-  };
-  const auto one = [&](int64_t c) {
-    out[c] = ignored ? from_float<T>(0.0f)
-                     : value(to_float(row[c]), c == label, Accumulate ? to_float(out[c]) : 0.0f);
-  };
-  int64_t head = head_elements(row, a.classes);
-  int64_t packs = (a.classes - head) / W;
-  if (head_elements(out, a.classes) !=
-      head) {  // the two rows never meet a 16-byte boundary together
-    head = a.classes;
-    packs = 0;
-  }
-  for (int64_t c = threadIdx.x; c < head; c += Threads) one(c);
-  const T* body = row + head;
-  T* out_body = out + head;
-  const auto finish = [&](int64_t i, Pack<T, W> x, Pack<T, W> old) {
-    // Only one pack of the row holds the label.
-    const int64_t place = label - head - i * W;
-    if (!ignored) {
-      if (place >= 0 && place < W) {
-#pragma unroll
-        for (int j = 0; j < W; ++j)
-          x.v[j] = value(to_float(x.v[j]), j == place, to_float(old.v[j]));
-      } else {
-#pragma unroll
-        for (int j = 0; j < W; ++j) x.v[j] = value(to_float(x.v[j]), false, to_float(old.v[j]));
-      }
-    } else {
-#pragma unroll
-      for (int j = 0; j < W; ++j) x.v[j] = from_float<T>(0.0f);
-    }
-    store_pack(out_body + i * W, x);
-  };
-  int64_t i = threadIdx.x;
-  for (; i + (kUnroll - 1) * Threads < packs; i += kUnroll * Threads) {
-    Pack<T, W> x[kUnroll], old[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      x[u] = load_pack<T, W>(body + (i + u * Threads) * W);
-      if constexpr (Accumulate) old[u] = load_pack<T, W>(out_body + (i + u * Threads) * W);
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) finish(i + u * Threads, x[u], Accumulate ? old[u] : x[u]);
-  }
-  for (; i < packs; i += Threads) {
-    const Pack<T, W> x = load_pack<T, W>(body + i * W);
-    finish(i, x, Accumulate ? load_pack<T, W>(out_body + i * W) : x);
-  }
-  for (int64_t c = head + packs * W + threadIdx.x; c < a.classes; c += Threads) one(c);
-}
+template <class T>
+struct BackwardArgs {
+  LossArgs loss_args;
+  double scale;
+  bool per_row, accumulate;
+  const T* logits;
+  const int32_t* labels;
+  const float* weights;
+  const float* lse;
+  const float* dloss;  // null: 1
+  T* dlogits;          // may be logits
+};
 
 template <class T, int Threads>
-void backward(DeviceState& device, const CrossEntropyBackwardParams& p) {
-  const LossArgs args{p.label_smoothing, p.ignore_label, p.classes};
-  const auto run = [&](auto kernel) {
-    kernel<<<static_cast<unsigned>(p.rows), Threads, 0, device.stream>>>(
-        args, p.scale, p.per_row, static_cast<const T*>(p.logits), p.labels,
-        static_cast<const float*>(p.weights), static_cast<const float*>(p.lse),
-        static_cast<const float*>(p.dloss), static_cast<T*>(p.dlogits));
+__global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
+  constexpr int W = kPackWidth<T>;
+  extern __shared__ uint4 slots[];
+  const LossArgs& args = a.loss_args;
+  // From the last row on: what forward has read last may still be in the cache.
+  const int64_t t = static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x;
+  const int32_t label = a.labels[t];
+  const T* row = a.logits + t * args.classes;
+  T* out = a.dlogits + t * args.classes;
+  if (label == args.ignore_label) {
+    if (!a.accumulate) clear_row<T, Threads>(out, args.classes);
+    return;
+  }
+  RowParts<T> parts(row, args.classes);
+  // Rows that never meet a 16-byte boundary together have no packs.
+  if ((reinterpret_cast<uintptr_t>(row) - reinterpret_cast<uintptr_t>(out)) % 16 != 0)
+    parts.take_apart(args.classes);
+  const double weight = a.weights ? static_cast<double>(a.weights[t]) : 1.0;
+  const RowGradient<T> gradient(
+      args, a.lse[t],
+      a.scale * weight * (a.dloss ? static_cast<double>(a.dloss[a.per_row ? t : 0]) : 1.0));
+  // The thread that owns the label reads what is at its place before it writes there.
+  const bool has_label = static_cast<int>(threadIdx.x) == parts.owner(label, Threads);
+  float at_label = 0;
+  if (has_label) {
+    at_label = gradient.of(to_float(row[label])) - gradient.hit;
+    if (a.accumulate) at_label += to_float(out[label]);
+  }
+  for (int64_t e = threadIdx.x; e < parts.edges; e += Threads) {
+    const int64_t c = parts.edge(e);
+    const float d = gradient.of(to_float(row[c]));
+    out[c] = from_float<T>(a.accumulate ? to_float(out[c]) + d : d);
+  }
+  T* body = out + parts.head;
+  for_each_pack<Threads, false>(row + parts.head, parts.packs, slots,
+                                [&](int i, const uint4& pack) {
+                                  float v[W];
+                                  gradient.of_pack(pack, v);
+                                  put_floats<T, W>(body + int64_t{i} * W, v, a.accumulate);
+                                });
+  if (has_label) out[label] = from_float<T>(at_label);
+}
+
+// run(threads of a block, shared memory of a ring) for rows of `packs`.
+template <class Run>
+int32_t with_threads(int64_t packs, const Run& run) {
+  const auto with = [&](auto threads) {
+    const int64_t of_thread = (packs + threads() - 1) / threads();
+    const int64_t groups = std::min<int64_t>(kAhead, (of_thread + kGroup - 1) / kGroup);
+    return run(threads, groups * kGroup * threads() * 16);
   };
-  if (p.accumulate)
-    run(backward_kernel<T, Threads, true>);
-  else
-    run(backward_kernel<T, Threads, false>);
+  if (packs <= 512) return with(std::integral_constant<int, 128>{});
+  if (packs <= 2048) return with(std::integral_constant<int, 256>{});
+  return with(std::integral_constant<int, 512>{});
+}
+
+template <class Kernel, class Args>
+int32_t launch_rows(DeviceState& device, Kernel kernel, int64_t rows, int threads, int64_t bytes,
+                    const Args& args, const char* name) {
+  if (bytes > kPlainSharedMemory) {
+    const cudaError_t error = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+    if (error != cudaSuccess) return report(device, error, name);
+  }
+  kernel<<<static_cast<unsigned>(rows), threads, static_cast<size_t>(bytes), device.stream>>>(args);
+  return launched(device, name);
+}
+
+LossArgs loss_args(double smoothing, int32_t ignore_label, int64_t classes) {
+  return {smoothing, smoothing / static_cast<double>(classes), ignore_label, classes};
+}
+
+template <class T>
+int32_t backward(DeviceState& device, const BackwardArgs<T>& args, int64_t rows) {
+  const int64_t packs = args.loss_args.classes / kPackWidth<T>;
+  return with_threads(packs, [&](auto threads, int64_t ring) {
+    return launch_rows(device, backward_kernel<T, threads()>, rows, threads(), ring, args,
+                       "cross_entropy_backward");
+  });
+}
+
+template <class T>
+int32_t forward(DeviceState& device, const CrossEntropyForwardParams& p) {
+  ForwardArgs<T> args{};
+  args.loss_args = loss_args(p.label_smoothing, p.ignore_label, p.classes);
+  args.logits = static_cast<const T*>(p.logits);
+  args.labels = p.labels;
+  args.weights = static_cast<const float*>(p.weights);
+  args.loss = static_cast<float*>(p.loss);
+  args.nll = static_cast<float*>(p.nll);
+  args.lse = static_cast<float*>(p.lse);
+  args.dloss = p.dloss;
+  args.dlogits = static_cast<T*>(p.dlogits);
+  const int64_t packs = p.classes / kPackWidth<T>;
+  // Some is the sums'.
+  const bool fits = packs * 16 + 2048 <= static_cast<int64_t>(device.shared_memory_per_block);
+  const bool aligned_alike =
+      (reinterpret_cast<uintptr_t>(p.logits) - reinterpret_cast<uintptr_t>(p.dlogits)) % 16 == 0;
+  constexpr const char* kName = "cross_entropy_forward";
+  return with_threads(packs, [&](auto threads, int64_t ring) {
+    if (p.dlogits && fits && aligned_alike)
+      return launch_rows(device, forward_kernel<T, threads(), true>, p.rows, threads(), packs * 16,
+                         args, kName);
+    const int32_t result = launch_rows(device, forward_kernel<T, threads(), false>, p.rows,
+                                       threads(), ring, args, kName);
+    if (result != kSuccess || !p.dlogits) return result;
+    BackwardArgs<T> g{};
+    g.loss_args = args.loss_args;
+    g.scale = p.dloss;
+    g.logits = args.logits;
+    g.labels = args.labels;
+    g.weights = args.weights;
+    g.lse = args.lse;
+    g.dlogits = args.dlogits;
+    return backward(device, g, p.rows);
+  });
 }
 
 }  // namespace
@@ -228,36 +410,32 @@ void backward(DeviceState& device, const CrossEntropyBackwardParams& p) {
 int32_t cross_entropy_forward_cuda(cuda::DeviceState& device, const CrossEntropyForwardParams& p) {
   using namespace cuda;
   if (p.rows == 0) return kSuccess;
-  const bool known = with_device_type(p.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const LossArgs args{p.label_smoothing, p.ignore_label, p.classes};
-    const auto run = [&](auto kernel, int threads) {
-      kernel<<<static_cast<unsigned>(p.rows), threads, 0, device.stream>>>(
-          args, static_cast<const T*>(p.logits), p.labels, static_cast<const float*>(p.weights),
-          static_cast<float*>(p.loss), static_cast<float*>(p.nll), static_cast<float*>(p.lse));
-    };
-    if (p.classes < kShortRow)
-      run(forward_kernel<T, 128>, 128);
-    else
-      run(forward_kernel<T, 512>, 512);
-  });
-  if (!known) return unsupported(device, "cross_entropy: CUDA has float32 and bfloat16");
-  return launched(device, "cross_entropy_forward");
+  int32_t result = kSuccess;
+  const bool known =
+      with_device_type(p.dtype, [&](auto zero) { result = forward<decltype(zero)>(device, p); });
+  return known ? result : unsupported(device, "cross_entropy: CUDA has float32 and bfloat16");
 }
 
 int32_t cross_entropy_backward_cuda(cuda::DeviceState& device,
                                     const CrossEntropyBackwardParams& p) {
   using namespace cuda;
   if (p.rows == 0 || p.classes == 0) return kSuccess;
+  int32_t result = kSuccess;
   const bool known = with_device_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (p.classes < kShortRow)
-      backward<T, 128>(device, p);
-    else
-      backward<T, 512>(device, p);
+    const BackwardArgs<T> args{loss_args(p.label_smoothing, p.ignore_label, p.classes),
+                               p.scale,
+                               p.per_row,
+                               p.accumulate,
+                               static_cast<const T*>(p.logits),
+                               p.labels,
+                               static_cast<const float*>(p.weights),
+                               static_cast<const float*>(p.lse),
+                               static_cast<const float*>(p.dloss),
+                               static_cast<T*>(p.dlogits)};
+    result = backward(device, args, p.rows);
   });
-  if (!known) return unsupported(device, "cross_entropy: CUDA has float32 and bfloat16");
-  return launched(device, "cross_entropy_backward");
+  return known ? result : unsupported(device, "cross_entropy: CUDA has float32 and bfloat16");
 }
 
 }  // namespace trafo

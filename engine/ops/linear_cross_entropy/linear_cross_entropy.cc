@@ -69,7 +69,6 @@ struct Work {
   const CrossEntropyOptions& options;
   Tensor logits;              // [chunk, V], then their gradient
   Tensor loss, nll, lse;      // [T], stat_dtype as everything below but dx
-  Tensor one;                 // [1]
   Tensor dx, dweight, dbias;  // undefined where not wanted
 
   bool wants_gradient() const { return dx.defined() || dweight.defined() || dbias.defined(); }
@@ -108,22 +107,9 @@ struct Work {
     p.loss = at_row(loss.raw(), begin, 1, sums);
     p.nll = at_row(nll.raw(), begin, 1, sums);
     p.lse = at_row(lse.raw(), begin, 1, sums);
+    p.dloss = inputs.scale;
+    p.dlogits = wants_gradient() ? logits.raw() : nullptr;
     launch(context, OpKernel::cross_entropy_forward, kOp, p);
-    if (!wants_gradient()) return;
-    CrossEntropyBackwardParams g{};
-    g.dtype = dtype;
-    g.label_smoothing = p.label_smoothing;
-    g.ignore_label = p.ignore_label;
-    g.rows = rows;
-    g.classes = p.classes;
-    g.logits = logits.raw();
-    g.labels = p.labels;
-    g.weights = p.weights;
-    g.lse = p.lse;
-    g.dloss = one.raw();
-    g.scale = inputs.scale;
-    g.dlogits = logits.raw();
-    launch(context, OpKernel::cross_entropy_backward, kOp, g);
   }
 
   void chunk_gradients(int64_t begin, int64_t rows) const {
@@ -187,14 +173,13 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   const Tensor bias_dense = bias.defined() ? contiguous(context, bias) : Tensor{};
 
   const int64_t chunk = rows_of_chunk(rows, classes, dtype, chunk_bytes(context, options));
-  Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss, {},
-            {},      {},      {},           {},         {},     {},           {}};
+  Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss, {}, {},
+            {},      {},      {},           {},         {}};
   work.logits = context.empty({std::min(chunk, rows), classes}, dtype);
   const DType sums = stat_dtype(dtype);
   work.loss = context.empty({rows}, sums);
   work.nll = context.empty({rows}, sums);
   work.lse = context.empty({rows}, sums);
-  work.one = context.one(sums);
   work.dx = gradient_like(context, x_dense, rows, dtype);
   work.dweight = gradient_like(context, weight_dense, rows, sums);
   work.dbias = gradient_like(context, bias_dense, rows, sums);

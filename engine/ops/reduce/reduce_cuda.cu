@@ -18,7 +18,8 @@ constexpr int64_t kShortRow = 1024;   // a warp reduces one
 constexpr int64_t kRowChunk = 16384;  // elements of a long row that one block reduces
 constexpr int64_t kColumnBlocks =
     1056;  // blocks a reduction over rows aims at: a few for each multiprocessor
-constexpr int64_t kMinChunkRows = 64;      // rows of a block, at least
+constexpr int64_t kMinChunkRows = 32;      // rows of a block, at least
+constexpr int kRowsInFlight = 4;           // of a thread
 constexpr int64_t kManyOutputs = 1 << 16;  // enough of them for one thread each
 
 struct SumOp : cuda::Add {};
@@ -122,12 +123,20 @@ __global__ void __launch_bounds__(kThreads)
   if (column < s.inner) {  // kWidth divides inner
     const T* at = x + (outer * s.size + begin + warp) * s.inner + column;
     const int64_t step = kWarps * s.inner;
-#pragma unroll 8
-    for (int64_t row = begin + warp; row < end; row += kWarps, at += step) {
-      float v[kWidth];
-      cuda::load_floats(at, v);
+    for (int64_t row = begin + warp; row < end; row += kRowsInFlight * kWarps) {
+      // Predicated: a loop over the last few rows would wait for each.
+      cuda::Held<T, kWidth> packs[kRowsInFlight];
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) total[j] = op(total[j], v[j]);
+      for (int u = 0; u < kRowsInFlight; ++u, at += step)
+        if (row + u * kWarps < end) packs[u] = cuda::load_held<T, kWidth>(at);
+#pragma unroll
+      for (int u = 0; u < kRowsInFlight; ++u) {
+        if (row + u * kWarps >= end) continue;
+        float v[kWidth];
+        cuda::to_floats<T>(packs[u], v);
+#pragma unroll
+        for (int j = 0; j < kWidth; ++j) total[j] = op(total[j], v[j]);
+      }
     }
   }
 #pragma unroll
@@ -140,6 +149,20 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t to = (band * 32 + i % 32) * kWidth + i / 32;
     if (to < s.inner) target.put((outer * s.chunks + chunk) * s.inner + to, sum);
   }
+}
+
+// What reduce_columns leaves of a column, partials [outer, chunks, inner] for target [outer,
+// inner].
+template <class Op>
+__global__ void __launch_bounds__(cuda::kPartThreads)
+    reduce_chunks(const float* __restrict__ partials, int64_t chunks, int64_t inner, int64_t bands,
+                  Target target) {
+  const int64_t outer = blockIdx.x / bands;
+  const int64_t column = blockIdx.x % bands * cuda::kPartColumns + threadIdx.x % cuda::kPartColumns;
+  const bool there = column < inner;
+  const float result =
+      cuda::reduce_parts<Op>(partials + outer * chunks * inner + column, there, chunks, inner);
+  if (there && threadIdx.x < cuda::kPartColumns) target.put(outer * inner + column, result);
 }
 
 // Small or many reductions over rows: one thread an output.
@@ -218,9 +241,10 @@ int32_t reduce_over_rows(DeviceState& device, const T* x, int64_t outer, int64_t
   else
     reduce_columns<T, Op, 1><<<grid(s), kThreads, 0, device.stream>>>(x, s, first);
   if (s.chunks > 1) {
-    const ColumnShape last{s.chunks, inner, s.chunks, 1, (inner - 1) / 32 + 1};
-    reduce_columns<float, Op, 1><<<grid(last), kThreads, 0, device.stream>>>(
-        static_cast<const float*>(first.data), last, target);
+    const int64_t bands = (inner - 1) / cuda::kPartColumns + 1;
+    reduce_chunks<Op>
+        <<<static_cast<unsigned>(outer * bands), cuda::kPartThreads, 0, device.stream>>>(
+            static_cast<const float*>(first.data), s.chunks, inner, bands, target);
   }
   return cuda::launched(device, "reduce_columns");
 }

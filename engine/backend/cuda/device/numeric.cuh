@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "engine/core/dtype.h"
 
@@ -44,6 +45,35 @@ __device__ __forceinline__ Pack<T, N> load_pack(const T* p) {
 template <class T, int N>
 __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(p) = pack;
+}
+
+// N elements in registers. A whole pack is kept as 32-bit words: two bfloat16 in a register, never
+// taken apart before they are used.
+template <class T, int N>
+using Held = std::conditional_t<sizeof(T) * N == 16, uint4, Pack<T, N>>;
+
+template <class T, int N>
+__device__ __forceinline__ Held<T, N> load_held(const T* p) {
+  return *reinterpret_cast<const Held<T, N>*>(p);
+}
+
+template <class T, int N>
+__device__ __forceinline__ void to_floats(const Held<T, N>& held, float (&out)[N]) {
+  if constexpr (sizeof(T) * N == 16) {
+    const uint32_t words[4] = {held.x, held.y, held.z, held.w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (sizeof(T) == 2) {
+        out[2 * j] = __uint_as_float(words[j] << 16);
+        out[2 * j + 1] = __uint_as_float(words[j] & 0xffff0000u);
+      } else {
+        out[j] = __uint_as_float(words[j]);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < N; ++j) out[j] = to_float(held.v[j]);
+  }
 }
 
 // Calls fn with a value of the element type; false for a dtype kernels do not have.

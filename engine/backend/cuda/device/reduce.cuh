@@ -2,6 +2,8 @@
 // same bits every run.
 #pragma once
 
+#include <cstdint>
+
 namespace trafo::cuda {
 
 struct Add {
@@ -36,6 +38,47 @@ __device__ __forceinline__ float block_reduce(float x, float* shared) {
   x = warp_reduce<Op>(x);
   __syncthreads();
   return x;
+}
+
+// A block reduces kPartColumns neighbouring columns over all parts of an array: a thread has one
+// column and every kPartLanes-th part.
+inline constexpr int kPartColumns = 8, kPartLanes = 32, kPartThreads = kPartColumns * kPartLanes;
+
+// `p`: the column threadIdx.x % kPartColumns in part 0; `there`: whether the array has it. `stride`
+// from part to part. Threads below kPartColumns get their column's result. One barrier.
+template <class Op>
+__device__ __forceinline__ float reduce_parts(const float* p, bool there, int64_t parts,
+                                              int64_t stride) {
+  // Loads under way in a thread: predicated, as a loop over the rest would wait for each.
+  constexpr int kLoads = 16;
+  constexpr int kWarps = kPartThreads / 32;
+  __shared__ float shared[kWarps][kPartColumns];
+  const Op op;
+  float result = Op::kIdentity;
+  if (there) {
+    for (int64_t first = threadIdx.x / kPartColumns; first < parts; first += kLoads * kPartLanes) {
+      float x[kLoads];
+#pragma unroll
+      for (int u = 0; u < kLoads; ++u) {
+        const int64_t part = first + u * kPartLanes;
+        x[u] = part < parts ? p[part * stride] : Op::kIdentity;
+      }
+#pragma unroll
+      for (int u = 0; u < kLoads; ++u) result = op(result, x[u]);
+    }
+  }
+#pragma unroll
+  for (int offset = kPartColumns; offset < 32; offset *= 2)
+    result = op(result, __shfl_xor_sync(0xffffffffu, result, offset));
+  const int lane = threadIdx.x % 32;
+  if (lane < kPartColumns) shared[threadIdx.x / 32][lane] = result;
+  __syncthreads();
+  if (threadIdx.x < kPartColumns) {
+    result = shared[0][lane];
+#pragma unroll
+    for (int warp = 1; warp < kWarps; ++warp) result = op(result, shared[warp][lane]);
+  }
+  return result;
 }
 
 }  // namespace trafo::cuda

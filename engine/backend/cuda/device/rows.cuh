@@ -4,23 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device/reduce.cuh"
 #include "engine/backend/cuda/device_state.h"
 
 namespace trafo::cuda {
-
-// N elements in registers. A whole pack is kept as 32-bit words: two bfloat16 in a register, never
-// taken apart before they are used.
-template <class T, int N>
-using Held = std::conditional_t<sizeof(T) * N == 16, uint4, Pack<T, N>>;
-
-template <class T, int N>
-__device__ __forceinline__ Held<T, N> load_held(const T* p) {
-  return *reinterpret_cast<const Held<T, N>*>(p);
-}
 
 // Data that is read once: not kept in L1, where the vectors (gamma, bias) stay.
 template <class T, int N>
@@ -33,25 +22,6 @@ __device__ __forceinline__ Held<T, N> load_once(const T* p) {
     return bits;
   } else {
     return load_held<T, N>(p);
-  }
-}
-
-template <class T, int N>
-__device__ __forceinline__ void to_floats(const Held<T, N>& held, float (&out)[N]) {
-  if constexpr (sizeof(T) * N == 16) {
-    const uint32_t words[4] = {held.x, held.y, held.z, held.w};
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if constexpr (sizeof(T) == 2) {
-        out[2 * j] = __uint_as_float(words[j] << 16);
-        out[2 * j + 1] = __uint_as_float(words[j] & 0xffff0000u);
-      } else {
-        out[j] = __uint_as_float(words[j]);
-      }
-    }
-  } else {
-#pragma unroll
-    for (int j = 0; j < N; ++j) out[j] = to_float(held.v[j]);
   }
 }
 
@@ -233,37 +203,30 @@ struct ColumnSums {
   bool accumulate[3] = {};
 };
 
-// out[i][column] (+)= sum over parts of partials [parts, sums, width]. A block: 32 columns of one
-// sum.
-inline constexpr int kSumLanes = 32;
-static __global__ void __launch_bounds__(32 * kSumLanes)
-    sum_partials_kernel(const float* partials, int parts, int sums, int64_t width, ColumnSums to) {
-  __shared__ float shared[kSumLanes][33];
+// out[i][column] (+)= sum over parts of partials [parts, sums, width].
+static __global__ void __launch_bounds__(kPartThreads)
+    sum_partials_kernel(const float* __restrict__ partials, int64_t parts, int sums, int64_t width,
+                        ColumnSums to) {
   // No run-time index into the parameter: that would copy it to local memory.
   float* out = blockIdx.y == 0 ? to.out[0] : blockIdx.y == 1 ? to.out[1] : to.out[2];
   const bool accumulate = blockIdx.y == 0   ? to.accumulate[0]
                           : blockIdx.y == 1 ? to.accumulate[1]
                                             : to.accumulate[2];
   if (!out) return;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
-  float sum = 0;
-  if (column < width) {
-    const float* p = partials + blockIdx.y * width + column;
-#pragma unroll 4
-    for (int part = threadIdx.y; part < parts; part += kSumLanes) sum += p[part * (sums * width)];
-  }
-  shared[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  const float total = warp_reduce<Add>(shared[threadIdx.x][threadIdx.y]);
-  const int64_t mine = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.y;
-  if (threadIdx.x == 0 && mine < width) out[mine] = accumulate ? out[mine] + total : total;
+  const int64_t column =
+      static_cast<int64_t>(blockIdx.x) * kPartColumns + threadIdx.x % kPartColumns;
+  const bool there = column < width, mine = there && threadIdx.x < kPartColumns;
+  const float old = mine && accumulate ? out[column] : 0.0f;
+  const float sum =
+      reduce_parts<Add>(partials + blockIdx.y * width + column, there, parts, sums * width);
+  if (mine) out[column] = accumulate ? old + sum : sum;
 }
 
 inline int32_t sum_partials(DeviceState& device, const float* partials, int64_t parts, int sums,
                             int64_t width, const ColumnSums& to) {
-  const dim3 grid(static_cast<unsigned>((width + 31) / 32), static_cast<unsigned>(sums));
-  sum_partials_kernel<<<grid, dim3(32, kSumLanes), 0, device.stream>>>(
-      partials, static_cast<int>(parts), sums, width, to);
+  const dim3 grid(static_cast<unsigned>((width + kPartColumns - 1) / kPartColumns),
+                  static_cast<unsigned>(sums));
+  sum_partials_kernel<<<grid, kPartThreads, 0, device.stream>>>(partials, parts, sums, width, to);
   return launched(device, "sum of partials");
 }
 
