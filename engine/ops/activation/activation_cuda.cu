@@ -11,9 +11,12 @@ struct ForwardBody {
   T* y;
   static constexpr int kPacks = 4;
   using Loaded = Held<T, V>;
+  struct Columns {};
   __device__ __host__ static constexpr bool uses_columns() { return false; }
-  __device__ Loaded load(int64_t i, uint32_t) const { return load_once<T, V>(x + i); }
-  __device__ void finish(int64_t i, uint32_t, const Loaded& loaded) const {
+  __device__ static Columns columns(int64_t) { return {}; }
+  static constexpr bool kWords = false;
+  __device__ Loaded load(int64_t i) const { return load_once<T, V>(x + i); }
+  __device__ void finish(int64_t i, uint32_t, const Loaded& loaded, Columns, const uint4&) const {
     float v[V];
     to_floats<T>(loaded, v);
 #pragma unroll
@@ -32,11 +35,14 @@ struct BackwardBody {
   struct Loaded {
     Held<T, V> x, dy;
   };
+  struct Columns {};
   __device__ __host__ static constexpr bool uses_columns() { return false; }
-  __device__ Loaded load(int64_t i, uint32_t) const {
+  __device__ static Columns columns(int64_t) { return {}; }
+  static constexpr bool kWords = false;
+  __device__ Loaded load(int64_t i) const {
     return {load_once<T, V>(x + i), load_once<T, V>(dy + i)};
   }
-  __device__ void finish(int64_t i, uint32_t, const Loaded& loaded) const {
+  __device__ void finish(int64_t i, uint32_t, const Loaded& loaded, Columns, const uint4&) const {
     float v[V], d[V];
     to_floats<T>(loaded.x, v);
     to_floats<T>(loaded.dy, d);

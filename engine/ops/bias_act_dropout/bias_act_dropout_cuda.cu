@@ -7,15 +7,6 @@ namespace trafo {
 namespace cuda {
 namespace {
 
-template <class T, int V>
-__device__ __forceinline__ void add_bias(const T* bias, int64_t column, float (&v)[V]) {
-  if (!bias) return;
-  float b[V];
-  load_floats<T, V>(bias + column, b);
-#pragma unroll
-  for (int j = 0; j < V; ++j) v[j] += b[j];
-}
-
 template <class T, int V, Activation kind>
 struct ForwardBody {
   const T* x;
@@ -25,12 +16,22 @@ struct ForwardBody {
   DropoutArgs dropout;
   static constexpr int kPacks = 4;
   using Loaded = Held<T, V>;
+  // The bias and the mask come at the end: four packs of them would cost too many registers.
+  struct Columns {};
   __device__ __host__ bool uses_columns() const { return bias != nullptr; }
-  __device__ Loaded load(int64_t i, uint32_t) const { return load_once<T, V>(x + i); }
-  __device__ void finish(int64_t i, uint32_t column, const Loaded& loaded) const {
+  __device__ Columns columns(int64_t) const { return {}; }
+  static constexpr bool kWords = false;
+  __device__ Loaded load(int64_t i) const { return load_once<T, V>(x + i); }
+  __device__ void finish(int64_t i, uint32_t column, const Loaded& loaded, Columns,
+                         const uint4&) const {
     float v[V];
     to_floats<T>(loaded, v);
-    add_bias<T, V>(bias, column, v);
+    if (bias) {
+      float b[V];
+      load_floats<T, V>(bias + column, b);
+#pragma unroll
+      for (int j = 0; j < V; ++j) v[j] += b[j];
+    }
 #pragma unroll
     for (int j = 0; j < V; ++j) v[j] = activate<T, kind>(v[j]);
     if (dropping) {
@@ -108,9 +109,9 @@ int32_t bias_act_dropout_forward_cuda(cuda::DeviceState& device,
       device, p.dtype, p.activation, aligned, p.width, [&](auto zero, auto kind, auto pack) {
         using T = decltype(zero);
         constexpr int V = pack();
-        const ForwardBody<T, V, kind()> body{static_cast<const T*>(p.x),
-                                             static_cast<const T*>(p.bias), static_cast<T*>(p.y),
-                                             p.dropout.active(), DropoutArgs::of(device, p.dropout)};
+        const ForwardBody<T, V, kind()> body{
+            static_cast<const T*>(p.x), static_cast<const T*>(p.bias), static_cast<T*>(p.y),
+            p.dropout.active(), DropoutArgs::of(device, p.dropout)};
         return launch_flat<V>(device, p.rows * p.width, p.width, body, "bias_act_dropout_forward");
       });
 }

@@ -23,14 +23,21 @@ struct SumBody {
   struct Loaded {
     Held<T, V> x, residual;
   };
+  using Columns = Held<T, V>;  // of the bias
   __device__ __host__ bool uses_columns() const { return a.bias != nullptr; }
-  __device__ Loaded load(int64_t i, uint32_t) const {
+  __device__ Columns columns(int64_t column) const { return load_held<T, V>(a.bias + column); }
+  static constexpr bool kWords = true;
+  __device__ bool dropping() const { return a.dropping; }
+  __device__ uint4 words(int64_t i) const {
+    return philox_block(a.dropout, static_cast<uint64_t>(i) / 8);
+  }
+  __device__ Loaded load(int64_t i) const {
     return {load_once<T, V>(a.x + i), load_once<T, V>(a.residual + i)};
   }
-  __device__ void finish(int64_t i, uint32_t column, const Loaded& loaded) const {
-    float v[V];
-    residual_sum<T, V>(loaded.x, a.bias, loaded.residual, a.dropping, a.dropout, i, column, v);
-    store_floats<T, V>(a.sum + i, v);
+  __device__ void finish(int64_t i, uint32_t, const Loaded& loaded, const Columns& bias,
+                         const uint4& words) const {
+    store_held<T, V>(a.sum + i, residual_sum<T, V>(loaded.x, bias, loaded.residual, a.dropping,
+                                                   a.dropout, words, i));
   }
 };
 

@@ -25,30 +25,45 @@ struct NormForwardArgs {
   DropoutArgs dropout;
 };
 
-// The seam's sum, as it is stored: backward normalises the stored one.
+// The seam's sum, as it is stored: backward normalises the stored one. `bias`: zeros for none;
+// `words`: the Philox block of `element`.
 template <class T, int V>
-__device__ __forceinline__ void residual_sum(const Held<T, V>& x, const T* bias,
-                                             const Held<T, V>& residual, bool dropping,
-                                             const DropoutArgs& dropout, int64_t element,
-                                             int64_t column, float (&v)[V]) {
+__device__ __forceinline__ Held<T, V> residual_sum(const Held<T, V>& x, const Held<T, V>& bias,
+                                                   const Held<T, V>& residual, bool dropping,
+                                                   const DropoutArgs& dropout, const uint4& words,
+                                                   int64_t element) {
+  float v[V], b[V], r[V];
   to_floats<T>(x, v);
-  if (bias) {
-    float b[V];
-    load_floats<T, V>(bias + column, b);
-#pragma unroll
-    for (int j = 0; j < V; ++j) v[j] += b[j];
-  }
-  if (dropping) {
-    float factor[V];
-    dropout_factors<V>(dropout, element, factor);
-#pragma unroll
-    for (int j = 0; j < V; ++j) v[j] *= factor[j];
-  }
-  float r[V];
+  to_floats<T>(bias, b);
   to_floats<T>(residual, r);
 #pragma unroll
-  for (int j = 0; j < V; ++j) v[j] += r[j];
-  to_floats<T>(from_floats<T, V>(v), v);
+  for (int j = 0; j < V; ++j) v[j] += b[j];
+  if (dropping) {
+    float factor[V];
+    factors_of_words<V>(dropout, words, element, factor);
+#pragma unroll
+    for (int j = 0; j < V; ++j) v[j] = fmaf(v[j], factor[j], r[j]);
+  } else {
+#pragma unroll
+    for (int j = 0; j < V; ++j) v[j] += r[j];
+  }
+  return from_floats<T, V>(v);
+}
+
+// The same with the bias of a column, or null, and the block looked up; `v`: its floats.
+template <class T, int V>
+__device__ __forceinline__ Held<T, V> residual_sum_at(const Held<T, V>& x, const T* bias,
+                                                      const Held<T, V>& residual, bool dropping,
+                                                      const DropoutArgs& dropout, int64_t element,
+                                                      int64_t column, float (&v)[V]) {
+  Held<T, V> of_bias{};
+  if (bias) of_bias = load_held<T, V>(bias + column);
+  uint4 words{};
+  if (dropping) words = philox_block(dropout, static_cast<uint64_t>(element) / 8);
+  const Held<T, V> sum =
+      residual_sum<T, V>(x, of_bias, residual, dropping, dropout, words, element);
+  to_floats<T>(sum, v);
+  return sum;
 }
 
 // The mean of the first elements of a row: a shift that takes the row's mean along, where one
@@ -111,9 +126,9 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
     const int column = (k * Lanes + lane) * V;
     if (column < width) {
       if constexpr (kSeam) {
-        residual_sum<T, V>(x[k], a.bias, residual[k], a.dropping, a.dropout, start + column, column,
-                           d[k]);
-        store_floats<T, V>(a.sum + start + column, d[k]);
+        store_held<T, V>(a.sum + start + column,
+                         residual_sum_at<T, V>(x[k], a.bias, residual[k], a.dropping, a.dropout,
+                                               start + column, column, d[k]));
       } else {
         to_floats<T>(x[k], d[k]);
       }
@@ -174,10 +189,10 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
   for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
     float v[V];
     if constexpr (kSeam) {
-      residual_sum<T, V>(load_held<T, V>(a.x + start + column), a.bias,
-                         load_held<T, V>(a.residual + start + column), a.dropping, a.dropout,
-                         start + column, column, v);
-      store_floats<T, V>(a.sum + start + column, v);
+      store_held<T, V>(a.sum + start + column,
+                       residual_sum_at<T, V>(load_held<T, V>(a.x + start + column), a.bias,
+                                             load_held<T, V>(a.residual + start + column),
+                                             a.dropping, a.dropout, start + column, column, v));
     } else {
       load_floats<T, V>(in + column, v);
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/backend/cuda/device/dropout.cuh"
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device/reduce.cuh"
 #include "engine/backend/cuda/device_state.h"
@@ -54,8 +55,12 @@ __device__ __forceinline__ void load_floats(const T* p, float (&out)[N]) {
 }
 
 template <class T, int N>
+__device__ __forceinline__ void store_held(T* p, const Held<T, N>& held) {
+  *reinterpret_cast<Held<T, N>*>(p) = held;
+}
+template <class T, int N>
 __device__ __forceinline__ void store_floats(T* p, const float (&in)[N]) {
-  *reinterpret_cast<Held<T, N>*>(p) = from_floats<T, N>(in);
+  store_held<T, N>(p, from_floats<T, N>(in));
 }
 
 // Stores `in`, or adds it to what is there.
@@ -154,30 +159,51 @@ struct Divider {
 };
 
 // Element-wise work on [rows, width] in packs of V: each thread loads kPacks of them before it uses
-// the first. Body has kPacks, `Loaded`, load(element, column), finish(element, column, loaded) and
-// uses_columns().
+// the first. Body has kPacks, `Loaded`, load(element), `Columns`, columns(column), uses_columns(),
+// finish(element, column, loaded, columns, words), and kWords: whether it has dropping() and
+// words(element), the Philox block of an element. What does not need the loaded data is done while
+// that is under way.
 inline constexpr int kFlatThreads = 256;
 template <int V, class Body>
 __global__ void __launch_bounds__(kFlatThreads)
     flat_kernel(int64_t packs, Divider row_packs, Body body) {
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kFlatThreads * Body::kPacks);
-  uint32_t column = 0;
+  constexpr int kPacks = Body::kPacks;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kFlatThreads * kPacks);
+  typename Body::Loaded loaded[kPacks];
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const uint32_t offset = k * kFlatThreads + threadIdx.x;
+    if (first + offset < packs) loaded[k] = body.load((first + offset) * V);
+  }
+  typename Body::Columns of_columns[kPacks];
+  uint32_t columns[kPacks] = {};
   if (body.uses_columns()) {
-    column = packs <= 0xffffffffll ? static_cast<uint32_t>(first) % row_packs.divisor
-                                   : static_cast<uint32_t>(first % row_packs.divisor);
-  }
-  typename Body::Loaded loaded[Body::kPacks];
-  uint32_t columns[Body::kPacks];
+    const uint32_t column = packs <= 0xffffffffll
+                                ? static_cast<uint32_t>(first) % row_packs.divisor
+                                : static_cast<uint32_t>(first % row_packs.divisor);
 #pragma unroll
-  for (int k = 0; k < Body::kPacks; ++k) {
-    const uint32_t offset = k * kFlatThreads + threadIdx.x;
-    columns[k] = body.uses_columns() ? row_packs.remainder(column + offset) * V : 0;
-    if (first + offset < packs) loaded[k] = body.load((first + offset) * V, columns[k]);
+    for (int k = 0; k < kPacks; ++k) {
+      columns[k] = row_packs.remainder(column + k * kFlatThreads + threadIdx.x) * V;
+      of_columns[k] = body.columns(columns[k]);
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) of_columns[k] = {};
+  }
+  uint4 words[kPacks] = {};
+  if constexpr (Body::kWords) {
+    if (body.dropping()) {
+      // All together: they share the keys, and the rounds of one hide those of the next.
+#pragma unroll
+      for (int k = 0; k < kPacks; ++k)
+        words[k] = body.words((first + k * kFlatThreads + threadIdx.x) * V);
+    }
   }
 #pragma unroll
-  for (int k = 0; k < Body::kPacks; ++k) {
+  for (int k = 0; k < kPacks; ++k) {
     const uint32_t offset = k * kFlatThreads + threadIdx.x;
-    if (first + offset < packs) body.finish((first + offset) * V, columns[k], loaded[k]);
+    if (first + offset < packs)
+      body.finish((first + offset) * V, columns[k], loaded[k], of_columns[k], words[k]);
   }
 }
 
