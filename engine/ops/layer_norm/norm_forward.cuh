@@ -88,12 +88,38 @@ __device__ __forceinline__ float row_shift(const T* row, int64_t width) {
 // E[d^2] - E[d]^2 of values d shifted by row_shift(). Where the first elements are outliers the
 // difference loses digits: `centred` then gives the sum of (d - mean)^2. The answer is the same
 // in all threads of the row.
-template <class Centred>
+template <class T, class Centred>
 __device__ __forceinline__ float row_variance(float mean, float square, float width,
                                               const Centred& centred) {
   const float variance = square - mean * mean;
-  return variance * 8 < square ? centred() / width : variance;
+  constexpr float kLost = sizeof(T) == 2 ? 8 : 2;
+  return variance * kLost < square ? centred() / width : variance;
 }
+
+// 1 / sqrt(x). In float32 by two operations that round correctly: rsqrtf is up to two units off,
+// and that for the whole row.
+template <class T>
+__device__ __forceinline__ float row_rstd(float x) {
+  if constexpr (sizeof(T) == 2) return rsqrtf(x);
+  return 1.0f / sqrtf(x);
+}
+
+// Takes the mean of the row, shift + mean_of_shifted, off a value. `rest` is what the rounded sum
+// lacks (two-sum, Knuth, TAOCP 4.2.2), so that float32 rounds about once; bfloat16 values have no
+// use for it.
+template <class T>
+struct Centre {
+  float mean, rest;
+  __device__ __forceinline__ Centre(float shift, float mean_of_shifted)
+      : mean(shift + mean_of_shifted) {
+    const float added = mean - shift;
+    rest = (shift - (mean - added)) + (mean_of_shifted - added);
+  }
+  __device__ __forceinline__ float operator()(float x) const {
+    if constexpr (sizeof(T) == 2) return x - mean;
+    return (x - mean) - rest;
+  }
+};
 
 template <class T, int V, int Lanes, int P, bool kSeam>
 __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
@@ -119,7 +145,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
   float shift = 0;
   if (there) shift = row_shift<T, V>((kSeam ? a.residual : a.x) + start, a.width);
 
-  float d[P][V];
+  float v[P][V];
   float2 sums = {0, 0};
 #pragma unroll
   for (int k = 0; k < P; ++k) {
@@ -128,37 +154,38 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
       if constexpr (kSeam) {
         store_held<T, V>(a.sum + start + column,
                          residual_sum_at<T, V>(x[k], a.bias, residual[k], a.dropping, a.dropout,
-                                               start + column, column, d[k]));
+                                               start + column, column, v[k]));
       } else {
-        to_floats<T>(x[k], d[k]);
+        to_floats<T>(x[k], v[k]);
       }
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        d[k][j] -= shift;
-        sums.x += d[k][j];
-        sums.y = fmaf(d[k][j], d[k][j], sums.y);
+        const float d = v[k][j] - shift;
+        sums.x += d;
+        sums.y = fmaf(d, d, sums.y);
       }
     }
   }
   sums = row_sum2<Lanes>(sums, reinterpret_cast<float*>(shared));
   const float inverse_width = 1.0f / static_cast<float>(a.width);
   const float mean = sums.x * inverse_width;
+  const Centre<T> centre(shift, mean);
   const float variance =
-      row_variance(mean, sums.y * inverse_width, static_cast<float>(a.width), [&] {
+      row_variance<T>(mean, sums.y * inverse_width, static_cast<float>(a.width), [&] {
         float sum = 0;
 #pragma unroll
         for (int k = 0; k < P; ++k) {
 #pragma unroll
           for (int j = 0; j < V; ++j) {
-            const float c = d[k][j] - mean;
+            const float c = centre(v[k][j]);
             if ((k * Lanes + lane) * V < width) sum = fmaf(c, c, sum);
           }
         }
         return row_reduce<Add, Lanes>(sum, shared_centred);
       });
-  const float rstd = rsqrtf(variance + a.epsilon);
+  const float rstd = row_rstd<T>(variance + a.epsilon);
   if (there && lane == 0 && a.mean) {
-    a.mean[row] = shift + mean;
+    a.mean[row] = centre.mean;
     a.rstd[row] = rstd;
   }
 #pragma unroll
@@ -169,8 +196,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
       load_floats<T, V>(a.gamma + column, gamma);
       load_floats<T, V>(a.beta + column, beta);
 #pragma unroll
-      for (int j = 0; j < V; ++j) d[k][j] = fmaf((d[k][j] - mean) * rstd, gamma[j], beta[j]);
-      store_floats<T, V>(a.y + start + column, d[k]);
+      for (int j = 0; j < V; ++j) v[k][j] = fmaf(centre(v[k][j]) * rstd, gamma[j], beta[j]);
+      store_floats<T, V>(a.y + start + column, v[k]);
     }
   }
 }
@@ -206,22 +233,23 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
   sums = row_sum2<kNormLoopThreads>(sums, reinterpret_cast<float*>(shared));
   const float count = static_cast<float>(a.width);
   const float mean = sums.x / count;
-  const float variance = row_variance(mean, sums.y / count, count, [&] {
+  const Centre<T> centre(shift, mean);
+  const float variance = row_variance<T>(mean, sums.y / count, count, [&] {
     float sum = 0;
     for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
       float v[V];
       load_floats<T, V>(in + column, v);
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const float c = v[j] - shift - mean;
+        const float c = centre(v[j]);
         sum = fmaf(c, c, sum);
       }
     }
     return row_reduce<Add, kNormLoopThreads>(sum, shared_centred);
   });
-  const float rstd = rsqrtf(variance + a.epsilon);
+  const float rstd = row_rstd<T>(variance + a.epsilon);
   if (threadIdx.x == 0 && a.mean) {
-    a.mean[row] = shift + mean;
+    a.mean[row] = centre.mean;
     a.rstd[row] = rstd;
   }
   for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
@@ -230,7 +258,7 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
     load_floats<T, V>(a.gamma + column, gamma);
     load_floats<T, V>(a.beta + column, beta);
 #pragma unroll
-    for (int j = 0; j < V; ++j) v[j] = fmaf((v[j] - shift - mean) * rstd, gamma[j], beta[j]);
+    for (int j = 0; j < V; ++j) v[j] = fmaf(centre(v[j]) * rstd, gamma[j], beta[j]);
     store_floats<T, V>(a.y + start + column, v);
   }
 }
