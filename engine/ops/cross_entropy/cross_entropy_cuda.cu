@@ -247,11 +247,11 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   const auto weight = static_cast<double>(weight_of_row);
   if (threadIdx.x == 0) {
     const double hit = log_sum - static_cast<double>(at_label);
-    const double mean = static_cast<double>(sums.total) / static_cast<double>(args.classes);
     a.nll[t] = static_cast<float>(weight * hit);
     a.loss[t] = args.smoothing > 0
                     ? static_cast<float>(
-                          weight * ((1 - args.smoothing) * hit + args.smoothing * (log_sum - mean)))
+                          weight * ((1 - args.smoothing) * hit + args.smoothing * log_sum -
+                                    args.smoothing_of_class * static_cast<double>(sums.total)))
                     : static_cast<float>(weight * hit);
     a.lse[t] = static_cast<float>(log_sum);
   }
