@@ -74,30 +74,40 @@ __device__ __forceinline__ void dot_rows(const float* a, const float* b, int pit
   }
 }
 
-// sum[i][4 g .. 4 g + 3] += row ty + 16 i of a times columns 4 tx + 64 g .. of b [depth, pitch].
+// sum[i][4 g .. 4 g + 3] += row ty + 16 i of a times columns 4 tx + 64 g .. of b [depth, pitch]. In
+// runs: few roundings happen at the size of the whole sum.
 template <int N, int Groups>
 __device__ __forceinline__ void multiply_tile(const float* a, int row_step, int depth_step,
                                               int depth, const float* b, int pitch,
                                               float (&sum)[N][4 * Groups]) {
+  constexpr int kRun = 16;
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+  for (int first = 0; first < depth; first += kRun) {
+    const int end = min(depth, first + kRun);
+    float run[N][4 * Groups] = {};
 #pragma unroll 4
-  for (int d = 0; d < depth; ++d) {
-    float x[N];
+    for (int d = first; d < end; ++d) {
+      float x[N];
 #pragma unroll
-    for (int i = 0; i < N; ++i) x[i] = a[(ty + 16 * i) * row_step + d * depth_step];
+      for (int i = 0; i < N; ++i) x[i] = a[(ty + 16 * i) * row_step + d * depth_step];
 #pragma unroll
-    for (int g = 0; g < Groups; ++g) {
-      const int c = 4 * tx + 64 * g;
-      if (c >= pitch) continue;
-      const float4 y = quad(b + d * pitch + c);
+      for (int g = 0; g < Groups; ++g) {
+        const int c = 4 * tx + 64 * g;
+        if (c >= pitch) continue;
+        const float4 y = quad(b + d * pitch + c);
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        sum[i][4 * g] = fmaf(x[i], y.x, sum[i][4 * g]);
-        sum[i][4 * g + 1] = fmaf(x[i], y.y, sum[i][4 * g + 1]);
-        sum[i][4 * g + 2] = fmaf(x[i], y.z, sum[i][4 * g + 2]);
-        sum[i][4 * g + 3] = fmaf(x[i], y.w, sum[i][4 * g + 3]);
+        for (int i = 0; i < N; ++i) {
+          run[i][4 * g] = fmaf(x[i], y.x, run[i][4 * g]);
+          run[i][4 * g + 1] = fmaf(x[i], y.y, run[i][4 * g + 1]);
+          run[i][4 * g + 2] = fmaf(x[i], y.z, run[i][4 * g + 2]);
+          run[i][4 * g + 3] = fmaf(x[i], y.w, run[i][4 * g + 3]);
+        }
       }
     }
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+#pragma unroll
+      for (int c = 0; c < 4 * Groups; ++c) sum[i][c] += run[i][c];
   }
 }
 
@@ -182,7 +192,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       float high = maximum[i];
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        s[i][j] = k0 + tx + 16 * j < visible ? s[i][j] * a.scale : -INFINITY;
+        s[i][j] = k0 + tx + 16 * j < visible ? __fmul_rn(s[i][j], a.scale) : -INFINITY;
         high = fmaxf(high, s[i][j]);
       }
       high = across_columns(high, [](float x, float y) { return fmaxf(x, y); });
@@ -244,14 +254,18 @@ __device__ __forceinline__ void score_gradients(const AttentionProblem& a,
       const int key = k0 + tx + 16 * j;
       float p = 0, ds = 0;
       if (key < visible) {
-        p = expf(fmaf(s[i][j], a.scale, -log_sum));
+        // The score is rounded as it was in forward: what is left of its error cancels with that of
+        // log_sum, and the only key of a row gets exactly 1.
+        p = expf(__fmul_rn(s[i][j], a.scale) - log_sum);
         float gradient = dp[i][j], dropped = p;
         if (a.dropout.threshold != 0) {
           const float factor = dropout_factor_at(a.dropout, item.dropout_row(a, query) + key);
           gradient *= factor;
           dropped *= factor;
         }
-        ds = p * (gradient - row_delta) * a.scale;
+        // The probability of an only key is constant. The difference, of two sums in different
+        // orders, would be their rounding errors.
+        ds = visible == 1 ? 0.0f : p * (gradient - row_delta) * a.scale;
         p = dropped;
       }
       const int place = (ty + 16 * i) * kScorePitch + tx + 16 * j;
