@@ -123,7 +123,7 @@ class Attention:
         queries, keys = q.shape[1], k.shape[1]
         visible = visible_keys(queries, keys, self.causal, q.device)
         if peer and kept is None:
-            q, k, v = q[None], k[None], v[None]
+            q, k, v = (t[None].contiguous() for t in (q, k, v))  # its CUDA kernels refuse odd strides between rows
             if not self.causal or queries == keys:
                 return F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, scale=scale)[0]
             blind = ~visible.any(-1, keepdim=True)
