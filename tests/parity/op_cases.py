@@ -427,7 +427,7 @@ def losses():
                    constants=("weights",))
         if reduction == "none":
             continue
-        for width, chunk, bias in ((24, 2, True), (65, 1000, False)):
+        for width, chunk, bias in ((24, max(2, tokens // 10), True), (65, 1000, False)):
             def head(d, labels=labels, shape=(tokens, classes, width), bias=bias):
                 tokens, classes, width = shape
                 x = {"x": d.uniform(tokens, width), "weight": d.uniform(classes, width)}
