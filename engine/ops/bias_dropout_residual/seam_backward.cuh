@@ -80,16 +80,25 @@ __global__ void __launch_bounds__(kSeamThreads<Lanes>, kSeamBlocks<Lanes>)
   const auto slot = [&](int stage, int tensor) {
     return &slots[(stage * tensors + tensor) * kThreads + threadIdx.x];
   };
-  const auto fetch = [&](int64_t row, int stage) {
+  // This thread's element of a row: `kept` up from turn to turn, as products of 64 bits are long;
+  // but with three sums there is no register for it.
+  const auto element_of = [&](int64_t row, int64_t kept) {
+    return kBranch ? row * a.width + column : kept;
+  };
+  const auto fetch = [&](int64_t row, int64_t kept, int stage) {
     if (inside && row < a.rows) {
-      const int64_t i = row * a.width + column;
+      const int64_t i = element_of(row, kept);
       copy_ahead(slot(stage, 0), a.sum + i);
       copy_ahead(slot(stage, 1), a.dnormed + i);
       if (a.dsum) copy_ahead(slot(stage, 2), a.dsum + i);
     }
     end_copy_group();
   };
-  for (int stage = 0; stage < kSeamStages; ++stage) fetch(first + stage * step + group, stage);
+  int64_t element = (first + group) * a.width + column;
+  const int64_t advance = step * a.width;
+#pragma unroll
+  for (int stage = 0; stage < kSeamStages; ++stage)
+    fetch(first + stage * step + group, element + stage * advance, stage);
 
   float sums[kSums][V] = {};
   const float inverse_width = 1.0f / static_cast<float>(a.width);
@@ -109,7 +118,11 @@ __global__ void __launch_bounds__(kSeamThreads<Lanes>, kSeamBlocks<Lanes>)
       next_rstd = a.rstd[row + step];
     }
     wait_copy_groups<kSeamStages - 1>();
-    float xhat[V] = {}, g[V] = {};
+    float xhat[V], g[V];      // used where `there` only
+    if constexpr (kBranch) {  // but unless they are set here the compiler spills
+#pragma unroll
+      for (int j = 0; j < V; ++j) xhat[j] = g[j] = 0;
+    }
     float2 both = {0, 0};
     if (there) {
       // From the cache each time: the registers are needed for the sums.
@@ -144,14 +157,15 @@ __global__ void __launch_bounds__(kSeamThreads<Lanes>, kSeamBlocks<Lanes>)
 #pragma unroll
         for (int j = 0; j < V; ++j) total[j] += dsum[j];
       }
-      write_seam<T, V, kBranch>(a, row * a.width + column, total);
+      write_seam<T, V, kBranch>(a, element_of(row, element), total);
       if constexpr (kBranch) {
 #pragma unroll
         for (int j = 0; j < V; ++j) sums[2][j] += total[j];
       }
     }
     // The slot has been read by this thread, the only one that uses it.
-    fetch(row + kSeamStages * step, stage);
+    fetch(row + kSeamStages * step, element + kSeamStages * advance, stage);
+    element += advance;
     stage = stage + 1 == kSeamStages ? 0 : stage + 1;
     parity ^= 1;
     mean = next_mean;
