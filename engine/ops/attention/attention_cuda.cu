@@ -453,6 +453,7 @@ int32_t attention_forward_cuda(cuda::DeviceState& device, const AttentionForward
   if (p.sequences == 0 || p.max_queries == 0 || p.head_dim == 0) return kSuccess;
   if (p.head_dim > kMaxHeadDim) return unsupported(device, kWideHead);
   if (attention_is_decoding(p)) return attention_decode_forward(device, p);
+  if (attention_is_short(p)) return attention_short_forward(device, p);
   if (attention_fits_mma(p)) return attention_forward_mma(device, p);
   int32_t result = kSuccess;
   const bool known = with_device_type(p.dtype, [&](auto zero) {
@@ -468,6 +469,7 @@ int32_t attention_backward_cuda(cuda::DeviceState& device, const AttentionBackwa
   using namespace cuda;
   if (p.sequences == 0 || p.head_dim == 0) return kSuccess;
   if (p.head_dim > kMaxHeadDim) return unsupported(device, kWideHead);
+  if (attention_is_short(p)) return attention_short_backward(device, p);
   const int64_t count = p.query_rows * p.heads;
   auto* delta = static_cast<float*>(device.scratch(static_cast<size_t>(count + 1) * sizeof(float)));
   if (!delta) return kOutOfMemory;

@@ -65,6 +65,15 @@ struct AttentionItem {
     item.keys = a.key_end[item.sequence] - static_cast<int>(item.key);
     return item;
   }
+  // The whole of a head, in a block with room for `rows` rows: more would be a broken promise of
+  // the caller, and must not become a write outside of shared memory.
+  static __device__ __forceinline__ AttentionItem of_short_block(const AttentionProblem& a,
+                                                                 int rows) {
+    AttentionItem item = of_block(a, 1);
+    item.queries = min(item.queries, rows);
+    item.keys = min(item.keys, rows);
+    return item;
+  }
   // Query i sees the keys below this.
   __device__ __forceinline__ int visible(const AttentionProblem& a, int i) const {
     return a.causal ? min(keys, max(0, i + keys - queries + 1)) : keys;
@@ -100,6 +109,13 @@ bool attention_fits_mma(const AttentionForwardParams& p);
 bool attention_fits_mma(const AttentionBackwardParams& p);
 int32_t attention_forward_mma(DeviceState& device, const AttentionForwardParams& p);
 int32_t attention_backward_mma(DeviceState& device, const AttentionBackwardParams& p, float* delta);
+
+// The same where no sequence has more than 64 queries or keys
+// (attention_short_{forward,backward}_cuda.cu).
+bool attention_is_short(const AttentionForwardParams& p);
+bool attention_is_short(const AttentionBackwardParams& p);
+int32_t attention_short_forward(DeviceState& device, const AttentionForwardParams& p);
+int32_t attention_short_backward(DeviceState& device, const AttentionBackwardParams& p);
 
 // One query a sequence, without dropout (attention_decode_cuda.cu).
 bool attention_is_decoding(const AttentionForwardParams& p);

@@ -5,6 +5,9 @@
 // c[0], c[1] and c[2], c[3].
 #pragma once
 
+#include <algorithm>
+#include <type_traits>
+
 #include "engine/ops/attention/attention_cuda.cuh"
 
 namespace trafo::cuda {
@@ -13,6 +16,11 @@ inline constexpr int kMmaThreads = 128;
 inline constexpr int kStreamedRows = 64;  // of a tile that blocks walk over
 inline constexpr float kLog2e = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
+
+// Groups of 16 rows, what one product takes, that `rows` rows touch.
+__host__ __device__ constexpr int whole_groups(int rows) {
+  return (rows + 15) / 16;
+}
 
 struct Quad {
   uint32_t x[4];
@@ -59,6 +67,10 @@ __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Open) : "memory");
 }
 
+__device__ __forceinline__ void store_shared(uint32_t to, uint32_t word) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+}
+
 __device__ __forceinline__ Quad load_matrices(uint32_t address) {
   Quad q;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -99,6 +111,15 @@ template <int D>
 __device__ __forceinline__ Quad load_right_columns(const MmaTile<D>& tile, int row, int n) {
   const int lane = threadIdx.x % 32;
   return load_matrices_transposed((tile.at(lane % 16, lane / 16) ^ 32u * n) + row * D * 2);
+}
+
+// Left operand of tile^T x: the tile's columns 16 n .. 16 n + 15 are rows of the result, its rows
+// row .. row + 15 are summed over.
+template <int D>
+__device__ __forceinline__ Quad load_left_transposed(const MmaTile<D>& tile, int row, int n) {
+  const int lane = threadIdx.x % 32;
+  return load_matrices_transposed((tile.at(lane % 8 + lane / 16 * 8, lane / 8 % 2) ^ 32u * n) +
+                                  row * D * 2);
 }
 
 // c += a b
@@ -146,6 +167,22 @@ __device__ __forceinline__ void copy_tile(const MmaTile<D>& tile, const bf16* x,
   }
 }
 
+// The same for as many rows as there are, up to the next multiple of 16, and any number of warps.
+template <int D>
+__device__ __forceinline__ void copy_rows(const MmaTile<D>& tile, const bf16* x, int64_t stride,
+                                          int rows, int width) {
+  constexpr int kPieces = MmaTile<D>::kPieces;
+  const int piece = static_cast<int>(threadIdx.x) % kPieces;
+  const int step = static_cast<int>(blockDim.x) / kPieces;
+  int row = static_cast<int>(threadIdx.x) / kPieces;
+  const bf16* from = x + row * stride + 8 * piece;
+  for (const int end = whole_groups(rows) * 16; row < end; row += step) {
+    const bool exists = row < rows && 8 * piece < width;
+    copy16(tile.at(row, piece), exists ? from : x, exists);
+    from += step * stride;
+  }
+}
+
 // Rows row0 .. row0 + 15 of a warp's results, times factors for rows g and g + 8, to x, of which
 // `rows` rows exist counted from row 0 of the tile. `tile` is room for them that only this warp
 // uses.
@@ -160,12 +197,8 @@ __device__ __forceinline__ void store_rows(const MmaTile<D>& tile, int row0,
   for (int n = 0; n < D / 8; ++n) {
     const uint32_t first = pack_bf16(sums[n][0] * factor0, sums[n][1] * factor0);
     const uint32_t second = pack_bf16(sums[n][2] * factor1, sums[n][3] * factor1);
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"((tile.at(row0 + g, 0) ^ 16u * n) + 4 * t),
-                 "r"(first)
-                 : "memory");
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"((tile.at(row0 + g + 8, 0) ^ 16u * n) + 4 * t),
-                 "r"(second)
-                 : "memory");
+    store_shared((tile.at(row0 + g, 0) ^ 16u * n) + 4 * t, first);
+    store_shared((tile.at(row0 + g + 8, 0) ^ 16u * n) + 4 * t, second);
   }
   __syncwarp();
   constexpr int kPieces = MmaTile<D>::kPieces;
@@ -210,13 +243,26 @@ struct KeptBits {
     constexpr int kBlocks = kStreamedRows / 8 + 1;
     for (int at = static_cast<int>(threadIdx.x); at < Queries * kBlocks; at += kMmaThreads) {
       const int i = at / kBlocks, b = at % kBlocks;
-      const uint4 words = philox_block(a.dropout, (item.dropout_row(a, q0 + i) + k0) / 8 + b);
-      uint32_t kept = 0;
-#pragma unroll
-      for (int half = 0; half < 8; ++half)
-        kept |= dropout_factor(a.dropout, words, half) != 0.0f ? 1u << half : 0u;
-      bytes[i * kPitch + b] = static_cast<unsigned char>(kept);
+      fill_block(a, (item.dropout_row(a, q0 + i) + k0) / 8, i, b);
     }
+  }
+  // The same for all queries and keys of the item, which are at most kStreamedRows.
+  __device__ __forceinline__ void fill_all(const AttentionProblem& a, const AttentionItem& item) {
+    const uint32_t blocks = static_cast<uint32_t>(item.keys + 14) / 8;
+    for (uint32_t at = threadIdx.x; at < static_cast<uint32_t>(item.queries) * blocks;
+         at += blockDim.x) {
+      const int i = static_cast<int>(at / blocks);
+      fill_block(a, item.dropout_row(a, i) / 8, i, static_cast<int>(at % blocks));
+    }
+  }
+  __device__ __forceinline__ void fill_block(const AttentionProblem& a, uint64_t first, int i,
+                                             int b) {
+    const uint4 words = philox_block(a.dropout, first + b);
+    uint32_t kept = 0;
+#pragma unroll
+    for (int half = 0; half < 8; ++half)
+      kept |= dropout_factor(a.dropout, words, half) != 0.0f ? 1u << half : 0u;
+    bytes[i * kPitch + b] = static_cast<unsigned char>(kept);
   }
   __device__ __forceinline__ bool keeps(int i, int j) const {
     const uint32_t bit =
@@ -239,6 +285,34 @@ template <class Params>
 bool fits_mma(const Params& p) {
   return p.dtype == DType::bf16 && p.head_dim % 8 == 0 && p.head_dim <= 128 &&
          in_pieces({p.q, p.k, p.v, p.out}, {p.q_stride, p.k_stride, p.v_stride});
+}
+
+// No sequence has more queries or keys than a block holds at once.
+inline constexpr int64_t kShortRows = 64;
+template <class Params>
+bool all_short(const Params& p) {
+  return p.max_queries <= kShortRows && p.max_keys <= kShortRows;
+}
+
+// One block for each head of each sequence, one warp for each group of 16 rows, as many rows of
+// shared memory as the longest sequence has. Calls run(D, Groups), integral constants: the columns
+// there is room for, and the groups of keys.
+template <class Params, class Run>
+int32_t with_short_kernel(const Params& p, int groups, Run&& run) {
+  const auto with_groups = [&](auto columns) {
+    using Columns = decltype(columns);
+    return groups <= 2   ? run(Columns{}, std::integral_constant<int, 2>{})
+           : groups == 3 ? run(Columns{}, std::integral_constant<int, 3>{})
+                         : run(Columns{}, std::integral_constant<int, 4>{});
+  };
+  return p.head_dim <= 32   ? with_groups(std::integral_constant<int, 32>{})
+         : p.head_dim <= 64 ? with_groups(std::integral_constant<int, 64>{})
+                            : with_groups(std::integral_constant<int, 128>{});
+}
+
+template <class Params>
+int short_groups(const Params& p) {
+  return whole_groups(static_cast<int>(std::max(p.max_queries, p.max_keys)));
 }
 
 }  // namespace trafo::cuda

@@ -1,0 +1,388 @@
+// Attention in bfloat16 on CUDA against sums in float64 on the host: the kernels for short
+// sequences and the general ones, at every border of their tiles. For TRAFO_TEST_DEVICE=cuda.
+#include "engine/ops/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "engine/ops/op_kernel.h"
+
+namespace trafo::testing {
+namespace {
+
+using Doubles = std::vector<double>;
+
+struct Lengths {
+  int32_t queries, keys;
+};
+using Batch = std::vector<Lengths>;
+
+struct Problem {
+  Batch batch;
+  int64_t heads = 2, head_dim = 64;
+  bool causal = false;
+  Dropout dropout{};
+  int64_t max_queries = 0, max_keys = 0;  // bounds; choose the kernel, too
+
+  int64_t width() const { return heads * head_dim; }
+  int64_t query_rows() const { return rows(&Lengths::queries); }
+  int64_t key_rows() const { return rows(&Lengths::keys); }
+  double scale() const { return 1.5 / std::sqrt(static_cast<double>(head_dim)); }
+  std::string text() const {
+    return concat("head_dim ", head_dim, causal ? ", causal" : "",
+                  dropout.active() ? ", dropout" : "", ", up to ", max_queries, " and ", max_keys);
+  }
+
+ private:
+  int64_t rows(int32_t Lengths::*side) const {
+    int64_t sum = 0;
+    for (const Lengths& lengths : batch) sum += lengths.*side;
+    return sum;
+  }
+};
+
+// q, k, v, dout and what follows from them, [rows, width], all without padding.
+struct Reference {
+  Doubles q, k, v, dout, out, lse, dq, dk, dv;
+};
+
+Reference reference_of(const Problem& p, PhiloxStream& random) {
+  const auto width = static_cast<size_t>(p.width()), dim = static_cast<size_t>(p.head_dim);
+  const auto heads = static_cast<size_t>(p.heads);
+  const auto query_rows = static_cast<size_t>(p.query_rows()),
+             key_rows = static_cast<size_t>(p.key_rows());
+  const auto drawn = [&](size_t rows) {
+    Doubles values(rows * width);
+    for (double& value : values)
+      value = static_cast<double>(
+          BFloat16::from_float(static_cast<float>(random.uniform(-1, 1))).to_float());
+    return values;
+  };
+  Reference r;
+  r.q = drawn(query_rows);
+  r.k = drawn(key_rows);
+  r.v = drawn(key_rows);
+  r.dout = drawn(query_rows);
+  r.out.resize(r.q.size());
+  r.dq.resize(r.q.size());
+  r.dk.resize(r.k.size());
+  r.dv.resize(r.k.size());
+  r.lse.resize(query_rows * heads);
+  size_t first_query = 0, first_key = 0;
+  for (const Lengths& lengths : p.batch) {
+    const auto queries = static_cast<size_t>(lengths.queries),
+               keys = static_cast<size_t>(lengths.keys);
+    for (size_t h = 0; h < heads; ++h)
+      for (size_t i = 0; i < queries; ++i) {
+        const size_t row = first_query + i, at = row * width + h * dim;
+        const int64_t bound = lengths.keys - lengths.queries + static_cast<int64_t>(i) + 1;
+        const size_t visible =
+            p.causal ? std::min(keys, static_cast<size_t>(std::max(int64_t{0}, bound))) : keys;
+        const auto dot = [&](const Doubles& x, const Doubles& y, size_t key) {
+          double sum = 0;
+          for (size_t c = 0; c < dim; ++c)
+            sum += x[at + c] * y[(first_key + key) * width + h * dim + c];
+          return sum;
+        };
+        Doubles probability(visible), dp(visible), factor(visible, 1.0);
+        double total = 0, delta = 0;
+        for (size_t j = 0; j < visible; ++j)
+          total += probability[j] = std::exp(p.scale() * dot(r.q, r.k, j));
+        if (visible > 0) r.lse[row * heads + h] = std::log(total);
+        for (size_t j = 0; j < visible; ++j) {
+          if (p.dropout.active()) {
+            const size_t element = (h * query_rows + row) * static_cast<size_t>(p.max_keys) + j;
+            factor[j] =
+                dropout_keeps(p.dropout, static_cast<int64_t>(element)) ? p.dropout.scale() : 0.0;
+          }
+          probability[j] /= total;
+          dp[j] = factor[j] * dot(r.dout, r.v, j);
+          delta += probability[j] * dp[j];
+        }
+        for (size_t j = 0; j < visible; ++j) {
+          const size_t key = (first_key + j) * width + h * dim;
+          const double dropped = probability[j] * factor[j];
+          const double ds = probability[j] * (dp[j] - delta) * p.scale();
+          for (size_t c = 0; c < dim; ++c) {
+            r.out[at + c] += dropped * r.v[key + c];
+            r.dq[at + c] += ds * r.k[key + c];
+            r.dk[key + c] += ds * r.q[at + c];
+            r.dv[key + c] += dropped * r.dout[at + c];
+          }
+        }
+      }
+    first_query += queries;
+    first_key += keys;
+  }
+  return r;
+}
+
+// bfloat16 rows with `before` columns of others in front and `behind` after, which hold kOther.
+constexpr double kOther = 0.75;
+struct Matrix {
+  int64_t rows, width, before, behind;
+  int64_t stride() const { return before + width + behind; }
+  Doubles padded(const Doubles& values) const {
+    Doubles out(static_cast<size_t>(rows * stride()), kOther);
+    for (int64_t i = 0; i < rows * width; ++i)
+      out[static_cast<size_t>(i / width * stride() + before + i % width)] =
+          values[static_cast<size_t>(i)];
+    return out;
+  }
+  // Only the matrix itself; the columns around must be untouched.
+  Doubles inner(const Doubles& values) const {
+    Doubles out;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const int64_t column = static_cast<int64_t>(i) % stride() - before;
+      if (column >= 0 && column < width)
+        out.push_back(values[i]);
+      else
+        EXPECT_EQ(values[i], kOther) << "element " << i << " is outside of the gradient";
+    }
+    return out;
+  }
+};
+
+struct Gradient {
+  bool wanted = true, accumulate = false;
+};
+using Gradients = std::array<Gradient, 3>;  // of q, k, v
+
+struct Result {
+  Doubles out, lse;
+  std::array<Doubles, 3> gradients;  // empty: not wanted
+};
+
+class CudaAttention : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* wanted = std::getenv("TRAFO_TEST_DEVICE");
+    if (!wanted || std::string(wanted) != "cuda") GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
+    try {
+      context_ = make_context({DeviceKind::cuda, 0}, 1);
+    } catch (const Error& error) {
+      // No plugin, driver or device; a plugin of another build is a failure.
+      if (error.code() != ErrorCode::unsupported) throw;
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  Tensor upload(const Doubles& values) const {
+    return context_->from_doubles(values, {static_cast<int64_t>(values.size())}, DType::bf16);
+  }
+  Doubles download(const Tensor& tensor) const {
+    Doubles out;
+    for (const BFloat16 value : context_->values<BFloat16>(tensor))
+      out.push_back(static_cast<double>(value.to_float()));
+    return out;
+  }
+  static void* column(const Tensor& tensor, int64_t at) {
+    return const_cast<std::byte*>(static_cast<const std::byte*>(tensor.raw()) + 2 * at);
+  }
+  Tensor bounds(const Batch& batch, int32_t Lengths::*side) const {
+    std::vector<int32_t> values{0};
+    for (const Lengths& lengths : batch) values.push_back(values.back() + lengths.*side);
+    return context_->from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
+  }
+
+  // Forward, then backward; `old`: what every gradient holds before.
+  Result run(const Problem& p, const Reference& r, const Gradients& gradients, double old) {
+    const int64_t width = p.width();
+    const Matrix q{p.query_rows(), width, 8, 0};
+    const Matrix keys{p.key_rows(), width, 0, width}, values{p.key_rows(), width, width, 0};
+    const Tensor q_memory = upload(q.padded(r.q));
+    Doubles both = keys.padded(r.k);  // keys and values are columns of one tensor
+    const Doubles v_part = values.padded(r.v);
+    for (size_t i = 0; i < both.size(); ++i)
+      if (static_cast<int64_t>(i) % (2 * width) >= width) both[i] = v_part[i];
+    const Tensor kv_memory = upload(both), dout = upload(r.dout);
+    const Tensor cu_q = bounds(p.batch, &Lengths::queries), cu_k = bounds(p.batch, &Lengths::keys);
+    const Tensor out = upload(Doubles(r.out.size(), kOther));
+    const Tensor lse = context_->from_doubles(Doubles(r.lse.size(), kOther),
+                                              {static_cast<int64_t>(r.lse.size())}, DType::f32);
+
+    const auto fill = [&](auto& params) {
+      params.dtype = DType::bf16;
+      params.dropout = p.dropout;
+      params.scale = p.scale();
+      params.causal = p.causal;
+      params.sequences = static_cast<int64_t>(p.batch.size());
+      params.heads = p.heads;
+      params.head_dim = p.head_dim;
+      params.query_rows = p.query_rows();
+      params.max_queries = p.max_queries;
+      params.max_keys = p.max_keys;
+      params.query_begin = static_cast<const int32_t*>(cu_q.raw());
+      params.query_end = params.query_begin + 1;
+      params.key_begin = static_cast<const int32_t*>(cu_k.raw());
+      params.key_end = params.key_begin + 1;
+      params.q = column(q_memory, q.before);
+      params.k = column(kv_memory, 0);
+      params.v = column(kv_memory, width);
+      params.q_stride = q.stride();
+      params.k_stride = params.v_stride = 2 * width;
+    };
+    AttentionForwardParams forward{};
+    fill(forward);
+    forward.out = const_cast<void*>(static_cast<const void*>(out.raw()));
+    forward.lse = const_cast<void*>(static_cast<const void*>(lse.raw()));
+    launch(*context_, OpKernel::attention_forward, "test", forward);
+
+    const Matrix shapes[3] = {
+        {p.query_rows(), width, 16, 8}, {p.key_rows(), width, 0, 24}, {p.key_rows(), width, 8, 0}};
+    const Doubles* like[3] = {&r.q, &r.k, &r.v};
+    Tensor memory[3];
+    for (size_t i = 0; i < 3; ++i)
+      memory[i] = upload(shapes[i].padded(
+          Doubles(like[i]->size(),
+                  gradients[i].accumulate ? old : std::numeric_limits<double>::quiet_NaN())));
+    const auto target = [&](size_t i) {
+      return gradients[i].wanted ? column(memory[i], shapes[i].before) : nullptr;
+    };
+    AttentionBackwardParams backward{};
+    fill(backward);
+    backward.out = out.raw();
+    backward.lse = lse.raw();
+    backward.dout = dout.raw();
+    backward.dq = target(0);
+    backward.dk = target(1);
+    backward.dv = target(2);
+    backward.dq_stride = shapes[0].stride();
+    backward.dk_stride = shapes[1].stride();
+    backward.dv_stride = shapes[2].stride();
+    backward.accumulate_dq = gradients[0].accumulate;
+    backward.accumulate_dk = gradients[1].accumulate;
+    backward.accumulate_dv = gradients[2].accumulate;
+    launch(*context_, OpKernel::attention_backward, "test", backward);
+
+    Result result;
+    result.out = download(out);
+    for (const float value : context_->values<float>(lse))
+      result.lse.push_back(static_cast<double>(value));
+    for (size_t i = 0; i < 3; ++i)
+      if (gradients[i].wanted) result.gradients[i] = shapes[i].inner(download(memory[i]));
+    return result;
+  }
+
+  // Probabilities, gradients of scores and results are bfloat16: 2^-9 each, relative to what is
+  // summed. In the general kernels so is dO . O, from the rounded output, where what it is taken
+  // from may be as large. `added`: what was there before.
+  static void expect_near(const Problem& p, const Doubles& actual, const Doubles& expected,
+                          double added, const char* what) {
+    ASSERT_EQ(actual.size(), expected.size()) << what;
+    const double tolerance = p.max_queries <= 64 && p.max_keys <= 64 ? 1.5e-2 : 3e-2;
+    double largest = std::abs(added);
+    for (const double value : expected) largest = std::max(largest, std::abs(value));
+    for (size_t i = 0; i < actual.size(); ++i)
+      ASSERT_NEAR(actual[i], expected[i] + added, tolerance * largest) << what << ", element " << i;
+  }
+
+  void check(const Problem& p, const Gradients& gradients) {
+    constexpr double kOld = 0.25;
+    const Reference r = reference_of(p, random_);
+    const Result result = run(p, r, gradients, kOld);
+    expect_near(p, result.out, r.out, 0, "output");
+    for (size_t i = 0; i < r.lse.size(); ++i)
+      ASSERT_NEAR(result.lse[i], r.lse[i], 1e-4) << "log-sum-exp " << i;
+    const Doubles* expected[3] = {&r.dq, &r.dk, &r.dv};
+    const char* names[3] = {"dq", "dk", "dv"};
+    for (size_t i = 0; i < 3; ++i)
+      if (gradients[i].wanted)
+        expect_near(p, result.gradients[i], *expected[i], gradients[i].accumulate ? kOld : 0,
+                    names[i]);
+    if (HasFatalFailure()) return;
+    const Result again = run(p, r, gradients, kOld);
+    ASSERT_EQ(again.out, result.out);
+    ASSERT_EQ(again.lse, result.lse);
+    ASSERT_EQ(again.gradients, result.gradients);
+  }
+
+  std::unique_ptr<Context> context_;
+  PhiloxStream random_{7, 8};
+};
+
+// Batches by the kernel they meet: up to 16, 32, 48, 64 rows on chip, then tiles of 64.
+const Batch kBatches[] = {
+    {{1, 1}, {13, 16}, {16, 5}, {0, 7}, {9, 0}, {0, 0}},
+    {{13, 31}, {32, 17}, {31, 32}, {0, 0}, {1, 32}, {17, 1}, {16, 16}},
+    {{40, 40}, {33, 12}, {5, 48}, {0, 33}, {48, 33}},
+    {{63, 64}, {64, 33}, {13, 13}, {0, 64}, {64, 0}, {17, 49}, {64, 64}},
+    {{65, 130}, {200, 64}, {130, 200}, {0, 3}, {70, 0}, {13, 13}},
+};
+
+Problem problem_of(const Batch& batch, int32_t most_keys) {
+  Problem p;
+  for (Lengths lengths : batch) {
+    lengths.keys = std::min(lengths.keys, most_keys);
+    p.batch.push_back(lengths);
+    p.max_queries = std::max<int64_t>(p.max_queries, lengths.queries);
+    p.max_keys = std::max<int64_t>(p.max_keys, lengths.keys);
+  }
+  return p;
+}
+
+TEST_F(CudaAttention, EqualsFloat64) {
+  for (const Batch& batch : kBatches)
+    for (const int64_t head_dim : {8, 32, 40, 64, 96, 128})
+      for (const bool causal : {false, true})
+        for (const bool general : {false, true}) {
+          Problem p = problem_of(batch, 1 << 20);
+          p.head_dim = head_dim;
+          p.causal = causal;
+          // Bounds above the lengths are allowed; these are beyond the kernels for short ones.
+          if (general) p.max_queries = p.max_keys = std::max<int64_t>(p.max_keys, 70);
+          SCOPED_TRACE(p.text());
+          check(p, {});
+          if (HasFatalFailure()) return;
+        }
+}
+
+TEST_F(CudaAttention, DropsTheProbabilitiesThatPhiloxSays) {
+  for (const Batch& batch : kBatches)
+    for (const int64_t head_dim : {8, 40, 128})
+      for (const int32_t fewer : {0, 3, 5})  // rows of dropout elements begin anywhere in a block
+        for (const bool general : {false, true}) {
+          int32_t most = 0;
+          for (const Lengths& lengths : batch) most = std::max(most, lengths.keys);
+          Problem p = problem_of(batch, most - fewer);
+          p.head_dim = head_dim;
+          p.causal = fewer == 5;
+          p.dropout = Dropout{0.3f, 0x123456789abcdefull, 17, 4};
+          if (general) {
+            p.max_queries = std::max<int64_t>(p.max_queries, 65);
+            p.max_keys = std::max<int64_t>(p.max_keys, 72 - fewer);
+          }
+          SCOPED_TRACE(p.text());
+          check(p, {});
+          if (HasFatalFailure()) return;
+        }
+}
+
+TEST_F(CudaAttention, AnyGradientsAloneAndAdded) {
+  for (const Batch& batch : kBatches)
+    for (int wanted = 0; wanted < 8; ++wanted)
+      for (int accumulate = 0; accumulate < 8; ++accumulate) {
+        if ((accumulate & ~wanted) != 0) continue;
+        for (const bool general : {false, true}) {
+          Problem p = problem_of(batch, 1 << 20);
+          p.head_dim = 32;
+          p.heads = 3;
+          p.causal = wanted % 2 != 0;
+          if (general) p.max_queries = p.max_keys = std::max<int64_t>(p.max_keys, 70);
+          Gradients gradients;
+          for (size_t i = 0; i < 3; ++i)
+            gradients[i] = {(wanted >> i & 1) != 0, (accumulate >> i & 1) != 0};
+          SCOPED_TRACE(concat(p.text(), ", wanted ", wanted, ", added to ", accumulate));
+          check(p, gradients);
+          if (HasFatalFailure()) return;
+        }
+      }
+}
+
+}  // namespace
+}  // namespace trafo::testing
