@@ -70,40 +70,49 @@ struct RowParts {
   }
 };
 
-// use(pack index, pack) for the packs of this thread. kKeep: `slots` [packs] has the whole row
-// afterwards, each thread's packs written by itself; else slots [kRing or what the row needs,
-// Threads].
-template <int Threads, bool kKeep, class Use>
-__device__ __forceinline__ void for_each_pack(const void* body, int packs, uint4* slots,
-                                              const Use& use) {
-  const auto* from = static_cast<const uint4*>(body);
-  const auto slot = [&](int group, int u) {
+// The packs of this thread, copied ahead. kKeep: `slots` [packs] has the whole row afterwards, each
+// thread's packs copied by itself; else slots [kRing or what the row needs, Threads].
+template <int Threads, bool kKeep>
+struct PackStream {
+  const uint4* from;
+  int packs;
+  uint4* slots;
+
+  // Begins to copy.
+  __device__ __forceinline__ PackStream(const void* body, int count, uint4* memory)
+      : from(static_cast<const uint4*>(body)), packs(count), slots(memory) {
+#pragma unroll
+    for (int group = 0; group < kAhead; ++group) fetch(group);
+  }
+  __device__ __forceinline__ uint4* slot(int group, int u) const {
     return slots + ((kKeep ? group : group % kAhead) * kGroup + u) * Threads + threadIdx.x;
-  };
-  const auto fetch = [&](int group) {
+  }
+  __device__ __forceinline__ void fetch(int group) const {
 #pragma unroll
     for (int u = 0; u < kGroup; ++u) {
       const int i = (group * kGroup + u) * Threads + static_cast<int>(threadIdx.x);
       if (i < packs) copy_ahead(slot(group, u), from + i);
     }
     end_copy_group();
-  };
-#pragma unroll
-  for (int group = 0; group < kAhead; ++group) fetch(group);
-  for (int group = 0; group * (kGroup * Threads) < packs; ++group) {
-    wait_copy_groups<kAhead - 1>();
-    uint4 x[kGroup];
-    const int first = group * kGroup * Threads + static_cast<int>(threadIdx.x);
-#pragma unroll
-    for (int u = 0; u < kGroup; ++u)
-      if (first + u * Threads < packs) x[u] = *slot(group, u);
-#pragma unroll
-    for (int u = 0; u < kGroup; ++u)
-      if (first + u * Threads < packs) use(first + u * Threads, x[u]);
-    // The slots have been read by this thread, the only one that uses them.
-    fetch(group + kAhead);
   }
-}
+  // use(pack index, pack) for each.
+  template <class Use>
+  __device__ __forceinline__ void for_each(const Use& use) const {
+    for (int group = 0; group * (kGroup * Threads) < packs; ++group) {
+      wait_copy_groups<kAhead - 1>();
+      uint4 x[kGroup];
+      const int first = group * kGroup * Threads + static_cast<int>(threadIdx.x);
+#pragma unroll
+      for (int u = 0; u < kGroup; ++u)
+        if (first + u * Threads < packs) x[u] = *slot(group, u);
+#pragma unroll
+      for (int u = 0; u < kGroup; ++u)
+        if (first + u * Threads < packs) use(first + u * Threads, x[u]);
+      // The slots have been read by this thread, the only one that uses them.
+      fetch(group + kAhead);
+    }
+  }
+};
 
 // Maximum, sum of exponentials relative to it, and sum of the logits.
 template <class T>
@@ -224,6 +233,7 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   }
   const T* row = a.logits + t * args.classes;
   const RowParts<T> parts(row, args.classes);
+  const PackStream<Threads, kGradient> stream(row + parts.head, parts.packs, slots);
   // Before any thread can write a gradient over it: the barrier of the sums comes later.
   const float at_label = to_float(row[label]);
   const float weight_of_row = a.weights ? a.weights[t] : 1.0f;
@@ -233,12 +243,11 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   if (has_edge) edge[0] = to_float(row[parts.edge(threadIdx.x)]);
 
   RowSums<T> sums;
-  for_each_pack<Threads, kGradient>(row + parts.head, parts.packs, slots,
-                                    [&](int, const uint4& pack) {
-                                      float x[W];
-                                      to_floats<T>(pack, x);
-                                      sums.add(x);
-                                    });
+  stream.for_each([&](int, const uint4& pack) {
+    float x[W];
+    to_floats<T>(pack, x);
+    sums.add(x);
+  });
   if (has_edge) sums.add(edge);
   sums.template combine_block<Threads>(shared);
 
@@ -303,6 +312,7 @@ __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
   // Rows that never meet a 16-byte boundary together have no packs.
   if ((reinterpret_cast<uintptr_t>(row) - reinterpret_cast<uintptr_t>(out)) % 16 != 0)
     parts.take_apart(args.classes);
+  const PackStream<Threads, false> stream(row + parts.head, parts.packs, slots);
   const double weight = a.weights ? static_cast<double>(a.weights[t]) : 1.0;
   const RowGradient<T> gradient(
       args, a.lse[t],
@@ -320,12 +330,11 @@ __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
     out[c] = from_float<T>(a.accumulate ? to_float(out[c]) + d : d);
   }
   T* body = out + parts.head;
-  for_each_pack<Threads, false>(row + parts.head, parts.packs, slots,
-                                [&](int i, const uint4& pack) {
-                                  float v[W];
-                                  gradient.of_pack(pack, v);
-                                  put_floats<T, W>(body + int64_t{i} * W, v, a.accumulate);
-                                });
+  stream.for_each([&](int i, const uint4& pack) {
+    float v[W];
+    gradient.of_pack(pack, v);
+    put_floats<T, W>(body + int64_t{i} * W, v, a.accumulate);
+  });
   if (has_label) out[label] = from_float<T>(at_label);
 }
 
