@@ -9,9 +9,8 @@ namespace trafo {
 namespace cuda {
 namespace {
 
-constexpr int kGroup = 2;               // packs of a thread that are copied and used together
-constexpr int kAhead = 4;               // groups under way
-constexpr int kRing = kGroup * kAhead;  // slots of a thread, unless the whole row is kept
+constexpr int kGroup = 2;  // packs of a thread that are copied and used together
+constexpr int kAhead = 4;  // groups under way
 constexpr float kLog2E = 1.4426950408889634f;
 // More must be asked for: 48 KB with what a kernel declares itself.
 constexpr int64_t kPlainSharedMemory = 47 << 10;
@@ -72,7 +71,7 @@ struct RowParts {
 };
 
 // The packs of this thread, copied ahead. kKeep: `slots` [packs] has the whole row afterwards, each
-// thread's packs copied by itself; else slots [kRing or what the row needs, Threads].
+// thread's packs copied by itself; else slots [kGroup kAhead or what the row needs, Threads].
 template <int Threads, bool kKeep>
 struct PackStream {
   const uint4* from;
