@@ -145,6 +145,16 @@ void zero_grad(const Tensor& tensor) {
   if (!variable.bound) variable.grad = {};  // a handle the user kept is not written to again
 }
 
+GradTarget claim_grad(const Tensor& tensor, DType dtype) {
+  if (!requires_grad(tensor)) return {};
+  Variable& variable = *tensor.variable();
+  if (!variable.leaf || !variable.bound || variable.grad_dtype != dtype) return {};
+  const bool add = variable.written;
+  variable.written = true;
+  variable.unit = false;
+  return {variable.grad, add};
+}
+
 void keep_grad(const Tensor& tensor) {
   require(requires_grad(tensor) && tensor.variable()->bound, ErrorCode::invalid_argument,
           "keep_grad", "the tensor has no bound gradient");

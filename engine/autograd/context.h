@@ -92,6 +92,14 @@ class Tape {
   std::vector<Node> nodes_;
 };
 
+// What backward computes a second time instead of keeping it. Gradients are the same bits under
+// each.
+enum class Recompute : int32_t {
+  none = 0,
+  selective = 1,  // what is large and cheap: the feed-forward's activations
+  full = 2        // everything between the layers' boundaries (models decide where)
+};
+
 class Context {
  public:
   explicit Context(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
@@ -147,6 +155,8 @@ class Context {
   bool fused_kernels() const { return fused_; }  // off: every op runs its composed reference
   void set_fused_kernels(bool fused) { fused_ = fused; }
 
+  Recompute recompute() const { return recompute_; }
+  void set_recompute(Recompute recompute) { recompute_ = recompute; }
   // Off: training steps on an accelerator are issued one kernel at a time instead of being recorded
   // once and replayed. The results are the same bits.
   bool graphs() const { return graphs_; }
@@ -164,6 +174,7 @@ class Context {
   bool grad_enabled_ = true;
   bool fused_ = true;
   bool graphs_ = true;
+  Recompute recompute_ = Recompute::none;
   mutable Tensor ones_[kDTypeCount];
 };
 
@@ -180,6 +191,22 @@ class NoGrad {
  private:
   Context& context_;
   bool previous_;
+};
+
+// Sets the policy while it lives.
+class RecomputeScope {
+ public:
+  RecomputeScope(Context& context, Recompute recompute)
+      : context_(context), previous_(context.recompute()) {
+    context.set_recompute(recompute);
+  }
+  ~RecomputeScope() { context_.set_recompute(previous_); }
+  RecomputeScope(const RecomputeScope&) = delete;
+  RecomputeScope& operator=(const RecomputeScope&) = delete;
+
+ private:
+  Context& context_;
+  Recompute previous_;
 };
 
 // Runs on a tape of its own; checkpointed regions are recomputed on one.
@@ -204,6 +231,23 @@ class TapeScope {
   bool recording_;
 };
 
+// A tensor that a backward function needs, kept or computed again, as its variable says.
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+  explicit SavedTensor(const Tensor& tensor) {
+    if (tensor.variable() && tensor.variable()->again)
+      again_ = tensor.variable()->again;
+    else
+      tensor_ = tensor.detach();
+  }
+  Tensor get(Context& context) const { return again_ ? again_(context) : tensor_; }
+
+ private:
+  Tensor tensor_;
+  std::function<Tensor(Context&)> again_;
+};
+
 // --- leaves ---
 // Marks a tensor as a leaf whose gradient is wanted (floating point only), or as a constant again.
 void set_requires_grad(Tensor& tensor, bool requires_grad);
@@ -214,6 +258,10 @@ inline bool requires_grad(const Tensor& tensor) {
 Tensor grad_of(const Tensor& tensor);
 // Forgets the gradient; a bound buffer stays bound and is overwritten by the next gradient.
 void zero_grad(const Tensor& tensor);
+// The bound gradient of a leaf, for a kernel that writes it or adds to it now, instead of in
+// backward; an undefined buffer if the tensor is no leaf with a bound gradient of this dtype. It
+// counts as written from here on.
+GradTarget claim_grad(const Tensor& tensor, DType dtype);
 // Says that a bound buffer holds a gradient: the next one is added to it.
 void keep_grad(const Tensor& tensor);
 // Makes gradients of a leaf land in `buffer`: a view of a flat workspace, contiguous, of the leaf's

@@ -1,9 +1,13 @@
 // The gradient side of a tensor.
 #pragma once
 
+#include <functional>
+
 #include "engine/core/tensor.h"
 
 namespace trafo {
+
+class Context;
 
 // Gradients have the shape of their tensor and are contiguous. Their dtype is that of their tensor,
 // except that bf16 leaves get float32 where bf16 is computed with (accelerators) or a float32
@@ -20,7 +24,10 @@ struct Variable {
   Tensor grad;            // undefined, or a buffer; a leaf's may be a view of a flat workspace
   bool bound = false;     // `grad` is a buffer given by bind_grad
   bool written = false;   // false: `grad` holds nothing yet and the next gradient overwrites it
-  bool unit = false;      // `grad` is the one that backward started with: known without reading it
+  // Computes the tensor's value once more, bit for bit, from what backward keeps anyway; null where
+  // that is not possible or not wanted (Context::recompute).
+  std::function<Tensor(Context&)> again;
+  bool unit = false;  // `grad` is the one that backward started with: known without reading it
 };
 
 }  // namespace trafo

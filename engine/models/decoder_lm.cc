@@ -47,7 +47,7 @@ class DecoderLm final : public Transformer {
   ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
                                const DropoutPass& dropout, double scale) const override {
     const Tensor rows = forward(context, batch, dropout);
-    return vocabulary_loss(context, rows, output_, batch, label_smoothing, scale);
+    return vocabulary_loss(context, rows, output_, batch, label_smoothing, scale, dropout.training);
   }
 
   Tensor logits(Context& context, const Batch& batch) const override {
@@ -96,24 +96,29 @@ class DecoderLm final : public Transformer {
     return i + 1 < layers_.size() ? layers_[i + 1].attention_norm : final_norm_;
   }
 
+  Rows layer(const Layers& run, size_t i, Rows rows, const PackedSide& side) const {
+    const DropoutSites& sites = run.sites();
+    const LmLayer& layer = layers_[i];
+    const auto number = static_cast<uint32_t>(i + 1);
+    Tensor output = run.self_attention(rows.input, layer.attention, side, true,
+                                       sites.at(number, 0, config_.attention_dropout));
+    rows = run.seam(output, layer.attention.output, rows, after_attention(layer),
+                    sites.at(number, 1, config_.dropout));
+    output = run.feed_forward(rows.input, layer.ffn, sites.at(number, 2, config_.ffn_dropout));
+    return run.seam(output, layer.ffn.down, rows, after_ffn(i),
+                    sites.at(number, 3, config_.dropout));
+  }
+
   Tensor forward(Context& context, const Batch& batch, const DropoutPass& pass) const {
     const Layers run = layers(context, pass);
-    const DropoutSites& sites = run.sites();
     Rows rows =
         run.start(embed(run, batch.target_in, batch.target_positions, batch.indices_checked),
                   layers_[0].attention_norm);
     const PackedSide side{batch.target_cu_seqlens, batch.longest_target};
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const LmLayer& layer = layers_[i];
-      const auto number = static_cast<uint32_t>(i + 1);
-      Tensor output = run.self_attention(rows.input, layer.attention, side, true,
-                                         sites.at(number, 0, config_.attention_dropout));
-      rows = run.seam(output, layer.attention.output, rows, after_attention(layer),
-                      sites.at(number, 1, config_.dropout));
-      output = run.feed_forward(rows.input, layer.ffn, sites.at(number, 2, config_.ffn_dropout));
-      rows = run.seam(output, layer.ffn.down, rows, after_ffn(i),
-                      sites.at(number, 3, config_.dropout));
-    }
+    for (size_t i = 0; i < layers_.size(); ++i)
+      rows = run.layer(rows, {}, [this, run, side, i](const Rows& input, const Tensor&) {
+        return layer(run, i, input, side);
+      });
     return rows.input;
   }
 

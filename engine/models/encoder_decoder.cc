@@ -68,7 +68,7 @@ class EncoderDecoder final : public Transformer {
   ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
                                const DropoutPass& dropout, double scale) const override {
     const Tensor rows = forward(context, batch, dropout);
-    return vocabulary_loss(context, rows, output_, batch, label_smoothing, scale);
+    return vocabulary_loss(context, rows, output_, batch, label_smoothing, scale, dropout.training);
   }
 
   Tensor logits(Context& context, const Batch& batch) const override {
@@ -154,54 +154,66 @@ class EncoderDecoder final : public Transformer {
                 encoder_[i].ffn_norm);
   }
 
+  Rows encoder_layer(const Layers& run, size_t i, Rows rows, const PackedSide& source) const {
+    const DropoutSites& sites = run.sites();
+    const EncoderLayer& layer = encoder_[i];
+    const auto number = static_cast<uint32_t>(i + 1);
+    Tensor output = run.self_attention(rows.input, layer.attention, source, false,
+                                       sites.at(number, 0, config_.attention_dropout));
+    rows =
+        run.seam(output, layer.attention.output, rows, pick(layer.ffn_norm, layer.attention_norm),
+                 sites.at(number, 1, config_.dropout));
+    output = run.feed_forward(rows.input, layer.ffn, sites.at(number, 2, config_.ffn_dropout));
+    return run.seam(output, layer.ffn.down, rows, after_encoder_ffn(i),
+                    sites.at(number, 3, config_.dropout));
+  }
+
+  Rows decoder_layer(const Layers& run, size_t i, Rows rows, const Tensor& kv,
+                     const PackedSide& target, const PackedSide& source) const {
+    const DropoutSites& sites = run.sites();
+    const DecoderLayer& layer = decoder_[i];
+    const auto number = static_cast<uint32_t>(encoder_.size() + i + 1);
+    Tensor output = run.self_attention(rows.input, layer.attention, target, true,
+                                       sites.at(number, 0, config_.attention_dropout));
+    rows = run.seam(output, layer.attention.output, rows, after_attention(layer),
+                    sites.at(number, 1, config_.dropout));
+    output = run.cross_attention(rows.input, layer.cross, kv,
+                                 static_cast<int64_t>(i) * 2 * config_.width, target, source,
+                                 sites.at(number, 2, config_.attention_dropout));
+    rows = run.seam(output, layer.cross.output, rows, after_cross(layer),
+                    sites.at(number, 3, config_.dropout));
+    output = run.feed_forward(rows.input, layer.ffn, sites.at(number, 4, config_.ffn_dropout));
+    return run.seam(output, layer.ffn.down, rows, after_decoder_ffn(i),
+                    sites.at(number, 5, config_.dropout));
+  }
+
   // -> [Ts, width], normalised
   Tensor encode(const Layers& run, const Batch& batch) const {
-    const DropoutSites& sites = run.sites();
     Rows rows = run.start(embed(run, batch.source_ids, batch.source_positions, source_embedding_, 0,
                                 batch.indices_checked),
                           encoder_[0].attention_norm);
     const PackedSide source{batch.source_cu_seqlens, batch.longest_source};
-    for (size_t i = 0; i < encoder_.size(); ++i) {
-      const EncoderLayer& layer = encoder_[i];
-      const auto number = static_cast<uint32_t>(i + 1);
-      Tensor output = run.self_attention(rows.input, layer.attention, source, false,
-                                         sites.at(number, 0, config_.attention_dropout));
-      rows =
-          run.seam(output, layer.attention.output, rows, pick(layer.ffn_norm, layer.attention_norm),
-                   sites.at(number, 1, config_.dropout));
-      output = run.feed_forward(rows.input, layer.ffn, sites.at(number, 2, config_.ffn_dropout));
-      rows = run.seam(output, layer.ffn.down, rows, after_encoder_ffn(i),
-                      sites.at(number, 3, config_.dropout));
-    }
+    for (size_t i = 0; i < encoder_.size(); ++i)
+      rows = run.layer(rows, {}, [this, run, source, i](const Rows& input, const Tensor&) {
+        return encoder_layer(run, i, input, source);
+      });
     return rows.input;
   }
 
   // -> [Tt, width], normalised, ready for the output projection
   Tensor forward(Context& context, const Batch& batch, const DropoutPass& pass) const {
     const Layers run = layers(context, pass);
-    const DropoutSites& sites = run.sites();
     const Tensor kv = run.linear(encode(run, batch), cross_kv_);
     Rows rows = run.start(embed(run, batch.target_in, batch.target_positions, target_embedding_, 1,
                                 batch.indices_checked),
                           decoder_[0].attention_norm);
     const PackedSide source{batch.source_cu_seqlens, batch.longest_source};
     const PackedSide target{batch.target_cu_seqlens, batch.longest_target};
-    for (size_t i = 0; i < decoder_.size(); ++i) {
-      const DecoderLayer& layer = decoder_[i];
-      const auto number = static_cast<uint32_t>(encoder_.size() + i + 1);
-      Tensor output = run.self_attention(rows.input, layer.attention, target, true,
-                                         sites.at(number, 0, config_.attention_dropout));
-      rows = run.seam(output, layer.attention.output, rows, after_attention(layer),
-                      sites.at(number, 1, config_.dropout));
-      output = run.cross_attention(rows.input, layer.cross, kv,
-                                   static_cast<int64_t>(i) * 2 * config_.width, target, source,
-                                   sites.at(number, 2, config_.attention_dropout));
-      rows = run.seam(output, layer.cross.output, rows, after_cross(layer),
-                      sites.at(number, 3, config_.dropout));
-      output = run.feed_forward(rows.input, layer.ffn, sites.at(number, 4, config_.ffn_dropout));
-      rows = run.seam(output, layer.ffn.down, rows, after_decoder_ffn(i),
-                      sites.at(number, 5, config_.dropout));
-    }
+    for (size_t i = 0; i < decoder_.size(); ++i)
+      rows = run.layer(rows, kv,
+                       [this, run, target, source, i](const Rows& input, const Tensor& memory) {
+                         return decoder_layer(run, i, input, memory, target, source);
+                       });
     return rows.input;
   }
 

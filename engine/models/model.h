@@ -33,7 +33,8 @@ class Model {
   const ParameterStore& parameters() const { return parameters_; }
 
   // `scale` times the summed loss over the batch, per Reduction::sum (1 / batch.label_count gives a
-  // mean); nll is the unsmoothed loss.
+  // mean); nll is the unsmoothed loss. With dropout.training, backward must follow, from the loss
+  // alone and with an upstream gradient of one: the output layer's gradients are made here.
   virtual ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
                                        const DropoutPass& dropout, double scale = 1) const = 0;
   // Logits of every target row [Tt, V] without dropout.

@@ -19,8 +19,10 @@ Layers Transformer::layers(Context& context, const DropoutPass& pass) const {
 
 ops::CrossEntropyOutput Transformer::vocabulary_loss(Context& context, const Tensor& rows,
                                                      const LinearParams& output, const Batch& batch,
-                                                     double label_smoothing, double scale) const {
+                                                     double label_smoothing, double scale,
+                                                     bool training) const {
   ops::LinearCrossEntropyOptions options;
+  options.gradients_at_once = training;
   options.loss.label_smoothing = label_smoothing;
   options.loss.weights = batch.target_weights;
   options.loss.reduction = Reduction::sum;

@@ -26,7 +26,8 @@ class Transformer : public Model {
   // Model::loss from the last rows on.
   ops::CrossEntropyOutput vocabulary_loss(Context& context, const Tensor& rows,
                                           const LinearParams& output, const Batch& batch,
-                                          double label_smoothing, double scale) const;
+                                          double label_smoothing, double scale,
+                                          bool training) const;
   DecodeState make_state(Context& context, int64_t rows, int64_t capacity) const;
   static SelfRanges self_ranges(Context& context, const DecodeState& state);
   static Tensor constant_positions(Context& context, int64_t rows, int64_t position);

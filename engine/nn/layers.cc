@@ -1,5 +1,6 @@
 #include "engine/nn/layers.h"
 
+#include "engine/autograd/checkpoint.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
 #include "engine/ops/layer_norm/layer_norm.h"
@@ -86,6 +87,17 @@ Tensor Layers::cross_attention(const Tensor& x, const CrossAttentionParams& p, c
   const Tensor mixed = ops::attention(context_, {query, 0}, {kv, column}, {kv, column + width},
                                       queries.cu_seqlens, keys.cu_seqlens, options);
   return ops::linear(context_, mixed, param(p.output.weight));
+}
+
+Rows Layers::layer(const Rows& rows, const Tensor& memory, LayerFn fn) const {
+  if (context_.recompute() != Recompute::full) return fn(rows, memory);
+  const std::vector<Tensor> outputs =
+      checkpoint(context_, {rows.hidden, rows.input, memory},
+                 [fn = std::move(fn)](Context&, const std::vector<Tensor>& inputs) {
+                   const Rows result = fn({inputs[0], inputs[1]}, inputs[2]);
+                   return std::vector<Tensor>{result.hidden, result.input};
+                 });
+  return {outputs[0], outputs[1]};
 }
 
 Tensor Layers::feed_forward(const Tensor& x, const FeedForwardParams& p,

@@ -7,6 +7,7 @@
 // post-norm uses the normed rows for both.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "engine/nn/parameter_store.h"
@@ -110,6 +111,11 @@ class Layers {
                          int64_t column, const PackedSide& queries, const PackedSide& keys,
                          const Dropout& dropout) const;
   Tensor feed_forward(const Tensor& x, const FeedForwardParams& p, const Dropout& dropout) const;
+
+  // A whole layer: what Recompute::full keeps the inputs of and runs again in backward. `fn` owns
+  // what it needs; `memory`: another input of every layer, or undefined.
+  using LayerFn = std::function<Rows(const Rows& rows, const Tensor& memory)>;
+  Rows layer(const Rows& rows, const Tensor& memory, LayerFn fn) const;
 
   const DropoutSites& sites() const { return sites_; }
   const Settings& settings() const { return settings_; }

@@ -77,11 +77,12 @@ DeviceStep::Layout::Layout(const StepShape& shape) {
   target_weights = take(shape.target_tokens);
 }
 
-DeviceStep::DeviceStep(Context& context, Model& model, double label_smoothing, uint64_t seed)
+DeviceStep::DeviceStep(Context& context, Model& model, const TrainOptions& options)
     : context_(context),
       model_(model),
-      label_smoothing_(label_smoothing),
-      seed_(seed),
+      label_smoothing_(options.label_smoothing),
+      seed_(options.seed),
+      recompute_(options.recompute),
       stream_(*context.backend().stream_device()),
       planner_(make_plan_backend(context.device(), kOpKernelCount)),
       plan_context_(planner_),
@@ -206,6 +207,7 @@ void DeviceStep::run(Context& context, const Batch& batch, bool first, const Ten
     ~DropoutStep() { stream.set_dropout_step(nullptr); }
   } dropout_step(stream_, static_cast<const uint32_t*>(block_.defined() ? block_.raw() : nullptr));
   const TapeScope tape(context);
+  const RecomputeScope recompute(context, recompute_);
   ParameterStore& parameters = model_.parameters();
   // A replayed step leaves no trace on the host: what an earlier micro-batch has done to the
   // gradients is said here. On the planning device nothing is filled.

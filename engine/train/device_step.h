@@ -12,6 +12,7 @@
 #include "engine/backend/plan/plan_backend.h"
 #include "engine/models/model.h"
 #include "engine/text/batcher.h"
+#include "engine/train/options.h"
 
 namespace trafo {
 
@@ -35,8 +36,8 @@ StepShape filled_shape(const StepShape& exact);
 // Context and model must outlive it. One thread at a time.
 class DeviceStep {
  public:
-  // The context's device has a StreamDevice. label_smoothing and seed as TrainOptions has them.
-  DeviceStep(Context& context, Model& model, double label_smoothing, uint64_t seed);
+  // The context's device has a StreamDevice.
+  DeviceStep(Context& context, Model& model, const TrainOptions& options);
   ~DeviceStep();
   DeviceStep(const DeviceStep&) = delete;
   DeviceStep& operator=(const DeviceStep&) = delete;
@@ -83,6 +84,7 @@ class DeviceStep {
   Model& model_;
   double label_smoothing_;
   uint64_t seed_;
+  Recompute recompute_;
   StreamDevice& stream_;
   std::shared_ptr<PlanBackend> planner_;
   Context plan_context_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/autograd/context.h"
 #include "engine/optim/schedule.h"
 #include "engine/train/period.h"
 
@@ -22,8 +23,9 @@ struct TrainOptions {
   double weight_decay = 0;
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;
   int64_t optimizer_delay = 1;  // micro-batches an update; the last one of an epoch may have fewer
-  uint64_t seed = 1;            // of dropout and of the data order
-  int64_t max_bad_steps_in_a_row = 10;  // of not finite loss or gradient; more: NON_FINITE
+  Recompute recompute = Recompute::none;  // changes memory and time, never a bit; not fixed
+  uint64_t seed = 1;                      // of dropout and of the data order
+  int64_t max_bad_steps_in_a_row = 10;    // of not finite loss or gradient; more: NON_FINITE
 
   // --- data, used where text becomes a corpus; fixed as well ---
   int64_t batch_tokens = 4096;  // target tokens a micro-batch

@@ -48,8 +48,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
       schedule_(schedule_options(options, model.config().width)),
       update_(context, optimizer_, schedule_, options.clip_norm) {
   if (StreamDevice* stream = context.backend().stream_device()) {
-    device_step_ =
-        std::make_unique<DeviceStep>(context, model, options.label_smoothing, options.seed);
+    device_step_ = std::make_unique<DeviceStep>(context, model, options_);
     records_ =
         static_cast<UpdateRecord*>(stream->allocate_pinned(kMostUnderWay * sizeof(UpdateRecord)));
   } else {
@@ -186,6 +185,7 @@ void Trainer::accumulate(const Batch& batch, double labels, bool first) {
   // A tape of its own: what the caller has recorded on the context stays as it is, and what a
   // failed step has recorded goes away.
   const TapeScope tape(context_);
+  const RecomputeScope recompute(context_, options_.recompute);
   const DropoutPass pass{options_.seed, static_cast<uint32_t>(state_.forward_passes), true};
   ++state_.forward_passes;
   if (first) model_.parameters().zero_grad();

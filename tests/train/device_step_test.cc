@@ -178,6 +178,25 @@ TEST_P(DeviceStepTest, MemoryIsThePlannedArenaAndStaysTheSame) {
   EXPECT_EQ(after.peak_bytes, before.allocated_bytes) << "a step took memory beside its arena";
 }
 
+TEST_P(DeviceStepTest, RecomputingSavesMemoryAndChangesNoBit) {
+  ModelConfig large = config();
+  large.encoder_layers = large.decoder_layers = 4;
+  std::vector<std::byte> weights;
+  size_t most = SIZE_MAX;
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const auto context = std::get<0>(GetParam()).make();
+    const auto model = make_model(*context, large, 5);
+    TrainOptions options = quick_options();
+    options.recompute = recompute;
+    Trainer trainer(*context, *model, options);
+    for (const PackedBatchHost& batch : batches(3)) trainer.step({&batch, 1});
+    if (weights.empty()) weights = weight_bytes(*context, *model);
+    EXPECT_EQ(weight_bytes(*context, *model), weights);
+    EXPECT_LT(context->backend().arena_bytes(), most);
+    most = context->backend().arena_bytes();
+  }
+}
+
 TEST_P(DeviceStepTest, BadUpdatesAreSkippedWhileOthersAreUnderWay) {
   const auto model = make_model(*context_, config(), 5);
   TrainOptions options = quick_options();

@@ -64,6 +64,12 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
                    q.dbias = raw_or_null(dbias.buffer);
                    launch(b.context(), OpKernel::bias_act_dropout_backward, kOp, q);
                  });
+  if (context.recompute() == Recompute::selective && requires_grad(y))
+    y.variable()->again = [x = in.detach(), bias = vector.defined() ? vector.detach() : Tensor{},
+                           kind, dropout](Context& ctx) {
+      const NoGrad no_grad(ctx);
+      return bias_act_dropout(ctx, x, bias, kind, dropout);
+    };
   return y;
 }
 

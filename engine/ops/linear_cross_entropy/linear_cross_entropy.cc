@@ -69,9 +69,12 @@ struct Work {
   const CrossEntropyOptions& options;
   Tensor logits;              // [chunk, V], then their gradient
   Tensor loss, nll, lse;      // [T], stat_dtype as everything below but dx
-  Tensor dx, dweight, dbias;  // undefined where not wanted
+  Tensor dx;                  // undefined where not wanted
+  GradTarget dweight, dbias;  // the same
 
-  bool wants_gradient() const { return dx.defined() || dweight.defined() || dbias.defined(); }
+  bool wants_gradient() const {
+    return dx.defined() || dweight.buffer.defined() || dbias.buffer.defined();
+  }
 
   void chunk_logits(int64_t begin, int64_t rows) const {
     const DType dtype = x.dtype();
@@ -128,24 +131,24 @@ struct Work {
       p.c = at_row(dx.raw(), begin, width, dtype);
       context.backend().gemm(p);
     }
-    if (dweight.defined()) {
+    if (dweight.buffer.defined()) {
       p.trans_a = true;
       p.c_is_f32 = dtype == DType::bf16;
-      p.accumulate = begin > 0;
+      p.accumulate = dweight.accumulate || begin > 0;
       p.m = classes;
       p.k = rows;
       p.b = at_row<const void>(x.raw(), begin, width, dtype);
-      p.c = dweight.raw();
+      p.c = dweight.buffer.raw();
       context.backend().gemm(p);
     }
-    if (dbias.defined()) {
+    if (dbias.buffer.defined()) {
       ColumnSumParams sum{};
       sum.dtype = dtype;
-      sum.accumulate = begin > 0;
+      sum.accumulate = dbias.accumulate || begin > 0;
       sum.rows = rows;
       sum.width = classes;
       sum.x = logits.raw();
-      sum.out = dbias.raw();
+      sum.out = dbias.buffer.raw();
       launch(context, OpKernel::column_sum, kOp, sum);
     }
   }
@@ -155,6 +158,16 @@ struct Work {
 Tensor gradient_like(Context& context, const Tensor& tensor, int64_t rows, DType dtype) {
   if (!tensor.defined() || !context.needs_grad({tensor})) return {};
   return rows > 0 ? context.empty(tensor.shape(), dtype) : context.zeros(tensor.shape(), dtype);
+}
+
+// Where the gradient of weight or bias goes.
+GradTarget parameter_gradient(Context& context, const Tensor& tensor, int64_t rows, DType dtype,
+                              bool at_once) {
+  if (at_once && rows > 0 && tensor.defined() && context.recording()) {
+    const GradTarget bound = claim_grad(tensor, dtype);
+    if (bound.buffer.defined()) return bound;
+  }
+  return {gradient_like(context, tensor, rows, dtype), false};
 }
 
 }  // namespace
@@ -181,8 +194,9 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   work.nll = context.empty({rows}, sums);
   work.lse = context.empty({rows}, sums);
   work.dx = gradient_like(context, x_dense, rows, dtype);
-  work.dweight = gradient_like(context, weight_dense, rows, sums);
-  work.dbias = gradient_like(context, bias_dense, rows, sums);
+  const bool at_once = options.gradients_at_once;
+  work.dweight = parameter_gradient(context, weight_dense, rows, sums, at_once);
+  work.dbias = parameter_gradient(context, bias_dense, rows, sums, at_once);
   const bool wanted = work.wants_gradient();
   for (int64_t begin = 0; begin < rows; begin += chunk) {
     const int64_t count = std::min(chunk, rows - begin);
@@ -196,10 +210,20 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   out.nll = scaled_sum(context, kOp, work.nll, inputs.scale);
   if (!wanted) return out;
   // The gradients leave with the node: handed over as they are for an upstream gradient of one.
+  // What has arrived already is not among them.
+  const auto still_to_go = [](const Tensor& parameter, const GradTarget& gradient) {
+    const bool arrived = requires_grad(parameter) && gradient.buffer.defined() &&
+                         same_tensor(gradient.buffer, parameter.variable()->grad);
+    return arrived ? Tensor{} : gradient.buffer;
+  };
+  std::array<Tensor, 3> gradients{work.dx, still_to_go(weight_dense, work.dweight),
+                                  still_to_go(bias_dense, work.dbias)};
   context.record(
       kOp, {x_dense, weight_dense, bias_dense}, {&out.loss},
-      [gradients = std::array<Tensor, 3>{work.dx, work.dweight, work.dbias}](Backward& b) mutable {
+      [gradients = std::move(gradients), at_once](Backward& b) mutable {
         const double upstream = b.unit_grad_output() ? 1 : b.context().item(b.grad_output());
+        require(!at_once || upstream == 1, ErrorCode::internal, kOp,
+                "gradients were wanted at once, for an upstream gradient of one; it is ", upstream);
         for (size_t input = 0; input < gradients.size(); ++input) {
           const Tensor gradient = std::move(gradients[input]);
           if (!gradient.defined()) continue;

@@ -18,6 +18,10 @@ struct LinearCrossEntropyOptions {
   // Logits held at a time, at least one row; default: 8 MiB on the CPU, whose caches they should
   // fit, 256 MiB elsewhere.
   std::optional<int64_t> chunk_bytes = {};
+  // Gradients of weight and bias go straight into their bound buffers, where they are leaves that
+  // have some (bind_grad): no copy of the size of the vocabulary matrix. For a caller that will run
+  // backward once, with an upstream gradient of one; any other is an error (INTERNAL).
+  bool gradients_at_once = false;
 };
 
 // x [T, C], weight [V, C], bias [V] or undefined, labels [T].

@@ -168,6 +168,7 @@ Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Ten
   // gradient is written straight into its buffer.
   const Tensor input = x.is_contiguous() ? x : operand(context, reshape(context, x, flat));
   const Tensor x2 = x.is_contiguous() ? x.reshaped(flat) : input.detach();
+  const SavedTensor saved(input);
   const Tensor w = operand(context, weight);
   const Tensor offset = bias.defined() ? contiguous(context, bias) : bias;
   Tensor y = context.empty(linear_shape(x, out), x.dtype());
@@ -175,28 +176,29 @@ Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Ten
           offset.defined() ? offset.raw() : nullptr);
   if (!context.needs_grad({input, w, offset})) return y;
 
-  context.record(
-      "linear", {input, w, offset}, {&y}, [rows, in, out, x2, w = w.detach()](Backward& b) {
-        Context& ctx = b.context();
-        const Tensor grad = b.grad_output();
-        const Matrix dy{grad.raw(), false, std::max<int64_t>(out, 1), 0};
-        if (b.needs(0)) {
-          const GradTarget dx = b.target(0, b.grad_dtype(0));
-          product(ctx, grad.dtype(), 1, rows, in, out, dy, matrix_of(w, false), dx.buffer,
-                  dx.accumulate);
-        }
-        if (b.needs(1)) {
-          const GradTarget dw = b.target(1, b.grad_dtype(1));
-          product(ctx, grad.dtype(), 1, out, in, rows, dy.flipped(), matrix_of(x2, false),
-                  dw.buffer, dw.accumulate);
-        }
-        if (b.needs(2)) {
-          const GradTarget db = b.target(2, stat_dtype(grad.dtype()));
-          launch(
-              ctx, OpKernel::column_sum, "linear",
-              ColumnSumParams{grad.dtype(), db.accumulate, rows, out, grad.raw(), db.buffer.raw()});
-        }
-      });
+  context.record("linear", {input, w, offset}, {&y},
+                 [rows, in, out, flat, saved, w = w.detach()](Backward& b) {
+                   Context& ctx = b.context();
+                   const Tensor grad = b.grad_output();
+                   const Matrix dy{grad.raw(), false, std::max<int64_t>(out, 1), 0};
+                   if (b.needs(0)) {
+                     const GradTarget dx = b.target(0, b.grad_dtype(0));
+                     product(ctx, grad.dtype(), 1, rows, in, out, dy, matrix_of(w, false),
+                             dx.buffer, dx.accumulate);
+                   }
+                   if (b.needs(1)) {
+                     const Tensor x2 = saved.get(ctx).reshaped(flat);
+                     const GradTarget dw = b.target(1, b.grad_dtype(1));
+                     product(ctx, grad.dtype(), 1, out, in, rows, dy.flipped(),
+                             matrix_of(x2, false), dw.buffer, dw.accumulate);
+                   }
+                   if (b.needs(2)) {
+                     const GradTarget db = b.target(2, stat_dtype(grad.dtype()));
+                     launch(ctx, OpKernel::column_sum, "linear",
+                            ColumnSumParams{grad.dtype(), db.accumulate, rows, out, grad.raw(),
+                                            db.buffer.raw()});
+                   }
+                 });
   return y;
 }
 
