@@ -133,6 +133,7 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   const DType sums = stat_dtype(dtype);
   const Tensor loss = context.empty({rows}, sums), nll = context.empty({rows}, sums);
   const Tensor lse = context.empty({rows}, sums);
+  const Tensor lse_rest = dtype == DType::f32 ? context.empty({rows}, sums) : Tensor{};
   CrossEntropyForwardParams params{};
   params.dtype = dtype;
   params.label_smoothing = options.label_smoothing;
@@ -145,6 +146,7 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   params.loss = loss.raw();
   params.nll = nll.raw();
   params.lse = lse.raw();
+  params.lse_rest = lse_rest.defined() ? lse_rest.raw() : nullptr;
   launch(context, OpKernel::cross_entropy_forward, kOp, params);
 
   CrossEntropyOutput out{loss, nll};
@@ -155,8 +157,8 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   }
   if (!context.needs_grad({x})) return out;
   context.record(kOp, {x}, {&out.loss},
-                 [x = x.detach(), lse, inputs, per_row, smoothing = options.label_smoothing,
-                  ignore = options.ignore_label](Backward& b) {
+                 [x = x.detach(), lse, lse_rest, inputs, per_row,
+                  smoothing = options.label_smoothing, ignore = options.ignore_label](Backward& b) {
                    const Tensor dloss = b.grad_output();
                    const GradTarget target = b.target(0);
                    CrossEntropyBackwardParams p{};
@@ -170,6 +172,7 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
                    p.labels = static_cast<const int32_t*>(inputs.labels.raw());
                    p.weights = inputs.weights.defined() ? inputs.weights.raw() : nullptr;
                    p.lse = lse.raw();
+                   p.lse_rest = lse_rest.defined() ? lse_rest.raw() : nullptr;
                    p.dloss = dloss.raw();
                    p.per_row = per_row;
                    p.scale = inputs.scale;

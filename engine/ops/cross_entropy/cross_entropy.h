@@ -2,7 +2,9 @@
 // 1512.00567, in the form of PyTorch: the smoothed mass is spread over all V classes), ignored
 // labels and per-token weights:
 //   loss_t = w_t ((1 - e) (lse_t - x_t[label]) + e (lse_t - mean_v x_t[v]))
-// Saved for backward: the logits and lse [T]. dx = g w_t (softmax(x_t) - (1 - e) onehot - e / V).
+//   dx = g w_t (softmax(x_t) - (1 - e) onehot - e / V)
+// Saved for backward: the logits, lse [T] and, in float32, what lse has lost by being rounded: with
+// large logits all probabilities of a row would be off by as much.
 #pragma once
 
 #include "engine/autograd/context.h"
@@ -27,6 +29,7 @@ struct CrossEntropyForwardParams {
   void* loss;           // [rows], weighted; 0 where ignored
   void* nll;            // [rows], weighted, without smoothing; 0 where ignored
   void* lse;            // [rows]
+  void* lse_rest;       // [rows], float32 only: the log-sum less lse; null: not wanted
   // The gradient at once, for a caller that knows `dloss`, the gradient of every element of loss,
   // before the loss: backward without a second reading of the logits.
   double dloss;
@@ -44,6 +47,7 @@ struct CrossEntropyBackwardParams {
   const int32_t* labels;
   const void* weights;
   const void* lse;
+  const void* lse_rest;  // float32 only, or null
   const void* dloss;  // stat_dtype(dtype), as weights and lse: one element, or [rows] when per_row
   bool per_row;
   double scale;  // times dloss

@@ -63,16 +63,18 @@ RowSums<T> row_sums(const T* x, int64_t classes, bool want_mean) {
   return {static_cast<double>(maximum) + std::log(sum_exp), total / static_cast<double>(classes)};
 }
 
-// dx (+)= g (softmax(x) - e / V) over a row, g (1 - e) less at the label; `out` may be `row`.
+// dx (+)= g (softmax(x) - e / V) over a row, g (1 - e) less at the label; `out` may be `row`. The
+// log-sum is lse + rest.
 template <class T>
-void row_gradient(const T* row, T* out, int64_t classes, int32_t label, T lse, double g,
+void row_gradient(const T* row, T* out, int64_t classes, int32_t label, T lse, T rest, double g,
                   double smoothing, bool accumulate) {
   const hn::ScalableTag<T> d;
   const auto gradient = hn::Set(d, static_cast<T>(g));
-  const auto log_sum = hn::Set(d, lse);
+  const auto log_sum = hn::Set(d, lse), log_rest = hn::Set(d, rest);
   const auto spread = hn::Set(d, static_cast<T>(g * smoothing / static_cast<double>(classes)));
   const auto value = [&](auto x) {
-    return hn::MulSub(gradient, exp(d, hn::Sub(x, log_sum)), spread);
+    const auto power = hn::Sub(hn::Sub(x, log_sum), log_rest);
+    return hn::MulSub(gradient, exp(d, power), spread);
   };
   if (accumulate)
     map(row, out, out, classes, [&](auto, auto x, auto o) { return hn::Add(o, value(x)); });
@@ -88,6 +90,7 @@ void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
   T* loss = static_cast<T*>(p.loss);
   T* nll = static_cast<T*>(p.nll);
   T* lse = static_cast<T*>(p.lse);
+  T* lse_rest = static_cast<T*>(p.lse_rest);
   T* dlogits = static_cast<T*>(p.dlogits);
   const double smoothing = p.label_smoothing;
   parallel_for_range(pool, p.rows, rows_per_block(p.classes), [&](int64_t begin, int64_t end) {
@@ -95,6 +98,7 @@ void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
       T* out = dlogits ? dlogits + t * p.classes : nullptr;
       if (p.labels[t] == p.ignore_label) {
         loss[t] = nll[t] = lse[t] = T{0};
+        if (lse_rest) lse_rest[t] = T{0};
         if (out) std::fill(out, out + p.classes, T{0});
         continue;
       }
@@ -107,8 +111,11 @@ void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
                                                          smoothing * (sums.lse - sums.mean)))
                               : nll[t];
       lse[t] = static_cast<T>(sums.lse);
+      const T rest = static_cast<T>(sums.lse - static_cast<double>(lse[t]));
+      if (lse_rest) lse_rest[t] = rest;
       if (out)
-        row_gradient(row, out, p.classes, p.labels[t], lse[t], p.dloss * weight, smoothing, false);
+        row_gradient(row, out, p.classes, p.labels[t], lse[t], rest, p.dloss * weight, smoothing,
+                     false);
     }
   });
 }
@@ -118,6 +125,7 @@ void backward(ThreadPool& pool, const CrossEntropyBackwardParams& p) {
   const T* logits = static_cast<const T*>(p.logits);
   const T* weights = static_cast<const T*>(p.weights);
   const T* lse = static_cast<const T*>(p.lse);
+  const T* lse_rest = static_cast<const T*>(p.lse_rest);
   const T* dloss = static_cast<const T*>(p.dloss);
   T* dlogits = static_cast<T*>(p.dlogits);
   parallel_for_range(pool, p.rows, rows_per_block(p.classes), [&](int64_t begin, int64_t end) {
@@ -129,8 +137,8 @@ void backward(ThreadPool& pool, const CrossEntropyBackwardParams& p) {
       }
       const double weight = weights ? static_cast<double>(weights[t]) : 1.0;
       const double g = p.scale * weight * static_cast<double>(dloss[p.per_row ? t : 0]);
-      row_gradient(logits + t * p.classes, out, p.classes, p.labels[t], lse[t], g,
-                   p.label_smoothing, p.accumulate);
+      row_gradient(logits + t * p.classes, out, p.classes, p.labels[t], lse[t],
+                   lse_rest ? lse_rest[t] : T{0}, g, p.label_smoothing, p.accumulate);
     }
   });
 }

@@ -15,23 +15,25 @@ constexpr float kLog2E = 1.4426950408889634f;
 // More must be asked for: 48 KB with what a kernel declares itself.
 constexpr int64_t kPlainSharedMemory = 47 << 10;
 
-// e^(x - shift). In float32 within an ulp or two. bfloat16 has no use for the bits below 2^-20: one
-// multiply-add in powers of two, and the special function unit.
+// e^(x - shift - rest). In float32 within an ulp or two; `rest` is what the rounded shift lacks.
+// bfloat16 has no use for it, nor for the bits below 2^-20: one multiply-add in powers of two, and
+// the special function unit.
 template <class T>
 struct ShiftedExp;
 template <>
 struct ShiftedExp<float> {
   // For sums relative to a maximum: finite, so that exp(-infinity - maximum) is 0 and not NaN.
   static constexpr float kLowest = Max::kIdentity;
-  float shift;
-  __device__ __forceinline__ explicit ShiftedExp(float by) : shift(by) {}
-  __device__ __forceinline__ float operator()(float x) const { return expf(x - shift); }
+  float shift, rest;
+  __device__ __forceinline__ explicit ShiftedExp(float by, float left = 0)
+      : shift(by), rest(left) {}
+  __device__ __forceinline__ float operator()(float x) const { return expf((x - shift) - rest); }
 };
 template <>
 struct ShiftedExp<bf16> {
   static constexpr float kLowest = -2.3e38f;  // finite times log2(e) too
   float shift;
-  __device__ __forceinline__ explicit ShiftedExp(float by) : shift(-by * kLog2E) {}
+  __device__ __forceinline__ explicit ShiftedExp(float by, float = 0) : shift(-by * kLog2E) {}
   __device__ __forceinline__ float operator()(float x) const {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x, kLog2E, shift)));
@@ -178,8 +180,8 @@ struct RowGradient {
   static constexpr int W = kPackWidth<T>;
   ShiftedExp<T> power;
   float gradient, spread, hit;
-  __device__ __forceinline__ RowGradient(const LossArgs& a, float lse, double g)
-      : power(lse),
+  __device__ __forceinline__ RowGradient(const LossArgs& a, float lse, float lse_rest, double g)
+      : power(lse, lse_rest),
         gradient(static_cast<float>(g)),
         spread(static_cast<float>(g * a.smoothing_of_class)),
         hit(static_cast<float>(g * (1 - a.smoothing))) {}
@@ -210,7 +212,8 @@ struct ForwardArgs {
   float* loss;
   float* nll;
   float* lse;
-  double dloss;  // of kGradient, which writes dlogits; it may be logits
+  float* lse_rest;  // or null
+  double dloss;     // of kGradient, which writes dlogits; it may be logits
   T* dlogits;
 };
 
@@ -227,7 +230,10 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   const int64_t t = kGradient ? static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x : blockIdx.x;
   const int32_t label = a.labels[t];
   if (label == args.ignore_label) {
-    if (threadIdx.x == 0) a.loss[t] = a.nll[t] = a.lse[t] = 0;
+    if (threadIdx.x == 0) {
+      a.loss[t] = a.nll[t] = a.lse[t] = 0;
+      if (sizeof(T) == 4 && a.lse_rest) a.lse_rest[t] = 0;
+    }
     if constexpr (kGradient) clear_row<T, Threads>(a.dlogits + t * args.classes, args.classes);
     return;
   }
@@ -251,8 +257,12 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   if (has_edge) sums.add(edge);
   sums.template combine_block<Threads>(shared);
 
-  const double log_sum =
-      static_cast<double>(sums.maximum) + static_cast<double>(logf(sums.sum_exp));
+  const float log_exp = logf(sums.sum_exp);
+  double log_sum = static_cast<double>(sums.maximum) + static_cast<double>(log_exp);
+  // The log is rounded at its own size, about 10: log s = y + log(s e^-y), of something near 1.
+  if constexpr (sizeof(T) == 4) log_sum += fmaf(sums.sum_exp, expf(-log_exp), -1.0f);
+  const auto lse = static_cast<float>(log_sum);
+  const auto lse_rest = static_cast<float>(log_sum - static_cast<double>(lse));
   const auto weight = static_cast<double>(weight_of_row);
   if (threadIdx.x == 0) {
     const double hit = log_sum - static_cast<double>(at_label);
@@ -262,10 +272,11 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
                           weight * ((1 - args.smoothing) * hit + args.smoothing * log_sum -
                                     args.smoothing_of_class * static_cast<double>(sums.total)))
                     : static_cast<float>(weight * hit);
-    a.lse[t] = static_cast<float>(log_sum);
+    a.lse[t] = lse;
+    if (sizeof(T) == 4 && a.lse_rest) a.lse_rest[t] = lse_rest;
   }
   if constexpr (kGradient) {
-    const RowGradient<T> gradient(args, static_cast<float>(log_sum), a.dloss * weight);
+    const RowGradient<T> gradient(args, lse, lse_rest, a.dloss * weight);
     T* out = a.dlogits + t * args.classes;
     auto* body = out + parts.head;
 #pragma unroll 2
@@ -290,8 +301,9 @@ struct BackwardArgs {
   const int32_t* labels;
   const float* weights;
   const float* lse;
-  const float* dloss;  // null: 1
-  T* dlogits;          // may be logits
+  const float* lse_rest;  // or null
+  const float* dloss;     // null: 1
+  T* dlogits;             // may be logits
 };
 
 template <class T, int Threads>
@@ -315,7 +327,7 @@ __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
   const PackStream<Threads, false> stream(row + parts.head, parts.packs, slots);
   const double weight = a.weights ? static_cast<double>(a.weights[t]) : 1.0;
   const RowGradient<T> gradient(
-      args, a.lse[t],
+      args, a.lse[t], sizeof(T) == 4 && a.lse_rest ? a.lse_rest[t] : 0.0f,
       a.scale * weight * (a.dloss ? static_cast<double>(a.dloss[a.per_row ? t : 0]) : 1.0));
   // The thread that owns the label reads what is at its place before it writes there.
   const bool has_label = static_cast<int>(threadIdx.x) == parts.owner(label, Threads);
@@ -386,6 +398,7 @@ int32_t forward(DeviceState& device, const CrossEntropyForwardParams& p) {
   args.loss = static_cast<float*>(p.loss);
   args.nll = static_cast<float*>(p.nll);
   args.lse = static_cast<float*>(p.lse);
+  args.lse_rest = static_cast<float*>(p.lse_rest);
   args.dloss = p.dloss;
   args.dlogits = static_cast<T*>(p.dlogits);
   const int64_t packs = p.classes / kPackWidth<T>;
@@ -398,6 +411,11 @@ int32_t forward(DeviceState& device, const CrossEntropyForwardParams& p) {
     if (p.dlogits && fits && aligned_alike)
       return launch_rows(device, forward_kernel<T, threads(), true>, p.rows, threads(), packs * 16,
                          args, kName);
+    if (sizeof(T) == 4 && p.dlogits && !args.lse_rest) {
+      args.lse_rest =
+          static_cast<float*>(device.scratch(static_cast<size_t>(p.rows) * sizeof(float)));
+      if (!args.lse_rest) return int32_t{kOutOfMemory};
+    }
     const int32_t result = launch_rows(device, forward_kernel<T, threads(), false>, p.rows,
                                        threads(), ring, args, kName);
     if (result != kSuccess || !p.dlogits) return result;
@@ -408,6 +426,7 @@ int32_t forward(DeviceState& device, const CrossEntropyForwardParams& p) {
     g.labels = args.labels;
     g.weights = args.weights;
     g.lse = args.lse;
+    g.lse_rest = args.lse_rest;
     g.dlogits = args.dlogits;
     return backward(device, g, p.rows);
   });
@@ -440,6 +459,7 @@ int32_t cross_entropy_backward_cuda(cuda::DeviceState& device,
                                p.labels,
                                static_cast<const float*>(p.weights),
                                static_cast<const float*>(p.lse),
+                               static_cast<const float*>(p.lse_rest),
                                static_cast<const float*>(p.dloss),
                                static_cast<T*>(p.dlogits)};
     result = backward(device, args, p.rows);
