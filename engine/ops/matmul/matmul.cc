@@ -187,7 +187,8 @@ Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Ten
                              dx.buffer, dx.accumulate);
                    }
                    if (b.needs(1)) {
-                     const Tensor x2 = saved.get(ctx).reshaped(flat);
+                     const Tensor kept = saved.get(ctx);  // a view with strides is flat already
+                     const Tensor x2 = kept.is_contiguous() ? kept.reshaped(flat) : kept;
                      const GradTarget dw = b.target(1, b.grad_dtype(1));
                      product(ctx, grad.dtype(), 1, out, in, rows, dy.flipped(),
                              matrix_of(x2, false), dw.buffer, dw.accumulate);
