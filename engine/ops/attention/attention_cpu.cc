@@ -279,11 +279,15 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
         const int64_t visible = visible_keys(p, item, q0 + i, k0, keys);
         const auto log_sum = hn::Set(d, lse[(q0 + i) * p.heads]);
         const auto row_delta = hn::Set(d, delta[q0 + i]);
+        // The probability of an only key is constant: the difference below would be rounding errors
+        // of two sums.
+        const bool only_key = visible_keys(p, item, q0 + i, 0, item.keys) == 1;
         for (int64_t j = 0; j < padded_keys; j += lanes(d)) {
           const int64_t inside = std::clamp<int64_t>(visible - j, 0, lanes(d));
           const auto mask = hn::FirstN(d, static_cast<size_t>(inside));
-          auto probability =
-              hn::IfThenElseZero(mask, exp(d, hn::MulSub(hn::LoadU(d, row + j), scale, log_sum)));
+          // Rounded as in forward, where lse was made of it.
+          const auto score = hn::Mul(hn::LoadU(d, row + j), scale);
+          const auto probability = hn::IfThenElseZero(mask, exp(d, hn::Sub(score, log_sum)));
           auto gradient = hn::LoadU(d, drow + j);
           auto dropped = probability;
           if (factors) {
@@ -293,7 +297,8 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
           }
           hn::StoreU(dropped, d, row + j);
           const auto dscore = hn::Mul(hn::Mul(probability, hn::Sub(gradient, row_delta)), scale);
-          hn::StoreU(hn::IfThenElseZero(mask, dscore), d, drow + j);
+          const auto moves = hn::FirstN(d, static_cast<size_t>(only_key ? 0 : inside));
+          hn::StoreU(hn::IfThenElseZero(moves, dscore), d, drow + j);
         }
       }
       if (p.dv) {
