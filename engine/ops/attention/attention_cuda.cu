@@ -413,11 +413,11 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
   const size_t bytes = sizeof(float) * (2 * Tile * pitch + Tile * score_pitch(Tile));
   const bool vectors =
       rows_of_quads<T>(p.head_dim, {p.q, p.k, p.v}, {p.q_stride, p.k_stride, p.v_stride});
-  return launch_attention(device, "attention_forward", forward_kernel<T, Tile, Groups>,
-                          p.sequences * p.heads * tiles, kThreads, bytes, AttentionProblem::of(device, p),
-                          tiles, vectors, static_cast<const T*>(p.q), static_cast<const T*>(p.k),
-                          static_cast<const T*>(p.v), static_cast<T*>(p.out),
-                          static_cast<float*>(p.lse));
+  return launch_attention(
+      device, "attention_forward", forward_kernel<T, Tile, Groups>, p.sequences * p.heads * tiles,
+      kThreads, bytes, AttentionProblem::of(device, p), tiles, vectors, static_cast<const T*>(p.q),
+      static_cast<const T*>(p.k), static_cast<const T*>(p.v), static_cast<T*>(p.out),
+      static_cast<float*>(p.lse));
 }
 
 template <class T, int Tile, int Groups>
@@ -429,10 +429,10 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, cons
   const auto run = [&](auto kernel, int64_t rows) {
     const int64_t tiles = (rows + Tile - 1) / Tile;
     return launch_attention(device, "attention_backward", kernel, p.sequences * p.heads * tiles,
-                            kThreads, bytes, AttentionProblem::of(device, p), attention_gradients(p), tiles,
-                            vectors, static_cast<const T*>(p.q), static_cast<const T*>(p.k),
-                            static_cast<const T*>(p.v), static_cast<const T*>(p.dout),
-                            static_cast<const float*>(p.lse), delta);
+                            kThreads, bytes, AttentionProblem::of(device, p),
+                            attention_gradients(p), tiles, vectors, static_cast<const T*>(p.q),
+                            static_cast<const T*>(p.k), static_cast<const T*>(p.v),
+                            static_cast<const T*>(p.dout), static_cast<const float*>(p.lse), delta);
   };
   int32_t result = kSuccess;
   if ((p.dk || p.dv) && p.max_keys > 0)
