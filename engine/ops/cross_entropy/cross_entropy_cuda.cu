@@ -16,8 +16,9 @@ constexpr float kLog2E = 1.4426950408889634f;
 constexpr int64_t kPlainSharedMemory = 47 << 10;
 
 // e^(x - shift - rest). In float32 within an ulp or two; `rest` is what the rounded shift lacks.
-// bfloat16 has no use for it, nor for the bits below 2^-20: one multiply-add in powers of two, and
-// the special function unit.
+// bfloat16 has no use for it, and takes powers of two from the special function unit. The difference
+// comes first: one multiply-add with a scaled shift is off by what the shift loses, which for two
+// equal values of 1e38 is anything but 0.
 template <class T>
 struct ShiftedExp;
 template <>
@@ -31,12 +32,12 @@ struct ShiftedExp<float> {
 };
 template <>
 struct ShiftedExp<bf16> {
-  static constexpr float kLowest = -2.3e38f;  // finite times log2(e) too
+  static constexpr float kLowest = Max::kIdentity;
   float shift;
-  __device__ __forceinline__ explicit ShiftedExp(float by, float = 0) : shift(-by * kLog2E) {}
+  __device__ __forceinline__ explicit ShiftedExp(float by, float = 0) : shift(by) {}
   __device__ __forceinline__ float operator()(float x) const {
     float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x, kLog2E, shift)));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"((x - shift) * kLog2E));
     return y;
   }
 };
