@@ -93,6 +93,12 @@ constexpr SettingSpec kSpecs[] = {
      "auto, fp32 or bf16: what the model computes in (default auto: bf16 on CUDA, else fp32); "
      "weights are kept in fp32",
      1, 1, true},
+    {"recompute", "", kMachine, "NAME",
+     "none, selective or full: what backward computes a second time instead of keeping it; less "
+     "memory, more time, the same results",
+     1, 1, true},
+    {"cuda-graphs", "", kMachine, "on|off",
+     "off: training steps are issued kernel by kernel, for profiling (default on)", 0, 1, true},
     {"fused-kernels", "", kMachine, "on|off", "off: the composed reference of every op", 0, 1,
      true},
 

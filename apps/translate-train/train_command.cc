@@ -152,10 +152,11 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
                     const std::function<bool(const trafo_event&)>& keep_going) {
   const bool continuing = fs::exists(run + "/latest");
   // First, because it says at once if there is no such device.
-  const trafo_context_options where =
+  trafo_context_options where =
       context_options(settings.has("device") ? settings.text("device") : "auto",
                       settings.has("cpu-threads") ? settings.integer("cpu-threads") : 0,
                       !settings.has("fused-kernels") || settings.flag("fused-kernels"));
+  where.graphs = !settings.has("cuda-graphs") || settings.flag("cuda-graphs");
   const auto context = make<Context>(trafo_context_new, &where);
   const int32_t precision =
       precision_on(context.get(), settings.has("precision") ? settings.text("precision") : "auto");

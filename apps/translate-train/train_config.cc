@@ -13,6 +13,7 @@ constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm"}
 constexpr const char* kArchitectures[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
 constexpr const char* kNorms[] = {"post", "pre"};
+constexpr const char* kRecompute[] = {"none", "selective", "full"};
 constexpr const char* kMetrics[] = {"ce-mean-words", "bleu", "chrf"};  // bit 1 << index
 
 // How the presets of the library are trained. Small corpora want strong dropout and, for their
@@ -141,6 +142,8 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("device", {"auto"});
   settings.set_default("cpu-threads", {"0"});
   settings.set_default("precision", {"auto"});
+  settings.set_default("recompute", {"none"});
+  settings.set_default("cuda-graphs", {"on"});
   settings.set_default("fused-kernels", {"on"});
   settings.set_default("disp-freq", {"20u"});
   settings.set_default("log-format", {"text"});
@@ -205,11 +208,13 @@ TrainConfig resolve(const Settings& settings) {
   t.valid_beam = small_integer(settings, "beam-size");
   t.keep_last = small_integer(settings, "keep-last");
   t.keep_best = settings.flag("keep-best");
+  t.recompute = settings.choice("recompute", kRecompute);
 
   // Checked with the others; the device decides what auto is (precision_on).
   context_options(settings.text("device"), settings.integer("cpu-threads"),
                   settings.flag("fused-kernels"));
   settings.choice("precision", kPrecisions);
+  settings.flag("cuda-graphs");
   return config;
 }
 

@@ -109,6 +109,8 @@ typedef struct trafo_context_options {
   int32_t device_index;  /* default 0; 0 for CPU and AUTO */
   int32_t threads;       /* host threads that compute; default 0: one for each core. Never changes results. */
   int32_t fused_kernels; /* default 1; 0 runs every op's composed reference */
+  int32_t graphs;        /* default 1; 0: training steps on CUDA are issued kernel by kernel. Never changes a bit */
+  int32_t reserved;      /* 0 */
 } trafo_context_options;
 
 /* since 0.1 */
@@ -588,6 +590,11 @@ typedef struct trafo_trainer trafo_trainer;
 #define TRAFO_UNIT_TOKENS 1 /* target tokens */
 #define TRAFO_UNIT_EPOCHS 2
 
+/* What backward computes a second time instead of keeping it. */
+#define TRAFO_RECOMPUTE_NONE 0
+#define TRAFO_RECOMPUTE_SELECTIVE 1 /* the activations of the feed-forward: large and cheap */
+#define TRAFO_RECOMPUTE_FULL 2      /* everything inside a layer */
+
 #define TRAFO_METRIC_CE 1 /* bits: ce-mean-words */
 #define TRAFO_METRIC_BLEU 2
 #define TRAFO_METRIC_CHRF 4
@@ -628,7 +635,7 @@ typedef struct trafo_trainer_options {
   int32_t keep_last;        /* checkpoints kept; default 3 */
   int32_t keep_best;        /* default 1: the best checkpoint of every metric is kept as well */
   int32_t max_bad_steps;    /* updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10 */
-  int32_t reserved;
+  int32_t recompute;        /* TRAFO_RECOMPUTE_*; default none. Less memory for more time; never changes a bit */
 } trafo_trainer_options;
 
 /* since 0.1 */

@@ -12,6 +12,7 @@ static trafo_context_options context_defaults() {
   options.struct_size = sizeof options;
   options.device = TRAFO_DEVICE_CPU;
   options.fused_kernels = 1;
+  options.graphs = 1;
   return options;
 }
 
@@ -41,6 +42,7 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
       call.refuse(
           "device_index is for TRAFO_DEVICE_CUDA; with TRAFO_DEVICE_AUTO it must be 0, got ",
           o.device_index);
+    call.reserved(o.reserved);
     if (o.threads < 0) call.refuse("threads must be 0 (one for each core) to 256, got ", o.threads);
     const int cores = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
     const int threads = o.threads ? o.threads : cores;
@@ -49,6 +51,7 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
             ? make_context_anywhere(threads)
             : make_context({static_cast<DeviceKind>(o.device), o.device_index}, threads);
     context->set_fused_kernels(o.fused_kernels != 0);
+    context->set_graphs(o.graphs != 0);
     *out = new_handle<trafo_context>(std::move(context));
   });
 }

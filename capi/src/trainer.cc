@@ -96,8 +96,11 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
     call.refuse("unknown schedule ", o.schedule);
   if ((o.valid_metrics & ~kAllMetrics) != 0)
     call.refuse("valid_metrics has unknown bits: ", o.valid_metrics);
-  call.reserved(o.reserved);
+  if (o.recompute < TRAFO_RECOMPUTE_NONE || o.recompute > TRAFO_RECOMPUTE_FULL)
+    call.refuse("recompute must be TRAFO_RECOMPUTE_NONE (0), _SELECTIVE (1) or _FULL (2), got ",
+                o.recompute);
   TrainOptions t;
+  t.recompute = static_cast<Recompute>(o.recompute);
   t.learn_rate = o.learning_rate;
   t.schedule = static_cast<ScheduleKind>(o.schedule);
   t.warmup = o.warmup;

@@ -2,7 +2,8 @@
 // script.
 //
 //   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]
-//              [--unfused] [--on-device] [--baseline FILE] [WORKLOAD ...]
+//              [--recompute none|selective|full] [--unfused] [--no-graphs] [--on-device]
+//              [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
 // gpt2-124M gpt2-350M gpt2-1558M, and tiny and small too. Translation: B sentences of S positions a
@@ -65,7 +66,8 @@ struct StepOptions {
   DType precision = DType::f32;
   int threads = 2;
   int steps = 0;  // 0: the default of the device
-  bool fused = true;
+  bool fused = true, graphs = true;
+  Recompute recompute = Recompute::none;
   bool resident = false;  // the batch stands on the device
 
   bool on_cpu() const { return device.kind == DeviceKind::cpu; }
@@ -129,19 +131,14 @@ ModelConfig model_config(const Workload& w) {
 
 // Steps with a batch from the host, as many under way as the trainer takes. The loss of the last
 // one.
-template <class T>
-double steps_from_host(T& trainer, const PackedBatchHost& batch, int count) {
+double steps_from_host(Trainer& trainer, const PackedBatchHost& batch, int count) {
+  const size_t most = trainer.works_ahead() ? Trainer::kMostUnderWay : 1;
   double loss = 0;
-  if constexpr (requires { trainer.works_ahead(); }) {
-    const size_t most = trainer.works_ahead() ? T::kMostUnderWay : 1;
-    for (int i = 0; i < count; ++i) {
-      if (trainer.under_way() == most) trainer.collect();
-      trainer.submit({&batch, 1});
-    }
-    while (trainer.under_way() > 0) loss = trainer.collect().loss;
-  } else {
-    for (int i = 0; i < count; ++i) loss = trainer.step({&batch, 1}).loss;
+  for (int i = 0; i < count; ++i) {
+    if (trainer.under_way() == most) trainer.collect();
+    trainer.submit({&batch, 1});
   }
+  while (trainer.under_way() > 0) loss = trainer.collect().loss;
   return loss;
 }
 
@@ -163,11 +160,13 @@ double time_steps(Context& context, int steps, const std::function<void(int)>& r
 Json measure(const Workload& w, const StepOptions& o, Json row) {
   const auto context = make_context(o.device, o.threads);
   context->set_fused_kernels(o.fused);
+  context->set_graphs(o.graphs);
   const auto model = make_model(*context, model_config(w), 1, o.precision);
   const bool lm = w.architecture == Architecture::decoder_lm;
   TrainOptions options;
   options.learn_rate = 1e-4;
   options.label_smoothing = lm ? 0 : 0.1;
+  options.recompute = o.recompute;
   Trainer trainer(*context, *model, options);
   const PackedBatchHost host = make_batch(w);
   Batch batch;
@@ -217,6 +216,7 @@ void run(const Workload& w, const StepOptions& o, Report& report) {
   row["device"] = device_name(o.device);
   row["dt"] = dtype_name(o.precision);
   row["fused"] = o.fused;
+  row["recompute"] = static_cast<int>(o.recompute);
   if (o.on_cpu()) row["threads"] = o.threads;
   try {
     row = measure(w, o, row);
@@ -235,7 +235,8 @@ void run(const Workload& w, const StepOptions& o, Report& report) {
 
 constexpr const char* kUsage =
     "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]"
-    " [--unfused] [--on-device] [--baseline FILE] [WORKLOAD ...]\n";
+    " [--recompute none|selective|full] [--unfused] [--no-graphs] [--on-device] [--baseline FILE] "
+    "[WORKLOAD ...]\n";
 
 int run(int argc, char** argv) {
   StepOptions o;
@@ -256,6 +257,13 @@ int run(int argc, char** argv) {
       baseline = argv[++i];
     } else if (word == "--unfused") {
       o.fused = false;
+    } else if (word == "--no-graphs") {
+      o.graphs = false;
+    } else if (word == "--recompute" && has_value) {
+      const std::string policy = argv[++i];
+      o.recompute = policy == "full"        ? Recompute::full
+                    : policy == "selective" ? Recompute::selective
+                                            : Recompute::none;
     } else if (word == "--on-device") {
       o.resident = true;
     } else {

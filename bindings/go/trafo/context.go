@@ -67,6 +67,12 @@ func WithFusedKernels(fused bool) Option {
 	return func(s *settings) { s.c.fused_kernels = cBool(fused) }
 }
 
+// WithGraphs(false) issues training steps on CUDA kernel by kernel instead of replaying recorded
+// graphs, for profiling. It never changes results.
+func WithGraphs(graphs bool) Option {
+	return func(s *settings) { s.c.graphs = cBool(graphs) }
+}
+
 const mostThreads = 256
 
 // NewContext opens a device.

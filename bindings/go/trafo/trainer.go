@@ -88,18 +88,28 @@ type TrainerOptions struct {
 	AfterEpochs  int64
 	AfterTokens  int64 // target tokens
 
-	ValidFreq     Period // default 1000 updates; validation happens at the end as well
-	SaveFreq      Period // default 1000 updates; likewise
-	DispFreq      Period // default 100 updates
-	DispFirst     int64  // the first so many updates are displayed as well; default 0
-	EarlyStopping int    // validations in a row without improvement of FirstMetric; default 0: never
-	ValidMetrics  Metric // default all
-	FirstMetric   Metric // the one of ValidMetrics that decides; default MetricBLEU
-	ValidBeam     int    // default 1: greedy
-	KeepLast      int    // checkpoints kept; default 3
-	KeepBest      bool   // the best checkpoint of every metric is kept as well; default true
-	MaxBadSteps   int    // updates in a row with NaN or Inf before ErrNonFinite; default 10
+	ValidFreq     Period    // default 1000 updates; validation happens at the end as well
+	SaveFreq      Period    // default 1000 updates; likewise
+	DispFreq      Period    // default 100 updates
+	DispFirst     int64     // the first so many updates are displayed as well; default 0
+	EarlyStopping int       // validations in a row without improvement of FirstMetric; default 0: never
+	ValidMetrics  Metric    // default all
+	FirstMetric   Metric    // the one of ValidMetrics that decides; default MetricBLEU
+	ValidBeam     int       // default 1: greedy
+	KeepLast      int       // checkpoints kept; default 3
+	KeepBest      bool      // the best checkpoint of every metric is kept as well; default true
+	MaxBadSteps   int       // updates in a row with NaN or Inf before ErrNonFinite; default 10
+	Recompute     Recompute // what backward computes a second time instead of keeping it; default RecomputeNone
 }
+
+// Recompute trades time for memory; results are the same bits under each.
+type Recompute int32
+
+const (
+	RecomputeNone      Recompute = C.TRAFO_RECOMPUTE_NONE
+	RecomputeSelective Recompute = C.TRAFO_RECOMPUTE_SELECTIVE // the feed-forward's activations: large and cheap
+	RecomputeFull      Recompute = C.TRAFO_RECOMPUTE_FULL      // everything inside a layer
+)
 
 // DefaultTrainerOptions gives the defaults.
 func DefaultTrainerOptions() TrainerOptions {
@@ -118,6 +128,7 @@ func DefaultTrainerOptions() TrainerOptions {
 		DispFirst: int64(o.disp_first), EarlyStopping: int(o.early_stopping),
 		ValidMetrics: Metric(o.valid_metrics), FirstMetric: Metric(o.first_metric), ValidBeam: int(o.valid_beam),
 		KeepLast: int(o.keep_last), KeepBest: o.keep_best != 0, MaxBadSteps: int(o.max_bad_steps),
+		Recompute: Recompute(o.recompute),
 	}
 }
 
@@ -155,6 +166,7 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c.keep_last = cInt(o.KeepLast)
 	c.keep_best = cBool(o.KeepBest)
 	c.max_bad_steps = cInt(o.MaxBadSteps)
+	c.recompute = C.int32_t(o.Recompute)
 	return c
 }
 

@@ -110,6 +110,14 @@ bool attention_fits_mma(const AttentionBackwardParams& p);
 int32_t attention_forward_mma(DeviceState& device, const AttentionForwardParams& p);
 int32_t attention_backward_mma(DeviceState& device, const AttentionBackwardParams& p, float* delta);
 
+// The same on compute capability 9.0 (attention_wgmma_{forward,backward}_cuda.cu), where they take
+// the problem.
+bool attention_fits_wgmma(const DeviceState& device, const AttentionForwardParams& p);
+bool attention_fits_wgmma(const DeviceState& device, const AttentionBackwardParams& p);
+int32_t attention_forward_wgmma(DeviceState& device, const AttentionForwardParams& p);
+int32_t attention_backward_wgmma(DeviceState& device, const AttentionBackwardParams& p,
+                                 float* delta);
+
 // The same where no sequence has more than 64 queries or keys
 // (attention_short_{forward,backward}_cuda.cu).
 bool attention_is_short(const AttentionForwardParams& p);

@@ -5,31 +5,6 @@
 namespace trafo::cuda {
 namespace {
 
-// delta = sum_j P_ij dP_ij = dO_i . O_i of a warp's 16 rows (Dao et al., arXiv 2205.14135,
-// section 3.1), with dropout too; x and dx are row 0 of the tile, of which `rows` exist.
-template <int D>
-__device__ __forceinline__ void gather_delta(const bf16* x, const bf16* dx, int64_t stride,
-                                             int warp_row, int rows, int width, float* delta) {
-  constexpr int kPieces = D / 8;
-  const int lane = threadIdx.x % 32, piece = lane % kPieces;
-#pragma unroll
-  for (int i = 0; i < 16 * kPieces / 32; ++i) {
-    const int row = warp_row + (i * 32 + lane) / kPieces;
-    float sum = 0;
-    if (row < rows && 8 * piece < width) {
-      const Pack<bf16, 8> a = load_pack<bf16, 8>(x + row * stride + 8 * piece);
-      const Pack<bf16, 8> b = load_pack<bf16, 8>(dx + row * stride + 8 * piece);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) sum = fmaf(to_float(a.v[j]), to_float(b.v[j]), sum);
-    }
-#pragma unroll
-    for (int offset = kPieces / 2; offset > 0; offset /= 2)
-      sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-    if (piece == 0) delta[row] = sum;
-  }
-  __syncwarp();
-}
-
 // ForKeys: a block for each tile of keys gathers dk = ds^T q and dv = p^T dout over the tiles of
 // queries. Otherwise: a block for each tile of queries gathers dq = ds k over the tiles of keys.
 // "Own" rows are those of the block's tile, 16 for each warp, "other" ones are streamed; scores

@@ -24,12 +24,13 @@ pub struct ContextOptions {
     device: Device,
     threads: i32,
     fused_kernels: bool,
+    graphs: bool,
 }
 
 impl ContextOptions {
     /// The CPU, one thread for each core, fused kernels.
     pub fn new() -> Self {
-        ContextOptions { device: Device::Cpu, threads: 0, fused_kernels: true }
+        ContextOptions { device: Device::Cpu, threads: 0, fused_kernels: true, graphs: true }
     }
     /// The device that computes.
     pub fn device(mut self, device: Device) -> Self {
@@ -46,6 +47,12 @@ impl ContextOptions {
         self.fused_kernels = fused;
         self
     }
+    /// `false` issues training steps on CUDA kernel by kernel instead of replaying recorded graphs: for profiling.
+    /// Never changes results.
+    pub fn graphs(mut self, graphs: bool) -> Self {
+        self.graphs = graphs;
+        self
+    }
 
     pub(crate) fn make(&self) -> Result<RawContext> {
         check_abi()?;
@@ -53,6 +60,7 @@ impl ContextOptions {
         (options.device, options.device_index) = self.device.as_raw();
         options.threads = self.threads;
         options.fused_kernels = self.fused_kernels.into();
+        options.graphs = self.graphs.into();
         // SAFETY: options and out are valid during the call.
         RawContext::make(|out| unsafe { sys::trafo_context_new(&options, out) })
     }

@@ -100,7 +100,9 @@ pub use optim::{AdamW, AdamWOptions};
 pub use region::{Gradcheck, GradcheckOptions};
 pub use tensor::{DType, Element, Tensor};
 pub use text::{Corpus, CorpusInfo, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf};
-pub use trainer::{Metric, Period, Schedule, StepResult, Trainer, TrainerBuilder, TrainerOptions};
+pub use trainer::{
+    Metric, Period, Recompute, Schedule, StepResult, Trainer, TrainerBuilder, TrainerOptions,
+};
 pub use translation::{Hypothesis, TranslateOptions, Translation};
 
 /// Version of the linked library, such as `0.1.0`.

@@ -15,6 +15,17 @@ use crate::handle::{RawTrainer, defaults, path_view};
 use crate::model::Model;
 use crate::text::{Corpus, Tokenizer};
 
+/// What backward computes a second time instead of keeping it: less memory for more time, the same results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recompute {
+    /// Nothing.
+    None,
+    /// The activations of the feed-forward, which are large and cheap.
+    Selective,
+    /// Everything inside a layer.
+    Full,
+}
+
 /// How the learning rate goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -153,6 +164,15 @@ impl TrainerOptions {
         keep_last: i32;
         /// Updates in a row with NaN or Inf before the error [`NonFinite`](crate::ErrorCode::NonFinite); default 10.
         max_bad_steps: i32;
+    }
+    /// What backward computes a second time instead of keeping it; default [`Recompute::None`].
+    pub fn recompute(mut self, recompute: Recompute) -> Self {
+        self.0.recompute = match recompute {
+            Recompute::None => sys::TRAFO_RECOMPUTE_NONE,
+            Recompute::Selective => sys::TRAFO_RECOMPUTE_SELECTIVE,
+            Recompute::Full => sys::TRAFO_RECOMPUTE_FULL,
+        };
+        self
     }
     /// How the rate goes; default [`Schedule::InverseSqrt`].
     pub fn schedule(mut self, schedule: Schedule) -> Self {

@@ -1,0 +1,175 @@
+// Products of a warpgroup (four warps) on the tensor cores of compute capability 9.0a: 64 rows of
+// results a warpgroup, 64 columns a product, right operands from shared memory.
+//
+// Lane 4 g + t of warp w holds, of the 64 x 64 result, rows 16 w + g and 16 w + g + 8, columns
+// 8 n + 2 t and the next: c[n][0], c[n][1] and c[n][2], c[n][3]: as mma.sync has it, so that results
+// become left operands in registers by as_left().
+#pragma once
+
+#include "engine/ops/attention/attention_mma.cuh"
+
+// The instructions exist in machine code for 9.0a only; other targets get kernels without a body,
+// which are never launched.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(TRAFO_EMULATED_WARPGROUPS)
+#define TRAFO_HAS_WGMMA 1
+#endif
+
+namespace trafo::cuda {
+
+inline constexpr int kWarpgroup = 128;
+
+// Off: compute capability 9.0 takes the kernels of mma.sync, too.
+inline constexpr bool kUseHopperAttention = false;
+
+// Whether the kernels of this file's includers take the problem: dropout's bits are made by the
+// mma.sync kernels only, narrow heads gain nothing.
+template <class Params>
+bool fits_wgmma(const DeviceState& device, const Params& p) {
+  return kUseHopperAttention && device.compute_major == 9 && !p.dropout.active() &&
+         p.head_dim > 32;
+}
+
+// A tile [Rows, D] as panels of 64 columns, 128 bytes a row, whose 16-byte pieces change places
+// with the row's number as 128-byte swizzling does; a panel begins at a multiple of 1024 bytes.
+template <int D, int Rows>
+struct Panels {
+  static_assert(D % 64 == 0 && Rows % 64 == 0);
+  static constexpr uint32_t kPanelBytes = Rows * 128;
+  static constexpr uint32_t kBytes = Rows * D * 2;
+  uint32_t base;  // address in the shared window
+};
+
+// Starts copying rows of x into a tile: zeros behind `rows` and `width` (a multiple of 8).
+template <int Threads, int D, int Rows>
+__device__ __forceinline__ void copy_panels(const Panels<D, Rows>& tile, const bf16* x,
+                                            int64_t stride, int rows, int width) {
+  constexpr int kPieces = D / 8, kStep = Threads / kPieces;
+  static_assert(Rows % kStep == 0 && kStep % 8 == 0);
+  const int row = static_cast<int>(threadIdx.x) / kPieces,
+            piece = static_cast<int>(threadIdx.x) % kPieces;
+  const uint32_t to = MmaTile<64>{tile.base + piece / 8 * Panels<D, Rows>::kPanelBytes}.at(
+      row, piece % 8);
+  const int rest = 8 * piece < width ? rows - row : 0;
+  const bf16* from = x + row * stride + 8 * piece;
+#pragma unroll
+  for (int i = 0; i < Rows; i += kStep) {
+    copy16(to + i * 128, i < rest ? from : x, i < rest);
+    from += kStep * stride;
+  }
+}
+
+#ifdef TRAFO_HAS_WGMMA
+
+// 64 x 64 float32 sums of a warpgroup.
+using Sums = float[8][4];
+
+#ifndef TRAFO_EMULATED_WARPGROUPS
+
+// What the tensor cores are told of a panel (PTX ISA, "Matrix descriptor"): address and strides in
+// units of 16 bytes, 128-byte swizzling. Stride 1024: from eight rows to the next eight. The other
+// stride is not used by operands no wider than a panel.
+__device__ __forceinline__ uint64_t describe(uint32_t address) {
+  return static_cast<uint64_t>((address & 0x3ffffu) >> 4) | uint64_t{1} << 16 |
+         uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
+}
+
+// Shared memory that this thread's copies and stores have written may be read by products after a
+// barrier.
+__device__ __forceinline__ void publish_to_products() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// Before the first product after registers of its operands were written.
+__device__ __forceinline__ void begin_products() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void commit_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// All but the newest `Open` groups are done.
+template <int Open>
+__device__ __forceinline__ void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Open) : "memory");
+}
+// Keeps the compiler from moving accesses of sums across the place of the call.
+__device__ __forceinline__ void pin(Sums& c) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(c[n][e])::"memory");
+}
+
+#define TRAFO_SUMS_ROW(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+#define TRAFO_SUMS                                                                              \
+  TRAFO_SUMS_ROW(0), TRAFO_SUMS_ROW(1), TRAFO_SUMS_ROW(2), TRAFO_SUMS_ROW(3), TRAFO_SUMS_ROW(4), \
+      TRAFO_SUMS_ROW(5), TRAFO_SUMS_ROW(6), TRAFO_SUMS_ROW(7)
+#define TRAFO_SUMS_PLACES                                                                 \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23," \
+  "%24,%25,%26,%27,%28,%29,%30,%31}"
+
+// c (+)= a b^T: 16 columns of 64 rows at `a` and 64 rows at `b`; without `add` c is overwritten.
+__device__ __forceinline__ void multiply_rows(Sums& c, uint32_t a, uint32_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " TRAFO_SUMS_PLACES
+      ", %32, %33, p, 1, 1, 0, 0;\n}\n"
+      : TRAFO_SUMS
+      : "l"(describe(a)), "l"(describe(b)), "r"(static_cast<int>(add))
+      : "memory");
+}
+// c += a b: a in registers, 16 rows of 64 columns at `b`.
+__device__ __forceinline__ void multiply_columns(Sums& c, const Quad& a, uint32_t b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " TRAFO_SUMS_PLACES
+      ", {%32,%33,%34,%35}, %36, 1, 1, 1, 1;\n"
+      : TRAFO_SUMS
+      : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "l"(describe(b))
+      : "memory");
+}
+
+#undef TRAFO_SUMS_ROW
+#undef TRAFO_SUMS
+#undef TRAFO_SUMS_PLACES
+
+#endif  // TRAFO_EMULATED_WARPGROUPS
+
+// c = 64 rows of a, from `row`, times the 64 rows of b.
+template <int D, int Rows>
+__device__ __forceinline__ void multiply_tiles(Sums& c, const Panels<D, Rows>& a, int row,
+                                               const Panels<D, 64>& b) {
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k) {
+    const uint32_t within = k % 4 * 32;
+    multiply_rows(c, a.base + k / 4 * Panels<D, Rows>::kPanelBytes + row * 128 + within,
+                  b.base + k / 4 * Panels<D, 64>::kPanelBytes + within, k > 0);
+  }
+}
+// c += a b, where a [64, 64] is in registers; a panel of 64 columns of b after the other.
+template <int D>
+__device__ __forceinline__ void multiply_add_tiles(Sums (&c)[D / 64], const Quad (&a)[4],
+                                                   const Panels<D, 64>& b) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+#pragma unroll
+    for (int panel = 0; panel < D / 64; ++panel)
+      multiply_columns(c[panel], a[k],
+                       b.base + panel * Panels<D, 64>::kPanelBytes + k * 16 * 128);
+}
+
+template <int Count>
+__device__ __forceinline__ void pin_all(Sums (&c)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) pin(c[i]);
+}
+template <int Count>
+__device__ __forceinline__ void clear_all(Sums (&c)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i)
+#pragma unroll
+    for (int n = 0; n < 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[i][n][e] = 0;
+}
+
+#endif  // TRAFO_HAS_WGMMA
+
+}  // namespace trafo::cuda
