@@ -26,13 +26,14 @@ struct Problem {
   Batch batch;
   int64_t heads = 2, head_dim = 64;
   bool causal = false;
+  double sharpness = 1.5;  // scale * sqrt(head_dim)
   Dropout dropout{};
   int64_t max_queries = 0, max_keys = 0;  // bounds; choose the kernel, too
 
   int64_t width() const { return heads * head_dim; }
   int64_t query_rows() const { return rows(&Lengths::queries); }
   int64_t key_rows() const { return rows(&Lengths::keys); }
-  double scale() const { return 1.5 / std::sqrt(static_cast<double>(head_dim)); }
+  double scale() const { return sharpness / std::sqrt(static_cast<double>(head_dim)); }
   std::string text() const {
     return concat("head_dim ", head_dim, causal ? ", causal" : "",
                   dropout.active() ? ", dropout" : "", ", up to ", max_queries, " and ", max_keys);
@@ -340,6 +341,39 @@ TEST_F(CudaAttention, EqualsFloat64) {
           check(p, {});
           if (HasFatalFailure()) return;
         }
+}
+
+// Tiles of 64 and 128 rows, two sequences of which one ends inside of each: what the kernels for
+// compute capability 9.0 divide the work into, and the borders beside.
+TEST_F(CudaAttention, EqualsFloat64AroundTheBordersOfLongTiles) {
+  for (const int32_t length : {65, 127, 128, 129, 200, 257})
+    for (const int64_t head_dim : {64, 72, 128})
+      for (const bool causal : {false, true})
+        for (const int32_t more_keys : {-64, 0, 63}) {
+          Problem p = problem_of({{length, length + more_keys}, {3, 70}, {70, 1}}, 1 << 20);
+          p.head_dim = head_dim;
+          p.causal = causal;
+          SCOPED_TRACE(p.text());
+          Gradients gradients;
+          for (Gradient& gradient : gradients) gradient.accumulate = more_keys == 0;
+          check(p, gradients);
+          if (HasFatalFailure()) return;
+        }
+}
+
+// Scores so far apart that the maxima of most rows grow by much from tile to tile.
+TEST_F(CudaAttention, EqualsFloat64InALongSequence) {
+  for (const int64_t head_dim : {64, 128})
+    for (const bool causal : {false, true}) {
+      Problem p = problem_of({{1000, 1000}}, 1 << 20);
+      p.heads = 1;
+      p.head_dim = head_dim;
+      p.causal = causal;
+      p.sharpness = 12;
+      SCOPED_TRACE(p.text());
+      check(p, {});
+      if (HasFatalFailure()) return;
+    }
 }
 
 TEST_F(CudaAttention, DropsTheProbabilitiesThatPhiloxSays) {

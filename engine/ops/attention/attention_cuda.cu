@@ -454,6 +454,7 @@ int32_t attention_forward_cuda(cuda::DeviceState& device, const AttentionForward
   if (p.head_dim > kMaxHeadDim) return unsupported(device, kWideHead);
   if (attention_is_decoding(p)) return attention_decode_forward(device, p);
   if (attention_is_short(p)) return attention_short_forward(device, p);
+  if (attention_fits_wgmma(device, p)) return attention_forward_wgmma(device, p);
   if (attention_fits_mma(p)) return attention_forward_mma(device, p);
   int32_t result = kSuccess;
   const bool known = with_device_type(p.dtype, [&](auto zero) {
@@ -483,10 +484,11 @@ int32_t attention_backward_cuda(cuda::DeviceState& device, const AttentionBackwa
               count, p.head_dim, static_cast<const T*>(p.out), static_cast<const T*>(p.dout),
               delta);
     }
-    result = attention_fits_mma(p) ? attention_backward_mma(device, p, delta)
-             : p.head_dim <= 64    ? run_backward<T, 64, 1>(device, p, delta)
-             : p.head_dim <= 128   ? run_backward<T, 32, 2>(device, p, delta)
-                                   : run_backward<T, 32, 4>(device, p, delta);
+    result = attention_fits_wgmma(device, p) ? attention_backward_wgmma(device, p, delta)
+             : attention_fits_mma(p)         ? attention_backward_mma(device, p, delta)
+             : p.head_dim <= 64              ? run_backward<T, 64, 1>(device, p, delta)
+             : p.head_dim <= 128             ? run_backward<T, 32, 2>(device, p, delta)
+                                             : run_backward<T, 32, 4>(device, p, delta);
   });
   return known ? result : unsupported(device, kWrongDType);
 }

@@ -243,11 +243,11 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, floa
   const auto run = [&](auto kernel, int64_t rows) {
     const int64_t tiles = (rows + 63) / 64;
     return launch_attention(device, "attention_backward", kernel, p.sequences * p.heads * tiles,
-                            kMmaThreads, bytes, AttentionProblem::of(device, p), attention_gradients(p),
-                            tiles, static_cast<const bf16*>(p.q), static_cast<const bf16*>(p.k),
-                            static_cast<const bf16*>(p.v), static_cast<const bf16*>(p.out),
-                            static_cast<const bf16*>(p.dout), static_cast<const float*>(p.lse),
-                            delta);
+                            kMmaThreads, bytes, AttentionProblem::of(device, p),
+                            attention_gradients(p), tiles, static_cast<const bf16*>(p.q),
+                            static_cast<const bf16*>(p.k), static_cast<const bf16*>(p.v),
+                            static_cast<const bf16*>(p.out), static_cast<const bf16*>(p.dout),
+                            static_cast<const float*>(p.lse), delta);
   };
   // The queries' kernel leaves delta behind for the keys'.
   int32_t result = kSuccess;

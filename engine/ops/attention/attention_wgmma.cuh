@@ -2,14 +2,14 @@
 // results a warpgroup, 64 columns a product, right operands from shared memory.
 //
 // Lane 4 g + t of warp w holds, of the 64 x 64 result, rows 16 w + g and 16 w + g + 8, columns
-// 8 n + 2 t and the next: c[n][0], c[n][1] and c[n][2], c[n][3]: as mma.sync has it, so that results
-// become left operands in registers by as_left().
+// 8 n + 2 t and the next: c[n][0], c[n][1] and c[n][2], c[n][3]: as mma.sync has it, so that
+// results become left operands in registers by as_left().
 #pragma once
 
 #include "engine/ops/attention/attention_mma.cuh"
 
 // The instructions exist in machine code for 9.0a only; other targets get kernels without a body,
-// which are never launched.
+// which are never launched. TRAFO_CUDA_90A, from the build: there is code for 9.0a.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(TRAFO_EMULATED_WARPGROUPS)
 #define TRAFO_HAS_WGMMA 1
 #endif
@@ -18,15 +18,20 @@ namespace trafo::cuda {
 
 inline constexpr int kWarpgroup = 128;
 
-// Off: compute capability 9.0 takes the kernels of mma.sync, too.
+// Off: compute capability 9.0 takes the mma.sync kernels, too.
 inline constexpr bool kUseHopperAttention = false;
 
-// Whether the kernels of this file's includers take the problem: dropout's bits are made by the
-// mma.sync kernels only, narrow heads gain nothing.
+// Whether the wgmma kernels take a problem that the mma.sync kernels do: those alone make dropout's
+// bits, and narrow heads are theirs.
 template <class Params>
 bool fits_wgmma(const DeviceState& device, const Params& p) {
+#ifdef TRAFO_CUDA_90A
   return kUseHopperAttention && device.compute_major == 9 && !p.dropout.active() &&
-         p.head_dim > 32;
+         p.head_dim > 32 && attention_fits_mma(p);
+#else
+  static_cast<void>(device), static_cast<void>(p);
+  return false;
+#endif
 }
 
 // A tile [Rows, D] as panels of 64 columns, 128 bytes a row, whose 16-byte pieces change places
@@ -47,8 +52,8 @@ __device__ __forceinline__ void copy_panels(const Panels<D, Rows>& tile, const b
   static_assert(Rows % kStep == 0 && kStep % 8 == 0);
   const int row = static_cast<int>(threadIdx.x) / kPieces,
             piece = static_cast<int>(threadIdx.x) % kPieces;
-  const uint32_t to = MmaTile<64>{tile.base + piece / 8 * Panels<D, Rows>::kPanelBytes}.at(
-      row, piece % 8);
+  const uint32_t to =
+      MmaTile<64>{tile.base + piece / 8 * Panels<D, Rows>::kPanelBytes}.at(row, piece % 8);
   const int rest = 8 * piece < width ? rows - row : 0;
   const bf16* from = x + row * stride + 8 * piece;
 #pragma unroll
@@ -99,10 +104,10 @@ __device__ __forceinline__ void pin(Sums& c) {
 }
 
 #define TRAFO_SUMS_ROW(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
-#define TRAFO_SUMS                                                                              \
+#define TRAFO_SUMS                                                                               \
   TRAFO_SUMS_ROW(0), TRAFO_SUMS_ROW(1), TRAFO_SUMS_ROW(2), TRAFO_SUMS_ROW(3), TRAFO_SUMS_ROW(4), \
       TRAFO_SUMS_ROW(5), TRAFO_SUMS_ROW(6), TRAFO_SUMS_ROW(7)
-#define TRAFO_SUMS_PLACES                                                                 \
+#define TRAFO_SUMS_PLACES                                                                   \
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23," \
   "%24,%25,%26,%27,%28,%29,%30,%31}"
 
@@ -118,12 +123,11 @@ __device__ __forceinline__ void multiply_rows(Sums& c, uint32_t a, uint32_t b, b
 }
 // c += a b: a in registers, 16 rows of 64 columns at `b`.
 __device__ __forceinline__ void multiply_columns(Sums& c, const Quad& a, uint32_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " TRAFO_SUMS_PLACES
-      ", {%32,%33,%34,%35}, %36, 1, 1, 1, 1;\n"
-      : TRAFO_SUMS
-      : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "l"(describe(b))
-      : "memory");
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " TRAFO_SUMS_PLACES
+               ", {%32,%33,%34,%35}, %36, 1, 1, 1, 1;\n"
+               : TRAFO_SUMS
+               : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "l"(describe(b))
+               : "memory");
 }
 
 #undef TRAFO_SUMS_ROW
@@ -151,8 +155,7 @@ __device__ __forceinline__ void multiply_add_tiles(Sums (&c)[D / 64], const Quad
   for (int k = 0; k < 4; ++k)
 #pragma unroll
     for (int panel = 0; panel < D / 64; ++panel)
-      multiply_columns(c[panel], a[k],
-                       b.base + panel * Panels<D, 64>::kPanelBytes + k * 16 * 128);
+      multiply_columns(c[panel], a[k], b.base + panel * Panels<D, 64>::kPanelBytes + k * 16 * 128);
 }
 
 template <int Count>

@@ -135,8 +135,8 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
     for (int n = 0; n < 8; ++n) {
       float other_lse[2] = {0, 0};
       if constexpr (ForKeys) {
-        const float2 two = *reinterpret_cast<const float2*>(statistics_memory + 2 * set * 64 +
-                                                            8 * n + 2 * t);
+        const float2 two =
+            *reinterpret_cast<const float2*>(statistics_memory + 2 * set * 64 + 8 * n + 2 * t);
         other_lse[0] = two.x * kLog2e;
         other_lse[1] = two.y * kLog2e;
       }
@@ -240,7 +240,7 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, floa
 }  // namespace
 
 bool attention_fits_wgmma(const DeviceState& device, const AttentionBackwardParams& p) {
-  return fits_wgmma(device, p) && attention_fits_mma(p);
+  return fits_wgmma(device, p);
 }
 
 int32_t attention_backward_wgmma(DeviceState& device, const AttentionBackwardParams& p,
