@@ -234,8 +234,12 @@ int32_t scatter(DeviceState& device, const EmbeddingBackwardParams& p, const int
   if (error != cudaSuccess) return report(device, error, "embedding_backward");
 
   const T* dy = static_cast<const T*>(p.dy);
-  ScatterArgs args{
-      DropoutArgs::of(device, p.dropout), static_cast<float>(scale), accumulate, p.tokens, p.width, 1};
+  ScatterArgs args{DropoutArgs::of(device, p.dropout),
+                   static_cast<float>(scale),
+                   accumulate,
+                   p.tokens,
+                   p.width,
+                   1};
   const auto run = [&](auto sum_chunks, auto join_chunks, int64_t columns) {
     const int64_t groups = p.width / columns;
     const int64_t threads = std::min<int64_t>(kBackwardThreads, round_up(groups, 32));
@@ -264,8 +268,9 @@ int32_t embedding_forward_cuda(cuda::DeviceState& device, const EmbeddingForward
     constexpr int kWarps = kForwardThreads / 32;
     const auto run = [&](auto kernel) {
       kernel<<<static_cast<unsigned>((p.tokens + kWarps - 1) / kWarps), kForwardThreads, 0,
-               device.stream>>>(DropoutArgs::of(device, p.dropout), static_cast<float>(p.scale), p.tokens,
-                                p.width, p.ids, p.positions, static_cast<const T*>(p.table),
+               device.stream>>>(DropoutArgs::of(device, p.dropout), static_cast<float>(p.scale),
+                                p.tokens, p.width, p.ids, p.positions,
+                                static_cast<const T*>(p.table),
                                 static_cast<const T*>(p.position_table), static_cast<T*>(p.y));
     };
     if (p.width % kGroup == 0 && aligned16(p.table) && aligned16(p.position_table) &&

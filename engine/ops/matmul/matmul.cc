@@ -188,10 +188,10 @@ Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Ten
                    }
                    if (b.needs(1)) {
                      const Tensor kept = saved.get(ctx);  // a view with strides is flat already
-                     const Tensor x2 = kept.is_contiguous() ? kept.reshaped(flat) : kept;
+                     const Tensor rows_of_x = kept.is_contiguous() ? kept.reshaped(flat) : kept;
                      const GradTarget dw = b.target(1, b.grad_dtype(1));
                      product(ctx, grad.dtype(), 1, out, in, rows, dy.flipped(),
-                             matrix_of(x2, false), dw.buffer, dw.accumulate);
+                             matrix_of(rows_of_x, false), dw.buffer, dw.accumulate);
                    }
                    if (b.needs(2)) {
                      const GradTarget db = b.target(2, stat_dtype(grad.dtype()));

@@ -43,6 +43,9 @@ pub const TRAFO_SCHEDULE_NOAM: i32 = 4;
 pub const TRAFO_UNIT_UPDATES: i32 = 0;
 pub const TRAFO_UNIT_TOKENS: i32 = 1;
 pub const TRAFO_UNIT_EPOCHS: i32 = 2;
+pub const TRAFO_RECOMPUTE_NONE: i32 = 0;
+pub const TRAFO_RECOMPUTE_SELECTIVE: i32 = 1;
+pub const TRAFO_RECOMPUTE_FULL: i32 = 2;
 pub const TRAFO_METRIC_CE: i32 = 1;
 pub const TRAFO_METRIC_BLEU: i32 = 2;
 pub const TRAFO_METRIC_CHRF: i32 = 4;
@@ -141,10 +144,14 @@ pub struct trafo_context_options {
     pub threads: i32,
     #[doc = " default 1; 0 runs every op's composed reference"]
     pub fused_kernels: i32,
+    #[doc = " default 1; 0: training steps on CUDA are issued kernel by kernel. Never changes a bit"]
+    pub graphs: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_context_options"][::core::mem::size_of::<trafo_context_options>() - 24usize];
+    ["Size of trafo_context_options"][::core::mem::size_of::<trafo_context_options>() - 32usize];
     ["Alignment of trafo_context_options"]
         [::core::mem::align_of::<trafo_context_options>() - 8usize];
     ["Offset of field: trafo_context_options::struct_size"]
@@ -157,6 +164,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_context_options, threads) - 16usize];
     ["Offset of field: trafo_context_options::fused_kernels"]
         [::core::mem::offset_of!(trafo_context_options, fused_kernels) - 20usize];
+    ["Offset of field: trafo_context_options::graphs"]
+        [::core::mem::offset_of!(trafo_context_options, graphs) - 24usize];
+    ["Offset of field: trafo_context_options::reserved"]
+        [::core::mem::offset_of!(trafo_context_options, reserved) - 28usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -1512,7 +1523,8 @@ pub struct trafo_trainer_options {
     pub keep_best: i32,
     #[doc = " updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10"]
     pub max_bad_steps: i32,
-    pub reserved: i32,
+    #[doc = " TRAFO_RECOMPUTE_*; default none. Less memory for more time; never changes a bit"]
+    pub recompute: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1577,8 +1589,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 212usize];
     ["Offset of field: trafo_trainer_options::max_bad_steps"]
         [::core::mem::offset_of!(trafo_trainer_options, max_bad_steps) - 216usize];
-    ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 220usize];
+    ["Offset of field: trafo_trainer_options::recompute"]
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 220usize];
 };
 unsafe extern "C" {
     #[must_use]
