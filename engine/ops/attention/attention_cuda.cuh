@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <utility>
 
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device/philox.cuh"
@@ -148,10 +149,15 @@ int32_t launch_attention(DeviceState& device, const char* name, Kernel kernel, i
   if (shared_bytes > device.shared_memory_per_block)
     return unsupported(device,
                        "attention: this head_dim needs more shared memory than the device has");
-  if (shared_bytes > (48 << 10)) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-    if (error != cudaSuccess) return report(device, error, name);
+  if (shared_bytes >= (48 << 10)) {
+    // Blocks share a multiprocessor if its memory is not kept for a cache: nothing passes that.
+    for (const auto& [attribute, value] :
+         {std::pair{cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)},
+          std::pair{cudaFuncAttributePreferredSharedMemoryCarveout,
+                    static_cast<int>(cudaSharedmemCarveoutMaxShared)}}) {
+      const cudaError_t error = cudaFuncSetAttribute(kernel, attribute, value);
+      if (error != cudaSuccess) return report(device, error, name);
+    }
   }
   kernel<<<static_cast<unsigned>(blocks), threads, shared_bytes, device.stream>>>(args...);
   return launched(device, name);

@@ -58,7 +58,7 @@ __device__ __forceinline__ void copy_panels(const Panels<D, Rows>& tile, const b
   const bf16* from = x + row * stride + 8 * piece;
 #pragma unroll
   for (int i = 0; i < Rows; i += kStep) {
-    copy16(to + i * 128, i < rest ? from : x, i < rest);
+    copy16(to + i * 128, from, i < rest);  // what does not exist is not read
     from += kStep * stride;
   }
 }
@@ -70,12 +70,13 @@ using Sums = float[8][4];
 
 #ifndef TRAFO_EMULATED_WARPGROUPS
 
-// What the tensor cores are told of a panel (PTX ISA, "Matrix descriptor"): address and strides in
-// units of 16 bytes, 128-byte swizzling. Stride 1024: from eight rows to the next eight. The other
-// stride is not used by operands no wider than a panel.
-__device__ __forceinline__ uint64_t describe(uint32_t address) {
-  return static_cast<uint64_t>((address & 0x3ffffu) >> 4) | uint64_t{1} << 16 |
-         uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
+// What the tensor cores are told of a panel (PTX ISA, "Matrix descriptor"), in units of 16 bytes:
+// in the low word the address and a stride that operands no wider than a panel do not use, in the
+// high word, the same for all, the stride from eight rows to the next eight, 1024 bytes, and
+// 128-byte swizzling. Only the low word is passed on, so that another place is one addition away.
+#define TRAFO_DESCRIPTOR_HIGH "0x40000040"
+__device__ __forceinline__ uint32_t describe(uint32_t address) {
+  return address >> 4 | 1u << 16;
 }
 
 // Shared memory that this thread's copies and stores have written may be read by products after a
@@ -111,25 +112,31 @@ __device__ __forceinline__ void pin(Sums& c) {
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23," \
   "%24,%25,%26,%27,%28,%29,%30,%31}"
 
-// c (+)= a b^T: 16 columns of 64 rows at `a` and 64 rows at `b`; without `add` c is overwritten.
+// c (+)= a b^T: 16 columns of the 64 rows at descriptors `a` and `b`; without `add` c is
+// overwritten.
 __device__ __forceinline__ void multiply_rows(Sums& c, uint32_t a, uint32_t b, bool add) {
   asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+      "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, %34, 0;\n"
+      "mov.b64 a, {%32, " TRAFO_DESCRIPTOR_HIGH "};\nmov.b64 b, {%33, " TRAFO_DESCRIPTOR_HIGH
+      "};\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " TRAFO_SUMS_PLACES
-      ", %32, %33, p, 1, 1, 0, 0;\n}\n"
+      ", a, b, p, 1, 1, 0, 0;\n}\n"
       : TRAFO_SUMS
-      : "l"(describe(a)), "l"(describe(b)), "r"(static_cast<int>(add))
+      : "r"(a), "r"(b), "r"(static_cast<int>(add))
       : "memory");
 }
-// c += a b: a in registers, 16 rows of 64 columns at `b`.
+// c += a b: a in registers, 16 rows of 64 columns at descriptor `b`.
 __device__ __forceinline__ void multiply_columns(Sums& c, const Quad& a, uint32_t b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " TRAFO_SUMS_PLACES
-               ", {%32,%33,%34,%35}, %36, 1, 1, 1, 1;\n"
+  asm volatile("{\n.reg .b64 b;\nmov.b64 b, {%36, " TRAFO_DESCRIPTOR_HIGH
+               "};\n"
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " TRAFO_SUMS_PLACES
+               ", {%32,%33,%34,%35}, b, 1, 1, 1, 1;\n}\n"
                : TRAFO_SUMS
-               : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "l"(describe(b))
+               : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b)
                : "memory");
 }
 
+#undef TRAFO_DESCRIPTOR_HIGH
 #undef TRAFO_SUMS_ROW
 #undef TRAFO_SUMS
 #undef TRAFO_SUMS_PLACES
@@ -140,22 +147,23 @@ __device__ __forceinline__ void multiply_columns(Sums& c, const Quad& a, uint32_
 template <int D, int Rows>
 __device__ __forceinline__ void multiply_tiles(Sums& c, const Panels<D, Rows>& a, int row,
                                                const Panels<D, 64>& b) {
+  const uint32_t left = describe(a.base + row * 128), right = describe(b.base);
 #pragma unroll
-  for (int k = 0; k < D / 16; ++k) {
-    const uint32_t within = k % 4 * 32;
-    multiply_rows(c, a.base + k / 4 * Panels<D, Rows>::kPanelBytes + row * 128 + within,
-                  b.base + k / 4 * Panels<D, 64>::kPanelBytes + within, k > 0);
-  }
+  for (int k = 0; k < D / 16; ++k)
+    multiply_rows(c, left + k / 4 * (Panels<D, Rows>::kPanelBytes / 16) + k % 4 * 2,
+                  right + k / 4 * (Panels<D, 64>::kPanelBytes / 16) + k % 4 * 2, k > 0);
 }
 // c += a b, where a [64, 64] is in registers; a panel of 64 columns of b after the other.
 template <int D>
 __device__ __forceinline__ void multiply_add_tiles(Sums (&c)[D / 64], const Quad (&a)[4],
                                                    const Panels<D, 64>& b) {
+  const uint32_t right = describe(b.base);
 #pragma unroll
   for (int k = 0; k < 4; ++k)
 #pragma unroll
     for (int panel = 0; panel < D / 64; ++panel)
-      multiply_columns(c[panel], a[k], b.base + panel * Panels<D, 64>::kPanelBytes + k * 16 * 128);
+      multiply_columns(c[panel], a[k],
+                       right + panel * (Panels<D, 64>::kPanelBytes / 16) + k * (16 * 128 / 16));
 }
 
 template <int Count>

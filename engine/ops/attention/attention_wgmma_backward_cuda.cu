@@ -48,7 +48,8 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
   const int own = min(kOwn, (ForKeys ? item.keys : item.queries) - own0);
   const int width = static_cast<int>(a.head_dim);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, group_row = warp_row / 64 * 64;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
+  const int group_row = S::kWarpgroups == 1 ? 0 : warp_row / 64 * 64;
   const int64_t column = item.head * width, out_stride = a.heads * width;
   const bf16* q = q_all + item.query * a.q_stride + column;
   const bf16* dout = dout_all + item.query * out_stride + column;
@@ -61,6 +62,10 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
   const int other_begin =
       ForKeys && a.causal ? max(0, own0 - item.keys + item.queries) / 64 * 64 : 0;
   const int other_end = ForKeys ? item.queries : item.visible(a, own0 + own - 1);
+  // Those that own ones of the warpgroup have.
+  const int group_end = ForKeys           ? other_end
+                        : group_row < own ? item.visible(a, own0 + min(group_row + 64, own) - 1)
+                                          : 0;
   const auto other_tile = [&](int set, int which) {
     return Panels<D, 64>{base + 2 * S::kOwnBytes +
                          static_cast<uint32_t>(2 * set + which) * S::kOtherBytes};
@@ -117,6 +122,7 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
     __syncthreads();  // the tile is here; nobody reads the one before it any more
     if (first + 64 < other_end) copy_other(first + 64);
     commit_copies();
+    if (S::kWarpgroups > 1 && first >= group_end) continue;
 
     const Panels<D, 64> tile_a = other_tile(set, 0), tile_b = other_tile(set, 1);
     Sums s, dp;
@@ -148,19 +154,40 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
     }
     if (masked) {
 #pragma unroll
-      for (int n = 0; n < 8; ++n)
+      for (int half = 0; half < 2; ++half) {
+        // Other rows that see the own row, or are seen by it.
+        const int own_row = own0 + warp_row + g + 8 * half;
+        int from = 0, end = item.queries - first;
+        if constexpr (ForKeys)
+          from = a.causal ? own_row - item.keys + item.queries - first : 0;
+        else
+          end = own_row < item.queries ? item.visible(a, own_row) - first : 0;
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int own_row = warp_row - group_row + g + 8 * (e / 2);
-          const int other_row = 8 * n + 2 * t + e % 2;
-          const int i = q0 + (ForKeys ? other_row : own_row);
-          const int j = k0 + (ForKeys ? own_row : other_row);
-          if (i >= item.queries || j >= item.visible(a, i)) s[n][e] = 0;
-        }
+        for (int n = 0; n < 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int other_row = 8 * n + 2 * t + e;
+            if (static_cast<int>(other_row < from) | static_cast<int>(other_row >= end))
+              s[n][2 * half + e] = 0;
+          }
+      }
     }
-    wait_products<0>();
-    pin(dp);
+    // dv's product runs while ds is made, if there are registers for the operands of both.
+    constexpr bool kEarly = ForKeys && D == 128;
     Quad left_p[ForKeys ? 4 : 1], left_ds[4];
+    const auto add_to_dv = [&] {
+      if constexpr (ForKeys) {
+#pragma unroll
+        for (int kk = 0; kk < 4; ++kk) left_p[kk] = as_left(s[2 * kk], s[2 * kk + 1]);
+        pin_all(sum_b);
+        begin_products();
+        multiply_add_tiles<D>(sum_b, left_p, tile_b);
+        commit_products();
+      }
+    };
+    if constexpr (kEarly) add_to_dv();
+    wait_products<kEarly ? 1 : 0>();
+    pin(dp);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
       float2 other_delta = {0, 0};
@@ -175,14 +202,10 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
       }
     }
 #pragma unroll
-    for (int kk = 0; kk < 4; ++kk) {
-      if constexpr (ForKeys) left_p[kk] = as_left(s[2 * kk], s[2 * kk + 1]);
-      left_ds[kk] = as_left(dp[2 * kk], dp[2 * kk + 1]);
-    }
+    for (int kk = 0; kk < 4; ++kk) left_ds[kk] = as_left(dp[2 * kk], dp[2 * kk + 1]);
+    if constexpr (!kEarly) add_to_dv();
     pin_all(sum_a);
-    if constexpr (ForKeys) pin_all(sum_b);
     begin_products();
-    if constexpr (ForKeys) multiply_add_tiles<D>(sum_b, left_p, tile_b);
     multiply_add_tiles<D>(sum_a, left_ds, tile_a);
     commit_products();
     wait_products<0>();

@@ -174,7 +174,8 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
 }  // namespace
 
 bool attention_fits_wgmma(const DeviceState& device, const AttentionForwardParams& p) {
-  return fits_wgmma(device, p) && p.scale > 0;
+  // A tile of queries is two warpgroups' work.
+  return fits_wgmma(device, p) && p.scale > 0 && p.max_queries > 64;
 }
 
 int32_t attention_forward_wgmma(DeviceState& device, const AttentionForwardParams& p) {
