@@ -207,10 +207,11 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
     if (dropping) kernel = forward_kernel<D, Groups, true>;
   const size_t bytes =
       (kQueries + 2 * kKeys) * D * 2 + (dropping ? 2 * kQueries * KeptBits::kPitch : 0);
-  return launch_attention(
-      device, "attention_forward", kernel, p.sequences * p.heads * tiles, kMmaThreads, bytes,
-      AttentionProblem::of(device, p), tiles, static_cast<const bf16*>(p.q), static_cast<const bf16*>(p.k),
-      static_cast<const bf16*>(p.v), static_cast<bf16*>(p.out), static_cast<float*>(p.lse));
+  return launch_attention(device, "attention_forward", kernel, p.sequences * p.heads * tiles,
+                          kMmaThreads, bytes, AttentionProblem::of(device, p), tiles,
+                          static_cast<const bf16*>(p.q), static_cast<const bf16*>(p.k),
+                          static_cast<const bf16*>(p.v), static_cast<bf16*>(p.out),
+                          static_cast<float*>(p.lse));
 }
 
 }  // namespace

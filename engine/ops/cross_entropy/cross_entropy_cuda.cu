@@ -16,9 +16,9 @@ constexpr float kLog2E = 1.4426950408889634f;
 constexpr int64_t kPlainSharedMemory = 47 << 10;
 
 // e^(x - shift - rest). In float32 within an ulp or two; `rest` is what the rounded shift lacks.
-// bfloat16 has no use for it, and takes powers of two from the special function unit. The difference
-// comes first: one multiply-add with a scaled shift is off by what the shift loses, which for two
-// equal values of 1e38 is anything but 0.
+// bfloat16 has no use for it, and takes powers of two from the special function unit. The
+// difference comes first: one multiply-add with a scaled shift is off by what the shift loses,
+// which for two equal values of 1e38 is anything but 0.
 template <class T>
 struct ShiftedExp;
 template <>
