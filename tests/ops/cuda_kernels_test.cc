@@ -152,21 +152,25 @@ TEST_F(CudaKernels, MatrixProducts) {
       // cuBLASLt's own bias epilogue has kernels that round the product to bfloat16 before the bias
       // is added: one rounding more, of the product, which may be larger than the result.
       const bool rounded_first = half && !c_is_f32 && with_bias && !accumulate;
-      Doubles additions(long_sums || rounded_first ? c.size() : 0);
+      Doubles additions(c.size());
       for (int64_t item = 0; item < p.batch; ++item)
         for (int64_t i = 0; i < p.m; ++i)
           for (int64_t j = 0; j < p.n; ++j) {
-            double sum = 0, sums = 0;
+            double sum = 0, sums = 0, squares = 0;
             for (int64_t l = 0; l < p.k; ++l) {
               sum +=
                   a[static_cast<size_t>(item * a_rows * lda + (ta ? l * lda + i : i * lda + l))] *
                   b[static_cast<size_t>(item * b_rows * ldb + (tb ? j * ldb + l : l * ldb + j))];
               if (l % kStep == kStep - 1) sums += std::abs(sum);
+              squares += sum * sum;
             }
             const double product = sum;
             if (with_bias) sum += bias[static_cast<size_t>(j)];
             const auto place = static_cast<size_t>((item * p.m + i) * ldc + j);
             c[place] = accumulate ? c[place] + sum : sum;
+            // One float32 rounding after every product: independent errors of 2^-24 |s_j| / sqrt(3)
+            // each, four deviations of their sum.
+            if (!half) additions[place] = 4 * 0x1p-24 / std::sqrt(3.0) * std::sqrt(squares);
             if (long_sums) additions[place] = 0x1p-24 * sums;
             if (rounded_first) additions[place] = 0x1p-8 * std::abs(product);
           }

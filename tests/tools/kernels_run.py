@@ -29,7 +29,7 @@ def kernels_of(plugin):
 def kernels_run(command):
     profile = ["ncu", "--csv", "--page", "raw", "--filter-mode", "per-launch-config",
                "--launch-count", "1", "--metrics", "gpu__time_duration.sum",
-               "--kernel-name-base", "mangled", "--target-processes", "all"]
+               "--print-kernel-base", "mangled", "--target-processes", "all"]
     run = subprocess.run(profile + command, capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")

@@ -19,7 +19,7 @@ namespace trafo::cuda {
 inline constexpr int kWarpgroup = 128;
 
 // Off: compute capability 9.0 takes the mma.sync kernels, too.
-inline constexpr bool kUseHopperAttention = false;
+inline constexpr bool kUseHopperAttention = true;
 
 // Whether the wgmma kernels take a problem that the mma.sync kernels do: those alone make dropout's
 // bits, and narrow heads are theirs.
