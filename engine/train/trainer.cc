@@ -100,7 +100,7 @@ void Trainer::submit(std::span<const PackedBatchHost> micro_batches) {
     result.target_tokens += static_cast<int64_t>(batch.target_in.size());
     result.source_tokens += static_cast<int64_t>(batch.source_ids.size());
   }
-  if (device_step_) {
+  if (works_ahead()) {
     start(
         result,
         [&] {

@@ -53,8 +53,9 @@ class Trainer {
   void submit(std::span<const PackedBatchHost> micro_batches);
   StepResult collect();
   size_t under_way() const { return under_way_.size(); }
-  // False: a step is done when submit() returns, there is nothing to gain from several.
-  bool works_ahead() const { return device_step_ != nullptr; }
+  // False: a step is done when submit() returns, there is nothing to gain from several. So it is
+  // with composed ops, which look at values on the host.
+  bool works_ahead() const { return device_step_ && context_.fused_kernels(); }
 
   const TrainOptions& options() const { return options_; }
   const TrainerState& state() const { return state_; }

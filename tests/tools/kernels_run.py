@@ -28,7 +28,7 @@ def kernels_of(plugin):
 
 def kernels_run(command):
     profile = ["ncu", "--csv", "--page", "raw", "--filter-mode", "per-launch-config",
-               "--launch-count", "1", "--metrics", "gpu__time_duration.sum",
+               "--launch-count", "1", "--metrics", "launch__grid_size",
                "--print-kernel-base", "mangled", "--target-processes", "all"]
     run = subprocess.run(profile + command, capture_output=True, text=True)
     if run.returncode:

@@ -178,6 +178,21 @@ TEST_P(DeviceStepTest, MemoryIsThePlannedArenaAndStaysTheSame) {
   EXPECT_EQ(after.peak_bytes, before.allocated_bytes) << "a step took memory beside its arena";
 }
 
+TEST_P(DeviceStepTest, ComposedOpsTrainToo) {
+  const auto fused = make_model(*context_, config(), 5),
+             composed = make_model(*context_, config(), 5);
+  Trainer a(*context_, *fused, quick_options()), b(*context_, *composed, quick_options());
+  for (const PackedBatchHost& batch : batches(3)) {
+    context_->set_fused_kernels(true);
+    const StepResult x = a.step({&batch, 1});
+    context_->set_fused_kernels(false);
+    EXPECT_FALSE(b.works_ahead());
+    const StepResult y = b.step({&batch, 1});
+    EXPECT_NEAR(x.loss, y.loss, 1e-4 * x.loss);
+    EXPECT_NEAR(x.grad_norm, y.grad_norm, 1e-3 * x.grad_norm);
+  }
+}
+
 TEST_P(DeviceStepTest, RecomputingSavesMemoryAndChangesNoBit) {
   ModelConfig large = config();
   large.encoder_layers = large.decoder_layers = 4;
