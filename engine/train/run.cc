@@ -310,6 +310,7 @@ void TrainingRun::save() {
   const TrainCallback none;
   Session session{none, nullptr};
   clock_ = Clock::now();
+  while (!started_.empty()) finish_step(session);  // a callback may have thrown among them
   save(session);
 }
 

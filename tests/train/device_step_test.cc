@@ -319,5 +319,41 @@ TEST_P(DeviceStepTest, ARunThatLooksLateIsTheSameRun) {
   }
 }
 
+// An epoch ends while updates are under way; a callback that throws there must not harm them.
+TEST_P(DeviceStepTest, ACallbackMayThrowWhileUpdatesAreUnderWay) {
+  const TrainingData data = copy_data(architecture());
+  TrainOptions options = quick_options();
+  options.after_updates = 40;
+  options.disp_freq = options.save_freq = options.valid_freq = {100, PeriodUnit::updates};
+  std::vector<std::byte> weights;
+  for (const bool throwing : {false, true}) {
+    const auto context = std::get<0>(GetParam()).make();
+    const auto model = make_model(*context, config(), 5);
+    TemporaryDirectory directory;
+    TrainingRun run(*context, *model, data, options, directory.path());
+    const TrainCallback callback = [&](const TrainEvent& event) -> int {
+      if (throwing && event.kind == TrainEventKind::epoch)
+        throw std::runtime_error("from the callback");
+      return 0;
+    };
+    int thrown = 0;
+    for (bool done = false; !done && thrown < 40;) {
+      try {
+        done = run.run(callback).reason == StopReason::limit;
+      } catch (const std::runtime_error&) {
+        ++thrown;
+        run.save();
+        EXPECT_EQ(slurp(directory / "latest"), concat(run.state().trainer.update, "\n"));
+      }
+    }
+    EXPECT_EQ(run.state().trainer.update, 40);
+    if (throwing) {
+      EXPECT_GE(thrown, 2);
+      EXPECT_EQ(weight_bytes(*context, *model), weights);
+    }
+    weights = weight_bytes(*context, *model);
+  }
+}
+
 }  // namespace
 }  // namespace trafo
