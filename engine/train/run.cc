@@ -171,8 +171,9 @@ void TrainingRun::start_step(Session& session) {
     for (const PackedBatchHost& batch : batches) labels += batch.label_count;
     started_.push_back({batcher_.state(), labels});
   } catch (...) {
+    // First: a callback may throw in finish_step().
+    batcher_.seek(started_.empty() ? state_.position : started_.back().position);
     while (!started_.empty()) finish_step(session);
-    batcher_.seek(state_.position);
     throw;
   }
 }

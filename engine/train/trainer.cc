@@ -70,6 +70,7 @@ Trainer::~Trainer() {
 }
 
 StepResult Trainer::step(std::span<const Batch> micro_batches) {
+  require_idle();
   StepResult result;
   result.labels = total_labels(micro_batches, [](const Batch& batch) { return batch.label_count; });
   for (const Batch& batch : micro_batches) {
@@ -88,6 +89,7 @@ StepResult Trainer::step(std::span<const Batch> micro_batches) {
 }
 
 StepResult Trainer::step(std::span<const PackedBatchHost> micro_batches) {
+  require_idle();
   submit(micro_batches);
   return collect();
 }
@@ -128,25 +130,26 @@ void Trainer::start(StepResult result, const std::function<void()>& gradients, c
   require(under_way_.size() < (works_ahead() ? kMostUnderWay : 1), ErrorCode::invalid_argument,
           kOrigin, under_way_.size(), " updates are under way, collect one first");
   const uint64_t passes_before = state_.forward_passes;
+  const size_t before = under_way_.size();
   ParameterStore& parameters = model_.parameters();
+  UpdateRecord& record = records_[next_record_];
   try {
     gradients();
-    const auto ahead = static_cast<int64_t>(under_way_.size());
-    update_.prepare(state_.update + 1, state_.update + 1 + ahead);
-    under_way_.push_back({result, &records_[next_record_]});
+    update_.prepare(state_.update + 1, state_.update + 1 + static_cast<int64_t>(before));
+    under_way_.push_back({result, &record});
+    update_.run(loss, nll);
+    // From here on only a device that is lost can fail.
+    if (StreamDevice* stream = works_ahead() ? context_.backend().stream_device() : nullptr) {
+      stream->copy_async(&record, update_.record(), sizeof record);
+      stream->record(record_event(next_record_));
+    } else {
+      context_.backend().copy_to_host(&record, update_.record(), sizeof record);
+    }
   } catch (...) {
+    if (under_way_.size() > before) under_way_.pop_back();
     state_.forward_passes = passes_before;
     parameters.zero_grad();
     throw;
-  }
-  // From here on only a device that is lost can fail.
-  update_.run(loss, nll);
-  UpdateRecord& record = records_[next_record_];
-  if (StreamDevice* stream = works_ahead() ? context_.backend().stream_device() : nullptr) {
-    stream->copy_async(&record, update_.record(), sizeof record);
-    stream->record(record_event(next_record_));
-  } else {
-    context_.backend().copy_to_host(&record, update_.record(), sizeof record);
   }
   next_record_ = (next_record_ + 1) % kMostUnderWay;
   parameters.zero_grad();
@@ -154,17 +157,19 @@ void Trainer::start(StepResult result, const std::function<void()>& gradients, c
 
 StepResult Trainer::collect() {
   require(!under_way_.empty(), ErrorCode::invalid_argument, kOrigin, "no update is under way");
+  // It counts as collected even if the device fails: whoever collects all of them comes to an end.
+  const UnderWay oldest = under_way_.front();
+  under_way_.pop_front();
+  const UpdateRecord& record = *oldest.record;
   if (works_ahead())
     context_.backend().stream_device()->wait(
-        record_event(static_cast<size_t>(under_way_.front().record - records_)));
-  StepResult result = under_way_.front().result;
-  const UpdateRecord& record = *under_way_.front().record;
+        record_event(static_cast<size_t>(oldest.record - records_)));
+  StepResult result = oldest.result;
   result.loss = record.loss;
   result.nll = record.nll;
   result.grad_norm = record.norm;
   result.learning_rate = record.learning_rate;
   result.skipped = record.applied == 0;
-  under_way_.pop_front();
   if (result.skipped) {
     ++state_.skipped;
     ++state_.skipped_in_a_row;
@@ -203,8 +208,13 @@ void Trainer::accumulate(const Batch& batch, double labels, bool first) {
   }
 }
 
+void Trainer::require_idle() const {
+  require(under_way_.empty(), ErrorCode::invalid_argument, kOrigin, under_way_.size(),
+          " updates are under way, collect them first");
+}
+
 void Trainer::write_optimizer(ByteSink& sink) const {
-  require(under_way_.empty(), ErrorCode::internal, kOrigin, "updates are under way");
+  require_idle();
   const Tensor moments[] = {optimizer_.first_moment(), optimizer_.second_moment()};
   std::vector<std::byte> storage[2];
   std::vector<TensorEntry> entries;
@@ -216,6 +226,7 @@ void Trainer::write_optimizer(ByteSink& sink) const {
 }
 
 void Trainer::restore(const SafetensorsReader& optimizer, const TrainerState& state) {
+  require_idle();
   const Tensor moments[] = {optimizer_.first_moment(), optimizer_.second_moment()};
   read_workspaces(context_, model_.parameters(), optimizer, moments, kMoments);
   optimizer_.set_steps(state.update);

@@ -76,6 +76,7 @@ class Trainer {
   void start(StepResult result, const std::function<void()>& gradients, const Tensor& loss,
              const Tensor& nll);
   void accumulate(const Batch& batch, double labels, bool first);
+  void require_idle() const;
 
   Context& context_;
   Model& model_;

@@ -81,7 +81,10 @@ class StreamAccelerator final : public Accelerator, public StreamDevice {
     std::memcpy(target, source, bytes);
   }
   void record(int event) override { recorded.at(static_cast<size_t>(event)) = true; }
-  void wait(int event) override { waited.at(static_cast<size_t>(event)) = true; }
+  void wait(int event) override {
+    require(!lost, ErrorCode::device_lost, "accelerator", "the device is lost");
+    waited.at(static_cast<size_t>(event)) = true;
+  }
   void begin_capture() override {}
   void* end_capture(char* reason, size_t size) override {
     std::snprintf(reason, size, "this device has no graphs");
@@ -92,6 +95,7 @@ class StreamAccelerator final : public Accelerator, public StreamDevice {
   void set_dropout_step(const uint32_t*) override {}
 
   std::array<bool, kEvents> recorded{}, waited{};
+  bool lost = false;  // every wait fails
 };
 
 }  // namespace trafo::testing
