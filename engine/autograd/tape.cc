@@ -44,6 +44,7 @@ void consume(const std::vector<std::shared_ptr<Variable>>& outputs) {
     if (!output) continue;
     output->consumed = true;
     output->grad = {};
+    output->again = nullptr;  // it holds the inputs of the op
     output->written = output->unit = false;
   }
 }

@@ -5,6 +5,7 @@
 
 #include "engine/autograd/context.h"
 #include "engine/autograd/gradcheck.h"
+#include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/op_kernel.h"
@@ -247,6 +248,26 @@ TEST_F(Autograd, NoIntermediateOutlivesBackward) {
   const auto baseline = c().backend().memory_stats().allocated_bytes;
   for (int i = 0; i < 3; ++i) c().backward(ops::sum(c(), ops::exp(c(), ops::tanh(c(), x))));
   EXPECT_EQ(c().backend().memory_stats().allocated_bytes, baseline);
+}
+
+// What could be computed again keeps the op's inputs, until backward has run.
+TEST_F(Autograd, AResultThatIsKeptDoesNotKeepWhatItWasMadeFrom) {
+  const RecomputeScope scope(c(), Recompute::selective);
+  const Tensor x = leaf(Values(1000, 0.5), {10, 100});
+  const auto bytes = [&] { return c().backend().memory_stats().allocated_bytes; };
+  Tensor kept;
+  const auto run = [&] {
+    kept = {};
+    kept = ops::bias_act_dropout(c(), ops::tanh(c(), x), {}, Activation::gelu, {});
+    EXPECT_TRUE(kept.variable()->again);
+    c().backward(ops::sum(c(), kept));
+    EXPECT_FALSE(kept.variable()->again);
+  };
+  run();
+  const auto with_result = bytes();
+  const auto result = static_cast<int64_t>(kept.bytes());
+  kept = {};
+  EXPECT_LT(with_result - bytes(), 2 * result);
 }
 
 TEST_F(Autograd, GradcheckCatchesAWrongBackward) {
