@@ -6,13 +6,15 @@ void* Backend::set_arena_memory(size_t bytes) {
   release_arena_memory();
   if (bytes == 0) return nullptr;
   void* memory = allocate_exactly(bytes);
+  // The end last, and gone first: without one nothing is taken to lie in the arena.
   arena_begin_ = reinterpret_cast<uintptr_t>(memory);
   arena_end_ = arena_begin_ + bytes;
   return memory;
 }
 
 void Backend::release_arena_memory() noexcept {
-  const uintptr_t begin = arena_begin_.exchange(0), end = arena_end_.exchange(0);
+  const uintptr_t end = arena_end_.exchange(0);
+  const uintptr_t begin = arena_begin_.exchange(0);
   if (begin != 0) release_exactly(reinterpret_cast<void*>(begin), end - begin);
 }
 

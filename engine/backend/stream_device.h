@@ -13,7 +13,7 @@ class StreamDevice {
 
   // Page-locked host memory. Throws OUT_OF_MEMORY.
   virtual void* allocate_pinned(size_t bytes) = 0;
-  virtual void release_pinned(void* pointer) noexcept = 0;
+  virtual void release_pinned(void* pointer) noexcept = 0;  // may be null
   // In stream order; the host side is pinned memory, left alone until an event after it has passed.
   virtual void copy_async(void* target, const void* source, size_t bytes) = 0;
 
@@ -27,7 +27,7 @@ class StreamDevice {
   virtual void begin_capture() = 0;
   virtual void* end_capture(char* reason, size_t size) = 0;
   virtual void launch_graph(void* graph) = 0;
-  virtual void release_graph(void* graph) noexcept = 0;
+  virtual void release_graph(void* graph) noexcept = 0;  // may be null
 
   // While it is set, dropout masks are those of forward pass `*step` (device memory) plus the
   // pass that a kernel was given; null: of the pass given.

@@ -189,7 +189,7 @@ void DeviceStep::record(const StepShape& shape, const Batch& batch, Recorded& re
     const ArenaScope scope(context_.backend(), arena);
     run(context_, batch, shape.first, loss_, nll_);
   } catch (...) {
-    stream_.end_capture(reason, sizeof reason);
+    stream_.release_graph(stream_.end_capture(reason, sizeof reason));
     throw;
   }
   recorded.graph = stream_.end_capture(reason, sizeof reason);

@@ -47,6 +47,9 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
                  model.parameters().has_master() ? model.parameters().flat() : Tensor{}),
       schedule_(schedule_options(options, model.config().width)),
       update_(context, optimizer_, schedule_, options.clip_norm) {
+  const DType sums = stat_dtype(model.parameters().dtype());
+  loss_ = context.zeros({1}, sums);
+  nll_ = context.zeros({1}, sums);
   if (StreamDevice* stream = context.backend().stream_device()) {
     device_step_ = std::make_unique<DeviceStep>(context, model, options_);
     records_ =
@@ -55,9 +58,6 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
     host_records_.resize(kMostUnderWay);
     records_ = host_records_.data();
   }
-  const DType sums = stat_dtype(model.parameters().dtype());
-  loss_ = context.zeros({1}, sums);
-  nll_ = context.zeros({1}, sums);
 }
 
 Trainer::~Trainer() {

@@ -31,6 +31,7 @@ class Accelerator : public Backend {
         forwarding_kernels(std::make_integer_sequence<int, kOpKernelCount>());
     set_kernels(kernels);
   }
+  ~Accelerator() override { release_arena_memory(); }
 
   Device device() const override { return {DeviceKind::cuda, 0}; }
   MemoryStats memory_stats() const override { return cpu().memory_stats(); }
@@ -87,15 +88,18 @@ class StreamAccelerator final : public Accelerator, public StreamDevice {
   }
   void begin_capture() override {}
   void* end_capture(char* reason, size_t size) override {
-    std::snprintf(reason, size, "this device has no graphs");
-    return nullptr;
+    if (!records) std::snprintf(reason, size, "this device has no graphs");
+    graphs += records;
+    return records ? this : nullptr;
   }
   void launch_graph(void*) override {}
-  void release_graph(void*) noexcept override {}
+  void release_graph(void* graph) noexcept override { graphs -= graph != nullptr; }
   void set_dropout_step(const uint32_t*) override {}
 
   std::array<bool, kEvents> recorded{}, waited{};
-  bool lost = false;  // every wait fails
+  bool lost = false;     // every wait fails
+  bool records = false;  // graphs, of nothing
+  int graphs = 0;        // that have not been released
 };
 
 }  // namespace trafo::testing

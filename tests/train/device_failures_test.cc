@@ -7,51 +7,99 @@ namespace {
 
 using namespace testing;
 
-// A kernel that fails leaves the trainer as it was, with the updates before it under way.
-TEST(DeviceFailures, AnUpdateThatCannotStartIsNotUnderWay) {
-  const auto device = std::make_shared<StreamAccelerator>();
-  Context context(device);
-  context.set_graphs(false);
-  const ModelConfig config = tiny_config(Architecture::encoder_decoder, 0);
-  const auto one = make_model(context, config, 5), two = make_model(context, config, 5);
-  Trainer a(context, *one, quick_options()), b(context, *two, quick_options());
-  std::vector<PackedBatchHost> data(2);
-  const auto corpus = copy_corpus(Architecture::encoder_decoder, 60, 1);
-  Batcher batcher(*corpus, {.start_id = kTokens.bos});
-  for (PackedBatchHost& batch : data) batcher.next(batch);
+class DeviceFailures : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    context_.set_graphs(false);
+    const auto corpus = copy_corpus(Architecture::encoder_decoder, 60, 1);
+    Batcher batcher(*corpus, {.start_id = kTokens.bos});
+    for (PackedBatchHost& batch : data_) batcher.next(batch);
+  }
+  std::unique_ptr<Model> model() {
+    return make_model(context_, tiny_config(Architecture::encoder_decoder, 0), 5);
+  }
+  void break_kernel(OpKernel kernel) {
+    broken_ = kernels_;
+    broken_[static_cast<size_t>(kernel)] = [](void*, const void*) -> int32_t { return 1; };
+    device_->set_kernels(broken_);
+  }
+  void mend_kernels() { device_->set_kernels(kernels_); }
 
-  auto kernels = forwarding_kernels(std::make_integer_sequence<int, kOpKernelCount>());
-  auto failing = kernels;
-  failing[static_cast<size_t>(OpKernel::clipped_adamw)] = [](void*, const void*) -> int32_t {
-    return 1;
-  };
-  a.submit({&data[0], 1});
-  device->set_kernels(failing);
-  EXPECT_THROW(a.submit({&data[1], 1}), Error);
-  device->set_kernels(kernels);
+  const std::array<KernelFn, kOpKernelCount> kernels_ =
+      forwarding_kernels(std::make_integer_sequence<int, kOpKernelCount>());
+  std::array<KernelFn, kOpKernelCount> broken_{};
+  std::shared_ptr<StreamAccelerator> device_ = std::make_shared<StreamAccelerator>();
+  Context context_{device_};
+  std::vector<PackedBatchHost> data_{2};
+};
+
+// A kernel that fails leaves the trainer as it was, with the updates before it under way.
+TEST_F(DeviceFailures, AnUpdateThatCannotStartIsNotUnderWay) {
+  const auto one = model(), two = model();
+  Trainer a(context_, *one, quick_options()), b(context_, *two, quick_options());
+  a.submit({&data_[0], 1});
+  break_kernel(OpKernel::clipped_adamw);
+  EXPECT_THROW(a.submit({&data_[1], 1}), Error);
+  mend_kernels();
   EXPECT_EQ(a.under_way(), 1u);
-  EXPECT_THROW(a.step({&data[1], 1}), Error) << "another update is under way";
-  a.submit({&data[1], 1});
-  for (const PackedBatchHost& batch : data) {
+  EXPECT_THROW(a.step({&data_[1], 1}), Error) << "another update is under way";
+  a.submit({&data_[1], 1});
+  for (const PackedBatchHost& batch : data_) {
     const StepResult x = a.collect(), y = b.step({&batch, 1});
     EXPECT_EQ(x.loss, y.loss);
     EXPECT_EQ(x.update, y.update);
   }
-  EXPECT_EQ(weight_bytes(context, *one), weight_bytes(context, *two));
+  EXPECT_EQ(weight_bytes(context_, *one), weight_bytes(context_, *two));
   EXPECT_EQ(a.state(), b.state());
 }
 
-TEST(DeviceFailures, ALostDeviceEndsTheRun) {
-  const auto device = std::make_shared<StreamAccelerator>();
-  Context context(device);
-  context.set_graphs(false);
-  const auto model = make_model(context, tiny_config(Architecture::encoder_decoder, 0), 5);
+TEST_F(DeviceFailures, AStepThatCannotBeRecordedIsAnErrorAndLeavesTheTrainerAsItWas) {
+  const auto one = model(), two = model();
+  Trainer a(context_, *one, quick_options()), b(context_, *two, quick_options());
+  a.step({&data_[0], 1});
+  b.step({&data_[0], 1});
+  context_.set_graphs(true);
+  try {
+    a.step({&data_[0], 1});
+    ADD_FAILURE() << "the device has no graphs";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(std::string(error.what()).find("this device has no graphs"), std::string::npos);
+  }
+  device_->records = true;
+  break_kernel(OpKernel::layer_norm_backward);
+  EXPECT_THROW(a.step({&data_[0], 1}), Error);
+  EXPECT_EQ(device_->graphs, 0) << "what was recorded of a failed step is not released";
+  mend_kernels();
+  context_.set_graphs(false);
+  EXPECT_EQ(a.step({&data_[1], 1}).loss, b.step({&data_[1], 1}).loss);
+  EXPECT_EQ(weight_bytes(context_, *one), weight_bytes(context_, *two));
+  EXPECT_EQ(a.state(), b.state());
+}
+
+TEST_F(DeviceFailures, RecordedGraphsAreReleased) {
+  device_->records = true;
+  context_.set_graphs(true);
+  const auto one = model();
+  {
+    Trainer trainer(context_, *one, quick_options());
+    trainer.step({&data_[0], 1});
+    EXPECT_EQ(device_->graphs, 0) << "a shape that came once is not recorded";
+    trainer.step({&data_[0], 1});
+    trainer.step({&data_[0], 1});
+    EXPECT_EQ(device_->graphs, 1);
+  }
+  EXPECT_EQ(device_->graphs, 0);
+}
+
+TEST_F(DeviceFailures, ALostDeviceEndsTheRun) {
+  const auto trained = model();
   TrainOptions options = quick_options();
   options.after_updates = 40;
   options.disp_freq = options.save_freq = options.valid_freq = {100, PeriodUnit::updates};
-  TrainingRun run(context, *model, copy_data(Architecture::encoder_decoder), options);
+  TrainingRun run(context_, *trained, copy_data(Architecture::encoder_decoder), options);
   run.run({}, nullptr, 3);
-  device->lost = true;
+  device_->lost = true;
   try {
     run.run();
     ADD_FAILURE() << "the device is lost";
