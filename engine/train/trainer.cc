@@ -161,7 +161,7 @@ StepResult Trainer::collect() {
   const UnderWay oldest = under_way_.front();
   under_way_.pop_front();
   const UpdateRecord& record = *oldest.record;
-  if (works_ahead())
+  if (device_step_)  // at once where copy_to_host() has waited already
     context_.backend().stream_device()->wait(
         record_event(static_cast<size_t>(oldest.record - records_)));
   StepResult result = oldest.result;

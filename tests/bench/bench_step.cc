@@ -188,7 +188,6 @@ Json measure(const Workload& w, const StepOptions& o, Json row) {
   const auto parameters = static_cast<double>(model->parameters().parameter_count());
   const double units = static_cast<double>(w.sentences * w.positions);
   const MemoryStats memory = context->backend().memory_stats();
-  row["model"] = row["model"].get<std::string>();
   row["params"] = model->parameters().parameter_count();
   row["steps"] = steps;
   row["ms"] = ms;
@@ -261,6 +260,10 @@ int run(int argc, char** argv) {
       o.graphs = false;
     } else if (word == "--recompute" && has_value) {
       const std::string policy = argv[++i];
+      if (policy != "none" && policy != "selective" && policy != "full") {
+        std::fprintf(stderr, "bench_step: no recompute policy %s\n%s", policy.c_str(), kUsage);
+        return 2;
+      }
       o.recompute = policy == "full"        ? Recompute::full
                     : policy == "selective" ? Recompute::selective
                                             : Recompute::none;
