@@ -638,6 +638,23 @@ typedef struct trafo_trainer_options {
   int32_t recompute;        /* TRAFO_RECOMPUTE_*; default none. Less memory for more time; never changes a bit */
 } trafo_trainer_options;
 
+typedef struct trafo_memory_plan {
+  size_t struct_size;
+  int64_t weights_bytes;     /* with the float32 masters of a bfloat16 model */
+  int64_t gradients_bytes;
+  int64_t optimizer_bytes;   /* the moments */
+  int64_t activations_bytes; /* what forward and backward keep and use */
+  int64_t total_bytes;       /* the peak of trafo_context_memory_stats, with the batch and small change */
+} trafo_memory_plan;
+
+/* What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a
+ * decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay and recompute matter. INVALID_ARGUMENT: sizes
+ * that are no batch of this model. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,
+                                                          const trafo_trainer_options *options, int64_t sentences,
+                                                          int64_t source_tokens, int64_t target_tokens,
+                                                          trafo_memory_plan *out, size_t struct_size);
+
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t struct_size);
 /* The model (which the trainer changes), tokenizer and corpora are kept alive. `valid` may be NULL. run_directory may be empty:

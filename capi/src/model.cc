@@ -89,6 +89,13 @@ trafo_model* load(const Call& call, trafo_context* context, const char* path, si
 
 }  // namespace
 
+WantedModel trafo::capi::wanted_model(const Call& call, const trafo_model_config* config) {
+  if (!config) call.refuse("config is NULL");
+  const trafo_model_config settings = read_options(call, config, to_c(ModelConfig{}));
+  call.reserved(settings.reserved);
+  return {from_c(settings), checked_precision(call, settings.precision)};
+}
+
 trafo_error* trafo_model_config_init(trafo_model_config* config, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     init_options(call, config, struct_size, to_c(ModelConfig{}));
@@ -129,12 +136,10 @@ trafo_error* trafo_model_new(trafo_context* context, const trafo_model_config* c
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    if (!config) call.refuse("config is NULL");
-    const trafo_model_config settings = read_options(call, config, to_c(ModelConfig{}));
-    call.reserved(settings.reserved);
-    const DType precision = checked_precision(call, settings.precision);
+    const WantedModel wanted = wanted_model(call, config);
     *out = new_handle<trafo_model>(
-        context->context, std::shared_ptr<Model>(make_model(c, from_c(settings), seed, precision)));
+        context->context,
+        std::shared_ptr<Model>(make_model(c, wanted.config, seed, wanted.precision)));
   });
 }
 

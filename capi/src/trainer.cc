@@ -6,6 +6,7 @@
 
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"
+#include "engine/train/memory_plan.h"
 #include "engine/train/run.h"
 #include "engine/train/validation.h"
 
@@ -181,6 +182,25 @@ trafo_event to_c(const TrainEvent& event) {
 trafo_error* trafo_trainer_options_init(trafo_trainer_options* options, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     init_options(call, options, struct_size, trainer_defaults());
+  });
+}
+
+trafo_error* trafo_plan_training(const trafo_model_config* config,
+                                 const trafo_trainer_options* options, int64_t sentences,
+                                 int64_t source_tokens, int64_t target_tokens,
+                                 trafo_memory_plan* out, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    const WantedModel wanted = wanted_model(call, config);
+    const TrainOptions training = to_options(call, read_options(call, options, trainer_defaults()));
+    const MemoryPlan plan = plan_training({DeviceKind::cuda, 0}, wanted.config, wanted.precision,
+                                          training, {sentences, source_tokens, target_tokens});
+    trafo_memory_plan result{};
+    result.weights_bytes = plan.weights;
+    result.gradients_bytes = plan.gradients;
+    result.optimizer_bytes = plan.optimizer;
+    result.activations_bytes = plan.activations;
+    result.total_bytes = plan.total;
+    init_options(call, out, struct_size, result);
   });
 }
 

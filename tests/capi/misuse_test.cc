@@ -429,7 +429,9 @@ void misuse_models(World& w) {
   options.after_updates = 3;
   options.max_length = 16;
   trafo_trainer* trainer = nullptr;
+  trafo_memory_plan plan;
   MISUSE_INIT(trafo_trainer_options_init, options);
+  MISUSE(trafo_plan_training, {1}, &w.config, &options, 2, 8, 8, &plan, sizeof plan);
   MISUSE(trafo_trainer_new, {3, 4, 5}, w.model, w.tokenizer, w.corpus, w.corpus, &options, nullptr,
          0, &trainer);
   must(trafo_trainer_new(w.model, w.tokenizer, w.corpus, w.corpus, &options, nullptr, 0, &trainer));

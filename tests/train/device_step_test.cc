@@ -3,7 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/memory/cached_blocks.h"
 #include "engine/train/device_step.h"
+#include "engine/train/memory_plan.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 
@@ -176,6 +178,42 @@ TEST_P(DeviceStepTest, MemoryIsThePlannedArenaAndStaysTheSame) {
   const MemoryStats after = backend.memory_stats();
   EXPECT_EQ(after.allocated_bytes, before.allocated_bytes);
   EXPECT_EQ(after.peak_bytes, before.allocated_bytes) << "a step took memory beside its arena";
+}
+
+TEST_P(DeviceStepTest, ThePlanIsWhatTrainingTakes) {
+  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    const auto context = std::get<0>(GetParam()).make();
+    const ModelConfig model_config = config();
+    TrainOptions options = quick_options();
+    options.recompute = recompute;
+    options.optimizer_delay = 2;
+    const auto model = make_model(*context, model_config, 5);
+    Trainer trainer(*context, *model, options);
+    PackedBatchHost batch;  // three sentences of 5, 6 and 6 tokens a side
+    batch.target_cu_seqlens = {0, 5, 11, 17};
+    batch.target_positions = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5};
+    batch.target_in.assign(17, 4);
+    batch.target_out = batch.target_in;
+    const bool lm = architecture() == Architecture::decoder_lm;
+    if (!lm) {
+      batch.source_cu_seqlens = batch.target_cu_seqlens;
+      batch.source_positions = batch.target_positions;
+      batch.source_ids = batch.target_in;
+    }
+    const std::vector<PackedBatchHost> micro{batch, batch};
+    trainer.step(micro);
+    const MemoryPlan plan =
+        plan_training(context->device(), model_config, DType::f32, options, {3, lm ? 0 : 17, 17});
+    const auto arena = static_cast<int64_t>(context->backend().arena_bytes());
+    EXPECT_EQ(plan.activations, arena);
+    // The stand-in's arena is rounded by the CPU's allocator.
+    const auto held =
+        on_gpu() ? arena : static_cast<int64_t>(CachedBlocks::rounded(plan.activations));
+    EXPECT_EQ(plan.total - plan.activations, context->backend().memory_stats().peak_bytes - held);
+    EXPECT_GE(plan.total, plan.weights + plan.gradients + plan.optimizer + plan.activations);
+    EXPECT_LE(plan.total,
+              plan.weights + plan.gradients + plan.optimizer + plan.activations + 65536);
+  }
 }
 
 TEST_P(DeviceStepTest, ComposedOpsTrainToo) {

@@ -2,9 +2,13 @@
 
 #include <sys/mman.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <unordered_map>
 #include <vector>
+
+#include "engine/memory/cached_blocks.h"
 
 namespace trafo {
 namespace {
@@ -48,7 +52,7 @@ class AddressRange {
   size_t used_ = 0;
 };
 
-class NotingBackend final : public PlanBackend {
+class NotingBackend final : public PlanBackend, public StreamDevice {
  public:
   NotingBackend(Device device, int kernels)
       : device_(device), kernels_(static_cast<size_t>(kernels), &do_nothing) {
@@ -75,6 +79,25 @@ class NotingBackend final : public PlanBackend {
   int threads() const override { return 1; }
   void set_threads(int) override {}
 
+  StreamDevice* stream_device() override { return this; }
+  void* allocate_pinned(size_t bytes) override {
+    void* memory = std::malloc(bytes);
+    require(memory != nullptr, ErrorCode::out_of_memory, "memory plan", "no ", bytes, " bytes");
+    return memory;
+  }
+  void release_pinned(void* pointer) noexcept override { std::free(pointer); }
+  void copy_async(void*, const void*, size_t) override {}
+  void record(int) override {}
+  void wait(int) override {}
+  void begin_capture() override {}
+  void* end_capture(char* reason, size_t size) override {
+    std::snprintf(reason, size, "a device that only plans has no graphs");
+    return nullptr;
+  }
+  void launch_graph(void*) override {}
+  void release_graph(void*) noexcept override {}
+  void set_dropout_step(const uint32_t*) override {}
+
   AllocationTrace take_trace() override {
     if (living_.empty()) addresses_.clear();
     living_.clear();
@@ -86,24 +109,32 @@ class NotingBackend final : public PlanBackend {
     if (bytes == 0) return nullptr;
     void* at = addresses_.take(bytes);
     living_[at] = trace_.born(bytes);
-    stats_.allocated_bytes += static_cast<int64_t>(bytes);
-    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
+    count(static_cast<int64_t>(CachedBlocks::rounded(bytes)));
     return at;
   }
   void release_block(void* pointer, size_t bytes) noexcept override {
     if (!pointer) return;
-    stats_.allocated_bytes -= static_cast<int64_t>(bytes);
+    count(-static_cast<int64_t>(CachedBlocks::rounded(bytes)));
     const auto found = living_.find(pointer);
     if (found == living_.end()) return;  // older than the trace
     trace_.died(found->second);
     living_.erase(found);
   }
-  void* allocate_exactly(size_t bytes) override { return allocate_block(bytes); }
-  void release_exactly(void* pointer, size_t bytes) noexcept override {
-    release_block(pointer, bytes);
+  // Arenas are no part of what a step allocates.
+  void* allocate_exactly(size_t bytes) override {
+    count(static_cast<int64_t>(bytes));
+    return addresses_.take(bytes);
+  }
+  void release_exactly(void*, size_t bytes) noexcept override {
+    count(-static_cast<int64_t>(bytes));
   }
 
  private:
+  void count(int64_t bytes) {
+    stats_.allocated_bytes += bytes;
+    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
+  }
+
   static constexpr size_t kIndexBytes = size_t{1} << 24;
 
   Device device_;

@@ -1592,6 +1592,50 @@ const _: () = {
     ["Offset of field: trafo_trainer_options::recompute"]
         [::core::mem::offset_of!(trafo_trainer_options, recompute) - 220usize];
 };
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_memory_plan {
+    pub struct_size: usize,
+    #[doc = " with the float32 masters of a bfloat16 model"]
+    pub weights_bytes: i64,
+    pub gradients_bytes: i64,
+    #[doc = " the moments"]
+    pub optimizer_bytes: i64,
+    #[doc = " what forward and backward keep and use"]
+    pub activations_bytes: i64,
+    #[doc = " the peak of trafo_context_memory_stats, with the batch and small change"]
+    pub total_bytes: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_memory_plan"][::core::mem::size_of::<trafo_memory_plan>() - 48usize];
+    ["Alignment of trafo_memory_plan"][::core::mem::align_of::<trafo_memory_plan>() - 8usize];
+    ["Offset of field: trafo_memory_plan::struct_size"]
+        [::core::mem::offset_of!(trafo_memory_plan, struct_size) - 0usize];
+    ["Offset of field: trafo_memory_plan::weights_bytes"]
+        [::core::mem::offset_of!(trafo_memory_plan, weights_bytes) - 8usize];
+    ["Offset of field: trafo_memory_plan::gradients_bytes"]
+        [::core::mem::offset_of!(trafo_memory_plan, gradients_bytes) - 16usize];
+    ["Offset of field: trafo_memory_plan::optimizer_bytes"]
+        [::core::mem::offset_of!(trafo_memory_plan, optimizer_bytes) - 24usize];
+    ["Offset of field: trafo_memory_plan::activations_bytes"]
+        [::core::mem::offset_of!(trafo_memory_plan, activations_bytes) - 32usize];
+    ["Offset of field: trafo_memory_plan::total_bytes"]
+        [::core::mem::offset_of!(trafo_memory_plan, total_bytes) - 40usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay and recompute matter. INVALID_ARGUMENT: sizes\n that are no batch of this model. since 0.1"]
+    pub fn trafo_plan_training(
+        config: *const trafo_model_config,
+        options: *const trafo_trainer_options,
+        sentences: i64,
+        source_tokens: i64,
+        target_tokens: i64,
+        out: *mut trafo_memory_plan,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
 unsafe extern "C" {
     #[must_use]
     #[doc = " since 0.1"]

@@ -75,6 +75,7 @@ mod error;
 mod event;
 mod fused_ops;
 mod handle;
+mod memory_plan;
 mod model;
 mod model_config;
 mod op_options;
@@ -91,6 +92,7 @@ pub use context::{Context, ContextOptions, MemoryStats};
 pub use device::{Device, DeviceInfo};
 pub use error::{Error, ErrorCode, Result};
 pub use event::{Event, EventKind, Metrics, Stop};
+pub use memory_plan::MemoryPlan;
 pub use model::{Model, Parameter, Score};
 pub use model_config::{Architecture, ModelConfig};
 pub use op_options::{

@@ -104,7 +104,7 @@ impl Metric {
 ///     .valid_metrics(&[Metric::Bleu, Metric::Ce]);
 /// ```
 #[derive(Clone, Debug)]
-pub struct TrainerOptions(sys::trafo_trainer_options);
+pub struct TrainerOptions(pub(crate) sys::trafo_trainer_options);
 
 macro_rules! setters {
     ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {$(

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "commands.h"
+#include "settings.h"
+#include "text_io.h"
+#include "train_config.h"
+
+namespace translate_train {
+namespace {
+
+struct PlanArguments {
+  std::map<std::string, std::vector<std::string>> values;
+  int64_t sentence_length = 32;
+};
+
+// What decides how much memory training takes.
+constexpr const char* kNames[] = {"task",
+                                  "arch",
+                                  "enc-depth",
+                                  "dec-depth",
+                                  "dim-emb",
+                                  "transformer-dim-ffn",
+                                  "transformer-heads",
+                                  "transformer-norm",
+                                  "tied-embeddings-all",
+                                  "dim-vocabs",
+                                  "mini-batch-words",
+                                  "max-length",
+                                  "optimizer-delay",
+                                  "precision",
+                                  "recompute"};
+
+int plan(const CLI::App& app, const PlanArguments& arguments) {
+  Settings settings;
+  for (const auto& [name, values] : arguments.values)
+    if (app.count("--" + name) > 0) settings.set(name, values, "command line");
+  fill_defaults(settings, 0);
+  TrainConfig config = resolve(settings);
+  config.model.vocabulary = settings.integer("dim-vocabs");
+  const std::string precision = settings.text("precision");
+  config.model.precision = precision == "fp32" ? TRAFO_FLOAT32 : TRAFO_BFLOAT16;
+  if (arguments.sentence_length < 1) usage_error("--sentence-length: must be at least 1");
+  const int64_t tokens = config.trainer.batch_tokens;
+  const int64_t sentences = std::max<int64_t>(1, tokens / arguments.sentence_length);
+  const bool lm = config.model.architecture == TRAFO_DECODER_LM;
+  trafo_memory_plan plan{};
+  check(trafo_plan_training(&config.model, &config.trainer, sentences, lm ? 0 : tokens, tokens,
+                            &plan, sizeof plan));
+  LineWriter out("-");
+  const auto row = [&](const char* name, int64_t bytes) {
+    out.write(fmt::format("{:<12} {:>10.1f} MiB", name, static_cast<double>(bytes) / 1048576));
+  };
+  out.write(fmt::format(
+      "{} {}, {} sentences of {} tokens, {}, recompute {}", settings.text("task"),
+      settings.text("arch"), grouped(sentences), grouped(arguments.sentence_length),
+      config.model.precision == TRAFO_FLOAT32 ? "fp32" : "bf16", settings.text("recompute")));
+  row("weights", plan.weights_bytes);
+  row("gradients", plan.gradients_bytes);
+  row("optimizer", plan.optimizer_bytes);
+  row("activations", plan.activations_bytes);
+  row("in all", plan.total_bytes);
+  int32_t devices = 0;
+  check(trafo_device_count(TRAFO_DEVICE_CUDA, &devices, nullptr));
+  for (int32_t i = 0; i < devices; ++i) {
+    trafo_device_info info{};
+    check(trafo_device_get_info(TRAFO_DEVICE_CUDA, i, &info, sizeof info));
+    out.write(fmt::format("cuda:{} {} has {:.1f} MiB", i, info.name,
+                          static_cast<double>(info.memory_bytes) / 1048576));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Action add_plan(CLI::App& app) {
+  auto arguments = std::make_shared<PlanArguments>();
+  for (const char* name : kNames) {
+    const SettingSpec& spec = *find_setting(name);
+    app.add_option("--" + std::string(spec.name), arguments->values[spec.name], spec.help)
+        ->expected(spec.min_values, spec.max_values)
+        ->type_name(spec.values)
+        ->group(spec.group);
+  }
+  app.add_option("--sentence-length", arguments->sentence_length,
+                 "tokens of a sentence of the batch that is planned")
+      ->type_name("N")
+      ->capture_default_str();
+  app.footer("The memory that training takes on a GPU, which need not be there.");
+  return [&app, arguments] { return plan(app, *arguments); };
+}
+
+}  // namespace translate_train

@@ -1,0 +1,27 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+// MemoryPlan is what training takes on a CUDA device, in bytes, known without training and without
+// the device.
+type MemoryPlan struct {
+	Weights     int64 // with the float32 masters of a bfloat16 model
+	Gradients   int64
+	Optimizer   int64 // the moments
+	Activations int64 // what forward and backward keep and use
+	Total       int64 // the peak: all of these, the batch and small change
+}
+
+// PlanTraining plans for batches of so many sentences and tokens a side; a decoder-only model has
+// no source tokens.
+func PlanTraining(config ModelConfig, options TrainerOptions, sentences, sourceTokens, targetTokens int64) (MemoryPlan, error) {
+	var p C.trafo_memory_plan
+	err := check(C.trafo_plan_training(config.c(), options.c(), C.int64_t(sentences), C.int64_t(sourceTokens),
+		C.int64_t(targetTokens), &p, C.sizeof_trafo_memory_plan))
+	if err != nil {
+		return MemoryPlan{}, err
+	}
+	return MemoryPlan{int64(p.weights_bytes), int64(p.gradients_bytes), int64(p.optimizer_bytes),
+		int64(p.activations_bytes), int64(p.total_bytes)}, nil
+}

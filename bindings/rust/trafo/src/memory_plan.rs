@@ -1,0 +1,69 @@
+use trafo_sys as sys;
+
+use crate::error::check;
+use crate::{ModelConfig, Result, TrainerOptions};
+
+/// What training takes on a CUDA device, in bytes, known without training and without the device.
+///
+/// ```
+/// use trafo::{DType, MemoryPlan, ModelConfig, Recompute, TrainerOptions};
+/// # fn main() -> trafo::Result<()> {
+/// let config = ModelConfig::preset("tiny", 8000)?.precision(DType::BF16);
+/// let plan = MemoryPlan::of(&config, &TrainerOptions::new(), 128, 4096, 4096)?;
+/// let lean = TrainerOptions::new().recompute(Recompute::Full);
+/// assert!(MemoryPlan::of(&config, &lean, 128, 4096, 4096)?.total < plan.total);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// Weights, with the float32 masters of a bfloat16 model.
+    pub weights: i64,
+    /// Gradients.
+    pub gradients: i64,
+    /// The optimizer's moments.
+    pub optimizer: i64,
+    /// What forward and backward keep and use.
+    pub activations: i64,
+    /// The peak: all of these, the batch and small change.
+    pub total: i64,
+}
+
+impl MemoryPlan {
+    /// For batches of `sentences` with so many tokens a side; a decoder-only model has no source tokens.
+    pub fn of(
+        config: &ModelConfig,
+        options: &TrainerOptions,
+        sentences: i64,
+        source_tokens: i64,
+        target_tokens: i64,
+    ) -> Result<Self> {
+        let mut plan = sys::trafo_memory_plan {
+            struct_size: 0,
+            weights_bytes: 0,
+            gradients_bytes: 0,
+            optimizer_bytes: 0,
+            activations_bytes: 0,
+            total_bytes: 0,
+        };
+        // SAFETY: all pointers are valid during the call, `plan` has the size that is told.
+        check(unsafe {
+            sys::trafo_plan_training(
+                &config.0,
+                &options.0,
+                sentences,
+                source_tokens,
+                target_tokens,
+                &mut plan,
+                size_of::<sys::trafo_memory_plan>(),
+            )
+        })?;
+        Ok(MemoryPlan {
+            weights: plan.weights_bytes,
+            gradients: plan.gradients_bytes,
+            optimizer: plan.optimizer_bytes,
+            activations: plan.activations_bytes,
+            total: plan.total_bytes,
+        })
+    }
+}
