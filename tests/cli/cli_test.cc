@@ -465,5 +465,24 @@ TEST_F(Cli, WhatCannotBeWrittenIsSaid) {
   expect_refused(run({"translate", "--model", "run", "-o", "/proc/out"}, "Ja.\n"), "/proc/out", 1);
 }
 
+TEST_F(Cli, PlanSaysWhatTrainingTakesWithoutAGpu) {
+  const auto total = [&](const std::string& recompute) {
+    const Outcome outcome =
+        run({"plan", "--task", "tiny", "--mini-batch-words", "2048", "--recompute", recompute});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const size_t at = outcome.out.find("in all");
+    EXPECT_NE(at, std::string::npos) << outcome.out;
+    return at == std::string::npos ? 0.0 : std::stod(outcome.out.substr(at + 6));
+  };
+  const double none = total("none"), selective = total("selective"), full = total("full");
+  EXPECT_GT(full, 30);  // the weights alone, their masters, gradients and moments
+  EXPECT_LT(full, selective);
+  EXPECT_LT(selective, none);
+  const Outcome wrong = run({"plan", "--recompute", "some"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.err.find("recompute"), std::string::npos) << wrong.err;
+  EXPECT_EQ(run({"plan", "--sentence-length", "0"}).exit_code, 2);
+}
+
 }  // namespace
 }  // namespace translate_train::testing
