@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
 #include "engine/ops/op_kernel.h"
+#include "tests/ops/cuda_test.h"
 
 namespace trafo::testing {
 namespace {
@@ -159,28 +159,10 @@ struct Result {
   std::array<Doubles, 3> gradients;  // empty: not wanted
 };
 
-class CudaAttention : public ::testing::Test {
+class CudaAttention : public CudaTest {
  protected:
-  void SetUp() override {
-    const char* wanted = std::getenv("TRAFO_TEST_DEVICE");
-    if (!wanted || std::string(wanted) != "cuda") GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
-    try {
-      context_ = make_context({DeviceKind::cuda, 0}, 1);
-    } catch (const Error& error) {
-      // No plugin, driver or device; a plugin of another build is a failure.
-      if (error.code() != ErrorCode::unsupported) throw;
-      GTEST_SKIP() << error.what();
-    }
-  }
-
   Tensor upload(const Doubles& values) const {
     return context_->from_doubles(values, {static_cast<int64_t>(values.size())}, DType::bf16);
-  }
-  Doubles download(const Tensor& tensor) const {
-    Doubles out;
-    for (const BFloat16 value : context_->values<BFloat16>(tensor))
-      out.push_back(static_cast<double>(value.to_float()));
-    return out;
   }
   static void* column(const Tensor& tensor, int64_t at) {
     return const_cast<std::byte*>(static_cast<const std::byte*>(tensor.raw()) + 2 * at);
@@ -303,7 +285,6 @@ class CudaAttention : public ::testing::Test {
     ASSERT_EQ(again.gradients, result.gradients);
   }
 
-  std::unique_ptr<Context> context_;
   PhiloxStream random_{7, 8};
 };
 

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "engine/core/philox.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/op_kernel.h"
+#include "tests/ops/cuda_test.h"
 
 namespace trafo::testing {
 namespace {
@@ -69,20 +69,8 @@ Problem problem(DType dtype, int64_t classes, PhiloxStream& random) {
   return p;
 }
 
-class CrossEntropyOnCuda : public ::testing::Test {
+class CrossEntropyOnCuda : public CudaTest {
  protected:
-  void SetUp() override {
-    const char* wanted = std::getenv("TRAFO_TEST_DEVICE");
-    if (!wanted || std::string(wanted) != "cuda") GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
-    try {
-      context_ = make_context({DeviceKind::cuda, 0}, 1);
-    } catch (const Error& error) {
-      // No plugin, driver or device; a plugin of another build is a failure.
-      if (error.code() != ErrorCode::unsupported) throw;
-      GTEST_SKIP() << error.what();
-    }
-  }
-
   // A buffer with `values` from element `at` on, and a few more behind them.
   Tensor upload(DType dtype, const Doubles& values, int64_t at = 0) const {
     std::vector<float> wide(static_cast<size_t>(at), 0.0f);
@@ -93,16 +81,6 @@ class CrossEntropyOnCuda : public ::testing::Test {
     std::vector<BFloat16> narrow;
     for (const float value : wide) narrow.push_back(BFloat16::from_float(value));
     return context_->from_values<BFloat16>(narrow, shape);
-  }
-  Doubles download(const Tensor& tensor) const {
-    Doubles out;
-    if (tensor.dtype() == DType::f32)
-      for (const float value : context_->values<float>(tensor))
-        out.push_back(static_cast<double>(value));
-    else
-      for (const BFloat16 value : context_->values<BFloat16>(tensor))
-        out.push_back(static_cast<double>(value.to_float()));
-    return out;
   }
   // Also that nothing around the values was written. `old`: what the values were added to.
   void expect(const Tensor& tensor, int64_t at, const Doubles& expected, double old = 0) const {
@@ -190,7 +168,6 @@ class CrossEntropyOnCuda : public ::testing::Test {
     }
   }
 
-  std::unique_ptr<Context> context_;
   PhiloxStream random_{7, 8};
 };
 

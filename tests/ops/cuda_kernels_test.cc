@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/cast/cast.h"
@@ -13,26 +12,15 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/view/view.h"
+#include "tests/ops/cuda_test.h"
 
 namespace trafo::testing {
 namespace {
 
 using Doubles = std::vector<double>;
 
-class CudaKernels : public ::testing::Test {
+class CudaKernels : public CudaTest {
  protected:
-  void SetUp() override {
-    const char* wanted = std::getenv("TRAFO_TEST_DEVICE");
-    if (!wanted || std::string(wanted) != "cuda") GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
-    try {
-      context_ = make_context({DeviceKind::cuda, 0}, 1);
-    } catch (const Error& error) {
-      // No plugin, driver or device; a plugin of another build is a failure.
-      if (error.code() != ErrorCode::unsupported) throw;
-      GTEST_SKIP() << error.what();
-    }
-  }
-
   // Values the dtype holds exactly.
   Doubles random(DType dtype, int64_t count) {
     Doubles values(static_cast<size_t>(count));
@@ -50,16 +38,6 @@ class CudaKernels : public ::testing::Test {
     for (const float value : wide) narrow.push_back(BFloat16::from_float(value));
     return context_->from_values<BFloat16>(narrow, shape);
   }
-  Doubles download(const Tensor& tensor) const {
-    Doubles out;
-    if (tensor.dtype() == DType::f32)
-      for (const float value : context_->values<float>(tensor))
-        out.push_back(static_cast<double>(value));
-    else
-      for (const BFloat16 value : context_->values<BFloat16>(tensor))
-        out.push_back(static_cast<double>(value.to_float()));
-    return out;
-  }
   // `terms`: how many products or summands of about 1 each element has. `additions`: what adding
   // them up may be off by, element by element, where 4e-7 sqrt(terms) is too little for it; or
   // empty.
@@ -75,7 +53,6 @@ class CudaKernels : public ::testing::Test {
     }
   }
 
-  std::unique_ptr<Context> context_;
   PhiloxStream random_{5, 6};
 };
 

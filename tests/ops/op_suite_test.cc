@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "engine/autograd/gradcheck.h"
 #include "engine/ops/op_kernel.h"
+#include "tests/ops/cuda_test.h"
 #include "tests/ops/op_cases.h"
 
 namespace trafo::testing {
@@ -205,15 +205,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, OpSuite, ::testing::ValuesIn(ops_under_test()),
 class OnCuda : public ::testing::TestWithParam<OpUnderTest> {
  protected:
   void SetUp() override {
-    const char* wanted = std::getenv("TRAFO_TEST_DEVICE");
-    if (!wanted || std::string(wanted) != "cuda") GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
-    try {
-      (void)make_context({DeviceKind::cuda, 0}, 1);
-    } catch (const Error& error) {
-      // No plugin, driver or device; a plugin of another build is a failure.
-      if (error.code() != ErrorCode::unsupported) throw;
-      GTEST_SKIP() << error.what();
-    }
+    if (!cuda_context()) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
   }
 
   // Runs `check` on every case, in a context of its own; a case that throws does not hide the rest.
