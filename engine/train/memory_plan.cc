@@ -1,5 +1,7 @@
 #include "engine/train/memory_plan.h"
 
+#include <algorithm>
+
 #include "engine/backend/plan/plan_backend.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/trainer.h"

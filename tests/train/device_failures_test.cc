@@ -9,12 +9,7 @@ using namespace testing;
 
 class DeviceFailures : public ::testing::Test {
  protected:
-  void SetUp() override {
-    context_.set_graphs(false);
-    const auto corpus = copy_corpus(Architecture::encoder_decoder, 60, 1);
-    Batcher batcher(*corpus, {.start_id = kTokens.bos});
-    for (PackedBatchHost& batch : data_) batcher.next(batch);
-  }
+  void SetUp() override { context_.set_graphs(false); }
   std::unique_ptr<Model> model() {
     return make_model(context_, tiny_config(Architecture::encoder_decoder, 0), 5);
   }
@@ -30,7 +25,7 @@ class DeviceFailures : public ::testing::Test {
   std::array<KernelFn, kOpKernelCount> broken_{};
   std::shared_ptr<StreamAccelerator> device_ = std::make_shared<StreamAccelerator>();
   Context context_{device_};
-  std::vector<PackedBatchHost> data_{2};
+  const std::vector<PackedBatchHost> data_ = copy_batches(Architecture::encoder_decoder, 2);
 };
 
 // A kernel that fails leaves the trainer as it was, with the updates before it under way.

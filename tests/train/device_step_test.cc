@@ -63,13 +63,7 @@ class DeviceStepTest : public ::testing::TestWithParam<std::tuple<Device, Archit
   ModelConfig config() const { return tiny_config(architecture(), on_gpu() ? 0.2 : 0.0); }
 
   std::vector<PackedBatchHost> batches(size_t count) const {
-    const auto corpus = copy_corpus(architecture(), 60, 1);
-    BatcherOptions options;
-    options.start_id = kTokens.bos;
-    Batcher batcher(*corpus, options);
-    std::vector<PackedBatchHost> result(count);
-    for (PackedBatchHost& batch : result) batcher.next(batch);
-    return result;
+    return copy_batches(architecture(), count);
   }
 
   std::unique_ptr<Context> context_;

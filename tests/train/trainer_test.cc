@@ -16,14 +16,8 @@ using namespace testing;
 
 class TrainerTest : public ::testing::TestWithParam<Architecture> {
  protected:
-  std::vector<PackedBatchHost> batches(size_t count) {
-    const auto corpus = copy_corpus(GetParam(), 60, 1);
-    BatcherOptions options;
-    options.start_id = kTokens.bos;
-    Batcher batcher(*corpus, options);
-    std::vector<PackedBatchHost> result(count);
-    for (PackedBatchHost& batch : result) batcher.next(batch);
-    return result;
+  std::vector<PackedBatchHost> batches(size_t count) const {
+    return copy_batches(GetParam(), count);
   }
 
   std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 1);

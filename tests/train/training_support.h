@@ -56,6 +56,17 @@ inline std::shared_ptr<const TokenizedCorpus> copy_corpus(Architecture architect
                                            options);
 }
 
+// The first batches of such a corpus.
+inline std::vector<PackedBatchHost> copy_batches(Architecture architecture, size_t count) {
+  const auto corpus = copy_corpus(architecture, 60, 1);
+  BatcherOptions options;
+  options.start_id = kTokens.bos;
+  Batcher batcher(*corpus, options);
+  std::vector<PackedBatchHost> batches(count);
+  for (PackedBatchHost& batch : batches) batcher.next(batch);
+  return batches;
+}
+
 inline TrainingData copy_data(Architecture architecture = Architecture::encoder_decoder,
                               int64_t sentences = 60) {
   TrainingData data;
