@@ -98,6 +98,9 @@ DeviceStep::DeviceStep(Context& context, Model& model, const TrainOptions& optio
 DeviceStep::~DeviceStep() {
   forget_graphs();
   for (const Staging& staging : staging_) stream_.release_pinned(staging.block);
+  // Whoever else works in the arena asks for it again.
+  Backend& backend = context_.backend();
+  if (arena_ && arena_ == backend.arena_memory()) backend.set_arena_memory(0);
 }
 
 void DeviceStep::forget_graphs() noexcept {

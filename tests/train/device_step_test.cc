@@ -210,6 +210,36 @@ TEST_P(DeviceStepTest, ThePlanIsWhatTrainingTakes) {
   }
 }
 
+TEST_P(DeviceStepTest, ATrainerGivesItsMemoryBackAndAnotherGoesOn) {
+  const auto one = make_model(*context_, config(), 5), two = make_model(*context_, config(), 5);
+  const auto data = batches(6);
+  Backend& backend = context_->backend();
+  const auto steps = [&](Trainer& trainer) {
+    std::vector<double> losses;
+    for (const PackedBatchHost& batch : data) losses.push_back(trainer.step({&batch, 1}).loss);
+    return losses;
+  };
+  Trainer stays(*context_, *two, quick_options());
+  {
+    Trainer goes(*context_, *one, quick_options());
+    for (int round = 0; round < 2; ++round) EXPECT_EQ(steps(goes), steps(stays));
+    EXPECT_GT(backend.arena_bytes(), 0u);
+  }
+  EXPECT_EQ(backend.arena_bytes(), 0u);
+
+  std::vector<double> last;
+  for (int round = 0; round < 2; ++round) last = steps(stays);
+  EXPECT_GT(backend.arena_bytes(), 0u);
+  const auto eager = std::get<0>(GetParam()).make();
+  eager->set_graphs(false);
+  const auto reference = make_model(*eager, config(), 5);
+  Trainer trainer(*eager, *reference, quick_options());
+  std::vector<double> losses;
+  for (int round = 0; round < 4; ++round) losses = steps(trainer);
+  EXPECT_EQ(last, losses);
+  EXPECT_EQ(weight_bytes(*context_, *two), weight_bytes(*eager, *reference));
+}
+
 TEST_P(DeviceStepTest, ComposedOpsTrainToo) {
   const auto fused = make_model(*context_, config(), 5),
              composed = make_model(*context_, config(), 5);
