@@ -216,8 +216,13 @@ int32_t report(DeviceState& device, cudaError_t error, const char* what) {
     cudaGetLastError();  // not sticky: clear it
     return kOutOfMemory;
   }
-  // A sticky error shows again on a call that is always valid.
+  // A sticky error shows again on a call that is always valid; while work is recorded, on any but
+  // a waiting one.
   cudaGetLastError();
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  const cudaError_t state = cudaStreamIsCapturing(device.stream, &capture);
+  if (state != cudaSuccess) return kDeviceLost;
+  if (capture != cudaStreamCaptureStatusNone) return kFailed;
   return cudaDeviceSynchronize() == cudaSuccess ? kFailed : kDeviceLost;
 }
 
