@@ -34,8 +34,8 @@ class TrainingRun {
   // callback or the cancel token ends it; call again to go on. At its end, and when it is
   // cancelled or stopped by the callback, the run is saved. Errors: NON_FINITE (diverged), IO from
   // saving, what the model or the callback throws. Unless it diverged, a call after an error
-  // continues, and does again what had failed. After NON_FINITE on an accelerator, updates that were
-  // already under way may have been applied although the data position stands before them.
+  // continues, and does again what had failed. After NON_FINITE on an accelerator, updates that
+  // were already under way may have been applied although the data position stands before them.
   RunSummary run(const TrainCallback& callback = {}, const CancelToken* cancel = nullptr,
                  int64_t max_updates = 0);
 
