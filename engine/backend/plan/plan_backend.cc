@@ -20,38 +20,53 @@ int32_t do_nothing(void*, const void*) {
 }
 
 // Addresses that nothing lies behind until it is written to; read, it is zero.
-class AddressRange {
+class AddressRanges {
  public:
-  static constexpr size_t kBytes = size_t{1} << 42;
-
-  AddressRange() {
-    void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    require(memory != MAP_FAILED, ErrorCode::out_of_memory, "memory plan",
-            "the system gives no address range to plan in");
-    begin_ = static_cast<std::byte*>(memory);
+  AddressRanges() = default;
+  ~AddressRanges() {
+    for (const Range& range : ranges_) munmap(range.begin, range.bytes);
   }
-  ~AddressRange() { munmap(begin_, kBytes); }
-  AddressRange(const AddressRange&) = delete;
-  AddressRange& operator=(const AddressRange&) = delete;
+  AddressRanges(const AddressRanges&) = delete;
+  AddressRanges& operator=(const AddressRanges&) = delete;
 
   void* take(size_t bytes) {
-    const size_t step = (bytes + ArenaPlan::kAlignment - 1) / ArenaPlan::kAlignment;
-    require(step <= (kBytes - used_) / ArenaPlan::kAlignment, ErrorCode::out_of_memory,
-            "memory plan", "the step allocates more than ", kBytes, " bytes");
-    void* at = begin_ + used_;
-    used_ += step * ArenaPlan::kAlignment;
+    require(bytes <= SIZE_MAX / 2, ErrorCode::out_of_memory, "memory plan", bytes,
+            " bytes were asked for");
+    const size_t step =
+        (bytes + ArenaPlan::kAlignment - 1) / ArenaPlan::kAlignment * ArenaPlan::kAlignment;
+    if (ranges_.empty() || step > ranges_.back().bytes - used_) map(std::max(step, kBytes));
+    void* at = ranges_.back().begin + used_;
+    used_ += step;
     return at;
   }
   // Everything that was taken is gone, contents included.
   void clear() {
-    madvise(begin_, used_, MADV_DONTNEED);
+    if (ranges_.empty()) return;
+    for (; ranges_.size() > 1; ranges_.pop_back())
+      munmap(ranges_.back().begin, ranges_.back().bytes);
+    madvise(ranges_.front().begin, ranges_.front().bytes, MADV_DONTNEED);
     used_ = 0;
   }
 
  private:
-  std::byte* begin_ = nullptr;
-  size_t used_ = 0;
+  static constexpr size_t kBytes = size_t{1} << 30;  // of a range, or what one allocation needs
+  struct Range {
+    std::byte* begin;
+    size_t bytes;
+  };
+
+  void map(size_t bytes) {
+    ranges_.reserve(ranges_.size() + 1);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    require(memory != MAP_FAILED, ErrorCode::out_of_memory, "memory plan",
+            "the system gives no range of ", bytes, " addresses to plan in");
+    ranges_.push_back({static_cast<std::byte*>(memory), bytes});
+    used_ = 0;
+  }
+
+  std::vector<Range> ranges_;  // the last one is taken from
+  size_t used_ = 0;            // of the last one
 };
 
 class NotingBackend final : public PlanBackend, public StreamDevice {
@@ -141,7 +156,7 @@ class NotingBackend final : public PlanBackend, public StreamDevice {
 
   Device device_;
   std::vector<KernelFn> kernels_;
-  AddressRange addresses_;
+  AddressRanges addresses_;
   AllocationTrace trace_;
   std::unordered_map<void*, size_t> living_;
   MemoryStats stats_;
