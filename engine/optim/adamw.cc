@@ -69,7 +69,7 @@ void AdamW::step(double learning_rate, double grad_scale) {
   require(std::isfinite(grad_scale), ErrorCode::invalid_argument, kOrigin,
           "grad_scale must be finite, got ", grad_scale);
   AdamWParams p{};
-  fill(p);
+  describe(p);
   p.learning_rate = learning_rate;
   p.grad_scale = grad_scale;
   p.step = steps_ + 1;

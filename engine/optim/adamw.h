@@ -26,20 +26,9 @@ class AdamW {
   // finite: they would stay in the moments for good.
   void step(double learning_rate, double grad_scale = 1);
 
-  // The fields of `params` that say what is updated and how.
-  void describe(ClippedAdamWParams& params) const { fill(params); }
-
-  const AdamWOptions& options() const { return options_; }
-  int64_t steps() const { return steps_; }  // updates so far
-
-  // For checkpoints: the moments are read and written in place, the count is set.
-  const Tensor& first_moment() const { return m_; }
-  const Tensor& second_moment() const { return v_; }
-  void set_steps(int64_t steps);
-
- private:
+  // Fills in what is updated and how: the fields that every update kernel's params have.
   template <class Params>
-  void fill(Params& p) const {
+  void describe(Params& p) const {
     p.dtype = parameters_.dtype();
     p.count = parameters_.numel();
     p.beta1 = options_.beta1;
@@ -53,6 +42,15 @@ class AdamW {
     p.param_bf16 = rounded_.defined() ? rounded_.raw() : nullptr;
   }
 
+  const AdamWOptions& options() const { return options_; }
+  int64_t steps() const { return steps_; }  // updates so far
+
+  // For checkpoints: the moments are read and written in place, the count is set.
+  const Tensor& first_moment() const { return m_; }
+  const Tensor& second_moment() const { return v_; }
+  void set_steps(int64_t steps);
+
+ private:
   Context& context_;
   Tensor parameters_, gradients_, rounded_, m_, v_;
   AdamWOptions options_;

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "engine/ops/op_kernel.h"
-#include "engine/ops/view/view.h"
 #include "engine/train/upload.h"
 
 namespace trafo {
@@ -77,22 +76,20 @@ DeviceStep::Layout::Layout(const StepShape& shape) {
   target_weights = take(shape.target_tokens);
 }
 
-DeviceStep::DeviceStep(Context& context, Model& model, const TrainOptions& options)
+DeviceStep::DeviceStep(Context& context, Model& model, const TrainOptions& options,
+                       const LossSums& sums)
     : context_(context),
       model_(model),
-      label_smoothing_(options.label_smoothing),
-      seed_(options.seed),
-      recompute_(options.recompute),
+      options_(options),
+      sums_(sums),
       stream_(*context.backend().stream_device()),
       planner_(make_plan_backend(context.device(), kOpKernelCount)),
       plan_context_(planner_),
       staging_(kStagings) {
-  const DType sums = stat_dtype(model.parameters().dtype());
-  loss_ = context.zeros({1}, sums);
-  nll_ = context.zeros({1}, sums);
+  const DType sums_dtype = stat_dtype(model.parameters().dtype());
   // Constants that a step would otherwise make in its arena.
-  context.one(sums);
-  plan_context_.one(sums);
+  context.one(sums_dtype);
+  plan_context_.one(sums_dtype);
 }
 
 DeviceStep::~DeviceStep() {
@@ -141,7 +138,7 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
 
   const size_t slot = next_staging_;
   int32_t* host = staging(layout.words);
-  fill(batch, shape, labels, pass, host);
+  fill(batch, shape, layout, labels, pass, host);
   stream_.copy_async(block_.raw(), host, static_cast<size_t>(layout.words) * sizeof(int32_t));
   stream_.record(static_cast<int>(slot));
 
@@ -154,7 +151,7 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
   } else {
     Arena arena(context_.backend().arena_memory(), recorded.plan);
     const ArenaScope scope(context_.backend(), arena);
-    run(context_, on_device, first, loss_, nll_);
+    run(context_, on_device, first, sums_);
   }
   ++recorded.runs;
 }
@@ -164,10 +161,10 @@ void DeviceStep::prepare_memory(const StepShape& shape, const Layout& layout,
                                 const PackedBatchHost& batch, Recorded& recorded) {
   if (!recorded.planned) {
     const Tensor block = plan_context_.empty({layout.words}, DType::i32);
-    const Tensor loss = plan_context_.empty(loss_.shape(), loss_.dtype());
-    fill(batch, shape, 1, 0, block.data<int32_t>());
+    const LossSums sums(plan_context_, model_.parameters().dtype());
+    fill(batch, shape, layout, 1, 0, block.data<int32_t>());
     planner_->take_trace();
-    run(plan_context_, view(block, shape, layout), shape.first, loss, loss);
+    run(plan_context_, view(block, shape, layout), shape.first, sums);
     recorded.plan = plan_arena(planner_->take_trace());
     recorded.planned = true;
   }
@@ -176,7 +173,6 @@ void DeviceStep::prepare_memory(const StepShape& shape, const Layout& layout,
     backend.synchronize();
     backend.set_arena_memory(recorded.plan.bytes);
   }
-  arena_bytes_ = std::max(arena_bytes_, recorded.plan.bytes);
   if (arena_ != backend.arena_memory()) {  // ours have grown, or another trainer's
     backend.synchronize();
     forget_graphs();
@@ -190,7 +186,7 @@ void DeviceStep::record(const StepShape& shape, const Batch& batch, Recorded& re
   stream_.begin_capture();
   try {
     const ArenaScope scope(context_.backend(), arena);
-    run(context_, batch, shape.first, loss_, nll_);
+    run(context_, batch, shape.first, sums_);
   } catch (...) {
     stream_.release_graph(stream_.end_capture(reason, sizeof reason));
     throw;
@@ -200,8 +196,7 @@ void DeviceStep::record(const StepShape& shape, const Batch& batch, Recorded& re
           "the step could not be recorded as a graph (", reason, "); turn graphs off");
 }
 
-void DeviceStep::run(Context& context, const Batch& batch, bool first, const Tensor& loss,
-                     const Tensor& nll) {
+void DeviceStep::run(Context& context, const Batch& batch, bool first, const LossSums& sums) {
   struct DropoutStep {
     StreamDevice& stream;
     DropoutStep(StreamDevice& device, const uint32_t* step) : stream(device) {
@@ -209,31 +204,15 @@ void DeviceStep::run(Context& context, const Batch& batch, bool first, const Ten
     }
     ~DropoutStep() { stream.set_dropout_step(nullptr); }
   } dropout_step(stream_, static_cast<const uint32_t*>(block_.defined() ? block_.raw() : nullptr));
-  const TapeScope tape(context);
-  const RecomputeScope recompute(context, recompute_);
-  ParameterStore& parameters = model_.parameters();
   // A replayed step leaves no trace on the host: what an earlier micro-batch has done to the
   // gradients is said here. On the planning device nothing is filled.
-  if (first)
-    parameters.zero_grad();
-  else
-    parameters.complete_grads(plan_context_);
-  const ops::CrossEntropyOutput output =
-      model_.loss(context, batch, label_smoothing_, {seed_, 0, true});
-  context.backward(output.loss);
-  if (first) {
-    parameters.complete_grads(context);
-    context.backend().copy(loss.raw(), output.loss.raw(), loss.bytes());
-    context.backend().copy(nll.raw(), output.nll.raw(), nll.bytes());
-  } else {
-    accumulate_into(context, loss, output.loss);
-    accumulate_into(context, nll, output.nll);
-  }
+  if (!first) model_.parameters().complete_grads(plan_context_);
+  // The label weights carry the division by the label count, the block the number of the pass.
+  accumulate_gradients(context, model_, batch, options_, {options_.seed, 0, true}, 1, first, sums);
 }
 
-DeviceStep::Layout DeviceStep::fill(const PackedBatchHost& batch, const StepShape& shape,
-                                    double labels, uint32_t pass, int32_t* block) const {
-  const Layout layout(shape);
+void DeviceStep::fill(const PackedBatchHost& batch, const StepShape& shape, const Layout& layout,
+                      double labels, uint32_t pass, int32_t* block) const {
   std::memcpy(block + layout.pass, &pass, sizeof pass);
   const auto put = [&](int64_t at, const std::vector<int32_t>& values, int64_t count,
                        int32_t filler) {
@@ -269,7 +248,6 @@ DeviceStep::Layout DeviceStep::fill(const PackedBatchHost& batch, const StepShap
                                                          : double{batch.target_weights[t]};
     weights[t] = static_cast<float>(weight / labels);
   }
-  return layout;
 }
 
 Batch DeviceStep::view(const Tensor& block, const StepShape& shape, const Layout& layout) const {

@@ -12,7 +12,7 @@
 #include "engine/backend/plan/plan_backend.h"
 #include "engine/models/model.h"
 #include "engine/text/batcher.h"
-#include "engine/train/options.h"
+#include "engine/train/micro_batch.h"
 
 namespace trafo {
 
@@ -36,23 +36,15 @@ StepShape filled_shape(const StepShape& exact);
 // Context and model must outlive it. One thread at a time.
 class DeviceStep {
  public:
-  // The context's device has a StreamDevice.
-  DeviceStep(Context& context, Model& model, const TrainOptions& options);
+  // The context's device has a StreamDevice. `sums` is where the losses go.
+  DeviceStep(Context& context, Model& model, const TrainOptions& options, const LossSums& sums);
   ~DeviceStep();
   DeviceStep(const DeviceStep&) = delete;
   DeviceStep& operator=(const DeviceStep&) = delete;
 
-  // Forward and backward of the batch's share of a mean over `labels`; dropout is that of forward
-  // pass `pass`. `first`: overwrites gradient and losses, else adds to them. Returns before it has
-  // run, and needs `batch` no longer then.
+  // accumulate_gradients() of the batch's share of a mean over `labels`, with the dropout of
+  // forward pass `pass`. Returns before it has run, and needs `batch` no longer then.
   void accumulate(const PackedBatchHost& batch, double labels, uint32_t pass, bool first);
-
-  // The losses of the micro-batches since the first, summed: [1] float32.
-  const Tensor& loss() const { return loss_; }
-  const Tensor& nll() const { return nll_; }
-
-  // Bytes of the arena that the steps so far needed.
-  size_t arena_bytes() const { return arena_bytes_; }
 
  private:
   // Where the arrays of a batch lie in its block, in words of four bytes.
@@ -70,10 +62,10 @@ class DeviceStep {
     void* graph = nullptr;
   };
 
-  Layout fill(const PackedBatchHost& batch, const StepShape& shape, double labels, uint32_t pass,
-              int32_t* block) const;
+  void fill(const PackedBatchHost& batch, const StepShape& shape, const Layout& layout,
+            double labels, uint32_t pass, int32_t* block) const;
   Batch view(const Tensor& block, const StepShape& shape, const Layout& layout) const;
-  void run(Context& context, const Batch& batch, bool first, const Tensor& loss, const Tensor& nll);
+  void run(Context& context, const Batch& batch, bool first, const LossSums& sums);
   void prepare_memory(const StepShape& shape, const Layout& layout, const PackedBatchHost& batch,
                       Recorded& recorded);
   void record(const StepShape& shape, const Batch& batch, Recorded& recorded);
@@ -82,18 +74,15 @@ class DeviceStep {
 
   Context& context_;
   Model& model_;
-  double label_smoothing_;
-  uint64_t seed_;
-  Recompute recompute_;
+  TrainOptions options_;
+  LossSums sums_;
   StreamDevice& stream_;
   std::shared_ptr<PlanBackend> planner_;
   Context plan_context_;
 
   std::map<StepShape, Recorded> shapes_;
   void* arena_ = nullptr;  // the backend's, that graphs were recorded in
-  size_t arena_bytes_ = 0;
-  Tensor block_;  // the batch on the device
-  Tensor loss_, nll_;
+  Tensor block_;           // the batch on the device
 
   struct Staging {
     int32_t* block = nullptr;

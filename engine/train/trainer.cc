@@ -3,7 +3,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/ops/view/view.h"
 #include "engine/train/model_io.h"
 #include "engine/train/upload.h"
 
@@ -46,12 +45,10 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay},
                  model.parameters().has_master() ? model.parameters().flat() : Tensor{}),
       schedule_(schedule_options(options, model.config().width)),
-      update_(context, optimizer_, schedule_, options.clip_norm) {
-  const DType sums = stat_dtype(model.parameters().dtype());
-  loss_ = context.zeros({1}, sums);
-  nll_ = context.zeros({1}, sums);
+      update_(context, optimizer_, schedule_, options.clip_norm),
+      sums_(context, model.parameters().dtype()) {
   if (StreamDevice* stream = context.backend().stream_device()) {
-    device_step_ = std::make_unique<DeviceStep>(context, model, options_);
+    device_step_ = std::make_unique<DeviceStep>(context, model, options_, sums_);
     records_ =
         static_cast<UpdateRecord*>(stream->allocate_pinned(kMostUnderWay * sizeof(UpdateRecord)));
   } else {
@@ -78,13 +75,10 @@ StepResult Trainer::step(std::span<const Batch> micro_batches) {
     result.target_tokens += batch.target_in.numel();
     if (batch.source_ids.defined()) result.source_tokens += batch.source_ids.numel();
   }
-  start(
-      result,
-      [&] {
-        for (const Batch& batch : micro_batches)
-          accumulate(batch, result.labels, &batch == micro_batches.data());
-      },
-      loss_, nll_);
+  start(result, [&] {
+    for (const Batch& batch : micro_batches)
+      accumulate(batch, result.labels, &batch == micro_batches.data());
+  });
   return collect();
 }
 
@@ -102,31 +96,21 @@ void Trainer::submit(std::span<const PackedBatchHost> micro_batches) {
     result.target_tokens += static_cast<int64_t>(batch.target_in.size());
     result.source_tokens += static_cast<int64_t>(batch.source_ids.size());
   }
-  if (works_ahead()) {
-    start(
-        result,
-        [&] {
-          for (const PackedBatchHost& batch : micro_batches)
-            device_step_->accumulate(batch, result.labels,
-                                     static_cast<uint32_t>(state_.forward_passes++),
-                                     &batch == micro_batches.data());
-        },
-        device_step_->loss(), device_step_->nll());
-  } else {
-    start(
-        result,
-        [&] {
-          for (const PackedBatchHost& batch : micro_batches)
-            accumulate(upload(context_, batch, model_.config(), model_.parameters().dtype()),
-                       result.labels, &batch == micro_batches.data());
-        },
-        loss_, nll_);
-  }
+  start(result, [&] {
+    for (const PackedBatchHost& batch : micro_batches) {
+      const bool first = &batch == micro_batches.data();
+      if (works_ahead())
+        device_step_->accumulate(batch, result.labels,
+                                 static_cast<uint32_t>(state_.forward_passes++), first);
+      else
+        accumulate(upload(context_, batch, model_.config(), model_.parameters().dtype()),
+                   result.labels, first);
+    }
+  });
 }
 
-// `gradients` fills the flat gradient, loss and nll.
-void Trainer::start(StepResult result, const std::function<void()>& gradients, const Tensor& loss,
-                    const Tensor& nll) {
+// `gradients` fills the flat gradient and the sums of the losses.
+void Trainer::start(const StepResult& result, const std::function<void()>& gradients) {
   require(under_way_.size() < (works_ahead() ? kMostUnderWay : 1), ErrorCode::invalid_argument,
           kOrigin, under_way_.size(), " updates are under way, collect one first");
   const uint64_t passes_before = state_.forward_passes;
@@ -137,7 +121,7 @@ void Trainer::start(StepResult result, const std::function<void()>& gradients, c
     gradients();
     update_.prepare(state_.update + 1, state_.update + 1 + static_cast<int64_t>(before));
     under_way_.push_back({result, &record});
-    update_.run(loss, nll);
+    update_.run(sums_.loss, sums_.nll);
     // From here on only a device that is lost can fail.
     if (StreamDevice* stream = works_ahead() ? context_.backend().stream_device() : nullptr) {
       stream->copy_async(&record, update_.record(), sizeof record);
@@ -187,25 +171,8 @@ StepResult Trainer::collect() {
 }
 
 void Trainer::accumulate(const Batch& batch, double labels, bool first) {
-  // A tape of its own: what the caller has recorded on the context stays as it is, and what a
-  // failed step has recorded goes away.
-  const TapeScope tape(context_);
-  const RecomputeScope recompute(context_, options_.recompute);
-  const DropoutPass pass{options_.seed, static_cast<uint32_t>(state_.forward_passes), true};
-  ++state_.forward_passes;
-  if (first) model_.parameters().zero_grad();
-  // The upstream gradient is then known to be one, and nothing has to be read before the end.
-  const ops::CrossEntropyOutput output =
-      model_.loss(context_, batch, options_.label_smoothing, pass, 1 / labels);
-  context_.backward(output.loss);
-  if (first) {
-    context_.backend().copy(loss_.raw(), output.loss.raw(), loss_.bytes());
-    context_.backend().copy(nll_.raw(), output.nll.raw(), nll_.bytes());
-    model_.parameters().complete_grads(context_);
-  } else {
-    accumulate_into(context_, loss_, output.loss);
-    accumulate_into(context_, nll_, output.nll);
-  }
+  const DropoutPass pass{options_.seed, static_cast<uint32_t>(state_.forward_passes++), true};
+  accumulate_gradients(context_, model_, batch, options_, pass, 1 / labels, first, sums_);
 }
 
 void Trainer::require_idle() const {

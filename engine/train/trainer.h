@@ -73,8 +73,7 @@ class Trainer {
     StepResult result;
     const UpdateRecord* record;  // filled in when its event has passed
   };
-  void start(StepResult result, const std::function<void()>& gradients, const Tensor& loss,
-             const Tensor& nll);
+  void start(const StepResult& result, const std::function<void()>& gradients);
   void accumulate(const Batch& batch, double labels, bool first);
   void require_idle() const;
 
@@ -84,9 +83,9 @@ class Trainer {
   AdamW optimizer_;
   Schedule schedule_;
   ClippedUpdate update_;
+  LossSums sums_;
   std::unique_ptr<DeviceStep> device_step_;  // on an accelerator
   TrainerState state_;
-  Tensor loss_, nll_;  // [1]: of the update's micro-batches so far
   std::deque<UnderWay> under_way_;
   UpdateRecord* records_ = nullptr;  // kMostUnderWay of them, where the device can write
   std::vector<UpdateRecord> host_records_;

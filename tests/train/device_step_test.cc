@@ -6,6 +6,7 @@
 #include "engine/memory/cached_blocks.h"
 #include "engine/train/device_step.h"
 #include "engine/train/memory_plan.h"
+#include "tests/ops/cuda_test.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 
@@ -45,12 +46,6 @@ std::unique_ptr<Context> stand_in() {
   return context;
 }
 
-std::unique_ptr<Context> gpu() {
-  const char* wanted = std::getenv("TRAFO_TEST_DEVICE");
-  if (!wanted || std::string(wanted) != "cuda") return nullptr;
-  return make_context({DeviceKind::cuda, 0}, 1);
-}
-
 class DeviceStepTest : public ::testing::TestWithParam<std::tuple<Device, Architecture>> {
  protected:
   void SetUp() override {
@@ -71,7 +66,7 @@ class DeviceStepTest : public ::testing::TestWithParam<std::tuple<Device, Archit
 
 std::vector<std::tuple<Device, Architecture>> instances() {
   std::vector<std::tuple<Device, Architecture>> all;
-  for (const Device& device : {Device{"StandIn", &stand_in}, Device{"Cuda", &gpu}})
+  for (const Device& device : {Device{"StandIn", &stand_in}, Device{"Cuda", &cuda_context}})
     for (const Architecture architecture :
          {Architecture::encoder_decoder, Architecture::decoder_lm})
       all.emplace_back(device, architecture);
@@ -141,7 +136,7 @@ TEST_P(DeviceStepTest, UpdatesUnderWayAreTheSameBits) {
 
 TEST_P(DeviceStepTest, GraphsGiveTheSameBits) {
   if (!on_gpu()) GTEST_SKIP() << "the stand-in device has no graphs";
-  const auto eager_context = gpu();
+  const auto eager_context = cuda_context();
   eager_context->set_graphs(false);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const auto recorded = make_model(*context_, config(), 5, dtype);
