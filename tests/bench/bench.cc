@@ -225,4 +225,13 @@ std::vector<int64_t> spread(int64_t limit, int64_t count) {
   return numbers;
 }
 
+int run_program(const char* name, int (*run)(int, char**), int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    return 1;
+  }
+}
+
 }  // namespace trafo::bench

@@ -93,6 +93,9 @@ std::vector<double> read_values(Context& context, const Tensor& tensor, int64_t 
 // At most `count` numbers spread over [0, limit), the first and the last among them.
 std::vector<int64_t> spread(int64_t limit, int64_t count);
 
+// What main() of a benchmark does: an Error ends it with exit status 1.
+int run_program(const char* name, int (*run)(int, char**), int argc, char** argv);
+
 // --- timing ---
 struct Sampling {
   int samples = 5;

@@ -296,10 +296,5 @@ int run(int argc, char** argv) {
 }  // namespace trafo::bench
 
 int main(int argc, char** argv) {
-  try {
-    return trafo::bench::run(argc, argv);
-  } catch (const trafo::Error& error) {
-    std::fprintf(stderr, "bench_step: %s\n", error.what());
-    return 1;
-  }
+  return trafo::bench::run_program("bench_step", &trafo::bench::run, argc, argv);
 }

@@ -85,17 +85,14 @@ struct Chain {
   }
 };
 
-void bias_relu_dropout(OpBench& bench, const Chain& c) {
+// A chain of x and bias, fused(x, bias) and composed(x, bias): output element i should be value(i),
+// the gradient of x gradient(i), where `checked` says that float32 must agree.
+template <class Fused, class Composed, class Value, class Gradient, class Checked>
+void measure_chain(OpBench& bench, const Chain& c, OpRun run, const Fused& fused,
+                   const Composed& composed, const Value& value, const Gradient& gradient,
+                   const Checked& checked) {
   Context& context = c.context;
-  OpRun run = c.run("bias_relu_dropout", 2, 3);
   run.upstream = {c.dy.tensor};
-  const auto composed = [&](const Tensor& x, const Tensor& bias) {
-    return ops::dropout(
-        context, ops::activation(context, ops::add(context, x, bias), Activation::relu), kDropout);
-  };
-  const auto fused = [&](const Tensor& x, const Tensor& bias) {
-    return ops::bias_act_dropout(context, x, bias, Activation::relu, kDropout);
-  };
   run.forward = [&] { fused(c.x.tensor, c.bias.tensor); };
   run.composed_forward = [&] { composed(c.x.tensor, c.bias.tensor); };
   run.record = [&] {
@@ -104,7 +101,6 @@ void bias_relu_dropout(OpBench& bench, const Chain& c) {
   run.composed_record = [&] {
     return std::vector{composed(make_leaf(c.x.tensor, c.dx), make_leaf(c.bias.tensor, c.dbias))};
   };
-  const auto gradient = [&](int64_t i) { return c.biased(i) > 0 ? c.factor(i) * c.dy.at(i) : 0; };
   run.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
     const NoGrad no_grad(context);
     const Tensor y = fused(c.x.tensor, c.bias.tensor);
@@ -113,10 +109,8 @@ void bias_relu_dropout(OpBench& bench, const Chain& c) {
       const auto gradients = read_values(context, c.dx, row * c.width, c.width);
       for (int64_t k = 0; k < c.width; ++k) {
         const int64_t i = row * c.width + k;
-        forward.add(values[static_cast<size_t>(k)], std::max(0.0, c.biased(i)) * c.factor(i));
-        // In the last digit of float32 the sign of x + bias may differ from that in float64.
-        if (std::abs(c.biased(i)) > 1e-6)
-          backward.add(gradients[static_cast<size_t>(k)], gradient(i));
+        forward.add(values[static_cast<size_t>(k)], value(i));
+        if (checked(i)) backward.add(gradients[static_cast<size_t>(k)], gradient(i));
       }
     }
     run.extra["column_error"] = c.column_error(c.dbias, gradient);
@@ -124,42 +118,37 @@ void bias_relu_dropout(OpBench& bench, const Chain& c) {
   measure(bench, run);
 }
 
+void bias_relu_dropout(OpBench& bench, const Chain& c) {
+  Context& context = c.context;
+  measure_chain(
+      bench, c, c.run("bias_relu_dropout", 2, 3),
+      [&](const Tensor& x, const Tensor& bias) {
+        return ops::bias_act_dropout(context, x, bias, Activation::relu, kDropout);
+      },
+      [&](const Tensor& x, const Tensor& bias) {
+        const Tensor biased = ops::add(context, x, bias);
+        return ops::dropout(context, ops::activation(context, biased, Activation::relu), kDropout);
+      },
+      [&](int64_t i) { return std::max(0.0, c.biased(i)) * c.factor(i); },
+      [&](int64_t i) { return c.biased(i) > 0 ? c.factor(i) * c.dy.at(i) : 0; },
+      // In the last digit of float32 the sign of x + bias may differ from that in float64.
+      [&](int64_t i) { return std::abs(c.biased(i)) > 1e-6; });
+}
+
 // The residual's gradient is the one that arrives, so nothing is computed for it.
 void bias_dropout_residual(OpBench& bench, const Chain& c) {
   Context& context = c.context;
-  OpRun run = c.run("bias_dropout_residual", 3, 2);
-  run.upstream = {c.dy.tensor};
-  const auto composed = [&](const Tensor& x, const Tensor& bias) {
-    return ops::add(context, c.residual.tensor,
-                    ops::dropout(context, ops::add(context, x, bias), kDropout));
-  };
-  const auto fused = [&](const Tensor& x, const Tensor& bias) {
-    return ops::bias_dropout_residual(context, x, bias, c.residual.tensor, kDropout);
-  };
-  run.forward = [&] { fused(c.x.tensor, c.bias.tensor); };
-  run.composed_forward = [&] { composed(c.x.tensor, c.bias.tensor); };
-  run.record = [&] {
-    return std::vector{fused(make_leaf(c.x.tensor, c.dx), make_leaf(c.bias.tensor, c.dbias))};
-  };
-  run.composed_record = [&] {
-    return std::vector{composed(make_leaf(c.x.tensor, c.dx), make_leaf(c.bias.tensor, c.dbias))};
-  };
-  const auto gradient = [&](int64_t i) { return c.factor(i) * c.dy.at(i); };
-  run.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
-    const NoGrad no_grad(context);
-    const Tensor y = fused(c.x.tensor, c.bias.tensor);
-    for (const int64_t row : spread(c.rows, kCheckedRows)) {
-      const auto values = read_values(context, y, row * c.width, c.width);
-      const auto gradients = read_values(context, c.dx, row * c.width, c.width);
-      for (int64_t k = 0; k < c.width; ++k) {
-        const int64_t i = row * c.width + k;
-        forward.add(values[static_cast<size_t>(k)], c.residual.at(i) + c.biased(i) * c.factor(i));
-        backward.add(gradients[static_cast<size_t>(k)], gradient(i));
-      }
-    }
-    run.extra["column_error"] = c.column_error(c.dbias, gradient);
-  };
-  measure(bench, run);
+  measure_chain(
+      bench, c, c.run("bias_dropout_residual", 3, 2),
+      [&](const Tensor& x, const Tensor& bias) {
+        return ops::bias_dropout_residual(context, x, bias, c.residual.tensor, kDropout);
+      },
+      [&](const Tensor& x, const Tensor& bias) {
+        return ops::add(context, c.residual.tensor,
+                        ops::dropout(context, ops::add(context, x, bias), kDropout));
+      },
+      [&](int64_t i) { return c.residual.at(i) + c.biased(i) * c.factor(i); },
+      [&](int64_t i) { return c.factor(i) * c.dy.at(i); }, [](int64_t) { return true; });
 }
 
 // Both outputs are used, as in a transformer with the norm before a block.

@@ -19,6 +19,20 @@ double bytes_of(const Shape& shape, DType dtype) {
   return static_cast<double>(element_count(shape)) * static_cast<double>(dtype_size(dtype));
 }
 
+// A case of either op reads one tensor and writes one; backward reads two.
+template <class Case>
+OpRun run_of(const Case& c) {
+  OpRun run;
+  run.section = c.section;
+  run.op = c.op;
+  run.dtype = c.dtype;
+  run.shape = c.shape;
+  run.full = bytes_of(c.shape, c.dtype) >= kFullBytes;
+  run.forward_bytes = 2 * bytes_of(c.shape, c.dtype);
+  run.backward_bytes = 3 * bytes_of(c.shape, c.dtype);
+  return run;
+}
+
 // --- softmax ---
 
 struct SoftmaxCase {
@@ -64,14 +78,7 @@ void softmax_case(OpBench& bench, const SoftmaxCase& c) {
     penalty = context.from_doubles(added, {batch, 1, 1, keys}, c.dtype);
   }
 
-  OpRun run;
-  run.section = c.section;
-  run.op = c.op;
-  run.dtype = c.dtype;
-  run.shape = c.shape;
-  run.full = bytes_of(c.shape, c.dtype) >= kFullBytes;
-  run.forward_bytes = 2 * bytes_of(c.shape, c.dtype);
-  run.backward_bytes = 3 * bytes_of(c.shape, c.dtype);
+  OpRun run = run_of(c);
   run.upstream = {dy.tensor};
   if (c.forward) {
     run.forward = [&] { ops::softmax(context, x.tensor, options); };
@@ -207,14 +214,7 @@ void norm_case(OpBench& bench, const NormCase& c) {
                                    ? ops::layer_norm(context, x, gamma, beta, c.epsilon)
                                    : ops::layer_norm_composed(context, x, gamma, beta, c.epsilon)};
   };
-  OpRun run;
-  run.section = c.section;
-  run.op = c.op;
-  run.dtype = c.dtype;
-  run.shape = c.shape;
-  run.full = bytes_of(c.shape, c.dtype) >= kFullBytes;
-  run.forward_bytes = 2 * bytes_of(c.shape, c.dtype);
-  run.backward_bytes = 3 * bytes_of(c.shape, c.dtype);
+  OpRun run = run_of(c);
   run.upstream = {t.dy.tensor};
   run.forward = [&] {
     ops::layer_norm(context, t.x.tensor, t.gamma.tensor, t.beta.tensor, c.epsilon);
