@@ -52,7 +52,12 @@ constexpr SettingSpec kSpecs[] = {
     {"transformer-ffn-activation", "--activation-fn", kModel, "NAME", "relu, gelu or swish", 1, 1,
      true},
     {"transformer-norm", "", kModel, "NAME", "pre or post", 1, 1, true},
-    {"transformer-dropout", "--dropout", kModel, "P", "dropout", 1, 1, true},
+    {"transformer-dropout", "--dropout", kModel, "P",
+     "dropout of embeddings and of every block's output", 1, 1, true},
+    {"transformer-dropout-ffn", "--activation-dropout", kModel, "P",
+     "dropout after the activation of the feed-forward", 1, 1, true},
+    {"transformer-dropout-attention", "--attention-dropout", kModel, "P",
+     "dropout of attention probabilities", 1, 1, true},
     {"tied-embeddings-all", "--share-all-embeddings", kModel, "on|off",
      "one matrix for source, target and output", 0, 1, true},
 

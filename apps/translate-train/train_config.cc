@@ -23,12 +23,17 @@ struct TaskDefaults {
   const char* learn_rate;
   const char* warmup;
   const char* dropout;
+  const char* ffn_dropout;
+  const char* attention_dropout;
   const char* vocabulary;
 };
 constexpr TaskDefaults kDefaults[] = {
-    {"tiny", "0.005", "1000", "0.3", "8000"},    {"small", "0.002", "1000", "0.3", "8000"},
-    {"iwslt", "0.0005", "4000", "0.3", "16000"}, {"base", "0.0007", "4000", "0.1", "32000"},
-    {"big", "0.0005", "4000", "0.3", "32000"},   {"lm", "0.001", "1000", "0.2", "8000"},
+    {"tiny", "0.005", "1000", "0.3", "0", "0", "8000"},
+    {"small", "0.002", "1000", "0.3", "0.3", "0.1", "8000"},
+    {"iwslt", "0.0005", "4000", "0.3", "0", "0", "16000"},
+    {"base", "0.0007", "4000", "0.1", "0", "0", "32000"},
+    {"big", "0.0005", "4000", "0.3", "0", "0", "32000"},
+    {"lm", "0.001", "1000", "0.2", "0", "0", "8000"},
 };
 
 trafo_model_config preset(const std::string& task) {
@@ -119,6 +124,8 @@ void fill_defaults(Settings& settings, int64_t pairs) {
                        {decoder_lm ? "gelu" : kActivations[model.activation]});
   settings.set_default("transformer-norm", {kNorms[decoder_lm ? 1 : model.pre_norm]});
   settings.set_default("transformer-dropout", {defaults.dropout});
+  settings.set_default("transformer-dropout-ffn", {defaults.ffn_dropout});
+  settings.set_default("transformer-dropout-attention", {defaults.attention_dropout});
   settings.set_default("tied-embeddings-all", {model.tied_embeddings ? "on" : "off"});
   settings.set_default("dim-vocabs", {defaults.vocabulary});
   settings.set_default("max-length", {"256"});
@@ -166,6 +173,8 @@ TrainConfig resolve(const Settings& settings) {
   m.activation = settings.choice("transformer-ffn-activation", kActivations);
   m.pre_norm = settings.choice("transformer-norm", kNorms);
   m.dropout = settings.real("transformer-dropout");
+  m.ffn_dropout = settings.real("transformer-dropout-ffn");
+  m.attention_dropout = settings.real("transformer-dropout-attention");
   m.tied_embeddings = settings.flag("tied-embeddings-all");
 
   trafo_trainer_options& t = config.trainer =
