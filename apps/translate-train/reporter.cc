@@ -97,7 +97,8 @@ void Reporter::progress(const std::string& text, nlohmann::ordered_json record) 
 void Reporter::metric(const nlohmann::ordered_json& record) {
   if (metrics_path_.empty() || metrics_failed_) return;
   std::ofstream out(metrics_path_, std::ios::app);
-  out << record.dump() << '\n';
+  // Translations may hold bytes that are no UTF-8: pieces can be single bytes.
+  out << record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   out.close();
   if (!out) {
     metrics_failed_ = true;

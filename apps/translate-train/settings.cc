@@ -112,6 +112,8 @@ constexpr SettingSpec kSpecs[] = {
     {"log-format", "", kOutput, "NAME", "text or json (default text)", 1, 1, true},
     {"progress", "", kOutput, "NAME", "auto or off (default auto: a live line on a terminal)", 1, 1,
      true},
+    {"tensorboard", "--tensorboard-logdir", kOutput, "[DIR]",
+     "also write TensorBoard's event files, into RUN/tensorboard or DIR", 0, 1, true},
     {"quiet", "-q", kOutput, "on|off", "errors and warnings only", 0, 1, true},
     {"model", "-m,--save-dir", kOutput, "DIR", "run directory (default run)", 1, 1, false},
 };

@@ -71,6 +71,15 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   return all;
 }
 
+// Where event files go; empty: nowhere.
+std::string tensorboard_folder(const Settings& settings, const std::string& run) {
+  if (!settings.has("tensorboard")) return {};
+  const auto& values = settings.list("tensorboard");
+  const std::string value = values.empty() || values[0].empty() ? "on" : values[0];
+  if (value == "on" || value == "true") return run + "/tensorboard";
+  return value == "off" || value == "false" ? "" : value;
+}
+
 void make_absolute(Settings& settings) {
   for (const char* name : {"train-sets", "tsv", "valid-sets", "vocabs"}) {
     if (!settings.has(name)) continue;
@@ -79,6 +88,10 @@ void make_absolute(Settings& settings) {
       if (path != "-") path = fs::absolute(path).lexically_normal().string();
     settings.set(name, paths, std::string("--") + name);
   }
+  if (const std::string folder = tensorboard_folder(settings, "");
+      folder[0] != '/' && !folder.empty())
+    settings.set("tensorboard", {fs::absolute(folder).lexically_normal().string()},
+                 "--tensorboard");
 }
 
 // Before anything is done: a name that is wrong is the user's mistake, not a failed disk.
@@ -198,7 +211,18 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
                             trafo_version(), device_text(context.get(), where, precision),
                             settings.text("task"), settings.text("arch"), grouped(parameters),
                             grouped(config.model.vocabulary), run));
-  return run_trainer(trainer.get(), config.trainer, reporter, keep_going);
+  RunRecords records({.description = {{"version", trafo_version()},
+                                      {"device", device_text(context.get(), where, precision)},
+                                      {"task", settings.text("task")},
+                                      {"arch", settings.text("arch")},
+                                      {"parameters", parameters},
+                                      {"vocabulary", config.model.vocabulary},
+                                      {"train_pairs", pair_count(corpora.train)},
+                                      {"valid_pairs", pair_count(corpora.valid)}},
+                      .samples = pick_samples(corpora.valid),
+                      .tensorboard = tensorboard_folder(settings, run)},
+                     reporter);
+  return run_trainer(trainer.get(), config.trainer, records, reporter, keep_going);
 }
 
 Action add_train(CLI::App& app) {

@@ -155,6 +155,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("disp-freq", {"20u"});
   settings.set_default("log-format", {"text"});
   settings.set_default("progress", {"auto"});
+  settings.set_default("tensorboard", {"off"});
   settings.set_default("quiet", {"off"});
 }
 

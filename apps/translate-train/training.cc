@@ -46,8 +46,8 @@ const char* metric_name(int32_t bit) {
 
 class RunDisplay {
  public:
-  RunDisplay(const trafo_trainer_options& options, Reporter& reporter)
-      : options_(options), reporter_(reporter) {
+  RunDisplay(const trafo_trainer_options& options, RunRecords& records, Reporter& reporter)
+      : options_(options), records_(records), reporter_(reporter) {
     memory_ = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
               static_cast<double>(sysconf(_SC_PAGE_SIZE)) / 1e9;
   }
@@ -55,26 +55,25 @@ class RunDisplay {
   void show(const trafo_event& e) {
     const std::string message(text_of(e.message)), path(text_of(e.path));
     last_update_ = e.update;
+    const nlohmann::ordered_json record = records_.take(e);
     switch (e.kind) {
       case TRAFO_EVENT_STARTED:
-        reporter_.rewind_metrics(0);
         if (!message.empty()) reporter_.warn(message);
         break;
       case TRAFO_EVENT_RESUMED:
-        reporter_.rewind_metrics(e.update);
         reporter_.info(fmt::format("continuing after update {} from {}", grouped(e.update), path));
         break;
       case TRAFO_EVENT_CHECKPOINT_REFUSED:
         reporter_.warn("a newer checkpoint is passed over: " + message);
         break;
       case TRAFO_EVENT_DISPLAY:
-        display(e);
+        display(e, record);
         break;
       case TRAFO_EVENT_SKIPPED:
         reporter_.warn(fmt::format("update {}: {}", grouped(e.update), message));
         break;
       case TRAFO_EVENT_VALIDATED:
-        validated(e, path);
+        validated(e, record);
         break;
       case TRAFO_EVENT_SAVED:
         reporter_.status("");
@@ -94,7 +93,7 @@ class RunDisplay {
   int64_t last_update() const { return last_update_; }
 
  private:
-  void display(const trafo_event& e) {
+  void display(const trafo_event& e, const nlohmann::ordered_json& record) {
     std::string line = fmt::format(
         "Ep {} {:.0f}% | Up {} | loss {:.3f} ppl {:.2f} | gnorm {:.2f} | lr {:.2e} | {} trg tok/s "
         "| "
@@ -105,49 +104,24 @@ class RunDisplay {
     line += " | " + (e.eta_seconds >= 0 ? "ETA " + clock_text(e.eta_seconds)
                                         : "time " + clock_text(e.elapsed_seconds));
     if (!best_.empty()) line += " | best " + best_;
-    nlohmann::ordered_json record = {{"type", "train"},
-                                     {"update", e.update},
-                                     {"epoch", e.epoch},
-                                     {"epoch_fraction", e.epoch_fraction},
-                                     {"loss", e.loss},
-                                     {"nll", e.nll},
-                                     {"grad_norm", e.grad_norm},
-                                     {"learning_rate", e.learning_rate},
-                                     {"target_tokens", e.target_tokens},
-                                     {"source_tokens", e.source_tokens},
-                                     {"target_tokens_per_second", e.target_tokens_per_second},
-                                     {"source_tokens_per_second", e.source_tokens_per_second},
-                                     {"elapsed_seconds", e.elapsed_seconds},
-                                     {"memory_bytes", e.memory_bytes},
-                                     {"peak_memory_bytes", e.peak_memory_bytes},
-                                     {"skipped_updates", e.skipped_updates}};
-    if (e.eta_seconds >= 0) record["eta_seconds"] = e.eta_seconds;
-    reporter_.metric(record);
     reporter_.progress(line, record);
     const trafo_period& valid = options_.valid_freq;
     if (valid.unit == TRAFO_UNIT_UPDATES && valid.value > 0 && e.update % valid.value == 0)
       reporter_.status(line + " | validating");
   }
 
-  void validated(const trafo_event& e, const std::string& path) {
+  void validated(const trafo_event& e, const nlohmann::ordered_json& record) {
     std::string values;
-    nlohmann::ordered_json record = {
-        {"type", "valid"}, {"update", e.update}, {"elapsed_seconds", e.elapsed_seconds}};
-    const auto add = [&](const char* name, const char* key, double value, const char* format) {
+    const auto add = [&](const char* name, double value, const char* format) {
       if (std::isnan(value)) return;
       values += fmt::format(" | {} {}", name, fmt::format(fmt::runtime(format), value));
-      record[key] = value;
     };
-    add("bleu", "bleu", e.valid_bleu, "{:.2f}");
-    add("chrf", "chrf", e.valid_chrf, "{:.2f}");
-    add("ce", "ce-mean-words", e.valid_ce, "{:.4f}");
+    add("bleu", e.valid_bleu, "{:.2f}");
+    add("chrf", e.valid_chrf, "{:.2f}");
+    add("ce", e.valid_ce, "{:.4f}");
     best_value_ = e.best_metric;
     best_ = fmt::format("{} {:.2f} @{}", metric_name(options_.first_metric), e.best_metric,
                         grouped(e.best_update));
-    record["improved"] = e.improved != 0;
-    record["stalled"] = e.stalled;
-    if (!path.empty()) record["hypotheses"] = path;
-    reporter_.metric(record);
     reporter_.info(
         fmt::format(
             "[valid] Ep {} | Up {}{} | {}", e.epoch, grouped(e.update), values,
@@ -166,6 +140,7 @@ class RunDisplay {
   }
 
   const trafo_trainer_options& options_;
+  RunRecords& records_;
   Reporter& reporter_;
   double memory_ = 0;
   std::string best_;
@@ -242,10 +217,10 @@ Tokenizer train_vocabulary(const Corpus& corpus, int64_t pieces, bool soft_limit
 }
 
 RunResult run_trainer(trafo_trainer* trainer, const trafo_trainer_options& options,
-                      Reporter& reporter,
+                      RunRecords& records, Reporter& reporter,
                       const std::function<bool(const trafo_event&)>& keep_going) {
   const auto cancel = make<Cancel>(trafo_cancel_new);
-  Session session{RunDisplay(options, reporter), keep_going, {}};
+  Session session{RunDisplay(options, records, reporter), keep_going, {}};
   RunResult result;
   const SignalCancel signals(cancel.get());
   try {

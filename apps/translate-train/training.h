@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reporter.h"
+#include "run_records.h"
 #include "settings.h"
 #include "trafo_handles.h"
 
@@ -34,7 +35,7 @@ struct RunResult {
 // Runs to the end, showing progress; SIGTERM and SIGINT save and stop. `keep_going`, called at
 // every event, may end the run, which then counts as done.
 RunResult run_trainer(trafo_trainer* trainer, const trafo_trainer_options& options,
-                      Reporter& reporter,
+                      RunRecords& records, Reporter& reporter,
                       const std::function<bool(const trafo_event&)>& keep_going = {});
 
 // The whole of `train`: corpus, vocabulary and model by `settings`, which get their defaults here,

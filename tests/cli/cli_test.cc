@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -190,21 +191,31 @@ TEST_F(Cli, TrainingFillsTheRunDirectory) {
                            "best-bleu", "valid/10.hyp", "valid/20.hyp", "ckpt/20/model.safetensors",
                            "ckpt/20/optimizer.safetensors", "ckpt/20/state.json"})
     EXPECT_TRUE(fs::exists(file(std::string("run/") + name))) << name;
-  int train = 0, valid = 0;
+  std::map<std::string, int> kinds;
   for (const std::string& line : lines_of(read_file(file("run/metrics.jsonl")))) {
     const auto record = nlohmann::json::parse(line);
-    if (record.at("type") == "train") {
-      ++train;
+    const std::string type = record.at("type");
+    ++kinds[type];
+    EXPECT_GT(record.at("time"), 1.7e9);
+    if (type == "train") {
       EXPECT_TRUE(record.at("loss").is_number());
-    } else {
-      ++valid;
+    } else if (type == "valid") {
       EXPECT_TRUE(record.at("bleu").is_number());
       EXPECT_TRUE(record.at("chrf").is_number());
       EXPECT_TRUE(record.at("ce-mean-words").is_number());
+      // Of six of the forty pairs.
+      const auto hypotheses = lines_of(read_file(file(record.at("hypotheses"))));
+      ASSERT_EQ(record.at("samples").size(), 6u);
+      EXPECT_EQ(record.at("samples")[1], hypotheses.at(10));
+    } else if (type == "samples") {
+      EXPECT_EQ(record.at("lines")[1], 10);
+    } else if (type == "end") {
+      EXPECT_EQ(record.at("stop"), "limit");
     }
   }
-  EXPECT_EQ(valid, 2);
-  EXPECT_EQ(train, 5 + 3);  // each of the first five, then 10, 15, 20
+  EXPECT_EQ(kinds["valid"], 2);
+  EXPECT_EQ(kinds["train"], 5 + 3);  // each of the first five, then 10, 15, 20
+  for (const char* once : {"run", "samples", "end"}) EXPECT_EQ(kinds[once], 1) << once;
   const std::string config = read_file(file("run/config.yml"));
   for (const char* text : {"learn-rate: 0.005", "dim-emb: 32", "label-smoothing: 0.1",
                            "keep-last: 3", "transformer-norm: pre"})

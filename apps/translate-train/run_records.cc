@@ -1,0 +1,224 @@
+#include "run_records.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+
+#include "text_io.h"
+
+namespace translate_train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kSamples = 6;
+constexpr size_t kLongestSample = 500;  // bytes: a validation adds a few kilobytes at most
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string shortened(std::string_view text) {
+  if (text.size() <= kLongestSample) return std::string(text);
+  size_t end = kLongestSample;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "…";
+}
+
+Json new_record(const char* type, int64_t update) {
+  return {{"type", type}, {"update", update}, {"time", unix_seconds()}};
+}
+
+const char* stop_name(int32_t stop) {
+  switch (stop) {
+    case TRAFO_STOP_LIMIT:
+      return "limit";
+    case TRAFO_STOP_EARLY:
+      return "early stopping";
+    case TRAFO_STOP_CANCELLED:
+      return "cancelled";
+    default:
+      return "stopped";
+  }
+}
+
+// The lines of `path` that `samples` name; empty if the file does not have them all.
+std::vector<std::string> lines_at(const std::string& path, const std::vector<SamplePair>& samples) {
+  std::vector<std::string> found;
+  std::ifstream in(path, std::ios::binary);
+  std::string line;
+  for (int64_t number = 0; found.size() < samples.size() && std::getline(in, line); ++number)
+    if (samples[found.size()].line == number) found.push_back(shortened(line));
+  if (found.size() != samples.size()) found.clear();
+  return found;
+}
+
+// Markdown of a table's cell: text that stays text.
+std::string table_cell(const std::string& text) {
+  std::string cell;
+  for (const char c : text) {
+    if (std::string_view("\\`*_{}[]<>()#+!|~").find(c) != std::string_view::npos) cell += '\\';
+    cell += c;
+  }
+  return cell;
+}
+
+}  // namespace
+
+std::vector<SamplePair> pick_samples(const Corpus& valid) {
+  trafo_corpus_info info{};
+  check(trafo_corpus_get_info(valid.get(), &info));
+  std::vector<SamplePair> samples;
+  const int64_t count = std::min(kSamples, info.pairs);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t line = (2 * i + 1) * info.pairs / (2 * count);
+    trafo_string_view source{}, target{};
+    check(trafo_corpus_get_pair(valid.get(), line, &source, &target));
+    samples.push_back(
+        {line, shortened({source.data, source.length}), shortened({target.data, target.length})});
+  }
+  return samples;
+}
+
+RunRecords::RunRecords(RunFacts facts, Reporter& reporter)
+    : facts_(std::move(facts)), reporter_(reporter) {}
+
+Json RunRecords::take(const trafo_event& e) {
+  switch (e.kind) {
+    case TRAFO_EVENT_STARTED:
+      begin(e, false);
+      return {};
+    case TRAFO_EVENT_RESUMED:
+      begin(e, true);
+      return {};
+    case TRAFO_EVENT_DISPLAY:
+      return train(e);
+    case TRAFO_EVENT_SKIPPED: {
+      Json record = new_record("skipped", e.update);
+      record["loss"] = e.loss;
+      record["grad_norm"] = e.grad_norm;
+      reporter_.metric(record);
+      return record;
+    }
+    case TRAFO_EVENT_VALIDATED:
+      return valid(e);
+    case TRAFO_EVENT_FINISHED:
+    case TRAFO_EVENT_STOPPED: {
+      Json record = new_record("end", e.update);
+      record["stop"] = stop_name(e.stop);
+      record["elapsed_seconds"] = e.elapsed_seconds;
+      reporter_.metric(record);
+      return record;
+    }
+    default:
+      return {};
+  }
+}
+
+void RunRecords::begin(const trafo_event& e, bool resumed) {
+  // What an earlier process wrote after the checkpoint comes again; of a run that has none, all.
+  reporter_.rewind_metrics(resumed ? e.update : -1);
+  Json run = new_record("run", e.update);
+  run["resumed"] = resumed;
+  run.update(facts_.description);
+  reporter_.metric(run);
+  if (!facts_.samples.empty()) {
+    Json samples = new_record("samples", e.update);
+    for (const char* key : {"lines", "sources", "references"}) samples[key] = Json::array();
+    for (const SamplePair& sample : facts_.samples) {
+      samples["lines"].push_back(sample.line);
+      samples["sources"].push_back(sample.source);
+      samples["references"].push_back(sample.reference);
+    }
+    reporter_.metric(samples);
+  }
+  if (!facts_.tensorboard.empty()) {
+    board_ = std::make_unique<TensorBoardWriter>(facts_.tensorboard, unix_seconds());
+    board_->start_session(resumed ? e.update + 1 : 0, unix_seconds());
+  }
+}
+
+Json RunRecords::train(const trafo_event& e) {
+  Json record = new_record("train", e.update);
+  record.update({{"epoch", e.epoch},
+                 {"epoch_fraction", e.epoch_fraction},
+                 {"loss", e.loss},
+                 {"nll", e.nll},
+                 {"grad_norm", e.grad_norm},
+                 {"learning_rate", e.learning_rate},
+                 {"target_tokens", e.target_tokens},
+                 {"source_tokens", e.source_tokens},
+                 {"target_tokens_per_second", e.target_tokens_per_second},
+                 {"source_tokens_per_second", e.source_tokens_per_second},
+                 {"elapsed_seconds", e.elapsed_seconds},
+                 {"memory_bytes", e.memory_bytes},
+                 {"peak_memory_bytes", e.peak_memory_bytes},
+                 {"skipped_updates", e.skipped_updates}});
+  if (e.eta_seconds >= 0) record["eta_seconds"] = e.eta_seconds;
+  reporter_.metric(record);
+  if (board_) {
+    board_->scalars(e.update, record["time"],
+                    {{"train/loss", e.loss},
+                     {"train/perplexity", std::exp(e.nll)},
+                     {"train/grad_norm", e.grad_norm},
+                     {"train/learning_rate", e.learning_rate},
+                     {"train/epoch", static_cast<double>(e.epoch - 1) + e.epoch_fraction},
+                     {"speed/target_tokens_per_second", e.target_tokens_per_second},
+                     {"speed/source_tokens_per_second", e.source_tokens_per_second},
+                     {"memory/in_use_gb", static_cast<double>(e.memory_bytes) / 1e9},
+                     {"memory/peak_gb", static_cast<double>(e.peak_memory_bytes) / 1e9}});
+    check_board();
+  }
+  return record;
+}
+
+Json RunRecords::valid(const trafo_event& e) {
+  Json record = new_record("valid", e.update);
+  record["epoch"] = e.epoch;
+  record["target_tokens"] = e.target_tokens;
+  record["elapsed_seconds"] = e.elapsed_seconds;
+  std::vector<Scalar> scalars;
+  const auto add = [&](const char* key, double value) {
+    if (std::isnan(value)) return;  // not asked for
+    record[key] = value;
+    scalars.push_back({std::string("valid/") + key, value});
+  };
+  add("bleu", e.valid_bleu);
+  add("chrf", e.valid_chrf);
+  add("ce-mean-words", e.valid_ce);
+  record["improved"] = e.improved != 0;
+  record["stalled"] = e.stalled;
+  std::vector<std::string> translations;
+  if (e.path.length > 0) {
+    const std::string path(e.path.data, e.path.length);
+    record["hypotheses"] = path;
+    translations = lines_at(path, facts_.samples);
+    if (!translations.empty()) record["samples"] = translations;
+  }
+  reporter_.metric(record);
+  if (board_) {
+    board_->scalars(e.update, record["time"], scalars);
+    if (!translations.empty()) board_samples(e.update, translations);
+    check_board();
+  }
+  return record;
+}
+
+void RunRecords::board_samples(int64_t update, const std::vector<std::string>& translations) {
+  std::string table = "| source | reference | translation |\n| --- | --- | --- |\n";
+  for (size_t i = 0; i < translations.size(); ++i)
+    table += fmt::format("| {} | {} | {} |\n", table_cell(facts_.samples[i].source),
+                         table_cell(facts_.samples[i].reference), table_cell(translations[i]));
+  board_->text(update, unix_seconds(), "valid/samples", table);
+}
+
+// A full disk must not end a run that could still be saved elsewhere: said once, then ignored.
+void RunRecords::check_board() {
+  if (!board_->failed()) return;
+  reporter_.warn(board_->path() + ": cannot be written, nothing more goes to TensorBoard");
+  board_.reset();
+}
+
+}  // namespace translate_train

@@ -1,0 +1,58 @@
+// What is remembered of a run: RUN/metrics.jsonl, which `report` draws, and TensorBoard's files.
+//
+// metrics.jsonl has one JSON object a line, each with "type", "update" and "time" (Unix seconds):
+//   run      at the start of every process: what it runs on
+//   samples  likewise: the validation sentences whose translations are kept
+//   train    every display
+//   skipped  an update that was left out because loss or gradient was not finite (then null)
+//   valid    every validation; "samples": translations of the sentences of the last samples record
+//   end      the process is done, "stop" says why
+// Readers must skip types and keys that they do not know. Records appear in the order of updates:
+// what a killed process wrote after its last checkpoint is taken out when the run goes on.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "reporter.h"
+#include "tfevents.h"
+#include "trafo_handles.h"
+
+namespace translate_train {
+
+// A validation pair whose translation is kept.
+struct SamplePair {
+  int64_t line = 0;  // from 0
+  std::string source, reference;
+};
+// A few, spread evenly over the corpus; long ones are cut.
+std::vector<SamplePair> pick_samples(const Corpus& valid);
+
+struct RunFacts {
+  nlohmann::ordered_json description;  // members of the run record
+  std::vector<SamplePair> samples;
+  std::string tensorboard;  // folder of its event files; empty: none
+};
+
+class RunRecords {
+ public:
+  RunRecords(RunFacts facts, Reporter& reporter);
+
+  // Records what belongs into the files; returns the record, empty if there is none.
+  nlohmann::ordered_json take(const trafo_event& event);
+
+ private:
+  void begin(const trafo_event& event, bool resumed);
+  nlohmann::ordered_json train(const trafo_event& event);
+  nlohmann::ordered_json valid(const trafo_event& event);
+  void board_samples(int64_t update, const std::vector<std::string>& translations);
+  void check_board();
+
+  RunFacts facts_;
+  Reporter& reporter_;
+  std::unique_ptr<TensorBoardWriter> board_;
+};
+
+}  // namespace translate_train
