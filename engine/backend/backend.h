@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/backend/product_tuner.h"
 #include "engine/backend/stream_device.h"
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
@@ -19,6 +20,14 @@
 #include "engine/memory/memory_stats.h"
 
 namespace trafo {
+
+// What becomes of a product before it is written.
+enum class Epilogue : int32_t {
+  none = 0,
+  relu = 1,   // C = max(0, v), v being the product and its bias
+  gelu = 2,   // C = gelu(v), the tanh form; aux, if given, gets v
+  dgelu = 3,  // C = v gelu'(aux)
+};
 
 // C[m,n] = A[m,k] B[k,n] (+ C) (+ bias[n]), row-major with leading dimensions, `batch` products at
 // fixed strides (in elements). trans_a means that A is stored [k,m]; trans_b that B is stored
@@ -39,6 +48,15 @@ struct GemmParams {
   const void* bias = nullptr;  // [n] or null
   int64_t batch = 1;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
+
+  // Only where Backend::product_epilogues(): bf16, one product, C [m, n] without gaps and not added
+  // to.
+  Epilogue epilogue = Epilogue::none;
+  void* aux = nullptr;  // bf16 [m, n]
+  // The gradient of a bias beside that of a weight: float32 [m], the sum over k of A^T, which is
+  // stored [k, m] without gaps; C is float32, one product.
+  void* a_sums = nullptr;
+  bool accumulate_sums = false;
 };
 
 // Returns 0, or a device error code that Backend::check turns into an Error.
@@ -74,6 +92,11 @@ class Backend : public MemoryOwner {
   virtual void synchronize() = 0;
 
   virtual void gemm(const GemmParams& params) = 0;
+  // Whether products of `dtype` take GemmParams::epilogue and a_sums. What the device's library has
+  // no kernel for then runs in several, with a rounding more.
+  virtual bool product_epilogues(DType) const { return false; }
+  // Null where a product has but one kernel.
+  virtual ProductTuner* product_tuner() { return nullptr; }
 
   // Null on a device that works while the caller waits.
   virtual StreamDevice* stream_device() { return nullptr; }

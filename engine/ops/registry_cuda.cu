@@ -6,6 +6,8 @@
 #include "engine/backend/cuda/device_state.h"
 #include "engine/backend/cuda/gemm.h"
 #include "engine/core/version.h"
+#include "engine/ops/activation/activation.h"
+#include "engine/ops/reduce/reduce.h"
 
 namespace trafo {
 
@@ -76,6 +78,20 @@ constexpr KernelFn kKernels[] = {
 #undef TRAFO_UPDATE
 };
 
+constexpr ProductFallbacks kFallbacks{
+    [](DeviceState& device, Epilogue kind, int64_t count, const void* from, void* to) {
+      const auto activation = kind == Epilogue::relu ? Activation::relu : Activation::gelu;
+      return activation_forward_cuda(device, {DType::bf16, activation, count, from, to});
+    },
+    [](DeviceState& device, int64_t count, const void* x, const void* dy, void* to) {
+      return activation_backward_cuda(device,
+                                      {DType::bf16, Activation::gelu, false, count, x, dy, to});
+    },
+    [](DeviceState& device, int64_t rows, int64_t width, const void* x, void* out,
+       bool accumulate) {
+      return column_sum_cuda(device, {DType::bf16, accumulate, rows, width, x, out});
+    }};
+
 int32_t device_count(int32_t* count, Why why) {
   *count = 0;
   int found = 0;
@@ -133,6 +149,7 @@ int32_t open_device(int32_t index, void** device, Why why) {
     close_device(state);
     return tell(why, kFailed, "cublasLtCreate failed");
   }
+  state->fallbacks = &kFallbacks;
   state->multiprocessors = properties.multiProcessorCount;
   state->compute_major = properties.major;
   state->shared_memory_per_block = properties.sharedMemPerBlockOptin;
@@ -253,6 +270,7 @@ extern "C" __attribute__((visibility("default"))) int32_t trafo_cuda_plugin(
   table->synchronize = &synchronize;
   table->gemm = &gemm_entry;
   table->last_error = &last_error;
+  fill_tuning_functions(*table);
   fill_stream_functions(*table);
   return kSuccess;
 }

@@ -57,5 +57,6 @@ void bench_dropout(OpBench& bench);
 void bench_cross_entropy(OpBench& bench);
 void bench_attention(OpBench& bench);
 void bench_linear_cross_entropy(OpBench& bench);
+void bench_products(OpBench& bench);
 
 }  // namespace trafo::bench

@@ -13,7 +13,18 @@
 
 namespace trafo::cuda {
 
-struct GemmPlans;  // gemm.cu
+struct GemmPlans;  // gemm_plans.h
+struct DeviceState;
+
+// Kernels of ops, for what cuBLASLt cannot do inside a product. bf16; `from` may be `to`.
+struct ProductFallbacks {
+  int32_t (*activate)(DeviceState&, Epilogue kind, int64_t count, const void* from, void* to);
+  // to = dy gelu'(x)
+  int32_t (*gelu_gradient)(DeviceState&, int64_t count, const void* x, const void* dy, void* to);
+  // out [width] float32 (+)= sum over rows of x [rows, width]
+  int32_t (*column_sum)(DeviceState&, int64_t rows, int64_t width, const void* x, void* out,
+                        bool accumulate);
+};
 
 // One stream; everything is ordered on it. `index` is made current by every entry of the plugin
 // before a launcher runs.
@@ -26,6 +37,7 @@ struct DeviceState {
   cublasLtHandle_t blas = nullptr;
   void* blas_workspace = nullptr;
   GemmPlans* gemm_plans = nullptr;
+  const ProductFallbacks* fallbacks = nullptr;
   std::string error;  // newest failure, in words
 
   // Scratch for partial sums, reused by every kernel in stream order; grows when it must. Null if
@@ -41,6 +53,8 @@ struct DeviceState {
   const uint32_t* dropout_step = nullptr;
 };
 
+// product_tuning.cu
+void fill_tuning_functions(PluginTable& table);
 // streams.cu
 void fill_stream_functions(PluginTable& table);
 // Text and code of a failed call; for every entry of the plugin.

@@ -1,188 +1,18 @@
 #include "engine/backend/cuda/gemm.h"
 
-#include <algorithm>
-#include <array>
 #include <limits>
-#include <map>
 #include <type_traits>
 
 #include "engine/backend/cuda/device/elementwise.cuh"
+#include "engine/backend/cuda/gemm_plans.h"
 
 namespace trafo::cuda {
 
 namespace {
 
-// Everything that a choice of algorithm depends on. Batches of one have stride 0, so that products
-// of one shape meet.
-using PlanKey = std::array<int64_t, 16>;
-
-// Bound on the memory of plans when every batch of a run has another shape (a plan takes about 700
-// bytes).
-constexpr size_t kMaxPlans = 8192;
-
-}  // namespace
-
-struct GemmPlan {
-  cublasLtMatmulDescOpaque_t operation;
-  cublasLtMatrixLayoutOpaque_t a, b, c;  // as cuBLASLt names them: its A is our B
-  cublasLtMatmulAlgo_t algorithm;
-  size_t workspace_bytes = 0;
-  bool found = false;  // false: cuBLASLt has no kernel for this product
-};
-
-struct GemmPlans {
-  std::map<PlanKey, GemmPlan> by_key;
-};
-
-void free_gemm_plans(GemmPlans* plans) {
-  delete plans;
-}
-
-namespace {
-
-int32_t blas_failed(DeviceState& device, cublasStatus_t status, const char* what) {
-  const cudaError_t error = cudaGetLastError();
-  if (error != cudaSuccess) return report(device, error, what);
-  device.error = std::string(what) + ": " + cublasLtGetStatusString(status);
-  return status == CUBLAS_STATUS_ALLOC_FAILED ? kOutOfMemory : kFailed;
-}
-
-// The largest power of two up to 16 that divides the address and every distance between matrices.
-// Kernels ask for no more than 16, and few classes keep results independent of where an allocator
-// happens to put things.
-int64_t alignment(const void* pointer, int64_t stride_bytes) {
-  const auto bits =
-      reinterpret_cast<uintptr_t>(pointer) | static_cast<uintptr_t>(stride_bytes) | 16u;
-  return static_cast<int64_t>(bits & (~bits + 1));
-}
-
-// The same product with what does not matter made uniform.
-GemmParams normalised(const GemmParams& params) {
-  GemmParams p = params;
-  if (p.batch == 1) p.stride_a = p.stride_b = p.stride_c = 0;
-  // A matrix of one row may come with any leading dimension, but cuBLASLt checks it.
-  const int64_t a_rows = p.trans_a ? p.k : p.m, a_cols = p.trans_a ? p.m : p.k;
-  const int64_t b_rows = p.trans_b ? p.n : p.k, b_cols = p.trans_b ? p.k : p.n;
-  if (a_rows == 1) p.lda = a_cols;
-  if (b_rows == 1) p.ldb = b_cols;
-  if (p.m == 1) p.ldc = p.n;
-  return p;
-}
-
-cublasStatus_t init_layout(cublasLtMatrixLayoutOpaque_t& layout, cudaDataType_t type, int64_t rows,
-                           int64_t cols, int64_t ld, int64_t batch, int64_t stride) {
-  cublasStatus_t status = cublasLtMatrixLayoutInit(&layout, type, static_cast<uint64_t>(rows),
-                                                   static_cast<uint64_t>(cols), ld);
-  if (status != CUBLAS_STATUS_SUCCESS || batch == 1) return status;
-  const auto count = static_cast<int32_t>(batch);
-  status = cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                            sizeof count);
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
-  return cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                          &stride, sizeof stride);
-}
-
-// Row-major C [m, n] is column-major C^T [n, m] = B^T A^T; a row-major matrix is its transpose
-// column-major, so B and A trade places and keep their flags. The epilogue's bias has one element
-// for each row of the column-major result, which are the n columns of C.
-cublasStatus_t describe(const GemmParams& p, bool with_bias, GemmPlan& plan) {
-  const bool half = p.dtype == DType::bf16;
-  const cudaDataType_t type = half ? CUDA_R_16BF : CUDA_R_32F;
-  const cudaDataType_t c_type = half && !p.c_is_f32 ? CUDA_R_16BF : CUDA_R_32F;
-  // CUBLAS_COMPUTE_32F: float32 products stay float32, TF32 has a compute type of its own.
-  cublasStatus_t status = cublasLtMatmulDescInit(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* value, size_t size) {
-    if (status == CUBLAS_STATUS_SUCCESS)
-      status = cublasLtMatmulDescSetAttribute(&plan.operation, attribute, value, size);
-  };
-  const cublasOperation_t op_a = p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const cublasOperation_t op_b = p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-  set(CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a);
-  set(CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b);
-  if (with_bias) {
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias, sizeof p.bias);
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
-  }
-  const auto layout = [&](cublasLtMatrixLayoutOpaque_t& matrix, cudaDataType_t of, int64_t rows,
-                          int64_t cols, int64_t ld, int64_t stride) {
-    if (status == CUBLAS_STATUS_SUCCESS)
-      status = init_layout(matrix, of, rows, cols, ld, p.batch, stride);
-  };
-  layout(plan.a, type, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.stride_b);
-  layout(plan.b, type, p.trans_a ? p.m : p.k, p.trans_a ? p.k : p.m, p.lda, p.stride_a);
-  layout(plan.c, c_type, p.n, p.m, p.ldc, p.stride_c);
-  return status;
-}
-
-struct Alignments {
-  int64_t a, b, c;
-};
-
-// The heuristics' first choice among the algorithms that sum in a fixed order: without split-K, or
-// with the parts summed from the workspace in float32. In-place reduction adds atomically and is
-// left out.
-cublasStatus_t choose(DeviceState& device, const Alignments& at, GemmPlan& plan) {
-  cublasLtMatmulPreferenceOpaque_t preference;
-  cublasStatus_t status = cublasLtMatmulPreferenceInit(&preference);
-  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-    if (status == CUBLAS_STATUS_SUCCESS)
-      status = cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value);
-  };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kBlasWorkspaceBytes});
-  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(at.b));  // its A is our B
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(at.a));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(at.c));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(at.c));
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
-
-  constexpr int kAsked = 8;
-  cublasLtMatmulHeuristicResult_t results[kAsked] = {};
-  int found = 0;
-  status = cublasLtMatmulAlgoGetHeuristic(device.blas, &plan.operation, &plan.a, &plan.b, &plan.c,
-                                          &plan.c, &preference, kAsked, results, &found);
-  // It has no such product, or no such epilogue for these types: found stays false.
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
-    return CUBLAS_STATUS_SUCCESS;
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
-  for (int i = 0; i < found && !plan.found; ++i) {
-    if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
-    plan.algorithm = results[i].algo;
-    plan.workspace_bytes = results[i].workspaceSize;
-    plan.found = true;
-  }
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-// The plan of a product, made when it is met first; null after an error.
-GemmPlan* plan_of(DeviceState& device, const GemmParams& p, bool with_bias, int32_t& result) {
-  const auto size = static_cast<int64_t>(dtype_size(p.dtype)),
-             c_size = p.c_is_f32 ? int64_t{4} : size;
-  const Alignments at{alignment(p.a, p.stride_a * size), alignment(p.b, p.stride_b * size),
-                      alignment(p.c, p.stride_c * c_size)};
-  const int64_t flags = (p.trans_a ? 1 : 0) | (p.trans_b ? 2 : 0) | (p.accumulate ? 4 : 0) |
-                        (p.c_is_f32 ? 8 : 0) | (with_bias ? 16 : 0) |
-                        (p.dtype == DType::bf16 ? 32 : 0);
-  const PlanKey key{flags,   p.m,        p.n,        p.k,        p.lda, p.ldb, p.ldc,
-                    p.batch, p.stride_a, p.stride_b, p.stride_c, at.a,  at.b,  at.c};
-  if (!device.gemm_plans) device.gemm_plans = new GemmPlans;
-  auto& plans = device.gemm_plans->by_key;
-  const auto known = plans.find(key);
-  if (known != plans.end()) return &known->second;
-
-  GemmPlan plan{};
-  cublasStatus_t status = describe(p, with_bias, plan);
-  if (status == CUBLAS_STATUS_SUCCESS) status = choose(device, at, plan);
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    result = blas_failed(device, status, "preparing a matrix product");
-    return nullptr;
-  }
-  if (plans.size() >= kMaxPlans) plans.clear();
-  return &plans.emplace(key, plan).first->second;
-}
+// Whether the gradient of a bias is summed inside the product that makes the weight's
+// (CUBLASLT_EPILOGUE_BGRADB), or by a kernel of its own.
+constexpr bool kSumsInProducts = false;
 
 // C (+)= bias, or zero without one, row by row; plus a dense float32 `product` [batch, m, n] if
 // there is one. A thread takes kWidth neighbours of one row. Index: uint32_t if the count allows
@@ -251,6 +81,8 @@ int32_t no_kernel(DeviceState& device, const GemmParams& p) {
   return kUnsupported;
 }
 
+int32_t plain(DeviceState& device, const GemmParams& params);
+
 // For a bf16 C that something is added to: the product stays float32 until its bias (if any) and
 // the old value are added, so that C is rounded once. With beta 1 cuBLASLt would round twice.
 int32_t product_then_sum(DeviceState& device, const GemmParams& p) {
@@ -264,15 +96,11 @@ int32_t product_then_sum(DeviceState& device, const GemmParams& p) {
   q.c = product;
   q.ldc = p.n;
   q.stride_c = p.m * p.n;
-  const int32_t result = gemm(device, q);
+  const int32_t result = plain(device, q);
   return result == kSuccess ? launch_add_bias(device, p, p.accumulate, product) : result;
 }
 
-}  // namespace
-
-int32_t gemm(DeviceState& device, const GemmParams& params) {
-  if (params.dtype != DType::f32 && params.dtype != DType::bf16)
-    return unsupported(device, "matrix products on CUDA are float32 or bfloat16");
+int32_t plain(DeviceState& device, const GemmParams& params) {
   if (params.m == 0 || params.n == 0 || params.batch == 0) return kSuccess;
   GemmParams p = normalised(params);
   if (p.k == 0) {
@@ -284,28 +112,95 @@ int32_t gemm(DeviceState& device, const GemmParams& params) {
   int32_t result = kSuccess;
   const bool c_is_bf16 = p.dtype == DType::bf16 && !p.c_is_f32;
   if (c_is_bf16 && p.accumulate) return product_then_sum(device, p);
+  GemmParams direct = p;
   // The epilogue reads the bias in 16-byte pieces.
-  bool with_bias = p.bias != nullptr && aligned16(p.bias);
-  GemmPlan* plan = plan_of(device, p, with_bias, result);
-  if (plan && !plan->found && with_bias) {
-    with_bias = false;
-    plan = plan_of(device, p, false, result);
+  if (!aligned16(p.bias)) direct.bias = nullptr;
+  GemmPlan* plan = plan_of(device, direct, result);
+  if (plan && !plan->found && direct.bias) {
+    direct.bias = nullptr;
+    plan = plan_of(device, direct, result);
   }
   if (!plan) return result;
-  if (c_is_bf16 && p.bias && !with_bias) return product_then_sum(device, p);
+  const bool bias_is_left = p.bias && !direct.bias;
+  if (c_is_bf16 && bias_is_left) return product_then_sum(device, p);
   if (!plan->found) return no_kernel(device, p);
-
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-  if (with_bias)
-    status = cublasLtMatmulDescSetAttribute(&plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                            &p.bias, sizeof p.bias);
-  const float alpha = 1.0f, beta = p.accumulate ? 1.0f : 0.0f;
-  if (status == CUBLAS_STATUS_SUCCESS)
-    status = cublasLtMatmul(device.blas, &plan->operation, &alpha, p.b, &plan->a, p.a, &plan->b,
-                            &beta, p.c, &plan->c, p.c, &plan->c, &plan->algorithm,
-                            device.blas_workspace, plan->workspace_bytes, device.stream);
+  const cublasStatus_t status = run_plan(device, direct, *plan);
   if (status != CUBLAS_STATUS_SUCCESS) return blas_failed(device, status, "matrix product");
-  return p.bias && !with_bias ? launch_add_bias(device, p, true) : kSuccess;
+  return bias_is_left ? launch_add_bias(device, p, true) : kSuccess;
+}
+
+// One kernel if cuBLASLt has it: `done` says so.
+int32_t in_one_kernel(DeviceState& device, const GemmParams& params, bool& done) {
+  int32_t result = kSuccess;
+  const GemmParams p = normalised(params);
+  GemmPlan* plan = plan_of(device, p, result);
+  if (!plan || !plan->found) return result;
+  const cublasStatus_t status = run_plan(device, p, *plan);
+  if (status != CUBLAS_STATUS_SUCCESS) return blas_failed(device, status, "matrix product");
+  done = true;
+  return kSuccess;
+}
+
+int32_t with_epilogue(DeviceState& device, const GemmParams& p) {
+  if (p.dtype != DType::bf16 || p.c_is_f32 || p.accumulate || p.batch != 1 || p.ldc != p.n ||
+      p.a_sums || (p.epilogue == Epilogue::dgelu && (!p.aux || p.bias)) ||
+      (p.epilogue == Epilogue::relu && p.aux))
+    return unsupported(device, "an epilogue belongs to one bfloat16 product that overwrites C");
+  if (p.m == 0 || p.n == 0) return kSuccess;
+  bool done = false;
+  // cuBLASLt wants aux in rows of whole 16 bytes.
+  if (p.k > 0 && p.n % 8 == 0 && aligned16(p.aux) && aligned16(p.bias)) {
+    const int32_t result = in_one_kernel(device, p, done);
+    if (result != kSuccess || done) return result;
+  }
+  GemmParams q = p;
+  q.epilogue = Epilogue::none;
+  q.aux = nullptr;
+  if (p.epilogue == Epilogue::gelu && p.aux) q.c = p.aux;
+  const int32_t result = plain(device, q);
+  if (result != kSuccess) return result;
+  const int64_t count = p.m * p.n;
+  if (p.epilogue == Epilogue::dgelu)
+    return device.fallbacks->gelu_gradient(device, count, p.aux, p.c, p.c);
+  return device.fallbacks->activate(device, p.epilogue, count, q.c, p.c);
+}
+
+int32_t with_sums(DeviceState& device, const GemmParams& p) {
+  if (p.dtype != DType::bf16 || !p.c_is_f32 || p.batch != 1 || !p.trans_a || p.bias ||
+      (p.k > 1 && p.lda != p.m))
+    return unsupported(device, "sums of A belong to one bfloat16 product of A^T with float32 C");
+  if (kSumsInProducts && p.m > 0 && p.n > 0 && p.k > 0 && aligned16(p.a_sums)) {
+    GemmParams q = p;
+    // The epilogue overwrites.
+    if (p.accumulate_sums) q.a_sums = device.scratch(static_cast<size_t>(p.m) * sizeof(float));
+    if (!q.a_sums) return kOutOfMemory;
+    bool done = false;
+    const int32_t result = in_one_kernel(device, q, done);
+    if (result != kSuccess) return result;
+    if (done && !p.accumulate_sums) return kSuccess;
+    if (done) {
+      GemmParams sums;
+      sums.m = 1;
+      sums.n = sums.ldc = p.m;
+      sums.c = p.a_sums;
+      return launch_add_bias(device, sums, true, static_cast<const float*>(q.a_sums));
+    }
+  }
+  GemmParams q = p;
+  q.a_sums = nullptr;
+  const int32_t result = plain(device, q);
+  if (result != kSuccess || p.m == 0) return result;
+  return device.fallbacks->column_sum(device, p.k, p.m, p.a, p.a_sums, p.accumulate_sums);
+}
+
+}  // namespace
+
+int32_t gemm(DeviceState& device, const GemmParams& params) {
+  if (params.dtype != DType::f32 && params.dtype != DType::bf16)
+    return unsupported(device, "matrix products on CUDA are float32 or bfloat16");
+  if (params.epilogue != Epilogue::none) return with_epilogue(device, params);
+  if (params.a_sums) return with_sums(device, params);
+  return plain(device, params);
 }
 
 }  // namespace trafo::cuda

@@ -16,7 +16,7 @@
 namespace trafo::cuda {
 
 // Raised with every change of this header.
-inline constexpr int32_t kPluginVersion = 2;
+inline constexpr int32_t kPluginVersion = 3;
 
 // Result codes of the plugin's functions and kernels.
 inline constexpr int32_t kSuccess = 0;
@@ -35,6 +35,13 @@ struct DeviceInfo {
 struct Why {
   char* text;
   size_t size;
+};
+
+// Microseconds of the kernels that were measured, the library's first proposal first.
+struct ProductTimes {
+  static constexpr int32_t kMost = 32;
+  int32_t count;
+  float us[kMost];
 };
 
 struct PluginTable {
@@ -63,6 +70,14 @@ struct PluginTable {
   int32_t (*fill_zero)(void* device, void* target, size_t bytes, Why why);
   int32_t (*synchronize)(void* device, Why why);
   int32_t (*gemm)(void* device, const GemmParams* params, Why why);
+
+  // What ProductTuner (engine/backend/product_tuner.h) needs.
+  int32_t (*measure_product)(void* device, const GemmParams* params, ProductTimes* times, Why why);
+  void (*set_product_tuning)(void* device, int32_t on);
+  void (*product_library)(void* device, Why text);
+  // At most `most` of them; returns how many there are.
+  int32_t (*product_choices)(void* device, ProductChoice* choices, int32_t most);
+  void (*set_product_choices)(void* device, const ProductChoice* choices, int32_t count);
 
   // What StreamDevice (engine/backend/stream_device.h) needs.
   int32_t (*allocate_pinned)(void* device, size_t bytes, void** pointer, Why why);

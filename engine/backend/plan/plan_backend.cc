@@ -93,6 +93,10 @@ class NotingBackend final : public PlanBackend, public StreamDevice {
   void fill_zero(void*, size_t) override {}
   void synchronize() override {}
   void gemm(const GemmParams&) override {}
+  // As the device it stands for has them.
+  bool product_epilogues(DType dtype) const override {
+    return device_.kind == DeviceKind::cuda && dtype == DType::bf16;
+  }
   int threads() const override { return 1; }
   void set_threads(int) override {}
 

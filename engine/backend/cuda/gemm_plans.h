@@ -1,0 +1,70 @@
+// Plans of matrix products: cuBLASLt's descriptors and the algorithm that runs them. CUDA side
+// only.
+#pragma once
+
+#include <array>
+#include <map>
+#include <vector>
+
+#include "engine/backend/cuda/device_state.h"
+
+namespace trafo::cuda {
+
+// Everything that a choice of algorithm depends on. Batches of one have stride 0, so that products
+// of one shape meet.
+using PlanKey = std::array<int64_t, 16>;
+static_assert(sizeof(PlanKey) == sizeof(ProductChoice::product));
+using AlgorithmWords = std::array<uint64_t, 8>;
+static_assert(sizeof(AlgorithmWords) == sizeof(cublasLtMatmulAlgo_t));
+
+struct Alignments {
+  int64_t a, b, c;
+};
+
+struct GemmPlan {
+  cublasLtMatmulDescOpaque_t operation;
+  cublasLtMatrixLayoutOpaque_t a, b, c;  // as cuBLASLt names them: its A is our B
+  cublasLtMatmulAlgo_t algorithm;
+  size_t workspace_bytes = 0;
+  bool found = false;  // false: cuBLASLt has no kernel for this product
+};
+
+// An algorithm that cuBLASLt proposes.
+struct Proposal {
+  cublasLtMatmulAlgo_t algorithm;
+  size_t workspace_bytes;
+};
+
+struct GemmPlans {
+  std::map<PlanKey, GemmPlan> by_key;
+  std::map<PlanKey, AlgorithmWords> choices;  // measured ones, here or in an earlier run
+  bool tuning = false;
+};
+GemmPlans& plans_of(DeviceState& device);
+
+// The same product with what does not matter made uniform. Plans are of normalised products.
+GemmParams normalised(const GemmParams& params);
+
+// The plan of a product, made when it is met first: the kernel that was chosen for it, or, while
+// tuning is on, the fastest, or cuBLASLt's first proposal. Null after an error, which `result` is.
+GemmPlan* plan_of(DeviceState& device, const GemmParams& params, int32_t& result);
+
+// Issues the product. `plan` was found; it is that of `params`.
+cublasStatus_t run_plan(DeviceState& device, const GemmParams& params, GemmPlan& plan);
+
+int32_t blas_failed(DeviceState& device, cublasStatus_t status, const char* what);
+
+// --- gemm_plans.cu, for product_tuning.cu ---
+PlanKey key_of(const GemmParams& params, Alignments& at);
+cublasStatus_t describe(const GemmParams& params, GemmPlan& plan);
+// cuBLASLt's proposals, its first choice first, at most `most` of ProductTimes::kMost; none for a
+// product that it does not do.
+cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan& plan, int most,
+                       std::vector<Proposal>& proposals);
+// --- product_tuning.cu, for gemm_plans.cu ---
+// Times proposals of a described product and leaves the fastest in `plan`; `times`, if given, gets
+// the microseconds. kOutOfMemory leaves the plan as it is.
+int32_t measure(DeviceState& device, const GemmParams& params, const Alignments& at, int most,
+                GemmPlan& plan, ProductTimes* times);
+
+}  // namespace trafo::cuda
