@@ -202,6 +202,31 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
   }
 }
 
+// row_shift() of the sum, for all threads of a block that works on one row. Not of the residual: a
+// narrow row must lose nothing when the shift is taken off, and one of a single element is its
+// mean.
+template <class T, int V>
+__device__ __forceinline__ float residual_sum_shift(const NormForwardArgs<T>& a, int64_t start) {
+  constexpr int kPacks = V > 1 ? 1 : 4;
+  __shared__ float first[kPacks];
+  if (threadIdx.x < kPacks) {
+    const int64_t column = V > 1 ? 0 : min(static_cast<int64_t>(threadIdx.x), a.width - 1);
+    float v[V];
+    residual_sum_at<T, V>(load_held<T, V>(a.x + start + column), a.bias,
+                          load_held<T, V>(a.residual + start + column), a.dropping, a.dropout,
+                          start + column, column, v);
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < V; ++j) sum += v[j];
+    first[threadIdx.x] = sum;
+  }
+  __syncthreads();
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) sum += first[i];
+  return sum * (1.0f / (kPacks * V));
+}
+
 // A block a row of any width. V is 1 or a whole pack.
 inline constexpr int kNormLoopThreads = 256;
 template <class T, int V, bool kSeam>
@@ -211,7 +236,11 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
   const int64_t row = blockIdx.x, start = row * a.width;
   // What is normalised; in the seam each thread reads back what it wrote itself.
   const T* in = (kSeam ? a.sum : a.x) + start;
-  const float shift = row_shift<T, V>((kSeam ? a.residual : a.x) + start, a.width);
+  float shift;
+  if constexpr (kSeam)
+    shift = residual_sum_shift<T, V>(a, start);
+  else
+    shift = row_shift<T, V>(in, a.width);
   float2 sums = {0, 0};
   for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
     float v[V];
