@@ -1,55 +1,55 @@
 #!/usr/bin/env python3
-"""Which kernels of the CUDA plugin a command runs, and which it leaves out.
+"""Which kernels of the CUDA plugin commands run, and which they leave out.
 
-Usage: kernels_run.py LIBTRAFO_CUDA_SO COMMAND [ARGUMENT ...]
+Usage: kernels_run.py LIBRARY COMMAND [ARGUMENT ...]
+       kernels_run.py LIBRARY --parallel 'COMMAND ARGUMENT ...' 'COMMAND ...' ...
 
-The kernels that exist are read from the plugin's machine code (cuobjdump), those that run from a
-profile of the command (ncu, one launch of each configuration); both come with the CUDA toolkit.
-Only kernels of this project count, not those of CUB and cuBLASLt. Prints the kernels that were not
-run; the exit status is 1 if there are any.
+LIBRARY is kernels_run/libtrafo_cuda.so of the build folder: the plugin, with notes of its launches
+(kernels_run.cc). The commands find it through TRAFO_CUDA_LIBRARY and run at their usual speed;
+those of --parallel run in a shell each, all at once. Only kernels of this project count, not those
+of CUB and cuBLASLt. Prints the kernels that were not run; the exit status is 1 if there are any, or
+if a command fails.
 """
-import csv
-import re
+import os
 import subprocess
 import sys
+import tempfile
 
 
-def output(arguments):
-    return subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
-
-
-def kernels_of(plugin):
-    names = set()
-    for line in output(["cuobjdump", "-symbols", plugin]).splitlines():
-        if "STO_ENTRY" in line:
-            names.add(line.split()[-1])
-    return {name for name in names if "trafo" in name}
-
-
-def kernels_run(command):
-    profile = ["ncu", "--csv", "--page", "raw", "--filter-mode", "per-launch-config",
-               "--launch-count", "1", "--metrics", "launch__grid_size",
-               "--print-kernel-base", "mangled", "--target-processes", "all"]
-    run = subprocess.run(profile + command, capture_output=True, text=True)
-    if run.returncode:
-        sys.exit(f"{' '.join(command)} failed:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
-    rows = csv.reader(line for line in run.stdout.splitlines() if line.startswith('"'))
-    header = next(rows)
-    column = header.index("Kernel Name")
-    return {re.sub(r"\(.*", "", row[column]) for row in rows}
+def run_all(commands, library, notes):
+    environment = dict(os.environ, TRAFO_CUDA_LIBRARY=library, TRAFO_KERNELS_RUN=notes)
+    running = []
+    for command in commands:
+        output = tempfile.TemporaryFile("w+")
+        running.append((command, output, subprocess.Popen(command, shell=isinstance(command, str), env=environment,
+                                                          stdout=output, stderr=subprocess.STDOUT)))
+    failed = False
+    for command, output, process in running:
+        if process.wait():
+            failed = True
+            output.seek(0)
+            print(f"{command} failed ({process.returncode}):\n{output.read()[-2000:]}")
+    return not failed
 
 
 def main():
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 3 or sys.argv[2:] == ["--parallel"]:
         sys.exit(__doc__)
-    there = kernels_of(sys.argv[1])
-    if not there:
-        sys.exit(f"{sys.argv[1]} has no kernels of this project")
-    missing = there - kernels_run(sys.argv[2:])
-    print(f"{len(there) - len(missing)} of {len(there)} kernels were run")
+    parallel = sys.argv[2] == "--parallel"
+    commands = sys.argv[3:] if parallel else [sys.argv[2:]]
+    with tempfile.TemporaryDirectory() as folder:
+        notes = os.path.join(folder, "kernels")
+        passed = run_all(commands, os.path.abspath(sys.argv[1]), notes)
+        lines = open(notes).read().split("\n") if os.path.exists(notes) else []
+    named = {word: {line[len(word) + 1:] for line in lines if line.startswith(word + " ") and "trafo" in line}
+             for word in ("holds", "ran")}
+    if not named["holds"]:
+        sys.exit(f"no command has loaded {sys.argv[1]}, or it is a plugin that takes no notes")
+    missing = named["holds"] - named["ran"]
+    print(f"{len(named['holds']) - len(missing)} of {len(named['holds'])} kernels were run")
     if missing:
-        print(output(["c++filt", *sorted(missing)]))
-        sys.exit(1)
+        print(subprocess.run(["c++filt", *sorted(missing)], check=True, capture_output=True, text=True).stdout)
+    sys.exit(0 if passed and not missing else 1)
 
 
 if __name__ == "__main__":
