@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "engine/ops/attention/attention.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/upload.h"
 
@@ -30,10 +31,6 @@ int64_t filled_tokens(int64_t tokens) {
   return round_up(tokens, std::max<int64_t>(16, below / 16));
 }
 
-int64_t filled_length(int64_t longest) {
-  return longest <= 128 ? round_up(longest, 32) : round_up(longest, 128);
-}
-
 // Sentences that `tokens` fill up, none longer than `longest`.
 int64_t fillers(int64_t tokens, int64_t longest) {
   return tokens == 0 ? 0 : (tokens + longest - 1) / longest;
@@ -43,8 +40,9 @@ int64_t fillers(int64_t tokens, int64_t longest) {
 
 StepShape filled_shape(const StepShape& exact) {
   StepShape shape = exact;
-  shape.longest_source = filled_length(exact.longest_source);
-  shape.longest_target = filled_length(exact.longest_target);
+  // By what attention's dropout elements do not change with.
+  shape.longest_source = dropout_key_stride(exact.longest_source);
+  shape.longest_target = dropout_key_stride(exact.longest_target);
   shape.source_tokens = filled_tokens(exact.source_tokens);
   shape.target_tokens = filled_tokens(exact.target_tokens);
   const int64_t more = std::max(fillers(shape.target_tokens - exact.target_tokens,

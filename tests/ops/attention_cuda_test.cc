@@ -97,7 +97,8 @@ Reference reference_of(const Problem& p, PhiloxStream& random) {
         if (visible > 0) r.lse[row * heads + h] = std::log(total);
         for (size_t j = 0; j < visible; ++j) {
           if (p.dropout.active()) {
-            const size_t element = (h * query_rows + row) * static_cast<size_t>(p.max_keys) + j;
+            const size_t element =
+                (row * heads + h) * static_cast<size_t>(dropout_key_stride(p.max_keys)) + j;
             factor[j] =
                 dropout_keeps(p.dropout, static_cast<int64_t>(element)) ? p.dropout.scale() : 0.0;
           }
@@ -360,7 +361,7 @@ TEST_F(CudaAttention, EqualsFloat64InALongSequence) {
 TEST_F(CudaAttention, DropsTheProbabilitiesThatPhiloxSays) {
   for (const Batch& batch : kBatches)
     for (const int64_t head_dim : {8, 40, 128})
-      for (const int32_t fewer : {0, 3, 5})  // rows of dropout elements begin anywhere in a block
+      for (const int32_t fewer : {0, 3, 5})  // whole Philox blocks of keys, and parts of one
         for (const bool general : {false, true}) {
           int32_t most = 0;
           for (const Lengths& lengths : batch) most = std::max(most, lengths.keys);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/view/view.h"
 #include "tests/ops/op_cases.h"
 
 namespace trafo::testing {
@@ -44,11 +45,32 @@ TEST_F(AttentionTest, DropsTheProbabilitiesThatPhiloxSays) {
     for (int64_t i = queries[b]; i < queries[b + 1]; ++i)
       for (int64_t h = 0; h < heads; ++h)
         for (int64_t j = 0; j < keys[b + 1] - keys[b]; ++j) {
-          const bool kept = dropout_keeps(options.dropout, (h * rows + i) * max_keys + j);
+          const bool kept =
+              dropout_keeps(options.dropout, (i * heads + h) * dropout_key_stride(max_keys) + j);
           ASSERT_NEAR(y[static_cast<size_t>(i * width + h * head_dim + j)],
                       kept ? options.dropout.scale() : 0, 1e-5)
               << b << ' ' << i << ' ' << h << ' ' << j;
         }
+}
+
+// What fills a batch up has other rows and may be longer; the others' masks stay.
+TEST_F(AttentionTest, ABatchThatIsFilledUpDropsWhatItDropsAlone) {
+  const Tensor alone = maker_.uniform({7, 24});
+  const Tensor both[] = {alone, maker_.uniform({9, 24})};
+  const Tensor filled = ops::concat(*context_, both, 0);
+  ops::AttentionOptions options;
+  options.heads = 2;
+  options.head_dim = 4;
+  options.dropout = Dropout{0.4f, 8, 4, 2};
+  for (const bool fused : {true, false}) {
+    context_->set_fused_kernels(fused);
+    const auto run = [&](const Tensor& qkv, const std::vector<int32_t>& bounds) {
+      return context_->values<float>(ops::attention(*context_, {qkv, 0}, {qkv, 8}, {qkv, 16},
+                                                    ints(bounds), ints(bounds), options));
+    };
+    const auto x = run(alone, {0, 3, 7}), y = run(filled, {0, 3, 7, 16});
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], 1e-6) << fused << ' ' << i;
+  }
 }
 
 TEST_F(AttentionTest, LongSequenceEqualsComposedAndKeepsNoMatrixOfScores) {

@@ -4,7 +4,11 @@
 
 #include <cmath>
 
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/masks/masks.h"
+#include "engine/ops/matmul/matmul.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/unary/unary.h"
 
 namespace trafo {
 namespace {
@@ -42,6 +46,36 @@ TEST_F(EmbeddingTest, NamesTheFirstIdOutOfRange) {
         ErrorCode::invalid_argument);
     EXPECT_NE(text.find("[embedding] id " + std::to_string(bad) + " of token 2"), std::string::npos)
         << text;
+  }
+}
+
+TEST_F(EmbeddingTest, IsAProductWithOneHotRows) {
+  const Tensor ids = ints({3, 0, 3, 3, 1}), positions = ints({0, 1, 2, 0, 1});
+  std::vector<std::vector<float>> expected;
+  for (const int way : {0, 1, 2}) {
+    Tensor rows = table(5, 3), places = table(4, 3);
+    set_requires_grad(rows, true);
+    set_requires_grad(places, true);
+    context_->set_fused_kernels(way != 2);
+    ops::EmbeddingOptions options;
+    options.scale = 4;
+    options.positions = positions;
+    options.position_table = places;
+    const auto picked = [&](const Tensor& of, const Tensor& indices) {
+      return ops::matmul(*context_, ops::one_hot(*context_, indices, of.dim(0), -1, DType::f32),
+                         of);
+    };
+    const Tensor y = way == 0 ? ops::add(*context_, ops::scale(*context_, picked(rows, ids), 4),
+                                         picked(places, positions))
+                              : ops::embedding(*context_, ids, rows, options);
+    context_->backward(y, y.detach());
+    const std::vector<std::vector<float>> got{context_->values<float>(y),
+                                              context_->values<float>(grad_of(rows)),
+                                              context_->values<float>(grad_of(places))};
+    if (way == 0)
+      expected = got;
+    else
+      EXPECT_EQ(got, expected) << way;
   }
 }
 

@@ -8,36 +8,34 @@
 #include <utility>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/bias_act_dropout/bias_act_dropout.h"
+#include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/embedding/embedding.h"
 #include "engine/ops/op_kernel.h"
 
 namespace trafo::testing {
 
-template <int kernel>
-int32_t forward_launch(void* stream, const void* params) {
-  static_cast<Backend*>(stream)->launch(kernel, "accelerator", params);
-  return 0;
-}
-
-template <int... kernel>
-std::array<KernelFn, kOpKernelCount> forwarding_kernels(std::integer_sequence<int, kernel...>) {
-  return {&forward_launch<kernel>...};
-}
-
-// Counts how often the host waits for it.
+// Counts how often the host waits for it, and what it launches.
 class Accelerator : public Backend {
  public:
   Accelerator() : host_(make_context({DeviceKind::cpu, 0}, 1)) {
-    static const auto kernels =
-        forwarding_kernels(std::make_integer_sequence<int, kOpKernelCount>());
+    static const auto kernels = all_kernels();
     set_kernels(kernels);
   }
   ~Accelerator() override { release_arena_memory(); }
+
+  // Of any accelerator.
+  static std::array<KernelFn, kOpKernelCount> all_kernels() {
+    return kernels_of(std::make_integer_sequence<int, kOpKernelCount>());
+  }
 
   Device device() const override { return {DeviceKind::cuda, 0}; }
   MemoryStats memory_stats() const override { return cpu().memory_stats(); }
   void reset_peak_memory() override { cpu().reset_peak_memory(); }
   void release_cached_memory() override { cpu().release_cached_memory(); }
-  void* stream() override { return &cpu(); }
+  void* stream() override { return this; }
   void copy_from_host(void* device, const void* host, size_t bytes) override {
     cpu().copy_from_host(device, host, bytes);
   }
@@ -55,8 +53,15 @@ class Accelerator : public Backend {
   void set_threads(int) override {}
 
   int64_t waits = 0;
+  int64_t launches = 0;
 
  protected:
+  virtual void run(int kernel, const void* params) {
+    ++launches;
+    cpu().launch(kernel, "accelerator", params);
+  }
+  Backend& cpu() const { return host_->backend(); }
+
   void* allocate_block(size_t bytes) override { return cpu().allocate(bytes); }
   void release_block(void* pointer, size_t bytes) noexcept override {
     cpu().release(pointer, bytes);
@@ -67,12 +72,21 @@ class Accelerator : public Backend {
   }
 
  private:
-  Backend& cpu() const { return host_->backend(); }
+  template <int kernel>
+  static int32_t launch_on(void* stream, const void* params) {
+    static_cast<Accelerator*>(stream)->run(kernel, params);
+    return 0;
+  }
+  template <int... kernel>
+  static std::array<KernelFn, kOpKernelCount> kernels_of(std::integer_sequence<int, kernel...>) {
+    return {&launch_on<kernel>...};
+  }
+
   std::unique_ptr<Context> host_;
 };
 
 // With what steps that do not wait need, but for graphs: it has none, so contexts on it turn them
-// off, and models have no dropout.
+// off.
 class StreamAccelerator final : public Accelerator, public StreamDevice {
  public:
   StreamDevice* stream_device() override { return this; }
@@ -94,12 +108,51 @@ class StreamAccelerator final : public Accelerator, public StreamDevice {
   }
   void launch_graph(void*) override {}
   void release_graph(void* graph) noexcept override { graphs -= graph != nullptr; }
-  void set_dropout_step(const uint32_t*) override {}
+  void set_dropout_step(const uint32_t* step) override { dropout_step_ = step; }
 
   std::array<bool, kEvents> recorded{}, waited{};
   bool lost = false;     // every wait fails
   bool records = false;  // graphs, of nothing
   int graphs = 0;        // that have not been released
+
+ protected:
+  void run(int kernel, const void* params) override {
+    switch (static_cast<OpKernel>(kernel)) {
+      case OpKernel::dropout_forward:
+        return run_at_step<DropoutForwardParams>(kernel, params);
+      case OpKernel::dropout_backward:
+        return run_at_step<DropoutBackwardParams>(kernel, params);
+      case OpKernel::embedding_forward:
+        return run_at_step<EmbeddingForwardParams>(kernel, params);
+      case OpKernel::embedding_backward:
+        return run_at_step<EmbeddingBackwardParams>(kernel, params);
+      case OpKernel::attention_forward:
+        return run_at_step<AttentionForwardParams>(kernel, params);
+      case OpKernel::attention_backward:
+        return run_at_step<AttentionBackwardParams>(kernel, params);
+      case OpKernel::bias_act_dropout_forward:
+        return run_at_step<BiasActDropoutForwardParams>(kernel, params);
+      case OpKernel::bias_act_dropout_backward:
+        return run_at_step<BiasActDropoutBackwardParams>(kernel, params);
+      case OpKernel::bias_dropout_residual_forward:
+        return run_at_step<BiasDropoutResidualForwardParams>(kernel, params);
+      case OpKernel::bias_dropout_residual_backward:
+        return run_at_step<BiasDropoutResidualBackwardParams>(kernel, params);
+      default:
+        return Accelerator::run(kernel, params);
+    }
+  }
+
+ private:
+  // As the GPU's kernels count the passes.
+  template <class Params>
+  void run_at_step(int kernel, const void* params) {
+    Params moved = *static_cast<const Params*>(params);
+    if (dropout_step_) moved.dropout.step += *dropout_step_;
+    Accelerator::run(kernel, &moved);
+  }
+
+  const uint32_t* dropout_step_ = nullptr;
 };
 
 }  // namespace trafo::testing

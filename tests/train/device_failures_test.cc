@@ -20,8 +20,7 @@ class DeviceFailures : public ::testing::Test {
   }
   void mend_kernels() { device_->set_kernels(kernels_); }
 
-  const std::array<KernelFn, kOpKernelCount> kernels_ =
-      forwarding_kernels(std::make_integer_sequence<int, kOpKernelCount>());
+  const std::array<KernelFn, kOpKernelCount> kernels_ = Accelerator::all_kernels();
   std::array<KernelFn, kOpKernelCount> broken_{};
   std::shared_ptr<StreamAccelerator> device_ = std::make_shared<StreamAccelerator>();
   Context context_{device_};

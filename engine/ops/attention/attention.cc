@@ -237,15 +237,18 @@ Tensor attention_decode(Context& context, const AttentionInput& q, const Attenti
           "decoding has no backward; run it under no-grad or detach its inputs");
   const AttentionRanges ranges =
       decode_ranges(context, op, q.tensor.dim(0), key_begin, key_end, k.tensor.dim(0), options);
-  if (!context.fused_kernels()) return attention_from_ranges(context, q, k, v, ranges, options);
-
-  const std::array<Tensor, 3> tensors{with_dense_rows(context, q.tensor),
-                                      with_dense_rows(context, k.tensor),
-                                      with_dense_rows(context, v.tensor)};
   const int64_t rows = q.tensor.dim(0);
   std::vector<int32_t> row_numbers(static_cast<size_t>(rows + 1));
   std::iota(row_numbers.begin(), row_numbers.end(), 0);
   const Tensor queries = context.from_values<int32_t>(row_numbers, {rows + 1});
+  if (!context.fused_kernels())
+    return attention_padded(context, q, k, v, ranges,
+                            {ints(queries), ints(queries, 1), ints(key_begin), ints(key_end)},
+                            options);
+
+  const std::array<Tensor, 3> tensors{with_dense_rows(context, q.tensor),
+                                      with_dense_rows(context, k.tensor),
+                                      with_dense_rows(context, v.tensor)};
   Tensor out = context.empty({rows, options.heads * options.head_dim}, q.tensor.dtype());
   AttentionForwardParams p{};
   fill_common(p, options, ranges, tensors, {q.column, k.column, v.column});

@@ -6,15 +6,23 @@
 // [B+1]). q, k, v are heads * head_dim columns of row-major matrices, so one packed projection [T,
 // 3C] serves as all three without a copy, and their gradients land in its gradient. causal: key j
 // is hidden from query i when j > i + keys - queries. Dropout acts on the probabilities; element
-// number (head * Tq + query row) * max_keys + key, key counted inside the sequence. A query without
-// keys gives zeros. Saved for backward: the output and the log-sum-exp of each row [Tq, heads];
-// probabilities are recomputed (Dao et al., arXiv 2205.14135), nothing of size S x S is kept.
+// number (query row * heads + head) * dropout_key_stride(max_keys) + key, key counted inside the
+// sequence. A query without keys gives zeros. Saved for backward: the output and the log-sum-exp of
+// each row [Tq, heads]; probabilities are recomputed (Dao et al., arXiv 2205.14135), nothing of
+// size S x S is kept.
 #pragma once
 
 #include "engine/autograd/context.h"
 #include "engine/core/philox.h"
 
 namespace trafo {
+
+// Dropout elements from one query and head to the next. Of nearly equal longest sequences the same,
+// and of its own results: a batch that is filled up (StepShape) drops what it drops alone.
+constexpr int64_t dropout_key_stride(int64_t max_keys) {
+  const int64_t step = max_keys <= 128 ? 32 : 128;
+  return (max_keys + step - 1) / step * step;
+}
 
 struct AttentionForwardParams {
   DType dtype;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "engine/ops/checks.h"
 #include "engine/ops/dropout/dropout.h"
@@ -31,14 +32,9 @@ void check_row_numbers(const Context& context, std::string_view op, const Tensor
           " must be a contiguous vector, got ", tensor.shape().str());
 }
 
-std::vector<int32_t> host_copy(const Context& context, const Tensor& tensor) {
-  const HostInts values(context, tensor);
-  return {values.span().begin(), values.span().end()};
-}
-
 // Whether the kernel can do with the lengths that were given.
 bool must_read(const Context& context, bool lengths_given) {
-  return context.device().kind == DeviceKind::cpu || !context.fused_kernels() || !lengths_given;
+  return context.device().kind == DeviceKind::cpu || !lengths_given;
 }
 
 void check_length(std::string_view op, const char* name, int64_t given, int64_t longest) {
@@ -46,9 +42,9 @@ void check_length(std::string_view op, const char* name, int64_t given, int64_t 
           ", the longest sequence has ", longest);
 }
 
-// Splits [B + 1] row numbers into starts and ends; returns the longest sequence.
-int64_t split(std::string_view op, const std::vector<int32_t>& bounds, const char* name,
-              int64_t rows, std::vector<int32_t>& begin, std::vector<int32_t>& end) {
+// The longest of the sequences that [B + 1] row numbers bound.
+int64_t longest_of(std::string_view op, std::span<const int32_t> bounds, const char* name,
+                   int64_t rows) {
   require(!bounds.empty() && bounds.front() == 0 && bounds.back() == rows,
           ErrorCode::invalid_argument, op, name, " must start with 0 and end with ", rows,
           ", the number of rows");
@@ -59,8 +55,6 @@ int64_t split(std::string_view op, const std::vector<int32_t>& bounds, const cha
             b + 1);
     longest = std::max<int64_t>(longest, bounds[b + 1] - bounds[b]);
   }
-  begin.assign(bounds.begin(), bounds.end() - 1);
-  end.assign(bounds.begin() + 1, bounds.end());
   return longest;
 }
 
@@ -100,10 +94,9 @@ AttentionRanges packed_ranges(const Context& context, std::string_view op,
   ranges.max_queries = options.max_queries;
   ranges.max_keys = options.max_keys;
   if (!must_read(context, options.max_queries > 0 && options.max_keys > 0)) return ranges;
-  const auto queries = host_copy(context, cu_seqlens_q), keys = host_copy(context, cu_seqlens_k);
-  ranges.max_queries =
-      split(op, queries, "cu_seqlens_q", query_rows, ranges.query_begin, ranges.query_end);
-  ranges.max_keys = split(op, keys, "cu_seqlens_k", key_rows, ranges.key_begin, ranges.key_end);
+  const HostInts queries(context, cu_seqlens_q), keys(context, cu_seqlens_k);
+  ranges.max_queries = longest_of(op, queries.span(), "cu_seqlens_q", query_rows);
+  ranges.max_keys = longest_of(op, keys.span(), "cu_seqlens_k", key_rows);
   check_length(op, "max_queries", options.max_queries, ranges.max_queries);
   check_length(op, "max_keys", options.max_keys, ranges.max_keys);
   return ranges;
@@ -122,16 +115,13 @@ AttentionRanges decode_ranges(const Context& context, std::string_view op, int64
   ranges.max_queries = rows > 0 ? 1 : 0;
   ranges.max_keys = options.max_keys;
   if (!must_read(context, options.max_keys > 0)) return ranges;
-  ranges.key_begin = host_copy(context, key_begin);
-  ranges.key_end = host_copy(context, key_end);
+  const HostInts begins(context, key_begin), ends(context, key_end);
   int64_t longest = 0;
-  for (size_t i = 0; i < ranges.key_begin.size(); ++i) {
-    const int32_t begin = ranges.key_begin[i], end = ranges.key_end[i];
+  for (size_t i = 0; i < begins.size(); ++i) {
+    const int32_t begin = begins[i], end = ends[i];
     require(begin >= 0 && begin <= end && end <= key_rows, ErrorCode::invalid_argument, op,
             "the keys of row ", i, " are ", begin, " to ", end, ", but there are ", key_rows);
     longest = std::max<int64_t>(longest, end - begin);
-    ranges.query_begin.push_back(static_cast<int32_t>(i));
-    ranges.query_end.push_back(static_cast<int32_t>(i + 1));
   }
   // Only a bound: finished hypotheses may have been the longest.
   require(options.max_keys == 0 || options.max_keys >= longest, ErrorCode::invalid_argument, op,

@@ -7,12 +7,18 @@
 
 namespace trafo {
 
-// Sequence lengths as the host sees them.
+// What the host knows of the sequences.
 struct AttentionRanges {
   int64_t sequences = 0;
   int64_t max_queries = 0, max_keys = 0;
-  // [sequences]; empty where the lengths were given and the device was not asked for the rest.
-  std::vector<int32_t> query_begin, query_end, key_begin, key_end;
+};
+
+// Rows of each sequence on the device, [sequences] each.
+struct AttentionRows {
+  const int32_t* query_begin;
+  const int32_t* query_end;
+  const int32_t* key_begin;
+  const int32_t* key_end;
 };
 
 // Throws unless q, k and v are [rows, width] of one compute dtype with the columns that the options
@@ -23,7 +29,7 @@ void check_attention_inputs(const Context& context, std::string_view op,
 
 // Throws unless both hold [B + 1] row numbers that rise from 0 to the number of rows and agree with
 // the lengths that the options give. An accelerator's values are only read where a length is not
-// given, or composed ops need all of them.
+// given.
 AttentionRanges packed_ranges(const Context& context, std::string_view op,
                               const Tensor& cu_seqlens_q, int64_t query_rows,
                               const Tensor& cu_seqlens_k, int64_t key_rows,
@@ -38,10 +44,10 @@ double attention_scale(const ops::AttentionOptions& options);
 
 namespace ops {
 
-// Sequence by sequence and head by head from slices, products and softmax.
-Tensor attention_from_ranges(Context& context, const AttentionInput& q, const AttentionInput& k,
-                             const AttentionInput& v, const AttentionRanges& ranges,
-                             const AttentionOptions& options);
+// From padded rows, products of batches and softmax: [sequences * heads, queries, keys] scores.
+Tensor attention_padded(Context& context, const AttentionInput& q, const AttentionInput& k,
+                        const AttentionInput& v, const AttentionRanges& ranges,
+                        const AttentionRows& rows, const AttentionOptions& options);
 
 }  // namespace ops
 }  // namespace trafo

@@ -79,28 +79,24 @@ int64_t visible_keys(const Params& p, const Item& item, int64_t query, int64_t f
   return std::clamp<int64_t>(query + item.keys - item.queries + 1 - first_key, 0, count);
 }
 
-// Dropout factors of a tile of probabilities. Rows are max_keys elements apart; when that is little
-// more than a row holds, one run over all rows is cheaper than a run for each.
+// Dropout factors of the rows of a tile of probabilities.
 template <class T>
 class TileDropout {
  public:
-  static constexpr int64_t scratch_elements() { return kQueries * round_up(kKeys, kPhiloxChunk); }
+  static constexpr int64_t scratch_elements() { return kKeys; }
   template <class Params>
   TileDropout(const Params& p, const Item& item, T* scratch)
       : dropout_(p.dropout),
         scratch_(scratch),
-        stride_(p.max_keys),
-        row_zero_((item.head * p.query_rows + item.query) * p.max_keys),
-        whole_(item.keys <= kKeys && p.max_keys <= round_up(item.keys, kPhiloxChunk)) {}
+        stride_(p.heads * dropout_key_stride(p.max_keys)),
+        row_zero_((item.query * p.heads + item.head) * dropout_key_stride(p.max_keys)) {}
 
-  void start_tile(int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
+  void start_tile(int64_t first_query, int64_t first_key, int64_t keys) {
     first_ = row_zero_ + first_query * stride_ + first_key;
     keys_ = keys;
-    if (dropout_.active() && whole_) dropout_factors(dropout_, first_, queries * stride_, scratch_);
   }
   bool active() const { return dropout_.active(); }
   const T* row(int64_t query_in_tile) {
-    if (whole_) return scratch_ + query_in_tile * stride_;
     dropout_factors(dropout_, first_ + query_in_tile * stride_, keys_, scratch_);
     return scratch_;
   }
@@ -109,7 +105,6 @@ class TileDropout {
   const Dropout& dropout_;
   T* scratch_;
   int64_t stride_, row_zero_, first_ = 0, keys_ = 0;
-  bool whole_;
 };
 
 // Row statistics of the online softmax.
@@ -182,7 +177,7 @@ void forward_item(const AttentionForwardParams& p, const Item& item) {
       transpose_tile(k + k0 * p.k_stride, p.k_stride, keys, width, k_transposed, padded_keys);
       multiply<T>(queries, padded_keys, width, {q + q0 * p.q_stride, p.q_stride, 1}, k_transposed,
                   padded_keys, false, scores, padded_keys);
-      dropout.start_tile(q0, queries, k0, keys);
+      dropout.start_tile(q0, k0, keys);
       for (int64_t i = 0; i < queries; ++i) {
         T* row = scores + i * padded_keys;
         T shrink;
@@ -271,7 +266,7 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
                   false, probabilities, padded_keys);
       multiply<T>(queries, padded_keys, width, {dout_rows, row_width, 1}, v_transposed, padded_keys,
                   false, dscores, padded_keys);
-      dropout.start_tile(q0, queries, k0, keys);
+      dropout.start_tile(q0, k0, keys);
       for (int64_t i = 0; i < queries; ++i) {
         T* row = probabilities + i * padded_keys;
         T* drow = dscores + i * padded_keys;

@@ -18,7 +18,7 @@ struct AttentionProblem {
   DropoutArgs dropout;
   float scale;
   bool causal;
-  int64_t sequences, heads, head_dim, query_rows, max_keys;
+  int64_t sequences, heads, head_dim, dropout_key_stride;
   const int32_t* query_begin;
   const int32_t* query_end;
   const int32_t* key_begin;
@@ -33,8 +33,7 @@ struct AttentionProblem {
             p.sequences,
             p.heads,
             p.head_dim,
-            p.query_rows,
-            p.max_keys,
+            trafo::dropout_key_stride(p.max_keys),
             p.query_begin,
             p.query_end,
             p.key_begin,
@@ -79,9 +78,9 @@ struct AttentionItem {
   __device__ __forceinline__ int visible(const AttentionProblem& a, int i) const {
     return a.causal ? min(keys, max(0, i + keys - queries + 1)) : keys;
   }
-  // Number of the dropout element of key 0 of query i.
+  // Number of the dropout element of key 0 of query i: a multiple of 32.
   __device__ __forceinline__ uint64_t dropout_row(const AttentionProblem& a, int i) const {
-    return static_cast<uint64_t>((head * a.query_rows + query + i) * a.max_keys);
+    return static_cast<uint64_t>(((query + i) * a.heads + head) * a.dropout_key_stride);
   }
 };
 

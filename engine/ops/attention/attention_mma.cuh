@@ -248,24 +248,18 @@ __device__ __forceinline__ void gather_delta(const bf16* x, const bf16* dx, int6
   __syncwarp();
 }
 
-// Which probabilities of a tile dropout keeps: for each query the bytes of the Philox blocks its
-// keys touch, one bit an element. The first key need not begin a block, so that key j is bit
-// first(i) + j.
+// Which probabilities of a tile dropout keeps: for each query the bytes of the Philox blocks of its
+// keys, one bit an element. The first key of a tile begins a block.
 struct KeptBits {
-  static constexpr int kPitch = 12;  // up to kStreamedRows / 8 + 1 blocks
+  static constexpr int kPitch = 12;  // room for kStreamedRows / 8 blocks, on as many banks
   unsigned char* bytes;
-  uint32_t first_low, step_low;
 
-  __device__ __forceinline__ KeptBits(const AttentionProblem& a, const AttentionItem& item, int q0,
-                                      int k0, unsigned char* memory)
-      : bytes(memory),
-        first_low(static_cast<uint32_t>(item.dropout_row(a, q0) + k0)),
-        step_low(static_cast<uint32_t>(a.max_keys)) {}
-  // All threads of the block; a barrier before anyone reads.
+  __device__ __forceinline__ explicit KeptBits(unsigned char* memory) : bytes(memory) {}
+  // All threads of the block; a barrier before anyone reads. k0 is a multiple of 8.
   template <int Queries>
   __device__ __forceinline__ void fill(const AttentionProblem& a, const AttentionItem& item, int q0,
                                        int k0) {
-    constexpr int kBlocks = kStreamedRows / 8 + 1;
+    constexpr int kBlocks = kStreamedRows / 8;
     for (int at = static_cast<int>(threadIdx.x); at < Queries * kBlocks; at += kMmaThreads) {
       const int i = at / kBlocks, b = at % kBlocks;
       fill_block(a, (item.dropout_row(a, q0 + i) + k0) / 8, i, b);
@@ -273,7 +267,7 @@ struct KeptBits {
   }
   // The same for all queries and keys of the item, which are at most kStreamedRows.
   __device__ __forceinline__ void fill_all(const AttentionProblem& a, const AttentionItem& item) {
-    const uint32_t blocks = static_cast<uint32_t>(item.keys + 14) / 8;
+    const uint32_t blocks = static_cast<uint32_t>(item.keys + 7) / 8;
     for (uint32_t at = threadIdx.x; at < static_cast<uint32_t>(item.queries) * blocks;
          at += blockDim.x) {
       const int i = static_cast<int>(at / blocks);
@@ -290,8 +284,7 @@ struct KeptBits {
     bytes[i * kPitch + b] = static_cast<unsigned char>(kept);
   }
   __device__ __forceinline__ bool keeps(int i, int j) const {
-    const uint32_t bit =
-        (first_low + static_cast<uint32_t>(i) * step_low) % 8 + static_cast<uint32_t>(j);
+    const auto bit = static_cast<uint32_t>(j);
     return bytes[i * kPitch + bit / 8] >> (bit % 8) & 1;
   }
 };

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kMmaThreads)
     const int q0 = ForKeys ? first : own0, k0 = ForKeys ? own0 : first;
     if (first + kOther < other_end) copy_other(first + kOther);
     commit_copies();
-    KeptBits kept(a, item, q0, k0, kept_memory);
+    KeptBits kept(kept_memory);
     if constexpr (Dropping) kept.fill<kOwn>(a, item, q0, k0);
     wait_copies<1>();
     __syncthreads();

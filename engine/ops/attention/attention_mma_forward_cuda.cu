@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kMmaThreads)
 
   for (int k0 = 0; k0 < keys_end; k0 += kKeys) {
     // Two sets of bits: the last readers of this one passed the previous tile's barriers.
-    KeptBits kept(a, item, q0, k0, kept_memory + k0 / kKeys % 2 * kQueries * KeptBits::kPitch);
+    KeptBits kept(kept_memory + k0 / kKeys % 2 * kQueries * KeptBits::kPitch);
     if constexpr (Dropping) kept.fill<kQueries>(a, item, q0, k0);
     wait_copies<0>();
     __syncthreads();  // the keys are here; nobody reads the values before them any more

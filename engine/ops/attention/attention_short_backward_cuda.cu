@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(32 * Groups, resident_blocks(D, Groups))
     const int row = row0 + g + 8 * half;
     if (row < item.queries) log_sum[half] = lse[(item.query + row) * a.heads + item.head] * kLog2e;
   }
-  KeptBits kept(a, item, 0, 0, shared + 4 * tile_bytes + 2 * scores_bytes);
+  KeptBits kept(shared + 4 * tile_bytes + 2 * scores_bytes);
   const bool dropping = a.dropout.threshold != 0;
   if (dropping) kept.fill_all(a, item);
   wait_copies<0>();

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(32 * Groups)
   copy_rows<D>(k_tile, k_all + item.key * a.k_stride + column, a.k_stride, item.keys, width);
   copy_rows<D>(v_tile, v_all + item.key * a.v_stride + column, a.v_stride, item.keys, width);
   commit_copies();
-  KeptBits kept(a, item, 0, 0, shared + 3 * tile_bytes);
+  KeptBits kept(shared + 3 * tile_bytes);
   const bool dropping = a.dropout.threshold != 0;
   if (dropping) kept.fill_all(a, item);
   wait_copies<0>();

@@ -7,6 +7,7 @@
 #include "engine/ops/checks.h"
 #include "engine/ops/cross_entropy/loss_inputs.h"
 #include "engine/ops/host_ints.h"
+#include "engine/ops/masks/masks.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/unary/unary.h"
@@ -192,44 +193,30 @@ CrossEntropyOutput cross_entropy_composed(Context& context, const Tensor& given,
   const LossInputs inputs = check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
   const double smoothing = options.label_smoothing;
 
-  // A row's loss is w (lse - <q, x>) with the target distribution q = (1 - e) onehot + e / V.
-  std::vector<double> weights(static_cast<size_t>(rows), 1.0);
-  if (inputs.weights.defined()) weights = host_doubles(context, inputs.weights);
-  std::vector<double> hit(static_cast<size_t>(rows * classes), 0.0), target = hit;
-  const HostInts host(context, inputs.labels);
-  for (size_t t = 0; t < host.size(); ++t) {
-    if (host[t] == options.ignore_label) {
-      weights[t] = 0;
-      continue;
-    }
-    const size_t row = t * static_cast<size_t>(classes);
-    for (size_t c = 0; c < static_cast<size_t>(classes); ++c)
-      target[row + c] = smoothing / static_cast<double>(classes);
-    hit[row + static_cast<size_t>(host[t])] = 1;
-    target[row + static_cast<size_t>(host[t])] += 1 - smoothing;
-  }
-  const Shape matrix{rows, classes};
-  const Tensor weight = context.from_doubles(weights, {rows}, dtype);
-
   CrossEntropyOutput out;
   if (rows == 0 || classes == 0) {  // no maximum over nothing; every row, if any, is ignored
     out.loss = sum(context, logits, 1);
     out.nll = out.loss.detach();
   } else {
+    // A row's loss is w (lse - <q, x>) with the target distribution q = (1 - e) onehot + e / V.
+    const Tensor hit = one_hot(context, inputs.labels, classes, options.ignore_label, dtype);
+    Tensor weight = sum(context, hit, 1);  // 0 of ignored rows
+    if (inputs.weights.defined()) weight = multiply(context, weight, inputs.weights);
     const Tensor maximum = [&] {
       NoGrad no_grad(context);
       return max(context, logits, 1, true);
     }();
     const Tensor shifted = subtract(context, logits, maximum);
     const Tensor lse = log(context, sum(context, exp(context, shifted), 1));
-    const auto row_loss = [&](const std::vector<double>& q) {
-      const Tensor expected =
-          sum(context, multiply(context, shifted, context.from_doubles(q, matrix, dtype)), 1);
-      return multiply(context, subtract(context, lse, expected), weight);
-    };
-    out.loss = row_loss(target);
+    const Tensor of_label = sum(context, multiply(context, shifted, hit), 1);
+    Tensor expected = scale(context, of_label, 1 - smoothing);
+    if (smoothing > 0)
+      expected =
+          add(context, expected,
+              scale(context, sum(context, shifted, 1), smoothing / static_cast<double>(classes)));
+    out.loss = multiply(context, subtract(context, lse, expected), weight);
     NoGrad no_grad(context);
-    out.nll = row_loss(hit);
+    out.nll = multiply(context, subtract(context, lse, of_label), weight);
   }
   if (options.reduction == Reduction::none) return out;
   out.loss = scale(context, sum(context, out.loss), inputs.scale);

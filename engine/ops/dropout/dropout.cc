@@ -1,24 +1,12 @@
 #include "engine/ops/dropout/dropout.h"
 
-#include <vector>
-
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/checks.h"
+#include "engine/ops/masks/masks.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo {
-namespace {
-
-// The definition, element by element: a mask of 0 and 1 / (1 - p), made on the host.
-Tensor mask_of(Context& context, const Tensor& x, const Dropout& dropout) {
-  std::vector<double> mask(static_cast<size_t>(x.numel()));
-  for (size_t i = 0; i < mask.size(); ++i)
-    mask[i] = dropout_keeps(dropout, static_cast<int64_t>(i)) ? dropout.scale() : 0;
-  return context.from_doubles(mask, x.shape(), x.dtype());
-}
-
-}  // namespace
 
 void check_dropout(const Dropout& dropout, const char* op) {
   // Written so that NaN fails; p is quantised to 16 bits and must not round up to 1.
@@ -35,7 +23,7 @@ Tensor dropout(Context& context, const Tensor& x, const Dropout& dropout) {
   const Tensor input = contiguous(context, x);
   if (!dropout.active()) return input;
   if (!context.fused_kernels()) {
-    return multiply(context, input, mask_of(context, input, dropout));
+    return multiply(context, input, dropout_mask(context, input.shape(), input.dtype(), dropout));
   }
   Tensor y = context.empty(input.shape(), input.dtype());
   launch(context, OpKernel::dropout_forward, "dropout",

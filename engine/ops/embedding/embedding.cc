@@ -6,7 +6,6 @@
 #include "engine/ops/checks.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/host_ints.h"
-#include "engine/ops/matmul/matmul.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
@@ -38,58 +37,22 @@ void check_indices(const Context& context, const Tensor& indices, int64_t limit,
             " of token ", t, " is outside the table: it has entries 0 to ", limit - 1);
 }
 
-// [tokens, entries] with a one at each index.
-Tensor one_hot(Context& context, const Tensor& indices, int64_t entries, DType dtype) {
-  const HostInts host(context, indices);
-  const Shape shape{indices.numel(), entries};
-  std::vector<double> wide(static_cast<size_t>(element_count(shape)), 0.0);
-  for (size_t t = 0; t < host.size(); ++t)
-    wide[t * static_cast<size_t>(entries) + static_cast<size_t>(host[t])] = 1;
-  return context.from_doubles(wide, shape, dtype);
-}
+// Checked inputs, contiguous ids and positions.
+Tensor embedding_fused(Context& context, const Tensor& ids, const Tensor& table,
+                       const EmbeddingOptions& options);
 
-// Rows picked by matrix products with one-hot rows: slow, and obviously right.
+// Rows picked from each table on its own, and everything else by other ops.
 Tensor embedding_composed(Context& context, const Tensor& ids, const Tensor& table,
                           const EmbeddingOptions& options) {
-  Tensor y = matmul(context, one_hot(context, ids, table.dim(0), table.dtype()), table);
-  y = scale(context, y, options.scale);
-  if (options.position_table.defined()) {
-    const Tensor& positions = options.position_table;
-    const Tensor picker = one_hot(context, options.positions, positions.dim(0), positions.dtype());
-    y = add(context, y, matmul(context, picker, positions));
-  }
+  Tensor y = scale(context, embedding_fused(context, ids, table, {}), options.scale);
+  if (options.position_table.defined())
+    y = add(context, y, embedding_fused(context, options.positions, options.position_table, {}));
   return dropout(context, y, options.dropout);
 }
 
-}  // namespace
-
-Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
-                 const EmbeddingOptions& options) {
-  check_table(context, table, "table");
-  check_input(context, kOp, "ids", ids);
-  check_dropout(options.dropout, kOp);
+Tensor embedding_fused(Context& context, const Tensor& ids, const Tensor& table,
+                       const EmbeddingOptions& options) {
   const bool positioned = options.position_table.defined();
-  require(positioned == options.positions.defined(), ErrorCode::invalid_argument, kOp,
-          "positions and position_table go together: one of them is missing");
-  const Tensor ids_flat = contiguous(context, ids);
-  check_indices(context, ids_flat, table.dim(0), "id", options.indices_checked);
-  EmbeddingOptions flat = options;
-  if (positioned) {
-    check_table(context, options.position_table, "position table");
-    require(options.position_table.dtype() == table.dtype(), ErrorCode::dtype_mismatch, kOp,
-            "the position table is ", dtype_name(options.position_table.dtype()), ", the table ",
-            dtype_name(table.dtype()), "; they must be the same");
-    require(options.position_table.dim(1) == table.dim(1), ErrorCode::shape_mismatch, kOp,
-            "the position table has width ", options.position_table.dim(1), ", the table ",
-            table.dim(1));
-    flat.positions = contiguous(context, options.positions);
-    require(flat.positions.shape() == ids.shape(), ErrorCode::shape_mismatch, kOp, "there are ",
-            flat.positions.numel(), " positions for ", ids.numel(), " ids");
-    check_indices(context, flat.positions, options.position_table.dim(0), "position",
-                  options.indices_checked);
-  }
-  if (!context.fused_kernels()) return embedding_composed(context, ids_flat, table, flat);
-
   const Tensor rows = contiguous(context, table);
   const Tensor positions_table =
       positioned ? contiguous(context, options.position_table) : Tensor{};
@@ -101,8 +64,8 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
   params.scale = options.scale;
   params.tokens = tokens;
   params.width = width;
-  params.ids = static_cast<const int32_t*>(ids_flat.raw());
-  params.positions = positioned ? static_cast<const int32_t*>(flat.positions.raw()) : nullptr;
+  params.ids = static_cast<const int32_t*>(ids.raw());
+  params.positions = positioned ? static_cast<const int32_t*>(options.positions.raw()) : nullptr;
   params.table = rows.raw();
   params.position_table = positioned ? positions_table.raw() : nullptr;
   params.y = y.raw();
@@ -111,7 +74,7 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
   if (!context.needs_grad({rows, positions_table})) return y;
   context.record(
       kOp, {rows, positions_table}, {&y},
-      [ids = ids_flat.detach(), positions = positioned ? flat.positions.detach() : Tensor{},
+      [ids = ids.detach(), positions = positioned ? options.positions.detach() : Tensor{},
        dropout = options.dropout, scale = options.scale, vocabulary = rows.dim(0),
        max_positions = positioned ? positions_table.dim(0) : 0](Backward& b) {
         const Tensor dy = b.grad_output();
@@ -143,6 +106,37 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
         }
       });
   return y;
+}
+
+}  // namespace
+
+Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
+                 const EmbeddingOptions& options) {
+  check_table(context, table, "table");
+  check_input(context, kOp, "ids", ids);
+  check_dropout(options.dropout, kOp);
+  const bool positioned = options.position_table.defined();
+  require(positioned == options.positions.defined(), ErrorCode::invalid_argument, kOp,
+          "positions and position_table go together: one of them is missing");
+  const Tensor ids_flat = contiguous(context, ids);
+  check_indices(context, ids_flat, table.dim(0), "id", options.indices_checked);
+  EmbeddingOptions flat = options;
+  if (positioned) {
+    check_table(context, options.position_table, "position table");
+    require(options.position_table.dtype() == table.dtype(), ErrorCode::dtype_mismatch, kOp,
+            "the position table is ", dtype_name(options.position_table.dtype()), ", the table ",
+            dtype_name(table.dtype()), "; they must be the same");
+    require(options.position_table.dim(1) == table.dim(1), ErrorCode::shape_mismatch, kOp,
+            "the position table has width ", options.position_table.dim(1), ", the table ",
+            table.dim(1));
+    flat.positions = contiguous(context, options.positions);
+    require(flat.positions.shape() == ids.shape(), ErrorCode::shape_mismatch, kOp, "there are ",
+            flat.positions.numel(), " positions for ", ids.numel(), " ids");
+    check_indices(context, flat.positions, options.position_table.dim(0), "position",
+                  options.indices_checked);
+  }
+  return context.fused_kernels() ? embedding_fused(context, ids_flat, table, flat)
+                                 : embedding_composed(context, ids_flat, table, flat);
 }
 
 }  // namespace ops

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/ops/binary/binary.h"
+#include "engine/ops/masks/masks.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/row_op.h"
@@ -45,59 +46,49 @@ void check(const Context& context, const Tensor& x, const SoftmaxOptions& option
           ", ", shape.keys, "], it is ", mask.shape().str());
 }
 
-// Masks of the composed form, which broadcast against x: 1 for visible keys and 0 for hidden ones,
-// the same minus one times a large number, and 1 for rows without a visible key.
-struct CompositeMasks {
-  Tensor visible, penalty, empty_row;
-};
-
-CompositeMasks composite_masks(Context& context, const Tensor& x, const SoftmaxOptions& options) {
+// Which keys the options show, broadcastable against x.
+Tensor visible_of(Context& context, const Tensor& x, const SoftmaxOptions& options) {
   const SoftmaxShape shape = shape_of(x);
-  const bool padded = options.padding_mask.defined();
-  std::vector<int32_t> hidden;
-  if (padded) hidden = context.values<int32_t>(contiguous(context, options.padding_mask));
-  const int64_t batch = padded ? shape.batch : 1;
-  const int64_t queries = options.causal ? shape.queries : 1;
-  std::vector<double> visible, penalty, empty_row;
-  for (int64_t b = 0; b < batch; ++b) {
-    for (int64_t q = 0; q < queries; ++q) {
-      bool any = false;
-      for (int64_t k = 0; k < shape.keys; ++k) {
-        const bool sees = !(padded && hidden[static_cast<size_t>(b * shape.keys + k)] != 0) &&
-                          !(options.causal && k > q + shape.keys - shape.queries);
-        any = any || sees;
-        visible.push_back(sees ? 1 : 0);
-        penalty.push_back(sees ? 0 : -1e30);
-      }
-      empty_row.push_back(any ? 0 : 1);
-    }
-  }
+  const Tensor hidden =
+      options.padding_mask.defined() ? contiguous(context, options.padding_mask) : Tensor{};
+  VisibleKeysParams p{};
+  p.dtype = x.dtype();
+  p.causal = options.causal;
+  p.sequences = hidden.defined() ? shape.batch : 1;
+  p.queries = options.causal ? shape.queries : 1;
+  p.keys = shape.keys;
+  p.hidden = hidden.defined() ? hidden.data<int32_t>() : nullptr;
   // As many trailing dimensions as x has; those that are dropped are 1.
-  const auto make = [&](const std::vector<double>& values, int64_t keys) {
-    const int64_t full[] = {batch, 1, queries, keys};
-    const Shape dims(std::span<const int64_t>(full + 4 - x.rank(), full + 4));
-    return context.from_doubles(values, dims, x.dtype());
-  };
-  return {make(visible, shape.keys), make(penalty, shape.keys), make(empty_row, 1)};
+  const int64_t full[] = {p.sequences, 1, p.queries, p.keys};
+  return visible_keys(context, p, Shape(std::span<const int64_t>(full + 4 - x.rank(), full + 4)));
 }
 
 }  // namespace
 
 Tensor softmax_composed(Context& context, const Tensor& x, const SoftmaxOptions& options) {
-  Tensor scores = options.scale == 1 ? x : scale(context, x, options.scale);
+  const Tensor scores = options.scale == 1 ? x : scale(context, x, options.scale);
   if (x.numel() == 0) return contiguous(context, scores);  // there is no maximum of nothing
-  CompositeMasks masks;
   const bool masked = options.causal || options.padding_mask.defined();
+  return masked_softmax(context, scores, masked ? visible_of(context, x, options) : Tensor{});
+}
+
+Tensor masked_softmax(Context& context, const Tensor& x, const Tensor& visible) {
+  if (x.numel() == 0) return contiguous(context, x);
+  const bool masked = visible.defined();
+  Tensor scores = x;
   if (masked) {
-    masks = composite_masks(context, x, options);
-    scores = add(context, multiply(context, scores, masks.visible), masks.penalty);
+    const Tensor penalty = scale(context, shift(context, visible, -1), 1e30);
+    scores = add(context, multiply(context, scores, visible), penalty);
   }
   // Softmax does not change with the shift, so the maximum is a constant to autodiff.
   const Tensor highest = max(context, scores.detach(), -1, true);
   Tensor weights = exp(context, subtract(context, scores, highest));
-  if (masked) weights = multiply(context, weights, masks.visible);
+  if (masked) weights = multiply(context, weights, visible);
   Tensor total = sum(context, weights, -1, true);
-  if (masked) total = add(context, total, masks.empty_row);  // 0 / 1 instead of 0 / 0
+  if (masked) {  // 0 / 1 instead of 0 / 0 where no key is visible
+    const Tensor empty = scale(context, shift(context, max(context, visible, -1, true), -1), -1);
+    total = add(context, total, empty);
+  }
   return divide(context, weights, total);
 }
 

@@ -40,6 +40,9 @@ struct SoftmaxOptions {
 
 Tensor softmax(Context& context, const Tensor& x, const SoftmaxOptions& options = {});
 Tensor softmax_composed(Context& context, const Tensor& x, const SoftmaxOptions& options);
+// Of the same from simpler ops, where `visible` (undefined, or broadcastable against x, its last
+// dimension that of x) is not 0 but 1.
+Tensor masked_softmax(Context& context, const Tensor& x, const Tensor& visible);
 
 }  // namespace ops
 }  // namespace trafo
