@@ -4,6 +4,7 @@ namespace trafo {
 
 std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inputs,
                                RegionFn region) {
+  const OpRange range(context, "checkpoint", std::span<const Tensor>(inputs));
   if (!context.recording()) return region(context, inputs);
 
   std::vector<Tensor> outputs;

@@ -90,6 +90,16 @@ void Context::record(const char* op, std::span<const Tensor> inputs,
   if (wanted) tape_->record(op, inputs, outputs, std::move(backward));
 }
 
+Trace Context::finish_profile() {
+  struct LookAway {
+    Context& context;
+    ~LookAway() {
+      if (!context.profiler_.annotates()) context.looking_on_ = nullptr;
+    }
+  } look_away{*this};
+  return profiler_.finish();
+}
+
 void Context::backward(const Tensor& root, const Tensor& upstream) {
   require(requires_grad(root), ErrorCode::invalid_argument, "backward",
           "the tensor does not depend on anything that wants a gradient");

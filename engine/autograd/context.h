@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/autograd/profiler.h"
 #include "engine/autograd/variable.h"
 #include "engine/backend/backend.h"
 #include "engine/core/tensor.h"
@@ -102,7 +103,11 @@ enum class Recompute : int32_t {
 
 class Context {
  public:
-  explicit Context(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  explicit Context(std::shared_ptr<Backend> backend)
+      : backend_(std::move(backend)), profiler_(*backend_) {
+    profiler_.look_for_tools();
+    if (profiler_.annotates()) looking_on_ = &profiler_;
+  }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -151,6 +156,17 @@ class Context {
   void backward(const Tensor& root, const Tensor& upstream = {});
   Tape& tape() { return *tape_; }
 
+  // --- profiles ---
+  // Null while nobody looks on: the one test that an op costs then.
+  Profiler* profiler() const { return looking_on_; }
+  // See Profiler::start. Never changes a result.
+  void start_profile(bool graphs = false) {
+    profiler_.start(graphs);
+    looking_on_ = &profiler_;
+  }
+  bool profiling() const { return profiler_.recording(); }
+  Trace finish_profile();
+
   // --- switches ---
   bool fused_kernels() const { return fused_; }  // off: every op runs its composed reference
   void set_fused_kernels(bool fused) { fused_ = fused; }
@@ -159,7 +175,7 @@ class Context {
   void set_recompute(Recompute recompute) { recompute_ = recompute; }
   // Off: training steps on an accelerator are issued one kernel at a time instead of being recorded
   // once and replayed. The results are the same bits.
-  bool graphs() const { return graphs_; }
+  bool graphs() const { return graphs_ && profiler_.keeps_graphs(); }
   void set_graphs(bool graphs) { graphs_ = graphs; }
 
   void launch(int kernel, const char* op, const void* params) const {
@@ -176,6 +192,41 @@ class Context {
   bool graphs_ = true;
   Recompute recompute_ = Recompute::none;
   mutable Tensor ones_[kDTypeCount];
+  Profiler profiler_;
+  Profiler* looking_on_ = nullptr;
+};
+
+// Around what an op does forward; with its inputs, for profiles.
+class OpRange : public ProfileRange {
+ public:
+  template <class... Tensors>
+  OpRange(const Context& context, const char* op, const Tensors&... inputs)
+      : ProfileRange(context.profiler(), op, TraceKind::forward, true) {
+    if (profiler_) [[unlikely]]
+      (add(inputs), ...);
+  }
+
+ private:
+  void add(const Tensor& tensor) {
+    if (tensor.defined()) profiler_->add_input(token_, tensor.shape(), tensor.dtype());
+  }
+  void add(std::span<const Tensor> tensors) {
+    for (const Tensor& tensor : tensors) add(tensor);
+  }
+};
+
+// Around what changes parameters.
+class UpdateRange : public ProfileRange {
+ public:
+  UpdateRange(const Context& context, const char* name)
+      : ProfileRange(context.profiler(), name, TraceKind::update, true) {}
+};
+
+// A phase of a training step, or of what is done between steps. on_device: it issues work.
+class PhaseRange : public ProfileRange {
+ public:
+  PhaseRange(const Context& context, const char* name, bool on_device)
+      : ProfileRange(context.profiler(), name, TraceKind::phase, on_device) {}
 };
 
 // Nothing is recorded while one of these lives.

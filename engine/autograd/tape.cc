@@ -38,6 +38,19 @@ void make_exclusive(Context& context, Variable& variable) {
   variable.grad = copy;
 }
 
+// Around the backward of an op; with what its forward read.
+class BackwardRange : public ProfileRange {
+ public:
+  BackwardRange(const Context& context, const char* op,
+                const std::vector<std::shared_ptr<Variable>>& inputs)
+      : ProfileRange(context.profiler(), op, TraceKind::backward, true) {
+    if (!profiler_) [[likely]]
+      return;
+    for (const auto& input : inputs)
+      if (input) profiler_->add_input(token_, input->shape, input->dtype);
+  }
+};
+
 // The node that made these has run, or never will.
 void consume(const std::vector<std::shared_ptr<Variable>>& outputs) {
   for (const auto& output : outputs) {
@@ -190,6 +203,7 @@ void Tape::backward(Context& context, std::span<const Tensor> roots,
     bool reached = false;
     for (const auto& output : node.outputs) reached = reached || (output && output->written);
     if (reached) {
+      const BackwardRange range(context, node.op, node.inputs);
       Backward step(context, node.inputs, node.outputs);
       node.backward(step);
       step.finish();

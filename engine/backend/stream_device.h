@@ -32,6 +32,20 @@ class StreamDevice {
   // While it is set, dropout masks are those of forward pass `*step` (device memory) plus the
   // pass that a kernel was given; null: of the pass given.
   virtual void set_dropout_step(const uint32_t* step) = 0;
+
+  // --- for profiles ---
+  // Marks what has been issued so far; marks count from 0 after forget_times(). Not while work is
+  // recorded.
+  virtual int64_t record_time() = 0;
+  // Milliseconds between the moments in which the work before two marks, `from` not after `to`, was
+  // done; waits for both.
+  virtual double elapsed(int64_t from, int64_t to) = 0;
+  virtual void forget_times() noexcept = 0;
+  // True if a tool looks on that wants to know what is issued between push_name() and pop_name();
+  // they may only be called then.
+  virtual bool annotates() = 0;
+  virtual void push_name(const char* name, const char* kind) = 0;
+  virtual void pop_name() noexcept = 0;
 };
 
 }  // namespace trafo

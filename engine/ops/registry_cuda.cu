@@ -125,6 +125,7 @@ void close_device(void* device) {
   for (void* memory : state.outgrown_scratch) cudaFree(memory);
   for (const cudaEvent_t event : state.events)
     if (event) cudaEventDestroy(event);
+  for (const cudaEvent_t event : state.time_events) cudaEventDestroy(event);
   if (state.stream) cudaStreamDestroy(state.stream);
   delete &state;
 }
@@ -272,5 +273,6 @@ extern "C" __attribute__((visibility("default"))) int32_t trafo_cuda_plugin(
   table->last_error = &last_error;
   fill_tuning_functions(*table);
   fill_stream_functions(*table);
+  fill_profile_functions(*table);
   return kSuccess;
 }

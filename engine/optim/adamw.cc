@@ -68,6 +68,7 @@ void AdamW::step(double learning_rate, double grad_scale) {
           "the learning rate must be finite and not negative, got ", learning_rate);
   require(std::isfinite(grad_scale), ErrorCode::invalid_argument, kOrigin,
           "grad_scale must be finite, got ", grad_scale);
+  const UpdateRange range(context_, kOrigin);
   AdamWParams p{};
   describe(p);
   p.learning_rate = learning_rate;

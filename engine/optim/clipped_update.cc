@@ -49,6 +49,7 @@ void ClippedUpdate::prepare(int64_t earliest, int64_t latest) {
 
 void ClippedUpdate::run(const Tensor& loss, const Tensor& nll) {
   require(past_rate_ > 0, ErrorCode::internal, kOrigin, "no learning rate was prepared");
+  const UpdateRange range(context_, kOrigin);
   ClippedAdamWParams p{};
   optimizer_.describe(p);
   check_same_dtype(kOrigin, "loss", loss, "first moment", optimizer_.first_moment());

@@ -134,17 +134,21 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
     block_ = context_.empty({layout.words + layout.words / 4}, DType::i32);
   }
 
-  const size_t slot = next_staging_;
-  int32_t* host = staging(layout.words);
-  fill(batch, shape, layout, labels, pass, host);
-  stream_.copy_async(block_.raw(), host, static_cast<size_t>(layout.words) * sizeof(int32_t));
-  stream_.record(static_cast<int>(slot));
+  {
+    const PhaseRange phase(context_, "upload", true);
+    const size_t slot = next_staging_;
+    int32_t* host = staging(layout.words);
+    fill(batch, shape, layout, labels, pass, host);
+    stream_.copy_async(block_.raw(), host, static_cast<size_t>(layout.words) * sizeof(int32_t));
+    stream_.record(static_cast<int>(slot));
+  }
 
   // A shape's first run is made kernel by kernel, so that whatever a kernel sets up once is there
   // when it is recorded; shapes that come once are never recorded.
   const Batch on_device = view(block_, shape, layout);
   if (context_.graphs() && recorded.runs > 0) {
     if (!recorded.graph) record(shape, on_device, recorded);
+    const PhaseRange phase(context_, "graph replay", true);
     stream_.launch_graph(recorded.graph);
   } else {
     Arena arena(context_.backend().arena_memory(), recorded.plan);
@@ -158,6 +162,7 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
 void DeviceStep::prepare_memory(const StepShape& shape, const Layout& layout,
                                 const PackedBatchHost& batch, Recorded& recorded) {
   if (!recorded.planned) {
+    const PhaseRange phase(context_, "planning", false);
     const Tensor block = plan_context_.empty({layout.words}, DType::i32);
     const LossSums sums(plan_context_, model_.parameters().dtype());
     fill(batch, shape, layout, 1, 0, block.data<int32_t>());
@@ -179,6 +184,8 @@ void DeviceStep::prepare_memory(const StepShape& shape, const Layout& layout,
 }
 
 void DeviceStep::record(const StepShape& shape, const Batch& batch, Recorded& recorded) {
+  const PhaseRange phase(context_, "graph capture", false);
+  const Profiler::NoDeviceTimes no_device_times(context_.profiler());
   char reason[256] = "a kernel could not be recorded";
   Arena arena(arena_, recorded.plan);
   stream_.begin_capture();

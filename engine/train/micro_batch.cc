@@ -12,8 +12,11 @@ void accumulate_gradients(Context& context, Model& model, const Batch& batch,
   const TapeScope tape(context);
   const RecomputeScope recompute(context, options.recompute);
   if (first) model.parameters().zero_grad();
-  const ops::CrossEntropyOutput output =
-      model.loss(context, batch, options.label_smoothing, pass, scale);
+  const ops::CrossEntropyOutput output = [&] {
+    const PhaseRange phase(context, "forward", true);
+    return model.loss(context, batch, options.label_smoothing, pass, scale);
+  }();
+  const PhaseRange phase(context, "backward", true);
   // The upstream gradient is known to be one, and nothing has to be read before the end.
   context.backward(output.loss);
   if (first) {

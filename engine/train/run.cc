@@ -162,9 +162,12 @@ void TrainingRun::start_step(Session& session) {
   // An update never reaches into the next epoch, so that N epochs are exactly N passes.
   size_t count = 0;
   try {
-    do {
-      batcher_.next(micro_batches_[count++]);
-    } while (count < micro_batches_.size() && !micro_batches_[count - 1].last_in_epoch);
+    {
+      const PhaseRange phase(context_, "batch", false);
+      do {
+        batcher_.next(micro_batches_[count++]);
+      } while (count < micro_batches_.size() && !micro_batches_[count - 1].last_in_epoch);
+    }
     const auto batches = std::span<const PackedBatchHost>(micro_batches_).first(count);
     trainer_.submit(batches);
     int64_t labels = 0;
@@ -321,7 +324,10 @@ void TrainingRun::save(Session& session) {
     return;
   }
   update_clock();
-  directory_->save(context_, model_, trainer_, state_, identity_);
+  {
+    const PhaseRange phase(context_, "save", true);
+    directory_->save(context_, model_, trainer_, state_, identity_);
+  }
   changed_ = save_due_ = false;
   directory_->tidy(state_, options_.keep_best, options_.keep_last);
   update_clock();

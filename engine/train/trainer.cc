@@ -117,9 +117,11 @@ void Trainer::start(const StepResult& result, const std::function<void()>& gradi
   const size_t before = under_way_.size();
   ParameterStore& parameters = model_.parameters();
   UpdateRecord& record = records_[next_record_];
+  const PhaseRange step(context_, "step", true);
   try {
     gradients();
     update_.prepare(state_.update + 1, state_.update + 1 + static_cast<int64_t>(before));
+    const PhaseRange phase(context_, "update", true);
     under_way_.push_back({result, &record});
     update_.run(sums_.loss, sums_.nll);
     // From here on only a device that is lost can fail.
@@ -142,6 +144,7 @@ void Trainer::start(const StepResult& result, const std::function<void()>& gradi
 StepResult Trainer::collect() {
   require(!under_way_.empty(), ErrorCode::invalid_argument, kOrigin, "no update is under way");
   // It counts as collected even if the device fails: whoever collects all of them comes to an end.
+  const PhaseRange phase(context_, "wait", false);
   const UnderWay oldest = under_way_.front();
   under_way_.pop_front();
   const UpdateRecord& record = *oldest.record;

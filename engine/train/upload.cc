@@ -73,6 +73,7 @@ void check_batch(const Context& context, const PackedBatchHost& host, const Mode
 
 Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& config,
              DType dtype) {
+  const PhaseRange phase(context, "upload", true);
   check_batch(context, host, config);
   Batch batch;
   batch.sentences = static_cast<int64_t>(host.target_cu_seqlens.size()) - 1;

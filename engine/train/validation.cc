@@ -58,6 +58,7 @@ std::optional<ValidationResult> validate_model(Context& context, const Model& mo
                                                const TrainingData& data,
                                                const TrainOptions& options,
                                                const CancelToken* cancel) try {
+  const PhaseRange phase(context, "validation", true);
   ValidationResult result;
   for (const std::string& metric : options.valid_metrics) {
     if (metric == kCrossEntropy) {

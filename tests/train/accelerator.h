@@ -2,10 +2,13 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/ops/attention/attention.h"
@@ -109,11 +112,35 @@ class StreamAccelerator final : public Accelerator, public StreamDevice {
   void launch_graph(void*) override {}
   void release_graph(void* graph) noexcept override { graphs -= graph != nullptr; }
   void set_dropout_step(const uint32_t* step) override { dropout_step_ = step; }
+  // Its time is the host's, from a zero of its own.
+  int64_t record_time() override {
+    require(!lost, ErrorCode::device_lost, "accelerator", "the device is lost");
+    times.push_back(std::chrono::steady_clock::now());
+    return static_cast<int64_t>(times.size()) - 1;
+  }
+  double elapsed(int64_t from, int64_t to) override {
+    ++times_read;
+    return std::chrono::duration<double, std::milli>(times.at(static_cast<size_t>(to)) -
+                                                     times.at(static_cast<size_t>(from)))
+        .count();
+  }
+  void forget_times() noexcept override { times.clear(); }
+  bool annotates() override { return watched; }
+  void push_name(const char* name, const char* kind) override {
+    names.push_back(std::string(name) + " " + kind);
+    ++open_names;
+  }
+  void pop_name() noexcept override { --open_names; }
 
   std::array<bool, kEvents> recorded{}, waited{};
   bool lost = false;     // every wait fails
   bool records = false;  // graphs, of nothing
   int graphs = 0;        // that have not been released
+  std::vector<std::chrono::steady_clock::time_point> times;
+  int64_t times_read = 0;
+  bool watched = false;            // a tool looks on
+  std::vector<std::string> names;  // that it was told
+  int open_names = 0;
 
  protected:
   void run(int kernel, const void* params) override {

@@ -250,6 +250,22 @@ class CudaBackend final : public Backend, public StreamDevice, public ProductTun
     if (graph) table_.release_graph(device_, graph);
   }
   void set_dropout_step(const uint32_t* step) override { table_.set_dropout_step(device_, step); }
+  int64_t record_time() override {
+    WhyText why;
+    int64_t mark = 0;
+    check(table_.record_time(device_, &mark, why.why()), "profile", why);
+    return mark;
+  }
+  double elapsed(int64_t from, int64_t to) override {
+    WhyText why;
+    double milliseconds = 0;
+    check(table_.elapsed(device_, from, to, &milliseconds, why.why()), "profile", why);
+    return milliseconds;
+  }
+  void forget_times() noexcept override { table_.forget_times(device_); }
+  bool annotates() override { return table_.annotates() != 0; }
+  void push_name(const char* name, const char* kind) override { table_.push_name(name, kind); }
+  void pop_name() noexcept override { table_.pop_name(); }
 
  protected:
   void* allocate_block(size_t bytes) override {

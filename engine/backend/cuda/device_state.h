@@ -49,6 +49,8 @@ struct DeviceState {
   std::vector<void*> outgrown_scratch;  // graphs that were recorded before still use it
 
   std::vector<cudaEvent_t> events;
+  std::vector<cudaEvent_t> time_events;  // marks of a profile, kept for the next one
+  size_t time_marks = 0;                 // in use
   // Added to the forward pass of every dropout mask when a kernel runs; may be null.
   const uint32_t* dropout_step = nullptr;
 };
@@ -57,6 +59,8 @@ struct DeviceState {
 void fill_tuning_functions(PluginTable& table);
 // streams.cu
 void fill_stream_functions(PluginTable& table);
+// profile.cu
+void fill_profile_functions(PluginTable& table);
 // Text and code of a failed call; for every entry of the plugin.
 int32_t checked(void* device, cudaError_t error, const char* what, Why why);
 DeviceState& enter(void* device);

@@ -16,7 +16,7 @@
 namespace trafo::cuda {
 
 // Raised with every change of this header.
-inline constexpr int32_t kPluginVersion = 3;
+inline constexpr int32_t kPluginVersion = 4;
 
 // Result codes of the plugin's functions and kernels.
 inline constexpr int32_t kSuccess = 0;
@@ -90,6 +90,12 @@ struct PluginTable {
   int32_t (*launch_graph)(void* device, void* graph, Why why);
   void (*release_graph)(void* device, void* graph);
   void (*set_dropout_step)(void* device, const uint32_t* step);
+  int32_t (*record_time)(void* device, int64_t* mark, Why why);
+  int32_t (*elapsed)(void* device, int64_t from, int64_t to, double* milliseconds, Why why);
+  void (*forget_times)(void* device);
+  int32_t (*annotates)();  // 1: a tool is attached
+  void (*push_name)(const char* name, const char* kind);
+  void (*pop_name)();
 
   // The newest error of a kernel launch on this device, in words. Borrowed until the next call.
   const char* (*last_error)(void* device);

@@ -118,6 +118,12 @@ class NotingBackend final : public PlanBackend, public StreamDevice {
   void launch_graph(void*) override {}
   void release_graph(void*) noexcept override {}
   void set_dropout_step(const uint32_t*) override {}
+  int64_t record_time() override { return 0; }
+  double elapsed(int64_t, int64_t) override { return 0; }
+  void forget_times() noexcept override {}
+  bool annotates() override { return false; }
+  void push_name(const char*, const char*) override {}
+  void pop_name() noexcept override {}
 
   AllocationTrace take_trace() override {
     if (living_.empty()) addresses_.clear();

@@ -60,6 +60,7 @@ Tensor activation_composed(Context& context, const Tensor& x, Activation kind) {
 }
 
 Tensor activation(Context& context, const Tensor& x, Activation kind) {
+  const OpRange range(context, kOp, x);
   check_compute_input(context, kOp, "x", x);
   check_activation(kOp, kind);
   if (!context.fused_kernels()) return activation_composed(context, x, kind);

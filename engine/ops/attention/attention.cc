@@ -181,6 +181,7 @@ namespace ops {
 Tensor attention(Context& context, const AttentionInput& q, const AttentionInput& k,
                  const AttentionInput& v, const Tensor& cu_seqlens_q, const Tensor& cu_seqlens_k,
                  const AttentionOptions& options) {
+  const OpRange range(context, kOp, q.tensor, k.tensor, v.tensor);
   if (!context.fused_kernels())
     return attention_composed(context, q, k, v, cu_seqlens_q, cu_seqlens_k, options);
   check_attention_inputs(context, kOp, q, k, v, options);
@@ -232,6 +233,7 @@ Tensor attention_decode(Context& context, const AttentionInput& q, const Attenti
                         const AttentionInput& v, const Tensor& key_begin, const Tensor& key_end,
                         const AttentionOptions& options) {
   constexpr const char* op = "attention_decode";
+  const OpRange range(context, op, q.tensor, k.tensor, v.tensor);
   check_attention_inputs(context, op, q, k, v, options);
   require(!context.needs_grad({q.tensor, k.tensor, v.tensor}), ErrorCode::unsupported, op,
           "decoding has no backward; run it under no-grad or detach its inputs");

@@ -21,6 +21,7 @@ Tensor bias_act_dropout_composed(Context& context, const Tensor& x, const Tensor
 
 Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, Activation kind,
                         const Dropout& dropout) {
+  const OpRange range(context, kOp, x, bias);
   const int64_t width = check_row_tensor(context, kOp, "x", x);
   if (bias.defined()) check_row_vector(context, kOp, "bias", bias, x);
   check_activation(kOp, kind);

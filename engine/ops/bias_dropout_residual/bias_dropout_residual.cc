@@ -61,6 +61,7 @@ ResidualNorm bias_dropout_residual_norm_composed(Context& context, const Tensor&
 
 Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bias,
                              const Tensor& residual, const Dropout& dropout) {
+  const OpRange range(context, kOp, x, bias, residual);
   check_seam(context, kOp, x, bias, residual, dropout);
   if (!context.fused_kernels())
     return bias_dropout_residual_composed(context, x, bias, residual, dropout);
@@ -105,6 +106,7 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
                                         const Tensor& residual, const Tensor& gamma,
                                         const Tensor& beta, double epsilon,
                                         const Dropout& dropout) {
+  const OpRange range(context, kNormOp, x, bias, residual, gamma, beta);
   check_seam(context, kNormOp, x, bias, residual, dropout);
   check_row_vector(context, kNormOp, "gamma", gamma, x);
   check_row_vector(context, kNormOp, "beta", beta, x);

@@ -124,6 +124,7 @@ void product_backward(Backward& back, BinaryKind kind, const Tensor& a, const Te
 
 Tensor binary(Context& context, BinaryKind kind, const Tensor& a, const Tensor& b) {
   const char* op = kind_name(kind);
+  const OpRange range(context, op, a, b);
   check_compute_input(context, op, "a", a);
   check_compute_input(context, op, "b", b);
   check_same_dtype(op, "a", a, "b", b);

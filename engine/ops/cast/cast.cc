@@ -8,6 +8,7 @@ namespace trafo {
 namespace ops {
 
 Tensor cast(Context& context, const Tensor& x, DType dtype) {
+  const OpRange range(context, "cast", x);
   check_input(context, "cast", "x", x);
   require(is_floating(x.dtype()) && is_floating(dtype), ErrorCode::dtype_mismatch, "cast", "from ",
           dtype_name(x.dtype()), " to ", dtype_name(dtype),

@@ -125,6 +125,7 @@ namespace ops {
 
 CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const Tensor& labels,
                                  const CrossEntropyOptions& options) {
+  const OpRange range(context, kOp, logits, labels);
   check_logits(context, logits);
   if (!context.fused_kernels()) return cross_entropy_composed(context, logits, labels, options);
   const int64_t rows = logits.dim(0), classes = logits.dim(1);

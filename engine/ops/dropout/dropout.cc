@@ -18,6 +18,7 @@ void check_dropout(const Dropout& dropout, const char* op) {
 namespace ops {
 
 Tensor dropout(Context& context, const Tensor& x, const Dropout& dropout) {
+  const OpRange range(context, "dropout", x);
   check_compute_input(context, "dropout", "x", x);
   check_dropout(dropout, "dropout");
   const Tensor input = contiguous(context, x);

@@ -112,6 +112,7 @@ Tensor embedding_fused(Context& context, const Tensor& ids, const Tensor& table,
 
 Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
                  const EmbeddingOptions& options) {
+  const OpRange range(context, kOp, ids, table, options.positions, options.position_table);
   check_table(context, table, "table");
   check_input(context, kOp, "ids", ids);
   check_dropout(options.dropout, kOp);

@@ -7,6 +7,7 @@ namespace trafo::ops {
 
 Tensor gather_rows(Context& context, const Tensor& x, const Tensor& index) {
   constexpr const char* kOp = "gather_rows";
+  const OpRange range(context, kOp, x, index);
   require(x.defined() && x.rank() >= 1, ErrorCode::shape_mismatch, kOp,
           "x must have rows: at least one dimension");
   require(index.defined() && index.rank() == 1, ErrorCode::shape_mismatch, kOp,

@@ -22,6 +22,7 @@ Tensor layer_norm_composed(Context& context, const Tensor& x, const Tensor& gamm
 
 Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   double epsilon) {
+  const OpRange range(context, kOp, x, gamma, beta);
   const int64_t width = check_row_tensor(context, kOp, "x", x);
   check_row_vector(context, kOp, "gamma", gamma, x);
   check_row_vector(context, kOp, "beta", beta, x);

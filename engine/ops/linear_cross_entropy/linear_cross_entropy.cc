@@ -175,6 +175,7 @@ GradTarget parameter_gradient(Context& context, const Tensor& tensor, int64_t ro
 CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const Tensor& weight,
                                         const Tensor& bias, const Tensor& labels,
                                         const LinearCrossEntropyOptions& options) {
+  const OpRange range(context, kOp, x, weight, bias, labels);
   check_inputs(context, x, weight, bias, options);
   if (!context.fused_kernels())
     return linear_cross_entropy_composed(context, x, weight, bias, labels, options);

@@ -94,6 +94,7 @@ Shape linear_shape(const Tensor& x, int64_t out) {
 namespace ops {
 
 Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  const OpRange range(context, "matmul", a, b);
   check_compute_input(context, "matmul", "a", a);
   check_compute_input(context, "matmul", "b", b);
   check_same_dtype("matmul", "a", a, "b", b);
@@ -140,6 +141,7 @@ Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOp
 }
 
 Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const OpRange range(context, "linear", x, weight, bias);
   check_compute_input(context, "linear", "x", x);
   check_compute_input(context, "linear", "weight", weight);
   check_same_dtype("linear", "x", x, "weight", weight);

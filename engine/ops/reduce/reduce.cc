@@ -22,6 +22,7 @@ const char* kind_name(ReduceKind kind) {
 Tensor reduce(Context& context, ReduceKind kind, const Tensor& x, const Shape& out_shape,
               int64_t outer, int64_t size, int64_t inner) {
   const char* op = kind_name(kind);
+  const OpRange range(context, op, x);
   require(kind == ReduceKind::sum || size > 0 || outer * inner == 0, ErrorCode::invalid_argument,
           op, "the ", op, " of no elements is undefined; the input has shape ", x.shape().str());
   const Tensor input = ops::contiguous(context, x);

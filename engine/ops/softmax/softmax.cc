@@ -93,6 +93,7 @@ Tensor masked_softmax(Context& context, const Tensor& x, const Tensor& visible) 
 }
 
 Tensor softmax(Context& context, const Tensor& x, const SoftmaxOptions& options) {
+  const OpRange range(context, kOp, x);
   check(context, x, options);
   if (!context.fused_kernels()) return softmax_composed(context, x, options);
 

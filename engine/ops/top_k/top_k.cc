@@ -11,6 +11,7 @@ namespace trafo::ops {
 
 TopK top_k(Context& context, const Tensor& logits, int64_t k, std::span<const int32_t> banned) {
   constexpr const char* kOp = "top_k";
+  const OpRange range(context, kOp, logits);
   require(logits.defined() && logits.rank() == 2, ErrorCode::shape_mismatch, kOp,
           "logits must be [rows, classes]");
   check_compute_input(context, kOp, "logits", logits);

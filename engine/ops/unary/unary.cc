@@ -23,6 +23,7 @@ Saves saved_by(UnaryKind kind) {
 }
 
 Tensor unary(Context& context, const char* op, UnaryKind kind, const Tensor& x, double factor) {
+  const OpRange range(context, op, x);
   check_compute_input(context, op, "x", x);
   const Tensor input = ops::contiguous(context, x);
   Tensor y = context.empty(input.shape(), input.dtype());

@@ -108,6 +108,7 @@ namespace ops {
 Tensor contiguous(Context& context, const Tensor& x) {
   check_input(context, "contiguous", "x", x);
   if (x.is_contiguous()) return x;
+  const OpRange range(context, "contiguous", x);
   Tensor y = context.empty(x.shape(), x.dtype());
   copy_elements(context, "contiguous", x, y, false);
   if (context.needs_grad({x}))
@@ -116,6 +117,7 @@ Tensor contiguous(Context& context, const Tensor& x) {
 }
 
 Tensor reshape(Context& context, const Tensor& x, const Shape& shape) {
+  const OpRange range(context, "reshape", x);
   check_input(context, "reshape", "x", x);
   const Shape result_shape = infer_shape(x, shape);
   Tensor source = x;
@@ -135,6 +137,7 @@ Tensor reshape(Context& context, const Tensor& x, const Shape& shape) {
 }
 
 Tensor transpose(Context& context, const Tensor& x, int dim0, int dim1) {
+  const OpRange range(context, "transpose", x);
   check_input(context, "transpose", "x", x);
   const int i = checked_dim("transpose", dim0, x.rank());
   const int j = checked_dim("transpose", dim1, x.rank());
@@ -150,6 +153,7 @@ Tensor transpose(Context& context, const Tensor& x, int dim0, int dim1) {
 }
 
 Tensor slice(Context& context, const Tensor& x, int dim, int64_t start, int64_t stop) {
+  const OpRange range(context, "slice", x);
   check_input(context, "slice", "x", x);
   const int d = checked_dim("slice", dim, x.rank());
   require(0 <= start && start <= stop && stop <= x.dim(d), ErrorCode::invalid_argument, "slice",
@@ -169,6 +173,7 @@ Tensor slice(Context& context, const Tensor& x, int dim, int64_t start, int64_t 
 
 Tensor concat(Context& context, std::span<const Tensor> tensors, int dim) {
   require(!tensors.empty(), ErrorCode::invalid_argument, "concat", "no tensors were given");
+  const OpRange range(context, "concat", tensors);
   for (const Tensor& tensor : tensors) check_input(context, "concat", "an input", tensor);
   const Tensor& first = tensors[0];
   const int d = checked_dim("concat", dim, first.rank());
