@@ -4,6 +4,7 @@
 
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/optimizer/state_code.h"
 
 namespace trafo {
 namespace {
@@ -22,9 +23,19 @@ void check_options(const AdamWOptions& options) {
         options.epsilon);
   check(options.weight_decay >= 0 && std::isfinite(options.weight_decay),
         "weight_decay must not be negative", options.weight_decay);
+  require(
+      options.states == OptimizerStates::float32 || options.states == OptimizerStates::eight_bit,
+      ErrorCode::invalid_argument, kOrigin, "unknown optimizer states ",
+      static_cast<int32_t>(options.states));
 }
 
 }  // namespace
+
+const char* optimizer_states_name(OptimizerStates states) {
+  return states == OptimizerStates::float32     ? "fp32"
+         : states == OptimizerStates::eight_bit ? "8bit"
+                                                : "unknown";
+}
 
 AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients,
              const AdamWOptions& options, const Tensor& rounded)
@@ -53,8 +64,27 @@ AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients
   }
   parameters_ = parameters.detach();
   gradients_ = gradients.detach();
+  if (options.states == OptimizerStates::eight_bit) {
+    require(parameters.dtype() == DType::f32, ErrorCode::unsupported, kOrigin,
+            "8-bit states belong to float32 parameters or masters, these are ",
+            dtype_name(parameters.dtype()));
+    const int64_t blocks = state_code::blocks(parameters.numel());
+    constexpr int64_t kWords = state_code::kBlock / static_cast<int64_t>(sizeof(int32_t));
+    m_ = context.zeros({blocks, kWords}, DType::i32);
+    v_ = context.zeros({blocks, kWords}, DType::i32);
+    m_scale_ = context.zeros({blocks}, DType::f32);
+    v_scale_ = context.zeros({blocks}, DType::f32);
+    return;
+  }
   m_ = context.zeros(parameters.shape(), parameters.dtype());
   v_ = context.zeros(parameters.shape(), parameters.dtype());
+}
+
+int64_t AdamW::state_bytes() const {
+  int64_t bytes = 0;
+  for (const Tensor& state : {m_, v_, m_scale_, v_scale_})
+    if (state.defined()) bytes += static_cast<int64_t>(state.bytes());
+  return bytes;
 }
 
 void AdamW::set_steps(int64_t steps) {

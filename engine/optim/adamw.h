@@ -6,12 +6,22 @@
 
 namespace trafo {
 
+// What the moments are kept in. Values are part of the C ABI: never renumber, only append.
+enum class OptimizerStates : int32_t {
+  float32 = 0,   // the dtype of the parameters: float64 for those
+  eight_bit = 1  // codes of a byte in blocks (engine/ops/optimizer/state_code.h)
+};
+
+// "fp32", "8bit"; "unknown" for a value that is none.
+const char* optimizer_states_name(OptimizerStates states);
+
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.98;
   double epsilon = 1e-9;
   double weight_decay =
       0;  // decoupled: parameters shrink by learning_rate * weight_decay an update
+  OptimizerStates states = OptimizerStates::float32;  // eight_bit: of float32 parameters only
 };
 
 class AdamW {
@@ -40,19 +50,28 @@ class AdamW {
     p.m = m_.raw();
     p.v = v_.raw();
     p.param_bf16 = rounded_.defined() ? rounded_.raw() : nullptr;
+    p.m_scale = m_scale_.defined() ? m_scale_.data<float>() : nullptr;
+    p.v_scale = v_scale_.defined() ? v_scale_.data<float>() : nullptr;
   }
 
   const AdamWOptions& options() const { return options_; }
   int64_t steps() const { return steps_; }  // updates so far
 
-  // For checkpoints: the moments are read and written in place, the count is set.
+  DType dtype() const { return parameters_.dtype(); }
+  int64_t state_bytes() const;
+
+  // For checkpoints: the moments are read and written in place, the count is set. 8-bit moments are
+  // int32 [blocks, 64], a block's 256 codes in the order of their bytes, with float32 scales
+  // [blocks]; others have no scales.
   const Tensor& first_moment() const { return m_; }
   const Tensor& second_moment() const { return v_; }
+  const Tensor& first_scale() const { return m_scale_; }
+  const Tensor& second_scale() const { return v_scale_; }
   void set_steps(int64_t steps);
 
  private:
   Context& context_;
-  Tensor parameters_, gradients_, rounded_, m_, v_;
+  Tensor parameters_, gradients_, rounded_, m_, v_, m_scale_, v_scale_;
   AdamWOptions options_;
   int64_t steps_ = 0;
 };

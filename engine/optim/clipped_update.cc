@@ -52,8 +52,10 @@ void ClippedUpdate::run(const Tensor& loss, const Tensor& nll) {
   const UpdateRange range(context_, kOrigin);
   ClippedAdamWParams p{};
   optimizer_.describe(p);
-  check_same_dtype(kOrigin, "loss", loss, "first moment", optimizer_.first_moment());
-  check_same_dtype(kOrigin, "nll", nll, "first moment", optimizer_.first_moment());
+  for (const Tensor& sum : {loss, nll})
+    require(sum.dtype() == optimizer_.dtype(), ErrorCode::dtype_mismatch, kOrigin,
+            "loss and nll are ", dtype_name(sum.dtype()), ", the parameters ",
+            dtype_name(optimizer_.dtype()));
   p.max_norm = max_norm_;
   p.loss = loss.raw();
   p.nll = nll.raw();

@@ -63,8 +63,8 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   MemoryPlan plan;
   plan.gradients = static_cast<int64_t>(model->parameters().flat_grad().bytes());
   plan.weights = backend->memory_stats().allocated_bytes - plan.gradients;
-  plan.optimizer = 2 * static_cast<int64_t>(model->parameters().master().bytes());
   Trainer trainer(context, *model, options);
+  plan.optimizer = trainer.optimizer_bytes();
   const std::vector<PackedBatchHost> micro_batches(
       static_cast<size_t>(std::min<int64_t>(2, options.optimizer_delay)), batch);
   trainer.submit(micro_batches);

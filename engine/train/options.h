@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/autograd/context.h"
+#include "engine/optim/adamw.h"
 #include "engine/optim/schedule.h"
 #include "engine/train/period.h"
 
@@ -22,6 +23,7 @@ struct TrainOptions {
   double clip_norm = 1.0;  // global norm of the mean gradient; 0: no clipping
   double weight_decay = 0;
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;
+  OptimizerStates optimizer_states = OptimizerStates::float32;  // eight_bit: not for float64 models
   int64_t optimizer_delay = 1;  // micro-batches an update; the last one of an epoch may have fewer
   Recompute recompute = Recompute::none;  // changes memory and time, never a bit; not fixed
   uint64_t seed = 1;                      // of dropout and of the data order

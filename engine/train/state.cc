@@ -56,6 +56,11 @@ void check_counts(const RunState& s, const std::string& label) {
           ErrorCode::corrupt_file, kOrigin, label, " has a negative count");
 }
 
+// What a checkpoint that lacks an option was trained with: options that are younger than it.
+Json before_there_was(const std::string& option) {
+  return option == "optimizer_states" ? Json("fp32") : Json();
+}
+
 }  // namespace
 
 std::string encode_state(const RunState& state, const RunIdentity& identity) {
@@ -112,7 +117,7 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
     differences += (differences.empty() ? "" : "; ") + text;
   };
   for (const auto& [name, value] : now.items()) {
-    const Json old = before.contains(name) ? before.at(name) : Json();
+    const Json old = before.contains(name) ? before.at(name) : before_there_was(name);
     if (old != value) add(concat(name, " was ", old.dump(), " and is ", value.dump(), " now"));
   }
   require(differences.empty(), ErrorCode::invalid_argument, kOrigin, label,

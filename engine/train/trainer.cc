@@ -3,14 +3,13 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/train/model_io.h"
+#include "engine/train/optimizer_io.h"
 #include "engine/train/upload.h"
 
 namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "trainer";
-const std::string kMoments[] = {"exp_avg.", "exp_avg_sq."};
 
 double label_count(const PackedBatchHost& batch) {
   if (batch.target_weights.empty()) return static_cast<double>(batch.target_out.size());
@@ -42,7 +41,8 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
       model_(model),
       options_((validate(options), options)),
       optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
-                 {options.beta1, options.beta2, options.epsilon, options.weight_decay},
+                 {options.beta1, options.beta2, options.epsilon, options.weight_decay,
+                  options.optimizer_states},
                  model.parameters().has_master() ? model.parameters().flat() : Tensor{}),
       schedule_(schedule_options(options, model.config().width)),
       update_(context, optimizer_, schedule_, options.clip_norm),
@@ -185,20 +185,12 @@ void Trainer::require_idle() const {
 
 void Trainer::write_optimizer(ByteSink& sink) const {
   require_idle();
-  const Tensor moments[] = {optimizer_.first_moment(), optimizer_.second_moment()};
-  std::vector<std::byte> storage[2];
-  std::vector<TensorEntry> entries;
-  for (size_t i = 0; i < 2; ++i)
-    for (TensorEntry& entry :
-         workspace_entries(context_, model_.parameters(), moments[i], kMoments[i], storage[i]))
-      entries.push_back(std::move(entry));
-  write_safetensors(sink, entries);
+  write_moments(sink, context_, model_.parameters(), optimizer_);
 }
 
 void Trainer::restore(const SafetensorsReader& optimizer, const TrainerState& state) {
   require_idle();
-  const Tensor moments[] = {optimizer_.first_moment(), optimizer_.second_moment()};
-  read_workspaces(context_, model_.parameters(), optimizer, moments, kMoments);
+  read_moments(context_, model_.parameters(), optimizer, optimizer_);
   optimizer_.set_steps(state.update);
   update_.set_updates(state.update);
   state_ = state;

@@ -61,10 +61,12 @@ class Trainer {
   const TrainerState& state() const { return state_; }
   double learning_rate(int64_t update) const { return schedule_(update); }  // update 1, 2, ...
 
-  // What a checkpoint holds besides the weights. `optimizer.safetensors` has the tensors
-  // exp_avg.NAME and exp_avg_sq.NAME of every parameter.
+  int64_t optimizer_bytes() const { return optimizer_.state_bytes(); }
+
+  // What a checkpoint holds besides the weights: optimizer.safetensors, see optimizer_io.h.
   void write_optimizer(ByteSink& sink) const;
-  // Nothing has changed if it throws CORRUPT_FILE.
+  // Nothing has changed if it throws CORRUPT_FILE, or INVALID_ARGUMENT for moments that are kept in
+  // another way.
   void restore(const SafetensorsReader& optimizer, const TrainerState& state);
 
  private:

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/io/byte_sink.h"
 #include "engine/memory/cached_blocks.h"
 #include "engine/train/device_step.h"
 #include "engine/train/memory_plan.h"
@@ -135,6 +136,27 @@ TEST_P(DeviceStepTest, UpdatesUnderWayAreTheSameBits) {
   EXPECT_THROW(b.collect(), Error);
 }
 
+// Moments in 8 bits: several updates under way, and a trainer that continues in the middle.
+TEST_P(DeviceStepTest, EightBitStatesAreTheSameBitsAheadAndContinued) {
+  TrainOptions options = quick_options();
+  options.optimizer_states = OptimizerStates::eight_bit;
+  const auto once = make_model(*context_, config(), 5), ahead = make_model(*context_, config(), 5);
+  Trainer a(*context_, *once, options), b(*context_, *ahead, options);
+  const auto data = batches(6);
+  for (const PackedBatchHost& batch : data) b.submit({&batch, 1});
+  while (b.under_way() > 0) b.collect();
+  const auto steps = [&](Trainer& trainer, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) trainer.step({&data[i], 1});
+  };
+  steps(a, 0, 3);
+  MemorySink file;
+  a.write_optimizer(file);
+  Trainer continued(*context_, *once, options);
+  continued.restore(SafetensorsReader::from_memory(file.bytes(), "a file"), a.state());
+  steps(continued, 3, data.size());
+  EXPECT_EQ(weight_bytes(*context_, *once), weight_bytes(*context_, *ahead));
+}
+
 TEST_P(DeviceStepTest, GraphsGiveTheSameBits) {
   if (!on_gpu()) GTEST_SKIP() << "the stand-in device has no graphs";
   const auto eager_context = cuda_context();
@@ -171,11 +193,15 @@ TEST_P(DeviceStepTest, MemoryIsThePlannedArenaAndStaysTheSame) {
 }
 
 TEST_P(DeviceStepTest, ThePlanIsWhatTrainingTakes) {
-  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+  int64_t optimizer_in_float32 = 0;
+  for (const auto& [recompute, states] : {std::pair{Recompute::none, OptimizerStates::float32},
+                                          std::pair{Recompute::full, OptimizerStates::float32},
+                                          std::pair{Recompute::none, OptimizerStates::eight_bit}}) {
     const auto context = std::get<0>(GetParam()).make();
     const ModelConfig model_config = config();
     TrainOptions options = quick_options();
     options.recompute = recompute;
+    options.optimizer_states = states;
     options.optimizer_delay = 2;
     const auto model = make_model(*context, model_config, 5);
     Trainer trainer(*context, *model, options);
@@ -201,6 +227,11 @@ TEST_P(DeviceStepTest, ThePlanIsWhatTrainingTakes) {
         on_gpu() ? arena : static_cast<int64_t>(CachedBlocks::rounded(plan.activations));
     EXPECT_EQ(plan.total - plan.activations, context->backend().memory_stats().peak_bytes - held);
     EXPECT_GE(plan.total, plan.weights + plan.gradients + plan.optimizer + plan.activations);
+    EXPECT_EQ(plan.optimizer, trainer.optimizer_bytes());
+    if (states == OptimizerStates::float32)
+      optimizer_in_float32 = plan.optimizer;
+    else
+      EXPECT_LT(plan.optimizer, 0.3 * static_cast<double>(optimizer_in_float32));
     EXPECT_LE(plan.total,
               plan.weights + plan.gradients + plan.optimizer + plan.activations + 65536);
   }

@@ -14,29 +14,35 @@ using namespace testing;
 struct Form {
   Architecture architecture;
   int64_t delay;
+  OptimizerStates states = OptimizerStates::float32;
 };
 
 class ResumeTest : public ::testing::TestWithParam<Form> {
  protected:
-  ResumeTest() { options_.optimizer_delay = GetParam().delay; }
+  ResumeTest() {
+    options_.optimizer_delay = GetParam().delay;
+    options_.optimizer_states = GetParam().states;
+  }
 
   ModelConfig config_ = tiny_config(GetParam().architecture);
   TrainingData data_ = copy_data(GetParam().architecture);
   TrainOptions options_ = quick_options();
 };
 
-INSTANTIATE_TEST_SUITE_P(Forms, ResumeTest,
-                         ::testing::Values(Form{Architecture::encoder_decoder, 1},
-                                           Form{Architecture::encoder_decoder, 3},
-                                           Form{Architecture::decoder_lm, 1},
-                                           Form{Architecture::decoder_lm, 2}),
-                         [](const auto& instance) {
-                           return std::string(instance.param.architecture ==
-                                                      Architecture::decoder_lm
-                                                  ? "DecoderLm"
-                                                  : "EncoderDecoder") +
-                                  "Delay" + std::to_string(instance.param.delay);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Forms, ResumeTest,
+    ::testing::Values(Form{Architecture::encoder_decoder, 1},
+                      Form{Architecture::encoder_decoder, 3}, Form{Architecture::decoder_lm, 1},
+                      Form{Architecture::decoder_lm, 2},
+                      Form{Architecture::encoder_decoder, 2, OptimizerStates::eight_bit},
+                      Form{Architecture::decoder_lm, 1, OptimizerStates::eight_bit}),
+    [](const auto& instance) {
+      return std::string(instance.param.architecture == Architecture::decoder_lm
+                             ? "DecoderLm"
+                             : "EncoderDecoder") +
+             "Delay" + std::to_string(instance.param.delay) +
+             (instance.param.states == OptimizerStates::eight_bit ? "EightBit" : "");
+    });
 
 TEST_P(ResumeTest, AKilledRunEndsWithTheSameBits) {
   constexpr int64_t kUpdates = 23;
@@ -141,9 +147,19 @@ void train_in_child(const TrainingData& data, const TrainOptions& options,
   });
 }
 
-TEST(KillTest, KilledProcessesEndWithTheSameBits) {
+class KillTest : public ::testing::TestWithParam<OptimizerStates> {};
+
+INSTANTIATE_TEST_SUITE_P(States, KillTest,
+                         ::testing::Values(OptimizerStates::float32, OptimizerStates::eight_bit),
+                         [](const auto& instance) {
+                           return instance.param == OptimizerStates::eight_bit ? "EightBit"
+                                                                               : "Float32";
+                         });
+
+TEST_P(KillTest, KilledProcessesEndWithTheSameBits) {
   const TrainingData data = copy_data();
   TrainOptions options = quick_options();
+  options.optimizer_states = GetParam();
   const TemporaryDirectory directory;
   options.save_freq = {3, PeriodUnit::updates};
   const Reference reference = uncut(data, options, 60);

@@ -261,6 +261,8 @@ TEST(TrainOptionsTest, ErrorsNameFieldAndRange) {
   refused([](TrainOptions& o) { o.clip_norm = -1; }, "clip_norm");
   refused([](TrainOptions& o) { o.beta2 = 1; }, "beta2");
   refused([](TrainOptions& o) { o.optimizer_delay = 0; }, "optimizer_delay must be 1 to");
+  refused([](TrainOptions& o) { o.optimizer_states = static_cast<OptimizerStates>(2); },
+          "optimizer_states has the unknown value 2");
   refused([](TrainOptions& o) { o.keep_last = 0; }, "keep_last");
   refused([](TrainOptions& o) { o.valid_metrics = {"rouge"}; }, "rouge");
   refused([](TrainOptions& o) { o.valid_metrics = {}; }, "valid_metrics is empty");

@@ -30,6 +30,11 @@ struct AdamWParams {
   // Null, or bfloat16 copies of float32 parameters: each new parameter is also written here,
   // rounded to nearest even, in the same pass.
   void* param_bf16;
+  // Null: m and v are of dtype, [count]. Else dtype is float32, m and v are the codes of
+  // state_code.h, a byte an element of whole blocks, and these their scales, one a block. Every
+  // update decodes them, and codes what it has made of them with `step` as the random numbers'.
+  float* m_scale;
+  float* v_scale;
 };
 
 // What the updates of a run carry along, in device memory.
@@ -64,6 +69,8 @@ struct ClippedAdamWParams {
   const void* nll;
   const LearningRates* rates;  // covers the update
   UpdateRecord* record;
+  float* m_scale;  // as above
+  float* v_scale;
 };
 
 }  // namespace trafo

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/ops/optimizer/state_code.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
@@ -64,34 +65,57 @@ double bias_correction(double beta, int64_t step) {
   return beta > 0 ? -std::expm1(static_cast<double>(step) * std::log(beta)) : 1.0;
 }
 
+// The constants of an update in every lane.
+template <class D>
+class Update {
+  using V = hn::Vec<D>;
+
+ public:
+  Update(D d, const AdamWParams& p)
+      : grad_scale_(set(d, p.grad_scale)),
+        beta1_(set(d, p.beta1)),
+        beta2_(set(d, p.beta2)),
+        rest1_(set(d, 1 - p.beta1)),
+        rest2_(set(d, 1 - p.beta2)),
+        correction2_(set(d, 1 / bias_correction(p.beta2, p.step))),
+        epsilon_(set(d, p.epsilon)),
+        rate_(set(d, p.learning_rate * (1 / bias_correction(p.beta1, p.step)))),
+        keep_(set(d, 1 - p.learning_rate * p.weight_decay)) {}
+
+  HWY_INLINE void operator()(V g, V& momentum, V& variance, V& value) const {
+    g = hn::Mul(g, grad_scale_);
+    momentum = hn::MulAdd(momentum, beta1_, hn::Mul(g, rest1_));
+    variance = hn::MulAdd(variance, beta2_, hn::Mul(hn::Mul(g, g), rest2_));
+    const V denominator = hn::Add(hn::Sqrt(hn::Mul(variance, correction2_)), epsilon_);
+    value = hn::NegMulAdd(rate_, hn::Div(momentum, denominator), hn::Mul(value, keep_));
+  }
+
+ private:
+  static V set(D d, double x) { return hn::Set(d, static_cast<hn::TFromD<D>>(x)); }
+
+  V grad_scale_, beta1_, beta2_, rest1_, rest2_;
+  V correction2_;  // sqrt(v c) + e in one: the correction of v goes under the root
+  V epsilon_, rate_, keep_;
+};
+
+template <class T>
+void round_parameters(const AdamWParams& p, int64_t begin, int64_t end) {
+  const T* param = static_cast<const T*>(p.param);
+  BFloat16* rounded = static_cast<BFloat16*>(p.param_bf16);
+  if (!rounded) return;
+  for (int64_t i = begin; i < end; ++i)
+    rounded[i] = BFloat16::from_float(static_cast<float>(param[i]));
+}
+
 template <class T>
 void adamw(ThreadPool& pool, const AdamWParams& p) {
   T* param = static_cast<T*>(p.param);
   const T* grad = static_cast<const T*>(p.grad);
   T* m = static_cast<T*>(p.m);
   T* v = static_cast<T*>(p.v);
-  BFloat16* param_bf16 = static_cast<BFloat16*>(p.param_bf16);
-  const double m_correction = 1 / bias_correction(p.beta1, p.step);
-  const double v_correction = 1 / bias_correction(p.beta2, p.step);
   parallel_for_range(pool, p.count, kBlockElements, [&](int64_t begin, int64_t end) {
     const hn::ScalableTag<T> d;
-    const auto grad_scale = hn::Set(d, static_cast<T>(p.grad_scale));
-    const auto beta1 = hn::Set(d, static_cast<T>(p.beta1));
-    const auto beta2 = hn::Set(d, static_cast<T>(p.beta2));
-    const auto rest1 = hn::Set(d, static_cast<T>(1 - p.beta1));
-    const auto rest2 = hn::Set(d, static_cast<T>(1 - p.beta2));
-    // sqrt(v c) + e in one: the correction of v goes under the root.
-    const auto correction2 = hn::Set(d, static_cast<T>(v_correction));
-    const auto epsilon = hn::Set(d, static_cast<T>(p.epsilon));
-    const auto rate = hn::Set(d, static_cast<T>(p.learning_rate * m_correction));
-    const auto keep = hn::Set(d, static_cast<T>(1 - p.learning_rate * p.weight_decay));
-    const auto update = [&](auto g, auto& momentum, auto& variance, auto& value) {
-      g = hn::Mul(g, grad_scale);
-      momentum = hn::MulAdd(momentum, beta1, hn::Mul(g, rest1));
-      variance = hn::MulAdd(variance, beta2, hn::Mul(hn::Mul(g, g), rest2));
-      const auto denominator = hn::Add(hn::Sqrt(hn::Mul(variance, correction2)), epsilon);
-      value = hn::NegMulAdd(rate, hn::Div(momentum, denominator), hn::Mul(value, keep));
-    };
+    const Update<hn::ScalableTag<T>> update(d, p);
     int64_t i = begin;
     for (; i + lanes(d) <= end; i += lanes(d)) {
       auto momentum = hn::LoadU(d, m + i), variance = hn::LoadU(d, v + i);
@@ -110,9 +134,138 @@ void adamw(ThreadPool& pool, const AdamWParams& p) {
       store_n(variance, d, v + i, rest);
       store_n(value, d, param + i, rest);
     }
-    if (param_bf16)
-      for (int64_t j = begin; j < end; ++j)
-        param_bf16[j] = BFloat16::from_float(static_cast<float>(param[j]));
+    round_parameters<T>(p, begin, end);
+  });
+}
+
+// --- moments in 8 bits; the formulas and their reasons are in state_code.h ---
+
+using FloatTag = hn::ScalableTag<float>;
+using WordTag = hn::Rebind<uint32_t, FloatTag>;
+using ByteTag = hn::Rebind<uint8_t, FloatTag>;
+using Floats = hn::Vec<FloatTag>;
+using Words = hn::Vec<WordTag>;
+
+HWY_INLINE Words word(uint32_t x) {
+  return hn::Set(WordTag(), x);
+}
+
+// Codes of `lanes` elements.
+HWY_INLINE Words load_codes(const uint8_t* codes) {
+  return hn::PromoteTo(WordTag(), hn::LoadU(ByteTag(), codes));
+}
+HWY_INLINE void store_codes(Words codes, uint8_t* to) {
+  hn::StoreU(hn::DemoteTo(ByteTag(), hn::BitCast(hn::RebindToSigned<WordTag>(), codes)), ByteTag(),
+             to);
+}
+
+HWY_INLINE Floats decode_first(Words code, Floats scale) {
+  using namespace state_code;
+  const Words place = hn::And(code, word(kPlaces));
+  const Words sign = hn::ShiftLeft<24>(hn::And(code, word(kSignBit)));
+  const Words bits = hn::Or(hn::Or(hn::ShiftLeft<kShift>(place), word(kFirstBase)), sign);
+  return hn::Mul(scale, hn::BitCast(FloatTag(), hn::IfThenZeroElse(hn::Eq(place, word(0)), bits)));
+}
+
+HWY_INLINE Floats decode_second(Words code, Floats scale) {
+  using namespace state_code;
+  const Words bits = hn::Add(hn::Mul(code, word(kSecondStep)), word(kSecondLeast));
+  return hn::Mul(scale, hn::BitCast(FloatTag(), bits));
+}
+
+// rounding_offset() of every element, with the random bits of its pair.
+HWY_INLINE Words rounding_offset(Words element, uint32_t update) {
+  using namespace state_code;
+  Words h = hn::Add(hn::ShiftRight<1>(element), word(update * 0x9e3779b9u));
+  h = hn::Mul(hn::Xor(h, hn::ShiftRight<16>(h)), word(0x85ebca6bu));
+  h = hn::Mul(hn::Xor(h, hn::ShiftRight<13>(h)), word(0xc2b2ae35u));
+  h = hn::Xor(h, hn::ShiftRight<16>(h));
+  const auto even = hn::Eq(hn::And(element, word(1)), word(0));
+  const Words bits = hn::IfThenElse(even, h, hn::ShiftRight<12>(h));
+  return hn::Or(hn::And(bits, word(kOffsetMask)), word(kOffsetLeast));
+}
+
+// Rounded down to a code; below the first one, it.
+HWY_INLINE Words place_of(Words bits) {
+  const hn::RebindToSigned<WordTag> d;
+  const auto place = hn::ShiftRight<state_code::kShift>(hn::BitCast(d, bits));
+  return hn::BitCast(WordTag(), hn::Max(place, hn::Zero(d)));
+}
+
+HWY_INLINE Words encode_first(Floats value, Floats inverse, Words offset) {
+  using namespace state_code;
+  const Words all = hn::BitCast(WordTag(), hn::Mul(value, inverse));
+  const Words magnitude = hn::And(all, word(0x7fffffffu));
+  const Words place = place_of(hn::Add(magnitude, hn::Sub(offset, word(kFirstBase))));
+  return hn::Or(place, hn::And(hn::ShiftRight<24>(all), word(kSignBit)));
+}
+
+HWY_INLINE Words encode_second(Floats value, Floats inverse, Words offset) {
+  using namespace state_code;
+  const Words bits = hn::BitCast(WordTag(), hn::Mul(value, inverse));
+  const Words more = hn::Add(bits, hn::ShiftRight<1>(bits));
+  return place_of(hn::Add(more, hn::Sub(offset, word(kSecondBase))));
+}
+
+// One block of moments: elements [begin, begin + count) of the parameters, 1 <= count <= kBlock.
+void adamw_coded_block(const AdamWParams& p, const Update<FloatTag>& update, int64_t begin,
+                       int64_t count) {
+  using namespace state_code;
+  const FloatTag d;
+  static_assert(kBlock % static_cast<int64_t>(hn::MaxLanes(FloatTag())) == 0);
+  float* param = static_cast<float*>(p.param) + begin;
+  const float* grad = static_cast<const float*>(p.grad) + begin;
+  uint8_t* m = static_cast<uint8_t*>(p.m) + begin;
+  uint8_t* v = static_cast<uint8_t*>(p.v) + begin;
+  float& m_scale = p.m_scale[begin / kBlock];
+  float& v_scale = p.v_scale[begin / kBlock];
+
+  HWY_ALIGN float momenta[kBlock], variances[kBlock];
+  const Floats old_m_scale = hn::Set(d, m_scale), old_v_scale = hn::Set(d, v_scale);
+  Floats largest_m = hn::Zero(d), largest_v = hn::Zero(d);
+  const auto advance = [&](int64_t i, Floats g, Floats& value) {
+    Floats momentum = decode_first(load_codes(m + i), old_m_scale);
+    Floats variance = decode_second(load_codes(v + i), old_v_scale);
+    update(g, momentum, variance, value);
+    largest_m = hn::Max(largest_m, hn::Abs(momentum));
+    largest_v = hn::Max(largest_v, variance);
+    hn::Store(momentum, d, momenta + i);
+    hn::Store(variance, d, variances + i);
+  };
+  int64_t i = 0;
+  for (; i + lanes(d) <= count; i += lanes(d)) {
+    Floats value = hn::LoadU(d, param + i);
+    advance(i, hn::LoadU(d, grad + i), value);
+    hn::StoreU(value, d, param + i);
+  }
+  if (i < count) {
+    Floats value = load_n(d, param + i, count - i);
+    advance(i, load_n(d, grad + i, count - i), value);
+    store_n(value, d, param + i, count - i);
+    i += lanes(d);
+  }
+  const int64_t coded = i;  // lanes behind the end hold what no element has: codes of zero
+
+  m_scale = scale_of(reduce_max(d, largest_m), kFirstLargest);
+  v_scale = scale_of(reduce_max(d, largest_v), kSecondLargest);
+  const Floats m_inverse = hn::Set(d, inverse_of(m_scale));
+  const Floats v_inverse = hn::Set(d, inverse_of(v_scale));
+  for (i = 0; i < coded; i += lanes(d)) {
+    const Words element = hn::Iota(WordTag(), static_cast<uint32_t>(begin + i));
+    const Words offset = rounding_offset(element, static_cast<uint32_t>(p.step));
+    store_codes(encode_first(hn::Load(d, momenta + i), m_inverse, offset), m + i);
+    store_codes(encode_second(hn::Load(d, variances + i), v_inverse, offset), v + i);
+  }
+}
+
+void adamw_coded(ThreadPool& pool, const AdamWParams& p) {
+  using state_code::kBlock;
+  static_assert(kBlockElements % kBlock == 0);
+  parallel_for_range(pool, p.count, kBlockElements, [&](int64_t begin, int64_t end) {
+    const Update<FloatTag> update(FloatTag(), p);
+    for (int64_t block = begin; block < end; block += kBlock)
+      adamw_coded_block(p, update, block, std::min(kBlock, end - block));
+    round_parameters<float>(p, begin, end);
   });
 }
 
@@ -121,6 +274,10 @@ int32_t sum_of_squares_simd(ThreadPool& pool, const SumOfSquaresParams& p) {
 }
 
 int32_t adamw_simd(ThreadPool& pool, const AdamWParams& p) {
+  if (p.m_scale) {
+    adamw_coded(pool, p);
+    return 0;
+  }
   return with_compute_type(p.dtype, [&](auto zero) { adamw<decltype(zero)>(pool, p); });
 }
 
@@ -161,7 +318,7 @@ void clipped_adamw_cpu(ThreadPool& pool, const ClippedAdamWParams& p) {
   const bool clipped = p.max_norm > 0 && record.norm > p.max_norm;
   adamw_cpu(pool, {p.dtype, p.count, record.learning_rate, p.beta1, p.beta2, p.epsilon,
                    p.weight_decay, clipped ? p.max_norm / record.norm : 1.0, update, p.param,
-                   p.grad, p.m, p.v, p.param_bf16});
+                   p.grad, p.m, p.v, p.param_bf16, p.m_scale, p.v_scale});
 }
 
 }  // namespace trafo

@@ -4,6 +4,7 @@
 
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device_state.h"
+#include "engine/ops/optimizer/state_code.h"
 
 namespace trafo {
 namespace cuda {
@@ -69,7 +70,16 @@ __global__ void __launch_bounds__(kThreads)
 
 struct AdamWArgs {
   float grad_scale, beta1, rest1, beta2, rest2, correction2, epsilon, rate, keep;
+  uint32_t step;
   bool applied;
+
+  __device__ void update(float g, float& momentum, float& variance, float& value) const {
+    g *= grad_scale;
+    momentum = fmaf(momentum, beta1, g * rest1);
+    variance = fmaf(variance, beta2, g * g * rest2);
+    const float denominator = sqrtf(variance * correction2) + epsilon;
+    value = fmaf(-rate, momentum / denominator, value * keep);
+  }
 };
 
 // 1 - beta^step without cancellation for beta near one; 1 for beta = 0.
@@ -91,6 +101,7 @@ struct AdamWConstants {
     a.epsilon = static_cast<float>(epsilon);
     a.rate = static_cast<float>(learning_rate / bias_correction(beta1, step));
     a.keep = static_cast<float>(1 - learning_rate * weight_decay);
+    a.step = static_cast<uint32_t>(step);
     a.applied = true;
     return a;
   }
@@ -133,19 +144,12 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= count) return;
   const AdamWArgs a = decided ? *decided : given;
   if (!a.applied) return;
-  const auto update = [&](float g, float& momentum, float& variance, float& value) {
-    g *= a.grad_scale;
-    momentum = fmaf(momentum, a.beta1, g * a.rest1);
-    variance = fmaf(variance, a.beta2, g * g * a.rest2);
-    const float denominator = sqrtf(variance * a.correction2) + a.epsilon;
-    value = fmaf(-a.rate, momentum / denominator, value * a.keep);
-  };
   if (i + W <= count) {
     const Pack<float, W> g = load_pack<float, W>(grad + i);
     Pack<float, W> momentum = load_pack<float, W>(m + i), variance = load_pack<float, W>(v + i);
     Pack<float, W> value = load_pack<float, W>(param + i);
 #pragma unroll
-    for (int j = 0; j < W; ++j) update(g.v[j], momentum.v[j], variance.v[j], value.v[j]);
+    for (int j = 0; j < W; ++j) a.update(g.v[j], momentum.v[j], variance.v[j], value.v[j]);
     store_pack(m + i, momentum);
     store_pack(v + i, variance);
     store_pack(param + i, value);
@@ -157,9 +161,132 @@ __global__ void __launch_bounds__(kThreads)
     }
   } else {
     for (int64_t j = i; j < count; ++j) {
-      update(grad[j], m[j], v[j], param[j]);
+      a.update(grad[j], m[j], v[j], param[j]);
       if (rounded) rounded[j] = from_float<bf16>(param[j]);
     }
+  }
+}
+
+// The same with moments in 8 bits (state_code.h): a warp holds a block of them in registers, from
+// decoding to coding. Lane l has elements 4 l .. 4 l + 3 of either half, so that every access of a
+// warp is one range. `kWhole`: of parameters and gradients that can be moved by fours.
+constexpr int kHalf = static_cast<int>(state_code::kBlock) / 2;
+static_assert(kHalf == 4 * 32);
+
+__device__ __forceinline__ uint8_t byte_of(uint32_t codes, int j) {
+  return static_cast<uint8_t>(codes >> (8 * j));
+}
+
+// The low bytes of four words.
+__device__ __forceinline__ uint32_t four_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+}
+
+// The largest of numbers that are not negative: their bits are in the same order.
+__device__ __forceinline__ float warp_largest(float x) {
+  return __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(x)));
+}
+
+template <bool kAligned>
+__global__ void __launch_bounds__(kThreads)
+    adamw_coded_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, int64_t count,
+                       float* __restrict__ param, const float* __restrict__ grad,
+                       uint32_t* __restrict__ m, uint32_t* __restrict__ v,
+                       float* __restrict__ m_scale, float* __restrict__ v_scale,
+                       bf16* __restrict__ rounded) {
+  const int64_t block = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
+  const int64_t begin = block * state_code::kBlock;
+  if (begin >= count) return;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const bool whole = kAligned && begin + state_code::kBlock <= count;
+
+  Pack<float, 4> g[2], value[2], momentum[2], variance[2];
+  uint32_t m_codes[2], v_codes[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int64_t i = begin + h * kHalf + lane * 4;
+    m_codes[h] = m[i / 4];
+    v_codes[h] = v[i / 4];
+    if (whole) {
+      g[h] = load_pack<float, 4>(grad + i);
+      value[h] = load_pack<float, 4>(param + i);
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const bool inside = i + j < count;
+        g[h].v[j] = inside ? grad[i + j] : 0.0f;
+        value[h].v[j] = inside ? param[i + j] : 0.0f;
+      }
+    }
+  }
+  const float old_m_scale = m_scale[block], old_v_scale = v_scale[block];
+  const AdamWArgs a = decided ? *decided : given;
+  if (!a.applied) return;
+
+  float largest_m = 0, largest_v = 0;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      float& mj = momentum[h].v[j];
+      float& vj = variance[h].v[j];
+      mj = state_code::decode_first(byte_of(m_codes[h], j), old_m_scale);
+      vj = state_code::decode_second(byte_of(v_codes[h], j), old_v_scale);
+      a.update(g[h].v[j], mj, vj, value[h].v[j]);
+      largest_m = fmaxf(largest_m, fabsf(mj));
+      largest_v = fmaxf(largest_v, vj);
+    }
+  }
+  const float new_m_scale =
+      state_code::scale_of(warp_largest(largest_m), state_code::kFirstLargest);
+  const float new_v_scale =
+      state_code::scale_of(warp_largest(largest_v), state_code::kSecondLargest);
+  const float m_inverse = state_code::inverse_of(new_m_scale);
+  const float v_inverse = state_code::inverse_of(new_v_scale);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int64_t i = begin + h * kHalf + lane * 4;
+    uint32_t m_place[4], v_place[4];
+#pragma unroll
+    for (int j = 0; j < 4; j += 2) {
+      const uint32_t random = state_code::random_bits(static_cast<uint32_t>((i + j) / 2), a.step);
+#pragma unroll
+      for (int k = j; k < j + 2; ++k) {
+        const uint32_t offset = state_code::rounding_offset(random, static_cast<uint32_t>(k));
+        m_place[k] =
+            state_code::first_place(__float_as_uint(fabsf(momentum[h].v[k]) * m_inverse), offset);
+        v_place[k] = state_code::encode_second(variance[h].v[k], v_inverse, offset);
+      }
+    }
+    // The signs are set in all four at once.
+    const uint32_t signs = four_bytes(
+        __float_as_uint(momentum[h].v[0]) >> 24, __float_as_uint(momentum[h].v[1]) >> 24,
+        __float_as_uint(momentum[h].v[2]) >> 24, __float_as_uint(momentum[h].v[3]) >> 24);
+    const uint32_t m_out =
+        four_bytes(m_place[0], m_place[1], m_place[2], m_place[3]) | (signs & 0x80808080u);
+    const uint32_t v_out = four_bytes(v_place[0], v_place[1], v_place[2], v_place[3]);
+    m[i / 4] = m_out;
+    v[i / 4] = v_out;
+    if (whole) {
+      store_pack(param + i, value[h]);
+      if (rounded) {
+        Pack<bf16, 4> narrow;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) narrow.v[j] = from_float<bf16>(value[h].v[j]);
+        store_pack(rounded + i, narrow);
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (i + j >= count) continue;
+        param[i + j] = value[h].v[j];
+        if (rounded) rounded[i + j] = from_float<bf16>(value[h].v[j]);
+      }
+    }
+  }
+  if (lane == 0) {
+    m_scale[block] = new_m_scale;
+    v_scale[block] = new_v_scale;
   }
 }
 
@@ -185,21 +312,26 @@ int32_t launch_adamw(DeviceState& device, const Params& p, const AdamWArgs& give
                      const AdamWArgs* decided, const char* name) {
   auto* param = static_cast<float*>(p.param);
   const auto* grad = static_cast<const float*>(p.grad);
-  auto* m = static_cast<float*>(p.m);
-  auto* v = static_cast<float*>(p.v);
   auto* rounded = static_cast<bf16*>(p.param_bf16);
-  const bool vectors = reinterpret_cast<uintptr_t>(rounded) % 8 == 0 && aligned16(param) &&
-                       aligned16(grad) && aligned16(m) && aligned16(v);
-  const int64_t step = int64_t{kThreads} * (vectors ? 4 : 1);
-  const auto grid = static_cast<unsigned>((p.count + step - 1) / step);
-  const auto run = [&](auto kernel) {
-    kernel<<<grid, kThreads, 0, device.stream>>>(given, decided, p.count, param, grad, m, v,
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(rounded) % 8 == 0 && aligned16(param) && aligned16(grad);
+  // `elements`: of a block of threads.
+  const auto run = [&](auto kernel, int64_t elements, auto... states) {
+    const auto grid = static_cast<unsigned>((p.count + elements - 1) / elements);
+    kernel<<<grid, kThreads, 0, device.stream>>>(given, decided, p.count, param, grad, states...,
                                                  rounded);
   };
-  if (vectors)
-    run(adamw_kernel<4>);
-  else
-    run(adamw_kernel<1>);
+  if (p.m_scale) {
+    auto* m = static_cast<uint32_t*>(p.m);
+    auto* v = static_cast<uint32_t*>(p.v);
+    run(aligned ? adamw_coded_kernel<true> : adamw_coded_kernel<false>,
+        kThreads / 32 * state_code::kBlock, m, v, p.m_scale, p.v_scale);
+  } else {
+    auto* m = static_cast<float*>(p.m);
+    auto* v = static_cast<float*>(p.v);
+    const bool vectors = aligned && aligned16(m) && aligned16(v);
+    run(vectors ? adamw_kernel<4> : adamw_kernel<1>, int64_t{kThreads} * (vectors ? 4 : 1), m, v);
+  }
   return launched(device, name);
 }
 

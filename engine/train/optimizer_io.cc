@@ -1,0 +1,120 @@
+#include "engine/train/optimizer_io.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "engine/train/model_io.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "optimizer file";
+const std::string kMoments[] = {"exp_avg.", "exp_avg_sq."};
+
+struct Named {
+  const char* name;
+  const Tensor& tensor;
+};
+
+std::vector<Named> eight_bit_tensors(const AdamW& optimizer) {
+  return {{"exp_avg", optimizer.first_moment()},
+          {"exp_avg_scale", optimizer.first_scale()},
+          {"exp_avg_sq", optimizer.second_moment()},
+          {"exp_avg_sq_scale", optimizer.second_scale()}};
+}
+
+bool in_eight_bits(const AdamW& optimizer) {
+  return optimizer.options().states == OptimizerStates::eight_bit;
+}
+
+// A tensor of the file that belongs into `to`, checked but for its values.
+const TensorInfo& matching(const SafetensorsReader& reader, const Named& to) {
+  const TensorInfo* info = reader.find(to.name);
+  require(info != nullptr, ErrorCode::corrupt_file, kOrigin, reader.label(), " lacks the tensor ",
+          to.name);
+  const Shape& shape = to.tensor.shape();
+  require(info->dtype == to.tensor.dtype() &&
+              info->shape == std::vector<int64_t>(shape.begin(), shape.end()),
+          ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", to.name, " is ",
+          dtype_name(info->dtype), " ", Shape(std::span<const int64_t>(info->shape)).str(),
+          ", the model needs ", dtype_name(to.tensor.dtype()), " ", shape.str());
+  return *info;
+}
+
+// A scale that is no largest magnitude would make every moment of its block wrong, silently.
+void check_scales(const SafetensorsReader& reader, const Named& to,
+                  std::span<const std::byte> bytes) {
+  if (to.tensor.dtype() != DType::f32) return;
+  std::vector<float> scales(bytes.size() / sizeof(float));
+  if (!scales.empty()) std::memcpy(scales.data(), bytes.data(), bytes.size());
+  for (const float scale : scales)
+    require(std::isfinite(scale) && scale >= 0, ErrorCode::corrupt_file, kOrigin, reader.label(),
+            ": ", to.name, " holds ", scale, ", a scale is finite and not negative");
+}
+
+void read_eight_bit(Context& context, const SafetensorsReader& reader, const AdamW& optimizer) {
+  const std::vector<Named> tensors = eight_bit_tensors(optimizer);
+  std::vector<std::vector<std::byte>> staged;
+  for (const Named& to : tensors) {
+    const TensorInfo& info = matching(reader, to);
+    staged.emplace_back(to.tensor.bytes());
+    reader.read(info, staged.back());
+    check_scales(reader, to, staged.back());
+  }
+  for (const TensorInfo& info : reader.tensors()) {
+    bool known = false;
+    for (const Named& to : tensors) known = known || info.name == to.name;
+    require(known, ErrorCode::corrupt_file, kOrigin, reader.label(), " has the tensor ", info.name,
+            ", which the optimizer does not know");
+  }
+  for (size_t i = 0; i < tensors.size(); ++i)
+    context.backend().copy_from_host(tensors[i].tensor.raw(), staged[i].data(), staged[i].size());
+  context.backend().synchronize();
+}
+
+}  // namespace
+
+void write_moments(ByteSink& sink, Context& context, const ParameterStore& parameters,
+                   const AdamW& optimizer) {
+  std::vector<std::vector<std::byte>> storage;
+  std::vector<TensorEntry> entries;
+  if (in_eight_bits(optimizer)) {
+    const std::vector<Named> tensors = eight_bit_tensors(optimizer);
+    storage.resize(tensors.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor& tensor = tensors[i].tensor;
+      storage[i].resize(tensor.bytes());
+      context.to_host(tensor.detach(), storage[i].data(), storage[i].size());
+      entries.push_back({tensors[i].name,
+                         tensor.dtype(),
+                         {tensor.shape().begin(), tensor.shape().end()},
+                         storage[i]});
+    }
+  } else {
+    const Tensor moments[] = {optimizer.first_moment(), optimizer.second_moment()};
+    storage.resize(std::size(moments));
+    for (size_t i = 0; i < storage.size(); ++i)
+      for (TensorEntry& entry :
+           workspace_entries(context, parameters, moments[i], kMoments[i], storage[i]))
+        entries.push_back(std::move(entry));
+  }
+  write_safetensors(sink, entries);
+}
+
+void read_moments(Context& context, const ParameterStore& parameters,
+                  const SafetensorsReader& reader, const AdamW& optimizer) {
+  const bool file_in_eight_bits = reader.find("exp_avg") != nullptr;
+  require(file_in_eight_bits == in_eight_bits(optimizer), ErrorCode::invalid_argument, kOrigin,
+          reader.label(), " holds ", file_in_eight_bits ? "8bit" : "fp32",
+          " optimizer states, the trainer keeps ",
+          optimizer_states_name(optimizer.options().states),
+          " ones: a run continues with those it has begun with");
+  if (file_in_eight_bits) {
+    read_eight_bit(context, reader, optimizer);
+    return;
+  }
+  const Tensor moments[] = {optimizer.first_moment(), optimizer.second_moment()};
+  read_workspaces(context, parameters, reader, moments, kMoments);
+}
+
+}  // namespace trafo

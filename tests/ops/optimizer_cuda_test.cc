@@ -1,0 +1,139 @@
+// AdamW on CUDA against the CPU, moments in 8 bits included. For TRAFO_TEST_DEVICE=cuda.
+#include <cmath>
+
+#include "engine/core/philox.h"
+#include "engine/optim/adamw.h"
+#include "engine/optim/clipped_update.h"
+#include "tests/ops/cuda_test.h"
+
+namespace trafo::testing {
+namespace {
+
+class CudaOptimizer : public CudaTest {
+ protected:
+  static std::vector<float> numbers(int64_t count, double scale, uint64_t stream) {
+    PhiloxStream random(29, stream);
+    std::vector<float> values(static_cast<size_t>(count));
+    for (float& value : values) value = static_cast<float>(scale * random.normal());
+    return values;
+  }
+  static std::vector<std::byte> bytes(Context& context, const Tensor& tensor) {
+    std::vector<std::byte> copy(tensor.bytes());
+    context.to_host(tensor.detach(), copy.data(), copy.size());
+    return copy;
+  }
+
+  // Parameters, their gradient and optimizer, `shift` elements into their memory.
+  struct Weights {
+    Weights(Context& where, int64_t count, int64_t shift, OptimizerStates states, bool with_copy)
+        : context(where),
+          parameters(part(where, numbers(count, 1, 1), shift)),
+          gradients(part(where, numbers(count, 0, 1), shift)),
+          rounded(with_copy ? where.zeros({count}, DType::bf16) : Tensor{}),
+          optimizer(where, parameters, gradients,
+                    {.beta2 = 0.99, .weight_decay = 0.01, .states = states}, rounded) {}
+
+    static Tensor part(Context& where, std::vector<float> values, int64_t shift) {
+      values.insert(values.begin(), static_cast<size_t>(shift), 0.0f);
+      const auto all = static_cast<int64_t>(values.size());
+      return where.from_values<float>(values, {all}).as_strided({all - shift}, {1}, shift);
+    }
+    void set_gradients(const std::vector<float>& values) {
+      context.backend().copy_from_host(gradients.raw(), values.data(),
+                                       values.size() * sizeof(float));
+    }
+
+    Context& context;
+    Tensor parameters, gradients, rounded;
+    AdamW optimizer;
+  };
+
+  std::unique_ptr<Context> cpu_ = make_context({DeviceKind::cpu, 0}, 1);
+};
+
+// The moments depend on additions and products alone, which are fused alike on processors with
+// FMA: codes and scales are the same bits. Roots and quotients of the update round alike too; its
+// constants may differ in the last bit, because the device and the host have their own logarithm.
+TEST_F(CudaOptimizer, EightBitStatesAreThoseOfTheCpu) {
+  for (const int64_t count : {1, 3, 255, 256, 257, 5000, 1 << 20})
+    for (const int64_t shift : {0, 1})
+      for (const bool with_copy : {false, true}) {
+        Weights there(*context_, count, shift, OptimizerStates::eight_bit, with_copy);
+        Weights here(*cpu_, count, shift, OptimizerStates::eight_bit, with_copy);
+        for (uint64_t step = 1; step <= 5; ++step) {
+          // Sizes that differ by octaves, and blocks of zeros.
+          auto gradient = numbers(count, 0.1, step);
+          for (size_t i = 0; i < gradient.size(); ++i)
+            gradient[i] *= i / 256 % 5 == 4 ? 0.0f : std::exp2(-static_cast<float>(i % 16));
+          there.set_gradients(gradient);
+          here.set_gradients(gradient);
+          there.optimizer.step(0.01, 0.5);
+          here.optimizer.step(0.01, 0.5);
+        }
+        const auto same = [&](const Tensor& a, const Tensor& b, const char* what) {
+          EXPECT_EQ(bytes(*context_, a), bytes(*cpu_, b))
+              << what << ", " << count << " elements, shift " << shift;
+        };
+        same(there.optimizer.first_scale(), here.optimizer.first_scale(), "first scale");
+        same(there.optimizer.second_scale(), here.optimizer.second_scale(), "second scale");
+        same(there.optimizer.first_moment(), here.optimizer.first_moment(), "first codes");
+        same(there.optimizer.second_moment(), here.optimizer.second_moment(), "second codes");
+        const auto p = download(there.parameters);
+        for (int64_t i = 0; i < count; ++i) {
+          const auto expected = static_cast<double>(here.parameters.data<float>()[i]);
+          ASSERT_NEAR(p[static_cast<size_t>(i)], expected, 1e-6 * std::abs(expected) + 1e-7) << i;
+        }
+        if (!with_copy) continue;
+        const auto rounded = download(there.rounded);
+        for (size_t i = 0; i < p.size(); ++i)
+          ASSERT_EQ(rounded[i],
+                    static_cast<double>(BFloat16::from_float(static_cast<float>(p[i])).to_float()));
+      }
+}
+
+// Decided on the device: an update that is skipped changes nothing, the next is as if it had not
+// been, and both kinds of moments give the same bits when they are run again.
+TEST_F(CudaOptimizer, SkippedUpdatesChangeNothing) {
+  constexpr int64_t kCount = 70001;
+  for (const OptimizerStates states : {OptimizerStates::float32, OptimizerStates::eight_bit}) {
+    Weights ours(*context_, kCount, 0, states, true), theirs(*context_, kCount, 0, states, true);
+    ScheduleOptions options;
+    options.kind = ScheduleKind::constant;
+    options.learning_rate = 0.01;
+    ClippedUpdate a(*context_, ours.optimizer, Schedule(options), 1);
+    ClippedUpdate b(*context_, theirs.optimizer, Schedule(options), 1);
+    a.prepare(1, 8);
+    b.prepare(1, 8);
+    const Tensor good = context_->scalar(1, {1}, DType::f32);
+    const Tensor bad = context_->scalar(NAN, {1}, DType::f32);
+    for (uint64_t step = 1; step <= 3; ++step) {
+      auto gradient = numbers(kCount, 0.1, step);
+      ours.set_gradients(gradient);
+      theirs.set_gradients(gradient);
+      a.run(bad, bad);
+      a.run(good, good);
+      b.run(good, good);
+      gradient[kCount / 2] = INFINITY;
+      ours.set_gradients(gradient);
+      a.run(good, good);
+    }
+    UpdateRecord record{};
+    context_->backend().copy_to_host(&record, a.record(), sizeof record);
+    EXPECT_EQ(record.updates, 3);
+    EXPECT_EQ(record.applied, 0);
+    for (const auto& [x, y] :
+         {std::pair{ours.parameters, theirs.parameters}, std::pair{ours.rounded, theirs.rounded},
+          std::pair{ours.optimizer.first_moment(), theirs.optimizer.first_moment()},
+          std::pair{ours.optimizer.second_moment(), theirs.optimizer.second_moment()}})
+      EXPECT_EQ(bytes(*context_, x), bytes(*context_, y)) << optimizer_states_name(states);
+    if (states == OptimizerStates::eight_bit) {
+      EXPECT_EQ(bytes(*context_, ours.optimizer.first_scale()),
+                bytes(*context_, theirs.optimizer.first_scale()));
+      EXPECT_EQ(bytes(*context_, ours.optimizer.second_scale()),
+                bytes(*context_, theirs.optimizer.second_scale()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trafo::testing
