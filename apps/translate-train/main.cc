@@ -77,6 +77,7 @@ int run(int argc, char** argv) {
       {"score", "log-probability of given pairs, perplexity", add_score},
       {"eval", "BLEU and chrF of translations", add_eval},
       {"info", "what a run directory, checkpoint, model or vocabulary is", add_info},
+      {"report", "one HTML page that shows and compares runs", add_report},
       {"plan", "the memory that training takes on a GPU, without training", add_plan},
       {"demo", "make a small corpus, train on it, translate", add_demo},
   };

@@ -1,0 +1,25 @@
+// One page that shows runs: figures, curves, translations, configuration.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report_data.h"
+
+namespace translate_train {
+
+inline constexpr size_t kMostRuns = 8;  // as many as can be told apart by colour
+
+// The whole HTML file. It fetches nothing. `now` is in Unix seconds.
+std::string report_page(const std::vector<RunLog>& runs, double now);
+
+// Parts of it.
+std::string charts_section(const std::vector<RunLog>& runs);
+std::string samples_section(const std::vector<RunLog>& runs);
+std::string settings_section(const std::vector<RunLog>& runs);
+extern const char* const kReportStyle;
+extern const char* const kReportScript;
+// A run's name behind a spot of its colour.
+std::string run_label(const std::vector<RunLog>& runs, size_t run);
+
+}  // namespace translate_train
