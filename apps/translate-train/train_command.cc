@@ -22,6 +22,8 @@ struct TrainArguments {
   std::map<std::string, std::vector<std::string>> values;
   std::string config;
   std::string epochs;
+  std::string profile, profile_updates;
+  bool profile_graphs = false;
 };
 
 bool same_content(const std::string& a, const std::string& b) {
@@ -155,14 +157,17 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
   fill_defaults(trial, 0);
   resolve(trial);
   check_readable(settings);
+  const ProfileRequest profile =
+      profile_request(arguments.profile, arguments.profile_updates, arguments.profile_graphs);
   Reporter reporter = make_reporter(trial);
-  return train_run(std::move(settings), run, reporter).exit_code;
+  return train_run(std::move(settings), run, reporter, {}, profile).exit_code;
 }
 
 }  // namespace
 
 RunResult train_run(Settings settings, const std::string& run, Reporter& reporter,
-                    const std::function<bool(const trafo_event&)>& keep_going) {
+                    const std::function<bool(const trafo_event&)>& keep_going,
+                    const ProfileRequest& profile) {
   const bool continuing = fs::exists(run + "/latest");
   // First, because it says at once if there is no such device.
   trafo_context_options where =
@@ -222,7 +227,9 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
                       .samples = pick_samples(corpora.valid),
                       .tensorboard = tensorboard_folder(settings, run)},
                      reporter);
-  return run_trainer(trainer.get(), config.trainer, records, reporter, keep_going);
+  ProfileRequest profiled = profile;
+  profiled.context = context.get();
+  return run_trainer(trainer.get(), config.trainer, records, reporter, keep_going, profiled);
 }
 
 Action add_train(CLI::App& app) {
@@ -243,6 +250,20 @@ Action add_train(CLI::App& app) {
   app.add_option("--after-epochs,--max-epoch", arguments->epochs, "the same as --after Ne")
       ->type_name("N")
       ->group("Training");
+  app.add_option(
+         "--profile", arguments->profile,
+         "write a Chrome trace (chrome://tracing, Perfetto) of a few updates, op by op, and "
+         "print a table of them")
+      ->type_name("FILE")
+      ->group("Output");
+  app.add_option("--profile-updates", arguments->profile_updates,
+                 "the updates of --profile, counted from where this run of the program begins "
+                 "(default 10:15)")
+      ->type_name("FROM:TO")
+      ->group("Output");
+  app.add_flag("--profile-graphs", arguments->profile_graphs,
+               "with --profile on a GPU: steps stay graphs, each is one range instead of its ops")
+      ->group("Output");
   app.footer(
       "Trains, or continues where the run directory stopped. Names after a comma are fairseq's for "
       "the\nsame setting. Numbers may end in k or M.");

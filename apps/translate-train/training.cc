@@ -155,6 +155,8 @@ struct Session {
 };
 
 int32_t on_event(void* user_data, const trafo_event* event) {
+  // Before and after the updates that are profiled: nothing has stopped.
+  if (event->kind == TRAFO_EVENT_STOPPED && event->stop == TRAFO_STOP_PAUSED) return 0;
   auto& session = *static_cast<Session*>(user_data);
   try {
     session.display.show(*event);
@@ -218,13 +220,21 @@ Tokenizer train_vocabulary(const Corpus& corpus, int64_t pieces, bool soft_limit
 
 RunResult run_trainer(trafo_trainer* trainer, const trafo_trainer_options& options,
                       RunRecords& records, Reporter& reporter,
-                      const std::function<bool(const trafo_event&)>& keep_going) {
+                      const std::function<bool(const trafo_event&)>& keep_going,
+                      const ProfileRequest& profile) {
   const auto cancel = make<Cancel>(trafo_cancel_new);
   Session session{RunDisplay(options, records, reporter), keep_going, {}};
   RunResult result;
   const SignalCancel signals(cancel.get());
+  const auto run_for = [&](int64_t updates) {
+    check(trafo_trainer_run(trainer, updates, cancel.get(), on_event, &session, &result.stop));
+    return result.stop;
+  };
   try {
-    check(trafo_trainer_run(trainer, 0, cancel.get(), on_event, &session, &result.stop));
+    if (profile.path.empty())
+      run_for(0);
+    else if (!run_profiled(profile, run_for, reporter))
+      result.exit_code = kFailed;
   } catch (const CliError& error) {
     if (!session.problem.empty()) throw CliError(kFailed, session.problem);
     if (error.trafo_code() != TRAFO_CANCELLED) throw;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "profile.h"
 #include "reporter.h"
 #include "run_records.h"
 #include "settings.h"
@@ -36,12 +37,14 @@ struct RunResult {
 // every event, may end the run, which then counts as done.
 RunResult run_trainer(trafo_trainer* trainer, const trafo_trainer_options& options,
                       RunRecords& records, Reporter& reporter,
-                      const std::function<bool(const trafo_event&)>& keep_going = {});
+                      const std::function<bool(const trafo_event&)>& keep_going = {},
+                      const ProfileRequest& profile = {});
 
 // The whole of `train`: corpus, vocabulary and model by `settings`, which get their defaults here,
 // and the run in (or continued from) the directory `run`.
 RunResult train_run(Settings settings, const std::string& run, Reporter& reporter,
-                    const std::function<bool(const trafo_event&)>& keep_going = {});
+                    const std::function<bool(const trafo_event&)>& keep_going = {},
+                    const ProfileRequest& profile = {});
 
 // Writes a small file whole or not at all.
 void write_file(const std::string& path, const std::string& text);

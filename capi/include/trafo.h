@@ -151,6 +151,16 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_memory_stats(trafo_context *
 /* Gives kept blocks back to the system and starts a new peak. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_trim_memory(trafo_context *context);
 
+/* Begins a profile: times of every op, forward and backward, and of the phases of training steps. keep_graphs 0: training steps on
+ * CUDA are issued kernel by kernel meanwhile, so that their ops are seen; else a step stays one range. Never changes a bit. A
+ * profile that was being recorded is dropped. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_profile_start(trafo_context *context, int32_t keep_graphs);
+/* Ends the profile and writes it as a Chrome trace (JSON), whole or not at all; an empty path writes nothing. *out_table, if not
+ * NULL, gets the ops by time as text. The profile is kept until the next start and may be written again, also after a failure.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_profile_write(trafo_context *context, const char *path,
+                                                                  size_t path_length, char **out_table);
+
 /* ---- Cancelling -------------------------------------------------------------------------------------------------- */
 
 /* May be set from any thread while long work that was given it runs; the work returns TRAFO_CANCELLED between two batches,

@@ -2,6 +2,8 @@
 #include <thread>
 
 #include "capi/src/handles.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/trace_report.h"
 #include "engine/ops/op_kernel.h"
 
 using namespace trafo;
@@ -89,6 +91,32 @@ trafo_error* trafo_context_trim_memory(trafo_context* context) {
     Backend& backend = call.context(context).backend();
     backend.release_cached_memory();
     backend.reset_peak_memory();
+  });
+}
+
+trafo_error* trafo_context_profile_start(trafo_context* context, int32_t keep_graphs) {
+  return api(__func__, [&](const Call& call) {
+    trafo_context& owner = call.handle(context, "context");
+    owner.context->start_profile(keep_graphs != 0);
+    owner.profile.reset();
+  });
+}
+
+trafo_error* trafo_context_profile_write(trafo_context* context, const char* path,
+                                         size_t path_length, char** out_table) {
+  return api(__func__, [&](const Call& call) {
+    if (out_table) *out_table = nullptr;
+    trafo_context& owner = call.handle(context, "context");
+    const std::string_view file = call.text(path, path_length, "path");
+    if (owner.context->profiling()) owner.profile = owner.context->finish_profile();
+    if (!owner.profile)
+      call.refuse("no profile was started: call trafo_context_profile_start first");
+    if (!file.empty()) {
+      AtomicFile out{std::filesystem::path(file)};
+      write_chrome_trace(out, *owner.profile);
+      out.commit();
+    }
+    if (out_table) *out_table = copy_string(trace_table(*owner.profile));
   });
 }
 

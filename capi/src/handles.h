@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -17,6 +18,7 @@
 #include "capi/include/trafo.h"
 #include "engine/autograd/context.h"
 #include "engine/core/status.h"
+#include "engine/core/trace.h"
 #include "engine/train/cancel.h"
 
 struct trafo_error {
@@ -27,6 +29,7 @@ struct trafo_error {
 
 struct trafo_context {
   std::shared_ptr<trafo::Context> context;
+  std::optional<trafo::Trace> profile = std::nullopt;  // the last one that has ended
 };
 
 struct trafo_tensor {

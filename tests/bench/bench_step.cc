@@ -3,7 +3,7 @@
 //
 //   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]
 //              [--recompute none|selective|full] [--unfused] [--no-graphs] [--on-device]
-//              [--baseline FILE] [WORKLOAD ...]
+//              [--profile FILE] [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
 // gpt2-124M gpt2-350M gpt2-1558M, and tiny and small too. Translation: B sentences of S positions a
@@ -12,8 +12,10 @@
 // memory, as training does, and where the trainer works ahead of the device so does this;
 // --on-device: the batch stands on the device before the first step, as the peer's does. --steps:
 // timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below 10, else
-// over five runs of steps. A JSON object a row on stdout, a table on stderr. --baseline FILE: rows
-// of an earlier run; exit status 1 when a figure is more than 5 % worse.
+// over five runs of steps. A JSON object a row on stdout, a table on stderr. --profile FILE: after
+// the timed steps three more are profiled, on a GPU kernel by kernel, into FILE (of several
+// workloads FILE.NAME) and as a table on stderr. --baseline FILE: rows of an earlier run; exit
+// status 1 when a figure is more than 5 % worse.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -23,6 +25,8 @@
 #include <vector>
 
 #include "engine/core/philox.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/trace_report.h"
 #include "engine/models/model.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/trainer.h"
@@ -69,6 +73,7 @@ struct StepOptions {
   bool fused = true, graphs = true;
   Recompute recompute = Recompute::none;
   bool resident = false;  // the batch stands on the device
+  std::string profile;    // where a trace goes; empty: nowhere
 
   bool on_cpu() const { return device.kind == DeviceKind::cpu; }
 };
@@ -185,9 +190,20 @@ Json measure(const Workload& w, const StepOptions& o, Json row) {
   const int steps = o.steps > 0 ? o.steps : o.on_cpu() ? 5 : 50;
   const double ms = time_steps(*context, steps, run_steps);
 
+  const MemoryStats memory = context->backend().memory_stats();
+  if (!o.profile.empty()) {
+    context->start_profile();
+    run_steps(3);
+    const Trace trace = context->finish_profile();
+    AtomicFile file(o.profile);
+    write_chrome_trace(file, trace);
+    file.commit();
+    std::fprintf(stderr, "three steps of %s: %s\n%s", w.name, o.profile.c_str(),
+                 trace_table(trace).c_str());
+  }
+
   const auto parameters = static_cast<double>(model->parameters().parameter_count());
   const double units = static_cast<double>(w.sentences * w.positions);
-  const MemoryStats memory = context->backend().memory_stats();
   row["params"] = model->parameters().parameter_count();
   row["steps"] = steps;
   row["ms"] = ms;
@@ -234,8 +250,8 @@ void run(const Workload& w, const StepOptions& o, Report& report) {
 
 constexpr const char* kUsage =
     "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]"
-    " [--recompute none|selective|full] [--unfused] [--no-graphs] [--on-device] [--baseline FILE] "
-    "[WORKLOAD ...]\n";
+    " [--recompute none|selective|full] [--unfused] [--no-graphs] [--on-device] [--profile FILE] "
+    "[--baseline FILE] [WORKLOAD ...]\n";
 
 int run(int argc, char** argv) {
   StepOptions o;
@@ -254,6 +270,8 @@ int run(int argc, char** argv) {
       o.steps = std::max(1, std::atoi(argv[++i]));
     } else if (word == "--baseline" && has_value) {
       baseline = argv[++i];
+    } else if (word == "--profile" && has_value) {
+      o.profile = argv[++i];
     } else if (word == "--unfused") {
       o.fused = false;
     } else if (word == "--no-graphs") {
@@ -288,7 +306,11 @@ int run(int argc, char** argv) {
     return 2;
   }
   Report report;
-  for (const Workload* workload : workloads) run(*workload, o, report);
+  for (const Workload* workload : workloads) {
+    StepOptions own = o;
+    if (!o.profile.empty() && workloads.size() > 1) own.profile += concat(".", workload->name);
+    run(*workload, own, report);
+  }
   return finish(report, baseline);
 }
 

@@ -223,6 +223,28 @@ static void test_tensors(trafo_context* context) {
   FAILS(trafo_context_set_threads(context, 0), TRAFO_INVALID_ARGUMENT, "1 to 256");
 }
 
+static void test_profiles(trafo_context* context) {
+  const int64_t shape[] = {2};
+  trafo_tensor *x = floats(context, (const float[]){1, 2}, 1, shape), *y = NULL;
+  char *table = NULL, *again = NULL;
+  FAILS(trafo_context_profile_write(context, "", 0, &table), TRAFO_INVALID_ARGUMENT, "no profile");
+  OK(trafo_context_profile_start(context, 0));
+  OK(trafo_op_exp(context, x, &y));
+  const char* nowhere = "/no/such/folder/trace.json";
+  FAILS(trafo_context_profile_write(context, nowhere, strlen(nowhere), &table), TRAFO_IO,
+        "/no/such/folder");
+  CHECK(table == NULL);
+  OK(trafo_context_profile_write(context, NULL, 0, &table));
+  CHECK(strstr(table, "exp ") != NULL);
+  OK(trafo_context_profile_write(context, NULL, 0, &again));
+  CHECK(strcmp(table, again) == 0);
+  OK(trafo_context_profile_write(context, NULL, 0, NULL));
+  trafo_string_free(table);
+  trafo_string_free(again);
+  trafo_tensor_free(x);
+  trafo_tensor_free(y);
+}
+
 static int32_t square_sum(void* user_data, trafo_context* context,
                           const trafo_tensor* const* inputs, size_t input_count,
                           trafo_tensor** outputs, size_t output_count) {
@@ -383,6 +405,7 @@ int main(void) {
   test_errors_and_handles();
   trafo_context* context = new_context(2);
   test_tensors(context);
+  test_profiles(context);
   test_autodiff(context);
   trafo_context_free(context);
   test_ops();

@@ -100,6 +100,10 @@ void misuse_context(World& w) {
   MISUSE(trafo_context_set_threads, {}, w.context, 2);
   MISUSE(trafo_context_memory_stats, {}, w.context, &stats);
   MISUSE(trafo_context_trim_memory, {}, w.context);
+  // Without a profile it refuses whatever it is given, so there is one; an empty path writes none.
+  MISUSE(trafo_context_profile_start, {}, w.context, 0);
+  must(trafo_context_profile_start(w.context, 0));
+  MISUSE(trafo_context_profile_write, {1, 3}, w.context, "", 0, &text);
   MISUSE(trafo_context_set_recording, {2}, w.context, 1, &integer);
   must(trafo_context_set_recording(w.context, 1, nullptr));
   MISUSE(trafo_cancel_new, {}, &cancel);

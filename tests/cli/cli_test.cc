@@ -230,6 +230,59 @@ TEST_F(Cli, TrainingFillsTheRunDirectory) {
   EXPECT_EQ(trained_->err.find('\r'), std::string::npos);
 }
 
+TEST_F(Cli, ProfileWritesATraceAndChangesNoByte) {
+  const Outcome outcome = run(small("profiled", "20u") +
+                              Arguments{"--profile", "trace.json", "--profile-updates", "3:4"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(read_file(file("profiled/ckpt/20/model.safetensors")),
+            read_file(file("run/ckpt/20/model.safetensors")));
+  EXPECT_EQ(read_file(file("profiled/ckpt/20/optimizer.safetensors")),
+            read_file(file("run/ckpt/20/optimizer.safetensors")));
+  EXPECT_NE(outcome.err.find("profile of updates 3 to 4: trace.json"), std::string::npos)
+      << outcome.err;
+  for (const char* text : {"linear ", "attention ", "backward", "clipped_update", "share"})
+    EXPECT_NE(outcome.err.find(text), std::string::npos) << text;
+  // The pauses around the window are nobody's business.
+  EXPECT_EQ(outcome.err.find("stopped"), std::string::npos) << outcome.err;
+  const auto trace = nlohmann::json::parse(read_file(file("trace.json")));
+  int steps = 0, backward = 0;
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    steps += event.at("name") == "step";
+    backward += event.at("cat") == "backward";
+    EXPECT_GE(event.at("dur").get<double>(), 0);
+  }
+  EXPECT_EQ(steps, 2);
+  EXPECT_GT(backward, 20);
+}
+
+TEST_F(Cli, AProfileThatCannotBeWrittenCostsNothing) {
+  const Arguments files = {"train", "--model", "never", "-t", "t.de", "t.en"};
+  expect_refused(run(files + Arguments{"--profile", "no/such/folder/trace.json"}),
+                 "no/such/folder");
+  expect_refused(run(files + Arguments{"--profile", "."}), "directory");
+  expect_refused(run(files + Arguments{"--profile", "x.json", "--profile-updates", "5"}),
+                 "FROM:TO");
+  expect_refused(run(files + Arguments{"--profile", "x.json", "--profile-updates", "5:4"}), "5:4");
+  expect_refused(run(files + Arguments{"--profile-updates", "1:4"}), "--profile FILE");
+  EXPECT_FALSE(fs::exists(file("never")));
+  // Found out when the window ends: the run goes on, keeps its checkpoints and shows the table.
+  const std::string long_name(250, 'x');  // a temporary beside it has no room for its name
+  const Outcome late = run(small("unlucky", "20u") +
+                           Arguments{"--profile", long_name, "--profile-updates", "18:19"});
+  EXPECT_EQ(late.exit_code, 1) << late.err;
+  EXPECT_NE(late.err.find("the profile could not be written"), std::string::npos) << late.err;
+  EXPECT_NE(late.err.find("profile of updates 18 to 19"), std::string::npos) << late.err;
+  EXPECT_EQ(read_file(file("unlucky/ckpt/20/model.safetensors")),
+            read_file(file("run/ckpt/20/model.safetensors")));
+  const Outcome short_run = run(small("short", "5u") +
+                                Arguments{"--profile", "trace5.json", "--profile-updates", "9:10"});
+  EXPECT_EQ(short_run.exit_code, 1);
+  EXPECT_NE(short_run.err.find("the run ended before update 9"), std::string::npos)
+      << short_run.err;
+  EXPECT_TRUE(fs::exists(file("short/ckpt/5/model.safetensors")));
+}
+
 TEST_F(Cli, ContinuingGivesTheSameBytesAsNotStopping) {
   ASSERT_EQ(run(small("half", "10u")).exit_code, 0);
   // No other flag is needed: the run directory knows.
@@ -474,6 +527,19 @@ TEST_F(Cli, WhatCannotBeWrittenIsSaid) {
   Running full(folder_->path(), {"translate", "--model", "run"}, "Ja.\n", "/dev/full");
   expect_refused(full.wait(), "standard output", 1);
   expect_refused(run({"translate", "--model", "run", "-o", "/proc/out"}, "Ja.\n"), "/proc/out", 1);
+}
+
+TEST_F(Cli, OptimizerStatesInEightBitsAreAQuarter) {
+  const auto optimizer = [&](const std::string& states) {
+    const Outcome outcome = run({"plan", "--task", "base", "--optimizer-states", states});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const size_t at = outcome.out.find("optimizer");
+    return at == std::string::npos ? 0.0 : std::stod(outcome.out.substr(at + 9));
+  };
+  EXPECT_NEAR(optimizer("8bit") / optimizer("fp32"), 2.03125 / 8, 1e-3);
+  const Outcome wrong = run({"plan", "--optimizer-states", "4bit"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.err.find("optimizer-states"), std::string::npos) << wrong.err;
 }
 
 TEST_F(Cli, PlanSaysWhatTrainingTakesWithoutAGpu) {

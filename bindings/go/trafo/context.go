@@ -260,6 +260,27 @@ func (c *Context) TrimMemory() error {
 	})
 }
 
+// StartProfile begins a profile: times of every op, forward and backward, and of the phases of training
+// steps. Unless keepGraphs, training steps on CUDA are issued kernel by kernel meanwhile, so that their
+// ops are seen. It never changes a bit. A profile that was being recorded is dropped.
+func (c *Context) StartProfile(keepGraphs bool) error {
+	return c.call("Context.StartProfile", func(ptr *C.trafo_context) *C.trafo_error {
+		return C.trafo_context_profile_start(ptr, cBool(keepGraphs))
+	})
+}
+
+// WriteProfile ends the profile, writes it as a Chrome trace, whole or not at all, and returns a table of
+// the ops by time. An empty path writes nothing. The profile is kept until the next one is started: it
+// may be written again.
+func (c *Context) WriteProfile(path string) (table string, err error) {
+	var text *C.char
+	err = c.call("Context.WriteProfile", func(ptr *C.trafo_context) *C.trafo_error {
+		data, size := chars(path)
+		return C.trafo_context_profile_write(ptr, data, size, &text)
+	})
+	return takeCString(text), err
+}
+
 // NoGrad runs f without recording ops; what is recorded is kept until the next Backward. It is the
 // context's setting: goroutines that share the context share it.
 func (c *Context) NoGrad(f func() error) error {

@@ -284,6 +284,24 @@ unsafe extern "C" {
     #[doc = " Gives kept blocks back to the system and starts a new peak. since 0.1"]
     pub fn trafo_context_trim_memory(context: *mut trafo_context) -> *mut trafo_error;
 }
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Begins a profile: times of every op, forward and backward, and of the phases of training steps. keep_graphs 0: training steps on\n CUDA are issued kernel by kernel meanwhile, so that their ops are seen; else a step stays one range. Never changes a bit. A\n profile that was being recorded is dropped. since 0.1"]
+    pub fn trafo_context_profile_start(
+        context: *mut trafo_context,
+        keep_graphs: i32,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Ends the profile and writes it as a Chrome trace (JSON), whole or not at all; an empty path writes nothing. *out_table, if not\n NULL, gets the ops by time as text. The profile is kept until the next start and may be written again, also after a failure.\n since 0.1"]
+    pub fn trafo_context_profile_write(
+        context: *mut trafo_context,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        out_table: *mut *mut ::core::ffi::c_char,
+    ) -> *mut trafo_error;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_cancel {

@@ -1,13 +1,14 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::rc::Rc;
 
 use trafo_sys as sys;
 
 use crate::device::Device;
 use crate::error::{Error, Result, check};
-use crate::handle::{RawContext, check_abi, defaults};
+use crate::handle::{OutString, RawContext, check_abi, defaults, path_view};
 use crate::tensor::{Element, Tensor};
 
 /// Settings of a [`Context`] and of the engine behind a [`Model`](crate::Model).
@@ -95,6 +96,21 @@ pub(crate) fn memory_stats(context: &RawContext) -> Result<MemoryStats> {
     })
 }
 
+pub(crate) fn start_profile(context: &RawContext, keep_graphs: bool) -> Result<()> {
+    // SAFETY: the handle is live.
+    check(unsafe { sys::trafo_context_profile_start(context.as_ptr(), i32::from(keep_graphs)) })
+}
+
+pub(crate) fn write_profile(context: &RawContext, path: Option<&Path>) -> Result<String> {
+    let (path, length) = path.map_or((std::ptr::null(), 0), path_view);
+    let mut table = OutString::new();
+    // SAFETY: the handle is live, the path outlives the call, `table` takes what comes out.
+    check(unsafe {
+        sys::trafo_context_profile_write(context.as_ptr(), path, length, &mut table.data)
+    })?;
+    Ok(table.to_c_text())
+}
+
 /// Why a callback ended the C call that ran it.
 pub(crate) enum Interruption {
     Panic(Box<dyn std::any::Any + Send>),
@@ -160,6 +176,17 @@ impl Context {
     pub fn trim_memory(&self) -> Result<()> {
         // SAFETY: the handle is live.
         check(unsafe { sys::trafo_context_trim_memory(self.as_ptr()) })
+    }
+
+    /// Begins a profile: times of every op, forward and backward, until [`write_profile`](Self::write_profile). One that
+    /// was being recorded is dropped. It never changes a bit.
+    pub fn start_profile(&self) -> Result<()> {
+        start_profile(&self.0.raw, false)
+    }
+    /// Ends the profile, writes it as a Chrome trace if `path` is given, whole or not at all, and returns a table of the
+    /// ops by time. The profile is kept until the next one is started: it may be written again.
+    pub fn write_profile(&self, path: Option<&Path>) -> Result<String> {
+        write_profile(&self.0.raw, path)
     }
 
     /// A tensor with a copy of `data`, row-major. `shape` may be empty for a scalar.

@@ -5,7 +5,7 @@ use std::ptr;
 use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
-use crate::context::{ContextOptions, MemoryStats, memory_stats};
+use crate::context::{ContextOptions, MemoryStats, memory_stats, start_profile, write_profile};
 use crate::device::Device;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{
@@ -236,6 +236,17 @@ impl Model {
     /// Memory of the model's engine.
     pub fn memory_stats(&self) -> Result<MemoryStats> {
         memory_stats(&self.context)
+    }
+    /// Begins a profile of the model's engine: times of every op, forward and backward, and of the phases of training
+    /// steps. Unless `keep_graphs`, training steps on CUDA are issued kernel by kernel meanwhile, so that their ops are
+    /// seen. It never changes a bit. A profile that was being recorded is dropped.
+    pub fn start_profile(&self, keep_graphs: bool) -> Result<()> {
+        start_profile(&self.context, keep_graphs)
+    }
+    /// Ends the profile, writes it as a Chrome trace if `path` is given, whole or not at all, and returns a table of the
+    /// ops by time. The profile is kept until the next one is started: it may be written again.
+    pub fn write_profile(&self, path: Option<&Path>) -> Result<String> {
+        write_profile(&self.context, path)
     }
 
     /// Translates lines, batched by length; results are in the order of the input. An empty line gives an empty

@@ -433,6 +433,29 @@ fn memory_comes_back() -> Result<()> {
 }
 
 #[test]
+fn profiles_show_ops_and_are_kept_until_the_next() -> Result<()> {
+    let context = context();
+    assert_eq!(context.write_profile(None).unwrap_err().code(), ErrorCode::InvalidArgument);
+    let x = context.parameter(&[1.0f32, 2.0], &[2])?;
+    context.start_profile()?;
+    x.exp()?.mean()?.backward()?;
+    let nowhere = std::path::Path::new("/no/such/folder/trace.json");
+    assert_eq!(context.write_profile(Some(nowhere)).unwrap_err().code(), ErrorCode::Io);
+    let path = std::env::temp_dir().join(format!("trafo-profile-{}.json", std::process::id()));
+    let table = context.write_profile(Some(&path))?;
+    let trace = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for op in ["exp", "mean"] {
+        assert_eq!(trace.matches(&format!("\"name\":\"{op}\"")).count(), 2, "{trace}");
+        assert_eq!(table.lines().filter(|line| line.starts_with(op)).count(), 2, "{table}");
+    }
+    assert_eq!(context.write_profile(None)?, table);
+    context.start_profile()?;
+    assert!(!context.write_profile(None)?.contains("exp"));
+    Ok(())
+}
+
+#[test]
 fn contexts_of_several_threads_do_not_meet() {
     let work = || {
         let context = context();
