@@ -199,6 +199,7 @@ class CudaAttention : public CudaTest {
       params.heads = p.heads;
       params.head_dim = p.head_dim;
       params.query_rows = p.query_rows();
+      params.key_rows = p.key_rows();
       params.max_queries = p.max_queries;
       params.max_keys = p.max_keys;
       params.query_begin = static_cast<const int32_t*>(cu_q.raw());
@@ -339,6 +340,36 @@ TEST_F(CudaAttention, EqualsFloat64AroundTheBordersOfLongTiles) {
           Gradients gradients;
           for (Gradient& gradient : gradients) gradient.accumulate = more_keys == 0;
           check(p, gradients);
+          if (HasFatalFailure()) return;
+        }
+}
+
+// More tiles of equal sequences than a card has multiprocessors: blocks go from one to the next.
+TEST_F(CudaAttention, EqualsFloat64InManyEqualSequences) {
+  for (const int32_t length : {256, 260})
+    for (const int64_t head_dim : {64, 128})
+      for (const bool causal : {false, true}) {
+        Problem p = problem_of(Batch(36, {length, length}), 1 << 20);
+        p.head_dim = head_dim;
+        p.causal = causal;
+        SCOPED_TRACE(p.text());
+        check(p, {});
+        if (HasFatalFailure()) return;
+      }
+}
+
+// Tiles of 192 queries and 128 keys, sequences of which some end inside of each.
+TEST_F(CudaAttention, EqualsFloat64AroundTheBordersOfTheLongestTiles) {
+  for (const int32_t length : {193, 255, 256, 320, 384, 385})
+    for (const int64_t head_dim : {64, 72, 128})
+      for (const bool causal : {false, true})
+        for (const int32_t more_keys : {-130, 0, 127}) {
+          Problem p =
+              problem_of({{length, length + more_keys}, {3, 70}, {200, 0}, {70, 1}}, 1 << 20);
+          p.head_dim = head_dim;
+          p.causal = causal;
+          SCOPED_TRACE(p.text());
+          check(p, {});
           if (HasFatalFailure()) return;
         }
 }

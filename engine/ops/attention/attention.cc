@@ -81,6 +81,7 @@ void fill_common(Params& p, const ops::AttentionOptions& options, const Attentio
   p.heads = options.heads;
   p.head_dim = options.head_dim;
   p.query_rows = tensors[0].dim(0);
+  p.key_rows = tensors[1].dim(0);
   p.max_queries = ranges.max_queries;
   p.max_keys = ranges.max_keys;
   p.q = first_column(tensors[0], column[0]);

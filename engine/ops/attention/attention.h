@@ -29,7 +29,7 @@ struct AttentionForwardParams {
   Dropout dropout;
   double scale;
   bool causal;
-  int64_t sequences, heads, head_dim, query_rows;
+  int64_t sequences, heads, head_dim, query_rows, key_rows;
   int64_t max_queries, max_keys;  // longest sequence of each side
   const int32_t* query_begin;  // [sequences]; a packed batch passes cu_seqlens and cu_seqlens + 1
   const int32_t* query_end;
@@ -48,7 +48,7 @@ struct AttentionBackwardParams {
   Dropout dropout;
   double scale;
   bool causal;
-  int64_t sequences, heads, head_dim, query_rows;
+  int64_t sequences, heads, head_dim, query_rows, key_rows;
   int64_t max_queries, max_keys;
   const int32_t* query_begin;
   const int32_t* query_end;

@@ -179,6 +179,9 @@ bool attention_fits_wgmma(const DeviceState& device, const AttentionForwardParam
 }
 
 int32_t attention_forward_wgmma(DeviceState& device, const AttentionForwardParams& p) {
+  bool taken = false;
+  const int32_t result = attention_forward_pipeline(device, p, taken);
+  if (taken) return result;
   return p.head_dim <= 64 ? run_forward<64>(device, p) : run_forward<128>(device, p);
 }
 
