@@ -28,6 +28,7 @@ Tensor moved_rows(Context& context, const Tensor& x, const Tensor& from, const T
   };
   const bool dense = x.dim(1) <= 1 || x.strides()[1] == 1;
   const Tensor source = dense && x.strides()[0] >= x.dim(1) ? x : contiguous(context, x);
+  const OpRange range(context, "moved_rows", source, from);
   Tensor out = context.empty({from.numel(), x.dim(1)}, x.dtype());
   move(context, source, from, out.raw());
   if (context.needs_grad({source}))
