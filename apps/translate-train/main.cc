@@ -79,6 +79,8 @@ int run(int argc, char** argv) {
       {"info", "what a run directory, checkpoint, model or vocabulary is", add_info},
       {"report", "one HTML page that shows and compares runs", add_report},
       {"plan", "the memory that training takes on a GPU, without training", add_plan},
+      {"export", "write a model for transformers or CTranslate2", add_export},
+      {"import", "read a MarianMT or GPT-2 model of transformers", add_import},
       {"demo", "make a small corpus, train on it, translate", add_demo},
   };
   std::vector<std::pair<CLI::App*, Action>> actions;

@@ -583,6 +583,21 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_count(const traf
 /* Name (borrowed) and a handle on the parameter's own memory; out_name, out_tensor may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter(trafo_model *model, int64_t index, const char **out_name,
                                                                 trafo_tensor **out_tensor);
+#define TRAFO_EXPORT_HF_MARIAN 0   /* transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings */
+#define TRAFO_EXPORT_HF_GPT2 1     /* transformers' GPT2LMHeadModel: pre-norm decoder-lm */
+#define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture */
+
+/* Writes a model directory for another program, whole or not at all; it must not exist or be empty. What was written is read
+ * back first: out_difference (may be NULL) gets how far its logits are from the model's. UNSUPPORTED names the setting that the
+ * format cannot express. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                         int32_t format, const char *directory, size_t directory_length,
+                                                         double *out_difference);
+/* A MarianMTModel or GPT2LMHeadModel directory with model.safetensors, as float32. *out_tokenizer is NULL if it has no
+ * SentencePiece model. out_note (may be NULL; freed with trafo_string_free): what the user should know, or "". since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
+                                                         size_t directory_length, trafo_model **out_model,
+                                                         trafo_tokenizer **out_tokenizer, char **out_note);
 /* since 0.1 */
 TRAFO_API void trafo_model_free(trafo_model *model);
 

@@ -162,6 +162,10 @@ SafetensorsReader SafetensorsReader::open_no_follow(const std::filesystem::path&
   return SafetensorsReader(open_source(path, FollowLinks::no), path.string());
 }
 
+SafetensorsReader SafetensorsReader::open_foreign(const std::filesystem::path& path) {
+  return SafetensorsReader(open_source(path, FollowLinks::yes), path.string(), ElementTypes::all);
+}
+
 SafetensorsReader SafetensorsReader::from_memory(std::span<const std::byte> bytes,
                                                  std::string label) {
   return SafetensorsReader(std::make_unique<MemorySource>(bytes), std::move(label));
@@ -171,7 +175,8 @@ SafetensorsReader::SafetensorsReader(SafetensorsReader&&) noexcept = default;
 SafetensorsReader& SafetensorsReader::operator=(SafetensorsReader&&) noexcept = default;
 SafetensorsReader::~SafetensorsReader() = default;
 
-SafetensorsReader::SafetensorsReader(std::unique_ptr<SafetensorsSource> source, std::string label)
+SafetensorsReader::SafetensorsReader(std::unique_ptr<SafetensorsSource> source, std::string label,
+                                     ElementTypes types)
     : source_(std::move(source)), label_(std::move(label)) {
   const auto check = [&](bool condition, const auto&... message) {
     require(condition, ErrorCode::corrupt_file, kOrigin, label_, ": ", message...);
@@ -193,7 +198,8 @@ SafetensorsReader::SafetensorsReader(std::unique_ptr<SafetensorsSource> source, 
         "the file became shorter while it was read");
   payload_start_ = sizeof(header_size) + header_size;
 
-  SafetensorsHeader header = parse_safetensors_header(json, file_size - payload_start_, label_);
+  SafetensorsHeader header =
+      parse_safetensors_header(json, file_size - payload_start_, label_, types);
   tensors_ = std::move(header.tensors);
   metadata_ = std::move(header.metadata);
   has_checksums_ = header.has_checksums;

@@ -74,9 +74,13 @@ struct TensorInfo {
   uint64_t offset = 0;  // from the start of the payload
   uint64_t bytes = 0;
   std::string crc32;  // eight hexadecimal digits; empty in a file without checksums
+  // Only from open_foreign: the file's name of an element type that is none of ours ("F16", "I64").
+  // `dtype` says nothing then.
+  std::string foreign;
 };
 
 class SafetensorsSource;  // a file or a buffer, read at offsets
+enum class ElementTypes { ours, all };
 
 class SafetensorsReader {
  public:
@@ -86,6 +90,8 @@ class SafetensorsReader {
   // links are followed unless `links` says otherwise.
   static SafetensorsReader open(const std::filesystem::path& path);
   static SafetensorsReader open_no_follow(const std::filesystem::path& path);
+  // Of another program: every element type of the format, see TensorInfo::foreign.
+  static SafetensorsReader open_foreign(const std::filesystem::path& path);
   // `bytes` must outlive the reader; `label` stands for the file name in messages.
   static SafetensorsReader from_memory(std::span<const std::byte> bytes, std::string label);
 
@@ -113,7 +119,8 @@ class SafetensorsReader {
   void verify() const;
 
  private:
-  SafetensorsReader(std::unique_ptr<SafetensorsSource> source, std::string label);
+  SafetensorsReader(std::unique_ptr<SafetensorsSource> source, std::string label,
+                    ElementTypes types = ElementTypes::ours);
 
   std::unique_ptr<SafetensorsSource> source_;
   std::string label_;

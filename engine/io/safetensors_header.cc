@@ -28,12 +28,38 @@ struct DTypeName {
 constexpr DTypeName kDTypeNames[] = {
     {DType::f32, "F32"}, {DType::f64, "F64"}, {DType::bf16, "BF16"}, {DType::i32, "I32"}};
 
+struct ForeignType {
+  std::string_view name;
+  int64_t bytes;
+};
+constexpr ForeignType kForeignTypes[] = {{"BOOL", 1},    {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1},
+                                         {"F8_E5M2", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+                                         {"U32", 4},     {"I64", 8}, {"U64", 8}};
+
+template <class Types>
+auto find_type(const Types& types, std::string_view name) {
+  const auto found = std::find_if(std::begin(types), std::end(types),
+                                  [&](const auto& entry) { return entry.name == name; });
+  return found == std::end(types) ? nullptr : &*found;
+}
+
+int64_t bytes_of(std::span<const int64_t> shape, int64_t element_bytes) {
+  if (shape.size() > SafetensorsLimits::rank) return -1;
+  int64_t bytes = element_bytes;
+  for (const int64_t dimension : shape) {
+    if (dimension < 0 || dimension > SafetensorsLimits::dimension ||
+        __builtin_mul_overflow(bytes, dimension, &bytes))
+      return -1;
+  }
+  return bytes;
+}
+
 // Receives the JSON piece by piece and allows nothing but the format's three levels, so that
 // neither depth nor numbers nor sizes of a hostile header reach any general data structure.
 class HeaderHandler final : public nlohmann::json_sax<Json> {
  public:
-  HeaderHandler(const std::string& label, uint64_t payload_bytes)
-      : label_(label), payload_bytes_(payload_bytes) {}
+  HeaderHandler(const std::string& label, uint64_t payload_bytes, ElementTypes types)
+      : label_(label), payload_bytes_(payload_bytes), types_(types) {}
 
   std::vector<TensorInfo> tensors;
   SafetensorsMetadata metadata;
@@ -71,12 +97,14 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
       metadata[metadata_key_] = std::move(text);
       state_ = State::metadata;
     } else if (state_ == State::field_value && field_ == Field::dtype) {
-      const auto* known = std::find_if(std::begin(kDTypeNames), std::end(kDTypeNames),
-                                       [&](const DTypeName& entry) { return entry.name == text; });
-      require(known != std::end(kDTypeNames), ErrorCode::unsupported, kOrigin, label_, ": tensor ",
+      const DTypeName* known = find_type(kDTypeNames, text);
+      const bool foreign =
+          known == nullptr && types_ == ElementTypes::all && find_type(kForeignTypes, text);
+      require(known != nullptr || foreign, ErrorCode::unsupported, kOrigin, label_, ": tensor ",
               quote(tensors.back().name), " has dtype ", quote(text.substr(0, 32)),
               "; supported are F32, F64, BF16 and I32");
-      tensors.back().dtype = known->dtype;
+      if (known != nullptr) tensors.back().dtype = known->dtype;
+      if (foreign) tensors.back().foreign = text;
       state_ = State::tensor;
     } else {
       unexpected("a string");
@@ -217,7 +245,10 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
           ", the file has ", payload_bytes_, " bytes of data");
     tensor.offset = offsets_[0];
     tensor.bytes = offsets_[1] - offsets_[0];
-    const int64_t expected = tensor_bytes(tensor.shape, tensor.dtype);
+    const int64_t expected =
+        tensor.foreign.empty()
+            ? tensor_bytes(tensor.shape, tensor.dtype)
+            : bytes_of(tensor.shape, find_type(kForeignTypes, tensor.foreign)->bytes);
     check(expected >= 0, "the shape of tensor ", quote(tensor.name), " overflows");
     check(static_cast<uint64_t>(expected) == tensor.bytes, "tensor ", quote(tensor.name), " needs ",
           expected, " bytes for its shape, its data_offsets give ", tensor.bytes);
@@ -225,6 +256,7 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
 
   const std::string& label_;
   uint64_t payload_bytes_;
+  ElementTypes types_;
   State state_ = State::start;
   Field field_ = Field::dtype;
   bool in_metadata_ = false;
@@ -263,14 +295,7 @@ void take_checksums(SafetensorsHeader& header, const std::string& label) {
 }  // namespace
 
 int64_t tensor_bytes(std::span<const int64_t> shape, DType dtype) {
-  if (shape.size() > SafetensorsLimits::rank) return -1;
-  int64_t bytes = static_cast<int64_t>(dtype_size(dtype));
-  for (const int64_t dimension : shape) {
-    if (dimension < 0 || dimension > SafetensorsLimits::dimension ||
-        __builtin_mul_overflow(bytes, dimension, &bytes))
-      return -1;
-  }
-  return bytes;
+  return bytes_of(shape, static_cast<int64_t>(dtype_size(dtype)));
 }
 
 std::string quote(std::string_view text) {
@@ -305,7 +330,7 @@ bool is_valid_utf8_without_nul(std::string_view text) {
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t payload_bytes,
-                                           const std::string& label) {
+                                           const std::string& label, ElementTypes types) {
   const auto check = [&](bool condition, const auto&... message) {
     require(condition, ErrorCode::corrupt_file, kOrigin, label, ": ", message...);
   };
@@ -316,7 +341,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t paylo
   check(!has_seal || is_sealed(json, kStart.size()),
         "the header is damaged (or was edited): its checksum does not fit");
 
-  HeaderHandler handler(label, payload_bytes);
+  HeaderHandler handler(label, payload_bytes, types);
   Json::sax_parse(json.begin(), json.end(), &handler);
   SafetensorsHeader header;
   header.tensors = std::move(handler.tensors);

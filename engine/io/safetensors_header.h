@@ -21,7 +21,8 @@ struct SafetensorsHeader {
 // `payload_bytes` is what follows the header in the file. Errors: CORRUPT_FILE, UNSUPPORTED;
 // `label` names the file.
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t payload_bytes,
-                                           const std::string& label);
+                                           const std::string& label,
+                                           ElementTypes types = ElementTypes::ours);
 
 // Header with our checksums, padded with spaces so that the payload begins at a multiple of 8
 // bytes. The tensors must be in payload order with offsets and crc32 filled in.

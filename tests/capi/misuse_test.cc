@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -233,6 +234,12 @@ void misuse_models(World& w) {
   must(trafo_model_save(w.model, path.data(), path.size()));
   MISUSE(trafo_model_load_as, {}, w.context, path.data(), path.size(), TRAFO_FLOAT32, &model);
   std::remove(path.c_str());
+  trafo_tokenizer* tokenizer = nullptr;
+  char* note = nullptr;
+  MISUSE(trafo_model_export, {5}, w.model, w.tokenizer, TRAFO_EXPORT_CTRANSLATE2, path.data(),
+         path.size(), &real);
+  std::filesystem::remove_all(path);
+  MISUSE(trafo_model_import, {5}, w.context, path.data(), path.size(), &model, &tokenizer, &note);
   MISUSE(trafo_model_get_config, {}, w.model, &config, sizeof config);
   MISUSE(trafo_model_get_parameter_count, {}, w.model, &number, numbers);
   Misuse<trafo_model*, int64_t, const char**, trafo_tensor**>(

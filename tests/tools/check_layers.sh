@@ -19,8 +19,11 @@ allowed() {
     engine/train)
       echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn engine/models engine/decode" \
            "engine/optim engine/text engine/io" ;;
+    engine/interop)
+      echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn engine/models engine/decode" \
+           "engine/text engine/io" ;;
     capi) echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn engine/models engine/decode" \
-               "engine/optim engine/text engine/io engine/train" ;;
+               "engine/optim engine/text engine/io engine/train engine/interop" ;;
     apps | bindings) echo "capi/include" ;;
     *) return 1 ;;
   esac

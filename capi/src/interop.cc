@@ -1,0 +1,50 @@
+#include "engine/interop/interop.h"
+
+#include "capi/src/model_handles.h"
+#include "capi/src/text_handles.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer* tokenizer,
+                                int32_t format, const char* directory, size_t directory_length,
+                                double* out_difference) {
+  return api(__func__, [&](const Call& call) {
+    if (out_difference) *out_difference = 0;
+    const trafo_model& m = call.handle(model, "model");
+    const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
+    if (format < TRAFO_EXPORT_HF_MARIAN || format > TRAFO_EXPORT_CTRANSLATE2)
+      call.refuse("format must be TRAFO_EXPORT_HF_MARIAN (0), TRAFO_EXPORT_HF_GPT2 (1) or ",
+                  "TRAFO_EXPORT_CTRANSLATE2 (2), got ", format);
+    const double difference =
+        export_model(*m.context, *m.model, pieces, static_cast<ExportFormat>(format),
+                     path_argument(call, directory, directory_length, "directory"));
+    if (out_difference) *out_difference = difference;
+  });
+}
+
+trafo_error* trafo_model_import(trafo_context* context, const char* directory,
+                                size_t directory_length, trafo_model** out_model,
+                                trafo_tokenizer** out_tokenizer, char** out_note) {
+  return api(__func__, [&](const Call& call) {
+    if (out_note) *out_note = nullptr;
+    if (out_tokenizer) *out_tokenizer = nullptr;
+    call.out(out_model, "out_model");
+    call.out(out_tokenizer, "out_tokenizer");
+    Context& c = call.context(context);
+    ImportedModel imported =
+        import_model(c, path_argument(call, directory, directory_length, "directory"));
+    struct FreeHandle {
+      void operator()(trafo_model* handle) const { free_handle(handle); }
+      void operator()(trafo_tokenizer* handle) const { free_handle(handle); }
+    };
+    std::unique_ptr<trafo_model, FreeHandle> model(new_handle<trafo_model>(
+        context->context, std::shared_ptr<Model>(std::move(imported.model))));
+    std::unique_ptr<trafo_tokenizer, FreeHandle> tokenizer;
+    if (imported.tokenizer)
+      tokenizer.reset(new_handle<trafo_tokenizer>(std::move(*imported.tokenizer)));
+    if (out_note) *out_note = copy_string(imported.note);
+    *out_tokenizer = tokenizer.release();
+    *out_model = model.release();
+  });
+}

@@ -1,0 +1,239 @@
+#include "engine/interop/directory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "engine/core/checked.h"
+#include "engine/io/atomic_file.h"
+
+namespace trafo::interop {
+namespace {
+
+constexpr uint64_t kConfigLimit = 1u << 20;
+// Tables of positions are computed, not read: they may take this much more than the file.
+constexpr double kTableAllowance = 64 << 20;
+
+float half_to_float(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t exponent = half >> 10 & 0x1fu, fraction = half & 0x3ffu;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13);
+  if (exponent > 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
+  const float small = std::ldexp(static_cast<float>(fraction), -24);
+  return sign != 0 ? -small : small;
+}
+
+template <class Stored, class Convert>
+std::vector<float> converted(const std::vector<std::byte>& bytes, Convert convert) {
+  std::vector<float> values(bytes.size() / sizeof(Stored));
+  for (size_t i = 0; i < values.size(); ++i) {
+    Stored stored;
+    std::memcpy(&stored, bytes.data() + i * sizeof stored, sizeof stored);
+    values[i] = convert(stored);
+  }
+  return values;
+}
+
+std::string shape_text(std::span<const int64_t> shape) {
+  return Shape(shape).str();
+}
+
+void check_tensor(const SafetensorsReader& reader, const std::string& name,
+                  const MappedTensor& tensor) {
+  const TensorInfo* info = reader.find(name);
+  require(info != nullptr, ErrorCode::corrupt_file, kOrigin, reader.label(), " lacks the tensor ",
+          name, ", which its configuration asks for");
+  require(info->shape == tensor.shape, ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", name,
+          " has the shape ", shape_text(info->shape), ", its configuration asks for ",
+          shape_text(tensor.shape));
+  const bool known = info->foreign == "F16" || (info->foreign.empty() && is_floating(info->dtype));
+  require(known, ErrorCode::unsupported, kOrigin, reader.label(), ": ", name, " is ",
+          info->foreign.empty() ? dtype_name(info->dtype) : info->foreign.c_str(),
+          "; weights are F32, F64, BF16 or F16");
+}
+
+}  // namespace
+
+void cannot_express(const char* format, const std::string& setting) {
+  fail(ErrorCode::unsupported, kOrigin, format, " cannot express ", setting);
+}
+
+void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer) {
+  require(tokenizer.vocab_size() == config.vocabulary, ErrorCode::invalid_argument, kOrigin,
+          "the tokenizer has ", tokenizer.vocab_size(), " pieces, the model's vocabulary ",
+          config.vocabulary);
+}
+
+void write_json(const std::filesystem::path& file, const Json& value) {
+  write_file_atomically(file, value.dump(2) + "\n");
+}
+
+void write_tensors(const std::filesystem::path& file, const HostModel& host,
+                   const std::vector<MappedTensor>& tensors) {
+  std::vector<std::vector<float>> values;
+  std::vector<TensorEntry> entries;
+  values.reserve(tensors.size());
+  for (const MappedTensor& tensor : tensors) {
+    values.push_back(gather(host.parameters(), tensor));
+    entries.push_back(
+        {tensor.name, DType::f32, tensor.shape, std::as_bytes(std::span(values.back()))});
+  }
+  // What transformers looks for to know who wrote the file.
+  save_safetensors(file, entries, {{"format", "pt"}});
+}
+
+ConfigReader::ConfigReader(const std::filesystem::path& file) : label_(file.string()) {
+  json_ = nlohmann::json::parse(read_text_file(file, kConfigLimit), nullptr, false);
+  require(json_.is_object(), ErrorCode::corrupt_file, kOrigin, label_, " is not a JSON object");
+}
+
+bool ConfigReader::has(const char* field) const {
+  const auto found = json_.find(field);
+  return found != json_.end() && !found->is_null();
+}
+
+const nlohmann::json& ConfigReader::at(const char* field) const {
+  require(has(field), ErrorCode::corrupt_file, kOrigin, label_, " has no ", field);
+  return *json_.find(field);
+}
+
+int64_t ConfigReader::integer(const char* field, int64_t low, int64_t high) const {
+  const nlohmann::json& value = at(field);
+  require(value.is_number_integer() && value.get<double>() >= static_cast<double>(low) &&
+              value.get<double>() <= static_cast<double>(high),
+          ErrorCode::corrupt_file, kOrigin, label_, ": ", field, " must be an integer from ", low,
+          " to ", high);
+  return value.get<int64_t>();
+}
+
+double ConfigReader::number(const char* field) const {
+  const nlohmann::json& value = at(field);
+  require(value.is_number() && std::isfinite(value.get<double>()), ErrorCode::corrupt_file, kOrigin,
+          label_, ": ", field, " must be a number");
+  return value.get<double>();
+}
+
+double ConfigReader::number(const char* field, double otherwise) const {
+  return has(field) ? number(field) : otherwise;
+}
+
+bool ConfigReader::flag(const char* field, bool otherwise) const {
+  if (!has(field)) return otherwise;
+  const nlohmann::json& value = at(field);
+  require(value.is_boolean(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+          " must be true or false");
+  return value.get<bool>();
+}
+
+std::string ConfigReader::text(const char* field) const {
+  const nlohmann::json& value = at(field);
+  require(value.is_string(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+          " must be a text");
+  return value.get<std::string>();
+}
+
+void ConfigReader::demand(const char* field, bool wanted, bool otherwise) const {
+  require(flag(field, otherwise) == wanted, ErrorCode::unsupported, kOrigin, label_, ": ", field,
+          " is ", wanted ? "false" : "true", ", models here have ", wanted ? "true" : "false");
+}
+
+std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo& info) {
+  std::vector<std::byte> bytes(info.bytes);
+  reader.read(info, bytes);
+  if (info.foreign == "F16") return converted<uint16_t>(bytes, half_to_float);
+  switch (info.dtype) {
+    case DType::f64:
+      return converted<double>(bytes, [](double v) { return static_cast<float>(v); });
+    case DType::bf16:
+      return converted<BFloat16>(bytes, [](BFloat16 v) { return v.to_float(); });
+    default:
+      return converted<float>(bytes, [](float v) { return v; });
+  }
+}
+
+void check_copy(const SafetensorsReader& reader, const std::string& original,
+                const std::string& copy) {
+  const TensorInfo* second = reader.find(copy);
+  if (second == nullptr) return;
+  const TensorInfo& first = reader.at(original);
+  bool equal = first.shape == second->shape && first.dtype == second->dtype &&
+               first.foreign == second->foreign;
+  if (equal) {
+    std::vector<std::byte> a(first.bytes), b(second->bytes);
+    reader.read(first, a);
+    reader.read(*second, b);
+    equal = a == b;
+  }
+  require(equal, ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", copy, " and ", original,
+          " differ, the configuration says that they are one matrix");
+}
+
+HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
+                       const std::vector<MappedTensor>& tensors) {
+  const SafetensorsReader& reader = source.reader;
+  std::set<std::string> used;
+  double payload = 0;
+  for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
+  for (const MappedTensor& tensor : tensors) {
+    const std::string name = source.name(tensor);
+    if (name.empty()) continue;
+    check_tensor(reader, name, tensor);
+    used.insert(name);
+  }
+  for (const TensorInfo& info : reader.tensors())
+    require(used.contains(info.name) || source.surplus(info), ErrorCode::corrupt_file, kOrigin,
+            reader.label(), " has the tensor ", info.name,
+            ", which a model of its configuration does not have");
+  const double table =
+      static_cast<double>(config.max_positions) * static_cast<double>(config.width) * 4;
+  require(table <= 2 * payload + kTableAllowance, ErrorCode::corrupt_file, kOrigin, reader.label(),
+          ": ", config.max_positions, " positions are out of proportion to the model");
+  HostModel host = make_host_model(config);
+  for (const MappedTensor& tensor : tensors) {
+    const std::string name = source.name(tensor);
+    scatter(host.parameters(), tensor,
+            name.empty() ? std::vector<float>(static_cast<size_t>(tensor.elements()))
+                         : read_floats(reader, reader.at(name)));
+  }
+  return host;
+}
+
+SafetensorsReader open_weights(const std::filesystem::path& directory) {
+  const std::filesystem::path file = directory / "model.safetensors";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) {
+    const bool sharded =
+        std::filesystem::exists(directory / "model.safetensors.index.json", ignored);
+    const bool pickled = std::filesystem::exists(directory / "pytorch_model.bin", ignored);
+    require(!sharded && !pickled, ErrorCode::unsupported, kOrigin, directory.string(),
+            sharded ? " holds weights in several files" : " holds weights as a Python pickle",
+            "; save it as one model.safetensors with transformers");
+  }
+  return SafetensorsReader::open_foreign(file);
+}
+
+const char* activation_to_name(Activation activation) {
+  switch (activation) {
+    case Activation::relu:
+      return "relu";
+    case Activation::gelu:
+      return "gelu_new";  // the tanh form
+    case Activation::silu:
+      return "swish";
+  }
+  return "";
+}
+
+Activation activation_from_name(const ConfigReader& config, const char* field) {
+  const std::string name = config.text(field);
+  if (name == "relu") return Activation::relu;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
+    return Activation::gelu;
+  if (name == "swish" || name == "silu") return Activation::silu;
+  fail(ErrorCode::unsupported, kOrigin, config.label(), ": ", field, " is ", name.substr(0, 64),
+       "; there are relu, swish and gelu_new (the tanh form of GELU)");
+}
+
+}  // namespace trafo::interop

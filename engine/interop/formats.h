@@ -1,0 +1,33 @@
+// One pair of functions a format.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "engine/interop/host_model.h"
+#include "engine/text/tokenizer.h"
+
+namespace trafo::interop {
+
+struct Imported {
+  HostModel host;
+  std::optional<Tokenizer> tokenizer;
+  std::string note;
+};
+
+// `directory` exists and is empty. UNSUPPORTED before anything is written.
+void write_marian(const HostModel& host, const Tokenizer& tokenizer,
+                  const std::filesystem::path& directory);
+Imported read_marian(const std::filesystem::path& directory);
+
+void write_gpt2(const HostModel& host, const Tokenizer& tokenizer,
+                const std::filesystem::path& directory);
+Imported read_gpt2(const std::filesystem::path& directory);
+
+void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer,
+                       const std::filesystem::path& directory);
+// The weights of a directory that write_ctranslate2 has just written for `config`.
+HostModel read_back_ctranslate2(const ModelConfig& config, const std::filesystem::path& directory);
+
+}  // namespace trafo::interop

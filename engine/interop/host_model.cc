@@ -1,0 +1,159 @@
+#include "engine/interop/host_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "engine/core/philox.h"
+#include "engine/core/status.h"
+#include "engine/decode/packing.h"
+#include "engine/ops/op_kernel.h"
+
+namespace trafo::interop {
+namespace {
+
+constexpr const char* kOrigin = "interop";
+
+std::span<float> span_of(const Tensor& value) {
+  return {value.data<float>(), static_cast<size_t>(value.numel())};
+}
+
+// Sentences of lengths from one token to dozens, of tokens from all over the vocabulary.
+std::vector<SentencePair> fixed_pairs(const ModelConfig& config, int32_t eos) {
+  PhiloxStream random(7, 11);
+  const int64_t longest = std::min<int64_t>(48, config.architecture == Architecture::decoder_lm
+                                                    ? std::max<int64_t>(1, config.max_positions / 2)
+                                                    : config.max_positions);
+  std::vector<SentencePair> pairs;
+  for (const int64_t wanted : {int64_t{1}, int64_t{2}, int64_t{9}, int64_t{23}, int64_t{48}}) {
+    const auto sentence = [&] {
+      std::vector<int32_t> ids;
+      for (int64_t i = 1; i < std::min(wanted, longest); ++i)
+        ids.push_back(
+            static_cast<int32_t>(random.next_u32() % static_cast<uint32_t>(config.vocabulary)));
+      ids.push_back(eos);
+      return ids;
+    };
+    pairs.push_back({sentence(), sentence()});
+  }
+  return pairs;
+}
+
+std::vector<float> fixed_logits(const HostModel& host) {
+  const SpecialTokens tokens{};
+  const NoGrad no_grad(*host.context);
+  const std::vector<SentencePair> pairs = fixed_pairs(host.config(), tokens.eos);
+  std::vector<const SentencePair*> pointers;
+  for (const SentencePair& pair : pairs) pointers.push_back(&pair);
+  const Batch batch = pack_pairs(*host.context, host.config(), tokens, pointers);
+  return host.context->values<float>(host.model->logits(*host.context, batch));
+}
+
+}  // namespace
+
+float* HostModel::values(const char* parameter) const {
+  const ParamId id = parameters().find(parameter);
+  require(id != kNoParam, ErrorCode::internal, kOrigin, "the model has no parameter ", parameter);
+  return parameters().value(id).data<float>();
+}
+
+HostModel make_host_model(const ModelConfig& config) {
+  HostModel host;
+  host.context =
+      make_context({DeviceKind::cpu, 0},
+                   static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)));
+  host.model = make_model(*host.context, config, 0);
+  return host;
+}
+
+HostModel copy_to_host(Context& context, const Model& model) {
+  HostModel host = make_host_model(model.config());
+  const ParameterStore& from = model.parameters();
+  const std::span<float> to = span_of(host.parameters().flat());
+  // Both workspaces are laid out alike: that depends on the configuration alone.
+  const Tensor master = from.master().detach();
+  if (master.dtype() == DType::f64) {
+    const std::vector<double> wide = context.values<double>(master);
+    std::transform(wide.begin(), wide.end(), to.begin(),
+                   [](double value) { return static_cast<float>(value); });
+  } else {
+    context.to_host(master, to.data(), to.size_bytes());
+  }
+  for (size_t i = 0; i < from.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const std::span<float> values = span_of(host.parameters().value(id));
+    require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
+            ErrorCode::non_finite, kOrigin, "the parameter ", from.name(id),
+            " has values that are not finite float32 numbers");
+  }
+  return host;
+}
+
+std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host) {
+  std::unique_ptr<Model> model = make_model(context, host.config(), 0);
+  for (size_t i = 0; i < model->parameters().count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const std::span<float> values = span_of(host.parameters().value(id));
+    model->parameters().set_value(context, id, values.data(), values.size_bytes());
+  }
+  context.backend().synchronize();
+  return model;
+}
+
+double logit_difference(const HostModel& a, const HostModel& b) {
+  const std::vector<float> ours = fixed_logits(a), theirs = fixed_logits(b);
+  require(ours.size() == theirs.size(), ErrorCode::internal, kOrigin,
+          "the two models have different vocabularies");
+  double largest = 1, difference = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const double gap = std::abs(static_cast<double>(ours[i]) - static_cast<double>(theirs[i]));
+    if (std::isnan(gap)) return std::numeric_limits<double>::infinity();
+    difference = std::max(difference, gap);
+    largest = std::max(largest, std::abs(static_cast<double>(ours[i])));
+  }
+  return difference / largest;
+}
+
+bool has_output_bias(const HostModel& model) {
+  const float* bias = model.values("output.bias");
+  return std::any_of(bias, bias + model.config().vocabulary, [](float b) { return b != 0; });
+}
+
+HostModel fold_output_bias(const HostModel& lm) {
+  ModelConfig config = lm.config();
+  require(config.architecture == Architecture::decoder_lm && config.pre_norm, ErrorCode::internal,
+          kOrigin, "only a pre-norm decoder ends with a layer norm");
+  config.tied_embeddings = false;
+  HostModel folded = make_host_model(config);
+  ParameterStore& to = folded.parameters();
+  for (size_t i = 0; i < to.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const bool output = to.name(id) == "output.weight" && lm.config().tied_embeddings;
+    const ParamId source = lm.parameters().find(output ? "embedding.weight" : to.name(id));
+    const std::span<float> values = span_of(lm.parameters().value(source));
+    std::copy(values.begin(), values.end(), to.value(id).data<float>());
+  }
+  const auto width = static_cast<size_t>(config.width);
+  const float* gamma = folded.values("decoder.norm.weight");
+  float* beta = folded.values("decoder.norm.bias");
+  float* bias = folded.values("output.bias");
+  float* matrix = folded.values("output.weight");
+  for (size_t c = 0; c < width; ++c)
+    require(gamma[c] != 0, ErrorCode::unsupported, kOrigin, "decoder.norm.weight[", c,
+            "] is 0: the output bias cannot be moved into the output matrix");
+  for (size_t v = 0; v < static_cast<size_t>(config.vocabulary); ++v) {
+    float* row = matrix + v * width;
+    double moved = bias[v];
+    for (size_t c = 0; c < width; ++c)
+      moved += static_cast<double>(row[c]) * (static_cast<double>(beta[c]) - gamma[c]);
+    for (size_t c = 0; c < width; ++c)
+      row[c] = static_cast<float>(row[c] + moved / (static_cast<double>(width) * gamma[c]));
+    bias[v] = 0;
+  }
+  std::copy(gamma, gamma + width, beta);
+  return folded;
+}
+
+}  // namespace trafo::interop

@@ -1,0 +1,37 @@
+// A float32 model in host memory: what files of other programs are written from and read into,
+// whatever device and precision the caller's model has.
+#pragma once
+
+#include <memory>
+
+#include "engine/models/model.h"
+
+namespace trafo::interop {
+
+struct HostModel {
+  std::unique_ptr<Context> context;
+  std::unique_ptr<Model> model;
+
+  const ModelConfig& config() const { return model->config(); }
+  ParameterStore& parameters() const { return model->parameters(); }
+  float* values(const char* parameter) const;
+};
+
+HostModel make_host_model(const ModelConfig& config);
+// The master weights. NON_FINITE, naming the parameter, if one of them is NaN or infinite.
+HostModel copy_to_host(Context& context, const Model& model);
+std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host);
+
+// The largest difference between the logits of two models of one vocabulary on a fixed batch,
+// relative to the largest logit if that is above 1. NaN is infinitely far from everything.
+double logit_difference(const HostModel& a, const HostModel& b);
+
+// The same function without the output layer's bias, for formats that have none: a decoder_lm,
+// pre-norm. Every row y = gamma * x + beta that the last layer norm gives has sum(x) = 0. With beta
+// set to gamma, the vector v = 1 / (width * gamma) has v.y = 1 for every row, so that adding the
+// outer product of (bias + W (beta - gamma)) and v to the output matrix W does what bias and beta
+// did. Embeddings that were tied are not any more. UNSUPPORTED if a gamma is 0.
+HostModel fold_output_bias(const HostModel& lm);
+bool has_output_bias(const HostModel& model);
+
+}  // namespace trafo::interop

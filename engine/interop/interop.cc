@@ -1,0 +1,112 @@
+#include "engine/interop/interop.h"
+
+#include "engine/interop/directory.h"
+#include "engine/interop/formats.h"
+#include "engine/io/descriptor.h"
+#include "engine/io/temporary_name.h"
+
+namespace trafo {
+namespace {
+
+using interop::HostModel;
+using interop::kOrigin;
+namespace fs = std::filesystem;
+
+constexpr double kTolerance = 1e-4;
+
+// The unfinished directory beside the target; removed unless it is published.
+class UnfinishedDirectory {
+ public:
+  explicit UnfinishedDirectory(const fs::path& target) : target_(target) {
+    if (target_.filename().empty()) target_ = target_.parent_path();  // "DIR/"
+    require(!target_.filename().empty() && target_.filename() != "." && target_.filename() != "..",
+            ErrorCode::invalid_argument, kOrigin, "'", target.string(),
+            "' is not the name of a new directory");
+    std::error_code error;
+    const fs::file_status status = fs::symlink_status(target_, error);
+    if (fs::exists(status))
+      require(fs::is_directory(status) && list_directory(target_).empty(),
+              ErrorCode::invalid_argument, kOrigin, target_.string(),
+              " exists and is not an empty directory");
+    const fs::path parent = target_.parent_path().empty() ? fs::path(".") : target_.parent_path();
+    ensure_directory(parent);
+    path_ = parent / temporary_directory_name(target_.filename().string(), "tmp");
+    remove_tree(path_);
+    make_new_directory(path_);
+  }
+  ~UnfinishedDirectory() {
+    std::error_code ignored;
+    if (!published_) fs::remove_all(path_, ignored);
+  }
+  UnfinishedDirectory(const UnfinishedDirectory&) = delete;
+  UnfinishedDirectory& operator=(const UnfinishedDirectory&) = delete;
+
+  const fs::path& path() const { return path_; }
+  void publish() {
+    sync_directory(path_);
+    rename_path(path_, target_);  // takes the place of an empty directory
+    published_ = true;
+    sync_directory(target_.parent_path().empty() ? fs::path(".") : target_.parent_path());
+  }
+
+ private:
+  fs::path target_, path_;
+  bool published_ = false;
+};
+
+HostModel write_and_read(const HostModel& host, const Tokenizer& tokenizer, ExportFormat format,
+                         const fs::path& directory) {
+  switch (format) {
+    case ExportFormat::hf_marian:
+      interop::write_marian(host, tokenizer, directory);
+      return interop::read_marian(directory).host;
+    case ExportFormat::hf_gpt2:
+      interop::write_gpt2(host, tokenizer, directory);
+      return interop::read_gpt2(directory).host;
+    case ExportFormat::ctranslate2:
+      interop::write_ctranslate2(host, tokenizer, directory);
+      return interop::read_back_ctranslate2(host.config(), directory);
+  }
+  fail(ErrorCode::invalid_argument, kOrigin, "unknown format ", static_cast<int32_t>(format));
+}
+
+}  // namespace
+
+const char* export_format_name(ExportFormat format) {
+  switch (format) {
+    case ExportFormat::hf_marian:
+      return "hf-marian";
+    case ExportFormat::hf_gpt2:
+      return "hf-gpt2";
+    case ExportFormat::ctranslate2:
+      return "ctranslate2";
+  }
+  return "unknown";
+}
+
+double export_model(Context& context, const Model& model, const Tokenizer& tokenizer,
+                    ExportFormat format, const fs::path& directory) {
+  interop::check_vocabulary(model.config(), tokenizer);
+  const HostModel host = interop::copy_to_host(context, model);
+  UnfinishedDirectory unfinished(directory);
+  const HostModel again = write_and_read(host, tokenizer, format, unfinished.path());
+  const double difference = interop::logit_difference(host, again);
+  require(difference <= kTolerance, ErrorCode::non_finite, kOrigin, "what was written as ",
+          export_format_name(format), " gives logits that differ from the model's by ", difference,
+          "; nothing is left of it");
+  unfinished.publish();
+  return difference;
+}
+
+ImportedModel import_model(Context& context, const fs::path& directory) {
+  const interop::ConfigReader config(directory / "config.json");
+  const std::string type = config.text("model_type");
+  require(type == "marian" || type == "gpt2", ErrorCode::unsupported, kOrigin, config.label(),
+          ": model_type is ", type.substr(0, 64), "; marian and gpt2 can be imported");
+  interop::Imported imported =
+      type == "marian" ? interop::read_marian(directory) : interop::read_gpt2(directory);
+  return {interop::copy_from_host(context, imported.host), std::move(imported.tokenizer),
+          std::move(imported.note)};
+}
+
+}  // namespace trafo

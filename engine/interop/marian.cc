@@ -1,0 +1,283 @@
+// The MarianMTModel directory of transformers: post-norm, sinusoidal positions (which are in no
+// file), embeddings scaled by the square root of the width, layer norms with epsilon 1e-5.
+//
+// The decoder starts from `decoder_start_token_id`. Ours starts from <s>, so that is what is
+// written. Models trained by Marian start from <pad>, the last row of the embeddings, all zeros:
+// read here, that piece becomes <s> and there is no <pad>, which gives the same function; written
+// again, it is <pad> once more.
+#include <algorithm>
+#include <map>
+
+#include "engine/interop/directory.h"
+#include "engine/interop/formats.h"
+#include "engine/interop/spm_pieces.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/safetensors_header.h"
+
+namespace trafo::interop {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFormat = "MarianMT";
+constexpr double kEpsilon = 1e-5;  // torch.nn.LayerNorm's default, which MarianMT keeps
+constexpr uint64_t kVocabularyLimit = 256u << 20, kSpmLimit = 256u << 20;
+
+void check_expressible(const ModelConfig& config) {
+  if (config.architecture != Architecture::encoder_decoder)
+    cannot_express(kFormat, "a decoder-lm (--arch); use hf-gpt2");
+  if (config.pre_norm)
+    cannot_express(kFormat,
+                   "pre-norm layers (--transformer-norm pre); train with post, or use ctranslate2");
+  if (!config.tied_embeddings)
+    cannot_express(kFormat, "separate embeddings (--tied-embeddings-all off); use ctranslate2");
+  if (config.norm_epsilon != kEpsilon)
+    cannot_express(kFormat, concat("norm_epsilon ", config.norm_epsilon, ", it has ", kEpsilon));
+}
+
+Json config_json(const ModelConfig& config, const Tokenizer& tokenizer, int32_t pad) {
+  Json json;
+  json["architectures"] = {"MarianMTModel"};
+  json["model_type"] = "marian";
+  json["is_encoder_decoder"] = true;
+  json["vocab_size"] = config.vocabulary;
+  json["decoder_vocab_size"] = config.vocabulary;
+  json["d_model"] = config.width;
+  json["encoder_layers"] = config.encoder_layers;
+  json["decoder_layers"] = config.decoder_layers;
+  json["encoder_attention_heads"] = config.heads;
+  json["decoder_attention_heads"] = config.heads;
+  json["encoder_ffn_dim"] = config.ffn_width;
+  json["decoder_ffn_dim"] = config.ffn_width;
+  json["activation_function"] = activation_to_name(config.activation);
+  json["dropout"] = config.dropout;
+  json["attention_dropout"] = config.attention_dropout;
+  json["activation_dropout"] = config.ffn_dropout;
+  json["max_position_embeddings"] = config.max_positions;
+  json["scale_embedding"] = true;
+  json["static_position_embeddings"] = true;
+  json["normalize_embedding"] = false;
+  json["normalize_before"] = false;
+  json["add_final_layer_norm"] = false;
+  json["share_encoder_decoder_embeddings"] = true;
+  json["tie_word_embeddings"] = true;
+  json["use_cache"] = true;
+  json["bos_token_id"] = tokenizer.bos_id();
+  json["eos_token_id"] = tokenizer.eos_id();
+  json["pad_token_id"] = pad;
+  json["decoder_start_token_id"] = tokenizer.bos_id();
+  json["forced_eos_token_id"] = nullptr;
+  json["torch_dtype"] = "float32";
+  return json;
+}
+
+Json generation_json(const ModelConfig& config, const Tokenizer& tokenizer, int32_t pad) {
+  Json json;
+  json["bos_token_id"] = tokenizer.bos_id();
+  json["eos_token_id"] = tokenizer.eos_id();
+  json["pad_token_id"] = pad;
+  json["decoder_start_token_id"] = tokenizer.bos_id();
+  json["max_length"] = std::min<int64_t>(512, config.max_positions);
+  json["num_beams"] = 5;
+  // What our decoding never generates.
+  Json never = {tokenizer.unk_id(), tokenizer.bos_id()};
+  if (pad != tokenizer.bos_id()) never.push_back(pad);
+  json["suppress_tokens"] = never;
+  return json;
+}
+
+// ---- the tokenizer of a directory that is read ----
+
+struct Vocabulary {
+  std::vector<std::string> pieces;  // by id
+  int32_t unk, eos, start;
+};
+
+Vocabulary read_vocabulary(const fs::path& file, const ConfigReader& config, int64_t size) {
+  const auto json = nlohmann::json::parse(read_text_file(file, kVocabularyLimit), nullptr, false);
+  const std::string label = file.string();
+  require(json.is_object(), ErrorCode::corrupt_file, kOrigin, label, " is not a JSON object");
+  Vocabulary vocabulary;
+  vocabulary.pieces.resize(static_cast<size_t>(size));
+  for (const auto& [piece, id] : json.items()) {
+    require(id.is_number_integer() && id.get<double>() >= 0 &&
+                id.get<double>() < static_cast<double>(size) && !piece.empty(),
+            ErrorCode::corrupt_file, kOrigin, label, ": the id of piece ", quote(piece),
+            " is not one of the ", size, " of the model");
+    std::string& place = vocabulary.pieces[id.get<size_t>()];
+    require(place.empty(), ErrorCode::corrupt_file, kOrigin, label, ": id ", id.get<int64_t>(),
+            " has two pieces");
+    place = piece;
+  }
+  const auto id_of = [&](const char* piece) {
+    const auto found = std::find(vocabulary.pieces.begin(), vocabulary.pieces.end(), piece);
+    require(found != vocabulary.pieces.end(), ErrorCode::corrupt_file, kOrigin, label, " has no ",
+            piece);
+    return static_cast<int32_t>(found - vocabulary.pieces.begin());
+  };
+  vocabulary.unk = id_of("<unk>");
+  vocabulary.eos = id_of("</s>");
+  vocabulary.start = static_cast<int32_t>(config.integer("decoder_start_token_id", 0, size - 1));
+  require(config.integer("eos_token_id", 0, size - 1) == vocabulary.eos, ErrorCode::corrupt_file,
+          kOrigin, config.label(), ": eos_token_id is not the id of </s> in ", label);
+  return vocabulary;
+}
+
+bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
+  if (tokenizer.vocab_size() != static_cast<int64_t>(vocabulary.pieces.size()) ||
+      tokenizer.bos_id() != vocabulary.start || tokenizer.eos_id() != vocabulary.eos ||
+      tokenizer.unk_id() != vocabulary.unk)
+    return false;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const bool start_is_pad = id == vocabulary.start && tokenizer.pad_id() < 0;
+    if (!start_is_pad && tokenizer.piece(id) != vocabulary.pieces[static_cast<size_t>(id)])
+      return false;
+  }
+  return true;
+}
+
+// A SentencePiece model whose ids are those of the vocabulary. Pieces of both sides get the better
+// of their two scores.
+Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
+                           const SpmModel& target, const std::string& label) {
+  std::map<std::string_view, SpmPiece> known;
+  for (const SpmModel* model : {&source, &target})
+    for (const SpmPiece& piece : model->pieces) {
+      const auto [place, added] = known.try_emplace(piece.text, piece);
+      if (!added) place->second.score = std::max(place->second.score, piece.score);
+    }
+  std::vector<SpmPiece> pieces;
+  for (size_t id = 0; id < vocabulary.pieces.size(); ++id) {
+    const std::string& text = vocabulary.pieces[id];
+    const auto number = static_cast<int32_t>(id);
+    const auto found = known.find(text);
+    if (number == vocabulary.unk)
+      pieces.push_back({"<unk>", 0, SpmPiece::unknown});
+    else if (number == vocabulary.start)
+      pieces.push_back({"<s>", 0, SpmPiece::control});
+    else if (number == vocabulary.eos)
+      pieces.push_back({"</s>", 0, SpmPiece::control});
+    else if (text == "<s>" || text.empty())  // not the start, or a row without a piece
+      pieces.push_back({concat("<unused:", id, ">"), 0, SpmPiece::unused});
+    else if (found != known.end())
+      pieces.push_back(found->second);
+    else if (text.starts_with(">>") && text.ends_with("<<"))  // language of a multilingual model
+      pieces.push_back({text, 0, SpmPiece::user_defined});
+    else
+      pieces.push_back({text, 0, SpmPiece::unused});
+  }
+  return Tokenizer::from_bytes(serialize_spm(source, pieces), label);
+}
+
+void read_tokenizer(const fs::path& directory, const ConfigReader& config, int64_t size,
+                    Imported& imported) {
+  const auto spm = [&](const char* name) {
+    const fs::path file = directory / name;
+    return Tokenizer::from_bytes(read_text_file(file, kSpmLimit), file.string());
+  };
+  const Tokenizer source = spm("source.spm"), target = spm("target.spm");
+  const Vocabulary vocabulary = read_vocabulary(directory / "vocab.json", config, size);
+  const bool one = source.serialized() == target.serialized();
+  if (one && is_same(vocabulary, source)) {
+    imported.tokenizer = source;
+    return;
+  }
+  const SpmModel a = parse_spm(source.serialized()), b = parse_spm(target.serialized());
+  require(one || (a.is_unigram && b.is_unigram), ErrorCode::unsupported, kOrigin,
+          directory.string(),
+          ": source.spm and target.spm differ and are not both unigram models; ",
+          "models here have one tokenizer for both sides");
+  imported.tokenizer = joined_tokenizer(vocabulary, a, b, directory.string());
+  if (!one)
+    imported.note =
+        "source.spm and target.spm were joined into one tokenizer with the model's ids; it may cut "
+        "some words otherwise than they did, which fine-tuning makes up for";
+}
+
+}  // namespace
+
+void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
+  const ModelConfig& config = host.config();
+  check_expressible(config);
+  require(tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
+          "the tokenizer has no <s>, from which the decoder starts");
+  // A vocabulary without <pad>: the start stands for it, as with Marian.
+  const bool has_pad = tokenizer.pad_id() >= 0;
+  const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.bos_id();
+  auto vocabulary = nlohmann::json::object();  // Json would look for every key among all others
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    vocabulary[id == pad && !has_pad ? "<pad>" : tokenizer.piece(id)] = id;
+  Json tokens;
+  tokens["tokenizer_class"] = "MarianTokenizer";
+  tokens["unk_token"] = tokenizer.piece(tokenizer.unk_id());
+  tokens["eos_token"] = tokenizer.piece(tokenizer.eos_id());
+  tokens["pad_token"] = has_pad ? tokenizer.piece(pad) : "<pad>";
+  tokens["separate_vocabs"] = false;
+  tokens["model_max_length"] = config.max_positions;
+  tokens["clean_up_tokenization_spaces"] = false;
+  write_json(directory / "config.json", config_json(config, tokenizer, pad));
+  write_json(directory / "generation_config.json", generation_json(config, tokenizer, pad));
+  write_json(directory / "tokenizer_config.json", tokens);
+  write_file_atomically(directory / "vocab.json", vocabulary.dump(0) + "\n");
+  write_file_atomically(directory / "source.spm", tokenizer.serialized());
+  write_file_atomically(directory / "target.spm", tokenizer.serialized());
+  write_tensors(directory / "model.safetensors", host, marian_tensors(config));
+}
+
+Imported read_marian(const fs::path& directory) {
+  const ConfigReader json(directory / "config.json");
+  for (const char* field : {"scale_embedding", "share_encoder_decoder_embeddings",
+                            "tie_word_embeddings", "static_position_embeddings"})
+    json.demand(field, true, std::string_view(field) != "scale_embedding");
+  for (const char* field : {"normalize_embedding", "normalize_before", "add_final_layer_norm"})
+    json.demand(field, false, false);
+  ModelConfig config;
+  constexpr int64_t kLargest = 1 << 24;
+  const auto both = [&](const char* encoder, const char* decoder) {
+    const int64_t value = json.integer(encoder, 1, kLargest);
+    require(json.integer(decoder, 1, kLargest) == value, ErrorCode::unsupported, kOrigin,
+            json.label(), ": ", encoder, " and ", decoder,
+            " differ, models here have one for both");
+    return value;
+  };
+  config.vocabulary = json.integer("vocab_size", 4, 1 << 22);
+  if (json.has("decoder_vocab_size")) both("vocab_size", "decoder_vocab_size");
+  config.width = json.integer("d_model", 2, kLargest);
+  config.heads = both("encoder_attention_heads", "decoder_attention_heads");
+  config.ffn_width = both("encoder_ffn_dim", "decoder_ffn_dim");
+  config.encoder_layers = json.integer("encoder_layers", 1, 1024);
+  config.decoder_layers = json.integer("decoder_layers", 1, 1024);
+  config.max_positions = json.integer("max_position_embeddings", 2, kLargest);
+  config.activation = activation_from_name(json, "activation_function");
+  config.dropout = json.number("dropout", 0.1);
+  config.attention_dropout = json.number("attention_dropout", 0);
+  config.ffn_dropout = json.number("activation_dropout", 0);
+  config.pre_norm = false;
+  config.norm_epsilon = kEpsilon;
+  try {
+    validate(config);
+  } catch (const Error& error) {
+    fail(ErrorCode::corrupt_file, kOrigin, json.label(), ": ", error.message());
+  }
+
+  const SafetensorsReader reader = open_weights(directory);
+  const auto name = [&](const MappedTensor& tensor) {
+    const bool missing_bias =
+        tensor.name == "final_logits_bias" && reader.find(tensor.name) == nullptr;
+    return missing_bias ? std::string() : tensor.name;
+  };
+  const auto surplus = [](const TensorInfo& info) {
+    static constexpr const char* kCopies[] = {
+        "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight",
+        "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"};
+    return std::find(std::begin(kCopies), std::end(kCopies), info.name) != std::end(kCopies);
+  };
+  Imported imported{read_tensors({reader, name, surplus}, config, marian_tensors(config)), {}, {}};
+  for (const char* copy :
+       {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"})
+    check_copy(reader, "model.shared.weight", copy);
+  read_tokenizer(directory, json, config.vocabulary, imported);
+  return imported;
+}
+
+}  // namespace trafo::interop

@@ -1,0 +1,39 @@
+// Serialized SentencePiece models taken apart and put together: pieces in another order, the rest
+// as it was.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trafo::interop {
+
+struct SpmPiece {
+  enum Type : uint32_t {
+    normal = 1,
+    unknown = 2,
+    control = 3,
+    user_defined = 4,
+    unused = 5,
+    byte = 6,
+  };
+  std::string text;
+  float score = 0;
+  uint32_t type = normal;
+};
+
+struct SpmModel {
+  std::vector<SpmPiece> pieces;
+  bool is_unigram = true;
+  std::string character_map;  // of the normalizer, compiled
+  bool add_dummy_prefix = true, remove_extra_whitespaces = true, escape_whitespaces = true;
+  std::string rest;  // every field but the pieces, serialized
+};
+
+// `serialized` is what Tokenizer::serialized() gives: checked already.
+SpmModel parse_spm(std::string_view serialized);
+// The same model with `pieces`; <s> and </s> are the pieces of those names.
+std::string serialize_spm(const SpmModel& model, const std::vector<SpmPiece>& pieces);
+
+}  // namespace trafo::interop

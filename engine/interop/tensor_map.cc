@@ -1,0 +1,230 @@
+#include "engine/interop/tensor_map.h"
+
+#include <algorithm>
+
+#include "engine/core/status.h"
+
+namespace trafo::interop {
+namespace {
+
+std::string numbered(const char* prefix, int64_t i) {
+  return prefix + std::to_string(i);
+}
+
+class Table {
+ public:
+  explicit Table(const ModelConfig& config) : width_(config.width), ffn_(config.ffn_width) {}
+
+  void vector(std::string name, std::string parameter, int64_t rows, int64_t first = 0) {
+    tensors_.push_back({std::move(name), {rows}, std::move(parameter), first, rows, false});
+  }
+  void matrix(std::string name, std::string parameter, int64_t rows, int64_t columns,
+              int64_t first = 0) {
+    tensors_.push_back(
+        {std::move(name), {rows, columns}, std::move(parameter), first, rows, false});
+  }
+  // `rows` outputs of our product `parameter`, from output `first` on.
+  void linear(const std::string& name, const std::string& parameter, int64_t rows, int64_t columns,
+              int64_t first = 0) {
+    matrix(name + ".weight", parameter + ".weight", rows, columns, first);
+    vector(name + ".bias", parameter + ".bias", rows, first);
+  }
+  void norm(const std::string& name, const std::string& parameter) {
+    vector(name + ".weight", parameter + ".weight", width_);
+    vector(name + ".bias", parameter + ".bias", width_);
+  }
+  int64_t width() const { return width_; }
+  int64_t ffn() const { return ffn_; }
+
+  std::vector<MappedTensor> take() { return std::move(tensors_); }
+  std::vector<MappedTensor>& tensors() { return tensors_; }
+
+ private:
+  int64_t width_, ffn_;
+  std::vector<MappedTensor> tensors_;
+};
+
+// q, k, v and output of a self-attention, separate.
+void marian_self_attention(Table& t, const std::string& name, const std::string& parameter) {
+  const int64_t w = t.width();
+  t.linear(name + ".q_proj", parameter + ".qkv", w, w, 0);
+  t.linear(name + ".k_proj", parameter + ".qkv", w, w, w);
+  t.linear(name + ".v_proj", parameter + ".qkv", w, w, 2 * w);
+  t.linear(name + ".out_proj", parameter + ".output", w, w);
+}
+
+void marian_feed_forward(Table& t, const std::string& name, const std::string& parameter) {
+  t.linear(name + ".fc1", parameter + ".ffn.up", t.ffn(), t.width());
+  t.linear(name + ".fc2", parameter + ".ffn.down", t.width(), t.ffn());
+  t.norm(name + ".final_layer_norm", parameter + ".ffn_norm");
+}
+
+// A product of GPT-2: [in, out].
+void conv1d(Table& t, const std::string& name, const std::string& parameter, int64_t out,
+            int64_t in) {
+  t.tensors().push_back({name + ".weight", {in, out}, parameter + ".weight", 0, out, true});
+  t.vector(name + ".bias", parameter + ".bias", out);
+}
+
+void ct2_norm(Table& t, const std::string& name, const std::string& parameter) {
+  t.vector(name + "/layer_norm/gamma", parameter + ".weight", t.width());
+  t.vector(name + "/layer_norm/beta", parameter + ".bias", t.width());
+}
+
+void ct2_linear(Table& t, const std::string& name, const std::string& parameter, int64_t rows,
+                int64_t columns, int64_t first = 0) {
+  t.matrix(name + "/weight", parameter + ".weight", rows, columns, first);
+  t.vector(name + "/bias", parameter + ".bias", rows, first);
+}
+
+void ct2_self_attention(Table& t, const std::string& name, const std::string& parameter) {
+  const int64_t w = t.width();
+  ct2_norm(t, name + "/self_attention", parameter + ".attention_norm");
+  ct2_linear(t, name + "/self_attention/linear_0", parameter + ".attention.qkv", 3 * w, w);
+  ct2_linear(t, name + "/self_attention/linear_1", parameter + ".attention.output", w, w);
+}
+
+void ct2_feed_forward(Table& t, const std::string& name, const std::string& parameter) {
+  ct2_norm(t, name + "/ffn", parameter + ".ffn_norm");
+  ct2_linear(t, name + "/ffn/linear_0", parameter + ".ffn.up", t.ffn(), t.width());
+  ct2_linear(t, name + "/ffn/linear_1", parameter + ".ffn.down", t.width(), t.ffn());
+}
+
+}  // namespace
+
+int64_t MappedTensor::elements() const {
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  return count;
+}
+
+std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
+  Table t(config);
+  const int64_t w = config.width;
+  t.matrix("model.shared.weight", "embedding.weight", config.vocabulary, w);
+  for (int64_t i = 0; i < config.encoder_layers; ++i) {
+    const std::string name = numbered("model.encoder.layers.", i);
+    const std::string ours = numbered("encoder.", i);
+    marian_self_attention(t, name + ".self_attn", ours + ".attention");
+    t.norm(name + ".self_attn_layer_norm", ours + ".attention_norm");
+    marian_feed_forward(t, name, ours);
+  }
+  for (int64_t i = 0; i < config.decoder_layers; ++i) {
+    const std::string name = numbered("model.decoder.layers.", i);
+    const std::string ours = numbered("decoder.", i);
+    marian_self_attention(t, name + ".self_attn", ours + ".attention");
+    t.norm(name + ".self_attn_layer_norm", ours + ".attention_norm");
+    t.linear(name + ".encoder_attn.q_proj", ours + ".cross.query", w, w);
+    t.linear(name + ".encoder_attn.k_proj", "decoder.cross_kv", w, w, 2 * i * w);
+    t.linear(name + ".encoder_attn.v_proj", "decoder.cross_kv", w, w, (2 * i + 1) * w);
+    t.linear(name + ".encoder_attn.out_proj", ours + ".cross.output", w, w);
+    t.norm(name + ".encoder_attn_layer_norm", ours + ".cross_norm");
+    marian_feed_forward(t, name, ours);
+  }
+  t.vector("final_logits_bias", "output.bias", config.vocabulary);
+  t.tensors().back().shape = {1, config.vocabulary};
+  return t.take();
+}
+
+std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
+  Table t(config);
+  const int64_t w = config.width;
+  t.matrix("transformer.wte.weight", "embedding.weight", config.vocabulary, w);
+  t.matrix("transformer.wpe.weight", "positions.weight", config.max_positions, w);
+  for (int64_t i = 0; i < config.decoder_layers; ++i) {
+    const std::string name = numbered("transformer.h.", i);
+    const std::string ours = numbered("decoder.", i);
+    t.norm(name + ".ln_1", ours + ".attention_norm");
+    conv1d(t, name + ".attn.c_attn", ours + ".attention.qkv", 3 * w, w);
+    conv1d(t, name + ".attn.c_proj", ours + ".attention.output", w, w);
+    t.norm(name + ".ln_2", ours + ".ffn_norm");
+    conv1d(t, name + ".mlp.c_fc", ours + ".ffn.up", config.ffn_width, w);
+    conv1d(t, name + ".mlp.c_proj", ours + ".ffn.down", w, config.ffn_width);
+  }
+  t.norm("transformer.ln_f", "decoder.norm");
+  if (!config.tied_embeddings) t.matrix("lm_head.weight", "output.weight", config.vocabulary, w);
+  return t.take();
+}
+
+std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
+  Table t(config);
+  const int64_t w = config.width, v = config.vocabulary;
+  const bool lm = config.architecture == Architecture::decoder_lm;
+  if (!lm) {
+    t.matrix("encoder/embeddings_0/weight",
+             config.tied_embeddings ? "embedding.weight" : "source_embedding.weight", v, w);
+    for (int64_t i = 0; i < config.encoder_layers; ++i) {
+      const std::string name = numbered("encoder/layer_", i);
+      const std::string ours = numbered("encoder.", i);
+      ct2_self_attention(t, name, ours);
+      ct2_feed_forward(t, name, ours);
+    }
+    if (config.pre_norm) ct2_norm(t, "encoder", "encoder.norm");
+  }
+  t.matrix("decoder/embeddings/weight", "embedding.weight", v, w);
+  if (lm)
+    t.matrix("decoder/position_encodings/encodings", "positions.weight", config.max_positions, w);
+  for (int64_t i = 0; i < config.decoder_layers; ++i) {
+    const std::string name = numbered("decoder/layer_", i);
+    const std::string ours = numbered("decoder.", i);
+    ct2_self_attention(t, name, ours);
+    if (!lm) {
+      ct2_norm(t, name + "/attention", ours + ".cross_norm");
+      ct2_linear(t, name + "/attention/linear_0", ours + ".cross.query", w, w);
+      ct2_linear(t, name + "/attention/linear_1", "decoder.cross_kv", 2 * w, w, 2 * i * w);
+      ct2_linear(t, name + "/attention/linear_2", ours + ".cross.output", w, w);
+    }
+    ct2_feed_forward(t, name, ours);
+  }
+  if (config.pre_norm) ct2_norm(t, "decoder", "decoder.norm");
+  t.matrix("decoder/projection/weight",
+           config.tied_embeddings ? "embedding.weight" : "output.weight", v, w);
+  t.vector("decoder/projection/bias", "output.bias", v);
+  return t.take();
+}
+
+namespace {
+
+// The rows of the parameter that the tensor is, in host memory.
+float* rows_of(const ParameterStore& parameters, const MappedTensor& tensor, int64_t& columns) {
+  const ParamId id = parameters.find(tensor.parameter);
+  require(id != kNoParam, ErrorCode::internal, "interop", "the model has no parameter ",
+          tensor.parameter);
+  const Tensor& value = parameters.value(id);
+  columns = value.rank() == 2 ? value.dim(1) : 1;
+  require(
+      tensor.first_row + tensor.rows <= value.dim(0) && tensor.rows * columns == tensor.elements(),
+      ErrorCode::internal, "interop", tensor.name, " does not fit into ", tensor.parameter, " ",
+      value.shape().str());
+  return value.data<float>() + tensor.first_row * columns;
+}
+
+}  // namespace
+
+std::vector<float> gather(const ParameterStore& parameters, const MappedTensor& tensor) {
+  int64_t columns = 0;
+  const float* from = rows_of(parameters, tensor, columns);
+  std::vector<float> values(from, from + tensor.elements());
+  if (tensor.transposed)
+    for (int64_t r = 0; r < tensor.rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        values[static_cast<size_t>(c * tensor.rows + r)] = from[r * columns + c];
+  return values;
+}
+
+void scatter(ParameterStore& parameters, const MappedTensor& tensor,
+             const std::vector<float>& values) {
+  int64_t columns = 0;
+  float* to = rows_of(parameters, tensor, columns);
+  require(static_cast<int64_t>(values.size()) == tensor.elements(), ErrorCode::internal, "interop",
+          tensor.name, " has ", values.size(), " elements");
+  if (!tensor.transposed) {
+    std::copy(values.begin(), values.end(), to);
+    return;
+  }
+  for (int64_t r = 0; r < tensor.rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      to[r * columns + c] = values[static_cast<size_t>(c * tensor.rows + r)];
+}
+
+}  // namespace trafo::interop
