@@ -31,6 +31,7 @@ constexpr const char* kNames[] = {"task",
                                   "mini-batch-words",
                                   "max-length",
                                   "optimizer-delay",
+                                  "optimizer-states",
                                   "precision",
                                   "recompute"};
 

@@ -67,6 +67,10 @@ constexpr SettingSpec kSpecs[] = {
      "inv-sqrt, cosine, linear, constant or noam (cosine and linear end where --after does)", 1, 1,
      true},
     {"optimizer-delay", "--update-freq", kTraining, "N", "batches an update", 1, 1, true},
+    {"optimizer-states", "", kTraining, "NAME",
+     "fp32 or 8bit: what the moments of AdamW are kept in, 8 or 2.03 bytes a parameter (default "
+     "fp32)",
+     1, 1, true},
     {"label-smoothing", "", kTraining, "P",
      "share of probability for the other pieces (default 0.1)", 1, 1, true},
     {"clip-norm", "", kTraining, "X", "largest gradient norm, 0: any", 1, 1, true},

@@ -14,6 +14,7 @@ constexpr const char* kArchitectures[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
 constexpr const char* kNorms[] = {"post", "pre"};
 constexpr const char* kRecompute[] = {"none", "selective", "full"};
+constexpr const char* kOptimizerStates[] = {"fp32", "8bit"};
 constexpr const char* kMetrics[] = {"ce-mean-words", "bleu", "chrf"};  // bit 1 << index
 
 // How the presets of the library are trained. Small corpora want strong dropout and, for their
@@ -134,6 +135,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("lr-warmup", {defaults.warmup});
   settings.set_default("lr-decay", {"inv-sqrt"});
   settings.set_default("optimizer-delay", {"1"});
+  settings.set_default("optimizer-states", {"fp32"});
   settings.set_default("label-smoothing", {"0.1"});
   settings.set_default("clip-norm", {"1"});
   settings.set_default("weight-decay", {"0"});
@@ -190,6 +192,7 @@ TrainConfig resolve(const Settings& settings) {
   t.warmup = settings.integer("lr-warmup");
   t.schedule = schedule_of(settings);
   t.optimizer_delay = small_integer(settings, "optimizer-delay");
+  t.optimizer_states = settings.choice("optimizer-states", kOptimizerStates);
   t.label_smoothing = settings.real("label-smoothing");
   t.clip_norm = settings.real("clip-norm");
   t.weight_decay = settings.real("weight-decay");

@@ -620,6 +620,10 @@ typedef struct trafo_trainer trafo_trainer;
 #define TRAFO_RECOMPUTE_SELECTIVE 1 /* the activations of the feed-forward: large and cheap */
 #define TRAFO_RECOMPUTE_FULL 2      /* everything inside a layer */
 
+/* What the optimizer keeps its two moments of every parameter in. */
+#define TRAFO_OPTIMIZER_STATES_FLOAT32 0
+#define TRAFO_OPTIMIZER_STATES_8BIT 1 /* codes in blocks of 256 with a scale: 2.03 bytes a parameter instead of 8 */
+
 #define TRAFO_METRIC_CE 1 /* bits: ce-mean-words */
 #define TRAFO_METRIC_BLEU 2
 #define TRAFO_METRIC_CHRF 4
@@ -661,6 +665,8 @@ typedef struct trafo_trainer_options {
   int32_t keep_best;        /* default 1: the best checkpoint of every metric is kept as well */
   int32_t max_bad_steps;    /* updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10 */
   int32_t recompute;        /* TRAFO_RECOMPUTE_*; default none. Less memory for more time; never changes a bit */
+  int32_t optimizer_states; /* TRAFO_OPTIMIZER_STATES_*; default float32. A run continues with those it has begun with */
+  int32_t reserved;         /* 0 */
 } trafo_trainer_options;
 
 typedef struct trafo_memory_plan {
@@ -673,8 +679,8 @@ typedef struct trafo_memory_plan {
 } trafo_memory_plan;
 
 /* What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a
- * decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay and recompute matter. INVALID_ARGUMENT: sizes
- * that are no batch of this model. since 0.1 */
+ * decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states and
+ * recompute matter. INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,
                                                           const trafo_trainer_options *options, int64_t sentences,
                                                           int64_t source_tokens, int64_t target_tokens,

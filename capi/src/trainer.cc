@@ -100,7 +100,13 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
   if (o.recompute < TRAFO_RECOMPUTE_NONE || o.recompute > TRAFO_RECOMPUTE_FULL)
     call.refuse("recompute must be TRAFO_RECOMPUTE_NONE (0), _SELECTIVE (1) or _FULL (2), got ",
                 o.recompute);
+  if (o.optimizer_states < TRAFO_OPTIMIZER_STATES_FLOAT32 ||
+      o.optimizer_states > TRAFO_OPTIMIZER_STATES_8BIT)
+    call.refuse("optimizer_states must be TRAFO_OPTIMIZER_STATES_FLOAT32 (0) or _8BIT (1), got ",
+                o.optimizer_states);
+  call.reserved(o.reserved);
   TrainOptions t;
+  t.optimizer_states = static_cast<OptimizerStates>(o.optimizer_states);
   t.recompute = static_cast<Recompute>(o.recompute);
   t.learn_rate = o.learning_rate;
   t.schedule = static_cast<ScheduleKind>(o.schedule);

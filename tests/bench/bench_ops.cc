@@ -4,8 +4,8 @@
 //   bench_ops [--device cpu|cuda|cuda:N] [--dtype f32,bf16] [--threads N] [--baseline FILE]
 //             [--no-composed] [--quick] [SECTION ...]
 //
-// Sections: softmax layernorm dropout cross_entropy attention flce seed products; default: all. A
-// JSON object a row on stdout, a table on stderr. Shapes are those of the PyTorch comparison
+// Sections: softmax layernorm dropout cross_entropy attention flce seed products adamw; default:
+// all. A JSON object a row on stdout, a table on stderr. Shapes are those of the PyTorch comparison
 // script, `seed` has those of the assignment this project grew from. --baseline FILE (rows of an
 // earlier run): says what got more than 5 % slower, and the exit status is then 1. Times are
 // medians of samples of calls back to back; on a device the host waits before and after a sample
@@ -32,12 +32,13 @@ constexpr Section kSections[] = {
     {"dropout", bench_dropout},     {"cross_entropy", bench_cross_entropy},
     {"attention", bench_attention}, {"flce", bench_linear_cross_entropy},
     {"seed", bench_seed},           {"products", bench_products},
+    {"adamw", bench_adamw},
 };
 
 constexpr const char* kUsage =
     "usage: bench_ops [--device cpu|cuda|cuda:N] [--dtype f32,bf16] [--threads N] [--baseline FILE]"
     " [--no-composed] [--quick] [SECTION ...]\n"
-    "sections: softmax layernorm dropout cross_entropy attention flce seed products\n";
+    "sections: softmax layernorm dropout cross_entropy attention flce seed products adamw\n";
 
 std::string number(const Json& row, const char* key, const char* format) {
   if (!row.contains(key) || !row[key].is_number()) return "-";

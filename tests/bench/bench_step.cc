@@ -2,8 +2,9 @@
 // script.
 //
 //   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]
-//              [--recompute none|selective|full] [--unfused] [--no-graphs] [--on-device]
-//              [--profile FILE] [--baseline FILE] [WORKLOAD ...]
+//              [--recompute none|selective|full] [--optimizer-states fp32|8bit]
+//              [--unfused] [--no-graphs] [--on-device] [--profile FILE] [--baseline FILE]
+//              [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
 // gpt2-124M gpt2-350M gpt2-1558M, and tiny and small too. Translation: B sentences of S positions a
@@ -72,6 +73,7 @@ struct StepOptions {
   int steps = 0;  // 0: the default of the device
   bool fused = true, graphs = true;
   Recompute recompute = Recompute::none;
+  OptimizerStates states = OptimizerStates::float32;
   bool resident = false;  // the batch stands on the device
   std::string profile;    // where a trace goes; empty: nowhere
 
@@ -172,6 +174,7 @@ Json measure(const Workload& w, const StepOptions& o, Json row) {
   options.learn_rate = 1e-4;
   options.label_smoothing = lm ? 0 : 0.1;
   options.recompute = o.recompute;
+  options.optimizer_states = o.states;
   Trainer trainer(*context, *model, options);
   const PackedBatchHost host = make_batch(w);
   Batch batch;
@@ -227,7 +230,8 @@ void run(const Workload& w, const StepOptions& o, Report& report) {
   Json row{{"sec", "train"}};
   row["model"] = std::string(w.name) + " B" + std::to_string(w.sentences) + (lm ? " T" : " S") +
                  std::to_string(w.positions);
-  row["mode"] = o.resident ? "ours, batch on device" : "ours";
+  row["mode"] = std::string("ours") + (o.resident ? ", batch on device" : "") +
+                (o.states == OptimizerStates::eight_bit ? ", 8-bit states" : "");
   row["device"] = device_name(o.device);
   row["dt"] = dtype_name(o.precision);
   row["fused"] = o.fused;
@@ -250,8 +254,8 @@ void run(const Workload& w, const StepOptions& o, Report& report) {
 
 constexpr const char* kUsage =
     "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]"
-    " [--recompute none|selective|full] [--unfused] [--no-graphs] [--on-device] [--profile FILE] "
-    "[--baseline FILE] [WORKLOAD ...]\n";
+    " [--recompute none|selective|full] [--optimizer-states fp32|8bit] [--unfused] [--no-graphs]"
+    " [--on-device] [--profile FILE] [--baseline FILE] [WORKLOAD ...]\n";
 
 int run(int argc, char** argv) {
   StepOptions o;
@@ -285,6 +289,13 @@ int run(int argc, char** argv) {
       o.recompute = policy == "full"        ? Recompute::full
                     : policy == "selective" ? Recompute::selective
                                             : Recompute::none;
+    } else if (word == "--optimizer-states" && has_value) {
+      const std::string states = argv[++i];
+      if (states != "fp32" && states != "8bit") {
+        std::fprintf(stderr, "bench_step: no optimizer states %s\n%s", states.c_str(), kUsage);
+        return 2;
+      }
+      o.states = states == "8bit" ? OptimizerStates::eight_bit : OptimizerStates::float32;
     } else if (word == "--on-device") {
       o.resident = true;
     } else {

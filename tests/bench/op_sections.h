@@ -57,6 +57,7 @@ void bench_dropout(OpBench& bench);
 void bench_cross_entropy(OpBench& bench);
 void bench_attention(OpBench& bench);
 void bench_linear_cross_entropy(OpBench& bench);
+void bench_adamw(OpBench& bench);
 void bench_products(OpBench& bench);
 
 }  // namespace trafo::bench

@@ -126,7 +126,23 @@ void test_options(void) {
   CHECK(translate.beam == 5 && translate.n_best == 1 && translate.truncate == 1);
   OK(trafo_trainer_options_init(&trainer, sizeof trainer));
   CHECK(trainer.learning_rate == 2e-3 && trainer.batch_tokens == 4096 &&
-        trainer.valid_metrics == 7);
+        trainer.valid_metrics == 7 && trainer.optimizer_states == TRAFO_OPTIMIZER_STATES_FLOAT32 &&
+        trainer.reserved == 0);
+  trafo_memory_plan wide, narrow;
+  config.width = 128;
+  OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &wide, sizeof wide));
+  trainer.optimizer_states = TRAFO_OPTIMIZER_STATES_8BIT;
+  OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow));
+  CHECK(narrow.optimizer_bytes * 3 < wide.optimizer_bytes);
+  const int64_t saved = wide.optimizer_bytes - narrow.optimizer_bytes;
+  CHECK(wide.total_bytes - narrow.total_bytes > saved / 2);  // blocks of memory are rounded up
+  trainer.optimizer_states = 2;
+  FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+        TRAFO_INVALID_ARGUMENT, "optimizer_states must be");
+  trainer.optimizer_states = TRAFO_OPTIMIZER_STATES_FLOAT32;
+  trainer.reserved = 1;
+  FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+        TRAFO_INVALID_ARGUMENT, "reserved");
   OK(trafo_tokenizer_options_init(&tokenizer, sizeof tokenizer));
   CHECK(tokenizer.vocabulary == 8000 && tokenizer.character_coverage == 1);
   trafo_context_free(context);

@@ -23,6 +23,27 @@ func TestPlansKnowWhatRecomputingSaves(t *testing.T) {
 		}
 		last = plan.Total
 	}
+	float32s, err := PlanTraining(config, options, 128, 4096, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.OptimizerStates = States8Bit
+	bytes, err := PlanTraining(config, options, 128, 4096, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share := float64(bytes.Optimizer) / float64(float32s.Optimizer); share < 0.25 || share > 0.255 {
+		t.Errorf("moments in 8 bits take %v of those in float32", share)
+	}
+	// Blocks of memory are rounded up.
+	if float32s.Total-bytes.Total < (float32s.Optimizer-bytes.Optimizer)/2 {
+		t.Errorf("moments of %d bytes instead of %d save %d", bytes.Optimizer, float32s.Optimizer, float32s.Total-bytes.Total)
+	}
+	options.OptimizerStates = 2
+	if _, err := PlanTraining(config, options, 128, 4096, 4096); err == nil {
+		t.Error("optimizer states that there are not were planned")
+	}
+	options.OptimizerStates = StatesFloat32
 	if _, err := PlanTraining(config, options, 0, 1, 1); err == nil {
 		t.Error("a batch without sentences was planned")
 	}

@@ -100,7 +100,18 @@ type TrainerOptions struct {
 	KeepBest      bool      // the best checkpoint of every metric is kept as well; default true
 	MaxBadSteps   int       // updates in a row with NaN or Inf before ErrNonFinite; default 10
 	Recompute     Recompute // what backward computes a second time instead of keeping it; default RecomputeNone
+
+	OptimizerStates OptimizerStates // what the optimizer keeps its moments in; default StatesFloat32
 }
+
+// OptimizerStates is what the optimizer keeps its two moments of every parameter in. A run continues
+// with those it has begun with.
+type OptimizerStates int32
+
+const (
+	StatesFloat32 OptimizerStates = C.TRAFO_OPTIMIZER_STATES_FLOAT32
+	States8Bit    OptimizerStates = C.TRAFO_OPTIMIZER_STATES_8BIT // blocks of codes: 2.03 bytes a parameter instead of 8
+)
 
 // Recompute trades time for memory; results are the same bits under each.
 type Recompute int32
@@ -128,7 +139,7 @@ func DefaultTrainerOptions() TrainerOptions {
 		DispFirst: int64(o.disp_first), EarlyStopping: int(o.early_stopping),
 		ValidMetrics: Metric(o.valid_metrics), FirstMetric: Metric(o.first_metric), ValidBeam: int(o.valid_beam),
 		KeepLast: int(o.keep_last), KeepBest: o.keep_best != 0, MaxBadSteps: int(o.max_bad_steps),
-		Recompute: Recompute(o.recompute),
+		Recompute: Recompute(o.recompute), OptimizerStates: OptimizerStates(o.optimizer_states),
 	}
 }
 
@@ -167,6 +178,7 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c.keep_best = cBool(o.KeepBest)
 	c.max_bad_steps = cInt(o.MaxBadSteps)
 	c.recompute = C.int32_t(o.Recompute)
+	c.optimizer_states = C.int32_t(o.OptimizerStates)
 	return c
 }
 

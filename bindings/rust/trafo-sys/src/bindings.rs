@@ -35,6 +35,9 @@ pub const TRAFO_TOKEN_EOS: i32 = 2;
 pub const TRAFO_TOKEN_PAD: i32 = 3;
 pub const TRAFO_ENCODER_DECODER: i32 = 0;
 pub const TRAFO_DECODER_LM: i32 = 1;
+pub const TRAFO_EXPORT_HF_MARIAN: i32 = 0;
+pub const TRAFO_EXPORT_HF_GPT2: i32 = 1;
+pub const TRAFO_EXPORT_CTRANSLATE2: i32 = 2;
 pub const TRAFO_SCHEDULE_CONSTANT: i32 = 0;
 pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
 pub const TRAFO_SCHEDULE_COSINE: i32 = 2;
@@ -46,6 +49,8 @@ pub const TRAFO_UNIT_EPOCHS: i32 = 2;
 pub const TRAFO_RECOMPUTE_NONE: i32 = 0;
 pub const TRAFO_RECOMPUTE_SELECTIVE: i32 = 1;
 pub const TRAFO_RECOMPUTE_FULL: i32 = 2;
+pub const TRAFO_OPTIMIZER_STATES_FLOAT32: i32 = 0;
+pub const TRAFO_OPTIMIZER_STATES_8BIT: i32 = 1;
 pub const TRAFO_METRIC_CE: i32 = 1;
 pub const TRAFO_METRIC_BLEU: i32 = 2;
 pub const TRAFO_METRIC_CHRF: i32 = 4;
@@ -1456,6 +1461,30 @@ unsafe extern "C" {
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
+    #[must_use]
+    #[doc = " Writes a model directory for another program, whole or not at all; it must not exist or be empty. What was written is read\n back first: out_difference (may be NULL) gets how far its logits are from the model's. UNSUPPORTED names the setting that the\n format cannot express. since 0.1"]
+    pub fn trafo_model_export(
+        model: *const trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        format: i32,
+        directory: *const ::core::ffi::c_char,
+        directory_length: usize,
+        out_difference: *mut f64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " A MarianMTModel or GPT2LMHeadModel directory with model.safetensors, as float32. *out_tokenizer is NULL if it has no\n SentencePiece model. out_note (may be NULL; freed with trafo_string_free): what the user should know, or \"\". since 0.1"]
+    pub fn trafo_model_import(
+        context: *mut trafo_context,
+        directory: *const ::core::ffi::c_char,
+        directory_length: usize,
+        out_model: *mut *mut trafo_model,
+        out_tokenizer: *mut *mut trafo_tokenizer,
+        out_note: *mut *mut ::core::ffi::c_char,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
     #[doc = " since 0.1"]
     pub fn trafo_model_free(model: *mut trafo_model);
 }
@@ -1543,10 +1572,14 @@ pub struct trafo_trainer_options {
     pub max_bad_steps: i32,
     #[doc = " TRAFO_RECOMPUTE_*; default none. Less memory for more time; never changes a bit"]
     pub recompute: i32,
+    #[doc = " TRAFO_OPTIMIZER_STATES_*; default float32. A run continues with those it has begun with"]
+    pub optimizer_states: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 224usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 232usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -1609,6 +1642,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, max_bad_steps) - 216usize];
     ["Offset of field: trafo_trainer_options::recompute"]
         [::core::mem::offset_of!(trafo_trainer_options, recompute) - 220usize];
+    ["Offset of field: trafo_trainer_options::optimizer_states"]
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 224usize];
+    ["Offset of field: trafo_trainer_options::reserved"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 228usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1643,7 +1680,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay and recompute matter. INVALID_ARGUMENT: sizes\n that are no batch of this model. since 0.1"]
+    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states and\n recompute matter. INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1"]
     pub fn trafo_plan_training(
         config: *const trafo_model_config,
         options: *const trafo_trainer_options,

@@ -75,6 +75,7 @@ mod error;
 mod event;
 mod fused_ops;
 mod handle;
+mod interop;
 mod memory_plan;
 mod model;
 mod model_config;
@@ -92,6 +93,7 @@ pub use context::{Context, ContextOptions, MemoryStats};
 pub use device::{Device, DeviceInfo};
 pub use error::{Error, ErrorCode, Result};
 pub use event::{Event, EventKind, Metrics, Stop};
+pub use interop::{ExportFormat, Imported};
 pub use memory_plan::MemoryPlan;
 pub use model::{Model, Parameter, Score};
 pub use model_config::{Architecture, ModelConfig};
@@ -103,7 +105,8 @@ pub use region::{Gradcheck, GradcheckOptions};
 pub use tensor::{DType, Element, Tensor};
 pub use text::{Corpus, CorpusInfo, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf};
 pub use trainer::{
-    Metric, Period, Recompute, Schedule, StepResult, Trainer, TrainerBuilder, TrainerOptions,
+    Metric, OptimizerStates, Period, Recompute, Schedule, StepResult, Trainer, TrainerBuilder,
+    TrainerOptions,
 };
 pub use translation::{Hypothesis, TranslateOptions, Translation};
 

@@ -6,12 +6,14 @@ use crate::{ModelConfig, Result, TrainerOptions};
 /// What training takes on a CUDA device, in bytes, known without training and without the device.
 ///
 /// ```
-/// use trafo::{DType, MemoryPlan, ModelConfig, Recompute, TrainerOptions};
+/// use trafo::{DType, MemoryPlan, ModelConfig, OptimizerStates, Recompute, TrainerOptions};
 /// # fn main() -> trafo::Result<()> {
 /// let config = ModelConfig::preset("tiny", 8000)?.precision(DType::BF16);
 /// let plan = MemoryPlan::of(&config, &TrainerOptions::new(), 128, 4096, 4096)?;
 /// let lean = TrainerOptions::new().recompute(Recompute::Full);
 /// assert!(MemoryPlan::of(&config, &lean, 128, 4096, 4096)?.total < plan.total);
+/// let bytes = TrainerOptions::new().optimizer_states(OptimizerStates::EightBit);
+/// assert!(MemoryPlan::of(&config, &bytes, 128, 4096, 4096)?.optimizer < plan.optimizer / 3);
 /// # Ok(())
 /// # }
 /// ```
