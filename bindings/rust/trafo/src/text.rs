@@ -124,7 +124,7 @@ impl Tokenizer {
             sys::trafo_tokenizer_load_buffer(bytes.as_ptr(), bytes.len(), out)
         })
     }
-    fn make(
+    pub(crate) fn make(
         call: impl FnOnce(*mut *mut sys::trafo_tokenizer) -> *mut sys::trafo_error,
     ) -> Result<Self> {
         Ok(Tokenizer(Arc::new(RawTokenizer::make(call)?)))

@@ -1,0 +1,56 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+import "context"
+
+// ExportFormat is a form of model directories of other programs.
+type ExportFormat int32
+
+// The formats.
+const (
+	HFMarian    ExportFormat = C.TRAFO_EXPORT_HF_MARIAN   // transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings
+	HFGPT2      ExportFormat = C.TRAFO_EXPORT_HF_GPT2     // transformers' GPT2LMHeadModel: pre-norm decoder-only
+	CTranslate2 ExportFormat = C.TRAFO_EXPORT_CTRANSLATE2 // every architecture
+)
+
+// Export writes a model directory, which must not exist or be empty, for another program. It
+// appears after it was read back; difference is how far the logits of what was read are from the
+// model's. ErrUnsupported names the setting that the format cannot express.
+func (m *Model) Export(tokenizer *Tokenizer, format ExportFormat, directory string) (difference float64, err error) {
+	const origin = "Model.Export"
+	var out C.double
+	err = m.within(context.Background(), origin, func() error {
+		t, err := tokenizer.hold(origin)
+		if err != nil {
+			return err
+		}
+		defer tokenizer.shared.release()
+		data, length := chars(directory)
+		return m.c.core.finish(C.trafo_model_export(m.ptr, t, C.int32_t(format), data, length, &out))
+	})
+	return float64(out), err
+}
+
+// Imported is what ImportModel found.
+type Imported struct {
+	Model     *Model     // float32
+	Tokenizer *Tokenizer // nil if the directory has no SentencePiece model
+	Note      string     // what the user should know; may be empty
+}
+
+// ImportModel reads a MarianMT or GPT-2 directory of transformers, with model.safetensors.
+func (c *Context) ImportModel(directory string) (imported Imported, err error) {
+	var tokenizer *C.trafo_tokenizer
+	var note *C.char
+	imported.Model, err = c.model("Context.ImportModel", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
+		data, length := chars(directory)
+		return C.trafo_model_import(ptr, data, length, out, &tokenizer, &note)
+	})
+	imported.Note = takeCString(note)
+	if err == nil && tokenizer != nil {
+		imported.Tokenizer, err = newTokenizer(tokenizer, nil)
+	}
+	return imported, err
+}
