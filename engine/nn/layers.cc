@@ -1,8 +1,8 @@
 #include "engine/nn/layers.h"
 
 #include "engine/autograd/checkpoint.h"
-#include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
+#include "engine/ops/feed_forward/feed_forward.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
 
@@ -102,10 +102,8 @@ Rows Layers::layer(const Rows& rows, const Tensor& memory, LayerFn fn) const {
 
 Tensor Layers::feed_forward(const Tensor& x, const FeedForwardParams& p,
                             const Dropout& dropout) const {
-  const Tensor up = ops::linear(context_, x, param(p.up.weight));
-  const Tensor active =
-      ops::bias_act_dropout(context_, up, param(p.up.bias), settings_.activation, dropout);
-  return ops::linear(context_, active, param(p.down.weight));
+  return ops::feed_forward(context_, x, param(p.up.weight), param(p.up.bias), param(p.down.weight),
+                           settings_.activation, dropout);
 }
 
 }  // namespace trafo

@@ -153,6 +153,7 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
   } else {
     Arena arena(context_.backend().arena_memory(), recorded.plan);
     const ArenaScope scope(context_.backend(), arena);
+    const TuningScope tuning(options_.tune_products ? context_.backend().product_tuner() : nullptr);
     run(context_, on_device, first, sums_);
   }
   ++recorded.runs;

@@ -26,8 +26,11 @@ struct TrainOptions {
   OptimizerStates optimizer_states = OptimizerStates::float32;  // eight_bit: not for float64 models
   int64_t optimizer_delay = 1;  // micro-batches an update; the last one of an epoch may have fewer
   Recompute recompute = Recompute::none;  // changes memory and time, never a bit; not fixed
-  uint64_t seed = 1;                      // of dropout and of the data order
-  int64_t max_bad_steps_in_a_row = 10;    // of not finite loss or gradient; more: NON_FINITE
+  // CUDA: the kernel of every matrix product is the fastest of the library's proposals instead of
+  // the first. A run directory keeps which, so that a run goes on with the same bits; not fixed.
+  bool tune_products = false;
+  uint64_t seed = 1;                    // of dropout and of the data order
+  int64_t max_bad_steps_in_a_row = 10;  // of not finite loss or gradient; more: NON_FINITE
 
   // --- data, used where text becomes a corpus; fixed as well ---
   int64_t batch_tokens = 4096;  // target tokens a micro-batch

@@ -5,6 +5,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/descriptor.h"
 #include "engine/train/model_io.h"
+#include "engine/train/product_plans.h"
 
 namespace trafo {
 namespace {
@@ -45,6 +46,8 @@ std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, 
   require(saved.state.trainer.update == *newest.update, ErrorCode::corrupt_file, kOrigin,
           folder.string(), " holds the state of update ", saved.state.trainer.update);
   weights.verify();
+  if (ProductTuner* tuner = context.backend().product_tuner())
+    read_product_plans(*tuner, path_ / kProductPlansFile);
   // The moments first: they are the trainer's own, the weights may be in use elsewhere.
   trainer.restore(SafetensorsReader::open_no_follow(folder / kOptimizerFile), saved.state.trainer);
   load_weights(context, weights, model);
@@ -53,6 +56,9 @@ std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, 
 
 void RunDirectory::save(Context& context, const Model& model, const Trainer& trainer,
                         const RunState& state, const RunIdentity& identity) {
+  // Before the checkpoint that was computed with them; later ones only add to them.
+  if (const ProductTuner* tuner = context.backend().product_tuner())
+    write_product_plans(*tuner, path_ / kProductPlansFile);
   SafetensorsMetadata metadata;
   if (!identity.tokenizer.empty()) metadata[kTokenizerKey] = identity.tokenizer;
   const CheckpointFile files[] = {

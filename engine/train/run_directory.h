@@ -3,6 +3,7 @@
 //   RUN/ckpt/UPDATE/{model.safetensors, optimizer.safetensors, state.json}
 //   RUN/latest, RUN/best-METRIC   text: an UPDATE
 //   RUN/valid/UPDATE.hyp          translations of the validation sources, a line each
+//   RUN/product-plans             the kernels of matrix products, if they were measured
 //
 // Other files of the directory (logs, the resolved configuration, the vocabulary) are the caller's.
 #pragma once

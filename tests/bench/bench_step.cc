@@ -3,7 +3,7 @@
 //
 //   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]
 //              [--recompute none|selective|full] [--optimizer-states fp32|8bit]
-//              [--unfused] [--no-graphs] [--on-device] [--profile FILE] [--baseline FILE]
+//              [--unfused] [--no-graphs] [--on-device] [--tune] [--profile FILE] [--baseline FILE]
 //              [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
@@ -73,6 +73,7 @@ struct StepOptions {
   int steps = 0;  // 0: the default of the device
   bool fused = true, graphs = true;
   Recompute recompute = Recompute::none;
+  bool tune = false;  // TrainOptions::tune_products
   OptimizerStates states = OptimizerStates::float32;
   bool resident = false;  // the batch stands on the device
   std::string profile;    // where a trace goes; empty: nowhere
@@ -174,6 +175,7 @@ Json measure(const Workload& w, const StepOptions& o, Json row) {
   options.learn_rate = 1e-4;
   options.label_smoothing = lm ? 0 : 0.1;
   options.recompute = o.recompute;
+  options.tune_products = o.tune;
   options.optimizer_states = o.states;
   Trainer trainer(*context, *model, options);
   const PackedBatchHost host = make_batch(w);
@@ -236,6 +238,7 @@ void run(const Workload& w, const StepOptions& o, Report& report) {
   row["dt"] = dtype_name(o.precision);
   row["fused"] = o.fused;
   row["recompute"] = static_cast<int>(o.recompute);
+  if (o.tune) row["tuned"] = true;
   if (o.on_cpu()) row["threads"] = o.threads;
   try {
     row = measure(w, o, row);
@@ -255,7 +258,7 @@ void run(const Workload& w, const StepOptions& o, Report& report) {
 constexpr const char* kUsage =
     "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]"
     " [--recompute none|selective|full] [--optimizer-states fp32|8bit] [--unfused] [--no-graphs]"
-    " [--on-device] [--profile FILE] [--baseline FILE] [WORKLOAD ...]\n";
+    " [--on-device] [--tune] [--profile FILE] [--baseline FILE] [WORKLOAD ...]\n";
 
 int run(int argc, char** argv) {
   StepOptions o;
@@ -280,6 +283,8 @@ int run(int argc, char** argv) {
       o.fused = false;
     } else if (word == "--no-graphs") {
       o.graphs = false;
+    } else if (word == "--tune") {
+      o.tune = true;
     } else if (word == "--recompute" && has_value) {
       const std::string policy = argv[++i];
       if (policy != "none" && policy != "selective" && policy != "full") {

@@ -166,10 +166,11 @@ int32_t with_epilogue(DeviceState& device, const GemmParams& p) {
 }
 
 int32_t with_sums(DeviceState& device, const GemmParams& p) {
+  if (p.m == 0) return kSuccess;
   if (p.dtype != DType::bf16 || !p.c_is_f32 || p.batch != 1 || !p.trans_a || p.bias ||
       (p.k > 1 && p.lda != p.m))
     return unsupported(device, "sums of A belong to one bfloat16 product of A^T with float32 C");
-  if (kSumsInProducts && p.m > 0 && p.n > 0 && p.k > 0 && aligned16(p.a_sums)) {
+  if (kSumsInProducts && p.n > 0 && p.k > 0 && aligned16(p.a_sums)) {
     GemmParams q = p;
     // The epilogue overwrites.
     if (p.accumulate_sums) q.a_sums = device.scratch(static_cast<size_t>(p.m) * sizeof(float));
@@ -189,7 +190,7 @@ int32_t with_sums(DeviceState& device, const GemmParams& p) {
   GemmParams q = p;
   q.a_sums = nullptr;
   const int32_t result = plain(device, q);
-  if (result != kSuccess || p.m == 0) return result;
+  if (result != kSuccess) return result;
   return device.fallbacks->column_sum(device, p.k, p.m, p.a, p.a_sums, p.accumulate_sums);
 }
 

@@ -4,8 +4,8 @@
 
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/checks.h"
+#include "engine/ops/matmul/weight_gradient.h"
 #include "engine/ops/op_kernel.h"
-#include "engine/ops/reduce/reduce.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo {
@@ -188,19 +188,14 @@ Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Ten
                      product(ctx, grad.dtype(), 1, rows, in, out, dy, matrix_of(w, false),
                              dx.buffer, dx.accumulate);
                    }
-                   if (b.needs(1)) {
-                     const Tensor kept = saved.get(ctx);  // a view with strides is flat already
-                     const Tensor rows_of_x = kept.is_contiguous() ? kept.reshaped(flat) : kept;
-                     const GradTarget dw = b.target(1, b.grad_dtype(1));
-                     product(ctx, grad.dtype(), 1, out, in, rows, dy.flipped(),
-                             matrix_of(rows_of_x, false), dw.buffer, dw.accumulate);
-                   }
-                   if (b.needs(2)) {
-                     const GradTarget db = b.target(2, stat_dtype(grad.dtype()));
-                     launch(ctx, OpKernel::column_sum, "linear",
-                            ColumnSumParams{grad.dtype(), db.accumulate, rows, out, grad.raw(),
-                                            db.buffer.raw()});
-                   }
+                   if (!b.needs(1) && !b.needs(2)) return;
+                   // A view with strides is flat already.
+                   const Tensor kept = b.needs(1) ? saved.get(ctx) : Tensor{};
+                   const Tensor rows_of_x =
+                       kept.defined() && kept.is_contiguous() ? kept.reshaped(flat) : kept;
+                   const Matrix read = kept.defined() ? matrix_of(rows_of_x, false) : Matrix{};
+                   weight_and_bias_gradient(b, 1, 2, grad, out,
+                                            {read.data, read.transposed, read.ld, rows, in});
                  });
   return y;
 }

@@ -1,0 +1,185 @@
+#include "engine/ops/feed_forward/feed_forward.h"
+
+#include <algorithm>
+
+#include "engine/ops/activation/activation_check.h"
+#include "engine/ops/bias_act_dropout/bias_act_dropout.h"
+#include "engine/ops/checks.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/matmul/weight_gradient.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo::ops {
+namespace {
+
+constexpr const char* kOp = "feed_forward";
+
+// What GELU shares a kernel with, where epilogues are to be had: the product before it, the product
+// that makes its gradient. With the first on, Recompute::selective has a product to do again
+// instead of a pass over h, because GELU of h as it was rounded would be other bits.
+constexpr bool kGeluAfterProduct = false;
+constexpr bool kGradientAfterProduct = true;
+
+struct Sizes {
+  int64_t rows, in, ffn, out;
+};
+
+Sizes check(const Context& context, const Tensor& x, const Tensor& up, const Tensor& up_bias,
+            const Tensor& down) {
+  check_compute_input(context, kOp, "x", x);
+  check_compute_input(context, kOp, "up", up);
+  check_compute_input(context, kOp, "down", down);
+  check_same_dtype(kOp, "x", x, "up", up);
+  check_same_dtype(kOp, "x", x, "down", down);
+  require(x.rank() >= 1 && up.rank() == 2 && down.rank() == 2 && x.dim(-1) == up.dim(1) &&
+              up.dim(0) == down.dim(1),
+          ErrorCode::shape_mismatch, kOp,
+          "x must be [.., in], up [ffn, in] and down [out, ffn], got ", x.shape().str(), ", ",
+          up.shape().str(), " and ", down.shape().str());
+  if (up_bias.defined()) {
+    check_compute_input(context, kOp, "up_bias", up_bias);
+    check_same_dtype(kOp, "x", x, "up_bias", up_bias);
+    require(up_bias.shape() == Shape{up.dim(0)}, ErrorCode::shape_mismatch, kOp,
+            "up_bias must be [", up.dim(0), "], its shape is ", up_bias.shape().str());
+  }
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.dim(i);
+  return {rows, up.dim(1), up.dim(0), down.dim(0)};
+}
+
+Shape with_width(const Tensor& x, int64_t width) {
+  Shape shape = x.shape();
+  shape[shape.rank() - 1] = width;
+  return shape;
+}
+
+// y [m, n] = x [m, k] W^T, or x W for `flipped`, both without gaps.
+GemmParams product(const Tensor& x, const Tensor& weight, const Tensor& y, int64_t m, int64_t n,
+                   int64_t k, bool flipped = false) {
+  GemmParams p;
+  p.dtype = x.dtype();
+  p.trans_b = !flipped;
+  p.m = m;
+  p.n = n;
+  p.k = k;
+  p.a = x.raw();
+  p.lda = std::max<int64_t>(k, 1);
+  p.b = weight.raw();
+  p.ldb = std::max<int64_t>(flipped ? n : k, 1);
+  p.c = y.raw();
+  p.ldc = n;
+  return p;
+}
+
+// GELU of x U^T + bias. h, the argument of GELU, is written if kGeluAfterProduct or `h_is_new`, and
+// read else.
+Tensor activated(Context& context, const Tensor& x, const Tensor& up, const Tensor& bias,
+                 const Tensor& h, const Sizes& sizes, bool h_is_new) {
+  Tensor active = context.empty(h.shape(), h.dtype());
+  if (kGeluAfterProduct) {
+    GemmParams p = product(x, up, active, sizes.rows, sizes.ffn, sizes.in);
+    p.bias = bias.raw();
+    p.epilogue = Epilogue::gelu;
+    p.aux = h.raw();
+    context.backend().gemm(p);
+    return active;
+  }
+  if (h_is_new) {
+    GemmParams p = product(x, up, h, sizes.rows, sizes.ffn, sizes.in);
+    p.bias = bias.raw();
+    context.backend().gemm(p);
+  }
+  launch(context, OpKernel::activation_forward, kOp,
+         ActivationForwardParams{h.dtype(), Activation::gelu, h.numel(), h.raw(), active.raw()});
+  return active;
+}
+
+// What backward needs. x and `active` may have to be computed again.
+struct Saved {
+  SavedTensor x;
+  Tensor up, bias, down, h, active;
+  Sizes sizes;
+};
+
+void backward_in_products(Backward& b, Saved& saved) {
+  Context& context = b.context();
+  const Sizes& sizes = saved.sizes;
+  const Tensor dy = b.grad_output();
+  const bool wants_up = b.needs(0) || b.needs(1) || b.needs(2);
+  Tensor x;
+  const auto get_x = [&] {
+    if (!x.defined()) x = saved.x.get(context);
+    return x;
+  };
+  if (b.needs(3)) {
+    Tensor active = std::move(saved.active);
+    if (!active.defined())
+      active = activated(context, kGeluAfterProduct ? get_x() : Tensor{}, saved.up, saved.bias,
+                         saved.h, sizes, false);
+    weight_and_bias_gradient(
+        b, 3, std::nullopt, dy, sizes.out,
+        {active.raw(), false, std::max<int64_t>(sizes.ffn, 1), sizes.rows, sizes.ffn});
+  }
+  saved.active = {};
+  if (!wants_up) return;
+  Tensor dh = context.empty(saved.h.shape(), saved.h.dtype());
+  GemmParams p = product(dy, saved.down, dh, sizes.rows, sizes.ffn, sizes.out, true);
+  p.epilogue = Epilogue::dgelu;
+  p.aux = saved.h.raw();
+  context.backend().gemm(p);
+  if (b.needs(0)) {
+    const GradTarget dx = b.target(0, b.grad_dtype(0));
+    GemmParams q = product(dh, saved.up, dx.buffer, sizes.rows, sizes.in, sizes.ffn, true);
+    q.accumulate = dx.accumulate;
+    q.c_is_f32 = dx.buffer.dtype() == DType::f32;
+    context.backend().gemm(q);
+  }
+  if (b.needs(1) || b.needs(2)) {
+    const Tensor rows_of_x = b.needs(1) ? get_x() : Tensor{};
+    weight_and_bias_gradient(b, 1, 2, dh, sizes.ffn,
+                             {rows_of_x.defined() ? rows_of_x.raw() : nullptr, false,
+                              std::max<int64_t>(sizes.in, 1), sizes.rows, sizes.in});
+  }
+}
+
+}  // namespace
+
+Tensor feed_forward(Context& context, const Tensor& x, const Tensor& up, const Tensor& up_bias,
+                    const Tensor& down, Activation kind, const Dropout& dropout) {
+  const OpRange range(context, kOp, x, up, up_bias, down);
+  const Sizes sizes = check(context, x, up, up_bias, down);
+  check_activation(kOp, kind);
+  check_dropout(dropout, kOp);
+  // Whether gradients are wanted makes no difference: a checkpointed region runs without them
+  // first.
+  const bool in_products = kGradientAfterProduct && context.fused_kernels() &&
+                           context.backend().product_epilogues(x.dtype()) &&
+                           kind == Activation::gelu && !dropout.active() && up_bias.defined();
+  if (!in_products) {
+    const Tensor wide = linear(context, x, up);
+    return linear(context, bias_act_dropout(context, wide, up_bias, kind, dropout), down);
+  }
+
+  const Tensor input = contiguous(context, x), u = contiguous(context, up),
+               bias = contiguous(context, up_bias), d = contiguous(context, down);
+  Saved saved{SavedTensor(input),
+              u.detach(),
+              bias.detach(),
+              d.detach(),
+              context.empty(with_width(x, sizes.ffn), x.dtype()),
+              {},
+              sizes};
+  Tensor active = activated(context, input, u, bias, saved.h, sizes, true);
+  Tensor y = context.empty(with_width(x, sizes.out), x.dtype());
+  context.backend().gemm(product(active, d, y, sizes.rows, sizes.out, sizes.ffn));
+  if (!context.needs_grad({input, u, bias, d})) return y;
+  if (context.recompute() != Recompute::selective) saved.active = active;
+  context.record(kOp, {input, u, bias, d}, {&y}, [saved = std::move(saved)](Backward& b) mutable {
+    backward_in_products(b, saved);
+  });
+  return y;
+}
+
+}  // namespace trafo::ops

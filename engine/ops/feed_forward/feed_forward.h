@@ -1,0 +1,19 @@
+// y = dropout(activation(x U^T + bias)) D^T: a feed-forward block but for the bias of its end,
+// which the seam after it adds.
+//
+// x [.., C], up U [F, C], up_bias [F], down D [C', F] -> [.., C']. It is linear, bias_act_dropout
+// and linear, except for GELU without dropout on a device whose products take epilogues
+// (Backend::product_epilogues): there h = x U^T + bias is made and kept instead of x U^T, and the
+// product that makes the activation's gradient multiplies it with GELU's derivative before it is
+// rounded.
+#pragma once
+
+#include "engine/core/philox.h"
+#include "engine/ops/activation/activation.h"
+
+namespace trafo::ops {
+
+Tensor feed_forward(Context& context, const Tensor& x, const Tensor& up, const Tensor& up_bias,
+                    const Tensor& down, Activation kind, const Dropout& dropout);
+
+}  // namespace trafo::ops

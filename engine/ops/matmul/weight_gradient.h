@@ -1,0 +1,25 @@
+// Gradients of what a product y = x W^T + bias is made with.
+#pragma once
+
+#include <optional>
+
+#include "engine/autograd/context.h"
+
+namespace trafo::ops {
+
+// x [rows, in] as a product reads it: rows `ld` apart, or stored transposed.
+struct ProductInput {
+  const void* data;
+  bool transposed;
+  int64_t ld;
+  int64_t rows, width;
+};
+
+// dW [out, in] = dy^T x and dbias [out], the sum over rows of dy [rows, out], for those of the
+// inputs number `weight` and `bias` (if there is one) whose gradients are wanted, straight into
+// their buffers. Where the device can, the sums are made beside the product. x.data may be null
+// where dW is not wanted.
+void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<size_t> bias,
+                              const Tensor& dy, int64_t out, const ProductInput& x);
+
+}  // namespace trafo::ops

@@ -1,0 +1,111 @@
+#include "engine/train/product_plans.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <vector>
+
+#include "engine/core/status.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/checksum.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "product plans";
+constexpr std::string_view kTitle = "trafo-product-plans 1 ";
+constexpr uint64_t kMostBytes = uint64_t{64} << 20;
+
+// Takes numbers off the front of a text.
+class Numbers {
+ public:
+  explicit Numbers(std::string_view line) : rest_(line) {}
+  template <class T>
+  bool take(T& value, int base) {
+    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
+    const auto [end, error] =
+        std::from_chars(rest_.data(), rest_.data() + rest_.size(), value, base);
+    if (error != std::errc{}) return false;
+    rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
+    return true;
+  }
+  bool empty() const { return rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+};
+
+template <class T>
+void append(std::string& text, T value, int base) {
+  char digits[32];
+  text.append(digits, std::to_chars(std::begin(digits), std::end(digits), value, base).ptr);
+}
+
+bool parse_choice(std::string_view line, ProductChoice& choice) {
+  Numbers numbers(line);
+  for (int64_t& value : choice.product)
+    if (!numbers.take(value, 10)) return false;
+  for (uint64_t& value : choice.kernel)
+    if (!numbers.take(value, 16)) return false;
+  return numbers.empty();
+}
+
+}  // namespace
+
+std::string encode_product_plans(const ProductTuner& tuner) {
+  std::string text(kTitle);
+  text += "00000000\n" + tuner.library() + '\n';
+  for (const ProductChoice& choice : tuner.choices()) {
+    for (const int64_t value : choice.product) {
+      append(text, value, 10);
+      text += ' ';
+    }
+    for (const uint64_t value : choice.kernel) {
+      append(text, value, 16);
+      text += ' ';
+    }
+    text.back() = '\n';
+  }
+  seal_text(text, kTitle.size());
+  return text;
+}
+
+void decode_product_plans(ProductTuner& tuner, std::string_view text,
+                          const std::filesystem::path& path) {
+  const auto intact = [&](bool condition, const char* what) {
+    require(condition, ErrorCode::corrupt_file, kOrigin, path.string(), " ", what,
+            "; without the file the products are measured again, and results differ in their last "
+            "digits from those before");
+  };
+  intact(text.starts_with(kTitle), "is no file of product plans of this version");
+  intact(is_sealed(text, kTitle.size()), "is damaged: its checksum does not fit");
+  std::vector<std::string_view> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  intact(lines.size() >= 2, "ends after its first line");
+  const std::string here = tuner.library();
+  require(lines[1] == here, ErrorCode::unsupported, kOrigin, path.string(), " was measured on \"",
+          lines[1], "\", this is \"", here,
+          "\": the same bits cannot be had here. Remove the file to go on with other last digits");
+  std::vector<ProductChoice> choices(lines.size() - 2);
+  for (size_t i = 0; i < choices.size(); ++i)
+    intact(parse_choice(lines[i + 2], choices[i]), "has a line that names no kernel");
+  tuner.set_choices(choices);
+}
+
+void read_product_plans(ProductTuner& tuner, const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return tuner.set_choices({});
+  decode_product_plans(tuner, read_text_file(path, kMostBytes), path);
+}
+
+void write_product_plans(const ProductTuner& tuner, const std::filesystem::path& path) {
+  if (tuner.choices().empty()) return;
+  const std::string text = encode_product_plans(tuner);
+  if (std::filesystem::exists(path) && read_text_file(path, kMostBytes) == text) return;
+  write_file_atomically(path, text);
+}
+
+}  // namespace trafo
