@@ -40,6 +40,15 @@ export TRAFO_LIB_DIR=$PWD/build/release
 step "Rust"
 (cd bindings/rust && ./bindings.sh --check && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet)
 
+step "Other programs: transformers, CTranslate2"
+if command -v python3 >/dev/null; then
+  status=0
+  python3 tests/parity/export_parity.py || status=$?
+  [[ $status -eq 0 || $status -eq 77 ]] || exit "$status"  # 77: the packages cannot be had here, which it has said
+else
+  echo "SKIPPED: there is no python3"
+fi
+
 step "Go"
 (cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./...)
 

@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""What translate-train exports, loaded by the programs it is exported for; what it imports, made by one of them.
+
+    python3 tests/parity/export_parity.py [--translate-train build/release/translate-train] [--data FOLDER]
+
+Trains three small models (post-norm, pre-norm, decoder-only), exports them and compares with transformers and CTranslate2: token
+log-probabilities to 1e-4, greedy translations (transformers: all the same; CTranslate2: at least 99 %). Then imports models that
+transformers wrote and models that were exported. --data: a folder with train.SRC.gz, train.TRG.gz and test_2016_flickr.SRC.gz
+of de and en; without it, a corpus of a made-up language.
+
+Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 all equal, 1 not,
+77 the packages cannot be had here.
+"""
+import argparse
+import gzip
+import os
+import random
+import subprocess
+import sys
+import time
+
+PACKAGES = ["torch", "transformers", "ctranslate2", "sentencepiece", "safetensors", "numpy"]
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LOG_PROBABILITY_TOLERANCE = 1e-4  # a token
+CTRANSLATE2_SAME = 0.99
+LONGEST = 40  # pieces of a translation
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--translate-train", default=os.path.join(ROOT, "build/release/translate-train"))
+    parser.add_argument("--environment", default=os.path.join(ROOT, "build/parity-environment"))
+    parser.add_argument("--data", help="a folder of corpora instead of the made-up one")
+    parser.add_argument("--work", help="where the models go; default: a temporary folder")
+    parser.add_argument("--updates", type=int, default=300)
+    parser.add_argument("--sentences", type=int, default=100, help="of the test set")
+    return parser.parse_args()
+
+
+def enter_environment(folder):
+    """Continues in the environment, which is made if need be."""
+    python = os.path.join(folder, "bin/python")
+    stamp = os.path.join(folder, "complete")
+    if not os.path.exists(stamp):
+        print("installing", *PACKAGES, flush=True)
+        made = subprocess.run([sys.executable, "-m", "venv", folder]).returncode == 0
+        if not made or subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES]).returncode != 0:
+            print("SKIPPED: the packages cannot be installed here:", " ".join(PACKAGES))
+            sys.exit(77)
+        open(stamp, "w").close()
+    os.environ.update(TRAFO_PARITY_INSIDE="1", HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TOKENIZERS_PARALLELISM="false",
+                      CUDA_VISIBLE_DEVICES="")
+    os.execv(python, [python, *sys.argv])
+
+
+# ---- corpora ----
+
+def made_up_corpus(lines, seed):
+    """Sentences of 3 to 8 words, translated word by word."""
+    shape = random.Random(5)
+    word = lambda: "".join(shape.choice("bdfgklmnprst") + shape.choice("aeiouäöü") for _ in range(shape.randint(1, 3)))
+    lexicon = {word(): word() for _ in range(40)}
+    words = sorted(lexicon)
+    choice = random.Random(seed)
+    pairs = []
+    for _ in range(lines):
+        sentence = [choice.choice(words) for _ in range(choice.randint(3, 8))]
+        pairs.append((" ".join(sentence) + " .", " ".join(lexicon[w] for w in sentence) + " ."))
+    return pairs
+
+
+def corpora(arguments):
+    if not arguments.data:
+        train, test = made_up_corpus(4000, 1), made_up_corpus(arguments.sentences, 2)
+        return train, [source for source, _ in test], [target for _, target in test]
+    read = lambda name: gzip.open(os.path.join(arguments.data, name), "rt", encoding="utf-8").read().splitlines()
+    train = list(zip(read("train.de.gz"), read("train.en.gz")))
+    test = read("test_2016_flickr.de.gz")[:arguments.sentences]
+    return train, test, read("test_2016_flickr.en.gz")[:arguments.sentences]
+
+
+def write_lines(path, lines):
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(line + "\n" for line in lines)
+
+
+# ---- translate-train ----
+
+class Program:
+    def __init__(self, path, folder, pieces):
+        self.path, self.folder, self.pieces = os.path.abspath(path), folder, str(pieces)
+
+    def run(self, *arguments, lines=None):
+        text = None if lines is None else "".join(line + "\n" for line in lines)
+        done = subprocess.run([self.path, *arguments], cwd=self.folder, input=text, encoding="utf-8", capture_output=True)
+        if done.returncode != 0:
+            sys.exit(f"translate-train {' '.join(arguments)}: exit code {done.returncode}\n{done.stderr}")
+        return done.stdout.splitlines()
+
+    def train(self, name, updates, *flags):
+        began = time.time()
+        self.run("train", "-t", "train.src", "train.trg", "--model", name, "--after", f"{updates}u", "--dec-depth", "2",
+                 "--dim-emb", "64", "--transformer-dim-ffn", "128", "--transformer-heads", "4", "--dim-vocabs", self.pieces,
+                 "--mini-batch-words", "1500", "--lr-warmup", "50", "--transformer-dropout", "0", "--learn-rate", "0.003",
+                 "--device", "cpu", "--cpu-threads", "1", "--quiet", *flags)
+        print(f"trained {name} in {time.time() - began:.0f} s", flush=True)
+        return name
+
+    def greedy(self, model, lines):
+        return self.run("translate", "-m", model, "--beam-size", "1", "--normalize", "0", "--max-length", str(LONGEST),
+                        "--device", "cpu", "--quiet", lines=lines)
+
+    def scores(self, model, source, target):
+        write_lines(os.path.join(self.folder, "score.src"), source)
+        write_lines(os.path.join(self.folder, "score.trg"), target)
+        lines = self.run("score", "-m", model, "-t", "score.src", "score.trg", "--device", "cpu", "--quiet")
+        return [float(line) for line in lines]
+
+
+# ---- the other programs ----
+
+def marian_log_probabilities(model, source_ids, target_ids):
+    """Each pair alone, without padding."""
+    import torch
+    results = []
+    start = model.config.decoder_start_token_id
+    for source, target in zip(source_ids, target_ids):
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[start] + target[:-1]])).logits[0]
+        steps = torch.log_softmax(logits.double(), -1)
+        results.append(sum(steps[i, token].item() for i, token in enumerate(target)))
+    return results
+
+
+def lm_log_probabilities(model, source_ids, target_ids):
+    import torch
+    results = []
+    for source, target in zip(source_ids, target_ids):
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([source + target])).logits[0]
+        steps = torch.log_softmax(logits.double(), -1)
+        results.append(sum(steps[len(source) - 1 + i, token].item() for i, token in enumerate(target)))
+    return results
+
+
+class Checks:
+    failed = 0
+
+    def say(self, good, text):
+        self.failed += not good
+        print(("ok      " if good else "FAILED  ") + text, flush=True)
+
+    def log_probabilities(self, name, ours, theirs, lengths):
+        gap = max(abs(a - b) / n for a, b, n in zip(ours, theirs, lengths))
+        self.say(len(ours) == len(theirs) and gap <= LOG_PROBABILITY_TOLERANCE,
+                 f"{name}: log-probability of a token differs by at most {gap:.1e} in {len(ours)} sentences")
+
+    def translations(self, name, ours, theirs, share=1.0):
+        # A translation cut at the longest length may end with a space, which MarianTokenizer strips.
+        ours, theirs = [line.strip() for line in ours], [line.strip() for line in theirs]
+        same = sum(a == b for a, b in zip(ours, theirs))
+        self.say(len(ours) == len(theirs) and same >= share * len(ours), f"{name}: {same} of {len(ours)} translations are the same")
+        if same < len(ours):
+            a, b = next((a, b) for a, b in zip(ours, theirs) if a != b)
+            print(f"          ours   {a}\n          theirs {b}")
+
+
+def batches(items, size=25):
+    return [items[i:i + size] for i in range(0, len(items), size)]
+
+
+def encode_all(spm, lines):
+    return [spm.encode(line) + [spm.eos_id()] for line in lines]
+
+
+def check_marian(checks, program, run, test, reference):
+    import torch
+    from transformers import MarianMTModel, MarianTokenizer
+    folder = os.path.join(program.folder, run + "-hf-marian")
+    program.run("export", "-m", run, "--to", "hf-marian", "-o", folder, "--quiet")
+    model, tokenizer = MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
+    source = tokenizer(test).input_ids
+    target = tokenizer(text_target=reference).input_ids
+    checks.log_probabilities("transformers MarianMT", program.scores(run, test, reference),
+                             marian_log_probabilities(model, source, target), [len(t) for t in target])
+    texts = []
+    for lines in batches(test):
+        with torch.no_grad():
+            output = model.generate(**tokenizer(lines, return_tensors="pt", padding=True), num_beams=1, do_sample=False,
+                                    max_new_tokens=LONGEST, max_length=None)
+        texts += tokenizer.batch_decode(output, skip_special_tokens=True)
+    checks.translations("transformers MarianMT", program.greedy(run, test), texts)
+    check_round_trip(checks, program, run, folder, test)
+
+
+def check_ctranslate2(checks, program, run, test):
+    import ctranslate2
+    import sentencepiece
+    folder = os.path.join(program.folder, run + "-ctranslate2")
+    program.run("export", "-m", run, "--to", "ctranslate2", "-o", folder, "--quiet")
+    spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "vocab.spm"))
+    pieces = [spm.encode(line, out_type=str) for line in test]
+    never = [["<s>"], ["<pad>"]]
+    if os.path.exists(os.path.join(folder, "vocabulary.json")):
+        generator = ctranslate2.Generator(folder, device="cpu", compute_type="float32", intra_threads=1)
+        results = generator.generate_batch([tokens + ["</s>"] for tokens in pieces], beam_size=1, max_length=LONGEST,
+                                           sampling_topk=1, include_prompt_in_result=False, disable_unk=True,
+                                           suppress_sequences=never)
+        texts = [spm.decode([spm.piece_to_id(t) for t in result.sequences[0]]) for result in results]
+    else:
+        translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", intra_threads=1)
+        results = translator.translate_batch(pieces, beam_size=1, max_decoding_length=LONGEST, disable_unk=True,
+                                             suppress_sequences=never)
+        texts = [spm.decode([spm.piece_to_id(t) for t in result.hypotheses[0]]) for result in results]
+    checks.translations(f"CTranslate2 ({run})", program.greedy(run, test), texts, CTRANSLATE2_SAME)
+
+
+def check_gpt2(checks, program, run, test, reference):
+    import sentencepiece
+    import torch
+    from transformers import AutoTokenizer, GPT2LMHeadModel
+    folder = os.path.join(program.folder, run + "-hf-gpt2")
+    program.run("export", "-m", run, "--to", "hf-gpt2", "-o", folder, "--quiet")
+    spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "tokenizer.model"))
+    model, tokenizer = GPT2LMHeadModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    source, target = encode_all(spm, test), encode_all(spm, reference)
+    lines = test + ["  two  spaces ", "ﬁne ½ Ⅷ ＡＢＣ", "tab\there", "日本語", "ä" + "a\u0308", ""]
+    theirs = tokenizer(lines, add_special_tokens=False).input_ids
+    checks.say(theirs == [spm.encode(line) for line in lines], "transformers GPT-2: tokenizer.json gives our ids")
+    checks.log_probabilities("transformers GPT-2", program.scores(run, test, reference),
+                             lm_log_probabilities(model, source, target), [len(t) for t in target])
+    texts = []
+    for lines in batches(source):
+        longest = max(map(len, lines))
+        ids = torch.tensor([[spm.pad_id()] * (longest - len(line)) + line for line in lines])
+        mask = torch.tensor([[0] * (longest - len(line)) + [1] * len(line) for line in lines])
+        with torch.no_grad():
+            output = model.generate(ids, attention_mask=mask, num_beams=1, do_sample=False, max_new_tokens=LONGEST, max_length=None)
+        texts += [spm.decode(line.tolist()) for line in output[:, longest:]]
+    checks.translations("transformers GPT-2", program.greedy(run, test), texts)
+    check_round_trip(checks, program, run, folder, test)
+
+
+def check_round_trip(checks, program, run, folder, test):
+    again = folder + "-imported"
+    program.run("import", "--from", folder, "-o", again, "--quiet")
+    checks.translations(f"import of {os.path.basename(folder)}", program.greedy(run, test), program.greedy(again, test))
+
+
+# ---- models that transformers made ----
+
+def train_spm(folder, name, lines, size):
+    import sentencepiece
+    path = os.path.join(folder, name)
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_prefix=path, vocab_size=size, minloglevel=2,
+                                             hard_vocab_limit=False, eos_id=0, unk_id=1, bos_id=-1, pad_id=-1)
+    os.rename(path + ".model", path)
+    return sentencepiece.SentencePieceProcessor(model_file=path)
+
+
+def check_foreign_marian(checks, program, train, test, reference):
+    """As Marian's own models: two SentencePiece models, ids of a joint vocabulary, a decoder that starts from zeros."""
+    import json
+
+    import sentencepiece
+    import torch
+    from transformers import MarianConfig, MarianMTModel
+    torch.manual_seed(3)
+    folder = os.path.join(program.folder, "foreign-marian")
+    os.makedirs(folder)
+    names = ["source.spm", "target.spm"]
+    sides = [train_spm(folder, name, [pair[side] for pair in train[:2000]], 300) for side, name in enumerate(names)]
+    pieces = ["</s>", "<unk>"] + sorted({s.id_to_piece(i) for s in sides for i in range(2, len(s))}, reverse=True) + ["<pad>"]
+    pad = len(pieces) - 1
+    with open(os.path.join(folder, "vocab.json"), "w", encoding="utf-8") as file:
+        json.dump({piece: i for i, piece in enumerate(pieces)}, file)
+    config = MarianConfig(vocab_size=len(pieces), d_model=32, encoder_layers=2, decoder_layers=1, encoder_attention_heads=2,
+                          decoder_attention_heads=2, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=128,
+                          activation_function="swish", scale_embedding=True, pad_token_id=pad, decoder_start_token_id=pad,
+                          eos_token_id=0, forced_eos_token_id=0, init_std=0.2)
+    model = MarianMTModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        model.final_logits_bias.normal_()
+        model.model.shared.weight[pad] = 0
+    for dtype in [torch.float32, torch.float16, torch.bfloat16]:
+        name = "foreign-marian-" + str(dtype).split(".")[1]
+        model.to(dtype).save_pretrained(folder)
+        model = MarianMTModel.from_pretrained(folder, dtype=torch.float32).eval()
+        program.run("import", "--from", folder, "-o", name, "--quiet")
+        spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(program.folder, name, "vocab.spm"))
+        checks.say([spm.id_to_piece(i) for i in range(pad)] == pieces[:pad] and spm.bos_id() == pad,
+                   f"{name}: the vocabulary keeps its ids")
+        target = encode_all(spm, reference)
+        checks.log_probabilities("import of " + name, program.scores(name, test, reference),
+                                 marian_log_probabilities(model, encode_all(spm, test), target), [len(t) for t in target])
+    program.run("export", "-m", name, "--to", "hf-marian", "-o", "marian-again", "--quiet")
+    again = MarianMTModel.from_pretrained(os.path.join(program.folder, "marian-again"))
+    same = all(torch.equal(a, b) for a, b in zip(again.state_dict().values(), model.state_dict().values()))
+    checks.say(same and again.config.pad_token_id == pad, "exported again: the weights that were imported")
+
+
+def check_foreign_gpt2(checks, program, run, test, reference):
+    import shutil
+
+    import sentencepiece
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+    torch.manual_seed(4)
+    folder = os.path.join(program.folder, "foreign-gpt2")
+    vocabulary = os.path.join(program.folder, run, "vocab.spm")
+    spm = sentencepiece.SentencePieceProcessor(model_file=vocabulary)
+    config = GPT2Config(vocab_size=len(spm), n_positions=256, n_embd=32, n_layer=2, n_head=2, initializer_range=0.2,
+                        bos_token_id=1, eos_token_id=2)
+    model = GPT2LMHeadModel(config).half().eval()
+    model.save_pretrained(folder)
+    model = model.float()
+    shutil.copy(vocabulary, os.path.join(folder, "tokenizer.model"))
+    program.run("import", "--from", folder, "-o", "foreign-gpt2-imported", "--quiet")
+    target = encode_all(spm, reference)
+    checks.log_probabilities("import of GPT-2, float16", program.scores("foreign-gpt2-imported", test, reference),
+                             lm_log_probabilities(model, encode_all(spm, test), target), [len(t) for t in target])
+
+
+def main():
+    arguments = parse_arguments()
+    if "TRAFO_PARITY_INSIDE" not in os.environ:
+        enter_environment(os.path.abspath(arguments.environment))
+    import contextlib
+    import tempfile
+    import warnings
+
+    import torch
+    import transformers
+    warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used without being asked
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)  # threads that wait for each other are slow on busy machines
+    began = time.time()
+    with contextlib.ExitStack() as stack:
+        folder = arguments.work or stack.enter_context(tempfile.TemporaryDirectory())
+        os.makedirs(folder, exist_ok=True)
+        train, test, reference = corpora(arguments)
+        write_lines(os.path.join(folder, "train.src"), [source for source, _ in train])
+        write_lines(os.path.join(folder, "train.trg"), [target for _, target in train])
+        program, checks = Program(arguments.translate_train, folder, 2000 if arguments.data else 100), Checks()
+        post = program.train("post", arguments.updates, "--enc-depth", "2", "--transformer-norm", "post")
+        check_marian(checks, program, post, test, reference)
+        check_ctranslate2(checks, program, post, test)
+        pre = program.train("pre", arguments.updates // 3, "--enc-depth", "2", "--transformer-norm", "pre")
+        check_ctranslate2(checks, program, pre, test)
+        lm = program.train("lm", arguments.updates, "--arch", "decoder-lm")
+        check_gpt2(checks, program, lm, test, reference)
+        check_ctranslate2(checks, program, lm, test)
+        check_foreign_marian(checks, program, train, test[:40], reference[:40])
+        check_foreign_gpt2(checks, program, lm, test[:40], reference[:40])
+    print(f"{'all equal' if checks.failed == 0 else f'{checks.failed} checks failed'}, {time.time() - began:.0f} s")
+    sys.exit(checks.failed != 0)
+
+
+if __name__ == "__main__":
+    main()
