@@ -21,7 +21,7 @@ inline constexpr int kWarpgroup = 128;
 // Off: compute capability 9.0 takes the mma.sync kernels, too.
 inline constexpr bool kUseHopperAttention = true;
 // Off: long sequences take the kernels without a producer, too.
-inline constexpr bool kUseAttentionPipeline = true;
+inline constexpr bool kUseAttentionPipeline = true, kUseAttentionPipelineBackward = true;
 
 // Whether the wgmma kernels take a problem that the mma.sync kernels do: those alone make dropout's
 // bits, and narrow heads are theirs.
@@ -36,10 +36,12 @@ bool fits_wgmma(const DeviceState& device, const Params& p) {
 #endif
 }
 
-// The forward pass of long sequences (attention_wgmma_pipeline_forward_cuda.cu); `taken`: whether
+// Long sequences (attention_wgmma_pipeline_{forward,backward}_cuda.cu); `taken`: whether
 // it was.
 int32_t attention_forward_pipeline(DeviceState& device, const AttentionForwardParams& p,
                                    bool& taken);
+int32_t attention_backward_pipeline(DeviceState& device, const AttentionBackwardParams& p,
+                                    float* delta, bool& taken);
 
 // A tile [Rows, D] as panels of 64 columns, 128 bytes a row, whose 16-byte pieces change places
 // with the row's number as 128-byte swizzling does; a panel begins at a multiple of 1024 bytes.

@@ -268,6 +268,9 @@ bool attention_fits_wgmma(const DeviceState& device, const AttentionBackwardPara
 
 int32_t attention_backward_wgmma(DeviceState& device, const AttentionBackwardParams& p,
                                  float* delta) {
+  bool taken = false;
+  const int32_t result = attention_backward_pipeline(device, p, delta, taken);
+  if (taken) return result;
   return p.head_dim <= 64 ? run_backward<64>(device, p, delta)
                           : run_backward<128>(device, p, delta);
 }

@@ -57,6 +57,11 @@ __device__ __forceinline__ void load_box(uint32_t to, const CUtensorMap& map, ui
       : "memory");
 }
 
+// Arrives when this thread's copies into shared memory have.
+__device__ __forceinline__ void arrive_with_copies(uint32_t at) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at) : "memory");
+}
+
 // Barriers of threads, by number (0 is __syncthreads).
 __device__ __forceinline__ void sync_threads(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
@@ -142,6 +147,19 @@ __device__ __forceinline__ void multiply_add_tile(SumsOf<D>& c, const Quad (&a)[
       D == 64 ? describe(b.base) : b.base >> 4 | (Panels<D, Rows>::kPanelBytes / 16) << 16;
 #pragma unroll
   for (int k = 0; k < Rows / 16; ++k) multiply_columns(c, a[k], right + k * (16 * 128 / 16));
+}
+
+// Zeros from `row` on, by the threads of a warpgroup; the products see them after
+// publish_to_products and a barrier of these threads.
+template <int D, int Rows>
+__device__ __forceinline__ void clear_rows(const Panels<D, Rows>& tile, int row, int thread) {
+  constexpr int kWords = D / 2;
+  for (int at = row * kWords + thread; at < Rows * kWords; at += kWarpgroup) {
+    const int word = at % kWords;
+    store_shared(tile.base + static_cast<uint32_t>(word / 32) * Panels<D, Rows>::kPanelBytes +
+                     static_cast<uint32_t>(at / kWords * 128 + word % 32 * 4),
+                 0);
+  }
 }
 
 // The same number in all lanes, known to the compiler as such.

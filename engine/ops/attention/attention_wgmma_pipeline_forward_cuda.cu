@@ -245,13 +245,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
       const typename S::Keys tile = wait_full(1, n);
       const int keys = item.keys - n * S::kKeys;
       if (keys < S::kKeys) {
-        for (int at = static_cast<int>(threadIdx.x) % kWarpgroup; at < (S::kKeys - keys) * (D / 2);
-             at += kWarpgroup) {
-          const int row = keys + at / (D / 2), word = at % (D / 2);
-          store_shared(tile.base + static_cast<uint32_t>(word / 32) * S::Keys::kPanelBytes +
-                           static_cast<uint32_t>(row * 128 + word % 32 * 4),
-                       0);
-        }
+        clear_rows(tile, keys, static_cast<int>(threadIdx.x) % kWarpgroup);
         publish_to_products();
         sync_threads(5 + group, kWarpgroup);
       }
