@@ -29,6 +29,8 @@ constexpr const char* kNames[] = {"task",
                                   "tied-embeddings-all",
                                   "dim-vocabs",
                                   "mini-batch-words",
+                                  "mini-batch-fit",
+                                  "memory-limit",
                                   "max-length",
                                   "optimizer-delay",
                                   "optimizer-states",
@@ -45,25 +47,30 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   const std::string precision = settings.text("precision");
   config.model.precision = precision == "fp32" ? TRAFO_FLOAT32 : TRAFO_BFLOAT16;
   if (arguments.sentence_length < 1) usage_error("--sentence-length: must be at least 1");
-  const int64_t tokens = config.trainer.batch_tokens;
+  if (config.trainer.batch_fit && config.trainer.memory_limit == 0)
+    usage_error("--mini-batch-fit: wants a --memory-limit, because no device is asked here");
+  int64_t tokens = config.trainer.batch_tokens;
   const int64_t sentences = std::max<int64_t>(1, tokens / arguments.sentence_length);
   const bool lm = config.model.architecture == TRAFO_DECODER_LM;
   trafo_memory_plan plan{};
   check(trafo_plan_training(&config.model, &config.trainer, sentences, lm ? 0 : tokens, tokens,
                             &plan, sizeof plan));
+  tokens = plan.batch_tokens;
   LineWriter out("-");
   const auto row = [&](const char* name, int64_t bytes) {
     out.write(fmt::format("{:<12} {:>10.1f} MiB", name, static_cast<double>(bytes) / 1048576));
   };
   out.write(fmt::format(
-      "{} {}, {} sentences of {} tokens, {}, recompute {}", settings.text("task"),
-      settings.text("arch"), grouped(sentences), grouped(arguments.sentence_length),
+      "{} {}, {} words in sentences of {}, {}, recompute {}", settings.text("task"),
+      settings.text("arch"), grouped(tokens), grouped(arguments.sentence_length),
       config.model.precision == TRAFO_FLOAT32 ? "fp32" : "bf16", settings.text("recompute")));
   row("weights", plan.weights_bytes);
   row("gradients", plan.gradients_bytes);
   row("optimizer", plan.optimizer_bytes);
   row("activations", plan.activations_bytes);
   row("in all", plan.total_bytes);
+  if (plan.limit_bytes > 0)
+    out.write(plan.total_bytes <= plan.limit_bytes ? "fits the limit" : "is over the limit");
   int32_t devices = 0;
   check(trafo_device_count(TRAFO_DEVICE_CUDA, &devices, nullptr));
   for (int32_t i = 0; i < devices; ++i) {

@@ -191,6 +191,10 @@ std::string grouped(int64_t number) {
   return digits;
 }
 
+std::string mebibytes(int64_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 1048576);
+}
+
 std::string clock_text(double seconds) {
   const int64_t all = static_cast<int64_t>(seconds + 0.5);
   if (all >= 3600) return fmt::format("{}:{:02}:{:02}", all / 3600, all / 60 % 60, all % 60);

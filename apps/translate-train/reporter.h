@@ -83,6 +83,8 @@ class Reporter {
 
 // 4200 -> "4,200"
 std::string grouped(int64_t number);
+// 1048576 -> "1.0 MiB"
+std::string mebibytes(int64_t bytes);
 // 75 -> "01:15", 3675 -> "1:01:15"
 std::string clock_text(double seconds);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "cli_error.h"
 
@@ -36,6 +37,9 @@ constexpr SettingSpec kSpecs[] = {
      1, 1, true},
     {"mini-batch-words", "--max-tokens", kData, "N", "target pieces a batch (default 4096)", 1, 1,
      true},
+    {"mini-batch-fit", "", kData, "on|off",
+     "instead: as many as the memory, or --memory-limit, has room for; a run keeps its choice", 0,
+     1, true},
 
     {"task", "", kModel, "NAME",
      "tiny, small, iwslt, base, big or lm: sets the defaults below (default: tiny under 100k "
@@ -105,6 +109,9 @@ constexpr SettingSpec kSpecs[] = {
     {"recompute", "", kMachine, "NAME",
      "none, selective or full: what backward computes a second time instead of keeping it; less "
      "memory, more time, the same results",
+     1, 1, true},
+    {"memory-limit", "", kMachine, "SIZE",
+     "of the device, as 800MiB or 4GiB (default 0: what is free); a run that needs more is refused",
      1, 1, true},
     {"cuda-graphs", "", kMachine, "on|off",
      "off: training steps are issued kernel by kernel, for profiling (default on)", 0, 1, true},
@@ -178,6 +185,24 @@ bool parse_count(std::string_view text, int64_t& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) return false;
   return !__builtin_mul_overflow(out, factor, &out);
+}
+
+bool parse_bytes(std::string_view text, int64_t& out) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return false;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  static constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"", 1},     {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
+      {"kB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+  for (const auto& [unit, factor] : kUnits) {
+    if (text != unit) continue;
+    value *= factor;
+    if (!(value >= 0 && value < 0x1p62)) return false;
+    out = static_cast<int64_t>(value);
+    return true;
+  }
+  return false;
 }
 
 void Settings::set(const std::string& name, std::vector<std::string> values, std::string origin) {

@@ -64,5 +64,7 @@ class Settings {
 
 // "500k" and "2M" are 500,000 and 2,000,000.
 bool parse_count(std::string_view text, int64_t& out);
+// "4GiB", "500MB", "1000": bytes.
+bool parse_bytes(std::string_view text, int64_t& out);
 
 }  // namespace translate_train

@@ -147,6 +147,31 @@ Reporter make_reporter(const Settings& settings) {
                    .quiet = settings.flag("quiet")});
 }
 
+// Before the first update. With --mini-batch-fit the batch that was chosen becomes the run's.
+void report_memory(const trafo_trainer* trainer, Settings& settings, Reporter& reporter) {
+  trafo_memory_plan plan{};
+  check(trafo_trainer_get_plan(trainer, &plan, sizeof plan));
+  if (settings.flag("mini-batch-fit")) {
+    settings.set("mini-batch-words", {std::to_string(plan.batch_tokens)}, "--mini-batch-fit");
+    reporter.info(fmt::format("mini-batch-fit: {} words a batch", grouped(plan.batch_tokens)),
+                  {{"batch_tokens", plan.batch_tokens}});
+  }
+  std::string line = fmt::format(
+      "memory: planned peak {} (weights {}, gradients {}, optimizer {}, activations {})",
+      mebibytes(plan.total_bytes), mebibytes(plan.weights_bytes), mebibytes(plan.gradients_bytes),
+      mebibytes(plan.optimizer_bytes), mebibytes(plan.activations_bytes));
+  if (plan.device_bytes > 0)
+    line += fmt::format(", device has {}, {} free", mebibytes(plan.device_bytes),
+                        mebibytes(plan.free_bytes));
+  reporter.info(line, {{"planned_peak_bytes", plan.total_bytes},
+                       {"weights_bytes", plan.weights_bytes},
+                       {"gradients_bytes", plan.gradients_bytes},
+                       {"optimizer_bytes", plan.optimizer_bytes},
+                       {"activations_bytes", plan.activations_bytes},
+                       {"device_bytes", plan.device_bytes},
+                       {"free_bytes", plan.free_bytes}});
+}
+
 int train(const CLI::App& app, const TrainArguments& arguments) {
   std::string run;
   Settings settings = collect(app, arguments, run);
@@ -201,11 +226,21 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
   Trainer trainer;
   {
     const Reporter::Phase phase(reporter, "preparing the corpus");
-    trainer = make<Trainer>(trafo_trainer_new, model.get(), tokenizer.get(), corpora.train.get(),
-                            corpora.valid.get(), &config.trainer, run.data(), run.size());
+    try {
+      trainer = make<Trainer>(trafo_trainer_new, model.get(), tokenizer.get(), corpora.train.get(),
+                              corpora.valid.get(), &config.trainer, run.data(), run.size());
+    } catch (const CliError& error) {
+      if (error.exit_code() != kOutOfMemory) throw;
+      throw CliError(kOutOfMemory,
+                     std::string(error.what()) +
+                         " (--recompute, --mini-batch-words, --optimizer-delay; --mini-batch-fit "
+                         "chooses the batch)",
+                     error.trafo_code());
+    }
   }
   // The run directory is ours from here on: the trainer holds its lock.
   reporter.open_files(run);
+  report_memory(trainer.get(), settings, reporter);
   make_absolute(settings);
   write_file(run + "/config.yml", settings.to_yaml());
   if (!continuing)

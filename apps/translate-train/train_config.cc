@@ -131,6 +131,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("dim-vocabs", {defaults.vocabulary});
   settings.set_default("max-length", {"256"});
   settings.set_default("mini-batch-words", {"4096"});
+  settings.set_default("mini-batch-fit", {"off"});
   settings.set_default("learn-rate", {defaults.learn_rate});
   settings.set_default("lr-warmup", {defaults.warmup});
   settings.set_default("lr-decay", {"inv-sqrt"});
@@ -152,6 +153,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("cpu-threads", {"0"});
   settings.set_default("precision", {"auto"});
   settings.set_default("recompute", {"none"});
+  settings.set_default("memory-limit", {"0"});
   settings.set_default("cuda-graphs", {"on"});
   settings.set_default("fused-kernels", {"on"});
   settings.set_default("disp-freq", {"20u"});
@@ -197,6 +199,7 @@ TrainConfig resolve(const Settings& settings) {
   t.clip_norm = settings.real("clip-norm");
   t.weight_decay = settings.real("weight-decay");
   t.batch_tokens = settings.integer("mini-batch-words");
+  t.batch_fit = settings.flag("mini-batch-fit");
   read_after(settings, t);
   if (t.schedule == TRAFO_SCHEDULE_COSINE || t.schedule == TRAFO_SCHEDULE_LINEAR) {
     if (t.after_updates == 0)
@@ -222,6 +225,9 @@ TrainConfig resolve(const Settings& settings) {
   t.keep_last = small_integer(settings, "keep-last");
   t.keep_best = settings.flag("keep-best");
   t.recompute = settings.choice("recompute", kRecompute);
+  if (!parse_bytes(settings.text("memory-limit"), t.memory_limit))
+    settings.refuse("memory-limit", fmt::format("wants a size as 800MiB or 4GiB, got '{}'",
+                                                settings.text("memory-limit")));
 
   // Checked with the others; the device decides what auto is (precision_on).
   context_options(settings.text("device"), settings.integer("cpu-threads"),

@@ -134,9 +134,11 @@ class RunDisplay {
                       : e.stop == TRAFO_STOP_EARLY     ? "no more improvement"
                       : e.stop == TRAFO_STOP_CANCELLED ? "interrupted, everything is saved"
                                                        : "stopped";
-    reporter_.info(fmt::format("{} after update {}, epoch {}, {} target tokens, {}", why,
-                               grouped(e.update), e.epoch, grouped(e.target_tokens),
-                               clock_text(e.elapsed_seconds)));
+    // Validation takes memory of its own beside the training's.
+    reporter_.info(fmt::format(
+        "{} after update {}, epoch {}, {} target tokens, {}, memory {} (peak with validation {})",
+        why, grouped(e.update), e.epoch, grouped(e.target_tokens), clock_text(e.elapsed_seconds),
+        mebibytes(e.memory_bytes), mebibytes(e.peak_memory_bytes)));
   }
 
   const trafo_trainer_options& options_;

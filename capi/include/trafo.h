@@ -666,7 +666,8 @@ typedef struct trafo_trainer_options {
   int32_t max_bad_steps;    /* updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10 */
   int32_t recompute;        /* TRAFO_RECOMPUTE_*; default none. Less memory for more time; never changes a bit */
   int32_t optimizer_states; /* TRAFO_OPTIMIZER_STATES_*; default float32. A run continues with those it has begun with */
-  int32_t reserved;         /* 0 */
+  int32_t batch_fit;        /* 1: batch_tokens is the largest that the memory has room for; default 0 */
+  int64_t memory_limit;     /* bytes that training may take; default 0: what the device has free */
 } trafo_trainer_options;
 
 typedef struct trafo_memory_plan {
@@ -676,11 +677,16 @@ typedef struct trafo_memory_plan {
   int64_t optimizer_bytes;   /* the moments */
   int64_t activations_bytes; /* what forward and backward keep and use */
   int64_t total_bytes;       /* the peak of trafo_context_memory_stats, with the batch and small change */
+  int64_t batch_tokens;      /* target tokens of the batch: those given, or the largest that fits */
+  int64_t limit_bytes;       /* what training may take; 0: not known */
+  int64_t device_bytes;      /* all of the device's memory, and what was free of it; 0: not asked */
+  int64_t free_bytes;
 } trafo_memory_plan;
 
 /* What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a
- * decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states and
- * recompute matter. INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1 */
+ * decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states and recompute matter; with batch_fit and a
+ * memory_limit the batch is made larger or smaller, its sentences of the same lengths, to the largest that the limit has room for
+ * (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,
                                                           const trafo_trainer_options *options, int64_t sentences,
                                                           int64_t source_tokens, int64_t target_tokens,
@@ -690,7 +696,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_conf
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t struct_size);
 /* The model (which the trainer changes), tokenizer and corpora are kept alive. `valid` may be NULL. run_directory may be empty:
  * nothing is written. If it holds a checkpoint, training continues from the newest whole one, bitwise; one of another
- * architecture, tokenizer or corpus is refused. since 0.1 */
+ * architecture, tokenizer or corpus is refused. OUT_OF_MEMORY, OUT_OF_DEVICE_MEMORY: the plan of its memory does not fit; the
+ * message has the plan and what would fit. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                         const trafo_corpus *train, const trafo_corpus *valid,
                                                         const trafo_trainer_options *options,
@@ -777,6 +784,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trai
                                                              double *out_chrf);
 /* Saves a checkpoint into the run directory now. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_save(trafo_trainer *trainer);
+/* What its training takes, by the largest batches of the first epoch. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_get_plan(const trafo_trainer *trainer, trafo_memory_plan *out,
+                                                             size_t struct_size);
 /* since 0.1 */
 TRAFO_API void trafo_trainer_free(trafo_trainer *trainer);
 

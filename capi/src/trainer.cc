@@ -104,9 +104,10 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
       o.optimizer_states > TRAFO_OPTIMIZER_STATES_8BIT)
     call.refuse("optimizer_states must be TRAFO_OPTIMIZER_STATES_FLOAT32 (0) or _8BIT (1), got ",
                 o.optimizer_states);
-  call.reserved(o.reserved);
   TrainOptions t;
   t.optimizer_states = static_cast<OptimizerStates>(o.optimizer_states);
+  t.memory_limit = o.memory_limit;
+  t.batch_fit = o.batch_fit != 0;
   t.recompute = static_cast<Recompute>(o.recompute);
   t.learn_rate = o.learning_rate;
   t.schedule = static_cast<ScheduleKind>(o.schedule);
@@ -143,6 +144,16 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
   if (o.valid_metrics != 0 && (o.first_metric & o.valid_metrics) == 0)
     call.refuse("first_metric ", o.first_metric, " is not one of valid_metrics ", o.valid_metrics);
   return t;
+}
+
+trafo_memory_plan to_c(const MemoryPlan& plan) {
+  trafo_memory_plan result{};
+  result.weights_bytes = plan.weights;
+  result.gradients_bytes = plan.gradients;
+  result.optimizer_bytes = plan.optimizer;
+  result.activations_bytes = plan.activations;
+  result.total_bytes = plan.total;
+  return result;
 }
 
 trafo_event to_c(const TrainEvent& event) {
@@ -198,14 +209,14 @@ trafo_error* trafo_plan_training(const trafo_model_config* config,
   return api(__func__, [&](const Call& call) {
     const WantedModel wanted = wanted_model(call, config);
     const TrainOptions training = to_options(call, read_options(call, options, trainer_defaults()));
-    const MemoryPlan plan = plan_training({DeviceKind::cuda, 0}, wanted.config, wanted.precision,
-                                          training, {sentences, source_tokens, target_tokens});
-    trafo_memory_plan result{};
-    result.weights_bytes = plan.weights;
-    result.gradients_bytes = plan.gradients;
-    result.optimizer_bytes = plan.optimizer;
-    result.activations_bytes = plan.activations;
-    result.total_bytes = plan.total;
+    BatchSizes sizes{sentences, source_tokens, target_tokens};
+    if (training.batch_fit)
+      sizes =
+          largest_batch({DeviceKind::cuda, 0}, wanted.config, wanted.precision, training, sizes);
+    trafo_memory_plan result = to_c(
+        plan_training({DeviceKind::cuda, 0}, wanted.config, wanted.precision, training, sizes));
+    result.batch_tokens = sizes.target_tokens;
+    result.limit_bytes = training.memory_limit;
     init_options(call, out, struct_size, result);
   });
 }
@@ -304,6 +315,21 @@ trafo_error* trafo_trainer_save(trafo_trainer* trainer) {
     const Working t(call, trainer);
     if (!t->saves) call.refuse("the trainer has no run directory");
     t->run->save();
+  });
+}
+
+trafo_error* trafo_trainer_get_plan(const trafo_trainer* trainer, trafo_memory_plan* out,
+                                    size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    const RunPlan& plan = call.handle(trainer, "trainer").run->plan();
+    trafo_memory_plan result = to_c(plan.memory);
+    result.batch_tokens = plan.batch_tokens;
+    result.limit_bytes = plan.limit;
+    if (plan.device) {
+      result.device_bytes = plan.device->total;
+      result.free_bytes = plan.device->free;
+    }
+    init_options(call, out, struct_size, result);
   });
 }
 

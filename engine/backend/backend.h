@@ -68,11 +68,14 @@ class Backend : public MemoryOwner {
 
   // At least 64-byte aligned; null for zero bytes. Throws OUT_OF_MEMORY or OUT_OF_DEVICE_MEMORY.
   void* allocate(size_t bytes) {
-    if (arena_ && bytes) return arena_->take(bytes);
-    return allocate_block(bytes);
+    void* place = arena_ && bytes ? arena_->take(bytes) : nullptr;
+    return place ? place : allocate_block(bytes);
   }
   void release(void* pointer, size_t bytes) noexcept final {
-    if (!in_arena_memory(pointer)) release_block(pointer, bytes);
+    if (!in_arena_memory(pointer))
+      release_block(pointer, bytes);
+    else if (arena_)
+      arena_->released(pointer);
   }
   // One block of exactly `bytes` for arenas, instead of the one that is there (0: none); nothing
   // may live in that. Its contents are unspecified.
@@ -98,6 +101,8 @@ class Backend : public MemoryOwner {
   // Null where a product has but one kernel.
   virtual ProductTuner* product_tuner() { return nullptr; }
 
+  // False on a device that only plans: what is written there need not be computed.
+  virtual bool keeps_data() const { return true; }
   // Null on a device that works while the caller waits.
   virtual StreamDevice* stream_device() { return nullptr; }
 

@@ -37,12 +37,23 @@ ArenaPlan plan_arena(const AllocationTrace& trace) {
       if (plan.places[other].offset >= offset + bytes) break;
       offset = std::max(offset, plan.places[other].offset + padded(plan.places[other].bytes));
     }
-    plan.places[i] = {offset, mine.bytes};
+    plan.places[i] = {offset, mine.bytes, 0};
     plan.bytes = std::max(plan.bytes, offset + bytes);
     const auto after =
         std::upper_bound(placed.begin(), placed.end(), offset,
                          [&](size_t at, size_t other) { return at < plan.places[other].offset; });
     placed.insert(after, i);
+  }
+
+  for (size_t i = 0; i < lifetimes.size(); ++i)
+    if (lifetimes[i].died != INT64_MAX) plan.deaths.push_back(i);
+  std::sort(plan.deaths.begin(), plan.deaths.end(),
+            [&](size_t a, size_t b) { return lifetimes[a].died < lifetimes[b].died; });
+  size_t deaths = 0;
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    while (deaths < plan.deaths.size() && lifetimes[plan.deaths[deaths]].died < lifetimes[i].born)
+      ++deaths;
+    plan.places[i].deaths_before = deaths;
   }
   return plan;
 }

@@ -31,9 +31,11 @@ struct ArenaPlan {
 
   struct Place {
     size_t offset, bytes;
+    size_t deaths_before = 0;  // how many of `deaths` come before it is taken
   };
-  std::vector<Place> places;  // of allocation 0, 1, ...
-  size_t bytes = 0;           // of the block
+  std::vector<Place> places;   // of allocation 0, 1, ...
+  std::vector<size_t> deaths;  // allocations in the order in which they die
+  size_t bytes = 0;            // of the block
 };
 
 // Greedy by size (Pisarchyk & Lee, arXiv 2001.03288): the largest first, each at the lowest offset

@@ -43,6 +43,7 @@ void* CachingAllocator::allocate(size_t bytes) {
     require(block != nullptr, ErrorCode::out_of_memory, "allocate", "the system has no ", size,
             " bytes left; ", stats_.allocated_bytes, " bytes are in use");
     stats_.reserved_bytes += static_cast<int64_t>(size);
+    ++stats_.system_calls;
   }
   stats_.allocated_bytes += static_cast<int64_t>(size);
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
@@ -57,6 +58,7 @@ void CachingAllocator::release(void* pointer, size_t bytes) noexcept {
   if (kKeepBlocks && cached_.keep(size, pointer)) return;
   std::free(pointer);
   stats_.reserved_bytes -= static_cast<int64_t>(size);
+  ++stats_.system_calls;
 }
 
 void* CachingAllocator::allocate_exactly(size_t bytes) {
@@ -65,6 +67,7 @@ void* CachingAllocator::allocate_exactly(size_t bytes) {
   require(block != nullptr, ErrorCode::out_of_memory, "allocate", "the system has no ", size,
           " bytes left");
   std::lock_guard lock(mutex_);
+  ++stats_.system_calls;
   stats_.allocated_bytes += static_cast<int64_t>(size);
   stats_.reserved_bytes += static_cast<int64_t>(size);
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
@@ -75,6 +78,7 @@ void CachingAllocator::release_exactly(void* pointer, size_t bytes) noexcept {
   std::free(pointer);
   const auto size = static_cast<int64_t>(aligned(bytes));
   std::lock_guard lock(mutex_);
+  ++stats_.system_calls;
   stats_.allocated_bytes -= size;
   stats_.reserved_bytes -= size;
 }
@@ -88,6 +92,7 @@ void CachingAllocator::release_cached_locked() noexcept {
   cached_.drain([&](void* block, size_t size) {
     std::free(block);
     stats_.reserved_bytes -= static_cast<int64_t>(size);
+    ++stats_.system_calls;
   });
 }
 

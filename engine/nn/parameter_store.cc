@@ -55,7 +55,7 @@ void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed) {
     entry.grad = flat_grad_.as_strided(entry.shape, strides, entry.offset);
     set_requires_grad(entry.value, true);
     bind_grad(entry.value, entry.grad);
-    if (entry.init.kind == Init::Kind::zeros) continue;
+    if (entry.init.kind == Init::Kind::zeros || !context.backend().keeps_data()) continue;
     const int64_t count = entry.value.numel();
     if (dtype == DType::f64) {
       const auto values = draw<double>(entry.init, count, seed, i);

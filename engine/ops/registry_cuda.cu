@@ -115,6 +115,19 @@ int32_t device_info(int32_t index, DeviceInfo* info, Why why) {
   return kSuccess;
 }
 
+int32_t device_memory(int32_t index, int64_t* total, int64_t* free, Why why) {
+  int before = 0;
+  size_t free_bytes = 0, total_bytes = 0;
+  cudaError_t error = cudaGetDevice(&before);
+  if (error == cudaSuccess) error = cudaSetDevice(index);
+  if (error == cudaSuccess) error = cudaMemGetInfo(&free_bytes, &total_bytes);
+  cudaSetDevice(before);
+  if (error != cudaSuccess) return tell(why, kFailed, cudaGetErrorString(error));
+  *total = static_cast<int64_t>(total_bytes);
+  *free = static_cast<int64_t>(free_bytes);
+  return kSuccess;
+}
+
 void close_device(void* device) {
   DeviceState& state = enter(device);
   if (state.stream) cudaStreamSynchronize(state.stream);
@@ -260,6 +273,7 @@ extern "C" __attribute__((visibility("default"))) int32_t trafo_cuda_plugin(
   table->kernels = kKernels;
   table->device_count = &device_count;
   table->device_info = &device_info;
+  table->device_memory = &device_memory;
   table->open = &open_device;
   table->close = &close_device;
   table->allocate = &allocate;

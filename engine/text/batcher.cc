@@ -37,42 +37,61 @@ int64_t Batcher::batches_in_epoch() const noexcept {
   return static_cast<int64_t>(begins_.size()) - 1;
 }
 
+int64_t Batcher::batch_tokens() const noexcept {
+  return options_.batch_tokens > 0 ? options_.batch_tokens : corpus_->options().batch_tokens;
+}
+
+BatchExtent Batcher::extent(int64_t sentence) const {
+  const auto source = static_cast<int64_t>(corpus_->source(sentence).size());
+  const auto target = static_cast<int64_t>(corpus_->target(sentence).size());
+  if (corpus_->options().form == SequenceForm::decoder_only)
+    return {1, 0, source + target - 1, 0, source + target - 1};
+  return {1, source, target, source, target};
+}
+
+template <class Batch>
+void Batcher::divide(int64_t budget, Batch batch) const {
+  BatchExtent sum;
+  int64_t begin = 0;
+  const auto size = static_cast<int64_t>(order_.size());
+  for (int64_t i = 0; i < size; ++i) {
+    const BatchExtent next = extent(order_[static_cast<size_t>(i)]);
+    if (i > begin && (sum.target_tokens + next.target_tokens > budget ||
+                      sum.source_tokens + next.source_tokens > 2 * budget)) {
+      batch(begin, i, sum);
+      begin = i;
+      sum = {};
+    }
+    ++sum.sentences;
+    sum.source_tokens += next.source_tokens;
+    sum.target_tokens += next.target_tokens;
+    sum.longest_source = std::max(sum.longest_source, next.longest_source);
+    sum.longest_target = std::max(sum.longest_target, next.longest_target);
+  }
+  batch(begin, size, sum);
+}
+
+std::vector<BatchExtent> Batcher::extents(int64_t batch_tokens) const {
+  std::vector<BatchExtent> all;
+  divide(batch_tokens, [&](int64_t, int64_t, const BatchExtent& extent) { all.push_back(extent); });
+  return all;
+}
+
 void Batcher::plan_epoch() {
   const int64_t size = corpus_->size();
-  const bool decoder_only = corpus_->options().form == SequenceForm::decoder_only;
-  auto source_length = [this](int64_t i) {
-    return static_cast<int64_t>(corpus_->source(i).size());
-  };
-  auto target_length = [this](int64_t i) {
-    return static_cast<int64_t>(corpus_->target(i).size());
-  };
-  auto decoder_length = [&](int64_t i) {
-    return decoder_only ? source_length(i) + target_length(i) - 1 : target_length(i);
-  };
-
   order_.resize(static_cast<size_t>(size));
   std::iota(order_.begin(), order_.end(), int64_t{0});
   ShuffleRng rng(state_.seed, static_cast<uint64_t>(state_.epoch));
   if (options_.shuffle) rng.shuffle(order_);
   const int64_t window = options_.sort_window == 0 ? size : options_.sort_window;
   for (int64_t begin = 0; begin < size; begin += window)
-    std::stable_sort(order_.begin() + begin, order_.begin() + std::min(size, begin + window),
-                     [&](int64_t a, int64_t b) { return decoder_length(a) < decoder_length(b); });
+    std::stable_sort(
+        order_.begin() + begin, order_.begin() + std::min(size, begin + window),
+        [&](int64_t a, int64_t b) { return extent(a).target_tokens < extent(b).target_tokens; });
 
-  const int64_t budget = corpus_->options().batch_tokens;
-  int64_t decoder_tokens = 0, encoder_tokens = 0;
   begins_.assign(1, 0);
-  for (int64_t i = 0; i < size; ++i) {
-    const int64_t decoder = decoder_length(order_[static_cast<size_t>(i)]);
-    const int64_t encoder = decoder_only ? 0 : source_length(order_[static_cast<size_t>(i)]);
-    if (decoder_tokens + decoder > budget || encoder_tokens + encoder > 2 * budget) {
-      begins_.push_back(i);
-      decoder_tokens = encoder_tokens = 0;
-    }
-    decoder_tokens += decoder;
-    encoder_tokens += encoder;
-  }
-  begins_.push_back(size);
+  divide(batch_tokens(),
+         [&](int64_t, int64_t past, const BatchExtent&) { begins_.push_back(past); });
   batch_order_.resize(begins_.size() - 1);
   std::iota(batch_order_.begin(), batch_order_.end(), int64_t{0});
   if (options_.shuffle) rng.shuffle(batch_order_);

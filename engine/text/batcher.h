@@ -99,6 +99,14 @@ struct BatcherOptions {
   // Sentences sorted by length together: 0 is the whole corpus (ties in random order), else windows
   // of so many shuffled sentences.
   int64_t sort_window = 0;
+  int64_t batch_tokens = 0;  // 0: the corpus's; else at least the longest pair
+};
+
+// Tokens that the encoder and the decoder read.
+struct BatchExtent {
+  int64_t sentences = 0;
+  int64_t source_tokens = 0, target_tokens = 0;
+  int64_t longest_source = 0, longest_target = 0;
 };
 
 // Position in the endless sequence of batches. Saved in checkpoints.
@@ -122,9 +130,15 @@ class Batcher {
   // out of range.
   void seek(const BatcherState& state);
   int64_t batches_in_epoch() const noexcept;  // of the epoch state().epoch
+  // The sizes that the batches of this epoch would have with another budget, or have.
+  std::vector<BatchExtent> extents(int64_t batch_tokens) const;
+  int64_t batch_tokens() const noexcept;
 
  private:
   void plan_epoch();
+  BatchExtent extent(int64_t sentence) const;
+  template <class Batch>  // batch(first, past, extent): positions in order_
+  void divide(int64_t budget, Batch batch) const;
   void pack(std::span<const int64_t> sentences, PackedBatchHost& batch) const;
 
   const TokenizedCorpus* corpus_;

@@ -10,6 +10,9 @@ namespace {
 
 constexpr const char* kOrigin = "training data";
 
+// A budget that is chosen later has room for every pair.
+constexpr int32_t kAnyBatch = 1 << 28;
+
 void check_corpus(const TokenizedCorpus& corpus, const char* name, const ModelConfig& config) {
   require(corpus.options().form == sequence_form(config.architecture), ErrorCode::invalid_argument,
           kOrigin, "the ", name, " corpus was prepared for another architecture");
@@ -30,7 +33,7 @@ TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* val
       .form = sequence_form(config.architecture),
       .max_length = static_cast<int32_t>(options.max_length),
       // A pair must fit a batch, so that a small budget cannot be exceeded by one long pair.
-      .batch_tokens = static_cast<int32_t>(options.batch_tokens)};
+      .batch_tokens = options.batch_fit ? kAnyBatch : static_cast<int32_t>(options.batch_tokens)};
   TrainingData data;
   data.train = std::make_shared<TokenizedCorpus>(train, tokenizer, lengths, num_threads);
   data.tokens = {tokenizer.bos_id(), tokenizer.eos_id(), tokenizer.pad_id(), tokenizer.unk_id()};

@@ -1,10 +1,8 @@
 #include "engine/train/device_step.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
-#include "engine/ops/attention/attention.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/upload.h"
 
@@ -24,36 +22,14 @@ int64_t round_up(int64_t n, int64_t step) {
   return (n + step - 1) / step * step;
 }
 
-// Sixteen sizes for every doubling.
-int64_t filled_tokens(int64_t tokens) {
-  if (tokens == 0) return 0;
-  const auto below = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens)));
-  return round_up(tokens, std::max<int64_t>(16, below / 16));
-}
-
-// Sentences that `tokens` fill up, none longer than `longest`.
-int64_t fillers(int64_t tokens, int64_t longest) {
-  return tokens == 0 ? 0 : (tokens + longest - 1) / longest;
+// Every batch in a block has weights.
+StepShape device_shape(const StepShape& exact) {
+  StepShape shape = filled_shape(exact);
+  shape.weighted = true;
+  return shape;
 }
 
 }  // namespace
-
-StepShape filled_shape(const StepShape& exact) {
-  StepShape shape = exact;
-  // By what attention's dropout elements do not change with.
-  shape.longest_source = dropout_key_stride(exact.longest_source);
-  shape.longest_target = dropout_key_stride(exact.longest_target);
-  shape.source_tokens = filled_tokens(exact.source_tokens);
-  shape.target_tokens = filled_tokens(exact.target_tokens);
-  const int64_t more = std::max(fillers(shape.target_tokens - exact.target_tokens,
-                                        std::max<int64_t>(1, shape.longest_target)),
-                                fillers(shape.source_tokens - exact.source_tokens,
-                                        std::max<int64_t>(1, shape.longest_source)));
-  const auto below = static_cast<int64_t>(
-      std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, exact.sentences + more))));
-  shape.sentences = round_up(exact.sentences + more, std::max<int64_t>(8, below / 8));
-  return shape;
-}
 
 DeviceStep::Layout::Layout(const StepShape& shape) {
   const auto take = [&](int64_t count) {
@@ -109,15 +85,7 @@ void DeviceStep::forget_graphs() noexcept {
 void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t pass,
                             bool first) {
   check_batch(context_, batch, model_.config());
-  StepShape exact;
-  exact.sentences = static_cast<int64_t>(batch.target_cu_seqlens.size()) - 1;
-  exact.source_tokens = static_cast<int64_t>(batch.source_ids.size());
-  exact.target_tokens = static_cast<int64_t>(batch.target_in.size());
-  exact.with_source = model_.config().architecture == Architecture::encoder_decoder;
-  exact.longest_source = exact.with_source ? longest_sentence(batch.source_cu_seqlens) : 0;
-  exact.longest_target = longest_sentence(batch.target_cu_seqlens);
-  exact.first = first;
-  const StepShape shape = filled_shape(exact);
+  const StepShape shape = device_shape(exact_shape(batch, model_.config(), first));
   const Layout layout(shape);
 
   if (shapes_.size() >= kShapes && !shapes_.contains(shape)) {
@@ -125,14 +93,8 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
     forget_graphs();
     shapes_.clear();
   }
-  Recorded& recorded = shapes_[shape];
-  prepare_memory(shape, layout, batch, recorded);
-  if (!block_.defined() || block_.numel() < layout.words) {
-    context_.backend().synchronize();
-    forget_graphs();
-    block_ = {};
-    block_ = context_.empty({layout.words + layout.words / 4}, DType::i32);
-  }
+  Recorded& recorded = plan(shape, layout, batch);
+  prepare_memory(recorded.plan.bytes, layout.words);
 
   {
     const PhaseRange phase(context_, "upload", true);
@@ -159,29 +121,52 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
   ++recorded.runs;
 }
 
-// The memory of a step: planned by running it where nothing happens.
-void DeviceStep::prepare_memory(const StepShape& shape, const Layout& layout,
-                                const PackedBatchHost& batch, Recorded& recorded) {
-  if (!recorded.planned) {
-    const PhaseRange phase(context_, "planning", false);
-    const Tensor block = plan_context_.empty({layout.words}, DType::i32);
-    const LossSums sums(plan_context_, model_.parameters().dtype());
-    fill(batch, shape, layout, 1, 0, block.data<int32_t>());
-    planner_->take_trace();
-    run(plan_context_, view(block, shape, layout), shape.first, sums);
-    recorded.plan = plan_arena(planner_->take_trace());
-    recorded.planned = true;
+void DeviceStep::reserve(std::span<const StepShape> shapes) {
+  size_t arena_bytes = 0;
+  int64_t block_words = 0;
+  for (const StepShape& exact : shapes) {
+    const StepShape shape = device_shape(exact);
+    const Layout layout(shape);
+    arena_bytes = std::max(arena_bytes, plan(shape, layout, batch_of(exact)).plan.bytes);
+    block_words = std::max(block_words, layout.words);
   }
+  prepare_memory(arena_bytes, block_words);
+  model_.parameters().zero_grad();
+}
+
+// The memory of a step is planned by running it where nothing happens.
+DeviceStep::Recorded& DeviceStep::plan(const StepShape& shape, const Layout& layout,
+                                       const PackedBatchHost& batch) {
+  Recorded& recorded = shapes_[shape];
+  if (recorded.planned) return recorded;
+  const PhaseRange phase(context_, "planning", false);
+  const Tensor block = plan_context_.empty({layout.words}, DType::i32);
+  const LossSums sums(plan_context_, model_.parameters().dtype());
+  fill(batch, shape, layout, 1, 0, block.data<int32_t>());
+  planner_->take_trace();
+  run(plan_context_, view(block, shape, layout), shape.first, sums);
+  recorded.plan = plan_arena(planner_->take_trace());
+  recorded.planned = true;
+  return recorded;
+}
+
+// An arena and a block of at least so much.
+void DeviceStep::prepare_memory(size_t arena_bytes, int64_t block_words) {
   Backend& backend = context_.backend();
-  if (backend.arena_bytes() < recorded.plan.bytes) {
+  if (backend.arena_bytes() < arena_bytes) {
     backend.synchronize();
-    backend.set_arena_memory(recorded.plan.bytes);
+    backend.set_arena_memory(arena_bytes);
   }
   if (arena_ != backend.arena_memory()) {  // ours have grown, or another trainer's
     backend.synchronize();
     forget_graphs();
     arena_ = backend.arena_memory();
   }
+  if (block_.defined() && block_.numel() >= block_words) return;
+  backend.synchronize();
+  forget_graphs();
+  block_ = {};
+  block_ = context_.empty({block_words + block_words / 4}, DType::i32);
 }
 
 void DeviceStep::record(const StepShape& shape, const Batch& batch, Recorded& recorded) {

@@ -3,35 +3,19 @@
 // whose work is recorded once and replayed.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/backend/plan/plan_backend.h"
 #include "engine/models/model.h"
 #include "engine/text/batcher.h"
 #include "engine/train/micro_batch.h"
+#include "engine/train/step_shape.h"
 
 namespace trafo {
-
-// Sizes of a micro-batch as the device sees it. The tokens that fill it up form sentences of their
-// own at the end, and their labels are ignored: real tokens keep their places, and with them their
-// dropout masks.
-struct StepShape {
-  int64_t sentences = 0;
-  int64_t source_tokens = 0, target_tokens = 0;
-  int64_t longest_source = 0, longest_target = 0;
-  bool with_source = true;  // not for a decoder_lm
-  bool first = true;        // of its update: gradients are overwritten instead of added to
-
-  auto operator<=>(const StepShape&) const = default;
-};
-
-// The shape that a batch of these sizes is filled up to: a side gets at most a sixteenth more
-// tokens, or 15.
-StepShape filled_shape(const StepShape& exact);
 
 // Context and model must outlive it. One thread at a time.
 class DeviceStep {
@@ -41,6 +25,9 @@ class DeviceStep {
   ~DeviceStep();
   DeviceStep(const DeviceStep&) = delete;
   DeviceStep& operator=(const DeviceStep&) = delete;
+
+  // Takes the memory of steps of these shapes, so that they and smaller ones need no more.
+  void reserve(std::span<const StepShape> shapes);
 
   // accumulate_gradients() of the batch's share of a mean over `labels`, with the dropout of
   // forward pass `pass`. Returns before it has run, and needs `batch` no longer then.
@@ -66,8 +53,8 @@ class DeviceStep {
             double labels, uint32_t pass, int32_t* block) const;
   Batch view(const Tensor& block, const StepShape& shape, const Layout& layout) const;
   void run(Context& context, const Batch& batch, bool first, const LossSums& sums);
-  void prepare_memory(const StepShape& shape, const Layout& layout, const PackedBatchHost& batch,
-                      Recorded& recorded);
+  Recorded& plan(const StepShape& shape, const Layout& layout, const PackedBatchHost& batch);
+  void prepare_memory(size_t arena_bytes, int64_t block_words);
   void record(const StepShape& shape, const Batch& batch, Recorded& recorded);
   void forget_graphs() noexcept;
   int32_t* staging(int64_t words);

@@ -10,52 +10,57 @@ namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "memory plan";
+constexpr int64_t kMostTokens = 1 << 28;
 
-// `tokens` in sentences of as equal a length as possible; sentence i ends at boundaries[i + 1].
-void fill_side(int64_t sentences, int64_t tokens, std::vector<int32_t>& positions,
-               std::vector<int32_t>& boundaries) {
-  boundaries.push_back(0);
-  for (int64_t s = 0; s < sentences; ++s) {
-    const int64_t length = tokens * (s + 1) / sentences - tokens * s / sentences;
-    for (int64_t i = 0; i < length; ++i) positions.push_back(static_cast<int32_t>(i));
-    boundaries.push_back(static_cast<int32_t>(positions.size()));
-  }
+void check_side(const ModelConfig& config, const BatchSizes& sizes, const char* side,
+                int64_t tokens) {
+  require(tokens >= sizes.sentences && tokens <= INT32_MAX &&
+              (tokens + sizes.sentences - 1) / sizes.sentences <= config.max_positions,
+          ErrorCode::invalid_argument, kOrigin, sizes.sentences, " sentences cannot have ", tokens,
+          " ", side, " tokens: a sentence has 1 to ", config.max_positions);
 }
 
-PackedBatchHost batch_of(const ModelConfig& config, const BatchSizes& sizes) {
-  const bool lm = config.architecture == Architecture::decoder_lm;
-  const auto check = [&](const char* side, int64_t tokens) {
-    require(tokens >= sizes.sentences && tokens <= INT32_MAX &&
-                (tokens + sizes.sentences - 1) / sizes.sentences <= config.max_positions,
-            ErrorCode::invalid_argument, kOrigin, sizes.sentences, " sentences cannot have ",
-            tokens, " ", side, " tokens: a sentence has 1 to ", config.max_positions);
-  };
+StepShape shape_of(const ModelConfig& config, const BatchSizes& sizes) {
   require(sizes.sentences >= 1, ErrorCode::invalid_argument, kOrigin,
           "a batch has at least one sentence, got ", sizes.sentences);
-  check("target", sizes.target_tokens);
-  PackedBatchHost batch;
-  fill_side(sizes.sentences, sizes.target_tokens, batch.target_positions, batch.target_cu_seqlens);
-  batch.target_in.resize(batch.target_positions.size());
-  batch.target_out.resize(batch.target_positions.size());
-  if (lm) {
+  check_side(config, sizes, "target", sizes.target_tokens);
+  StepShape shape;
+  shape.with_source = config.architecture == Architecture::encoder_decoder;
+  if (shape.with_source)
+    check_side(config, sizes, "source", sizes.source_tokens);
+  else
     require(sizes.source_tokens == 0, ErrorCode::invalid_argument, kOrigin,
             "a decoder-lm has no source tokens, got ", sizes.source_tokens);
-    return batch;
-  }
-  check("source", sizes.source_tokens);
-  fill_side(sizes.sentences, sizes.source_tokens, batch.source_positions, batch.source_cu_seqlens);
-  batch.source_ids.resize(batch.source_positions.size());
-  return batch;
+  const auto longest = [&](int64_t tokens) {
+    return (tokens + sizes.sentences - 1) / sizes.sentences;
+  };
+  shape.sentences = sizes.sentences;
+  shape.source_tokens = sizes.source_tokens;
+  shape.target_tokens = sizes.target_tokens;
+  shape.longest_source = longest(sizes.source_tokens);
+  shape.longest_target = longest(sizes.target_tokens);
+  shape.weighted = !shape.with_source;  // labels of the source do not count
+  return shape;
 }
 
 }  // namespace
 
+std::vector<StepShape> of_an_update(std::span<const StepShape> shapes,
+                                    const TrainOptions& options) {
+  std::vector<StepShape> all(shapes.begin(), shapes.end());
+  for (StepShape& shape : all) shape.first = true;
+  if (options.optimizer_delay == 1) return all;
+  for (StepShape shape : shapes) {
+    shape.first = false;
+    all.push_back(shape);
+  }
+  return all;
+}
+
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, const BatchSizes& sizes) {
-  require(device.kind == DeviceKind::cuda, ErrorCode::unsupported, kOrigin,
-          "plans are for CUDA; on the CPU memory is taken as it is needed");
+                         const TrainOptions& options, std::span<const StepShape> shapes) {
   validate(config);
-  const PackedBatchHost batch = batch_of(config, sizes);
+  validate(options);
   const auto backend = make_plan_backend(device, kOpKernelCount);
   Context context(backend);
   context.set_graphs(false);
@@ -65,12 +70,46 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   plan.weights = backend->memory_stats().allocated_bytes - plan.gradients;
   Trainer trainer(context, *model, options);
   plan.optimizer = trainer.optimizer_bytes();
-  const std::vector<PackedBatchHost> micro_batches(
-      static_cast<size_t>(std::min<int64_t>(2, options.optimizer_delay)), batch);
-  trainer.submit(micro_batches);
+  trainer.reserve(of_an_update(shapes, options));
   plan.activations = static_cast<int64_t>(backend->arena_bytes());
   plan.total = backend->memory_stats().peak_bytes;
   return plan;
+}
+
+BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
+                         const TrainOptions& options, const BatchSizes& sizes) {
+  validate(config);
+  shape_of(config, sizes);
+  require(options.memory_limit > 0, ErrorCode::invalid_argument, kOrigin,
+          "batch_fit needs a memory_limit to fit a batch to");
+  const auto of = [&](int64_t sentences) {
+    const auto share = [&](int64_t tokens) {
+      return std::max(tokens > 0 ? sentences : 0,
+                      tokens / sizes.sentences * sentences +
+                          tokens % sizes.sentences * sentences / sizes.sentences);
+    };
+    return BatchSizes{sentences, share(sizes.source_tokens), share(sizes.target_tokens)};
+  };
+  const auto fits = [&](int64_t sentences) {
+    return plan_training(device, config, dtype, options, of(sentences)).total <=
+           options.memory_limit;
+  };
+  const int64_t most = std::max<int64_t>(
+      1, kMostTokens / (std::max(sizes.source_tokens, sizes.target_tokens) / sizes.sentences + 1));
+  const int64_t low = largest_that(fits, 1, most);
+  require(
+      low > 0,
+      device.kind == DeviceKind::cpu ? ErrorCode::out_of_memory : ErrorCode::out_of_device_memory,
+      kOrigin, "training takes ", plan_training(device, config, dtype, options, of(1)).total,
+      " bytes with a batch of one sentence, ", options.memory_limit, " are allowed");
+  return of(low);
+}
+
+MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
+                         const TrainOptions& options, const BatchSizes& sizes) {
+  validate(config);
+  const StepShape shape = shape_of(config, sizes);
+  return plan_training(device, config, dtype, options, {&shape, 1});
 }
 
 }  // namespace trafo

@@ -58,6 +58,7 @@ void validate(const TrainOptions& o) {
   check_range("batch_tokens", o.batch_tokens, 2, 1 << 28);
   check_range("max_length", o.max_length, 2, 1 << 24);
   check_range("sort_window", o.sort_window, 0, kLargest);
+  check_range("memory_limit", o.memory_limit, 0, kLargest);
   check_count("after_updates", o.after_updates);
   check_count("after_epochs", o.after_epochs);
   check_count("after_tokens", o.after_tokens);

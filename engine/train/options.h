@@ -36,6 +36,10 @@ struct TrainOptions {
   int64_t batch_tokens = 4096;  // target tokens a micro-batch
   int64_t max_length = 256;     // pieces a side; longer pairs are dropped and counted
   int64_t sort_window = 0;      // BatcherOptions
+  bool batch_fit = false;       // batch_tokens is chosen: the largest that memory has room for
+
+  // --- memory: a run whose plan needs more is refused ---
+  int64_t memory_limit = 0;  // bytes; 0: what the device has free
 
   // --- the end of a run: the first limit that is reached; all 0: until it is stopped ---
   int64_t after_updates = 0;

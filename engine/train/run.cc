@@ -24,7 +24,25 @@ BatcherOptions data_order(const TrainingData& data, const TrainOptions& options)
   order.seed = options.seed;
   order.start_id = data.tokens.bos;
   order.sort_window = options.sort_window;
+  if (options.batch_fit) order.batch_tokens = options.batch_tokens;
   return order;
+}
+
+// The options with the batch_tokens of the run that is continued, if they are the run's own choice.
+TrainOptions with_saved_batch(TrainOptions options,
+                              const std::optional<std::filesystem::path>& run_directory) {
+  if (!options.batch_fit || !run_directory) return options;
+  if (const auto saved = saved_batch_tokens(*run_directory)) options.batch_tokens = *saved;
+  return options;
+}
+
+RunPlan planned(const Context& context, const Model& model, const TrainingData& data,
+                TrainOptions& options, const std::optional<std::filesystem::path>& run_directory) {
+  const bool continued = run_directory && saved_batch_tokens(*run_directory);
+  RunPlan plan = plan_run(context, model.config(), model.parameters().dtype(), data,
+                          data_order(data, options), options, continued);
+  options.batch_tokens = options.batch_fit ? plan.batch_tokens : options.batch_tokens;
+  return plan;
 }
 
 RunIdentity identity_of(const TrainingData& data, const TrainOptions& options) {
@@ -64,11 +82,13 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
     : context_(context),
       model_(model),
       data_(checked(std::move(data), model, options)),
-      options_(options),
-      trainer_(context, model, options),
-      batcher_(*data_.train, data_order(data_, options)),
-      identity_(identity_of(data_, options)),
+      options_(with_saved_batch(options, run_directory)),
+      plan_(planned(context, model, data_, options_, run_directory)),
+      trainer_(context, model, options_),
+      batcher_(*data_.train, data_order(data_, options_)),
+      identity_(identity_of(data_, options_)),
       micro_batches_(static_cast<size_t>(options.optimizer_delay)) {
+  trainer_.reserve(of_an_update(plan_.shapes, options_));
   state_.position = batcher_.state();
   if (run_directory) {
     directory_.emplace(*run_directory);

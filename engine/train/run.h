@@ -11,6 +11,7 @@
 #include "engine/train/data.h"
 #include "engine/train/event.h"
 #include "engine/train/run_directory.h"
+#include "engine/train/run_plan.h"
 #include "engine/train/trainer.h"
 
 namespace trafo {
@@ -26,7 +27,8 @@ class TrainingRun {
   // With a run directory, continues where its newest complete checkpoint stopped: the model gets
   // the saved weights, and everything that follows is bitwise what would have followed without the
   // stop. INVALID_ARGUMENT if model, vocabulary, corpus or fixed options are not those of the
-  // checkpoint. Without one, nothing is saved.
+  // checkpoint; of options.batch_fit, the batch_tokens are. Without one, nothing is saved. What the
+  // memory has no room for is refused: see plan_run().
   TrainingRun(Context& context, Model& model, TrainingData data, const TrainOptions& options,
               const std::optional<std::filesystem::path>& run_directory = std::nullopt);
 
@@ -48,6 +50,8 @@ class TrainingRun {
   }  // of the newest update, skipped or not
   bool resumed() const { return resumed_; }
   const TrainingData& data() const { return data_; }
+  const TrainOptions& options() const { return options_; }  // batch_tokens as it was chosen
+  const RunPlan& plan() const { return plan_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -86,6 +90,7 @@ class TrainingRun {
   Model& model_;
   TrainingData data_;
   TrainOptions options_;
+  RunPlan plan_;
   Trainer trainer_;
   PrefetchingBatcher batcher_;
   RunIdentity identity_;

@@ -1,6 +1,7 @@
 #include "engine/train/run_directory.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "engine/io/atomic_file.h"
 #include "engine/io/descriptor.h"
@@ -19,6 +20,21 @@ const std::filesystem::path& created(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_directory) {
+  const CheckpointDirectory checkpoints(run_directory);
+  const std::vector<int64_t> updates = checkpoints.list();
+  for (auto update = updates.rbegin(); update != updates.rend(); ++update) {
+    try {
+      const std::string text = checkpoints.read_text(*update, kStateFile, kStateLimit);
+      const SavedState saved = decode_state(text, kStateFile);
+      return nlohmann::json::parse(saved.identity.options).at("batch_tokens").get<int64_t>();
+    } catch (const Error&) {  // damaged: restore() says so
+    } catch (const nlohmann::json::exception&) {
+    }
+  }
+  return std::nullopt;
+}
 
 RunDirectory::RunDirectory(const std::filesystem::path& path)
     : path_(path), lock_(created(path)), checkpoints_(path) {

@@ -27,6 +27,9 @@ inline constexpr const char* kStateFile = "state.json";
 // Metadata key in model.safetensors: CRC-32 of the serialised tokenizer the model was trained with.
 inline constexpr const char* kTokenizerKey = "tokenizer_crc32";
 
+// TrainOptions::batch_tokens of the newest checkpoint that can be read; touches nothing.
+std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_directory);
+
 class RunDirectory {
  public:
   // Creates it if needed, locks it against other processes while this lives, and cleans up what

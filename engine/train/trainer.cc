@@ -52,6 +52,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
     records_ =
         static_cast<UpdateRecord*>(stream->allocate_pinned(kMostUnderWay * sizeof(UpdateRecord)));
   } else {
+    host_step_ = std::make_unique<HostStep>(context, model, options_);
     host_records_.resize(kMostUnderWay);
     records_ = host_records_.data();
   }
@@ -102,6 +103,8 @@ void Trainer::submit(std::span<const PackedBatchHost> micro_batches) {
       if (works_ahead())
         device_step_->accumulate(batch, result.labels,
                                  static_cast<uint32_t>(state_.forward_passes++), first);
+      else if (host_step_)
+        host_step_->accumulate(batch, next_pass(), 1 / result.labels, first, sums_);
       else
         accumulate(upload(context_, batch, model_.config(), model_.parameters().dtype()),
                    result.labels, first);
@@ -173,9 +176,20 @@ StepResult Trainer::collect() {
   return result;
 }
 
+DropoutPass Trainer::next_pass() {
+  return {options_.seed, static_cast<uint32_t>(state_.forward_passes++), true};
+}
+
 void Trainer::accumulate(const Batch& batch, double labels, bool first) {
-  const DropoutPass pass{options_.seed, static_cast<uint32_t>(state_.forward_passes++), true};
-  accumulate_gradients(context_, model_, batch, options_, pass, 1 / labels, first, sums_);
+  accumulate_gradients(context_, model_, batch, options_, next_pass(), 1 / labels, first, sums_);
+}
+
+void Trainer::reserve(std::span<const StepShape> shapes) {
+  require_idle();
+  if (device_step_)
+    device_step_->reserve(shapes);
+  else
+    host_step_->reserve(shapes);
 }
 
 void Trainer::require_idle() const {

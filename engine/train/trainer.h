@@ -14,6 +14,7 @@
 #include "engine/optim/clipped_update.h"
 #include "engine/text/batcher.h"
 #include "engine/train/device_step.h"
+#include "engine/train/host_step.h"
 #include "engine/train/options.h"
 #include "engine/train/state.h"
 
@@ -57,6 +58,12 @@ class Trainer {
   // with composed ops, which look at values on the host.
   bool works_ahead() const { return device_step_ && context_.fused_kernels(); }
 
+  // Takes the memory of micro-batches of these sizes, so that they and smaller ones need no more;
+  // otherwise it is taken as they come.
+  void reserve(std::span<const StepShape> shapes);
+  // Of steps on the CPU, allocations that were not planned: none, but for composed ops.
+  int64_t unplanned_allocations() const { return host_step_ ? host_step_->unplanned() : 0; }
+
   const TrainOptions& options() const { return options_; }
   const TrainerState& state() const { return state_; }
   double learning_rate(int64_t update) const { return schedule_(update); }  // update 1, 2, ...
@@ -76,6 +83,7 @@ class Trainer {
     const UpdateRecord* record;  // filled in when its event has passed
   };
   void start(const StepResult& result, const std::function<void()>& gradients);
+  DropoutPass next_pass();
   void accumulate(const Batch& batch, double labels, bool first);
   void require_idle() const;
 
@@ -87,6 +95,7 @@ class Trainer {
   ClippedUpdate update_;
   LossSums sums_;
   std::unique_ptr<DeviceStep> device_step_;  // on an accelerator
+  std::unique_ptr<HostStep> host_step_;      // else
   TrainerState state_;
   std::deque<UnderWay> under_way_;
   UpdateRecord* records_ = nullptr;  // kMostUnderWay of them, where the device can write

@@ -1,5 +1,7 @@
 #include "engine/train/validation.h"
 
+#include <algorithm>
+
 #include "engine/decode/translator.h"
 #include "engine/text/bleu.h"
 #include "engine/text/chrf.h"
@@ -9,6 +11,7 @@ namespace trafo {
 namespace {
 
 constexpr const char* kCrossEntropy = "ce-mean-words";
+constexpr int64_t kFittedDecoding = 4096;  // source tokens
 
 std::vector<std::string> translate_all(Context& context, const Model& model,
                                        const TrainingData& data, const TrainOptions& options,
@@ -24,8 +27,10 @@ std::vector<std::string> translate_all(Context& context, const Model& model,
   decode.long_source = LongSource::truncate;
   decode.tokens = data.tokens;
   // Cached keys and values take the memory here, and there is a set of them for each hypothesis.
-  decode.batch_tokens =
-      options.valid_batch_tokens > 0 ? options.valid_batch_tokens : options.batch_tokens;
+  // A budget that fills the memory with training leaves none.
+  decode.batch_tokens = options.valid_batch_tokens > 0 ? options.valid_batch_tokens
+                        : options.batch_fit ? std::min(options.batch_tokens, kFittedDecoding)
+                                            : options.batch_tokens;
   if (cancel != nullptr) decode.cancelled = [cancel] { return cancel->is_cancelled(); };
   std::vector<std::string> texts;
   for (const auto& hypotheses : translate(context, model, sources, decode))
@@ -36,11 +41,13 @@ std::vector<std::string> translate_all(Context& context, const Model& model,
 }  // namespace
 
 double mean_cross_entropy(Context& context, const Model& model, const TokenizedCorpus& corpus,
-                          const SpecialTokens& tokens, const CancelToken* cancel) {
+                          const SpecialTokens& tokens, const CancelToken* cancel,
+                          int64_t batch_tokens) {
   const NoGrad no_grad(context);
   BatcherOptions order;
   order.shuffle = false;
   order.start_id = tokens.bos;
+  order.batch_tokens = batch_tokens;
   Batcher batcher(corpus, order);
   double nll = 0, labels = 0;
   for (PackedBatchHost host; !host.last_in_epoch;) {
@@ -62,7 +69,8 @@ std::optional<ValidationResult> validate_model(Context& context, const Model& mo
   ValidationResult result;
   for (const std::string& metric : options.valid_metrics) {
     if (metric == kCrossEntropy) {
-      result.values.push_back(mean_cross_entropy(context, model, *data.valid, data.tokens, cancel));
+      result.values.push_back(mean_cross_entropy(context, model, *data.valid, data.tokens, cancel,
+                                                 options.batch_fit ? options.batch_tokens : 0));
       continue;
     }
     if (result.hypotheses.empty())

@@ -17,9 +17,10 @@ struct ValidationResult {
 };
 
 // Mean cross-entropy per label of a corpus, without label smoothing and dropout. CANCELLED if the
-// token is set on the way.
+// token is set on the way. batch_tokens: see BatcherOptions.
 double mean_cross_entropy(Context& context, const Model& model, const TokenizedCorpus& corpus,
-                          const SpecialTokens& tokens, const CancelToken* cancel = nullptr);
+                          const SpecialTokens& tokens, const CancelToken* cancel = nullptr,
+                          int64_t batch_tokens = 0);
 
 // Needs data.valid. No value: cancelled.
 std::optional<ValidationResult> validate_model(Context& context, const Model& model,

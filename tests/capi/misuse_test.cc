@@ -272,6 +272,7 @@ void misuse_models(World& w) {
   MISUSE(trafo_trainer_run, {2, 3, 4}, trainer, 1, nullptr, ignore_event, nullptr, &integer);
   MISUSE(trafo_trainer_validate, {1, 2, 3}, trainer, &reals[0], &reals[1], &reals[2]);
   MISUSE(trafo_trainer_save, {}, trainer);
+  MISUSE(trafo_trainer_get_plan, {}, trainer, &plan, sizeof plan);
   trafo_trainer_free(trainer);
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "apps/translate-train/demo_corpus.h"
@@ -559,6 +560,51 @@ TEST_F(Cli, PlanSaysWhatTrainingTakesWithoutAGpu) {
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.err.find("recompute"), std::string::npos) << wrong.err;
   EXPECT_EQ(run({"plan", "--sentence-length", "0"}).exit_code, 2);
+  const Outcome fit =
+      run({"plan", "--task", "tiny", "--mini-batch-fit", "--memory-limit", "300MiB"});
+  EXPECT_NE(fit.out.find("fits the limit"), std::string::npos) << fit.out << fit.err;
+  EXPECT_EQ(run({"plan", "--mini-batch-fit"}).exit_code, 2);
+  EXPECT_EQ(run({"plan", "--memory-limit", "3 apples"}).exit_code, 2);
+}
+
+// The plan that is printed before the first update is the memory that the first ones have taken.
+TEST_F(Cli, TrainPrintsThePlanAndTakesWhatItSays) {
+  const Outcome outcome = run(small("planned", "20u"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const size_t at = outcome.err.find("planned peak ");
+  ASSERT_NE(at, std::string::npos) << outcome.err;
+  EXPECT_LT(at, outcome.err.find("Up 1 |")) << outcome.err;
+  const double planned = std::stod(outcome.err.substr(at + 13));
+  std::istringstream metrics(read_file(folder_->path() + "/planned/metrics.jsonl"));
+  std::string line;
+  ASSERT_TRUE(std::getline(metrics, line));
+  const auto first = nlohmann::json::parse(line);
+  ASSERT_EQ(first.at("type"), "train");
+  EXPECT_NEAR(first.at("peak_memory_bytes").get<double>() / 1048576, planned, 0.051);
+  EXPECT_EQ(first.at("peak_memory_bytes"), first.at("memory_bytes"));
+  const size_t end = outcome.err.find(", memory ");
+  ASSERT_NE(end, std::string::npos) << outcome.err;
+  EXPECT_DOUBLE_EQ(std::stod(outcome.err.substr(end + 9)), planned) << outcome.err;
+}
+
+TEST_F(Cli, WhatDoesNotFitTheMemoryIsRefusedAndFitted) {
+  auto arguments = small("fitted", "4u");
+  arguments.insert(arguments.end(), {"--memory-limit", "1MiB"});
+  const Outcome refused = run(arguments);
+  EXPECT_EQ(refused.exit_code, 4) << refused.err;
+  EXPECT_NE(refused.err.find("1.0 MiB are allowed"), std::string::npos) << refused.err;
+  arguments.back() = "64MiB";
+  arguments.push_back("--mini-batch-fit");
+  const Outcome fitted = run(arguments);
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  EXPECT_NE(fitted.err.find("words a batch"), std::string::npos) << fitted.err;
+  const std::string config = read_file(folder_->path() + "/fitted/config.yml");
+  const size_t words = config.find("mini-batch-words: ");
+  ASSERT_NE(words, std::string::npos) << config;
+  const std::string chosen = config.substr(words, config.find('\n', words) - words);
+  const Outcome again = run(small("fitted", "8u"));  // keeps its choice
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_NE(read_file(folder_->path() + "/fitted/config.yml").find(chosen), std::string::npos);
 }
 
 }  // namespace

@@ -79,6 +79,42 @@ TEST(Arena, ServesThePlanAndNothingElse) {
   EXPECT_THROW(arena.take(20), Error);
 }
 
+TEST(FittingArena, ServesSmallerStepsOfTheSameCourse) {
+  AllocationTrace trace;
+  const size_t a = trace.born(1000), b = trace.born(1000);
+  trace.died(a);
+  const size_t c = trace.born(1000);  // in the place of a
+  trace.died(b);
+  trace.died(c);
+  const ArenaPlan plan = plan_arena(trace);
+  ASSERT_EQ(plan.places[2].offset, plan.places[0].offset);
+  std::vector<std::byte> memory(plan.bytes);
+  FittingArena arena;
+  arena.begin(memory.data(), plan);
+  void *first = arena.take(1000), *second = arena.take(10);
+  EXPECT_NE(first, second);
+  arena.released(first);
+  EXPECT_EQ(arena.take(999), first);
+  EXPECT_EQ(arena.living(), 2u);
+  EXPECT_THROW(arena.begin(memory.data(), plan), Error) << "two tensors are still there";
+  arena.released(first);
+  arena.released(second);
+
+  // What should be gone is not: its memory is not given away, now or later.
+  arena.begin(memory.data(), plan);
+  first = arena.take(1000);
+  second = arena.take(1000);
+  EXPECT_EQ(arena.take(1000), nullptr);
+  arena.released(first);
+  EXPECT_EQ(arena.take(1000), nullptr);
+  EXPECT_EQ(arena.refused(), 2);
+  arena.released(second);
+
+  arena.begin(memory.data(), plan);  // larger than planned, or more
+  EXPECT_EQ(arena.take(1001), nullptr);
+  EXPECT_EQ(arena.living(), 0u);
+}
+
 TEST(PlanBackend, NotesWhatAStepAllocates) {
   const auto backend = make_plan_backend({DeviceKind::cuda, 0}, 3);
   void* kept = backend->allocate(100);

@@ -11,10 +11,15 @@ type MemoryPlan struct {
 	Optimizer   int64 // the moments
 	Activations int64 // what forward and backward keep and use
 	Total       int64 // the peak: all of these, the batch and small change
+	BatchTokens int64 // target tokens of the batch: those given, or the largest that fits
+	Limit       int64 // what training may take; 0: not known
+	Device      int64 // all of the device's memory; 0: not asked
+	Free        int64 // of the device's memory, before training
 }
 
 // PlanTraining plans for batches of so many sentences and tokens a side; a decoder-only model has
-// no source tokens.
+// no source tokens. With BatchFit and a MemoryLimit the batch is the largest of such sentences that
+// the limit has room for.
 func PlanTraining(config ModelConfig, options TrainerOptions, sentences, sourceTokens, targetTokens int64) (MemoryPlan, error) {
 	var p C.trafo_memory_plan
 	err := check(C.trafo_plan_training(config.c(), options.c(), C.int64_t(sentences), C.int64_t(sourceTokens),
@@ -22,6 +27,23 @@ func PlanTraining(config ModelConfig, options TrainerOptions, sentences, sourceT
 	if err != nil {
 		return MemoryPlan{}, err
 	}
+	return newMemoryPlan(&p), nil
+}
+
+func newMemoryPlan(p *C.trafo_memory_plan) MemoryPlan {
 	return MemoryPlan{int64(p.weights_bytes), int64(p.gradients_bytes), int64(p.optimizer_bytes),
-		int64(p.activations_bytes), int64(p.total_bytes)}, nil
+		int64(p.activations_bytes), int64(p.total_bytes), int64(p.batch_tokens), int64(p.limit_bytes),
+		int64(p.device_bytes), int64(p.free_bytes)}
+}
+
+// Plan is what the training takes, by the largest batches of the first epoch.
+func (t *Trainer) Plan() (MemoryPlan, error) {
+	var p C.trafo_memory_plan
+	err := t.in("Trainer.Plan", func() *C.trafo_error {
+		return C.trafo_trainer_get_plan(t.ptr, &p, C.sizeof_trafo_memory_plan)
+	})
+	if err != nil {
+		return MemoryPlan{}, err
+	}
+	return newMemoryPlan(&p), nil
 }

@@ -1,6 +1,9 @@
 package trafo
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 func TestPlansKnowWhatRecomputingSaves(t *testing.T) {
 	config, err := Preset("tiny")
@@ -44,6 +47,19 @@ func TestPlansKnowWhatRecomputingSaves(t *testing.T) {
 		t.Error("optimizer states that there are not were planned")
 	}
 	options.OptimizerStates = StatesFloat32
+	options.BatchFit, options.MemoryLimit = true, last+last/2
+	fit, err := PlanTraining(config, options, 128, 4096, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fit.BatchTokens <= 4096 || fit.Total > options.MemoryLimit || fit.Limit != options.MemoryLimit {
+		t.Errorf("%d tokens take %d of %d bytes", fit.BatchTokens, fit.Total, options.MemoryLimit)
+	}
+	options.MemoryLimit = 1000
+	if _, err := PlanTraining(config, options, 128, 4096, 4096); !errors.Is(err, ErrOutOfDeviceMemory) {
+		t.Errorf("a batch for a thousand bytes: %v", err)
+	}
+	options.BatchFit = false
 	if _, err := PlanTraining(config, options, 0, 1, 1); err == nil {
 		t.Error("a batch without sentences was planned")
 	}

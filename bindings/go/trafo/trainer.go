@@ -100,6 +100,8 @@ type TrainerOptions struct {
 	KeepBest      bool      // the best checkpoint of every metric is kept as well; default true
 	MaxBadSteps   int       // updates in a row with NaN or Inf before ErrNonFinite; default 10
 	Recompute     Recompute // what backward computes a second time instead of keeping it; default RecomputeNone
+	MemoryLimit   int64     // bytes that training may take; default 0: what the device has free
+	BatchFit      bool      // BatchTokens is the largest that the memory has room for; default false
 
 	OptimizerStates OptimizerStates // what the optimizer keeps its moments in; default StatesFloat32
 }
@@ -140,6 +142,7 @@ func DefaultTrainerOptions() TrainerOptions {
 		ValidMetrics: Metric(o.valid_metrics), FirstMetric: Metric(o.first_metric), ValidBeam: int(o.valid_beam),
 		KeepLast: int(o.keep_last), KeepBest: o.keep_best != 0, MaxBadSteps: int(o.max_bad_steps),
 		Recompute: Recompute(o.recompute), OptimizerStates: OptimizerStates(o.optimizer_states),
+		MemoryLimit: int64(o.memory_limit), BatchFit: o.batch_fit != 0,
 	}
 }
 
@@ -178,6 +181,8 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c.keep_best = cBool(o.KeepBest)
 	c.max_bad_steps = cInt(o.MaxBadSteps)
 	c.recompute = C.int32_t(o.Recompute)
+	c.memory_limit = C.int64_t(o.MemoryLimit)
+	c.batch_fit = cBool(o.BatchFit)
 	c.optimizer_states = C.int32_t(o.OptimizerStates)
 	return c
 }

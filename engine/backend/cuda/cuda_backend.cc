@@ -381,4 +381,13 @@ std::vector<CudaDeviceInfo> cuda_devices(std::string* why) {
   return devices;
 }
 
+bool cuda_device_memory(int32_t index, int64_t& total, int64_t& free) {
+  try {
+    WhyText why;
+    return load_plugin().table.device_memory(index, &total, &free, why.why()) == 0;
+  } catch (const Error&) {  // no plugin, or one of another build
+    return false;
+  }
+}
+
 }  // namespace trafo

@@ -29,5 +29,8 @@ struct CudaDeviceInfo {
 // Empty without a device; *why (if not null) says what is missing then. Never throws for a missing
 // plugin.
 std::vector<CudaDeviceInfo> cuda_devices(std::string* why);
+// Bytes of device `index`, all and those nobody has taken. False: there is no such device. Opens
+// it.
+bool cuda_device_memory(int32_t index, int64_t& total, int64_t& free);
 
 }  // namespace trafo

@@ -56,6 +56,7 @@ struct PluginTable {
 
   int32_t (*device_count)(int32_t* count, Why why);  // 0 devices without a driver, and why
   int32_t (*device_info)(int32_t index, DeviceInfo* info, Why why);
+  int32_t (*device_memory)(int32_t index, int64_t* total, int64_t* free, Why why);  // bytes
   // A device handle with a stream, a cublasLt handle and its workspace; also the `stream` of every
   // kernel.
   int32_t (*open)(int32_t index, void** device, Why why);

@@ -100,7 +100,10 @@ class NotingBackend final : public PlanBackend, public StreamDevice {
   int threads() const override { return 1; }
   void set_threads(int) override {}
 
-  StreamDevice* stream_device() override { return this; }
+  bool keeps_data() const override { return false; }
+  StreamDevice* stream_device() override {
+    return device_.kind == DeviceKind::cpu ? nullptr : this;
+  }
   void* allocate_pinned(size_t bytes) override {
     void* memory = std::malloc(bytes);
     require(memory != nullptr, ErrorCode::out_of_memory, "memory plan", "no ", bytes, " bytes");

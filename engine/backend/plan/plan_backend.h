@@ -15,9 +15,9 @@ class PlanBackend : public Backend {
   virtual AllocationTrace take_trace() = 0;
 };
 
-// Stands for `device`, an accelerator with a StreamDevice but no graphs. Kernels, products and
-// fills do nothing; what is read back is zero or what was copied there. Statistics count as the
-// device's own allocator does. `kernels`: how many there are.
+// Stands for `device`: the CPU, or an accelerator with a StreamDevice but no graphs. Kernels,
+// products and fills do nothing; what is read back is zero or what was copied there. Statistics
+// count as the device's own allocator does. `kernels`: how many there are.
 std::shared_ptr<PlanBackend> make_plan_backend(Device device, int kernels);
 
 }  // namespace trafo

@@ -1574,12 +1574,14 @@ pub struct trafo_trainer_options {
     pub recompute: i32,
     #[doc = " TRAFO_OPTIMIZER_STATES_*; default float32. A run continues with those it has begun with"]
     pub optimizer_states: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
+    #[doc = " 1: batch_tokens is the largest that the memory has room for; default 0"]
+    pub batch_fit: i32,
+    #[doc = " bytes that training may take; default 0: what the device has free"]
+    pub memory_limit: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 232usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 240usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -1644,8 +1646,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, recompute) - 220usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
         [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 224usize];
-    ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 228usize];
+    ["Offset of field: trafo_trainer_options::batch_fit"]
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 228usize];
+    ["Offset of field: trafo_trainer_options::memory_limit"]
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 232usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1660,10 +1664,17 @@ pub struct trafo_memory_plan {
     pub activations_bytes: i64,
     #[doc = " the peak of trafo_context_memory_stats, with the batch and small change"]
     pub total_bytes: i64,
+    #[doc = " target tokens of the batch: those given, or the largest that fits"]
+    pub batch_tokens: i64,
+    #[doc = " what training may take; 0: not known"]
+    pub limit_bytes: i64,
+    #[doc = " all of the device's memory, and what was free of it; 0: not asked"]
+    pub device_bytes: i64,
+    pub free_bytes: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_memory_plan"][::core::mem::size_of::<trafo_memory_plan>() - 48usize];
+    ["Size of trafo_memory_plan"][::core::mem::size_of::<trafo_memory_plan>() - 80usize];
     ["Alignment of trafo_memory_plan"][::core::mem::align_of::<trafo_memory_plan>() - 8usize];
     ["Offset of field: trafo_memory_plan::struct_size"]
         [::core::mem::offset_of!(trafo_memory_plan, struct_size) - 0usize];
@@ -1677,10 +1688,18 @@ const _: () = {
         [::core::mem::offset_of!(trafo_memory_plan, activations_bytes) - 32usize];
     ["Offset of field: trafo_memory_plan::total_bytes"]
         [::core::mem::offset_of!(trafo_memory_plan, total_bytes) - 40usize];
+    ["Offset of field: trafo_memory_plan::batch_tokens"]
+        [::core::mem::offset_of!(trafo_memory_plan, batch_tokens) - 48usize];
+    ["Offset of field: trafo_memory_plan::limit_bytes"]
+        [::core::mem::offset_of!(trafo_memory_plan, limit_bytes) - 56usize];
+    ["Offset of field: trafo_memory_plan::device_bytes"]
+        [::core::mem::offset_of!(trafo_memory_plan, device_bytes) - 64usize];
+    ["Offset of field: trafo_memory_plan::free_bytes"]
+        [::core::mem::offset_of!(trafo_memory_plan, free_bytes) - 72usize];
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states and\n recompute matter. INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1"]
+    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states and recompute matter; with batch_fit and a\n memory_limit the batch is made larger or smaller, its sentences of the same lengths, to the largest that the limit has room for\n (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1"]
     pub fn trafo_plan_training(
         config: *const trafo_model_config,
         options: *const trafo_trainer_options,
@@ -1701,7 +1720,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The model (which the trainer changes), tokenizer and corpora are kept alive. `valid` may be NULL. run_directory may be empty:\n nothing is written. If it holds a checkpoint, training continues from the newest whole one, bitwise; one of another\n architecture, tokenizer or corpus is refused. since 0.1"]
+    #[doc = " The model (which the trainer changes), tokenizer and corpora are kept alive. `valid` may be NULL. run_directory may be empty:\n nothing is written. If it holds a checkpoint, training continues from the newest whole one, bitwise; one of another\n architecture, tokenizer or corpus is refused. OUT_OF_MEMORY, OUT_OF_DEVICE_MEMORY: the plan of its memory does not fit; the\n message has the plan and what would fit. since 0.1"]
     pub fn trafo_trainer_new(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -1892,6 +1911,15 @@ unsafe extern "C" {
     #[must_use]
     #[doc = " Saves a checkpoint into the run directory now. since 0.1"]
     pub fn trafo_trainer_save(trainer: *mut trafo_trainer) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " What its training takes, by the largest batches of the first epoch. since 0.1"]
+    pub fn trafo_trainer_get_plan(
+        trainer: *const trafo_trainer,
+        out: *mut trafo_memory_plan,
+        struct_size: usize,
+    ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[doc = " since 0.1"]

@@ -29,10 +29,19 @@ pub struct MemoryPlan {
     pub activations: i64,
     /// The peak: all of these, the batch and small change.
     pub total: i64,
+    /// Target tokens of the batch: those given, or the largest that fits.
+    pub batch_tokens: i64,
+    /// What training may take; 0: not known.
+    pub limit: i64,
+    /// All of the device's memory; 0: not asked.
+    pub device: i64,
+    /// What was free of it before training.
+    pub free: i64,
 }
 
 impl MemoryPlan {
     /// For batches of `sentences` with so many tokens a side; a decoder-only model has no source tokens.
+    /// With `batch_fit` and a `memory_limit` the batch is the largest of such sentences that the limit has room for.
     pub fn of(
         config: &ModelConfig,
         options: &TrainerOptions,
@@ -40,14 +49,7 @@ impl MemoryPlan {
         source_tokens: i64,
         target_tokens: i64,
     ) -> Result<Self> {
-        let mut plan = sys::trafo_memory_plan {
-            struct_size: 0,
-            weights_bytes: 0,
-            gradients_bytes: 0,
-            optimizer_bytes: 0,
-            activations_bytes: 0,
-            total_bytes: 0,
-        };
+        let mut plan = Self::empty();
         // SAFETY: all pointers are valid during the call, `plan` has the size that is told.
         check(unsafe {
             sys::trafo_plan_training(
@@ -60,12 +62,35 @@ impl MemoryPlan {
                 size_of::<sys::trafo_memory_plan>(),
             )
         })?;
-        Ok(MemoryPlan {
+        Ok(Self::from_raw(&plan))
+    }
+
+    pub(crate) fn empty() -> sys::trafo_memory_plan {
+        sys::trafo_memory_plan {
+            struct_size: 0,
+            weights_bytes: 0,
+            gradients_bytes: 0,
+            optimizer_bytes: 0,
+            activations_bytes: 0,
+            total_bytes: 0,
+            batch_tokens: 0,
+            limit_bytes: 0,
+            device_bytes: 0,
+            free_bytes: 0,
+        }
+    }
+
+    pub(crate) fn from_raw(plan: &sys::trafo_memory_plan) -> Self {
+        MemoryPlan {
             weights: plan.weights_bytes,
             gradients: plan.gradients_bytes,
             optimizer: plan.optimizer_bytes,
             activations: plan.activations_bytes,
             total: plan.total_bytes,
-        })
+            batch_tokens: plan.batch_tokens,
+            limit: plan.limit_bytes,
+            device: plan.device_bytes,
+            free: plan.free_bytes,
+        }
     }
 }

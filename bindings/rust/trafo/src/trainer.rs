@@ -12,6 +12,7 @@ use crate::cancel::CancelToken;
 use crate::error::{ErrorCode, Result, check};
 use crate::event::{Event, Metrics, Stop};
 use crate::handle::{RawTrainer, defaults, path_view};
+use crate::memory_plan::MemoryPlan;
 use crate::model::Model;
 use crate::text::{Corpus, Tokenizer};
 
@@ -173,6 +174,13 @@ impl TrainerOptions {
         keep_last: i32;
         /// Updates in a row with NaN or Inf before the error [`NonFinite`](crate::ErrorCode::NonFinite); default 10.
         max_bad_steps: i32;
+        /// Bytes that training may take; default 0, what the device has free.
+        memory_limit: i64;
+    }
+    /// Whether `batch_tokens` is the largest that the memory has room for; default no.
+    pub fn batch_fit(mut self, fit: bool) -> Self {
+        self.0.batch_fit = fit.into();
+        self
     }
     /// What backward computes a second time instead of keeping it; default [`Recompute::None`].
     pub fn recompute(mut self, recompute: Recompute) -> Self {
@@ -464,6 +472,19 @@ impl Trainer {
     pub fn save(&mut self) -> Result<()> {
         // SAFETY: the handle is live.
         check(unsafe { sys::trafo_trainer_save(self.raw.as_ptr()) })
+    }
+    /// What the training takes, by the largest batches of the first epoch.
+    pub fn plan(&self) -> Result<MemoryPlan> {
+        let mut plan = MemoryPlan::empty();
+        // SAFETY: the handle is live, `plan` has the size that is told.
+        check(unsafe {
+            sys::trafo_trainer_get_plan(
+                self.raw.as_ptr(),
+                &mut plan,
+                size_of::<sys::trafo_memory_plan>(),
+            )
+        })?;
+        Ok(MemoryPlan::from_raw(&plan))
     }
     /// The model with its current weights.
     pub fn model(&self) -> &Model {

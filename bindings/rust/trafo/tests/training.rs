@@ -38,6 +38,9 @@ fn a_model_learns_and_translates() -> Result<()> {
                 .valid_metrics(&[Metric::Bleu, Metric::Ce]),
         )
         .build()?;
+    let plan = trainer.plan()?;
+    assert!(plan.total > plan.weights + plan.gradients + plan.optimizer, "{plan:?}");
+    assert!(plan.limit > plan.total && plan.free <= plan.device, "{plan:?}");
     let stop = trainer.run(|event| {
         events.push(event.clone());
         ControlFlow::Continue(())

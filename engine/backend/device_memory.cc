@@ -1,0 +1,91 @@
+#include "engine/backend/device_memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "engine/backend/cuda/cuda_backend.h"
+
+namespace trafo {
+namespace {
+
+// The number behind `key` in lines like "MemAvailable:   123 kB" or "inactive_file 123".
+std::optional<int64_t> field_of(const std::filesystem::path& file, const std::string& key) {
+  std::ifstream in(file);
+  std::string name, rest;
+  int64_t value = 0;
+  while (in >> name >> value) {
+    if (name == key) return value;
+    std::getline(in, rest);
+  }
+  return std::nullopt;
+}
+
+// The number a file holds; "max" is none.
+std::optional<int64_t> number_in(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  int64_t value = 0;
+  if (in >> value) return value;
+  return std::nullopt;
+}
+
+// Lowers `memory` to what a control group leaves. Cached pages of files are given back when they
+// are in the way: they count as free.
+void limit_by_group(const std::filesystem::path& limit, const std::filesystem::path& used,
+                    const std::filesystem::path& statistics, const std::string& cached,
+                    DeviceMemory& memory) {
+  const auto most = number_in(limit), taken = number_in(used);
+  if (!most || !taken || *most < 0) return;
+  memory.total = std::min(memory.total, *most);
+  const int64_t in_use = *taken - std::min(*taken, field_of(statistics, cached).value_or(0));
+  memory.free = std::min(memory.free, std::max<int64_t>(0, *most - in_use));
+}
+
+// A group and all above it. The lowest may not be visible: a container sees its own as the root.
+void limit_by_groups(const std::filesystem::path& mount, std::string group, bool unified,
+                     DeviceMemory& memory) {
+  while (true) {
+    const std::filesystem::path folder = mount / std::filesystem::path(group).relative_path();
+    if (unified)
+      limit_by_group(folder / "memory.max", folder / "memory.current", folder / "memory.stat",
+                     "inactive_file", memory);
+    else
+      limit_by_group(folder / "memory.limit_in_bytes", folder / "memory.usage_in_bytes",
+                     folder / "memory.stat", "total_inactive_file", memory);
+    const size_t slash = group.rfind('/');
+    if (slash == std::string::npos || group == "/") return;
+    group = slash == 0 ? "/" : group.substr(0, slash);
+  }
+}
+
+}  // namespace
+
+std::optional<DeviceMemory> host_memory(const std::filesystem::path& root) {
+  const auto meminfo = root / "proc/meminfo";
+  const auto total = field_of(meminfo, "MemTotal:"), free = field_of(meminfo, "MemAvailable:");
+  if (!total || !free) return std::nullopt;
+  DeviceMemory memory{*total * 1024, *free * 1024};
+  // Lines are NUMBER:CONTROLLERS:GROUP; version 2 has no controllers.
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first, second - first) + ",";
+    const std::string group = line.substr(second + 1);
+    if (controllers == ":,")
+      limit_by_groups(root / "sys/fs/cgroup", group, true, memory);
+    else if (controllers.find(":memory,") != std::string::npos ||
+             controllers.find(",memory,") != std::string::npos)
+      limit_by_groups(root / "sys/fs/cgroup/memory", group, false, memory);
+  }
+  return memory;
+}
+
+std::optional<DeviceMemory> device_memory(Device device) {
+  if (device.kind == DeviceKind::cpu) return host_memory();
+  DeviceMemory memory;
+  if (!cuda_device_memory(device.index, memory.total, memory.free)) return std::nullopt;
+  return memory;
+}
+
+}  // namespace trafo

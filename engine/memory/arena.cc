@@ -1,0 +1,50 @@
+#include "engine/memory/arena.h"
+
+#include <algorithm>
+
+namespace trafo {
+
+void FittingArena::begin(void* base, const ArenaPlan& plan) {
+  require(living() == 0, ErrorCode::internal, "memory plan", living(),
+          " tensors of the last step are still there");
+  base_ = static_cast<std::byte*>(base);
+  plan_ = &plan;
+  next_ = taken_ = gone_ = deaths_ = 0;
+  on_course_ = true;
+  dead_.assign(plan.places.size(), 0);
+  at_offset_.clear();
+  for (const auto& place : plan.places) at_offset_.emplace_back(place.offset, 0);
+  std::sort(at_offset_.begin(), at_offset_.end());
+  at_offset_.erase(std::unique(at_offset_.begin(), at_offset_.end()), at_offset_.end());
+}
+
+void* FittingArena::take(size_t bytes) {
+  const auto& places = plan_->places;
+  on_course_ = on_course_ && next_ < places.size() && bytes <= places[next_].bytes;
+  if (on_course_) {
+    const size_t wanted = places[next_].deaths_before;
+    while (deaths_ < wanted && dead_[plan_->deaths[deaths_]]) ++deaths_;
+    on_course_ = deaths_ == wanted;
+  }
+  if (!on_course_) {
+    ++refused_;
+    return nullptr;
+  }
+  const size_t offset = places[next_].offset;
+  std::lower_bound(at_offset_.begin(), at_offset_.end(), std::pair{offset, size_t{0}})->second =
+      next_;
+  ++next_;
+  ++taken_;
+  return base_ + offset;
+}
+
+void FittingArena::released(void* pointer) noexcept {
+  const auto offset = static_cast<size_t>(static_cast<std::byte*>(pointer) - base_);
+  const auto found = std::lower_bound(at_offset_.begin(), at_offset_.end(), offset,
+                                      [](const auto& each, size_t at) { return each.first < at; });
+  if (found == at_offset_.end() || found->first != offset || dead_[found->second]) return;
+  dead_[found->second] = 1;
+  ++gone_;
+}
+
+}  // namespace trafo

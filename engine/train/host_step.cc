@@ -1,0 +1,81 @@
+#include "engine/train/host_step.h"
+
+#include <algorithm>
+
+#include "engine/ops/op_kernel.h"
+#include "engine/train/upload.h"
+
+namespace trafo {
+namespace {
+
+// Plans that are kept; a corpus in batches of one token budget has a few dozen.
+constexpr size_t kPlans = 256;
+
+}  // namespace
+
+HostStep::HostStep(Context& context, Model& model, const TrainOptions& options)
+    : context_(context),
+      model_(model),
+      options_(options),
+      planner_(make_plan_backend(context.device(), kOpKernelCount)),
+      plan_context_(planner_) {
+  // Constants that a step would otherwise make in its arena.
+  const DType sums = stat_dtype(model.parameters().dtype());
+  context.one(sums);
+  plan_context_.one(sums);
+}
+
+HostStep::~HostStep() {
+  // Whoever else works in the arena asks for it again.
+  Backend& backend = context_.backend();
+  if (memory_ && memory_ == backend.arena_memory()) backend.set_arena_memory(0);
+}
+
+void HostStep::reserve(std::span<const StepShape> shapes) {
+  size_t bytes = 0;
+  for (const StepShape& shape : shapes) bytes = std::max(bytes, plan(shape).bytes);
+  prepare_memory(bytes);
+  model_.parameters().zero_grad();
+}
+
+void HostStep::accumulate(const PackedBatchHost& batch, const DropoutPass& pass, double scale,
+                          bool first, const LossSums& sums) {
+  // Composed ops look at values, which a plan has not; a tensor that somebody kept of the last step
+  // must not be written over.
+  if (!context_.fused_kernels() || arena_.living() > 0)
+    return run(context_, batch, pass, scale, first, sums);
+  check_batch(context_, batch, model_.config());
+  const ArenaPlan& planned = plan(exact_shape(batch, model_.config(), first));
+  prepare_memory(planned.bytes);
+  arena_.begin(context_.backend().arena_memory(), planned);
+  const ArenaScope scope(context_.backend(), arena_);
+  run(context_, batch, pass, scale, first, sums);
+}
+
+// Planned by running it where nothing happens.
+const ArenaPlan& HostStep::plan(const StepShape& exact) {
+  const StepShape shape = filled_shape(exact);
+  const auto found = plans_.find(shape);
+  if (found != plans_.end()) return found->second;
+  if (plans_.size() >= kPlans) plans_.clear();
+  const LossSums sums(plan_context_, model_.parameters().dtype());
+  // What an earlier micro-batch has done to the gradients is said here; there, nothing is filled.
+  if (!shape.first) model_.parameters().complete_grads(plan_context_);
+  planner_->take_trace();
+  run(plan_context_, batch_of(shape), {options_.seed, 0, true}, 1, shape.first, sums);
+  return plans_[shape] = plan_arena(planner_->take_trace());
+}
+
+void HostStep::prepare_memory(size_t bytes) {
+  Backend& backend = context_.backend();
+  if (backend.arena_bytes() < bytes) backend.set_arena_memory(bytes);
+  memory_ = backend.arena_memory();
+}
+
+void HostStep::run(Context& context, const PackedBatchHost& batch, const DropoutPass& pass,
+                   double scale, bool first, const LossSums& sums) {
+  const Batch uploaded = upload(context, batch, model_.config(), model_.parameters().dtype());
+  accumulate_gradients(context, model_, uploaded, options_, pass, scale, first, sums);
+}
+
+}  // namespace trafo

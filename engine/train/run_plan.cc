@@ -1,0 +1,181 @@
+#include "engine/train/run_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <utility>
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "memory plan";
+constexpr Recompute kLevels[] = {Recompute::none, Recompute::selective, Recompute::full};
+
+std::string mebibytes(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / 1048576);
+  return text;
+}
+
+// Plans of one run under other options.
+class Plans {
+ public:
+  Plans(Device device, const ModelConfig& config, DType dtype, const TrainingData& data,
+        const BatcherOptions& order, const TrainOptions& options)
+      : device_(device),
+        config_(config),
+        dtype_(dtype),
+        batcher_(*data.train, order),
+        options_(options) {
+    for (const TokenizedCorpus* corpus : {data.train.get(), data.valid.get()}) {
+      if (!corpus) continue;
+      const bool lm = corpus->options().form == SequenceForm::decoder_only;
+      for (int64_t i = 0; i < corpus->size(); ++i) {
+        const auto source = static_cast<int64_t>(corpus->source(i).size());
+        const auto target = static_cast<int64_t>(corpus->target(i).size());
+        longest_ =
+            std::max(longest_, lm ? source + target - 1 : std::max(target, (source + 1) / 2));
+      }
+    }
+    // A batch that holds the whole corpus.
+    most_ = std::max(longest_,
+                     std::max(data.train->target_tokens(), (data.train->source_tokens() + 1) / 2));
+    if (data.train->options().form == SequenceForm::decoder_only)
+      most_ = data.train->source_tokens() + data.train->target_tokens();
+    most_ = std::min<int64_t>(most_, 1 << 28);
+  }
+
+  const Batcher& batcher() const { return batcher_; }
+  int64_t longest() const { return longest_; }
+
+  MemoryPlan of(Recompute recompute, int64_t batch_tokens) const {
+    TrainOptions options = options_;
+    options.recompute = recompute;
+    return plan_training(device_, config_, dtype_, options,
+                         largest_shapes(batcher_, config_, batch_tokens));
+  }
+  // The largest budget, to within one part in 128, that `limit` has room for; 0: there is none.
+  int64_t largest(Recompute recompute, int64_t limit, int64_t most) const {
+    return largest_that([&](int64_t tokens) { return of(recompute, tokens).total <= limit; },
+                        longest_, most);
+  }
+  int64_t largest(Recompute recompute, int64_t limit) const {
+    return largest(recompute, limit, most_);
+  }
+
+ private:
+  Device device_;
+  ModelConfig config_;
+  DType dtype_;
+  Batcher batcher_;
+  TrainOptions options_;
+  int64_t longest_ = 2, most_ = 0;
+};
+
+[[noreturn]] void refuse(const Plans& plans, const RunPlan& plan, Device device,
+                         const TrainOptions& options, bool continued) {
+  std::string ways;
+  const auto add = [&](const std::string& way, int64_t total) {
+    ways += concat(ways.empty() ? "" : "; or with ", way, " (", mebibytes(total), ")");
+  };
+  for (const Recompute level : kLevels) {
+    if (level <= options.recompute) continue;
+    const int64_t total = plans.of(level, plan.batch_tokens).total;
+    if (total > plan.limit) continue;
+    add(concat("recompute ", recompute_name(level)), total);
+    break;
+  }
+  for (const Recompute level : {options.recompute, Recompute::full}) {
+    if (continued) break;  // its batches are fixed
+    const int64_t tokens = plans.largest(level, plan.limit, plan.batch_tokens - 1);
+    if (tokens == 0) continue;
+    const int64_t delay = (options.optimizer_delay * plan.batch_tokens + tokens - 1) / tokens;
+    add(concat(level == options.recompute ? "" : "recompute full, ", "batch_tokens ", tokens,
+               " and, to update with as many, optimizer_delay ", delay),
+        plans.of(level, tokens).total);
+    break;
+  }
+  if (ways.empty())
+    ways = continued ? "nothing that a run may change while it goes on"
+                     : "nothing but a smaller model: all is recomputed and the batch holds but the "
+                       "longest pair";
+  fail(device.kind == DeviceKind::cpu ? ErrorCode::out_of_memory : ErrorCode::out_of_device_memory,
+       kOrigin, "training would take ", mebibytes(plan.memory.total), " (weights ",
+       mebibytes(plan.memory.weights), ", gradients ", mebibytes(plan.memory.gradients),
+       ", optimizer ", mebibytes(plan.memory.optimizer), ", activations ",
+       mebibytes(plan.memory.activations), ", with batch_tokens ", plan.batch_tokens,
+       " and recompute ", recompute_name(options.recompute), "), and ", mebibytes(plan.limit),
+       options.memory_limit == plan.limit ? " are allowed" : " are free", " on ",
+       device_name(device), ". It would fit with ", ways);
+}
+
+}  // namespace
+
+const char* recompute_name(Recompute recompute) {
+  return recompute == Recompute::full        ? "full"
+         : recompute == Recompute::selective ? "selective"
+                                             : "none";
+}
+
+std::vector<StepShape> largest_shapes(const Batcher& batcher, const ModelConfig& config,
+                                      int64_t batch_tokens) {
+  const bool lm = config.architecture == Architecture::decoder_lm;
+  StepShape common;                    // sentences cost next to nothing
+  std::map<int64_t, int64_t> sources;  // filled target tokens -> most filled source tokens
+  for (const BatchExtent& extent : batcher.extents(batch_tokens)) {
+    const StepShape shape =
+        filled_shape({extent.sentences, extent.source_tokens, extent.target_tokens,
+                      extent.longest_source, extent.longest_target});
+    common.sentences = std::max(common.sentences, shape.sentences);
+    common.longest_source = std::max(common.longest_source, extent.longest_source);
+    common.longest_target = std::max(common.longest_target, extent.longest_target);
+    int64_t& source = sources[shape.target_tokens];
+    source = std::max(source, shape.source_tokens);
+  }
+  common.with_source = !lm;
+  common.weighted = lm;  // labels of the source do not count
+  std::vector<StepShape> shapes;
+  int64_t most = -1;
+  for (auto each = sources.rbegin(); each != sources.rend(); ++each) {
+    if (each->second <= most) continue;
+    most = each->second;
+    common.target_tokens = each->first;
+    common.source_tokens = each->second;
+    shapes.push_back(common);
+  }
+  return shapes;
+}
+
+RunPlan plan_run(const Context& context, const ModelConfig& config, DType dtype,
+                 const TrainingData& data, const BatcherOptions& order, const TrainOptions& options,
+                 bool continued) {
+  const Device device = context.device();
+  const Plans plans(device, config, dtype, data, order, options);
+  RunPlan plan;
+  plan.device = device_memory(device);
+  plan.batch_tokens = plans.batcher().batch_tokens();
+  plan.memory = plans.of(options.recompute, plan.batch_tokens);
+
+  // The model is there already, and kept blocks are the run's to take.
+  const MemoryStats stats = context.backend().memory_stats();
+  const int64_t there =
+      plan.memory.weights + plan.memory.gradients + stats.reserved_bytes - stats.allocated_bytes;
+  const int64_t free = plan.device ? plan.device->free + there : 0;
+  int64_t room = options.memory_limit;
+  if (plan.device) room = room > 0 ? std::min(room, free) : free;
+  plan.limit = room;
+  if (options.batch_fit && !continued) {
+    if (plan.device) room = std::min(room, free - free / kReservedShare);
+    require(room > 0, ErrorCode::invalid_argument, kOrigin, device_name(device),
+            " does not say how much memory is free: set memory_limit to fit batches to it");
+    const int64_t tokens = plans.largest(options.recompute, room);
+    plan.batch_tokens = tokens > 0 ? tokens : plans.longest();
+    plan.memory = plans.of(options.recompute, plan.batch_tokens);
+  }
+  if (plan.limit > 0 && plan.memory.total > plan.limit)
+    refuse(plans, plan, device, options, continued);
+  plan.shapes = largest_shapes(plans.batcher(), config, plan.batch_tokens);
+  return plan;
+}
+
+}  // namespace trafo

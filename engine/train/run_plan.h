@@ -1,0 +1,42 @@
+// What a training run will take of its device's memory, whether that is there, and what would fit.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "engine/autograd/context.h"
+#include "engine/backend/device_memory.h"
+#include "engine/text/batcher.h"
+#include "engine/train/data.h"
+#include "engine/train/memory_plan.h"
+
+namespace trafo {
+
+struct RunPlan {
+  MemoryPlan memory;
+  std::vector<StepShape> shapes;  // of the largest batches: what Trainer::reserve takes
+  int64_t batch_tokens = 0;
+  std::optional<DeviceMemory> device;  // before training; none: the device does not say
+  int64_t limit = 0;                   // bytes the run may take; 0: no limit is known
+};
+
+// The share of a device's free memory that a chosen budget leaves alone, for what is not planned:
+// validation and its translations, what libraries take, batches of later epochs.
+inline constexpr int64_t kReservedShare = 16;
+
+// Shapes that the first epoch's batches of such a budget come in, without those that others cover.
+std::vector<StepShape> largest_shapes(const Batcher& batcher, const ModelConfig& config,
+                                      int64_t batch_tokens);
+
+// The plan of a run; `order` as the run's own batcher has it. options.batch_fit: batch_tokens is
+// the largest budget whose plan fits the memory, but never less than the longest pair. `continued`:
+// the batches are those of a saved run. OUT_OF_MEMORY (of a device: OUT_OF_DEVICE_MEMORY) if the
+// plan does not fit, with the plan and with what would.
+RunPlan plan_run(const Context& context, const ModelConfig& config, DType dtype,
+                 const TrainingData& data, const BatcherOptions& order, const TrainOptions& options,
+                 bool continued);
+
+const char* recompute_name(Recompute recompute);
+
+}  // namespace trafo

@@ -1,0 +1,143 @@
+// Whether a run fits the memory: what is refused, what is proposed instead, and what is chosen.
+#include <regex>
+
+#include "tests/train/accelerator.h"
+#include "tests/train/training_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+
+class RunPlanTest : public ::testing::Test {
+ protected:
+  RunPlanTest() : context_(make_context({DeviceKind::cpu, 0}, 1)) {
+    config_.encoder_layers = config_.decoder_layers = 4;
+    config_.ffn_width = 64;
+    data_.train = copy_corpus(Architecture::encoder_decoder, 400, 1, 600);
+    data_.tokens = kTokens;
+    options_.batch_tokens = 600;
+    model_ = make_model(*context_, config_, 5);
+  }
+  RunPlan plan(const TrainOptions& options) const {
+    BatcherOptions order;
+    order.seed = options.seed;
+    order.batch_tokens = options.batch_tokens;
+    return plan_run(*context_, config_, DType::f32, data_, order, options, false);
+  }
+  int64_t total(const TrainOptions& options) const { return plan(options).memory.total; }
+
+  std::unique_ptr<Context> context_;
+  ModelConfig config_ = tiny_config();
+  TrainingData data_;
+  TrainOptions options_ = quick_options();
+  std::unique_ptr<Model> model_;
+};
+
+TEST_F(RunPlanTest, WhatDoesNotFitIsRefusedWithWhatDoes) {
+  const int64_t needed = total(options_);
+  TrainOptions full = options_;
+  full.recompute = Recompute::full;
+  ASSERT_LT(total(full), needed);
+  options_.memory_limit = needed;
+  { TrainingRun run(*context_, *model_, data_, options_); }
+  options_.memory_limit = needed - 1;
+  const MemoryStats before = context_->backend().memory_stats();
+  std::string message;
+  try {
+    TrainingRun run(*context_, *model_, data_, options_);
+    ADD_FAILURE() << "a byte too few must be refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+    message = error.message();
+  }
+  EXPECT_EQ(context_->backend().memory_stats().allocated_bytes, before.allocated_bytes);
+  // What it proposes, done, fits.
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(message, found, std::regex("fit with recompute (\\w+)")))
+      << message;
+  TrainOptions recomputing = options_;
+  recomputing.recompute = found[1] == "full" ? Recompute::full : Recompute::selective;
+  EXPECT_LE(plan(recomputing).memory.total, options_.memory_limit);
+  ASSERT_TRUE(std::regex_search(message, found,
+                                std::regex("batch_tokens (\\d+) and, .* optimizer_delay (\\d+)")))
+      << message;
+  TrainOptions smaller = options_;
+  smaller.batch_tokens = std::stoll(found[1]);
+  smaller.optimizer_delay = std::stoll(found[2]);
+  EXPECT_LT(smaller.batch_tokens, 600);
+  EXPECT_GE(smaller.batch_tokens * smaller.optimizer_delay, 600);
+  EXPECT_LE(plan(smaller).memory.total, options_.memory_limit);
+
+  options_.memory_limit = 1000;
+  try {
+    TrainingRun run(*context_, *model_, data_, options_);
+    ADD_FAILURE() << "nothing fits a thousand bytes";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("smaller model"), std::string::npos) << error.message();
+  }
+}
+
+TEST_F(RunPlanTest, OnAnAcceleratorTheCodeIsItsOwn) {
+  Context context(std::make_shared<StreamAccelerator>());
+  context.set_graphs(false);
+  const auto model = make_model(context, tiny_config(Architecture::encoder_decoder, 0), 5);
+  options_.memory_limit = 1000;
+  try {
+    TrainingRun run(context, *model, data_, options_);
+    ADD_FAILURE() << "nothing fits a thousand bytes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::out_of_device_memory);
+  }
+  options_.memory_limit = int64_t{1} << 30;
+  options_.valid_freq = options_.save_freq = {0, PeriodUnit::updates};
+  TrainingRun run(context, *model, data_, options_);
+  run.run({}, nullptr, 20);
+  const auto arena = static_cast<int64_t>(context.backend().arena_bytes());
+  EXPECT_EQ(run.plan().memory.activations, arena) << "a batch needed more than was planned";
+}
+
+TEST_F(RunPlanTest, TheLargestBatchThatFits) {
+  TrainOptions fitting = options_;
+  fitting.batch_fit = true;
+  fitting.memory_limit = total(options_);
+  data_.train = copy_corpus(Architecture::encoder_decoder, 400, 1, 1 << 20);
+  const RunPlan chosen = plan(fitting);
+  EXPECT_GE(chosen.batch_tokens, 580);
+  EXPECT_LE(chosen.memory.total, fitting.memory_limit);
+  TrainOptions more = options_;
+  more.batch_tokens = chosen.batch_tokens + chosen.batch_tokens / 8;
+  EXPECT_GT(total(more), fitting.memory_limit);
+  fitting.recompute = Recompute::full;
+  EXPECT_GT(plan(fitting).batch_tokens, chosen.batch_tokens);
+}
+
+TEST_F(RunPlanTest, AContinuedRunKeepsTheBatchItChose) {
+  TrainOptions fitting = options_;
+  fitting.batch_fit = true;
+  fitting.memory_limit = total(options_);
+  fitting.save_freq = {0, PeriodUnit::updates};
+  data_.train = copy_corpus(Architecture::encoder_decoder, 400, 1, 1 << 20);
+  TemporaryDirectory directory;
+  int64_t chosen = 0;
+  std::vector<std::byte> weights;
+  {
+    TrainingRun run(*context_, *model_, data_, fitting, directory.path());
+    chosen = run.options().batch_tokens;
+    EXPECT_EQ(chosen, run.plan().batch_tokens);
+    run.run({}, nullptr, 4);
+    run.save();
+    run.run({}, nullptr, 4);
+    weights = weight_bytes(*context_, *model_);
+  }
+  fitting.memory_limit *= 2;  // room for more does not change it
+  const auto again = make_model(*context_, config_, 6);
+  TrainingRun run(*context_, *again, data_, fitting, directory.path());
+  EXPECT_TRUE(run.resumed());
+  EXPECT_EQ(run.options().batch_tokens, chosen);
+  run.run({}, nullptr, 4);
+  EXPECT_EQ(weight_bytes(*context_, *again), weights);
+}
+
+}  // namespace
+}  // namespace trafo
