@@ -1,0 +1,115 @@
+// export and import as their users meet them: a model goes out and comes back, and what cannot be
+// is one line that says why.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "apps/translate-train/demo_corpus.h"
+#include "tests/cli/program.h"
+
+namespace translate_train::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+class InteropCli : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryFolder;
+    const DemoCorpus corpus = make_demo_corpus(11, 200, 20);
+    std::string de, en;
+    for (const DemoPair& pair : corpus.train) {
+      de += pair.german + "\n";
+      en += pair.english + "\n";
+    }
+    write_file(folder_->file("t.de"), de);
+    write_file(folder_->file("t.en"), en);
+    for (const char* norm : {"pre", "post"}) {
+      const Outcome trained = run({"train",
+                                   "-t",
+                                   "t.de",
+                                   "t.en",
+                                   "--model",
+                                   norm,
+                                   "--transformer-norm",
+                                   norm,
+                                   "--after",
+                                   "3u",
+                                   "--task",
+                                   "tiny",
+                                   "--enc-depth",
+                                   "1",
+                                   "--dec-depth",
+                                   "1",
+                                   "--dim-emb",
+                                   "16",
+                                   "--transformer-dim-ffn",
+                                   "32",
+                                   "--transformer-heads",
+                                   "2",
+                                   "--dim-vocabs",
+                                   "200",
+                                   "--mini-batch-words",
+                                   "200",
+                                   "--device",
+                                   "cpu"});
+      ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    }
+  }
+  static void TearDownTestSuite() { delete folder_; }
+
+  static Outcome run(const Arguments& arguments, const std::string& input = "") {
+    return run_program(folder_->path(), arguments, input);
+  }
+  static void expect_refused(const Arguments& arguments, const std::string& text, int code) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, code) << outcome.err;
+    const auto lines = lines_of(outcome.err);
+    ASSERT_FALSE(lines.empty());
+    EXPECT_TRUE(lines.back().starts_with("translate-train: error: ")) << outcome.err;
+    EXPECT_NE(lines.back().find(text), std::string::npos) << outcome.err;
+  }
+
+  static TemporaryFolder* folder_;
+};
+TemporaryFolder* InteropCli::folder_ = nullptr;
+
+TEST_F(InteropCli, AModelGoesOutAndComesBack) {
+  const Outcome out = run({"export", "-m", "post", "--to", "hf-marian", "-o", "marian"});
+  EXPECT_EQ(out.exit_code, 0) << out.err;
+  EXPECT_NE(out.err.find("logits differ by at most 0.0e+00"), std::string::npos) << out.err;
+  const Outcome back = run({"import", "--from", "marian", "-o", "start"});
+  EXPECT_EQ(back.exit_code, 0) << back.err;
+  const Arguments translate{"translate", "--beam-size", "2",       "--max-length", "6",
+                            "--device",  "cpu",         "--quiet", "--model"};
+  Arguments ours = translate, theirs = translate;
+  ours.emplace_back("post");
+  theirs.emplace_back("start");
+  const std::string text = "ein Hund schläft\ndas Haus\n";
+  const Outcome before = run(ours, text), after = run(theirs, text);
+  EXPECT_EQ(before.exit_code, 0) << before.err;
+  EXPECT_EQ(before.out, after.out);
+  EXPECT_EQ(lines_of(before.out).size(), 2u);
+  EXPECT_EQ(run({"info", "start"}).exit_code, 0);
+  expect_refused({"import", "--from", "marian", "-o", "start"}, "exists already", 2);
+}
+
+TEST_F(InteropCli, WhatCannotBeIsSaid) {
+  EXPECT_EQ(run({"export", "-m", "pre", "--to", "ctranslate2", "-o", "ct2"}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(folder_->file("ct2") + "/model.bin"));
+  expect_refused({"export", "-m", "pre", "--to", "hf-marian", "-o", "x"}, "--transformer-norm pre",
+                 2);
+  expect_refused({"export", "-m", "pre", "--to", "hf-gpt2", "-o", "x"}, "encoder-decoder", 2);
+  expect_refused({"export", "-m", "pre", "--to", "onnx", "-o", "x"}, "there are hf-marian", 2);
+  expect_refused({"export", "-m", "pre", "--to", "ctranslate2", "-o", "ct2"}, "not an empty", 2);
+  expect_refused({"export", "-m", "none", "--to", "ctranslate2", "-o", "x"}, "none: no such", 2);
+  expect_refused({"export", "-m", "pre"}, "--to", 2);
+  expect_refused({"import", "--from", "nowhere"}, "nowhere: no such directory", 2);
+  expect_refused({"import", "--from", "pre"}, "config.json", 2);
+  EXPECT_FALSE(fs::exists(folder_->file("x")));
+  EXPECT_FALSE(fs::exists(folder_->file("imported")));
+}
+
+}  // namespace
+}  // namespace translate_train::testing
