@@ -312,8 +312,8 @@ def check_masks(context, host, arguments, report):
                 compare(op, f"{shape[0]} x {shape[1]}, p {drop.p}", visible_masks(context, context.dtype, op, drop, shape),
                         host and visible_masks(host, torch.float32, op, drop, shape), drop.kept(shape))
         for dim in (40, 64, 128) if wanted("attention") else ():
-            problem = Attention(2, dim, [70, 5, 0, 129], [66, 130, 3, 64])
-            kept = drop.kept((2, sum(problem.queries), max(problem.keys)))
+            problem = Attention(2, dim, [70, 5, 0, 129], [66, 130, 3, 64], dropout=drop)
+            kept = problem.dropout_mask()[:, :, :max(problem.keys)].transpose(0, 1).clone()
             at = 0
             for queries, keys in zip(problem.queries, problem.keys):
                 kept[:, at:at + queries, keys:] = False  # there is nothing to see

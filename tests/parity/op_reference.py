@@ -103,7 +103,7 @@ class Attention:
     def __call__(self, q, k, v, peer):
         """Sentence by sentence; q, k, v are [rows, width]."""
         scale = self.scale or self.head_dim ** -0.5
-        kept = self.dropout.kept((self.heads, sum(self.queries), max(self.keys, default=0))) if self.dropout else None
+        kept = self.dropout_mask() if self.dropout else None
         q_at = k_at = 0
         out = [q[:0]]
         for nq, nk in zip(self.queries, self.keys):
@@ -114,10 +114,16 @@ class Attention:
                 continue
             heads = [t.reshape(t.shape[0], self.heads, self.head_dim).transpose(0, 1)
                      for t in (q[rows], k[columns], v[columns])]
-            mask = None if kept is None else kept[:, rows, :nk]
+            mask = None if kept is None else kept[rows, :, :nk].transpose(0, 1)
             y = self.sentence(*heads, scale, mask, peer)
             out.append(y.transpose(0, 1).reshape(nq, self.width))
         return torch.cat(out)
+
+    def dropout_mask(self):
+        """[query rows, heads, keys]; the keys of a row are counted up to a multiple of 32, above 128 of 128."""
+        longest = max(self.keys, default=0)
+        step = 32 if longest <= 128 else 128
+        return self.dropout.kept((sum(self.queries), self.heads, -(-longest // step) * step))
 
     def sentence(self, q, k, v, scale, kept, peer):
         queries, keys = q.shape[1], k.shape[1]
