@@ -51,7 +51,24 @@ struct Room {
 // The order of tiles of queries: `group` heads at a time, whose keys and values stay in the second
 // cache; in those, under a causal mask, the tiles with most keys first.
 struct Schedule {
-  int items, heads, tiles, group;  // heads: of all sequences together
+  int heads, tiles, group;  // heads: of all sequences together
+  // Blocks that stay divide `share` heads among them in `rounds`, then the next; 0 rounds: each
+  // block has one item.
+  int share, rounds, shift;
+
+  __device__ __forceinline__ int all_rounds() const {
+    return rounds == 0 ? 1 : rounds * ((heads + share - 1) / share);
+  }
+  // The item of a round, or -1. A share is gone through back and forth, from heavy to light, which
+  // gives all blocks about as much; where it does not, the next share begins elsewhere.
+  __device__ __forceinline__ int number(int round) const {
+    const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+    if (rounds == 0) return block;
+    const int part = round / rounds, turn = round % rounds, place = (block + part * shift) % blocks;
+    const int at = turn * blocks + (turn % 2 == 0 ? place : blocks - 1 - place);
+    const int end = min(share, heads - part * share) * tiles;
+    return at < end ? part * share * tiles + at : -1;
+  }
 };
 
 // What a block works on; the same in all of its threads.
@@ -61,11 +78,6 @@ struct Work {
   int q0, queries;  // none: nothing to do
   int tiles;        // of keys
 
-  // Blocks go through the items back and forth, so that each gets as much as the others.
-  static __device__ __forceinline__ int number(int round) {
-    const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-    return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-  }
   __device__ __forceinline__ Work(const AttentionProblem& a, const Schedule& s, int number) {
     const int first = number / (s.group * s.tiles) * s.group;  // head
     const int heads = min(s.group, s.heads - first), rest = number - first * s.tiles;
@@ -103,9 +115,9 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Schedul
       load_box(to + panel * (bytes / (D / 64)), map, barrier, 64 * panel,
                static_cast<int>(item.head), static_cast<int>(row));
   };
-  for (int round = 0; round * static_cast<int>(gridDim.x) < schedule.items; ++round) {
-    const int number = Work<D>::number(round);
-    if (number >= schedule.items) continue;
+  for (int round = 0, rounds_end = schedule.all_rounds(); round < rounds_end; ++round) {
+    const int number = schedule.number(round);
+    if (number < 0) continue;
     const Work<D> work(a, schedule, number);
     if (work.tiles == 0) continue;
     const auto load_keys = [&](int which, int n) {
@@ -204,9 +216,9 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
   RowState state;
   SumsOf<D> gathered;
 
-  for (int round = 0; round * static_cast<int>(gridDim.x) < schedule.items; ++round) {
-    const int number = Work<D>::number(round);
-    if (number >= schedule.items) continue;
+  for (int round = 0, rounds_end = schedule.all_rounds(); round < rounds_end; ++round) {
+    const int number = schedule.number(round);
+    if (number < 0) continue;
     const Work<D> work(a, schedule, number);
     const AttentionItem& item = work.item;
     if (work.queries == 0) continue;
@@ -411,9 +423,16 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p, bool& 
   // Sequences of one length are divided among blocks that stay; else who is done first goes on.
   const bool equal = p.query_rows == p.sequences * p.max_queries;
   const int64_t blocks = equal ? std::min<int64_t>(items, device.multiprocessors) : items;
-  const int64_t group = std::clamp<int64_t>(kCachedBytes / (4 * D * p.max_keys), 1, heads);
-  const Schedule schedule{static_cast<int>(items), static_cast<int>(heads), static_cast<int>(tiles),
-                          static_cast<int>(p.causal ? group : 1)};
+  const int64_t most = std::clamp<int64_t>(kCachedBytes / (4 * D * p.max_keys), 1, heads);
+  const int64_t parts = (heads + most - 1) / most, group = (heads + parts - 1) / parts;
+  const int64_t share = p.causal ? group : heads;
+  Schedule schedule{};
+  schedule.heads = static_cast<int>(heads);
+  schedule.tiles = static_cast<int>(tiles);
+  schedule.group = static_cast<int>(p.causal ? group : 1);
+  schedule.share = static_cast<int>(share);
+  schedule.rounds = equal ? static_cast<int>((share * tiles + blocks - 1) / blocks) : 0;
+  schedule.shift = static_cast<int>(std::max<int64_t>(1, blocks / parts));
   return launch_attention(device, "attention_forward", wgmma_pipeline_forward_kernel<D>, blocks,
                           S::kThreads, S::kSharedBytes, AttentionProblem::of(device, p), schedule,
                           q_map, k_map, v_map, static_cast<bf16*>(p.out),
