@@ -2,17 +2,10 @@
 // that the copy engine brings by tensor maps, barriers in shared memory, products 128 columns wide.
 #pragma once
 
-#include <cuda.h>
-
+#include "engine/backend/cuda/device/tensor_map.cuh"
 #include "engine/ops/attention/attention_wgmma.cuh"
 
 namespace trafo::cuda {
-
-// Whether the map of a matrix could be made: heads * head_dim columns of `rows` rows, brought
-// `box_rows` rows of 64 columns of one head at a time, swizzled as Panels are. Columns behind the
-// head's and rows behind the last arrive as zeros.
-bool make_tensor_map(CUtensorMap& map, const void* x, int64_t stride, int64_t rows, int64_t heads,
-                     int64_t head_dim, int box_rows);
 
 // 64 rows of float32 sums of a warpgroup.
 template <int Columns>

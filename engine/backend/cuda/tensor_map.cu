@@ -1,8 +1,9 @@
-// Maps of matrices for the copy engine of compute capability 9.0.
-#include "engine/ops/attention/attention_wgmma_pipeline.cuh"
+#include "engine/backend/cuda/device/tensor_map.cuh"
 
 namespace trafo::cuda {
 namespace {
+
+constexpr cuuint64_t kElementBytes = 2;
 
 // From the driver, which the plugin is not linked to; null if it has no such function.
 using Encode = decltype(&cuTensorMapEncodeTiled);
@@ -26,8 +27,8 @@ bool make_tensor_map(CUtensorMap& map, const void* x, int64_t stride, int64_t ro
   if (!encode || rows <= 0 || rows > INT32_MAX) return false;
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(head_dim), static_cast<cuuint64_t>(heads),
                               static_cast<cuuint64_t>(rows)};
-  const cuuint64_t bytes[] = {static_cast<cuuint64_t>(head_dim) * sizeof(bf16),
-                              static_cast<cuuint64_t>(stride) * sizeof(bf16)};
+  const cuuint64_t bytes[] = {static_cast<cuuint64_t>(head_dim) * kElementBytes,
+                              static_cast<cuuint64_t>(stride) * kElementBytes};
   const cuuint32_t box[] = {64, 1, static_cast<cuuint32_t>(box_rows)};
   const cuuint32_t steps[] = {1, 1, 1};
   return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(x), sizes, bytes, box,
