@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages Trafo builds with. Run as root or with sudo available; does nothing when all are there.
+#   --tests    also what the source checks need
+#   --report   also a Chromium without a screen, for tests/report/screenshot.py
 set -euo pipefail
 
 packages=(
@@ -8,9 +10,13 @@ packages=(
   libcli11-dev libyaml-cpp-dev libfmt-dev libspdlog-dev
   libgtest-dev libopenblas-dev
 )
-if [[ "${1:-}" == "--tests" ]]; then
-  packages+=(clang-format)
-fi
+for argument in "$@"; do
+  case "$argument" in
+    --tests) packages+=(clang-format) ;;
+    --report) packages+=(chromium-headless-shell fonts-dejavu-core) ;;
+    *) echo "usage: scripts/install-dependencies.sh [--tests] [--report]" >&2; exit 2 ;;
+  esac
+done
 
 missing=()
 for package in "${packages[@]}"; do

@@ -25,6 +25,8 @@ struct State {
 State state_of(const RunLog& run, double now) {
   if (run.stop == "limit") return {"done", "finished: limit reached"};
   if (run.stop == "early stopping") return {"done", "finished: no more improvement"};
+  if (run.stop == "diverged") return {"failed", "diverged: not finite any more"};
+  if (run.stop == "failed") return {"failed", "ended by an error"};
   if (!run.stop.empty()) return {"paused", "stopped, can go on"};
   if (now - run.last_time < kSilence) {
     std::string text = "running";
@@ -173,9 +175,20 @@ std::string comparison(const std::vector<RunLog>& runs, double now) {
   return out + "</tr>\n</tbody></table></div>\n";
 }
 
-std::string value_cell(const std::string* value) {
-  return value == nullptr ? "<td class=\"none\">not set</td>"
-                          : fmt::format("<td>{}</td>", html(*value));
+// Cells of one setting; values other than the most frequent one stand out.
+std::string value_cells(const std::vector<const std::string*>& values) {
+  std::map<std::string, size_t> uses;
+  for (const std::string* value : values)
+    if (value != nullptr) ++uses[*value];
+  size_t most = 1;
+  for (const auto& [value, count] : uses) most = std::max(most, count);
+  std::string cells;
+  for (const std::string* value : values)
+    cells += value == nullptr
+                 ? "<td class=\"none\">not set</td>"
+                 : fmt::format("<td{}>{}</td>", uses[*value] < most ? " class=\"changed\"" : "",
+                               html(*value));
+  return cells;
 }
 
 }  // namespace
@@ -214,8 +227,7 @@ std::string settings_section(const std::vector<RunLog>& runs) {
       continue;
     }
     different += fmt::format("<tr><th scope=\"row\">{}</th>", html(name));
-    for (const std::string* value : row) different += value_cell(value);
-    different += "</tr>\n";
+    different += value_cells(row) + "</tr>\n";
   }
   std::string out =
       "<section aria-labelledby=\"settings\"><h2 id=\"settings\">Configuration</h2>\n";

@@ -35,6 +35,7 @@ main>section:first-child{margin-top:1.5rem}
 margin-right:.45em;background:var(--soft)}
 .state.done::before{background:var(--good)}
 .state.running::before{background:var(--accent)}
+.state.failed::before{background:none;border:.14em solid var(--c1);border-radius:0;rotate:45deg}
 .state.paused::before{background:none;border:2px solid var(--warm)}
 .tiles{display:grid;grid-template-columns:repeat(5,1fr);gap:1px;
 background:var(--line);border:1px solid var(--line);border-radius:.75rem;overflow:hidden}
@@ -50,13 +51,15 @@ vertical-align:baseline;border-top:1px solid var(--grid)}
 .figures thead>tr>*,.differences thead>tr>*{border-top:0;padding-top:.8rem}
 .figures th[scope=row],.differences th[scope=row]{font-weight:400;color:var(--soft);
 font-size:.9375rem;position:sticky;left:0;background:var(--card)}
-.figures th small{display:block}
+.figures th small{margin-left:.35rem}
+@media(min-width:48rem){.figures th[scope=row]{white-space:nowrap}}
 .figures td{min-width:12rem}
 .figures b{font-weight:600;font-variant-numeric:tabular-nums}
 .figures b+small{margin-left:.35rem}
 .top{background:var(--top)}
 .top b::after{content:" \2605";color:var(--good);font-size:.75em;vertical-align:.1em}
 .differences td{min-width:8rem;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
+.changed{font-weight:600;background:var(--top)}
 .none{color:var(--soft)}
 .run{display:inline-flex;align-items:baseline;gap:.45rem;font-weight:600;overflow-wrap:anywhere}
 .spot{flex:none;display:inline-block;width:.7em;height:.7em;border-radius:.2em;
@@ -146,7 +149,7 @@ footer{margin-top:3rem;color:var(--soft);font-size:.8125rem}
 .unseen{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 @media(max-width:36rem){.tiles>div{padding:.7rem .85rem}
 .tiles b{font-size:1.2rem}.figures td,.figures th,.differences td,.differences th{
-padding:.45rem .7rem}.figures td{min-width:8.5rem}.figures b+small{display:block;margin:0}.state{white-space:normal}
+padding:.45rem .7rem}.figures td{min-width:8.5rem}.figures b+small,.figures th small{display:block;margin:0}.state{white-space:normal}
 .figures th[scope=row]{white-space:normal;max-width:6.5rem}
 article tr{display:block;border-top:1px solid var(--grid);padding:.45rem 0}
 article td,article th{display:block;width:auto;border:0;padding:0 1.1rem}

@@ -16,6 +16,7 @@ namespace translate_train {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(2);
+constexpr auto kReminder = std::chrono::seconds(30);
 constexpr auto kRedraw = std::chrono::milliseconds(500);
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -154,10 +155,17 @@ void Reporter::tick() {
   while (!wake_.wait_for(lock, kRedraw, [this] { return ending_; })) {
     if (options_.quiet) continue;
     if (!phase_.empty() && Clock::now() - phase_begin_ > kPatience) {
+      const auto line = [this](const std::string& text) {
+        return options_.json ? nlohmann::ordered_json{{"level", "info"}, {"message", text}}.dump()
+                             : text;
+      };
+      const std::string so_far =
+          fmt::format("{} ... {}", phase_, clock_text(seconds_since(phase_begin_)));
       if (live_) {
-        draw(fmt::format("{} ... {}", phase_, clock_text(seconds_since(phase_begin_))));
-      } else if (!phase_announced_ && !options_.json) {
-        print(phase_ + " ...");
+        draw(so_far);
+      } else if (!phase_announced_ || Clock::now() - phase_told_ > kReminder) {
+        print(line(phase_announced_ ? so_far : phase_ + " ..."));
+        phase_told_ = Clock::now();
       }
       phase_announced_ = true;
     } else if (live_ && phase_.empty() && !status_.empty() &&
@@ -178,6 +186,11 @@ Reporter::Phase::~Phase() {
   const std::lock_guard lock(reporter_.mutex_);
   if (reporter_.live_) reporter_.erase();
   reporter_.phase_.clear();
+}
+
+void Reporter::Phase::now(std::string doing) {
+  const std::lock_guard lock(reporter_.mutex_);
+  reporter_.phase_ = std::move(doing);
 }
 
 double Reporter::Phase::seconds() const {

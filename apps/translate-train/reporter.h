@@ -41,7 +41,8 @@ class Reporter {
   void metric(const nlohmann::ordered_json& record);
   void status(const std::string& text);  // on the live line until the next one; "": none
 
-  // Says what is being done once it has taken two seconds, and how long it took.
+  // Says what is being done once it has taken two seconds, and for how long; again every half
+  // minute where there is no live line. One at a time.
   class Phase {
    public:
     Phase(Reporter& reporter, std::string doing);
@@ -49,6 +50,8 @@ class Reporter {
     Phase(const Phase&) = delete;
     Phase& operator=(const Phase&) = delete;
     double seconds() const;
+    // What is being done by now, as "translating, 2,000 lines done".
+    void now(std::string doing);
 
    private:
     Reporter& reporter_;
@@ -78,6 +81,7 @@ class Reporter {
   std::string phase_;
   Clock::time_point phase_begin_;
   bool phase_announced_ = false;
+  Clock::time_point phase_told_;
   std::thread ticker_;
 };
 

@@ -86,6 +86,8 @@ RunRecords::RunRecords(RunFacts facts, Reporter& reporter)
     : facts_(std::move(facts)), reporter_(reporter) {}
 
 Json RunRecords::take(const trafo_event& e) {
+  last_update_ = e.update;
+  last_seconds_ = e.elapsed_seconds;
   switch (e.kind) {
     case TRAFO_EVENT_STARTED:
       begin(e, false);
@@ -105,16 +107,24 @@ Json RunRecords::take(const trafo_event& e) {
     case TRAFO_EVENT_VALIDATED:
       return valid(e);
     case TRAFO_EVENT_FINISHED:
-    case TRAFO_EVENT_STOPPED: {
-      Json record = new_record("end", e.update);
-      record["stop"] = stop_name(e.stop);
-      record["elapsed_seconds"] = e.elapsed_seconds;
-      reporter_.metric(record);
-      return record;
-    }
+    case TRAFO_EVENT_STOPPED:
+      return end(e.update, stop_name(e.stop), e.elapsed_seconds);
     default:
       return {};
   }
+}
+
+void RunRecords::fail(bool diverged) {
+  if (last_update_ < 0) return;
+  end(last_update_, diverged ? "diverged" : "failed", last_seconds_);
+}
+
+Json RunRecords::end(int64_t update, const char* stop, double seconds) {
+  Json record = new_record("end", update);
+  record["stop"] = stop;
+  record["elapsed_seconds"] = seconds;
+  reporter_.metric(record);
+  return record;
 }
 
 void RunRecords::begin(const trafo_event& e, bool resumed) {

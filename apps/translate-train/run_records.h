@@ -6,7 +6,8 @@
 //   train    every display
 //   skipped  an update that was left out because loss or gradient was not finite (then null)
 //   valid    every validation; "samples": translations of the sentences of the last samples record
-//   end      the process is done, "stop" says why
+//   end      the process is done, "stop" says why: limit, early stopping, cancelled, stopped,
+//            diverged, failed
 // Readers must skip types and keys that they do not know. Records appear in the order of updates:
 // what a killed process wrote after its last checkpoint is taken out when the run goes on.
 #pragma once
@@ -42,8 +43,11 @@ class RunRecords {
 
   // Records what belongs into the files; returns the record, empty if there is none.
   nlohmann::ordered_json take(const trafo_event& event);
+  // An error ended the run, which then has no last event.
+  void fail(bool diverged);
 
  private:
+  nlohmann::ordered_json end(int64_t update, const char* stop, double seconds);
   void begin(const trafo_event& event, bool resumed);
   nlohmann::ordered_json train(const trafo_event& event);
   nlohmann::ordered_json valid(const trafo_event& event);
@@ -53,6 +57,8 @@ class RunRecords {
   RunFacts facts_;
   Reporter& reporter_;
   std::unique_ptr<TensorBoardWriter> board_;
+  int64_t last_update_ = -1;  // none yet
+  double last_seconds_ = 0;
 };
 
 }  // namespace translate_train

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "commands.h"
 #include "text_io.h"
@@ -39,14 +40,18 @@ int score(const ScoreArguments& arguments) {
     usage_error("score wants --train-sets SRC TRG or --tsv FILE");
   Reporter reporter({.quiet = arguments.quiet});
   std::vector<std::string> source, target;
-  if (arguments.tsv.empty())
-    read_pair(arguments.files[0], arguments.files[1], source, target);
-  else
-    read_tsv(arguments.tsv, source, target);
+  {
+    const Reporter::Phase phase(reporter, "reading");
+    if (arguments.tsv.empty())
+      read_pair(arguments.files[0], arguments.files[1], source, target);
+    else
+      read_tsv(arguments.tsv, source, target);
+  }
   const LoadedModel loaded = load_model(arguments.model, reporter);
   LineWriter out("-");
   double total = 0;
   int64_t tokens = 0;
+  std::optional<Reporter::Phase> phase(std::in_place, reporter, "scoring");
   for (size_t begin = 0; begin < source.size(); begin += kBatch) {
     const size_t count = std::min(kBatch, source.size() - begin);
     std::vector<trafo_string_view> s, t;
@@ -56,12 +61,10 @@ int score(const ScoreArguments& arguments) {
     }
     std::vector<double> log_probability(count);
     std::vector<int64_t> lengths(count);
-    {
-      const Reporter::Phase phase(
-          reporter, fmt::format("scoring, {} of {} pairs done", begin, source.size()));
-      check(trafo_score(loaded.model.get(), loaded.tokenizer.get(), s.data(), t.data(), count,
-                        log_probability.data(), lengths.data()));
-    }
+    phase->now(fmt::format("scoring, {} of {} pairs done", grouped(static_cast<int64_t>(begin)),
+                           grouped(static_cast<int64_t>(source.size()))));
+    check(trafo_score(loaded.model.get(), loaded.tokenizer.get(), s.data(), t.data(), count,
+                      log_probability.data(), lengths.data()));
     for (size_t i = 0; i < count; ++i) {
       total += log_probability[i];
       tokens += lengths[i];
@@ -70,6 +73,7 @@ int score(const ScoreArguments& arguments) {
                                           : log_probability[i]));
     }
   }
+  phase.reset();
   out.finish();
   const double mean = -total / static_cast<double>(std::max<int64_t>(tokens, 1));
   reporter.info(fmt::format(
@@ -85,15 +89,19 @@ struct EvalArguments {
 };
 
 int eval(const EvalArguments& arguments) {
+  Reporter reporter({});
+  Reporter::Phase phase(reporter, "reading");
   std::vector<std::string> hypotheses, references;
   read_pair(arguments.hypotheses, arguments.references, hypotheses, references);
   const auto h = views(hypotheses), r = views(references);
   double bleu = 0, chrf = 0;
   char* signature = nullptr;
   LineWriter out("-");
+  phase.now("computing BLEU");
   check(trafo_bleu(h.data(), r.data(), h.size(), arguments.lowercase, &bleu, &signature));
   out.write(fmt::format("BLEU|{} = {:.2f}", signature, bleu));
   trafo_string_free(signature);
+  phase.now("computing chrF");
   check(trafo_chrf(h.data(), r.data(), h.size(), &chrf, &signature));
   out.write(fmt::format("chrF2|{} = {:.2f}", signature, chrf));
   trafo_string_free(signature);

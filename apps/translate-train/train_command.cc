@@ -200,7 +200,11 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
                       settings.has("cpu-threads") ? settings.integer("cpu-threads") : 0,
                       !settings.has("fused-kernels") || settings.flag("fused-kernels"));
   where.graphs = !settings.has("cuda-graphs") || settings.flag("cuda-graphs");
-  const auto context = make<Context>(trafo_context_new, &where);
+  Context context;
+  {
+    const Reporter::Phase phase(reporter, "opening the device");
+    context = make<Context>(trafo_context_new, &where);
+  }
   const int32_t precision =
       precision_on(context.get(), settings.has("precision") ? settings.text("precision") : "auto");
   Corpora corpora = load_corpora(settings, reporter);

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "signals.h"
@@ -55,6 +56,7 @@ class RunDisplay {
   void show(const trafo_event& e) {
     const std::string message(text_of(e.message)), path(text_of(e.path));
     last_update_ = e.update;
+    validating_.reset();
     const nlohmann::ordered_json record = records_.take(e);
     switch (e.kind) {
       case TRAFO_EVENT_STARTED:
@@ -71,6 +73,10 @@ class RunDisplay {
         break;
       case TRAFO_EVENT_SKIPPED:
         reporter_.warn(fmt::format("update {}: {}", grouped(e.update), message));
+        break;
+      case TRAFO_EVENT_VALIDATING:
+        validating_.emplace(reporter_,
+                            fmt::format("validating after update {}", grouped(e.update)));
         break;
       case TRAFO_EVENT_VALIDATED:
         validated(e, record);
@@ -105,9 +111,6 @@ class RunDisplay {
                                         : "time " + clock_text(e.elapsed_seconds));
     if (!best_.empty()) line += " | best " + best_;
     reporter_.progress(line, record);
-    const trafo_period& valid = options_.valid_freq;
-    if (valid.unit == TRAFO_UNIT_UPDATES && valid.value > 0 && e.update % valid.value == 0)
-      reporter_.status(line + " | validating");
   }
 
   void validated(const trafo_event& e, const nlohmann::ordered_json& record) {
@@ -144,6 +147,7 @@ class RunDisplay {
   const trafo_trainer_options& options_;
   RunRecords& records_;
   Reporter& reporter_;
+  std::optional<Reporter::Phase> validating_;
   double memory_ = 0;
   std::string best_;
   double best_value_ = 0;
@@ -238,6 +242,7 @@ RunResult run_trainer(trafo_trainer* trainer, const trafo_trainer_options& optio
     else if (!run_profiled(profile, run_for, reporter))
       result.exit_code = kFailed;
   } catch (const CliError& error) {
+    if (error.trafo_code() != TRAFO_CANCELLED) records.fail(error.trafo_code() == TRAFO_NON_FINITE);
     if (!session.problem.empty()) throw CliError(kFailed, session.problem);
     if (error.trafo_code() != TRAFO_CANCELLED) throw;
     if (signals.received() != 0)

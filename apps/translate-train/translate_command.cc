@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <optional>
 
 #include "commands.h"
 #include "text_io.h"
@@ -42,6 +43,9 @@ int translate(const TranslateArguments& arguments) {
   std::string line;
   int64_t done = 0;
   size_t cut = 0;
+  // Not while somebody thinks about the next line.
+  std::optional<Reporter::Phase> all;
+  if (!typing) all.emplace(reporter, "translating");
   for (bool more = true; more;) {
     lines.clear();
     while (lines.size() < batch && (more = in.next(line))) lines.push_back(line);
@@ -49,8 +53,8 @@ int translate(const TranslateArguments& arguments) {
     const std::vector<trafo_string_view> sources = views(lines);
     Translations translations;
     {
-      const Reporter::Phase phase(reporter,
-                                  fmt::format("translating, {} lines done", grouped(done)));
+      std::optional<Reporter::Phase> one;
+      if (typing) one.emplace(reporter, "translating");
       translations = make<Translations>(trafo_translate, loaded.model.get(), loaded.tokenizer.get(),
                                         sources.data(), sources.size(), &options, nullptr);
     }
@@ -75,7 +79,9 @@ int translate(const TranslateArguments& arguments) {
     check(trafo_translations_get_truncated(translations.get(), &cut_now));
     cut += cut_now;
     done += static_cast<int64_t>(lines.size());
+    if (all) all->now(fmt::format("translating, {} lines done", grouped(done)));
   }
+  all.reset();
   out.finish();
   if (cut > 0)
     reporter.warn(fmt::format("{} lines were longer than the model allows and cut", cut));

@@ -19,12 +19,15 @@ int vocab(const VocabArguments& arguments) {
   Reporter reporter({.quiet = arguments.quiet});
   std::vector<std::string> lines;
   {
-    const Reporter::Phase phase(reporter, "reading");
+    Reporter::Phase phase(reporter, "reading");
     for (const std::string& file : arguments.files) {
       LineReader reader(file);
       std::string line;
       // The two sides of a TSV line are two sentences.
       while (reader.next(line)) {
+        if (reader.line_number() % 100000 == 0)
+          phase.now(
+              fmt::format("reading {}, {} lines", reader.name(), grouped(reader.line_number())));
         for (size_t begin = 0; begin <= line.size();) {
           const size_t end = std::min(line.find('\t', begin), line.size());
           if (end > begin) lines.push_back(line.substr(begin, end - begin));

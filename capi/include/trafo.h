@@ -714,6 +714,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, cons
 #define TRAFO_EVENT_SAVED 7   /* path: the checkpoint */
 #define TRAFO_EVENT_FINISHED 8
 #define TRAFO_EVENT_STOPPED 9 /* training can go on */
+#define TRAFO_EVENT_VALIDATING 10 /* a validation begins, which may take long */
 
 #define TRAFO_STOP_NONE 0
 #define TRAFO_STOP_LIMIT 1 /* after_updates, after_epochs or after_tokens */

@@ -20,6 +20,7 @@ enum class TrainEventKind : int32_t {
   saved = 7,               // path: the checkpoint
   finished = 8,            // the run is at its end, see reason
   stopped = 9,             // it can go on, see reason
+  validating = 10,         // a validation begins, which may take long
 };
 
 // Values are part of the C ABI: never renumber, only append.

@@ -294,6 +294,8 @@ bool TrainingRun::settle(Session& session) {
 // does not, or else a run that is given a higher limit later would stop earlier than one that had
 // it from the start.
 bool TrainingRun::run_validation(Session& session, bool scheduled) {
+  if (session.cancelled()) return false;
+  emit(session, make_event(TrainEventKind::validating));
   const auto result = validate_model(context_, model_, data_, options_, session.cancel);
   if (!result) return false;
   TrainEvent event = make_event(TrainEventKind::validated);

@@ -243,6 +243,9 @@ TEST_F(Report, RunsThatHaveJustBegunAndOldOnes) {
   const std::string going = page({"going"});
   EXPECT_NE(going.find("class=\"state running\""), std::string::npos);
   EXPECT_EQ(data_of(going)["charts"]["loss"][0]["x"][0], Json::parse("[7]"));
+  make_run("diverged",
+           {train_record(7, 5), {{"type", "end"}, {"update", 7}, {"stop", "diverged"}}});
+  EXPECT_NE(page({"diverged"}).find("class=\"state failed\">diverged"), std::string::npos);
   make_run("ended",
            {train_record(7, 5), {{"type", "end"}, {"update", 7}, {"stop", "early stopping"}}});
   EXPECT_NE(page({"ended"}).find("finished: no more improvement"), std::string::npos);

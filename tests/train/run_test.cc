@@ -66,6 +66,7 @@ TEST_F(RunTest, EventsComeWhenTheyAreDue) {
   using Updates = std::vector<int64_t>;
   EXPECT_EQ(seen[TrainEventKind::started], Updates{0});
   EXPECT_EQ(seen[TrainEventKind::display], (Updates{1, 2, 4, 8, 12, 16, 20}));
+  EXPECT_EQ(seen[TrainEventKind::validating], (Updates{7, 14, 20}));
   EXPECT_EQ(seen[TrainEventKind::validated], (Updates{7, 14, 20}));
   EXPECT_EQ(seen[TrainEventKind::finished], Updates{20});
   const Updates& saved = seen[TrainEventKind::saved];

@@ -19,13 +19,15 @@ const (
 	EventValidated         EventKind = C.TRAFO_EVENT_VALIDATED // Path: the translations, if any were written
 	EventSaved             EventKind = C.TRAFO_EVENT_SAVED     // Path: the checkpoint
 	EventFinished          EventKind = C.TRAFO_EVENT_FINISHED
-	EventStopped           EventKind = C.TRAFO_EVENT_STOPPED // training can go on
+	EventStopped           EventKind = C.TRAFO_EVENT_STOPPED    // training can go on
+	EventValidating        EventKind = C.TRAFO_EVENT_VALIDATING // a validation begins, which may take long
 )
 
 var eventNames = map[EventKind]string{
 	EventStarted: "started", EventResumed: "resumed", EventCheckpointRefused: "checkpoint refused",
 	EventDisplay: "display", EventSkipped: "skipped", EventEpoch: "epoch", EventValidated: "validated",
 	EventSaved: "saved", EventFinished: "finished", EventStopped: "stopped",
+	EventValidating: "validating",
 }
 
 // String is the kind's name, as "validated".

@@ -64,6 +64,7 @@ pub const TRAFO_EVENT_VALIDATED: i32 = 6;
 pub const TRAFO_EVENT_SAVED: i32 = 7;
 pub const TRAFO_EVENT_FINISHED: i32 = 8;
 pub const TRAFO_EVENT_STOPPED: i32 = 9;
+pub const TRAFO_EVENT_VALIDATING: i32 = 10;
 pub const TRAFO_STOP_NONE: i32 = 0;
 pub const TRAFO_STOP_LIMIT: i32 = 1;
 pub const TRAFO_STOP_EARLY: i32 = 2;

@@ -86,6 +86,8 @@ pub enum EventKind {
     Skipped,
     /// An epoch is complete.
     Epoch,
+    /// A validation begins, which may take long.
+    Validating,
     /// A validation is done.
     Validated {
         /// Its results.
@@ -179,6 +181,7 @@ impl Event {
                 best_update: raw.best_update,
                 translations: (!path.as_os_str().is_empty()).then_some(path),
             },
+            sys::TRAFO_EVENT_VALIDATING => EventKind::Validating,
             sys::TRAFO_EVENT_SAVED => EventKind::Saved { checkpoint: path },
             sys::TRAFO_EVENT_FINISHED => EventKind::Finished(Stop::from_raw(raw.stop)),
             sys::TRAFO_EVENT_STOPPED => EventKind::Stopped(Stop::from_raw(raw.stop)),
