@@ -354,6 +354,41 @@ TEST_F(InteropTest, HostileVocabulariesAreErrors) {
          [](const fs::path& d) { write_file_atomically(d / "source.spm", std::string_view("x")); });
 }
 
+// Whatever is in the files: an error or a model, and the process lives (the sanitizer builds run
+// this too).
+TEST_F(InteropTest, DamagedFilesAreErrorsOrModels) {
+  const auto post = model_of(config_of(Architecture::encoder_decoder, false));
+  const auto lm = model_of(config_of(Architecture::decoder_lm, true));
+  exported(*post, ExportFormat::hf_marian, "marian");
+  exported(*lm, ExportFormat::hf_gpt2, "gpt2");
+  PhiloxStream random(17, 4);
+  int errors = 0;
+  for (const char* file :
+       {"marian/config.json", "marian/vocab.json", "marian/source.spm", "marian/model.safetensors",
+        "gpt2/config.json", "gpt2/tokenizer.model", "gpt2/model.safetensors"}) {
+    const std::string whole = read_text_file(path(file), 1 << 24);
+    for (int i = 0; i < 25; ++i) {
+      std::string damaged = whole;
+      // Where the structure is: tensors are numbers, of which every one is a number.
+      const size_t reach = std::min<size_t>(whole.size(), 4000);
+      for (int k = 0; k < 3; ++k)
+        damaged[random.next_u32() % reach] = static_cast<char>(random.next_u32());
+      if (i % 5 == 0) damaged.resize(random.next_u32() % whole.size());
+      write_file_atomically(path(file), damaged);
+      try {
+        import_model(*context_, path(file).parent_path());
+      } catch (const Error& error) {
+        EXPECT_NE(error.code(), ErrorCode::internal) << file << ": " << error.what();
+        ++errors;
+      }
+    }
+    write_file_atomically(path(file), whole);
+  }
+  EXPECT_GT(errors, 100);
+  EXPECT_NO_THROW(import_model(*context_, path("marian")));
+  EXPECT_NO_THROW(import_model(*context_, path("gpt2")));
+}
+
 // Marian's own models: the vocabulary in another order, and a decoder that starts from <pad>.
 TEST_F(InteropTest, AnotherOrderOfTheVocabularyKeepsItsIds) {
   const auto model = model_of(config_of(Architecture::encoder_decoder, false));
