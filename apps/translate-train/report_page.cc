@@ -33,7 +33,7 @@ State state_of(const RunLog& run, double now) {
     if (run.eta_seconds > 0) text += ", about " + duration_text(run.eta_seconds) + " left";
     return {"running", text};
   }
-  return {"paused", "no end recorded: still running, or killed"};
+  return {"paused", "no end recorded"};
 }
 
 double median(std::vector<double> values) {
@@ -156,6 +156,9 @@ std::string comparison(const std::vector<RunLog>& runs, double now) {
       figures.push_back(row.of(run));
       best = std::fmax(best, figures.back().rank);
     }
+    const auto known = std::count_if(figures.begin(), figures.end(),
+                                     [](const Figure& f) { return !std::isnan(f.rank); });
+    if (known < 2) best = NAN;  // nothing to be better than
     // What all of them would say is said once.
     const std::string detail = figures[0].detail;
     const bool common = std::all_of(figures.begin(), figures.end(),

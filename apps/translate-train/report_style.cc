@@ -54,6 +54,7 @@ font-size:.9375rem;position:sticky;left:0;background:var(--card)}
 .figures th small{margin-left:.35rem}
 @media(min-width:48rem){.figures th[scope=row]{white-space:nowrap}}
 .figures td{min-width:12rem}
+.figures .state{white-space:normal}
 .figures b{font-weight:600;font-variant-numeric:tabular-nums}
 .figures b+small{margin-left:.35rem}
 .top{background:var(--top)}

@@ -287,6 +287,7 @@ TEST_F(Report, SeveralRunsAreCompared) {
   EXPECT_TRUE(in_differences("new-thing"));
   EXPECT_FALSE(in_differences("seed"));
   EXPECT_EQ(count(html, "<td class=\"top\"><b>30.00</b>"), 1);
+  EXPECT_EQ(count(page({"a", "other/a"}), "class=\"top\"><b>20.00"), 0);  // the only one
 }
 
 TEST_F(Report, LongRunsAreThinnedOutAndKeepTheirSpread) {
