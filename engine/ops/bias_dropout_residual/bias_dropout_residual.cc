@@ -121,7 +121,7 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
   const bool recorded = context.needs_grad({inputs[0], inputs[1], inputs[2], inputs[3], inputs[4]});
   const int64_t rows = x.numel() / x.dim(-1);
   ResidualNorm out{context.empty(x.shape(), x.dtype()), context.empty(x.shape(), x.dtype())};
-  Tensor mean, rstd;
+  Tensor mean, rstd, mean_parts;
   BiasDropoutResidualForwardParams p =
       forward_params(inputs[0], inputs[1], inputs[2], dropout, out.sum);
   p.epsilon = epsilon;
@@ -133,6 +133,9 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
     rstd = context.empty({rows}, stat_dtype(x.dtype()));
     p.mean = mean.raw();
     p.rstd = rstd.raw();
+    if (context.recompute() == Recompute::selective)
+      mean_parts = context.empty({rows, 2}, stat_dtype(x.dtype()));
+    p.mean_parts = raw_or_null(mean_parts);
   }
   launch(context, OpKernel::bias_dropout_residual_forward, kNormOp, p);
   if (!recorded) return out;
@@ -176,6 +179,7 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
         q.dbeta = raw_or_null(dbeta.buffer);
         launch(b.context(), OpKernel::bias_dropout_residual_backward, kNormOp, q);
       });
+  norm_again(context, out.normed, out.sum, inputs[3], inputs[4], mean_parts, rstd);
   return out;
 }
 

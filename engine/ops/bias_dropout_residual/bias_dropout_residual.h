@@ -25,6 +25,7 @@ struct BiasDropoutResidualForwardParams {
   void* normed;
   void* mean;  // [rows], stat_dtype(dtype), as rstd
   void* rstd;
+  void* mean_parts;  // [rows, 2], see NormApplyParams, or null
 };
 
 struct BiasDropoutResidualBackwardParams {

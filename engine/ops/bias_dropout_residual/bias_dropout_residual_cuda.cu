@@ -54,6 +54,7 @@ int32_t forward(DeviceState& device, const BiasDropoutResidualForwardParams& p) 
   args.y = static_cast<T*>(p.normed);
   args.mean = static_cast<float*>(p.mean);
   args.rstd = static_cast<float*>(p.rstd);
+  args.mean_parts = static_cast<float*>(p.mean_parts);
   args.rows = p.rows;
   args.width = p.width;
   args.epsilon = static_cast<float>(p.epsilon);

@@ -56,6 +56,17 @@ struct RowStatistics {
   T shifted_mean;
   T rstd;
   T mean() const { return shift + shifted_mean; }
+  // What backward and a second computation need; row `row` of arrays that may all be null.
+  void store(int64_t row, void* mean_of_row, void* rstd_of_row, void* mean_parts) const {
+    if (mean_of_row) {
+      static_cast<T*>(mean_of_row)[row] = mean();
+      static_cast<T*>(rstd_of_row)[row] = rstd;
+    }
+    if (mean_parts) {
+      static_cast<T*>(mean_parts)[2 * row] = shift;
+      static_cast<T*>(mean_parts)[2 * row + 1] = shifted_mean;
+    }
+  }
 };
 
 template <class T>

@@ -35,10 +35,12 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
   const int64_t rows = x.numel() / width;
   const bool recorded = context.needs_grad({in, weight, bias});
   Tensor y = context.empty(x.shape(), x.dtype());
-  Tensor mean, rstd;
+  Tensor mean, rstd, mean_parts;
   if (recorded) {
     mean = context.empty({rows}, stat_dtype(x.dtype()));
     rstd = context.empty({rows}, stat_dtype(x.dtype()));
+    if (context.recompute() == Recompute::selective)
+      mean_parts = context.empty({rows, 2}, stat_dtype(x.dtype()));
   }
   LayerNormForwardParams p{};
   p.dtype = x.dtype();
@@ -51,6 +53,7 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
   p.y = y.raw();
   p.mean = recorded ? mean.raw() : nullptr;
   p.rstd = recorded ? rstd.raw() : nullptr;
+  p.mean_parts = raw_or_null(mean_parts);
   launch(context, OpKernel::layer_norm_forward, kOp, p);
   if (!recorded) return y;
 
@@ -77,7 +80,30 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
                    q.dbeta = raw_or_null(dbeta.buffer);
                    launch(b.context(), OpKernel::layer_norm_backward, kOp, q);
                  });
+  norm_again(context, y, in, weight, bias, mean_parts, rstd);
   return y;
+}
+
+void norm_again(const Context& context, const Tensor& normed, const Tensor& x, const Tensor& gamma,
+                const Tensor& beta, const Tensor& mean_parts, const Tensor& rstd) {
+  if (context.recompute() != Recompute::selective || !requires_grad(normed)) return;
+  normed.variable()->again = [x = x.detach(), gamma = gamma.detach(), beta = beta.detach(),
+                              mean_parts, rstd](Context& ctx) {
+    const OpRange range(ctx, kOp, x, gamma, beta);
+    Tensor y = ctx.empty(x.shape(), x.dtype());
+    NormApplyParams p{};
+    p.dtype = x.dtype();
+    p.width = x.dim(-1);
+    p.rows = x.numel() / p.width;
+    p.x = x.raw();
+    p.gamma = gamma.raw();
+    p.beta = beta.raw();
+    p.mean_parts = mean_parts.raw();
+    p.rstd = rstd.raw();
+    p.y = y.raw();
+    launch(ctx, OpKernel::norm_apply, kOp, p);
+    return y;
+  };
 }
 
 }  // namespace trafo::ops

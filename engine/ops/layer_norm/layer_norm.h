@@ -20,8 +20,22 @@ struct LayerNormForwardParams {
   const void* gamma;
   const void* beta;
   void* y;
-  void* mean;  // [rows], stat_dtype(dtype)
-  void* rstd;  // [rows]
+  void* mean;        // [rows], stat_dtype(dtype)
+  void* rstd;        // [rows]
+  void* mean_parts;  // [rows, 2], as NormApplyParams, or null
+};
+
+// The norm of rows whose statistics are known, bit for bit what the forward kernels wrote:
+// y = (x - mean_parts[0] - mean_parts[1]) * rstd * gamma + beta.
+struct NormApplyParams {
+  DType dtype;
+  int64_t rows, width;
+  const void* x;
+  const void* gamma;
+  const void* beta;
+  const void* mean_parts;  // [rows, 2], stat_dtype(dtype): their sum is more exact than `mean`
+  const void* rstd;        // [rows]
+  void* y;
 };
 
 struct LayerNormBackwardParams {
@@ -45,6 +59,11 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
                   double epsilon = 1e-5);
 Tensor layer_norm_composed(Context& context, const Tensor& x, const Tensor& gamma,
                            const Tensor& beta, double epsilon);
+
+// Where Recompute::selective is on: what computes `normed`, which a norm of `x` made, once more
+// instead of keeping it (Variable::again). `x` and the statistics are what its backward keeps.
+void norm_again(const Context& context, const Tensor& normed, const Tensor& x, const Tensor& gamma,
+                const Tensor& beta, const Tensor& mean_parts, const Tensor& rstd);
 
 }  // namespace ops
 }  // namespace trafo

@@ -26,16 +26,30 @@ void forward(ThreadPool& pool, const LayerNormForwardParams& p) {
       const auto statistics = row_statistics(x, p.width, shift, sums, static_cast<T>(p.epsilon));
       normalize_row(x, static_cast<const T*>(p.gamma), static_cast<const T*>(p.beta), p.width,
                     statistics, static_cast<T*>(p.y) + row * p.width);
-      if (p.mean) {
-        static_cast<T*>(p.mean)[row] = statistics.mean();
-        static_cast<T*>(p.rstd)[row] = statistics.rstd;
-      }
+      statistics.store(row, p.mean, p.rstd, p.mean_parts);
+    }
+  });
+}
+
+template <class T>
+void apply(ThreadPool& pool, const NormApplyParams& p) {
+  parallel_for_range(pool, p.rows, rows_per_block(p.width), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* parts = static_cast<const T*>(p.mean_parts) + 2 * row;
+      const RowStatistics<T> statistics{parts[0], parts[1], static_cast<const T*>(p.rstd)[row]};
+      normalize_row(static_cast<const T*>(p.x) + row * p.width, static_cast<const T*>(p.gamma),
+                    static_cast<const T*>(p.beta), p.width, statistics,
+                    static_cast<T*>(p.y) + row * p.width);
     }
   });
 }
 
 void layer_norm_forward_simd(ThreadPool& pool, const LayerNormForwardParams& p) {
   with_compute_type(p.dtype, [&](auto zero) { forward<decltype(zero)>(pool, p); });
+}
+
+void norm_apply_simd(ThreadPool& pool, const NormApplyParams& p) {
+  with_compute_type(p.dtype, [&](auto zero) { apply<decltype(zero)>(pool, p); });
 }
 
 }  // namespace
@@ -47,12 +61,18 @@ namespace trafo {
 
 void layer_norm_forward_cpu(ThreadPool& pool, const LayerNormForwardParams& p);
 void layer_norm_backward_cpu(ThreadPool& pool, const LayerNormBackwardParams& p);
+void norm_apply_cpu(ThreadPool& pool, const NormApplyParams& p);
 void bias_dropout_residual_backward_cpu(ThreadPool& pool,
                                         const BiasDropoutResidualBackwardParams& p);
 
 HWY_EXPORT(layer_norm_forward_simd);
 void layer_norm_forward_cpu(ThreadPool& pool, const LayerNormForwardParams& p) {
   HWY_DYNAMIC_DISPATCH(layer_norm_forward_simd)(pool, p);
+}
+
+HWY_EXPORT(norm_apply_simd);
+void norm_apply_cpu(ThreadPool& pool, const NormApplyParams& p) {
+  HWY_DYNAMIC_DISPATCH(norm_apply_simd)(pool, p);
 }
 
 void layer_norm_backward_cpu(ThreadPool& pool, const LayerNormBackwardParams& p) {

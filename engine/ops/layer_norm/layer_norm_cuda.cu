@@ -20,6 +20,7 @@ int32_t layer_norm_forward_cuda(cuda::DeviceState& device, const LayerNormForwar
     args.y = static_cast<T*>(p.y);
     args.mean = static_cast<float*>(p.mean);
     args.rstd = static_cast<float*>(p.rstd);
+    args.mean_parts = static_cast<float*>(p.mean_parts);
     args.rows = p.rows;
     args.width = p.width;
     args.epsilon = static_cast<float>(p.epsilon);

@@ -19,6 +19,7 @@ struct NormForwardArgs {
   T* y;
   float* mean;  // null where no backward follows, with rstd
   float* rstd;
+  float* mean_parts;  // [rows, 2], or null
   int64_t rows, width;
   float epsilon;
   bool dropping;
@@ -119,6 +120,12 @@ struct Centre {
     if constexpr (sizeof(T) == 2) return x - mean;
     return (x - mean) - rest;
   }
+  // What norm_apply takes the mean off with: the numbers that this used, not those that it was made
+  // of, as the compiler may fuse the product behind one of them.
+  __device__ __forceinline__ void store(float* parts) const {
+    parts[0] = mean;
+    parts[1] = sizeof(T) == 2 ? 0.0f : rest;
+  }
 };
 
 template <class T, int V, int Lanes, int P, bool kSeam>
@@ -187,6 +194,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
   if (there && lane == 0 && a.mean) {
     a.mean[row] = centre.mean;
     a.rstd[row] = rstd;
+    if (a.mean_parts) centre.store(a.mean_parts + 2 * row);
   }
 #pragma unroll
   for (int k = 0; k < P; ++k) {
@@ -280,6 +288,7 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
   if (threadIdx.x == 0 && a.mean) {
     a.mean[row] = centre.mean;
     a.rstd[row] = rstd;
+    if (a.mean_parts) centre.store(a.mean_parts + 2 * row);
   }
   for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
     float v[V], gamma[V], beta[V];

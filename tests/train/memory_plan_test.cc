@@ -1,0 +1,62 @@
+// What a layer keeps for backward, told by plans of models that differ by one layer.
+#include "engine/train/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "engine/train/trainer.h"
+
+namespace trafo {
+namespace {
+
+constexpr int64_t kSentences = 16, kTokens = 16 * 256;
+
+ModelConfig gpt2_like(Activation activation) {
+  ModelConfig config;
+  config.architecture = Architecture::decoder_lm;
+  config.vocabulary = 1024;
+  config.width = 768;
+  config.ffn_width = 4 * config.width;
+  config.heads = 12;
+  config.activation = activation;
+  config.dropout = 0;
+  return config;
+}
+
+// Bytes a token that a layer more adds to the arena of a step in bfloat16.
+double bytes_of_a_layer(ModelConfig config, Recompute recompute) {
+  TrainOptions options;
+  options.recompute = recompute;
+  const auto arena = [&](int64_t layers) {
+    config.decoder_layers = layers;
+    return plan_training({DeviceKind::cuda, 0}, config, DType::bf16, options,
+                         {kSentences, 0, kTokens})
+        .activations;
+  };
+  return static_cast<double>(arena(5) - arena(4)) / kTokens;
+}
+
+// In units of the width. Beside tensors of the model's width there are numbers of rows: in float32
+// the log of the sum of exponentials of every head (attention), mean and rstd of two norms and,
+// where those are computed again, both parts of the mean.
+TEST(MemoryPlan, ActivationsOfADecoderLayer) {
+  for (const Activation activation : {Activation::gelu, Activation::relu}) {
+    const ModelConfig config = gpt2_like(activation);
+    const auto width = static_cast<double>(config.width);
+    const double rows = static_cast<double>(4 * (config.heads + 2 * 2)) / width,
+                 parts = 4.0 * 2 * 2 / width;
+    const double none = bytes_of_a_layer(config, Recompute::none) / width,
+                 selective = bytes_of_a_layer(config, Recompute::selective) / width,
+                 full = bytes_of_a_layer(config, Recompute::full) / width;
+    std::cout << (activation == Activation::gelu ? "GELU" : "ReLU")
+              << ", bytes a token and layer in units of the width: none " << none << ", selective "
+              << selective << ", full " << full << "; numbers of rows " << rows << "\n";
+    EXPECT_LE(none, 32 + rows + 1e-3);
+    EXPECT_LE(selective, 20 + rows + parts + 1e-3);
+    EXPECT_LE(full, 4 + 1e-3);  // a layer passes the sum and its norm on
+  }
+}
+
+}  // namespace
+}  // namespace trafo
