@@ -95,11 +95,15 @@ class Charts {
       return "<section><h2>Curves</h2><p class=\"note\">Nothing has been displayed yet. Come back "
              "after the first updates.</p></section>\n";
     std::string names;
-    for (const RunLog& run : runs_) names += (names.empty() ? "" : ",") + json_string(run.name);
-    return "<section aria-labelledby=\"curves\"><h2 id=\"curves\">Curves</h2>\n" + controls() +
-           "<div class=\"charts\">\n" + html_ + "</div></section>\n" +
-           "<script type=\"application/json\" id=\"data\">{\"runs\":[" + names + "],\"charts\":{" +
-           json_ + "}}</script>\n";
+    for (const RunLog& run : runs_) {
+      if (!names.empty()) names += ',';
+      names += json_string(run.name);
+    }
+    return fmt::format(
+        "<section aria-labelledby=\"curves\"><h2 id=\"curves\">Curves</h2>\n{}"
+        "<div class=\"charts\">\n{}</div></section>\n<script type=\"application/json\" "
+        "id=\"data\">{{\"runs\":[{}],\"charts\":{{{}}}}}</script>\n",
+        controls(), html_, names, json_);
   }
 
  private:
