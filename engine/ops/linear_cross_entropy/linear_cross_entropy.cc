@@ -20,9 +20,15 @@ constexpr const char* kOp = "linear_cross_entropy";
 // Chunks are whole multiples of this where the budget allows: full tiles for the matrix products.
 constexpr int64_t kRowStep = 16;
 
-int64_t chunk_bytes(const Context& context, const LinearCrossEntropyOptions& options) {
-  return options.chunk_bytes.value_or(int64_t{context.device().kind == DeviceKind::cpu ? 8 : 256}
-                                      << 20);
+// Without a budget from the caller: on the CPU what its caches hold; on a device half as much again
+// as the weight's gradient takes, which every chunk goes over once more, within bounds that keep the
+// products large and the memory small.
+int64_t chunk_bytes(const Context& context, const Tensor& weight,
+                    const LinearCrossEntropyOptions& options) {
+  if (options.chunk_bytes) return *options.chunk_bytes;
+  constexpr int64_t kMiB = 1 << 20;
+  if (context.device().kind == DeviceKind::cpu) return 8 * kMiB;
+  return std::clamp(weight.numel() * int64_t{sizeof(float)} / 2 * 3, 100 * kMiB, 240 * kMiB);
 }
 
 void check_inputs(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -41,16 +47,21 @@ void check_inputs(const Context& context, const Tensor& x, const Tensor& weight,
   }
   require(options.loss.reduction != Reduction::none, ErrorCode::invalid_argument, kOp,
           "needs reduction sum or mean; for the loss of each token use linear and cross_entropy");
-  require(chunk_bytes(context, options) >= 1, ErrorCode::invalid_argument, kOp,
-          "chunk_bytes must be at least 1, got ", chunk_bytes(context, options));
+  require(options.chunk_bytes.value_or(1) >= 1, ErrorCode::invalid_argument, kOp,
+          "chunk_bytes must be at least 1, got ", options.chunk_bytes.value_or(1));
 }
 
 int64_t rows_of_chunk(int64_t rows, int64_t classes, DType dtype, int64_t bytes) {
   const int64_t row_bytes =
       std::max<int64_t>(1, checked_mul(classes, static_cast<int64_t>(dtype_size(dtype)), kOp));
-  int64_t chunk = std::max<int64_t>(1, bytes / row_bytes);
-  if (chunk > kRowStep) chunk -= chunk % kRowStep;
-  return std::min(chunk, std::max<int64_t>(1, rows));
+  const int64_t most = std::max<int64_t>(1, bytes / row_bytes);
+  if (rows <= most) return std::max<int64_t>(1, rows);
+  // Chunks of about one size: a small last one would be a slow product.
+  const int64_t chunks = (rows - 1) / most + 1;
+  int64_t chunk = (rows - 1) / chunks + 1;
+  if (most > kRowStep)
+    chunk = std::min((chunk + kRowStep - 1) / kRowStep * kRowStep, most - most % kRowStep);
+  return chunk;
 }
 
 template <class T>
@@ -186,7 +197,7 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   const Tensor x_dense = contiguous(context, x), weight_dense = contiguous(context, weight);
   const Tensor bias_dense = bias.defined() ? contiguous(context, bias) : Tensor{};
 
-  const int64_t chunk = rows_of_chunk(rows, classes, dtype, chunk_bytes(context, options));
+  const int64_t chunk = rows_of_chunk(rows, classes, dtype, chunk_bytes(context, weight, options));
   Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss, {}, {},
             {},      {},      {},           {},         {}};
   work.logits = context.empty({std::min(chunk, rows), classes}, dtype);
@@ -226,9 +237,10 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
         require(!at_once || upstream == 1, ErrorCode::internal, kOp,
                 "gradients were wanted at once, for an upstream gradient of one; it is ", upstream);
         for (size_t input = 0; input < gradients.size(); ++input) {
-          const Tensor gradient = std::move(gradients[input]);
+          Tensor gradient = std::move(gradients[input]);
           if (!gradient.defined()) continue;
-          b.add(input, upstream == 1 ? gradient : scale(b.context(), gradient, upstream));
+          if (upstream != 1) gradient = scale(b.context(), gradient, upstream);
+          b.add(input, gradient);  // the only handle: taken over, not copied
         }
       });
   return out;
