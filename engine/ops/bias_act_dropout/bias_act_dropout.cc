@@ -44,9 +44,13 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
   launch(context, OpKernel::bias_act_dropout_forward, kOp, p);
   if (!context.needs_grad({in, vector})) return y;
 
+  // ReLU's output shows where its argument was positive and, where it is dropped, the gradient is
+  // zero anyway: y is kept, which the product behind keeps as well, and x goes.
+  const bool from_output = kind == Activation::relu;
+  const Tensor kept = from_output ? y.detach() : in.detach();
+  const Tensor kept_bias = vector.defined() && !from_output ? vector.detach() : Tensor{};
   context.record(kOp, {in, vector}, {&y},
-                 [x = in.detach(), bias = vector.defined() ? vector.detach() : Tensor{}, kind,
-                  dropout, rows, width](Backward& b) {
+                 [x = kept, bias = kept_bias, kind, dropout, rows, width](Backward& b) {
                    const Tensor dy = b.grad_output();
                    const GradTarget dx = target_if_needed(b, 0);
                    const GradTarget dbias = vector_target_if_needed(b, 1, x);
@@ -65,9 +69,8 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
                    q.dbias = raw_or_null(dbias.buffer);
                    launch(b.context(), OpKernel::bias_act_dropout_backward, kOp, q);
                  });
-  if (context.recompute() == Recompute::selective && requires_grad(y))
-    y.variable()->again = [x = in.detach(), bias = vector.defined() ? vector.detach() : Tensor{},
-                           kind, dropout](Context& ctx) {
+  if (context.recompute() == Recompute::selective && requires_grad(y) && !from_output)
+    y.variable()->again = [x = kept, bias = kept_bias, kind, dropout](Context& ctx) {
       const NoGrad no_grad(ctx);
       return bias_act_dropout(ctx, x, bias, kind, dropout);
     };

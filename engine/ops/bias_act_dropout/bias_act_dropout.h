@@ -1,7 +1,7 @@
 // y = dropout(activation(x + bias)): what follows the first product of a feed-forward block.
 //
-// x [.., C], bias [C] or undefined. Saved: x. dbias is summed over a fixed row partition, in the
-// pass that makes dx.
+// x [.., C], bias [C] or undefined. Saved: x, for ReLU y instead. dbias is summed over a fixed row
+// partition, in the pass that makes dx.
 #pragma once
 
 #include "engine/core/philox.h"
@@ -25,7 +25,7 @@ struct BiasActDropoutBackwardParams {
   Dropout dropout;
   int64_t rows, width;
   bool accumulate_dx, accumulate_dbias;
-  const void* x;
+  const void* x;  // for ReLU y does as well, without bias
   const void* bias;
   const void* dy;
   void* dx;     // null where not wanted
