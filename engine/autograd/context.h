@@ -177,6 +177,10 @@ class Context {
   // once and replayed. The results are the same bits.
   bool graphs() const { return graphs_ && profiler_.keeps_graphs(); }
   void set_graphs(bool graphs) { graphs_ = graphs; }
+  // Whether GELU and its derivative are taken into the products beside them where the backend's
+  // products have epilogues: other roundings, and Recompute::selective repeats a product.
+  bool product_epilogues() const { return product_epilogues_; }
+  void set_product_epilogues(bool epilogues) { product_epilogues_ = epilogues; }
 
   void launch(int kernel, const char* op, const void* params) const {
     backend_->launch(kernel, op, params);
@@ -191,6 +195,7 @@ class Context {
   bool fused_ = true;
   bool graphs_ = true;
   Recompute recompute_ = Recompute::none;
+  bool product_epilogues_ = false;
   mutable Tensor ones_[kDTypeCount];
   Profiler profiler_;
   Profiler* looking_on_ = nullptr;

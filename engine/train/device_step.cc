@@ -140,6 +140,7 @@ DeviceStep::Recorded& DeviceStep::plan(const StepShape& shape, const Layout& lay
   Recorded& recorded = shapes_[shape];
   if (recorded.planned) return recorded;
   const PhaseRange phase(context_, "planning", false);
+  plan_context_.set_product_epilogues(context_.product_epilogues());
   const Tensor block = plan_context_.empty({layout.words}, DType::i32);
   const LossSums sums(plan_context_, model_.parameters().dtype());
   fill(batch, shape, layout, 1, 0, block.data<int32_t>());

@@ -3,8 +3,8 @@
 //
 //   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]
 //              [--recompute none|selective|full] [--optimizer-states fp32|8bit]
-//              [--unfused] [--no-graphs] [--on-device] [--tune] [--profile FILE] [--baseline FILE]
-//              [WORKLOAD ...]
+//              [--unfused] [--no-graphs] [--on-device] [--tune] [--epilogues] [--profile FILE]
+//              [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
 // gpt2-124M gpt2-350M gpt2-1558M, and tiny and small too. Translation: B sentences of S positions a
@@ -73,7 +73,8 @@ struct StepOptions {
   int steps = 0;  // 0: the default of the device
   bool fused = true, graphs = true;
   Recompute recompute = Recompute::none;
-  bool tune = false;  // TrainOptions::tune_products
+  bool tune = false;       // TrainOptions::tune_products
+  bool epilogues = false;  // Context::product_epilogues
   OptimizerStates states = OptimizerStates::float32;
   bool resident = false;  // the batch stands on the device
   std::string profile;    // where a trace goes; empty: nowhere
@@ -168,6 +169,7 @@ double time_steps(Context& context, int steps, const std::function<void(int)>& r
 Json measure(const Workload& w, const StepOptions& o, Json row) {
   const auto context = make_context(o.device, o.threads);
   context->set_fused_kernels(o.fused);
+  context->set_product_epilogues(o.epilogues);
   context->set_graphs(o.graphs);
   const auto model = make_model(*context, model_config(w), 1, o.precision);
   const bool lm = w.architecture == Architecture::decoder_lm;
@@ -239,6 +241,7 @@ void run(const Workload& w, const StepOptions& o, Report& report) {
   row["fused"] = o.fused;
   row["recompute"] = static_cast<int>(o.recompute);
   if (o.tune) row["tuned"] = true;
+  if (o.epilogues) row["epilogues"] = true;
   if (o.on_cpu()) row["threads"] = o.threads;
   try {
     row = measure(w, o, row);
@@ -258,7 +261,7 @@ void run(const Workload& w, const StepOptions& o, Report& report) {
 constexpr const char* kUsage =
     "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]"
     " [--recompute none|selective|full] [--optimizer-states fp32|8bit] [--unfused] [--no-graphs]"
-    " [--on-device] [--tune] [--profile FILE] [--baseline FILE] [WORKLOAD ...]\n";
+    " [--on-device] [--tune] [--epilogues] [--profile FILE] [--baseline FILE] [WORKLOAD ...]\n";
 
 int run(int argc, char** argv) {
   StepOptions o;
@@ -285,6 +288,8 @@ int run(int argc, char** argv) {
       o.graphs = false;
     } else if (word == "--tune") {
       o.tune = true;
+    } else if (word == "--epilogues") {
+      o.epilogues = true;
     } else if (word == "--recompute" && has_value) {
       const std::string policy = argv[++i];
       if (policy != "none" && policy != "selective" && policy != "full") {

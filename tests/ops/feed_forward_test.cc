@@ -40,6 +40,7 @@ class EpilogueDevice final : public Accelerator {
 
 class FeedForward : public ::testing::Test {
  protected:
+  FeedForward() { context_.set_product_epilogues(true); }
   std::vector<Tensor> inputs(DType dtype) {  // 5 rows, 6 wide, 9 inside, 4 out
     InputMaker make(context_, dtype, 3);
     return {make.uniform({5, 6}), make.uniform({9, 6}), make.uniform({9}), make.uniform({4, 9})};
@@ -112,6 +113,12 @@ TEST_F(FeedForward, OnlyGeluWithoutDropoutIsTakenIntoProducts) {
           << activation_name(kind);
     }
   }
+}
+
+TEST_F(FeedForward, EpiloguesAreAChoice) {
+  context_.set_product_epilogues(false);
+  gradients(Recompute::none);
+  EXPECT_EQ(device_->epilogues, 0);
 }
 
 TEST_F(FeedForward, RefusesShapesThatDoNotMeet) {

@@ -16,12 +16,6 @@ namespace {
 
 constexpr const char* kOp = "feed_forward";
 
-// What GELU shares a kernel with, where epilogues are to be had: the product before it, the product
-// that makes its gradient. With the first on, Recompute::selective has a product to do again
-// instead of a pass over h, because GELU of h as it was rounded would be other bits.
-constexpr bool kGeluAfterProduct = false;
-constexpr bool kGradientAfterProduct = true;
-
 struct Sizes {
   int64_t rows, in, ffn, out;
 };
@@ -73,26 +67,15 @@ GemmParams product(const Tensor& x, const Tensor& weight, const Tensor& y, int64
   return p;
 }
 
-// GELU of x U^T + bias. h, the argument of GELU, is written if kGeluAfterProduct or `h_is_new`, and
-// read else.
+// GELU of h = x U^T + bias, which the product writes as well.
 Tensor activated(Context& context, const Tensor& x, const Tensor& up, const Tensor& bias,
-                 const Tensor& h, const Sizes& sizes, bool h_is_new) {
+                 const Tensor& h, const Sizes& sizes) {
   Tensor active = context.empty(h.shape(), h.dtype());
-  if (kGeluAfterProduct) {
-    GemmParams p = product(x, up, active, sizes.rows, sizes.ffn, sizes.in);
-    p.bias = bias.raw();
-    p.epilogue = Epilogue::gelu;
-    p.aux = h.raw();
-    context.backend().gemm(p);
-    return active;
-  }
-  if (h_is_new) {
-    GemmParams p = product(x, up, h, sizes.rows, sizes.ffn, sizes.in);
-    p.bias = bias.raw();
-    context.backend().gemm(p);
-  }
-  launch(context, OpKernel::activation_forward, kOp,
-         ActivationForwardParams{h.dtype(), Activation::gelu, h.numel(), h.raw(), active.raw()});
+  GemmParams p = product(x, up, active, sizes.rows, sizes.ffn, sizes.in);
+  p.bias = bias.raw();
+  p.epilogue = Epilogue::gelu;
+  p.aux = h.raw();
+  context.backend().gemm(p);
   return active;
 }
 
@@ -116,8 +99,7 @@ void backward_in_products(Backward& b, Saved& saved) {
   if (b.needs(3)) {
     Tensor active = std::move(saved.active);
     if (!active.defined())
-      active = activated(context, kGeluAfterProduct ? get_x() : Tensor{}, saved.up, saved.bias,
-                         saved.h, sizes, false);
+      active = activated(context, get_x(), saved.up, saved.bias, saved.h, sizes);
     weight_and_bias_gradient(
         b, 3, std::nullopt, dy, sizes.out,
         {active.raw(), false, std::max<int64_t>(sizes.ffn, 1), sizes.rows, sizes.ffn});
@@ -154,7 +136,7 @@ Tensor feed_forward(Context& context, const Tensor& x, const Tensor& up, const T
   check_dropout(dropout, kOp);
   // Whether gradients are wanted makes no difference: a checkpointed region runs without them
   // first.
-  const bool in_products = kGradientAfterProduct && context.fused_kernels() &&
+  const bool in_products = context.product_epilogues() && context.fused_kernels() &&
                            context.backend().product_epilogues(x.dtype()) &&
                            kind == Activation::gelu && !dropout.active() && up_bias.defined();
   if (!in_products) {
@@ -171,7 +153,7 @@ Tensor feed_forward(Context& context, const Tensor& x, const Tensor& up, const T
               context.empty(with_width(x, sizes.ffn), x.dtype()),
               {},
               sizes};
-  Tensor active = activated(context, input, u, bias, saved.h, sizes, true);
+  Tensor active = activated(context, input, u, bias, saved.h, sizes);
   Tensor y = context.empty(with_width(x, sizes.out), x.dtype());
   context.backend().gemm(product(active, d, y, sizes.rows, sizes.out, sizes.ffn));
   if (!context.needs_grad({input, u, bias, d})) return y;

@@ -2,10 +2,10 @@
 // which the seam after it adds.
 //
 // x [.., C], up U [F, C], up_bias [F], down D [C', F] -> [.., C']. It is linear, bias_act_dropout
-// and linear, except for GELU without dropout on a device whose products take epilogues
-// (Backend::product_epilogues): there h = x U^T + bias is made and kept instead of x U^T, and the
-// product that makes the activation's gradient multiplies it with GELU's derivative before it is
-// rounded.
+// and linear. Where Context::product_epilogues() asks for it and the backend's products have
+// epilogues, GELU without dropout is taken into the products: the first writes GELU of
+// h = x U^T + bias and h, and the one that makes the activation's gradient multiplies it with GELU's
+// derivative before it is rounded.
 #pragma once
 
 #include "engine/core/philox.h"
