@@ -255,6 +255,10 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
                             trafo_version(), device_text(context.get(), where, precision),
                             settings.text("task"), settings.text("arch"), grouped(parameters),
                             grouped(config.model.vocabulary), run));
+  int32_t device = TRAFO_DEVICE_CPU, index = 0;
+  check(trafo_context_get_device(context.get(), &device, &index));
+  if (config.trainer.tune_products != 0 && device == TRAFO_DEVICE_CPU)
+    reporter.info("tune-products: the CPU has one kernel for each product, none is measured");
   RunRecords records({.description = {{"version", trafo_version()},
                                       {"device", device_text(context.get(), where, precision)},
                                       {"task", settings.text("task")},

@@ -153,6 +153,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("cpu-threads", {"0"});
   settings.set_default("precision", {"auto"});
   settings.set_default("recompute", {"none"});
+  settings.set_default("tune-products", {"off"});
   settings.set_default("memory-limit", {"0"});
   settings.set_default("cuda-graphs", {"on"});
   settings.set_default("fused-kernels", {"on"});
@@ -225,6 +226,7 @@ TrainConfig resolve(const Settings& settings) {
   t.keep_last = small_integer(settings, "keep-last");
   t.keep_best = settings.flag("keep-best");
   t.recompute = settings.choice("recompute", kRecompute);
+  t.tune_products = settings.flag("tune-products");
   if (!parse_bytes(settings.text("memory-limit"), t.memory_limit))
     settings.refuse("memory-limit", fmt::format("wants a size as 800MiB or 4GiB, got '{}'",
                                                 settings.text("memory-limit")));

@@ -668,6 +668,9 @@ typedef struct trafo_trainer_options {
   int32_t optimizer_states; /* TRAFO_OPTIMIZER_STATES_*; default float32. A run continues with those it has begun with */
   int32_t batch_fit;        /* 1: batch_tokens is the largest that the memory has room for; default 0 */
   int64_t memory_limit;     /* bytes that training may take; default 0: what the device has free */
+  int32_t tune_products;    /* 1: on CUDA the kernels of a new batch shape's products are measured before they first run and the fastest
+                             * kept, in the run directory too: a continued run uses the same. Nothing on the CPU. Default 0 */
+  int32_t reserved;         /* 0 */
 } trafo_trainer_options;
 
 typedef struct trafo_memory_plan {

@@ -104,7 +104,11 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
       o.optimizer_states > TRAFO_OPTIMIZER_STATES_8BIT)
     call.refuse("optimizer_states must be TRAFO_OPTIMIZER_STATES_FLOAT32 (0) or _8BIT (1), got ",
                 o.optimizer_states);
+  if (o.tune_products != 0 && o.tune_products != 1)
+    call.refuse("tune_products must be 0 or 1, got ", o.tune_products);
+  call.reserved(o.reserved);
   TrainOptions t;
+  t.tune_products = o.tune_products != 0;
   t.optimizer_states = static_cast<OptimizerStates>(o.optimizer_states);
   t.memory_limit = o.memory_limit;
   t.batch_fit = o.batch_fit != 0;

@@ -127,7 +127,7 @@ void test_options(void) {
   OK(trafo_trainer_options_init(&trainer, sizeof trainer));
   CHECK(trainer.learning_rate == 2e-3 && trainer.batch_tokens == 4096 &&
         trainer.valid_metrics == 7 && trainer.optimizer_states == TRAFO_OPTIMIZER_STATES_FLOAT32 &&
-        trainer.reserved == 0);
+        trainer.tune_products == 0 && trainer.reserved == 0);
   trafo_memory_plan wide, narrow;
   config.width = 128;
   OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &wide, sizeof wide));
@@ -140,6 +140,16 @@ void test_options(void) {
   FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "optimizer_states must be");
   trainer.optimizer_states = TRAFO_OPTIMIZER_STATES_FLOAT32;
+  trainer.tune_products = 1;
+  OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow));
+  CHECK(narrow.total_bytes == wide.total_bytes);
+  const int32_t no_switches[] = {2, -1};
+  for (int i = 0; i < 2; ++i) {
+    trainer.tune_products = no_switches[i];
+    FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+          TRAFO_INVALID_ARGUMENT, "tune_products must be 0 or 1, got");
+  }
+  trainer.tune_products = 0;
   trainer.reserved = 1;
   FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "reserved");

@@ -567,6 +567,23 @@ TEST_F(Cli, PlanSaysWhatTrainingTakesWithoutAGpu) {
   EXPECT_EQ(run({"plan", "--memory-limit", "3 apples"}).exit_code, 2);
 }
 
+TEST_F(Cli, TuningProductsIsKeptAndDoesNothingOnTheCpu) {
+  const Outcome tuned = run(small("tuned", "6u") + Arguments{"--tune-products"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  EXPECT_NE(tuned.err.find("tune-products: the CPU"), std::string::npos) << tuned.err;
+  const std::string config = read_file(file("tuned/config.yml"));
+  EXPECT_NE(config.find("tune-products: on\n"), std::string::npos) << config;
+  EXPECT_FALSE(fs::exists(file("tuned/product-plans")));
+  const Outcome plain = run(small("plain", "6u"));
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_EQ(plain.err.find("tune-products"), std::string::npos) << plain.err;
+  EXPECT_EQ(read_file(file("tuned/ckpt/6/model.safetensors")),
+            read_file(file("plain/ckpt/6/model.safetensors")));
+  const Outcome wrong = run(small("wrong", "6u") + Arguments{"--tune-products", "maybe"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.err.find("tune-products: wants on or off"), std::string::npos) << wrong.err;
+}
+
 // The plan that is printed before the first update is the memory that the first ones have taken.
 TEST_F(Cli, TrainPrintsThePlanAndTakesWhatItSays) {
   const Outcome outcome = run(small("planned", "20u"));
@@ -577,9 +594,11 @@ TEST_F(Cli, TrainPrintsThePlanAndTakesWhatItSays) {
   const double planned = std::stod(outcome.err.substr(at + 13));
   std::istringstream metrics(read_file(folder_->path() + "/planned/metrics.jsonl"));
   std::string line;
-  ASSERT_TRUE(std::getline(metrics, line));
-  const auto first = nlohmann::json::parse(line);
-  ASSERT_EQ(first.at("type"), "train");
+  nlohmann::json first;  // update; the run and its samples stand before it
+  do {
+    ASSERT_TRUE(std::getline(metrics, line));
+    first = nlohmann::json::parse(line);
+  } while (first.at("type") != "train");
   EXPECT_NEAR(first.at("peak_memory_bytes").get<double>() / 1048576, planned, 0.051);
   EXPECT_EQ(first.at("peak_memory_bytes"), first.at("memory_bytes"));
   const size_t end = outcome.err.find(", memory ");

@@ -64,3 +64,14 @@ func TestPlansKnowWhatRecomputingSaves(t *testing.T) {
 		t.Error("a batch without sentences was planned")
 	}
 }
+
+func TestSwitchesOfTrainerOptionsReachTheEngine(t *testing.T) {
+	options := DefaultTrainerOptions()
+	if options.TuneProducts || options.c().tune_products != 0 {
+		t.Error("products are tuned by default")
+	}
+	options.TuneProducts = true
+	if c := options.c(); c.tune_products != 1 || c.batch_fit != 0 {
+		t.Errorf("%+v", *c)
+	}
+}

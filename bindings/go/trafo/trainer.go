@@ -104,6 +104,11 @@ type TrainerOptions struct {
 	BatchFit      bool      // BatchTokens is the largest that the memory has room for; default false
 
 	OptimizerStates OptimizerStates // what the optimizer keeps its moments in; default StatesFloat32
+
+	// On CUDA the kernels of a new batch shape's matrix products are measured before they first run and
+	// the fastest kept; the run directory holds the choices, so that a continued run computes the same
+	// bits. Changes nothing on the CPU. Default false.
+	TuneProducts bool
 }
 
 // OptimizerStates is what the optimizer keeps its two moments of every parameter in. A run continues
@@ -143,6 +148,7 @@ func DefaultTrainerOptions() TrainerOptions {
 		KeepLast: int(o.keep_last), KeepBest: o.keep_best != 0, MaxBadSteps: int(o.max_bad_steps),
 		Recompute: Recompute(o.recompute), OptimizerStates: OptimizerStates(o.optimizer_states),
 		MemoryLimit: int64(o.memory_limit), BatchFit: o.batch_fit != 0,
+		TuneProducts: o.tune_products != 0,
 	}
 }
 
@@ -184,6 +190,7 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c.memory_limit = C.int64_t(o.MemoryLimit)
 	c.batch_fit = cBool(o.BatchFit)
 	c.optimizer_states = C.int32_t(o.OptimizerStates)
+	c.tune_products = cBool(o.TuneProducts)
 	return c
 }
 

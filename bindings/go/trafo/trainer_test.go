@@ -191,6 +191,26 @@ func TestCancellingFromAnotherGoroutine(t *testing.T) {
 	stillWorks(t, l.context)
 }
 
+func TestTuningProductsChangesNothingOnTheCPU(t *testing.T) {
+	var models [2][]byte
+	for i, tune := range []bool{false, true} {
+		l := newLesson(t)
+		l.options.AfterUpdates, l.options.TuneProducts, l.options.RunDirectory = 6, tune, t.TempDir()
+		reason, err := l.trainer(t).Run(t.Context(), 0, nil)
+		ok(t, err)
+		if reason != trafo.StopLimit {
+			t.Error(reason)
+		}
+		if _, err := os.Stat(filepath.Join(l.options.RunDirectory, "product-plans")); !errors.Is(err, os.ErrNotExist) {
+			t.Error("products were measured", err)
+		}
+		models[i] = must[[]byte](t)(os.ReadFile(filepath.Join(l.options.RunDirectory, "ckpt", "6", "model.safetensors")))
+	}
+	if !slices.Equal(models[0], models[1]) {
+		t.Error("other weights")
+	}
+}
+
 func TestTranslationIsCancelled(t *testing.T) {
 	l := newLesson(t)
 	source, _ := sentences()

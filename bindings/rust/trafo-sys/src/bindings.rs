@@ -1579,10 +1579,14 @@ pub struct trafo_trainer_options {
     pub batch_fit: i32,
     #[doc = " bytes that training may take; default 0: what the device has free"]
     pub memory_limit: i64,
+    #[doc = " 1: on CUDA the kernels of a new batch shape's products are measured before they first run and the fastest\n kept, in the run directory too: a continued run uses the same. Nothing on the CPU. Default 0"]
+    pub tune_products: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 240usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 248usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -1651,6 +1655,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 228usize];
     ["Offset of field: trafo_trainer_options::memory_limit"]
         [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 232usize];
+    ["Offset of field: trafo_trainer_options::tune_products"]
+        [::core::mem::offset_of!(trafo_trainer_options, tune_products) - 240usize];
+    ["Offset of field: trafo_trainer_options::reserved"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 244usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

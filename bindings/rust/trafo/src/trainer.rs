@@ -182,6 +182,13 @@ impl TrainerOptions {
         self.0.batch_fit = fit.into();
         self
     }
+    /// Whether, on CUDA, the kernels of a new batch shape's matrix products are measured before they first run and the
+    /// fastest kept; the run directory holds the choices, so that a continued run computes the same bits. Changes nothing
+    /// on the CPU. Default no.
+    pub fn tune_products(mut self, tune: bool) -> Self {
+        self.0.tune_products = tune.into();
+        self
+    }
     /// What backward computes a second time instead of keeping it; default [`Recompute::None`].
     pub fn recompute(mut self, recompute: Recompute) -> Self {
         self.0.recompute = match recompute {
@@ -499,5 +506,19 @@ impl Trainer {
 impl fmt::Debug for Trainer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trainer").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TrainerOptions;
+
+    #[test]
+    fn switches_reach_the_options_of_the_engine() {
+        let options = TrainerOptions::new();
+        assert_eq!(options.0.tune_products, 0);
+        let options = options.tune_products(true);
+        assert_eq!((options.0.tune_products, options.0.batch_fit), (1, 0));
+        assert_eq!(options.tune_products(false).0.tune_products, 0);
     }
 }

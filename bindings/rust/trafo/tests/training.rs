@@ -167,6 +167,26 @@ fn a_resumed_run_ends_with_the_same_bits() -> Result<()> {
 }
 
 #[test]
+fn tuning_products_changes_nothing_on_the_cpu() -> Result<()> {
+    let train = corpus();
+    let tokenizer = tokenizer(&train);
+    let folder = TestFolder::new();
+    let mut results = Vec::new();
+    for tune in [false, true] {
+        let run = folder.join(if tune { "tuned" } else { "plain" });
+        let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &train)
+            .options(options().tune_products(tune).after_updates(6))
+            .run_directory(&run)
+            .build()?;
+        assert_eq!(trainer.run(quiet)?, Stop::Limit);
+        assert!(run.join("latest").exists() && !run.join("product-plans").exists());
+        results.push(weights(trainer.model()));
+    }
+    assert!(results[0] == results[1]);
+    Ok(())
+}
+
+#[test]
 fn cancelling_from_another_thread() -> Result<()> {
     let corpus = corpus();
     let tokenizer = tokenizer(&corpus);
