@@ -191,8 +191,8 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
   OK(trafo_trainer_run(trainer, 0, NULL, on_event, &log, &stop));
   CHECK(stop == TRAFO_STOP_LIMIT && log.refused == 1);
   CHECK(log.count[TRAFO_EVENT_STARTED] == 1 && log.count[TRAFO_EVENT_DISPLAY] == 6 &&
-        log.count[TRAFO_EVENT_VALIDATING] == 2 && log.count[TRAFO_EVENT_VALIDATED] == 2 && log.count[TRAFO_EVENT_SAVED] >= 3 &&
-        log.count[TRAFO_EVENT_FINISHED] == 1);
+        log.count[TRAFO_EVENT_VALIDATING] == 2 && log.count[TRAFO_EVENT_VALIDATED] == 2 &&
+        log.count[TRAFO_EVENT_SAVED] >= 3 && log.count[TRAFO_EVENT_FINISHED] == 1);
   trafo_step_result step;
   FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "training is done");
   double ce = 0, bleu = 0, chrf = 0;

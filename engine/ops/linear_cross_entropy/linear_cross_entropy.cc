@@ -21,8 +21,8 @@ constexpr const char* kOp = "linear_cross_entropy";
 constexpr int64_t kRowStep = 16;
 
 // Without a budget from the caller: on the CPU what its caches hold; on a device half as much again
-// as the weight's gradient takes, which every chunk goes over once more, within bounds that keep the
-// products large and the memory small.
+// as the weight's gradient takes, which every chunk goes over once more, within bounds that keep
+// the products large and the memory small.
 int64_t chunk_bytes(const Context& context, const Tensor& weight,
                     const LinearCrossEntropyOptions& options) {
   if (options.chunk_bytes) return *options.chunk_bytes;
