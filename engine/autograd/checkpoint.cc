@@ -26,8 +26,9 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
   std::vector<Tensor*> recorded_outputs;
   for (Tensor& output : outputs) recorded_outputs.push_back(&output);
 
-  std::vector<Tensor> saved;
-  for (const Tensor& input : inputs) saved.push_back(input.defined() ? input.detach() : input);
+  std::vector<SavedTensor> saved;
+  for (const Tensor& input : inputs)
+    saved.push_back(input.defined() ? SavedTensor(input) : SavedTensor());
 
   auto backward = [saved, region = std::move(region), count = outputs.size()](Backward& b) {
     Context& ctx = b.context();
@@ -35,7 +36,8 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
     for (size_t i = 0; i < count; ++i)
       if (b.has_grad_output(i)) upstream[i] = b.grad_output(i);
 
-    std::vector<Tensor> leaves = saved;
+    std::vector<Tensor> leaves;
+    for (const SavedTensor& input : saved) leaves.push_back(input.get(ctx));
     for (size_t i = 0; i < leaves.size(); ++i) {
       if (!leaves[i].defined()) continue;
       leaves[i] = leaves[i].detach();

@@ -1,5 +1,7 @@
 #include "engine/nn/layers.h"
 
+#include <memory>
+
 #include "engine/autograd/checkpoint.h"
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
 #include "engine/ops/feed_forward/feed_forward.h"
@@ -52,7 +54,7 @@ Rows Layers::seam(const Tensor& output, const LinearParams& projection, const Ro
   const ops::ResidualNorm result = ops::bias_dropout_residual_norm(
       context_, output, param(projection.bias), rows.hidden, param(norm.gamma), param(norm.beta),
       settings_.norm_epsilon, dropout);
-  if (settings_.pre_norm) return {result.sum, result.normed};
+  if (settings_.pre_norm) return {result.sum, result.normed, result.again};
   return {result.normed, result.normed};
 }
 
@@ -91,12 +93,16 @@ Tensor Layers::cross_attention(const Tensor& x, const CrossAttentionParams& p, c
 
 Rows Layers::layer(const Rows& rows, const Tensor& memory, LayerFn fn) const {
   if (context_.recompute() != Recompute::full) return fn(rows, memory);
+  // The first run leaves here what spares the next region its copy of `input`.
+  const auto again = std::make_shared<std::function<Tensor(Context&)>>();
   const std::vector<Tensor> outputs =
       checkpoint(context_, {rows.hidden, rows.input, memory},
-                 [fn = std::move(fn)](Context&, const std::vector<Tensor>& inputs) {
-                   const Rows result = fn({inputs[0], inputs[1]}, inputs[2]);
+                 [fn = std::move(fn), again](Context&, const std::vector<Tensor>& inputs) {
+                   Rows result = fn({inputs[0], inputs[1]}, inputs[2]);
+                   *again = std::move(result.input_again);
                    return std::vector<Tensor>{result.hidden, result.input};
                  });
+  if (outputs[1].variable()) outputs[1].variable()->again = std::move(*again);
   return {outputs[0], outputs[1]};
 }
 

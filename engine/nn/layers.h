@@ -77,6 +77,8 @@ struct PackedSide {
 struct Rows {
   Tensor hidden;  // residual stream
   Tensor input;   // what the next block reads
+  // Computes `input` once more from `hidden`, where a checkpointed region ends with them; or null.
+  std::function<Tensor(Context&)> input_again = nullptr;
 };
 
 class Layers {

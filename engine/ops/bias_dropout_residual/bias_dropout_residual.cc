@@ -128,17 +128,24 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
   p.gamma = inputs[3].raw();
   p.beta = inputs[4].raw();
   p.normed = out.normed.raw();
-  if (recorded) {
+  // The first run of a checkpointed region.
+  const bool checkpointed = context.recompute() == Recompute::full && !context.recording();
+  if (recorded || checkpointed) {
     mean = context.empty({rows}, stat_dtype(x.dtype()));
     rstd = context.empty({rows}, stat_dtype(x.dtype()));
     p.mean = mean.raw();
     p.rstd = rstd.raw();
-    if (context.recompute() == Recompute::selective)
+    if (context.recompute() == Recompute::selective || checkpointed)
       mean_parts = context.empty({rows, 2}, stat_dtype(x.dtype()));
     p.mean_parts = raw_or_null(mean_parts);
   }
   launch(context, OpKernel::bias_dropout_residual_forward, kNormOp, p);
-  if (!recorded) return out;
+  std::function<Tensor(Context&)> again;
+  if (mean_parts.defined()) again = norm_again(out.sum, inputs[3], inputs[4], mean_parts, rstd);
+  if (!recorded) {
+    out.again = std::move(again);
+    return out;
+  }
 
   Tensor* const outputs[] = {&out.sum, &out.normed};
   context.record(
@@ -179,7 +186,7 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
         q.dbeta = raw_or_null(dbeta.buffer);
         launch(b.context(), OpKernel::bias_dropout_residual_backward, kNormOp, q);
       });
-  norm_again(context, out.normed, out.sum, inputs[3], inputs[4], mean_parts, rstd);
+  out.normed.variable()->again = std::move(again);
   return out;
 }
 

@@ -56,6 +56,9 @@ Tensor bias_dropout_residual_composed(Context& context, const Tensor& x, const T
 struct ResidualNorm {
   Tensor sum;
   Tensor normed;
+  // Under Recompute::full, where nothing is recorded: what computes `normed` once more from `sum`.
+  // What is recorded under Recompute::selective has it in its variable.
+  std::function<Tensor(Context&)> again = nullptr;
 };
 ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const Tensor& bias,
                                         const Tensor& residual, const Tensor& gamma,

@@ -80,15 +80,14 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
                    q.dbeta = raw_or_null(dbeta.buffer);
                    launch(b.context(), OpKernel::layer_norm_backward, kOp, q);
                  });
-  norm_again(context, y, in, weight, bias, mean_parts, rstd);
+  if (mean_parts.defined()) y.variable()->again = norm_again(in, weight, bias, mean_parts, rstd);
   return y;
 }
 
-void norm_again(const Context& context, const Tensor& normed, const Tensor& x, const Tensor& gamma,
-                const Tensor& beta, const Tensor& mean_parts, const Tensor& rstd) {
-  if (context.recompute() != Recompute::selective || !requires_grad(normed)) return;
-  normed.variable()->again = [x = x.detach(), gamma = gamma.detach(), beta = beta.detach(),
-                              mean_parts, rstd](Context& ctx) {
+std::function<Tensor(Context&)> norm_again(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                           const Tensor& mean_parts, const Tensor& rstd) {
+  return [x = x.detach(), gamma = gamma.detach(), beta = beta.detach(), mean_parts,
+          rstd](Context& ctx) {
     const OpRange range(ctx, kOp, x, gamma, beta);
     Tensor y = ctx.empty(x.shape(), x.dtype());
     NormApplyParams p{};

@@ -60,10 +60,9 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
 Tensor layer_norm_composed(Context& context, const Tensor& x, const Tensor& gamma,
                            const Tensor& beta, double epsilon);
 
-// Where Recompute::selective is on: what computes `normed`, which a norm of `x` made, once more
-// instead of keeping it (Variable::again). `x` and the statistics are what its backward keeps.
-void norm_again(const Context& context, const Tensor& normed, const Tensor& x, const Tensor& gamma,
-                const Tensor& beta, const Tensor& mean_parts, const Tensor& rstd);
+// What computes a norm of `x` once more, bit for bit (Variable::again).
+std::function<Tensor(Context&)> norm_again(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                           const Tensor& mean_parts, const Tensor& rstd);
 
 }  // namespace ops
 }  // namespace trafo
