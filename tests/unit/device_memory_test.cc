@@ -15,7 +15,7 @@ class HostMemory : public ::testing::Test {
     std::filesystem::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
   }
-  testing::TemporaryDirectory root_;
+  TemporaryDirectory root_;
 };
 
 TEST_F(HostMemory, IsWhatTheKernelCallsAvailable) {
