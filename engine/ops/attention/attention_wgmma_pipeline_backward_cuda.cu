@@ -161,10 +161,8 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
 
   for (int first = work.begin; first < work.end; first += 64) {
     const int fill = (first - work.begin) / 64, stage = fill % kStages;
-    const auto give_back = [&] {  // by one lane of each warp, when all of them have seen it come
-      __syncwarp();
-      if (lane == 0) arrive(room.empty(stage));
-    };
+    // Every thread says for itself that it has read.
+    const auto give_back = [&] { arrive(room.empty(stage)); };
     wait_barrier(room.full(stage), static_cast<uint32_t>(fill / kStages) % 2);
     if (first < group_begin || first >= group_end) {
       give_back();
@@ -296,7 +294,7 @@ __global__ void __launch_bounds__(Shape<ForKeys>::kThreads, 1)
     init_barrier(room.own_full(), 1);
     for (int stage = 0; stage < kStages; ++stage) {
       init_barrier(room.full(stage), ForKeys ? 1 + 32 : 1);
-      init_barrier(room.empty(stage), 4 * S::kConsumers);
+      init_barrier(room.empty(stage), kWarpgroup * S::kConsumers);
     }
     publish_barriers();
   }
