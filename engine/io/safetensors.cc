@@ -124,8 +124,13 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
   for (const TensorEntry* entry : order) {
     require(names.insert(entry->name).second, ErrorCode::invalid_argument, kOrigin,
             "there are two tensors named ", quote(entry->name));
-    infos.push_back({entry->name, entry->dtype, entry->shape, offset, entry->data.size(),
-                     crc32_text(crc32(entry->data))});
+    infos.push_back({entry->name,
+                     entry->dtype,
+                     entry->shape,
+                     offset,
+                     entry->data.size(),
+                     crc32_text(crc32(entry->data)),
+                     {}});
     offset += entry->data.size();
   }
   const std::string header = encode_safetensors_header(infos, metadata);
