@@ -319,13 +319,15 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
         mask(s, n);
         const bool grown = state.absorb(s, scale);
         pin(s);
-        if (grown) {
+        // ptxas moves a wait ahead of the exponentials unless a branch stands between them; this
+        // one is taken by all of the warpgroup, as a wait demands, which `grown` is not.
+        if (a.heads > 0) {
           wait_products<0>();
           pin(gathered);
-          state.shrink_sums(gathered);
         }
         wait_products<0>();
         pin(gathered);
+        if (grown) state.shrink_sums(gathered);
         release(1, n - 1);
         make_left();
       }
