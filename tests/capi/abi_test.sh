@@ -3,7 +3,7 @@
 # With TRAFO_UPDATE_ABI=1 it writes the lists instead of comparing them.
 set -euo pipefail
 source=$1 library=$2 struct_sizes=$3 version=$4 cc=$5 cxx=$6
-header=$source/capi/include/trafo.h
+headers=("$source"/capi/include/*.h)
 abi=$source/capi/abi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -14,7 +14,7 @@ nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort >
 sed 's/@@TRAFO_0$//' "$work/exported" > "$work/symbols"
 "$struct_sizes" > "$work/sizes"
 # Declarations may run over several lines; comments and #define TRAFO_API lines are left out.
-sed -e 's:^#.*::' "$header" | tr '\n' ' ' | sed -e 's:/\*[^*]*\(\*[^/][^*]*\)*\*/: :g' | tr ';' '\n' |
+cat "${headers[@]}" | sed -e 's:^#.*::' | tr '\n' ' ' | sed -e 's:/\*[^*]*\(\*[^/][^*]*\)*\*/: :g' | tr ';' '\n' |
   sed -n 's/.*TRAFO_API [^(]*[ *]\(trafo_[a-z0-9_]*\)(.*/\1/p' | LC_ALL=C sort > "$work/declared"
 
 if [ "${TRAFO_UPDATE_ABI:-0}" = 1 ]; then
@@ -25,11 +25,11 @@ if [ "${TRAFO_UPDATE_ABI:-0}" = 1 ]; then
 fi
 update="if the change is meant: TRAFO_UPDATE_ABI=1 ctest -R abi_test, and commit capi/abi"
 
-[ -s "$work/declared" ] || complain "no declaration was found in $header"
+[ -s "$work/declared" ] || complain "no declaration was found in ${headers[*]}"
 grep -v '@@TRAFO_0$' "$work/exported" && complain "symbols outside the version node TRAFO_0 (above)"
 grep -v '^trafo_' "$work/symbols" && complain "exported symbols that do not begin with trafo_ (above)"
 diff "$abi/symbols.txt" "$work/symbols" || complain "exported symbols (>) are not capi/abi/symbols.txt (<); $update"
-diff "$abi/symbols.txt" "$work/declared" || complain "functions of trafo.h (>) are not capi/abi/symbols.txt (<); $update"
+diff "$abi/symbols.txt" "$work/declared" || complain "functions of the headers (>) are not capi/abi/symbols.txt (<); $update"
 diff "$abi/struct_sizes.txt" "$work/sizes" || complain "structs (>) are not capi/abi/struct_sizes.txt (<); $update"
 
 readelf -d "$library" | grep -q 'SONAME.*\[libtrafo\.so\.0\]' || complain "the SONAME is not libtrafo.so.0"

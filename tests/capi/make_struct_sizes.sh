@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# make_struct_sizes.sh HEADER OUTPUT: a C program that prints size and field offsets of every struct of the header.
+# make_struct_sizes.sh OUTPUT HEADER...: a C program that prints size and field offsets of every struct of the headers.
 set -euo pipefail
+output=$1
+shift
 {
   echo '#include <stddef.h>'
   echo '#include <stdio.h>'
@@ -20,7 +22,7 @@ set -euo pipefail
         }
       name = ""; next
     }
-    name != "" { body = body " " $0 }' "$1"
+    name != "" { body = body " " $0 }' "$@"
   echo '  return 0;'
   echo '}'
-} > "$2"
+} > "$output"

@@ -125,8 +125,9 @@ fn generate_bindings() {}
 
 #[cfg(feature = "buildtime-bindgen")]
 fn generate_bindings() {
-    let header = repository().join("capi/include/trafo.h");
-    println!("cargo:rerun-if-changed={}", header.display());
+    let include = repository().join("capi/include");
+    println!("cargo:rerun-if-changed={}", include.display());
+    let header = include.join("trafo.h");
     let bindings = bindgen::Builder::default()
         .header(header.to_str().expect("the path of trafo.h is UTF-8"))
         .allowlist_function("trafo_.*")

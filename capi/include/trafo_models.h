@@ -1,0 +1,418 @@
+/*
+ * Trafo, second half: tokenizers, corpora, models, training, translation and metrics. Programs include trafo.h, whose
+ * beginning says what holds for every call here as well.
+ */
+#ifndef TRAFO_MODELS_H
+#define TRAFO_MODELS_H
+
+#include "trafo.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Tokenizer: SentencePiece ------------------------------------------------------------------------------------- */
+
+typedef struct trafo_tokenizer trafo_tokenizer;
+
+#define TRAFO_TOKEN_UNK 0
+#define TRAFO_TOKEN_BOS 1
+#define TRAFO_TOKEN_EOS 2
+#define TRAFO_TOKEN_PAD 3
+
+typedef struct trafo_tokenizer_options {
+  size_t struct_size;
+  int64_t vocabulary;        /* pieces; default 8000 */
+  double character_coverage; /* default 1.0 */
+  int32_t bpe;               /* 0 (default): unigram model, 1: byte-pair encoding */
+  int32_t byte_fallback;     /* default 0: unknown characters become <unk> */
+  int32_t soft_limit;        /* default 0; 1: fewer pieces than asked for are accepted when the text has no more */
+  int32_t reserved;          /* 0 */
+} trafo_tokenizer_options;
+
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_options_init(trafo_tokenizer_options *options, size_t struct_size);
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_train(const trafo_string_view *lines, size_t count,
+                                                            const trafo_tokenizer_options *options,
+                                                            trafo_tokenizer **out);
+/* A SentencePiece model file. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load(const char *path, size_t path_length, trafo_tokenizer **out);
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load_buffer(const uint8_t *data, size_t bytes,
+                                                                  trafo_tokenizer **out);
+/* Writes the file whole or not at all. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_save(const trafo_tokenizer *tokenizer, const char *path,
+                                                           size_t path_length);
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out);
+/* Ids without <s> or </s>; freed with trafo_ids_free. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode(const trafo_tokenizer *tokenizer, const char *text,
+                                                             size_t text_length, int32_t **out_ids, size_t *out_count);
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_decode(const trafo_tokenizer *tokenizer, const int32_t *ids,
+                                                             size_t count, char **out_text, size_t *out_length);
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_piece(const trafo_tokenizer *tokenizer, int32_t id, char **out_piece,
+                                                            size_t *out_length);
+/* since 0.1 */
+TRAFO_API void trafo_tokenizer_free(trafo_tokenizer *tokenizer);
+
+/* ---- Parallel corpora ----------------------------------------------------------------------------------------------- */
+
+typedef struct trafo_corpus trafo_corpus;
+
+/* Two files of equal line count, plain or .gz. Errors name file, line and reason. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load(const char *source_path, size_t source_length,
+                                                        const char *target_path, size_t target_length,
+                                                        trafo_corpus **out);
+/* One file of source TAB target lines, plain or .gz; "-" is standard input. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load_tsv(const char *path, size_t path_length, trafo_corpus **out);
+/* Pairs in memory; checked like files, lines counted from 1. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new(const trafo_string_view *source, const trafo_string_view *target,
+                                                       size_t count, trafo_corpus **out);
+
+typedef struct trafo_corpus_info {
+  int64_t lines;         /* read */
+  int64_t pairs;         /* kept */
+  int64_t dropped_empty; /* one side empty */
+} trafo_corpus_info;
+
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_info(const trafo_corpus *corpus, trafo_corpus_info *out);
+/* Borrowed views of pair `index`. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_pair(const trafo_corpus *corpus, int64_t index,
+                                                            trafo_string_view *out_source,
+                                                            trafo_string_view *out_target);
+/* Trains one tokenizer on both sides together. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_train_tokenizer(const trafo_corpus *corpus,
+                                                                   const trafo_tokenizer_options *options,
+                                                                   trafo_tokenizer **out);
+/* since 0.1 */
+TRAFO_API void trafo_corpus_free(trafo_corpus *corpus);
+
+/* ---- Models ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct trafo_model trafo_model;
+
+#define TRAFO_ENCODER_DECODER 0
+#define TRAFO_DECODER_LM 1 /* source <eos> target <eos> in one causal stream */
+
+typedef struct trafo_model_config {
+  size_t struct_size;
+  int32_t architecture;    /* default TRAFO_ENCODER_DECODER */
+  int32_t activation;      /* default TRAFO_RELU (encoder-decoder) */
+  int64_t vocabulary;      /* pieces; must be set */
+  int64_t encoder_layers;  /* default 6; not used by TRAFO_DECODER_LM */
+  int64_t decoder_layers;  /* default 6 */
+  int64_t width;           /* default 512 */
+  int64_t ffn_width;       /* default 2048 */
+  int64_t heads;           /* default 8 */
+  int64_t max_positions;   /* longest sequence in tokens; default 1024 */
+  int32_t pre_norm;        /* default 1 */
+  int32_t tied_embeddings; /* default 1 */
+  double dropout;          /* default 0.1 */
+  double attention_dropout; /* default 0 */
+  double ffn_dropout;      /* default 0 */
+  double norm_epsilon;     /* default 1e-5 */
+  /* What the model computes in: TRAFO_FLOAT32 (default); TRAFO_BFLOAT16 on CUDA, with float32 master copies of the
+   * parameters that the optimizer works on and files hold; TRAFO_FLOAT64 on the CPU, for gradient checks. Not part of the
+   * file: trafo_model_load gives float32, trafo_model_load_as what it is told. */
+  int32_t precision;
+  int32_t reserved;        /* 0 */
+} trafo_model_config;
+
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
+/* Fills a preset: "tiny" (4+4 x 128, ffn 256, 4 heads), "small" (4+4 x 256, ffn 1024, 4 heads), "iwslt", "base", "big",
+ * "lm" (the seed's decoder: 4 x 256, 8 heads, GELU). NOT_FOUND lists the names. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
+                                                                size_t name_length);
+/* Parameters drawn from `seed`. UNSUPPORTED: a precision that the device does not compute in. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_new(trafo_context *context, const trafo_model_config *config,
+                                                      uint64_t seed, trafo_model **out);
+/* A model.safetensors written by trafo_model_save or a training run. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load(trafo_context *context, const char *path, size_t path_length,
+                                                       trafo_model **out);
+/* The same, computing in `precision` (see trafo_model_config): TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_as(trafo_context *context, const char *path, size_t path_length,
+                                                          int32_t precision, trafo_model **out);
+/* Writes the file whole or not at all. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save(const trafo_model *model, const char *path, size_t path_length);
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_config(const trafo_model *model, trafo_model_config *out,
+                                                             size_t struct_size);
+/* Number of tensors, and of their elements. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_count(const trafo_model *model, int64_t *out_tensors,
+                                                                      int64_t *out_elements);
+/* Name (borrowed) and a handle on the parameter's own memory; out_name, out_tensor may be NULL. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter(trafo_model *model, int64_t index, const char **out_name,
+                                                                trafo_tensor **out_tensor);
+#define TRAFO_EXPORT_HF_MARIAN 0   /* transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings */
+#define TRAFO_EXPORT_HF_GPT2 1     /* transformers' GPT2LMHeadModel: pre-norm decoder-lm */
+#define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture */
+
+/* Writes a model directory for another program, whole or not at all; it must not exist or be empty. What was written is read
+ * back first: out_difference (may be NULL) gets how far its logits are from the model's. UNSUPPORTED names the setting that the
+ * format cannot express. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                         int32_t format, const char *directory, size_t directory_length,
+                                                         double *out_difference);
+/* A MarianMTModel or GPT2LMHeadModel directory with model.safetensors, as float32. *out_tokenizer is NULL if it has no
+ * SentencePiece model. out_note (may be NULL; freed with trafo_string_free): what the user should know, or "". since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
+                                                         size_t directory_length, trafo_model **out_model,
+                                                         trafo_tokenizer **out_tokenizer, char **out_note);
+/* since 0.1 */
+TRAFO_API void trafo_model_free(trafo_model *model);
+
+/* ---- Training ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct trafo_trainer trafo_trainer;
+
+#define TRAFO_SCHEDULE_CONSTANT 0
+#define TRAFO_SCHEDULE_LINEAR 1
+#define TRAFO_SCHEDULE_COSINE 2
+#define TRAFO_SCHEDULE_INVERSE_SQRT 3
+#define TRAFO_SCHEDULE_NOAM 4
+
+#define TRAFO_UNIT_UPDATES 0
+#define TRAFO_UNIT_TOKENS 1 /* target tokens */
+#define TRAFO_UNIT_EPOCHS 2
+
+/* What backward computes a second time instead of keeping it. */
+#define TRAFO_RECOMPUTE_NONE 0
+#define TRAFO_RECOMPUTE_SELECTIVE 1 /* the activations of the feed-forward: large and cheap */
+#define TRAFO_RECOMPUTE_FULL 2      /* everything inside a layer */
+
+/* What the optimizer keeps its two moments of every parameter in. */
+#define TRAFO_OPTIMIZER_STATES_FLOAT32 0
+#define TRAFO_OPTIMIZER_STATES_8BIT 1 /* codes in blocks of 256 with a scale: 2.03 bytes a parameter instead of 8 */
+
+#define TRAFO_METRIC_CE 1 /* bits: ce-mean-words */
+#define TRAFO_METRIC_BLEU 2
+#define TRAFO_METRIC_CHRF 4
+
+typedef struct trafo_period {
+  int64_t value; /* 0: never */
+  int32_t unit; /* TRAFO_UNIT_* */
+  int32_t reserved;
+} trafo_period;
+
+typedef struct trafo_trainer_options {
+  size_t struct_size;
+  uint64_t seed;            /* dropout and data order; default 1 */
+  double learning_rate;     /* peak; default 2e-3 */
+  int64_t warmup;           /* updates; default 1000 */
+  int64_t schedule_updates; /* cosine and linear: the update at which the rate reaches its end; must be set for them */
+  int32_t schedule;         /* default TRAFO_SCHEDULE_INVERSE_SQRT */
+  int32_t optimizer_delay;  /* batches accumulated per update; default 1 */
+  double label_smoothing;   /* default 0.1 */
+  double clip_norm;         /* global gradient norm; default 1; 0: off */
+  double weight_decay;      /* default 0 */
+  double beta1;             /* default 0.9 */
+  double beta2;             /* default 0.98 */
+  double epsilon;           /* default 1e-9 */
+  int64_t batch_tokens;     /* target tokens a batch; default 4096 */
+  int64_t max_length;       /* longer pairs are dropped and counted; default 256 tokens a side */
+  int64_t after_updates;    /* training is done at the first of these that is reached; default 0: never by itself */
+  int64_t after_epochs;
+  int64_t after_tokens;     /* target tokens */
+  trafo_period valid_freq;  /* default 1000 updates; validation happens at the end as well */
+  trafo_period save_freq;   /* default 1000 updates; likewise */
+  trafo_period disp_freq;   /* default 100 updates */
+  int64_t disp_first;       /* the first so many updates are displayed as well; default 0 */
+  int32_t early_stopping;   /* validations in a row without improvement of the deciding metric; default 0: never */
+  int32_t valid_metrics;    /* bits TRAFO_METRIC_*; default all */
+  int32_t first_metric;     /* one bit of valid_metrics: the metric that decides; default TRAFO_METRIC_BLEU */
+  int32_t valid_beam;       /* default 1: greedy */
+  int32_t keep_last;        /* checkpoints kept; default 3 */
+  int32_t keep_best;        /* default 1: the best checkpoint of every metric is kept as well */
+  int32_t max_bad_steps;    /* updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10 */
+  int32_t recompute;        /* TRAFO_RECOMPUTE_*; default none. Less memory for more time; never changes a bit */
+  int32_t optimizer_states; /* TRAFO_OPTIMIZER_STATES_*; default float32. A run continues with those it has begun with */
+  int32_t batch_fit;        /* 1: batch_tokens is the largest that the memory has room for; default 0 */
+  int64_t memory_limit;     /* bytes that training may take; default 0: what the device has free */
+  int32_t tune_products;    /* 1: on CUDA the kernels of a new batch shape's products are measured before they first run and the fastest
+                             * kept, in the run directory too: a continued run uses the same. Nothing on the CPU. Default 0 */
+  int32_t reserved;         /* 0 */
+} trafo_trainer_options;
+
+typedef struct trafo_memory_plan {
+  size_t struct_size;
+  int64_t weights_bytes;     /* with the float32 masters of a bfloat16 model */
+  int64_t gradients_bytes;
+  int64_t optimizer_bytes;   /* the moments */
+  int64_t activations_bytes; /* what forward and backward keep and use */
+  int64_t total_bytes;       /* the peak of trafo_context_memory_stats, with the batch and small change */
+  int64_t batch_tokens;      /* target tokens of the batch: those given, or the largest that fits */
+  int64_t limit_bytes;       /* what training may take; 0: not known */
+  int64_t device_bytes;      /* all of the device's memory, and what was free of it; 0: not asked */
+  int64_t free_bytes;
+} trafo_memory_plan;
+
+/* What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a
+ * decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states and recompute matter; with batch_fit and a
+ * memory_limit the batch is made larger or smaller, its sentences of the same lengths, to the largest that the limit has room for
+ * (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,
+                                                          const trafo_trainer_options *options, int64_t sentences,
+                                                          int64_t source_tokens, int64_t target_tokens,
+                                                          trafo_memory_plan *out, size_t struct_size);
+
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t struct_size);
+/* The model (which the trainer changes), tokenizer and corpora are kept alive. `valid` may be NULL. run_directory may be empty:
+ * nothing is written. If it holds a checkpoint, training continues from the newest whole one, bitwise; one of another
+ * architecture, tokenizer or corpus is refused. OUT_OF_MEMORY, OUT_OF_DEVICE_MEMORY: the plan of its memory does not fit; the
+ * message has the plan and what would fit. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                        const trafo_corpus *train, const trafo_corpus *valid,
+                                                        const trafo_trainer_options *options,
+                                                        const char *run_directory, size_t run_directory_length,
+                                                        trafo_trainer **out);
+
+#define TRAFO_EVENT_STARTED 0            /* message: what was dropped from the corpora, if anything */
+#define TRAFO_EVENT_RESUMED 1            /* path: the checkpoint */
+#define TRAFO_EVENT_CHECKPOINT_REFUSED 2 /* a newer checkpoint is damaged and was passed over; message: why */
+#define TRAFO_EVENT_DISPLAY 3
+#define TRAFO_EVENT_SKIPPED 4 /* an update with NaN or Inf was left out */
+#define TRAFO_EVENT_EPOCH 5   /* an epoch is complete */
+#define TRAFO_EVENT_VALIDATED 6 /* path: the translations, if any were written */
+#define TRAFO_EVENT_SAVED 7   /* path: the checkpoint */
+#define TRAFO_EVENT_FINISHED 8
+#define TRAFO_EVENT_STOPPED 9 /* training can go on */
+#define TRAFO_EVENT_VALIDATING 10 /* a validation begins, which may take long */
+
+#define TRAFO_STOP_NONE 0
+#define TRAFO_STOP_LIMIT 1 /* after_updates, after_epochs or after_tokens */
+#define TRAFO_STOP_EARLY 2 /* early_stopping */
+#define TRAFO_STOP_CALLBACK 3
+#define TRAFO_STOP_CANCELLED 4
+#define TRAFO_STOP_PAUSED 5 /* max_updates of this call are done */
+
+typedef struct trafo_event {
+  size_t struct_size;
+  int32_t kind;          /* TRAFO_EVENT_* */
+  int32_t stop;          /* TRAFO_STOP_*, FINISHED and STOPPED only */
+  int64_t update;
+  int64_t epoch;         /* the current one, from 1; EPOCH: the completed one */
+  double epoch_fraction; /* of the current epoch, 0 to 1 */
+  double loss;           /* mean per label since the last display, smoothing included */
+  double nll;            /* the same without smoothing; exp() is the perplexity */
+  double grad_norm;
+  double learning_rate;
+  int64_t target_tokens; /* of the run so far */
+  int64_t source_tokens;
+  double target_tokens_per_second; /* since the last display */
+  double source_tokens_per_second;
+  double elapsed_seconds; /* training time of the run, earlier processes included */
+  double eta_seconds;     /* to the nearest limit; negative: unknown */
+  int64_t memory_bytes;   /* in use */
+  int64_t peak_memory_bytes;
+  int64_t skipped_updates;
+  int64_t stalled;        /* validations in a row without improvement */
+  double valid_ce;        /* VALIDATED: cross-entropy per label; NaN where not asked for */
+  double valid_bleu;
+  double valid_chrf;
+  double best_metric;     /* VALIDATED: best value of the deciding metric so far, and where */
+  int64_t best_update;
+  int32_t improved;       /* VALIDATED: the deciding metric improved */
+  int32_t reserved;
+  trafo_string_view message; /* borrowed while the callback runs */
+  trafo_string_view path;
+} trafo_event;
+
+/* Called on the thread that runs the trainer. Non-zero stops the run; it returns TRAFO_CANCELLED. */
+typedef int32_t (*trafo_event_fn)(void *user_data, const trafo_event *event);
+
+/* Trains until a limit of the options, early stopping, max_updates more updates (0: no such limit), cancel, or an error; call again
+ * to go on. Validates and saves by their frequencies and at the end; a run that is cancelled or stopped is saved as well, if there
+ * is a run directory. cancel and callback may be NULL. *out_stop gets TRAFO_STOP_*. Stopped by cancel or by the callback it
+ * returns TRAFO_CANCELLED. Unless it diverged (TRAFO_NON_FINITE), a call after an error continues. From inside the callback the trainer
+ * refuses every call but trafo_trainer_free, which then takes effect when this call returns. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_run(trafo_trainer *trainer, int64_t max_updates,
+                                                        const trafo_cancel *cancel, trafo_event_fn callback,
+                                                        void *user_data, int32_t *out_stop);
+
+typedef struct trafo_step_result {
+  int64_t update;
+  double loss; /* mean per label, smoothing included */
+  double nll;
+  double grad_norm;
+  double learning_rate;
+  int64_t labels;
+  int32_t skipped; /* 1: NaN or Inf, nothing was changed */
+  int32_t reserved;
+} trafo_step_result;
+
+/* One update; validates and saves by their frequencies like trafo_trainer_run. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_step(trafo_trainer *trainer, trafo_step_result *out);
+/* Validates now; metrics not asked for are NaN. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trainer, double *out_ce, double *out_bleu,
+                                                             double *out_chrf);
+/* Saves a checkpoint into the run directory now. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_save(trafo_trainer *trainer);
+/* What its training takes, by the largest batches of the first epoch. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_get_plan(const trafo_trainer *trainer, trafo_memory_plan *out,
+                                                             size_t struct_size);
+/* since 0.1 */
+TRAFO_API void trafo_trainer_free(trafo_trainer *trainer);
+
+/* ---- Translation --------------------------------------------------------------------------------------------------------- */
+
+typedef struct trafo_translate_options {
+  size_t struct_size;
+  int32_t beam;            /* default 5; 1: greedy */
+  int32_t n_best;          /* default 1; at most beam */
+  double length_penalty;   /* score = log-probability / length^penalty; default 1 */
+  int64_t max_length;      /* tokens; default 0: twice the source plus 10 */
+  int64_t batch_tokens;    /* source tokens times beam decoded together; default 4096 */
+  int32_t truncate;        /* 1 (default): a source over the model's limit is cut; 0: INVALID_ARGUMENT */
+  int32_t reserved;
+} trafo_translate_options;
+
+typedef struct trafo_translations trafo_translations;
+
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_options_init(trafo_translate_options *options, size_t struct_size);
+/* Translates lines, batched by length, results in input order. An empty line gives an empty translation. options, cancel may be
+ * NULL. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                      const trafo_string_view *lines, size_t count,
+                                                      const trafo_translate_options *options,
+                                                      const trafo_cancel *cancel, trafo_translations **out);
+/* Hypothesis `rank` (0 is the best) of line `index`: text is borrowed. NOT_FOUND if there are fewer. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get(const trafo_translations *translations, size_t index,
+                                                             size_t rank, trafo_string_view *out_text,
+                                                             double *out_score);
+/* Hypotheses of line `index`. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_count(const trafo_translations *translations, size_t index,
+                                                                   size_t *out);
+/* How many sources were cut. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_truncated(const trafo_translations *translations,
+                                                                       size_t *out);
+/* since 0.1 */
+TRAFO_API void trafo_translations_free(trafo_translations *translations);
+
+/* Log-probability (natural) and target tokens (</s> included) of each pair; arrays of `count`. out_tokens may be NULL. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                  const trafo_string_view *source, const trafo_string_view *target,
+                                                  size_t count, double *out_log_probability, int64_t *out_tokens);
+
+/* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
+
+/* Corpus BLEU as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). signature (may be NULL) is freed with
+ * trafo_string_free. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_bleu(const trafo_string_view *hypotheses, const trafo_string_view *references,
+                                                 size_t count, int32_t lowercase, double *out_score,
+                                                 char **out_signature);
+/* Corpus chrF2 as sacreBLEU computes it by default. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_chrf(const trafo_string_view *hypotheses, const trafo_string_view *references,
+                                                 size_t count, double *out_score, char **out_signature);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TRAFO_MODELS_H */
