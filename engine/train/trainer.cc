@@ -186,6 +186,7 @@ void Trainer::accumulate(const Batch& batch, double labels, bool first) {
 
 void Trainer::reserve(std::span<const StepShape> shapes) {
   require_idle();
+  if (!context_.fused_kernels()) return;  // composed ops never use an arena
   if (device_step_)
     device_step_->reserve(shapes);
   else
