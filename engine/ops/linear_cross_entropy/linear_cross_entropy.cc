@@ -51,10 +51,14 @@ void check_inputs(const Context& context, const Tensor& x, const Tensor& weight,
           "chunk_bytes must be at least 1, got ", options.chunk_bytes.value_or(1));
 }
 
-int64_t rows_of_chunk(int64_t rows, int64_t classes, DType dtype, int64_t bytes) {
+// Rows whose logits fit the budget.
+int64_t most_rows(int64_t classes, DType dtype, int64_t bytes) {
   const int64_t row_bytes =
       std::max<int64_t>(1, checked_mul(classes, static_cast<int64_t>(dtype_size(dtype)), kOp));
-  const int64_t most = std::max<int64_t>(1, bytes / row_bytes);
+  return std::max<int64_t>(1, bytes / row_bytes);
+}
+
+int64_t rows_of_chunk(int64_t rows, int64_t most) {
   if (rows <= most) return std::max<int64_t>(1, rows);
   // Chunks of about one size: a small last one would be a slow product.
   const int64_t chunks = (rows - 1) / most + 1;
@@ -197,10 +201,13 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   const Tensor x_dense = contiguous(context, x), weight_dense = contiguous(context, weight);
   const Tensor bias_dense = bias.defined() ? contiguous(context, bias) : Tensor{};
 
-  const int64_t chunk = rows_of_chunk(rows, classes, dtype, chunk_bytes(context, weight, options));
+  const int64_t most = most_rows(classes, dtype, chunk_bytes(context, weight, options));
+  const int64_t chunk = rows_of_chunk(rows, most);
+  // On the CPU the memory planned for a batch serves all smaller ones, whose chunks may be larger.
+  const int64_t held = context.device().kind == DeviceKind::cpu ? most : chunk;
   Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss, {}, {},
             {},      {},      {},           {},         {}};
-  work.logits = context.empty({std::min(chunk, rows), classes}, dtype);
+  work.logits = context.empty({std::min(held, rows), classes}, dtype);
   const DType sums = stat_dtype(dtype);
   work.loss = context.empty({rows}, sums);
   work.nll = context.empty({rows}, sums);
