@@ -182,7 +182,7 @@ typedef struct trafo_trainer trafo_trainer;
 
 /* What backward computes a second time instead of keeping it. */
 #define TRAFO_RECOMPUTE_NONE 0
-#define TRAFO_RECOMPUTE_SELECTIVE 1 /* the activations of the feed-forward: large and cheap */
+#define TRAFO_RECOMPUTE_SELECTIVE 1 /* outputs of norms and of activations: large and cheap */
 #define TRAFO_RECOMPUTE_FULL 2      /* everything inside a layer */
 
 /* What the optimizer keeps its two moments of every parameter in. */

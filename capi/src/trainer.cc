@@ -104,6 +104,8 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
       o.optimizer_states > TRAFO_OPTIMIZER_STATES_8BIT)
     call.refuse("optimizer_states must be TRAFO_OPTIMIZER_STATES_FLOAT32 (0) or _8BIT (1), got ",
                 o.optimizer_states);
+  if (o.batch_fit != 0 && o.batch_fit != 1)
+    call.refuse("batch_fit must be 0 or 1, got ", o.batch_fit);
   if (o.tune_products != 0 && o.tune_products != 1)
     call.refuse("tune_products must be 0 or 1, got ", o.tune_products);
   call.reserved(o.reserved);

@@ -30,8 +30,7 @@ class UnfinishedDirectory {
               " exists and is not an empty directory");
     const fs::path parent = target_.parent_path().empty() ? fs::path(".") : target_.parent_path();
     ensure_directory(parent);
-    path_ = parent / temporary_directory_name(target_.filename().string(), "tmp");
-    remove_tree(path_);
+    path_ = parent / temporary_file_name(target_.filename().string());  // nobody else's
     make_new_directory(path_);
   }
   ~UnfinishedDirectory() {

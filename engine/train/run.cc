@@ -33,6 +33,7 @@ TrainOptions with_saved_batch(TrainOptions options,
                               const std::optional<std::filesystem::path>& run_directory) {
   if (!options.batch_fit || !run_directory) return options;
   if (const auto saved = saved_batch_tokens(*run_directory)) options.batch_tokens = *saved;
+  validate(options);
   return options;
 }
 
@@ -90,6 +91,8 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       micro_batches_(static_cast<size_t>(options.optimizer_delay)) {
   trainer_.reserve(of_an_update(plan_.shapes, options_));
   state_.position = batcher_.state();
+  // A run begins with the library's own choice of products, whatever the context has done before.
+  if (ProductTuner* tuner = context.backend().product_tuner()) tuner->set_choices({});
   if (run_directory) {
     directory_.emplace(*run_directory);
     restore();

@@ -48,15 +48,17 @@ class Plans {
   const Batcher& batcher() const { return batcher_; }
   int64_t longest() const { return longest_; }
 
-  MemoryPlan of(Recompute recompute, int64_t batch_tokens) const {
+  // `delay`: batches an update, if that is more than the options say.
+  MemoryPlan of(Recompute recompute, int64_t batch_tokens, int64_t delay = 1) const {
     TrainOptions options = options_;
     options.recompute = recompute;
+    options.optimizer_delay = std::max(options.optimizer_delay, delay);
     return plan_training(device_, config_, dtype_, options,
                          largest_shapes(batcher_, config_, batch_tokens));
   }
   // The largest budget, to within one part in 128, that `limit` has room for; 0: there is none.
-  int64_t largest(Recompute recompute, int64_t limit, int64_t most) const {
-    return largest_that([&](int64_t tokens) { return of(recompute, tokens).total <= limit; },
+  int64_t largest(Recompute recompute, int64_t limit, int64_t most, int64_t delay = 1) const {
+    return largest_that([&](int64_t tokens) { return of(recompute, tokens, delay).total <= limit; },
                         longest_, most);
   }
   int64_t largest(Recompute recompute, int64_t limit) const {
@@ -87,12 +89,13 @@ class Plans {
   }
   for (const Recompute level : {options.recompute, Recompute::full}) {
     if (continued) break;  // its batches are fixed
-    const int64_t tokens = plans.largest(level, plan.limit, plan.batch_tokens - 1);
+    // Smaller batches, so several an update.
+    const int64_t tokens = plans.largest(level, plan.limit, plan.batch_tokens - 1, 2);
     if (tokens == 0) continue;
     const int64_t delay = (options.optimizer_delay * plan.batch_tokens + tokens - 1) / tokens;
     add(concat(level == options.recompute ? "" : "recompute full, ", "batch_tokens ", tokens,
                " and, to update with as many, optimizer_delay ", delay),
-        plans.of(level, tokens).total);
+        plans.of(level, tokens, 2).total);
     break;
   }
   if (ways.empty())

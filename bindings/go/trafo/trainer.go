@@ -125,7 +125,7 @@ type Recompute int32
 
 const (
 	RecomputeNone      Recompute = C.TRAFO_RECOMPUTE_NONE
-	RecomputeSelective Recompute = C.TRAFO_RECOMPUTE_SELECTIVE // the feed-forward's activations: large and cheap
+	RecomputeSelective Recompute = C.TRAFO_RECOMPUTE_SELECTIVE // outputs of norms and of activations: large and cheap
 	RecomputeFull      Recompute = C.TRAFO_RECOMPUTE_FULL      // everything inside a layer
 )
 

@@ -16,7 +16,7 @@ namespace trafo::ops {
 struct LinearCrossEntropyOptions {
   CrossEntropyOptions loss = {};
   // Logits held at a time, at least one row; default: 8 MiB on the CPU, whose caches they should
-  // fit; elsewhere one and a half times the weight in float32, within 100 and 240 MiB.
+  // fit; elsewhere 11/8 of the weight in float32, within 80 and 240 MiB.
   std::optional<int64_t> chunk_bytes = {};
   // Gradients of weight and bias go straight into their bound buffers, where they are leaves that
   // have some (bind_grad): no copy of the size of the vocabulary matrix. For a caller that will run

@@ -21,7 +21,7 @@ use crate::text::{Corpus, Tokenizer};
 pub enum Recompute {
     /// Nothing.
     None,
-    /// The activations of the feed-forward, which are large and cheap.
+    /// Outputs of norms and of activations, which are large and cheap.
     Selective,
     /// Everything inside a layer.
     Full,
