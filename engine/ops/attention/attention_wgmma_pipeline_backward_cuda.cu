@@ -16,6 +16,7 @@ struct Shape {
   static constexpr int kConsumers = ForKeys ? 2 : 3;  // warpgroups
   static constexpr int kConsumerRegisters = ForKeys ? 240 : 160,
                        kProducerRegisters = ForKeys ? 24 : 32;
+  static_assert(kConsumerRegisters % 8 == 0 && kProducerRegisters % 8 == 0);  // setmaxnreg
   static constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
   static constexpr int kOwn = 64 * kConsumers;
   using Own = Panels<kWidth, kOwn>;

@@ -16,6 +16,7 @@ struct Shape {
   static constexpr int kStages = D == 64 ? 4 : 2;  // sets of keys and values
   static constexpr int kConsumerRegisters = D == 64 ? 160 : 240,
                        kProducerRegisters = D == 64 ? 32 : 24;
+  static_assert(kConsumerRegisters % 8 == 0 && kProducerRegisters % 8 == 0);  // setmaxnreg
   using Queries = Panels<D, kQueries>;
   using Keys = Panels<D, kKeys>;
   // Queries; sets; room for results; barriers.
