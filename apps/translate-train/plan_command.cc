@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "reporter.h"
 #include "settings.h"
 #include "text_io.h"
 #include "train_config.h"
@@ -58,7 +59,7 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   tokens = plan.batch_tokens;
   LineWriter out("-");
   const auto row = [&](const char* name, int64_t bytes) {
-    out.write(fmt::format("{:<12} {:>10.1f} MiB", name, static_cast<double>(bytes) / 1048576));
+    out.write(fmt::format("{:<12} {:>14}", name, mebibytes(bytes)));
   };
   out.write(fmt::format(
       "{} {}, {} words in sentences of {}, {}, recompute {}", settings.text("task"),
@@ -76,8 +77,7 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   for (int32_t i = 0; i < devices; ++i) {
     trafo_device_info info{};
     check(trafo_device_get_info(TRAFO_DEVICE_CUDA, i, &info, sizeof info));
-    out.write(fmt::format("cuda:{} {} has {:.1f} MiB", i, info.name,
-                          static_cast<double>(info.memory_bytes) / 1048576));
+    out.write(fmt::format("cuda:{} {} has {}", i, info.name, mebibytes(info.memory_bytes)));
   }
   return 0;
 }

@@ -97,7 +97,7 @@ class Tape {
 // each.
 enum class Recompute : int32_t {
   none = 0,
-  selective = 1,  // what is large and cheap: the feed-forward's activations
+  selective = 1,  // what is large and cheap: outputs of norms and of activations
   full = 2        // everything between the layers' boundaries (models decide where)
 };
 

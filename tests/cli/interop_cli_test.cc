@@ -26,34 +26,9 @@ class InteropCli : public ::testing::Test {
     write_file(folder_->file("t.de"), de);
     write_file(folder_->file("t.en"), en);
     for (const char* norm : {"pre", "post"}) {
-      const Outcome trained = run({"train",
-                                   "-t",
-                                   "t.de",
-                                   "t.en",
-                                   "--model",
-                                   norm,
-                                   "--transformer-norm",
-                                   norm,
-                                   "--after",
-                                   "3u",
-                                   "--task",
-                                   "tiny",
-                                   "--enc-depth",
-                                   "1",
-                                   "--dec-depth",
-                                   "1",
-                                   "--dim-emb",
-                                   "16",
-                                   "--transformer-dim-ffn",
-                                   "32",
-                                   "--transformer-heads",
-                                   "2",
-                                   "--dim-vocabs",
-                                   "200",
-                                   "--mini-batch-words",
-                                   "200",
-                                   "--device",
-                                   "cpu"});
+      const Outcome trained =
+          run(with_tiny_model({"train", "-t", "t.de", "t.en", "--model", norm, "--transformer-norm",
+                               norm, "--after", "3u", "--task", "tiny", "--device", "cpu"}));
       ASSERT_EQ(trained.exit_code, 0) << trained.err;
     }
   }

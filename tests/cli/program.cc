@@ -84,6 +84,14 @@ TemporaryFolder::~TemporaryFolder() {
   fs::remove_all(path_, ignored);
 }
 
+std::vector<std::string> with_tiny_model(std::vector<std::string> arguments) {
+  for (const char* word :
+       {"--enc-depth", "1", "--dec-depth", "1", "--dim-emb", "16", "--transformer-dim-ffn", "32",
+        "--transformer-heads", "2", "--dim-vocabs", "200", "--mini-batch-words", "200"})
+    arguments.push_back(word);
+  return arguments;
+}
+
 std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in.is_open()) << path;

@@ -47,6 +47,9 @@ class TemporaryFolder {
   std::string path_;
 };
 
+// `arguments` of train, and the flags of a model that trains in no time.
+std::vector<std::string> with_tiny_model(std::vector<std::string> arguments);
+
 std::string read_file(const std::string& path);  // fails the test if there is none
 void write_file(const std::string& path, const std::string& content);
 std::vector<std::string> lines_of(const std::string& text);

@@ -47,19 +47,9 @@ TEST(Progress, WhatTakesLongSaysWhatItIsDoing) {
   const std::string rest = pairs.substr(half.size());
   {
     const SlowInput input(folder.file("slow"), half, rest);
-    const Outcome trained = run_program(folder.path(), {"train", "--tsv",
-                                                        "slow",  "--model",
-                                                        "run",   "--after",
-                                                        "2u",    "--enc-depth",
-                                                        "1",     "--dec-depth",
-                                                        "1",     "--dim-emb",
-                                                        "16",    "--transformer-dim-ffn",
-                                                        "32",    "--transformer-heads",
-                                                        "2",     "--dim-vocabs",
-                                                        "200",   "--mini-batch-words",
-                                                        "200",   "--cpu-threads",
-                                                        "1",     "--log-format",
-                                                        "json"});
+    const Outcome trained = run_program(
+        folder.path(), with_tiny_model({"train", "--tsv", "slow", "--model", "run", "--after", "2u",
+                                        "--cpu-threads", "1", "--log-format", "json"}));
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
     EXPECT_NE(trained.err.find("\"reading the corpus ...\""), std::string::npos) << trained.err;
     for (const std::string& line : lines_of(trained.err))

@@ -315,37 +315,10 @@ TEST_F(Report, ShowsARunThatWasTrained) {
   for (const DemoPair& pair : corpus.train) de += pair.german + "\n", en += pair.english + "\n";
   write_file(folder_.file("t.de"), de);
   write_file(folder_.file("t.en"), en);
-  const Outcome trained = run_program(folder_.path(), {"train",
-                                                       "-t",
-                                                       "t.de",
-                                                       "t.en",
-                                                       "--valid-sets",
-                                                       "t.de",
-                                                       "t.en",
-                                                       "--model",
-                                                       "run",
-                                                       "--after",
-                                                       "6u",
-                                                       "--valid-freq",
-                                                       "3u",
-                                                       "--enc-depth",
-                                                       "1",
-                                                       "--dec-depth",
-                                                       "1",
-                                                       "--dim-emb",
-                                                       "16",
-                                                       "--transformer-dim-ffn",
-                                                       "32",
-                                                       "--transformer-heads",
-                                                       "2",
-                                                       "--dim-vocabs",
-                                                       "200",
-                                                       "--mini-batch-words",
-                                                       "200",
-                                                       "--cpu-threads",
-                                                       "1",
-                                                       "--tensorboard",
-                                                       "--quiet"});
+  const Outcome trained = run_program(
+      folder_.path(), with_tiny_model({"train", "-t", "t.de", "t.en", "--valid-sets", "t.de",
+                                       "t.en", "--model", "run", "--after", "6u", "--valid-freq",
+                                       "3u", "--cpu-threads", "1", "--tensorboard", "--quiet"}));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_EQ(trained.err, "");
   EXPECT_FALSE(fs::is_empty(folder_.file("run/tensorboard")));

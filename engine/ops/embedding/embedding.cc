@@ -38,20 +38,20 @@ void check_indices(const Context& context, const Tensor& indices, int64_t limit,
 }
 
 // Checked inputs, contiguous ids and positions.
-Tensor embedding_fused(Context& context, const Tensor& ids, const Tensor& table,
-                       const EmbeddingOptions& options);
+Tensor embed_checked(Context& context, const Tensor& ids, const Tensor& table,
+                     const EmbeddingOptions& options);
 
 // Rows picked from each table on its own, and everything else by other ops.
 Tensor embedding_composed(Context& context, const Tensor& ids, const Tensor& table,
                           const EmbeddingOptions& options) {
-  Tensor y = scale(context, embedding_fused(context, ids, table, {}), options.scale);
+  Tensor y = scale(context, embed_checked(context, ids, table, {}), options.scale);
   if (options.position_table.defined())
-    y = add(context, y, embedding_fused(context, options.positions, options.position_table, {}));
+    y = add(context, y, embed_checked(context, options.positions, options.position_table, {}));
   return dropout(context, y, options.dropout);
 }
 
-Tensor embedding_fused(Context& context, const Tensor& ids, const Tensor& table,
-                       const EmbeddingOptions& options) {
+Tensor embed_checked(Context& context, const Tensor& ids, const Tensor& table,
+                     const EmbeddingOptions& options) {
   const bool positioned = options.position_table.defined();
   const Tensor rows = contiguous(context, table);
   const Tensor positions_table =
@@ -136,7 +136,7 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
     check_indices(context, flat.positions, options.position_table.dim(0), "position",
                   options.indices_checked);
   }
-  return context.fused_kernels() ? embedding_fused(context, ids_flat, table, flat)
+  return context.fused_kernels() ? embed_checked(context, ids_flat, table, flat)
                                  : embedding_composed(context, ids_flat, table, flat);
 }
 
