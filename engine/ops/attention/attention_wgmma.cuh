@@ -190,6 +190,32 @@ __device__ __forceinline__ void clear_all(Sums (&c)[Count]) {
       for (int e = 0; e < 4; ++e) c[i][n][e] = 0;
 }
 
+// Probabilities of a thread, its own rows `own` and own + 8, the other ones from `first` + `column`
+// on: zero where a query does not see a key, or does not exist.
+template <bool ForKeys>
+__device__ __forceinline__ void hide_probabilities(Sums& s, const AttentionProblem& a,
+                                                   const AttentionItem& item, int own, int first,
+                                                   int column) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    // Other rows that see the own row, or are seen by it.
+    const int own_row = own + 8 * half;
+    int from = 0, end = item.queries - first;
+    if constexpr (ForKeys)
+      from = a.causal ? own_row - item.keys + item.queries - first : 0;
+    else
+      end = own_row < item.queries ? item.visible(a, own_row) - first : 0;
+#pragma unroll
+    for (int n = 0; n < 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int other_row = 8 * n + column + e;
+        if (static_cast<int>(other_row < from) | static_cast<int>(other_row >= end))
+          s[n][2 * half + e] = 0;
+      }
+  }
+}
+
 #endif  // TRAFO_HAS_WGMMA
 
 }  // namespace trafo::cuda

@@ -152,26 +152,7 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
         s[n][e] = fast_exp2(fmaf(s[n][e], scale, -log_sum));
       }
     }
-    if (masked) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        // Other rows that see the own row, or are seen by it.
-        const int own_row = own0 + warp_row + g + 8 * half;
-        int from = 0, end = item.queries - first;
-        if constexpr (ForKeys)
-          from = a.causal ? own_row - item.keys + item.queries - first : 0;
-        else
-          end = own_row < item.queries ? item.visible(a, own_row) - first : 0;
-#pragma unroll
-        for (int n = 0; n < 8; ++n)
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const int other_row = 8 * n + 2 * t + e;
-            if (static_cast<int>(other_row < from) | static_cast<int>(other_row >= end))
-              s[n][2 * half + e] = 0;
-          }
-      }
-    }
+    if (masked) hide_probabilities<ForKeys>(s, a, item, own0 + warp_row + g, first, 2 * t);
     // dv's product runs while ds is made, if there are registers for the operands of both.
     constexpr bool kEarly = ForKeys && D == 128;
     Quad left_p[ForKeys ? 4 : 1], left_ds[4];
