@@ -35,6 +35,7 @@ constexpr const char* kNames[] = {"task",
                                   "max-length",
                                   "optimizer-delay",
                                   "optimizer-states",
+                                  "exponential-smoothing",
                                   "precision",
                                   "recompute"};
 

@@ -75,6 +75,11 @@ constexpr SettingSpec kSpecs[] = {
      "fp32 or 8bit: what the moments of AdamW are kept in, 8 or 2.03 bytes a parameter (default "
      "fp32)",
      1, 1, true},
+    {"exponential-smoothing", "", kTraining, "[R]",
+     "validate and save a running mean of the weights, which takes in the share R of every "
+     "update's "
+     "(default 0: off; without R: 1e-4)",
+     0, 1, true},
     {"label-smoothing", "", kTraining, "P",
      "share of probability for the other pieces (default 0.1)", 1, 1, true},
     {"clip-norm", "", kTraining, "X", "largest gradient norm, 0: any", 1, 1, true},

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 struct TrainArguments {
   std::map<std::string, std::vector<std::string>> values;
   std::string config;
-  std::string epochs;
+  std::string epochs, ema_decay;
   std::string profile, profile_updates;
   bool profile_graphs = false;
 };
@@ -54,6 +54,11 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
         line.has("after") ? line.list("after") : std::vector<std::string>();
     after.push_back(arguments.epochs + "e");
     line.set("after", after, "--after-epochs");
+  }
+  if (!arguments.ema_decay.empty()) {
+    line.set("exponential-smoothing", {arguments.ema_decay}, "--ema-decay");
+    line.set("exponential-smoothing",
+             {fmt::format("{:.12g}", 1 - line.real("exponential-smoothing"))}, "--ema-decay");
   }
   Settings given;
   if (!arguments.config.empty()) given = Settings::from_yaml(arguments.config);
@@ -292,6 +297,10 @@ Action add_train(CLI::App& app) {
       ->group("Output");
   app.add_option("--after-epochs,--max-epoch", arguments->epochs, "the same as --after Ne")
       ->type_name("N")
+      ->group("Training");
+  app.add_option("--ema-decay", arguments->ema_decay,
+                 "the same as --exponential-smoothing 1 - D (fairseq)")
+      ->type_name("D")
       ->group("Training");
   app.add_option(
          "--profile", arguments->profile,

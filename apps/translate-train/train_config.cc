@@ -54,6 +54,18 @@ int schedule_of(const Settings& settings) {
                   fmt::format("wants inv-sqrt, cosine, linear, constant or noam, got '{}'", name));
 }
 
+// Given without a value: Marian's.
+double smoothing_of(const Settings& settings) {
+  const auto& values = settings.list("exponential-smoothing");
+  if (values.empty() || values[0].empty() || values[0] == "on") return 1e-4;
+  if (values[0] == "off") return 0;
+  const double share = settings.real("exponential-smoothing");
+  if (share < 0 || share >= 1)
+    settings.refuse("exponential-smoothing",
+                    fmt::format("wants a share of at least 0 and below 1, got {}", share));
+  return share;
+}
+
 int32_t small_integer(const Settings& settings, const std::string& name) {
   const int64_t value = settings.integer(name);
   if (value < 0 || value > INT32_MAX)
@@ -135,6 +147,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("learn-rate", {defaults.learn_rate});
   settings.set_default("lr-warmup", {defaults.warmup});
   settings.set_default("lr-decay", {"inv-sqrt"});
+  settings.set_default("exponential-smoothing", {"0"});
   settings.set_default("optimizer-delay", {"1"});
   settings.set_default("optimizer-states", {"fp32"});
   settings.set_default("label-smoothing", {"0.1"});
@@ -196,6 +209,7 @@ TrainConfig resolve(const Settings& settings) {
   t.schedule = schedule_of(settings);
   t.optimizer_delay = small_integer(settings, "optimizer-delay");
   t.optimizer_states = settings.choice("optimizer-states", kOptimizerStates);
+  t.exponential_smoothing = smoothing_of(settings);
   t.label_smoothing = settings.real("label-smoothing");
   t.clip_norm = settings.real("clip-norm");
   t.weight_decay = settings.real("weight-decay");

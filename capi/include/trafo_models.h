@@ -236,13 +236,17 @@ typedef struct trafo_trainer_options {
   int32_t tune_products;    /* 1: on CUDA the kernels of a new batch shape's products are measured before they first run and the fastest
                              * kept, in the run directory too: a continued run uses the same. Nothing on the CPU. Default 0 */
   int32_t reserved;         /* 0 */
+  /* Share of every update's weights in their running mean, as Marian's of this name (1e-4 is usual; larger in the beginning). The
+   * mean is what is validated and saved as model.safetensors; training goes on from the weights themselves, which the model keeps
+   * and checkpoints hold as unsmoothed.safetensors. A run continues with the share it has begun with. Default 0: none */
+  double exponential_smoothing;
 } trafo_trainer_options;
 
 typedef struct trafo_memory_plan {
   size_t struct_size;
   int64_t weights_bytes;     /* with the float32 masters of a bfloat16 model */
   int64_t gradients_bytes;
-  int64_t optimizer_bytes;   /* the moments */
+  int64_t optimizer_bytes;   /* the moments, and the mean of the weights under exponential_smoothing */
   int64_t activations_bytes; /* what forward and backward keep and use */
   int64_t total_bytes;       /* the peak of trafo_context_memory_stats, with the batch and small change */
   int64_t batch_tokens;      /* target tokens of the batch: those given, or the largest that fits */
@@ -252,7 +256,7 @@ typedef struct trafo_memory_plan {
 } trafo_memory_plan;
 
 /* What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a
- * decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states and recompute matter; with batch_fit and a
+ * decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states, exponential_smoothing and recompute matter; with batch_fit and a
  * memory_limit the batch is made larger or smaller, its sentences of the same lengths, to the largest that the limit has room for
  * (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,

@@ -8,7 +8,6 @@
 #include "capi/src/text_handles.h"
 #include "engine/train/memory_plan.h"
 #include "engine/train/run.h"
-#include "engine/train/validation.h"
 
 using namespace trafo;
 
@@ -111,6 +110,7 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
   call.reserved(o.reserved);
   TrainOptions t;
   t.tune_products = o.tune_products != 0;
+  t.exponential_smoothing = o.exponential_smoothing;
   t.optimizer_states = static_cast<OptimizerStates>(o.optimizer_states);
   t.memory_limit = o.memory_limit;
   t.batch_fit = o.batch_fit != 0;
@@ -305,7 +305,7 @@ trafo_error* trafo_trainer_validate(trafo_trainer* trainer, double* out_ce, doub
       if (out) *out = 0;
     const Working t(call, trainer);
     if (!t->run->data().valid) call.refuse("the trainer has no validation corpus");
-    const auto result = validate_model(*t->context, *t->model, t->run->data(), t->options, nullptr);
+    const auto result = t->run->validate();
     for (double* out : {out_ce, out_bleu, out_chrf})
       if (out) *out = kUnknown;
     for (size_t i = 0; result && i < t->options.valid_metrics.size(); ++i) {

@@ -23,6 +23,8 @@ void check_options(const AdamWOptions& options) {
         options.epsilon);
   check(options.weight_decay >= 0 && std::isfinite(options.weight_decay),
         "weight_decay must not be negative", options.weight_decay);
+  check(options.smoothing >= 0 && options.smoothing < 1, "smoothing must be at least 0 and below 1",
+        options.smoothing);
   require(
       options.states == OptimizerStates::float32 || options.states == OptimizerStates::eight_bit,
       ErrorCode::invalid_argument, kOrigin, "unknown optimizer states ",
@@ -64,6 +66,7 @@ AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients
   }
   parameters_ = parameters.detach();
   gradients_ = gradients.detach();
+  if (options.smoothing > 0) mean_ = context.zeros(parameters.shape(), parameters.dtype());
   if (options.states == OptimizerStates::eight_bit) {
     require(parameters.dtype() == DType::f32, ErrorCode::unsupported, kOrigin,
             "8-bit states belong to float32 parameters or masters, these are ",
@@ -82,7 +85,7 @@ AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients
 
 int64_t AdamW::state_bytes() const {
   int64_t bytes = 0;
-  for (const Tensor& state : {m_, v_, m_scale_, v_scale_})
+  for (const Tensor& state : {m_, v_, m_scale_, v_scale_, mean_})
     if (state.defined()) bytes += static_cast<int64_t>(state.bytes());
   return bytes;
 }

@@ -22,6 +22,8 @@ struct AdamWOptions {
   double weight_decay =
       0;  // decoupled: parameters shrink by learning_rate * weight_decay an update
   OptimizerStates states = OptimizerStates::float32;  // eight_bit: of float32 parameters only
+  // Share of every update's parameters in their running mean (smoothing_share); 0: none is kept.
+  double smoothing = 0;
 };
 
 class AdamW {
@@ -52,13 +54,15 @@ class AdamW {
     p.param_bf16 = rounded_.defined() ? rounded_.raw() : nullptr;
     p.m_scale = m_scale_.defined() ? m_scale_.data<float>() : nullptr;
     p.v_scale = v_scale_.defined() ? v_scale_.data<float>() : nullptr;
+    p.mean = mean_.defined() ? mean_.raw() : nullptr;
+    p.smoothing = options_.smoothing;
   }
 
   const AdamWOptions& options() const { return options_; }
   int64_t steps() const { return steps_; }  // updates so far
 
   DType dtype() const { return parameters_.dtype(); }
-  int64_t state_bytes() const;
+  int64_t state_bytes() const;  // of the moments and the running mean
 
   // For checkpoints: the moments are read and written in place, the count is set. 8-bit moments are
   // int32 [blocks, 64], a block's 256 codes in the order of their bytes, with float32 scales
@@ -67,11 +71,13 @@ class AdamW {
   const Tensor& second_moment() const { return v_; }
   const Tensor& first_scale() const { return m_scale_; }
   const Tensor& second_scale() const { return v_scale_; }
+  // Of the parameters, like them; not defined without smoothing, means nothing before an update.
+  const Tensor& mean() const { return mean_; }
   void set_steps(int64_t steps);
 
  private:
   Context& context_;
-  Tensor parameters_, gradients_, rounded_, m_, v_, m_scale_, v_scale_;
+  Tensor parameters_, gradients_, rounded_, m_, v_, m_scale_, v_scale_, mean_;
   AdamWOptions options_;
   int64_t steps_ = 0;
 };

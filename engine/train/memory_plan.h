@@ -33,7 +33,7 @@ int64_t largest_that(Fits fits, int64_t low, int64_t most) {
 struct MemoryPlan {
   int64_t weights = 0;      // with float32 masters and constant tables
   int64_t gradients = 0;    // float32 or the model's dtype
-  int64_t optimizer = 0;    // moments
+  int64_t optimizer = 0;    // moments, and the mean of the weights under exponential_smoothing
   int64_t activations = 0;  // the arena of forward and backward
   int64_t total = 0;        // with the batch and small change
 };

@@ -136,11 +136,15 @@ void read_workspaces(Context& context, const ParameterStore& parameters,
 
 void write_model(ByteSink& sink, Context& context, const Model& model,
                  const SafetensorsMetadata& metadata) {
+  write_model(sink, context, model, model.parameters().master(), metadata);
+}
+
+void write_model(ByteSink& sink, Context& context, const Model& model, const Tensor& weights,
+                 const SafetensorsMetadata& metadata) {
   SafetensorsMetadata all = metadata;
   all[kModelConfigKey] = to_json(model.config());
   std::vector<std::byte> storage;
-  const auto entries =
-      workspace_entries(context, model.parameters(), model.parameters().master(), "", storage);
+  const auto entries = workspace_entries(context, model.parameters(), weights, "", storage);
   write_safetensors(sink, entries, all);
 }
 

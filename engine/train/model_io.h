@@ -18,6 +18,9 @@ inline constexpr const char* kModelConfigKey = "model_config";
 
 void write_model(ByteSink& sink, Context& context, const Model& model,
                  const SafetensorsMetadata& metadata = {});
+// With other weights than its own, laid out like ParameterStore::master().
+void write_model(ByteSink& sink, Context& context, const Model& model, const Tensor& weights,
+                 const SafetensorsMetadata& metadata);
 // Whole or not at all; the same weights and metadata give the same bytes.
 void save_model(const std::filesystem::path& path, Context& context, const Model& model,
                 const SafetensorsMetadata& metadata = {});

@@ -53,6 +53,7 @@ void validate(const TrainOptions& o) {
               o.optimizer_states == OptimizerStates::eight_bit,
           ErrorCode::invalid_argument, kOrigin, "optimizer_states has the unknown value ",
           static_cast<int32_t>(o.optimizer_states));
+  check_real("exponential_smoothing", o.exponential_smoothing, 0, 1, true);
   check_range("optimizer_delay", o.optimizer_delay, 1, 1 << 20);
   check_range("max_bad_steps_in_a_row", o.max_bad_steps_in_a_row, 1, 1 << 30);
   check_range("batch_tokens", o.batch_tokens, 2, 1 << 28);
@@ -107,6 +108,7 @@ std::string fixed_options_json(const TrainOptions& o) {
   out["beta2"] = o.beta2;
   out["epsilon"] = o.epsilon;
   out["optimizer_states"] = optimizer_states_name(o.optimizer_states);
+  out["exponential_smoothing"] = o.exponential_smoothing;
   out["optimizer_delay"] = o.optimizer_delay;
   out["seed"] = o.seed;
   out["batch_tokens"] = o.batch_tokens;

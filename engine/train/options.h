@@ -24,6 +24,9 @@ struct TrainOptions {
   double weight_decay = 0;
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;
   OptimizerStates optimizer_states = OptimizerStates::float32;  // eight_bit: not for float64 models
+  // Share of every update's weights in their running mean, which is what is validated and saved to
+  // be used; 0: none is kept.
+  double exponential_smoothing = 0;
   int64_t optimizer_delay = 1;  // micro-batches an update; the last one of an epoch may have fewer
   Recompute recompute = Recompute::none;  // changes memory and time, never a bit; not fixed
   // CUDA: the kernel of every matrix product is the fastest of the library's proposals instead of

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "engine/io/checksum.h"
-#include "engine/train/validation.h"
 
 namespace trafo {
 namespace {
@@ -299,7 +298,7 @@ bool TrainingRun::settle(Session& session) {
 bool TrainingRun::run_validation(Session& session, bool scheduled) {
   if (session.cancelled()) return false;
   emit(session, make_event(TrainEventKind::validating));
-  const auto result = validate_model(context_, model_, data_, options_, session.cancel);
+  const auto result = validate(session.cancel);
   if (!result) return false;
   TrainEvent event = make_event(TrainEventKind::validated);
   if (directory_ && !result->hypotheses.empty())
@@ -315,6 +314,11 @@ bool TrainingRun::run_validation(Session& session, bool scheduled) {
     save_due_ = save_due_ || (directory_ && options_.keep_best && metric.improved);
   emit(session, event);
   return true;
+}
+
+std::optional<ValidationResult> TrainingRun::validate(const CancelToken* cancel) {
+  const SmoothedWeights weights(trainer_);
+  return validate_model(context_, model_, data_, options_, cancel);
 }
 
 std::vector<MetricValue> TrainingRun::take_metrics(const std::vector<double>& values,

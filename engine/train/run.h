@@ -13,6 +13,7 @@
 #include "engine/train/run_directory.h"
 #include "engine/train/run_plan.h"
 #include "engine/train/trainer.h"
+#include "engine/train/validation.h"
 
 namespace trafo {
 
@@ -40,6 +41,9 @@ class TrainingRun {
   // were already under way may have been applied although the data position stands before them.
   RunSummary run(const TrainCallback& callback = {}, const CancelToken* cancel = nullptr,
                  int64_t max_updates = 0);
+
+  // Measures the weights that would be saved, now; needs data().valid. No value: cancelled.
+  std::optional<ValidationResult> validate(const CancelToken* cancel = nullptr);
 
   // Saves now, if there is a run directory and something has changed since the last time.
   void save();

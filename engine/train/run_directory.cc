@@ -62,11 +62,21 @@ std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, 
   require(saved.state.trainer.update == *newest.update, ErrorCode::corrupt_file, kOrigin,
           folder.string(), " holds the state of update ", saved.state.trainer.update);
   weights.verify();
+  std::optional<SafetensorsReader> unsmoothed;
+  if (trainer.smooths()) {
+    unsmoothed = SafetensorsReader::open_no_follow(folder / kUnsmoothedFile);
+    unsmoothed->verify();
+  }
   if (ProductTuner* tuner = context.backend().product_tuner())
     read_product_plans(*tuner, path_ / kProductPlansFile);
   // The moments first: they are the trainer's own, the weights may be in use elsewhere.
   trainer.restore(SafetensorsReader::open_no_follow(folder / kOptimizerFile), saved.state.trainer);
-  load_weights(context, weights, model);
+  if (unsmoothed) {
+    const Tensor mean = trainer.running_mean();
+    const std::string no_prefix;
+    read_workspaces(context, model.parameters(), weights, {&mean, 1}, {&no_prefix, 1});
+  }
+  load_weights(context, unsmoothed ? *unsmoothed : weights, model);
   return Checkpoint{std::move(saved.state), std::move(newest.refused)};
 }
 
@@ -77,10 +87,15 @@ void RunDirectory::save(Context& context, const Model& model, const Trainer& tra
     write_product_plans(*tuner, path_ / kProductPlansFile);
   SafetensorsMetadata metadata;
   if (!identity.tokenizer.empty()) metadata[kTokenizerKey] = identity.tokenizer;
-  const CheckpointFile files[] = {
-      {kModelFile, [&](ByteSink& sink) { write_model(sink, context, model, metadata); }},
+  std::vector<CheckpointFile> files = {
+      {kModelFile,
+       [&](ByteSink& sink) {
+         write_model(sink, context, model, trainer.smoothed_weights(), metadata);
+       }},
       {kOptimizerFile, [&](ByteSink& sink) { trainer.write_optimizer(sink); }},
       {kStateFile, [&](ByteSink& sink) { sink.write(encode_state(state, identity)); }}};
+  if (trainer.smooths())
+    files.push_back({kUnsmoothedFile, [&](ByteSink& sink) { write_model(sink, context, model); }});
   checkpoints_.save(state.trainer.update, files);
 }
 

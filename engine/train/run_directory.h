@@ -1,6 +1,8 @@
 // The files of a training run:
 //
 //   RUN/ckpt/UPDATE/{model.safetensors, optimizer.safetensors, state.json}
+//   RUN/ckpt/UPDATE/unsmoothed.safetensors   under exponential_smoothing: the weights that training
+//                                 goes on with; model.safetensors are those to use
 //   RUN/latest, RUN/best-METRIC   text: an UPDATE
 //   RUN/valid/UPDATE.hyp          translations of the validation sources, a line each
 //   RUN/product-plans             the kernels of matrix products, if they were measured
@@ -23,6 +25,7 @@ namespace trafo {
 
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kUnsmoothedFile = "unsmoothed.safetensors";
 inline constexpr const char* kStateFile = "state.json";
 // Metadata key in model.safetensors: CRC-32 of the serialised tokenizer the model was trained with.
 inline constexpr const char* kTokenizerKey = "tokenizer_crc32";

@@ -58,7 +58,9 @@ void check_counts(const RunState& s, const std::string& label) {
 
 // What a checkpoint that lacks an option was trained with: options that are younger than it.
 Json before_there_was(const std::string& option) {
-  return option == "optimizer_states" ? Json("fp32") : Json();
+  if (option == "optimizer_states") return "fp32";
+  if (option == "exponential_smoothing") return 0.0;
+  return {};
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "engine/train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "engine/ops/cast/cast.h"
 #include "engine/train/optimizer_io.h"
 #include "engine/train/upload.h"
 
@@ -10,6 +12,7 @@ namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "trainer";
+constexpr int64_t kExchanged = 1 << 20;  // elements at a time
 
 double label_count(const PackedBatchHost& batch) {
   if (batch.target_weights.empty()) return static_cast<double>(batch.target_out.size());
@@ -42,11 +45,15 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
       options_((validate(options), options)),
       optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay,
-                  options.optimizer_states},
+                  options.optimizer_states, options.exponential_smoothing},
                  model.parameters().has_master() ? model.parameters().flat() : Tensor{}),
       schedule_(schedule_options(options, model.config().width)),
       update_(context, optimizer_, schedule_, options.clip_norm),
       sums_(context, model.parameters().dtype()) {
+  const ParameterStore& parameters = model.parameters();
+  if (smooths() && !parameters.has_master())
+    exchange_ =
+        context.empty({std::min(kExchanged, parameters.flat().numel())}, parameters.dtype());
   if (StreamDevice* stream = context.backend().stream_device()) {
     device_step_ = std::make_unique<DeviceStep>(context, model, options_, sums_);
     records_ =
@@ -196,6 +203,47 @@ void Trainer::reserve(std::span<const StepShape> shapes) {
 void Trainer::require_idle() const {
   require(under_way_.empty(), ErrorCode::invalid_argument, kOrigin, under_way_.size(),
           " updates are under way, collect them first");
+}
+
+const Tensor& Trainer::smoothed_weights() const {
+  return smooths() && state_.update > 0 ? optimizer_.mean() : model_.parameters().master();
+}
+
+// Exact, so that training goes on with the same bits.
+void Trainer::exchange_weights() {
+  Backend& backend = context_.backend();
+  auto* weights = static_cast<std::byte*>(model_.parameters().master().raw());
+  auto* mean = static_cast<std::byte*>(optimizer_.mean().raw());
+  const size_t bytes = optimizer_.mean().bytes();
+  for (size_t at = 0; at < bytes; at += exchange_.bytes()) {
+    const size_t piece = std::min(exchange_.bytes(), bytes - at);
+    backend.copy(exchange_.raw(), weights + at, piece);
+    backend.copy(weights + at, mean + at, piece);
+    backend.copy(mean + at, exchange_.raw(), piece);
+  }
+}
+
+SmoothedWeights::SmoothedWeights(Trainer& trainer)
+    : trainer_(trainer), active_(trainer.smooths() && trainer.state().update > 0) {
+  trainer.require_idle();
+  if (!active_) return;
+  const ParameterStore& parameters = trainer.model_.parameters();
+  // Where there is a master, the values are but its rounding and can be made again.
+  if (parameters.has_master())
+    convert_into(trainer.context_, parameters.flat(), trainer.optimizer_.mean());
+  else
+    trainer.exchange_weights();
+}
+
+SmoothedWeights::~SmoothedWeights() {
+  if (!active_) return;
+  try {
+    if (trainer_.exchange_.defined())
+      trainer_.exchange_weights();
+    else
+      trainer_.model_.parameters().follow_master(trainer_.context_);
+  } catch (const Error&) {  // the device is lost, and the weights with it
+  }
 }
 
 void Trainer::write_optimizer(ByteSink& sink) const {

@@ -70,6 +70,13 @@ class Trainer {
 
   int64_t optimizer_bytes() const { return optimizer_.state_bytes(); }
 
+  bool smooths() const { return optimizer_.mean().defined(); }
+  // The weights to use: the running mean, without exponential_smoothing and before the first update
+  // the model's own. Laid out like ParameterStore::master().
+  const Tensor& smoothed_weights() const;
+  // The running mean itself, to be filled in by who restores a run.
+  const Tensor& running_mean() const { return optimizer_.mean(); }
+
   // What a checkpoint holds besides the weights: optimizer.safetensors, see optimizer_io.h.
   void write_optimizer(ByteSink& sink) const;
   // Nothing has changed if it throws CORRUPT_FILE, or INVALID_ARGUMENT for moments that are kept in
@@ -86,7 +93,9 @@ class Trainer {
   DropoutPass next_pass();
   void accumulate(const Batch& batch, double labels, bool first);
   void require_idle() const;
+  void exchange_weights();
 
+  friend class SmoothedWeights;
   Context& context_;
   Model& model_;
   TrainOptions options_;
@@ -94,6 +103,7 @@ class Trainer {
   Schedule schedule_;
   ClippedUpdate update_;
   LossSums sums_;
+  Tensor exchange_;  // room for a piece of the weights, where they and their mean change places
   std::unique_ptr<DeviceStep> device_step_;  // on an accelerator
   std::unique_ptr<HostStep> host_step_;      // else
   TrainerState state_;
@@ -101,6 +111,20 @@ class Trainer {
   UpdateRecord* records_ = nullptr;  // kMostUnderWay of them, where the device can write
   std::vector<UpdateRecord> host_records_;
   size_t next_record_ = 0;
+};
+
+// While it lives, the model computes with Trainer::smoothed_weights(). No update may be under way
+// or started, nothing saved.
+class SmoothedWeights {
+ public:
+  explicit SmoothedWeights(Trainer& trainer);
+  ~SmoothedWeights();
+  SmoothedWeights(const SmoothedWeights&) = delete;
+  SmoothedWeights& operator=(const SmoothedWeights&) = delete;
+
+ private:
+  Trainer& trainer_;
+  bool active_;
 };
 
 }  // namespace trafo

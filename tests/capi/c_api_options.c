@@ -150,6 +150,14 @@ void test_options(void) {
           TRAFO_INVALID_ARGUMENT, "tune_products must be 0 or 1, got");
   }
   trainer.tune_products = 0;
+  CHECK(trainer.exponential_smoothing == 0);
+  trainer.exponential_smoothing = 1e-4;
+  OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow));
+  CHECK(narrow.optimizer_bytes * 2 == wide.optimizer_bytes * 3);  // a mean beside two moments
+  trainer.exponential_smoothing = 1;
+  FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+        TRAFO_INVALID_ARGUMENT, "exponential_smoothing must be");
+  trainer.exponential_smoothing = 0;
   trainer.reserved = 1;
   FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "reserved");

@@ -15,6 +15,7 @@ struct Form {
   Architecture architecture;
   int64_t delay;
   OptimizerStates states = OptimizerStates::float32;
+  double smoothing = 0;
 };
 
 class ResumeTest : public ::testing::TestWithParam<Form> {
@@ -22,6 +23,7 @@ class ResumeTest : public ::testing::TestWithParam<Form> {
   ResumeTest() {
     options_.optimizer_delay = GetParam().delay;
     options_.optimizer_states = GetParam().states;
+    options_.exponential_smoothing = GetParam().smoothing;
   }
 
   ModelConfig config_ = tiny_config(GetParam().architecture);
@@ -35,13 +37,16 @@ INSTANTIATE_TEST_SUITE_P(
                       Form{Architecture::encoder_decoder, 3}, Form{Architecture::decoder_lm, 1},
                       Form{Architecture::decoder_lm, 2},
                       Form{Architecture::encoder_decoder, 2, OptimizerStates::eight_bit},
-                      Form{Architecture::decoder_lm, 1, OptimizerStates::eight_bit}),
+                      Form{Architecture::decoder_lm, 1, OptimizerStates::eight_bit},
+                      Form{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05},
+                      Form{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0.05}),
     [](const auto& instance) {
       return std::string(instance.param.architecture == Architecture::decoder_lm
                              ? "DecoderLm"
                              : "EncoderDecoder") +
              "Delay" + std::to_string(instance.param.delay) +
-             (instance.param.states == OptimizerStates::eight_bit ? "EightBit" : "");
+             (instance.param.states == OptimizerStates::eight_bit ? "EightBit" : "") +
+             (instance.param.smoothing > 0 ? "Smoothed" : "");
     });
 
 TEST_P(ResumeTest, AKilledRunEndsWithTheSameBits) {
@@ -133,7 +138,9 @@ TEST_P(ResumeTest, ACheckpointIsTheSameFilesHoweverTheRunGotThere) {
   }
   Process continued(data_, options_, two.path(), 1, config_, 99);
   continued.run->run();
-  for (const char* file : {kModelFile, kOptimizerFile})
+  std::vector<const char*> files{kModelFile, kOptimizerFile};
+  if (GetParam().smoothing > 0) files.push_back(kUnsmoothedFile);
+  for (const char* file : files)
     EXPECT_TRUE(slurp(one / "ckpt/15" / file) == slurp(two / "ckpt/15" / file)) << file;
 }
 

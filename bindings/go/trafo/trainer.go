@@ -109,6 +109,11 @@ type TrainerOptions struct {
 	// the fastest kept; the run directory holds the choices, so that a continued run computes the same
 	// bits. Changes nothing on the CPU. Default false.
 	TuneProducts bool
+
+	// Share of every update's weights in their running mean (1e-4 is usual), which is what validations
+	// measure and checkpoints hold to be used; the model keeps the weights that training goes on with.
+	// Default 0: none is kept.
+	ExponentialSmoothing float64
 }
 
 // OptimizerStates is what the optimizer keeps its two moments of every parameter in. A run continues
@@ -148,7 +153,7 @@ func DefaultTrainerOptions() TrainerOptions {
 		KeepLast: int(o.keep_last), KeepBest: o.keep_best != 0, MaxBadSteps: int(o.max_bad_steps),
 		Recompute: Recompute(o.recompute), OptimizerStates: OptimizerStates(o.optimizer_states),
 		MemoryLimit: int64(o.memory_limit), BatchFit: o.batch_fit != 0,
-		TuneProducts: o.tune_products != 0,
+		TuneProducts: o.tune_products != 0, ExponentialSmoothing: float64(o.exponential_smoothing),
 	}
 }
 
@@ -191,6 +196,7 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c.batch_fit = cBool(o.BatchFit)
 	c.optimizer_states = C.int32_t(o.OptimizerStates)
 	c.tune_products = cBool(o.TuneProducts)
+	c.exponential_smoothing = C.double(o.ExponentialSmoothing)
 	return c
 }
 

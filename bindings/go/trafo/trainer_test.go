@@ -211,6 +211,27 @@ func TestTuningProductsChangesNothingOnTheCPU(t *testing.T) {
 	}
 }
 
+func TestSmoothingKeepsTheMeanBesideTheWeights(t *testing.T) {
+	l := newLesson(t)
+	l.options.AfterUpdates, l.options.ExponentialSmoothing, l.options.RunDirectory = 12, 0.05, t.TempDir()
+	reason, err := l.trainer(t).Run(t.Context(), 0, nil)
+	ok(t, err)
+	if reason != trafo.StopLimit {
+		t.Error(reason)
+	}
+	file := func(name string) string {
+		model := must[*trafo.Model](t)(l.context.LoadModel(filepath.Join(l.options.RunDirectory, "ckpt", "12", name)))
+		defer model.Close()
+		return (&lesson{model: model}).weights(t)
+	}
+	if file("unsmoothed.safetensors") != l.weights(t) {
+		t.Error("the model has other weights than training goes on with")
+	}
+	if file("model.safetensors") == l.weights(t) {
+		t.Error("nothing was smoothed")
+	}
+}
+
 func TestTranslationIsCancelled(t *testing.T) {
 	l := newLesson(t)
 	source, _ := sentences()

@@ -1,5 +1,5 @@
-// The optimizer's kernels over flat workspaces: global norm and AdamW (Loshchilov & Hutter, arXiv
-// 1711.05101).
+// The optimizer's kernels over flat workspaces: global norm, AdamW (Loshchilov & Hutter, arXiv
+// 1711.05101) and the exponential smoothing of what it makes.
 #pragma once
 
 #include "engine/autograd/context.h"
@@ -13,6 +13,15 @@ struct SumOfSquaresParams {
   const void* x;
   double* out;
 };
+
+// The share of the parameters of update `step` (1 for the first) in their running mean: mean +=
+// share (parameters - mean). As in Marian's --exponential-smoothing it is larger in the beginning,
+// when a mean over 1 / share updates would be one of initial weights: max(share, 1 - (n + 1) / (n +
+// 10)), n updates after the one that the mean begins with, here the first.
+constexpr double smoothing_share(double share, int64_t step) {
+  const double early = 9.0 / static_cast<double>(step + 8);
+  return share > early ? share : early;
+}
 
 // g = grad_scale * grad; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
 // p -= lr * (mhat / (sqrt(vhat) + epsilon) + weight_decay p), mhat = m / (1 - b1^step), vhat = v /
@@ -35,6 +44,10 @@ struct AdamWParams {
   // update decodes them, and codes what it has made of them with `step` as the random numbers'.
   float* m_scale;
   float* v_scale;
+  // Null, or the running mean of the parameters, of dtype, [count]: smoothing_share(smoothing,
+  // step) of it become the new ones.
+  void* mean;
+  double smoothing;
 };
 
 // What the updates of a run carry along, in device memory.
@@ -71,6 +84,8 @@ struct ClippedAdamWParams {
   UpdateRecord* record;
   float* m_scale;  // as above
   float* v_scale;
+  void* mean;
+  double smoothing;
 };
 
 }  // namespace trafo

@@ -107,6 +107,24 @@ void round_parameters(const AdamWParams& p, int64_t begin, int64_t end) {
     rounded[i] = BFloat16::from_float(static_cast<float>(param[i]));
 }
 
+// The running mean takes in the new parameters.
+template <class T>
+void smooth_parameters(const AdamWParams& p, int64_t begin, int64_t end) {
+  T* mean = static_cast<T*>(p.mean);
+  const T* param = static_cast<const T*>(p.param);
+  if (!mean) return;
+  const hn::ScalableTag<T> d;
+  const auto share = hn::Set(d, static_cast<T>(smoothing_share(p.smoothing, p.step)));
+  const auto mix = [&](auto old, auto value) {
+    return hn::MulAdd(share, hn::Sub(value, old), old);
+  };
+  int64_t i = begin;
+  for (; i + lanes(d) <= end; i += lanes(d))
+    hn::StoreU(mix(hn::LoadU(d, mean + i), hn::LoadU(d, param + i)), d, mean + i);
+  if (i < end)
+    store_n(mix(load_n(d, mean + i, end - i), load_n(d, param + i, end - i)), d, mean + i, end - i);
+}
+
 template <class T>
 void adamw(ThreadPool& pool, const AdamWParams& p) {
   T* param = static_cast<T*>(p.param);
@@ -135,6 +153,7 @@ void adamw(ThreadPool& pool, const AdamWParams& p) {
       store_n(value, d, param + i, rest);
     }
     round_parameters<T>(p, begin, end);
+    smooth_parameters<T>(p, begin, end);
   });
 }
 
@@ -266,6 +285,7 @@ void adamw_coded(ThreadPool& pool, const AdamWParams& p) {
     for (int64_t block = begin; block < end; block += kBlock)
       adamw_coded_block(p, update, block, std::min(kBlock, end - block));
     round_parameters<float>(p, begin, end);
+    smooth_parameters<float>(p, begin, end);
   });
 }
 
@@ -318,7 +338,7 @@ void clipped_adamw_cpu(ThreadPool& pool, const ClippedAdamWParams& p) {
   const bool clipped = p.max_norm > 0 && record.norm > p.max_norm;
   adamw_cpu(pool, {p.dtype, p.count, record.learning_rate, p.beta1, p.beta2, p.epsilon,
                    p.weight_decay, clipped ? p.max_norm / record.norm : 1.0, update, p.param,
-                   p.grad, p.m, p.v, p.param_bf16, p.m_scale, p.v_scale});
+                   p.grad, p.m, p.v, p.param_bf16, p.m_scale, p.v_scale, p.mean, p.smoothing});
 }
 
 }  // namespace trafo

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 struct AdamWArgs {
-  float grad_scale, beta1, rest1, beta2, rest2, correction2, epsilon, rate, keep;
+  float grad_scale, beta1, rest1, beta2, rest2, correction2, epsilon, rate, keep, share;
   uint32_t step;
   bool applied;
 
@@ -80,6 +80,9 @@ struct AdamWArgs {
     const float denominator = sqrtf(variance * correction2) + epsilon;
     value = fmaf(-rate, momentum / denominator, value * keep);
   }
+  __device__ float smoothed(float mean, float value) const {
+    return fmaf(share, value - mean, mean);
+  }
 };
 
 // 1 - beta^step without cancellation for beta near one; 1 for beta = 0.
@@ -88,7 +91,7 @@ __host__ __device__ double bias_correction(double beta, int64_t step) {
 }
 
 struct AdamWConstants {
-  double beta1, beta2, epsilon, weight_decay;
+  double beta1, beta2, epsilon, weight_decay, smoothing;
 
   __host__ __device__ AdamWArgs args(double learning_rate, double grad_scale, int64_t step) const {
     AdamWArgs a;
@@ -101,6 +104,7 @@ struct AdamWConstants {
     a.epsilon = static_cast<float>(epsilon);
     a.rate = static_cast<float>(learning_rate / bias_correction(beta1, step));
     a.keep = static_cast<float>(1 - learning_rate * weight_decay);
+    a.share = static_cast<float>(smoothing_share(smoothing, step));
     a.step = static_cast<uint32_t>(step);
     a.applied = true;
     return a;
@@ -139,7 +143,7 @@ template <int W>
 __global__ void __launch_bounds__(kThreads)
     adamw_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, int64_t count,
                  float* __restrict__ param, const float* __restrict__ grad, float* __restrict__ m,
-                 float* __restrict__ v, bf16* __restrict__ rounded) {
+                 float* __restrict__ v, bf16* __restrict__ rounded, float* __restrict__ mean) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * W;
   if (i >= count) return;
   const AdamWArgs a = decided ? *decided : given;
@@ -153,6 +157,12 @@ __global__ void __launch_bounds__(kThreads)
     store_pack(m + i, momentum);
     store_pack(v + i, variance);
     store_pack(param + i, value);
+    if (mean) {
+      Pack<float, W> smoothed = load_pack<float, W>(mean + i);
+#pragma unroll
+      for (int j = 0; j < W; ++j) smoothed.v[j] = a.smoothed(smoothed.v[j], value.v[j]);
+      store_pack(mean + i, smoothed);
+    }
     if (rounded) {
       Pack<bf16, W> narrow;
 #pragma unroll
@@ -162,6 +172,7 @@ __global__ void __launch_bounds__(kThreads)
   } else {
     for (int64_t j = i; j < count; ++j) {
       a.update(grad[j], m[j], v[j], param[j]);
+      if (mean) mean[j] = a.smoothed(mean[j], param[j]);
       if (rounded) rounded[j] = from_float<bf16>(param[j]);
     }
   }
@@ -193,7 +204,7 @@ __global__ void __launch_bounds__(kThreads)
                        float* __restrict__ param, const float* __restrict__ grad,
                        uint32_t* __restrict__ m, uint32_t* __restrict__ v,
                        float* __restrict__ m_scale, float* __restrict__ v_scale,
-                       bf16* __restrict__ rounded) {
+                       bf16* __restrict__ rounded, float* __restrict__ mean) {
   const int64_t block = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
   const int64_t begin = block * state_code::kBlock;
   if (begin >= count) return;
@@ -269,6 +280,12 @@ __global__ void __launch_bounds__(kThreads)
     v[i / 4] = v_out;
     if (whole) {
       store_pack(param + i, value[h]);
+      if (mean) {
+        Pack<float, 4> smoothed = load_pack<float, 4>(mean + i);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) smoothed.v[j] = a.smoothed(smoothed.v[j], value[h].v[j]);
+        store_pack(mean + i, smoothed);
+      }
       if (rounded) {
         Pack<bf16, 4> narrow;
 #pragma unroll
@@ -280,6 +297,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int j = 0; j < 4; ++j) {
         if (i + j >= count) continue;
         param[i + j] = value[h].v[j];
+        if (mean) mean[i + j] = a.smoothed(mean[i + j], value[h].v[j]);
         if (rounded) rounded[i + j] = from_float<bf16>(value[h].v[j]);
       }
     }
@@ -313,13 +331,14 @@ int32_t launch_adamw(DeviceState& device, const Params& p, const AdamWArgs& give
   auto* param = static_cast<float*>(p.param);
   const auto* grad = static_cast<const float*>(p.grad);
   auto* rounded = static_cast<bf16*>(p.param_bf16);
-  const bool aligned =
-      reinterpret_cast<uintptr_t>(rounded) % 8 == 0 && aligned16(param) && aligned16(grad);
+  auto* mean = static_cast<float*>(p.mean);
+  const bool aligned = reinterpret_cast<uintptr_t>(rounded) % 8 == 0 && aligned16(param) &&
+                       aligned16(grad) && aligned16(mean);
   // `elements`: of a block of threads.
   const auto run = [&](auto kernel, int64_t elements, auto... states) {
     const auto grid = static_cast<unsigned>((p.count + elements - 1) / elements);
     kernel<<<grid, kThreads, 0, device.stream>>>(given, decided, p.count, param, grad, states...,
-                                                 rounded);
+                                                 rounded, mean);
   };
   if (p.m_scale) {
     auto* m = static_cast<uint32_t*>(p.m);
@@ -358,7 +377,7 @@ int32_t adamw_cuda(cuda::DeviceState& device, const AdamWParams& p) {
   if (p.dtype != DType::f32)
     return unsupported(device, "adamw: parameters and states are float32 on CUDA");
   if (p.count == 0) return kSuccess;
-  const AdamWConstants constants{p.beta1, p.beta2, p.epsilon, p.weight_decay};
+  const AdamWConstants constants{p.beta1, p.beta2, p.epsilon, p.weight_decay, p.smoothing};
   return launch_adamw(device, p, constants.args(p.learning_rate, p.grad_scale, p.step), nullptr,
                       "adamw");
 }
@@ -374,7 +393,7 @@ int32_t clipped_adamw_cuda(cuda::DeviceState& device, const ClippedAdamWParams& 
   auto* args = reinterpret_cast<AdamWArgs*>(partial + blocks);
   launch_squares(device, static_cast<const float*>(p.grad), p.count, partial);
   decide_update_kernel<<<1, kThreads, 0, device.stream>>>(
-      {p.beta1, p.beta2, p.epsilon, p.weight_decay}, p.max_norm, partial, blocks,
+      {p.beta1, p.beta2, p.epsilon, p.weight_decay, p.smoothing}, p.max_norm, partial, blocks,
       static_cast<const float*>(p.loss), static_cast<const float*>(p.nll), p.rates, p.record, args);
   if (p.count == 0) return launched(device, "clipped_adamw");
   return launch_adamw(device, p, {}, args, "clipped_adamw");

@@ -1583,10 +1583,12 @@ pub struct trafo_trainer_options {
     pub tune_products: i32,
     #[doc = " 0"]
     pub reserved: i32,
+    #[doc = " Share of every update's weights in their running mean, as Marian's of this name (1e-4 is usual; larger in the beginning). The\n mean is what is validated and saved as model.safetensors; training goes on from the weights themselves, which the model keeps\n and checkpoints hold as unsmoothed.safetensors. A run continues with the share it has begun with. Default 0: none"]
+    pub exponential_smoothing: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 248usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 256usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -1659,6 +1661,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, tune_products) - 240usize];
     ["Offset of field: trafo_trainer_options::reserved"]
         [::core::mem::offset_of!(trafo_trainer_options, reserved) - 244usize];
+    ["Offset of field: trafo_trainer_options::exponential_smoothing"]
+        [::core::mem::offset_of!(trafo_trainer_options, exponential_smoothing) - 248usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1667,7 +1671,7 @@ pub struct trafo_memory_plan {
     #[doc = " with the float32 masters of a bfloat16 model"]
     pub weights_bytes: i64,
     pub gradients_bytes: i64,
-    #[doc = " the moments"]
+    #[doc = " the moments, and the mean of the weights under exponential_smoothing"]
     pub optimizer_bytes: i64,
     #[doc = " what forward and backward keep and use"]
     pub activations_bytes: i64,
@@ -1708,7 +1712,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states and recompute matter; with batch_fit and a\n memory_limit the batch is made larger or smaller, its sentences of the same lengths, to the largest that the limit has room for\n (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1"]
+    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states, exponential_smoothing and recompute matter; with batch_fit and a\n memory_limit the batch is made larger or smaller, its sentences of the same lengths, to the largest that the limit has room for\n (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1"]
     pub fn trafo_plan_training(
         config: *const trafo_model_config,
         options: *const trafo_trainer_options,

@@ -176,6 +176,9 @@ impl TrainerOptions {
         max_bad_steps: i32;
         /// Bytes that training may take; default 0, what the device has free.
         memory_limit: i64;
+        /// Share of every update's weights in their running mean (1e-4 is usual), which is what validations measure and
+        /// checkpoints hold to be used; the model keeps the weights that training goes on with. Default 0: none is kept.
+        exponential_smoothing: f64;
     }
     /// Whether `batch_tokens` is the largest that the memory has room for; default no.
     pub fn batch_fit(mut self, fit: bool) -> Self {

@@ -187,6 +187,24 @@ fn tuning_products_changes_nothing_on_the_cpu() -> Result<()> {
 }
 
 #[test]
+fn smoothing_keeps_the_mean_beside_the_weights() -> Result<()> {
+    let train = corpus();
+    let tokenizer = tokenizer(&train);
+    let folder = TestFolder::new();
+    let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &train)
+        .options(options().exponential_smoothing(0.05).after_updates(12))
+        .run_directory(folder.path())
+        .build()?;
+    assert_eq!(trainer.run(quiet)?, Stop::Limit);
+    let checkpoint = folder.join("ckpt/12");
+    let smoothed = Model::load(checkpoint.join("model.safetensors"))?;
+    let raw = Model::load(checkpoint.join("unsmoothed.safetensors"))?;
+    assert!(weights(&raw) == weights(trainer.model()));
+    assert!(weights(&smoothed) != weights(trainer.model()));
+    Ok(())
+}
+
+#[test]
 fn cancelling_from_another_thread() -> Result<()> {
     let corpus = corpus();
     let tokenizer = tokenizer(&corpus);
