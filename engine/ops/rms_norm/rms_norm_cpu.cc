@@ -1,0 +1,161 @@
+// CPU kernels of RMS norm.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/ops/rms_norm/rms_norm_cpu.cc"
+#include "engine/backend/cpu/simd.h"
+
+#include "hwy/foreach_target.h"
+
+#include <cmath>
+
+#include "engine/ops/row_kernels-inl.h"
+
+#include "engine/ops/rms_norm/rms_norm.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trafo::HWY_NAMESPACE {
+namespace {
+
+// x rstd gamma, rounded twice everywhere: what is computed again must have the same bits.
+template <class T>
+HWY_INLINE void normalize(const T* x, const T* gamma, T rstd, int64_t width, T* y) {
+  const auto factor = hn::Set(hn::ScalableTag<T>(), rstd);
+  for_columns<T>(width, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
+    columns.store(hn::Mul(hn::Mul(columns.load(x), factor), columns.load(gamma)), y);
+  });
+}
+
+template <class T>
+void forward(ThreadPool& pool, const RmsNormForwardParams& p) {
+  const hn::ScalableTag<T> d;
+  const T* gamma = static_cast<const T*>(p.gamma);
+  T* all_rstd = static_cast<T*>(p.rstd);
+  parallel_for_range(pool, p.rows, rows_per_block(p.width), [&](int64_t begin, int64_t end) {
+    RowFactors<T> factors(p.residual ? p.dropout : Dropout{}, p.width, end);
+    for (int64_t row = begin; row < end; ++row) {
+      const T* x = static_cast<const T*>(p.x) + row * p.width;
+      T* y = static_cast<T*>(p.y) + row * p.width;
+      if (p.rstd_known) {
+        normalize(x, gamma, all_rstd[row], p.width, y);
+        continue;
+      }
+      VectorOf<T> squares[2] = {hn::Zero(d), hn::Zero(d)};
+      const T* in = x;
+      if (p.residual) {
+        const T* residual = static_cast<const T*>(p.residual) + row * p.width;
+        T* sum = static_cast<T*>(p.sum) + row * p.width;
+        const T* factor = factors.rows(row, 1);
+        for_columns<T>(p.width, [&](const auto& columns, auto k) TRAFO_INLINE_LAMBDA {
+          const auto v = hn::MulAdd(columns.load(x), columns.load(factor), columns.load(residual));
+          columns.store(v, sum);
+          squares[k] = hn::MulAdd(v, v, squares[k]);
+        });
+        in = sum;
+      } else {
+        for_columns<T>(p.width, [&](const auto& columns, auto k) TRAFO_INLINE_LAMBDA {
+          const auto v = columns.load(x);
+          squares[k] = hn::MulAdd(v, v, squares[k]);
+        });
+      }
+      const T mean = reduce_sum(d, hn::Add(squares[0], squares[1])) / static_cast<T>(p.width);
+      const T rstd = 1 / std::sqrt(mean + static_cast<T>(p.epsilon));
+      if (all_rstd) all_rstd[row] = rstd;
+      normalize(in, gamma, rstd, p.width, y);
+    }
+  });
+}
+
+// R rows side by side: few roundings of dgamma happen at the size of the block's sum.
+template <class T, int R>
+HWY_INLINE void backward_rows(const RmsNormBackwardParams& p, int64_t row, const T* factor,
+                              T* partial) {
+  const hn::ScalableTag<T> d;
+  const T* gamma = static_cast<const T*>(p.gamma);
+  const T* sum = static_cast<const T*>(p.sum) + row * p.width;
+  const T* dy = static_cast<const T*>(p.dy) + row * p.width;
+  VectorOf<T> rstd[R], sum_gx[R];
+  for (int r = 0; r < R; ++r) {
+    rstd[r] = hn::Set(d, static_cast<const T*>(p.rstd)[row + r]);
+    sum_gx[r] = hn::Zero(d);
+  }
+  for_columns_once<T>(p.width, [&](const auto& columns) TRAFO_INLINE_LAMBDA {
+    const auto weight = columns.load(gamma);
+    auto dgamma = hn::Zero(d);
+    for (int r = 0; r < R; ++r) {
+      const auto xhat = hn::Mul(columns.load(sum + r * p.width), rstd[r]);
+      const auto product = hn::Mul(columns.load(dy + r * p.width), xhat);
+      dgamma = hn::Add(dgamma, product);
+      sum_gx[r] = hn::MulAdd(product, weight, sum_gx[r]);
+    }
+    put<T>(columns, dgamma, partial, true);
+  });
+  if (!p.dx && !p.dresidual) return;
+  const T inverse = T{1} / static_cast<T>(p.width);
+  VectorOf<T> mean_gx[R];
+  for (int r = 0; r < R; ++r) mean_gx[r] = hn::Set(d, reduce_sum(d, sum_gx[r]) * inverse);
+  const T* dsum = p.dsum ? static_cast<const T*>(p.dsum) + row * p.width : nullptr;
+  T* dx = p.dx ? static_cast<T*>(p.dx) + row * p.width : nullptr;
+  T* dresidual = p.dresidual ? static_cast<T*>(p.dresidual) + row * p.width : nullptr;
+  for_columns_once<T>(p.width, [&](const auto& columns) TRAFO_INLINE_LAMBDA {
+    const auto weight = columns.load(gamma);
+    for (int r = 0; r < R; ++r) {
+      const int64_t at = r * p.width;
+      const auto xhat = hn::Mul(columns.load(sum + at), rstd[r]);
+      const auto g = hn::Mul(columns.load(dy + at), weight);
+      auto total = hn::Mul(rstd[r], hn::NegMulAdd(xhat, mean_gx[r], g));
+      if (dsum) total = hn::Add(total, columns.load(dsum + at));
+      if (dresidual) put<T>(columns, total, dresidual + at, p.accumulate_dresidual);
+      if (dx) put<T>(columns, hn::Mul(total, columns.load(factor + at)), dx + at, p.accumulate_dx);
+    }
+  });
+}
+
+template <class T>
+void backward(ThreadPool& pool, const RmsNormBackwardParams& p) {
+  const int64_t grain = rows_per_partial(p.rows, p.width);
+  const int64_t blocks = (p.rows + grain - 1) / grain;
+  thread_local Scratch scratch;
+  T* partials = scratch.get<T>(blocks * p.width);
+  parallel_for_range(pool, p.rows, grain, [&](int64_t begin, int64_t end) {
+    T* partial = partials + begin / grain * p.width;
+    std::fill_n(partial, p.width, T{0});
+    RowFactors<T> factors(p.dx ? p.dropout : Dropout{}, p.width, end);
+    int64_t row = begin;
+    for (; row + kRowsTogether <= end; row += kRowsTogether)
+      backward_rows<T, kRowsTogether>(p, row, factors.rows(row, kRowsTogether), partial);
+    for (; row < end; ++row) backward_rows<T, 1>(p, row, factors.rows(row, 1), partial);
+  });
+  if (p.dgamma)
+    sum_partials(pool, partials, blocks, p.width, p.width, static_cast<T*>(p.dgamma),
+                 p.accumulate_dgamma);
+}
+
+void rms_norm_forward_simd(ThreadPool& pool, const RmsNormForwardParams& p) {
+  with_compute_type(p.dtype, [&](auto zero) { forward<decltype(zero)>(pool, p); });
+}
+
+void rms_norm_backward_simd(ThreadPool& pool, const RmsNormBackwardParams& p) {
+  with_compute_type(p.dtype, [&](auto zero) { backward<decltype(zero)>(pool, p); });
+}
+
+}  // namespace
+}  // namespace trafo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trafo {
+
+void rms_norm_forward_cpu(ThreadPool& pool, const RmsNormForwardParams& p);
+void rms_norm_backward_cpu(ThreadPool& pool, const RmsNormBackwardParams& p);
+
+HWY_EXPORT(rms_norm_forward_simd);
+void rms_norm_forward_cpu(ThreadPool& pool, const RmsNormForwardParams& p) {
+  HWY_DYNAMIC_DISPATCH(rms_norm_forward_simd)(pool, p);
+}
+
+HWY_EXPORT(rms_norm_backward_simd);
+void rms_norm_backward_cpu(ThreadPool& pool, const RmsNormBackwardParams& p) {
+  HWY_DYNAMIC_DISPATCH(rms_norm_backward_simd)(pool, p);
+}
+
+}  // namespace trafo
+#endif

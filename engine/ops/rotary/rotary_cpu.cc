@@ -1,0 +1,187 @@
+// CPU kernels of the rotary position embedding.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/ops/rotary/rotary_cpu.cc"
+#include "engine/backend/cpu/simd.h"
+
+#include "hwy/foreach_target.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "engine/ops/row_kernels-inl.h"
+
+#include "engine/ops/rotary/rotary.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trafo::HWY_NAMESPACE {
+namespace {
+
+// Cosines and then sines of a position's angles, [head_dim].
+template <class T>
+void angles(int64_t position, double theta, int64_t head_dim, T* out) {
+  const int64_t half = head_dim / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    const double angle =
+        static_cast<double>(position) *
+        std::pow(theta, -2 * static_cast<double>(i) / static_cast<double>(head_dim));
+    out[i] = static_cast<T>(std::cos(angle));
+    out[half + i] = static_cast<T>(std::sin(angle));
+  }
+}
+
+// The angles of positions from 0 on, kept between calls: sines cost more than the turning.
+template <class T>
+class AngleTable {
+ public:
+  // Null for positions that a table should not reach.
+  const T* up_to(int64_t last, double theta, int64_t head_dim) {
+    if (last * head_dim > kMostElements) return nullptr;
+    if (theta != theta_ || head_dim != head_dim_) values_.clear();
+    theta_ = theta;
+    head_dim_ = head_dim;
+    int64_t known = static_cast<int64_t>(values_.size()) / head_dim;
+    if (known <= last) {
+      const int64_t wanted = std::max(last + 1, 2 * known);
+      values_.resize(static_cast<size_t>(wanted * head_dim));
+      for (; known < wanted; ++known)
+        angles(known, theta, head_dim, values_.data() + known * head_dim);
+    }
+    return values_.data();
+  }
+
+ private:
+  static constexpr int64_t kMostElements = int64_t{1} << 20;
+  std::vector<T> values_;
+  double theta_ = 0;
+  int64_t head_dim_ = 0;
+};
+
+// fn(row, cosines) for all rows; the sines stand behind the cosines.
+template <class T, class Params, class Fn>
+void for_rows(ThreadPool& pool, const Params& p, const Fn& fn) {
+  int64_t last = 0;
+  bool negative = false;
+  for (int64_t row = 0; row < p.rows; ++row) {
+    last = std::max<int64_t>(last, p.positions[row]);
+    negative = negative || p.positions[row] < 0;
+  }
+  thread_local AngleTable<T> table;
+  const T* known = negative ? nullptr : table.up_to(last, p.theta, p.head_dim);
+  const int64_t width = (p.heads + 2 * p.kv_heads) * p.head_dim;
+  parallel_for_range(pool, p.rows, rows_per_block(width), [&](int64_t begin, int64_t end) {
+    thread_local Scratch scratch;
+    for (int64_t row = begin; row < end; ++row) {
+      if (known) {
+        fn(row, known + p.positions[row] * p.head_dim);
+      } else {
+        T* own = scratch.get<T>(p.head_dim);
+        angles(p.positions[row], p.theta, p.head_dim, own);
+        fn(row, static_cast<const T*>(own));
+      }
+    }
+  });
+}
+
+template <class T>
+void forward(ThreadPool& pool, const RotaryForwardParams& p) {
+  const int64_t half = p.head_dim / 2;
+  for_rows<T>(pool, p, [&](int64_t row, const T* cosine) {
+    const T* x = static_cast<const T*>(p.x) + row * p.x_stride;
+    T* y = static_cast<T*>(p.y) + row * p.y_stride;
+    const auto turn = [&](const T* from, T* to, int64_t copies) {
+      for_columns<T>(half, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
+        const auto c = columns.load(cosine), s = columns.load(cosine + half);
+        const auto a = columns.load(from), b = columns.load(from + half);
+        const auto first = hn::NegMulAdd(b, s, hn::Mul(a, c));
+        const auto second = hn::MulAdd(a, s, hn::Mul(b, c));
+        for (int64_t copy = 0; copy < copies; ++copy) {
+          columns.store(first, to + copy * p.head_dim);
+          columns.store(second, to + copy * p.head_dim + half);
+        }
+      });
+    };
+    for (int64_t head = 0; head < p.heads; ++head)
+      turn(x + head * p.head_dim, y + head * p.head_dim, 1);
+    x += p.heads * p.head_dim;
+    y += p.heads * p.head_dim;
+    const int64_t group = p.repeats * p.head_dim;
+    for (int64_t head = 0; head < p.kv_heads; ++head)
+      turn(x + head * p.head_dim, y + head * group, p.repeats);
+    x += p.kv_heads * p.head_dim;
+    y += p.kv_heads * group;
+    if (x == y) return;  // in place
+    for (int64_t head = 0; head < p.kv_heads; ++head)
+      for (int64_t copy = 0; copy < p.repeats; ++copy)
+        std::copy_n(x + head * p.head_dim, p.head_dim, y + head * group + copy * p.head_dim);
+  });
+}
+
+template <class T>
+void backward(ThreadPool& pool, const RotaryBackwardParams& p) {
+  const int64_t half = p.head_dim / 2;
+  for_rows<T>(pool, p, [&](int64_t row, const T* cosine) {
+    const T* dy = static_cast<const T*>(p.dy) + row * p.dy_stride;
+    T* dx = static_cast<T*>(p.dx) + row * p.dx_stride;
+    const auto summed = [&](const auto& columns, const T* from, int64_t copies)
+                            TRAFO_INLINE_LAMBDA {
+                              auto total = columns.load(from);
+                              for (int64_t copy = 1; copy < copies; ++copy)
+                                total = hn::Add(total, columns.load(from + copy * p.head_dim));
+                              return total;
+                            };
+    const auto turn_back = [&](const T* from, T* to, int64_t copies) {
+      for_columns<T>(half, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
+        const auto c = columns.load(cosine), s = columns.load(cosine + half);
+        const auto a = summed(columns, from, copies), b = summed(columns, from + half, copies);
+        put<T>(columns, hn::MulAdd(b, s, hn::Mul(a, c)), to, p.accumulate);
+        put<T>(columns, hn::NegMulAdd(a, s, hn::Mul(b, c)), to + half, p.accumulate);
+      });
+    };
+    for (int64_t head = 0; head < p.heads; ++head)
+      turn_back(dy + head * p.head_dim, dx + head * p.head_dim, 1);
+    dy += p.heads * p.head_dim;
+    dx += p.heads * p.head_dim;
+    const int64_t group = p.repeats * p.head_dim;
+    for (int64_t head = 0; head < p.kv_heads; ++head)
+      turn_back(dy + head * group, dx + head * p.head_dim, p.repeats);
+    dy += p.kv_heads * group;
+    dx += p.kv_heads * p.head_dim;
+    for (int64_t head = 0; head < p.kv_heads; ++head)
+      for_columns<T>(p.head_dim, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
+        put<T>(columns, summed(columns, dy + head * group, p.repeats), dx + head * p.head_dim,
+               p.accumulate);
+      });
+  });
+}
+
+void rotary_forward_simd(ThreadPool& pool, const RotaryForwardParams& p) {
+  with_compute_type(p.dtype, [&](auto zero) { forward<decltype(zero)>(pool, p); });
+}
+
+void rotary_backward_simd(ThreadPool& pool, const RotaryBackwardParams& p) {
+  with_compute_type(p.dtype, [&](auto zero) { backward<decltype(zero)>(pool, p); });
+}
+
+}  // namespace
+}  // namespace trafo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trafo {
+
+void rotary_forward_cpu(ThreadPool& pool, const RotaryForwardParams& p);
+void rotary_backward_cpu(ThreadPool& pool, const RotaryBackwardParams& p);
+
+HWY_EXPORT(rotary_forward_simd);
+void rotary_forward_cpu(ThreadPool& pool, const RotaryForwardParams& p) {
+  HWY_DYNAMIC_DISPATCH(rotary_forward_simd)(pool, p);
+}
+
+HWY_EXPORT(rotary_backward_simd);
+void rotary_backward_cpu(ThreadPool& pool, const RotaryBackwardParams& p) {
+  HWY_DYNAMIC_DISPATCH(rotary_backward_simd)(pool, p);
+}
+
+}  // namespace trafo
+#endif

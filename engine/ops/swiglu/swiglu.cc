@@ -1,0 +1,64 @@
+#include "engine/ops/swiglu/swiglu.h"
+
+#include "engine/ops/activation/activation.h"
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/row_op.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo::ops {
+namespace {
+constexpr const char* kOp = "swiglu";
+}
+
+Tensor swiglu_composed(Context& context, const Tensor& x) {
+  const int64_t width = x.dim(-1) / 2;
+  const Tensor gate = slice(context, x, -1, 0, width);
+  const Tensor up = slice(context, x, -1, width, 2 * width);
+  return multiply(context, activation_composed(context, gate, Activation::silu), up);
+}
+
+Tensor swiglu(Context& context, const Tensor& x) {
+  const OpRange range(context, kOp, x);
+  const int64_t both = check_row_tensor(context, kOp, "x", x);
+  require(both % 2 == 0, ErrorCode::shape_mismatch, kOp,
+          "x holds a gate and as many columns that it acts on, its last dimension must be even: ",
+          x.shape().str());
+  if (!context.fused_kernels()) return swiglu_composed(context, x);
+
+  const Tensor in = contiguous(context, x);
+  const int64_t rows = x.numel() / both;
+  Shape shape = x.shape();
+  shape[shape.rank() - 1] = both / 2;
+  Tensor y = context.empty(shape, x.dtype());
+  SwigluForwardParams p{};
+  p.dtype = x.dtype();
+  p.rows = rows;
+  p.width = both / 2;
+  p.x = in.raw();
+  p.y = y.raw();
+  launch(context, OpKernel::swiglu_forward, kOp, p);
+  if (!context.needs_grad({in})) return y;
+
+  context.record(kOp, {in}, {&y}, [x = in.detach(), rows](Backward& b) {
+    const Tensor dy = b.grad_output();
+    const GradTarget dx = b.target(0);
+    SwigluBackwardParams q{};
+    q.dtype = x.dtype();
+    q.rows = rows;
+    q.width = x.dim(-1) / 2;
+    q.accumulate = dx.accumulate;
+    q.x = x.raw();
+    q.dy = dy.raw();
+    q.dx = dx.buffer.raw();
+    launch(b.context(), OpKernel::swiglu_backward, kOp, q);
+  });
+  if (context.recompute() == Recompute::selective)
+    y.variable()->again = [x = in.detach()](Context& ctx) {
+      const NoGrad no_grad(ctx);
+      return swiglu(ctx, x);
+    };
+  return y;
+}
+
+}  // namespace trafo::ops

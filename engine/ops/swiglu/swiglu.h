@@ -1,0 +1,34 @@
+// y = silu(a) b for x = [a, b] in one packed product: the gate of SwiGLU (Shazeer, arXiv
+// 2002.05202).
+//
+// x [.., 2F] with the gate's columns first -> y [.., F]. Saved: x. da = dy b silu'(a), db = dy
+// silu(a), in one pass.
+#pragma once
+
+#include "engine/autograd/context.h"
+
+namespace trafo {
+
+struct SwigluForwardParams {
+  DType dtype;
+  int64_t rows, width;  // width: F
+  const void* x;
+  void* y;
+};
+
+struct SwigluBackwardParams {
+  DType dtype;
+  int64_t rows, width;
+  bool accumulate;
+  const void* x;
+  const void* dy;
+  void* dx;
+};
+
+namespace ops {
+
+Tensor swiglu(Context& context, const Tensor& x);
+Tensor swiglu_composed(Context& context, const Tensor& x);
+
+}  // namespace ops
+}  // namespace trafo

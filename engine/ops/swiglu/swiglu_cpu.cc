@@ -1,0 +1,84 @@
+// CPU kernels of the SwiGLU gate.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/ops/swiglu/swiglu_cpu.cc"
+#include "engine/backend/cpu/simd.h"
+
+#include "hwy/foreach_target.h"
+
+#include "engine/ops/activation/activation-inl.h"
+#include "engine/ops/row_kernels-inl.h"
+
+#include "engine/ops/swiglu/swiglu.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trafo::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+void forward(ThreadPool& pool, const SwigluForwardParams& p) {
+  const hn::ScalableTag<T> d;
+  parallel_for_range(pool, p.rows, rows_per_block(p.width), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* gate = static_cast<const T*>(p.x) + 2 * row * p.width;
+      const T* up = gate + p.width;
+      T* y = static_cast<T*>(p.y) + row * p.width;
+      for_columns<T>(p.width, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
+        columns.store(hn::Mul(activate<Activation::silu>(d, columns.load(gate)), columns.load(up)),
+                      y);
+      });
+    }
+  });
+}
+
+template <class T>
+void backward(ThreadPool& pool, const SwigluBackwardParams& p) {
+  const hn::ScalableTag<T> d;
+  parallel_for_range(pool, p.rows, rows_per_block(p.width), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* gate = static_cast<const T*>(p.x) + 2 * row * p.width;
+      const T* up = gate + p.width;
+      const T* dy = static_cast<const T*>(p.dy) + row * p.width;
+      T* dgate = static_cast<T*>(p.dx) + 2 * row * p.width;
+      T* dup = dgate + p.width;
+      for_columns<T>(p.width, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
+        const auto a = columns.load(gate), g = columns.load(dy);
+        // silu(a) = a s, silu'(a) = s (1 + a (1 - s))
+        const auto s = fast_sigmoid_pair(d, a);
+        const auto slope = hn::MulAdd(hn::Mul(a, s.complement), s.value, s.value);
+        put<T>(columns, hn::Mul(hn::Mul(g, columns.load(up)), slope), dgate, p.accumulate);
+        put<T>(columns, hn::Mul(g, hn::Mul(a, s.value)), dup, p.accumulate);
+      });
+    }
+  });
+}
+
+void swiglu_forward_simd(ThreadPool& pool, const SwigluForwardParams& p) {
+  with_compute_type(p.dtype, [&](auto zero) { forward<decltype(zero)>(pool, p); });
+}
+
+void swiglu_backward_simd(ThreadPool& pool, const SwigluBackwardParams& p) {
+  with_compute_type(p.dtype, [&](auto zero) { backward<decltype(zero)>(pool, p); });
+}
+
+}  // namespace
+}  // namespace trafo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trafo {
+
+void swiglu_forward_cpu(ThreadPool& pool, const SwigluForwardParams& p);
+void swiglu_backward_cpu(ThreadPool& pool, const SwigluBackwardParams& p);
+
+HWY_EXPORT(swiglu_forward_simd);
+void swiglu_forward_cpu(ThreadPool& pool, const SwigluForwardParams& p) {
+  HWY_DYNAMIC_DISPATCH(swiglu_forward_simd)(pool, p);
+}
+
+HWY_EXPORT(swiglu_backward_simd);
+void swiglu_backward_cpu(ThreadPool& pool, const SwigluBackwardParams& p) {
+  HWY_DYNAMIC_DISPATCH(swiglu_backward_simd)(pool, p);
+}
+
+}  // namespace trafo
+#endif
