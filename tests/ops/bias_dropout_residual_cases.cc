@@ -41,6 +41,8 @@ OpCase norm_case(const char* label, const Shape& shape, float p, Outputs used = 
     return std::vector<Tensor>{out.sum, out.normed};
   };
   test.tolerance = 5e-6;
+  // Gradients there are what cancelling leaves of terms of 1 / sqrt(epsilon).
+  if (shape.back() == 1) test.composed_bfloat16_tolerance = 1;
   return test;
 }
 

@@ -27,7 +27,7 @@ OpCase make(const char* label, const LossCase& c) {
     options.reduction = c.reduction;
     if (c.weighted) {
       InputMaker maker(context, inputs[0].dtype(), 31);
-      options.weights = maker.uniform({rows}, 0.25, 2);
+      options.weights = maker.weights({rows}, 0.25, 2);
     }
     const Tensor labels = context.from_values<int32_t>(c.labels, {rows});
     return std::vector<Tensor>{ops::cross_entropy(context, inputs[0], labels, options).loss};

@@ -383,5 +383,23 @@ TEST_F(CudaKernels, CastsRoundLikeTheCpu) {
   for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(back[i], bits[i].to_float());
 }
 
+// float64 lies on a GPU as it does on the CPU and can be cut out of larger tensors, with and
+// without vectors of two.
+TEST_F(CudaKernels, CopiesOfFloat64) {
+  Doubles values(35 * 18);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 1.0 / static_cast<double>(i + 3);
+  const Tensor x = context_->from_values<double>(values, {35, 18});
+  for (const int64_t start : {0, 2, 3})
+    for (const int64_t width : {12, 7}) {
+      const Tensor part =
+          ops::contiguous(*context_, ops::slice(*context_, x, 1, start, start + width));
+      const auto copied = context_->values<double>(part);
+      for (int64_t i = 0; i < part.numel(); ++i)
+        ASSERT_EQ(copied[static_cast<size_t>(i)],
+                  values[static_cast<size_t>(i / width * 18 + start + i % width)])
+            << start << ", " << width << ", element " << i;
+    }
+}
+
 }  // namespace
 }  // namespace trafo::testing

@@ -27,8 +27,9 @@ class CudaTest : public ::testing::Test {
     if (!context_) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
   }
 
-  // The elements of a float32 or bfloat16 tensor.
+  // The elements of a floating-point tensor.
   std::vector<double> download(const Tensor& tensor) const {
+    if (tensor.dtype() == DType::f64) return context_->values<double>(tensor);
     if (tensor.dtype() == DType::f32) {
       const auto values = context_->values<float>(tensor);
       return {values.begin(), values.end()};

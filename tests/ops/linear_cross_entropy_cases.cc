@@ -32,7 +32,7 @@ OpCase make(const char* label, const HeadCase& c) {
     options.loss.reduction = c.reduction;
     if (c.weighted) {
       InputMaker maker(context, dtype, 32);
-      options.loss.weights = maker.uniform({rows}, 0.25, 2);
+      options.loss.weights = maker.weights({rows}, 0.25, 2);
     }
     const Tensor labels = context.from_values<int32_t>(c.labels, {rows});
     const Tensor bias = c.bias ? inputs[2] : Tensor{};

@@ -2,6 +2,7 @@
 // GPU.
 #include "engine/ops/masks/masks.h"
 
+#include "engine/ops/cast/cast.h"
 #include "tests/ops/cuda_test.h"
 
 namespace trafo {
@@ -88,6 +89,10 @@ TEST_P(Masks, OneHotLeavesOutWhatIsIgnoredOrOutside) {
   EXPECT_EQ(floats(ops::one_hot(*context_, labels, 3, 0, DType::f32)),
             (std::vector<float>{0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0}));
   EXPECT_EQ(ops::one_hot(*context_, ints({}), 3, 0, DType::f32).numel(), 0);
+  if (GetParam() == DeviceKind::cpu) return;
+  const Tensor narrow = ops::one_hot(*context_, labels, 3, 0, DType::bf16);
+  EXPECT_EQ(floats(ops::cast(*context_, narrow, DType::f32)),
+            floats(ops::one_hot(*context_, labels, 3, 0, DType::f32)));
 }
 
 TEST_P(Masks, DropoutMasksAreThoseOfPhilox) {

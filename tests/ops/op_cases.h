@@ -1,6 +1,6 @@
 // What every op is tested on. An op gives its cases in tests/ops/<op>_cases.cc; op_suite_test.cc
 // runs them all: gradcheck in float64, fused against composed, strided views, two runs and several
-// thread counts bitwise equal, and the same cases on CUDA against float64 on the CPU.
+// thread counts bitwise equal. op_suite_cuda_test.cc runs the same cases on a GPU.
 #pragma once
 
 #include <functional>
@@ -12,20 +12,22 @@
 
 namespace trafo::testing {
 
-// Draws the same values whatever the dtype, so that float32 and float64 runs can be compared.
+// Draws the same values whatever the dtype, so that runs in several dtypes can be compared.
 class InputMaker {
  public:
-  InputMaker(Context& context, DType dtype, uint64_t seed)
-      : context_(context), dtype_(dtype), random_(seed, 77) {}
+  // `values`: the dtype that what is drawn is rounded to, float32 or bfloat16.
+  InputMaker(Context& context, DType dtype, uint64_t seed, DType values = DType::f32)
+      : context_(context), dtype_(dtype), values_(values), random_(seed, 77) {}
 
   DType dtype() const { return dtype_; }
   // Uniform in [low, high), of the dtype under test.
   Tensor uniform(const Shape& shape, double low = -1, double high = 1) {
-    std::vector<double> values(static_cast<size_t>(element_count(shape)));
-    for (double& v : values) v = static_cast<float>(random_.uniform(low, high));
-    if (dtype_ == DType::f64) return context_.from_values<double>(values, shape);
-    std::vector<float> narrow(values.begin(), values.end());
-    return context_.from_values<float>(narrow, shape);
+    return context_.from_doubles(drawn(shape, low, high), shape, dtype_);
+  }
+  // The same, of the dtype that weights of a loss have: float32 beside bfloat16.
+  Tensor weights(const Shape& shape, double low, double high) {
+    return context_.from_doubles(drawn(shape, low, high), shape,
+                                 dtype_ == DType::bf16 ? DType::f32 : dtype_);
   }
   // Uniform int32 in [low, high).
   Tensor integers(const Shape& shape, int32_t low, int32_t high) {
@@ -40,8 +42,18 @@ class InputMaker {
   }
 
  private:
+  std::vector<double> drawn(const Shape& shape, double low, double high) {
+    const bool narrow = dtype_ == DType::bf16 || values_ == DType::bf16;
+    std::vector<double> values(static_cast<size_t>(element_count(shape)));
+    for (double& value : values) {
+      const auto single = static_cast<float>(random_.uniform(low, high));
+      value = static_cast<double>(narrow ? BFloat16::from_float(single).to_float() : single);
+    }
+    return values;
+  }
+
   Context& context_;
-  DType dtype_;
+  DType dtype_, values_;
   PhiloxStream random_;
 };
 
@@ -56,6 +68,8 @@ struct OpCase {
   // Largest error of float32 on an accelerator against float64 on the CPU, relative to the largest
   // element; never below `tolerance`.
   double device_tolerance = 1e-5;
+  // The same of bfloat16 on the composed path, which rounds every intermediate tensor.
+  double composed_bfloat16_tolerance = 0x1p-4;
 };
 
 using OpCases = std::vector<OpCase>;

@@ -3,6 +3,7 @@
 
 #include "engine/core/philox.h"
 #include "engine/optim/adamw.h"
+#include "engine/optim/clip.h"
 #include "engine/optim/clipped_update.h"
 #include "tests/ops/cuda_test.h"
 
@@ -91,6 +92,42 @@ TEST_F(CudaOptimizer, EightBitStatesAreThoseOfTheCpu) {
         for (size_t i = 0; i < p.size(); ++i)
           ASSERT_EQ(rounded[i],
                     static_cast<double>(BFloat16::from_float(static_cast<float>(p[i])).to_float()));
+      }
+}
+
+TEST_F(CudaOptimizer, Float32StatesAreThoseOfTheCpu) {
+  for (const int64_t count : {1, 257, 70001})
+    for (const int64_t shift : {0, 1}) {
+      Weights there(*context_, count, shift, OptimizerStates::float32, true);
+      Weights here(*cpu_, count, shift, OptimizerStates::float32, true);
+      for (uint64_t step = 1; step <= 5; ++step)
+        for (Weights* weights : {&there, &here}) {
+          weights->set_gradients(numbers(count, 0.1, step));
+          weights->optimizer.step(0.01, 0.5);
+        }
+      const auto p = download(there.parameters);
+      for (int64_t i = 0; i < count; ++i) {
+        const auto expected = static_cast<double>(here.parameters.data<float>()[i]);
+        ASSERT_NEAR(p[static_cast<size_t>(i)], expected, 1e-6 * std::abs(expected) + 1e-7)
+            << count << " elements, shift " << shift << ", element " << i;
+      }
+    }
+}
+
+TEST_F(CudaOptimizer, NormsOfGradients) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t count : {1, 31, 4096, 1000003})
+      for (const int64_t shift : {0, 1}) {
+        const auto values = numbers(count, 1, 3);
+        std::vector<double> memory(static_cast<size_t>(shift), 1e9);
+        memory.insert(memory.end(), values.begin(), values.end());
+        const Tensor x =
+            context_->from_doubles(memory, {count + shift}, dtype).as_strided({count}, {1}, shift);
+        double squares = 0;
+        for (const double value : download(x)) squares += value * value;
+        const double expected = std::sqrt(squares);
+        EXPECT_NEAR(clip_global_norm(*context_, x, 0).norm, expected, 1e-6 * expected)
+            << dtype_name(dtype) << ", " << count << " elements, shift " << shift;
       }
 }
 

@@ -10,6 +10,7 @@
 #include "engine/core/philox.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
+#include "tests/ops/cuda_test.h"
 
 namespace trafo {
 namespace {
@@ -32,9 +33,10 @@ std::vector<T> random_logits(int64_t count, uint64_t seed, int levels, double of
 // Computed in long double from the definition, by a full sort.
 template <class T>
 void expect_top_k(Context& context, const std::vector<T>& logits, int64_t rows, int64_t classes,
-                  int64_t k, const std::vector<int32_t>& banned) {
+                  int64_t k, const std::vector<int32_t>& banned, DType dtype = dtype_of<T>) {
+  const std::vector<double> wide(logits.begin(), logits.end());
   const ops::TopK top =
-      ops::top_k(context, context.from_values<T>(logits, {rows, classes}), k, banned);
+      ops::top_k(context, context.from_doubles(wide, {rows, classes}, dtype), k, banned);
   ASSERT_EQ(top.ids.shape(), (Shape{rows, k}));
   const auto values = context.template values<T>(top.log_probabilities);
   const auto ids = context.values<int32_t>(top.ids);
@@ -60,26 +62,32 @@ void expect_top_k(Context& context, const std::vector<T>& logits, int64_t rows, 
 }
 
 template <class T>
-void check_shapes() {
-  auto context = make_context(kCpu, 2);
+void check_shapes(Context& context, DType dtype = dtype_of<T>) {
   for (const int64_t classes : {1, 2, 7, 16, 33, 64, 257, 8001})
     for (const int64_t k : {int64_t{1}, int64_t{6}, classes})
       for (const int levels : {0, 2}) {
         if (k > classes) continue;
-        const auto logits =
-            random_logits<T>(3 * classes, static_cast<uint64_t>(classes), levels, 0);
-        expect_top_k<T>(*context, logits, 3, classes, k, {});
+        auto logits = random_logits<T>(3 * classes, static_cast<uint64_t>(classes), levels, 0);
+        if (dtype == DType::bf16)
+          for (T& x : logits) x = BFloat16::from_float(static_cast<float>(x)).to_float();
+        expect_top_k<T>(context, logits, 3, classes, k, {}, dtype);
         if (classes >= 7 && k <= classes - 3)
-          expect_top_k<T>(*context, logits, 3, classes, k,
-                          {3, 0, static_cast<int32_t>(classes - 1)});
+          expect_top_k<T>(context, logits, 3, classes, k, {3, 0, static_cast<int32_t>(classes - 1)},
+                          dtype);
       }
 }
 
 TEST(TopK, EqualsASortInFloat32) {
-  check_shapes<float>();
+  check_shapes<float>(*make_context(kCpu, 2));
 }
 TEST(TopK, EqualsASortInFloat64) {
-  check_shapes<double>();
+  check_shapes<double>(*make_context(kCpu, 2));
+}
+
+class TopKOnCuda : public testing::CudaTest {};
+
+TEST_F(TopKOnCuda, EqualsASort) {
+  for (const DType dtype : {DType::f32, DType::bf16}) check_shapes<float>(*context_, dtype);
 }
 
 TEST(TopK, LargeOffsetsDoNotOverflow) {

@@ -64,8 +64,7 @@ int32_t gather_rows_cuda(cuda::DeviceState& device, const GatherRowsParams& p) {
                         static_cast<uint64_t>(p.out_stride * size);
   if (bits % 16 == 0) return gather<uint4>(device, p, size);
   if (bits % 4 == 0) return gather<uint32_t>(device, p, size);
-  if (bits % 2 == 0) return gather<uint16_t>(device, p, size);
-  return gather<uint8_t>(device, p, size);
+  return gather<uint16_t>(device, p, size);  // no dtype is narrower
 }
 
 }  // namespace trafo

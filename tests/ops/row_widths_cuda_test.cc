@@ -1,0 +1,145 @@
+// Ops over rows, and attention over head sizes, at every size for which the GPU has a kernel of its
+// own, and at one that no vector divides: float32 and bfloat16 against float64 on the CPU. For
+// TRAFO_TEST_DEVICE=cuda.
+#include <gtest/gtest.h>
+
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/bias_act_dropout/bias_act_dropout.h"
+#include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/softmax/softmax.h"
+#include "tests/ops/cuda_test.h"
+#include "tests/ops/op_runs.h"
+
+namespace trafo::testing {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+constexpr int64_t kRows = 37;
+const Dropout kDropout{0.2f, 77, 3, 2};
+
+class CudaRows : public CudaTest {
+ protected:
+  // `run` on inputs of `shapes`.
+  void check(const std::string& label, const std::vector<Shape>& shapes,
+             std::function<Tensors(Context&, const Tensors&)> run) {
+    OpCase test;
+    test.label = label;
+    test.inputs = [&](InputMaker& make) {
+      Tensors inputs;
+      for (const Shape& shape : shapes) inputs.push_back(make.uniform(shape, -1, 1.5));
+      return inputs;
+    };
+    test.run = std::move(run);
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const CaseRun expected = run_case(test, {.dtype = DType::f64, .values = dtype}, 2);
+      expect_close(run_case(*context_, test, {.dtype = dtype}), expected,
+                   dtype == DType::f32 ? 2e-5 : 0x1p-6, concat(label, ", ", dtype_name(dtype)));
+    }
+  }
+
+  // `check` of one op at each width.
+  void check_widths(std::function<void(int64_t width)> check_one) {
+    for (const int64_t width : {24,   32,   64,   128,   256, 384, 512,  768,  1024, 2048,
+                                4096, 8192, 9000, 16384, 63,  257, 1023, 4097, 8191, 9001})
+      check_one(width);
+  }
+};
+
+TEST_F(CudaRows, Softmax) {
+  check_widths([&](int64_t width) {
+    check(concat("width ", width), {{kRows, width}}, [](Context& context, const Tensors& in) {
+      return Tensors{ops::softmax(context, in[0], {})};
+    });
+  });
+}
+
+TEST_F(CudaRows, LayerNorm) {
+  check_widths([&](int64_t width) {
+    check(concat("width ", width), {{kRows, width}, {width}, {width}},
+          [](Context& context, const Tensors& in) {
+            return Tensors{ops::layer_norm(context, in[0], in[1], in[2], 1e-5)};
+          });
+  });
+}
+
+TEST_F(CudaRows, BiasDropoutResidualNorm) {
+  check_widths([&](int64_t width) {
+    for (const bool branch : {true, false})  // whether the sum is used beside its norm
+      check(concat("width ", width, branch ? ", both outputs" : ", norm only"),
+            {{kRows, width}, {width}, {kRows, width}, {width}, {width}},
+            [branch](Context& context, const Tensors& in) {
+              const auto out = ops::bias_dropout_residual_norm(context, in[0], in[1], in[2], in[3],
+                                                               in[4], 1e-5, kDropout);
+              return branch ? Tensors{out.sum, out.normed} : Tensors{out.normed};
+            });
+  });
+}
+
+TEST_F(CudaRows, BiasDropoutResidual) {
+  check_widths([&](int64_t width) {
+    for (const Dropout& dropout : {kDropout, Dropout{}})
+      check(concat("width ", width, dropout.active() ? ", dropout" : ""),
+            {{kRows, width}, {width}, {kRows, width}},
+            [&dropout](Context& context, const Tensors& in) {
+              return Tensors{ops::bias_dropout_residual(context, in[0], in[1], in[2], dropout)};
+            });
+  });
+}
+
+TEST_F(CudaRows, BiasActivationDropout) {
+  check_widths([&](int64_t width) {
+    for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu})
+      for (const Dropout& dropout : {kDropout, Dropout{}})
+        check(concat(activation_name(kind), ", width ", width, dropout.active() ? ", dropout" : ""),
+              {{kRows, width}, {width}}, [&, kind](Context& context, const Tensors& in) {
+                return Tensors{ops::bias_act_dropout(context, in[0], in[1], kind, dropout)};
+              });
+  });
+}
+
+TEST_F(CudaRows, CrossEntropy) {
+  check_widths([&](int64_t width) {
+    std::vector<int32_t> labels(kRows);
+    for (size_t t = 0; t < labels.size(); ++t)
+      labels[t] = t % 5 == 3 ? -100 : static_cast<int32_t>(t * 7919 % static_cast<size_t>(width));
+    check(
+        concat("classes ", width), {{kRows, width}},
+        [&labels](Context& context, const Tensors& in) {
+          ops::CrossEntropyOptions options;
+          options.label_smoothing = 0.1;
+          return Tensors{ops::cross_entropy(context, in[0],
+                                            context.from_values<int32_t>(labels, {kRows}), options)
+                             .loss};
+        });
+  });
+}
+
+// Head sizes up to 64, 128 and 256, with and without the alignment that quads of elements need.
+TEST_F(CudaRows, AttentionHeads) {
+  const std::vector<int32_t> bounds{0, 5, 5, 75, 111};
+  for (const int64_t head_dim : {1, 7, 33, 64, 65, 100, 128, 129, 200, 256})
+    for (const bool causal : {false, true})
+      for (const Dropout& dropout : {kDropout, Dropout{}}) {
+        const int64_t width = 2 * head_dim;
+        check(concat("head_dim ", head_dim, causal ? ", causal" : "",
+                     dropout.active() ? ", dropout" : ""),
+              {{bounds.back(), 3 * width}}, [&](Context& context, const Tensors& in) {
+                ops::AttentionOptions options;
+                options.heads = 2;
+                options.head_dim = head_dim;
+                options.causal = causal;
+                options.dropout = dropout;
+                const Tensor cu =
+                    context.from_values<int32_t>(bounds, {static_cast<int64_t>(bounds.size())});
+                return Tensors{ops::attention(context, {in[0], 0}, {in[0], width},
+                                              {in[0], 2 * width}, cu, cu, options)};
+              });
+      }
+}
+
+}  // namespace
+}  // namespace trafo::testing
