@@ -1,5 +1,6 @@
-// The decoder-only language model of the seed: learned positions, causal self-attention over
-// `source <eos> target <eos>`.
+// The decoder-only language model: causal self-attention over `source <eos> target <eos>`. With
+// learned positions and layer norm it is the project's first model and GPT-2, with rotary
+// positions, RMS norm and SwiGLU it is Llama.
 #include <cmath>
 #include <vector>
 
@@ -23,11 +24,14 @@ class DecoderLm final : public Transformer {
   DecoderLm(Context& context, const ModelConfig& config, uint64_t seed, DType dtype)
       : Transformer(config) {
     const int64_t width = config.width;
-    const LayerDeclarer declare(parameters_, width);
+    const LayerDeclarer declare(parameters_, width,
+                                {config.norm == Norm::rms, config.biases,
+                                 config.ffn == FeedForward::swiglu, config.qkv_width()});
     embedding_ = parameters_.declare("embedding.weight", {config.vocabulary, width},
                                      Init::normal(kInitDeviation));
-    positions_ = parameters_.declare("positions.weight", {config.max_positions, width},
-                                     Init::normal(kInitDeviation));
+    if (config.positions == Positions::standard)
+      positions_ = parameters_.declare("positions.weight", {config.max_positions, width},
+                                       Init::normal(kInitDeviation));
     for (int64_t i = 0; i < config.decoder_layers; ++i) {
       const std::string prefix = "decoder." + std::to_string(i);
       layers_.push_back({declare.norm(prefix + ".attention_norm"),
@@ -40,7 +44,9 @@ class DecoderLm final : public Transformer {
                    ? embedding_
                    : parameters_.declare("output.weight", {config.vocabulary, width},
                                          Init::xavier_uniform(width, config.vocabulary)),
-               parameters_.declare("output.bias", {config.vocabulary}, Init::zeros())};
+               config.biases
+                   ? parameters_.declare("output.bias", {config.vocabulary}, Init::zeros())
+                   : kNoParam};
     parameters_.allocate(context, dtype, seed);
   }
 
@@ -82,8 +88,10 @@ class DecoderLm final : public Transformer {
                bool indices_checked) const {
     ops::EmbeddingOptions options;
     options.indices_checked = indices_checked;
-    options.positions = positions;
-    options.position_table = parameters_.value(positions_);
+    if (positions_ != kNoParam) {
+      options.positions = positions;
+      options.position_table = parameters_.value(positions_);
+    }
     options.dropout = run.sites().at(kEmbeddingSites, 0, config_.dropout);
     return ops::embedding(run.context(), ids, parameters_.value(embedding_), options);
   }
@@ -114,7 +122,7 @@ class DecoderLm final : public Transformer {
     Rows rows =
         run.start(embed(run, batch.target_in, batch.target_positions, batch.indices_checked),
                   layers_[0].attention_norm);
-    const PackedSide side{batch.target_cu_seqlens, batch.longest_target};
+    const PackedSide side{batch.target_cu_seqlens, batch.longest_target, batch.target_positions};
     for (size_t i = 0; i < layers_.size(); ++i)
       rows = run.layer(rows, {}, [this, run, side, i](const Rows& input, const Tensor&) {
         return layer(run, i, input, side);

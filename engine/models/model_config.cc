@@ -1,5 +1,7 @@
 #include "engine/models/model_config.h"
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/status.h"
@@ -28,6 +30,32 @@ void for_each_field(Config& c, Visit visit) {
   visit("norm_epsilon", c.norm_epsilon);
 }
 
+// What older files lack.
+template <class Config, class Visit>
+void for_each_later_field(Config& c, Visit visit) {
+  visit("biases", c.biases);
+  visit("kv_heads", c.kv_heads);
+  visit("rope_theta", c.rope_theta);
+}
+
+const char* name_of(Norm norm) {
+  return norm == Norm::rms ? "rms" : "layer";
+}
+const char* name_of(Positions positions) {
+  return positions == Positions::rotary ? "rotary" : "standard";
+}
+const char* name_of(FeedForward ffn) {
+  return ffn == FeedForward::swiglu ? "swiglu" : "plain";
+}
+
+// fn(field, value, {the values there are}) for what older files lack and has names.
+template <class Config, class Visit>
+void for_each_later_choice(Config& c, Visit visit) {
+  visit("norm", c.norm, std::array{Norm::layer, Norm::rms});
+  visit("positions", c.positions, std::array{Positions::standard, Positions::rotary});
+  visit("ffn", c.ffn, std::array{FeedForward::plain, FeedForward::swiglu});
+}
+
 const char* architecture_name(Architecture architecture) {
   return architecture == Architecture::decoder_lm ? "decoder-lm" : "encoder-decoder";
 }
@@ -40,6 +68,35 @@ void check_range(const char* field, int64_t value, int64_t low, int64_t high) {
 void check_probability(const char* field, double value) {
   require(value >= 0 && value < 1, ErrorCode::invalid_argument, kOrigin, field,
           " must be at least 0 and below 1, got ", value);
+}
+
+void check_form(const ModelConfig& c) {
+  const auto known = [](auto value) { return static_cast<int32_t>(value) >> 1 == 0; };
+  require(known(c.norm) && known(c.positions) && known(c.ffn), ErrorCode::invalid_argument, kOrigin,
+          "norm, positions and ffn must be 0 or 1, got ", static_cast<int32_t>(c.norm), ", ",
+          static_cast<int32_t>(c.positions), " and ", static_cast<int32_t>(c.ffn));
+  const bool rotary = c.positions == Positions::rotary;
+  require(c.architecture == Architecture::decoder_lm ||
+              (c.norm == Norm::layer && !rotary && c.ffn == FeedForward::plain && c.biases),
+          ErrorCode::invalid_argument, kOrigin,
+          "RMS norm, rotary positions, SwiGLU and products without biases are for decoder-lm, an "
+          "encoder-decoder has none of them");
+  require(c.norm == Norm::layer || !c.biases, ErrorCode::invalid_argument, kOrigin,
+          "norm rms goes without biases: set biases to 0");
+  require(c.ffn == FeedForward::plain || c.activation == Activation::silu,
+          ErrorCode::invalid_argument, kOrigin, "the activation of ffn swiglu is silu, not ",
+          activation_name(c.activation));
+  check_range("kv_heads", c.kv_heads, 0, c.heads);
+  require(c.heads % c.key_heads() == 0, ErrorCode::invalid_argument, kOrigin, "the ", c.heads,
+          " heads are not a multiple of the ", c.kv_heads, " kv_heads");
+  require(rotary || c.key_heads() == c.heads, ErrorCode::invalid_argument, kOrigin,
+          "kv_heads below heads (", c.kv_heads, " of ", c.heads,
+          ") come with rotary positions only");
+  require(!rotary || c.head_dim() % 2 == 0, ErrorCode::invalid_argument, kOrigin,
+          "rotary positions need heads of an even width, width ", c.width, " over ", c.heads,
+          " heads is ", c.head_dim());
+  require(c.rope_theta > 0 && c.rope_theta <= 1e12, ErrorCode::invalid_argument, kOrigin,
+          "rope_theta must be above 0 and at most 1e12, got ", c.rope_theta);
 }
 
 }  // namespace
@@ -69,6 +126,7 @@ void validate(const ModelConfig& c) {
   check_probability("ffn_dropout", c.ffn_dropout);
   require(c.norm_epsilon > 0 && c.norm_epsilon < 1, ErrorCode::invalid_argument, kOrigin,
           "norm_epsilon must be above 0 and below 1, got ", c.norm_epsilon);
+  check_form(c);
 }
 
 std::string to_json(const ModelConfig& config) {
@@ -76,6 +134,9 @@ std::string to_json(const ModelConfig& config) {
   out["architecture"] = architecture_name(config.architecture);
   out["activation"] = activation_name(config.activation);
   for_each_field(config, [&](const char* name, const auto& value) { out[name] = value; });
+  for_each_later_choice(
+      config, [&](const char* name, auto value, const auto&) { out[name] = name_of(value); });
+  for_each_later_field(config, [&](const char* name, const auto& value) { out[name] = value; });
   return out.dump(2);
 }
 
@@ -87,6 +148,20 @@ ModelConfig model_config_from_json(const std::string& text) {
     size_t fields = 2;
     for_each_field(config, [&](const char* name, auto& value) {
       in.at(name).get_to(value);
+      ++fields;
+    });
+    for_each_later_field(config, [&](const char* name, auto& value) {
+      if (!in.contains(name)) return;
+      in.at(name).get_to(value);
+      ++fields;
+    });
+    for_each_later_choice(config, [&](const char* name, auto& value, const auto& all) {
+      if (!in.contains(name)) return;
+      const std::string chosen = in.at(name);
+      const auto found =
+          std::find_if(all.begin(), all.end(), [&](auto each) { return chosen == name_of(each); });
+      require(found != all.end(), ErrorCode::corrupt_file, kOrigin, "unknown ", name, " ", chosen);
+      value = *found;
       ++fields;
     });
     require(in.size() == fields, ErrorCode::corrupt_file, kOrigin, "the configuration has ",

@@ -15,6 +15,21 @@ enum class Architecture : int32_t {
   decoder_lm = 1,       // source <eos> target <eos> in one stream, causal, learned positions
 };
 
+// What a decoder_lm may have of Llama (Touvron et al., arXiv 2302.13971). An encoder_decoder has
+// the first of each. Values are part of the C ABI: never renumber, only append.
+enum class Norm : int32_t {
+  layer = 0,  // layer norm
+  rms = 1,    // RMS norm, without a bias
+};
+enum class Positions : int32_t {
+  standard = 0,  // sinusoidal (encoder_decoder) or learned (decoder_lm), added to the embeddings
+  rotary = 1,    // queries and keys are turned (RoFormer)
+};
+enum class FeedForward : int32_t {
+  plain = 0,   // activation(x U) D
+  swiglu = 1,  // (silu(x G) * x U) D; `activation` is silu
+};
+
 struct ModelConfig {
   Architecture architecture = Architecture::encoder_decoder;
   int64_t vocabulary = 0;
@@ -32,16 +47,26 @@ struct ModelConfig {
   double attention_dropout = 0;  // on attention probabilities
   double ffn_dropout = 0;        // after the activation
   double norm_epsilon = 1e-5;
+  Norm norm = Norm::layer;
+  Positions positions = Positions::standard;
+  FeedForward ffn = FeedForward::plain;
+  bool biases = true;       // of the products; RMS norm goes without
+  int64_t kv_heads = 0;     // heads of keys and values, which heads / kv_heads queries share, with
+                            // rotary positions; 0: as many as `heads`
+  double rope_theta = 1e4;  // of rotary positions
 
   int64_t head_dim() const { return width / heads; }
+  int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  // Columns of the packed product of queries, keys and values.
+  int64_t qkv_width() const { return width + 2 * key_heads() * head_dim(); }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
 // Throws INVALID_ARGUMENT naming the field and what it may be.
 void validate(const ModelConfig& config);
 
-// Text form for checkpoints: a JSON object with every field; unknown or missing fields are
-// CORRUPT_FILE.
+// Text form for checkpoints: a JSON object with every field. Unknown fields are CORRUPT_FILE, and
+// so are missing ones but those that came after the first files: these are then the default.
 std::string to_json(const ModelConfig& config);
 ModelConfig model_config_from_json(const std::string& text);
 

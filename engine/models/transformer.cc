@@ -11,9 +11,18 @@
 namespace trafo {
 
 Layers Transformer::layers(Context& context, const DropoutPass& pass) const {
-  const Layers::Settings settings{
-      config_.heads,   config_.head_dim(),        config_.activation,  config_.pre_norm,
-      config_.dropout, config_.attention_dropout, config_.ffn_dropout, config_.norm_epsilon};
+  const Layers::Settings settings{config_.heads,
+                                  config_.head_dim(),
+                                  config_.activation,
+                                  config_.pre_norm,
+                                  config_.dropout,
+                                  config_.attention_dropout,
+                                  config_.ffn_dropout,
+                                  config_.norm_epsilon,
+                                  config_.ffn == FeedForward::swiglu,
+                                  config_.positions == Positions::rotary,
+                                  config_.key_heads(),
+                                  config_.rope_theta};
   return Layers(context, parameters_, settings, {pass.seed, pass.step, pass.training});
 }
 
@@ -28,8 +37,9 @@ ops::CrossEntropyOutput Transformer::vocabulary_loss(Context& context, const Ten
   options.loss.reduction = Reduction::sum;
   options.loss.scale = scale;
   options.loss.labels_checked = batch.indices_checked;
-  return ops::linear_cross_entropy(context, rows, parameters_.value(output.weight),
-                                   parameters_.value(output.bias), batch.target_out, options);
+  const Tensor bias = output.bias == kNoParam ? Tensor{} : parameters_.value(output.bias);
+  return ops::linear_cross_entropy(context, rows, parameters_.value(output.weight), bias,
+                                   batch.target_out, options);
 }
 
 DecodeState Transformer::make_state(Context& context, int64_t rows, int64_t capacity) const {
@@ -42,14 +52,17 @@ DecodeState Transformer::make_state(Context& context, int64_t rows, int64_t capa
   return state;
 }
 
-Transformer::SelfRanges Transformer::self_ranges(Context& context, const DecodeState& state) {
+Transformer::SelfRanges Transformer::self_ranges(Context& context, const DecodeState& state) const {
   std::vector<int32_t> begin(static_cast<size_t>(state.rows)), end(begin.size());
   for (size_t r = 0; r < begin.size(); ++r) {
     begin[r] = static_cast<int32_t>(static_cast<int64_t>(r) * state.capacity);
     end[r] = begin[r] + static_cast<int32_t>(state.length) + 1;
   }
   return {context.from_values<int32_t>(begin, {state.rows}),
-          context.from_values<int32_t>(end, {state.rows})};
+          context.from_values<int32_t>(end, {state.rows}),
+          config_.positions == Positions::rotary
+              ? constant_positions(context, state.rows, state.length)
+              : Tensor{}};
 }
 
 Tensor Transformer::constant_positions(Context& context, int64_t rows, int64_t position) {
@@ -62,7 +75,7 @@ Tensor Transformer::cached_self_attention(const Layers& layers, const Tensor& x,
                                           const SelfRanges& ranges, int64_t layer) const {
   Context& context = layers.context();
   const int64_t width = config_.width, columns = state.self_cache.dim(1);
-  const Tensor qkv = layers.linear(x, p.qkv);
+  const Tensor qkv = layers.queries_keys_values(x, p.qkv, ranges.positions);
   CopyStridedParams copy{};
   copy.dtype = qkv.dtype();
   copy.rank = 2;

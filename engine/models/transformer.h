@@ -18,9 +18,10 @@ class Transformer : public Model {
   // Key ranges of every row in the cache, the token being decoded included.
   struct SelfRanges {
     Tensor begin, end;
+    Tensor positions;  // [rows], of the token being decoded; with rotary positions
   };
-  // Adds the new keys and values of qkv [rows, 3 width] to the cache and attends over everything a
-  // row has seen.
+  // Adds the new keys and values of qkv [rows, 3 width] to the cache (with rotary positions they
+  // are turned already) and attends over everything a row has seen.
   Tensor cached_self_attention(const Layers& layers, const Tensor& x, const SelfAttentionParams& p,
                                DecodeState& state, const SelfRanges& ranges, int64_t layer) const;
   // Model::loss from the last rows on.
@@ -29,7 +30,7 @@ class Transformer : public Model {
                                           double label_smoothing, double scale,
                                           bool training) const;
   DecodeState make_state(Context& context, int64_t rows, int64_t capacity) const;
-  static SelfRanges self_ranges(Context& context, const DecodeState& state);
+  SelfRanges self_ranges(Context& context, const DecodeState& state) const;
   static Tensor constant_positions(Context& context, int64_t rows, int64_t position);
 };
 

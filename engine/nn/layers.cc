@@ -4,26 +4,33 @@
 
 #include "engine/autograd/checkpoint.h"
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
+#include "engine/ops/dropout/dropout.h"
 #include "engine/ops/feed_forward/feed_forward.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
+#include "engine/ops/rms_norm/rms_norm.h"
+#include "engine/ops/rotary/rotary.h"
+#include "engine/ops/swiglu/swiglu.h"
 
 namespace trafo {
 
 LinearParams LayerDeclarer::linear(const std::string& prefix, int64_t out, int64_t in,
                                    int64_t fan_out) const {
-  return {store_.declare(prefix + ".weight", {out, in}, Init::xavier_uniform(in, fan_out)),
-          store_.declare(prefix + ".bias", {out}, Init::zeros())};
+  const ParamId weight =
+      store_.declare(prefix + ".weight", {out, in}, Init::xavier_uniform(in, fan_out));
+  return {weight, form_.biases ? store_.declare(prefix + ".bias", {out}, Init::zeros()) : kNoParam};
 }
 
 NormParams LayerDeclarer::norm(const std::string& prefix) const {
-  return {store_.declare(prefix + ".weight", {width_}, Init::ones()),
-          store_.declare(prefix + ".bias", {width_}, Init::zeros())};
+  const ParamId gamma = store_.declare(prefix + ".weight", {width_}, Init::ones());
+  if (form_.rms_norm) return {gamma, kNoParam};
+  return {gamma, store_.declare(prefix + ".bias", {width_}, Init::zeros())};
 }
 
 SelfAttentionParams LayerDeclarer::self_attention(const std::string& prefix) const {
   // Joint products are initialised as the separate ones they stand for.
-  return {linear(prefix + ".qkv", 3 * width_, width_, width_),
+  const int64_t rows = form_.qkv_width > 0 ? form_.qkv_width : 3 * width_;
+  return {linear(prefix + ".qkv", rows, width_, width_),
           linear(prefix + ".output", width_, width_, width_)};
 }
 
@@ -33,6 +40,9 @@ CrossAttentionParams LayerDeclarer::cross_attention(const std::string& prefix) c
 }
 
 FeedForwardParams LayerDeclarer::feed_forward(const std::string& prefix, int64_t ffn_width) const {
+  if (form_.gated)
+    return {linear(prefix + ".gate_up", 2 * ffn_width, width_, ffn_width),
+            linear(prefix + ".down", width_, ffn_width, width_)};
   return {linear(prefix + ".up", ffn_width, width_, ffn_width),
           linear(prefix + ".down", width_, ffn_width, width_)};
 }
@@ -42,6 +52,7 @@ Tensor Layers::linear(const Tensor& x, const LinearParams& p) const {
 }
 
 Tensor Layers::norm(const Tensor& x, const NormParams& p) const {
+  if (p.beta == kNoParam) return ops::rms_norm(context_, x, param(p.gamma), settings_.norm_epsilon);
   return ops::layer_norm(context_, x, param(p.gamma), param(p.beta), settings_.norm_epsilon);
 }
 
@@ -51,6 +62,12 @@ Rows Layers::start(const Tensor& embedded, const NormParams& first) const {
 
 Rows Layers::seam(const Tensor& output, const LinearParams& projection, const Rows& rows,
                   const NormParams& norm, const Dropout& dropout) const {
+  if (norm.beta == kNoParam) {  // then the projection has no bias either
+    const ops::ResidualRmsNorm result = ops::residual_rms_norm(
+        context_, output, rows.hidden, param(norm.gamma), settings_.norm_epsilon, dropout);
+    if (settings_.pre_norm) return {result.sum, result.normed, result.again};
+    return {result.normed, result.normed};
+  }
   const ops::ResidualNorm result = ops::bias_dropout_residual_norm(
       context_, output, param(projection.bias), rows.hidden, param(norm.gamma), param(norm.beta),
       settings_.norm_epsilon, dropout);
@@ -67,10 +84,23 @@ ops::AttentionOptions Layers::attention_options(bool causal, const Dropout& drop
   return options;
 }
 
+Tensor Layers::queries_keys_values(const Tensor& x, const LinearParams& p,
+                                   const Tensor& positions) const {
+  const Tensor qkv = linear(x, p);
+  if (!settings_.rotary) return qkv;
+  ops::RotaryOptions options;
+  options.heads = settings_.heads;
+  options.kv_heads = settings_.kv_heads;
+  options.head_dim = settings_.head_dim;
+  options.theta = settings_.rope_theta;
+  options.in_place = true;  // products do not keep what they wrote
+  return ops::rotary(context_, qkv, positions, options);
+}
+
 Tensor Layers::self_attention(const Tensor& x, const SelfAttentionParams& p, const PackedSide& side,
                               bool causal, const Dropout& dropout) const {
   const int64_t width = settings_.heads * settings_.head_dim;
-  const Tensor qkv = linear(x, p.qkv);
+  const Tensor qkv = queries_keys_values(x, p.qkv, side.positions);
   ops::AttentionOptions options = attention_options(causal, dropout);
   options.max_queries = options.max_keys = side.longest;
   const Tensor mixed = ops::attention(context_, {qkv, 0}, {qkv, width}, {qkv, 2 * width},
@@ -108,6 +138,11 @@ Rows Layers::layer(const Rows& rows, const Tensor& memory, LayerFn fn) const {
 
 Tensor Layers::feed_forward(const Tensor& x, const FeedForwardParams& p,
                             const Dropout& dropout) const {
+  if (settings_.gated) {
+    const Tensor gated = ops::swiglu(context_, linear(x, p.up));
+    const Tensor kept = dropout.active() ? ops::dropout(context_, gated, dropout) : gated;
+    return ops::linear(context_, kept, param(p.down.weight));
+  }
   return ops::feed_forward(context_, x, param(p.up.weight), param(p.up.bias), param(p.down.weight),
                            settings_.activation, dropout);
 }

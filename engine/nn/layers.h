@@ -18,16 +18,16 @@ namespace trafo {
 
 struct LinearParams {
   ParamId weight = kNoParam;  // [out, in]
-  ParamId bias = kNoParam;    // [out]
+  ParamId bias = kNoParam;    // [out], or none
 };
 
 struct NormParams {
   ParamId gamma = kNoParam;
-  ParamId beta = kNoParam;
+  ParamId beta = kNoParam;  // none: RMS norm
 };
 
 struct SelfAttentionParams {
-  LinearParams qkv;     // [3 width, width]: queries, keys, values
+  LinearParams qkv;     // [3 width, width]: queries, keys, values; fewer rows with kv_heads
   LinearParams output;  // [width, width]; its bias is added at the seam
 };
 
@@ -37,14 +37,22 @@ struct CrossAttentionParams {
 };
 
 struct FeedForwardParams {
-  LinearParams up;    // [ffn, width]
+  LinearParams up;    // [ffn, width], or [2 ffn, width]: the gate's rows, then those it acts on
   LinearParams down;  // [width, ffn]; its bias is added at the seam
 };
 
 // Declares parameters under `prefix` in the order they are used.
 class LayerDeclarer {
  public:
-  LayerDeclarer(ParameterStore& store, int64_t width) : store_(store), width_(width) {}
+  struct Form {
+    bool rms_norm = false;
+    bool biases = true;
+    bool gated = false;     // the feed-forward blocks
+    int64_t qkv_width = 0;  // 0: 3 width
+  };
+  LayerDeclarer(ParameterStore& store, int64_t width) : LayerDeclarer(store, width, {}) {}
+  LayerDeclarer(ParameterStore& store, int64_t width, const Form& form)
+      : store_(store), width_(width), form_(form) {}
   LinearParams linear(const std::string& prefix, int64_t out, int64_t in, int64_t fan_out) const;
   NormParams norm(const std::string& prefix) const;
   SelfAttentionParams self_attention(const std::string& prefix) const;
@@ -54,6 +62,7 @@ class LayerDeclarer {
  private:
   ParameterStore& store_;
   int64_t width_;
+  Form form_;
 };
 
 // Numbers the dropouts of a forward pass: the same place in the model always has the same site.
@@ -70,8 +79,9 @@ struct DropoutSites {
 
 // One side of a packed batch: sentence i owns rows cu_seqlens[i] .. cu_seqlens[i+1].
 struct PackedSide {
-  Tensor cu_seqlens;    // [sentences + 1] int32
-  int64_t longest = 0;  // rows of the longest sentence; 0: unknown
+  Tensor cu_seqlens;      // [sentences + 1] int32
+  int64_t longest = 0;    // rows of the longest sentence; 0: unknown
+  Tensor positions = {};  // [T] int32, for rotary positions
 };
 
 struct Rows {
@@ -88,6 +98,9 @@ class Layers {
     Activation activation;
     bool pre_norm;
     double dropout, attention_dropout, ffn_dropout, norm_epsilon;
+    bool gated = false, rotary = false;
+    int64_t kv_heads = 0;
+    double rope_theta = 0;
   };
   Layers(Context& context, const ParameterStore& store, const Settings& settings,
          const DropoutSites& sites)
@@ -105,6 +118,9 @@ class Layers {
   Rows seam(const Tensor& output, const LinearParams& projection, const Rows& rows,
             const NormParams& norm, const Dropout& dropout) const;
 
+  // The packed product of queries, keys and values as attention reads it, [T, 3 width]: with rotary
+  // positions turned, keys and values repeated for the queries that share them.
+  Tensor queries_keys_values(const Tensor& x, const LinearParams& p, const Tensor& positions) const;
   // Raw block outputs, before the bias of the last product.
   Tensor self_attention(const Tensor& x, const SelfAttentionParams& p, const PackedSide& side,
                         bool causal, const Dropout& dropout) const;

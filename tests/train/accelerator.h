@@ -17,6 +17,7 @@
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/rms_norm/rms_norm.h"
 
 namespace trafo::testing {
 
@@ -165,6 +166,10 @@ class StreamAccelerator final : public Accelerator, public StreamDevice {
         return run_at_step<BiasDropoutResidualForwardParams>(kernel, params);
       case OpKernel::bias_dropout_residual_backward:
         return run_at_step<BiasDropoutResidualBackwardParams>(kernel, params);
+      case OpKernel::rms_norm_forward:
+        return run_at_step<RmsNormForwardParams>(kernel, params);
+      case OpKernel::rms_norm_backward:
+        return run_at_step<RmsNormBackwardParams>(kernel, params);
       default:
         return Accelerator::run(kernel, params);
     }

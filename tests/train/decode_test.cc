@@ -9,6 +9,7 @@
 
 #include "engine/models/decode_state.h"
 #include "tests/train/decode_models.h"
+#include "tests/train/llama_models.h"
 
 namespace trafo::testing {
 namespace {
@@ -152,6 +153,24 @@ TEST_P(Decode, IncrementalLogitsEqualTheFullForward) {
       for (const SentencePair& pair : pairs) members.push_back(&pair);
       const Batch batch = pack_pairs(*context_, shape, {}, members);
       expect_incremental_equals_full(*context_, *model, batch, dtype == DType::f64 ? 1e-11 : 1e-4);
+    }
+  }
+}
+
+TEST(DecodeLlama, IncrementalLogitsEqualTheFullForward) {
+  for (const int64_t kv_heads : {0, 1}) {
+    const ModelConfig shape = llama_of(tiny_config(Architecture::decoder_lm), kv_heads);
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      const auto context = cpu_context();
+      const auto model = random_model(*context, shape, 3, dtype);
+      const Sentences sources = random_sentences(5, 9, 13, 1),
+                      targets = random_sentences(5, 12, 13, 2);
+      std::vector<SentencePair> pairs;
+      for (size_t i = 0; i < sources.size(); ++i) pairs.push_back({sources[i], targets[i]});
+      std::vector<const SentencePair*> members;
+      for (const SentencePair& pair : pairs) members.push_back(&pair);
+      const Batch batch = pack_pairs(*context, shape, {}, members);
+      expect_incremental_equals_full(*context, *model, batch, dtype == DType::f64 ? 1e-11 : 1e-4);
     }
   }
 }

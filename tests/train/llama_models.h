@@ -1,0 +1,21 @@
+// The Llama form of the decoder for tests: RMS norm, rotary positions, SwiGLU, no biases.
+#pragma once
+
+#include "engine/models/model_config.h"
+
+namespace trafo::testing {
+
+// `config`: a tiny decoder-lm.
+inline ModelConfig llama_of(ModelConfig config, int64_t kv_heads = 0, bool tied = true) {
+  config.architecture = Architecture::decoder_lm;
+  config.activation = Activation::silu;
+  config.norm = Norm::rms;
+  config.positions = Positions::rotary;
+  config.ffn = FeedForward::swiglu;
+  config.biases = false;
+  config.kv_heads = kv_heads;
+  config.tied_embeddings = tied;
+  return config;
+}
+
+}  // namespace trafo::testing
