@@ -137,7 +137,7 @@ trafo_error* trafo_corpus_load(const char* source_path, size_t source_length,
   return api(__func__, [&](const Call& call) {
     call.out(out);
     *out = new_handle<trafo_corpus>(
-        read_parallel(utf8_path(call, source_path, source_length, "source_path"),
+        load_parallel(utf8_path(call, source_path, source_length, "source_path"),
                       utf8_path(call, target_path, target_length, "target_path")));
   });
 }
@@ -145,7 +145,7 @@ trafo_error* trafo_corpus_load(const char* source_path, size_t source_length,
 trafo_error* trafo_corpus_load_tsv(const char* path, size_t path_length, trafo_corpus** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    *out = new_handle<trafo_corpus>(read_tsv(utf8_path(call, path, path_length, "path")));
+    *out = new_handle<trafo_corpus>(load_tsv(utf8_path(call, path, path_length, "path")));
   });
 }
 
@@ -161,7 +161,7 @@ trafo_error* trafo_corpus_new(const trafo_string_view* source, const trafo_strin
 trafo_error* trafo_corpus_get_info(const trafo_corpus* corpus, trafo_corpus_info* out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const CorpusReport& report = call.handle(corpus, "corpus").corpus.report;
+    const CorpusReport report = call.handle(corpus, "corpus").corpus.report();
     *out = {report.lines, report.pairs, report.dropped_empty};
   });
 }
@@ -171,14 +171,13 @@ trafo_error* trafo_corpus_get_pair(const trafo_corpus* corpus, int64_t index,
   return api(__func__, [&](const Call& call) {
     call.out(out_source, "out_source");
     call.out(out_target, "out_target");
-    const ParallelCorpus& pairs = call.handle(corpus, "corpus").corpus;
-    if (index < 0 || static_cast<size_t>(index) >= pairs.source.size())
-      call.refuse("index must be 0 to ", static_cast<int64_t>(pairs.source.size()) - 1, ", got ",
-                  index);
-    const std::string& source = pairs.source[static_cast<size_t>(index)];
-    const std::string& target = pairs.target[static_cast<size_t>(index)];
-    *out_source = {source.data(), source.size()};
-    *out_target = {target.data(), target.size()};
+    const TextCorpus& pairs = call.handle(corpus, "corpus").corpus;
+    if (index < 0 || index >= pairs.size())
+      call.refuse("index must be 0 to ", pairs.size() - 1, ", got ", index);
+    thread_local PairBuffers buffers;
+    const PairView pair = pairs.view(index, buffers);
+    *out_source = {pair.source.data(), pair.source.size()};
+    *out_target = {pair.target.data(), pair.target.size()};
   });
 }
 
@@ -187,10 +186,8 @@ trafo_error* trafo_corpus_train_tokenizer(const trafo_corpus* corpus,
                                           trafo_tokenizer** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const ParallelCorpus& pairs = call.handle(corpus, "corpus").corpus;
-    std::vector<std::string_view> lines(pairs.source.begin(), pairs.source.end());
-    lines.insert(lines.end(), pairs.target.begin(), pairs.target.end());
-    *out = new_handle<trafo_tokenizer>(Tokenizer::train(lines, to_options(call, options)));
+    *out = new_handle<trafo_tokenizer>(
+        Tokenizer::train(call.handle(corpus, "corpus").corpus, to_options(call, options)));
   });
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "capi/src/handles.h"
-#include "engine/text/corpus.h"
+#include "engine/text/text_corpus.h"
 #include "engine/text/tokenizer.h"
 
 struct trafo_tokenizer {
@@ -14,7 +14,7 @@ struct trafo_tokenizer {
 };
 
 struct trafo_corpus {
-  trafo::ParallelCorpus corpus;
+  trafo::TextCorpus corpus;
 };
 
 namespace trafo::capi {

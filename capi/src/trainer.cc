@@ -234,9 +234,10 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
   return api(__func__, [&](const Call& call) {
     call.out(out);
     trafo_model& m = call.handle(model, "model");
+    check_not_frozen(call, m);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
-    const ParallelCorpus& training = call.handle(train, "train").corpus;
-    const ParallelCorpus* validation = valid ? &call.handle(valid, "valid").corpus : nullptr;
+    const TextCorpus& training = call.handle(train, "train").corpus;
+    const TextCorpus* validation = valid ? &call.handle(valid, "valid").corpus : nullptr;
     const TrainOptions settings = to_options(call, read_options(call, options, trainer_defaults()));
     validate(settings);
     std::optional<std::filesystem::path> directory;

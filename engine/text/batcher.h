@@ -2,73 +2,22 @@
 // shuffled order.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
 
-#include "engine/text/corpus.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/pair_source.h"
+#include "engine/text/shuffle.h"
+#include "engine/text/tokenized_corpus.h"
 
 namespace trafo {
-
-// encoder_decoder: source </s> to the encoder; start target to the decoder, which predicts target
-// </s>. decoder_only: one stream `source <eos> target <eos>`, loss on the target and its final
-// <eos> only.
-enum class SequenceForm { encoder_decoder, decoder_only };
-
-struct TokenizedCorpusOptions {
-  SequenceForm form = SequenceForm::encoder_decoder;
-  // Longest source and longest target with their </s> (encoder_decoder), or longest input stream,
-  // that is source + target + 1 (decoder_only); longer pairs are dropped and counted in
-  // report().dropped_long.
-  int32_t max_length = 256;
-  int32_t batch_tokens =
-      4096;  // pairs that fit no batch of this budget are dropped and counted as well
-};
-
-// Token ids of all pairs in two flat arrays. Source and target both end with </s>.
-class TokenizedCorpus {
- public:
-  // num_threads only changes the speed. INVALID_ARGUMENT when nothing is left after dropping.
-  TokenizedCorpus(const ParallelCorpus& corpus, const Tokenizer& tokenizer,
-                  const TokenizedCorpusOptions& options, int num_threads = 1);
-  // From ids made elsewhere, without </s>: pair i is source[source_offsets[i] ..
-  // source_offsets[i+1]), same for target. Ids must lie in [0, vocab_size).
-  TokenizedCorpus(std::span<const int32_t> source, std::span<const int64_t> source_offsets,
-                  std::span<const int32_t> target, std::span<const int64_t> target_offsets,
-                  int32_t vocab_size, int32_t eos_id, const TokenizedCorpusOptions& options);
-
-  int64_t size() const noexcept { return static_cast<int64_t>(pair_.size()); }
-  std::span<const int32_t> source(int64_t index) const;  // with </s>
-  std::span<const int32_t> target(int64_t index) const;  // with </s>
-  int64_t pair(int64_t index) const {
-    return pair_[static_cast<size_t>(index)];
-  }  // index before dropping
-  int64_t source_tokens() const noexcept { return static_cast<int64_t>(source_ids_.size()); }
-  int64_t target_tokens() const noexcept { return static_cast<int64_t>(target_ids_.size()); }
-  const CorpusReport& report() const noexcept { return report_; }
-  const TokenizedCorpusOptions& options() const noexcept { return options_; }
-  // Hash of ids, boundaries and form: a checkpoint keeps it, to notice that the corpus changed
-  // before continuing.
-  uint64_t fingerprint() const noexcept { return fingerprint_; }
-
- private:
-  void add(std::span<const int32_t> source, std::span<const int32_t> target, int32_t eos_id,
-           int64_t pair);
-  void finish();
-
-  TokenizedCorpusOptions options_;
-  std::vector<int32_t> source_ids_, target_ids_;
-  std::vector<int64_t> source_offsets_{0}, target_offsets_{0};
-  std::vector<int64_t> pair_;
-  CorpusReport report_;
-  uint64_t fingerprint_ = 0;
-};
 
 // n sentences packed without padding; sentence i owns [cu_seqlens[i], cu_seqlens[i+1]).
 // decoder_only leaves the source arrays empty (source_cu_seqlens too) and puts the input stream
@@ -81,13 +30,14 @@ struct PackedBatchHost {
   std::vector<int32_t> target_positions;              // [target tokens]
   std::vector<int32_t> target_cu_seqlens;             // [n + 1]
   std::vector<float> target_weights;  // [target tokens], 0 or 1; empty (encoder_decoder): all 1
-  std::vector<int64_t> sentence_ids;  // [n]: index in the TokenizedCorpus
+  std::vector<int64_t> sentence_ids;  // [n]: numbers of the pairs in the corpus
   int32_t max_source_len = 0;
   int32_t max_target_len = 0;
   int64_t label_count = 0;  // predictions that count: the sum of the weights
   int64_t epoch = 0;        // counted from 0
   int64_t index = 0;        // of the batch in its epoch
   bool last_in_epoch = false;
+  PairDrops epoch_drops;  // last_in_epoch: of the whole epoch, found when its pairs were read
 
   int64_t sentences() const noexcept { return static_cast<int64_t>(sentence_ids.size()); }
 };
@@ -96,9 +46,11 @@ struct BatcherOptions {
   uint64_t seed = 1;
   int32_t start_id = 1;  // first decoder input of encoder_decoder (bos, or eos as Marian has it)
   bool shuffle = true;   // false: sorted by length, the same in every epoch (validation, scoring)
-  // Sentences sorted by length together: 0 is the whole corpus (ties in random order), else windows
-  // of so many shuffled sentences.
+  // Sentences sorted by length together (ties in random order) and cut into batches, whose order is
+  // random as well; then the next so many of the shuffled sentences. 0: the whole corpus.
   int64_t sort_window = 0;
+  // A window also ends with the sentence that fills so many batches; 0: it does not.
+  int64_t maxi_batch = 0;
   int64_t batch_tokens = 0;  // 0: the corpus's; else at least the longest pair
 };
 
@@ -114,6 +66,11 @@ struct BatcherState {
   uint64_t seed = 1;
   int64_t epoch = 0;
   int64_t next_batch = 0;  // index in the epoch
+  // Where the current window begins among the epoch's draws, and the next batch in it. A window of
+  // -1 is a position from before there were windows, in an epoch that is one.
+  int64_t window = 0;
+  int64_t next_in_window = 0;
+  PairDrops drops{};  // of the epoch's windows before this one
   bool operator==(const BatcherState&) const = default;
 };
 
@@ -122,39 +79,69 @@ struct BatcherState {
 // outlive the batcher.
 class Batcher {
  public:
-  Batcher(const TokenizedCorpus& corpus, const BatcherOptions& options);
+  Batcher(const PairSource& corpus, const BatcherOptions& options);
+  ~Batcher();
+  Batcher(const Batcher&) = delete;
+  Batcher& operator=(const Batcher&) = delete;
 
   void next(PackedBatchHost& batch);  // reuses the batch's storage
   BatcherState state() const noexcept { return state_; }
   // The following batches are those that followed when state() returned this. INVALID_ARGUMENT if
   // out of range.
   void seek(const BatcherState& state);
-  int64_t batches_in_epoch() const noexcept;  // of the epoch state().epoch
-  // The sizes that the batches of this epoch would have with another budget, or have.
+  // Share of the epoch state().epoch that is behind state(), 0 to 1.
+  double epoch_fraction() const noexcept;
+  // The sizes that the batches of this window would have with another budget, or have. They are
+  // those of the epoch if it is one window.
   std::vector<BatchExtent> extents(int64_t batch_tokens) const;
   int64_t batch_tokens() const noexcept;
+  // From the beginning, with another budget.
+  void restart(int64_t batch_tokens);
+  const PairSource& corpus() const noexcept { return *corpus_; }
+  bool one_window() const noexcept { return window_.begin == 0 && window_.end == epoch_draws(); }
 
  private:
-  void plan_epoch();
-  BatchExtent extent(int64_t sentence) const;
-  template <class Batch>  // batch(first, past, extent): positions in order_
-  void divide(int64_t budget, Batch batch) const;
-  void pack(std::span<const int64_t> sentences, PackedBatchHost& batch) const;
+  // Consecutive draws of an epoch, sorted and cut into batches.
+  struct Window {
+    int64_t epoch = 0;
+    int64_t begin = 0, end = 0;  // draws
+    PairBlock pairs;
+    std::vector<uint32_t> order;  // places in pairs, without those left out
+    std::vector<int64_t> begins;  // batch b is order[begins[b] .. begins[b+1])
+    std::vector<uint32_t> batch_order;
+    int64_t batches() const noexcept { return static_cast<int64_t>(batch_order.size()); }
+  };
+  int64_t epoch_draws() const noexcept { return static_cast<int64_t>(draws_.size()); }
+  void plan_epoch(uint64_t seed, int64_t epoch);
+  void open_epoch(uint64_t seed, int64_t epoch);
+  bool open_window(int64_t begin);  // of the planned epoch; false: nothing is left from there on
+  Window make_window(int64_t begin, const std::atomic<bool>* stop) const;
+  void look_ahead();
+  void drop_ahead() noexcept;
+  BatchExtent extent(const PairTokens& pair) const;
+  template <class Batch>  // batch(first, past, extent): positions in window.order
+  void divide(const Window& window, int64_t budget, Batch batch) const;
+  void pack(const Window& window, std::span<const uint32_t> places, PackedBatchHost& batch) const;
 
-  const TokenizedCorpus* corpus_;
+  const PairSource* corpus_;
   BatcherOptions options_;
   BatcherState state_;
-  std::vector<int64_t> order_;   // sentences of the planned epoch
-  std::vector<int64_t> begins_;  // batch b is order_[begins_[b] .. begins_[b+1])
-  std::vector<int64_t> batch_order_;
+  std::vector<uint32_t> draws_;  // of the planned epoch, shuffled
+  uint64_t draws_seed_ = 0;
+  int64_t draws_epoch_ = -1;
+  ShuffleRng first_window_rng_{0, 0};  // behind the shuffle of draws_
+  Window window_;
+  std::future<Window> ahead_;  // of a slow corpus: the next window of this epoch
+  std::atomic<bool> stop_ahead_{false};
 };
 
 // The same sequence, prepared ahead on one own thread, which starts with the first next(). One
 // consumer thread.
 class PrefetchingBatcher {
  public:
-  PrefetchingBatcher(const TokenizedCorpus& corpus, const BatcherOptions& options,
+  PrefetchingBatcher(const PairSource& corpus, const BatcherOptions& options,
                      size_t queue_depth = 4);
+  explicit PrefetchingBatcher(std::unique_ptr<Batcher> batcher, size_t queue_depth = 4);
   ~PrefetchingBatcher();
   PrefetchingBatcher(const PrefetchingBatcher&) = delete;
   PrefetchingBatcher& operator=(const PrefetchingBatcher&) = delete;
@@ -163,21 +150,21 @@ class PrefetchingBatcher {
   void next(PackedBatchHost& batch);
   BatcherState state() const noexcept { return state_; }  // behind the last batch handed out
   void seek(const BatcherState& state);
-  int64_t batches_in_epoch() const noexcept { return batches_in_epoch_; }  // of state().epoch
+  double epoch_fraction() const noexcept { return epoch_fraction_; }
 
  private:
   struct Slot {
     PackedBatchHost batch;
     BatcherState state_after;
-    int64_t batches_in_epoch_after = 0;
+    double epoch_fraction_after = 0;
   };
   void run();
   void stop() noexcept;
 
-  Batcher batcher_;  // the preparing thread's while it runs
+  std::unique_ptr<Batcher> batcher_;  // the preparing thread's while it runs
   std::vector<Slot> slots_;
   BatcherState state_;
-  int64_t batches_in_epoch_;
+  double epoch_fraction_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -18,8 +18,6 @@ namespace {
 constexpr int kMaxNormalizerMatches = 32;
 constexpr int kMaxUserDefinedPrefixes = 64;
 
-enum PieceType : uint64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kByte = 6 };
-
 struct Checker {
   std::string_view name;
 
@@ -190,7 +188,7 @@ void check_normalizer(const Checker& checker, std::string_view bytes) {
 
 struct Piece {
   std::string_view text;
-  uint64_t type = kNormal;
+  SpmPiece type = SpmPiece::normal;
 };
 
 Piece check_piece(const Checker& checker, std::string_view bytes, size_t id) {
@@ -211,7 +209,7 @@ Piece check_piece(const Checker& checker, std::string_view bytes, size_t id) {
     } else if (field.number == 3) {
       checker.check(field.wire_type == 0 && field.value >= 1 && field.value <= 6, "piece ", id,
                     " is of no known type");
-      piece.type = field.value;
+      piece.type = static_cast<SpmPiece>(field.value);
     }
   }
   checker.check(has_text && !piece.text.empty(), "piece ", id, " is empty");
@@ -220,6 +218,18 @@ Piece check_piece(const Checker& checker, std::string_view bytes, size_t id) {
   checker.check(is_valid_utf8(piece.text), "piece ", id, " is not UTF-8");
   checker.check(piece.text.find('\0') == std::string_view::npos, "piece ", id, " has a NUL byte");
   return piece;
+}
+
+SpmKind check_trainer(const Checker& checker, std::string_view bytes) {
+  auto kind = SpmKind::unigram;
+  MessageReader reader(checker, bytes);
+  for (Field field; reader.next(field);) {
+    if (field.number != 3) continue;
+    checker.check(field.wire_type == 0 && field.value >= 1 && field.value <= 4,
+                  "it is of no known kind");
+    kind = static_cast<SpmKind>(field.value);
+  }
+  return kind;
 }
 
 // Longest chain of pieces that are prefixes of each other; sorted, a prefix stands before what it
@@ -237,10 +247,11 @@ void check_user_defined(const Checker& checker, std::vector<std::string_view> te
 
 }  // namespace
 
-void check_spm_model(std::string_view serialized, std::string_view name) {
+SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
   const Checker checker{name};
   checker.check(!serialized.empty(), "it is empty");
   checker.check(serialized.size() <= static_cast<size_t>(INT32_MAX), "it is over 2 GiB");
+  SpmSummary summary;
   std::vector<std::string_view> user_defined;
   size_t pieces = 0;
   MessageReader reader(checker, serialized);
@@ -250,13 +261,17 @@ void check_spm_model(std::string_view serialized, std::string_view name) {
     if (field.number == 1) {
       checker.check(pieces < kMaxVocabulary, "more than ", kMaxVocabulary, " pieces");
       const Piece piece = check_piece(checker, field.bytes, pieces++);
-      if (piece.type == kUserDefined) user_defined.push_back(piece.text);
+      summary.pieces.push_back(piece.type);
+      if (piece.type == SpmPiece::user_defined) user_defined.push_back(piece.text);
+    } else if (field.number == 2) {
+      summary.kind = check_trainer(checker, field.bytes);
     } else if (field.number == 3 || field.number == 5) {
       check_normalizer(checker, field.bytes);
     }
   }
   checker.check(pieces > 0, "it has no pieces");
   check_user_defined(checker, std::move(user_defined));
+  return summary;
 }
 
 }  // namespace trafo

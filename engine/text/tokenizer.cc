@@ -65,14 +65,12 @@ class Sentences final : public sentencepiece::SentenceIterator {
   std::string current_;
 };
 
-// Uniform sample in the original order: reservoir sampling (algorithm R) over the indices.
-std::vector<std::string_view> sample(std::vector<std::string_view> sentences, int64_t limit,
-                                     uint64_t seed) {
-  const auto size = static_cast<size_t>(limit);
-  if (sentences.size() <= size) return sentences;
+// Indices of a uniform sample, in order: reservoir sampling (algorithm R).
+std::vector<size_t> sample_indices(size_t count, int64_t limit, uint64_t seed) {
+  const auto size = std::min(count, static_cast<size_t>(limit));
   std::vector<size_t> kept(size);
   ShuffleRng rng(seed, 0);
-  for (size_t i = 0; i < sentences.size(); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if (i < size) {
       kept[i] = i;
     } else if (const uint64_t slot = rng.below(i + 1); slot < size) {
@@ -80,9 +78,15 @@ std::vector<std::string_view> sample(std::vector<std::string_view> sentences, in
     }
   }
   std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+std::vector<std::string_view> sample(std::vector<std::string_view> sentences, int64_t limit,
+                                     uint64_t seed) {
+  if (sentences.size() <= static_cast<size_t>(limit)) return sentences;
   std::vector<std::string_view> result;
-  result.reserve(size);
-  for (const size_t index : kept) result.push_back(sentences[index]);
+  for (const size_t index : sample_indices(sentences.size(), limit, seed))
+    result.push_back(sentences[index]);
   return result;
 }
 
@@ -156,14 +160,15 @@ std::string read_file(const std::filesystem::path& file) {
 struct Tokenizer::Model {
   std::string serialized;
   sentencepiece::SentencePieceProcessor processor;
+  SpmSummary summary;
   int32_t vocab_size = 0;
   int32_t unk = -1, bos = -1, eos = -1, pad = -1;
 };
 
 Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view name) {
   silence_library();
-  check_spm_model(serialized, name);
   auto model = std::make_shared<Model>();
+  model->summary = check_spm_model(serialized, name);
   model->serialized = serialized;
   std::string reason;
   try {
@@ -232,6 +237,19 @@ Tokenizer Tokenizer::train(std::span<const std::string> sentences,
   return train(std::span<const std::string_view>(views), options);
 }
 
+Tokenizer Tokenizer::train(const TextCorpus& corpus, const TokenizerTrainOptions& options) {
+  check_options(options);
+  const auto pairs = static_cast<size_t>(corpus.size());
+  const size_t sides = corpus.monolingual() ? 1 : 2;
+  std::vector<std::string> lines;
+  PairBuffers buffers;
+  for (const size_t index : sample_indices(sides * pairs, options.max_sentences, options.seed)) {
+    const PairView pair = corpus.view(static_cast<int64_t>(index % pairs), buffers);
+    lines.emplace_back(sides == 2 && index < pairs ? pair.source : pair.target);
+  }
+  return train(std::span<const std::string>(lines), options);
+}
+
 Tokenizer Tokenizer::train_from_files(std::span<const std::filesystem::path> files,
                                       const TokenizerTrainOptions& options) {
   std::vector<std::string> lines;
@@ -278,6 +296,42 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   const auto status = model_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
   require(status.ok(), ErrorCode::internal, kOrigin, "decoding failed: ", status.error_message());
   return text;
+}
+
+std::vector<NormalizedRun> Tokenizer::normalize(std::string_view text) const {
+  check_text(text, "text to normalize");
+  const auto encoded = model_->processor.EncodeAsImmutableProto(text);
+  std::vector<NormalizedRun> runs;
+  for (size_t i = 0; i < encoded.pieces_size(); ++i) {
+    const auto piece = encoded.pieces(static_cast<int>(i));
+    const auto id = static_cast<int32_t>(piece.id());
+    const SpmPiece kind = type(id);
+    if (kind == SpmPiece::user_defined || kind == SpmPiece::control) {
+      runs.push_back({{}, id});
+      continue;
+    }
+    if (runs.empty() || runs.back().id >= 0) runs.emplace_back();
+    std::string& run = runs.back().text;
+    int byte = 0;
+    if (kind == SpmPiece::byte) {  // "<0xE2>"
+      const char* digits = piece.piece().data() + 3;
+      std::from_chars(digits, digits + 2, byte, 16);
+      run += static_cast<char>(byte);
+    } else {
+      run += piece.piece();
+    }
+  }
+  return runs;
+}
+
+SpmKind Tokenizer::kind() const noexcept {
+  return model_->summary.kind;
+}
+
+SpmPiece Tokenizer::type(int32_t id) const {
+  require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kOrigin, "token ", id,
+          " is out of range, the vocabulary has ", model_->vocab_size, " pieces");
+  return model_->summary.pieces[static_cast<size_t>(id)];
 }
 
 int32_t Tokenizer::vocab_size() const noexcept {

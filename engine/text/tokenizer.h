@@ -9,6 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/text/spm_model.h"
+#include "engine/text/text_corpus.h"
+
 namespace trafo {
 
 enum class TokenizerModel { unigram, bpe };
@@ -25,6 +28,12 @@ struct TokenizerTrainOptions {
   uint64_t seed = 1;
 };
 
+// Normalised text as pieces are cut from it, spaces as U+2581; or one piece that is never cut.
+struct NormalizedRun {
+  std::string text;
+  int32_t id = -1;  // of the piece, else -1
+};
+
 // Immutable after construction; const members may be called from any number of threads at once.
 // Copies share the model. Trained models have unk 0, bos 1, eos 2, pad 3; a loaded one must have
 // unk and eos, and has -1 for what it lacks.
@@ -37,6 +46,8 @@ class Tokenizer {
                          const TokenizerTrainOptions& options);
   static Tokenizer train(std::span<const std::string> sentences,
                          const TokenizerTrainOptions& options);
+  // On all sources, then all targets; of a corpus on disk, only the sampled lines are read.
+  static Tokenizer train(const TextCorpus& corpus, const TokenizerTrainOptions& options);
   // Text files, one sentence a line; ".gz" is decompressed.
   static Tokenizer train_from_files(std::span<const std::filesystem::path> files,
                                     const TokenizerTrainOptions& options);
@@ -54,6 +65,11 @@ class Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids) const;  // replaces ids
   std::string decode(std::span<const int32_t> ids) const;               // special ids give no text
 
+  // INVALID_ARGUMENT on invalid UTF-8 or NUL.
+  std::vector<NormalizedRun> normalize(std::string_view text) const;
+
+  SpmKind kind() const noexcept;
+  SpmPiece type(int32_t id) const;  // INVALID_ARGUMENT out of [0, vocab_size)
   int32_t vocab_size() const noexcept;
   const std::string& piece(int32_t id) const;  // INVALID_ARGUMENT out of [0, vocab_size)
   int32_t id(std::string_view piece) const;    // unk_id() for a piece not in the vocabulary

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/status.h"
+#include "engine/text/text_pairs.h"
 #include "engine/train/upload.h"
 
 namespace trafo {
@@ -13,7 +14,7 @@ constexpr const char* kOrigin = "training data";
 // A budget that is chosen later has room for every pair.
 constexpr int32_t kAnyBatch = 1 << 28;
 
-void check_corpus(const TokenizedCorpus& corpus, const char* name, const ModelConfig& config) {
+void check_corpus(const PairSource& corpus, const char* name, const ModelConfig& config) {
   require(corpus.options().form == sequence_form(config.architecture), ErrorCode::invalid_argument,
           kOrigin, "the ", name, " corpus was prepared for another architecture");
   require(corpus.options().max_length <= config.max_positions, ErrorCode::invalid_argument, kOrigin,
@@ -24,27 +25,53 @@ void check_corpus(const TokenizedCorpus& corpus, const char* name, const ModelCo
 
 }  // namespace
 
-TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* valid,
+TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
                           const Tokenizer& tokenizer, const ModelConfig& config,
                           const TrainOptions& options, int num_threads) {
   validate(config);
   validate(options);
-  const TokenizedCorpusOptions lengths{
+  for (const TextCorpus* corpus : {&train, valid})
+    require(corpus == nullptr || !corpus->monolingual() ||
+                config.architecture == Architecture::decoder_lm,
+            ErrorCode::invalid_argument, kOrigin,
+            "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
+  TokenizedCorpusOptions lengths{
       .form = sequence_form(config.architecture),
       .max_length = static_cast<int32_t>(options.max_length),
       // A pair must fit a batch, so that a small budget cannot be exceeded by one long pair.
       .batch_tokens = options.batch_fit ? kAnyBatch : static_cast<int32_t>(options.batch_tokens)};
   TrainingData data;
-  data.train = std::make_shared<TokenizedCorpus>(train, tokenizer, lengths, num_threads);
+  TokenizedCorpusOptions filters = lengths;
+  filters.max_length_ratio = options.max_length_ratio;
+  filters.drop_identical = options.drop_identical;
+  const SubwordSampling sampling{options.source_alpha, options.target_alpha, options.seed};
+  if (sampling.source_alpha > 0 || sampling.target_alpha > 0 || train.bytes() > options.data_memory)
+    data.train = std::make_shared<TextPairs>(train, tokenizer, filters, sampling, num_threads);
+  else
+    data.train = std::make_shared<TokenizedCorpus>(train, tokenizer, filters, num_threads);
   data.tokens = {tokenizer.bos_id(), tokenizer.eos_id(), tokenizer.pad_id(), tokenizer.unk_id()};
   data.tokenizer = tokenizer;
   if (valid != nullptr) {
     data.valid = std::make_shared<TokenizedCorpus>(*valid, tokenizer, lengths, num_threads);
-    data.valid_sources = valid->source;
-    data.valid_references = valid->target;
+    PairBuffers buffers;
+    for (int64_t i = 0; i < valid->size(); ++i) {
+      const PairView pair = valid->view(i, buffers);
+      data.valid_sources.emplace_back(pair.source);
+      data.valid_references.emplace_back(pair.target);
+    }
   }
   check_data(data, config, options);
   return data;
+}
+
+TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* valid,
+                          const Tokenizer& tokenizer, const ModelConfig& config,
+                          const TrainOptions& options, int num_threads) {
+  if (valid == nullptr)
+    return prepare_data(TextCorpus(train), static_cast<const TextCorpus*>(nullptr), tokenizer,
+                        config, options, num_threads);
+  const TextCorpus validation(*valid);
+  return prepare_data(TextCorpus(train), &validation, tokenizer, config, options, num_threads);
 }
 
 void check_data(const TrainingData& data, const ModelConfig& config, const TrainOptions& options) {

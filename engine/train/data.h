@@ -9,14 +9,14 @@
 #include "engine/decode/options.h"
 #include "engine/models/model_config.h"
 #include "engine/text/batcher.h"
-#include "engine/text/corpus.h"
+#include "engine/text/text_corpus.h"
 #include "engine/text/tokenizer.h"
 #include "engine/train/options.h"
 
 namespace trafo {
 
 struct TrainingData {
-  std::shared_ptr<const TokenizedCorpus> train;
+  std::shared_ptr<const PairSource> train;
   std::shared_ptr<const TokenizedCorpus> valid;  // null: no validation
   SpecialTokens tokens;
   // For the metrics that translate (bleu, chrf): all validation pairs, also those too long for
@@ -26,6 +26,12 @@ struct TrainingData {
 };
 
 // Text to data, with the lengths of `options` for a model of `config`. `valid` may be null.
+// UNSUPPORTED: a vocabulary that has no other segmentations to sample.
+TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
+                          const Tokenizer& tokenizer, const ModelConfig& config,
+                          const TrainOptions& options, int num_threads);
+
+// Of text in memory.
 TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* valid,
                           const Tokenizer& tokenizer, const ModelConfig& config,
                           const TrainOptions& options, int num_threads);

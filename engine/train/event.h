@@ -15,7 +15,7 @@ enum class TrainEventKind : int32_t {
   checkpoint_refused = 2,  // a newer checkpoint is damaged and was passed over; message: why
   display = 3,             // loss, perplexity, gradient norm and speed since the last display
   skipped = 4,             // an update with a loss or gradient that is not finite was left out
-  epoch = 5,               // an epoch is complete
+  epoch = 5,               // an epoch is complete; message: what was dropped in it that started did not know of
   validated = 6,           // metrics hold the results; path: the hypotheses, if any were written
   saved = 7,               // path: the checkpoint
   finished = 8,            // the run is at its end, see reason

@@ -59,6 +59,13 @@ void validate(const TrainOptions& o) {
   check_range("batch_tokens", o.batch_tokens, 2, 1 << 28);
   check_range("max_length", o.max_length, 2, 1 << 24);
   check_range("sort_window", o.sort_window, 0, kLargest);
+  check_range("maxi_batch", o.maxi_batch, 0, 1 << 20);
+  require(o.max_length_ratio == 0 || (o.max_length_ratio >= 1 && o.max_length_ratio < 1e6),
+          ErrorCode::invalid_argument, kOrigin,
+          "max_length_ratio must be 0 (any) or at least 1, got ", o.max_length_ratio);
+  check_real("source_alpha", o.source_alpha, 0, 1e3, true);
+  check_real("target_alpha", o.target_alpha, 0, 1e3, true);
+  check_range("data_memory", o.data_memory, 0, kLargest);
   check_range("memory_limit", o.memory_limit, 0, kLargest);
   check_count("after_updates", o.after_updates);
   check_count("after_epochs", o.after_epochs);
@@ -114,6 +121,11 @@ std::string fixed_options_json(const TrainOptions& o) {
   out["batch_tokens"] = o.batch_tokens;
   out["max_length"] = o.max_length;
   out["sort_window"] = o.sort_window;
+  out["maxi_batch"] = o.maxi_batch;
+  out["max_length_ratio"] = o.max_length_ratio;
+  out["drop_identical"] = o.drop_identical;
+  out["source_alpha"] = o.source_alpha;
+  out["target_alpha"] = o.target_alpha;
   return out.dump();
 }
 

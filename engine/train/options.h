@@ -12,6 +12,16 @@
 
 namespace trafo {
 
+inline constexpr int64_t kSortWindow = 1 << 18;  // sentences
+
+// The metrics that early stopping counts validations without a better one of. Values are part of
+// the C ABI: never renumber, only append.
+enum class StoppingMetrics : int32_t {
+  first = 0,
+  any = 1,  // stops when the first of them has not become better for so long
+  all = 2,  // stops when none of them has
+};
+
 struct TrainOptions {
   // --- the step; a run cannot be continued with other values (see fixed_options_json) ---
   double learn_rate = 5e-4;  // peak
@@ -38,8 +48,18 @@ struct TrainOptions {
   // --- data, used where text becomes a corpus; fixed as well ---
   int64_t batch_tokens = 4096;  // target tokens a micro-batch
   int64_t max_length = 256;     // pieces a side; longer pairs are dropped and counted
-  int64_t sort_window = 0;      // BatcherOptions
-  bool batch_fit = false;       // batch_tokens is chosen: the largest that memory has room for
+  // BatcherOptions::sort_window; 0: kSortWindow, so that corpora in memory and on disk are
+  // shuffled alike.
+  int64_t sort_window = 0;
+  int64_t maxi_batch = 0;       // batches sorted by length together at most; 0: sort_window decides
+  double max_length_ratio = 0;  // pairs whose sides differ more are dropped and counted; 0: any
+  bool drop_identical = false;  // pairs with the same text on both sides are, too
+  // Sampled segmentations of the training text, new in every epoch: see SubwordSampling.
+  double source_alpha = 0, target_alpha = 0;
+  // Text of more bytes is cut into pieces as it is needed, in every epoch again, instead of once.
+  // Changes memory and time, never a bit; not fixed.
+  int64_t data_memory = int64_t{256} << 20;
+  bool batch_fit = false;  // batch_tokens is chosen: the largest that memory has room for
 
   // --- memory: a run whose plan needs more is refused ---
   int64_t memory_limit = 0;  // bytes; 0: what the device has free

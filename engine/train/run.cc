@@ -22,7 +22,8 @@ BatcherOptions data_order(const TrainingData& data, const TrainOptions& options)
   BatcherOptions order;
   order.seed = options.seed;
   order.start_id = data.tokens.bos;
-  order.sort_window = options.sort_window;
+  order.sort_window = options.sort_window > 0 ? options.sort_window : kSortWindow;
+  order.maxi_batch = options.maxi_batch;
   if (options.batch_fit) order.batch_tokens = options.batch_tokens;
   return order;
 }
@@ -37,11 +38,14 @@ TrainOptions with_saved_batch(TrainOptions options,
 }
 
 RunPlan planned(const Context& context, const Model& model, const TrainingData& data,
-                TrainOptions& options, const std::optional<std::filesystem::path>& run_directory) {
+                Batcher& batcher, TrainOptions& options,
+                const std::optional<std::filesystem::path>& run_directory) {
   const bool continued = run_directory && saved_batch_tokens(*run_directory);
-  RunPlan plan = plan_run(context, model.config(), model.parameters().dtype(), data,
-                          data_order(data, options), options, continued);
+  RunPlan plan = plan_run(context, model.config(), model.parameters().dtype(), batcher,
+                          data.valid.get(), options, continued);
   options.batch_tokens = options.batch_fit ? plan.batch_tokens : options.batch_tokens;
+  if (options.batch_fit && batcher.batch_tokens() != options.batch_tokens)
+    batcher.restart(options.batch_tokens);
   return plan;
 }
 
@@ -81,11 +85,12 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
                          const std::optional<std::filesystem::path>& run_directory)
     : context_(context),
       model_(model),
-      data_(checked(std::move(data), model, options)),
+      data_(checked(std::move(data), model, options, run_directory.has_value())),
       options_(with_saved_batch(options, run_directory)),
-      plan_(planned(context, model, data_, options_, run_directory)),
+      first_batches_(std::make_unique<Batcher>(*data_.train, data_order(data_, options_))),
+      plan_(planned(context, model, data_, *first_batches_, options_, run_directory)),
       trainer_(context, model, options_),
-      batcher_(*data_.train, data_order(data_, options_)),
+      batcher_(std::move(first_batches_)),
       identity_(identity_of(data_, options_)),
       micro_batches_(static_cast<size_t>(options.optimizer_delay)) {
   trainer_.reserve(of_an_update(plan_.shapes, options_));
@@ -97,6 +102,8 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
     restore();
   }
   merge_best(options_, state_);
+  state_.stalled = stalled();  // which metrics decide may change from one process to the next
+  epoch_fraction_ = batcher_.epoch_fraction();
   progress_at_start_ = progress();
   epochs_at_start_ = epochs_done();
 }
@@ -194,7 +201,8 @@ void TrainingRun::start_step(Session& session) {
     trainer_.submit(batches);
     int64_t labels = 0;
     for (const PackedBatchHost& batch : batches) labels += batch.label_count;
-    started_.push_back({batcher_.state(), labels});
+    started_.push_back(
+        {batcher_.state(), batcher_.epoch_fraction(), labels, batches.back().epoch_drops});
   } catch (...) {
     // First: a callback may throw in finish_step().
     batcher_.seek(started_.empty() ? state_.position : started_.back().position);
@@ -228,6 +236,8 @@ void TrainingRun::finish_step(Session& session) {
   const StepResult& result = last_step_;
   window_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   state_.position = started_.front().position;
+  epoch_fraction_ = started_.front().epoch_fraction;
+  if (state_.position.epoch > before.epochs) dropped_ = started_.front().dropped;
   started_.pop_front();
   state_.trainer = trainer_.state();
   changed_ = true;
@@ -278,6 +288,7 @@ void TrainingRun::report(Session& session, const StepResult& result, const Progr
     events.push_back(make_event(TrainEventKind::epoch));
     events.back().epoch = after.epochs;
     events.back().epoch_fraction = 1;
+    events.back().message = describe_dropped();
   }
   // Only now: a callback that throws must find the run's own books closed.
   for (const TrainEvent& event : events) emit(session, event);

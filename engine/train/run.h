@@ -88,12 +88,14 @@ class TrainingRun {
   double seconds_left() const;
   void update_clock();
   TrainEvent make_event(TrainEventKind kind) const;
+  std::string describe_dropped() const;  // in the epoch that ended last
   void emit(Session& session, const TrainEvent& event) const;
 
   Context& context_;
   Model& model_;
   TrainingData data_;
   TrainOptions options_;
+  std::unique_ptr<Batcher> first_batches_;  // what is planned with; then batcher_ has it
   RunPlan plan_;
   Trainer trainer_;
   PrefetchingBatcher batcher_;
@@ -104,9 +106,14 @@ class TrainingRun {
   // Updates the device has been given and whose results are not in yet.
   struct Started {
     BatcherState position;  // after its batches
+    double epoch_fraction;
     int64_t labels;
+    PairDrops dropped;  // in the epoch that it ended
   };
   std::deque<Started> started_;
+
+  double epoch_fraction_ = 0;  // of the epoch that state_.position is in
+  PairDrops dropped_;          // in the epoch that ended last
 
   StepResult last_step_;
   bool resumed_ = false;

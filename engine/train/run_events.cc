@@ -7,12 +7,24 @@
 namespace trafo {
 namespace {
 
-std::string describe_dropped(const CorpusReport& report, const char* name, int64_t max_length) {
-  if (report.dropped_empty == 0 && report.dropped_long == 0) return {};
-  return concat(name, ": ", report.dropped_empty + report.dropped_long, " of ",
-                report.pairs + report.dropped_empty + report.dropped_long, " pairs left out, ",
-                report.dropped_empty, " with an empty side, ", report.dropped_long, " over ",
-                max_length, " pieces");
+std::string describe(const PairDrops& dropped, int64_t pairs, const std::string& name,
+                     const TokenizedCorpusOptions& options) {
+  if (dropped.total() == 0) return {};
+  std::string text = concat(name, ": ", dropped.total(), " of ", pairs + dropped.total(),
+                            " pairs left out, ", dropped.empty, " with an empty side, ",
+                            dropped.too_long, " over ", options.max_length, " pieces");
+  if (options.max_length_ratio > 0)
+    text += concat(", ", dropped.ratio, " with a side over ", options.max_length_ratio,
+                   " times the other");
+  if (options.drop_identical) text += concat(", ", dropped.identical, " with the same text twice");
+  return text;
+}
+
+std::string describe(const PairSource& corpus, const std::string& name) {
+  const CorpusReport& report = corpus.report();
+  return describe(
+      {report.dropped_empty, report.dropped_long, report.dropped_ratio, report.dropped_identical},
+      report.pairs, name, corpus.options());
 }
 
 }  // namespace
@@ -48,9 +60,7 @@ Progress TrainingRun::expected_progress() const {
 }
 
 double TrainingRun::epochs_done() const {
-  const auto batches = static_cast<double>(std::max<int64_t>(1, batcher_.batches_in_epoch()));
-  return static_cast<double>(state_.position.epoch) +
-         static_cast<double>(state_.position.next_batch) / batches;
+  return static_cast<double>(state_.position.epoch) + epoch_fraction_;
 }
 
 void TrainingRun::update_clock() {
@@ -106,6 +116,12 @@ TrainEvent TrainingRun::make_event(TrainEventKind kind) const {
   return event;
 }
 
+std::string TrainingRun::describe_dropped() const {
+  const int64_t draws = data_.train->draws(state_.position.epoch - 1);
+  return describe(dropped_, draws - dropped_.total(), concat("epoch ", state_.position.epoch),
+                  data_.train->options());
+}
+
 void TrainingRun::emit(Session& session, const TrainEvent& event) const {
   if (session.callback && session.callback(event) != 0) session.stop = true;
 }
@@ -119,11 +135,9 @@ void TrainingRun::announce(Session& session) {
     emit(session, event);
   }
   TrainEvent event = make_event(resumed_ ? TrainEventKind::resumed : TrainEventKind::started);
-  event.message =
-      describe_dropped(data_.train->report(), "training corpus", data_.train->options().max_length);
+  event.message = describe(*data_.train, "training corpus");
   if (data_.valid) {
-    const std::string valid = describe_dropped(data_.valid->report(), "validation corpus",
-                                               data_.valid->options().max_length);
+    const std::string valid = describe(*data_.valid, "validation corpus");
     if (!event.message.empty() && !valid.empty()) event.message += "; ";
     event.message += valid;
   }

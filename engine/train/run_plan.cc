@@ -20,29 +20,33 @@ std::string mebibytes(int64_t bytes) {
 // Plans of one run under other options.
 class Plans {
  public:
-  Plans(Device device, const ModelConfig& config, DType dtype, const TrainingData& data,
-        const BatcherOptions& order, const TrainOptions& options)
-      : device_(device),
-        config_(config),
-        dtype_(dtype),
-        batcher_(*data.train, order),
-        options_(options) {
-    for (const TokenizedCorpus* corpus : {data.train.get(), data.valid.get()}) {
-      if (!corpus) continue;
-      const bool lm = corpus->options().form == SequenceForm::decoder_only;
-      for (int64_t i = 0; i < corpus->size(); ++i) {
-        const auto source = static_cast<int64_t>(corpus->source(i).size());
-        const auto target = static_cast<int64_t>(corpus->target(i).size());
-        longest_ =
-            std::max(longest_, lm ? source + target - 1 : std::max(target, (source + 1) / 2));
-      }
-    }
+  Plans(Device device, const ModelConfig& config, DType dtype, const Batcher& batcher,
+        const TokenizedCorpus* valid, const TrainOptions& options)
+      : device_(device), config_(config), dtype_(dtype), batcher_(batcher), options_(options) {
+    const bool lm = config.architecture == Architecture::decoder_lm;
+    const auto needs = [lm](int64_t source, int64_t target) {
+      return lm ? target : std::max(target, (source + 1) / 2);
+    };
     // A batch that holds the whole corpus.
-    most_ = std::max(longest_,
-                     std::max(data.train->target_tokens(), (data.train->source_tokens() + 1) / 2));
-    if (data.train->options().form == SequenceForm::decoder_only)
-      most_ = data.train->source_tokens() + data.train->target_tokens();
-    most_ = std::min<int64_t>(most_, 1 << 28);
+    most_ = 1 << 28;
+    const PairSource& corpus = batcher.corpus();
+    if (batcher.one_window() && !corpus.varies()) {
+      int64_t sources = 0, targets = 0;
+      for (const BatchExtent& pair : batcher.extents(0)) {  // one by one
+        longest_ = std::max(longest_, needs(pair.longest_source, pair.longest_target));
+        sources += pair.source_tokens;
+        targets += pair.target_tokens;
+      }
+      most_ = std::min(most_, std::max(longest_, needs(sources, targets)));
+    } else {
+      // Not all lengths are known, but none is above the limit.
+      longest_ = std::max<int64_t>(longest_, corpus.options().max_length);
+    }
+    for (int64_t i = 0; valid != nullptr && i < valid->size(); ++i) {
+      const auto source = static_cast<int64_t>(valid->source(i).size());
+      const auto target = static_cast<int64_t>(valid->target(i).size());
+      longest_ = std::max(longest_, lm ? source + target - 1 : needs(source, target));
+    }
   }
 
   const Batcher& batcher() const { return batcher_; }
@@ -69,7 +73,7 @@ class Plans {
   Device device_;
   ModelConfig config_;
   DType dtype_;
-  Batcher batcher_;
+  const Batcher& batcher_;
   TrainOptions options_;
   int64_t longest_ = 2, most_ = 0;
 };
@@ -150,10 +154,10 @@ std::vector<StepShape> largest_shapes(const Batcher& batcher, const ModelConfig&
 }
 
 RunPlan plan_run(const Context& context, const ModelConfig& config, DType dtype,
-                 const TrainingData& data, const BatcherOptions& order, const TrainOptions& options,
+                 const Batcher& batcher, const TokenizedCorpus* valid, const TrainOptions& options,
                  bool continued) {
   const Device device = context.device();
-  const Plans plans(device, config, dtype, data, order, options);
+  const Plans plans(device, config, dtype, batcher, valid, options);
   RunPlan plan;
   plan.device = device_memory(device);
   plan.batch_tokens = plans.batcher().batch_tokens();

@@ -25,16 +25,17 @@ struct RunPlan {
 // validation and its translations, what libraries take, batches of later epochs.
 inline constexpr int64_t kReservedShare = 16;
 
-// Shapes that the first epoch's batches of such a budget come in, without those that others cover.
+// Shapes that the batches of the first window (of the first epoch, if it is one) come in with such
+// a budget, without those that others cover.
 std::vector<StepShape> largest_shapes(const Batcher& batcher, const ModelConfig& config,
                                       int64_t batch_tokens);
 
-// The plan of a run; `order` as the run's own batcher has it. options.batch_fit: batch_tokens is
+// The plan of a run with this batcher, at its beginning. options.batch_fit: batch_tokens is
 // the largest budget whose plan fits the memory, but never less than the longest pair. `continued`:
 // the batches are those of a saved run. OUT_OF_MEMORY (of a device: OUT_OF_DEVICE_MEMORY) if the
 // plan does not fit, with the plan and with what would.
 RunPlan plan_run(const Context& context, const ModelConfig& config, DType dtype,
-                 const TrainingData& data, const BatcherOptions& order, const TrainOptions& options,
+                 const Batcher& batcher, const TokenizedCorpus* valid, const TrainOptions& options,
                  bool continued);
 
 const char* recompute_name(Recompute recompute);

@@ -48,18 +48,35 @@ void for_each_field(State& s, Visit visit) {
   visit("train_seconds", s.train_seconds);
 }
 
+// Fields of the position that are younger than the others.
+template <class Position, class Visit>
+void for_each_place(Position& p, Visit visit) {
+  visit("window", p.window);
+  visit("next_in_window", p.next_in_window);
+  visit("epoch_dropped_empty", p.drops.empty);
+  visit("epoch_dropped_long", p.drops.too_long);
+  visit("epoch_dropped_ratio", p.drops.ratio);
+  visit("epoch_dropped_identical", p.drops.identical);
+}
+
 void check_counts(const RunState& s, const std::string& label) {
   require(s.trainer.update >= 0 && s.trainer.skipped >= 0 && s.trainer.skipped_in_a_row >= 0 &&
-              s.position.epoch >= 0 && s.position.next_batch >= 0 && s.target_tokens >= 0 &&
-              s.source_tokens >= 0 && s.stalled >= 0 && s.validated_update >= -1 &&
-              s.train_seconds >= 0,
+              s.position.epoch >= 0 && s.position.next_batch >= 0 && s.position.window >= -1 &&
+              s.position.next_in_window >= 0 && s.target_tokens >= 0 && s.source_tokens >= 0 &&
+              s.stalled >= 0 && s.validated_update >= -1 && s.train_seconds >= 0,
           ErrorCode::corrupt_file, kOrigin, label, " has a negative count");
+  for (const auto& [metric, count] : s.stalled_by_metric)
+    require(count >= 0, ErrorCode::corrupt_file, kOrigin, label, " has a negative count");
 }
 
 // What a checkpoint that lacks an option was trained with: options that are younger than it.
 Json before_there_was(const std::string& option) {
   if (option == "optimizer_states") return "fp32";
   if (option == "exponential_smoothing") return 0.0;
+  if (option == "maxi_batch") return 0;
+  if (option == "drop_identical") return false;
+  if (option == "max_length_ratio" || option == "source_alpha" || option == "target_alpha")
+    return 0.0;
   return {};
 }
 
@@ -71,6 +88,7 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
   out["version"] = kStateVersion;
   for_each_field(state, [&](const char* name, const auto& value) { out[name] = value; });
   out["data_seed"] = to_hex(state.position.seed);
+  for_each_place(state.position, [&](const char* name, const auto& value) { out[name] = value; });
   out["best"] = Json::array();
   for (const auto& [name, best] : state.best) {
     Json entry{{"metric", name}};
@@ -97,6 +115,10 @@ SavedState decode_state(const std::string& text, const std::string& label) {
     require(version >= 1, ErrorCode::corrupt_file, kOrigin, label, " has the version ", version);
     for_each_field(state, [&](const char* name, auto& value) { in.at(name).get_to(value); });
     state.position.seed = from_hex(in.at("data_seed"), label);
+    state.position.window = -1;  // where an older release does not say
+    for_each_place(state.position, [&](const char* name, auto& value) {
+      if (in.contains(name)) in.at(name).get_to(value);
+    });
     for (const Json& entry : in.at("best")) {
       std::optional<BestMetric> best;
       if (entry.contains("value")) best = BestMetric{entry.at("value"), entry.at("update")};

@@ -31,7 +31,8 @@ class RunPlanTest : public ::testing::Test {
     BatcherOptions order;
     order.seed = options.seed;
     order.batch_tokens = options.batch_tokens;
-    return plan_run(*context_, config_, DType::f32, data_, order, options, false);
+    const Batcher batcher(*data_.train, order);
+    return plan_run(*context_, config_, DType::f32, batcher, data_.valid.get(), options, false);
   }
   int64_t total(const TrainOptions& options) const { return plan(options).memory.total; }
 

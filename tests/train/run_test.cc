@@ -30,7 +30,7 @@ TEST_F(RunTest, EpochsAreWholePassesAndLimitsHold) {
   process.run->run([&](const TrainEvent& event) {
     if (event.kind == TrainEventKind::epoch) {
       EXPECT_EQ(event.epoch, ++epochs);
-      EXPECT_EQ(event.target_tokens, epochs * data_.train->target_tokens());
+      EXPECT_EQ(event.target_tokens, epochs * target_tokens(data_));
     }
     return 0;
   });

@@ -76,6 +76,10 @@ inline TrainingData copy_data(Architecture architecture = Architecture::encoder_
   return data;
 }
 
+inline int64_t target_tokens(const TrainingData& data) {
+  return dynamic_cast<const TokenizedCorpus&>(*data.train).target_tokens();
+}
+
 inline TrainOptions quick_options() {
   TrainOptions options;
   options.learn_rate = 3e-3;
