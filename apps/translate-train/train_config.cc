@@ -18,7 +18,8 @@ constexpr const char* kOptimizerStates[] = {"fp32", "8bit"};
 constexpr const char* kMetrics[] = {"ce-mean-words", "bleu", "chrf"};  // bit 1 << index
 
 // How the presets of the library are trained. Small corpora want strong dropout and, for their
-// small models, a high rate; the rates of iwslt and base are the usual ones of those setups.
+// small models, a high rate; the rates of iwslt and base are the usual ones of those setups, and so
+// is the smoothing (Marian's transformer tasks have it too).
 struct TaskDefaults {
   const char* task;
   const char* learn_rate;
@@ -27,14 +28,15 @@ struct TaskDefaults {
   const char* ffn_dropout;
   const char* attention_dropout;
   const char* vocabulary;
+  const char* smoothing;
 };
 constexpr TaskDefaults kDefaults[] = {
-    {"tiny", "0.005", "1000", "0.3", "0", "0", "8000"},
-    {"small", "0.002", "1000", "0.3", "0.3", "0.1", "8000"},
-    {"iwslt", "0.0005", "4000", "0.3", "0", "0", "16000"},
-    {"base", "0.0007", "4000", "0.1", "0", "0", "32000"},
-    {"big", "0.0005", "4000", "0.3", "0", "0", "32000"},
-    {"lm", "0.001", "1000", "0.2", "0", "0", "8000"},
+    {"tiny", "0.005", "1000", "0.3", "0", "0", "8000", "0"},
+    {"small", "0.002", "1000", "0.3", "0.3", "0.1", "8000", "0.0001"},
+    {"iwslt", "0.0005", "4000", "0.3", "0", "0", "16000", "0.0001"},
+    {"base", "0.0007", "4000", "0.1", "0", "0", "32000", "0.0001"},
+    {"big", "0.0005", "4000", "0.3", "0", "0", "32000", "0.0001"},
+    {"lm", "0.001", "1000", "0.2", "0", "0", "8000", "0"},
 };
 
 trafo_model_config preset(const std::string& task) {
@@ -147,7 +149,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("learn-rate", {defaults.learn_rate});
   settings.set_default("lr-warmup", {defaults.warmup});
   settings.set_default("lr-decay", {"inv-sqrt"});
-  settings.set_default("exponential-smoothing", {"0"});
+  settings.set_default("exponential-smoothing", {defaults.smoothing});
   settings.set_default("optimizer-delay", {"1"});
   settings.set_default("optimizer-states", {"fp32"});
   settings.set_default("label-smoothing", {"0.1"});
