@@ -401,5 +401,25 @@ TEST_F(CudaKernels, CopiesOfFloat64) {
     }
 }
 
+// Both end where no vector of elements may be stored.
+TEST_F(CudaKernels, CastsAndSumsAtAnyAddress) {
+  constexpr int64_t kCount = 1001;
+  const auto shifted = [&](DType dtype, const Doubles& values) {
+    return upload(dtype, values, {kCount + 1}).as_strided({kCount}, {1}, 1);
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Doubles a = random(DType::bf16, kCount + 1), b = random(DType::bf16, kCount + 1);
+    const Doubles cast = download(
+        ops::cast(*context_, shifted(dtype, a), dtype == DType::f32 ? DType::bf16 : DType::f32));
+    const Tensor sum = shifted(dtype, a);
+    accumulate_into(*context_, sum, shifted(dtype, b));
+    const Doubles sums = download(sum);
+    for (size_t i = 0; i < static_cast<size_t>(kCount); ++i) {
+      ASSERT_EQ(cast[i], a[i + 1]) << i;
+      ASSERT_NEAR(sums[i], a[i + 1] + b[i + 1], 0x1p-8) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trafo::testing

@@ -122,11 +122,13 @@ class RmsNormOnCuda : public CudaTest {};
 TEST_F(RmsNormOnCuda, EqualsFloat64OnTheCpuForEveryWidth) {
   const auto host = cpu_context(2);
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const double tolerance = dtype == DType::f32 ? 2e-5 : 0x1p-6;
     for (const int64_t width : {1, 3, 8, 37, 128, 256, 384, 512, 768, 1001, 1024, 1280, 2048, 4096,
                                 8192, 8200, 16384, 20001})
       for (const bool residual : {false, true}) {
         SCOPED_TRACE(std::string(dtype_name(dtype)) + ", width " + std::to_string(width));
+        // A row of one element s comes out as s / sqrt(s^2 + 1e-6): what s, a rounded sum, is off
+        // by counts up to a thousand times.
+        const double tolerance = dtype == DType::bf16 ? 0x1p-6 : width == 1 ? 2e-4 : 2e-5;
         const float p = residual && width % 3 == 1 ? 0.25f : 0.0f;
         const int64_t rows = 133;
         const Results mine = run(*context_, dtype, rows, width, p, residual),
