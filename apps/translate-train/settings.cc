@@ -77,8 +77,7 @@ constexpr SettingSpec kSpecs[] = {
      1, 1, true},
     {"exponential-smoothing", "", kTraining, "[R]",
      "validate and save a running mean of the weights, which takes in the share R of every "
-     "update's "
-     "(default 0: off; without R: 1e-4)",
+     "update's, 0: off (default 0 for tiny and lm, else 1e-4, as without R)",
      0, 1, true},
     {"label-smoothing", "", kTraining, "P",
      "share of probability for the other pieces (default 0.1)", 1, 1, true},
