@@ -18,6 +18,7 @@ Action add_translate(CLI::App& app);
 Action add_score(CLI::App& app);
 Action add_eval(CLI::App& app);
 Action add_info(CLI::App& app);
+Action add_average(CLI::App& app);
 Action add_report(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_export(CLI::App& app);

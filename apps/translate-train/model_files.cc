@@ -37,9 +37,9 @@ void add_model_arguments(CLI::App& app, ModelArguments& arguments) {
   app.add_option("-v,--vocab,--vocabs", arguments.vocabulary,
                  "SentencePiece model (default: the run directory's)")
       ->type_name("FILE.spm");
-  app.add_option(
-         "--checkpoint", arguments.checkpoint,
-         "of the run directory: latest, best-bleu, best-chrf, best-ce-mean-words or an update")
+  app.add_option("--checkpoint", arguments.checkpoint,
+                 "of the run directory: latest, best-bleu, best-chrf, best-ce-mean-words, averaged "
+                 "or an update")
       ->type_name("NAME");
   app.add_option("--device", arguments.device,
                  "auto, cpu, cuda or cuda:N (default auto: CUDA where there is one, else the CPU)")

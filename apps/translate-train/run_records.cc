@@ -106,6 +106,8 @@ Json RunRecords::take(const trafo_event& e) {
     }
     case TRAFO_EVENT_VALIDATED:
       return valid(e);
+    case TRAFO_EVENT_AVERAGED:
+      return averaged(e);
     case TRAFO_EVENT_FINISHED:
     case TRAFO_EVENT_STOPPED:
       return end(e.update, stop_name(e.stop), e.elapsed_seconds);
@@ -213,6 +215,20 @@ Json RunRecords::valid(const trafo_event& e) {
     if (!translations.empty()) board_samples(e.update, translations);
     check_board();
   }
+  return record;
+}
+
+Json RunRecords::averaged(const trafo_event& e) {
+  Json record = new_record("average", e.update);
+  record["updates"] = std::string(e.message.data, e.message.length);
+  record["model"] = std::string(e.path.data, e.path.length);
+  const auto add = [&](const char* key, double value) {
+    if (!std::isnan(value)) record[key] = value;
+  };
+  add("bleu", e.valid_bleu);
+  add("chrf", e.valid_chrf);
+  add("ce-mean-words", e.valid_ce);
+  reporter_.metric(record);
   return record;
 }
 

@@ -51,6 +51,7 @@ class RunRecords {
   void begin(const trafo_event& event, bool resumed);
   nlohmann::ordered_json train(const trafo_event& event);
   nlohmann::ordered_json valid(const trafo_event& event);
+  nlohmann::ordered_json averaged(const trafo_event& event);
   void board_samples(int64_t update, const std::vector<std::string>& translations);
   void check_board();
 

@@ -88,8 +88,15 @@ constexpr SettingSpec kSpecs[] = {
      "(default: when early stopping says so)",
      1, 8, true},
     {"early-stopping", "--patience", kTraining, "N",
-     "stop after so many validations without a better first metric (default 10, 0: never)", 1, 1,
+     "stop after so many validations without a better metric (default 10, 0: never)", 1, 1, true},
+    {"early-stopping-on", "", kTraining, "NAME",
+     "first, any or all of --valid-metrics: which of them must be no better (default first)", 1, 1,
      true},
+    {"pretrained-model", "--finetune-from-model", kTraining, "FILE|DIR",
+     "begin with the weights and the vocabulary of this model, run or import; the shape of the "
+     "model "
+     "is then its own",
+     1, 1, true},
     {"seed", "", kTraining, "N", "of weights, dropout and data order (default 1)", 1, 1, true},
 
     {"valid-freq", "--validate-interval-updates", kValidation, "N[ute]", "(default 1000u)", 1, 1,
@@ -101,6 +108,10 @@ constexpr SettingSpec kSpecs[] = {
     {"keep-best", "", kValidation, "on|off",
      "keep the best checkpoint of every metric (default on)", 0, 1, true},
     {"keep-last", "", kValidation, "N", "newest checkpoints kept (default 3)", 1, 1, true},
+    {"average-last", "", kValidation, "N",
+     "at the end, average so many of the newest checkpoints, which are kept for it, into "
+     "ckpt/averaged and measure that (default 0: not)",
+     1, 1, true},
 
     {"device", "", kMachine, "NAME",
      "auto, cpu, cuda or cuda:N (default auto: CUDA where there is one, else the CPU)", 1, 1, true},

@@ -88,7 +88,7 @@ std::string tensorboard_folder(const Settings& settings, const std::string& run)
 }
 
 void make_absolute(Settings& settings) {
-  for (const char* name : {"train-sets", "tsv", "valid-sets", "vocabs"}) {
+  for (const char* name : {"train-sets", "tsv", "valid-sets", "vocabs", "pretrained-model"}) {
     if (!settings.has(name)) continue;
     std::vector<std::string> paths = settings.list(name);
     for (std::string& path : paths)
@@ -177,6 +177,25 @@ void report_memory(const trafo_trainer* trainer, Settings& settings, Reporter& r
                        {"free_bytes", plan.free_bytes}});
 }
 
+// The model of --pretrained-model; of a run that goes on, its own latest one, whose weights come
+// with the checkpoint.
+std::optional<Pretrained> find_pretrained(const Settings& settings, const std::string& run,
+                                          bool continuing) {
+  if (!settings.has("pretrained-model")) return std::nullopt;
+  ModelArguments arguments;
+  arguments.model = continuing ? run : settings.text("pretrained-model");
+  if (continuing) arguments.checkpoint = "latest";
+  if (!continuing && settings.has("vocabs")) arguments.vocabulary = settings.text("vocabs");
+  const ModelPaths paths = find_model(arguments);
+  Pretrained found{paths.model, paths.vocabulary, {}};
+  const trafo_context_options cpu = context_options("cpu", 1, true);
+  const auto context = make<Context>(trafo_context_new, &cpu);
+  const auto model =
+      make<Model>(trafo_model_load, context.get(), paths.model.data(), paths.model.size());
+  check(trafo_model_get_config(model.get(), &found.config, sizeof found.config));
+  return found;
+}
+
 int train(const CLI::App& app, const TrainArguments& arguments) {
   std::string run;
   Settings settings = collect(app, arguments, run);
@@ -184,8 +203,11 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
     usage_error("--train-sets SRC TRG or --tsv FILE is missing");
   // Mistakes in the values are found before the corpus is read, whose size only moves defaults.
   Settings trial = settings;
+  const std::optional<Pretrained> pretrained =
+      find_pretrained(settings, run, fs::exists(run + "/latest"));
+  if (pretrained) fill_shape(trial, *pretrained);
   fill_defaults(trial, 0);
-  resolve(trial);
+  resolve(trial, pretrained ? &*pretrained : nullptr);
   check_readable(settings);
   const ProfileRequest profile =
       profile_request(arguments.profile, arguments.profile_updates, arguments.profile_graphs);
@@ -214,15 +236,19 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
       precision_on(context.get(), settings.has("precision") ? settings.text("precision") : "auto");
   Corpora corpora = load_corpora(settings, reporter);
   const bool own_size = settings.has("dim-vocabs");
+  const std::optional<Pretrained> pretrained = find_pretrained(settings, run, continuing);
+  if (pretrained) fill_shape(settings, *pretrained);
   const int64_t held_out = settings.has("valid-sets") ? 0 : pair_count(corpora.valid);
   fill_defaults(settings, pair_count(corpora.train) + held_out);
-  TrainConfig config = resolve(settings);
+  TrainConfig config = resolve(settings, pretrained ? &*pretrained : nullptr);
   config.model.precision = precision;
 
   Tokenizer tokenizer;
   const std::string own_vocabulary = run + "/vocab.spm";
   if (continuing)
     tokenizer = load_vocabulary(own_vocabulary);
+  else if (pretrained)
+    tokenizer = load_vocabulary(pretrained->vocabulary);
   else if (settings.has("vocabs"))
     tokenizer = load_vocabulary(settings.text("vocabs"));
   else
@@ -232,6 +258,11 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
   settings.set("dim-vocabs", {std::to_string(config.model.vocabulary)}, "vocabulary");
 
   const auto model = make<Model>(trafo_model_new, context.get(), &config.model, config.seed);
+  if (pretrained && !continuing) {
+    check(trafo_model_load_weights(model.get(), tokenizer.get(), pretrained->model.data(),
+                                   pretrained->model.size()));
+    reporter.info("training begins with the weights of " + pretrained->model);
+  }
   Trainer trainer;
   {
     const Reporter::Phase phase(reporter, "preparing the corpus");

@@ -15,6 +15,7 @@ constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
 constexpr const char* kNorms[] = {"post", "pre"};
 constexpr const char* kRecompute[] = {"none", "selective", "full"};
 constexpr const char* kOptimizerStates[] = {"fp32", "8bit"};
+constexpr const char* kStoppingMetrics[] = {"first", "any", "all"};
 constexpr const char* kMetrics[] = {"ce-mean-words", "bleu", "chrf"};  // bit 1 << index
 
 // How the presets of the library are trained. Small corpora want strong dropout and, for their
@@ -66,6 +67,30 @@ double smoothing_of(const Settings& settings) {
     settings.refuse("exponential-smoothing",
                     fmt::format("wants a share of at least 0 and below 1, got {}", share));
   return share;
+}
+
+std::string number(auto value) {
+  return fmt::format("{}", value);
+}
+
+// What of a pretrained model a setting may not say otherwise.
+void check_shape(const Settings& settings, const trafo_model_config& wanted,
+                 const trafo_model_config& pretrained) {
+  const auto same = [&](const char* name, int64_t mine, int64_t its, const std::string& text) {
+    if (mine != its) settings.refuse(name, "the pretrained model has " + text);
+  };
+  const trafo_model_config& p = pretrained;
+  same("arch", wanted.architecture, p.architecture, kArchitectures[p.architecture]);
+  if (p.architecture == TRAFO_ENCODER_DECODER)
+    same("enc-depth", wanted.encoder_layers, p.encoder_layers, number(p.encoder_layers));
+  same("dec-depth", wanted.decoder_layers, p.decoder_layers, number(p.decoder_layers));
+  same("dim-emb", wanted.width, p.width, number(p.width));
+  same("transformer-dim-ffn", wanted.ffn_width, p.ffn_width, number(p.ffn_width));
+  same("transformer-heads", wanted.heads, p.heads, number(p.heads));
+  same("transformer-ffn-activation", wanted.activation, p.activation, kActivations[p.activation]);
+  same("transformer-norm", wanted.pre_norm, p.pre_norm, kNorms[p.pre_norm]);
+  same("tied-embeddings-all", wanted.tied_embeddings, p.tied_embeddings,
+       p.tied_embeddings ? "on" : "off");
 }
 
 int32_t small_integer(const Settings& settings, const std::string& name) {
@@ -129,12 +154,11 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   const auto& defaults = *std::find_if(std::begin(kDefaults), std::end(kDefaults),
                                        [&](const auto& each) { return task == each.task; });
 
-  const auto number = [](auto value) { return std::vector<std::string>{fmt::format("{}", value)}; };
-  if (!decoder_lm) settings.set_default("enc-depth", number(model.encoder_layers));
-  settings.set_default("dec-depth", number(model.decoder_layers));
-  settings.set_default("dim-emb", number(model.width));
-  settings.set_default("transformer-dim-ffn", number(model.ffn_width));
-  settings.set_default("transformer-heads", number(model.heads));
+  if (!decoder_lm) settings.set_default("enc-depth", {number(model.encoder_layers)});
+  settings.set_default("dec-depth", {number(model.decoder_layers)});
+  settings.set_default("dim-emb", {number(model.width)});
+  settings.set_default("transformer-dim-ffn", {number(model.ffn_width)});
+  settings.set_default("transformer-heads", {number(model.heads)});
   settings.set_default("transformer-ffn-activation",
                        {decoder_lm ? "gelu" : kActivations[model.activation]});
   settings.set_default("transformer-norm", {kNorms[decoder_lm ? 1 : model.pre_norm]});
@@ -157,6 +181,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("weight-decay", {"0"});
   settings.set_default("after", {"0u"});
   settings.set_default("early-stopping", {"10"});
+  settings.set_default("early-stopping-on", {"first"});
   settings.set_default("seed", {"1"});
   settings.set_default("valid-freq", {"1000u"});
   settings.set_default("save-freq", {"1000u"});
@@ -164,6 +189,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("beam-size", {"1"});
   settings.set_default("keep-best", {"on"});
   settings.set_default("keep-last", {"3"});
+  settings.set_default("average-last", {"0"});
   settings.set_default("device", {"auto"});
   settings.set_default("cpu-threads", {"0"});
   settings.set_default("precision", {"auto"});
@@ -179,7 +205,27 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("quiet", {"off"});
 }
 
-TrainConfig resolve(const Settings& settings) {
+void fill_shape(Settings& settings, const Pretrained& pretrained) {
+  const trafo_model_config& m = pretrained.config;
+  const bool lm = m.architecture == TRAFO_DECODER_LM;
+  settings.set_default("arch", {kArchitectures[m.architecture]});
+  if (!lm) settings.set_default("enc-depth", {number(m.encoder_layers)});
+  settings.set_default("dec-depth", {number(m.decoder_layers)});
+  settings.set_default("dim-emb", {number(m.width)});
+  settings.set_default("transformer-dim-ffn", {number(m.ffn_width)});
+  settings.set_default("transformer-heads", {number(m.heads)});
+  settings.set_default("transformer-ffn-activation", {kActivations[m.activation]});
+  settings.set_default("transformer-norm", {kNorms[m.pre_norm]});
+  settings.set_default("transformer-dropout", {number(m.dropout)});
+  settings.set_default("transformer-dropout-ffn", {number(m.ffn_dropout)});
+  settings.set_default("transformer-dropout-attention", {number(m.attention_dropout)});
+  settings.set_default("tied-embeddings-all", {m.tied_embeddings ? "on" : "off"});
+  // Learned positions end somewhere: the pair and its </s> and <s> have to fit.
+  if (lm)
+    settings.set_default("max-length", {number(std::min<int64_t>(256, m.max_positions / 2 - 1))});
+}
+
+TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   TrainConfig config;
   trafo_model_config& m = config.model = preset(settings.text("task"));
   m.architecture = settings.choice("arch", kArchitectures);
@@ -206,6 +252,20 @@ TrainConfig resolve(const Settings& settings) {
   t.max_length = settings.integer("max-length");
   // The longest pair that --max-length lets through has to fit, </s> and <s> included.
   m.max_positions = std::max(m.max_positions, lm ? 2 * t.max_length + 2 : t.max_length + 2);
+  if (pretrained) {
+    check_shape(settings, m, pretrained->config);
+    const trafo_model_config mine = m;
+    m = pretrained->config;
+    m.dropout = mine.dropout;
+    m.ffn_dropout = mine.ffn_dropout;
+    m.attention_dropout = mine.attention_dropout;
+    if (!lm) m.max_positions = std::max(m.max_positions, mine.max_positions);
+    if (lm && 2 * t.max_length + 2 > m.max_positions)
+      settings.refuse("max-length",
+                      fmt::format("the pretrained model has {} positions, for pairs of "
+                                  "up to {} pieces a side",
+                                  m.max_positions, m.max_positions / 2 - 1));
+  }
   t.learning_rate = settings.real("learn-rate");
   t.warmup = settings.integer("lr-warmup");
   t.schedule = schedule_of(settings);
@@ -228,6 +288,8 @@ TrainConfig resolve(const Settings& settings) {
   t.disp_freq = parse_period(settings, "disp-freq", settings.text("disp-freq"));
   t.disp_first = 5;
   t.early_stopping = small_integer(settings, "early-stopping");
+  t.early_stopping_on = settings.choice("early-stopping-on", kStoppingMetrics);
+  t.average_last = small_integer(settings, "average-last");
   t.valid_metrics = t.first_metric = 0;
   for (const std::string& name : settings.list("valid-metrics")) {
     const auto found = std::find(std::begin(kMetrics), std::end(kMetrics), name);

@@ -9,6 +9,14 @@
 
 namespace translate_train {
 
+// A model that training begins with instead of random weights.
+struct Pretrained {
+  std::string model, vocabulary;  // files
+  trafo_model_config config{};
+};
+// Its shape, where nothing else has been asked for.
+void fill_shape(Settings& settings, const Pretrained& pretrained);
+
 struct TrainConfig {
   trafo_model_config model;  // vocabulary and precision still to be set
   trafo_trainer_options trainer;
@@ -19,8 +27,9 @@ struct TrainConfig {
 const char* task_for(int64_t pairs, bool decoder_lm);
 // Everything that has not been set.
 void fill_defaults(Settings& settings, int64_t pairs);
-// The settings are complete. Throws usage errors.
-TrainConfig resolve(const Settings& settings);
+// The settings are complete. `pretrained`, if there is one, decides what no setting does, and is
+// what it is in all that decides its weights. Throws usage errors.
+TrainConfig resolve(const Settings& settings, const Pretrained* pretrained = nullptr);
 // "1000u", "2Mt", "10e"; no unit means updates.
 trafo_period parse_period(const Settings& settings, const std::string& name,
                           const std::string& text);

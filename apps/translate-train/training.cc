@@ -81,6 +81,9 @@ class RunDisplay {
       case TRAFO_EVENT_VALIDATED:
         validated(e, record);
         break;
+      case TRAFO_EVENT_AVERAGED:
+        averaged(e, record);
+        break;
       case TRAFO_EVENT_SAVED:
         reporter_.status("");
         break;
@@ -113,7 +116,7 @@ class RunDisplay {
     reporter_.progress(line, record);
   }
 
-  void validated(const trafo_event& e, const nlohmann::ordered_json& record) {
+  static std::string metric_values(const trafo_event& e) {
     std::string values;
     const auto add = [&](const char* name, double value, const char* format) {
       if (std::isnan(value)) return;
@@ -122,6 +125,21 @@ class RunDisplay {
     add("bleu", e.valid_bleu, "{:.2f}");
     add("chrf", e.valid_chrf, "{:.2f}");
     add("ce", e.valid_ce, "{:.4f}");
+    return values;
+  }
+
+  void averaged(const trafo_event& e, const nlohmann::ordered_json& record) {
+    const std::string values = metric_values(e);
+    reporter_.info(fmt::format("[average] of updates {}{}{} | {}", text_of(e.message), values,
+                               values.empty()    ? ""
+                               : e.improved != 0 ? " | better than the best checkpoint"
+                                                 : " | no better than the best",
+                               text_of(e.path)),
+                   record);
+  }
+
+  void validated(const trafo_event& e, const nlohmann::ordered_json& record) {
+    const std::string values = metric_values(e);
     best_value_ = e.best_metric;
     best_ = fmt::format("{} {:.2f} @{}", metric_name(options_.first_metric), e.best_metric,
                         grouped(e.best_update));

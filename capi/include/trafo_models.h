@@ -137,6 +137,15 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load(trafo_context *context, c
 /* The same, computing in `precision` (see trafo_model_config): TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_as(trafo_context *context, const char *path, size_t path_length,
                                                           int32_t precision, trafo_model **out);
+/* Gives the model the weights of such a file, to train on from them; dropout and longest sequence may be others. The tokenizer
+ * (may be NULL) must be the one that a run has noted in the file. INVALID_ARGUMENT names what does not fit, and the tensor; the
+ * model is as before then. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_weights(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                               const char *path, size_t path_length);
+/* Writes the mean of model.safetensors files, added up in float64, to a file, whole or not at all. INVALID_ARGUMENT names the tensor
+ * or the setting in which one is not like the first. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_average_models(const trafo_string_view *paths, size_t count, const char *output,
+                                                           size_t output_length);
 /* Writes the file whole or not at all. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save(const trafo_model *model, const char *path, size_t path_length);
 /* since 0.1 */
@@ -189,6 +198,11 @@ typedef struct trafo_trainer trafo_trainer;
 #define TRAFO_OPTIMIZER_STATES_FLOAT32 0
 #define TRAFO_OPTIMIZER_STATES_8BIT 1 /* codes in blocks of 256 with a scale: 2.03 bytes a parameter instead of 8 */
 
+/* Metrics that early stopping counts validations without a better one of. */
+#define TRAFO_STOPPING_FIRST 0 /* first_metric */
+#define TRAFO_STOPPING_ANY 1   /* one of them is enough to stop */
+#define TRAFO_STOPPING_ALL 2   /* none may have become better */
+
 #define TRAFO_METRIC_CE 1 /* bits: ce-mean-words */
 #define TRAFO_METRIC_BLEU 2
 #define TRAFO_METRIC_CHRF 4
@@ -222,7 +236,7 @@ typedef struct trafo_trainer_options {
   trafo_period save_freq;   /* default 1000 updates; likewise */
   trafo_period disp_freq;   /* default 100 updates */
   int64_t disp_first;       /* the first so many updates are displayed as well; default 0 */
-  int32_t early_stopping;   /* validations in a row without improvement of the deciding metric; default 0: never */
+  int32_t early_stopping;   /* validations in a row without improvement (see early_stopping_on); default 0: never */
   int32_t valid_metrics;    /* bits TRAFO_METRIC_*; default all */
   int32_t first_metric;     /* one bit of valid_metrics: the metric that decides; default TRAFO_METRIC_BLEU */
   int32_t valid_beam;       /* default 1: greedy */
@@ -240,6 +254,9 @@ typedef struct trafo_trainer_options {
    * mean is what is validated and saved as model.safetensors; training goes on from the weights themselves, which the model keeps
    * and checkpoints hold as unsmoothed.safetensors. A run continues with the share it has begun with. Default 0: none */
   double exponential_smoothing;
+  int32_t early_stopping_on; /* TRAFO_STOPPING_*: the metrics that early_stopping counts; default first_metric alone */
+  int32_t average_last;      /* at the end the mean of so many of the newest checkpoints (which are kept for it) is written to
+                              * RUN/ckpt/averaged/model.safetensors and measured, see TRAFO_EVENT_AVERAGED; default 0: not */
 } trafo_trainer_options;
 
 typedef struct trafo_memory_plan {
@@ -287,6 +304,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, cons
 #define TRAFO_EVENT_FINISHED 8
 #define TRAFO_EVENT_STOPPED 9 /* training can go on */
 #define TRAFO_EVENT_VALIDATING 10 /* a validation begins, which may take long */
+#define TRAFO_EVENT_AVERAGED 11 /* average_last: path of the mean, message: its updates, and what VALIDATED has of metrics */
 
 #define TRAFO_STOP_NONE 0
 #define TRAFO_STOP_LIMIT 1 /* after_updates, after_epochs or after_tokens */
@@ -315,7 +333,7 @@ typedef struct trafo_event {
   int64_t memory_bytes;   /* in use */
   int64_t peak_memory_bytes;
   int64_t skipped_updates;
-  int64_t stalled;        /* validations in a row without improvement */
+  int64_t stalled;        /* validations in a row without improvement, as early stopping counts them */
   double valid_ce;        /* VALIDATED: cross-entropy per label; NaN where not asked for */
   double valid_bleu;
   double valid_chrf;

@@ -1,10 +1,13 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"
+#include "engine/train/average.h"
 #include "engine/train/model_io.h"
+#include "engine/train/run_directory.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -156,6 +159,30 @@ trafo_error* trafo_model_load_as(trafo_context* context, const char* path, size_
   return api(__func__, [&](const Call& call) {
     call.out(out);
     *out = load(call, context, path, path_length, checked_precision(call, precision));
+  });
+}
+
+trafo_error* trafo_model_load_weights(trafo_model* model, const trafo_tokenizer* tokenizer,
+                                      const char* path, size_t path_length) {
+  return api(__func__, [&](const Call& call) {
+    const trafo_model& m = call.handle(model, "model");
+    const Tokenizer* pieces = tokenizer ? &call.handle(tokenizer, "tokenizer").tokenizer : nullptr;
+    const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"));
+    const auto noted = reader.metadata().find(kTokenizerKey);
+    if (pieces && noted != reader.metadata().end() && noted->second != tokenizer_checksum(*pieces))
+      call.refuse(reader.label(), " was trained with another vocabulary");
+    load_pretrained(*m.context, reader, *m.model);
+  });
+}
+
+trafo_error* trafo_average_models(const trafo_string_view* paths, size_t count, const char* output,
+                                  size_t output_length) {
+  return api(__func__, [&](const Call& call) {
+    call.array(paths, count, "paths");
+    std::vector<std::filesystem::path> models;
+    for (size_t i = 0; i < count; ++i)
+      models.push_back(path_argument(call, paths[i].data, paths[i].length, "paths"));
+    average_models(models, path_argument(call, output, output_length, "output"));
   });
 }
 

@@ -103,6 +103,9 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
       o.optimizer_states > TRAFO_OPTIMIZER_STATES_8BIT)
     call.refuse("optimizer_states must be TRAFO_OPTIMIZER_STATES_FLOAT32 (0) or _8BIT (1), got ",
                 o.optimizer_states);
+  if (o.early_stopping_on < TRAFO_STOPPING_FIRST || o.early_stopping_on > TRAFO_STOPPING_ALL)
+    call.refuse("early_stopping_on must be TRAFO_STOPPING_FIRST (0), _ANY (1) or _ALL (2), got ",
+                o.early_stopping_on);
   if (o.batch_fit != 0 && o.batch_fit != 1)
     call.refuse("batch_fit must be 0 or 1, got ", o.batch_fit);
   if (o.tune_products != 0 && o.tune_products != 1)
@@ -111,6 +114,8 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
   TrainOptions t;
   t.tune_products = o.tune_products != 0;
   t.exponential_smoothing = o.exponential_smoothing;
+  t.early_stopping_on = static_cast<StoppingMetrics>(o.early_stopping_on);
+  t.average_last = o.average_last;
   t.optimizer_states = static_cast<OptimizerStates>(o.optimizer_states);
   t.memory_limit = o.memory_limit;
   t.batch_fit = o.batch_fit != 0;

@@ -15,12 +15,13 @@ enum class TrainEventKind : int32_t {
   checkpoint_refused = 2,  // a newer checkpoint is damaged and was passed over; message: why
   display = 3,             // loss, perplexity, gradient norm and speed since the last display
   skipped = 4,             // an update with a loss or gradient that is not finite was left out
-  epoch = 5,               // an epoch is complete; message: what was dropped in it that started did not know of
-  validated = 6,           // metrics hold the results; path: the hypotheses, if any were written
-  saved = 7,               // path: the checkpoint
-  finished = 8,            // the run is at its end, see reason
-  stopped = 9,             // it can go on, see reason
-  validating = 10,         // a validation begins, which may take long
+  epoch = 5,  // an epoch is complete; message: what was dropped in it that started did not know of
+  validated = 6,    // metrics hold the results; path: the hypotheses, if any were written
+  saved = 7,        // path: the checkpoint
+  finished = 8,     // the run is at its end, see reason
+  stopped = 9,      // it can go on, see reason
+  validating = 10,  // a validation begins, which may take long
+  averaged = 11,    // path: the mean of the newest checkpoints; metrics: of it, if measured
 };
 
 // Values are part of the C ABI: never renumber, only append.
@@ -63,7 +64,7 @@ struct TrainEvent {
   int64_t memory_bytes = 0;    // handed out by the device's allocator
   int64_t peak_memory_bytes = 0;
   int64_t skipped_updates = 0;
-  int64_t stalled = 0;  // validations in a row without a better first metric
+  int64_t stalled = 0;  // validations in a row that early stopping counts
   std::vector<MetricValue> metrics;
   std::string message;
   std::string path;

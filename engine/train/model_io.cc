@@ -194,6 +194,35 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
   return load_model(context, SafetensorsReader::open(path), dtype);
 }
 
+void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model) {
+  const ParameterStore& parameters = model.parameters();
+  std::string misfit;
+  for (size_t i = 0; i < parameters.count() && misfit.empty(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const TensorInfo* info = reader.find(parameters.name(id));
+    if (info == nullptr)
+      misfit = concat("it lacks the tensor ", parameters.name(id));
+    else if (info->shape != dims(parameters.shape(id)))
+      misfit =
+          concat("its ", info->name, " is ", Shape(std::span<const int64_t>(info->shape)).str(),
+                 ", the model's ", parameters.shape(id).str());
+  }
+  for (const TensorInfo& info : reader.tensors())
+    if (misfit.empty() && parameters.find(info.name) == kNoParam)
+      misfit = concat("it has the tensor ", info.name, ", the model has none of this name");
+  ModelConfig saved = read_model_config(reader);
+  const ModelConfig& given = model.config();
+  saved.dropout = given.dropout;
+  saved.attention_dropout = given.attention_dropout;
+  saved.ffn_dropout = given.ffn_dropout;
+  saved.max_positions = given.max_positions;
+  const std::string differences = describe_differences(saved, given);
+  require(misfit.empty() && differences.empty(), ErrorCode::invalid_argument, kOrigin,
+          reader.label(), " is not for this model: ", misfit,
+          misfit.empty() || differences.empty() ? "" : "; ", differences);
+  read_weights(context, reader, model.parameters());
+}
+
 void load_weights(Context& context, const SafetensorsReader& reader, Model& model) {
   const ModelConfig saved = read_model_config(reader);
   require(saved == model.config(), ErrorCode::invalid_argument, kOrigin, reader.label(),

@@ -37,6 +37,10 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
 // differ. On any error the model's weights are as before.
 void load_weights(Context& context, const SafetensorsReader& reader, Model& model);
 
+// The same from a model that may differ in what decides no weight: dropout and max_positions.
+// INVALID_ARGUMENT names what does not fit, and the first tensor of another shape.
+void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model);
+
 // The configuration without the weights.
 ModelConfig read_model_config(const SafetensorsReader& reader);
 // "width is 512 in the checkpoint, 256 here; ..."; empty when the two are equal.

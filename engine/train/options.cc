@@ -71,6 +71,10 @@ void validate(const TrainOptions& o) {
   check_count("after_epochs", o.after_epochs);
   check_count("after_tokens", o.after_tokens);
   check_count("early_stopping", o.early_stopping);
+  require(
+      o.early_stopping_on >= StoppingMetrics::first && o.early_stopping_on <= StoppingMetrics::all,
+      ErrorCode::invalid_argument, kOrigin, "early_stopping_on has the unknown value ",
+      static_cast<int32_t>(o.early_stopping_on));
   check_period("disp_freq", o.disp_freq);
   check_count("disp_first", o.disp_first);
   check_period("valid_freq", o.valid_freq);
@@ -90,6 +94,7 @@ void validate(const TrainOptions& o) {
   check_real("valid_normalize", o.valid_normalize, 0, 1e3, true);
   check_range("valid_batch_tokens", o.valid_batch_tokens, 0, 1 << 28);
   check_range("keep_last", o.keep_last, 1, kLargest);
+  check_range("average_last", o.average_last, 0, 1000);
 }
 
 ScheduleOptions schedule_options(const TrainOptions& o, int64_t width) {

@@ -68,7 +68,8 @@ struct TrainOptions {
   int64_t after_updates = 0;
   int64_t after_epochs = 0;
   int64_t after_tokens = 0;    // target tokens
-  int64_t early_stopping = 0;  // validations in a row without a better first metric; 0: never
+  int64_t early_stopping = 0;  // validations in a row without a better metric; 0: never
+  StoppingMetrics early_stopping_on = StoppingMetrics::first;
 
   // --- what happens on the way ---
   Period disp_freq{100, PeriodUnit::updates};
@@ -81,6 +82,9 @@ struct TrainOptions {
   int64_t valid_batch_tokens = 0;  // source tokens translated at a time; 0: batch_tokens
   bool keep_best = true;           // save at every best metric, and keep the best of each
   int64_t keep_last = 3;           // checkpoints
+  // At the end the mean of so many of the newest checkpoints, which are kept for it, is written and
+  // measured; 0: not.
+  int64_t average_last = 0;
 };
 
 // Throws INVALID_ARGUMENT naming the field and what it may be.

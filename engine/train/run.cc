@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/io/checksum.h"
+#include "engine/train/model_io.h"
 
 namespace trafo {
 namespace {
@@ -12,8 +12,11 @@ namespace {
 constexpr size_t kUpdatesAhead = 8;
 static_assert(kUpdatesAhead < Trainer::kMostUnderWay);
 
-TrainingData checked(TrainingData data, const Model& model, const TrainOptions& options) {
+TrainingData checked(TrainingData data, const Model& model, const TrainOptions& options,
+                     bool has_directory) {
   validate(options);
+  require(options.average_last == 0 || has_directory, ErrorCode::invalid_argument, "training run",
+          "average_last needs a run directory, whose checkpoints it is the mean of");
   check_data(data, model.config(), options);
   return data;
 }
@@ -52,9 +55,7 @@ RunPlan planned(const Context& context, const Model& model, const TrainingData& 
 RunIdentity identity_of(const TrainingData& data, const TrainOptions& options) {
   RunIdentity identity;
   identity.corpus = data.train->fingerprint();
-  if (data.tokenizer)
-    identity.tokenizer =
-        crc32_text(crc32(std::as_bytes(std::span<const char>(data.tokenizer->serialized()))));
+  if (data.tokenizer) identity.tokenizer = tokenizer_checksum(*data.tokenizer);
   identity.options = fixed_options_json(options);
   return identity;
 }
@@ -74,8 +75,6 @@ void merge_best(const TrainOptions& options, RunState& state) {
   }
   for (const auto& entry : saved)
     if (find(state.best, entry.first) == state.best.end()) state.best.push_back(entry);
-  // Patience is counted on the first metric.
-  if (!saved.empty() && saved.front().first != state.best.front().first) state.stalled = 0;
 }
 
 }  // namespace
@@ -126,6 +125,7 @@ RunSummary TrainingRun::run(const TrainCallback& callback, const CancelToken* ca
   const StopReason reason = loop(session, max_updates);
   const bool finished = reason == StopReason::limit || reason == StopReason::early_stopping;
   if (reason != StopReason::paused) save(session);
+  if (finished && options_.average_last > 0) average(session);
   TrainEvent event = make_event(finished ? TrainEventKind::finished : TrainEventKind::stopped);
   event.reason = reason;
   emit(session, event);
@@ -340,14 +340,70 @@ std::vector<MetricValue> TrainingRun::take_metrics(const std::vector<double>& va
     const bool improved =
         std::isfinite(values[i]) && (!best || is_better(name, values[i], best->value));
     if (improved) best = BestMetric{values[i], state_.trainer.update};
+    int64_t& stalled = state_.stalled_by_metric[name];
+    stalled = improved ? 0 : stalled + (scheduled ? 1 : 0);
     metrics.push_back(
         {name, values[i], best ? best->value : values[i], best ? best->update : 0, improved});
   }
-  if (metrics.front().improved)
-    state_.stalled = 0;
-  else if (scheduled)
-    ++state_.stalled;
+  state_.stalled = stalled();
   return metrics;
+}
+
+int64_t TrainingRun::stalled() const {
+  const auto of = [&](const std::string& metric) {
+    const auto found = state_.stalled_by_metric.find(metric);
+    return found == state_.stalled_by_metric.end() ? 0 : found->second;
+  };
+  int64_t count = of(options_.valid_metrics.front());
+  if (options_.early_stopping_on == StoppingMetrics::first) return count;
+  for (const std::string& metric : options_.valid_metrics)
+    count = options_.early_stopping_on == StoppingMetrics::any ? std::max(count, of(metric))
+                                                               : std::min(count, of(metric));
+  return count;
+}
+
+std::optional<ValidationResult> TrainingRun::validate(const std::filesystem::path& weights,
+                                                      const CancelToken* cancel) {
+  ParameterStore& parameters = model_.parameters();
+  const Tensor master = parameters.master().detach();
+  std::vector<std::byte> own(master.bytes());
+  context_.to_host(master, own.data(), own.size());
+  const auto put_back = [&] {
+    context_.backend().copy_from_host(master.raw(), own.data(), own.size());
+    parameters.follow_master(context_);
+    context_.backend().synchronize();
+  };
+  std::optional<ValidationResult> result;
+  try {
+    load_weights(context_, SafetensorsReader::open(weights), model_);
+    result = validate_model(context_, model_, data_, options_, cancel);
+  } catch (...) {
+    put_back();
+    throw;
+  }
+  put_back();
+  return result;
+}
+
+// The end of a run that is done: its newest checkpoints as one model.
+void TrainingRun::average(Session& session) {
+  if (averaged_update_ == state_.trainer.update) return;
+  const RunDirectory::Average average = directory_->average(options_.average_last);
+  averaged_update_ = state_.trainer.update;
+  TrainEvent event = make_event(TrainEventKind::averaged);
+  event.path = average.path.string();
+  for (const int64_t update : average.updates)
+    event.message += concat(event.message.empty() ? "" : ", ", update);
+  if (data_.valid) emit(session, make_event(TrainEventKind::validating));
+  const auto result = data_.valid ? validate(average.path, session.cancel) : std::nullopt;
+  for (size_t i = 0; result && i < result->values.size(); ++i) {
+    const auto& [name, best] = state_.best[i];
+    const double value = result->values[i];
+    event.metrics.push_back({name, value, best ? best->value : value, best ? best->update : 0,
+                             !best || is_better(name, value, best->value)});
+  }
+  update_clock();
+  emit(session, event);
 }
 
 void TrainingRun::save() {
@@ -369,7 +425,7 @@ void TrainingRun::save(Session& session) {
     directory_->save(context_, model_, trainer_, state_, identity_);
   }
   changed_ = save_due_ = false;
-  directory_->tidy(state_, options_.keep_best, options_.keep_last);
+  directory_->tidy(state_, options_.keep_best, std::max(options_.keep_last, options_.average_last));
   update_clock();
   TrainEvent event = make_event(TrainEventKind::saved);
   event.path = directory_->checkpoint_path(state_.trainer.update).string();

@@ -44,6 +44,9 @@ class TrainingRun {
 
   // Measures the weights that would be saved, now; needs data().valid. No value: cancelled.
   std::optional<ValidationResult> validate(const CancelToken* cancel = nullptr);
+  // The same of the weights in a file; the model has its own again after it.
+  std::optional<ValidationResult> validate(const std::filesystem::path& weights,
+                                           const CancelToken* cancel = nullptr);
 
   // Saves now, if there is a run directory and something has changed since the last time.
   void save();
@@ -79,6 +82,8 @@ class TrainingRun {
   bool run_validation(Session& session, bool scheduled);
   std::vector<MetricValue> take_metrics(const std::vector<double>& values, bool scheduled);
   void save(Session& session);
+  void average(Session& session);
+  int64_t stalled() const;
   StopReason end_reason(const Progress& done) const;
   StopReason loop(Session& session, int64_t max_updates);
 
@@ -121,6 +126,7 @@ class TrainingRun {
   std::vector<Error> refused_;  // damaged checkpoints, until they are announced
   bool changed_ = false;        // since the last save
   bool save_due_ = false;
+  int64_t averaged_update_ = -1;  // the newest update when the mean was made
 
   // Speed: of this process only.
   Clock::time_point clock_;

@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/io/atomic_file.h"
+#include "engine/io/checksum.h"
 #include "engine/io/descriptor.h"
+#include "engine/train/average.h"
 #include "engine/train/model_io.h"
 #include "engine/train/product_plans.h"
 
@@ -20,6 +22,10 @@ const std::filesystem::path& created(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+std::string tokenizer_checksum(const Tokenizer& tokenizer) {
+  return crc32_text(crc32(std::as_bytes(std::span<const char>(tokenizer.serialized()))));
+}
 
 std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_directory) {
   const CheckpointDirectory checkpoints(run_directory);
@@ -112,6 +118,21 @@ void RunDirectory::tidy(const RunState& state, bool keep_best, int64_t keep_last
     }
   }
   checkpoints_.remove_old(keep_last, keep);
+}
+
+RunDirectory::Average RunDirectory::average(int64_t newest) const {
+  Average result;
+  result.updates = checkpoints_.list();
+  const auto surplus = static_cast<int64_t>(result.updates.size()) - newest;
+  if (surplus > 0) result.updates.erase(result.updates.begin(), result.updates.begin() + surplus);
+  std::vector<std::filesystem::path> models;
+  for (const int64_t update : result.updates)
+    models.push_back(checkpoints_.path(update) / kModelFile);
+  const std::filesystem::path folder = path_ / "ckpt" / kAveragedFolder;
+  ensure_directory(folder);
+  result.path = folder / kModelFile;
+  average_models(models, result.path);
+  return result;
 }
 
 std::filesystem::path RunDirectory::write_hypotheses(int64_t update,

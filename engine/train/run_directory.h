@@ -3,9 +3,10 @@
 //   RUN/ckpt/UPDATE/{model.safetensors, optimizer.safetensors, state.json}
 //   RUN/ckpt/UPDATE/unsmoothed.safetensors   under exponential_smoothing: the weights that training
 //                                 goes on with; model.safetensors are those to use
-//   RUN/latest, RUN/best-METRIC   text: an UPDATE
-//   RUN/valid/UPDATE.hyp          translations of the validation sources, a line each
-//   RUN/product-plans             the kernels of matrix products, if they were measured
+//   RUN/ckpt/averaged/model.safetensors      the mean of the newest checkpoints, if it was asked
+//   for RUN/latest, RUN/best-METRIC   text: an UPDATE RUN/valid/UPDATE.hyp          translations of
+//   the validation sources, a line each RUN/product-plans             the kernels of matrix
+//   products, if they were measured
 //
 // Other files of the directory (logs, the resolved configuration, the vocabulary) are the caller's.
 #pragma once
@@ -26,9 +27,13 @@ namespace trafo {
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kUnsmoothedFile = "unsmoothed.safetensors";
+inline constexpr const char* kAveragedFolder = "averaged";
 inline constexpr const char* kStateFile = "state.json";
 // Metadata key in model.safetensors: CRC-32 of the serialised tokenizer the model was trained with.
 inline constexpr const char* kTokenizerKey = "tokenizer_crc32";
+
+// What stands under kTokenizerKey.
+std::string tokenizer_checksum(const Tokenizer& tokenizer);
 
 // TrainOptions::batch_tokens of the newest checkpoint that can be read; touches nothing.
 std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_directory);
@@ -54,6 +59,13 @@ class RunDirectory {
   // Points best-METRIC where `state` says, and deletes all but the newest `keep_last` checkpoints
   // and, if `keep_best`, the best ones.
   void tidy(const RunState& state, bool keep_best, int64_t keep_last);
+
+  // Writes RUN/ckpt/averaged/model.safetensors.
+  struct Average {
+    std::filesystem::path path;
+    std::vector<int64_t> updates;  // of which it is the mean, ascending
+  };
+  Average average(int64_t newest) const;
 
   // Returns the file's path.
   std::filesystem::path write_hypotheses(int64_t update, std::span<const std::string> lines) const;

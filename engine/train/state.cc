@@ -95,6 +95,7 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
     if (best) entry["value"] = best->value, entry["update"] = best->update;
     out["best"].push_back(entry);
   }
+  out["stalled_by_metric"] = state.stalled_by_metric;
   out["corpus"] = to_hex(identity.corpus);
   out["tokenizer"] = identity.tokenizer;
   out["options"] = Json::parse(identity.options);
@@ -124,6 +125,10 @@ SavedState decode_state(const std::string& text, const std::string& label) {
       if (entry.contains("value")) best = BestMetric{entry.at("value"), entry.at("update")};
       state.best.emplace_back(entry.at("metric"), best);
     }
+    if (in.contains("stalled_by_metric"))
+      in.at("stalled_by_metric").get_to(state.stalled_by_metric);
+    else if (!state.best.empty())  // an older release counted the first metric alone
+      state.stalled_by_metric[state.best.front().first] = state.stalled;
     saved.identity.corpus = from_hex(in.at("corpus"), label);
     in.at("tokenizer").get_to(saved.identity.tokenizer);
     saved.identity.options = in.at("options").dump();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -44,6 +45,9 @@ struct RunState {
   double grad_norm = 0;  // of the last update
   // In the order of TrainOptions::valid_metrics; empty: not measured yet.
   std::vector<std::pair<std::string, std::optional<BestMetric>>> best;
+  // Validations in a row that were no better, by metric, and the one of them that early stopping
+  // goes by.
+  std::map<std::string, int64_t> stalled_by_metric;
   int64_t stalled = 0;
   int64_t validated_update = -1;  // the last one that was validated
   bool validation_due = false;    // saved before a validation that was due was done

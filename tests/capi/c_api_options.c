@@ -158,6 +158,15 @@ void test_options(void) {
   FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "exponential_smoothing must be");
   trainer.exponential_smoothing = 0;
+  CHECK(trainer.early_stopping_on == TRAFO_STOPPING_FIRST && trainer.average_last == 0);
+  trainer.early_stopping_on = 3;
+  FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+        TRAFO_INVALID_ARGUMENT, "early_stopping_on must be");
+  trainer.early_stopping_on = TRAFO_STOPPING_ALL;
+  trainer.average_last = -1;
+  FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+        TRAFO_INVALID_ARGUMENT, "average_last must be");
+  trainer.average_last = 0;
   trainer.reserved = 1;
   FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "reserved");

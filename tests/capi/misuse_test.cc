@@ -240,6 +240,11 @@ void misuse_models(World& w) {
          path.size(), &real);
   std::filesystem::remove_all(path);
   MISUSE(trafo_model_import, {5}, w.context, path.data(), path.size(), &model, &tokenizer, &note);
+  must(trafo_model_save(w.model, path.data(), path.size()));
+  MISUSE(trafo_model_load_weights, {1}, w.model, w.tokenizer, path.data(), path.size());
+  const trafo_string_view models[] = {{path.data(), path.size()}, {path.data(), path.size()}};
+  MISUSE(trafo_average_models, {}, models, 2, path.data(), path.size());
+  std::filesystem::remove_all(path);
   MISUSE(trafo_model_get_config, {}, w.model, &config, sizeof config);
   MISUSE(trafo_model_get_parameter_count, {}, w.model, &number, numbers);
   Misuse<trafo_model*, int64_t, const char**, trafo_tensor**>(

@@ -1,6 +1,7 @@
 // Training options as users give them: what a run makes of them, and what is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "apps/translate-train/demo_corpus.h"
@@ -15,6 +16,14 @@ using Arguments = std::vector<std::string>;
 Arguments operator+(Arguments a, const Arguments& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+// The same with another value of a flag that is there.
+Arguments changed(Arguments arguments, const std::string& flag, const std::string& value) {
+  const auto found = std::find(arguments.begin(), arguments.end(), flag);
+  EXPECT_NE(found, arguments.end()) << flag;
+  *std::next(found) = value;
+  return arguments;
 }
 
 class TrainingCli : public ::testing::Test {
@@ -90,6 +99,116 @@ TEST_F(TrainingCli, SmoothingIsKeptBesideTheWeights) {
             "exponential-smoothing");
   refused(train("ema", "20u") + Arguments{"--exponential-smoothing", "off"},
           "exponential_smoothing was 0.0001 and is 0.0 now");
+}
+
+TEST_F(TrainingCli, CheckpointsAreAveraged) {
+  const Outcome outcome = trained(train("mean", "20u") + Arguments{"--average-last", "3"});
+  EXPECT_NE(outcome.err.find("[average] of updates 10, 15, 20 | bleu "), std::string::npos)
+      << outcome.err;
+  const std::string mean = read_file(file("mean/ckpt/averaged/model.safetensors"));
+  const std::string metrics = read_file(file("mean/metrics.jsonl"));
+  EXPECT_NE(metrics.find(R"("type":"average")"), std::string::npos) << metrics;
+  EXPECT_NE(read_file(file("mean/config.yml")).find("average-last: 3\n"), std::string::npos);
+
+  // The subcommand makes the same of the same.
+  fs::remove_all(file("mean/ckpt/averaged"));
+  const Outcome last = trained({"average", "--model", "mean", "--last", "3"});
+  EXPECT_NE(last.err.find("the mean of 3 models (10, 15, 20)"), std::string::npos) << last.err;
+  EXPECT_EQ(read_file(file("mean/ckpt/averaged/model.safetensors")), mean);
+  trained({"average", "mean/ckpt/10", "mean/ckpt/15/model.safetensors", "mean/ckpt/20", "-o",
+           "mine.safetensors"});
+  EXPECT_EQ(read_file(file("mine.safetensors")), mean);
+  const Outcome best = trained({"average", "--model", "mean", "--best", "2", "--metric",
+                                "ce-mean-words", "--output", "best.safetensors"});
+  EXPECT_NE(best.err.find("the mean of 2 models (15, 20)"), std::string::npos) << best.err;
+
+  const Outcome translated =
+      run({"translate", "--model", "mean", "--checkpoint", "averaged"}, "der Hund\n");
+  EXPECT_EQ(translated.exit_code, 0) << translated.err;
+  EXPECT_EQ(run({"info", "mine.safetensors"}).exit_code, 0);
+
+  trained(train("unlike", "2u") + Arguments{"--transformer-norm", "post"});
+  refused({"average", "mean/ckpt/10", "unlike", "-o", "x"}, "cannot be averaged with mean/ckpt/10");
+  EXPECT_FALSE(fs::exists(file("x")));
+  refused({"average", "mean/ckpt/10"}, "--output: where");
+  refused({"average", "--last", "2", "--best", "2", "--model", "mean"}, "give one of them");
+  refused({"average", "--model", "nowhere"}, "no such run directory");
+}
+
+TEST_F(TrainingCli, TheMetricsThatStopARunAreChosen) {
+  // Nothing becomes better at this rate.
+  const Arguments still = {"--learn-rate", "1e-30", "--early-stopping", "2"};
+  const Outcome all = trained(changed(train("still", "50u"), "--valid-freq", "1u") + still +
+                              Arguments{"--early-stopping-on=all"});
+  EXPECT_NE(all.err.find("no more improvement after update 3"), std::string::npos) << all.err;
+  EXPECT_NE(read_file(file("still/config.yml")).find("early-stopping-on: all\n"),
+            std::string::npos);
+  refused(train("wrong", "5u") + Arguments{"--early-stopping-on", "most"},
+          "early-stopping-on: wants first, any or all, got 'most'");
+}
+
+TEST_F(TrainingCli, TrainingBeginsWithAnotherModelsWeights) {
+  trained(changed(train("first", "10u"), "--transformer-heads", "4"));
+  const auto tuned = [](const std::string& name, const std::string& after, const Arguments& more) {
+    return Arguments{"train",
+                     "--train-sets",
+                     "v.de",
+                     "v.en",
+                     "--valid-sets",
+                     "t.de",
+                     "t.en",
+                     "--model",
+                     name,
+                     "--after",
+                     after,
+                     "--valid-freq",
+                     "100u",
+                     "--save-freq",
+                     "2u",
+                     "--keep-last",
+                     "9",
+                     "--mini-batch-words",
+                     "200",
+                     "--cpu-threads",
+                     "1"} +
+           more;
+  };
+  const Arguments pretrained = {"--pretrained-model", "first"};
+  // A rate at which no weight moves: what is saved is what it began with.
+  trained(tuned("tuned", "1u", pretrained + Arguments{"--learn-rate", "1e-30"}));
+  EXPECT_EQ(read_file(file("tuned/vocab.spm")), read_file(file("first/vocab.spm")));
+  const std::string config = read_file(file("tuned/config.yml"));
+  for (const char* line : {"dim-emb: 16\n", "transformer-heads: 4\n", "pretrained-model: /"})
+    EXPECT_NE(config.find(line), std::string::npos) << config;
+  trained({"average", "first", "-o", "first.safetensors"});
+  trained({"average", "tuned", "-o", "tuned.safetensors"});
+  const Outcome first = run({"score", "--model", "first.safetensors", "--vocab", "first/vocab.spm",
+                             "--train-sets", "v.de", "v.en"});
+  const Outcome second = run({"score", "--model", "tuned.safetensors", "--vocab", "first/vocab.spm",
+                              "--train-sets", "v.de", "v.en"});
+  EXPECT_EQ(first.out, second.out);
+  EXPECT_FALSE(first.out.empty()) << first.err;
+
+  // It goes on as any run does, though that model is gone.
+  fs::copy(file("first"), file("source"), fs::copy_options::recursive);
+  const Arguments from_copy = {"--pretrained-model", "source"};
+  trained(tuned("uncut", "6u", from_copy));
+  trained(tuned("cut", "4u", from_copy));
+  fs::remove_all(file("source"));
+  trained(tuned("cut", "6u", {}));
+  EXPECT_EQ(read_file(file("cut/ckpt/6/model.safetensors")),
+            read_file(file("uncut/ckpt/6/model.safetensors")));
+
+  refused(tuned("wrong", "1u", pretrained + Arguments{"--dim-emb", "32"}),
+          "--dim-emb: the pretrained model has 16");
+  refused(tuned("wrong", "1u", pretrained + Arguments{"--transformer-norm", "post"}),
+          "--transformer-norm: the pretrained model has pre");
+  refused(tuned("wrong", "1u", {"--pretrained-model", "nowhere"}), "nowhere");
+  // Another vocabulary: of another size, or only of other pieces.
+  trained({"vocab", "--train-sets", "t.de", "--dim-vocabs", "90", "-o", "small.spm"});
+  refused(tuned("wrong", "1u", pretrained + Arguments{"--vocabs", "small.spm"}),
+          "was trained with another vocabulary");
+  EXPECT_FALSE(fs::exists(file("wrong")));
 }
 
 }  // namespace

@@ -21,13 +21,14 @@ const (
 	EventFinished          EventKind = C.TRAFO_EVENT_FINISHED
 	EventStopped           EventKind = C.TRAFO_EVENT_STOPPED    // training can go on
 	EventValidating        EventKind = C.TRAFO_EVENT_VALIDATING // a validation begins, which may take long
+	EventAveraged          EventKind = C.TRAFO_EVENT_AVERAGED   // AverageLast: Path of the mean, Message: its updates, and its metrics
 )
 
 var eventNames = map[EventKind]string{
 	EventStarted: "started", EventResumed: "resumed", EventCheckpointRefused: "checkpoint refused",
 	EventDisplay: "display", EventSkipped: "skipped", EventEpoch: "epoch", EventValidated: "validated",
 	EventSaved: "saved", EventFinished: "finished", EventStopped: "stopped",
-	EventValidating: "validating",
+	EventValidating: "validating", EventAveraged: "averaged",
 }
 
 // String is the kind's name, as "validated".

@@ -156,6 +156,35 @@ func (m *Model) within(ctx context.Context, origin string, f func() error) error
 	return f()
 }
 
+// LoadWeights gives the model the weights of a file that Save or a training run wrote, to train on
+// from them; dropout and longest sequence may be others. The tokenizer, which may be nil, must be the
+// one that a run has noted in the file. ErrInvalidArgument names what does not fit, and the tensor;
+// the model is as before then.
+func (m *Model) LoadWeights(tokenizer *Tokenizer, path string) error {
+	const origin = "Model.LoadWeights"
+	return m.within(context.Background(), origin, func() error {
+		var pieces *C.trafo_tokenizer
+		if tokenizer != nil {
+			var err error
+			if pieces, err = tokenizer.hold(origin); err != nil {
+				return err
+			}
+			defer tokenizer.shared.release()
+		}
+		data, length := chars(path)
+		return m.c.core.finish(C.trafo_model_load_weights(m.ptr, pieces, data, length))
+	})
+}
+
+// AverageModels writes the mean of model files, added up in float64, to a file, whole or not at all.
+// ErrInvalidArgument names the tensor or the setting in which one is not like the first.
+func AverageModels(models []string, output string) error {
+	paths, free := views(models)
+	defer free()
+	data, length := chars(output)
+	return check(C.trafo_average_models(paths, C.size_t(len(models)), data, length))
+}
+
 // Save writes the file whole or not at all.
 func (m *Model) Save(path string) error {
 	return m.in("Model.Save", func() *C.trafo_error {

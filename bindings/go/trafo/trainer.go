@@ -114,7 +114,22 @@ type TrainerOptions struct {
 	// measure and checkpoints hold to be used; the model keeps the weights that training goes on with.
 	// Default 0: none is kept.
 	ExponentialSmoothing float64
+
+	EarlyStoppingOn StoppingMetrics // the metrics that EarlyStopping counts; default StoppingFirst
+
+	// At the end the mean of so many of the newest checkpoints, which are kept for it, is written to
+	// ckpt/averaged/model.safetensors and measured, see EventAveraged; needs RunDirectory. Default 0: not.
+	AverageLast int
 }
+
+// StoppingMetrics are the metrics that early stopping counts validations without a better one of.
+type StoppingMetrics int32
+
+const (
+	StoppingFirst StoppingMetrics = C.TRAFO_STOPPING_FIRST // FirstMetric
+	StoppingAny   StoppingMetrics = C.TRAFO_STOPPING_ANY   // one of them is enough to stop
+	StoppingAll   StoppingMetrics = C.TRAFO_STOPPING_ALL   // none may have become better
+)
 
 // OptimizerStates is what the optimizer keeps its two moments of every parameter in. A run continues
 // with those it has begun with.
@@ -154,6 +169,7 @@ func DefaultTrainerOptions() TrainerOptions {
 		Recompute: Recompute(o.recompute), OptimizerStates: OptimizerStates(o.optimizer_states),
 		MemoryLimit: int64(o.memory_limit), BatchFit: o.batch_fit != 0,
 		TuneProducts: o.tune_products != 0, ExponentialSmoothing: float64(o.exponential_smoothing),
+		EarlyStoppingOn: StoppingMetrics(o.early_stopping_on), AverageLast: int(o.average_last),
 	}
 }
 
@@ -197,6 +213,8 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c.optimizer_states = C.int32_t(o.OptimizerStates)
 	c.tune_products = cBool(o.TuneProducts)
 	c.exponential_smoothing = C.double(o.ExponentialSmoothing)
+	c.early_stopping_on = C.int32_t(o.EarlyStoppingOn)
+	c.average_last = cInt(o.AverageLast)
 	return c
 }
 

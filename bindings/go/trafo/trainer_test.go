@@ -232,6 +232,47 @@ func TestSmoothingKeepsTheMeanBesideTheWeights(t *testing.T) {
 	}
 }
 
+func TestARunEndsWithTheMeanOfItsCheckpointsAndAnotherBeginsWithIt(t *testing.T) {
+	l := newLesson(t)
+	l.options.AfterUpdates, l.options.AverageLast, l.options.RunDirectory = 6, 2, t.TempDir()
+	l.options.SaveFreq, l.options.EarlyStopping = trafo.Every(3, trafo.Updates), 100
+	l.options.EarlyStoppingOn = trafo.StoppingAll
+	var averaged trafo.Event
+	_, err := l.trainer(t).Run(t.Context(), 0, func(e trafo.Event) error {
+		if e.Kind == trafo.EventAveraged {
+			averaged = e
+		}
+		return nil
+	})
+	ok(t, err)
+	file := func(name string) string {
+		return filepath.Join(l.options.RunDirectory, "ckpt", name, "model.safetensors")
+	}
+	if averaged.Path != file("averaged") || averaged.Message != "3, 6" || !(averaged.ValidCE > 0) {
+		t.Errorf("%+v", averaged)
+	}
+	mine := filepath.Join(t.TempDir(), "mine.safetensors")
+	ok(t, trafo.AverageModels([]string{file("3"), file("6")}, mine))
+	if !slices.Equal(must[[]byte](t)(os.ReadFile(mine)), must[[]byte](t)(os.ReadFile(file("averaged")))) {
+		t.Error("another mean")
+	}
+	wantError(t, trafo.AverageModels(nil, mine), trafo.ErrInvalidArgument)
+
+	tuned := must[*trafo.Model](t)(l.context.NewModel(must[trafo.ModelConfig](t)(l.model.Config()), 7))
+	defer tuned.Close()
+	ok(t, tuned.LoadWeights(l.tokenizer, mine))
+	mean := must[*trafo.Model](t)(l.context.LoadModel(mine))
+	defer mean.Close()
+	if (&lesson{model: tuned}).weights(t) != (&lesson{model: mean}).weights(t) {
+		t.Error("other weights than those of the file")
+	}
+	config := must[trafo.ModelConfig](t)(l.model.Config())
+	config.Width = 64
+	other := must[*trafo.Model](t)(l.context.NewModel(config, 7))
+	defer other.Close()
+	wantError(t, other.LoadWeights(nil, mine), trafo.ErrInvalidArgument)
+}
+
 func TestTranslationIsCancelled(t *testing.T) {
 	l := newLesson(t)
 	source, _ := sentences()

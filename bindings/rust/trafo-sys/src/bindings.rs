@@ -51,6 +51,9 @@ pub const TRAFO_RECOMPUTE_SELECTIVE: i32 = 1;
 pub const TRAFO_RECOMPUTE_FULL: i32 = 2;
 pub const TRAFO_OPTIMIZER_STATES_FLOAT32: i32 = 0;
 pub const TRAFO_OPTIMIZER_STATES_8BIT: i32 = 1;
+pub const TRAFO_STOPPING_FIRST: i32 = 0;
+pub const TRAFO_STOPPING_ANY: i32 = 1;
+pub const TRAFO_STOPPING_ALL: i32 = 2;
 pub const TRAFO_METRIC_CE: i32 = 1;
 pub const TRAFO_METRIC_BLEU: i32 = 2;
 pub const TRAFO_METRIC_CHRF: i32 = 4;
@@ -65,6 +68,7 @@ pub const TRAFO_EVENT_SAVED: i32 = 7;
 pub const TRAFO_EVENT_FINISHED: i32 = 8;
 pub const TRAFO_EVENT_STOPPED: i32 = 9;
 pub const TRAFO_EVENT_VALIDATING: i32 = 10;
+pub const TRAFO_EVENT_AVERAGED: i32 = 11;
 pub const TRAFO_STOP_NONE: i32 = 0;
 pub const TRAFO_STOP_LIMIT: i32 = 1;
 pub const TRAFO_STOP_EARLY: i32 = 2;
@@ -1426,6 +1430,26 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " Gives the model the weights of such a file, to train on from them; dropout and longest sequence may be others. The tokenizer\n (may be NULL) must be the one that a run has noted in the file. INVALID_ARGUMENT names what does not fit, and the tensor; the\n model is as before then. since 0.1"]
+    pub fn trafo_model_load_weights(
+        model: *mut trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Writes the mean of model.safetensors files, added up in float64, to a file, whole or not at all. INVALID_ARGUMENT names the tensor\n or the setting in which one is not like the first. since 0.1"]
+    pub fn trafo_average_models(
+        paths: *const trafo_string_view,
+        count: usize,
+        output: *const ::core::ffi::c_char,
+        output_length: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Writes the file whole or not at all. since 0.1"]
     pub fn trafo_model_save(
         model: *const trafo_model,
@@ -1557,7 +1581,7 @@ pub struct trafo_trainer_options {
     pub disp_freq: trafo_period,
     #[doc = " the first so many updates are displayed as well; default 0"]
     pub disp_first: i64,
-    #[doc = " validations in a row without improvement of the deciding metric; default 0: never"]
+    #[doc = " validations in a row without improvement (see early_stopping_on); default 0: never"]
     pub early_stopping: i32,
     #[doc = " bits TRAFO_METRIC_*; default all"]
     pub valid_metrics: i32,
@@ -1585,10 +1609,14 @@ pub struct trafo_trainer_options {
     pub reserved: i32,
     #[doc = " Share of every update's weights in their running mean, as Marian's of this name (1e-4 is usual; larger in the beginning). The\n mean is what is validated and saved as model.safetensors; training goes on from the weights themselves, which the model keeps\n and checkpoints hold as unsmoothed.safetensors. A run continues with the share it has begun with. Default 0: none"]
     pub exponential_smoothing: f64,
+    #[doc = " TRAFO_STOPPING_*: the metrics that early_stopping counts; default first_metric alone"]
+    pub early_stopping_on: i32,
+    #[doc = " at the end the mean of so many of the newest checkpoints (which are kept for it) is written to\n RUN/ckpt/averaged/model.safetensors and measured, see TRAFO_EVENT_AVERAGED; default 0: not"]
+    pub average_last: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 256usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 264usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -1663,6 +1691,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, reserved) - 244usize];
     ["Offset of field: trafo_trainer_options::exponential_smoothing"]
         [::core::mem::offset_of!(trafo_trainer_options, exponential_smoothing) - 248usize];
+    ["Offset of field: trafo_trainer_options::early_stopping_on"]
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 256usize];
+    ["Offset of field: trafo_trainer_options::average_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 260usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1778,7 +1810,7 @@ pub struct trafo_event {
     pub memory_bytes: i64,
     pub peak_memory_bytes: i64,
     pub skipped_updates: i64,
-    #[doc = " validations in a row without improvement"]
+    #[doc = " validations in a row without improvement, as early stopping counts them"]
     pub stalled: i64,
     #[doc = " VALIDATED: cross-entropy per label; NaN where not asked for"]
     pub valid_ce: f64,

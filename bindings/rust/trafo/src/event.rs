@@ -88,6 +88,17 @@ pub enum EventKind {
     Epoch,
     /// A validation begins, which may take long.
     Validating,
+    /// The mean of the newest checkpoints is made, see [`average_last`](crate::TrainerOptions::average_last).
+    Averaged {
+        /// Its file.
+        model: PathBuf,
+        /// The updates it is the mean of, as "100, 200".
+        updates: String,
+        /// What it measures, if there is a validation corpus.
+        metrics: Metrics,
+        /// Whether it is better than the best checkpoint.
+        improved: bool,
+    },
     /// A validation is done.
     Validated {
         /// Its results.
@@ -182,6 +193,12 @@ impl Event {
                 translations: (!path.as_os_str().is_empty()).then_some(path),
             },
             sys::TRAFO_EVENT_VALIDATING => EventKind::Validating,
+            sys::TRAFO_EVENT_AVERAGED => EventKind::Averaged {
+                model: path,
+                updates: message,
+                metrics: Metrics::from_raw(raw.valid_ce, raw.valid_bleu, raw.valid_chrf),
+                improved: raw.improved != 0,
+            },
             sys::TRAFO_EVENT_SAVED => EventKind::Saved { checkpoint: path },
             sys::TRAFO_EVENT_FINISHED => EventKind::Finished(Stop::from_raw(raw.stop)),
             sys::TRAFO_EVENT_STOPPED => EventKind::Stopped(Stop::from_raw(raw.stop)),

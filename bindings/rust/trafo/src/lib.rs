@@ -105,8 +105,8 @@ pub use region::{Gradcheck, GradcheckOptions};
 pub use tensor::{DType, Element, Tensor};
 pub use text::{Corpus, CorpusInfo, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf};
 pub use trainer::{
-    Metric, OptimizerStates, Period, Recompute, Schedule, StepResult, Trainer, TrainerBuilder,
-    TrainerOptions,
+    Metric, OptimizerStates, Period, Recompute, Schedule, StepResult, StoppingMetrics, Trainer,
+    TrainerBuilder, TrainerOptions,
 };
 pub use translation::{Hypothesis, TranslateOptions, Translation};
 

@@ -152,6 +152,33 @@ impl Model {
         })?;
         Ok(Model { raw, context })
     }
+    /// Takes the weights of such a file, to train on from them; dropout and longest sequence may be others. The tokenizer
+    /// must be the one that a run has noted in the file. `InvalidArgument` names what does not fit, and the tensor; the
+    /// model is as before then.
+    pub fn load_weights(
+        &mut self,
+        path: impl AsRef<Path>,
+        tokenizer: Option<&Tokenizer>,
+    ) -> Result<()> {
+        let (data, length) = path_view(path.as_ref());
+        let pieces = tokenizer.map_or(ptr::null(), Tokenizer::as_ptr);
+        // SAFETY: the handles are live, the path is valid during the call.
+        check(unsafe { sys::trafo_model_load_weights(self.as_ptr(), pieces, data, length) })
+    }
+    /// Writes the mean of model files, added up in float64, to a file, whole or not at all. `InvalidArgument` names the
+    /// tensor or the setting in which one is not like the first.
+    pub fn average<P: AsRef<Path>>(models: &[P], output: impl AsRef<Path>) -> Result<()> {
+        let paths: Vec<_> = models
+            .iter()
+            .map(|path| {
+                let (data, length) = path_view(path.as_ref());
+                sys::trafo_string_view { data, length }
+            })
+            .collect();
+        let (data, length) = path_view(output.as_ref());
+        // SAFETY: the paths are valid during the call.
+        check(unsafe { sys::trafo_average_models(paths.as_ptr(), paths.len(), data, length) })
+    }
     /// Writes the file, whole or not at all.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let (data, length) = path_view(path.as_ref());

@@ -36,6 +36,17 @@ pub enum OptimizerStates {
     EightBit,
 }
 
+/// The metrics that early stopping counts validations without a better one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoppingMetrics {
+    /// The first of `valid_metrics`.
+    First,
+    /// One of them is enough to stop.
+    Any,
+    /// None may have become better.
+    All,
+}
+
 /// How the learning rate goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -179,6 +190,9 @@ impl TrainerOptions {
         /// Share of every update's weights in their running mean (1e-4 is usual), which is what validations measure and
         /// checkpoints hold to be used; the model keeps the weights that training goes on with. Default 0: none is kept.
         exponential_smoothing: f64;
+        /// At the end the mean of so many of the newest checkpoints, which are kept for it, is written to
+        /// `ckpt/averaged/model.safetensors` and measured; needs a run directory. Default 0: not.
+        average_last: i32;
     }
     /// Whether `batch_tokens` is the largest that the memory has room for; default no.
     pub fn batch_fit(mut self, fit: bool) -> Self {
@@ -198,6 +212,15 @@ impl TrainerOptions {
             Recompute::None => sys::TRAFO_RECOMPUTE_NONE,
             Recompute::Selective => sys::TRAFO_RECOMPUTE_SELECTIVE,
             Recompute::Full => sys::TRAFO_RECOMPUTE_FULL,
+        };
+        self
+    }
+    /// The metrics that `early_stopping` counts; default [`StoppingMetrics::First`].
+    pub fn early_stopping_on(mut self, metrics: StoppingMetrics) -> Self {
+        self.0.early_stopping_on = match metrics {
+            StoppingMetrics::First => sys::TRAFO_STOPPING_FIRST,
+            StoppingMetrics::Any => sys::TRAFO_STOPPING_ANY,
+            StoppingMetrics::All => sys::TRAFO_STOPPING_ALL,
         };
         self
     }

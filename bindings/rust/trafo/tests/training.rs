@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use common::{TestFolder, corpus, model, options, pairs, tokenizer, weights};
 use trafo::{
     Architecture, CancelToken, ContextOptions, Corpus, DType, Device, ErrorCode, Event, EventKind,
-    Metric, Model, ModelConfig, Period, Result, Schedule, Stop, Trainer, TrainerOptions,
-    TranslateOptions,
+    Metric, Model, ModelConfig, Period, Result, Schedule, Stop, StoppingMetrics, Trainer,
+    TrainerOptions, TranslateOptions,
 };
 
 fn quiet(_: &Event) -> ControlFlow<()> {
@@ -201,6 +201,51 @@ fn smoothing_keeps_the_mean_beside_the_weights() -> Result<()> {
     let raw = Model::load(checkpoint.join("unsmoothed.safetensors"))?;
     assert!(weights(&raw) == weights(trainer.model()));
     assert!(weights(&smoothed) != weights(trainer.model()));
+    Ok(())
+}
+
+#[test]
+fn a_run_ends_with_the_mean_of_its_checkpoints_and_another_begins_with_it() -> Result<()> {
+    let train = corpus();
+    let tokenizer = tokenizer(&train);
+    let folder = TestFolder::new();
+    let run = folder.join("run");
+    let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &train)
+        .valid(&train)
+        .options(
+            options()
+                .average_last(2)
+                .early_stopping(100)
+                .early_stopping_on(StoppingMetrics::All)
+                .save_freq(Period::Updates(3))
+                .after_updates(6),
+        )
+        .run_directory(&run)
+        .build()?;
+    let mut averaged = None;
+    trainer.run(|event| {
+        if let EventKind::Averaged { model, updates, metrics, .. } = &event.kind {
+            averaged = Some((model.clone(), updates.clone(), metrics.bleu.is_some()));
+        }
+        ControlFlow::Continue(())
+    })?;
+    let expected = run.join("ckpt/averaged/model.safetensors");
+    assert_eq!(averaged, Some((expected.clone(), "3, 6".to_string(), true)));
+
+    let of = |update: &str| run.join("ckpt").join(update).join("model.safetensors");
+    let mine = folder.join("mine.safetensors");
+    Model::average(&[of("3"), of("6")], &mine)?;
+    assert_eq!(std::fs::read(&mine).unwrap(), std::fs::read(&expected).unwrap());
+    let none: [&str; 0] = [];
+    assert_eq!(Model::average(&none, &mine).unwrap_err().code(), ErrorCode::InvalidArgument);
+
+    let mut tuned = model(&tokenizer);
+    tuned.load_weights(&mine, Some(&tokenizer))?;
+    assert!(weights(&tuned) == weights(&Model::load(&mine)?));
+    let mut other = Model::new(&ModelConfig::preset("tiny", 77)?, 1)?;
+    let error = other.load_weights(&mine, None).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(error.to_string().contains("vocabulary is"), "{error}");
     Ok(())
 }
 

@@ -1,0 +1,160 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+
+namespace translate_train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModelFile = "model.safetensors";
+
+struct AverageArguments {
+  std::string run = "run";
+  int64_t last = 0, best = 0;
+  std::string metric;
+  std::vector<std::string> models;
+  std::string output;
+  bool quiet = false;
+};
+
+// Checkpoints of a run, ascending.
+std::vector<int64_t> updates_of(const std::string& run) {
+  std::vector<int64_t> updates;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(fs::path(run) / "ckpt", none)) {
+    const std::string name = entry.path().filename().string();
+    const bool number =
+        !name.empty() && name.size() < 18 &&
+        std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (number && fs::exists(entry.path() / kModelFile)) updates.push_back(std::stoll(name));
+  }
+  std::sort(updates.begin(), updates.end());
+  return updates;
+}
+
+// The values of a metric that RUN/metrics.jsonl has; of an update that was measured twice, the
+// last.
+std::map<int64_t, double> measured(const std::string& run, const std::string& metric) {
+  std::map<int64_t, double> values;
+  std::ifstream in(run + "/metrics.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    const auto record = nlohmann::json::parse(line, nullptr, false);
+    if (!record.is_object() || record.value("type", "") != "valid") continue;
+    const auto value = record.find(metric), update = record.find("update");
+    if (value == record.end() || !value->is_number() || !update->is_number_integer()) continue;
+    values[update->get<int64_t>()] = value->get<double>();
+  }
+  return values;
+}
+
+std::vector<int64_t> best_of(const AverageArguments& arguments, std::vector<int64_t> updates) {
+  std::string metric = arguments.metric;
+  if (metric.empty()) metric = measured(arguments.run, "bleu").empty() ? "ce-mean-words" : "bleu";
+  const auto values = measured(arguments.run, metric);
+  std::erase_if(updates, [&](int64_t update) { return !values.contains(update); });
+  if (updates.empty())
+    usage_error(
+        fmt::format("--best: {} has no checkpoint whose {} was measured", arguments.run, metric));
+  const bool low = metric == "ce-mean-words";
+  std::stable_sort(updates.begin(), updates.end(), [&](int64_t a, int64_t b) {
+    return low ? values.at(a) < values.at(b) : values.at(a) > values.at(b);
+  });
+  updates.resize(std::min(updates.size(), static_cast<size_t>(arguments.best)));
+  std::sort(updates.begin(), updates.end());
+  return updates;
+}
+
+// A file, or what a checkpoint or run directory means where a model is asked for.
+std::string model_file(const std::string& given) {
+  if (!fs::is_directory(given)) return given;
+  if (fs::exists(fs::path(given) / kModelFile)) return (fs::path(given) / kModelFile).string();
+  std::string checkpoint = pointed_checkpoint(given, "best-bleu");
+  if (checkpoint.empty()) checkpoint = pointed_checkpoint(given, "latest");
+  if (checkpoint.empty()) usage_error(given + ": has no checkpoint");
+  return checkpoint + "/" + kModelFile;
+}
+
+int average(AverageArguments arguments) {
+  Reporter reporter({.quiet = arguments.quiet});
+  std::vector<std::string> models;
+  std::string names;
+  if (arguments.last < 0 || arguments.best < 0)
+    usage_error("--last and --best want the number of checkpoints");
+  if ((arguments.last > 0) + (arguments.best > 0) + !arguments.models.empty() > 1)
+    usage_error("--last, --best and MODEL: give one of them");
+  if (!arguments.metric.empty() && arguments.best == 0) usage_error("--metric belongs to --best");
+  if (!arguments.models.empty()) {
+    if (arguments.output.empty()) usage_error("--output: where the mean of the models goes");
+    for (const std::string& given : arguments.models) models.push_back(model_file(given));
+  } else {
+    if (!fs::is_directory(arguments.run)) usage_error(arguments.run + ": no such run directory");
+    std::vector<int64_t> updates = updates_of(arguments.run);
+    if (updates.empty()) usage_error(arguments.run + ": has no checkpoint");
+    if (arguments.best > 0) {
+      updates = best_of(arguments, updates);
+    } else {
+      const auto wanted = static_cast<size_t>(arguments.last > 0 ? arguments.last : 5);
+      if (updates.size() > wanted)
+        updates.erase(updates.begin(), updates.end() - static_cast<std::ptrdiff_t>(wanted));
+    }
+    const int64_t wanted = std::max(arguments.last, arguments.best);
+    if (static_cast<int64_t>(updates.size()) < wanted)
+      reporter.warn(fmt::format("{} has {} such checkpoints, not {} (train --keep-last keeps more)",
+                                arguments.run, updates.size(), wanted));
+    for (const int64_t update : updates)
+      models.push_back(fmt::format("{}/ckpt/{}/{}", arguments.run, update, kModelFile));
+    names = fmt::format(" ({})", fmt::join(updates, ", "));
+    if (arguments.output.empty()) {
+      const fs::path folder = fs::path(arguments.run) / "ckpt" / "averaged";
+      std::error_code error;
+      fs::create_directories(folder, error);
+      if (error) throw CliError(kFailed, folder.string() + ": " + error.message());
+      arguments.output = (folder / kModelFile).string();
+    }
+  }
+  std::vector<trafo_string_view> paths;
+  for (const std::string& model : models) paths.push_back({model.data(), model.size()});
+  const Reporter::Phase phase(reporter, "averaging");
+  check(trafo_average_models(paths.data(), paths.size(), arguments.output.data(),
+                             arguments.output.size()));
+  reporter.info(fmt::format("{}: the mean of {} models{} in {:.1f} s", arguments.output,
+                            models.size(), names, phase.seconds()));
+  return kDone;
+}
+
+}  // namespace
+
+Action add_average(CLI::App& app) {
+  auto arguments = std::make_shared<AverageArguments>();
+  app.add_option("-m,--model,--save-dir", arguments->run, "run directory (default run)")
+      ->type_name("DIR");
+  app.add_option("--last,--num-update-checkpoints", arguments->last,
+                 "its newest checkpoints (default 5)")
+      ->type_name("N");
+  app.add_option("--best", arguments->best, "instead: its best ones, as metrics.jsonl has them")
+      ->type_name("N");
+  app.add_option("--metric", arguments->metric,
+                 "of --best: bleu, chrf or ce-mean-words (default bleu, if it was measured)")
+      ->check(CLI::IsMember({"bleu", "chrf", "ce-mean-words"}))
+      ->type_name("NAME");
+  app.add_option("MODEL,--inputs", arguments->models,
+                 "instead: these files, checkpoints or run directories");
+  app.add_option("-o,--output", arguments->output,
+                 "(default DIR/ckpt/averaged/model.safetensors, which --checkpoint averaged names)")
+      ->type_name("FILE");
+  app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
+  app.footer(
+      "The mean of the weights, added up in double precision. Of a run with "
+      "--exponential-smoothing it "
+      "is that\nof the smoothed ones. Names after a comma are fairseq's.");
+  return [arguments] { return average(*arguments); };
+}
+
+}  // namespace translate_train
