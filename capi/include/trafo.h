@@ -1,6 +1,6 @@
 /*
  * Trafo: an embedded training engine for transformers. This header is the whole public interface; it includes
- * trafo_models.h, where tokenizers, corpora, models, training, translation and metrics are.
+ * trafo_models.h, where tokenizers, corpora, models, training, translation and metrics are, and trafo_data.h: large corpora.
  *
  * Errors     Every call that can fail returns NULL for success or an error object, which the caller frees with
  *            trafo_error_free. Outputs come last and are zero or NULL after a failure. A failed call changes nothing else,
@@ -452,5 +452,6 @@ TRAFO_API void trafo_adamw_free(trafo_adamw *optimizer);
 #endif
 
 #include "trafo_models.h"
+#include "trafo_data.h"
 
 #endif /* TRAFO_H */

@@ -257,6 +257,14 @@ typedef struct trafo_trainer_options {
   int32_t early_stopping_on; /* TRAFO_STOPPING_*: the metrics that early_stopping counts; default first_metric alone */
   int32_t average_last;      /* at the end the mean of so many of the newest checkpoints (which are kept for it) is written to
                               * RUN/ckpt/averaged/model.safetensors and measured, see TRAFO_EVENT_AVERAGED; default 0: not */
+  /* Filters; what they drop is counted, and told by TRAFO_EVENT_STARTED or, of corpora cut into pieces on the way, _EPOCH. */
+  double max_length_ratio;   /* pairs with a side of more than so many times the other's tokens; default 0: none, else >= 1 */
+  int32_t drop_identical;    /* 1: pairs with the same text on both sides; default 0 */
+  int32_t maxi_batch;        /* batches filled from sentences sorted by length together; default 0: 262144 sentences */
+  /* Segmentations of the training text are sampled anew in every epoch: of a unigram vocabulary by probability^alpha, of a BPE
+   * vocabulary with every merge left out with probability alpha. Default 0: the best segmentation */
+  double source_alpha;
+  double target_alpha;
 } trafo_trainer_options;
 
 typedef struct trafo_memory_plan {

@@ -18,6 +18,13 @@ trafo_tokenizer_options tokenizer_defaults() {
   return options;
 }
 
+trafo_corpus_options corpus_defaults() {
+  trafo_corpus_options options{};
+  options.struct_size = sizeof options;
+  options.memory_bytes = LoadOptions{}.memory_bytes;
+  return options;
+}
+
 TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options* options) {
   const trafo_tokenizer_options o = read_options(call, options, tokenizer_defaults());
   call.reserved(o.reserved);
@@ -155,6 +162,71 @@ trafo_error* trafo_corpus_new(const trafo_string_view* source, const trafo_strin
     call.out(out);
     *out = new_handle<trafo_corpus>(make_parallel(lines_argument(call, source, count, "source"),
                                                   lines_argument(call, target, count, "target")));
+  });
+}
+
+trafo_error* trafo_corpus_options_init(trafo_corpus_options* options, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    init_options(call, options, struct_size, corpus_defaults());
+  });
+}
+
+trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
+                               const trafo_corpus_options* options, trafo_corpus** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    call.array(paths, count, "paths");
+    const trafo_corpus_options o = read_options(call, options, corpus_defaults());
+    call.reserved(o.reserved);
+    if (o.monolingual != 0 && o.monolingual != 1)
+      call.refuse("monolingual must be 0 or 1, got ", o.monolingual);
+    if (o.memory_bytes < 0) call.refuse("memory_bytes must be at least 0, got ", o.memory_bytes);
+    if (count < 1 || count > (o.monolingual ? 1u : 2u))
+      call.refuse(count, " paths: ",
+                  o.monolingual ? "monolingual text is one file"
+                                : "a corpus is two files, or one TSV file");
+    LoadOptions load;
+    load.memory_bytes = o.memory_bytes;
+    const trafo_string_view& folder = o.unpack_directory;
+    if (!call.text(folder.data, folder.length, "unpack_directory").empty())
+      load.unpack_directory = utf8_path(call, folder.data, folder.length, "unpack_directory");
+    const std::string first = utf8_path(call, paths[0].data, paths[0].length, "paths");
+    if (count == 2)
+      *out = new_handle<trafo_corpus>(
+          load_parallel(first, utf8_path(call, paths[1].data, paths[1].length, "paths"), load));
+    else
+      *out = new_handle<trafo_corpus>(o.monolingual ? load_monolingual(first, load)
+                                                    : load_tsv(first, load));
+  });
+}
+
+trafo_error* trafo_corpus_mix(const trafo_corpus* const* corpora, const double* weights,
+                              size_t count, trafo_corpus** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    call.array(corpora, count, "corpora");
+    call.array(weights, count, "weights");
+    std::vector<std::pair<TextCorpus, double>> parts;
+    for (size_t i = 0; i < count; ++i)
+      parts.emplace_back(call.handle(corpora[i], "corpora").corpus, weights[i]);
+    *out = new_handle<trafo_corpus>(TextCorpus::mix(std::move(parts)));
+  });
+}
+
+trafo_error* trafo_corpus_hold_out(const trafo_corpus* corpus, int64_t count,
+                                   trafo_corpus** out_rest, trafo_corpus** out_held) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_rest, "out_rest");
+    call.out(out_held, "out_held");
+    auto [rest, held] = call.handle(corpus, "corpus").corpus.hold_out(count);
+    trafo_corpus* first = new_handle<trafo_corpus>(std::move(rest));
+    try {
+      *out_held = new_handle<trafo_corpus>(std::move(held));
+    } catch (...) {
+      free_handle(first);
+      throw;
+    }
+    *out_rest = first;
   });
 }
 

@@ -110,8 +110,15 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
     call.refuse("batch_fit must be 0 or 1, got ", o.batch_fit);
   if (o.tune_products != 0 && o.tune_products != 1)
     call.refuse("tune_products must be 0 or 1, got ", o.tune_products);
+  if (o.drop_identical != 0 && o.drop_identical != 1)
+    call.refuse("drop_identical must be 0 or 1, got ", o.drop_identical);
   call.reserved(o.reserved);
   TrainOptions t;
+  t.max_length_ratio = o.max_length_ratio;
+  t.drop_identical = o.drop_identical != 0;
+  t.maxi_batch = o.maxi_batch;
+  t.source_alpha = o.source_alpha;
+  t.target_alpha = o.target_alpha;
   t.tune_products = o.tune_products != 0;
   t.exponential_smoothing = o.exponential_smoothing;
   t.early_stopping_on = static_cast<StoppingMetrics>(o.early_stopping_on);

@@ -125,11 +125,11 @@ std::unique_ptr<LineReader> open_side(const std::string& path, const std::string
 class ParallelFiles final : public PairText {
  public:
   ParallelFiles(const std::string& source_path, const std::string& target_path,
-                const std::string& unpack_directory) {
+                const LoadOptions& options) {
     require(source_path != "-" || target_path != "-", ErrorCode::invalid_argument, kOrigin,
             "standard input cannot be both sides; give one TSV instead");
-    const auto source = open_side(source_path, unpack_directory, sides_[0]);
-    const auto target = open_side(target_path, unpack_directory, sides_[1]);
+    const auto source = open_side(source_path, options.unpack_directory, sides_[0]);
+    const auto target = open_side(target_path, options.unpack_directory, sides_[1]);
     Scan scans[2];
     {
       const std::jthread other([&] { scans[1].run(*target, sides_[1]); });
@@ -159,7 +159,7 @@ class ParallelFiles final : public PairText {
     report_.lines = static_cast<int64_t>(lines);
     report_.pairs = static_cast<int64_t>(kept);
     report_.dropped_empty = report_.lines - report_.pairs;
-    bytes_ = scans[0].bytes + scans[1].bytes;
+    large_ = scans[0].bytes + scans[1].bytes > options.memory_bytes;
     fingerprint_ = corpus_fingerprint(scans[0].hash.value(), scans[1].hash.value());
     check_usable(report_, concat(source->name(), " and ", target->name()));
   }
@@ -201,10 +201,11 @@ class ParallelFiles final : public PairText {
 // TSV or monolingual.
 class OneFile final : public PairText {
  public:
-  OneFile(const std::string& path, const std::string& unpack_directory, bool one_sided) {
+  OneFile(const std::string& path, const LoadOptions& options, bool one_sided) {
     monolingual_ = one_sided;
-    const auto reader = open_side(path, unpack_directory, side_);
+    const auto reader = open_side(path, options.unpack_directory, side_);
     LineHash source_hash, target_hash;
+    int64_t bytes = 0;
     for (std::string line; reader->next(line);) {
       ++report_.lines;
       PairView pair{{}, line};
@@ -219,8 +220,9 @@ class OneFile final : public PairText {
       }
       ++report_.pairs;
       side_.add(reader->offset(), line.size());
-      bytes_ += static_cast<int64_t>(line.size());
+      bytes += static_cast<int64_t>(line.size());
     }
+    large_ = bytes > options.memory_bytes;
     side_.lines.shrink_to_fit();
     fingerprint_ = corpus_fingerprint(monolingual_ ? 0 : source_hash.value(), target_hash.value());
     check_usable(report_, reader->name());
@@ -244,18 +246,17 @@ class OneFile final : public PairText {
 
 std::shared_ptr<const PairText> open_parallel(const std::string& source_path,
                                               const std::string& target_path,
-                                              const std::string& unpack_directory) {
-  return std::make_shared<const ParallelFiles>(source_path, target_path, unpack_directory);
+                                              const LoadOptions& options) {
+  return std::make_shared<const ParallelFiles>(source_path, target_path, options);
 }
 
-std::shared_ptr<const PairText> open_tsv(const std::string& path,
-                                         const std::string& unpack_directory) {
-  return std::make_shared<const OneFile>(path, unpack_directory, false);
+std::shared_ptr<const PairText> open_tsv(const std::string& path, const LoadOptions& options) {
+  return std::make_shared<const OneFile>(path, options, false);
 }
 
 std::shared_ptr<const PairText> open_monolingual(const std::string& path,
-                                                 const std::string& unpack_directory) {
-  return std::make_shared<const OneFile>(path, unpack_directory, true);
+                                                 const LoadOptions& options) {
+  return std::make_shared<const OneFile>(path, options, true);
 }
 
 }  // namespace trafo

@@ -10,13 +10,12 @@
 namespace trafo {
 
 // Errors as in corpus.h. Files named .gz and standard input are unpacked into a file without a name
-// in `unpack_directory` (empty: the system's for temporary files), which is made if need be.
+// in options.unpack_directory, which is made if need be.
 std::shared_ptr<const PairText> open_parallel(const std::string& source_path,
                                               const std::string& target_path,
-                                              const std::string& unpack_directory);
-std::shared_ptr<const PairText> open_tsv(const std::string& path,
-                                         const std::string& unpack_directory);
+                                              const LoadOptions& options);
+std::shared_ptr<const PairText> open_tsv(const std::string& path, const LoadOptions& options);
 std::shared_ptr<const PairText> open_monolingual(const std::string& path,
-                                                 const std::string& unpack_directory);
+                                                 const LoadOptions& options);
 
 }  // namespace trafo

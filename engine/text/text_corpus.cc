@@ -23,8 +23,6 @@ class MemoryText final : public PairText {
     report_ = corpus_.report;
     fingerprint_ = corpus_.fingerprint;
     monolingual_ = corpus_.monolingual;
-    for (const auto* side : {&corpus_.source, &corpus_.target})
-      for (const std::string& text : *side) bytes_ += static_cast<int64_t>(text.size());
   }
   int64_t size() const noexcept override { return static_cast<int64_t>(corpus_.source.size()); }
   PairView view(int64_t pair, PairBuffers&) const override {
@@ -191,10 +189,9 @@ uint64_t TextCorpus::fingerprint() const {
   return hash;
 }
 
-int64_t TextCorpus::bytes() const noexcept {
-  int64_t sum = 0;
-  for (const Part& part : parts_) sum += part.text->bytes();
-  return sum;
+bool TextCorpus::is_large() const noexcept {
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [](const Part& part) { return part.text->is_large(); });
 }
 
 EpochMix TextCorpus::epochs() const {
@@ -246,17 +243,17 @@ TextCorpus load_parallel(const std::string& source_path, const std::string& targ
                          const LoadOptions& options) {
   if (!stays_on_disk({source_path, target_path}, options))
     return read_parallel(source_path, target_path);
-  return TextCorpus(open_parallel(source_path, target_path, options.unpack_directory));
+  return TextCorpus(open_parallel(source_path, target_path, options));
 }
 
 TextCorpus load_tsv(const std::string& path, const LoadOptions& options) {
   if (!stays_on_disk({path}, options)) return read_tsv(path);
-  return TextCorpus(open_tsv(path, options.unpack_directory));
+  return TextCorpus(open_tsv(path, options));
 }
 
 TextCorpus load_monolingual(const std::string& path, const LoadOptions& options) {
   if (!stays_on_disk({path}, options)) return read_monolingual(path);
-  return TextCorpus(open_monolingual(path, options.unpack_directory));
+  return TextCorpus(open_monolingual(path, options));
 }
 
 }  // namespace trafo

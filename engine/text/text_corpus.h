@@ -32,14 +32,15 @@ class PairText {
 
   const CorpusReport& report() const noexcept { return report_; }
   uint64_t fingerprint() const noexcept { return fingerprint_; }
-  int64_t bytes() const noexcept { return bytes_; }  // of all texts
   bool monolingual() const noexcept { return monolingual_; }
+  // Its text is more than was to be kept in memory, so its ids are not kept either.
+  bool is_large() const noexcept { return large_; }
 
  protected:
   CorpusReport report_;
   uint64_t fingerprint_ = 0;
-  int64_t bytes_ = 0;
   bool monolingual_ = false;
+  bool large_ = false;
 };
 
 // Which pairs an epoch of several corpora draws. A corpus of n pairs and weight w gives w n draws
@@ -81,7 +82,7 @@ class TextCorpus {
   CorpusReport report() const;
   // Of texts, weights and selections.
   uint64_t fingerprint() const;
-  int64_t bytes() const noexcept;
+  bool is_large() const noexcept;  // one of them is
   bool monolingual() const noexcept { return parts_.front().text->monolingual(); }
   EpochMix epochs() const;
 

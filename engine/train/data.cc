@@ -45,7 +45,7 @@ TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
   filters.max_length_ratio = options.max_length_ratio;
   filters.drop_identical = options.drop_identical;
   const SubwordSampling sampling{options.source_alpha, options.target_alpha, options.seed};
-  if (sampling.source_alpha > 0 || sampling.target_alpha > 0 || train.bytes() > options.data_memory)
+  if (sampling.source_alpha > 0 || sampling.target_alpha > 0 || train.is_large())
     data.train = std::make_shared<TextPairs>(train, tokenizer, filters, sampling, num_threads);
   else
     data.train = std::make_shared<TokenizedCorpus>(train, tokenizer, filters, num_threads);
