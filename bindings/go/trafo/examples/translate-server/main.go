@@ -1,0 +1,178 @@
+// Command translate-server translates over HTTP with a model that translate-train, or a program of
+// yours, has trained.
+//
+//	go run ./examples/translate-server -model run
+//	curl -d '{"text": ["Ein Hund schläft.", "Guten Tag."], "beam": 5, "n_best": 1}' localhost:8080/translate
+//
+// POST /translate takes a text or a list of texts and gives {"translations": [{"text", "score"}]},
+// with "alternatives" if n_best is above 1. Lines of concurrent requests are translated together
+// (batcher.go says how). A client that goes away takes its lines out of the queue, and out of the
+// engine if nobody else waits for the batch. 503 says that the queue is full. GET /healthz answers
+// while the server does; GET /metrics is for Prometheus.
+//
+// SIGTERM and SIGINT: no new connections, every accepted request is answered, then it ends.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/trafo-engine/trafo/bindings/go/trafo"
+)
+
+type config struct {
+	model, vocabulary string
+	device            string
+	threads           int
+	window            time.Duration
+	batch, queue      int
+	grace             time.Duration
+	limits            limits
+	how               search
+}
+
+// files finds the model and its tokenizer: of a run directory the best checkpoint by BLEU, else the
+// latest, as translate-train does.
+func (c *config) files() (model, vocabulary string, err error) {
+	model, vocabulary = c.model, c.vocabulary
+	if info, err := os.Stat(model); err != nil {
+		return "", "", err
+	} else if !info.IsDir() {
+		if vocabulary == "" {
+			return "", "", fmt.Errorf("%s: give its tokenizer with -vocab", model)
+		}
+		return model, vocabulary, nil
+	}
+	if vocabulary == "" {
+		vocabulary = filepath.Join(model, "vocab.spm")
+	}
+	for _, pointer := range []string{"best-bleu", "latest"} {
+		update, err := os.ReadFile(filepath.Join(model, pointer))
+		if err == nil {
+			return filepath.Join(model, "ckpt", strings.TrimSpace(string(update)), "model.safetensors"), vocabulary, nil
+		}
+	}
+	return "", "", fmt.Errorf("%s: has no checkpoint", model)
+}
+
+// open loads the model; close it afterwards.
+func (c *config) open() (translate translator, close func(), err error) {
+	path, vocabulary, err := c.files()
+	if err != nil {
+		return nil, nil, err
+	}
+	tokenizer, err := trafo.LoadTokenizer(vocabulary)
+	if err != nil {
+		return nil, nil, err
+	}
+	kind, index, err := trafo.ParseDevice(c.device)
+	if err != nil {
+		return nil, nil, err
+	}
+	options := []trafo.Option{trafo.WithDevice(kind, index)}
+	if c.threads > 0 {
+		options = append(options, trafo.WithThreads(c.threads))
+	}
+	device, err := trafo.NewContext(options...)
+	if err != nil {
+		return nil, nil, err
+	}
+	precision := trafo.Float32
+	if kind, _, err := device.Device(); err != nil {
+		return nil, nil, err
+	} else if kind == trafo.CUDA {
+		precision = trafo.BFloat16
+	}
+	model, err := device.LoadModelAs(path, precision)
+	if err != nil {
+		return nil, nil, err
+	}
+	translate = func(ctx context.Context, lines []string, how search) (*trafo.Translations, error) {
+		options := trafo.DefaultTranslateOptions()
+		options.Beam, options.NBest = how.beam, how.nBest
+		return model.Translate(ctx, tokenizer, lines, &options)
+	}
+	return translate, func() { model.Close(); device.Close(); tokenizer.Close() }, nil
+}
+
+// serve answers until ctx ends, and then what it has accepted; after c.grace it gives that up.
+func serve(ctx context.Context, listener net.Listener, translate translator, c *config) error {
+	m := newMetrics()
+	b := newBatcher(translate, c.window, c.batch, c.queue, m)
+	defer b.close()
+	s := &server{batcher: b, metrics: m, limits: c.limits, how: c.how}
+	h := &http.Server{
+		Handler:           s.routes(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second, // of a body: a slow client must not hold its place for ever
+		IdleTimeout:       2 * time.Minute,
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- h.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	log.Print("shutting down: answering what was accepted")
+	patience, cancel := context.WithTimeout(context.Background(), c.grace)
+	defer cancel()
+	if err := h.Shutdown(patience); err != nil {
+		h.Close() // ends the contexts of the requests that are left
+		return fmt.Errorf("requests were left unanswered after %v: %w", c.grace, err)
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func run() error {
+	var c config
+	address := flag.String("listen", "localhost:8080", "address to listen on")
+	flag.StringVar(&c.model, "model", "run", "run directory (its best checkpoint by BLEU, else the latest) or model.safetensors")
+	flag.StringVar(&c.vocabulary, "vocab", "", "SentencePiece model (default: the run directory's vocab.spm)")
+	flag.StringVar(&c.device, "device", "auto", "auto (CUDA where there is one), cpu, cuda or cuda:N")
+	flag.IntVar(&c.threads, "threads", 0, "host threads that compute (default 0: GOMAXPROCS)")
+	flag.DurationVar(&c.window, "window", 5*time.Millisecond, "how long a request waits for others to be translated with")
+	flag.IntVar(&c.batch, "batch", 64, "sentences translated together")
+	flag.IntVar(&c.queue, "queue", 1024, "sentences that may wait; 503 beyond it")
+	flag.DurationVar(&c.grace, "grace", 30*time.Second, "how long a shutdown waits for accepted requests")
+	flag.Int64Var(&c.limits.body, "max-body", 1<<20, "largest request in bytes")
+	flag.IntVar(&c.limits.lines, "max-lines", 256, "most lines in a request")
+	flag.IntVar(&c.limits.beam, "max-beam", 16, "widest beam that a request may ask for")
+	flag.IntVar(&c.how.beam, "beam", 5, "beam of requests that do not say")
+	c.how.nBest = 1
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	translate, closeModel, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer closeModel()
+	listener, err := net.Listen("tcp", *address)
+	if err != nil {
+		return err
+	}
+	log.Printf("translating on http://%s", listener.Addr())
+	return serve(ctx, listener, translate, &c)
+}
+
+func main() {
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
