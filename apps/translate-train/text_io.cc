@@ -1,12 +1,16 @@
 #include "text_io.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "cli_error.h"
 
@@ -14,6 +18,7 @@ namespace translate_train {
 namespace {
 
 constexpr size_t kLongestLine = size_t{1} << 20;
+constexpr size_t kChunk = size_t{1} << 16;
 
 std::string reason() {
   return std::strerror(errno);
@@ -54,55 +59,154 @@ size_t invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
-LineReader::LineReader(const std::string& path)
-    : name_(path == "-" ? "standard input" : path), buffer_(size_t{1} << 16) {
+// zlib's own reader waits for a full buffer, which a pipe may take minutes to give.
+struct LineReader::Gzip {
+  Gzip() : input(kChunk) {
+    if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
+  }
+  ~Gzip() { inflateEnd(&stream); }
+  Gzip(const Gzip&) = delete;
+  Gzip& operator=(const Gzip&) = delete;
+
+  z_stream stream{};
+  std::vector<char> input;
+  bool in_member = true;
+};
+
+LineReader::LineReader(const std::string& path, bool crop)
+    : name_(path == "-" ? "standard input" : path), crop_(crop) {
   struct stat info {};
   if (path == "-") {
-    file_ = gzdopen(dup(STDIN_FILENO), "rb");
+    file_ = dup(STDIN_FILENO);
   } else {
     if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
       usage_error(path + ": is a directory");
-    file_ = gzopen(path.c_str(), "rb");
+    file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   }
-  if (file_ == nullptr) usage_error(name_ + ": " + (errno != 0 ? reason() : "cannot be opened"));
+  if (file_ < 0) usage_error(name_ + ": " + reason());
 }
 
 LineReader::~LineReader() {
-  gzclose_r(static_cast<gzFile>(file_));
+  close(file_);
 }
 
+void LineReader::failed(const std::string& why) const {
+  usage_error(fmt::format("{}:{} {}", name_, line_ + 1, why));
+}
+
+// What is there, at least a byte; 0 at the end.
+size_t LineReader::read_raw(char* to, size_t room) {
+  while (true) {
+    const ssize_t count = read(file_, to, room);
+    if (count >= 0) return static_cast<size_t>(count);
+    if (errno != EINTR) failed(reason());
+  }
+}
+
+size_t LineReader::read_some(char* to, size_t room) {
+  if (!begun_) {
+    begun_ = true;
+    size_t count = read_raw(to, room);
+    // The two bytes that begin a gzip file (RFC 1952, section 2.3.1).
+    if (count == 1 && to[0] == '\x1f') count += read_raw(to + 1, room - 1);
+    if (count < 2 || to[0] != '\x1f' || to[1] != '\x8b') return count;
+    gzip_ = std::make_unique<Gzip>();
+    std::memcpy(gzip_->input.data(), to, count);
+    gzip_->stream.next_in = reinterpret_cast<Bytef*>(gzip_->input.data());
+    gzip_->stream.avail_in = static_cast<uInt>(count);
+  }
+  if (!gzip_) return read_raw(to, room);
+  z_stream& stream = gzip_->stream;
+  stream.next_out = reinterpret_cast<Bytef*>(to);
+  stream.avail_out = static_cast<uInt>(room);
+  while (stream.avail_out == room) {
+    if (stream.avail_in == 0) {
+      stream.next_in = reinterpret_cast<Bytef*>(gzip_->input.data());
+      stream.avail_in = static_cast<uInt>(read_raw(gzip_->input.data(), gzip_->input.size()));
+      if (stream.avail_in == 0) {
+        // A file that ends inside its stream would read as a short one.
+        if (gzip_->in_member) failed("damaged gzip: unexpected end of file");
+        return 0;
+      }
+    }
+    if (!gzip_->in_member) {  // several files in one, as cat makes them
+      if (*stream.next_in != 0x1f) return 0;
+      inflateReset(&stream);
+      gzip_->in_member = true;
+    }
+    const int code = inflate(&stream, Z_NO_FLUSH);
+    if (code == Z_STREAM_END)
+      gzip_->in_member = false;
+    else if (code != Z_OK && code != Z_BUF_ERROR)
+      failed(std::string("damaged gzip: ") + (stream.msg ? stream.msg : "no such stream"));
+  }
+  return room - stream.avail_out;
+}
+
+// Adds to what is buffered; false at the end.
 bool LineReader::fill() {
-  const int count =
-      gzread(static_cast<gzFile>(file_), buffer_.data(), static_cast<unsigned>(buffer_.size()));
-  int code = Z_OK;
-  const char* message = gzerror(static_cast<gzFile>(file_), &code);
-  // A file that ends inside its gzip stream reads as a short one.
-  if (count < 0 || code == Z_BUF_ERROR)
-    usage_error(fmt::format("{}:{} {}", name_, line_ + 1,
-                            code == Z_ERRNO ? reason() : std::string("damaged gzip: ") + message));
-  begin_ = 0;
-  end_ = static_cast<size_t>(count);
-  return count > 0;
+  if (at_end_) return false;
+  if (begin_ > 0) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  if (buffer_.size() < end_ + kChunk) buffer_.resize(end_ + kChunk);
+  const size_t count = read_some(buffer_.data() + end_, kChunk);
+  at_end_ = count == 0;
+  end_ += count;
+  return !at_end_;
+}
+
+bool LineReader::ready(int milliseconds) {
+  size_t searched = 0;
+  while (true) {
+    const size_t size = end_ - begin_;
+    if (size > searched &&
+        std::memchr(buffer_.data() + begin_ + searched, '\n', size - searched) != nullptr)
+      return true;
+    if (at_end_ || size > kLongestLine) return true;
+    searched = size;
+    pollfd wanted{file_, POLLIN, 0};
+    const bool packed = gzip_ && gzip_->stream.avail_in > 0;
+    if (!packed && poll(&wanted, 1, milliseconds) <= 0) return false;
+    fill();
+  }
 }
 
 bool LineReader::next(std::string& line) {
-  line.clear();
-  bool any = false;
+  cut_from_ = 0;
+  size_t length = 0;
+  const char* found = nullptr;
   while (true) {
-    if (begin_ == end_ && !fill()) break;
-    any = true;
-    const char* start = buffer_.data() + begin_;
-    const char* found = static_cast<const char*>(std::memchr(start, '\n', end_ - begin_));
-    const size_t length = found != nullptr ? static_cast<size_t>(found - start) : end_ - begin_;
-    line.append(start, length);
-    begin_ += length + (found != nullptr ? 1 : 0);
-    if (line.size() > kLongestLine)
-      usage_error(fmt::format("{}:{} is longer than 1 MiB", name_, line_ + 1));
-    if (found != nullptr) break;
+    const size_t size = end_ - begin_;
+    if (size > length)
+      found = static_cast<const char*>(
+          std::memchr(buffer_.data() + begin_ + length, '\n', size - length));
+    length = found != nullptr ? static_cast<size_t>(found - buffer_.data()) - begin_ : size;
+    if (found != nullptr || length > kLongestLine || !fill()) break;
   }
-  if (!any) return false;
+  if (length == 0 && found == nullptr) return false;
+  line.assign(buffer_.data() + begin_, std::min(length, kLongestLine + 1));
+  begin_ += length + (found != nullptr ? 1 : 0);
+  if (length > kLongestLine) {
+    if (!crop_) failed("is longer than 1 MiB");
+    cut_from_ = length;
+    while (found == nullptr) {
+      begin_ = end_;
+      if (!fill()) break;
+      found = static_cast<const char*>(std::memchr(buffer_.data() + begin_, '\n', end_ - begin_));
+      const size_t more =
+          found != nullptr ? static_cast<size_t>(found - buffer_.data()) - begin_ : end_ - begin_;
+      cut_from_ += more;
+      begin_ += more + (found != nullptr ? 1 : 0);
+    }
+    size_t kept = kLongestLine;
+    while (kept > 0 && (line[kept] & '\xC0') == '\x80') --kept;
+    line.resize(kept);
+  }
   ++line_;
-  if (!line.empty() && line.back() == '\r') line.pop_back();
+  if (cut_from_ == 0 && !line.empty() && line.back() == '\r') line.pop_back();
   if (const size_t bad = invalid_utf8(line); bad != std::string_view::npos)
     usage_error(fmt::format("{}:{} invalid UTF-8 at byte {}", name_, line_, bad + 1));
   if (const size_t nul = line.find('\0'); nul != std::string::npos)

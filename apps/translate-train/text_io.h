@@ -11,26 +11,39 @@ namespace translate_train {
 
 class LineReader {
  public:
-  // "-" is standard input. Plain or gzip. Throws a usage error that names the file.
-  explicit LineReader(const std::string& path);
+  // "-" is standard input. Plain or gzip. Throws a usage error that names the file. `crop`: a line
+  // over 1 MiB is cut, between two characters, instead of being an error.
+  explicit LineReader(const std::string& path, bool crop = false);
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // False at the end. A final line break is not a line. Errors (invalid UTF-8, NUL bytes, lines
-  // over 1 MiB, damaged gzip) name file and line.
+  // False at the end. A final line break is not a line. Waits for a line, but not for more than
+  // that. Errors (invalid UTF-8, NUL bytes, lines over 1 MiB, damaged gzip) name file and line.
   bool next(std::string& line);
+  // True when next() would not wait; gives a writer at the other end of a pipe so long to go on.
+  bool ready(int milliseconds);
   const std::string& name() const { return name_; }
   int64_t line_number() const { return line_; }
+  // Bytes that the last line had before it was cut; 0: it is whole.
+  size_t cut_from() const { return cut_from_; }
 
  private:
+  struct Gzip;
   bool fill();
+  size_t read_raw(char* to, size_t room);
+  size_t read_some(char* to, size_t room);
+  [[noreturn]] void failed(const std::string& why) const;
 
   std::string name_;
-  void* file_ = nullptr;  // gzFile
+  bool crop_;
+  int file_ = -1;
+  std::unique_ptr<Gzip> gzip_;  // null: plain
+  bool begun_ = false, at_end_ = false;
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;
   int64_t line_ = 0;
+  size_t cut_from_ = 0;
 };
 
 std::vector<std::string> read_lines(const std::string& path);

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 
 #include "commands.h"
@@ -16,79 +17,187 @@ struct TranslateArguments {
   int beam = 5;
   int n_best = 0;  // 0: plain lines
   double normalize = 1;
-  int64_t max_length = 0;
+  int64_t max_length = 0, min_length = 0;
   int64_t batch_words = 0;
   int64_t batch_lines = 1000;
+  bool crop = true;
   bool quiet = false;
+  bool sampling = false;
+  std::vector<std::string> method;  // of --output-sampling
+  double temperature = 1, top_p = 1;
+  int64_t top_k = 0;
+  uint64_t seed = 1;
 };
 
-int translate(const TranslateArguments& arguments) {
+// --output-sampling full | topk N | nucleus P
+void read_method(const std::vector<std::string>& method, trafo_translate_options& options) {
+  const auto wrong = [&] {
+    std::string given;
+    for (const std::string& word : method) given += (given.empty() ? "" : " ") + word;
+    usage_error("--output-sampling: wants nothing, full, topk N or nucleus P, got '" + given + "'");
+  };
+  if (method.empty() || method[0].empty()) return;
+  const bool topk = method[0] == "topk", nucleus = method[0] == "nucleus" || method[0] == "topp";
+  if (!topk && !nucleus && (method[0] != "full" || method.size() > 1)) wrong();
+  if (topk) options.top_k = 10;
+  if (nucleus) options.top_p = 0.9;
+  if (method.size() < 2) return;
+  char* end = nullptr;
+  if (topk)
+    options.top_k = std::strtoll(method[1].c_str(), &end, 10);
+  else
+    options.top_p = std::strtod(method[1].c_str(), &end);
+  if (end == method[1].c_str() || *end != '\0') wrong();
+}
+
+trafo_translate_options translate_options(const TranslateArguments& arguments) {
   auto options = with_defaults<trafo_translate_options>(trafo_translate_options_init);
   options.beam = arguments.beam;
   options.n_best = arguments.n_best > 0 ? arguments.n_best : 1;
   options.length_penalty = arguments.normalize;
   options.max_length = arguments.max_length;
+  options.min_length = arguments.min_length;
+  options.truncate = arguments.crop;
   if (arguments.batch_words > 0) options.batch_tokens = arguments.batch_words;
+  options.sampling = arguments.sampling;
+  options.temperature = arguments.temperature;
+  options.top_k = arguments.top_k;
+  options.top_p = arguments.top_p;
+  options.seed = arguments.seed;
+  read_method(arguments.method, options);
+  return options;
+}
+
+// Says which lines were cut; the first few one by one.
+class CutLines {
+ public:
+  explicit CutLines(Reporter& reporter) : reporter_(reporter) {}
+  ~CutLines() = default;
+  CutLines(const CutLines&) = delete;
+  CutLines& operator=(const CutLines&) = delete;
+
+  void pieces(int64_t line, int64_t had, int64_t kept) {
+    one(fmt::format("line {} has {} pieces, the model takes {}: the end is left out", line,
+                    grouped(had), grouped(kept)));
+  }
+  void bytes(int64_t line, size_t had) {
+    one(fmt::format("line {} has {} bytes: what is behind the first 1 MiB is left out", line,
+                    grouped(static_cast<int64_t>(had))));
+  }
+  void finish() {
+    if (count_ > kTold)
+      reporter_.warn(fmt::format("{} lines in all were longer than the model allows and cut",
+                                 grouped(count_)));
+  }
+
+ private:
+  static constexpr int64_t kTold = 5;
+  void one(const std::string& text) {
+    if (++count_ <= kTold) reporter_.warn(text);
+  }
+  Reporter& reporter_;
+  int64_t count_ = 0;
+};
+
+class TranslateRun {
+ public:
+  TranslateRun(const TranslateArguments& arguments, Reporter& reporter, LoadedModel loaded)
+      : arguments_(arguments),
+        reporter_(reporter),
+        loaded_(std::move(loaded)),
+        options_(translate_options(arguments)),
+        in_(arguments.input, arguments.crop),
+        out_(arguments.output),
+        cut_(reporter) {}
+
+  void run() {
+    const auto limit = static_cast<size_t>(arguments_.batch_lines);
+    std::string line;
+    while (true) {
+      // Not while somebody thinks about the next line.
+      if (!in_.ready(0)) phase_.reset();
+      lines_.clear();
+      do {
+        if (!in_.next(line)) break;
+        if (in_.cut_from() > 0) cut_.bytes(in_.line_number(), in_.cut_from());
+        lines_.push_back(line);
+        // What is written in one go is translated in one go, but nobody waits for more.
+      } while (lines_.size() < limit && in_.ready(kPatience));
+      if (lines_.empty()) break;
+      if (!phase_) phase_.emplace(reporter_, "translating");
+      translate();
+      phase_->now(fmt::format("translating, {} lines done", grouped(done_)));
+    }
+    phase_.reset();
+    out_.finish();
+    cut_.finish();
+  }
+  int64_t lines() const { return done_; }
+
+ private:
+  static constexpr int kPatience = 5;  // milliseconds
+
+  void translate() {
+    const std::vector<trafo_string_view> sources = views(lines_);
+    options_.first_line = done_;
+    const auto translations = make<Translations>(
+        trafo_translate, loaded_.model.get(), loaded_.tokenizer.get(), sources.data(),
+        sources.size(), static_cast<const trafo_translate_options*>(&options_), nullptr);
+    for (size_t i = 0; i < lines_.size(); ++i) write(translations.get(), i);
+    out_.flush();
+    done_ += static_cast<int64_t>(lines_.size());
+  }
+
+  void write(const trafo_translations* translations, size_t i) {
+    const int64_t line = done_ + static_cast<int64_t>(i);
+    int64_t tokens = 0, used = 0;
+    check(trafo_translations_get_source(translations, i, &tokens, &used));
+    if (used < tokens) cut_.pieces(line + 1, tokens, used);
+    size_t count = 0;
+    check(trafo_translations_get_count(translations, i, &count));
+    for (size_t rank = 0; rank < count; ++rank) {
+      trafo_string_view text{};
+      double score = 0;
+      check(trafo_translations_get(translations, i, rank, &text, &score));
+      const std::string_view hypothesis(text.data, text.length);
+      if (arguments_.n_best > 0)
+        out_.write(
+            fmt::format("{} ||| {} ||| Score= {:.6f} ||| {:.6f}", line, hypothesis, score, score));
+      else
+        out_.write(hypothesis);
+    }
+    if (count == 0 && arguments_.n_best == 0) out_.write("");
+  }
+
+  const TranslateArguments& arguments_;
+  Reporter& reporter_;
+  LoadedModel loaded_;
+  trafo_translate_options options_;
+  LineReader in_;
+  LineWriter out_;
+  CutLines cut_;
+  std::vector<std::string> lines_;
+  int64_t done_ = 0;
+  std::optional<Reporter::Phase> phase_;
+};
+
+int translate(const TranslateArguments& arguments) {
+  translate_options(arguments);  // says what is wrong before a model is loaded
   Reporter reporter(
       {.live = arguments.output != "-" || isatty(STDOUT_FILENO) == 0, .quiet = arguments.quiet});
-  const LoadedModel loaded = load_model(arguments.model, reporter);
-  LineReader in(arguments.input);
-  LineWriter out(arguments.output);
-  // Somebody who types wants the answer before the next line.
-  const bool typing = arguments.input == "-" && isatty(STDIN_FILENO) != 0;
-  const size_t batch = typing ? 1 : static_cast<size_t>(arguments.batch_lines);
-
-  const auto begin = std::chrono::steady_clock::now();
-  std::vector<std::string> lines;
-  std::string line;
-  int64_t done = 0;
-  size_t cut = 0;
-  // Not while somebody thinks about the next line.
-  std::optional<Reporter::Phase> all;
-  if (!typing) all.emplace(reporter, "translating");
-  for (bool more = true; more;) {
-    lines.clear();
-    while (lines.size() < batch && (more = in.next(line))) lines.push_back(line);
-    if (lines.empty()) break;
-    const std::vector<trafo_string_view> sources = views(lines);
-    Translations translations;
-    {
-      std::optional<Reporter::Phase> one;
-      if (typing) one.emplace(reporter, "translating");
-      translations = make<Translations>(trafo_translate, loaded.model.get(), loaded.tokenizer.get(),
-                                        sources.data(), sources.size(), &options, nullptr);
-    }
-    for (size_t i = 0; i < lines.size(); ++i) {
-      size_t count = 0;
-      check(trafo_translations_get_count(translations.get(), i, &count));
-      for (size_t rank = 0; rank < count; ++rank) {
-        trafo_string_view text{};
-        double score = 0;
-        check(trafo_translations_get(translations.get(), i, rank, &text, &score));
-        const std::string_view hypothesis(text.data, text.length);
-        if (arguments.n_best > 0)
-          out.write(fmt::format("{} ||| {} ||| Score= {:.6f} ||| {:.6f}",
-                                done + static_cast<int64_t>(i), hypothesis, score, score));
-        else
-          out.write(hypothesis);
-      }
-      if (count == 0 && arguments.n_best == 0) out.write("");
-    }
-    out.flush();
-    size_t cut_now = 0;
-    check(trafo_translations_get_truncated(translations.get(), &cut_now));
-    cut += cut_now;
-    done += static_cast<int64_t>(lines.size());
-    if (all) all->now(fmt::format("translating, {} lines done", grouped(done)));
+  LoadedModel loaded = load_model(arguments.model, reporter);
+  {
+    const Reporter::Phase phase(reporter, "preparing the model");
+    check(trafo_model_freeze(loaded.model.get()));
   }
-  all.reset();
-  out.finish();
-  if (cut > 0)
-    reporter.warn(fmt::format("{} lines were longer than the model allows and cut", cut));
+  TranslateRun run(arguments, reporter, std::move(loaded));
+  const auto begin = std::chrono::steady_clock::now();
+  run.run();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const bool typing = arguments.input == "-" && isatty(STDIN_FILENO) != 0;
   if (!typing && seconds > 2)
-    reporter.info(fmt::format("{} lines translated in {:.1f} s", grouped(done), seconds));
+    reporter.info(fmt::format("{} lines translated in {:.1f} s", grouped(run.lines()), seconds));
   return kDone;
 }
 
@@ -96,32 +205,78 @@ int translate(const TranslateArguments& arguments) {
 
 Action add_translate(CLI::App& app) {
   auto arguments = std::make_shared<TranslateArguments>();
-  add_model_arguments(app, arguments->model);
-  app.add_option("-i,--input", arguments->input, "plain or .gz (default - : standard input)")
-      ->type_name("FILE");
-  app.add_option("-o,--output", arguments->output, "(default - : standard output)")
-      ->type_name("FILE");
-  app.add_option("-b,--beam-size,--beam", arguments->beam, "(default 5; 1: greedy)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("-n,--normalize,--lenpen", arguments->normalize,
-                 "score = log-probability / length^A (default 1)")
-      ->type_name("A");
-  app.add_option("--n-best,--nbest", arguments->n_best,
-                 "write the best N of every line as 'LINE ||| TEXT ||| Score= S ||| S'")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--max-length", arguments->max_length,
-                 "longest translation in pieces (default: twice the source and 10)")
-      ->type_name("N");
-  app.add_option("--mini-batch-words", arguments->batch_words, "source pieces decoded together")
-      ->type_name("N");
-  app.add_option("--maxi-batch", arguments->batch_lines,
-                 "lines read before translating (default 1000)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000000));
-  app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
-  return [arguments] { return translate(*arguments); };
+  TranslateArguments& a = *arguments;
+  add_model_arguments(app, a.model);
+  const auto in_group = [&](const char* group, CLI::Option* option) { option->group(group); };
+  constexpr const char* kText = "Text";
+  in_group(kText, app.add_option("-i,--input", a.input, "plain or .gz (default - : standard input)")
+                      ->type_name("FILE"));
+  in_group(
+      kText,
+      app.add_option("-o,--output", a.output, "(default - : standard output)")->type_name("FILE"));
+  in_group(kText,
+           app.add_option("--n-best,--nbest", a.n_best,
+                          "write N translations of every line as 'LINE ||| TEXT ||| Score= S "
+                          "||| S', lines counted from 0: the best, or so many samples")
+               ->type_name("N")
+               ->check(CLI::Range(1, 1024)));
+  in_group(kText, app.add_option("--max-length", a.max_length,
+                                 "longest translation in pieces (default: twice the source and 10)")
+                      ->type_name("N"));
+  in_group(kText, app.add_option("--min-length,--min-len", a.min_length,
+                                 "pieces before a translation may end (default 0)")
+                      ->type_name("N"));
+  in_group(kText,
+           app.add_flag("--max-length-crop,!--no-max-length-crop", a.crop,
+                        "cut a line that is longer than the model takes, and say so (default); "
+                        "--no-max-length-crop: such a line is an error"));
+  constexpr const char* kSearch = "Search";
+  in_group(kSearch, app.add_option("-b,--beam-size,--beam", a.beam, "(default 5; 1: greedy)")
+                        ->type_name("N")
+                        ->check(CLI::Range(1, 1024)));
+  in_group(kSearch, app.add_option("-n,--normalize,--lenpen", a.normalize,
+                                   "score = log-probability / length^A (default 1)")
+                        ->type_name("A"));
+  constexpr const char* kSampling = "Sampling, instead of the search";
+  CLI::Option* method =
+      app.add_option("--output-sampling,--sampling", a.method,
+                     "draw every piece: of all (full), of the N most probable (topk N) or of the "
+                     "fewest with a share P of the probability (nucleus P)")
+          ->expected(0, 2)
+          ->type_name("[full|topk N|nucleus P]");
+  in_group(kSampling, method);
+  in_group(kSampling, app.add_option("--sampling-topk", a.top_k, "the same as topk N")
+                          ->type_name("N")
+                          ->needs(method));
+  in_group(kSampling, app.add_option("--sampling-topp", a.top_p, "the same as nucleus P")
+                          ->type_name("P")
+                          ->needs(method));
+  in_group(kSampling,
+           app.add_option("--temperature", a.temperature,
+                          "below 1: closer to the most probable, above: wilder (default 1)")
+               ->type_name("T")
+               ->needs(method));
+  in_group(kSampling,
+           app.add_option("--seed", a.seed, "(default 1): the same seed draws the same of a line")
+               ->type_name("N")
+               ->needs(method));
+  constexpr const char* kBatches = "Batches";
+  in_group(kBatches, app.add_option("--mini-batch-words", a.batch_words,
+                                    "source pieces times beam decoded together (default 4096)")
+                         ->type_name("N"));
+  in_group(kBatches, app.add_option("--maxi-batch", a.batch_lines,
+                                    "lines of one length are sought among so many (default 1000)")
+                         ->type_name("N")
+                         ->check(CLI::Range(1, 1000000)));
+  app.add_flag("-q,--quiet", a.quiet, "errors and warnings only");
+  app.footer(
+      "Lines come out in the order of the input, and as soon as the input pauses: nothing waits "
+      "for "
+      "a full batch.");
+  return [arguments, method] {
+    arguments->sampling = method->count() > 0;
+    return translate(*arguments);
+  };
 }
 
 }  // namespace translate_train

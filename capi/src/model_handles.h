@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "capi/src/handles.h"
+#include "engine/decode/translator.h"
 #include "engine/models/model.h"
 
 namespace trafo::capi {
@@ -19,4 +20,16 @@ WantedModel wanted_model(const Call& call, const trafo_model_config* config);
 struct trafo_model {
   std::shared_ptr<trafo::Context> context;
   std::shared_ptr<trafo::Model> model;
+  bool frozen = false;
+  std::shared_ptr<const trafo::PackedWeights> packed = nullptr;  // of a frozen one on the CPU
 };
+
+namespace trafo::capi {
+
+inline void check_not_frozen(const Call& call, const trafo_model& model) {
+  if (model.frozen)
+    call.refuse(
+        "the model is frozen: its weights stay as they are; load it once more to change it");
+}
+
+}  // namespace trafo::capi

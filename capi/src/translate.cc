@@ -12,8 +12,11 @@ struct trafo_translations {
     std::string text;
     double score;
   };
+  struct Source {
+    int64_t tokens = 0, used = 0;
+  };
   std::vector<std::vector<Line>> lines;
-  size_t truncated = 0;
+  std::vector<Source> sources;
 };
 
 using namespace trafo::capi;
@@ -28,6 +31,9 @@ trafo_translate_options translate_defaults() {
   options.length_penalty = 1;
   options.batch_tokens = 4096;
   options.truncate = 1;
+  options.temperature = 1;
+  options.top_p = 1;
+  options.seed = 1;
   return options;
 }
 
@@ -52,6 +58,21 @@ std::vector<int32_t> encode_line(const Call& call, const Tokenizer& tokenizer,
   }
 }
 
+// A byte piece, <0x80> to <0xBF>: not the first of its character.
+bool continues_character(const Tokenizer& tokenizer, int32_t id) {
+  return tokenizer.type(id) == SpmPiece::byte && tokenizer.piece(id) >= "<0x80>" &&
+         tokenizer.piece(id) <= "<0xBF>";
+}
+
+// The first tokens and eos, at most `limit`: whole characters of a vocabulary that spells rare ones
+// in bytes.
+void cut_source(const Tokenizer& tokenizer, std::vector<int32_t>& ids, int64_t limit) {
+  auto kept = static_cast<size_t>(std::max<int64_t>(limit - 1, 0));
+  while (kept > 0 && continues_character(tokenizer, ids[kept])) --kept;
+  ids.resize(kept);
+  ids.push_back(tokenizer.eos_id());
+}
+
 }  // namespace
 
 trafo_error* trafo_translate_options_init(trafo_translate_options* options, size_t struct_size) {
@@ -73,7 +94,6 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
         cancel ? call.handle(cancel, "cancel").token : nullptr;
     call.array(lines, count, "lines");
     check_vocabulary(call, *m.model, pieces);
-    call.reserved(o.reserved);
     if (o.max_length < 0) call.refuse("max_length must be at least 0, got ", o.max_length);
 
     DecodeOptions decode;
@@ -85,17 +105,22 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
       decode.max_length_factor = 0;
       decode.max_length_extra = o.max_length;
     }
+    decode.min_length = o.min_length;
     decode.batch_tokens = o.batch_tokens;
+    decode.sampling = {o.sampling != 0, o.temperature, o.top_k, o.top_p, o.seed, o.first_line};
+    decode.weights = m.packed;
     decode.long_source = o.truncate ? LongSource::truncate : LongSource::error;
     decode.tokens = special_tokens(pieces);
     if (token) decode.cancelled = [token] { return token->is_cancelled(); };
 
+    const int64_t limit = longest_source(m.model->config());
     trafo_translations result;
     std::vector<std::vector<int32_t>> sources;
     for (size_t i = 0; i < count; ++i) {
       sources.push_back(encode_line(call, pieces, lines[i], "lines", i));
-      if (static_cast<int64_t>(sources.back().size()) > longest_source(m.model->config()))
-        ++result.truncated;
+      const auto tokens = static_cast<int64_t>(sources.back().size());
+      if (o.truncate && tokens > limit) cut_source(pieces, sources.back(), limit);
+      result.sources.push_back({tokens, static_cast<int64_t>(sources.back().size())});
     }
     for (const auto& hypotheses : translate(*m.context, *m.model, sources, decode)) {
       auto& line = result.lines.emplace_back();
@@ -132,10 +157,24 @@ trafo_error* trafo_translations_get_count(const trafo_translations* translations
   });
 }
 
+trafo_error* trafo_translations_get_source(const trafo_translations* translations, size_t index,
+                                           int64_t* out_tokens, int64_t* out_used) {
+  return api(__func__, [&](const Call& call) {
+    if (out_tokens) *out_tokens = 0;
+    if (out_used) *out_used = 0;
+    const auto& sources = call.handle(translations, "translations").sources;
+    if (index >= sources.size())
+      call.refuse("index is ", index, ", there are ", sources.size(), " lines");
+    if (out_tokens) *out_tokens = sources[index].tokens;
+    if (out_used) *out_used = sources[index].used;
+  });
+}
+
 trafo_error* trafo_translations_get_truncated(const trafo_translations* translations, size_t* out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    *out = call.handle(translations, "translations").truncated;
+    for (const auto& source : call.handle(translations, "translations").sources)
+      *out += source.used < source.tokens ? 1 : 0;
   });
 }
 

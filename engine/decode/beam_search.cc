@@ -9,6 +9,7 @@ namespace trafo {
 BeamSearch::BeamSearch(const DecodeOptions& options, int64_t max_steps)
     : beam_(options.beam),
       n_best_(options.n_best),
+      min_length_(options.min_length),
       max_steps_(max_steps),
       length_penalty_(options.length_penalty),
       eos_(options.tokens.eos),
@@ -28,6 +29,7 @@ void BeamSearch::advance(std::vector<Candidate>& candidates) {
   std::vector<Live> next;
   int64_t rank = 0;
   for (const Candidate& candidate : candidates) {
+    if (candidate.token == eos_ && steps_ <= min_length_) continue;
     const Live& parent = live_[static_cast<size_t>(candidate.parent)];
     if (candidate.token == eos_) {
       if (rank < beam_)
@@ -62,6 +64,7 @@ std::vector<Hypothesis> BeamSearch::results() const {
   if (results.empty() && !live_.empty())
     results.push_back(
         {live_[0].tokens, normalised(live_[0].log_probability), live_[0].log_probability, false});
+  if (results.empty()) results.emplace_back();  // nothing but eos has a probability
   if (static_cast<int64_t>(results.size()) > n_best_) results.resize(static_cast<size_t>(n_best_));
   return results;
 }

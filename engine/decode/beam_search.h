@@ -51,7 +51,7 @@ class BeamSearch {
   double normalised(double log_probability) const;
   bool settled() const;
 
-  int64_t beam_, n_best_, max_steps_;
+  int64_t beam_, n_best_, min_length_, max_steps_;
   double length_penalty_;
   int32_t eos_;
   int64_t steps_ = 0;

@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace trafo {
+
+class PackedWeights;
 
 // Numbers of the special pieces; -1: the vocabulary has no such piece.
 struct SpecialTokens {
@@ -19,21 +22,38 @@ enum class LongSource {
   truncate,  // the first tokens and eos are translated
 };
 
+// Drawing translations instead of searching for the best. What is drawn at a place of a line
+// follows from the model's probabilities and (seed, line, number of the sample, place) alone.
+struct DrawOptions {
+  bool on = false;
+  double temperature = 1;  // logits are divided by it
+  int64_t top_k = 0;       // only the most probable tokens; 0: all
+  double top_p = 1;        // only the fewest tokens that have this share of the probability
+                           // together (Holtzman et al., arXiv 1904.09751); 1: all
+  uint64_t seed = 1;
+  int64_t first_line = 0;  // number of the first source
+};
+
 struct DecodeOptions {
   int64_t beam = 5;  // hypotheses kept of each sentence; 1: greedy search
   // Score of a hypothesis: log-probability / tokens^length_penalty, eos counted (Marian's
   // --normalize). 0: no normalisation.
   double length_penalty = 1.0;
+  int64_t min_length = 0;  // tokens before eos may come
   // Longest translation of n source tokens, eos counted on both sides: min(max_length,
   // max_length_factor * n + max_length_extra), and never more than the model has positions for.
   int64_t max_length = 200;
   double max_length_factor = 2.0;
   int64_t max_length_extra = 10;
-  int64_t n_best = 1;           // hypotheses returned of each sentence, at most `beam`
+  int64_t n_best = 1;           // hypotheses returned of each sentence, at most `beam`; samples
   int64_t batch_tokens = 4096;  // source tokens times beam of the sentences decoded together
   LongSource long_source = LongSource::error;
   bool allow_unk = false;  // false: unk is never generated; bos and pad never are
   SpecialTokens tokens;
+  DrawOptions sampling;  // `on`: instead of the search; beam is not used
+  // Of pack_for_decoding, while the model's weights are as they were; null: translate lays them out
+  // for itself where that pays.
+  std::shared_ptr<const PackedWeights> weights;
   // Asked before every step of the decoder, on the calling thread; true ends the call with
   // CANCELLED.
   std::function<bool()> cancelled;

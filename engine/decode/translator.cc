@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
+#include "engine/backend/cpu/cpu_backend.h"
 #include "engine/decode/packing.h"
+#include "engine/decode/sampler.h"
 #include "engine/models/decode_state.h"
 #include "engine/ops/top_k/top_k.h"
 
@@ -20,13 +23,25 @@ void check(const ModelConfig& config, const DecodeOptions& options) {
     require(good, ErrorCode::invalid_argument, kOrigin, what, " must be ", range, ", got ", value);
   };
   check_range(options.beam >= 1 && options.beam <= 4096, "beam", options.beam, "1 to 4096");
-  check_range(options.n_best >= 1 && options.n_best <= options.beam, "n_best", options.n_best,
-              "1 to the beam");
+  const DrawOptions& sampling = options.sampling;
+  if (sampling.on) {
+    check_range(options.n_best >= 1 && options.n_best <= 4096, "n_best", options.n_best,
+                "1 to 4096");
+    check_range(std::isfinite(sampling.temperature) && sampling.temperature > 0, "temperature",
+                sampling.temperature, "more than 0");
+    check_range(sampling.top_k >= 0, "top_k", sampling.top_k, "0 or more");
+    check_range(sampling.top_p > 0 && sampling.top_p <= 1, "top_p", sampling.top_p,
+                "more than 0 and at most 1");
+  } else {
+    check_range(options.n_best >= 1 && options.n_best <= options.beam, "n_best", options.n_best,
+                "1 to the beam");
+  }
   check_range(std::isfinite(options.length_penalty) && options.length_penalty >= 0,
               "length_penalty", options.length_penalty, "0 or more");
   check_range(options.max_length >= 1, "max_length", options.max_length, "1 or more");
   check_range(std::isfinite(options.max_length_factor) && options.max_length_factor >= 0,
               "max_length_factor", options.max_length_factor, "0 or more");
+  check_range(options.min_length >= 0, "min_length", options.min_length, "0 or more");
   check_range(options.max_length_extra >= 1, "max_length_extra", options.max_length_extra,
               "1 or more");
   check_range(options.batch_tokens >= 1, "batch_tokens", options.batch_tokens, "1 or more");
@@ -42,6 +57,7 @@ void check(const ModelConfig& config, const DecodeOptions& options) {
 // live hypothesis.
 struct Slot {
   int64_t sentence;
+  int32_t sample;
   std::vector<int32_t> prefix;
   BeamSearch search;
   int64_t positions;  // most tokens that are ever fed
@@ -64,9 +80,10 @@ class BatchDecoder {
         banned_.push_back(id);
     k_ = std::min(options.beam + 1,
                   model.config().vocabulary - static_cast<int64_t>(banned_.size()));
+    if (options.sampling.on) sampler_.emplace(options, banned_);
   }
 
-  // Decodes the sentences of `slots` together; hands each result to done(sentence, hypotheses).
+  // Decodes the sentences of `slots` together; hands each result to done(slot, hypotheses).
   template <class Done>
   void decode(const Batch& batch, std::vector<Slot> slots, Done&& done) {
     slots_ = std::move(slots);
@@ -144,6 +161,20 @@ class BatchDecoder {
     }
   }
 
+  // A slot that samples has one row.
+  std::vector<Sampler::Draw> draw_tokens(const Tensor& logits, int64_t position) {
+    std::vector<Sampler::Place> places;
+    int64_t row = 0;
+    for (const Slot& slot : slots_) {
+      if (!in_prefix(slot, position + 1)) {
+        const auto drawn = static_cast<int32_t>(slot.search.live()[0].tokens.size());
+        places.push_back({row, slot.sentence, slot.sample, drawn, drawn >= options_.min_length});
+      }
+      ++row;
+    }
+    return sampler_->draw(context_, logits, places);
+  }
+
   // Uses the logits of every row; finished sentences leave slots_. Returns the row that each new
   // row continues.
   template <class Done>
@@ -151,7 +182,10 @@ class BatchDecoder {
     const bool choose = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
       return !in_prefix(slot, position + 1);
     });
-    const Scores scores = choose ? best_tokens(logits) : Scores{};
+    const Scores scores = choose && !sampler_ ? best_tokens(logits) : Scores{};
+    const std::vector<Sampler::Draw> draws =
+        choose && sampler_ ? draw_tokens(logits, position) : std::vector<Sampler::Draw>{};
+    size_t next_draw = 0;
     std::vector<int32_t> parents;
     std::vector<Slot> left;
     int64_t row = 0;
@@ -161,10 +195,16 @@ class BatchDecoder {
         parents.push_back(static_cast<int32_t>(row));
         left.push_back(std::move(slot));
       } else {
-        collect(slot, scores, row);
+        if (sampler_) {
+          const Sampler::Draw& draw = draws[next_draw++];
+          candidates_ = {
+              {slot.search.live()[0].log_probability + draw.log_probability, 0, draw.token}};
+        } else {
+          collect(slot, scores, row);
+        }
         slot.search.advance(candidates_);
         if (slot.search.done()) {
-          done(slot.sentence, slot.search.results());
+          done(slot, slot.search.results());
         } else {
           for (const BeamSearch::Live& live : slot.search.live())
             parents.push_back(static_cast<int32_t>(row + live.parent));
@@ -181,6 +221,7 @@ class BatchDecoder {
   const Model& model_;
   const DecodeOptions& options_;
   std::vector<int32_t> banned_;
+  std::optional<Sampler> sampler_;
   int64_t k_;  // expansions of a hypothesis: eos and `beam` others are enough
   std::vector<Slot> slots_;
   std::vector<BeamSearch::Candidate> candidates_;
@@ -205,8 +246,14 @@ std::vector<int32_t> checked_source(const ModelConfig& config, const DecodeOptio
   return shortened;
 }
 
-Slot make_slot(const ModelConfig& config, const DecodeOptions& options,
-               const std::vector<int32_t>& source, int64_t sentence) {
+// Each sample of a sentence is decoded as a sentence of its own.
+int64_t samples_of(const DecodeOptions& options) {
+  return options.sampling.on ? options.n_best : 1;
+}
+
+// Item: sentence * samples + number of the sample.
+Slot make_slot(const ModelConfig& config, const DecodeOptions& options, int64_t samples,
+               const std::vector<int32_t>& source, int64_t item) {
   const bool stream = config.architecture == Architecture::decoder_lm;
   const int64_t size = static_cast<int64_t>(source.size());
   std::vector<int32_t> prefix = stream ? source : std::vector<int32_t>{options.tokens.bos};
@@ -218,7 +265,8 @@ Slot make_slot(const ModelConfig& config, const DecodeOptions& options,
   const double steps =
       std::min({wanted, static_cast<double>(options.max_length), static_cast<double>(room)});
   const int64_t max_steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
-  return {sentence, std::move(prefix), BeamSearch(options, max_steps), prefix_size + max_steps - 1};
+  return {item / samples, static_cast<int32_t>(item % samples), std::move(prefix),
+          BeamSearch(options, max_steps), prefix_size + max_steps - 1};
 }
 
 }  // namespace
@@ -229,41 +277,69 @@ int64_t longest_source(const ModelConfig& config) {
              : config.max_positions;
 }
 
+std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const Model& model) {
+  const ParameterStore& parameters = model.parameters();
+  ThreadPool* pool = cpu_thread_pool(context.backend());
+  if (pool == nullptr || parameters.dtype() != DType::f32) return nullptr;
+  auto packed = std::make_shared<PackedWeights>();
+  for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id) {
+    const Tensor& weight = parameters.value(id);
+    const std::string& name = parameters.name(id);
+    const bool table = name.starts_with("positions.") || name.starts_with("source_embedding.") ||
+                       (name.starts_with("embedding.") && !model.config().tied_embeddings);
+    if (weight.rank() == 2 && !table)
+      packed->add(*pool, weight.data<float>(), weight.dim(0), weight.dim(1));
+  }
+  return packed;
+}
+
 std::vector<std::vector<Hypothesis>> translate(Context& context, const Model& model,
                                                std::span<const std::vector<int32_t>> sources,
-                                               const DecodeOptions& options) {
+                                               const DecodeOptions& wanted) {
   const ModelConfig& config = model.config();
-  check(config, options);
+  check(config, wanted);
+  DecodeOptions options = wanted;
+  const int64_t samples = samples_of(options);
+  if (options.sampling.on) options.beam = options.n_best = 1;
   const NoGrad no_grad(context);
   std::vector<std::vector<Hypothesis>> results(sources.size());
   std::vector<std::vector<int32_t>> checked(sources.size());
-  std::vector<int64_t> sentences;
+  std::vector<int64_t> items;
   for (size_t i = 0; i < sources.size(); ++i) {
     const std::vector<int32_t>& source = sources[i];
-    if (source.empty() || (source.size() == 1 && source[0] == options.tokens.eos)) {
-      results[i].emplace_back();
-      continue;
-    }
+    results[i].resize(static_cast<size_t>(samples));
+    if (source.empty() || (source.size() == 1 && source[0] == options.tokens.eos)) continue;
     const int64_t sentence = static_cast<int64_t>(i);
     checked[i] = checked_source(config, options, source, sentence + 1);
-    sentences.push_back(sentence);
+    for (int64_t sample = 0; sample < samples; ++sample)
+      items.push_back(sentence * samples + sample);
   }
 
-  const auto tokens_of = [&](int64_t i) {
-    return static_cast<int64_t>(checked[static_cast<size_t>(i)].size());
+  const auto tokens_of = [&](int64_t item) {
+    return static_cast<int64_t>(checked[static_cast<size_t>(item / samples)].size());
   };
+  // Laying the weights out takes about as long as one step with many rows.
+  constexpr int64_t kRowsThatPay = 16;
+  std::shared_ptr<const PackedWeights> weights = options.weights;
+  if (!weights && static_cast<int64_t>(items.size()) * options.beam >= kRowsThatPay)
+    weights = pack_for_decoding(context, model);
+  const PackedWeightsScope scope(context.backend(), weights);
   BatchDecoder decoder(context, model, options);
   const int64_t budget = std::max<int64_t>(1, options.batch_tokens / options.beam);
-  for (const std::vector<int64_t>& group : group_by_length(sentences, budget, tokens_of)) {
+  for (const std::vector<int64_t>& group : group_by_length(items, budget, tokens_of)) {
     std::vector<const std::vector<int32_t>*> inputs;
     std::vector<Slot> slots;
-    for (const int64_t i : group) {
-      inputs.push_back(&checked[static_cast<size_t>(i)]);
-      slots.push_back(make_slot(config, options, *inputs.back(), i));
+    for (const int64_t item : group) {
+      inputs.push_back(&checked[static_cast<size_t>(item / samples)]);
+      slots.push_back(make_slot(config, options, samples, *inputs.back(), item));
     }
     const Batch batch = pack_sources(context, config, inputs);
-    decoder.decode(batch, std::move(slots), [&](int64_t i, std::vector<Hypothesis> best) {
-      results[static_cast<size_t>(i)] = std::move(best);
+    decoder.decode(batch, std::move(slots), [&](const Slot& slot, std::vector<Hypothesis> best) {
+      std::vector<Hypothesis>& result = results[static_cast<size_t>(slot.sentence)];
+      if (options.sampling.on)
+        result[static_cast<size_t>(slot.sample)] = std::move(best[0]);
+      else
+        result = std::move(best);
     });
   }
   return results;

@@ -34,7 +34,14 @@ class CpuBackend final : public Backend {
   }
   void synchronize() override {}
 
-  void gemm(const GemmParams& params) override { gemm_cpu(pool_, params); }
+  void gemm(const GemmParams& params) override {
+    if (!packed_weights_ || !packed_weights_->run(pool_, params)) gemm_cpu(pool_, params);
+  }
+  std::shared_ptr<const PackedWeights> exchange(std::shared_ptr<const PackedWeights> weights) {
+    packed_weights_.swap(weights);
+    return weights;
+  }
+  ThreadPool& pool() { return pool_; }
 
   int threads() const override { return pool_.threads(); }
   void set_threads(int threads) override { pool_.set_threads(threads); }
@@ -52,12 +59,23 @@ class CpuBackend final : public Backend {
  private:
   CachingAllocator allocator_;
   ThreadPool pool_;
+  std::shared_ptr<const PackedWeights> packed_weights_;
 };
 
 }  // namespace
 
 std::shared_ptr<Backend> make_cpu_backend(int threads) {
   return std::make_shared<CpuBackend>(threads);
+}
+
+ThreadPool* cpu_thread_pool(Backend& backend) {
+  auto* cpu = dynamic_cast<CpuBackend*>(&backend);
+  return cpu ? &cpu->pool() : nullptr;
+}
+
+std::shared_ptr<const PackedWeights> exchange_packed_weights(
+    Backend& backend, std::shared_ptr<const PackedWeights> weights) {
+  return static_cast<CpuBackend&>(backend).exchange(std::move(weights));
 }
 
 }  // namespace trafo

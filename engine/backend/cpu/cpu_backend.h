@@ -3,10 +3,18 @@
 #include <memory>
 
 #include "engine/backend/backend.h"
+#include "engine/backend/cpu/packed_weights.h"
 
 namespace trafo {
 
 // The CPU with a thread pool and a caching allocator of its own. Its stream is the pool.
 std::shared_ptr<Backend> make_cpu_backend(int threads);
+
+// Null: `backend` is another one.
+ThreadPool* cpu_thread_pool(Backend& backend);
+// The weights that products look into from now on, null for none; returns those before. `backend`
+// is a CPU's.
+std::shared_ptr<const PackedWeights> exchange_packed_weights(
+    Backend& backend, std::shared_ptr<const PackedWeights> weights);
 
 }  // namespace trafo

@@ -26,17 +26,20 @@ namespace {
 template <class T>
 class GemmDriver {
  public:
-  GemmDriver(ThreadPool& pool, const GemmParams& p)
+  // `packed_b`: B as pack_weight lays it out, or null.
+  GemmDriver(ThreadPool& pool, const GemmParams& p, const T* packed_b)
       : pool_(pool),
         p_(p),
+        packed_b_(packed_b),
         along_rows_(p.m >= p.n),
-        pack_a_(p.trans_a || p.lda * kSize % kAliasBytes == 0),
+        pack_a_(p.trans_a ||
+                (p.lda * kSize % kAliasBytes == 0 && !(packed_b && p.m <= kPanelRows))),
         depths_(p.k, kMaxDepth),
         row_panels_(p.m, kPanelRows),
         col_panels_((p.n + kCols - 1) / kCols) {
     choose_block_size();
     share_a_ = pack_a_ && (!along_rows_ || block_col_panels_ < col_panels_);
-    share_b_ = along_rows_ || block_row_panels_ < row_panels_.parts();
+    share_b_ = !packed_b && (along_rows_ || block_row_panels_ < row_panels_.parts());
   }
 
   void run() {
@@ -158,7 +161,7 @@ class GemmDriver {
   void run_block(int64_t row, int64_t rows, int64_t col, int64_t cols) const {
     const int64_t depth_limit = depths_.size(0);
     const int64_t a_size = pack_a_ && !share_a_ ? rows * kRows * depth_limit : 0;
-    const int64_t b_size = share_b_ ? 0 : cols * kCols * depth_limit;
+    const int64_t b_size = share_b_ || packed_b_ ? 0 : cols * kCols * depth_limit;
     T* local_a = nullptr;
     T* local_b = nullptr;
     if (a_size + b_size > 0) {
@@ -197,7 +200,11 @@ class GemmDriver {
           share_a_ ? shared_a_ + (row_panel * chunk_depth_ + k - chunk_begin_) * kRows : local_a;
       tile.a_stride = kRows;
     }
-    tile.b = share_b_ ? shared_b_ + (col_panel * chunk_depth_ + k - chunk_begin_) * kCols : local_b;
+    if (packed_b_)
+      tile.b = packed_b_ + (col_panel * p_.k + k) * kCols;
+    else
+      tile.b =
+          share_b_ ? shared_b_ + (col_panel * chunk_depth_ + k - chunk_begin_) * kCols : local_b;
     tile.b_stride = kCols;
     tile.k = depth;
     tile.c = static_cast<T*>(p_.c) + row * p_.ldc + col;
@@ -210,6 +217,7 @@ class GemmDriver {
 
   ThreadPool& pool_;
   const GemmParams& p_;
+  const T* packed_b_;
   const bool
       along_rows_;     // blocks of work cut C's rows (B is the smaller operand), else its columns
   const bool pack_a_;  // else the kernels read A where it is
@@ -231,9 +239,28 @@ class GemmDriver {
 };
 
 template <class T>
-void gemm_driver(ThreadPool& pool, const GemmParams& p) {
-  if (gemm_skinny<T>(pool, p)) return;
-  GemmDriver<T>(pool, p).run();
+void gemm_driver(ThreadPool& pool, const GemmParams& p, const T* packed_b) {
+  if (packed_b == nullptr && gemm_skinny<T>(pool, p)) return;
+  GemmDriver<T>(pool, p, packed_b).run();
+}
+
+// Elements of a weight [n, k] in panels of kPanelCols columns, each with all of K: what the driver
+// reads in place. A panel is read from one end to the other, which few rows need no second look at.
+template <class T>
+int64_t packed_weight_size(int64_t n, int64_t k) {
+  return (n + kPanelCols<T> - 1) / kPanelCols<T> * kPanelCols<T> * k;
+}
+
+template <class T>
+void pack_weight(ThreadPool& pool, const T* weight, int64_t n, int64_t k, T* to) {
+  parallel_for_range(pool, (n + kPanelCols<T> - 1) / kPanelCols<T>, 8,
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t panel = begin; panel < end; ++panel) {
+                         const int64_t col = panel * kPanelCols<T>;
+                         pack_panel(weight + col * k, k, true, std::min(kPanelCols<T>, n - col), k,
+                                    to + col * k, kPanelCols<T>);
+                       }
+                     });
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace trafo::HWY_NAMESPACE {
 namespace {
 
 void gemm_simd_f64(ThreadPool& pool, const GemmParams& params) {
-  gemm_driver<double>(pool, params);
+  gemm_driver<double>(pool, params, nullptr);
 }
 
 }  // namespace

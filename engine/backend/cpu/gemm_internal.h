@@ -14,6 +14,13 @@ namespace trafo {
 void gemm_f32(ThreadPool& pool, const GemmParams& params);
 void gemm_f64(ThreadPool& pool, const GemmParams& params);
 
+// A weight B^T [n, k] laid out once for many products, padded to whole panels: packed_size_f32
+// elements, which belong to the instruction set that runs.
+int64_t packed_size_f32(int64_t n, int64_t k);
+void pack_weight_f32(ThreadPool& pool, const float* weight, int64_t n, int64_t k, float* to);
+// gemm_f32 with such a B. Rows of C do not depend on how many there are.
+void gemm_packed_f32(ThreadPool& pool, const GemmParams& params, const float* packed_b);
+
 // Packing memory of the calling thread. `local` is for one block of work; `shared` is filled by all
 // threads for all.
 void* gemm_local_scratch(int64_t bytes);

@@ -18,7 +18,10 @@ namespace trafo::HWY_NAMESPACE {
 namespace {
 
 // Most rows for which dot products along the rows of a transposed B beat packing it.
-inline constexpr int kDotRows = 4;
+inline constexpr int kDotRows = kPanelRows == 14 ? 24 : 8;
+// Rows and columns of C that one pass along K computes: their sums fill the registers.
+inline constexpr int kDotTileRows = kPanelRows == 14 ? 6 : 2;
+inline constexpr int kDotTileCols = 4;
 
 // Columns a block of work: some 2^18 multiplications, where reading an element of B costs as much
 // as eight, in whole panels.
@@ -27,61 +30,104 @@ inline int64_t skinny_block_cols(int64_t m, int64_t n, int64_t k, int64_t panel)
   return std::min(n, std::max<int64_t>(1, cols / panel) * panel);
 }
 
-// C[rows, cols], cols <= 4, from rows of A and rows of B (B transposed): sums along k of whole
-// vectors.
-template <class T, int kRows, int kCols>
-void dot_kernel(const GemmParams& p, int64_t j) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
-  const T* a = static_cast<const T*>(p.a);
-  const T* b = static_cast<const T*>(p.b) + j * p.ldb;
-  V acc[kRows][kCols];
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int c = 0; c < kCols; ++c) acc[r][c] = hn::Zero(d);
-  }
-  const auto step = [&](auto load) {
-    V bv[kCols];
-#pragma GCC unroll 4
-    for (int c = 0; c < kCols; ++c) bv[c] = load(b + c * p.ldb);
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      const V av = load(a + r * p.lda);
-#pragma GCC unroll 4
-      for (int c = 0; c < kCols; ++c) acc[r][c] = hn::MulAdd(av, bv[c], acc[r][c]);
-    }
-  };
-  int64_t k = 0;
-  for (; k + lanes(d) <= p.k; k += lanes(d))
-    step([&](const T* row) { return hn::LoadU(d, row + k); });
-  if (k < p.k) step([&](const T* row) { return load_n(d, row + k, p.k - k); });
-
-  const T* bias = static_cast<const T*>(p.bias);
-  for (int r = 0; r < kRows; ++r) {
-    T* to = static_cast<T*>(p.c) + r * p.ldc + j;
-    for (int c = 0; c < kCols; ++c) {
-      T value = reduce_sum(d, acc[r][c]);
-      if (p.accumulate) value += to[c];
-      if (bias != nullptr) value += bias[j + c];
-      to[c] = value;
-    }
+// to[0..3] = the sums of four vectors.
+template <class D, class V>
+HWY_INLINE void store_sums(D d, V a, V b, V c, V e, hn::TFromD<D>* to) {
+  if constexpr (sizeof(hn::TFromD<D>) != 4) {
+    to[0] = reduce_sum(d, a);
+    to[1] = reduce_sum(d, b);
+    to[2] = reduce_sum(d, c);
+    to[3] = reduce_sum(d, e);
+  } else if constexpr (hn::MaxLanes(D()) > 4) {
+    const hn::Half<D> half;
+    const auto fold = [&](V v) { return hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)); };
+    store_sums(half, fold(a), fold(b), fold(c), fold(e), to);
+  } else {
+    const hn::Repartition<double, D> pairs;
+    const auto two = [&](V x, V y) {  // x0 + x2, y0 + y2, x1 + x3, y1 + y3
+      return hn::BitCast(pairs,
+                         hn::Add(hn::InterleaveLower(d, x, y), hn::InterleaveUpper(d, x, y)));
+    };
+    const auto ab = two(a, b), ce = two(c, e);
+    hn::StoreU(hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, ab, ce)),
+                       hn::BitCast(d, hn::InterleaveUpper(pairs, ab, ce))),
+               d, to);
   }
 }
 
+// C[i .. i + kRows, j .. j + cols) from rows of A and rows of B (B transposed): sums along k of
+// whole vectors. Rows of B behind the last one repeat it. `next` of the rows of B behind these are
+// fetched from memory meanwhile.
 template <class T, int kRows>
-void dot_columns(const GemmParams& p, int64_t begin, int64_t end) {
-  int64_t j = begin;
-  for (; j + 4 <= end; j += 4) dot_kernel<T, kRows, 4>(p, j);
-  for (; j < end; ++j) dot_kernel<T, kRows, 1>(p, j);
+void dot_kernel(const GemmParams& p, int64_t i, int64_t j, int64_t cols, int64_t next) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const T* a = static_cast<const T*>(p.a) + i * p.lda;
+  const T* b[kDotTileCols];
+#pragma GCC unroll 4
+  for (int c = 0; c < kDotTileCols; ++c)
+    b[c] = static_cast<const T*>(p.b) + (j + std::min<int64_t>(c, cols - 1)) * p.ldb;
+  V acc[kRows][kDotTileCols];
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kDotTileCols; ++c) acc[r][c] = hn::Zero(d);
+  }
+  const auto step = [&](int64_t k, auto load) {
+    V bv[kDotTileCols];
+#pragma GCC unroll 4
+    for (int c = 0; c < kDotTileCols; ++c) bv[c] = load(b[c] + k);
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const V av = load(a + r * p.lda + k);
+#pragma GCC unroll 4
+      for (int c = 0; c < kDotTileCols; ++c) acc[r][c] = hn::MulAdd(av, bv[c], acc[r][c]);
+    }
+  };
+  const T* ahead = static_cast<const T*>(p.b) + (j + kDotTileCols) * p.ldb;
+  const auto whole = [&](const T* row) { return hn::LoadU(d, row); };
+  int64_t k = 0;
+  if (next == kDotTileCols) {
+    for (; k + lanes(d) <= p.k; k += lanes(d)) {
+#pragma GCC unroll 4
+      for (int c = 0; c < kDotTileCols; ++c) hwy::Prefetch(ahead + c * p.ldb + k);
+      step(k, whole);
+    }
+  } else {
+    for (; k + lanes(d) <= p.k; k += lanes(d)) step(k, whole);
+  }
+  if (k < p.k) step(k, [&](const T* row) { return load_n(d, row, p.k - k); });
+
+  const T* bias = static_cast<const T*>(p.bias);
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+    T* to = static_cast<T*>(p.c) + (i + r) * p.ldc + j;
+    T sums[kDotTileCols];
+    store_sums(d, acc[r][0], acc[r][1], acc[r][2], acc[r][3], sums);
+    for (int64_t c = 0; c < cols; ++c)
+      to[c] = sums[c] + (p.accumulate ? to[c] : T{0}) + (bias != nullptr ? bias[j + c] : T{0});
+  }
+}
+
+template <class T, size_t... kIndex>
+constexpr auto dot_table(std::index_sequence<kIndex...>) {
+  return std::array{&dot_kernel<T, kIndex + 1>...};
 }
 
 template <class T>
 void gemm_dot(ThreadPool& pool, const GemmParams& p) {
-  static constexpr decltype(&dot_columns<T, 1>) columns[kDotRows] = {
-      dot_columns<T, 1>, dot_columns<T, 2>, dot_columns<T, 3>, dot_columns<T, 4>};
-  parallel_for_range(pool, p.n, skinny_block_cols(p.m, p.n, p.k, 4),
-                     [&](int64_t begin, int64_t end) { columns[p.m - 1](p, begin, end); });
+  static constexpr auto kernels = dot_table<T>(std::make_index_sequence<kDotTileRows>());
+  const EvenSplit rows(p.m, kDotTileRows);
+  parallel_for_range(
+      pool, p.n, skinny_block_cols(p.m, p.n, p.k, kDotTileCols), [&](int64_t begin, int64_t end) {
+        for (int64_t j = begin; j < end; j += kDotTileCols) {
+          const int64_t cols = std::min<int64_t>(kDotTileCols, end - j);
+          for (int64_t part = 0; part < rows.parts(); ++part) {
+            const int64_t next = part == 0 ? std::min<int64_t>(kDotTileCols, p.n - j - cols) : 0;
+            kernels[static_cast<size_t>(rows.size(part) - 1)](p, rows.begin(part), j, cols, next);
+          }
+        }
+      });
 }
 
 // Columns [begin, end) with B as it is stored; only a last narrow piece is packed, for the kernel

@@ -141,9 +141,56 @@ RowState<T> softmax_row(T* row, int64_t visible, int64_t padded, T scale_factor,
   return {new_maximum, state.sum * shrink + reduce_sum(d, sum)};
 }
 
+// A decoder's step: one query, whose keys and values are each looked at once, so that no tile is
+// worth its transposition.
+template <class T>
+void one_query(const AttentionForwardParams& p, const Item& item) {
+  const hn::ScalableTag<T> d;
+  const int64_t width = p.head_dim, column = item.head * width;
+  const T* q = static_cast<const T*>(p.q) + item.query * p.q_stride + column;
+  const T* k = static_cast<const T*>(p.k) + item.key * p.k_stride + column;
+  const T* v = static_cast<const T*>(p.v) + item.key * p.v_stride + column;
+  T* out = static_cast<T*>(p.out) + item.query * p.heads * width + column;
+  const int64_t padded = round_up(item.keys, lanes(d));
+  Arena<T> arena(Arena<T>::rounded(padded));
+  T* scores = arena.take(padded);
+  for (int64_t j = 0; j < item.keys; ++j) scores[j] = dot(q, k + j * p.k_stride, width);
+  T shrink;
+  const RowState<T> state =
+      softmax_row(scores, item.keys, padded, static_cast<T>(p.scale),
+                  RowState<T>{std::numeric_limits<T>::lowest(), T{0}}, shrink);
+  if (state.sum == 0) return std::fill(out, out + width, T{0});
+  const auto normalise = hn::Set(d, T{1} / state.sum);
+  constexpr int kVectors = 4;
+  int64_t c = 0;
+  for (; c + kVectors * lanes(d) <= width; c += kVectors * lanes(d)) {
+    hn::Vec<decltype(d)> sum[kVectors];
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i) sum[i] = hn::Zero(d);
+    for (int64_t j = 0; j < item.keys; ++j) {
+      const auto weight = hn::Set(d, scores[j]);
+      const T* row = v + j * p.v_stride + c;
+#pragma GCC unroll 4
+      for (int i = 0; i < kVectors; ++i)
+        sum[i] = hn::MulAdd(weight, hn::LoadU(d, row + i * lanes(d)), sum[i]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i)
+      hn::StoreU(hn::Mul(sum[i], normalise), d, out + c + i * lanes(d));
+  }
+  for (; c < width; c += lanes(d)) {
+    const int64_t count = std::min(lanes(d), width - c);
+    auto sum = hn::Zero(d);
+    for (int64_t j = 0; j < item.keys; ++j)
+      sum = hn::MulAdd(hn::Set(d, scores[j]), load_n(d, v + j * p.v_stride + c, count), sum);
+    store_n(hn::Mul(sum, normalise), d, out + c, count);
+  }
+}
+
 template <class T>
 void forward_item(const AttentionForwardParams& p, const Item& item) {
   if (item.queries == 0) return;
+  if (item.queries == 1 && !p.lse && !p.dropout.active()) return one_query<T>(p, item);
   const hn::ScalableTag<T> d;
   const int64_t width = p.head_dim, column = item.head * width;
   const int64_t padded_width = round_up(width, lanes(d));

@@ -1,0 +1,49 @@
+// Weights laid out for the kernels of the matrix product, once for many products. With few rows, as
+// in decoding, laying a weight out takes as long as the product itself, or longer.
+//
+// A product that finds its weight here computes every row of the result in the same order however
+// many rows there are: what a sentence is decoded with does not change its bits.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/backend/backend.h"
+#include "engine/backend/cpu/thread_pool.h"
+
+namespace trafo {
+
+class PackedWeights {
+ public:
+  // Adds weight [n, k], float32, rows without gaps. It must stay where it is and as it is while
+  // this is used.
+  void add(ThreadPool& pool, const float* weight, int64_t n, int64_t k);
+  bool empty() const { return weights_.empty(); }
+  int64_t bytes() const;
+
+  // Runs the product if its B is one of the weights; false: it is not, and nothing was done.
+  bool run(ThreadPool& pool, const GemmParams& params) const;
+
+ private:
+  struct Weight {
+    int64_t n, k;
+    std::vector<float> panels;
+  };
+  std::unordered_map<const void*, Weight> weights_;
+};
+
+// Gives the CPU backend weights to look into while this lives; any other backend is left alone.
+class PackedWeightsScope {
+ public:
+  PackedWeightsScope(Backend& backend, std::shared_ptr<const PackedWeights> weights);
+  ~PackedWeightsScope();
+  PackedWeightsScope(const PackedWeightsScope&) = delete;
+  PackedWeightsScope& operator=(const PackedWeightsScope&) = delete;
+
+ private:
+  Backend* backend_;  // null: nothing was changed
+  std::shared_ptr<const PackedWeights> before_;
+};
+
+}  // namespace trafo

@@ -1,0 +1,160 @@
+#include "engine/decode/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "engine/core/philox.h"
+#include "engine/ops/cast/cast.h"
+#include "engine/ops/softmax/softmax.h"
+#include "engine/ops/top_k/top_k.h"
+#include "engine/ops/unary/unary.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "translate";
+
+std::vector<double> to_doubles(Context& context, const Tensor& tensor) {
+  if (tensor.dtype() == DType::f64) return context.values<double>(tensor);
+  const Tensor wide =
+      tensor.dtype() == DType::f32 ? tensor : ops::cast(context, tensor, DType::f32);
+  const std::vector<float> narrow = context.values<float>(wide);
+  return {narrow.begin(), narrow.end()};
+}
+
+[[noreturn]] void fail_non_finite(const Sampler::Place& place) {
+  fail(ErrorCode::non_finite, kOrigin, "the model answers sentence ", place.sentence + 1,
+       " with NaN or infinity behind ", place.position, " tokens");
+}
+
+}  // namespace
+
+Sampler::Sampler(const DecodeOptions& options, std::span<const int32_t> banned)
+    : options_(options.sampling), eos_(options.tokens.eos), banned_(banned.begin(), banned.end()) {}
+
+bool Sampler::allowed(int32_t id, const Place& place) const {
+  return (place.may_end || id != eos_) &&
+         std::find(banned_.begin(), banned_.end(), id) == banned_.end();
+}
+
+double Sampler::uniform(const Place& place) const {
+  const auto line = static_cast<uint64_t>(options_.first_line + place.sentence);
+  const PhiloxBlock block =
+      philox4x32({static_cast<uint32_t>(line), static_cast<uint32_t>(line >> 32),
+                  static_cast<uint32_t>(place.position), static_cast<uint32_t>(place.sample)},
+                 options_.seed);
+  const uint64_t bits = static_cast<uint64_t>(block[0]) << 32 | block[1];
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+// Of tokens that may be drawn, by their share of the probability of all of them.
+Sampler::Draw Sampler::choose(std::span<const Token> tokens, const Place& place) const {
+  double total = 0;
+  for (const Token& token : tokens) total += token.probability;
+  if (!std::isfinite(total) || total <= 0) fail_non_finite(place);
+  const double target = uniform(place) * total;
+  double sum = 0;
+  const Token* chosen = nullptr;
+  for (const Token& token : tokens) {
+    if (token.probability == 0) continue;
+    chosen = &token;
+    sum += token.probability;
+    if (sum > target) break;
+  }
+  return {chosen->id, std::log(chosen->probability)};
+}
+
+std::vector<Sampler::Draw> Sampler::draw(Context& context, const Tensor& logits,
+                                         std::span<const Place> places) {
+  return options_.top_k > 0 ? draw_from_best(context, logits, places)
+                            : draw_from_all(context, logits, places);
+}
+
+namespace {
+
+// Tokens, most probable first, cut behind the first that completes `share` of their sum.
+template <class Tokens>
+void keep_share(Tokens& tokens, double share, double total) {
+  double sum = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    sum += tokens[i].probability;
+    if (sum >= share * total) return tokens.resize(i + 1);
+  }
+}
+
+}  // namespace
+
+std::vector<Sampler::Draw> Sampler::draw_from_best(Context& context, const Tensor& logits,
+                                                   std::span<const Place> places) {
+  const int64_t most = logits.dim(1) - static_cast<int64_t>(banned_.size());
+  // One more, in place of an eos that may not come.
+  const int64_t k = std::min(options_.top_k + 1, most);
+  const Tensor scaled =
+      options_.temperature == 1 ? logits : ops::scale(context, logits, 1 / options_.temperature);
+  const ops::TopK top = ops::top_k(context, scaled, k, banned_);
+  const std::vector<double> values = to_doubles(context, top.log_probabilities);
+  const std::vector<int32_t> ids = context.values<int32_t>(top.ids);
+  std::vector<Draw> draws;
+  std::vector<Token> tokens;
+  for (const Place& place : places) {
+    tokens.clear();
+    double total = 0;
+    for (int64_t i = 0; i < k && static_cast<int64_t>(tokens.size()) < options_.top_k; ++i) {
+      const auto at = static_cast<size_t>(place.row * k + i);
+      if (std::isnan(values[at])) fail_non_finite(place);
+      if (!allowed(ids[at], place)) continue;
+      tokens.push_back({std::exp(values[at]), ids[at]});
+      total += tokens.back().probability;
+    }
+    if (options_.top_p < 1) keep_share(tokens, options_.top_p, total);
+    draws.push_back(choose(tokens, place));
+  }
+  return draws;
+}
+
+std::vector<Sampler::Draw> Sampler::draw_from_all(Context& context, const Tensor& logits,
+                                                  std::span<const Place> places) {
+  ops::SoftmaxOptions softmax;
+  softmax.scale = 1 / options_.temperature;
+  const std::vector<double> probabilities =
+      to_doubles(context, ops::softmax(context, logits, softmax));
+  const auto classes = static_cast<size_t>(logits.dim(1));
+  std::vector<Draw> draws;
+  std::vector<Token> tokens;
+  for (const Place& place : places) {
+    tokens.clear();
+    double total = 0;
+    const double* row = probabilities.data() + static_cast<size_t>(place.row) * classes;
+    for (size_t i = 0; i < classes; ++i) {
+      const auto id = static_cast<int32_t>(i);
+      if (row[i] > 0) tokens.push_back({row[i], id});
+      total += row[i];
+    }
+    if (!std::isfinite(total) || tokens.empty()) fail_non_finite(place);
+    std::erase_if(tokens, [&](const Token& token) { return !allowed(token.id, place); });
+    if (options_.top_p < 1) {
+      double share_of = 0;
+      for (const Token& token : tokens) share_of += token.probability;
+      const auto more_probable = [](const Token& a, const Token& b) {
+        return std::tie(b.probability, a.id) < std::tie(a.probability, b.id);
+      };
+      // Nearly always a few tokens are enough: only as many are sorted.
+      for (size_t sorted = 64;; sorted *= 8) {
+        const size_t count = std::min(sorted, tokens.size());
+        std::partial_sort(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count),
+                          tokens.end(), more_probable);
+        double sum = 0;
+        for (size_t i = 0; i < count; ++i) sum += tokens[i].probability;
+        if (sum < options_.top_p * share_of && count < tokens.size()) continue;
+        tokens.resize(count);
+        break;
+      }
+      keep_share(tokens, options_.top_p, share_of);
+    }
+    draws.push_back(choose(tokens, place));
+  }
+  return draws;
+}
+
+}  // namespace trafo

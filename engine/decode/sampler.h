@@ -1,0 +1,53 @@
+// Draws the next token of each row of logits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/autograd/context.h"
+#include "engine/decode/options.h"
+
+namespace trafo {
+
+class Sampler {
+ public:
+  // Where a draw belongs: its random number is a function of this and the seed.
+  struct Place {
+    int64_t row = 0;       // of the logits
+    int64_t sentence = 0;  // from 0, of this call
+    int32_t sample = 0;
+    int32_t position = 0;  // tokens drawn before
+    bool may_end = true;   // false: eos is not drawn
+  };
+  struct Draw {
+    int32_t token = 0;
+    // Natural, under softmax(logits / temperature) before any token is left out.
+    double log_probability = 0;
+  };
+
+  // `banned` tokens are never drawn.
+  Sampler(const DecodeOptions& options, std::span<const int32_t> banned);
+
+  // NON_FINITE, naming the sentence, where the logits hold NaN or infinity.
+  std::vector<Draw> draw(Context& context, const Tensor& logits, std::span<const Place> places);
+
+ private:
+  struct Token {
+    double probability;
+    int32_t id;
+  };
+  std::vector<Draw> draw_from_best(Context& context, const Tensor& logits,
+                                   std::span<const Place> places);
+  std::vector<Draw> draw_from_all(Context& context, const Tensor& logits,
+                                  std::span<const Place> places);
+  bool allowed(int32_t id, const Place& place) const;
+  double uniform(const Place& place) const;
+  Draw choose(std::span<const Token> tokens, const Place& place) const;
+
+  const DrawOptions& options_;
+  int32_t eos_;
+  std::vector<int32_t> banned_;
+};
+
+}  // namespace trafo
