@@ -394,15 +394,26 @@ TRAFO_API void trafo_trainer_free(trafo_trainer *trainer);
 typedef struct trafo_translate_options {
   size_t struct_size;
   int32_t beam;            /* default 5; 1: greedy */
-  int32_t n_best;          /* default 1; at most beam */
+  int32_t n_best;          /* default 1; at most beam; sampling: translations drawn of each line */
   double length_penalty;   /* score = log-probability / length^penalty; default 1 */
   int64_t max_length;      /* tokens; default 0: twice the source plus 10 */
   int64_t batch_tokens;    /* source tokens times beam decoded together; default 4096 */
   int32_t truncate;        /* 1 (default): a source over the model's limit is cut; 0: INVALID_ARGUMENT */
-  int32_t reserved;
+  int32_t sampling;        /* 0 (default): search; 1: every token is drawn, beam is not used */
+  int64_t min_length;      /* tokens before </s> may come; default 0 */
+  double temperature;      /* of sampling: logits are divided by it; default 1 */
+  double top_p;            /* of sampling: the fewest tokens with this share of the probability; default 1: all */
+  int64_t top_k;           /* of sampling: the most probable tokens; default 0: all */
+  uint64_t seed;           /* of sampling; default 1. A line's draws follow from seed, line number and place alone */
+  int64_t first_line;      /* number of lines[0] for sampling; default 0: a text in several calls is drawn as in one */
 } trafo_translate_options;
 
 typedef struct trafo_translations trafo_translations;
+
+/* Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.
+ * Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched
+ * with. A trainer and trafo_model_get_parameter refuse a frozen model. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_freeze(trafo_model *model);
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_options_init(trafo_translate_options *options, size_t struct_size);
@@ -419,6 +430,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get(const trafo_transla
 /* Hypotheses of line `index`. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_count(const trafo_translations *translations, size_t index,
                                                                    size_t *out);
+/* Tokens of source line `index`, </s> included, and how many of them were translated: fewer where it was cut. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_source(const trafo_translations *translations, size_t index,
+                                                                    int64_t *out_tokens, int64_t *out_used);
 /* How many sources were cut. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_truncated(const trafo_translations *translations,
                                                                        size_t *out);

@@ -166,6 +166,7 @@ trafo_error* trafo_model_load_weights(trafo_model* model, const trafo_tokenizer*
                                       const char* path, size_t path_length) {
   return api(__func__, [&](const Call& call) {
     const trafo_model& m = call.handle(model, "model");
+    check_not_frozen(call, m);
     const Tokenizer* pieces = tokenizer ? &call.handle(tokenizer, "tokenizer").tokenizer : nullptr;
     const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"));
     const auto noted = reader.metadata().find(kTokenizerKey);
@@ -183,6 +184,15 @@ trafo_error* trafo_average_models(const trafo_string_view* paths, size_t count, 
     for (size_t i = 0; i < count; ++i)
       models.push_back(path_argument(call, paths[i].data, paths[i].length, "paths"));
     average_models(models, path_argument(call, output, output_length, "output"));
+  });
+}
+
+trafo_error* trafo_model_freeze(trafo_model* model) {
+  return api(__func__, [&](const Call& call) {
+    trafo_model& m = call.handle(model, "model");
+    if (m.frozen) return;
+    m.packed = pack_for_decoding(*m.context, *m.model);
+    m.frozen = true;
   });
 }
 
@@ -220,6 +230,7 @@ trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index, const 
     if (out_name) *out_name = nullptr;
     if (out_tensor) *out_tensor = nullptr;
     trafo_model& m = call.handle(model, "model");
+    check_not_frozen(call, m);
     const ParameterStore& parameters = m.model->parameters();
     if (index < 0 || static_cast<size_t>(index) >= parameters.count())
       call.refuse("index must be 0 to ", static_cast<int64_t>(parameters.count()) - 1, ", got ",
