@@ -222,6 +222,7 @@ class Reader {
 
 void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer,
                        const fs::path& directory) {
+  refuse_llama_form(kFormat, host.config());
   const ModelConfig& config = host.config();
   const bool lm = config.architecture == Architecture::decoder_lm;
   check_expressible(config);

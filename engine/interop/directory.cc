@@ -60,6 +60,14 @@ void cannot_express(const char* format, const std::string& setting) {
   fail(ErrorCode::unsupported, kOrigin, format, " cannot express ", setting);
 }
 
+void refuse_llama_form(const char* format, const ModelConfig& config) {
+  if (config.norm == Norm::rms) cannot_express(format, "RMS norm (--task llama); use hf-llama");
+  if (config.positions == Positions::rotary)
+    cannot_express(format, "rotary positions; use hf-llama");
+  if (config.ffn == FeedForward::swiglu) cannot_express(format, "SwiGLU; use hf-llama");
+  if (!config.biases) cannot_express(format, "products without biases");
+}
+
 void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer) {
   require(tokenizer.vocab_size() == config.vocabulary, ErrorCode::invalid_argument, kOrigin,
           "the tokenizer has ", tokenizer.vocab_size(), " pieces, the model's vocabulary ",
@@ -97,6 +105,13 @@ bool ConfigReader::has(const char* field) const {
 const nlohmann::json& ConfigReader::at(const char* field) const {
   require(has(field), ErrorCode::corrupt_file, kOrigin, label_, " has no ", field);
   return *json_.find(field);
+}
+
+ConfigReader ConfigReader::inside(const char* field) const {
+  const nlohmann::json& value = at(field);
+  require(value.is_object(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+          " must be an object");
+  return {concat(label_, ": ", field), value};
 }
 
 int64_t ConfigReader::integer(const char* field, int64_t low, int64_t high) const {
@@ -186,8 +201,10 @@ HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
     require(used.contains(info.name) || source.surplus(info), ErrorCode::corrupt_file, kOrigin,
             reader.label(), " has the tensor ", info.name,
             ", which a model of its configuration does not have");
+  const bool tabled = config.positions == Positions::standard;
   const double table =
-      static_cast<double>(config.max_positions) * static_cast<double>(config.width) * 4;
+      tabled ? static_cast<double>(config.max_positions) * static_cast<double>(config.width) * 4
+             : 0;
   require(table <= 2 * payload + kTableAllowance, ErrorCode::corrupt_file, kOrigin, reader.label(),
           ": ", config.max_positions, " positions are out of proportion to the model");
   HostModel host = make_host_model(config);

@@ -21,6 +21,8 @@ inline constexpr const char* kOrigin = "interop";
 
 // UNSUPPORTED: `setting` of the model cannot be said in `format`.
 [[noreturn]] void cannot_express(const char* format, const std::string& setting);
+// UNSUPPORTED for a model with RMS norm, rotary positions, SwiGLU or products without biases.
+void refuse_llama_form(const char* format, const ModelConfig& config);
 // INVALID_ARGUMENT unless the tokenizer has one piece for every row of the embeddings.
 void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer);
 
@@ -43,8 +45,12 @@ class ConfigReader {
   // UNSUPPORTED unless `field` (or, where it is missing, `otherwise`) is `wanted`.
   void demand(const char* field, bool wanted, bool otherwise) const;
   const std::string& label() const { return label_; }
+  // What `field`, an object, holds; the label names both.
+  ConfigReader inside(const char* field) const;
 
  private:
+  ConfigReader(std::string label, nlohmann::json json)
+      : label_(std::move(label)), json_(std::move(json)) {}
   const nlohmann::json& at(const char* field) const;
   std::string label_;
   nlohmann::json json_;

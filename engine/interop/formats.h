@@ -25,6 +25,10 @@ void write_gpt2(const HostModel& host, const Tokenizer& tokenizer,
                 const std::filesystem::path& directory);
 Imported read_gpt2(const std::filesystem::path& directory);
 
+void write_llama(const HostModel& host, const Tokenizer& tokenizer,
+                 const std::filesystem::path& directory);
+Imported read_llama(const std::filesystem::path& directory);
+
 void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer,
                        const std::filesystem::path& directory);
 // The weights of a directory that write_ctranslate2 has just written for `config`.

@@ -62,6 +62,9 @@ HostModel write_and_read(const HostModel& host, const Tokenizer& tokenizer, Expo
     case ExportFormat::hf_gpt2:
       interop::write_gpt2(host, tokenizer, directory);
       return interop::read_gpt2(directory).host;
+    case ExportFormat::hf_llama:
+      interop::write_llama(host, tokenizer, directory);
+      return interop::read_llama(directory).host;
     case ExportFormat::ctranslate2:
       interop::write_ctranslate2(host, tokenizer, directory);
       return interop::read_back_ctranslate2(host.config(), directory);
@@ -79,6 +82,8 @@ const char* export_format_name(ExportFormat format) {
       return "hf-gpt2";
     case ExportFormat::ctranslate2:
       return "ctranslate2";
+    case ExportFormat::hf_llama:
+      return "hf-llama";
   }
   return "unknown";
 }
@@ -100,10 +105,12 @@ double export_model(Context& context, const Model& model, const Tokenizer& token
 ImportedModel import_model(Context& context, const fs::path& directory) {
   const interop::ConfigReader config(directory / "config.json");
   const std::string type = config.text("model_type");
-  require(type == "marian" || type == "gpt2", ErrorCode::unsupported, kOrigin, config.label(),
-          ": model_type is ", type.substr(0, 64), "; marian and gpt2 can be imported");
-  interop::Imported imported =
-      type == "marian" ? interop::read_marian(directory) : interop::read_gpt2(directory);
+  require(type == "marian" || type == "gpt2" || type == "llama", ErrorCode::unsupported, kOrigin,
+          config.label(), ": model_type is ", type.substr(0, 64),
+          "; marian, gpt2 and llama can be imported");
+  interop::Imported imported = type == "marian" ? interop::read_marian(directory)
+                               : type == "gpt2" ? interop::read_gpt2(directory)
+                                                : interop::read_llama(directory);
   return {interop::copy_from_host(context, imported.host), std::move(imported.tokenizer),
           std::move(imported.note)};
 }

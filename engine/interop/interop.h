@@ -19,6 +19,7 @@ enum class ExportFormat : int32_t {
   hf_marian = 0,    // transformers' MarianMTModel: a post-norm, tied encoder_decoder
   hf_gpt2 = 1,      // transformers' GPT2LMHeadModel: a pre-norm decoder_lm
   ctranslate2 = 2,  // a CTranslate2 model directory: every architecture
+  hf_llama = 3,     // transformers' LlamaForCausalLM: a decoder_lm with rms, rotary and swiglu
 };
 const char* export_format_name(ExportFormat format);  // "hf-marian", ...
 
@@ -36,9 +37,9 @@ struct ImportedModel {
   std::string note;                    // what the user should know; may be empty
 };
 
-// Reads a MarianMTModel or GPT2LMHeadModel directory with model.safetensors. Weights that are
-// float16, bfloat16 or float64 become float32. CORRUPT_FILE, UNSUPPORTED, NOT_FOUND name the file
-// and what is wrong or what models here cannot do.
+// Reads a MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors.
+// Weights that are float16, bfloat16 or float64 become float32. CORRUPT_FILE, UNSUPPORTED,
+// NOT_FOUND name the file and what is wrong or what models here cannot do.
 ImportedModel import_model(Context& context, const std::filesystem::path& directory);
 
 }  // namespace trafo

@@ -146,6 +146,30 @@ std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
   return t.take();
 }
 
+std::vector<MappedTensor> llama_tensors(const ModelConfig& config) {
+  Table t(config);
+  const int64_t w = config.width, ffn = config.ffn_width;
+  const int64_t kv = config.key_heads() * config.head_dim();
+  t.matrix("model.embed_tokens.weight", "embedding.weight", config.vocabulary, w);
+  for (int64_t i = 0; i < config.decoder_layers; ++i) {
+    const std::string name = numbered("model.layers.", i);
+    const std::string attention = name + ".self_attn.", mlp = name + ".mlp.";
+    const std::string ours = numbered("decoder.", i), qkv = ours + ".attention.qkv.weight";
+    t.vector(name + ".input_layernorm.weight", ours + ".attention_norm.weight", w);
+    t.matrix(attention + "q_proj.weight", qkv, w, w, 0);
+    t.matrix(attention + "k_proj.weight", qkv, kv, w, w);
+    t.matrix(attention + "v_proj.weight", qkv, kv, w, w + kv);
+    t.matrix(attention + "o_proj.weight", ours + ".attention.output.weight", w, w);
+    t.vector(name + ".post_attention_layernorm.weight", ours + ".ffn_norm.weight", w);
+    t.matrix(mlp + "gate_proj.weight", ours + ".ffn.gate_up.weight", ffn, w, 0);
+    t.matrix(mlp + "up_proj.weight", ours + ".ffn.gate_up.weight", ffn, w, ffn);
+    t.matrix(mlp + "down_proj.weight", ours + ".ffn.down.weight", w, ffn);
+  }
+  t.vector("model.norm.weight", "decoder.norm.weight", w);
+  if (!config.tied_embeddings) t.matrix("lm_head.weight", "output.weight", config.vocabulary, w);
+  return t.take();
+}
+
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
   Table t(config);
   const int64_t w = config.width, v = config.vocabulary;

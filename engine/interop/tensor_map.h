@@ -29,6 +29,8 @@ std::vector<MappedTensor> marian_tensors(const ModelConfig& config);
 // Hugging Face GPT2LMHeadModel: Conv1D weights [in, out], queries, keys and values side by side.
 // Its output layer has no bias, so that ours is in no tensor.
 std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config);
+// Hugging Face LlamaForCausalLM: separate projections [out, in] without biases.
+std::vector<MappedTensor> llama_tensors(const ModelConfig& config);
 // CTranslate2 TransformerSpec and TransformerDecoderModelSpec: packed projections [out, in].
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config);
 

@@ -12,7 +12,8 @@ type ExportFormat int32
 const (
 	HFMarian    ExportFormat = C.TRAFO_EXPORT_HF_MARIAN   // transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings
 	HFGPT2      ExportFormat = C.TRAFO_EXPORT_HF_GPT2     // transformers' GPT2LMHeadModel: pre-norm decoder-only
-	CTranslate2 ExportFormat = C.TRAFO_EXPORT_CTRANSLATE2 // every architecture
+	CTranslate2 ExportFormat = C.TRAFO_EXPORT_CTRANSLATE2 // every architecture, but not the Llama form
+	HFLlama     ExportFormat = C.TRAFO_EXPORT_HF_LLAMA    // transformers' LlamaForCausalLM: pre-norm decoder-only, RMS norm, rotary positions, SwiGLU
 )
 
 // Export writes a model directory, which must not exist or be empty, for another program. It

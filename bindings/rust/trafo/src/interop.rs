@@ -21,6 +21,8 @@ pub enum ExportFormat {
     HfGpt2,
     /// CTranslate2, every architecture.
     CTranslate2,
+    /// LlamaForCausalLM of transformers: a pre-norm decoder-only model with RMS norm, rotary positions and SwiGLU.
+    HfLlama,
 }
 
 impl ExportFormat {
@@ -29,6 +31,7 @@ impl ExportFormat {
             ExportFormat::HfMarian => sys::TRAFO_EXPORT_HF_MARIAN,
             ExportFormat::HfGpt2 => sys::TRAFO_EXPORT_HF_GPT2,
             ExportFormat::CTranslate2 => sys::TRAFO_EXPORT_CTRANSLATE2,
+            ExportFormat::HfLlama => sys::TRAFO_EXPORT_HF_LLAMA,
         }
     }
 }

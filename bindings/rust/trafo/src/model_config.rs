@@ -18,6 +18,36 @@ pub enum Architecture {
     DecoderLm,
 }
 
+/// The norm of a [`Architecture::DecoderLm`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Norm {
+    /// Layer norm.
+    Layer,
+    /// RMS norm, without biases.
+    Rms,
+}
+
+/// How a [`Architecture::DecoderLm`] knows where a token stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Positions {
+    /// Learned; sinusoidal in an [`Architecture::EncoderDecoder`].
+    Standard,
+    /// Queries and keys are turned.
+    Rotary,
+}
+
+/// The feed-forward blocks of a [`Architecture::DecoderLm`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FeedForward {
+    /// Two products with an activation between them.
+    Plain,
+    /// A gate: with [`Activation::Silu`].
+    Swiglu,
+}
+
 /// The shape of a model.
 ///
 /// ```
@@ -97,6 +127,18 @@ config_fields! {
     /// What the model computes in: `F32`, the default; `BF16` on CUDA; `F64` on the CPU, for gradient checks. Not part of
     /// the file.
     precision / get_precision: DType = DType::as_raw, DType::from_raw;
+    /// Norm of a [`Architecture::DecoderLm`].
+    norm / get_norm: Norm = |norm| norm as i32, norm_from_raw;
+    /// Positions of a [`Architecture::DecoderLm`].
+    positions / get_positions: Positions = |positions| positions as i32, positions_from_raw;
+    /// Feed-forward blocks of a [`Architecture::DecoderLm`].
+    ffn / get_ffn: FeedForward = |ffn| ffn as i32, ffn_from_raw;
+    /// Biases of the products.
+    biases / get_biases: bool = i32::from, from_flag;
+    /// Heads of keys and values, with [`Positions::Rotary`]; 0: as many as `heads`.
+    kv_heads / get_kv_heads: usize = to_i64, from_i64;
+    /// Theta of [`Positions::Rotary`].
+    rope_theta / get_rope_theta: f64 = same, same;
 }
 
 impl ModelConfig {
@@ -104,7 +146,8 @@ impl ModelConfig {
     pub fn new(vocabulary: usize) -> Self {
         ModelConfig(defaults(sys::trafo_model_config_init)).vocabulary(vocabulary)
     }
-    /// A preset: `tiny` (4+4 layers, width 128), `small` (4+4, 256), `iwslt`, `base`, `big`, `lm` (a decoder-only model).
+    /// A preset: `tiny` (4+4 layers, width 128), `small` (4+4, 256), `iwslt`, `base`, `big`, `lm` (a decoder-only model),
+    /// `llama` (one with RMS norm, rotary positions and SwiGLU).
     /// The error [`NotFound`](crate::ErrorCode::NotFound) lists the names.
     pub fn preset(name: &str, vocabulary: usize) -> Result<Self> {
         let mut config = Self::new(vocabulary);
@@ -133,6 +176,24 @@ fn activation_from_raw(raw: i32) -> Activation {
         sys::TRAFO_GELU => Activation::Gelu,
         sys::TRAFO_SILU => Activation::Silu,
         _ => Activation::Relu,
+    }
+}
+fn norm_from_raw(raw: i32) -> Norm {
+    match raw {
+        sys::TRAFO_NORM_RMS => Norm::Rms,
+        _ => Norm::Layer,
+    }
+}
+fn positions_from_raw(raw: i32) -> Positions {
+    match raw {
+        sys::TRAFO_POSITIONS_ROTARY => Positions::Rotary,
+        _ => Positions::Standard,
+    }
+}
+fn ffn_from_raw(raw: i32) -> FeedForward {
+    match raw {
+        sys::TRAFO_FFN_SWIGLU => FeedForward::Swiglu,
+        _ => FeedForward::Plain,
     }
 }
 pub(crate) fn from_i64(value: i64) -> usize {
