@@ -21,10 +21,16 @@ constexpr const char* kMachine = "Machine";
 constexpr const char* kOutput = "Output";
 
 constexpr SettingSpec kSpecs[] = {
-    {"train-sets", "-t", kData, "SRC TRG", "training files, a sentence a line; plain or .gz", 2, 2,
-     true},
-    {"tsv", "", kData, "FILE|-", "instead: one file of SRC<tab>TRG lines, - is standard input", 1,
-     1, true},
+    {"train-sets", "-t", kData, "SRC TRG ...",
+     "training files, a sentence a line; plain or .gz; again for more corpora; one file alone is "
+     "text for a decoder-lm",
+     1, 64, true},
+    {"tsv", "", kData, "FILE|- ...", "instead: files of SRC<tab>TRG lines, - is standard input", 1,
+     64, true},
+    {"data-weights", "--train-weights", kData, "W ...",
+     "one for each corpus: how often an epoch has each of its pairs; 0.25: a quarter of them, "
+     "another one each epoch (default 1)",
+     1, 64, true},
     {"valid-sets", "", kData, "SRC TRG",
      "validation files (default: 1% of the training pairs, at most 2000, are held out by their "
      "hash)",
@@ -34,6 +40,27 @@ constexpr SettingSpec kSpecs[] = {
     {"dim-vocabs", "", kData, "N",
      "pieces of a new vocabulary (default: 8000, 16000, 32000 by task)", 1, 1, true},
     {"max-length", "", kData, "N", "longer pairs are left out and counted, in pieces (default 256)",
+     1, 1, true},
+    {"max-length-ratio", "", kData, "R",
+     "pairs with a side of more than R times the pieces of the other are left out and counted "
+     "(default 0: none)",
+     1, 1, true},
+    {"drop-identical", "", kData, "on|off",
+     "pairs with the same text on both sides are left out and counted (default off)", 0, 1, true},
+    {"sentencepiece-alphas", "", kData, "A [A]",
+     "sample the segmentation of every sentence anew in each epoch, one value or one a side: by "
+     "probability^A of a unigram vocabulary (try 0.2), dropping merges with probability A of a BPE "
+     "vocabulary (try 0.1) (default 0: always the best one)",
+     1, 2, true},
+    {"maxi-batch", "", kData, "N",
+     "batches filled from sentences sorted by length together (default 0: 262144 sentences)", 1, 1,
+     true},
+    {"data-in-memory", "", kData, "SIZE",
+     "corpora with more text stay on disk, and the results are the same (default 256MiB)", 1, 1,
+     true},
+    {"tempdir", "", kData, "DIR",
+     "where .gz files and standard input are unpacked if they stay on disk (default: the run "
+     "directory)",
      1, 1, true},
     {"mini-batch-words", "--max-tokens", kData, "N", "target pieces a batch (default 4096)", 1, 1,
      true},
@@ -268,6 +295,17 @@ double Settings::real(const std::string& name) const {
   if (error != std::errc() || end != word.data() + word.size() || !std::isfinite(value))
     refuse(name, fmt::format("wants a number, got '{}'", word));
   return value;
+}
+
+std::vector<double> Settings::reals(const std::string& name) const {
+  std::vector<double> result;
+  for (const std::string& word : list(name)) {
+    double& value = result.emplace_back();
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || !std::isfinite(value))
+      refuse(name, fmt::format("wants numbers, got '{}'", word));
+  }
+  return result;
 }
 
 bool Settings::flag(const std::string& name) const {

@@ -47,6 +47,7 @@ class Settings {
   const std::string& text(const std::string& name) const;
   int64_t integer(const std::string& name) const;
   double real(const std::string& name) const;
+  std::vector<double> reals(const std::string& name) const;
   bool flag(const std::string& name) const;  // on, off, true, false
   // One of `names`; returns its index.
   int choice(const std::string& name, std::span<const char* const> names) const;

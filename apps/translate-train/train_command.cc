@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 
 #include "commands.h"
 #include "device.h"
@@ -74,6 +75,7 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   }
   if (given.has("tsv")) all.unset("train-sets");
   if (given.has("train-sets")) all.unset("tsv");
+  if (given.has("tsv") || given.has("train-sets")) all.unset("data-weights");
   all.overlay(given);
   return all;
 }
@@ -111,27 +113,54 @@ void check_readable(const Settings& settings) {
   }
 }
 
-Corpus load_pair(const std::vector<std::string>& paths) {
-  return make<Corpus>(trafo_corpus_load, paths[0].data(), paths[0].size(), paths[1].data(),
-                      paths[1].size());
+Corpus open_corpus(std::span<const std::string> paths, const trafo_corpus_options& options) {
+  std::vector<trafo_string_view> names;
+  for (const std::string& path : paths) names.push_back(view(path));
+  return make<Corpus>(trafo_corpus_open, names.data(), names.size(), &options);
 }
 
-Corpora load_corpora(const Settings& settings, Reporter& reporter) {
-  const Reporter::Phase phase(reporter, "reading the corpus");
-  Corpora corpora;
-  if (settings.has("tsv")) {
-    const std::string& path = settings.text("tsv");
-    corpora.train = make<Corpus>(trafo_corpus_load_tsv, path.data(), path.size());
-  } else {
-    corpora.train = load_pair(settings.list("train-sets"));
+// All corpora, each as often as its weight says.
+Corpus open_training(const Settings& settings, const trafo_corpus_options& options) {
+  const char* name = settings.has("tsv") ? "tsv" : "train-sets";
+  const std::span<const std::string> paths = settings.list(name);
+  const size_t each = settings.has("tsv") || paths.size() == 1 ? 1 : 2;
+  if (paths.size() % each != 0)
+    settings.refuse(name, fmt::format("wants pairs of files, or one file of text for a decoder-lm, "
+                                      "got {} files",
+                                      paths.size()));
+  std::vector<double> weights(paths.size() / each, 1.0);
+  if (settings.has("data-weights")) {
+    weights = settings.reals("data-weights");
+    if (weights.size() != paths.size() / each)
+      settings.refuse("data-weights", fmt::format("wants a weight for each corpus: there are {} "
+                                                  "weights and {} corpora",
+                                                  weights.size(), paths.size() / each));
   }
+  std::vector<Corpus> corpora;
+  std::vector<const trafo_corpus*> handles;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    corpora.push_back(open_corpus(paths.subspan(i * each, each), options));
+    handles.push_back(corpora.back().get());
+  }
+  return make<Corpus>(trafo_corpus_mix, handles.data(), weights.data(), handles.size());
+}
+
+Corpora load_corpora(const Settings& settings, const std::string& run, Reporter& reporter) {
+  const Reporter::Phase phase(reporter, "reading the corpus");
+  auto options = with_defaults<trafo_corpus_options>(trafo_corpus_options_init);
+  if (settings.has("data-in-memory"))
+    parse_bytes(settings.text("data-in-memory"), options.memory_bytes);
+  options.unpack_directory = view(settings.has("tempdir") ? settings.text("tempdir") : run);
+  options.monolingual = is_monolingual(settings);
+  Corpora corpora;
+  corpora.train = open_training(settings, options);
   trafo_corpus_info info{};
   check(trafo_corpus_get_info(corpora.train.get(), &info));
   if (info.dropped_empty > 0)
     reporter.warn(fmt::format("{} of {} training pairs left out: one side is empty",
                               grouped(info.dropped_empty), grouped(info.lines)));
   if (settings.has("valid-sets"))
-    corpora.valid = load_pair(settings.list("valid-sets"));
+    corpora.valid = open_corpus(settings.list("valid-sets"), options);
   else
     corpora = hold_out(std::move(corpora.train));
   reporter.info(fmt::format("corpus: {} pairs to train on, {} {}for validation, read in {:.1f} s",
@@ -201,6 +230,8 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
   Settings settings = collect(app, arguments, run);
   if (!settings.has("tsv") && !settings.has("train-sets"))
     usage_error("--train-sets SRC TRG or --tsv FILE is missing");
+  if (is_monolingual(settings) && !settings.has("task"))
+    settings.set_default("arch", {"decoder-lm"});
   // Mistakes in the values are found before the corpus is read, whose size only moves defaults.
   Settings trial = settings;
   const std::optional<Pretrained> pretrained =
@@ -234,7 +265,7 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
   }
   const int32_t precision =
       precision_on(context.get(), settings.has("precision") ? settings.text("precision") : "auto");
-  Corpora corpora = load_corpora(settings, reporter);
+  Corpora corpora = load_corpora(settings, run, reporter);
   const bool own_size = settings.has("dim-vocabs");
   const std::optional<Pretrained> pretrained = find_pretrained(settings, run, continuing);
   if (pretrained) fill_shape(settings, *pretrained);

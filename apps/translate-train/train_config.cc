@@ -138,6 +138,10 @@ trafo_period parse_period(const Settings& settings, const std::string& name,
   return period;
 }
 
+bool is_monolingual(const Settings& settings) {
+  return settings.has("train-sets") && settings.list("train-sets").size() == 1;
+}
+
 const char* task_for(int64_t pairs, bool decoder_lm) {
   if (decoder_lm) return "lm";
   return pairs < 100000 ? "tiny" : pairs < 1000000 ? "iwslt" : "base";
@@ -168,6 +172,11 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("tied-embeddings-all", {model.tied_embeddings ? "on" : "off"});
   settings.set_default("dim-vocabs", {defaults.vocabulary});
   settings.set_default("max-length", {"256"});
+  settings.set_default("max-length-ratio", {"0"});
+  settings.set_default("drop-identical", {"off"});
+  settings.set_default("sentencepiece-alphas", {"0"});
+  settings.set_default("maxi-batch", {"0"});
+  settings.set_default("data-in-memory", {"256MiB"});
   settings.set_default("mini-batch-words", {"4096"});
   settings.set_default("mini-batch-fit", {"off"});
   settings.set_default("learn-rate", {defaults.learn_rate});
@@ -185,7 +194,10 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("seed", {"1"});
   settings.set_default("valid-freq", {"1000u"});
   settings.set_default("save-freq", {"1000u"});
-  settings.set_default("valid-metrics", {"bleu", "chrf", "ce-mean-words"});
+  if (is_monolingual(settings))  // there is nothing to translate
+    settings.set_default("valid-metrics", {"ce-mean-words"});
+  else
+    settings.set_default("valid-metrics", {"bleu", "chrf", "ce-mean-words"});
   settings.set_default("beam-size", {"1"});
   settings.set_default("keep-best", {"on"});
   settings.set_default("keep-last", {"3"});
@@ -266,6 +278,17 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
                                   "up to {} pieces a side",
                                   m.max_positions, m.max_positions / 2 - 1));
   }
+  t.max_length_ratio = settings.real("max-length-ratio");
+  t.drop_identical = settings.flag("drop-identical");
+  t.maxi_batch = small_integer(settings, "maxi-batch");
+  const std::vector<double> alphas = settings.reals("sentencepiece-alphas");
+  t.source_alpha = alphas.front();
+  t.target_alpha = alphas.back();
+  if (settings.has("data-weights")) settings.reals("data-weights");
+  int64_t in_memory = 0;
+  if (!parse_bytes(settings.text("data-in-memory"), in_memory))
+    settings.refuse("data-in-memory", fmt::format("wants a size as 800MiB or 4GiB, got '{}'",
+                                                  settings.text("data-in-memory")));
   t.learning_rate = settings.real("learn-rate");
   t.warmup = settings.integer("lr-warmup");
   t.schedule = schedule_of(settings);

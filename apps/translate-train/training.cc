@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <set>
 
 #include "signals.h"
 
@@ -17,21 +16,6 @@ namespace translate_train {
 namespace {
 
 constexpr int64_t kMostHeldOut = 2000;
-
-// FNV-1a with a final mix, so that the smallest values are a fair sample.
-uint64_t pair_hash(const trafo_string_view& source, const trafo_string_view& target) {
-  uint64_t hash = 0xCBF29CE484222325u;
-  const auto add = [&hash](const trafo_string_view& text) {
-    for (size_t i = 0; i < text.length; ++i)
-      hash = (hash ^ static_cast<unsigned char>(text.data[i])) * 0x100000001B3u;
-    hash = (hash ^ '\t') * 0x100000001B3u;
-  };
-  add(source);
-  add(target);
-  hash ^= hash >> 32;
-  hash *= 0xD6E8FEB86659FD93u;
-  return hash ^ (hash >> 32);
-}
 
 std::string_view text_of(const trafo_string_view& view) {
   return {view.data, view.length};
@@ -67,6 +51,9 @@ class RunDisplay {
         break;
       case TRAFO_EVENT_CHECKPOINT_REFUSED:
         reporter_.warn("a newer checkpoint is passed over: " + message);
+        break;
+      case TRAFO_EVENT_EPOCH:
+        if (!message.empty()) reporter_.warn(message);
         break;
       case TRAFO_EVENT_DISPLAY:
         display(e, record);
@@ -204,28 +191,9 @@ Corpora hold_out(Corpus all) {
   const int64_t wanted = std::min(kMostHeldOut, count / 100);
   if (wanted == 0)
     usage_error(fmt::format("{} pairs are too few to hold 1% out: give --valid-sets", count));
-  std::vector<uint64_t> hashes(static_cast<size_t>(count));
-  std::vector<trafo_string_view> source(hashes.size()), target(hashes.size());
-  for (size_t i = 0; i < hashes.size(); ++i) {
-    check(trafo_corpus_get_pair(all.get(), static_cast<int64_t>(i), &source[i], &target[i]));
-    hashes[i] = pair_hash(source[i], target[i]);
-  }
-  std::vector<uint64_t> sorted = hashes;
-  std::nth_element(sorted.begin(), sorted.begin() + (wanted - 1), sorted.end());
-  const uint64_t threshold = sorted[static_cast<size_t>(wanted - 1)];
-  std::vector<trafo_string_view> kept[2], held[2];
-  std::set<uint64_t> seen;
-  for (size_t i = 0; i < hashes.size(); ++i) {
-    const bool out = hashes[i] <= threshold;
-    if (out && !seen.insert(hashes[i]).second) continue;  // a copy: neither here nor there
-    auto& side = out ? held : kept;
-    side[0].push_back(source[i]);
-    side[1].push_back(target[i]);
-  }
-  const auto build = [](const std::vector<trafo_string_view>(&sides)[2]) {
-    return make<Corpus>(trafo_corpus_new, sides[0].data(), sides[1].data(), sides[0].size());
-  };
-  return {build(kept), build(held)};
+  trafo_corpus *rest = nullptr, *held = nullptr;
+  check(trafo_corpus_hold_out(all.get(), wanted, &rest, &held));
+  return {Corpus(rest), Corpus(held)};
 }
 
 Tokenizer train_vocabulary(const Corpus& corpus, int64_t pieces, bool soft_limit,

@@ -141,10 +141,10 @@ TextCorpus::TextCorpus(ParallelCorpus corpus)
 
 TextCorpus TextCorpus::mix(std::vector<std::pair<TextCorpus, double>> corpora) {
   require(!corpora.empty(), ErrorCode::invalid_argument, kOrigin, "a mix of no corpora");
+  const bool one_sided = corpora.front().first.monolingual();
   std::vector<Part> parts;
   for (auto& [corpus, weight] : corpora) {
-    require(corpus.monolingual() == corpora.front().first.monolingual(),
-            ErrorCode::invalid_argument, kOrigin,
+    require(corpus.monolingual() == one_sided, ErrorCode::invalid_argument, kOrigin,
             "monolingual and parallel corpora cannot be mixed");
     for (Part& part : corpus.parts_) {
       part.weight *= weight;
