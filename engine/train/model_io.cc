@@ -44,11 +44,15 @@ void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& conf
   const auto element = static_cast<double>(dtype_size(dtype));
   const auto width = static_cast<double>(config.width);
   const int64_t layers = config.decoder_layers + (is_lm ? 0 : config.encoder_layers);
-  const double table = static_cast<double>(config.max_positions) * width * element;
+  const double table = config.positions == Positions::rotary
+                           ? 0
+                           : static_cast<double>(config.max_positions) * width * element;
+  const int64_t ffn_products = config.ffn == FeedForward::swiglu ? 3 : 2;
+  const auto rows_of_a_layer =
+      static_cast<double>(config.qkv_width() + config.width + ffn_products * config.ffn_width);
   const double weights =
       element * width *
-          (static_cast<double>(config.vocabulary) +
-           static_cast<double>(layers) * (4 * width + 2 * static_cast<double>(config.ffn_width))) +
+          (static_cast<double>(config.vocabulary) + static_cast<double>(layers) * rows_of_a_layer) +
       (is_lm ? table : 0);
   require(weights <= payload, ErrorCode::corrupt_file, kOrigin, reader.label(), " holds ", payload,
           " bytes of tensors, its configuration needs at least ", weights);
