@@ -44,8 +44,16 @@ void show_model(const std::string& path, bool tensors, LineWriter& out) {
   out.write(fmt::format("layers        {}",
                         lm ? std::to_string(c.decoder_layers)
                            : fmt::format("{} + {}", c.encoder_layers, c.decoder_layers)));
-  out.write(
-      fmt::format("width         {}, feed-forward {}, {} heads", c.width, c.ffn_width, c.heads));
+  std::string form;
+  if (c.norm == TRAFO_NORM_RMS) form += ", RMS norm";
+  if (c.positions == TRAFO_POSITIONS_ROTARY)
+    form += fmt::format(", rotary positions (theta {:g})", c.rope_theta);
+  if (c.ffn == TRAFO_FFN_SWIGLU) form += ", SwiGLU";
+  if (c.biases == 0) form += ", no biases";
+  if (!form.empty()) out.write("form          " + form.substr(2));
+  out.write(fmt::format(
+      "width         {}, feed-forward {}, {} heads{}", c.width, c.ffn_width, c.heads,
+      c.kv_heads > 0 ? fmt::format(" over {} of keys and values", c.kv_heads) : std::string()));
   out.write(fmt::format("vocabulary    {} pieces, embeddings {}", grouped(c.vocabulary),
                         c.tied_embeddings ? "tied" : "separate"));
   out.write(fmt::format("positions     {}", grouped(c.max_positions)));

@@ -15,8 +15,9 @@ struct Format {
   const char* name;
   int32_t value;
 };
-constexpr std::array<Format, 3> kFormats = {{{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
+constexpr std::array<Format, 4> kFormats = {{{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
                                              {"hf-gpt2", TRAFO_EXPORT_HF_GPT2},
+                                             {"hf-llama", TRAFO_EXPORT_HF_LLAMA},
                                              {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2}}};
 
 struct ExportArguments {
@@ -90,7 +91,7 @@ Action add_export(CLI::App& app) {
   auto arguments = std::make_shared<ExportArguments>();
   arguments->model.device = "cpu";
   arguments->model.precision = "fp32";
-  app.add_option("--to", arguments->format, "hf-marian, hf-gpt2 or ctranslate2")
+  app.add_option("--to", arguments->format, "hf-marian, hf-gpt2, hf-llama or ctranslate2")
       ->required()
       ->type_name("FORMAT");
   app.add_option("-o,--output", arguments->output, "a directory that is new or empty")

@@ -69,7 +69,8 @@ constexpr SettingSpec kSpecs[] = {
      1, true},
 
     {"task", "", kModel, "NAME",
-     "tiny, small, iwslt, base, big or lm: sets the defaults below (default: tiny under 100k "
+     "tiny, small, iwslt, base, big, lm or llama: sets the defaults below (default: tiny under "
+     "100k "
      "pairs, "
      "iwslt under 1M, else base)",
      1, 1, true},
@@ -80,6 +81,9 @@ constexpr SettingSpec kSpecs[] = {
     {"transformer-dim-ffn", "--encoder-ffn-embed-dim", kModel, "N", "width inside the feed-forward",
      1, 1, true},
     {"transformer-heads", "--encoder-attention-heads", kModel, "N", "attention heads", 1, 1, true},
+    {"transformer-kv-heads", "", kModel, "N",
+     "heads of keys and values that the others share, for --task llama; 0: as many as those", 1, 1,
+     true},
     {"transformer-ffn-activation", "--activation-fn", kModel, "NAME", "relu, gelu or swish", 1, 1,
      true},
     {"transformer-norm", "", kModel, "NAME", "pre or post", 1, 1, true},

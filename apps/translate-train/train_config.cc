@@ -9,7 +9,7 @@
 namespace translate_train {
 namespace {
 
-constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm"};
+constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm", "llama"};
 constexpr const char* kArchitectures[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
 constexpr const char* kNorms[] = {"post", "pre"};
@@ -38,6 +38,7 @@ constexpr TaskDefaults kDefaults[] = {
     {"base", "0.0007", "4000", "0.1", "0", "0", "32000", "0.0001"},
     {"big", "0.0005", "4000", "0.3", "0", "0", "32000", "0.0001"},
     {"lm", "0.001", "1000", "0.2", "0", "0", "8000", "0"},
+    {"llama", "0.001", "1000", "0.2", "0", "0", "8000", "0"},
 };
 
 trafo_model_config preset(const std::string& task) {
@@ -87,6 +88,7 @@ void check_shape(const Settings& settings, const trafo_model_config& wanted,
   same("dim-emb", wanted.width, p.width, number(p.width));
   same("transformer-dim-ffn", wanted.ffn_width, p.ffn_width, number(p.ffn_width));
   same("transformer-heads", wanted.heads, p.heads, number(p.heads));
+  same("transformer-kv-heads", wanted.kv_heads, p.kv_heads, number(p.kv_heads));
   same("transformer-ffn-activation", wanted.activation, p.activation, kActivations[p.activation]);
   same("transformer-norm", wanted.pre_norm, p.pre_norm, kNorms[p.pre_norm]);
   same("tied-embeddings-all", wanted.tied_embeddings, p.tied_embeddings,
@@ -163,8 +165,11 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("dim-emb", {number(model.width)});
   settings.set_default("transformer-dim-ffn", {number(model.ffn_width)});
   settings.set_default("transformer-heads", {number(model.heads)});
-  settings.set_default("transformer-ffn-activation",
-                       {decoder_lm ? "gelu" : kActivations[model.activation]});
+  settings.set_default("transformer-kv-heads", {number(model.kv_heads)});
+  settings.set_default(
+      "transformer-ffn-activation",
+      {decoder_lm && model.architecture != TRAFO_DECODER_LM ? "gelu"
+                                                            : kActivations[model.activation]});
   settings.set_default("transformer-norm", {kNorms[decoder_lm ? 1 : model.pre_norm]});
   settings.set_default("transformer-dropout", {defaults.dropout});
   settings.set_default("transformer-dropout-ffn", {defaults.ffn_dropout});
@@ -226,6 +231,7 @@ void fill_shape(Settings& settings, const Pretrained& pretrained) {
   settings.set_default("dim-emb", {number(m.width)});
   settings.set_default("transformer-dim-ffn", {number(m.ffn_width)});
   settings.set_default("transformer-heads", {number(m.heads)});
+  settings.set_default("transformer-kv-heads", {number(m.kv_heads)});
   settings.set_default("transformer-ffn-activation", {kActivations[m.activation]});
   settings.set_default("transformer-norm", {kNorms[m.pre_norm]});
   settings.set_default("transformer-dropout", {number(m.dropout)});
@@ -249,6 +255,7 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   m.width = settings.integer("dim-emb");
   m.ffn_width = settings.integer("transformer-dim-ffn");
   m.heads = settings.integer("transformer-heads");
+  m.kv_heads = settings.integer("transformer-kv-heads");
   m.activation = settings.choice("transformer-ffn-activation", kActivations);
   m.pre_norm = settings.choice("transformer-norm", kNorms);
   m.dropout = settings.real("transformer-dropout");
@@ -271,7 +278,8 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
     m.dropout = mine.dropout;
     m.ffn_dropout = mine.ffn_dropout;
     m.attention_dropout = mine.attention_dropout;
-    if (!lm) m.max_positions = std::max(m.max_positions, mine.max_positions);
+    if (!lm || m.positions == TRAFO_POSITIONS_ROTARY)
+      m.max_positions = std::max(m.max_positions, mine.max_positions);
     if (lm && 2 * t.max_length + 2 > m.max_positions)
       settings.refuse("max-length",
                       fmt::format("the pretrained model has {} positions, for pairs of "
