@@ -348,6 +348,21 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sinusoidal_positions(trafo_context *
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_layer_norm(trafo_context *context, const trafo_tensor *x,
                                                           const trafo_tensor *gamma, const trafo_tensor *beta,
                                                           double epsilon, trafo_tensor **out);
+/* x / sqrt(mean(x^2) + epsilon) * gamma over the last dimension; gamma [C]. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_rms_norm(trafo_context *context, const trafo_tensor *x,
+                                                        const trafo_tensor *gamma, double epsilon, trafo_tensor **out);
+/* sum = residual + dropout(x) and normed = rms_norm(sum), in one pass; dropout or NULL. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_residual_rms_norm(
+    trafo_context *context, const trafo_tensor *x, const trafo_tensor *residual, const trafo_tensor *gamma, double epsilon,
+    const trafo_dropout *dropout, trafo_tensor **out_sum, trafo_tensor **out_normed);
+/* Rotary position embedding: pairs (i, i + head_dim / 2) of every head turn by position * theta^(-2i / head_dim). positions [T]
+ * int32. kv_heads 0: x [T, heads * head_dim]. Else x [T, (heads + 2 kv_heads) * head_dim] is a packed product of queries, keys and
+ * values (which are not turned), and keys and values are repeated: [T, 3 * heads * head_dim]. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_rotary(trafo_context *context, const trafo_tensor *x,
+                                                      const trafo_tensor *positions, int64_t heads, int64_t kv_heads,
+                                                      int64_t head_dim, double theta, trafo_tensor **out);
+/* silu(a) * b for x = [a, b], [.., 2F] -> [.., F]. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_swiglu(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
 /* softmax(scale * x) over the last dimension; x [batch, heads, queries, keys] or fewer dimensions; padding_mask [batch, keys]
  * int32, non-zero = hidden, or NULL; causal: key j hidden from query i when j > i + keys - queries. A row with every key hidden
  * is zeros. since 0.1 */

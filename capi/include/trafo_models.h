@@ -98,6 +98,13 @@ typedef struct trafo_model trafo_model;
 #define TRAFO_ENCODER_DECODER 0
 #define TRAFO_DECODER_LM 1 /* source <eos> target <eos> in one causal stream */
 
+#define TRAFO_NORM_LAYER 0
+#define TRAFO_NORM_RMS 1           /* decoder-lm without biases */
+#define TRAFO_POSITIONS_STANDARD 0 /* sinusoidal (encoder-decoder) or learned (decoder-lm) */
+#define TRAFO_POSITIONS_ROTARY 1   /* decoder-lm */
+#define TRAFO_FFN_PLAIN 0
+#define TRAFO_FFN_SWIGLU 1         /* decoder-lm with TRAFO_SILU */
+
 typedef struct trafo_model_config {
   size_t struct_size;
   int32_t architecture;    /* default TRAFO_ENCODER_DECODER */
@@ -120,12 +127,19 @@ typedef struct trafo_model_config {
    * file: trafo_model_load gives float32, trafo_model_load_as what it is told. */
   int32_t precision;
   int32_t reserved;        /* 0 */
+  int32_t norm;            /* TRAFO_NORM_*; default layer */
+  int32_t positions;       /* TRAFO_POSITIONS_*; default standard */
+  int32_t ffn;             /* TRAFO_FFN_*; default plain */
+  int32_t biases;          /* of the products; default 1 */
+  int64_t kv_heads;        /* heads of keys and values, with rotary positions; default 0: as many as heads */
+  double rope_theta;       /* of rotary positions; default 10000 */
 } trafo_model_config;
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
 /* Fills a preset: "tiny" (4+4 x 128, ffn 256, 4 heads), "small" (4+4 x 256, ffn 1024, 4 heads), "iwslt", "base", "big",
- * "lm" (the seed's decoder: 4 x 256, 8 heads, GELU). NOT_FOUND lists the names. since 0.1 */
+ * "lm" (the seed's decoder: 4 x 256, 8 heads, GELU), "llama" (as large, with RMS norm, rotary positions and SwiGLU, ffn 688).
+ * NOT_FOUND lists the names. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
                                                                 size_t name_length);
 /* Parameters drawn from `seed`. UNSUPPORTED: a precision that the device does not compute in. since 0.1 */
@@ -159,7 +173,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter(trafo_model *mod
                                                                 trafo_tensor **out_tensor);
 #define TRAFO_EXPORT_HF_MARIAN 0   /* transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings */
 #define TRAFO_EXPORT_HF_GPT2 1     /* transformers' GPT2LMHeadModel: pre-norm decoder-lm */
-#define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture */
+#define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture, but not the Llama form */
+#define TRAFO_EXPORT_HF_LLAMA 3    /* transformers' LlamaForCausalLM: pre-norm decoder-lm with RMS norm, rotary positions, SwiGLU */
 
 /* Writes a model directory for another program, whole or not at all; it must not exist or be empty. What was written is read
  * back first: out_difference (may be NULL) gets how far its logits are from the model's. UNSUPPORTED names the setting that the
@@ -167,7 +182,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter(trafo_model *mod
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                          int32_t format, const char *directory, size_t directory_length,
                                                          double *out_difference);
-/* A MarianMTModel or GPT2LMHeadModel directory with model.safetensors, as float32. *out_tokenizer is NULL if it has no
+/* A MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as float32. *out_tokenizer is NULL if it has no
  * SentencePiece model. out_note (may be NULL; freed with trafo_string_free): what the user should know, or "". since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
                                                          size_t directory_length, trafo_model **out_model,

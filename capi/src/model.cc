@@ -33,6 +33,12 @@ trafo_model_config to_c(const ModelConfig& config) {
   c.ffn_dropout = config.ffn_dropout;
   c.norm_epsilon = config.norm_epsilon;
   c.precision = TRAFO_FLOAT32;
+  c.norm = static_cast<int32_t>(config.norm);
+  c.positions = static_cast<int32_t>(config.positions);
+  c.ffn = static_cast<int32_t>(config.ffn);
+  c.biases = config.biases;
+  c.kv_heads = config.kv_heads;
+  c.rope_theta = config.rope_theta;
   return c;
 }
 
@@ -53,6 +59,12 @@ ModelConfig from_c(const trafo_model_config& c) {
   config.attention_dropout = c.attention_dropout;
   config.ffn_dropout = c.ffn_dropout;
   config.norm_epsilon = c.norm_epsilon;
+  config.norm = static_cast<Norm>(c.norm);
+  config.positions = static_cast<Positions>(c.positions);
+  config.ffn = static_cast<FeedForward>(c.ffn);
+  config.biases = c.biases != 0;
+  config.kv_heads = c.kv_heads;
+  config.rope_theta = c.rope_theta;
   return config;
 }
 
@@ -61,17 +73,20 @@ struct Preset {
   Architecture architecture;
   int64_t encoder_layers, decoder_layers, width, ffn_width, heads;
   double dropout;
+  bool llama = false;
 };
 
 // tiny and small: Wu et al., arXiv 2105.14462; iwslt, base, big: Vaswani et al. and fairseq's
-// settings for them; lm: the decoder that the project began with.
-constexpr std::array<Preset, 6> kPresets = {{
+// settings for them; lm: the decoder that the project began with; llama: as many weights in the form
+// of Touvron et al., arXiv 2302.13971 (ffn 2/3 of 4 width, as the gate is a product more).
+constexpr std::array<Preset, 7> kPresets = {{
     {"tiny", Architecture::encoder_decoder, 4, 4, 128, 256, 4, 0.3},
     {"small", Architecture::encoder_decoder, 4, 4, 256, 1024, 4, 0.3},
     {"iwslt", Architecture::encoder_decoder, 6, 6, 512, 1024, 4, 0.3},
     {"base", Architecture::encoder_decoder, 6, 6, 512, 2048, 8, 0.1},
     {"big", Architecture::encoder_decoder, 6, 6, 1024, 4096, 16, 0.3},
     {"lm", Architecture::decoder_lm, 0, 4, 256, 1024, 8, 0.1},
+    {"llama", Architecture::decoder_lm, 0, 4, 256, 688, 8, 0.1, true},
 }};
 
 DType checked_precision(const Call& call, int32_t precision) {
@@ -117,7 +132,12 @@ trafo_error* trafo_model_config_preset(trafo_model_config* config, const char* n
       trafo_model_config c = read_options(call, config, to_c(ModelConfig{}));
       c.architecture = static_cast<int32_t>(preset.architecture);
       const bool lm = preset.architecture == Architecture::decoder_lm;
-      c.activation = lm ? TRAFO_GELU : TRAFO_RELU;
+      c.activation = preset.llama ? TRAFO_SILU : lm ? TRAFO_GELU : TRAFO_RELU;
+      c.norm = preset.llama ? TRAFO_NORM_RMS : TRAFO_NORM_LAYER;
+      c.positions = preset.llama ? TRAFO_POSITIONS_ROTARY : TRAFO_POSITIONS_STANDARD;
+      c.ffn = preset.llama ? TRAFO_FFN_SWIGLU : TRAFO_FFN_PLAIN;
+      c.biases = !preset.llama;
+      c.kv_heads = 0;
       c.encoder_layers = lm ? ModelConfig{}.encoder_layers : preset.encoder_layers;
       c.decoder_layers = preset.decoder_layers;
       c.width = preset.width;

@@ -90,6 +90,27 @@ static void test_shapes(void) {
   trafo_tensor_free(x);
 }
 
+static void test_llama(void) {
+  trafo_tensor *x = MATRIX(2, 2, 1, 1, -1, 1), *gamma = VECTOR(2, 1, 2), *at = NULL, *out = NULL;
+  trafo_tensor* normed = NULL;
+  const int32_t places[] = {0, 0};
+  OK(trafo_tensor_new(context, TRAFO_INT32, (const int64_t[]){2}, 1, places, sizeof places, &at));
+  OK(trafo_op_rms_norm(context, x, gamma, 1e-12, &out));
+  VALUES(out, 4, 1, 2, -1, 2);
+  OK(trafo_op_residual_rms_norm(context, x, x, gamma, 1e-12, NULL, &out, &normed));
+  VALUES(out, 4, 2, 2, -2, 2);
+  VALUES(normed, 4, 1, 2, -1, 2);
+  OK(trafo_op_rotary(context, x, at, 1, 0, 2, 10000, &out)); /* nothing turns at position 0 */
+  VALUES(out, 4, 1, 1, -1, 1);
+  FAILS(trafo_op_rotary(context, x, at, 1, 0, 3, 10000, &out), TRAFO_INVALID_ARGUMENT, "head_dim");
+  OK(trafo_op_swiglu(context, gamma, &out));
+  VALUES(out, 1, 1.46211716f); /* 2 sigmoid(1) */
+  FAILS(trafo_op_swiglu(context, at, &out), TRAFO_DTYPE_MISMATCH, "int32");
+  trafo_tensor_free(at);
+  trafo_tensor_free(gamma);
+  trafo_tensor_free(x);
+}
+
 static void test_rows(void) {
   trafo_tensor *out = NULL, *normed = NULL, *x = MATRIX(2, 2, 1, 3, -1, 1);
   trafo_tensor *gamma = VECTOR(2, 1, 2), *beta = VECTOR(2, 0, 1), *bias = VECTOR(2, 1, -2);
@@ -204,6 +225,7 @@ void test_ops(void) {
   context = new_context(2);
   test_elementwise();
   test_shapes();
+  test_llama();
   test_rows();
   test_sequences();
   trafo_context_free(context);

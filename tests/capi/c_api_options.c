@@ -106,6 +106,22 @@ void test_options(void) {
   FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT, "vocabulary");
   OK(trafo_model_config_preset(&config, "tiny", 4));
   CHECK(config.width == 128 && config.ffn_width == 256 && config.heads == 4);
+  CHECK(config.norm == TRAFO_NORM_LAYER && config.positions == TRAFO_POSITIONS_STANDARD &&
+        config.ffn == TRAFO_FFN_PLAIN && config.biases == 1);
+  OK(trafo_model_config_preset(&config, "llama", 5));
+  CHECK(config.architecture == TRAFO_DECODER_LM && config.norm == TRAFO_NORM_RMS &&
+        config.positions == TRAFO_POSITIONS_ROTARY && config.ffn == TRAFO_FFN_SWIGLU &&
+        config.biases == 0 && config.activation == TRAFO_SILU && config.rope_theta == 10000);
+  config.vocabulary = 20;
+  config.decoder_layers = 1;
+  config.kv_heads = 3;
+  FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT, "kv_heads");
+  config.kv_heads = 2;
+  OK(trafo_model_new(context, &config, 1, &model));
+  OK(trafo_model_get_config(model, &config, sizeof config));
+  CHECK(config.kv_heads == 2 && config.norm == TRAFO_NORM_RMS && config.biases == 0);
+  trafo_model_free(model);
+  OK(trafo_model_config_preset(&config, "tiny", 4));
   FAILS(trafo_model_config_preset(&config, "huge", 4), TRAFO_NOT_FOUND, "iwslt");
   CHECK(config.width == 128);
   config.vocabulary = 100;

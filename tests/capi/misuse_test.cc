@@ -172,6 +172,10 @@ void misuse_ops(World& w) {
   MISUSE(trafo_op_embedding, {6}, c, w.ids, m, 1.0, w.ids, m, &dropout, &out);
   MISUSE(trafo_sinusoidal_positions, {}, c, 2, 2, TRAFO_FLOAT32, &out);
   MISUSE(trafo_op_layer_norm, {}, c, m, r, r, 1e-5, &out);
+  MISUSE(trafo_op_rms_norm, {}, c, m, r, 1e-5, &out);
+  MISUSE(trafo_op_residual_rms_norm, {5}, c, m, m, r, 1e-5, &dropout, &out, &out2);
+  MISUSE(trafo_op_rotary, {}, c, m, w.ids, 1, 0, 2, 10000.0, &out);
+  MISUSE(trafo_op_swiglu, {}, c, m, &out);
   MISUSE(trafo_op_softmax, {4}, c, m, 1.0, 0, nullptr, &out);
   auto attention = defaults(trafo_attention_options_init);
   attention.head_dim = 2;

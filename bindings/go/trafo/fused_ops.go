@@ -75,6 +75,39 @@ func (c *Context) LayerNorm(x, gamma, beta *Tensor, epsilon float64) (*Tensor, e
 	}, x, gamma, beta)
 }
 
+// RMSNorm is x / sqrt(mean(x^2) + epsilon) * gamma over the last dimension; gamma is [C].
+func (c *Context) RMSNorm(x, gamma *Tensor, epsilon float64) (*Tensor, error) {
+	return c.op1("Context.RMSNorm", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_rms_norm(ptr, x.handle(), gamma.handle(), C.double(epsilon), out)
+	}, x, gamma)
+}
+
+// ResidualRMSNorm is sum = residual + dropout(x) and normed = RMS norm of sum, in one pass; dropout
+// may be nil.
+func (c *Context) ResidualRMSNorm(x, residual, gamma *Tensor, epsilon float64, dropout *Dropout) (sum, normed *Tensor, err error) {
+	return c.op2("Context.ResidualRMSNorm", func(ptr *C.trafo_context, sum, normed **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_residual_rms_norm(ptr, x.handle(), residual.handle(), gamma.handle(),
+			C.double(epsilon), dropout.c(), sum, normed)
+	}, x, residual, gamma)
+}
+
+// Rotary turns the pairs (i, i + headDim/2) of every head by position * theta^(-2i/headDim). With
+// kvHeads above 0, x is a packed product of queries, keys and values and the result is
+// [T, 3*heads*headDim]: keys and values are repeated for the queries that share them.
+func (c *Context) Rotary(x, positions *Tensor, heads, kvHeads, headDim int, theta float64) (*Tensor, error) {
+	return c.op1("Context.Rotary", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_rotary(ptr, x.handle(), positions.handle(), C.int64_t(heads), C.int64_t(kvHeads),
+			C.int64_t(headDim), C.double(theta), out)
+	}, x, positions)
+}
+
+// SwiGLU is silu(a) * b for x = [a, b], [.., 2F] to [.., F].
+func (c *Context) SwiGLU(x *Tensor) (*Tensor, error) {
+	return c.op1("Context.SwiGLU", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_swiglu(ptr, x.handle(), out)
+	}, x)
+}
+
 // SoftmaxOptions are the parts of Softmax that may be left out.
 type SoftmaxOptions struct {
 	Scale       float64 // 0: 1

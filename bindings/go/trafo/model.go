@@ -17,6 +17,30 @@ const (
 	DecoderLM      Architecture = C.TRAFO_DECODER_LM // source <eos> target <eos> in one causal stream
 )
 
+// Norm is the norm of a DecoderLM.
+type Norm int32
+
+const (
+	NormLayer Norm = C.TRAFO_NORM_LAYER
+	NormRMS   Norm = C.TRAFO_NORM_RMS // without biases
+)
+
+// Positions says how a DecoderLM knows where a token stands.
+type Positions int32
+
+const (
+	StandardPositions Positions = C.TRAFO_POSITIONS_STANDARD // learned; sinusoidal in an EncoderDecoder
+	RotaryPositions   Positions = C.TRAFO_POSITIONS_ROTARY
+)
+
+// FeedForward is the form of the feed-forward blocks of a DecoderLM.
+type FeedForward int32
+
+const (
+	PlainFFN  FeedForward = C.TRAFO_FFN_PLAIN
+	SwiGLUFFN FeedForward = C.TRAFO_FFN_SWIGLU // with SiLU
+)
+
 // ModelConfig is the shape of a model; begin with DefaultModelConfig or Preset and set Vocabulary.
 type ModelConfig struct {
 	Architecture     Architecture
@@ -35,6 +59,12 @@ type ModelConfig struct {
 	FFNDropout       float64
 	NormEpsilon      float64
 	Precision        DType // what the model computes in: Float32; BFloat16 on CUDA. Not part of its file
+	Norm             Norm
+	Positions        Positions
+	FFN              FeedForward
+	Biases           bool    // of the products
+	KVHeads          int     // heads of keys and values, with RotaryPositions; 0: as many as Heads
+	RopeTheta        float64 // of RotaryPositions
 }
 
 // DefaultModelConfig gives the defaults: 6+6 layers, width 512, FFN 2048, 8 heads, dropout 0.1.
@@ -44,8 +74,8 @@ func DefaultModelConfig() ModelConfig {
 	return modelConfig(&c)
 }
 
-// Preset gives a named shape: "tiny", "small", "iwslt", "base", "big" or "lm". The error of another
-// name lists them.
+// Preset gives a named shape: "tiny", "small", "iwslt", "base", "big", "lm" or "llama". The error of
+// another name lists them.
 func Preset(name string) (ModelConfig, error) {
 	var c C.trafo_model_config
 	mustInit(C.trafo_model_config_init(&c, C.sizeof_trafo_model_config))
@@ -66,6 +96,8 @@ func modelConfig(c *C.trafo_model_config) ModelConfig {
 		Dropout: float64(c.dropout), AttentionDropout: float64(c.attention_dropout),
 		FFNDropout: float64(c.ffn_dropout), NormEpsilon: float64(c.norm_epsilon),
 		Precision: DType(c.precision),
+		Norm:      Norm(c.norm), Positions: Positions(c.positions), FFN: FeedForward(c.ffn),
+		Biases: c.biases != 0, KVHeads: int(c.kv_heads), RopeTheta: float64(c.rope_theta),
 	}
 }
 
@@ -88,6 +120,12 @@ func (m *ModelConfig) c() *C.trafo_model_config {
 	c.ffn_dropout = C.double(m.FFNDropout)
 	c.norm_epsilon = C.double(m.NormEpsilon)
 	c.precision = C.int32_t(m.Precision)
+	c.norm = C.int32_t(m.Norm)
+	c.positions = C.int32_t(m.Positions)
+	c.ffn = C.int32_t(m.FFN)
+	c.biases = cBool(m.Biases)
+	c.kv_heads = C.int64_t(m.KVHeads)
+	c.rope_theta = C.double(m.RopeTheta)
 	return c
 }
 

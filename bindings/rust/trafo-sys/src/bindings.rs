@@ -35,9 +35,16 @@ pub const TRAFO_TOKEN_EOS: i32 = 2;
 pub const TRAFO_TOKEN_PAD: i32 = 3;
 pub const TRAFO_ENCODER_DECODER: i32 = 0;
 pub const TRAFO_DECODER_LM: i32 = 1;
+pub const TRAFO_NORM_LAYER: i32 = 0;
+pub const TRAFO_NORM_RMS: i32 = 1;
+pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
+pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
+pub const TRAFO_FFN_PLAIN: i32 = 0;
+pub const TRAFO_FFN_SWIGLU: i32 = 1;
 pub const TRAFO_EXPORT_HF_MARIAN: i32 = 0;
 pub const TRAFO_EXPORT_HF_GPT2: i32 = 1;
 pub const TRAFO_EXPORT_CTRANSLATE2: i32 = 2;
+pub const TRAFO_EXPORT_HF_LLAMA: i32 = 3;
 pub const TRAFO_SCHEDULE_CONSTANT: i32 = 0;
 pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
 pub const TRAFO_SCHEDULE_COSINE: i32 = 2;
@@ -812,6 +819,54 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " x / sqrt(mean(x^2) + epsilon) * gamma over the last dimension; gamma [C]. since 0.1"]
+    pub fn trafo_op_rms_norm(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        gamma: *const trafo_tensor,
+        epsilon: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " sum = residual + dropout(x) and normed = rms_norm(sum), in one pass; dropout or NULL. since 0.1"]
+    pub fn trafo_op_residual_rms_norm(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        residual: *const trafo_tensor,
+        gamma: *const trafo_tensor,
+        epsilon: f64,
+        dropout: *const trafo_dropout,
+        out_sum: *mut *mut trafo_tensor,
+        out_normed: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Rotary position embedding: pairs (i, i + head_dim / 2) of every head turn by position * theta^(-2i / head_dim). positions [T]\n int32. kv_heads 0: x [T, heads * head_dim]. Else x [T, (heads + 2 kv_heads) * head_dim] is a packed product of queries, keys and\n values (which are not turned), and keys and values are repeated: [T, 3 * heads * head_dim]. since 0.1"]
+    pub fn trafo_op_rotary(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        positions: *const trafo_tensor,
+        heads: i64,
+        kv_heads: i64,
+        head_dim: i64,
+        theta: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " silu(a) * b for x = [a, b], [.., 2F] -> [.., F]. since 0.1"]
+    pub fn trafo_op_swiglu(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " softmax(scale * x) over the last dimension; x [batch, heads, queries, keys] or fewer dimensions; padding_mask [batch, keys]\n int32, non-zero = hidden, or NULL; causal: key j hidden from query i when j > i + keys - queries. A row with every key hidden\n is zeros. since 0.1"]
     pub fn trafo_op_softmax(
         context: *mut trafo_context,
@@ -1338,10 +1393,22 @@ pub struct trafo_model_config {
     pub precision: i32,
     #[doc = " 0"]
     pub reserved: i32,
+    #[doc = " TRAFO_NORM_*; default layer"]
+    pub norm: i32,
+    #[doc = " TRAFO_POSITIONS_*; default standard"]
+    pub positions: i32,
+    #[doc = " TRAFO_FFN_*; default plain"]
+    pub ffn: i32,
+    #[doc = " of the products; default 1"]
+    pub biases: i32,
+    #[doc = " heads of keys and values, with rotary positions; default 0: as many as heads"]
+    pub kv_heads: i64,
+    #[doc = " of rotary positions; default 10000"]
+    pub rope_theta: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 120usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 152usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -1379,6 +1446,18 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, precision) - 112usize];
     ["Offset of field: trafo_model_config::reserved"]
         [::core::mem::offset_of!(trafo_model_config, reserved) - 116usize];
+    ["Offset of field: trafo_model_config::norm"]
+        [::core::mem::offset_of!(trafo_model_config, norm) - 120usize];
+    ["Offset of field: trafo_model_config::positions"]
+        [::core::mem::offset_of!(trafo_model_config, positions) - 124usize];
+    ["Offset of field: trafo_model_config::ffn"]
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 128usize];
+    ["Offset of field: trafo_model_config::biases"]
+        [::core::mem::offset_of!(trafo_model_config, biases) - 132usize];
+    ["Offset of field: trafo_model_config::kv_heads"]
+        [::core::mem::offset_of!(trafo_model_config, kv_heads) - 136usize];
+    ["Offset of field: trafo_model_config::rope_theta"]
+        [::core::mem::offset_of!(trafo_model_config, rope_theta) - 144usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -1390,7 +1469,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Fills a preset: \"tiny\" (4+4 x 128, ffn 256, 4 heads), \"small\" (4+4 x 256, ffn 1024, 4 heads), \"iwslt\", \"base\", \"big\",\n \"lm\" (the seed's decoder: 4 x 256, 8 heads, GELU). NOT_FOUND lists the names. since 0.1"]
+    #[doc = " Fills a preset: \"tiny\" (4+4 x 128, ffn 256, 4 heads), \"small\" (4+4 x 256, ffn 1024, 4 heads), \"iwslt\", \"base\", \"big\",\n \"lm\" (the seed's decoder: 4 x 256, 8 heads, GELU), \"llama\" (as large, with RMS norm, rotary positions and SwiGLU, ffn 688).\n NOT_FOUND lists the names. since 0.1"]
     pub fn trafo_model_config_preset(
         config: *mut trafo_model_config,
         name: *const ::core::ffi::c_char,
@@ -1499,7 +1578,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A MarianMTModel or GPT2LMHeadModel directory with model.safetensors, as float32. *out_tokenizer is NULL if it has no\n SentencePiece model. out_note (may be NULL; freed with trafo_string_free): what the user should know, or \"\". since 0.1"]
+    #[doc = " A MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as float32. *out_tokenizer is NULL if it has no\n SentencePiece model. out_note (may be NULL; freed with trafo_string_free): what the user should know, or \"\". since 0.1"]
     pub fn trafo_model_import(
         context: *mut trafo_context,
         directory: *const ::core::ffi::c_char,

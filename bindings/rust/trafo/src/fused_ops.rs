@@ -55,6 +55,68 @@ impl Tensor {
             )
         })
     }
+    /// `x / sqrt(mean(x^2) + epsilon) * gamma` over the last dimension; `gamma` is `[C]`.
+    pub fn rms_norm(&self, gamma: &Tensor, epsilon: f64) -> Result<Tensor> {
+        let context = self.context();
+        Self::make(context, |out| unsafe {
+            sys::trafo_op_rms_norm(context.as_ptr(), self.as_ptr(), gamma.as_ptr(), epsilon, out)
+        })
+    }
+    /// `sum = residual + dropout(x)` and `normed`, its RMS norm, in one pass; gives `(sum, normed)`.
+    pub fn residual_rms_norm(
+        &self,
+        residual: &Tensor,
+        gamma: &Tensor,
+        epsilon: f64,
+        dropout: Option<Dropout>,
+    ) -> Result<(Tensor, Tensor)> {
+        let context = self.context();
+        let dropout = OptionalDropout::new(dropout);
+        make_pair(context, |sum, normed| unsafe {
+            sys::trafo_op_residual_rms_norm(
+                context.as_ptr(),
+                self.as_ptr(),
+                residual.as_ptr(),
+                gamma.as_ptr(),
+                epsilon,
+                dropout.as_ptr(),
+                sum,
+                normed,
+            )
+        })
+    }
+    /// Rotary position embedding of `heads` heads: pairs `(i, i + head_dim / 2)` turn by
+    /// `position * theta^(-2i / head_dim)`. With `kv_heads` above 0, `self` is a packed product of queries, keys and values
+    /// and gives `[T, 3 * heads * head_dim]`: keys and values are repeated for the queries that share them.
+    pub fn rotary(
+        &self,
+        positions: &Tensor,
+        heads: usize,
+        kv_heads: usize,
+        head_dim: usize,
+        theta: f64,
+    ) -> Result<Tensor> {
+        let context = self.context();
+        Self::make(context, |out| unsafe {
+            sys::trafo_op_rotary(
+                context.as_ptr(),
+                self.as_ptr(),
+                positions.as_ptr(),
+                to_i64(heads),
+                to_i64(kv_heads),
+                to_i64(head_dim),
+                theta,
+                out,
+            )
+        })
+    }
+    /// `silu(a) * b` for `[a, b]` in the last dimension, `[.., 2F]` to `[.., F]`.
+    pub fn swiglu(&self) -> Result<Tensor> {
+        let context = self.context();
+        Self::make(context, |out| unsafe {
+            sys::trafo_op_swiglu(context.as_ptr(), self.as_ptr(), out)
+        })
+    }
     /// Over the last dimension.
     pub fn softmax(&self) -> Result<Tensor> {
         self.softmax_with(&SoftmaxOptions::new())

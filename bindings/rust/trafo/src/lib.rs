@@ -96,7 +96,7 @@ pub use event::{Event, EventKind, Metrics, Stop};
 pub use interop::{ExportFormat, Imported};
 pub use memory_plan::MemoryPlan;
 pub use model::{Model, Parameter, Score};
-pub use model_config::{Architecture, ModelConfig};
+pub use model_config::{Architecture, FeedForward, ModelConfig, Norm, Positions};
 pub use op_options::{
     Activation, AttentionOptions, CrossEntropyOptions, Dropout, Reduction, SoftmaxOptions,
 };
