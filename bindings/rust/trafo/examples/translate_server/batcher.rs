@@ -1,0 +1,255 @@
+//! Lines of concurrent requests, translated together.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use trafo::{CancelToken, Hypothesis, Result};
+
+use crate::metrics::Metrics;
+
+/// What lines must have in common to be translated together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Search {
+    pub beam: usize,
+    pub n_best: usize,
+}
+
+/// The hypotheses of every line, and how many lines were cut.
+pub type Found = (Vec<Vec<Hypothesis>>, usize);
+
+/// The model, or what a test puts in its place. It is called by one thread only.
+pub type Translator = Box<dyn FnMut(&[String], Search, &CancelToken) -> Result<Found> + Send>;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    QueueFull,
+    Closing,
+}
+
+/// The lines of one request.
+struct Job {
+    lines: Vec<String>,
+    how: Search,
+    arrived: Instant,
+    client: Arc<Client>,
+    answer: Sender<Result<Vec<Vec<Hypothesis>>>>,
+}
+
+/// The side of a job that the client's thread keeps.
+struct Client(Mutex<Presence>);
+
+enum Presence {
+    Waiting,
+    Translated(Arc<Flight>),
+    Gone,
+}
+
+impl Client {
+    fn lock(&self) -> MutexGuard<'_, Presence> {
+        self.0.lock().expect("no thread panics with the lock")
+    }
+    fn is_gone(&self) -> bool {
+        matches!(*self.lock(), Presence::Gone)
+    }
+}
+
+/// A batch in translation. It is given up when nobody waits for any of it any more.
+struct Flight {
+    present: AtomicUsize,
+    cancel: CancelToken,
+}
+
+impl Flight {
+    fn leave(&self) {
+        if self.present.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.cancel.cancel();
+        }
+    }
+}
+
+/// A request that was accepted.
+pub struct Ticket {
+    client: Arc<Client>,
+    pub answer: Receiver<Result<Vec<Vec<Hypothesis>>>>,
+}
+
+impl Drop for Ticket {
+    /// Who drops it before the answer is there takes the lines out of the queue, or out of the engine if nobody else
+    /// waits for the batch. Afterwards it changes nothing.
+    fn drop(&mut self) {
+        let before = std::mem::replace(&mut *self.client.lock(), Presence::Gone);
+        if let Presence::Translated(flight) = before {
+            flight.leave();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Job>,
+    closing: bool,
+}
+
+impl Queue {
+    fn lines(&self) -> usize {
+        self.waiting.iter().map(|job| job.lines.len()).sum()
+    }
+    fn forget_the_gone(&mut self) {
+        self.waiting.retain(|job| !job.client.is_gone());
+    }
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    metrics: Arc<Metrics>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("no thread panics with the lock")
+    }
+}
+
+/// One sentence leaves most of a processor idle, many together cost little more. The first waiting request is translated
+/// when it has waited for `window`, or as soon as `most` lines wait; under load it has waited while the batch before it
+/// was translated, and the window costs nothing. A batch is the waiting requests that search like the first, in the
+/// order of their arrival; a request is never divided.
+pub struct Batcher {
+    shared: Arc<Shared>,
+    bound: usize,
+    worker: Option<JoinHandle<()>>,
+}
+
+impl Batcher {
+    /// `most`: lines in a batch, but for a request that has more; `bound`: lines that may wait.
+    pub fn new(
+        translator: Translator,
+        window: Duration,
+        most: usize,
+        bound: usize,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), metrics });
+        let theirs = shared.clone();
+        // A model moves between threads but is not shared: this thread owns it.
+        let worker = std::thread::spawn(move || {
+            let mut translator = translator;
+            while let Some(batch) = next(&theirs, window, most) {
+                work(&mut translator, batch, &theirs.metrics);
+            }
+        });
+        Batcher { shared, bound, worker: Some(worker) }
+    }
+
+    pub fn submit(&self, lines: Vec<String>, how: Search) -> std::result::Result<Ticket, Refused> {
+        let client = Arc::new(Client(Mutex::new(Presence::Waiting)));
+        let (answer, receiver) = mpsc::channel();
+        let job = Job { lines, how, arrived: Instant::now(), client: client.clone(), answer };
+        let mut queue = self.shared.lock();
+        if queue.closing {
+            return Err(Refused::Closing);
+        }
+        if queue.lines() + job.lines.len() > self.bound {
+            queue.forget_the_gone();
+        }
+        if !queue.waiting.is_empty() && queue.lines() + job.lines.len() > self.bound {
+            return Err(Refused::QueueFull);
+        }
+        queue.waiting.push_back(job);
+        self.shared.metrics.queue(queue.lines());
+        self.shared.changed.notify_one();
+        Ok(Ticket { client, answer: receiver })
+    }
+}
+
+impl Drop for Batcher {
+    /// Translates what waits and then ends.
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.changed.notify_one();
+        if let Some(worker) = self.worker.take() {
+            // A worker that panicked has said so, and its clients have been told.
+            let _ = worker.join();
+        }
+    }
+}
+
+/// Waits for a batch; none when the queue is closed and empty.
+fn next(shared: &Shared, window: Duration, most: usize) -> Option<Vec<Job>> {
+    let mut queue = shared.lock();
+    let (first, mut budget) = loop {
+        queue.forget_the_gone();
+        shared.metrics.queue(queue.lines());
+        let Some(first) = queue.waiting.front() else {
+            if queue.closing {
+                return None;
+            }
+            queue = shared.changed.wait(queue).expect("no thread panics with the lock");
+            continue;
+        };
+        let left = window.saturating_sub(first.arrived.elapsed());
+        if left.is_zero() || queue.lines() >= most || queue.closing {
+            break (first.how, most.max(first.lines.len()));
+        }
+        let waited = shared.changed.wait_timeout(queue, left);
+        queue = waited.expect("no thread panics with the lock").0;
+    };
+    let mut batch = Vec::new();
+    let mut kept = VecDeque::new();
+    for job in queue.waiting.drain(..) {
+        if job.how == first && job.lines.len() <= budget {
+            budget -= job.lines.len();
+            batch.push(job);
+        } else {
+            if job.how == first {
+                budget = 0; // what came later does not overtake
+            }
+            kept.push_back(job);
+        }
+    }
+    queue.waiting = kept;
+    shared.metrics.queue(queue.lines());
+    Some(batch)
+}
+
+fn work(translator: &mut Translator, batch: Vec<Job>, metrics: &Metrics) {
+    let flight =
+        Arc::new(Flight { present: AtomicUsize::new(batch.len()), cancel: CancelToken::new() });
+    for job in &batch {
+        let mut presence = job.client.lock();
+        if matches!(*presence, Presence::Gone) {
+            flight.leave();
+        } else {
+            *presence = Presence::Translated(flight.clone());
+        }
+    }
+    let lines: Vec<String> = batch.iter().flat_map(|job| job.lines.iter().cloned()).collect();
+    metrics.batch(lines.len());
+    let result = translator(&lines, batch[0].how, &flight.cancel);
+    match result {
+        Ok((found, truncated)) => {
+            metrics.translated(lines.len(), truncated);
+            let mut found = found.into_iter();
+            for job in batch {
+                // Nobody listens if the client has gone.
+                let _ = job.answer.send(Ok(found.by_ref().take(job.lines.len()).collect()));
+            }
+        }
+        // One request's lines are refused: the others are not to suffer.
+        Err(_) if batch.len() > 1 && !flight.cancel.is_cancelled() => {
+            for job in batch {
+                work(translator, vec![job], metrics);
+            }
+        }
+        Err(error) => {
+            for job in batch {
+                let _ = job.answer.send(Err(error.clone()));
+            }
+        }
+    }
+}
