@@ -257,6 +257,32 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
   trafo_cancel_free(cancel);
 }
 
+static void test_sampling(trafo_model* model, trafo_tokenizer* tokenizer) {
+  trafo_translate_options options;
+  trafo_translations *both = NULL, *second = NULL;
+  trafo_string_view a, b;
+  OK(trafo_translate_options_init(&options, sizeof options));
+  CHECK(options.sampling == 0 && options.temperature == 1 && options.top_p == 1 &&
+        options.seed == 1);
+  options.sampling = 1;
+  options.n_best = 7; /* more than the beam */
+  options.min_length = 2;
+  options.max_length = 12;
+  OK(trafo_translate(model, tokenizer, source, 2, &options, NULL, &both));
+  options.first_line = 1;
+  OK(trafo_translate(model, tokenizer, source + 1, 1, &options, NULL, &second));
+  for (size_t rank = 0; rank < 7; ++rank) {
+    OK(trafo_translations_get(both, 1, rank, &a, NULL));
+    OK(trafo_translations_get(second, 0, rank, &b, NULL));
+    CHECK(a.length == b.length && memcmp(a.data, b.data, a.length) == 0);
+  }
+  trafo_translations_free(both);
+  trafo_translations_free(second);
+  options.temperature = 0;
+  FAILS(trafo_translate(model, tokenizer, source, 1, &options, NULL, &both), TRAFO_INVALID_ARGUMENT,
+        "temperature");
+}
+
 static void test_translation(trafo_model* model, trafo_tokenizer* tokenizer) {
   trafo_translate_options options;
   trafo_translations* translations = NULL;
@@ -280,7 +306,13 @@ static void test_translation(trafo_model* model, trafo_tokenizer* tokenizer) {
         "3 lines");
   OK(trafo_translations_get_truncated(translations, &count));
   CHECK(count == 0);
+  int64_t had = 0, used = 0;
+  OK(trafo_translations_get_source(translations, 0, &had, &used));
+  CHECK(had > 1 && used == had);
+  FAILS(trafo_translations_get_source(translations, 3, &had, &used), TRAFO_INVALID_ARGUMENT,
+        "3 lines");
   trafo_translations_free(translations);
+  test_sampling(model, tokenizer);
   trafo_cancel* cancel = NULL;
   OK(trafo_cancel_new(&cancel));
   OK(trafo_cancel_set(cancel));

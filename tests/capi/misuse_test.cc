@@ -263,6 +263,7 @@ void misuse_models(World& w) {
   MISUSE(trafo_translations_get, {4}, translations, 0, 0, &view, &real);
   MISUSE(trafo_translations_get_count, {}, translations, 0, &size);
   MISUSE(trafo_translations_get_truncated, {}, translations, &size);
+  MISUSE(trafo_translations_get_source, {2, 3}, translations, 0, numbers, numbers);
   trafo_translations_free(translations);
   MISUSE(trafo_score, {6}, w.model, w.tokenizer, kWords, kWords, 3, reals, numbers);
 
@@ -283,6 +284,7 @@ void misuse_models(World& w) {
   MISUSE(trafo_trainer_save, {}, trainer);
   MISUSE(trafo_trainer_get_plan, {}, trainer, &plan, sizeof plan);
   trafo_trainer_free(trainer);
+  MISUSE(trafo_model_freeze, {}, w.model);
 }
 
 // The functions that return no error object.

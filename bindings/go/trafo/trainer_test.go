@@ -273,6 +273,31 @@ func TestARunEndsWithTheMeanOfItsCheckpointsAndAnotherBeginsWithIt(t *testing.T)
 	wantError(t, other.LoadWeights(nil, mine), trafo.ErrInvalidArgument)
 }
 
+func TestSamplesAreTheSameOfTheSameSeed(t *testing.T) {
+	l := newLesson(t)
+	source, _ := sentences()
+	if err := l.model.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.model.Parameters()
+	wantError(t, err, trafo.ErrInvalidArgument)
+	draw := func(lines []string, seed uint64, firstLine int64) [][]trafo.Hypothesis {
+		options := trafo.DefaultTranslateOptions()
+		sampling := trafo.DefaultSampling()
+		sampling.Temperature, sampling.TopK, sampling.TopP = 0.9, 20, 0.95
+		sampling.Seed, sampling.FirstLine = seed, firstLine
+		options.Sampling, options.NBest, options.MinLength, options.MaxLength = &sampling, 3, 2, 6
+		return must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, lines, &options)).Lines
+	}
+	both := draw(source[:2], 5, 0)
+	if len(both[1]) != 3 || !slices.Equal(draw(source[1:2], 5, 1)[0], both[1]) {
+		t.Error("a line is not drawn alone as with another", both)
+	}
+	if slices.Equal(draw(source[:1], 6, 0)[0], both[0]) {
+		t.Error("another seed drew the same", both[0])
+	}
+}
+
 func TestTranslationIsCancelled(t *testing.T) {
 	l := newLesson(t)
 	source, _ := sentences()

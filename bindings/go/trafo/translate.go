@@ -5,14 +5,31 @@ import "C"
 
 import "context"
 
+// Sampling draws every token instead of searching; begin with DefaultSampling. What is drawn follows
+// from the seed, the number of the line and the place in it alone.
+type Sampling struct {
+	Temperature float64 // logits are divided by it; default 1
+	TopK        int64   // only so many of the most probable tokens; default 0: all
+	TopP        float64 // only the fewest tokens with this share of the probability; default 1
+	Seed        uint64  // default 1
+	FirstLine   int64   // number of the first line: a text in several calls is drawn as in one; default 0
+}
+
+// DefaultSampling gives the defaults.
+func DefaultSampling() Sampling {
+	return Sampling{Temperature: 1, TopP: 1, Seed: 1}
+}
+
 // TranslateOptions say how to search; begin with DefaultTranslateOptions.
 type TranslateOptions struct {
-	Beam          int     // default 5; 1: greedy
-	NBest         int     // translations of each line, at most Beam; default 1
-	LengthPenalty float64 // score = log-probability / length^LengthPenalty; default 1
-	MaxLength     int64   // tokens; default 0: twice the source plus 10
-	BatchTokens   int64   // source tokens decoded together
-	Truncate      bool    // a source over the model's limit is cut (default) or an error
+	Beam          int       // default 5; 1: greedy
+	NBest         int       // translations of each line, at most Beam unless they are drawn; default 1
+	LengthPenalty float64   // score = log-probability / length^LengthPenalty; default 1
+	MaxLength     int64     // tokens; default 0: twice the source plus 10
+	BatchTokens   int64     // source tokens decoded together
+	Truncate      bool      // a source over the model's limit is cut (default) or an error
+	MinLength     int64     // tokens before a translation may end; default 0
+	Sampling      *Sampling // nil, the default: beam search
 }
 
 // DefaultTranslateOptions gives the defaults.
@@ -20,7 +37,7 @@ func DefaultTranslateOptions() TranslateOptions {
 	var o C.trafo_translate_options
 	mustInit(C.trafo_translate_options_init(&o, C.sizeof_trafo_translate_options))
 	return TranslateOptions{int(o.beam), int(o.n_best), float64(o.length_penalty), int64(o.max_length),
-		int64(o.batch_tokens), o.truncate != 0}
+		int64(o.batch_tokens), o.truncate != 0, int64(o.min_length), nil}
 }
 
 func (o *TranslateOptions) c() *C.trafo_translate_options {
@@ -35,6 +52,15 @@ func (o *TranslateOptions) c() *C.trafo_translate_options {
 	c.max_length = C.int64_t(o.MaxLength)
 	c.batch_tokens = C.int64_t(o.BatchTokens)
 	c.truncate = cBool(o.Truncate)
+	c.min_length = C.int64_t(o.MinLength)
+	if s := o.Sampling; s != nil {
+		c.sampling = 1
+		c.temperature = C.double(s.Temperature)
+		c.top_k = C.int64_t(s.TopK)
+		c.top_p = C.double(s.TopP)
+		c.seed = C.uint64_t(s.Seed)
+		c.first_line = C.int64_t(s.FirstLine)
+	}
 	return c
 }
 

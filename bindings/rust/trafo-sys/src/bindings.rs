@@ -2056,7 +2056,7 @@ pub struct trafo_translate_options {
     pub struct_size: usize,
     #[doc = " default 5; 1: greedy"]
     pub beam: i32,
-    #[doc = " default 1; at most beam"]
+    #[doc = " default 1; at most beam; sampling: translations drawn of each line"]
     pub n_best: i32,
     #[doc = " score = log-probability / length^penalty; default 1"]
     pub length_penalty: f64,
@@ -2066,12 +2066,25 @@ pub struct trafo_translate_options {
     pub batch_tokens: i64,
     #[doc = " 1 (default): a source over the model's limit is cut; 0: INVALID_ARGUMENT"]
     pub truncate: i32,
-    pub reserved: i32,
+    #[doc = " 0 (default): search; 1: every token is drawn, beam is not used"]
+    pub sampling: i32,
+    #[doc = " tokens before </s> may come; default 0"]
+    pub min_length: i64,
+    #[doc = " of sampling: logits are divided by it; default 1"]
+    pub temperature: f64,
+    #[doc = " of sampling: the fewest tokens with this share of the probability; default 1: all"]
+    pub top_p: f64,
+    #[doc = " of sampling: the most probable tokens; default 0: all"]
+    pub top_k: i64,
+    #[doc = " of sampling; default 1. A line's draws follow from seed, line number and place alone"]
+    pub seed: u64,
+    #[doc = " number of lines[0] for sampling; default 0: a text in several calls is drawn as in one"]
+    pub first_line: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_translate_options"]
-        [::core::mem::size_of::<trafo_translate_options>() - 48usize];
+        [::core::mem::size_of::<trafo_translate_options>() - 96usize];
     ["Alignment of trafo_translate_options"]
         [::core::mem::align_of::<trafo_translate_options>() - 8usize];
     ["Offset of field: trafo_translate_options::struct_size"]
@@ -2088,13 +2101,30 @@ const _: () = {
         [::core::mem::offset_of!(trafo_translate_options, batch_tokens) - 32usize];
     ["Offset of field: trafo_translate_options::truncate"]
         [::core::mem::offset_of!(trafo_translate_options, truncate) - 40usize];
-    ["Offset of field: trafo_translate_options::reserved"]
-        [::core::mem::offset_of!(trafo_translate_options, reserved) - 44usize];
+    ["Offset of field: trafo_translate_options::sampling"]
+        [::core::mem::offset_of!(trafo_translate_options, sampling) - 44usize];
+    ["Offset of field: trafo_translate_options::min_length"]
+        [::core::mem::offset_of!(trafo_translate_options, min_length) - 48usize];
+    ["Offset of field: trafo_translate_options::temperature"]
+        [::core::mem::offset_of!(trafo_translate_options, temperature) - 56usize];
+    ["Offset of field: trafo_translate_options::top_p"]
+        [::core::mem::offset_of!(trafo_translate_options, top_p) - 64usize];
+    ["Offset of field: trafo_translate_options::top_k"]
+        [::core::mem::offset_of!(trafo_translate_options, top_k) - 72usize];
+    ["Offset of field: trafo_translate_options::seed"]
+        [::core::mem::offset_of!(trafo_translate_options, seed) - 80usize];
+    ["Offset of field: trafo_translate_options::first_line"]
+        [::core::mem::offset_of!(trafo_translate_options, first_line) - 88usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_translations {
     _unused: [u8; 0],
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.\n Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched\n with. A trainer and trafo_model_get_parameter refuse a frozen model. since 0.1"]
+    pub fn trafo_model_freeze(model: *mut trafo_model) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
@@ -2160,6 +2190,16 @@ unsafe extern "C" {
         count: usize,
         out_log_probability: *mut f64,
         out_tokens: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Tokens of source line `index`, </s> included, and how many of them were translated: fewer where it was cut. since 0.1"]
+    pub fn trafo_translations_get_source(
+        translations: *const trafo_translations,
+        index: usize,
+        out_tokens: *mut i64,
+        out_used: *mut i64,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {

@@ -38,7 +38,23 @@ impl TranslateOptions {
         self.raw.max_length = to_i64(tokens);
         self
     }
-    /// Source tokens decoded together.
+    /// Tokens before a translation may end; default 0.
+    pub fn min_length(mut self, tokens: usize) -> Self {
+        self.raw.min_length = to_i64(tokens);
+        self
+    }
+    /// Draws every token instead of searching; [`n_best`](Self::n_best) is how many translations are drawn of a line.
+    /// What is drawn follows from the seed, the number of the line and the place in it alone.
+    pub fn sampling(mut self, sampling: Sampling) -> Self {
+        self.raw.sampling = 1;
+        self.raw.temperature = sampling.temperature;
+        self.raw.top_k = to_i64(sampling.top_k);
+        self.raw.top_p = sampling.top_p;
+        self.raw.seed = sampling.seed;
+        self.raw.first_line = to_i64(sampling.first_line);
+        self
+    }
+    /// Source tokens times beam decoded together.
     pub fn batch_tokens(mut self, tokens: usize) -> Self {
         self.raw.batch_tokens = to_i64(tokens);
         self
@@ -58,6 +74,27 @@ impl TranslateOptions {
 impl Default for TranslateOptions {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// How [`TranslateOptions::sampling`] draws.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampling {
+    /// Logits are divided by it; default 1.
+    pub temperature: f64,
+    /// Only so many of the most probable tokens; 0, the default: all.
+    pub top_k: usize,
+    /// Only the fewest tokens with this share of the probability; default 1.
+    pub top_p: f64,
+    /// Default 1.
+    pub seed: u64,
+    /// Number of the first line, so that a text in several calls is drawn as in one; default 0.
+    pub first_line: usize,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 1, first_line: 0 }
     }
 }
 

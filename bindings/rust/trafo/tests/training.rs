@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{TestFolder, corpus, model, options, pairs, tokenizer, weights};
 use trafo::{
     Architecture, CancelToken, ContextOptions, Corpus, DType, Device, ErrorCode, Event, EventKind,
-    Metric, Model, ModelConfig, Period, Result, Schedule, Stop, StoppingMetrics, Trainer,
+    Metric, Model, ModelConfig, Period, Result, Sampling, Schedule, Stop, StoppingMetrics, Trainer,
     TrainerOptions, TranslateOptions,
 };
 
@@ -441,4 +441,23 @@ fn types_cross_threads_as_documented() {
     shared::<ModelConfig>();
     shared::<Event>();
     shared::<trafo::Error>();
+}
+
+#[test]
+fn samples_are_the_same_of_the_same_seed() -> Result<()> {
+    let tokenizer = common::tokenizer(&common::corpus());
+    let mut model = common::model(&tokenizer);
+    model.freeze()?;
+    assert_eq!(model.parameters().unwrap_err().code(), ErrorCode::InvalidArgument);
+    let drawn = |lines: &[&str], seed, first_line| {
+        let sampling = Sampling { temperature: 0.9, top_k: 20, top_p: 0.95, seed, first_line };
+        let options = TranslateOptions::new().n_best(3).min_length(2).max_length(6);
+        model.translate(&tokenizer, lines, &options.sampling(sampling))
+    };
+    let lines = ["der Hund", "den alten Baum"];
+    let both = drawn(&lines, 5, 0)?;
+    assert_eq!(both[1].hypotheses.len(), 3);
+    assert_eq!(drawn(&lines[1..], 5, 1)?[0], both[1]);
+    assert_ne!(drawn(&lines, 6, 0)?, both);
+    Ok(())
 }
