@@ -468,5 +468,6 @@ TRAFO_API void trafo_adamw_free(trafo_adamw *optimizer);
 
 #include "trafo_models.h"
 #include "trafo_data.h"
+#include "trafo_dlpack.h"
 
 #endif /* TRAFO_H */

@@ -412,6 +412,7 @@ int main(void) {
   test_options();
   test_training();
   test_bad_input();
+  test_dlpack();
   nftw(work_directory(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
   printf("%d passed, %d failed\n", checks_passed, checks_failed);
   return checks_failed != 0;

@@ -55,3 +55,4 @@ void test_ops(void);
 void test_options(void);
 void test_training(void);
 void test_bad_input(void);
+void test_dlpack(void);

@@ -20,6 +20,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "dlpack_layout.h"
 #include "trafo.h"
 
 namespace misuse {
@@ -87,6 +88,9 @@ inline void release(trafo_trainer** p) {
 }
 inline void release(trafo_translations** p) {
   trafo_translations_free(*p);
+}
+inline void release(DLManagedTensorVersioned** p) {
+  if (*p) (*p)->deleter(*p);
 }
 inline void release(char** p) {
   trafo_string_free(*p);

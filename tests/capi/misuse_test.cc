@@ -148,6 +148,22 @@ void misuse_tensors(World& w) {
   trafo_adamw_free(optimizer);
 }
 
+void misuse_exchange(World& w) {
+  float values[] = {1, 2};
+  int64_t shape[] = {2};
+  DLManagedTensorVersioned given{}, *lent = nullptr;
+  given.major = 1;
+  given.data = values;
+  given.device_type = 1;
+  given.ndim = 1;
+  given.code = 2;
+  given.bits = 32;
+  given.lanes = 1;
+  given.shape = shape;
+  MISUSE(trafo_tensor_from_dlpack, {}, w.context, &given, TRAFO_COPY_IF_NEEDED, &out);
+  MISUSE(trafo_tensor_to_dlpack, {}, w.row, &lent);
+}
+
 void misuse_ops(World& w) {
   trafo_context* c = w.context;
   const trafo_tensor *m = w.matrix, *r = w.row;
@@ -355,6 +371,7 @@ int main() {
     another_kind = world.corpus;
     misuse_context(world);
     misuse_tensors(world);
+    misuse_exchange(world);
     misuse_ops(world);
     misuse_text(world);
     misuse_models(world);

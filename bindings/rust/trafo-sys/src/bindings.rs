@@ -82,6 +82,9 @@ pub const TRAFO_STOP_EARLY: i32 = 2;
 pub const TRAFO_STOP_CALLBACK: i32 = 3;
 pub const TRAFO_STOP_CANCELLED: i32 = 4;
 pub const TRAFO_STOP_PAUSED: i32 = 5;
+pub const TRAFO_COPY_IF_NEEDED: i32 = 0;
+pub const TRAFO_COPY_NEVER: i32 = 1;
+pub const TRAFO_COPY_ALWAYS: i32 = 2;
 unsafe extern "C" {
     #[doc = " \"0.1.0\". Static storage. since 0.1"]
     pub fn trafo_version() -> *const ::core::ffi::c_char;
@@ -2223,5 +2226,95 @@ unsafe extern "C" {
         count: usize,
         out_score: *mut f64,
         out_signature: *mut *mut ::core::ffi::c_char,
+    ) -> *mut trafo_error;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_corpus_options {
+    pub struct_size: usize,
+    #[doc = " Files with more text than this stay on disk (.gz: with more than a quarter of it), and are trained on as batches need them:\n 16 bytes of memory a pair. Never changes what is trained. Default 256 MiB; 0: all text stays on disk"]
+    pub memory_bytes: i64,
+    #[doc = " Where .gz files and standard input that stay on disk are unpacked, into files without a name; made if need be. Default: empty,\n the system's directory for temporary files"]
+    pub unpack_directory: trafo_string_view,
+    #[doc = " 1: one file of text without a source, for a decoder-lm; default 0"]
+    pub monolingual: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_corpus_options"][::core::mem::size_of::<trafo_corpus_options>() - 40usize];
+    ["Alignment of trafo_corpus_options"][::core::mem::align_of::<trafo_corpus_options>() - 8usize];
+    ["Offset of field: trafo_corpus_options::struct_size"]
+        [::core::mem::offset_of!(trafo_corpus_options, struct_size) - 0usize];
+    ["Offset of field: trafo_corpus_options::memory_bytes"]
+        [::core::mem::offset_of!(trafo_corpus_options, memory_bytes) - 8usize];
+    ["Offset of field: trafo_corpus_options::unpack_directory"]
+        [::core::mem::offset_of!(trafo_corpus_options, unpack_directory) - 16usize];
+    ["Offset of field: trafo_corpus_options::monolingual"]
+        [::core::mem::offset_of!(trafo_corpus_options, monolingual) - 32usize];
+    ["Offset of field: trafo_corpus_options::reserved"]
+        [::core::mem::offset_of!(trafo_corpus_options, reserved) - 36usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " since 0.1"]
+    pub fn trafo_corpus_options_init(
+        options: *mut trafo_corpus_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Two paths: files of equal line count; one: a TSV file, or text if options say so; \"-\" is standard input. Files that stay on disk\n must not change while they are trained on (IO). options may be NULL. Views of trafo_corpus_get_pair hold until the thread's\n next call of it if the text is on disk. since 0.1"]
+    pub fn trafo_corpus_open(
+        paths: *const trafo_string_view,
+        count: usize,
+        options: *const trafo_corpus_options,
+        out: *mut *mut trafo_corpus,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " One corpus of several, which may be freed. An epoch draws weights[i] times every pair of corpora[i]: 3 is each three times, 0.25 a\n quarter of them, another one each epoch until all have been drawn. INVALID_ARGUMENT: a weight not above 0, or that leaves an\n epoch without a pair of a corpus. since 0.1"]
+    pub fn trafo_corpus_mix(
+        corpora: *const *const trafo_corpus,
+        weights: *const f64,
+        count: usize,
+        out: *mut *mut trafo_corpus,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Takes `count` pairs out, chosen by a hash of their text, with all copies of them: *out_rest is the corpus without, *out_held what\n was taken. since 0.1"]
+    pub fn trafo_corpus_hold_out(
+        corpus: *const trafo_corpus,
+        count: i64,
+        out_rest: *mut *mut trafo_corpus,
+        out_held: *mut *mut trafo_corpus,
+    ) -> *mut trafo_error;
+}
+#[doc = " uint32_t major, minor (1.x); void *manager_ctx; void (*deleter)(struct DLManagedTensorVersioned *); uint64_t flags (1: read-only,\n 2: copied); void *data; int32_t device_type (1: host, 2: CUDA, 3: host memory of CUDA, 13: managed by CUDA), device_id; int32_t\n ndim; uint8_t code (0: integer, 2: float, 4: bfloat), bits; uint16_t lanes; int64_t *shape; int64_t *strides (in elements; NULL:\n row-major); uint64_t byte_offset."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct DLManagedTensorVersioned {
+    _unused: [u8; 0],
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " A leaf over the memory of `managed`, which it takes: the deleter is called once, when the last tensor that uses the memory is\n gone, or before this returns if the elements were copied. After a failure `managed` is still the caller's. float32, float64,\n bfloat16 and int32; shared is memory of the context's device, or of the host on the CPU. Copied must be what is read-only\n (tensors can be written), is not aligned to its elements, or has strides that are negative or 0; and host memory for a CUDA\n context. VERSION: another major version. since 0.1"]
+    pub fn trafo_tensor_from_dlpack(
+        context: *mut trafo_context,
+        managed: *mut DLManagedTensorVersioned,
+        copy: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The tensor's memory, strides as they are, kept alive until the consumer calls the deleter; writes are seen by both sides, and no\n gradient flows through it. since 0.1"]
+    pub fn trafo_tensor_to_dlpack(
+        tensor: *const trafo_tensor,
+        out: *mut *mut DLManagedTensorVersioned,
     ) -> *mut trafo_error;
 }

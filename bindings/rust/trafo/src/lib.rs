@@ -70,7 +70,9 @@
 
 mod cancel;
 mod context;
+mod data;
 mod device;
+mod dlpack;
 mod error;
 mod event;
 mod fused_ops;
@@ -90,7 +92,9 @@ mod translation;
 
 pub use cancel::CancelToken;
 pub use context::{Context, ContextOptions, MemoryStats};
+pub use data::CorpusOptions;
 pub use device::{Device, DeviceInfo};
+pub use dlpack::{CopyMode, DlpackTensor};
 pub use error::{Error, ErrorCode, Result};
 pub use event::{Event, EventKind, Metrics, Stop};
 pub use interop::{ExportFormat, Imported};
