@@ -40,11 +40,13 @@ export TRAFO_LIB_DIR=$PWD/build/release
 step "Rust"
 (cd bindings/rust && ./bindings.sh --check && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet)
 
-step "Other programs: transformers, CTranslate2"
+step "Other programs: transformers, CTranslate2, sacreBLEU"
 if command -v python3 >/dev/null; then
-  status=0
-  python3 tests/parity/export_parity.py || status=$?
-  [[ $status -eq 0 || $status -eq 77 ]] || exit "$status"  # 77: the packages cannot be had here, which it has said
+  for script in export_parity eval_parity; do
+    status=0
+    python3 "tests/parity/$script.py" || status=$?
+    [[ $status -eq 0 || $status -eq 77 ]] || exit "$status"  # 77: the packages cannot be had here, which it has said
+  done
 else
   echo "SKIPPED: there is no python3"
 fi
