@@ -77,8 +77,8 @@ struct Preset {
 };
 
 // tiny and small: Wu et al., arXiv 2105.14462; iwslt, base, big: Vaswani et al. and fairseq's
-// settings for them; lm: the decoder that the project began with; llama: as many weights in the form
-// of Touvron et al., arXiv 2302.13971 (ffn 2/3 of 4 width, as the gate is a product more).
+// settings for them; lm: the decoder that the project began with; llama: as many weights in the
+// form of Touvron et al., arXiv 2302.13971 (ffn 2/3 of 4 width, as the gate is a product more).
 constexpr std::array<Preset, 7> kPresets = {{
     {"tiny", Architecture::encoder_decoder, 4, 4, 128, 256, 4, 0.3},
     {"small", Architecture::encoder_decoder, 4, 4, 256, 1024, 4, 0.3},

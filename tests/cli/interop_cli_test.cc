@@ -70,6 +70,55 @@ TEST_F(InteropCli, AModelGoesOutAndComesBack) {
   expect_refused({"import", "--from", "marian", "-o", "start"}, "exists already", 2);
 }
 
+TEST_F(InteropCli, ALlamaIsTrainedGoesOutAndComesBack) {
+  const Outcome trained = run({"train",
+                               "-t",
+                               "t.de",
+                               "t.en",
+                               "--model",
+                               "llama",
+                               "--after",
+                               "3u",
+                               "--task",
+                               "llama",
+                               "--dec-depth",
+                               "1",
+                               "--dim-emb",
+                               "32",
+                               "--transformer-dim-ffn",
+                               "64",
+                               "--transformer-heads",
+                               "2",
+                               "--transformer-kv-heads",
+                               "1",
+                               "--dim-vocabs",
+                               "100",
+                               "--mini-batch-words",
+                               "500",
+                               "--device",
+                               "cpu"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const Outcome info = run({"info", "llama/ckpt/3/model.safetensors"});
+  EXPECT_NE(info.out.find("RMS norm, rotary positions (theta 10000), SwiGLU, no biases"),
+            std::string::npos)
+      << info.out;
+  EXPECT_NE(info.out.find("over 1 of keys and values"), std::string::npos) << info.out;
+  const Outcome out = run({"export", "-m", "llama", "--to", "hf-llama", "-o", "hf"});
+  EXPECT_EQ(out.exit_code, 0) << out.err;
+  EXPECT_NE(out.err.find("logits differ by at most 0.0e+00"), std::string::npos) << out.err;
+  EXPECT_EQ(run({"import", "--from", "hf", "-o", "again"}).exit_code, 0);
+  const std::string text = "ein Hund schläft\ndas Haus\n";
+  const auto translated = [&](const char* model) {
+    return run({"translate", "--max-length", "6", "--device", "cpu", "--quiet", "--model", model},
+               text)
+        .out;
+  };
+  EXPECT_EQ(lines_of(translated("llama")).size(), 2u);
+  EXPECT_EQ(translated("llama"), translated("again"));
+  expect_refused({"export", "-m", "llama", "--to", "hf-gpt2", "-o", "y"}, "use hf-llama", 2);
+  expect_refused({"export", "-m", "pre", "--to", "hf-llama", "-o", "y"}, "encoder-decoder", 2);
+}
+
 TEST_F(InteropCli, WhatCannotBeIsSaid) {
   EXPECT_EQ(run({"export", "-m", "pre", "--to", "ctranslate2", "-o", "ct2"}).exit_code, 0);
   EXPECT_TRUE(fs::exists(folder_->file("ct2") + "/model.bin"));

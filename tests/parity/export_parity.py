@@ -215,19 +215,21 @@ def check_ctranslate2(checks, program, run, test):
     checks.translations(f"CTranslate2 ({run})", program.greedy(run, test), texts, CTRANSLATE2_SAME)
 
 
-def check_gpt2(checks, program, run, test, reference):
+def check_lm(checks, program, run, form, test, reference):
+    """form: hf-gpt2 or hf-llama."""
     import sentencepiece
     import torch
-    from transformers import AutoTokenizer, GPT2LMHeadModel
-    folder = os.path.join(program.folder, run + "-hf-gpt2")
-    program.run("export", "-m", run, "--to", "hf-gpt2", "-o", folder, "--quiet")
+    from transformers import AutoTokenizer, GPT2LMHeadModel, LlamaForCausalLM
+    kind, what = (GPT2LMHeadModel, "transformers GPT-2") if form == "hf-gpt2" else (LlamaForCausalLM, f"transformers Llama ({run})")
+    folder = os.path.join(program.folder, run + "-" + form)
+    program.run("export", "-m", run, "--to", form, "-o", folder, "--quiet")
     spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "tokenizer.model"))
-    model, tokenizer = GPT2LMHeadModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = kind.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     source, target = encode_all(spm, test), encode_all(spm, reference)
     lines = test + ["  two  spaces ", "ﬁne ½ Ⅷ ＡＢＣ", "tab\there", "日本語", "ä" + "a\u0308", ""]
     theirs = tokenizer(lines, add_special_tokens=False).input_ids
-    checks.say(theirs == [spm.encode(line) for line in lines], "transformers GPT-2: tokenizer.json gives our ids")
-    checks.log_probabilities("transformers GPT-2", program.scores(run, test, reference),
+    checks.say(theirs == [spm.encode(line) for line in lines], f"{what}: tokenizer.json gives our ids")
+    checks.log_probabilities(what, program.scores(run, test, reference),
                              lm_log_probabilities(model, source, target), [len(t) for t in target])
     texts = []
     for lines in batches(source):
@@ -237,7 +239,7 @@ def check_gpt2(checks, program, run, test, reference):
         with torch.no_grad():
             output = model.generate(ids, attention_mask=mask, num_beams=1, do_sample=False, max_new_tokens=LONGEST, max_length=None)
         texts += [spm.decode(line.tolist()) for line in output[:, longest:]]
-    checks.translations("transformers GPT-2", program.greedy(run, test), texts)
+    checks.translations(what, program.greedy(run, test), texts)
     check_round_trip(checks, program, run, folder, test)
 
 
@@ -324,6 +326,40 @@ def check_foreign_gpt2(checks, program, run, test, reference):
                              lm_log_probabilities(model, encode_all(spm, test), target), [len(t) for t in target])
 
 
+def check_foreign_llama(checks, program, run, test, reference):
+    """Shared keys, as old files store them and as new ones do."""
+    import json
+    import shutil
+
+    import sentencepiece
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+    torch.manual_seed(5)
+    vocabulary = os.path.join(program.folder, run, "vocab.spm")
+    spm = sentencepiece.SentencePieceProcessor(model_file=vocabulary)
+    for tied in (False, True):
+        name = "foreign-llama-" + ("tied" if tied else "untied")
+        folder = os.path.join(program.folder, name)
+        config = LlamaConfig(vocab_size=len(spm), hidden_size=48, intermediate_size=80, num_hidden_layers=2,
+                             num_attention_heads=6, num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-5,
+                             initializer_range=0.2, bos_token_id=1, eos_token_id=2, tie_word_embeddings=tied)
+        model = LlamaForCausalLM(config).bfloat16().eval()
+        model.save_pretrained(folder)
+        model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        if tied:  # theta where files before transformers 5 have it
+            path = os.path.join(folder, "config.json")
+            with open(path, encoding="utf-8") as file:
+                old = json.load(file)
+            old["rope_theta"] = (old.pop("rope_parameters", None) or old)["rope_theta"]
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(old, file)
+        shutil.copy(vocabulary, os.path.join(folder, "tokenizer.model"))
+        program.run("import", "--from", folder, "-o", name + "-imported", "--quiet")
+        target = encode_all(spm, reference)
+        checks.log_probabilities(f"import of {name}, bfloat16", program.scores(name + "-imported", test, reference),
+                                 lm_log_probabilities(model, encode_all(spm, test), target), [len(t) for t in target])
+
+
 def main():
     arguments = parse_arguments()
     if "TRAFO_PARITY_INSIDE" not in os.environ:
@@ -351,10 +387,15 @@ def main():
         pre = program.train("pre", arguments.updates // 3, "--enc-depth", "2", "--transformer-norm", "pre")
         check_ctranslate2(checks, program, pre, test)
         lm = program.train("lm", arguments.updates, "--arch", "decoder-lm")
-        check_gpt2(checks, program, lm, test, reference)
+        check_lm(checks, program, lm, "hf-gpt2", test, reference)
         check_ctranslate2(checks, program, lm, test)
         check_foreign_marian(checks, program, train, test[:40], reference[:40])
         check_foreign_gpt2(checks, program, lm, test[:40], reference[:40])
+        llama = program.train("llama", arguments.updates, "--task", "llama", "--transformer-kv-heads", "2")
+        check_lm(checks, program, llama, "hf-llama", test, reference)
+        untied = program.train("untied", arguments.updates // 3, "--task", "llama", "--tied-embeddings-all", "off")
+        check_lm(checks, program, untied, "hf-llama", test, reference)
+        check_foreign_llama(checks, program, llama, test[:40], reference[:40])
     print(f"{'all equal' if checks.failed == 0 else f'{checks.failed} checks failed'}, {time.time() - began:.0f} s")
     sys.exit(checks.failed != 0)
 

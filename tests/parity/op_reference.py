@@ -143,6 +143,36 @@ def layer_norm(x, gamma, beta, epsilon):
     return F.layer_norm(x, x.shape[-1:], gamma, beta, epsilon)
 
 
+def rms_norm(x, gamma, epsilon, peer):
+    if peer:
+        return F.rms_norm(x, x.shape[-1:], gamma, epsilon)
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + epsilon) * gamma
+
+
+def rotary(x, positions, heads, kv_heads, head_dim, theta):
+    """The halves of every head against each other; keys and values repeated for the queries that share them."""
+    half = torch.arange(head_dim // 2, dtype=torch.float64, device=x.device)
+    angles = positions.double()[:, None] * theta ** (-2 * half / head_dim)
+    cosine, sine = angles.cos().to(x.dtype)[:, None], angles.sin().to(x.dtype)[:, None]
+    parts = x.reshape(x.shape[0], heads + 2 * kv_heads, head_dim)
+
+    def turn(y):
+        a, b = y.chunk(2, -1)
+        return torch.cat([a * cosine - b * sine, b * cosine + a * sine], -1)
+    queries = turn(parts[:, :heads])
+    if kv_heads == 0:
+        return queries.reshape(x.shape)
+    repeats = heads // kv_heads
+    keys = turn(parts[:, heads:heads + kv_heads]).repeat_interleave(repeats, 1)
+    values = parts[:, heads + kv_heads:].repeat_interleave(repeats, 1)
+    return torch.cat([queries, keys, values], 1).reshape(x.shape[0], 3 * heads * head_dim)
+
+
+def swiglu(x):
+    gate, up = x.chunk(2, -1)
+    return F.silu(gate) * up
+
+
 def cross_entropy(logits, labels, weights=None, smoothing=0.0, reduction="mean"):
     """[1], or [T] without a reduction; nothing counted gives 0."""
     labels = labels.long()

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "engine/train/trainer.h"
+#include "tests/train/llama_models.h"
 
 namespace trafo {
 namespace {
@@ -56,6 +57,24 @@ TEST(MemoryPlan, ActivationsOfADecoderLayer) {
     EXPECT_LE(selective, 20 + rows + parts + 1e-3);
     EXPECT_LE(full, 2 + 4.0 * 3 / width + 1e-3);  // the sum; both parts of the mean, rstd
   }
+}
+
+// The Llama form with a feed-forward of 8/3 widths: the gate and what it acts on are 32/3 widths,
+// their product 16/3; the norms keep one number a row.
+TEST(MemoryPlan, ActivationsOfALlamaLayer) {
+  ModelConfig config = testing::llama_of(gpt2_like(Activation::silu));
+  config.ffn_width = 8 * config.width / 3;
+  const auto width = static_cast<double>(config.width);
+  const double rows = static_cast<double>(4 * (config.heads + 2)) / width;
+  const double none = bytes_of_a_layer(config, Recompute::none) / width,
+               selective = bytes_of_a_layer(config, Recompute::selective) / width,
+               full = bytes_of_a_layer(config, Recompute::full) / width;
+  std::cout << "Llama, bytes a token and layer in units of the width: none " << none
+            << ", selective " << selective << ", full " << full << "; numbers of rows " << rows
+            << "\n";
+  EXPECT_LE(none, 32 + rows + 1e-3);
+  EXPECT_LE(selective, 32 - 4 - 16.0 / 3 + rows + 1e-3);
+  EXPECT_LE(full, 2 + 4.0 / width + 1e-3);  // the sum, rstd
 }
 
 }  // namespace

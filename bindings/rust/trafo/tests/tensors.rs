@@ -118,6 +118,13 @@ fn gradients_are_right() -> Result<()> {
     assert!(norm.ok, "{}", norm.message);
     assert_eq!(norm.checked, 30 + 6 + 6);
 
+    let at = context.tensor(&[0, 1, 2, 0, 1], &[5])?;
+    let llama = context.gradcheck([&x, &g], options, move |_, [x, g]| {
+        let (sum, normed) = x.rms_norm(g, 1e-6)?.residual_rms_norm(x, g, 1e-6, None)?;
+        Ok([normed.rotary(&at, 1, 1, 2, 1e4)?, sum.swiglu()?])
+    })?;
+    assert!(llama.ok, "{}", llama.message);
+
     let drop = Dropout::new(0.3, 5);
     let seams = context.gradcheck([&x, &w, &b, &g], options, move |_, [x, w, b, g]| {
         let h = x.linear(w, None)?.bias_act_dropout(Some(b), Activation::Gelu, Some(drop))?;
