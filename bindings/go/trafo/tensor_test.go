@@ -105,6 +105,21 @@ func TestOps(t *testing.T) {
 		{"linear", func() (*trafo.Tensor, error) { return c.Linear(a, a, b) }, []int{2, 2}, []float64{15, 31, 21, 45}},
 		{"linear, no bias", func() (*trafo.Tensor, error) { return c.Linear(a, a, nil) }, []int{2, 2}, []float64{5, 11, 11, 25}},
 		{"layer norm", func() (*trafo.Tensor, error) { return c.LayerNorm(a, b, b, 1e-9) }, []int{2, 2}, []float64{0, 40, 0, 40}},
+		{"rms norm", func() (*trafo.Tensor, error) {
+			return c.RMSNorm(tensor(t, c, []float32{3, -3}, 1, 2), tensor(t, c, []float32{1, 2}, 2), 1e-12)
+		}, []int{1, 2}, []float64{1, -2}},
+		{"residual rms norm", func() (*trafo.Tensor, error) {
+			sum, normed, err := c.ResidualRMSNorm(a, a, tensor(t, c, []float32{1, 1}, 2), 1e-12, nil)
+			if err == nil {
+				normed.Close()
+			}
+			return sum, err
+		}, []int{2, 2}, []float64{2, 4, 6, 8}},
+		{"rotary", func() (*trafo.Tensor, error) {
+			return c.Rotary(tensor(t, c, []float32{1, 0}, 1, 2), tensor(t, c, []int32{2}, 1), 1, 0, 2, 10000)
+		}, []int{1, 2}, []float64{math.Cos(2), math.Sin(2)}},
+		{"swiglu", func() (*trafo.Tensor, error) { return c.SwiGLU(tensor(t, c, []float32{1, 3}, 1, 2)) },
+			[]int{1, 1}, []float64{3 / (1 + 1/math.E)}},
 		{"bias, activation", func() (*trafo.Tensor, error) {
 			return c.BiasActDropout(a, tensor(t, c, []float32{-2, -2}, 2), trafo.ReLU, nil)
 		}, []int{2, 2}, []float64{0, 0, 1, 2}},

@@ -157,6 +157,11 @@ fn a_resumed_run_ends_with_the_same_bits() -> Result<()> {
     drop(third);
 
     // Another architecture must not go on with this checkpoint.
+    let llama =
+        ModelConfig::preset("llama", tokenizer.vocabulary()?)?.decoder_layers(1).kv_heads(2);
+    let model = Model::new(&llama, 1)?;
+    assert_eq!(model.config()?, llama);
+    assert_eq!(model.config()?.get_norm(), trafo::Norm::Rms);
     let config = ModelConfig::preset("lm", tokenizer.vocabulary()?)?.decoder_layers(1);
     let other = Trainer::builder(Model::new(&config, 1)?, &tokenizer, &corpus)
         .options(options.clone())
