@@ -138,8 +138,8 @@ fn make_input(context: &Context, random: &mut Random) -> Result<Input> {
     })
 }
 
-fn main() -> Result<()> {
-    let device: Device = std::env::args().nth(1).as_deref().unwrap_or("auto").parse()?;
+/// Share of the digits of a new batch that are right.
+pub fn run(device: Device) -> Result<f64> {
     let context = Context::with_options(&ContextOptions::new().device(device))?;
     println!("computing on {}", context.device()?);
     let mut random = Random(1);
@@ -174,5 +174,9 @@ fn main() -> Result<()> {
     }
     let right = written.iter().zip(&labels).filter(|(a, b)| a == b).count();
     println!("{right} of {} digits of a new batch are right", labels.len());
-    Ok(())
+    Ok(right as f64 / labels.len() as f64)
+}
+
+fn main() -> Result<()> {
+    run(std::env::args().nth(1).as_deref().unwrap_or("auto").parse()?).map(|_| ())
 }
