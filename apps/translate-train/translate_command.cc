@@ -108,14 +108,19 @@ class TranslateRun {
         options_(translate_options(arguments)),
         in_(arguments.input, arguments.crop),
         out_(arguments.output),
-        cut_(reporter) {}
+        cut_(reporter),
+        typing_(arguments.input == "-" && isatty(STDIN_FILENO) != 0) {}
 
   void run() {
     const auto limit = static_cast<size_t>(arguments_.batch_lines);
     std::string line;
     while (true) {
-      // Not while somebody thinks about the next line.
-      if (!in_.ready(0)) phase_.reset();
+      if (!in_.ready(0)) {
+        if (typing_)
+          phase_.reset();  // somebody thinks about the next line
+        else
+          now("waiting for lines");
+      }
       lines_.clear();
       do {
         if (!in_.next(line)) break;
@@ -124,18 +129,27 @@ class TranslateRun {
         // What is written in one go is translated in one go, but nobody waits for more.
       } while (lines_.size() < limit && in_.ready(kPatience));
       if (lines_.empty()) break;
-      if (!phase_) phase_.emplace(reporter_, "translating");
+      now("translating");
       translate();
-      phase_->now(fmt::format("translating, {} lines done", grouped(done_)));
     }
     phase_.reset();
     out_.finish();
     cut_.finish();
   }
   int64_t lines() const { return done_; }
+  bool typing() const { return typing_; }
 
  private:
   static constexpr int kPatience = 5;  // milliseconds
+
+  void now(const char* doing) {
+    const std::string text =
+        done_ == 0 ? doing : fmt::format("{}, {} lines done", doing, grouped(done_));
+    if (phase_)
+      phase_->now(text);
+    else
+      phase_.emplace(reporter_, text);
+  }
 
   void translate() {
     const std::vector<trafo_string_view> sources = views(lines_);
@@ -176,6 +190,7 @@ class TranslateRun {
   LineReader in_;
   LineWriter out_;
   CutLines cut_;
+  const bool typing_;
   std::vector<std::string> lines_;
   int64_t done_ = 0;
   std::optional<Reporter::Phase> phase_;
@@ -195,8 +210,7 @@ int translate(const TranslateArguments& arguments) {
   run.run();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const bool typing = arguments.input == "-" && isatty(STDIN_FILENO) != 0;
-  if (!typing && seconds > 2)
+  if (!run.typing() && seconds > 2)
     reporter.info(fmt::format("{} lines translated in {:.1f} s", grouped(run.lines()), seconds));
   return kDone;
 }

@@ -1,0 +1,184 @@
+// translate: lines that trickle in, lines that are too long, sampling, lengths and scores.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <thread>
+
+#include "apps/translate-train/demo_corpus.h"
+#include "tests/cli/program.h"
+
+namespace translate_train::testing {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+class Translate : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryFolder;
+    const DemoCorpus corpus = make_demo_corpus(5, 200, 20);
+    std::string pairs;
+    german_ = new std::string;
+    for (const DemoPair& pair : corpus.train) pairs += pair.german + "\t" + pair.english + "\n";
+    for (const DemoPair& pair : corpus.held_out) *german_ += pair.german + "\n";
+    write_file(folder_->file("pairs"), pairs);
+    const Outcome trained =
+        run_program(folder_->path(), with_tiny_model({"train", "--tsv", "pairs", "--model", "run",
+                                                      "--after", "20u", "--cpu-threads", "1"}));
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    delete german_;
+  }
+  static Outcome run(Arguments arguments, const std::string& input) {
+    arguments.insert(arguments.begin(), {"translate", "--model", "run", "--device", "cpu"});
+    return run_program(folder_->path(), arguments, input);
+  }
+  // What it writes; it must end well.
+  static std::string translated(const Arguments& arguments, const std::string& input = *german_) {
+    const Outcome outcome = run(arguments, input);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  }
+
+  static TemporaryFolder* folder_;
+  static std::string* german_;
+};
+TemporaryFolder* Translate::folder_ = nullptr;
+std::string* Translate::german_ = nullptr;
+
+TEST_F(Translate, ALineComesOutBeforeTheNextIsWritten) {
+  ASSERT_EQ(mkfifo(folder_->file("pipe").c_str(), 0600), 0);
+  Running program(folder_->path(), {"translate", "--model", "run", "-i", "pipe", "-o", "out"});
+  const int pipe = open(folder_->file("pipe").c_str(), O_WRONLY);
+  const auto lines_out = [] {
+    return std::filesystem::exists(folder_->file("out"))
+               ? lines_of(read_file(folder_->file("out"))).size()
+               : 0;
+  };
+  for (size_t line = 1; line <= 3; ++line) {
+    // The second comes in two pieces.
+    const std::string text = line == 2 ? "e Katze.\n" : "Der Hund.\n";
+    if (line == 2) {
+      ASSERT_EQ(write(pipe, "Di", 2), 2);
+    }
+    ASSERT_EQ(write(pipe, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    for (int waited = 0; waited < 600 && lines_out() < line; ++waited)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(lines_out(), line);
+  }
+  close(pipe);
+  EXPECT_EQ(program.wait().exit_code, 0);
+  const auto lines = lines_of(read_file(folder_->file("out")));
+  EXPECT_EQ(lines, lines_of(translated({}, "Der Hund.\nDie Katze.\nDer Hund.\n")));
+}
+
+TEST_F(Translate, LinesThatAreTooLongAreCutAndNamed) {
+  std::string longer;
+  for (int i = 0; i < 3000; ++i) longer += "Häuser ";
+  const std::string input = "Ja.\n" + longer + "\nNein.\n";
+  const Outcome cut = run({"--max-length", "3", "--beam-size", "1"}, input);
+  ASSERT_EQ(cut.exit_code, 0) << cut.err;
+  EXPECT_EQ(lines_of(cut.out).size(), 3u);
+  EXPECT_NE(cut.err.find("line 2 has "), std::string::npos) << cut.err;
+  EXPECT_NE(cut.err.find("pieces, the model takes "), std::string::npos) << cut.err;
+  EXPECT_EQ(cut.err.find("line 1 has"), std::string::npos) << cut.err;
+  const Outcome error = run({"--no-max-length-crop"}, input);
+  EXPECT_EQ(error.exit_code, 2) << error.err;
+  EXPECT_NE(error.err.find("sentence 2 has "), std::string::npos) << error.err;
+  // Over 1 MiB: cut between two characters, of which each takes two bytes.
+  std::string huge = "a";
+  for (int i = 0; i < (1 << 19) + 100; ++i) huge += "ä";
+  const Outcome bytes = run({"--max-length", "3", "--beam-size", "1"}, huge + "\nJa.\n");
+  ASSERT_EQ(bytes.exit_code, 0) << bytes.err;
+  EXPECT_EQ(lines_of(bytes.out).size(), 2u);
+  EXPECT_NE(bytes.err.find("line 1 has 1,048,777 bytes"), std::string::npos) << bytes.err;
+  EXPECT_EQ(run({"--no-max-length-crop"}, huge + "\n").exit_code, 2);
+}
+
+TEST_F(Translate, SamplingFollowsTheSeedAndTheLine) {
+  const Arguments drawn = {"--output-sampling", "--seed", "7", "--max-length", "12"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.begin(), drawn.begin(), drawn.end());
+    return translated(more);
+  };
+  const std::string first = with({});
+  EXPECT_EQ(lines_of(first).size(), 20u);
+  EXPECT_EQ(with({"--maxi-batch", "3"}), first);
+  EXPECT_EQ(with({"--mini-batch-words", "1"}), first);
+  EXPECT_EQ(with({"--cpu-threads", "2"}), first);
+  EXPECT_NE(translated({"--output-sampling", "--seed", "8", "--max-length", "12"}), first);
+  // Nothing but the most probable piece: greedy search.
+  const std::string greedy = translated({"--beam-size", "1", "--max-length", "12"});
+  EXPECT_EQ(translated({"--output-sampling", "topk", "1", "--max-length", "12"}), greedy);
+  EXPECT_EQ(translated({"--sampling", "--sampling-topp", "1e-9", "--max-length", "12"}), greedy);
+  EXPECT_EQ(
+      translated({"--output-sampling", "full", "--temperature", "1e-3", "--max-length", "12"}),
+      greedy);
+  // Samples are not ranked, and the first is the same however many are asked for.
+  std::string firsts;
+  for (const std::string& line : lines_of(with({"--n-best", "3"}))) {
+    const size_t begin = line.find(" ||| ") + 5;
+    static size_t number = 0;
+    if (number++ % 3 == 0) firsts += line.substr(begin, line.find(" ||| ", begin) - begin) + "\n";
+  }
+  EXPECT_EQ(firsts, first);
+  for (const Arguments& wrong :
+       {Arguments{"--output-sampling", "best"}, Arguments{"--output-sampling", "topk", "many"},
+        Arguments{"--temperature", "2"}})
+    EXPECT_EQ(run(wrong, "Ja.\n").exit_code, 2);
+}
+
+TEST_F(Translate, LengthsAndNormalisation) {
+  const auto scores = [](const std::string& out) {
+    std::vector<double> result;
+    for (const std::string& line : lines_of(out))
+      result.push_back(std::stod(line.substr(line.rfind("||| ") + 4)));
+    return result;
+  };
+  const auto best = [&](const char* normalize) {
+    return scores(translated({"--beam-size", "1", "--n-best", "1", "--max-length", "9",
+                              "--min-length", "4", "--normalize", normalize}));
+  };
+  const auto sums = best("0"), means = best("1"), between = best("0.5");
+  ASSERT_EQ(sums.size(), 20u);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const double length = sums[i] / means[i];
+    EXPECT_NEAR(length, std::round(length), 1e-3);
+    EXPECT_NEAR(sums[i] / std::sqrt(length), between[i], 1e-3);
+    EXPECT_GE(std::round(length), 5);  // </s> counted
+    EXPECT_LE(std::round(length), 9);
+  }
+  // score divides by the same length.
+  write_file(folder_->file("s"), *german_);
+  write_file(folder_->file("t"), *german_);
+  const Arguments score = {"score", "--model", "run", "-t", "s", "t", "--device", "cpu"};
+  Arguments divided = score;
+  divided.push_back("--normalize");
+  const auto whole = lines_of(run_program(folder_->path(), score).out);
+  const auto by_length = lines_of(run_program(folder_->path(), divided).out);
+  ASSERT_EQ(whole.size(), 20u);
+  ASSERT_EQ(by_length.size(), 20u);
+  for (size_t i = 0; i < whole.size(); ++i) {
+    const double length = std::stod(whole[i]) / std::stod(by_length[i]);
+    EXPECT_NEAR(length, std::round(length), 1e-3);
+    EXPECT_GE(length, 2);
+  }
+}
+
+TEST_F(Translate, HelpIsGrouped) {
+  const Outcome help = run_program(folder_->path(), {"translate", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* each : {"Search", "Sampling, instead of the search", "--output-sampling",
+                           "--max-length-crop", "--min-length", "Batches"})
+    EXPECT_NE(help.out.find(each), std::string::npos) << each;
+}
+
+}  // namespace
+}  // namespace translate_train::testing
