@@ -231,7 +231,16 @@ void misuse_text(World& w) {
   std::ofstream(path) << "a\tb\n";
   MISUSE(trafo_corpus_load, {}, path.data(), path.size(), path.data(), path.size(), &corpus);
   MISUSE(trafo_corpus_load_tsv, {}, path.data(), path.size(), &corpus);
+  const trafo_string_view paths[] = {{path.data(), path.size()}};
+  auto reading = defaults(trafo_corpus_options_init);
+  MISUSE_INIT(trafo_corpus_options_init, reading);
+  MISUSE(trafo_corpus_open, {2}, paths, 1, &reading, &corpus);
   std::remove(path.c_str());
+  const trafo_corpus* corpora[] = {w.corpus};
+  const double weights[] = {2};
+  MISUSE(trafo_corpus_mix, {}, corpora, weights, 1, &corpus);
+  trafo_corpus* held = nullptr;
+  MISUSE(trafo_corpus_hold_out, {}, w.corpus, 1, &corpus, &held);
   MISUSE(trafo_corpus_new, {}, kWords, kWords, 3, &corpus);
   trafo_corpus_info info;
   MISUSE(trafo_corpus_get_info, {}, w.corpus, &info);

@@ -17,6 +17,23 @@ func chars(s string) (*C.char, C.size_t) {
 // first points at the first element of a slice for the length of a call.
 func first[T any](s []T) *T { return unsafe.SliceData(s) }
 
+// viewAt is element i of an array made by views.
+func viewAt(array *C.trafo_string_view, i int) C.trafo_string_view {
+	return unsafe.Slice(array, i+1)[i]
+}
+
+// weightedArrays makes room for handles and weights of a call in C memory; free it.
+func weightedArrays(count int) (handles []*C.trafo_corpus, weights []C.double, free func()) {
+	if count == 0 {
+		return nil, nil, func() {}
+	}
+	const size = unsafe.Sizeof((*C.trafo_corpus)(nil))
+	memory := C.malloc(C.size_t(uintptr(count) * (size + unsafe.Sizeof(C.double(0)))))
+	handles = unsafe.Slice((**C.trafo_corpus)(memory), count)
+	weights = unsafe.Slice((*C.double)(unsafe.Add(memory, uintptr(count)*size)), count)
+	return handles, weights, func() { C.free(memory) }
+}
+
 // views is an array of string views. An array of pointers to Go memory must not be passed to C, so
 // the array and a copy of the bytes live in C memory; free it.
 func views(lines []string) (array *C.trafo_string_view, free func()) {

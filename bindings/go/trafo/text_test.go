@@ -1,6 +1,7 @@
 package trafo_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -142,6 +143,55 @@ func TestCorpus(t *testing.T) {
 	wantError(t, err, trafo.ErrClosed)
 	_, err = corpus.TrainTokenizer(nil)
 	wantError(t, err, trafo.ErrClosed)
+}
+
+func TestCorporaOnDisk(t *testing.T) {
+	directory := t.TempDir()
+	write := func(name, word string) string {
+		var text strings.Builder
+		for i := range 40 {
+			fmt.Fprintf(&text, "%s %d\n", word, i)
+		}
+		path := filepath.Join(directory, name)
+		ok(t, os.WriteFile(path, []byte(text.String()), 0o600))
+		return path
+	}
+	source, target := write("a.de", "Haus"), write("a.en", "house")
+	options := trafo.DefaultCorpusOptions()
+	if options.MemoryBytes != 256<<20 {
+		t.Error(options)
+	}
+	options.MemoryBytes = 0
+	options.UnpackDirectory = filepath.Join(directory, "unpacked")
+	corpus := must[*trafo.Corpus](t)(trafo.OpenCorpus([]string{source, target}, &options))
+	if s, e, err := corpus.Pair(39); err != nil || s != "Haus 39" || e != "house 39" {
+		t.Error(s, e, err)
+	}
+	rest, held, err := corpus.HoldOut(4)
+	ok(t, err)
+	mix := must[*trafo.Corpus](t)(trafo.MixCorpora([]trafo.WeightedCorpus{{rest, 0.5}, {held, 2}}))
+	ok(t, rest.Close())
+	ok(t, held.Close())
+	if info := must[trafo.CorpusInfo](t)(mix.Info()); info.Pairs != 40 {
+		t.Errorf("%+v", info)
+	}
+	text := must[*trafo.Corpus](t)(trafo.OpenCorpus([]string{target}, &trafo.CorpusOptions{Monolingual: true}))
+	if s, e, err := text.Pair(0); err != nil || s != "" || e != "house 0" {
+		t.Error(s, e, err)
+	}
+	_, err = trafo.MixCorpora([]trafo.WeightedCorpus{{corpus, 1}, {text, 1}})
+	wantError(t, err, trafo.ErrInvalidArgument)
+	_, err = trafo.MixCorpora([]trafo.WeightedCorpus{{held, 1}})
+	wantError(t, err, trafo.ErrClosed)
+	_, err = trafo.OpenCorpus(nil, nil)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	_, _, err = corpus.HoldOut(0)
+	wantError(t, err, trafo.ErrInvalidArgument)
+
+	o := trafo.DefaultTrainerOptions()
+	if o.MaxLengthRatio != 0 || o.DropIdentical || o.MaxiBatch != 0 || o.SourceAlpha != 0 || o.TargetAlpha != 0 {
+		t.Errorf("%+v", o)
+	}
 }
 
 func TestMetrics(t *testing.T) {

@@ -120,6 +120,17 @@ type TrainerOptions struct {
 	// At the end the mean of so many of the newest checkpoints, which are kept for it, is written to
 	// ckpt/averaged/model.safetensors and measured, see EventAveraged; needs RunDirectory. Default 0: not.
 	AverageLast int
+
+	// Filters; what they drop is counted, and told by EventStarted or EventEpoch.
+	MaxLengthRatio float64 // pairs with a side of more than so many times the other's tokens; default 0: none
+	DropIdentical  bool    // pairs with the same text on both sides; default false
+
+	MaxiBatch int // batches filled from sentences sorted by length together; default 0: 262144 sentences
+
+	// Segmentations of the training text are sampled anew in every epoch: of a unigram vocabulary by
+	// probability^alpha, of a BPE vocabulary with every merge left out with probability alpha. Default 0:
+	// the best segmentation.
+	SourceAlpha, TargetAlpha float64
 }
 
 // StoppingMetrics are the metrics that early stopping counts validations without a better one of.
@@ -170,6 +181,8 @@ func DefaultTrainerOptions() TrainerOptions {
 		MemoryLimit: int64(o.memory_limit), BatchFit: o.batch_fit != 0,
 		TuneProducts: o.tune_products != 0, ExponentialSmoothing: float64(o.exponential_smoothing),
 		EarlyStoppingOn: StoppingMetrics(o.early_stopping_on), AverageLast: int(o.average_last),
+		MaxLengthRatio: float64(o.max_length_ratio), DropIdentical: o.drop_identical != 0, MaxiBatch: int(o.maxi_batch),
+		SourceAlpha: float64(o.source_alpha), TargetAlpha: float64(o.target_alpha),
 	}
 }
 
@@ -215,6 +228,11 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c.exponential_smoothing = C.double(o.ExponentialSmoothing)
 	c.early_stopping_on = C.int32_t(o.EarlyStoppingOn)
 	c.average_last = cInt(o.AverageLast)
+	c.max_length_ratio = C.double(o.MaxLengthRatio)
+	c.drop_identical = cBool(o.DropIdentical)
+	c.maxi_batch = cInt(o.MaxiBatch)
+	c.source_alpha = C.double(o.SourceAlpha)
+	c.target_alpha = C.double(o.TargetAlpha)
 	return c
 }
 

@@ -1695,10 +1695,19 @@ pub struct trafo_trainer_options {
     pub early_stopping_on: i32,
     #[doc = " at the end the mean of so many of the newest checkpoints (which are kept for it) is written to\n RUN/ckpt/averaged/model.safetensors and measured, see TRAFO_EVENT_AVERAGED; default 0: not"]
     pub average_last: i32,
+    #[doc = " pairs with a side of more than so many times the other's tokens; default 0: none, else >= 1"]
+    pub max_length_ratio: f64,
+    #[doc = " 1: pairs with the same text on both sides; default 0"]
+    pub drop_identical: i32,
+    #[doc = " batches filled from sentences sorted by length together; default 0: 262144 sentences"]
+    pub maxi_batch: i32,
+    #[doc = " Segmentations of the training text are sampled anew in every epoch: of a unigram vocabulary by probability^alpha, of a BPE\n vocabulary with every merge left out with probability alpha. Default 0: the best segmentation"]
+    pub source_alpha: f64,
+    pub target_alpha: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 264usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 296usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -1777,6 +1786,16 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 256usize];
     ["Offset of field: trafo_trainer_options::average_last"]
         [::core::mem::offset_of!(trafo_trainer_options, average_last) - 260usize];
+    ["Offset of field: trafo_trainer_options::max_length_ratio"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 264usize];
+    ["Offset of field: trafo_trainer_options::drop_identical"]
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 272usize];
+    ["Offset of field: trafo_trainer_options::maxi_batch"]
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 276usize];
+    ["Offset of field: trafo_trainer_options::source_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 280usize];
+    ["Offset of field: trafo_trainer_options::target_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 288usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -2172,6 +2191,16 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " Tokens of source line `index`, </s> included, and how many of them were translated: fewer where it was cut. since 0.1"]
+    pub fn trafo_translations_get_source(
+        translations: *const trafo_translations,
+        index: usize,
+        out_tokens: *mut i64,
+        out_used: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " How many sources were cut. since 0.1"]
     pub fn trafo_translations_get_truncated(
         translations: *const trafo_translations,
@@ -2193,16 +2222,6 @@ unsafe extern "C" {
         count: usize,
         out_log_probability: *mut f64,
         out_tokens: *mut i64,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Tokens of source line `index`, </s> included, and how many of them were translated: fewer where it was cut. since 0.1"]
-    pub fn trafo_translations_get_source(
-        translations: *const trafo_translations,
-        index: usize,
-        out_tokens: *mut i64,
-        out_used: *mut i64,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {

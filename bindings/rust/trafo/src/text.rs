@@ -258,7 +258,7 @@ impl Corpus {
             sys::trafo_corpus_new(sources.as_ptr(), targets.as_ptr(), sources.len(), out)
         })
     }
-    fn make(
+    pub(crate) fn make(
         call: impl FnOnce(*mut *mut sys::trafo_corpus) -> *mut sys::trafo_error,
     ) -> Result<Self> {
         Ok(Corpus(Arc::new(RawCorpus::make(call)?)))

@@ -193,6 +193,20 @@ impl TrainerOptions {
         /// At the end the mean of so many of the newest checkpoints, which are kept for it, is written to
         /// `ckpt/averaged/model.safetensors` and measured; needs a run directory. Default 0: not.
         average_last: i32;
+        /// Pairs with a side of more than so many times the tokens of the other are dropped and counted; default 0: none.
+        max_length_ratio: f64;
+        /// Batches filled from sentences sorted by length together; default 0: 262144 sentences.
+        maxi_batch: i32;
+        /// The sources' segmentations are sampled anew in every epoch: by probability^alpha of a unigram vocabulary, or
+        /// with every merge of a BPE vocabulary left out with probability alpha. Default 0: the best one.
+        source_alpha: f64;
+        /// The same of the targets.
+        target_alpha: f64;
+    }
+    /// Whether pairs with the same text on both sides are dropped and counted; default no.
+    pub fn drop_identical(mut self, drop: bool) -> Self {
+        self.0.drop_identical = drop.into();
+        self
     }
     /// Whether `batch_tokens` is the largest that the memory has room for; default no.
     pub fn batch_fit(mut self, fit: bool) -> Self {

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::{TestFolder, corpus, pairs, tokenizer};
-use trafo::{Corpus, ErrorCode, Result, Tokenizer, TokenizerOptions};
+use trafo::{Corpus, CorpusOptions, ErrorCode, Result, Tokenizer, TokenizerOptions};
 
 #[test]
 fn tokenizers_round_trip() -> Result<()> {
@@ -87,6 +87,36 @@ fn corpora_are_read_and_checked() -> Result<()> {
     assert!(Corpus::load_tsv(write("no.tsv", b"no tab\n")).is_err());
     assert_eq!(Corpus::load(&source, folder.join("none")).unwrap_err().code(), ErrorCode::Io);
     assert!(Corpus::from_pairs([("fine", "a\0b")]).is_err());
+    Ok(())
+}
+
+#[test]
+fn corpora_stay_on_disk_are_mixed_and_held_out() -> Result<()> {
+    let folder = TestFolder::new();
+    let lines = |word: &str| (0..40).map(|i| format!("{word} {i}\n")).collect::<String>();
+    let (source, target) = (folder.join("a.de"), folder.join("a.en"));
+    fs::write(&source, lines("Haus")).unwrap();
+    fs::write(&target, lines("house")).unwrap();
+    let on_disk = CorpusOptions::new().memory_bytes(0).unpack_directory(folder.join("unpacked"));
+    let corpus = Corpus::open(&[&source, &target], &on_disk)?;
+    assert_eq!(corpus.info()?.pairs, 40);
+    assert_eq!(corpus.pair(39)?, ("Haus 39".into(), "house 39".into()));
+    let (rest, held) = corpus.hold_out(4)?;
+    assert_eq!((rest.info()?.pairs, held.info()?.pairs), (36, 4));
+    let text = Corpus::open(&[&source], &CorpusOptions::new().monolingual(true))?;
+    assert_eq!(text.pair(0)?, (String::new(), "Haus 0".into()));
+    let mix = Corpus::mix(&[(&rest, 0.5), (&held, 2.0)])?;
+    drop((rest, held));
+    assert_eq!(mix.info()?.pairs, 40);
+    for bad in [
+        Corpus::mix(&[]),
+        Corpus::mix(&[(&corpus, 0.0)]),
+        Corpus::mix(&[(&corpus, 1.0), (&text, 1.0)]),
+        Corpus::open::<&str>(&[], &on_disk),
+        corpus.hold_out(40).map(|_| corpus.clone()),
+    ] {
+        assert_eq!(bad.unwrap_err().code(), ErrorCode::InvalidArgument);
+    }
     Ok(())
 }
 

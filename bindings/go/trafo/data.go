@@ -1,0 +1,82 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+// CorpusOptions says how OpenCorpus reads files. Start from DefaultCorpusOptions.
+type CorpusOptions struct {
+	// Files with more text than this stay on disk, at 16 bytes of memory a pair; never changes what is
+	// trained. Default 256 MiB.
+	MemoryBytes int64
+	// Where .gz files and standard input that stay on disk are unpacked; default "", the system's
+	// directory for temporary files.
+	UnpackDirectory string
+	Monolingual     bool // one file of text without a source, for a decoder-lm; default false
+}
+
+// DefaultCorpusOptions gives the defaults.
+func DefaultCorpusOptions() CorpusOptions {
+	var o C.trafo_corpus_options
+	mustInit(C.trafo_corpus_options_init(&o, C.sizeof_trafo_corpus_options))
+	return CorpusOptions{MemoryBytes: int64(o.memory_bytes)}
+}
+
+// OpenCorpus reads two files of equal line count; or one TSV file, or one of text if the options say
+// so. Files that stay on disk must not change while they are trained on. options may be nil.
+func OpenCorpus(paths []string, options *CorpusOptions) (*Corpus, error) {
+	o := DefaultCorpusOptions()
+	if options != nil {
+		o = *options
+	}
+	// The directory goes with the paths, because all of them have to lie in C memory.
+	all, free := views(append(append([]string{}, paths...), o.UnpackDirectory))
+	defer free()
+	var c C.trafo_corpus_options
+	mustInit(C.trafo_corpus_options_init(&c, C.sizeof_trafo_corpus_options))
+	c.memory_bytes = C.int64_t(o.MemoryBytes)
+	c.monolingual = cBool(o.Monolingual)
+	c.unpack_directory = viewAt(all, len(paths))
+	var out *C.trafo_corpus
+	e := C.trafo_corpus_open(all, C.size_t(len(paths)), &c, &out)
+	return newCorpus(out, e)
+}
+
+// WeightedCorpus is a part of a mix: an epoch has every pair of it Weight times; 0.25 is a quarter of
+// them, another one each epoch.
+type WeightedCorpus struct {
+	Corpus *Corpus
+	Weight float64
+}
+
+// MixCorpora makes one corpus of several, which may be closed.
+func MixCorpora(parts []WeightedCorpus) (*Corpus, error) {
+	handles, weights, free := weightedArrays(len(parts))
+	defer free()
+	for i, part := range parts {
+		ptr, err := part.Corpus.hold("MixCorpora")
+		if err != nil {
+			return nil, err
+		}
+		defer part.Corpus.shared.release()
+		handles[i], weights[i] = ptr, C.double(part.Weight)
+	}
+	var out *C.trafo_corpus
+	e := C.trafo_corpus_mix(first(handles), first(weights), C.size_t(len(parts)), &out)
+	return newCorpus(out, e)
+}
+
+// HoldOut takes count pairs out, chosen by a hash of their text, with all copies of them.
+func (c *Corpus) HoldOut(count int64) (rest, held *Corpus, err error) {
+	ptr, err := c.hold("Corpus.HoldOut")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer c.shared.release()
+	var restPtr, heldPtr *C.trafo_corpus
+	e := C.trafo_corpus_hold_out(ptr, C.int64_t(count), &restPtr, &heldPtr)
+	if rest, err = newCorpus(restPtr, e); err != nil {
+		return nil, nil, err
+	}
+	held, err = newCorpus(heldPtr, nil)
+	return rest, held, err
+}

@@ -1,0 +1,110 @@
+//! Corpora larger than memory, monolingual text, mixtures.
+use std::path::Path;
+
+use trafo_sys as sys;
+
+use crate::error::Result;
+use crate::handle::{check_abi, defaults};
+use crate::text::Corpus;
+
+/// How [`Corpus::open`] reads files.
+///
+/// ```
+/// let options = trafo::CorpusOptions::new().memory_bytes(64 << 20).unpack_directory("/var/tmp");
+/// ```
+#[derive(Clone, Debug)]
+pub struct CorpusOptions {
+    memory_bytes: i64,
+    unpack_directory: std::path::PathBuf,
+    monolingual: bool,
+}
+
+impl CorpusOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        let raw: sys::trafo_corpus_options = defaults(sys::trafo_corpus_options_init);
+        CorpusOptions {
+            memory_bytes: raw.memory_bytes,
+            unpack_directory: Default::default(),
+            monolingual: false,
+        }
+    }
+    /// Files with more text than this stay on disk, at 16 bytes of memory a pair; never changes what is trained. Default
+    /// 256 MiB.
+    pub fn memory_bytes(mut self, bytes: i64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+    /// Where `.gz` files and standard input that stay on disk are unpacked; default the system's directory for temporary
+    /// files.
+    pub fn unpack_directory(mut self, directory: impl AsRef<Path>) -> Self {
+        self.unpack_directory = directory.as_ref().to_owned();
+        self
+    }
+    /// Whether it is one file of text without a source, for a decoder-lm; default no.
+    pub fn monolingual(mut self, monolingual: bool) -> Self {
+        self.monolingual = monolingual;
+        self
+    }
+}
+
+impl Default for CorpusOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn path_text(path: &Path) -> sys::trafo_string_view {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    sys::trafo_string_view { data: bytes.as_ptr().cast(), length: bytes.len() }
+}
+
+impl Corpus {
+    /// Two files of equal line count; or one TSV file, or one of text if the options say so. Files that stay on disk must
+    /// not change while they are trained on.
+    pub fn open<P: AsRef<Path>>(paths: &[P], options: &CorpusOptions) -> Result<Self> {
+        check_abi()?;
+        let paths: Vec<_> = paths.iter().map(|path| path_text(path.as_ref())).collect();
+        let mut raw: sys::trafo_corpus_options = defaults(sys::trafo_corpus_options_init);
+        raw.memory_bytes = options.memory_bytes;
+        raw.unpack_directory = path_text(&options.unpack_directory);
+        raw.monolingual = options.monolingual.into();
+        // SAFETY: paths and options are valid during the call.
+        Self::make(|out| unsafe { sys::trafo_corpus_open(paths.as_ptr(), paths.len(), &raw, out) })
+    }
+    /// One corpus of several: an epoch has every pair of each as often as its weight says; 0.25 is a quarter of them,
+    /// another one each epoch.
+    ///
+    /// ```
+    /// use trafo::Corpus;
+    /// # fn main() -> trafo::Result<()> {
+    /// let a = Corpus::from_pairs([("ein Haus", "a house")])?;
+    /// let b = Corpus::from_pairs([("ein Baum", "a tree"), ("zwei", "two")])?;
+    /// assert_eq!(Corpus::mix(&[(&a, 3.0), (&b, 1.0)])?.info()?.pairs, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn mix(corpora: &[(&Corpus, f64)]) -> Result<Self> {
+        check_abi()?;
+        let handles: Vec<_> = corpora.iter().map(|(corpus, _)| corpus.as_ptr()).collect();
+        let weights: Vec<_> = corpora.iter().map(|&(_, weight)| weight).collect();
+        // SAFETY: both arrays are as long as said and valid during the call.
+        Self::make(|out| unsafe {
+            sys::trafo_corpus_mix(handles.as_ptr(), weights.as_ptr(), handles.len(), out)
+        })
+    }
+    /// Takes pairs out, chosen by a hash of their text, with all copies of them: the rest, and what was taken.
+    pub fn hold_out(&self, count: i64) -> Result<(Self, Self)> {
+        let mut held = std::ptr::null_mut();
+        // SAFETY: both outputs are valid; after a success both handles are ours.
+        let rest = Self::make(|out| unsafe {
+            sys::trafo_corpus_hold_out(self.as_ptr(), count, out, &mut held)
+        })?;
+        let held = Self::make(|out| {
+            // SAFETY: `out` is valid, and the handle came from the library.
+            unsafe { *out = held };
+            std::ptr::null_mut()
+        })?;
+        Ok((rest, held))
+    }
+}
