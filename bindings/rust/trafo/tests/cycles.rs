@@ -1,0 +1,71 @@
+//! Create, train one step, translate, free, again and again: the process does not grow. `TRAFO_TEST_CYCLES` sets how
+//! often.
+
+mod common;
+
+use common::pairs;
+use trafo::{
+    AdamW, AdamWOptions, Context, ContextOptions, Corpus, Model, ModelConfig, Result,
+    TokenizerOptions, Trainer, TrainerOptions, TranslateOptions,
+};
+
+/// Memory of the process in kilobytes, where the system tells.
+fn resident() -> Option<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn cycle() -> Result<()> {
+    let corpus = Corpus::from_pairs(pairs().into_iter().take(20))?;
+    let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(60).soft_limit(true))?;
+    let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?
+        .encoder_layers(1)
+        .decoder_layers(1)
+        .width(16)
+        .ffn_width(32)
+        .heads(2);
+    let model = Model::new_on(&ContextOptions::new().threads(2), &config, 1)?;
+    let mut trainer =
+        Trainer::builder(model, &tokenizer, &corpus).options(TrainerOptions::new()).build()?;
+    trainer.step()?;
+    let options = TranslateOptions::new().max_length(5);
+    trainer.model().translate(&tokenizer, &["der kleine Hund", ""], &options)?;
+
+    let context = Context::with_options(&ContextOptions::new().threads(2))?;
+    let w = context.parameter(&[1.0f32; 64], &[8, 8])?;
+    let mut optimizer = AdamW::new(&context, &[&w], &AdamWOptions::default())?;
+    w.matmul(&w)?.sum()?.backward()?;
+    optimizer.step(0.1)?;
+    assert!(w.add(&context.tensor(&[1.0f32; 3], &[3])?).is_err(), "errors are freed, too");
+    Ok(())
+}
+
+#[test]
+fn cycles_do_not_leak() -> Result<()> {
+    const BLOCKS: i64 = 4;
+    let cycles = std::env::var("TRAFO_TEST_CYCLES").map_or(240, |n| n.parse().unwrap());
+    let block = i64::max(cycles / BLOCKS, 1);
+    let run = || -> Result<Option<i64>> {
+        for _ in 0..block {
+            cycle()?;
+        }
+        Ok(resident())
+    };
+    // Pools and caches fill first.
+    let Some(first) = run()? else {
+        eprintln!("SKIPPED: the resident size is not known here");
+        return Ok(());
+    };
+    let mut sizes = vec![first];
+    for _ in 0..BLOCKS {
+        sizes.extend(run()?);
+    }
+    println!("blocks of {block} cycles: {sizes:?} KB");
+    // Allocators take a few megabytes now and then and keep them. A leak makes every block grow: weights alone are 40 KB,
+    // so that one model a hundred cycles would show.
+    let least = sizes.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
+    assert!(least as f64 <= 0.4 * block as f64, "blocks of {block} cycles: {sizes:?} KB");
+    assert!(sizes[sizes.len() - 1] - sizes[0] <= 16 << 10, "{sizes:?} KB");
+    Ok(())
+}
