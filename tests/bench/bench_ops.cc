@@ -32,13 +32,13 @@ constexpr Section kSections[] = {
     {"dropout", bench_dropout},     {"cross_entropy", bench_cross_entropy},
     {"attention", bench_attention}, {"flce", bench_linear_cross_entropy},
     {"seed", bench_seed},           {"products", bench_products},
-    {"adamw", bench_adamw},
+    {"adamw", bench_adamw},         {"llama", bench_llama},
 };
 
 constexpr const char* kUsage =
     "usage: bench_ops [--device cpu|cuda|cuda:N] [--dtype f32,bf16] [--threads N] [--baseline FILE]"
     " [--no-composed] [--quick] [SECTION ...]\n"
-    "sections: softmax layernorm dropout cross_entropy attention flce seed products adamw\n";
+    "sections: softmax layernorm dropout cross_entropy attention flce seed products adamw llama\n";
 
 std::string number(const Json& row, const char* key, const char* format) {
   if (!row.contains(key) || !row[key].is_number()) return "-";

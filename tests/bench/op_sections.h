@@ -52,6 +52,7 @@ void guarded(OpBench& bench, const Json& identity, const std::function<void()>& 
 
 void bench_softmax(OpBench& bench);
 void bench_layer_norm(OpBench& bench);
+void bench_llama(OpBench& bench);
 void bench_seed(OpBench& bench);
 void bench_dropout(OpBench& bench);
 void bench_cross_entropy(OpBench& bench);
