@@ -128,11 +128,11 @@ config_fields! {
     /// the file.
     precision / get_precision: DType = DType::as_raw, DType::from_raw;
     /// Norm of a [`Architecture::DecoderLm`].
-    norm / get_norm: Norm = |norm| norm as i32, norm_from_raw;
+    norm / get_norm: Norm = norm_to_raw, norm_from_raw;
     /// Positions of a [`Architecture::DecoderLm`].
-    positions / get_positions: Positions = |positions| positions as i32, positions_from_raw;
+    positions / get_positions: Positions = positions_to_raw, positions_from_raw;
     /// Feed-forward blocks of a [`Architecture::DecoderLm`].
-    ffn / get_ffn: FeedForward = |ffn| ffn as i32, ffn_from_raw;
+    ffn / get_ffn: FeedForward = ffn_to_raw, ffn_from_raw;
     /// Biases of the products.
     biases / get_biases: bool = i32::from, from_flag;
     /// Heads of keys and values, with [`Positions::Rotary`]; 0: as many as `heads`.
@@ -178,16 +178,34 @@ fn activation_from_raw(raw: i32) -> Activation {
         _ => Activation::Relu,
     }
 }
+fn norm_to_raw(norm: Norm) -> i32 {
+    match norm {
+        Norm::Layer => sys::TRAFO_NORM_LAYER,
+        Norm::Rms => sys::TRAFO_NORM_RMS,
+    }
+}
 fn norm_from_raw(raw: i32) -> Norm {
     match raw {
         sys::TRAFO_NORM_RMS => Norm::Rms,
         _ => Norm::Layer,
     }
 }
+fn positions_to_raw(positions: Positions) -> i32 {
+    match positions {
+        Positions::Standard => sys::TRAFO_POSITIONS_STANDARD,
+        Positions::Rotary => sys::TRAFO_POSITIONS_ROTARY,
+    }
+}
 fn positions_from_raw(raw: i32) -> Positions {
     match raw {
         sys::TRAFO_POSITIONS_ROTARY => Positions::Rotary,
         _ => Positions::Standard,
+    }
+}
+fn ffn_to_raw(ffn: FeedForward) -> i32 {
+    match ffn {
+        FeedForward::Plain => sys::TRAFO_FFN_PLAIN,
+        FeedForward::Swiglu => sys::TRAFO_FFN_SWIGLU,
     }
 }
 fn ffn_from_raw(raw: i32) -> FeedForward {
