@@ -62,9 +62,9 @@ type ModelConfig struct {
 	Norm             Norm
 	Positions        Positions
 	FFN              FeedForward
-	Biases           bool    // of the products
+	NoBiases         bool    // products without biases
 	KVHeads          int     // heads of keys and values, with RotaryPositions; 0: as many as Heads
-	RopeTheta        float64 // of RotaryPositions
+	RopeTheta        float64 // of RotaryPositions; 0: 10000
 }
 
 // DefaultModelConfig gives the defaults: 6+6 layers, width 512, FFN 2048, 8 heads, dropout 0.1.
@@ -87,7 +87,7 @@ func Preset(name string) (ModelConfig, error) {
 }
 
 func modelConfig(c *C.trafo_model_config) ModelConfig {
-	return ModelConfig{
+	config := ModelConfig{
 		Architecture: Architecture(c.architecture), Activation: Activation(c.activation),
 		Vocabulary:    int(c.vocabulary),
 		EncoderLayers: int(c.encoder_layers), DecoderLayers: int(c.decoder_layers),
@@ -97,8 +97,12 @@ func modelConfig(c *C.trafo_model_config) ModelConfig {
 		FFNDropout: float64(c.ffn_dropout), NormEpsilon: float64(c.norm_epsilon),
 		Precision: DType(c.precision),
 		Norm:      Norm(c.norm), Positions: Positions(c.positions), FFN: FeedForward(c.ffn),
-		Biases: c.biases != 0, KVHeads: int(c.kv_heads), RopeTheta: float64(c.rope_theta),
+		NoBiases: c.biases == 0, KVHeads: int(c.kv_heads),
 	}
+	if config.Positions == RotaryPositions {
+		config.RopeTheta = float64(c.rope_theta)
+	}
+	return config
 }
 
 func (m *ModelConfig) c() *C.trafo_model_config {
@@ -123,9 +127,11 @@ func (m *ModelConfig) c() *C.trafo_model_config {
 	c.norm = C.int32_t(m.Norm)
 	c.positions = C.int32_t(m.Positions)
 	c.ffn = C.int32_t(m.FFN)
-	c.biases = cBool(m.Biases)
+	c.biases = cBool(!m.NoBiases)
 	c.kv_heads = C.int64_t(m.KVHeads)
-	c.rope_theta = C.double(m.RopeTheta)
+	if m.RopeTheta != 0 {
+		c.rope_theta = C.double(m.RopeTheta)
+	}
 	return c
 }
 

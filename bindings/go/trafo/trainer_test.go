@@ -417,6 +417,25 @@ func TestTrainersOutliveWhatTheyWereMadeFrom(t *testing.T) {
 	ok(t, err)
 }
 
+func TestLlamaPreset(t *testing.T) {
+	c := must[*trafo.Context](t)(trafo.NewContext(trafo.WithThreads(1)))
+	defer c.Close()
+	config := must[trafo.ModelConfig](t)(trafo.Preset("llama"))
+	if config.Norm != trafo.NormRMS || config.Positions != trafo.RotaryPositions || config.FFN != trafo.SwiGLUFFN ||
+		!config.NoBiases || config.RopeTheta != 10000 {
+		t.Fatalf("preset llama is %+v", config)
+	}
+	config.Vocabulary, config.DecoderLayers, config.KVHeads = 40, 1, 2
+	model := must[*trafo.Model](t)(c.NewModel(config, 1))
+	defer model.Close()
+	if got := must[trafo.ModelConfig](t)(model.Config()); got != config {
+		t.Errorf("made of %+v, is %+v", config, got)
+	}
+	config.KVHeads = 3
+	_, err := c.NewModel(config, 1)
+	wantError(t, err, trafo.ErrInvalidArgument)
+}
+
 func TestRefusedTraining(t *testing.T) {
 	l := newLesson(t)
 	l.options.LearningRate = -1
