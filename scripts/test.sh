@@ -54,4 +54,7 @@ fi
 step "Go"
 (cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./...)
 
+step "What the README says, in empty directories"
+tests/tools/readme_programs.sh
+
 step "all tests passed"
