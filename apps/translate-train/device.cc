@@ -42,7 +42,16 @@ trafo_context_options context_options(const std::string& device, int64_t threads
   return options;
 }
 
+void refuse_fp16(const std::string& precision) {
+  if (precision == "fp16")
+    usage_error(
+        "--precision: fp16 is not built, because every GPU that is supported (compute capability "
+        "8.0 "
+        "and above) computes in bf16, whose range needs no loss scaling: use bf16");
+}
+
 int32_t precision_on(const trafo_context* context, const std::string& precision) {
+  refuse_fp16(precision);
   if (std::find(std::begin(kPrecisions), std::end(kPrecisions), precision) == std::end(kPrecisions))
     usage_error(fmt::format("--precision: wants auto, fp32 or bf16, got '{}'", precision));
   const bool cuda = place_of(context).device == TRAFO_DEVICE_CUDA;

@@ -11,6 +11,8 @@ namespace translate_train {
 trafo_context_options context_options(const std::string& device, int64_t threads, bool fused);
 
 inline constexpr const char* kPrecisions[] = {"auto", "fp32", "bf16"};
+// Says why there is none.
+void refuse_fp16(const std::string& precision);
 // TRAFO_FLOAT32 or TRAFO_BFLOAT16 by one of kPrecisions: auto is bf16 on CUDA, else fp32. Throws a
 // usage error for one that the device does not compute in.
 int32_t precision_on(const trafo_context* context, const std::string& precision);

@@ -93,6 +93,10 @@ constexpr SettingSpec kSpecs[] = {
      "dropout after the activation of the feed-forward", 1, 1, true},
     {"transformer-dropout-attention", "--attention-dropout", kModel, "P",
      "dropout of attention probabilities", 1, 1, true},
+    {"transformer-depth-scaling", "", kModel, "on|off",
+     "divide the initial weights of layer l by the root of l: deep models begin better (default "
+     "off)",
+     0, 1, true},
     {"tied-embeddings-all", "--share-all-embeddings", kModel, "on|off",
      "one matrix for source, target and output", 0, 1, true},
 
@@ -163,6 +167,8 @@ constexpr SettingSpec kSpecs[] = {
     {"memory-limit", "", kMachine, "SIZE",
      "of the device, as 800MiB or 4GiB (default 0: what is free); a run that needs more is refused",
      1, 1, true},
+    {"workspace", "", kMachine, "SIZE",
+     "Marian's name of --memory-limit; a plain number is in MiB, as there", 1, 1, false},
     {"cuda-graphs", "", kMachine, "on|off",
      "off: training steps are issued kernel by kernel, for profiling (default on)", 0, 1, true},
     {"fused-kernels", "", kMachine, "on|off", "off: the composed reference of every op", 0, 1,
@@ -370,14 +376,16 @@ Settings Settings::from_yaml(const std::string& path) {
   return settings;
 }
 
-std::string Settings::to_yaml() const {
+std::string Settings::to_yaml(bool place) const {
   YAML::Emitter out;
   out << YAML::Comment("Every setting of this run. Continuing takes them from here.");
   out << YAML::BeginMap;
   const char* group = "";
   for (const SettingSpec& spec : kSpecs) {
     const auto found = values_.find(spec.name);
-    if (!spec.in_run || found == values_.end()) continue;
+    if ((!spec.in_run && !(place && std::string_view(spec.name) == "model")) ||
+        found == values_.end())
+      continue;
     if (group != spec.group) out << YAML::Newline << YAML::Comment(spec.group);
     group = spec.group;
     out << YAML::Key << spec.name << YAML::Value;

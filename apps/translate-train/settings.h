@@ -56,8 +56,8 @@ class Settings {
   // ORIGIN:LINE in every error: unknown keys with the nearest known one, wrong kinds of values,
   // keys given twice.
   static Settings from_yaml(const std::string& path);
-  // Every setting that belongs to the run, grouped.
-  std::string to_yaml() const;
+  // Every setting that belongs to the run, grouped; `place`: and where it goes.
+  std::string to_yaml(bool place = false) const;
 
  private:
   std::map<std::string, Value> values_;

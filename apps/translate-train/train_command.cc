@@ -11,6 +11,7 @@
 
 #include "commands.h"
 #include "device.h"
+#include "text_io.h"
 #include "train_config.h"
 #include "training.h"
 
@@ -25,6 +26,7 @@ struct TrainArguments {
   std::string epochs, ema_decay;
   std::string profile, profile_updates;
   bool profile_graphs = false;
+  bool dump_config = false;
 };
 
 bool same_content(const std::string& a, const std::string& b) {
@@ -42,6 +44,24 @@ void check_continued(const Settings& saved, const Settings& given, const std::st
                                      saved.text(name)));
   if (given.has("vocabs") && !same_content(given.text("vocabs"), run + "/vocab.spm"))
     given.refuse("vocabs", fmt::format("is not the vocabulary of the run in {}", run));
+}
+
+// Marian sets its memory aside beforehand, in MiB or, below 0, what the GPU has less so many.
+void take_workspace(Settings& given) {
+  if (!given.has("workspace")) return;
+  if (given.has("memory-limit")) given.refuse("workspace", "is --memory-limit: give one of them");
+  std::string size = given.text("workspace");
+  if (size[0] == '-')
+    given.refuse("workspace",
+                 "must not be below 0: without it a run takes what it needs of what is "
+                 "free, and says so first");
+  if (size.find_first_not_of("0123456789") == std::string::npos) size += "MiB";
+  int64_t bytes = 0;
+  if (!parse_bytes(size, bytes))
+    given.refuse("workspace", fmt::format("wants a size as 9500 (MiB) or 8GiB, got '{}'",
+                                          given.text("workspace")));
+  given.set("memory-limit", {size}, "--workspace");
+  given.unset("workspace");
 }
 
 // Command line over --config over what the run directory was started with.
@@ -64,6 +84,7 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   Settings given;
   if (!arguments.config.empty()) given = Settings::from_yaml(arguments.config);
   given.overlay(line);
+  take_workspace(given);
   run = given.has("model") ? given.text("model") : "run";
   if (given.has("tsv") && given.has("train-sets"))
     usage_error("--train-sets and --tsv: give one of them");
@@ -225,6 +246,28 @@ std::optional<Pretrained> find_pretrained(const Settings& settings, const std::s
   return found;
 }
 
+// What a run with these settings would keep as its config.yml, and where it would.
+int dump_config(Settings settings, const std::string& run, const Pretrained* pretrained,
+                Reporter& reporter) {
+  // A size that nobody has asked for gives way where the text has fewer pieces: it stays unsaid.
+  const bool own_size = settings.has("dim-vocabs");
+  int64_t pairs = 0;
+  if (!settings.has("task")) {
+    const Corpora corpora = load_corpora(settings, run, reporter);
+    pairs = pair_count(corpora.train);
+    if (!settings.has("valid-sets")) pairs += pair_count(corpora.valid);
+  }
+  if (pretrained) fill_shape(settings, *pretrained);
+  fill_defaults(settings, pairs);
+  make_absolute(settings);
+  if (!own_size) settings.unset("dim-vocabs");
+  settings.set("model", {fs::absolute(run).lexically_normal().string()}, "--model");
+  std::string text = settings.to_yaml(true);
+  text.pop_back();  // the writer ends the line
+  LineWriter("-").write(text);
+  return kDone;
+}
+
 int train(const CLI::App& app, const TrainArguments& arguments) {
   std::string run;
   Settings settings = collect(app, arguments, run);
@@ -243,6 +286,8 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
   const ProfileRequest profile =
       profile_request(arguments.profile, arguments.profile_updates, arguments.profile_graphs);
   Reporter reporter = make_reporter(trial);
+  if (arguments.dump_config)
+    return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
   return train_run(std::move(settings), run, reporter, {}, profile).exit_code;
 }
 
@@ -356,6 +401,9 @@ Action add_train(CLI::App& app) {
   app.add_option("-c,--config", arguments->config,
                  "settings by the names above; the command line wins")
       ->type_name("FILE.yml")
+      ->group("Output");
+  app.add_flag("--dump-config", arguments->dump_config,
+               "print every setting as YAML for --config, and do nothing else")
       ->group("Output");
   app.add_option("--after-epochs,--max-epoch", arguments->epochs, "the same as --after Ne")
       ->type_name("N")

@@ -175,6 +175,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("transformer-dropout-ffn", {defaults.ffn_dropout});
   settings.set_default("transformer-dropout-attention", {defaults.attention_dropout});
   settings.set_default("tied-embeddings-all", {model.tied_embeddings ? "on" : "off"});
+  settings.set_default("transformer-depth-scaling", {"off"});
   settings.set_default("dim-vocabs", {defaults.vocabulary});
   settings.set_default("max-length", {"256"});
   settings.set_default("max-length-ratio", {"0"});
@@ -262,6 +263,7 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   m.ffn_dropout = settings.real("transformer-dropout-ffn");
   m.attention_dropout = settings.real("transformer-dropout-attention");
   m.tied_embeddings = settings.flag("tied-embeddings-all");
+  m.depth_scaled_init = settings.flag("transformer-depth-scaling");
 
   trafo_trainer_options& t = config.trainer =
       with_defaults<trafo_trainer_options>(trafo_trainer_options_init);
@@ -343,6 +345,7 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   // Checked with the others; the device decides what auto is (precision_on).
   context_options(settings.text("device"), settings.integer("cpu-threads"),
                   settings.flag("fused-kernels"));
+  refuse_fp16(settings.text("precision"));
   settings.choice("precision", kPrecisions);
   settings.flag("cuda-graphs");
   return config;

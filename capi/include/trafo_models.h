@@ -126,7 +126,7 @@ typedef struct trafo_model_config {
    * parameters that the optimizer works on and files hold; TRAFO_FLOAT64 on the CPU, for gradient checks. Not part of the
    * file: trafo_model_load gives float32, trafo_model_load_as what it is told. */
   int32_t precision;
-  int32_t reserved;        /* 0 */
+  int32_t depth_scaled_init; /* 1: initial weights of layer l are divided by the root of l (Zhang et al. 2019); default 0 */
   int32_t norm;            /* TRAFO_NORM_*; default layer */
   int32_t positions;       /* TRAFO_POSITIONS_*; default standard */
   int32_t ffn;             /* TRAFO_FFN_*; default plain */

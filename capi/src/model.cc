@@ -39,6 +39,7 @@ trafo_model_config to_c(const ModelConfig& config) {
   c.biases = config.biases;
   c.kv_heads = config.kv_heads;
   c.rope_theta = config.rope_theta;
+  c.depth_scaled_init = config.depth_scaled_init;
   return c;
 }
 
@@ -65,6 +66,7 @@ ModelConfig from_c(const trafo_model_config& c) {
   config.biases = c.biases != 0;
   config.kv_heads = c.kv_heads;
   config.rope_theta = c.rope_theta;
+  config.depth_scaled_init = c.depth_scaled_init != 0;
   return config;
 }
 
@@ -110,7 +112,8 @@ trafo_model* load(const Call& call, trafo_context* context, const char* path, si
 WantedModel trafo::capi::wanted_model(const Call& call, const trafo_model_config* config) {
   if (!config) call.refuse("config is NULL");
   const trafo_model_config settings = read_options(call, config, to_c(ModelConfig{}));
-  call.reserved(settings.reserved);
+  if (settings.depth_scaled_init != 0 && settings.depth_scaled_init != 1)
+    call.refuse("depth_scaled_init must be 0 or 1, got ", settings.depth_scaled_init);
   return {from_c(settings), checked_precision(call, settings.precision)};
 }
 

@@ -24,9 +24,10 @@ class DecoderLm final : public Transformer {
   DecoderLm(Context& context, const ModelConfig& config, uint64_t seed, DType dtype)
       : Transformer(config) {
     const int64_t width = config.width;
-    const LayerDeclarer declare(parameters_, width,
-                                {config.norm == Norm::rms, config.biases,
-                                 config.ffn == FeedForward::swiglu, config.qkv_width()});
+    const LayerDeclarer declare(
+        parameters_, width,
+        {config.norm == Norm::rms, config.biases, config.ffn == FeedForward::swiglu,
+         config.qkv_width(), config.depth_scaled_init});
     embedding_ = parameters_.declare("embedding.weight", {config.vocabulary, width},
                                      Init::normal(kInitDeviation));
     if (config.positions == Positions::standard)
@@ -34,10 +35,10 @@ class DecoderLm final : public Transformer {
                                        Init::normal(kInitDeviation));
     for (int64_t i = 0; i < config.decoder_layers; ++i) {
       const std::string prefix = "decoder." + std::to_string(i);
-      layers_.push_back({declare.norm(prefix + ".attention_norm"),
-                         declare.norm(prefix + ".ffn_norm"),
-                         declare.self_attention(prefix + ".attention"),
-                         declare.feed_forward(prefix + ".ffn", config.ffn_width)});
+      const LayerDeclarer layer = declare.at(i);
+      layers_.push_back({layer.norm(prefix + ".attention_norm"), layer.norm(prefix + ".ffn_norm"),
+                         layer.self_attention(prefix + ".attention"),
+                         layer.feed_forward(prefix + ".ffn", config.ffn_width)});
     }
     if (config.pre_norm) final_norm_ = declare.norm("decoder.norm");
     output_ = {config.tied_embeddings

@@ -29,7 +29,9 @@ class EncoderDecoder final : public Transformer {
   EncoderDecoder(Context& context, const ModelConfig& config, uint64_t seed, DType dtype)
       : Transformer(config) {
     const int64_t width = config.width;
-    const LayerDeclarer declare(parameters_, width);
+    LayerDeclarer::Form form;
+    form.depth_scaled = config.depth_scaled_init;
+    const LayerDeclarer declare(parameters_, width, form);
     const Init embedding = Init::normal(1 / std::sqrt(static_cast<double>(width)));
     target_embedding_ =
         parameters_.declare("embedding.weight", {config.vocabulary, width}, embedding);
@@ -39,24 +41,26 @@ class EncoderDecoder final : public Transformer {
             : parameters_.declare("source_embedding.weight", {config.vocabulary, width}, embedding);
     for (int64_t i = 0; i < config.encoder_layers; ++i) {
       const std::string prefix = "encoder." + std::to_string(i);
-      encoder_.push_back({declare.norm(prefix + ".attention_norm"),
-                          declare.norm(prefix + ".ffn_norm"),
-                          declare.self_attention(prefix + ".attention"),
-                          declare.feed_forward(prefix + ".ffn", config.ffn_width)});
+      const LayerDeclarer layer = declare.at(i);
+      encoder_.push_back({layer.norm(prefix + ".attention_norm"), layer.norm(prefix + ".ffn_norm"),
+                          layer.self_attention(prefix + ".attention"),
+                          layer.feed_forward(prefix + ".ffn", config.ffn_width)});
     }
     for (int64_t i = 0; i < config.decoder_layers; ++i) {
       const std::string prefix = "decoder." + std::to_string(i);
-      decoder_.push_back({declare.norm(prefix + ".attention_norm"),
-                          declare.norm(prefix + ".cross_norm"), declare.norm(prefix + ".ffn_norm"),
-                          declare.self_attention(prefix + ".attention"),
-                          declare.cross_attention(prefix + ".cross"),
-                          declare.feed_forward(prefix + ".ffn", config.ffn_width)});
+      const LayerDeclarer layer = declare.at(i);
+      decoder_.push_back({layer.norm(prefix + ".attention_norm"),
+                          layer.norm(prefix + ".cross_norm"), layer.norm(prefix + ".ffn_norm"),
+                          layer.self_attention(prefix + ".attention"),
+                          layer.cross_attention(prefix + ".cross"),
+                          layer.feed_forward(prefix + ".ffn", config.ffn_width)});
     }
     if (config.pre_norm) {  // post-norm layers end normalised
       encoder_norm_ = declare.norm("encoder.norm");
       decoder_norm_ = declare.norm("decoder.norm");
     }
-    cross_kv_ = declare.linear("decoder.cross_kv", config.decoder_layers * 2 * width, width, width);
+    cross_kv_ = declare.linear("decoder.cross_kv", config.decoder_layers * 2 * width, width, width,
+                               config.decoder_layers);
     output_ = {config.tied_embeddings
                    ? target_embedding_
                    : parameters_.declare("output.weight", {config.vocabulary, width}, embedding),

@@ -36,6 +36,7 @@ void for_each_later_field(Config& c, Visit visit) {
   visit("biases", c.biases);
   visit("kv_heads", c.kv_heads);
   visit("rope_theta", c.rope_theta);
+  visit("depth_scaled_init", c.depth_scaled_init);
 }
 
 const char* name_of(Norm norm) {

@@ -54,6 +54,7 @@ struct ModelConfig {
   int64_t kv_heads = 0;     // heads of keys and values, which heads / kv_heads queries share, with
                             // rotary positions; 0: as many as `heads`
   double rope_theta = 1e4;  // of rotary positions
+  bool depth_scaled_init = false;  // initial weights of layer l are divided by the root of l
 
   int64_t head_dim() const { return width / heads; }
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }

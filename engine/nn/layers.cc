@@ -1,5 +1,6 @@
 #include "engine/nn/layers.h"
 
+#include <cmath>
 #include <memory>
 
 #include "engine/autograd/checkpoint.h"
@@ -14,10 +15,20 @@
 
 namespace trafo {
 
+LayerDeclarer LayerDeclarer::at(int64_t index) const {
+  LayerDeclarer layer = *this;
+  layer.depth_ = index + 1;
+  return layer;
+}
+
 LinearParams LayerDeclarer::linear(const std::string& prefix, int64_t out, int64_t in,
-                                   int64_t fan_out) const {
-  const ParamId weight =
-      store_.declare(prefix + ".weight", {out, in}, Init::xavier_uniform(in, fan_out));
+                                   int64_t fan_out, int64_t layers) const {
+  Init init = Init::xavier_uniform(in, fan_out);
+  if (form_.depth_scaled) {
+    init.scale /= std::sqrt(static_cast<double>(depth_));
+    init.layer_elements = layers > 1 ? out / layers * in : 0;
+  }
+  const ParamId weight = store_.declare(prefix + ".weight", {out, in}, init);
   return {weight, form_.biases ? store_.declare(prefix + ".bias", {out}, Init::zeros()) : kNoParam};
 }
 

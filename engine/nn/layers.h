@@ -49,11 +49,18 @@ class LayerDeclarer {
     bool biases = true;
     bool gated = false;     // the feed-forward blocks
     int64_t qkv_width = 0;  // 0: 3 width
+    // Initial weights are divided by the root of the layer's depth (DS-Init of Zhang et al.,
+    // arXiv 1908.11365, with alpha 1), which keeps the gradients of deep stacks in proportion.
+    bool depth_scaled = false;
   };
   LayerDeclarer(ParameterStore& store, int64_t width) : LayerDeclarer(store, width, {}) {}
   LayerDeclarer(ParameterStore& store, int64_t width, const Form& form)
       : store_(store), width_(width), form_(form) {}
-  LinearParams linear(const std::string& prefix, int64_t out, int64_t in, int64_t fan_out) const;
+  // Of layer `index`, counted from 0.
+  LayerDeclarer at(int64_t index) const;
+  // `layers`: `out` holds the rows of so many, of the first one first.
+  LinearParams linear(const std::string& prefix, int64_t out, int64_t in, int64_t fan_out,
+                      int64_t layers = 1) const;
   NormParams norm(const std::string& prefix) const;
   SelfAttentionParams self_attention(const std::string& prefix) const;
   CrossAttentionParams cross_attention(const std::string& prefix) const;
@@ -63,6 +70,7 @@ class LayerDeclarer {
   ParameterStore& store_;
   int64_t width_;
   Form form_;
+  int64_t depth_ = 1;
 };
 
 // Numbers the dropouts of a forward pass: the same place in the model always has the same site.

@@ -1,5 +1,6 @@
 #include "engine/nn/parameter_store.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/core/philox.h"
@@ -14,10 +15,16 @@ template <class T>
 std::vector<T> draw(const Init& init, int64_t count, uint64_t seed, uint64_t stream) {
   std::vector<T> values(static_cast<size_t>(count), T(init.kind == Init::Kind::ones ? 1 : 0));
   PhiloxStream random(seed, stream);
-  if (init.kind == Init::Kind::uniform)
-    for (T& v : values) v = static_cast<T>(random.uniform(-init.scale, init.scale));
-  if (init.kind == Init::Kind::normal)
-    for (T& v : values) v = static_cast<T>(init.scale * random.normal());
+  const int64_t layer = init.layer_elements > 0 ? init.layer_elements : std::max<int64_t>(1, count);
+  for (int64_t begin = 0; begin < count; begin += layer) {
+    const double scale = init.scale / std::sqrt(static_cast<double>(begin / layer + 1));
+    const auto end = std::min(begin + layer, count);
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      if (init.kind == Init::Kind::uniform)
+        values[i] = static_cast<T>(random.uniform(-scale, scale));
+      if (init.kind == Init::Kind::normal) values[i] = static_cast<T>(scale * random.normal());
+    }
+  }
   return values;
 }
 

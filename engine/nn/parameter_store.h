@@ -16,6 +16,9 @@ namespace trafo {
 struct Init {
   enum class Kind { zeros, ones, uniform, normal } kind = Kind::zeros;
   double scale = 0;  // uniform: half width; normal: standard deviation
+  // Above 0: elements of a layer, of a tensor that holds a stack of them; the scale of layer l,
+  // counted from 1, is divided by the root of l.
+  int64_t layer_elements = 0;
 
   static Init zeros() { return {Kind::zeros, 0}; }
   static Init ones() { return {Kind::ones, 0}; }

@@ -220,6 +220,7 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
   saved.attention_dropout = given.attention_dropout;
   saved.ffn_dropout = given.ffn_dropout;
   saved.max_positions = given.max_positions;
+  saved.depth_scaled_init = given.depth_scaled_init;
   const std::string differences = describe_differences(saved, given);
   require(misfit.empty() && differences.empty(), ErrorCode::invalid_argument, kOrigin,
           reader.label(), " is not for this model: ", misfit,

@@ -128,6 +128,15 @@ void test_options(void) {
   config.heads = 3;
   FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT, "heads");
   config.heads = 4;
+  config.depth_scaled_init = 2;
+  FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT, "depth_scaled_init");
+  config.depth_scaled_init = 1;
+  OK(trafo_model_new(context, &config, 1, &model));
+  trafo_model_config kept;
+  OK(trafo_model_get_config(model, &kept, sizeof kept));
+  CHECK(kept.depth_scaled_init == 1);
+  trafo_model_free(model);
+  config.depth_scaled_init = 0;
   config.architecture = 5;
   FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT,
         "unknown architecture 5");

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "apps/translate-train/demo_corpus.h"
@@ -209,6 +210,185 @@ TEST_F(TrainingCli, TrainingBeginsWithAnotherModelsWeights) {
   refused(tuned("wrong", "1u", pretrained + Arguments{"--vocabs", "small.spm"}),
           "was trained with another vocabulary");
   EXPECT_FALSE(fs::exists(file("wrong")));
+}
+
+TEST_F(TrainingCli, TrainingBeginsWithImportedModels) {
+  struct Form {
+    const char* to;
+    Arguments flags;
+  };
+  const Form forms[] = {{"hf-marian", {"--transformer-norm", "post"}},
+                        {"hf-gpt2", {"--arch", "decoder-lm", "--max-length", "30"}}};
+  for (const Form& form : forms) {
+    const std::string name = form.to;
+    Arguments first = train(name, "5u");
+    if (name == "hf-gpt2") {
+      const auto depth = std::find(first.begin(), first.end(), "--enc-depth");
+      first.erase(depth, depth + 2);
+    }
+    trained(first + form.flags);
+    trained({"export", "--to", form.to, "--model", name, "-o", name + "-dir"});
+    trained({"import", "--from", name + "-dir", "-o", name + "-in"});
+    // Whatever has no SentencePiece model needs one.
+    Arguments vocabulary;
+    if (!fs::exists(file(name + "-in/vocab.spm"))) vocabulary = {"--vocabs", name + "/vocab.spm"};
+    const Arguments tuned = {"train",
+                             "--train-sets",
+                             "t.de",
+                             "t.en",
+                             "--valid-sets",
+                             "v.de",
+                             "v.en",
+                             "--model",
+                             name + "-tuned",
+                             "--valid-metrics",
+                             "ce-mean-words",
+                             "--valid-freq",
+                             "5u",
+                             "--learn-rate",
+                             "1e-3",
+                             "--lr-warmup",
+                             "1",
+                             "--mini-batch-words",
+                             "200",
+                             "--cpu-threads",
+                             "1",
+                             "--pretrained-model",
+                             name + "-in"};
+    const Outcome outcome = trained(tuned + Arguments{"--after", "10u"} + vocabulary);
+    EXPECT_NE(outcome.err.find("training begins with the weights of " + name + "-in"),
+              std::string::npos)
+        << outcome.err;
+    trained(tuned + Arguments{"--after", "12u"});  // and goes on
+    const auto loss = [&](const std::string& run) {
+      std::vector<double> values;
+      for (const std::string& line : lines_of(read_file(file(run + "/metrics.jsonl"))))
+        if (const size_t at = line.find("\"ce-mean-words\":"); at != std::string::npos)
+          values.push_back(std::stod(line.substr(at + 16)));
+      return values;
+    };
+    ASSERT_FALSE(loss(name + "-tuned").empty());
+    EXPECT_LT(loss(name + "-tuned").front(), loss(name).back()) << form.to;
+  }
+}
+
+TEST_F(TrainingCli, ADumpedConfigurationIsTheSameRun) {
+  const Arguments flags = train("dumped", "6u") + Arguments{"--exponential-smoothing",
+                                                            "--transformer-depth-scaling",
+                                                            "--workspace",
+                                                            "900",
+                                                            "--valid-metrics",
+                                                            "chrf",
+                                                            "bleu"};
+  const Outcome dump = trained(flags + Arguments{"--dump-config"});
+  EXPECT_FALSE(fs::exists(file("dumped")));
+  for (const char* line : {"task: tiny\n", "exponential-smoothing: ", "memory-limit: 900MiB\n",
+                           "transformer-depth-scaling: on\n", "valid-metrics: [chrf, bleu]\n",
+                           "early-stopping: 10\n", "/dumped\n"})
+    EXPECT_NE(dump.out.find(line), std::string::npos) << line << dump.out;
+  write_file(file("dump.yml"), dump.out);
+  EXPECT_EQ(trained({"train", "--config", "dump.yml", "--dump-config"}).out, dump.out);
+  trained({"train", "--config", "dump.yml"});
+  const std::string model = read_file(file("dumped/ckpt/6/model.safetensors"));
+  fs::remove_all(file("dumped"));
+  trained(flags);
+  EXPECT_EQ(read_file(file("dumped/ckpt/6/model.safetensors")), model);
+
+  write_file(file("wrong.yml"), "train-sets: [t.de, t.en]\nexponential-smooting: 0.1\n");
+  refused({"train", "--config", "wrong.yml", "--dump-config"},
+          "wrong.yml:2 unknown key 'exponential-smooting', the nearest known one is "
+          "'exponential-smoothing'");
+  refused(train("wrong", "1u") + Arguments{"--workspace=-500"}, "must not be below 0");
+  refused(train("wrong", "1u") + Arguments{"--workspace", "some"}, "wants a size as 9500 (MiB)");
+  refused(train("wrong", "1u") + Arguments{"--workspace", "900", "--memory-limit", "1GiB"},
+          "workspace: is --memory-limit: give one of them");
+  for (const char* command : {"train", "plan"}) {
+    Arguments arguments = train("wrong", "1u");
+    if (command == std::string("plan")) arguments = {"plan"};
+    refused(arguments + Arguments{"--precision", "fp16"}, "computes in bf16");
+  }
+}
+
+TEST_F(TrainingCli, TheTaskFollowsTheNumberOfPairs) {
+  struct Size {
+    int pairs;
+    const char* task;
+  };
+  for (const Size& size : {Size{99999, "tiny"}, Size{100000, "iwslt"}, Size{1000000, "base"}}) {
+    std::string lines;
+    for (int i = 0; i < size.pairs; ++i) {
+      const std::string number = std::to_string(i);
+      lines.append(number).append("\t").append(number).append("\n");
+    }
+    write_file(file("many.tsv"), lines);
+    const Outcome dump =
+        trained({"train", "--tsv", "many.tsv", "--valid-sets", "v.de", "v.en", "--dump-config"});
+    EXPECT_NE(dump.out.find(std::string("task: ") + size.task + "\n"), std::string::npos)
+        << dump.out;
+  }
+  const Outcome lm = trained({"train", "--tsv", "many.tsv", "--valid-sets", "v.de", "v.en",
+                              "--arch", "decoder-lm", "--dump-config"});
+  EXPECT_NE(lm.out.find("task: lm\narch: decoder-lm\n"), std::string::npos) << lm.out;
+}
+
+TEST_F(TrainingCli, ADivergedRunEndsWith3AndKeepsItsBest) {
+  // Decay above 2 an update turns every weight around and makes it larger: from the fifth update
+  // on.
+  Arguments absurd = changed(train("diverged", "200u"), "--lr-warmup", "1000") +
+                     Arguments{"--learn-rate", "0.5", "--weight-decay", "1000"};
+  for (int again = 0; again < 2; ++again) {  // it does not go on better than it ended
+    const Outcome outcome = run(absurd);
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+    EXPECT_NE(outcome.err.find("training has diverged"), std::string::npos) << outcome.err;
+  }
+  EXPECT_NE(read_file(file("diverged/metrics.jsonl")).find(R"("stop":"diverged")"),
+            std::string::npos);
+  const std::string best = read_file(file("diverged/best-ce-mean-words"));
+  EXPECT_LE(std::stoi(best), 15);
+  EXPECT_TRUE(fs::exists(file("diverged/ckpt/" + best.substr(0, best.size() - 1))));
+  const Outcome translated =
+      run({"translate", "--model", "diverged", "--checkpoint", "best-ce-mean-words"}, "der Hund\n");
+  EXPECT_EQ(translated.exit_code, 0) << translated.err;
+}
+
+// What a shell offers after these words.
+std::string completed(const std::string& folder, const std::string& words, int word) {
+  write_file(folder + "/completion.bash",
+             std::string("source <(") + TRANSLATE_TRAIN + " completion bash)\nCOMP_WORDS=(" +
+                 words + ")\nCOMP_CWORD=" + std::to_string(word) +
+                 "\n_translate_train\necho \"${COMPREPLY[*]}\" > " + folder + "/completed\n");
+  EXPECT_EQ(std::system(("bash " + folder + "/completion.bash").c_str()), 0);
+  const std::string offered = read_file(folder + "/completed");
+  return offered.substr(0, offered.find('\n'));
+}
+
+TEST_F(TrainingCli, ShellsCompleteWhatTheParserKnows) {
+  const auto offered = [](const std::string& words, int word) {
+    return completed(folder_->path(), words, word);
+  };
+  EXPECT_EQ(offered("translate-train tr", 1), "train translate");
+  EXPECT_EQ(offered("translate-train train --exponential", 2), "--exponential-smoothing");
+  EXPECT_EQ(offered("translate-train train --task tiny --early", 4),
+            "--early-stopping --early-stopping-on");
+  EXPECT_EQ(offered("translate-train score --hy", 2), "");
+  EXPECT_EQ(offered("translate-train eval --hy", 2), "--hyp");
+  EXPECT_EQ(offered("translate-train train --config ru", 3), "");  // left to file names
+  // Every flag that help shows, in every shell.
+  const std::string help = run({"train", "--help"}).out;
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const Outcome script = run({"completion", shell});
+    ASSERT_EQ(script.exit_code, 0) << script.err;
+    size_t flags = 0;
+    for (const std::string& line : lines_of(help)) {
+      const size_t begin = line.find("--");
+      if (begin == std::string::npos || line.find_first_not_of(' ') > begin) continue;
+      const std::string name = line.substr(begin + 2, line.find_first_of(" ,", begin) - begin - 2);
+      EXPECT_NE(script.out.find(name), std::string::npos) << name << " in " << shell;
+      ++flags;
+    }
+    EXPECT_GT(flags, 30u) << help;
+  }
+  refused({"completion", "tcsh"}, "tcsh");
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ type ModelConfig struct {
 	AttentionDropout float64
 	FFNDropout       float64
 	NormEpsilon      float64
+	DepthScaledInit  bool  // the initial weights of layer l are divided by the root of l, as deep models like it
 	Precision        DType // what the model computes in: Float32; BFloat16 on CUDA. Not part of its file
 	Norm             Norm
 	Positions        Positions
@@ -98,6 +99,7 @@ func modelConfig(c *C.trafo_model_config) ModelConfig {
 		Precision: DType(c.precision),
 		Norm:      Norm(c.norm), Positions: Positions(c.positions), FFN: FeedForward(c.ffn),
 		NoBiases: c.biases == 0, KVHeads: int(c.kv_heads),
+		DepthScaledInit: c.depth_scaled_init != 0,
 	}
 	if config.Positions == RotaryPositions {
 		config.RopeTheta = float64(c.rope_theta)
@@ -123,6 +125,7 @@ func (m *ModelConfig) c() *C.trafo_model_config {
 	c.attention_dropout = C.double(m.AttentionDropout)
 	c.ffn_dropout = C.double(m.FFNDropout)
 	c.norm_epsilon = C.double(m.NormEpsilon)
+	c.depth_scaled_init = cBool(m.DepthScaledInit)
 	c.precision = C.int32_t(m.Precision)
 	c.norm = C.int32_t(m.Norm)
 	c.positions = C.int32_t(m.Positions)

@@ -258,6 +258,14 @@ func TestARunEndsWithTheMeanOfItsCheckpointsAndAnotherBeginsWithIt(t *testing.T)
 	}
 	wantError(t, trafo.AverageModels(nil, mine), trafo.ErrInvalidArgument)
 
+	deep := must[trafo.ModelConfig](t)(l.model.Config())
+	deep.DepthScaledInit, deep.DecoderLayers = true, 2
+	scaled := must[*trafo.Model](t)(l.context.NewModel(deep, 7))
+	defer scaled.Close()
+	if !must[trafo.ModelConfig](t)(scaled.Config()).DepthScaledInit {
+		t.Error("the setting is lost")
+	}
+
 	tuned := must[*trafo.Model](t)(l.context.NewModel(must[trafo.ModelConfig](t)(l.model.Config()), 7))
 	defer tuned.Close()
 	ok(t, tuned.LoadWeights(l.tokenizer, mine))

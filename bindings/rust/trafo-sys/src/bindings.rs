@@ -1394,8 +1394,8 @@ pub struct trafo_model_config {
     pub norm_epsilon: f64,
     #[doc = " What the model computes in: TRAFO_FLOAT32 (default); TRAFO_BFLOAT16 on CUDA, with float32 master copies of the\n parameters that the optimizer works on and files hold; TRAFO_FLOAT64 on the CPU, for gradient checks. Not part of the\n file: trafo_model_load gives float32, trafo_model_load_as what it is told."]
     pub precision: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
+    #[doc = " 1: initial weights of layer l are divided by the root of l (Zhang et al. 2019); default 0"]
+    pub depth_scaled_init: i32,
     #[doc = " TRAFO_NORM_*; default layer"]
     pub norm: i32,
     #[doc = " TRAFO_POSITIONS_*; default standard"]
@@ -1447,8 +1447,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, norm_epsilon) - 104usize];
     ["Offset of field: trafo_model_config::precision"]
         [::core::mem::offset_of!(trafo_model_config, precision) - 112usize];
-    ["Offset of field: trafo_model_config::reserved"]
-        [::core::mem::offset_of!(trafo_model_config, reserved) - 116usize];
+    ["Offset of field: trafo_model_config::depth_scaled_init"]
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 116usize];
     ["Offset of field: trafo_model_config::norm"]
         [::core::mem::offset_of!(trafo_model_config, norm) - 120usize];
     ["Offset of field: trafo_model_config::positions"]

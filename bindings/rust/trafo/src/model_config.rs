@@ -116,6 +116,8 @@ config_fields! {
     pre_norm / get_pre_norm: bool = i32::from, from_flag;
     /// One table for source, target and output.
     tied_embeddings / get_tied_embeddings: bool = i32::from, from_flag;
+    /// Whether the initial weights of layer l are divided by the root of l, as deep models like it; default no.
+    depth_scaled_init / get_depth_scaled_init: bool = i32::from, from_flag;
     /// Dropout of residuals and embeddings.
     dropout / get_dropout: f64 = same, same;
     /// Dropout of attention probabilities.

@@ -244,6 +244,12 @@ fn a_run_ends_with_the_mean_of_its_checkpoints_and_another_begins_with_it() -> R
     let none: [&str; 0] = [];
     assert_eq!(Model::average(&none, &mine).unwrap_err().code(), ErrorCode::InvalidArgument);
 
+    let deep = ModelConfig::preset("tiny", 50)?.depth_scaled_init(true);
+    let (deep, flat) =
+        (Model::new(&deep, 1)?, Model::new(&deep.clone().depth_scaled_init(false), 1)?);
+    assert!(deep.config()?.get_depth_scaled_init() && !flat.config()?.get_depth_scaled_init());
+    assert!(weights(&deep) != weights(&flat));
+
     let mut tuned = model(&tokenizer);
     tuned.load_weights(&mine, Some(&tokenizer))?;
     assert!(weights(&tuned) == weights(&Model::load(&mine)?));

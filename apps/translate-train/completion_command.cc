@@ -1,0 +1,152 @@
+// Shell completion, made from the options as they are parsed: it cannot know others.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "commands.h"
+#include "text_io.h"
+
+namespace translate_train {
+namespace {
+
+struct Flag {
+  std::vector<std::string> names;  // with dashes
+  std::string help;
+  std::string value;  // what follows it, as the help shows it; empty: nothing
+};
+
+std::vector<Flag> flags_of(const CLI::App& app) {
+  std::vector<Flag> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    Flag flag;
+    for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) flag.names.push_back("-" + name);
+    if (flag.names.empty()) continue;  // a positional argument
+    flag.help = option->get_description();
+    if (option->get_items_expected_max() > 0) flag.value = option->get_type_name();
+    flags.push_back(flag);
+  }
+  return flags;
+}
+
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+std::string words_of(const std::vector<Flag>& flags) {
+  std::string words;
+  for (const Flag& flag : flags)
+    for (const std::string& name : flag.names) words += (words.empty() ? "" : " ") + name;
+  return words;
+}
+
+// In single quotes for every shell: what would end them is left out.
+std::string quotable(std::string text, const std::string& without) {
+  std::erase_if(text, [&](char c) { return without.find(c) != std::string::npos; });
+  return text;
+}
+
+std::string bash(const CLI::App& app) {
+  std::string commands, cases;
+  for (const CLI::App* command : commands_of(app)) {
+    commands += command->get_name() + " ";
+    cases +=
+        fmt::format("    {}) words='{}' ;;\n", command->get_name(), words_of(flags_of(*command)));
+  }
+  // What is no flag is completed as a file name, because the function then offers nothing.
+  return fmt::format(R"(_translate_train() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} command= words= i
+  for ((i = 1; i < COMP_CWORD; ++i)); do
+    case ${{COMP_WORDS[i]}} in
+      -*) ;;
+      *) command=${{COMP_WORDS[i]}}; break ;;
+    esac
+  done
+  COMPREPLY=()
+  case $command in
+    '') words='{}{}' ;;
+{}  esac
+  if [[ $word == -* || -z $command ]]; then
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+  fi
+}}
+complete -o default -F _translate_train translate-train
+)",
+                     commands, words_of(flags_of(app)), cases);
+}
+
+std::string zsh(const CLI::App& app) {
+  std::string commands, cases;
+  for (const CLI::App* command : commands_of(app)) {
+    commands += fmt::format("    '{}:{}'\n", command->get_name(),
+                            quotable(command->get_description(), "':"));
+    std::string arguments;
+    for (const Flag& flag : flags_of(*command))
+      for (const std::string& name : flag.names)
+        arguments += fmt::format(
+            " \\\n        '*{}[{}]{}'", name, quotable(flag.help, "'[]:\\"),
+            flag.value.empty() ? "" : fmt::format(":{}:_files", quotable(flag.value, "'[]:\\")));
+    cases += fmt::format("    {})\n      _arguments{} \\\n        '*:file:_files' ;;\n",
+                         command->get_name(), arguments);
+  }
+  return fmt::format(R"(#compdef translate-train
+_translate_train() {{
+  local -a commands
+  commands=(
+{}  )
+  if ((CURRENT == 2)); then
+    _describe command commands
+    return
+  fi
+  local command=$words[2]
+  shift words
+  ((--CURRENT))
+  case $command in
+{}  esac
+}}
+compdef _translate_train translate-train
+)",
+                     commands, cases);
+}
+
+std::string fish(const CLI::App& app) {
+  std::string text = "complete -c translate-train -n __fish_use_subcommand -f\n";
+  for (const CLI::App* command : commands_of(app)) {
+    text += fmt::format("complete -c translate-train -n __fish_use_subcommand -a {} -d '{}'\n",
+                        command->get_name(), quotable(command->get_description(), "'\\"));
+    for (const Flag& flag : flags_of(*command)) {
+      text += fmt::format("complete -c translate-train -n '__fish_seen_subcommand_from {}'",
+                          command->get_name());
+      for (const std::string& name : flag.names)
+        text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      text +=
+          fmt::format("{} -d '{}'\n", flag.value.empty() ? "" : " -r", quotable(flag.help, "'\\"));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Action add_completion(CLI::App& app) {
+  auto shell = std::make_shared<std::string>();
+  app.add_option("SHELL", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->type_name("");
+  app.footer(
+      "bash: source <(translate-train completion bash), in ~/.bashrc to have it always\n"
+      "zsh:  source <(translate-train completion zsh), after compinit\n"
+      "fish: translate-train completion fish > ~/.config/fish/completions/translate-train.fish");
+  return [&app, shell] {
+    const CLI::App& program = *app.get_parent();
+    std::string text = *shell == "bash"  ? bash(program)
+                       : *shell == "zsh" ? zsh(program)
+                                         : fish(program);
+    text.pop_back();  // the writer ends the line
+    LineWriter("-").write(text);
+    return static_cast<int>(kDone);
+  };
+}
+
+}  // namespace translate_train
