@@ -38,7 +38,7 @@ fi
 # The bindings link the library that was just built.
 export TRAFO_LIB_DIR=$PWD/build/release
 step "Rust"
-(cd bindings/rust && ./bindings.sh --check && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet)
+(cd bindings/rust && ./bindings.sh --check && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet && ./product_checks.sh)
 
 step "Other programs: transformers, CTranslate2, sacreBLEU"
 if command -v python3 >/dev/null; then

@@ -1,5 +1,7 @@
 //! Trains transformers inside your program: no Python, no service, no network.
 //!
+//! # Quick start
+//!
 //! There are two levels. **A model in a screen of code**: a tokenizer and a corpus, a model, a trainer, translations.
 //!
 //! ```
@@ -48,6 +50,24 @@
 //! # }
 //! ```
 //!
+//! The examples of the crate are longer: `train_translation` (a translator, measured on sentences it has never seen),
+//! `finetune`, `resume`, `own_network` and `translate_server`, a service over HTTP.
+//!
+//! # Concepts
+//!
+//! * A [`Context`] is a device with its memory, its threads and its tape. [`Tensor`]s are made from it; ops are methods
+//!   of tensors and are recorded as they run; [`Tensor::backward`] gives the leaves that want them their gradients and
+//!   frees what was recorded. [`Context::no_grad`] runs without recording. [`AdamW`] updates parameters.
+//! * A [`Corpus`] is pairs of sentences; a [`Tokenizer`] cuts text into pieces; a [`Model`] is a transformer of the shape
+//!   that a [`ModelConfig`] says, with its weights, on a context of its own.
+//! * A [`Trainer`] owns the model it trains and gives it back. [`Trainer::run`] trains until a limit and tells a callback
+//!   what happens, [`Trainer::step`] does one update. With a run directory it saves checkpoints, and continues from the
+//!   newest whole one, bit for bit as if it had not been interrupted.
+//! * [`Model::translate`] searches with a beam; [`Model::score`] says how probable given translations are.
+//! * Options are builders with the library's defaults: `TrainerOptions::new().warmup(100)`.
+//!
+//! Results depend on seeds and data alone: not on the number of threads, nor on when a run was interrupted.
+//!
 //! # Threads
 //!
 //! The engine has its own threads; their number never changes results. Of your threads:
@@ -62,6 +82,55 @@
 //! a trainer keeps its model: those move as a whole. Tensors can refer to each other in any way, so the compiler could
 //! not see that a group of them moves together; they stay on the thread of their context. A thread that trains a
 //! network of tensors makes its context there.
+//!
+//! The compiler holds to it:
+//!
+//! ```compile_fail,E0277
+//! # fn model() -> trafo::Model { unimplemented!() }
+//! let model = model();
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| model.parameter_count()); // a model is not shared
+//! });
+//! ```
+//!
+//! Several threads that translate take a model each, or send their lines to the one that has it, as the example
+//! `translate_server` does: lines that are translated together cost little more than one.
+//!
+//! # Errors
+//!
+//! Everything that can fail returns a [`Result`]; nothing prints, exits or panics on bad input. An [`Error`] has an
+//! [`ErrorCode`] to decide by, the op or function that refused, and a message that says what was wrong and what would be
+//! right.
+//!
+//! ```
+//! use trafo::{ErrorCode, Model};
+//!
+//! let error = Model::load("there/is/no/model.safetensors").unwrap_err();
+//! assert_eq!(error.code(), ErrorCode::NotFound);
+//! ```
+//!
+//! Files are written whole or not at all. A damaged checkpoint is passed over for the one before it, and
+//! [`EventKind::CheckpointRefused`] says so.
+//!
+//! # Devices
+//!
+//! The CPU needs nothing. For a GPU the engine finds its plugin `libtrafo_cuda.so` at run time, beside the program or
+//! where `TRAFO_CUDA_LIBRARY` says; nothing is linked and no feature is set. [`Device::Auto`] takes CUDA where it is,
+//! [`Device::Cuda`] makes its absence an error that says what was looked for and where, and [`Device::cuda_devices`]
+//! lists what there is.
+//!
+//! ```
+//! use trafo::{Context, ContextOptions, Device};
+//!
+//! # fn main() -> trafo::Result<()> {
+//! let context = Context::with_options(&ContextOptions::new().device(Device::Auto))?;
+//! println!("computing on {}", context.device()?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! On CUDA models compute in [`DType::BF16`] with float32 weights if [`ModelConfig::precision`] says so. What training
+//! will take of a device's memory is known before it begins: [`MemoryPlan`].
 //!
 //! # Stopping
 //!
@@ -119,6 +188,9 @@ pub fn version() -> String {
     // SAFETY: the string has static storage.
     unsafe { std::ffi::CStr::from_ptr(trafo_sys::trafo_version()) }.to_string_lossy().into_owned()
 }
+
+#[cfg(doctest)]
+mod misuse;
 
 // The README's program is compiled and run as a test.
 #[cfg(doctest)]

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# What a user of the crates relies on beside the tests: without the library `cargo check` and `cargo doc` work, and the
+# documentation has no broken link; the oldest Rust that Cargo.toml names builds everything, where rustup has it.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+# A folder of its own: the answer of trafo-sys's build script must not be the one that knows a library.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+without() { env -u TRAFO_LIB_DIR DOCS_RS=1 CARGO_TARGET_DIR="$folder" "$@"; }
+without cargo check --quiet --workspace
+RUSTDOCFLAGS="-D warnings" without cargo doc --quiet --workspace --no-deps
+echo "cargo check and cargo doc need no library"
+
+msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+for readme in trafo/README.md ../../README.md; do grep -q "Rust $msrv or newer" "$readme"; done
+if cargo "+$msrv.0" --version >/dev/null 2>&1; then
+  without cargo "+$msrv.0" check --quiet --workspace --all-targets
+  echo "Rust $msrv builds it"
+else
+  echo "SKIPPED: there is no Rust $msrv here; clippy still refuses what is newer in the standard library"
+fi
+
+# compile_fail tests fail to compile for the reason they name: stable rustdoc compares the codes only under this variable.
+RUSTC_BOOTSTRAP=1 cargo test --quiet --doc -p trafo misuse
