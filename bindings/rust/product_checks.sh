@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What a user of the crates relies on beside the tests: without the library `cargo check` and `cargo doc` work, and the
-# documentation has no broken link; the oldest Rust that Cargo.toml names builds everything, where rustup has it.
+# documentation has no broken link; the oldest Rust that Cargo.toml names builds everything, where rustup has it; the packages are
+# small and whole (package_checks.sh without --list also builds from them).
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -20,6 +21,8 @@ if cargo "+$msrv.0" --version >/dev/null 2>&1; then
 else
   echo "SKIPPED: there is no Rust $msrv here; clippy still refuses what is newer in the standard library"
 fi
+
+./package_checks.sh --list
 
 # compile_fail tests fail to compile for the reason they name: stable rustdoc compares the codes only under this variable.
 RUSTC_BOOTSTRAP=1 cargo test --quiet --doc -p trafo misuse

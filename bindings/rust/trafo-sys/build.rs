@@ -3,7 +3,8 @@
 //! 1. `DOCS_RS` is set: nothing is linked; `cargo check` and `cargo doc` need no library.
 //! 2. `TRAFO_LIB_DIR`: the library lies in that folder; static if `libtrafo.a` is there.
 //! 3. feature `system`: pkg-config finds it.
-//! 4. otherwise the engine is built by CMake from the repository that this crate lies in, and linked statically.
+//! 4. otherwise the engine is built by CMake and linked statically: from the repository that this crate lies in, or from
+//!    its copy in the package (`vendor`, which is links in the repository).
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -30,17 +31,21 @@ fn main() {
     }
 }
 
+/// The repository, or the part of it that the package holds.
 fn repository() -> PathBuf {
     let manifest = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
-    let path = Path::new(&manifest).join("../../..");
-    match path.canonicalize() {
-        Ok(path) if path.join("capi/include/trafo.h").is_file() => path,
-        _ => panic!(
-            "the engine's source is not at {}: use this crate inside its repository, or set TRAFO_LIB_DIR to the \
-             folder of libtrafo, or enable the feature `system` to find it with pkg-config",
-            path.display()
-        ),
-    }
+    let manifest = Path::new(&manifest);
+    let is_there = |path: &PathBuf| path.join("capi/include/trafo.h").is_file();
+    let places = [manifest.join("../../.."), manifest.join("vendor")];
+    let found = places.iter().filter_map(|path| path.canonicalize().ok()).find(is_there);
+    found.unwrap_or_else(|| {
+        panic!(
+            "the engine's source is neither at {} nor at {}: take the whole package, or set TRAFO_LIB_DIR to the folder \
+             of libtrafo, or enable the feature `system` to find it with pkg-config",
+            places[0].display(),
+            places[1].display()
+        )
+    })
 }
 
 fn link_from(directory: &Path) {
