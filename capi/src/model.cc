@@ -91,14 +91,6 @@ constexpr std::array<Preset, 7> kPresets = {{
     {"llama", Architecture::decoder_lm, 0, 4, 256, 688, 8, 0.1, true},
 }};
 
-DType checked_precision(const Call& call, int32_t precision) {
-  if (precision < TRAFO_FLOAT32 || precision > TRAFO_BFLOAT16)
-    call.refuse(
-        "precision must be TRAFO_FLOAT32 (0), TRAFO_FLOAT64 (1) or TRAFO_BFLOAT16 (2), got ",
-        precision);
-  return DType{precision};
-}
-
 trafo_model* load(const Call& call, trafo_context* context, const char* path, size_t path_length,
                   std::optional<DType> precision) {
   Context& c = call.context(context);
@@ -108,6 +100,14 @@ trafo_model* load(const Call& call, trafo_context* context, const char* path, si
 }
 
 }  // namespace
+
+DType trafo::capi::checked_precision(const Call& call, int32_t precision) {
+  if (precision < TRAFO_FLOAT32 || precision > TRAFO_BFLOAT16)
+    call.refuse(
+        "precision must be TRAFO_FLOAT32 (0), TRAFO_FLOAT64 (1) or TRAFO_BFLOAT16 (2), got ",
+        precision);
+  return DType{precision};
+}
 
 WantedModel trafo::capi::wanted_model(const Call& call, const trafo_model_config* config) {
   if (!config) call.refuse("config is NULL");

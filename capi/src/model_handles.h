@@ -14,6 +14,7 @@ struct WantedModel {
   DType precision;
 };
 WantedModel wanted_model(const Call& call, const trafo_model_config* config);
+DType checked_precision(const Call& call, int32_t precision);
 
 }  // namespace trafo::capi
 

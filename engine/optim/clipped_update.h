@@ -16,6 +16,11 @@ class ClippedUpdate {
   // Call before run(): the next update is at least `earliest` and at most `latest` (counted from 1;
   // they differ by the updates under way, of which some may be skipped).
   void prepare(int64_t earliest, int64_t latest);
+  // From the next prepare() on.
+  void set_schedule(const Schedule& schedule) {
+    schedule_ = schedule;
+    first_rate_ = past_rate_ = 0;
+  }
   // loss, nll: [1], of the gradients' dtype.
   void run(const Tensor& loss, const Tensor& nll);
   // As if `updates` had been applied; nothing may be under way.

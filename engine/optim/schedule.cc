@@ -51,6 +51,15 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
 
 double Schedule::operator()(int64_t update) const {
   require(update >= 1, ErrorCode::invalid_argument, kOrigin, "updates count from 1, got ", update);
+  if (!function_) return scheduled(update);
+  const double rate = function_(update, scheduled(update));
+  require(std::isfinite(rate) && rate >= 0, ErrorCode::invalid_argument, kOrigin,
+          "the learning rate of a callback must be finite and not negative, got ", rate,
+          " for update ", update);
+  return rate;
+}
+
+double Schedule::scheduled(int64_t update) const {
   const double u = static_cast<double>(update), warmup = static_cast<double>(options_.warmup);
   const double peak = options_.learning_rate;
   if (options_.kind == ScheduleKind::noam)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 
 namespace trafo {
@@ -35,15 +36,22 @@ struct ScheduleOptions {
 //   cosine        half a cosine between the same points (Loshchilov & Hutter, arXiv 1608.03983,
 //   without restarts) inverse_sqrt  learning_rate * sqrt(warmup / u) noam          learning_rate *
 //   width^-0.5 * min(u^-0.5, u * warmup^-1.5) for all u (Vaswani et al., arXiv 1706.03762, 5.3)
+// The rate of update u given what the schedule says; finite and not negative.
+using RateFunction = std::function<double(int64_t update, double scheduled)>;
+
 class Schedule {
  public:
   explicit Schedule(
       const ScheduleOptions& options);  // INVALID_ARGUMENT, naming the option that cannot be
   double operator()(int64_t update) const;
+  void set_function(RateFunction function) { function_ = std::move(function); }  // empty: none
   const ScheduleOptions& options() const { return options_; }
 
  private:
+  double scheduled(int64_t update) const;
+
   ScheduleOptions options_;
+  RateFunction function_;
 };
 
 }  // namespace trafo

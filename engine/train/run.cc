@@ -100,6 +100,10 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
     directory_.emplace(*run_directory);
     restore();
   }
+  begin_counting();
+}
+
+void TrainingRun::begin_counting() {
   merge_best(options_, state_);
   state_.stalled = stalled();  // which metrics decide may change from one process to the next
   epoch_fraction_ = batcher_.epoch_fraction();
@@ -110,10 +114,39 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
 void TrainingRun::restore() {
   auto checkpoint = directory_->restore(context_, model_, trainer_, identity_);
   if (!checkpoint) return;
-  state_ = std::move(checkpoint->state);
   refused_ = std::move(checkpoint->refused);
-  batcher_.seek(state_.position);
+  go_on_from(std::move(checkpoint->state));
   resumed_ = true;
+}
+
+void TrainingRun::go_on_from(RunState state) {
+  state_ = std::move(state);
+  batcher_.seek(state_.position);
+}
+
+void TrainingRun::write_checkpoint(ByteSink& sink) {
+  const TrainCallback none;
+  Session session{none, nullptr};
+  clock_ = Clock::now();
+  while (!started_.empty()) finish_step(session);  // a callback may have thrown among them
+  update_clock();
+  write_checkpoint_stream(sink, checkpoint_files(context_, model_, trainer_, state_, identity_));
+}
+
+void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
+  const CheckpointStream stream(std::move(bytes));
+  const CheckpointContent content = stream.content();
+  const TrainCallback none;
+  Session session{none, nullptr};
+  while (!started_.empty()) finish_step(session);
+  go_on_from(restore_checkpoint(context_, model_, trainer_, identity_, content));
+  last_step_ = {};
+  changed_ = true;
+  save_due_ = false;
+  averaged_update_ = -1;
+  process_seconds_ = 0;
+  window_ = {};
+  begin_counting();
 }
 
 RunSummary TrainingRun::run(const TrainCallback& callback, const CancelToken* cancel,

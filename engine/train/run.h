@@ -48,6 +48,16 @@ class TrainingRun {
   std::optional<ValidationResult> validate(const std::filesystem::path& weights,
                                            const CancelToken* cancel = nullptr);
 
+  // The whole run as bytes, and the run that such bytes hold: what follows is bitwise what would
+  // have followed there. Refuses what a run directory's checkpoint is refused for; nothing has
+  // changed then.
+  void write_checkpoint(ByteSink& sink);
+  void read_checkpoint(std::vector<std::byte> bytes);
+  // The learning rate of an update by a function of it and of what the options' schedule says;
+  // asked on the thread that uses the run, for updates ahead and more than once. Empty: the
+  // schedule's. A run that continues needs the same function.
+  void set_rate(RateFunction rate) { trainer_.set_rate(std::move(rate)); }
+
   // Saves now, if there is a run directory and something has changed since the last time.
   void save();
 
@@ -71,6 +81,8 @@ class TrainingRun {
   };
 
   void restore();
+  void go_on_from(RunState state);
+  void begin_counting();
   void announce(Session& session);
   void advance(Session& session, int64_t pause_at);
   void start_step(Session& session);

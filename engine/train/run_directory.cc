@@ -7,7 +7,6 @@
 #include "engine/io/checksum.h"
 #include "engine/io/descriptor.h"
 #include "engine/train/average.h"
-#include "engine/train/model_io.h"
 #include "engine/train/product_plans.h"
 
 namespace trafo {
@@ -57,33 +56,19 @@ std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, 
          " checkpoints and none is whole; the newest: ", newest.refused.front().message());
   }
   const std::filesystem::path folder = checkpoints_.path(*newest.update);
-  SavedState saved = decode_state(checkpoints_.read_text(*newest.update, kStateFile, kStateLimit),
-                                  (folder / kStateFile).string());
-  const auto weights = SafetensorsReader::open_no_follow(folder / kModelFile);
-  // Another model is the more helpful thing to say than the options that go with it.
-  const std::string differences = describe_differences(read_model_config(weights), model.config());
-  require(differences.empty(), ErrorCode::invalid_argument, kOrigin, folder.string(),
-          " holds another model: ", differences);
-  check_identity(saved.identity, identity, folder.string());
-  require(saved.state.trainer.update == *newest.update, ErrorCode::corrupt_file, kOrigin,
-          folder.string(), " holds the state of update ", saved.state.trainer.update);
-  weights.verify();
-  std::optional<SafetensorsReader> unsmoothed;
-  if (trainer.smooths()) {
-    unsmoothed = SafetensorsReader::open_no_follow(folder / kUnsmoothedFile);
-    unsmoothed->verify();
-  }
+  CheckpointContent content{
+      folder.string(), checkpoints_.read_text(*newest.update, kStateFile, kStateLimit),
+      SafetensorsReader::open_no_follow(folder / kModelFile),
+      SafetensorsReader::open_no_follow(folder / kOptimizerFile), std::nullopt};
+  if (trainer.smooths())
+    content.unsmoothed = SafetensorsReader::open_no_follow(folder / kUnsmoothedFile);
+  const int64_t update = decode_state(content.state, content.label).state.trainer.update;
+  require(update == *newest.update, ErrorCode::corrupt_file, kOrigin, folder.string(),
+          " holds the state of update ", update);
   if (ProductTuner* tuner = context.backend().product_tuner())
     read_product_plans(*tuner, path_ / kProductPlansFile);
-  // The moments first: they are the trainer's own, the weights may be in use elsewhere.
-  trainer.restore(SafetensorsReader::open_no_follow(folder / kOptimizerFile), saved.state.trainer);
-  if (unsmoothed) {
-    const Tensor mean = trainer.running_mean();
-    const std::string no_prefix;
-    read_workspaces(context, model.parameters(), weights, {&mean, 1}, {&no_prefix, 1});
-  }
-  load_weights(context, unsmoothed ? *unsmoothed : weights, model);
-  return Checkpoint{std::move(saved.state), std::move(newest.refused)};
+  return Checkpoint{restore_checkpoint(context, model, trainer, identity, content),
+                    std::move(newest.refused)};
 }
 
 void RunDirectory::save(Context& context, const Model& model, const Trainer& trainer,
@@ -91,17 +76,7 @@ void RunDirectory::save(Context& context, const Model& model, const Trainer& tra
   // Before the checkpoint that was computed with them; later ones only add to them.
   if (const ProductTuner* tuner = context.backend().product_tuner())
     write_product_plans(*tuner, path_ / kProductPlansFile);
-  SafetensorsMetadata metadata;
-  if (!identity.tokenizer.empty()) metadata[kTokenizerKey] = identity.tokenizer;
-  std::vector<CheckpointFile> files = {
-      {kModelFile,
-       [&](ByteSink& sink) {
-         write_model(sink, context, model, trainer.smoothed_weights(), metadata);
-       }},
-      {kOptimizerFile, [&](ByteSink& sink) { trainer.write_optimizer(sink); }},
-      {kStateFile, [&](ByteSink& sink) { sink.write(encode_state(state, identity)); }}};
-  if (trainer.smooths())
-    files.push_back({kUnsmoothedFile, [&](ByteSink& sink) { write_model(sink, context, model); }});
+  const auto files = checkpoint_files(context, model, trainer, state, identity);
   checkpoints_.save(state.trainer.update, files);
 }
 

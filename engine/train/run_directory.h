@@ -19,18 +19,11 @@
 
 #include "engine/io/checkpoint_directory.h"
 #include "engine/io/file_lock.h"
-#include "engine/train/state.h"
-#include "engine/train/trainer.h"
+#include "engine/train/checkpoint_files.h"
 
 namespace trafo {
 
-inline constexpr const char* kModelFile = "model.safetensors";
-inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
-inline constexpr const char* kUnsmoothedFile = "unsmoothed.safetensors";
 inline constexpr const char* kAveragedFolder = "averaged";
-inline constexpr const char* kStateFile = "state.json";
-// Metadata key in model.safetensors: CRC-32 of the serialised tokenizer the model was trained with.
-inline constexpr const char* kTokenizerKey = "tokenizer_crc32";
 
 // What stands under kTokenizerKey.
 std::string tokenizer_checksum(const Tokenizer& tokenizer);

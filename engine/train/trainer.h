@@ -66,6 +66,10 @@ class Trainer {
 
   const TrainOptions& options() const { return options_; }
   const TrainerState& state() const { return state_; }
+  void set_rate(RateFunction rate) {
+    schedule_.set_function(std::move(rate));
+    update_.set_schedule(schedule_);
+  }
   double learning_rate(int64_t update) const { return schedule_(update); }  // update 1, 2, ...
 
   int64_t optimizer_bytes() const { return optimizer_.state_bytes(); }

@@ -1,0 +1,171 @@
+#include <array>
+#include <limits>
+#include <mutex>
+
+#include "capi/src/model_handles.h"
+#include "capi/src/text_handles.h"
+#include "capi/src/trainer_handles.h"
+#include "engine/text/shuffle.h"
+#include "engine/text/utf8.h"
+#include "engine/train/model_io.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+namespace {
+
+// A caller's pointer, given back when nothing uses it any more.
+std::shared_ptr<void> owned(void* user_data, void (*user_data_free)(void*)) {
+  return {user_data, [user_data_free](void* pointer) {
+            if (user_data_free) user_data_free(pointer);
+          }};
+}
+
+class WriterSink final : public ByteSink {
+ public:
+  WriterSink(const Call& call, trafo_write_fn function, void* user_data)
+      : call_(call), function_(function), user_data_(user_data) {
+    if (!function) call.refuse("write is NULL");
+  }
+  using ByteSink::write;
+  void write(std::span<const std::byte> bytes) override {
+    if (bytes.empty()) return;
+    const int32_t result =
+        function_(user_data_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+    require(result == 0, ErrorCode::io, call_.function(), "the writer returned ", result);
+  }
+
+ private:
+  const Call& call_;
+  trafo_write_fn function_;
+  void* user_data_;
+};
+
+std::vector<std::byte> read_all(const Call& call, trafo_read_fn read, void* user_data) {
+  if (!read) call.refuse("read is NULL");
+  constexpr size_t kPiece = size_t{1} << 20;
+  std::vector<std::byte> bytes;
+  for (;;) {
+    const size_t have = bytes.size();
+    bytes.resize(have + kPiece);
+    size_t count = 0;
+    const int32_t result =
+        read(user_data, reinterpret_cast<uint8_t*>(bytes.data() + have), kPiece, &count);
+    require(result == 0, ErrorCode::io, call.function(), "the reader returned ", result);
+    if (count > kPiece) call.refuse("the reader gave ", count, " bytes where ", kPiece, " fit");
+    bytes.resize(have + count);
+    if (count == 0) return bytes;
+  }
+}
+
+class FunctionText final : public PairText {
+ public:
+  FunctionText(int64_t pairs, uint64_t identity, trafo_pair_fn function,
+               std::shared_ptr<void> user_data)
+      : function_(function), user_data_(std::move(user_data)) {
+    report_.lines = report_.pairs = pairs;
+    fingerprint_ = mix_bits(mix_bits(identity + 1) + static_cast<uint64_t>(pairs));
+    large_ = true;  // pulled in every epoch, not kept as token ids
+  }
+  int64_t size() const noexcept override { return report_.pairs; }
+  PairView view(int64_t pair, PairBuffers& buffers) const override {
+    {
+      const std::lock_guard one_at_a_time(mutex_);
+      trafo_string_view source{}, target{};
+      const int32_t result = function_(user_data_.get(), pair, &source, &target);
+      require(result == 0, ErrorCode::cancelled, "trafo_pair_fn", "the function returned ", result,
+              " for pair ", pair);
+      buffers.source = checked(source, "source", pair);
+      buffers.target = checked(target, "target", pair);
+    }
+    return {buffers.source, buffers.target};
+  }
+
+ private:
+  static std::string_view checked(const trafo_string_view& view, const char* side, int64_t pair) {
+    const std::string_view text = Call("trafo_pair_fn").text(view.data, view.length, side);
+    require(is_valid_utf8(text) && text.find('\0') == std::string_view::npos,
+            ErrorCode::invalid_argument, "trafo_pair_fn", "the ", side, " of pair ", pair,
+            " is not UTF-8 or has a NUL byte");
+    return text;
+  }
+
+  trafo_pair_fn function_;
+  std::shared_ptr<void> user_data_;
+  mutable std::mutex mutex_;
+};
+
+}  // namespace
+
+trafo_error* trafo_trainer_set_rate(trafo_trainer* trainer, trafo_rate_fn rate, void* user_data,
+                                    void (*user_data_free)(void*)) {
+  return api(__func__, [&](const Call& call) {
+    const auto keep = owned(user_data, user_data_free);
+    const Working t(call, trainer);
+    RateFunction function;
+    if (rate)
+      function = [rate, keep](int64_t update, double scheduled) {
+        return rate(keep.get(), update, scheduled);
+      };
+    t->run->set_rate(std::move(function));
+  });
+}
+
+trafo_error* trafo_corpus_from_function(int64_t pairs, uint64_t identity, trafo_pair_fn function,
+                                        void* user_data, void (*user_data_free)(void*),
+                                        trafo_corpus** out) {
+  return api(__func__, [&](const Call& call) {
+    const auto keep = owned(user_data, user_data_free);
+    call.out(out);
+    if (!function) call.refuse("function is NULL");
+    if (pairs < 1 || pairs > std::numeric_limits<int32_t>::max())
+      call.refuse("pairs must be 1 to ", std::numeric_limits<int32_t>::max(), ", got ", pairs);
+    *out = new_handle<trafo_corpus>(
+        TextCorpus(std::make_shared<FunctionText>(pairs, identity, function, keep)));
+  });
+}
+
+trafo_error* trafo_model_write(const trafo_model* model, trafo_write_fn write, void* user_data) {
+  return api(__func__, [&](const Call& call) {
+    const trafo_model& m = call.handle(model, "model");
+    WriterSink sink(call, write, user_data);
+    write_model(sink, *m.context, *m.model);
+  });
+}
+
+trafo_error* trafo_model_read(trafo_context* context, trafo_read_fn read, void* user_data,
+                              int32_t precision, trafo_model** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    Context& c = call.context(context);
+    const DType dtype = checked_precision(call, precision);
+    const std::vector<std::byte> bytes = read_all(call, read, user_data);
+    *out = new_handle<trafo_model>(
+        context->context, std::shared_ptr<Model>(load_model(
+                              c, SafetensorsReader::from_memory(bytes, "the model"), dtype)));
+  });
+}
+
+trafo_error* trafo_tokenizer_write(const trafo_tokenizer* tokenizer, trafo_write_fn write,
+                                   void* user_data) {
+  return api(__func__, [&](const Call& call) {
+    const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
+    WriterSink sink(call, write, user_data);
+    sink.write(std::string_view(pieces.serialized()));
+  });
+}
+
+trafo_error* trafo_trainer_write(trafo_trainer* trainer, trafo_write_fn write, void* user_data) {
+  return api(__func__, [&](const Call& call) {
+    const Working t(call, trainer);
+    WriterSink sink(call, write, user_data);
+    t->run->write_checkpoint(sink);
+  });
+}
+
+trafo_error* trafo_trainer_read(trafo_trainer* trainer, trafo_read_fn read, void* user_data) {
+  return api(__func__, [&](const Call& call) {
+    const Working t(call, trainer);
+    t->run->read_checkpoint(read_all(call, read, user_data));
+  });
+}

@@ -1,0 +1,128 @@
+#include "engine/train/checkpoint_files.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/io/checksum.h"
+#include "engine/train/model_io.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "checkpoint";
+constexpr std::string_view kMagic = "trafo checkpoint ";
+constexpr std::string_view kFormat = "1";
+
+}  // namespace
+
+std::vector<CheckpointFile> checkpoint_files(Context& context, const Model& model,
+                                             const Trainer& trainer, const RunState& state,
+                                             const RunIdentity& identity) {
+  std::vector<CheckpointFile> files = {
+      {kModelFile,
+       [&](ByteSink& sink) {
+         SafetensorsMetadata metadata;
+         if (!identity.tokenizer.empty()) metadata[kTokenizerKey] = identity.tokenizer;
+         write_model(sink, context, model, trainer.smoothed_weights(), metadata);
+       }},
+      {kOptimizerFile, [&](ByteSink& sink) { trainer.write_optimizer(sink); }},
+      {kStateFile, [&](ByteSink& sink) { sink.write(encode_state(state, identity)); }}};
+  if (trainer.smooths())
+    files.push_back({kUnsmoothedFile, [&](ByteSink& sink) { write_model(sink, context, model); }});
+  return files;
+}
+
+RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
+                            const RunIdentity& identity, const CheckpointContent& content) {
+  SavedState saved = decode_state(content.state, content.label + "/" + kStateFile);
+  // Another model is the more helpful thing to say than the options that go with it.
+  const std::string differences =
+      describe_differences(read_model_config(content.weights), model.config());
+  require(differences.empty(), ErrorCode::invalid_argument, kOrigin, content.label,
+          " holds another model: ", differences);
+  check_identity(saved.identity, identity, content.label);
+  content.weights.verify();
+  require(!trainer.smooths() || content.unsmoothed, ErrorCode::corrupt_file, kOrigin, content.label,
+          " has no ", kUnsmoothedFile);
+  if (content.unsmoothed) content.unsmoothed->verify();
+  // The moments first: they are the trainer's own, the weights may be in use elsewhere.
+  trainer.restore(content.optimizer, saved.state.trainer);
+  const bool smooths = trainer.smooths();
+  if (smooths) {
+    const Tensor mean = trainer.running_mean();
+    const std::string no_prefix;
+    read_workspaces(context, model.parameters(), content.weights, {&mean, 1}, {&no_prefix, 1});
+  }
+  load_weights(context, smooths ? *content.unsmoothed : content.weights, model);
+  return std::move(saved.state);
+}
+
+void write_checkpoint_stream(ByteSink& sink, std::span<const CheckpointFile> files) {
+  nlohmann::json list = nlohmann::json::array();
+  std::vector<std::vector<std::byte>> contents;
+  for (const CheckpointFile& file : files) {
+    MemorySink memory;
+    file.write(memory);
+    contents.push_back(memory.take());
+    list.push_back({{"name", file.name},
+                    {"bytes", contents.back().size()},
+                    {"crc32", crc32_text(crc32(contents.back()))}});
+  }
+  sink.write(std::string(kMagic) + std::string(kFormat) + "\n" + list.dump() + "\n");
+  for (const std::vector<std::byte>& content : contents) sink.write(content);
+}
+
+CheckpointStream::CheckpointStream(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+  const auto damaged = [](const auto&... why) {
+    fail(ErrorCode::corrupt_file, kOrigin, "the stream ", why...);
+  };
+  if (!text.starts_with(kMagic)) damaged("is not a checkpoint");
+  const size_t first = text.find('\n');
+  if (first == text.npos) damaged("ends in its first line");
+  const std::string_view format = text.substr(kMagic.size(), first - kMagic.size());
+  require(format == kFormat, ErrorCode::version, kOrigin, "the stream has the format ", format,
+          ", this library reads ", kFormat);
+  const size_t second = text.find('\n', first + 1);
+  if (second == text.npos) damaged("ends in its list of files");
+  size_t at = second + 1;
+  try {
+    for (const auto& entry : nlohmann::json::parse(text.substr(first + 1, second - first - 1))) {
+      const auto name = entry.at("name").get<std::string>();
+      const auto size = entry.at("bytes").get<uint64_t>();
+      if (size > bytes_.size() - at) damaged("ends in ", name);
+      const auto content = std::span<const std::byte>(bytes_).subspan(at, size);
+      if (crc32_text(crc32(content)) != entry.at("crc32").get<std::string>())
+        damaged("is damaged in ", name);
+      files_.emplace_back(name, content);
+      at += size;
+    }
+  } catch (const nlohmann::json::exception&) {
+    damaged("has a damaged list of files");
+  }
+  if (at != bytes_.size()) damaged("goes on after its last file");
+}
+
+const std::span<const std::byte>* CheckpointStream::find(std::string_view name) const {
+  for (const auto& [file, content] : files_)
+    if (file == name) return &content;
+  return nullptr;
+}
+
+std::span<const std::byte> CheckpointStream::at(std::string_view name) const {
+  const auto* content = find(name);
+  require(content != nullptr, ErrorCode::corrupt_file, kOrigin, "the stream has no ", name);
+  return *content;
+}
+
+CheckpointContent CheckpointStream::content() const {
+  const std::span<const std::byte> state = at(kStateFile);
+  const auto* unsmoothed = find(kUnsmoothedFile);
+  CheckpointContent content{
+      "the checkpoint", std::string(reinterpret_cast<const char*>(state.data()), state.size()),
+      SafetensorsReader::from_memory(at(kModelFile), kModelFile),
+      SafetensorsReader::from_memory(at(kOptimizerFile), kOptimizerFile), std::nullopt};
+  if (unsmoothed) content.unsmoothed = SafetensorsReader::from_memory(*unsmoothed, kUnsmoothedFile);
+  return content;
+}
+
+}  // namespace trafo

@@ -1,0 +1,63 @@
+// What a checkpoint consists of, wherever its files are kept: in a run directory, or one after the
+// other in a stream.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/io/checkpoint_directory.h"
+#include "engine/io/safetensors.h"
+#include "engine/train/state.h"
+#include "engine/train/trainer.h"
+
+namespace trafo {
+
+inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kUnsmoothedFile = "unsmoothed.safetensors";
+inline constexpr const char* kStateFile = "state.json";
+// Metadata key in model.safetensors: CRC-32 of the serialised tokenizer the model was trained with.
+inline constexpr const char* kTokenizerKey = "tokenizer_crc32";
+
+// They refer to the arguments, which must outlive them.
+std::vector<CheckpointFile> checkpoint_files(Context& context, const Model& model,
+                                             const Trainer& trainer, const RunState& state,
+                                             const RunIdentity& identity);
+
+// An opened checkpoint.
+struct CheckpointContent {
+  std::string label;  // in messages
+  std::string state;  // the text of state.json
+  SafetensorsReader weights, optimizer;
+  std::optional<SafetensorsReader> unsmoothed;
+};
+// Gives model and trainer what it holds, after `identity` and the model's configuration were
+// checked. Nothing of trainer and model has changed if it throws.
+RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
+                            const RunIdentity& identity, const CheckpointContent& content);
+
+// The files as one sequence of bytes:
+//
+//   "trafo checkpoint 1\n"
+//   a line of JSON: [{"name": string, "bytes": number, "crc32": eight hexadecimal digits}, ...]
+//   the files' bytes in this order
+void write_checkpoint_stream(ByteSink& sink, std::span<const CheckpointFile> files);
+
+// One that was read whole: CORRUPT_FILE says what is wrong with it, VERSION: of a newer release.
+class CheckpointStream {
+ public:
+  explicit CheckpointStream(std::vector<std::byte> bytes);
+  // Null: it has no such file.
+  const std::span<const std::byte>* find(std::string_view name) const;
+  CheckpointContent content() const;  // refers to this object
+
+ private:
+  std::span<const std::byte> at(std::string_view name) const;
+  std::vector<std::byte> bytes_;
+  std::vector<std::pair<std::string, std::span<const std::byte>>> files_;
+};
+
+}  // namespace trafo
