@@ -469,5 +469,6 @@ TRAFO_API void trafo_adamw_free(trafo_adamw *optimizer);
 #include "trafo_models.h"
 #include "trafo_data.h"
 #include "trafo_dlpack.h"
+#include "trafo_callbacks.h"
 
 #endif /* TRAFO_H */

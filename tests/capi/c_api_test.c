@@ -413,6 +413,7 @@ int main(void) {
   test_training();
   test_bad_input();
   test_dlpack();
+  test_callbacks();
   nftw(work_directory(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
   printf("%d passed, %d failed\n", checks_passed, checks_failed);
   return checks_failed != 0;

@@ -56,3 +56,4 @@ void test_options(void);
 void test_training(void);
 void test_bad_input(void);
 void test_dlpack(void);
+void test_callbacks(void);

@@ -31,6 +31,21 @@ int32_t ignore_event(void*, const trafo_event*) {
   return 0;
 }
 
+double same_rate(void*, int64_t, double scheduled) {
+  return scheduled;
+}
+int32_t give_words(void*, int64_t, trafo_string_view* source, trafo_string_view* target) {
+  *source = *target = {"alpha beta", 10};
+  return 0;
+}
+int32_t take_bytes(void*, const uint8_t*, size_t) {
+  return 0;
+}
+int32_t no_bytes(void*, uint8_t*, size_t, size_t* count) {
+  *count = 0;
+  return 0;
+}
+
 constexpr trafo_string_view kWords[] = {
     {"alpha beta gamma", 16}, {"beta gamma delta", 16}, {"gamma alpha", 11}};
 
@@ -162,6 +177,23 @@ void misuse_exchange(World& w) {
   given.shape = shape;
   MISUSE(trafo_tensor_from_dlpack, {}, w.context, &given, TRAFO_COPY_IF_NEEDED, &out);
   MISUSE(trafo_tensor_to_dlpack, {}, w.row, &lent);
+}
+
+void misuse_callbacks(World& w) {
+  auto options = defaults(trafo_trainer_options_init);
+  options.max_length = 16;
+  trafo_trainer* trainer = nullptr;
+  trafo_corpus* corpus = nullptr;
+  trafo_model* model = nullptr;
+  must(trafo_trainer_new(w.model, w.tokenizer, w.corpus, nullptr, &options, nullptr, 0, &trainer));
+  MISUSE(trafo_trainer_set_rate, {1, 2, 3}, trainer, same_rate, nullptr, nullptr);
+  MISUSE(trafo_corpus_from_function, {3, 4}, 3, 1, give_words, nullptr, nullptr, &corpus);
+  MISUSE(trafo_model_write, {2}, w.model, take_bytes, nullptr);
+  MISUSE(trafo_model_read, {2}, w.context, no_bytes, nullptr, TRAFO_FLOAT32, &model);
+  MISUSE(trafo_tokenizer_write, {2}, w.tokenizer, take_bytes, nullptr);
+  MISUSE(trafo_trainer_write, {2}, trainer, take_bytes, nullptr);
+  MISUSE(trafo_trainer_read, {2}, trainer, no_bytes, nullptr);
+  trafo_trainer_free(trainer);
 }
 
 void misuse_ops(World& w) {
@@ -381,6 +413,7 @@ int main() {
     misuse_context(world);
     misuse_tensors(world);
     misuse_exchange(world);
+    misuse_callbacks(world);
     misuse_ops(world);
     misuse_text(world);
     misuse_models(world);
