@@ -272,28 +272,23 @@ def llama_ops():
                    lambda x, side: [reference.rms_norm(x["x"], x["gamma"], 1e-6, side.peer)], transposed=strided)
         for p in (0, 0.3):
             def theirs(x, side, p=p):
-                total = x["residual"] + reference.dropped(x["x"], Dropout(p))
-                return [total, reference.rms_norm(total, x["gamma"], 1e-6, side.peer)]
+                y = x["residual"] + reference.dropped(x["x"], Dropout(p))
+                return [y, reference.rms_norm(y, x["gamma"], 1e-6, side.peer)]
             yield Case("residual_rms_norm", f"{label}, p {p}",
-                       lambda d, s=shape: {"x": d.uniform(*s), "residual": d.uniform(*s),
-                                           "gamma": d.uniform(s[-1], low=0.5, high=1.5)},
-                       lambda c, x, p=p: c.op("residual_rms_norm", x["x"], x["residual"], x["gamma"], 1e-6,
-                                              Dropout(p).struct(), results=2), theirs, differentiated=2, transposed=strided)
-        double = (*shape[:-1], 2 * shape[-1])
-        yield Case("swiglu", label, lambda d, s=double: {"x": d.uniform(*s, low=-3, high=3)},
-                   lambda c, x: [c.op("swiglu", x["x"])], lambda x, side: [reference.swiglu(x["x"])],
-                   transposed=strided if label == "strided" else ())
+                       lambda d, s=shape: {"x": d.uniform(*s), "residual": d.uniform(*s), "gamma": d.uniform(s[-1], high=1.5)},
+                       lambda c, x, p=p: c.op("residual_rms_norm", x["x"], x["residual"], x["gamma"], 1e-6, Dropout(p).struct(),
+                                              results=2), theirs, differentiated=2, transposed=strided)
+        yield Case("swiglu", label, lambda d, s=shape: {"x": d.uniform(*s[:-1], 2 * s[-1], low=-3, high=3)},
+                   lambda c, x: [c.op("swiglu", x["x"])], lambda x, side: [reference.swiglu(x["x"])], transposed=strided)
     for label, rows, heads, kv, dim, theta, last in [
             ("one pair", 5, 1, 0, 2, 1e4, 40), ("odd pairs", 4, 3, 0, 6, 1e4, 40), ("empty batch", 0, 2, 0, 8, 1e4, 40),
-            ("one row", 1, 2, 0, 64, 1e4, 40), ("packed product", 700, 8, 8, 64, 1e4, 256),
+            ("one row", 1, 2, 0, 64, 1e4, 40), ("packed product", 700, 8, 8, 64, 1e4, 256), ("strided", 33, 2, 0, 8, 1e4, 40),
             ("grouped queries", 300, 8, 2, 64, 5e5, 4096), ("one head of keys", 33, 6, 1, 10, 1e4, 100),
-            ("wide heads", 65, 4, 4, 128, 1e4, 2048), ("far positions", 65, 4, 0, 64, 1e4, 200000),
-            ("strided", 33, 2, 0, 8, 1e4, 40)]:
-        def inputs(d, rows=rows, columns=(heads + 2 * kv) * dim, last=last):
-            return {"x": d.uniform(rows, columns), "at": d.integers(rows, high=last)}
-        yield Case("rotary", label, inputs,
-                   lambda c, x, h=heads, k=kv, d=dim, t=theta: [c.op("rotary", x["x"], x["at"], h, k, d, t)],
-                   lambda x, side, h=heads, k=kv, d=dim, t=theta: [reference.rotary(x["x"], x["at"], h, k, d, t)],
+            ("wide heads", 65, 4, 4, 128, 1e4, 2048), ("far positions", 65, 4, 0, 64, 1e4, 200000)]:
+        yield Case("rotary", label,
+                   lambda d, r=rows, w=(heads + 2 * kv) * dim, last=last: {"x": d.uniform(r, w), "at": d.integers(r, high=last)},
+                   lambda c, x, a=(heads, kv, dim, theta): [c.op("rotary", x["x"], x["at"], *a)],
+                   lambda x, side, a=(heads, kv, dim, theta): [reference.rotary(x["x"], x["at"], *a)],
                    transposed=("x",) if label == "strided" else ())
 
 
@@ -501,6 +496,6 @@ def optimizers():
 
 
 def all_cases():
-    for group in (binary, unary, reduce, views, products, dropouts, embeddings, layer_norms, llama_ops, softmaxes, attentions,
-                  seams, losses, optimizers):
+    for group in (binary, unary, reduce, views, products, dropouts, embeddings, layer_norms, llama_ops, softmaxes, attentions, seams,
+                  losses, optimizers):
         yield from group()

@@ -82,9 +82,10 @@ HWY_INLINE void backward_rows(const RmsNormBackwardParams& p, int64_t row, const
     auto dgamma = hn::Zero(d);
     for (int r = 0; r < R; ++r) {
       const auto xhat = hn::Mul(columns.load(sum + r * p.width), rstd[r]);
-      const auto product = hn::Mul(columns.load(dy + r * p.width), xhat);
-      dgamma = hn::Add(dgamma, product);
-      sum_gx[r] = hn::MulAdd(product, weight, sum_gx[r]);
+      const auto gradient = columns.load(dy + r * p.width);
+      dgamma = hn::MulAdd(gradient, xhat, dgamma);
+      // g rounded as it is below, where most of it may cancel.
+      sum_gx[r] = hn::MulAdd(hn::Mul(gradient, weight), xhat, sum_gx[r]);
     }
     put<T>(columns, dgamma, partial, true);
   });
@@ -114,15 +115,27 @@ void backward(ThreadPool& pool, const RmsNormBackwardParams& p) {
   const int64_t grain = rows_per_partial(p.rows, p.width);
   const int64_t blocks = (p.rows + grain - 1) / grain;
   thread_local Scratch scratch;
-  T* partials = scratch.get<T>(blocks * p.width);
+  // A block's sum and, behind all of those, that of the rows since the last flush: few roundings
+  // happen at the size of the whole sum.
+  T* partials = scratch.get<T>(2 * blocks * p.width);
+  constexpr int64_t kRun = 16 * kRowsTogether;
   parallel_for_range(pool, p.rows, grain, [&](int64_t begin, int64_t end) {
     T* partial = partials + begin / grain * p.width;
+    T* run = partial + blocks * p.width;
     std::fill_n(partial, p.width, T{0});
+    std::fill_n(run, p.width, T{0});
+    const auto flush = [&] {
+      map(partial, run, partial, p.width, [](auto, auto a, auto b) { return hn::Add(a, b); });
+      std::fill_n(run, p.width, T{0});
+    };
     RowFactors<T> factors(p.dx ? p.dropout : Dropout{}, p.width, end);
     int64_t row = begin;
-    for (; row + kRowsTogether <= end; row += kRowsTogether)
-      backward_rows<T, kRowsTogether>(p, row, factors.rows(row, kRowsTogether), partial);
-    for (; row < end; ++row) backward_rows<T, 1>(p, row, factors.rows(row, 1), partial);
+    for (; row + kRowsTogether <= end; row += kRowsTogether) {
+      backward_rows<T, kRowsTogether>(p, row, factors.rows(row, kRowsTogether), run);
+      if ((row - begin + kRowsTogether) % kRun == 0) flush();
+    }
+    for (; row < end; ++row) backward_rows<T, 1>(p, row, factors.rows(row, 1), run);
+    flush();
   });
   if (p.dgamma)
     sum_partials(pool, partials, blocks, p.width, p.width, static_cast<T*>(p.dgamma),
