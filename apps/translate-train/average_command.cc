@@ -48,7 +48,8 @@ std::map<int64_t, double> measured(const std::string& run, const std::string& me
     const auto record = nlohmann::json::parse(line, nullptr, false);
     if (!record.is_object() || record.value("type", "") != "valid") continue;
     const auto value = record.find(metric), update = record.find("update");
-    if (value == record.end() || !value->is_number() || !update->is_number_integer()) continue;
+    if (value == record.end() || update == record.end()) continue;
+    if (!value->is_number() || !update->is_number_integer()) continue;
     values[update->get<int64_t>()] = value->get<double>();
   }
   return values;

@@ -74,6 +74,7 @@ bool stays_on_disk(std::initializer_list<std::string> paths, const LoadOptions& 
 
 EpochMix::EpochMix(std::vector<std::pair<int64_t, double>> corpora) {
   int64_t first = 0;
+  double draws = 0;
   for (size_t i = 0; i < corpora.size(); ++i) {
     const auto [size, weight] = corpora[i];
     require(std::isfinite(weight) && weight > 0 && weight <= 1e6, ErrorCode::invalid_argument,
@@ -83,6 +84,11 @@ EpochMix::EpochMix(std::vector<std::pair<int64_t, double>> corpora) {
     require(corpus.per_epoch >= 1, ErrorCode::invalid_argument, kOrigin, "the weight of corpus ",
             i + 1, ", ", weight, ", is too small: of its ", size,
             " pairs an epoch would not have one");
+    draws += std::ceil(corpus.per_epoch);
+    // Before anything is made room for: whoever shuffles an epoch counts its draws in 32 bits.
+    require(draws <= double{UINT32_MAX}, ErrorCode::unsupported, kOrigin,
+            "with these weights an epoch draws ", static_cast<int64_t>(draws),
+            " pairs, more than the limit of ", UINT32_MAX);
     if (weight != std::floor(weight)) {
       corpus.order.resize(static_cast<size_t>(size));
       std::iota(corpus.order.begin(), corpus.order.end(), 0u);

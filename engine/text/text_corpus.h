@@ -51,7 +51,7 @@ class EpochMix {
  public:
   EpochMix() = default;
   // Pairs and weight of each corpus. INVALID_ARGUMENT for a weight that is not above 0, or too
-  // small for a single pair.
+  // small for a single pair; UNSUPPORTED for an epoch of more than UINT32_MAX draws.
   explicit EpochMix(std::vector<std::pair<int64_t, double>> corpora);
 
   int64_t draws(int64_t epoch) const;  // of this epoch, counted from 0

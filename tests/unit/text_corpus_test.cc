@@ -263,6 +263,10 @@ TEST(EpochMix, WeightsAreHowOftenAPairIsDrawn) {
   EXPECT_EQ(draws, 4 * (10 + 21) + 9);
   for (int64_t pair = 17; pair < 26; ++pair) EXPECT_EQ(total[pair], 1) << pair;  // each quarter
   for (const double bad : {0.0, -1.0, 1e7, 0.05}) EXPECT_THROW(EpochMix({{10, bad}}), Error);
+  // Draws are numbered in 32 bits: 2^32 - 1 of them, of all corpora together.
+  EXPECT_EQ(EpochMix({{(int64_t{1} << 31) - 1, 2.0}, {1, 1.0}}).draws(0), int64_t{UINT32_MAX});
+  EXPECT_THROW(EpochMix({{(int64_t{1} << 31) - 1, 2.0}, {1, 2.0}}), Error);
+  EXPECT_THROW(EpochMix({{int64_t{1} << 24, 1000.0}}), Error);
 }
 
 TEST_F(TextCorpusTest, MixesAreTrainedOnAlikeInMemoryAndOnDisk) {
