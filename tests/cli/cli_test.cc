@@ -531,13 +531,16 @@ TEST_F(Cli, WhatCannotBeWrittenIsSaid) {
 }
 
 TEST_F(Cli, OptimizerStatesInEightBitsAreAQuarter) {
-  const auto optimizer = [&](const std::string& states) {
-    const Outcome outcome = run({"plan", "--task", "base", "--optimizer-states", states});
+  const auto optimizer = [&](const std::string& states, const std::string& smoothing = "0") {
+    const Outcome outcome = run({"plan", "--task", "base", "--optimizer-states", states,
+                                 "--exponential-smoothing", smoothing});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     const size_t at = outcome.out.find("optimizer");
     return at == std::string::npos ? 0.0 : std::stod(outcome.out.substr(at + 9));
   };
   EXPECT_NEAR(optimizer("8bit") / optimizer("fp32"), 2.03125 / 8, 1e-3);
+  // The running mean takes as much as one moment in fp32.
+  EXPECT_NEAR(optimizer("fp32", "1e-4") / optimizer("fp32"), 1.5, 1e-3);
   const Outcome wrong = run({"plan", "--optimizer-states", "4bit"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.err.find("optimizer-states"), std::string::npos) << wrong.err;
