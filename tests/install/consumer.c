@@ -17,12 +17,11 @@ int main(void) {
   float sums[2] = {0, 0};
   trafo_context* context = NULL;
   trafo_tensor *a = NULL, *b = NULL;
-  const int bad = trafo_abi_version() != TRAFO_ABI_VERSION ||
-                  failed(trafo_context_new(NULL, &context)) ||
-                  failed(trafo_tensor_new(context, TRAFO_FLOAT32, shape, 1, values,
-                                          sizeof values, &a)) ||
-                  failed(trafo_op_add(context, a, a, &b)) ||
-                  failed(trafo_tensor_read(b, sums, sizeof sums)) || sums[0] != 2 || sums[1] != 4;
+  const int bad =
+      trafo_abi_version() != TRAFO_ABI_VERSION || failed(trafo_context_new(NULL, &context)) ||
+      failed(trafo_tensor_new(context, TRAFO_FLOAT32, shape, 1, values, sizeof values, &a)) ||
+      failed(trafo_op_add(context, a, a, &b)) || failed(trafo_tensor_read(b, sums, sizeof sums)) ||
+      sums[0] != 2 || sums[1] != 4;
   trafo_tensor_free(a);
   trafo_tensor_free(b);
   trafo_context_free(context);

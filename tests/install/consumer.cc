@@ -1,4 +1,5 @@
-// Another project's program in C++17: trains a tokenizer, which needs SentencePiece behind the library, and cuts a sentence.
+// Another project's program in C++17: trains a tokenizer, which needs SentencePiece behind the
+// library, and cuts a sentence.
 #include <cstdio>
 #include <memory>
 #include <string_view>
