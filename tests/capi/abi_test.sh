@@ -32,6 +32,31 @@ diff "$abi/symbols.txt" "$work/symbols" || complain "exported symbols (>) are no
 diff "$abi/symbols.txt" "$work/declared" || complain "functions of the headers (>) are not capi/abi/symbols.txt (<); $update"
 diff "$abi/struct_sizes.txt" "$work/sizes" || complain "structs (>) are not capi/abi/struct_sizes.txt (<); $update"
 
+# The comment that ends before a declaration says since when there is such a function.
+awk '
+  /^\/\*/ { comment = ""; inside = 1 }
+  inside { comment = comment $0; if (/\*\//) inside = 0; next }
+  /^TRAFO_API/ { if (comment !~ /since [0-9]+\.[0-9]+ *\*\/[ ]*$/) print FILENAME ": " $0 }
+  /^TRAFO_API/, /;/ { next }
+  { comment = "" }' "${headers[@]}" > "$work/since"
+[ ! -s "$work/since" ] || { cat "$work/since" >&2; complain "no 'since' at the end of the comment of these (above)"; }
+
+# Against the last release: functions stay, and every field stays where it was; a struct may only grow at its end. abidiff would
+# need that release built with debug information; the lists that it was released with say the same of this header.
+tag=$(git -C "$source" describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || true)
+if [ -z "$tag" ]; then
+  echo "abi_test: the comparison with the last release is skipped, there is no release tag yet"
+else
+  for state in released now; do
+    for file in symbols.txt struct_sizes.txt; do
+      if [ $state = released ]; then git -C "$source" show "$tag:capi/abi/$file"; else cat "$abi/$file"; fi
+    done | awk '/^trafo_[a-z0-9_]+ [0-9]+$/ { struct = $1; next } /^ / { print struct "." $1, $2; next } { print }' |
+      LC_ALL=C sort > "$work/$state"
+  done
+  LC_ALL=C comm -23 "$work/released" "$work/now" > "$work/gone"
+  [ ! -s "$work/gone" ] || { cat "$work/gone" >&2; complain "$tag has what is not there any more, or elsewhere (above)"; }
+fi
+
 readelf -d "$library" | grep -q 'SONAME.*\[libtrafo\.so\.0\]' || complain "the SONAME is not libtrafo.so.0"
 grep -q "kVersion = \"$version\"" "$source/engine/core/version.h" ||
   complain "engine/core/version.h does not have the project version $version"
