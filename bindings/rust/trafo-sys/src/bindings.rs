@@ -2337,3 +2337,102 @@ unsafe extern "C" {
         out: *mut *mut DLManagedTensorVersioned,
     ) -> *mut trafo_error;
 }
+#[doc = " The learning rate of an update, counted from 1; `scheduled` is what the options say of it."]
+pub type trafo_rate_fn = ::core::option::Option<
+    unsafe extern "C" fn(user_data: *mut ::core::ffi::c_void, update: i64, scheduled: f64) -> f64,
+>;
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Asks `rate` (NULL: the options' schedule again) from the next call that trains on, on the thread that trains: for hundreds of updates\n ahead, and more than once, so that it must depend on its arguments alone. Not part of checkpoints: give a run that is continued\n the same function before it goes on. A rate that is negative or not finite ends that call with INVALID_ARGUMENT. since 0.1"]
+    pub fn trafo_trainer_set_rate(
+        trainer: *mut trafo_trainer,
+        rate: trafo_rate_fn,
+        user_data: *mut ::core::ffi::c_void,
+        user_data_free: ::core::option::Option<
+            unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void),
+        >,
+    ) -> *mut trafo_error;
+}
+#[doc = " Writes views of pair `index` (from 0), valid until it is called again, and returns 0. Non-zero: the call that needed the pair\n returns TRAFO_CANCELLED and may be made again. One call at a time, on threads of the library."]
+pub type trafo_pair_fn = ::core::option::Option<
+    unsafe extern "C" fn(
+        user_data: *mut ::core::ffi::c_void,
+        index: i64,
+        out_source: *mut trafo_string_view,
+        out_target: *mut trafo_string_view,
+    ) -> i32,
+>;
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " A corpus of `pairs` pairs (1 to 2^31 - 1) that are asked for as batches need them, some windows of an epoch's shuffle ahead, and\n in every epoch again; sides that are empty are dropped and counted, what is not UTF-8 or has a NUL byte is INVALID_ARGUMENT. A run\n continues bitwise if the same index gives the same pair; `identity` stands for the pairs in checkpoints: a run whose corpus has\n another one, or another number of pairs, is refused. The function is used while the corpus or a trainer made from it lives.\n since 0.1"]
+    pub fn trafo_corpus_from_function(
+        pairs: i64,
+        identity: u64,
+        function: trafo_pair_fn,
+        user_data: *mut ::core::ffi::c_void,
+        user_data_free: ::core::option::Option<
+            unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void),
+        >,
+        out: *mut *mut trafo_corpus,
+    ) -> *mut trafo_error;
+}
+#[doc = " Takes all bytes and returns 0; otherwise the call that writes returns TRAFO_IO."]
+pub type trafo_write_fn = ::core::option::Option<
+    unsafe extern "C" fn(user_data: *mut ::core::ffi::c_void, data: *const u8, bytes: usize) -> i32,
+>;
+#[doc = " Gives 1 to `capacity` of the next bytes, 0 at the end, and returns 0; otherwise the call that reads returns TRAFO_IO."]
+pub type trafo_read_fn = ::core::option::Option<
+    unsafe extern "C" fn(
+        user_data: *mut ::core::ffi::c_void,
+        data: *mut u8,
+        capacity: usize,
+        out_bytes: *mut usize,
+    ) -> i32,
+>;
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The bytes of trafo_model_save. since 0.1"]
+    pub fn trafo_model_write(
+        model: *const trafo_model,
+        write: trafo_write_fn,
+        user_data: *mut ::core::ffi::c_void,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " A model from such bytes, read to their end, computing in `precision` as in trafo_model_load_as. since 0.1"]
+    pub fn trafo_model_read(
+        context: *mut trafo_context,
+        read: trafo_read_fn,
+        user_data: *mut ::core::ffi::c_void,
+        precision: i32,
+        out: *mut *mut trafo_model,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The bytes of trafo_tokenizer_save; trafo_tokenizer_load_buffer takes them. since 0.1"]
+    pub fn trafo_tokenizer_write(
+        tokenizer: *const trafo_tokenizer,
+        write: trafo_write_fn,
+        user_data: *mut ::core::ffi::c_void,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " What a checkpoint in a run directory holds - weights, moments, position in the data, counters - as one sequence of bytes with\n checksums. Needs as much host memory. since 0.1"]
+    pub fn trafo_trainer_write(
+        trainer: *mut trafo_trainer,
+        write: trafo_write_fn,
+        user_data: *mut ::core::ffi::c_void,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Gives the trainer, and its model, what such bytes hold; it goes on bitwise as the one that wrote them would have. Architecture,\n tokenizer, corpus and options must be those of that trainer, as in trafo_trainer_new. CORRUPT_FILE: they are damaged. Nothing has\n changed after an error. since 0.1"]
+    pub fn trafo_trainer_read(
+        trainer: *mut trafo_trainer,
+        read: trafo_read_fn,
+        user_data: *mut ::core::ffi::c_void,
+    ) -> *mut trafo_error;
+}
