@@ -214,6 +214,8 @@ trafo_error* trafo_model_freeze(trafo_model* model) {
   return api(__func__, [&](const Call& call) {
     trafo_model& m = call.handle(model, "model");
     if (m.frozen) return;
+    // Its updates would go past the copy of the weights that translation reads from then on.
+    if (m.model.use_count() > 1) call.refuse("the model has a trainer: free that first");
     m.packed = pack_for_decoding(*m.context, *m.model);
     m.frozen = true;
   });
