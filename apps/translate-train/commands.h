@@ -14,6 +14,7 @@ using Action = std::function<int()>;  // returns the exit code
 
 Action add_train(CLI::App& app);
 Action add_vocab(CLI::App& app);
+Action add_shortlist(CLI::App& app);
 Action add_translate(CLI::App& app);
 Action add_score(CLI::App& app);
 Action add_eval(CLI::App& app);

@@ -74,6 +74,7 @@ int run(int argc, char** argv) {
       {"train", "train, or continue where the run directory stopped", add_train},
       {"vocab", "train a SentencePiece model", add_vocab},
       {"translate", "translate lines", add_translate},
+      {"shortlist", "learn from the training text what translate --shortlist needs", add_shortlist},
       {"score", "log-probability of given pairs, perplexity", add_score},
       {"eval", "BLEU and chrF of translations", add_eval},
       {"average", "the mean of checkpoints", add_average},

@@ -23,7 +23,8 @@ struct TranslateArguments {
   bool crop = true;
   bool quiet = false;
   bool sampling = false;
-  std::vector<std::string> method;  // of --output-sampling
+  std::vector<std::string> shortlist;  // FILE [FIRST [BEST]]
+  std::vector<std::string> method;     // of --output-sampling
   double temperature = 1, top_p = 1;
   int64_t top_k = 0;
   uint64_t seed = 1;
@@ -65,6 +66,16 @@ trafo_translate_options translate_options(const TranslateArguments& arguments) {
   options.top_p = arguments.top_p;
   options.seed = arguments.seed;
   read_method(arguments.method, options);
+  const auto number = [&](size_t place, int64_t otherwise) {
+    if (arguments.shortlist.size() <= place) return otherwise;
+    char* end = nullptr;
+    const int64_t value = std::strtoll(arguments.shortlist[place].c_str(), &end, 10);
+    if (*end != '\0' || value < 0)
+      usage_error("--shortlist: wants FILE FIRST BEST, got '" + arguments.shortlist[place] + "'");
+    return value;
+  };
+  options.shortlist_first = number(1, options.shortlist_first);
+  options.shortlist_best = number(2, options.shortlist_best);
   return options;
 }
 
@@ -109,7 +120,13 @@ class TranslateRun {
         in_(arguments.input, arguments.crop),
         out_(arguments.output),
         cut_(reporter),
-        typing_(arguments.input == "-" && isatty(STDIN_FILENO) != 0) {}
+        typing_(arguments.input == "-" && isatty(STDIN_FILENO) != 0) {
+    if (arguments.shortlist.empty()) return;
+    const std::string& file = arguments.shortlist[0];
+    shortlist_ =
+        make<Shortlist>(trafo_shortlist_load, loaded_.tokenizer.get(), file.data(), file.size());
+    options_.shortlist = shortlist_.get();
+  }
 
   void run() {
     const auto limit = static_cast<size_t>(arguments_.batch_lines);
@@ -186,6 +203,7 @@ class TranslateRun {
   const TranslateArguments& arguments_;
   Reporter& reporter_;
   LoadedModel loaded_;
+  Shortlist shortlist_;
   trafo_translate_options options_;
   LineReader in_;
   LineWriter out_;
@@ -251,6 +269,13 @@ Action add_translate(CLI::App& app) {
   in_group(kSearch, app.add_option("-n,--normalize,--lenpen", a.normalize,
                                    "score = log-probability / length^A (default 1)")
                         ->type_name("A"));
+  in_group(kSearch,
+           app.add_option("--shortlist", a.shortlist,
+                          "of the command shortlist or Marian's lex.s2t: choose among the "
+                          "FIRST pieces of the vocabulary and the BEST translations of every "
+                          "source piece (default 100 100)")
+               ->expected(1, 3)
+               ->type_name("FILE [FIRST [BEST]]"));
   constexpr const char* kSampling = "Sampling, instead of the search";
   CLI::Option* method =
       app.add_option("--output-sampling,--sampling", a.method,

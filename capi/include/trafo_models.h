@@ -406,6 +406,22 @@ TRAFO_API void trafo_trainer_free(trafo_trainer *trainer);
 
 /* ---- Translation --------------------------------------------------------------------------------------------------------- */
 
+/* Which pieces may translate which: from it translation takes the few rows of the output layer that a batch needs. */
+typedef struct trafo_shortlist trafo_shortlist;
+
+/* IBM model 1 over the pairs of lines; `best` targets of a piece are kept (0: 100). since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_learn(const trafo_tokenizer *tokenizer, const trafo_string_view *source,
+                                                            const trafo_string_view *target, size_t count, int64_t best,
+                                                            trafo_shortlist **out);
+/* Text of lines "TARGET SOURCE PROBABILITY", pieces of the tokenizer, as Marian's lex.s2t. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_load(const trafo_tokenizer *tokenizer, const char *path,
+                                                           size_t path_length, trafo_shortlist **out);
+/* Writes such a file whole or not at all. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_save(const trafo_shortlist *shortlist, const char *path,
+                                                           size_t path_length);
+/* since 0.1 */
+TRAFO_API void trafo_shortlist_free(trafo_shortlist *shortlist);
+
 typedef struct trafo_translate_options {
   size_t struct_size;
   int32_t beam;            /* default 5; 1: greedy */
@@ -421,6 +437,9 @@ typedef struct trafo_translate_options {
   int64_t top_k;           /* of sampling: the most probable tokens; default 0: all */
   uint64_t seed;           /* of sampling; default 1. A line's draws follow from seed, line number and place alone */
   int64_t first_line;      /* number of lines[0] for sampling; default 0: a text in several calls is drawn as in one */
+  const trafo_shortlist *shortlist; /* default NULL: the whole vocabulary */
+  int64_t shortlist_first; /* with a shortlist, also the first so many pieces; default 100 */
+  int64_t shortlist_best;  /* and the best so many of each source piece; default 100 */
 } trafo_translate_options;
 
 typedef struct trafo_translations trafo_translations;

@@ -55,6 +55,7 @@ enum class HandleKind : uint32_t {
   model,
   trainer,
   translations,
+  shortlist,
 };
 
 // Specialised once for each handle type: its kind and its public name.
@@ -77,6 +78,7 @@ TRAFO_HANDLE(corpus)
 TRAFO_HANDLE(model)
 TRAFO_HANDLE(trainer)
 TRAFO_HANDLE(translations)
+TRAFO_HANDLE(shortlist)
 #undef TRAFO_HANDLE
 
 void register_handle(const void* handle, HandleKind kind);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "capi/src/handles.h"
+#include "engine/text/lexical_table.h"
 #include "engine/text/text_corpus.h"
 #include "engine/text/tokenizer.h"
 
@@ -15,6 +16,11 @@ struct trafo_tokenizer {
 
 struct trafo_corpus {
   trafo::TextCorpus corpus;
+};
+
+struct trafo_shortlist {
+  trafo::Tokenizer tokenizer;
+  trafo::LexicalTable table;
 };
 
 namespace trafo::capi {

@@ -1,3 +1,4 @@
+#include <span>
 #include <vector>
 
 #include "capi/src/model_handles.h"
@@ -34,6 +35,8 @@ trafo_translate_options translate_defaults() {
   options.temperature = 1;
   options.top_p = 1;
   options.seed = 1;
+  options.shortlist_first = 100;
+  options.shortlist_best = 100;
   return options;
 }
 
@@ -109,6 +112,18 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     decode.batch_tokens = o.batch_tokens;
     decode.sampling = {o.sampling != 0, o.temperature, o.top_k, o.top_p, o.seed, o.first_line};
     decode.weights = m.packed;
+    if (o.shortlist) {
+      const trafo_shortlist& list = call.handle(o.shortlist, "shortlist");
+      if (list.tokenizer.serialized() != pieces.serialized())
+        call.refuse("the shortlist belongs to another tokenizer");
+      if (o.shortlist_first < 0 || o.shortlist_best < 0)
+        call.refuse("shortlist_first and shortlist_best must be at least 0, got ",
+                    o.shortlist_first, " and ", o.shortlist_best);
+      decode.shortlist = [&list, first = o.shortlist_first,
+                          best = o.shortlist_best](std::span<const int32_t> source) {
+        return list.table.candidates(source, first, best);
+      };
+    }
     decode.long_source = o.truncate ? LongSource::truncate : LongSource::error;
     decode.tokens = special_tokens(pieces);
     if (token) decode.cancelled = [token] { return token->is_cancelled(); };

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 namespace trafo {
 
@@ -51,6 +53,9 @@ struct DecodeOptions {
   bool allow_unk = false;  // false: unk is never generated; bos and pad never are
   SpecialTokens tokens;
   DrawOptions sampling;  // `on`: instead of the search; beam is not used
+  // The tokens that translations of these source tokens, of a whole batch, may consist of; none:
+  // all. eos may come always. Probabilities are over them alone.
+  std::function<std::vector<int32_t>(std::span<const int32_t> sources)> shortlist;
   // Of pack_for_decoding, while the model's weights are as they were; null: translate lays them out
   // for itself where that pays.
   std::shared_ptr<const PackedWeights> weights;

@@ -30,8 +30,8 @@ std::vector<double> to_doubles(Context& context, const Tensor& tensor) {
 
 }  // namespace
 
-Sampler::Sampler(const DecodeOptions& options, std::span<const int32_t> banned)
-    : options_(options.sampling), eos_(options.tokens.eos), banned_(banned.begin(), banned.end()) {}
+Sampler::Sampler(const DrawOptions& options, int32_t eos, std::span<const int32_t> banned)
+    : options_(options), eos_(eos), banned_(banned.begin(), banned.end()) {}
 
 bool Sampler::allowed(int32_t id, const Place& place) const {
   return (place.may_end || id != eos_) &&

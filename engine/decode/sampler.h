@@ -27,7 +27,7 @@ class Sampler {
   };
 
   // `banned` tokens are never drawn.
-  Sampler(const DecodeOptions& options, std::span<const int32_t> banned);
+  Sampler(const DrawOptions& options, int32_t eos, std::span<const int32_t> banned);
 
   // NON_FINITE, naming the sentence, where the logits hold NaN or infinity.
   std::vector<Draw> draw(Context& context, const Tensor& logits, std::span<const Place> places);

@@ -80,12 +80,13 @@ class BatchDecoder {
         banned_.push_back(id);
     k_ = std::min(options.beam + 1,
                   model.config().vocabulary - static_cast<int64_t>(banned_.size()));
-    if (options.sampling.on) sampler_.emplace(options, banned_);
+    if (options.sampling.on) sampler_.emplace(options.sampling, tokens.eos, banned_);
   }
 
   // Decodes the sentences of `slots` together; hands each result to done(slot, hypotheses).
   template <class Done>
-  void decode(const Batch& batch, std::vector<Slot> slots, Done&& done) {
+  void decode(const Batch& batch, std::span<const std::vector<int32_t>* const> sources,
+              std::vector<Slot> slots, Done&& done) {
     slots_ = std::move(slots);
     int64_t prefix = 0;
     for (const Slot& slot : slots_)
@@ -93,6 +94,7 @@ class BatchDecoder {
     // One row a sentence at first: hypotheses come with the first choice.
     DecodeState state = model_.start_decoding(context_, batch, 1,
                                               std::min(capacity_limit(), prefix + kFirstCapacity));
+    use_shortlist(state, sources);
     // Sources and special tokens have been checked, top_k gives tokens, and slots end in time.
     state.indices_checked = true;
     while (!slots_.empty()) {
@@ -133,9 +135,11 @@ class BatchDecoder {
   }
 
   Scores best_tokens(const Tensor& logits) {
-    const ops::TopK top = ops::top_k(context_, logits, k_, banned_);
+    const ops::TopK top =
+        ops::top_k(context_, logits, k_, options_.shortlist ? banned_columns_ : banned_);
     Scores scores;
     scores.ids = context_.values<int32_t>(top.ids);
+    for (int32_t& id : scores.ids) id = token_of(id);
     if (logits.dtype() == DType::f64) {
       scores.values = context_.values<double>(top.log_probabilities);
     } else {
@@ -159,6 +163,38 @@ class BatchDecoder {
             {live[i].log_probability + scores.values[j], static_cast<int32_t>(i), scores.ids[j]});
       }
     }
+  }
+
+  // Logits of this batch are of the tokens of shortlist_. Banned ones that are on it keep their
+  // share of the probability, as without a list.
+  void use_shortlist(DecodeState& state, std::span<const std::vector<int32_t>* const> sources) {
+    if (!options_.shortlist) return;
+    std::vector<int32_t> tokens;
+    for (const std::vector<int32_t>* source : sources)
+      tokens.insert(tokens.end(), source->begin(), source->end());
+    shortlist_ = options_.shortlist(tokens);
+    shortlist_.push_back(options_.tokens.eos);
+    const int64_t vocabulary = model_.config().vocabulary;
+    std::erase_if(shortlist_, [&](int32_t id) { return id < 0 || id >= vocabulary; });
+    std::sort(shortlist_.begin(), shortlist_.end());
+    shortlist_.erase(std::unique(shortlist_.begin(), shortlist_.end()), shortlist_.end());
+    restrict_output(context_, model_, state, shortlist_);
+    const auto column_of = [&](int32_t token) {
+      const auto found = std::lower_bound(shortlist_.begin(), shortlist_.end(), token);
+      return found != shortlist_.end() && *found == token
+                 ? static_cast<int32_t>(found - shortlist_.begin())
+                 : -1;
+    };
+    banned_columns_.clear();
+    for (const int32_t token : banned_)
+      if (column_of(token) >= 0) banned_columns_.push_back(column_of(token));
+    k_ = std::min(options_.beam + 1,
+                  static_cast<int64_t>(shortlist_.size() - banned_columns_.size()));
+    if (sampler_)
+      sampler_.emplace(options_.sampling, column_of(options_.tokens.eos), banned_columns_);
+  }
+  int32_t token_of(int32_t column) const {
+    return options_.shortlist ? shortlist_[static_cast<size_t>(column)] : column;
   }
 
   // A slot that samples has one row.
@@ -197,8 +233,8 @@ class BatchDecoder {
       } else {
         if (sampler_) {
           const Sampler::Draw& draw = draws[next_draw++];
-          candidates_ = {
-              {slot.search.live()[0].log_probability + draw.log_probability, 0, draw.token}};
+          candidates_ = {{slot.search.live()[0].log_probability + draw.log_probability, 0,
+                          token_of(draw.token)}};
         } else {
           collect(slot, scores, row);
         }
@@ -221,6 +257,7 @@ class BatchDecoder {
   const Model& model_;
   const DecodeOptions& options_;
   std::vector<int32_t> banned_;
+  std::vector<int32_t> shortlist_, banned_columns_;
   std::optional<Sampler> sampler_;
   int64_t k_;  // expansions of a hypothesis: eos and `beam` others are enough
   std::vector<Slot> slots_;
@@ -334,13 +371,14 @@ std::vector<std::vector<Hypothesis>> translate(Context& context, const Model& mo
       slots.push_back(make_slot(config, options, samples, *inputs.back(), item));
     }
     const Batch batch = pack_sources(context, config, inputs);
-    decoder.decode(batch, std::move(slots), [&](const Slot& slot, std::vector<Hypothesis> best) {
-      std::vector<Hypothesis>& result = results[static_cast<size_t>(slot.sentence)];
-      if (options.sampling.on)
-        result[static_cast<size_t>(slot.sample)] = std::move(best[0]);
-      else
-        result = std::move(best);
-    });
+    decoder.decode(batch, inputs, std::move(slots),
+                   [&](const Slot& slot, std::vector<Hypothesis> best) {
+                     std::vector<Hypothesis>& result = results[static_cast<size_t>(slot.sentence)];
+                     if (options.sampling.on)
+                       result[static_cast<size_t>(slot.sample)] = std::move(best[0]);
+                     else
+                       result = std::move(best);
+                   });
   }
   return results;
 }

@@ -57,6 +57,18 @@ void Model::reorder(Context& context, DecodeState& state, const std::vector<int3
   state.rows = static_cast<int64_t>(parents.size());
 }
 
+void restrict_output(Context& context, const Model& model, DecodeState& state,
+                     const std::vector<int32_t>& tokens) {
+  const ParameterStore& parameters = model.parameters();
+  ParamId weight = parameters.find("output.weight");
+  if (weight == kNoParam) weight = parameters.find("embedding.weight");  // tied
+  const ParamId bias = parameters.find("output.bias");
+  const Tensor index = row_numbers(context, tokens);
+  state.output_weight = ops::gather_rows(context, parameters.value(weight), index);
+  if (bias != kNoParam)
+    state.output_bias = ops::gather_rows(context, parameters.value(bias), index);
+}
+
 void grow_cache(Context& context, DecodeState& state, int64_t capacity) {
   require(capacity >= state.length, ErrorCode::invalid_argument, "decode", "a capacity of ",
           capacity, " tokens is less than the ", state.length, " that every row holds");

@@ -123,7 +123,7 @@ class EncoderDecoder final : public Transformer {
       output = run.feed_forward(rows.input, layer.ffn, {});
       rows = run.seam(output, layer.ffn.down, rows, after_decoder_ffn(i), {});
     }
-    return run.linear(rows.input, output_);
+    return step_logits(run, rows.input, output_, state);
   }
 
  private:

@@ -20,6 +20,8 @@ struct DecodeState {
   Tensor cross_cache;    // [Ts, layers * 2 * width]; undefined for decoder_lm
   Tensor cross_begin, cross_end;  // [rows] int32: each row's source tokens in cross_cache
   int64_t longest_source = 0;     // tokens of the longest source at the start; 0: unknown
+  // Of restrict_output: the rows of the output layer that logits are computed of; undefined: all.
+  Tensor output_weight, output_bias;
   bool indices_checked = false;   // the ids that are fed are tokens, and positions suffice: see
                                   // EmbeddingOptions
 };

@@ -42,6 +42,12 @@ ops::CrossEntropyOutput Transformer::vocabulary_loss(Context& context, const Ten
                                    batch.target_out, options);
 }
 
+Tensor Transformer::step_logits(const Layers& layers, const Tensor& rows,
+                                const LinearParams& output, const DecodeState& state) {
+  if (!state.output_weight.defined()) return layers.linear(rows, output);
+  return ops::linear(layers.context(), rows, state.output_weight, state.output_bias);
+}
+
 DecodeState Transformer::make_state(Context& context, int64_t rows, int64_t capacity) const {
   DecodeState state;
   state.rows = rows;

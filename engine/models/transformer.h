@@ -29,6 +29,9 @@ class Transformer : public Model {
                                           const LinearParams& output, const Batch& batch,
                                           double label_smoothing, double scale,
                                           bool training) const;
+  // Logits of a decoder's step: of the whole vocabulary, or of what the state restricts them to.
+  static Tensor step_logits(const Layers& layers, const Tensor& rows, const LinearParams& output,
+                            const DecodeState& state);
   DecodeState make_state(Context& context, int64_t rows, int64_t capacity) const;
   SelfRanges self_ranges(Context& context, const DecodeState& state) const;
   static Tensor constant_positions(Context& context, int64_t rows, int64_t position);

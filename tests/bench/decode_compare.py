@@ -78,10 +78,10 @@ def read_lines(path, count):
         return [line.rstrip("\n") for line, _ in zip(file, range(count))]
 
 
-def make_model(arguments, folder):
-    """The run directory, its CTranslate2 form and the lines."""
+def make_model(arguments, folder, form="ctranslate2"):
+    """The run directory, its form for the other program and the lines."""
     lines_path = os.path.join(folder, "lines.txt")
-    run, exported = os.path.join(folder, "run"), os.path.join(folder, "ctranslate2")
+    run, exported = os.path.join(folder, "run"), os.path.join(folder, form)
     program = os.path.join(arguments.build, "translate-train")
     shape = random.Random(1)
     words = sorted({"".join(shape.choice("bcdfghjklmnprstvwz") + shape.choice("aeiouäöü") for _ in range(shape.randint(2, 6)))
@@ -91,9 +91,10 @@ def make_model(arguments, folder):
         with open(text, "w", encoding="utf-8") as file:
             file.writelines(line + "\n" for line in made_up_lines(30000, words, 2))
         quiet = {"stdout": subprocess.DEVNULL, "check": True}
-        subprocess.run([program, "train", "-t", text, text, "--model", run, "--task", "base", "--dim-vocabs", "32000", "--after",
-                        "1u", "--mini-batch-words", "100", "--transformer-norm", "post", "--device", "cpu", "--quiet"], **quiet)
-        subprocess.run([program, "export", "-m", run, "--to", "ctranslate2", "-o", exported, "--quiet"], **quiet)
+        if not os.path.exists(run):
+            subprocess.run([program, "train", "-t", text, text, "--model", run, "--task", "base", "--dim-vocabs", "32000", "--after",
+                            "1u", "--mini-batch-words", "100", "--transformer-norm", "post", "--device", "cpu", "--quiet"], **quiet)
+        subprocess.run([program, "export", "-m", run, "--to", form, "-o", exported, "--quiet"], **quiet)
     lines = read_lines(arguments.lines, arguments.sentences) if arguments.lines else made_up_lines(arguments.sentences, words, 3)
     with open(lines_path, "w", encoding="utf-8") as file:
         file.writelines(line + "\n" for line in lines)
@@ -121,20 +122,20 @@ class StringView(ctypes.Structure):
 class Trafo:
     """One handle of each kind, kept for the life of the process."""
 
-    def __init__(self, build, folder, threads):
+    def __init__(self, build, folder, threads, device=0, precision=0):
         self.c = ctypes.CDLL(os.path.join(build, "libtrafo.so"))
         self.c.trafo_error_message.restype = ctypes.c_char_p
         self.c.trafo_error_message.argtypes = [c_void_p]
         options = ContextOptions()
         self.call("context_options_init", ctypes.byref(options), c_size_t(ctypes.sizeof(options)))
-        options.threads = threads
+        options.threads, options.device = threads, device
         self.context, self.tokenizer, self.model = c_void_p(), c_void_p(), c_void_p()
         self.call("context_new", ctypes.byref(options), ctypes.byref(self.context))
         vocabulary = os.path.join(folder, "run/vocab.spm").encode()
         self.call("tokenizer_load", vocabulary, c_size_t(len(vocabulary)), ctypes.byref(self.tokenizer))
         with open(os.path.join(folder, "run/latest"), encoding="utf-8") as file:
             model = os.path.join(folder, "run/ckpt", file.read().strip(), "model.safetensors").encode()
-        self.call("model_load", self.context, model, c_size_t(len(model)), ctypes.byref(self.model))
+        self.call("model_load_as", self.context, model, c_size_t(len(model)), c_int32(precision), ctypes.byref(self.model))
         self.call("model_freeze", self.model)
 
     def call(self, name, *arguments):
@@ -149,6 +150,7 @@ class Trafo:
         self.call("translate_options_init", ctypes.byref(options), c_size_t(ctypes.sizeof(options)))
         options.beam, options.min_length, options.max_length = beam, length, length
         texts = [line.encode() for line in lines]
+        options.batch_tokens = 1 << 20 if batch > 0 else options.batch_tokens
         steps = [texts[i:i + batch] for i in range(0, len(texts), batch)] if batch > 0 else [texts]
         for step in steps:
             views, out = (StringView * len(step))(*[StringView(text, len(text)) for text in step]), c_void_p()

@@ -322,6 +322,15 @@ void misuse_models(World& w) {
   MISUSE(trafo_translations_get_truncated, {}, translations, &size);
   MISUSE(trafo_translations_get_source, {2, 3}, translations, 0, numbers, numbers);
   trafo_translations_free(translations);
+  const std::string list_path = "/tmp/trafo-misuse-list-" + std::to_string(getpid());
+  trafo_shortlist* list = nullptr;
+  MISUSE(trafo_shortlist_learn, {}, w.tokenizer, kWords, kWords, 3, 2, &list);
+  must(trafo_shortlist_learn(w.tokenizer, kWords, kWords, 3, 2, &list));
+  MISUSE(trafo_shortlist_save, {}, list, list_path.data(), list_path.size());
+  must(trafo_shortlist_save(list, list_path.data(), list_path.size()));
+  trafo_shortlist_free(list);
+  MISUSE(trafo_shortlist_load, {}, w.tokenizer, list_path.data(), list_path.size(), &list);
+  std::filesystem::remove(list_path);
   MISUSE(trafo_score, {6}, w.model, w.tokenizer, kWords, kWords, 3, reals, numbers);
 
   auto options = defaults(trafo_trainer_options_init);
@@ -374,12 +383,13 @@ void misuse_rest() {
   MISUSE_FREE(trafo_model_free);
   MISUSE_FREE(trafo_trainer_free);
   MISUSE_FREE(trafo_translations_free);
+  MISUSE_FREE(trafo_shortlist_free);
 }
 
 // To the library a freed handle is an address that is not registered. These addresses are never
 // handed out again by an allocator, as those of truly freed handles are (c_api_test has such).
 void make_freed() {
-  alignas(64) static unsigned char ended[9][64];
+  alignas(64) static unsigned char ended[10][64];
   freed<trafo_context> = reinterpret_cast<trafo_context*>(ended[0]);
   freed<trafo_tensor> = reinterpret_cast<trafo_tensor*>(ended[1]);
   freed<trafo_cancel> = reinterpret_cast<trafo_cancel*>(ended[2]);
@@ -389,6 +399,7 @@ void make_freed() {
   freed<trafo_model> = reinterpret_cast<trafo_model*>(ended[6]);
   freed<trafo_trainer> = reinterpret_cast<trafo_trainer*>(ended[7]);
   freed<trafo_translations> = reinterpret_cast<trafo_translations*>(ended[8]);
+  freed<trafo_shortlist> = reinterpret_cast<trafo_shortlist*>(ended[9]);
 }
 
 void check_complete() {

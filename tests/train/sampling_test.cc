@@ -210,6 +210,43 @@ TEST(SamplingOptions, OutOfRangeAreNamed) {
   EXPECT_EQ(error(options), "INVALID_ARGUMENT: min_length must be 0 or more, got -1");
 }
 
+class ShortlistedDecoding : public ::testing::TestWithParam<Architecture> {};
+
+TEST_P(ShortlistedDecoding, AllTokensGiveTheSameAndFewGiveThemAlone) {
+  const auto context = cpu_context();
+  const auto model = random_model(*context, tiny_config(GetParam(), 40), 3);
+  const Sentences sources = random_sentences(6, 9, 40, 4);
+  DecodeOptions options;
+  options.max_length = 10;
+  const auto whole = translate(*context, *model, sources, options);
+  std::vector<int32_t> all;
+  for (int32_t id = 0; id < 40; ++id) all.push_back(id);
+  options.shortlist = [&](std::span<const int32_t>) { return all; };
+  const auto same = translate(*context, *model, sources, options);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    EXPECT_EQ(same[i][0].tokens, whole[i][0].tokens);
+    EXPECT_TRUE(std::none_of(same[i][0].tokens.begin(), same[i][0].tokens.end(),
+                             [](int32_t id) { return id < 4; }));
+  }
+  options.shortlist = [](std::span<const int32_t> source) {
+    std::vector<int32_t> tokens(source.begin(), source.end());
+    tokens.push_back(1000);  // of another vocabulary
+    return tokens;
+  };
+  options.batch_tokens = 1;  // every sentence has a list of its own
+  for (const bool draw : {false, true}) {
+    options.sampling.on = draw;
+    const auto few = translate(*context, *model, sources, options);
+    for (size_t i = 0; i < sources.size(); ++i)
+      for (const int32_t id : few[i][0].tokens)
+        EXPECT_NE(std::find(sources[i].begin(), sources[i].end(), id), sources[i].end());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ShortlistedDecoding,
+                         ::testing::Values(Architecture::encoder_decoder, Architecture::decoder_lm),
+                         architecture_name);
+
 TEST(MinLength, EosWaits) {
   const auto context = cpu_context();
   const auto model = random_model(*context, tiny_config(Architecture::encoder_decoder), 3);

@@ -306,6 +306,32 @@ func TestSamplesAreTheSameOfTheSameSeed(t *testing.T) {
 	}
 }
 
+func TestAShortlistRestrictsTranslations(t *testing.T) {
+	l := newLesson(t)
+	source, target := sentences()
+	path := filepath.Join(t.TempDir(), "lex.s2t")
+	learnt := must[*trafo.Shortlist](t)(trafo.LearnShortlist(l.tokenizer, source, target, 5))
+	if err := learnt.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	options := trafo.DefaultTranslateOptions()
+	options.Shortlist = must[*trafo.Shortlist](t)(trafo.LoadShortlist(l.tokenizer, path))
+	options.ShortlistFirst = 0
+	loaded := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, source[:3], &options))
+	options.Shortlist = learnt
+	again := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, source[:3], &options))
+	if !slices.Equal(loaded.Best(), again.Best()) {
+		t.Error(loaded.Best(), again.Best())
+	}
+	if err := learnt.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.model.Translate(t.Context(), l.tokenizer, source[:1], &options)
+	wantError(t, err, trafo.ErrClosed)
+	_, err = trafo.LearnShortlist(l.tokenizer, source, nil, 0)
+	wantError(t, err, trafo.ErrInvalidArgument)
+}
+
 func TestTranslationIsCancelled(t *testing.T) {
 	l := newLesson(t)
 	source, _ := sentences()

@@ -30,6 +30,10 @@ type TranslateOptions struct {
 	Truncate      bool      // a source over the model's limit is cut (default) or an error
 	MinLength     int64     // tokens before a translation may end; default 0
 	Sampling      *Sampling // nil, the default: beam search
+	// Only pieces of the list are chosen among, and of the vocabulary the first so many (100) and of
+	// every source piece the best so many (100); nil, the default: all.
+	Shortlist                     *Shortlist
+	ShortlistFirst, ShortlistBest int64
 }
 
 // DefaultTranslateOptions gives the defaults.
@@ -37,7 +41,8 @@ func DefaultTranslateOptions() TranslateOptions {
 	var o C.trafo_translate_options
 	mustInit(C.trafo_translate_options_init(&o, C.sizeof_trafo_translate_options))
 	return TranslateOptions{int(o.beam), int(o.n_best), float64(o.length_penalty), int64(o.max_length),
-		int64(o.batch_tokens), o.truncate != 0, int64(o.min_length), nil}
+		int64(o.batch_tokens), o.truncate != 0, int64(o.min_length), nil, nil,
+		int64(o.shortlist_first), int64(o.shortlist_best)}
 }
 
 func (o *TranslateOptions) c() *C.trafo_translate_options {
@@ -53,6 +58,7 @@ func (o *TranslateOptions) c() *C.trafo_translate_options {
 	c.batch_tokens = C.int64_t(o.BatchTokens)
 	c.truncate = cBool(o.Truncate)
 	c.min_length = C.int64_t(o.MinLength)
+	c.shortlist_first, c.shortlist_best = C.int64_t(o.ShortlistFirst), C.int64_t(o.ShortlistBest)
 	if s := o.Sampling; s != nil {
 		c.sampling = 1
 		c.temperature = C.double(s.Temperature)
@@ -98,11 +104,18 @@ func (m *Model) Translate(ctx context.Context, tokenizer *Tokenizer, lines []str
 			return err
 		}
 		defer tokenizer.shared.release()
+		settings := options.c()
+		if options != nil && options.Shortlist != nil {
+			if settings.shortlist, err = options.Shortlist.hold(origin); err != nil {
+				return err
+			}
+			defer options.Shortlist.shared.release()
+		}
 		array, free := views(lines)
 		defer free()
 		var out *C.trafo_translations
 		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
-			return C.trafo_translate(m.ptr, pieces, array, C.size_t(len(lines)), options.c(), cancel, &out)
+			return C.trafo_translate(m.ptr, pieces, array, C.size_t(len(lines)), settings, cancel, &out)
 		})
 		if err != nil {
 			return err

@@ -2071,7 +2071,46 @@ unsafe extern "C" {
     #[doc = " since 0.1"]
     pub fn trafo_trainer_free(trainer: *mut trafo_trainer);
 }
-#[doc = " ---- Translation ---------------------------------------------------------------------------------------------------------"]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_shortlist {
+    _unused: [u8; 0],
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " IBM model 1 over the pairs of lines; `best` targets of a piece are kept (0: 100). since 0.1"]
+    pub fn trafo_shortlist_learn(
+        tokenizer: *const trafo_tokenizer,
+        source: *const trafo_string_view,
+        target: *const trafo_string_view,
+        count: usize,
+        best: i64,
+        out: *mut *mut trafo_shortlist,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Text of lines \"TARGET SOURCE PROBABILITY\", pieces of the tokenizer, as Marian's lex.s2t. since 0.1"]
+    pub fn trafo_shortlist_load(
+        tokenizer: *const trafo_tokenizer,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        out: *mut *mut trafo_shortlist,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Writes such a file whole or not at all. since 0.1"]
+    pub fn trafo_shortlist_save(
+        shortlist: *const trafo_shortlist,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[doc = " since 0.1"]
+    pub fn trafo_shortlist_free(shortlist: *mut trafo_shortlist);
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_translate_options {
@@ -2102,11 +2141,17 @@ pub struct trafo_translate_options {
     pub seed: u64,
     #[doc = " number of lines[0] for sampling; default 0: a text in several calls is drawn as in one"]
     pub first_line: i64,
+    #[doc = " default NULL: the whole vocabulary"]
+    pub shortlist: *const trafo_shortlist,
+    #[doc = " with a shortlist, also the first so many pieces; default 100"]
+    pub shortlist_first: i64,
+    #[doc = " and the best so many of each source piece; default 100"]
+    pub shortlist_best: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_translate_options"]
-        [::core::mem::size_of::<trafo_translate_options>() - 96usize];
+        [::core::mem::size_of::<trafo_translate_options>() - 120usize];
     ["Alignment of trafo_translate_options"]
         [::core::mem::align_of::<trafo_translate_options>() - 8usize];
     ["Offset of field: trafo_translate_options::struct_size"]
@@ -2137,6 +2182,12 @@ const _: () = {
         [::core::mem::offset_of!(trafo_translate_options, seed) - 80usize];
     ["Offset of field: trafo_translate_options::first_line"]
         [::core::mem::offset_of!(trafo_translate_options, first_line) - 88usize];
+    ["Offset of field: trafo_translate_options::shortlist"]
+        [::core::mem::offset_of!(trafo_translate_options, shortlist) - 96usize];
+    ["Offset of field: trafo_translate_options::shortlist_first"]
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 104usize];
+    ["Offset of field: trafo_translate_options::shortlist_best"]
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 112usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

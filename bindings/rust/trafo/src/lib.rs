@@ -181,7 +181,7 @@ pub use trainer::{
     Metric, OptimizerStates, Period, Recompute, Schedule, StepResult, StoppingMetrics, Trainer,
     TrainerBuilder, TrainerOptions,
 };
-pub use translation::{Hypothesis, Sampling, TranslateOptions, Translation};
+pub use translation::{Hypothesis, Sampling, Shortlist, TranslateOptions, Translation};
 
 /// Version of the linked library, such as `0.1.0`.
 pub fn version() -> String {

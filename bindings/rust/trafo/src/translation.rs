@@ -1,22 +1,31 @@
 use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
 use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
 use crate::context::to_i64;
-use crate::handle::defaults;
+use crate::error::{Error, ErrorCode, Result, check};
+use crate::handle::{RawShortlist, defaults, path_view, views};
+use crate::text::Tokenizer;
 
 /// Settings of [`Model::translate`](crate::Model::translate).
 #[derive(Clone, Debug)]
 pub struct TranslateOptions {
     pub(crate) raw: sys::trafo_translate_options,
     pub(crate) cancel: Option<CancelToken>,
+    shortlist: Option<Shortlist>,
 }
 
 impl TranslateOptions {
     /// Beam 5, one translation a line.
     pub fn new() -> Self {
-        TranslateOptions { raw: defaults(sys::trafo_translate_options_init), cancel: None }
+        TranslateOptions {
+            raw: defaults(sys::trafo_translate_options_init),
+            cancel: None,
+            shortlist: None,
+        }
     }
     /// Width of the beam; 1 is greedy.
     pub fn beam(mut self, beam: usize) -> Self {
@@ -54,6 +63,19 @@ impl TranslateOptions {
         self.raw.first_line = to_i64(sampling.first_line);
         self
     }
+    /// Chooses among few tokens: the first of the vocabulary and the best translations of every source piece, each up to
+    /// 100 by default.
+    pub fn shortlist(mut self, shortlist: &Shortlist) -> Self {
+        self.raw.shortlist = shortlist.0.as_ptr();
+        self.shortlist = Some(shortlist.clone());
+        self
+    }
+    /// How many of either; see [`shortlist`](Self::shortlist).
+    pub fn shortlist_sizes(mut self, first: usize, best: usize) -> Self {
+        self.raw.shortlist_first = to_i64(first);
+        self.raw.shortlist_best = to_i64(best);
+        self
+    }
     /// Source tokens times beam decoded together.
     pub fn batch_tokens(mut self, tokens: usize) -> Self {
         self.raw.batch_tokens = to_i64(tokens);
@@ -74,6 +96,62 @@ impl TranslateOptions {
 impl Default for TranslateOptions {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Which pieces may translate which; with one, translation computes only the few rows of the output layer that its lines
+/// need. Clones share it.
+#[derive(Clone)]
+pub struct Shortlist(Arc<RawShortlist>);
+
+// SAFETY: trafo.h: a const handle may be used by several threads at once, and every call on a shortlist but the last free
+// takes a const handle.
+unsafe impl Send for RawShortlist {}
+// SAFETY: see above.
+unsafe impl Sync for RawShortlist {}
+// SAFETY: the only pointer in it belongs to the shortlist that is beside it.
+unsafe impl Send for TranslateOptions {}
+// SAFETY: see above.
+unsafe impl Sync for TranslateOptions {}
+
+impl fmt::Debug for Shortlist {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shortlist")
+    }
+}
+
+impl Shortlist {
+    /// Learns from pairs of lines with IBM model 1; `best` translations of each piece are kept.
+    pub fn learn<S: AsRef<str>, T: AsRef<str>>(
+        tokenizer: &Tokenizer,
+        source: &[S],
+        target: &[T],
+        best: usize,
+    ) -> Result<Self> {
+        if source.len() != target.len() {
+            let message = format!("{} sources and {} targets", source.len(), target.len());
+            return Err(Error::new(ErrorCode::InvalidArgument, "Shortlist::learn", message));
+        }
+        let (s, t) = (views(source), views(target));
+        let (pieces, count, best) = (tokenizer.as_ptr(), s.len(), to_i64(best));
+        // SAFETY: the handle is live, the views are valid during the call.
+        Ok(Shortlist(Arc::new(RawShortlist::make(|out| unsafe {
+            sys::trafo_shortlist_learn(pieces, s.as_ptr(), t.as_ptr(), count, best, out)
+        })?)))
+    }
+    /// Reads lines `TARGET SOURCE PROBABILITY`, pieces of the tokenizer, as Marian's lex.s2t.
+    pub fn load(tokenizer: &Tokenizer, path: impl AsRef<Path>) -> Result<Self> {
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live, the path is valid during the call.
+        Ok(Shortlist(Arc::new(RawShortlist::make(|out| unsafe {
+            sys::trafo_shortlist_load(tokenizer.as_ptr(), data, length, out)
+        })?)))
+    }
+    /// Writes such a file, whole or not at all.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live, the path is valid during the call.
+        check(unsafe { sys::trafo_shortlist_save(self.0.as_ptr(), data, length) })
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use common::{TestFolder, corpus, model, options, pairs, tokenizer, weights};
 use trafo::{
     Architecture, CancelToken, ContextOptions, Corpus, DType, Device, ErrorCode, Event, EventKind,
-    Metric, Model, ModelConfig, Period, Result, Sampling, Schedule, Stop, StoppingMetrics, Trainer,
-    TrainerOptions, TranslateOptions,
+    Metric, Model, ModelConfig, Period, Result, Sampling, Schedule, Shortlist, Stop,
+    StoppingMetrics, Trainer, TrainerOptions, TranslateOptions,
 };
 
 fn quiet(_: &Event) -> ControlFlow<()> {
@@ -470,5 +470,23 @@ fn samples_are_the_same_of_the_same_seed() -> Result<()> {
     assert_eq!(both[1].hypotheses.len(), 3);
     assert_eq!(drawn(&lines[1..], 5, 1)?[0], both[1]);
     assert_ne!(drawn(&lines, 6, 0)?, both);
+    Ok(())
+}
+
+#[test]
+fn a_shortlist_restricts_translations() -> Result<()> {
+    let folder = TestFolder::new();
+    let tokenizer = common::tokenizer(&common::corpus());
+    let model = common::model(&tokenizer);
+    let (source, target): (Vec<_>, Vec<_>) = pairs().into_iter().unzip();
+    let learnt = Shortlist::learn(&tokenizer, &source, &target, 5)?;
+    learnt.save(folder.join("lex.s2t"))?;
+    let loaded = Shortlist::load(&tokenizer, folder.join("lex.s2t"))?;
+    let with = |list: &Shortlist| {
+        let options = TranslateOptions::new().max_length(6).shortlist(list).shortlist_sizes(0, 5);
+        model.translate(&tokenizer, &source[..3], &options)
+    };
+    assert_eq!(with(&learnt)?, with(&loaded)?);
+    assert!(Shortlist::learn(&tokenizer, &source, &target[1..], 5).is_err());
     Ok(())
 }

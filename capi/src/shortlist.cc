@@ -1,0 +1,76 @@
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <span>
+#include <sstream>
+#include <vector>
+
+#include "capi/src/text_handles.h"
+#include "engine/io/atomic_file.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+namespace {
+
+std::vector<std::vector<int32_t>> encode_lines(const Call& call, const Tokenizer& tokenizer,
+                                               const trafo_string_view* lines, size_t count,
+                                               const char* name) {
+  call.array(lines, count, name);
+  std::vector<std::vector<int32_t>> ids(count);
+  for (size_t i = 0; i < count; ++i) {
+    try {
+      tokenizer.encode(call.text(lines[i].data, lines[i].length, name), ids[i]);
+    } catch (const Error& error) {
+      fail(error.code(), call.function(), name, ", line ", i + 1, ": ", error.message());
+    }
+  }
+  return ids;
+}
+
+}  // namespace
+
+trafo_error* trafo_shortlist_learn(const trafo_tokenizer* tokenizer,
+                                   const trafo_string_view* source, const trafo_string_view* target,
+                                   size_t count, int64_t best, trafo_shortlist** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
+    if (best < 0) call.refuse("best must be at least 0, got ", best);
+    if (count == 0) call.refuse("there are no pairs to learn from");
+    const auto sources = encode_lines(call, pieces, source, count, "source");
+    const auto targets = encode_lines(call, pieces, target, count, "target");
+    *out = new_handle<trafo_shortlist>(
+        pieces, LexicalTable::learn(sources, targets, pieces.vocab_size(), best > 0 ? best : 100));
+  });
+}
+
+trafo_error* trafo_shortlist_load(const trafo_tokenizer* tokenizer, const char* path,
+                                  size_t path_length, trafo_shortlist** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
+    const std::filesystem::path file = path_argument(call, path, path_length, "path");
+    std::ifstream in(file, std::ios::binary);
+    require(in.good() && !std::filesystem::is_directory(file), ErrorCode::io, call.function(),
+            file.string(), ": ", errno != 0 ? std::strerror(errno) : "cannot be read");
+    *out = new_handle<trafo_shortlist>(pieces, LexicalTable::read(in, file.string(), pieces));
+  });
+}
+
+trafo_error* trafo_shortlist_save(const trafo_shortlist* shortlist, const char* path,
+                                  size_t path_length) {
+  return api(__func__, [&](const Call& call) {
+    const trafo_shortlist& list = call.handle(shortlist, "shortlist");
+    AtomicFile file(path_argument(call, path, path_length, "path"));
+    std::ostringstream text;
+    list.table.write(text, list.tokenizer);
+    const std::string bytes = text.str();
+    file.write(std::as_bytes(std::span<const char>(bytes)));
+    file.commit();
+  });
+}
+
+void trafo_shortlist_free(trafo_shortlist* shortlist) {
+  free_handle(shortlist);
+}
