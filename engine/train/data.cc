@@ -35,6 +35,10 @@ TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
                 config.architecture == Architecture::decoder_lm,
             ErrorCode::invalid_argument, kOrigin,
             "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
+  for (const std::string& metric : options.valid_metrics)
+    require(valid == nullptr || !valid->monolingual() || metric == "ce-mean-words",
+            ErrorCode::invalid_argument, kOrigin, "the metric ", metric,
+            " translates, and monolingual text has no sources");
   TokenizedCorpusOptions lengths{
       .form = sequence_form(config.architecture),
       .max_length = static_cast<int32_t>(options.max_length),

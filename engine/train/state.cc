@@ -155,8 +155,8 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
           " cannot be continued: the vocabulary has changed");
   require(
       saved.corpus == given.corpus, ErrorCode::invalid_argument, kOrigin, label,
-      " cannot be continued: the training corpus has changed since (or the length limit, or the "
-      "vocabulary that cut it into pieces)");
+      " cannot be continued: the training corpus has changed since: edited lines, or other files, "
+      "another order or other weights of them");
 }
 
 }  // namespace trafo

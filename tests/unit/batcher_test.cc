@@ -267,6 +267,23 @@ TEST(Batcher, RefusesImpossiblePositions) {
   EXPECT_THROW(PrefetchingBatcher(corpus, {}, 0), Error);
 }
 
+TEST(Batcher, PositionsFromBeforeThereWereWindowsAreFound) {
+  const TokenizedCorpus corpus = random_ids(100).corpus(options_of(SequenceForm::encoder_decoder));
+  Batcher original(corpus, {});
+  PackedBatchHost expected, got;
+  for (int i = 0; i < 4; ++i) original.next(expected);
+  BatcherState old{1, 0, 3};
+  old.window = -1;
+  Batcher resumed(corpus, {});
+  resumed.seek(old);
+  resumed.next(got);
+  EXPECT_TRUE(same(expected, got));
+  BatcherOptions windows;  // which that release would have cut otherwise
+  windows.sort_window = 40;
+  Batcher other(corpus, windows);
+  EXPECT_THROW(other.seek(old), Error);
+}
+
 TEST(PrefetchingBatcher, EqualsTheBatcherForEveryDepth) {
   const TokenizedCorpus corpus = random_ids(400).corpus(options_of(SequenceForm::decoder_only));
   for (const size_t depth : {size_t{1}, size_t{2}, size_t{16}}) {

@@ -1,0 +1,331 @@
+// What train reads: large and compressed corpora, mixtures, filters, text of one side; and what a
+// full disk or an edited corpus does to a run.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <zlib.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/translate-train/demo_corpus.h"
+#include "tests/cli/program.h"
+
+namespace translate_train::testing {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+class DataTest : public ::testing::Test {
+ protected:
+  DataTest() {
+    const DemoCorpus corpus = make_demo_corpus(7, 900, 60);
+    std::string tsv;
+    const auto write_pairs = [&](const std::string& name, const std::vector<DemoPair>& pairs) {
+      std::string german, english;
+      for (const DemoPair& pair : pairs) {
+        german += pair.german + "\n";
+        english += pair.english + "\n";
+        if (name == "train") tsv += pair.german + "\t" + pair.english + "\n";
+      }
+      write_file(folder_.file(name + ".de"), german);
+      write_file(folder_.file(name + ".en"), english);
+    };
+    write_pairs("train", corpus.train);
+    write_pairs("valid", corpus.held_out);
+    tsv_ = tsv;
+    const Outcome made = run_program(folder_.path(), {"vocab", "-t", "train.de", "train.en",
+                                                      "--dim-vocabs", "300", "-o", "v.spm"});
+    EXPECT_EQ(made.exit_code, 0) << made.err;
+  }
+
+  // Without the training sets.
+  static std::vector<std::string> flags(const std::string& run, int updates, int threads = 2) {
+    return {"train",
+            "--valid-sets",
+            "valid.de",
+            "valid.en",
+            "--vocabs",
+            "v.spm",
+            "--model",
+            run,
+            "--enc-depth",
+            "1",
+            "--dec-depth",
+            "1",
+            "--dim-emb",
+            "32",
+            "--transformer-dim-ffn",
+            "64",
+            "--transformer-heads",
+            "2",
+            "--mini-batch-words",
+            "400",
+            "--valid-metrics",
+            "ce-mean-words",
+            "--save-freq",
+            "3u",
+            "--after",
+            std::to_string(updates) + "u",
+            "--cpu-threads",
+            std::to_string(threads),
+            "--device",
+            "cpu"};
+  }
+  Outcome train(std::vector<std::string> arguments, const std::vector<std::string>& more,
+                const std::string& input = "") {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(folder_.path(), arguments, input);
+  }
+  std::string weights(const std::string& run, int updates) {
+    return read_file(folder_.file(run + "/ckpt/" + std::to_string(updates) + "/model.safetensors"));
+  }
+
+  TemporaryFolder folder_;
+  std::string tsv_;
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_F(DataTest, FilesInMemoryOnDiskCompressedAndFromAPipeTrainTheSame) {
+  const std::string german = read_file(folder_.file("train.de"));
+  const gzFile file = gzopen(folder_.file("train.de.gz").c_str(), "wb");
+  gzwrite(file, german.data(), static_cast<unsigned>(german.size()));
+  gzclose(file);
+  const Outcome memory = train(flags("memory", 8), {"--train-sets", "train.de", "train.en"});
+  ASSERT_EQ(memory.exit_code, 0) << memory.err;
+  const std::string expected = weights("memory", 8);
+  EXPECT_EQ(
+      train(flags("disk", 8, 1), {"--train-sets", "train.de", "train.en", "--data-in-memory", "0"})
+          .exit_code,
+      0);
+  EXPECT_EQ(weights("disk", 8), expected);
+  EXPECT_EQ(
+      train(flags("gzip", 8), {"--train-sets", "train.de.gz", "train.en", "--data-in-memory", "1"})
+          .exit_code,
+      0);
+  EXPECT_EQ(weights("gzip", 8), expected);
+  EXPECT_EQ(train(flags("pipe", 8), {"--tsv", "-"}, tsv_).exit_code, 0);
+  EXPECT_EQ(weights("pipe", 8), expected);
+}
+
+TEST_F(DataTest, ASampledMixGoesOnAsIfItHadNotStopped) {
+  const std::vector<std::string> data = {"--train-sets",
+                                         "train.de",
+                                         "train.en",
+                                         "--train-sets",
+                                         "valid.de",
+                                         "valid.en",
+                                         "--data-weights",
+                                         "0.5",
+                                         "2.5",
+                                         "--maxi-batch",
+                                         "3",
+                                         "--sentencepiece-alphas",
+                                         "0.2",
+                                         "0.4",
+                                         "--max-length-ratio",
+                                         "2",
+                                         "--seed",
+                                         "5"};
+  const Outcome uncut = train(flags("uncut", 70), data);
+  ASSERT_EQ(uncut.exit_code, 0) << uncut.err;
+  EXPECT_TRUE(contains(uncut.err + uncut.out, "epoch 1: ")) << "what the filter left out";
+  for (const int stop : {7, 31}) {
+    const std::string run = "cut" + std::to_string(stop);
+    ASSERT_EQ(train(flags(run, stop, 1), data).exit_code, 0);
+    const Outcome rest = train({"train", "--model", run, "--after", "70u"}, {});
+    ASSERT_EQ(rest.exit_code, 0) << rest.err;
+    EXPECT_EQ(weights(run, 70), weights("uncut", 70)) << stop;
+  }
+  const auto state = nlohmann::json::parse(read_file(folder_.file("uncut/ckpt/70/state.json")));
+  EXPECT_GE(state.at("epoch"), 1);
+  EXPECT_GT(state.at("window"), 0);
+}
+
+TEST_F(DataTest, AnEditedCorpusIsNotContinuedWith) {
+  for (const char* memory : {"256MiB", "0"}) {
+    const std::string run = std::string("run") + memory;
+    const std::vector<std::string> data = {"--train-sets", "train.de", "train.en",
+                                           "--data-in-memory", memory};
+    const std::string before = read_file(folder_.file("train.de"));
+    ASSERT_EQ(train(flags(run, 3), data).exit_code, 0);
+    std::string edited = before;
+    edited[edited.size() / 2] = 'x';
+    write_file(folder_.file("train.de"), edited);
+    const Outcome refused = train({"train", "--model", run, "--after", "6u"}, {});
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_TRUE(contains(refused.err, "the training corpus has changed since")) << refused.err;
+    write_file(folder_.file("train.de"), before);
+    EXPECT_EQ(train({"train", "--model", run, "--after", "6u"}, {}).exit_code, 0);
+  }
+}
+
+// Every file that would grow over some KiB is refused by the system, as all of them would be on a
+// disk that is full.
+Outcome run_without_space(const std::string& folder, const std::vector<std::string>& arguments) {
+  std::string command =
+      "cd '" + folder + "' && trap '' XFSZ && ulimit -f 40 && exec '" + TRANSLATE_TRAIN "'";
+  for (const std::string& argument : arguments) command += " '" + argument + "'";
+  command += " > full.out 2> full.err";
+  const int status = std::system(command.c_str());
+  return {WEXITSTATUS(status), read_file(folder + "/full.out"), read_file(folder + "/full.err")};
+}
+
+TEST_F(DataTest, AFullDiskLeavesTheLastCheckpointAndARunThatGoesOn) {
+  const std::vector<std::string> data = {"--train-sets", "train.de", "train.en"};
+  ASSERT_EQ(train(flags("uncut", 9), data).exit_code, 0);
+  ASSERT_EQ(train(flags("run", 3), data).exit_code, 0);
+  const std::string saved = weights("run", 3);
+  const Outcome full =
+      run_without_space(folder_.path(), {"train", "--model", "run", "--after", "9u"});
+  EXPECT_EQ(full.exit_code, kFailed) << full.err;
+  EXPECT_TRUE(contains(full.err, "ckpt") && contains(full.err, "File too large")) << full.err;
+  EXPECT_EQ(read_file(folder_.file("run/latest")), "3\n");
+  EXPECT_EQ(weights("run", 3), saved);
+  const Outcome rest = train({"train", "--model", "run", "--after", "9u"}, {});
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(weights("run", 9), weights("uncut", 9));
+  // Unpacking needs space as well.
+  const std::string german = read_file(folder_.file("train.de"));
+  const gzFile file = gzopen(folder_.file("train.de.gz").c_str(), "wb");
+  gzwrite(file, german.data(), static_cast<unsigned>(german.size()));
+  gzclose(file);
+  std::vector<std::string> arguments = flags("other", 3);
+  arguments.insert(arguments.end(),
+                   {"--train-sets", "train.de.gz", "train.en", "--data-in-memory", "0"});
+  const Outcome unpacking = run_without_space(folder_.path(), arguments);
+  EXPECT_EQ(unpacking.exit_code, kFailed);
+  EXPECT_TRUE(contains(unpacking.err, "cannot be unpacked in other: File too large"))
+      << unpacking.err;
+}
+
+TEST_F(DataTest, OneFileIsTextForADecoder) {
+  std::vector<std::string> arguments = {"train",    "--train-sets",
+                                        "train.de", "--valid-sets",
+                                        "valid.de", "--vocabs",
+                                        "v.spm",    "--dec-depth",
+                                        "1",        "--dim-emb",
+                                        "32",       "--transformer-dim-ffn",
+                                        "64",       "--transformer-heads",
+                                        "2",        "--mini-batch-words",
+                                        "400",      "--device",
+                                        "cpu",      "--after",
+                                        "5u",       "--model",
+                                        "text"};
+  const Outcome text = train(arguments, {"--task", "lm"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(contains(text.out + text.err, "| ce ")) << text.err;
+  arguments.back() = "pairs";
+  const Outcome pairs = train(arguments, {"--task", "tiny"});
+  EXPECT_NE(pairs.exit_code, 0);
+  EXPECT_TRUE(contains(pairs.err, "monolingual text trains a decoder-lm")) << pairs.err;
+  const Outcome metric = train(arguments, {"--task", "lm", "--valid-metrics", "bleu"});
+  EXPECT_NE(metric.exit_code, 0);
+  EXPECT_TRUE(contains(metric.err, "bleu")) << metric.err;
+}
+
+TEST_F(DataTest, MistakesAreNamed) {
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& reason,
+                           int code = kUsage) {
+    const Outcome outcome = train(flags("none", 1), more);
+    EXPECT_EQ(outcome.exit_code, code) << reason << "\n" << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, reason)) << outcome.err;
+  };
+  refused({"--train-sets", "train.de", "train.en", "valid.de"}, "wants pairs of files");
+  refused({"--train-sets", "train.de", "train.en", "--data-weights", "1", "2"},
+          "there are 2 weights and 1 corpora");
+  refused({"--train-sets", "train.de", "train.en", "--data-weights", "many"}, "wants numbers");
+  refused({"--train-sets", "train.de", "train.en", "--data-in-memory", "much"}, "wants a size");
+  refused({"--train-sets", "train.de", "train.en", "--data-weights", "0"},
+          "the weight of corpus 1 is 0", kUsage);
+  refused({"--train-sets", "train.de", "train.en", "--max-length-ratio", "0.5"},
+          "max_length_ratio must be 0 (any) or at least 1", kUsage);
+  refused({"--train-sets", "train.de", "train.en", "--max-length", "2"},
+          "no sentence pair is left to train on", kUsage);
+}
+
+// --- size ---
+
+void write_synthetic(const std::string& source_path, const std::string& target_path,
+                     int64_t pairs) {
+  std::ofstream source(source_path, std::ios::binary), target(target_path, std::ios::binary);
+  uint64_t state = 1;
+  const auto below = [&state](uint64_t bound) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (state >> 33) % bound;
+  };
+  std::string s, t;
+  for (int64_t i = 0; i < pairs; ++i) {
+    s.clear();
+    t.clear();
+    for (uint64_t words = 3 + below(20); words > 0; --words) {
+      const uint64_t word = below(100) * below(100);  // small ones more often
+      (s += "haus") += std::to_string(word) + " ";
+      (t += "house") += std::to_string(word) + " ";
+    }
+    source << s << '\n';
+    target << t << '\n';
+  }
+}
+
+// Trains one update on so many pairs from disk; says and checks what that took.
+void train_large(const TemporaryFolder& folder, int64_t pairs, int64_t limit_mib,
+                 double limit_seconds) {
+  write_synthetic(folder.file("large.src"), folder.file("large.trg"), pairs);
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome outcome = run_program(folder.path(), {"train",
+                                                      "--train-sets",
+                                                      "large.src",
+                                                      "large.trg",
+                                                      "--valid-sets",
+                                                      "valid.de",
+                                                      "valid.en",
+                                                      "--vocabs",
+                                                      "v.spm",
+                                                      "--model",
+                                                      "large",
+                                                      "--task",
+                                                      "tiny",
+                                                      "--after",
+                                                      "1u",
+                                                      "--valid-freq",
+                                                      "0u",
+                                                      "--valid-metrics",
+                                                      "ce-mean-words",
+                                                      "--cpu-threads",
+                                                      "2",
+                                                      "--device",
+                                                      "cpu",
+                                                      "--data-in-memory",
+                                                      "1MiB"});
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);  // the largest child so far, which is this one
+  std::printf("%lld pairs: %.1f s from start to end of one update, peak RSS %ld MiB\n",
+              static_cast<long long>(pairs), seconds, usage.ru_maxrss / 1024);
+  EXPECT_LT(usage.ru_maxrss / 1024, limit_mib);
+  EXPECT_LT(seconds, limit_seconds);
+}
+
+TEST_F(DataTest, TextOnDiskTakesNoMemoryOfItsSize) {
+  // The time is that of a machine that does many other things; the long test says what is wanted.
+  train_large(folder_, 150000, 600, 600);
+}
+
+TEST_F(DataTest, FiveMillionPairsInTwoGibibytes) {
+  if (std::getenv("TRAFO_LONG_TESTS") == nullptr)
+    GTEST_SKIP() << "5,000,000 pairs, 1.4 GB of temporary files: set TRAFO_LONG_TESTS=1";
+  train_large(folder_, 5000000, 2048, 60);
+}
+
+}  // namespace
+}  // namespace translate_train::testing
