@@ -371,3 +371,26 @@ fn one_refused_request_does_not_spoil_its_batch() {
     drop(batcher);
     assert!(metrics.text().contains("translate_sentences_total 2\n"), "{}", metrics.text());
 }
+
+#[test]
+fn nobody_waits_for_a_model_that_has_panicked() {
+    let held = Held::default();
+    let mut inner = held.translator();
+    let translator: Translator = Box::new(move |lines, how, cancel| {
+        let _ = inner(lines, how, cancel);
+        panic!("as the test wants it");
+    });
+    let config = Config { batch: 1, window: Duration::ZERO, ..Config::default() };
+    let service = start(translator, config);
+    let address = service.address();
+    let first = send(address, "POST", "/translate", "{\"text\": \"first\"}");
+    eventually("the first is being translated", || held.seen.lock().unwrap().len() == 1);
+    let second = send(address, "POST", "/translate", "{\"text\": \"second\"}");
+    eventually("the second waits", || metric(address, "translate_queue_sentences") == 1.0);
+    held.let_go();
+    for stream in [first, second] {
+        assert_eq!(receive(stream).status, 500);
+    }
+    eventually("nothing is accepted", || post(address, "{\"text\": \"third\"}").status == 503);
+    assert_eq!(service.shutdown(Duration::from_secs(20)), 0);
+}

@@ -115,6 +115,18 @@ impl Shared {
     }
 }
 
+/// With the thread of the model, also if it panics, ends what would wait for it.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.closing = true;
+        queue.waiting.clear(); // whoever waits for an answer finds its sender gone
+        self.0.metrics.queue(0);
+    }
+}
+
 /// One sentence leaves most of a processor idle, many together cost little more. The first waiting request is translated
 /// when it has waited for `window`, or as soon as `most` lines wait; under load it has waited while the batch before it
 /// was translated, and the window costs nothing. A batch is the waiting requests that search like the first, in the
@@ -138,8 +150,10 @@ impl Batcher {
         let theirs = shared.clone();
         // A model moves between threads but is not shared: this thread owns it.
         let worker = std::thread::spawn(move || {
+            let ended = Ended(theirs);
+            let theirs = &ended.0;
             let mut translator = translator;
-            while let Some(batch) = next(&theirs, window, most) {
+            while let Some(batch) = next(theirs, window, most) {
                 work(&mut translator, batch, &theirs.metrics);
             }
         });
