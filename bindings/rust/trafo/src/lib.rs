@@ -142,6 +142,7 @@ mod context;
 mod data;
 mod device;
 mod dlpack;
+mod embed;
 mod error;
 mod event;
 mod fused_ops;

@@ -138,6 +138,15 @@ impl Model {
         })?;
         Ok(Model { raw, context })
     }
+    /// Runs a C call that makes a model in a context of its own.
+    pub(crate) fn make_in(
+        options: &ContextOptions,
+        call: impl FnOnce(*mut sys::trafo_context, *mut *mut sys::trafo_model) -> *mut sys::trafo_error,
+    ) -> Result<Self> {
+        let context = options.make()?;
+        let raw = RawModel::make(|out| call(context.as_ptr(), out))?;
+        Ok(Model { raw, context })
+    }
     /// The same, computing in `precision`: `F32` or, on CUDA, `BF16`.
     pub fn load_as(
         options: &ContextOptions,

@@ -515,6 +515,9 @@ impl Trainer {
         })?;
         Ok(Metrics::from_raw(ce, bleu, chrf))
     }
+    pub(crate) fn as_ptr(&self) -> *mut sys::trafo_trainer {
+        self.raw.as_ptr()
+    }
     /// Saves a checkpoint into the run directory now.
     pub fn save(&mut self) -> Result<()> {
         // SAFETY: the handle is live.
