@@ -172,6 +172,34 @@ TEST_F(Translate, LengthsAndNormalisation) {
   }
 }
 
+TEST_F(Translate, AShortlistIsLearntAndUsed) {
+  const DemoCorpus corpus = make_demo_corpus(5, 200, 20);
+  std::string german, english;
+  for (const DemoPair& pair : corpus.train) {
+    german += pair.german + "\n";
+    english += pair.english + "\n";
+  }
+  write_file(folder_->file("train.de"), german);
+  write_file(folder_->file("train.en"), english);
+  const Outcome learnt =
+      run_program(folder_->path(), {"shortlist", "-t", "train.de", "train.en", "-v",
+                                    "run/vocab.spm", "-o", "lex.s2t", "--best", "20"});
+  ASSERT_EQ(learnt.exit_code, 0) << learnt.err;
+  EXPECT_GT(lines_of(read_file(folder_->file("lex.s2t"))).size(), 100u);
+  const Arguments greedy = {"--beam-size", "1", "--max-length", "9"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.begin(), greedy.begin(), greedy.end());
+    return translated(more);
+  };
+  // The whole vocabulary is what there is without a list.
+  EXPECT_EQ(with({"--shortlist", "lex.s2t", "100000"}), with({}));
+  EXPECT_EQ(lines_of(with({"--shortlist", "lex.s2t", "0", "1"})).size(), 20u);
+  for (const Arguments& wrong :
+       {Arguments{"--shortlist", "none"}, Arguments{"--shortlist", "lex.s2t", "few"},
+        Arguments{"--shortlist", "train.de"}})
+    EXPECT_NE(run(wrong, "Ja.\n").exit_code, 0);
+}
+
 TEST_F(Translate, HelpIsGrouped) {
   const Outcome help = run_program(folder_->path(), {"translate", "--help"});
   EXPECT_EQ(help.exit_code, 0);
