@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "engine/core/philox.h"
@@ -48,8 +49,10 @@ double Sampler::uniform(const Place& place) const {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-// Of tokens that may be drawn, by their share of the probability of all of them.
-Sampler::Draw Sampler::choose(std::span<const Token> tokens, const Place& place) const {
+// Of tokens that may be drawn, by their share of the probability of all of them. Probabilities are
+// those given times e^scale.
+Sampler::Draw Sampler::choose(std::span<const Token> tokens, const Place& place,
+                              double scale) const {
   double total = 0;
   for (const Token& token : tokens) total += token.probability;
   if (!std::isfinite(total) || total <= 0) fail_non_finite(place);
@@ -62,7 +65,31 @@ Sampler::Draw Sampler::choose(std::span<const Token> tokens, const Place& place)
     sum += token.probability;
     if (sum > target) break;
   }
-  return {chosen->id, std::log(chosen->probability)};
+  return {chosen->id, std::log(chosen->probability) + scale};
+}
+
+// The tokens that may be drawn where those that may not have all but nothing of the probability
+// left to them, as at a low temperature: by logits, of which none can be too small. Returns the
+// scale of their probabilities.
+double Sampler::unlikely_tokens(std::span<const double> logits, const Place& place,
+                                std::vector<Token>& tokens) const {
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
+  double most = kNothing, most_allowed = kNothing, total = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double value = logits[i] / options_.temperature;
+    most = std::max(most, value);
+    if (allowed(static_cast<int32_t>(i), place)) most_allowed = std::max(most_allowed, value);
+  }
+  if (!std::isfinite(most_allowed)) fail_non_finite(place);
+  tokens.clear();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double value = logits[i] / options_.temperature;
+    const auto id = static_cast<int32_t>(i);
+    total += std::exp(value - most);
+    if (const double p = std::exp(value - most_allowed); p > 0 && allowed(id, place))
+      tokens.push_back({p, id});
+  }
+  return most_allowed - most - std::log(total);
 }
 
 std::vector<Sampler::Draw> Sampler::draw(Context& context, const Tensor& logits,
@@ -99,16 +126,17 @@ std::vector<Sampler::Draw> Sampler::draw_from_best(Context& context, const Tenso
   std::vector<Token> tokens;
   for (const Place& place : places) {
     tokens.clear();
-    double total = 0;
+    double total = 0, best = 0;
     for (int64_t i = 0; i < k && static_cast<int64_t>(tokens.size()) < options_.top_k; ++i) {
       const auto at = static_cast<size_t>(place.row * k + i);
       if (std::isnan(values[at])) fail_non_finite(place);
       if (!allowed(ids[at], place)) continue;
-      tokens.push_back({std::exp(values[at]), ids[at]});
+      if (tokens.empty()) best = values[at];  // the others have less
+      tokens.push_back({std::exp(values[at] - best), ids[at]});
       total += tokens.back().probability;
     }
     if (options_.top_p < 1) keep_share(tokens, options_.top_p, total);
-    draws.push_back(choose(tokens, place));
+    draws.push_back(choose(tokens, place, best));
   }
   return draws;
 }
@@ -120,6 +148,7 @@ std::vector<Sampler::Draw> Sampler::draw_from_all(Context& context, const Tensor
   const std::vector<double> probabilities =
       to_doubles(context, ops::softmax(context, logits, softmax));
   const auto classes = static_cast<size_t>(logits.dim(1));
+  std::vector<double> values;  // of the logits, once they are needed
   std::vector<Draw> draws;
   std::vector<Token> tokens;
   for (const Place& place : places) {
@@ -133,9 +162,18 @@ std::vector<Sampler::Draw> Sampler::draw_from_all(Context& context, const Tensor
     }
     if (!std::isfinite(total) || tokens.empty()) fail_non_finite(place);
     std::erase_if(tokens, [&](const Token& token) { return !allowed(token.id, place); });
-    if (options_.top_p < 1) {
-      double share_of = 0;
+    double share_of = 0, scale = 0;
+    for (const Token& token : tokens) share_of += token.probability;
+    // Close to the smallest float nothing is left of how their probabilities compare.
+    if (share_of < 1e-30) {
+      if (values.empty()) values = to_doubles(context, logits);
+      scale = unlikely_tokens(
+          std::span(values).subspan(static_cast<size_t>(place.row) * classes, classes), place,
+          tokens);
+      share_of = 0;
       for (const Token& token : tokens) share_of += token.probability;
+    }
+    if (options_.top_p < 1) {
       const auto more_probable = [](const Token& a, const Token& b) {
         return std::tie(b.probability, a.id) < std::tie(a.probability, b.id);
       };
@@ -152,7 +190,7 @@ std::vector<Sampler::Draw> Sampler::draw_from_all(Context& context, const Tensor
       }
       keep_share(tokens, options_.top_p, share_of);
     }
-    draws.push_back(choose(tokens, place));
+    draws.push_back(choose(tokens, place, scale));
   }
   return draws;
 }

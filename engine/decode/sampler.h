@@ -43,7 +43,9 @@ class Sampler {
                                   std::span<const Place> places);
   bool allowed(int32_t id, const Place& place) const;
   double uniform(const Place& place) const;
-  Draw choose(std::span<const Token> tokens, const Place& place) const;
+  Draw choose(std::span<const Token> tokens, const Place& place, double scale) const;
+  double unlikely_tokens(std::span<const double> logits, const Place& place,
+                         std::vector<Token>& tokens) const;
 
   const DrawOptions& options_;
   int32_t eos_;

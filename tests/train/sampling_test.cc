@@ -156,6 +156,30 @@ TEST_P(Sampling, TokensComeAsOftenAsTheirProbability) {
   EXPECT_LT(chi_square, 29.6);  // 9 degrees of freedom, p = 0.0005
 }
 
+// At a low temperature a token that may not be drawn has all of the probability that a float holds.
+TEST_P(Sampling, NearlyGreedyWhereTheBestTokensMayNotCome) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const auto context = cpu_context();
+    const auto model = random_model(*context, tiny_config(GetParam()), 3, dtype);
+    const Sentences sources = random_sentences(8, 9, 13, 4);
+    DecodeOptions greedy;
+    greedy.beam = 1;
+    greedy.length_penalty = 0;
+    greedy.max_length = greedy.min_length = 9;  // eos, too, may not come where it is the best
+    const auto expected = translate(*context, *model, sources, greedy);
+    for (DecodeOptions options : {sampling(1e-5, 0, 1), sampling(1e-5, 0, 0.9),
+                                  sampling(1e-5, 3, 1), sampling(1e-5, 3, 0.9)}) {
+      options.min_length = 9;
+      const auto results = translate(*context, *model, sources, options);
+      for (size_t i = 0; i < sources.size(); ++i) {
+        EXPECT_EQ(results[i][0].tokens, expected[i][0].tokens);
+        EXPECT_LE(results[i][0].log_probability, 0);
+        EXPECT_TRUE(std::isfinite(results[i][0].log_probability));
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Sampling,
                          ::testing::Values(Architecture::encoder_decoder, Architecture::decoder_lm),
                          architecture_name);
