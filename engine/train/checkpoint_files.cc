@@ -1,6 +1,7 @@
 #include "engine/train/checkpoint_files.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/io/checksum.h"
 #include "engine/train/model_io.h"
@@ -41,18 +42,19 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
           " holds another model: ", differences);
   check_identity(saved.identity, identity, content.label);
   content.weights.verify();
-  require(!trainer.smooths() || content.unsmoothed, ErrorCode::corrupt_file, kOrigin, content.label,
-          " has no ", kUnsmoothedFile);
-  if (content.unsmoothed) content.unsmoothed->verify();
+  std::optional<SafetensorsReader> unsmoothed;
+  if (trainer.smooths()) {
+    unsmoothed = content.unsmoothed();
+    unsmoothed->verify();
+  }
   // The moments first: they are the trainer's own, the weights may be in use elsewhere.
   trainer.restore(content.optimizer, saved.state.trainer);
-  const bool smooths = trainer.smooths();
-  if (smooths) {
+  if (unsmoothed) {
     const Tensor mean = trainer.running_mean();
     const std::string no_prefix;
     read_workspaces(context, model.parameters(), content.weights, {&mean, 1}, {&no_prefix, 1});
   }
-  load_weights(context, smooths ? *content.unsmoothed : content.weights, model);
+  load_weights(context, unsmoothed ? *unsmoothed : content.weights, model);
   return std::move(saved.state);
 }
 
@@ -102,27 +104,18 @@ CheckpointStream::CheckpointStream(std::vector<std::byte> bytes) : bytes_(std::m
   if (at != bytes_.size()) damaged("goes on after its last file");
 }
 
-const std::span<const std::byte>* CheckpointStream::find(std::string_view name) const {
-  for (const auto& [file, content] : files_)
-    if (file == name) return &content;
-  return nullptr;
-}
-
 std::span<const std::byte> CheckpointStream::at(std::string_view name) const {
-  const auto* content = find(name);
-  require(content != nullptr, ErrorCode::corrupt_file, kOrigin, "the stream has no ", name);
-  return *content;
+  for (const auto& [file, content] : files_)
+    if (file == name) return content;
+  fail(ErrorCode::corrupt_file, kOrigin, "the stream has no ", name);
 }
 
 CheckpointContent CheckpointStream::content() const {
   const std::span<const std::byte> state = at(kStateFile);
-  const auto* unsmoothed = find(kUnsmoothedFile);
-  CheckpointContent content{
-      "the checkpoint", std::string(reinterpret_cast<const char*>(state.data()), state.size()),
-      SafetensorsReader::from_memory(at(kModelFile), kModelFile),
-      SafetensorsReader::from_memory(at(kOptimizerFile), kOptimizerFile), std::nullopt};
-  if (unsmoothed) content.unsmoothed = SafetensorsReader::from_memory(*unsmoothed, kUnsmoothedFile);
-  return content;
+  return {"the checkpoint", std::string(reinterpret_cast<const char*>(state.data()), state.size()),
+          SafetensorsReader::from_memory(at(kModelFile), kModelFile),
+          SafetensorsReader::from_memory(at(kOptimizerFile), kOptimizerFile),
+          [this] { return SafetensorsReader::from_memory(at(kUnsmoothedFile), kUnsmoothedFile); }};
 }
 
 }  // namespace trafo

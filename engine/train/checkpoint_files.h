@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/io/checkpoint_directory.h"
@@ -32,7 +34,7 @@ struct CheckpointContent {
   std::string label;  // in messages
   std::string state;  // the text of state.json
   SafetensorsReader weights, optimizer;
-  std::optional<SafetensorsReader> unsmoothed;
+  std::function<SafetensorsReader()> unsmoothed;  // opens it; only asked of runs that have one
 };
 // Gives model and trainer what it holds, after `identity` and the model's configuration were
 // checked. Nothing of trainer and model has changed if it throws.
@@ -50,8 +52,6 @@ void write_checkpoint_stream(ByteSink& sink, std::span<const CheckpointFile> fil
 class CheckpointStream {
  public:
   explicit CheckpointStream(std::vector<std::byte> bytes);
-  // Null: it has no such file.
-  const std::span<const std::byte>* find(std::string_view name) const;
   CheckpointContent content() const;  // refers to this object
 
  private:

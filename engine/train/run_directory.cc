@@ -56,12 +56,11 @@ std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, 
          " checkpoints and none is whole; the newest: ", newest.refused.front().message());
   }
   const std::filesystem::path folder = checkpoints_.path(*newest.update);
-  CheckpointContent content{
+  const CheckpointContent content{
       folder.string(), checkpoints_.read_text(*newest.update, kStateFile, kStateLimit),
       SafetensorsReader::open_no_follow(folder / kModelFile),
-      SafetensorsReader::open_no_follow(folder / kOptimizerFile), std::nullopt};
-  if (trainer.smooths())
-    content.unsmoothed = SafetensorsReader::open_no_follow(folder / kUnsmoothedFile);
+      SafetensorsReader::open_no_follow(folder / kOptimizerFile),
+      [&] { return SafetensorsReader::open_no_follow(folder / kUnsmoothedFile); }};
   const int64_t update = decode_state(content.state, content.label).state.trainer.update;
   require(update == *newest.update, ErrorCode::corrupt_file, kOrigin, folder.string(),
           " holds the state of update ", update);
