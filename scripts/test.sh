@@ -52,7 +52,7 @@ else
 fi
 
 step "Go"
-(cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./...)
+(cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./... && go test -count=1 -run Cycles .)
 
 step "What the README says, in empty directories"
 tests/tools/readme_programs.sh

@@ -1,0 +1,5 @@
+//go:build race
+
+package trafo_test
+
+const raceDetector = true

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""What training through Rust and through Go costs against translate-train, on the same work.
+
+Three programs train the same model on the same text, with the same tokenizer, settings and seed; that it is the same work is
+seen by their model files, which must be equal byte for byte. Each is run with few and with many updates: the difference is
+what updates cost, without start, reading and saving. Processor time decides (other programs share the machine), wall time is
+printed beside it; rounds take turns, and the smallest difference of each program counts.
+
+    tests/bench/binding_overhead.py [--updates N] [--rounds N] [--threads N] [--batch-tokens N] [--build build/release] [--json]
+
+Needs the library and translate-train in --build, cargo and go.
+"""
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+FEW = 5
+
+RUST = """
+use std::ops::ControlFlow;
+use trafo::*;
+fn main() -> Result<()> {
+    let a: Vec<String> = std::env::args().collect();
+    let updates = a[2].parse().unwrap();
+    let corpus = Corpus::load("train.src", "train.trg")?;
+    let valid = Corpus::load("valid.src", "valid.trg")?;
+    let tokenizer = Tokenizer::load("vocab.spm")?;
+    let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?;
+    let model = Model::new_on(&ContextOptions::new().threads(a[3].parse().unwrap()), &config, 1)?;
+    let options = TrainerOptions::new().after_updates(updates).disp_freq(Period::Updates(20)).disp_first(5);
+    let options = options.early_stopping(10).label_smoothing(0.1).clip_norm(1.0).learning_rate(2e-3).warmup(1000)
+        .batch_tokens(a[4].parse().unwrap());
+    let mut trainer = Trainer::builder(model, &tokenizer, &corpus).valid(&valid).options(options).run_directory(&a[1]).build()?;
+    let mut events = 0;
+    trainer.run(|_| { events += 1; ControlFlow::Continue(()) })?;
+    Ok(())
+}
+"""
+
+GO = """
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+	"strconv"
+
+	"github.com/trafo-engine/trafo/bindings/go/trafo"
+)
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return value
+}
+
+func main() {
+	corpus := must(trafo.LoadCorpus("train.src", "train.trg"))
+	valid := must(trafo.LoadCorpus("valid.src", "valid.trg"))
+	tokenizer := must(trafo.LoadTokenizer("vocab.spm"))
+	config := must(trafo.Preset("tiny"))
+	config.Vocabulary = must(tokenizer.Vocabulary())
+	device := must(trafo.NewContext(trafo.WithThreads(must(strconv.Atoi(os.Args[3])))))
+	model := must(device.NewModel(config, 1))
+	options := trafo.DefaultTrainerOptions()
+	options.AfterUpdates = int64(must(strconv.Atoi(os.Args[2])))
+	options.DispFreq, options.DispFirst, options.RunDirectory = trafo.Every(20, trafo.Updates), 5, os.Args[1]
+	options.EarlyStopping, options.LabelSmoothing, options.ClipNorm, options.LearningRate, options.Warmup = 10, 0.1, 1, 2e-3, 1000
+	options.BatchTokens = int64(must(strconv.Atoi(os.Args[4])))
+	trainer := must(model.NewTrainer(tokenizer, corpus, valid, &options))
+	events := 0
+	// A context that can end: the goroutine that watches it is part of the cost.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	must(trainer.Run(ctx, 0, func(trafo.Event) error { events++; return nil }))
+}
+"""
+
+
+def write_corpus(folder, pairs):
+    draw = random.Random(1)
+    letters = "abcdefghiklmnoprstuvwz"
+    words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(3000)]
+    for name, count in (("train", pairs), ("valid", 1)):
+        lines = [draw.choices(words, k=draw.randint(6, 24)) for _ in range(count)]
+        (folder / f"{name}.src").write_text("".join(" ".join(line) + "\n" for line in lines))
+        (folder / f"{name}.trg").write_text("".join(" ".join(reversed(line)) + "\n" for line in lines))
+
+
+def build_programs(folder, build, environment):
+    rust = folder / "rust"
+    (rust / "src").mkdir(parents=True)
+    (rust / "src/main.rs").write_text(RUST)
+    (rust / "Cargo.toml").write_text(
+        '[package]\nname = "overhead"\nversion = "0.1.0"\nedition = "2024"\n[dependencies]\n'
+        f'trafo = {{ path = "{REPOSITORY}/bindings/rust/trafo" }}\n')
+    subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=rust, env=environment, check=True)
+    target = pathlib.Path(environment.get("CARGO_TARGET_DIR", rust / "target"))
+    go = folder / "go"
+    go.mkdir()
+    (go / "main.go").write_text(GO)
+    module = "github.com/trafo-engine/trafo/bindings/go/trafo"
+    (go / "go.mod").write_text(f"module overhead\n\ngo 1.26\n\nrequire {module} v0.0.0\n\n"
+                               f"replace {module} => {REPOSITORY}/bindings/go/trafo\n")
+    subprocess.run(["go", "build", "-o", "overhead", "."], cwd=go, env=environment, check=True)
+    return target / "release/overhead", go / "overhead"
+
+
+def run(command, folder, environment):
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime), wall
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--updates", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--pairs", type=int, default=20000)
+    parser.add_argument("--build", type=pathlib.Path, default=REPOSITORY / "build/release")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+    environment = dict(os.environ, TRAFO_LIB_DIR=str(build), LC_ALL="C.UTF-8")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write_corpus(folder, arguments.pairs)
+        line = str(build / "translate-train")
+        subprocess.run([line, "vocab", "--train-sets", "train.src", "train.trg", "--dim-vocabs", "2000", "--output", "vocab.spm"],
+                       cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        rust, go = build_programs(folder, build, environment)
+        threads = str(arguments.threads)
+
+        def command(program, directory, updates):
+            if program == "translate-train":
+                return [line, "train", "--train-sets", "train.src", "train.trg", "--valid-sets", "valid.src", "valid.trg",
+                        "--vocabs", "vocab.spm", "--task", "tiny", "--learn-rate", "2e-3", "--lr-warmup", "1000",
+                        "--early-stopping", "10", "--label-smoothing", "0.1", "--clip-norm", "1", "--after", f"{updates}u",
+                        "--mini-batch-words", str(arguments.batch_tokens), "--device", "cpu", "--precision", "fp32", "--cpu-threads", threads,
+                        "--model", directory]
+            return [str(rust if program == "rust" else go), directory, str(updates), threads, str(arguments.batch_tokens)]
+
+        programs = ["translate-train", "rust", "go"]
+        models, costs = {}, {program: [] for program in programs}
+        for turn in range(arguments.rounds):
+            for program in programs[turn % 3:] + programs[:turn % 3]:
+                measured = []
+                for updates in (FEW, arguments.updates):
+                    directory = f"run-{turn}-{program}-{updates}"
+                    measured.append(run(command(program, directory, updates), folder, environment))
+                model = folder / directory / "ckpt" / str(arguments.updates) / "model.safetensors"
+                models.setdefault(program, hashlib.sha256(model.read_bytes()).hexdigest())
+                count = arguments.updates - FEW
+                costs[program].append([(many - few) / count * 1e3 for few, many in zip(*measured)])
+        if len(set(models.values())) != 1:
+            sys.exit(f"binding_overhead: not the same work, the models differ: {models}")
+        processor = {program: min(cost[0] for cost in costs[program]) for program in programs}
+        wall = {program: min(cost[1] for cost in costs[program]) for program in programs}
+        base = processor["translate-train"]
+        if arguments.json:
+            print(json.dumps({"processor_ms": processor, "wall_ms": wall, "all": costs}))
+            return
+        print(f"ms an update, {arguments.updates - FEW} updates, {arguments.rounds} rounds, "
+              f"{arguments.batch_tokens} tokens a batch, "
+              f"{threads} thread(s); the same model byte for byte")
+        for program in programs:
+            spread = sorted(cost[0] for cost in costs[program])
+            print(f"{program:16} processor {processor[program]:8.2f}  (to {spread[-1]:.2f})  wall {wall[program]:8.2f}"
+                  f"  ratio {processor[program] / base:.4f}")
+
+
+if __name__ == "__main__":
+    main()
