@@ -34,7 +34,7 @@ constexpr SettingSpec kSpecs[] = {
     {"valid-sets", "", kData, "SRC TRG",
      "validation files (default: 1% of the training pairs, at most 2000, are held out by their "
      "hash)",
-     2, 2, true},
+     1, 2, true},
     {"vocabs", "", kData, "FILE.spm", "SentencePiece model (default: trained on both sides)", 1, 1,
      true},
     {"dim-vocabs", "", kData, "N",

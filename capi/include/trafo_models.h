@@ -80,7 +80,7 @@ typedef struct trafo_corpus_info {
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_info(const trafo_corpus *corpus, trafo_corpus_info *out);
-/* Borrowed views of pair `index`. since 0.1 */
+/* Views of pair `index`, borrowed from the corpus; of one on the disk (text over 256 MiB) only until this thread's next call. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_pair(const trafo_corpus *corpus, int64_t index,
                                                             trafo_string_view *out_source,
                                                             trafo_string_view *out_target);
@@ -446,7 +446,8 @@ typedef struct trafo_translations trafo_translations;
 
 /* Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.
  * Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched
- * with. A trainer and trafo_model_get_parameter refuse a frozen model. since 0.1 */
+ * with. A trainer and trafo_model_get_parameter refuse a frozen model, and a model with a trainer is not frozen; parameters taken before
+ * must not be written any more. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_freeze(trafo_model *model);
 
 /* since 0.1 */

@@ -101,6 +101,15 @@ const char* obstacle(const Description& d) {
   for (int i = 0; i < d.shape.rank(); ++i)
     if (d.shape[i] > 1 && d.strides[i] <= 0)
       return d.strides[i] == 0 ? "elements share memory (a stride is 0)" : "a stride is negative";
+  // Each stride must step over all that the smaller ones reach.
+  for (int i = 0; i < d.shape.rank(); ++i) {
+    int64_t reach = 0;  // below the extent, which has been checked
+    for (int j = 0; j < d.shape.rank(); ++j)
+      if (d.shape[j] > 1 &&
+          (d.strides[j] < d.strides[i] || (d.strides[j] == d.strides[i] && j < i)))
+        reach += (d.shape[j] - 1) * d.strides[j];
+    if (d.shape[i] > 1 && d.strides[i] <= reach) return "elements share memory (strides overlap)";
+  }
   return nullptr;
 }
 

@@ -119,6 +119,8 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
       if (o.shortlist_first < 0 || o.shortlist_best < 0)
         call.refuse("shortlist_first and shortlist_best must be at least 0, got ",
                     o.shortlist_first, " and ", o.shortlist_best);
+      if (o.shortlist_first == 0 && o.shortlist_best == 0)
+        call.refuse("shortlist_first and shortlist_best are both 0: no token would be left");
       decode.shortlist = [&list, first = o.shortlist_first,
                           best = o.shortlist_best](std::span<const int32_t> source) {
         return list.table.candidates(source, first, best);

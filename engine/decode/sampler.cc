@@ -40,7 +40,8 @@ bool Sampler::allowed(int32_t id, const Place& place) const {
 }
 
 double Sampler::uniform(const Place& place) const {
-  const auto line = static_cast<uint64_t>(options_.first_line + place.sentence);
+  const auto line =
+      static_cast<uint64_t>(options_.first_line) + static_cast<uint64_t>(place.sentence);
   const PhiloxBlock block =
       philox4x32({static_cast<uint32_t>(line), static_cast<uint32_t>(line >> 32),
                   static_cast<uint32_t>(place.position), static_cast<uint32_t>(place.sample)},

@@ -65,7 +65,6 @@ void validate(const TrainOptions& o) {
           "max_length_ratio must be 0 (any) or at least 1, got ", o.max_length_ratio);
   check_real("source_alpha", o.source_alpha, 0, 1e3, true);
   check_real("target_alpha", o.target_alpha, 0, 1e3, true);
-  check_range("data_memory", o.data_memory, 0, kLargest);
   check_range("memory_limit", o.memory_limit, 0, kLargest);
   check_count("after_updates", o.after_updates);
   check_count("after_epochs", o.after_epochs);

@@ -56,9 +56,6 @@ struct TrainOptions {
   bool drop_identical = false;  // pairs with the same text on both sides are, too
   // Sampled segmentations of the training text, new in every epoch: see SubwordSampling.
   double source_alpha = 0, target_alpha = 0;
-  // Text of more bytes is cut into pieces as it is needed, in every epoch again, instead of once.
-  // Changes memory and time, never a bit; not fixed.
-  int64_t data_memory = int64_t{256} << 20;
   bool batch_fit = false;  // batch_tokens is chosen: the largest that memory has room for
 
   // --- memory: a run whose plan needs more is refused ---

@@ -105,6 +105,11 @@ static void test_copying(trafo_context* context) {
   FAILS(trafo_tensor_from_dlpack(context, &managed, TRAFO_COPY_NEVER, &none), TRAFO_UNSUPPORTED,
         "stride is 0");
   VALUES(take(context, &managed, TRAFO_COPY_IF_NEEDED), 6, 0, 1, 2, 0, 1, 2);
+  int64_t overlapping[] = {1, 1};
+  managed = make_managed(values, 2, shape, overlapping);
+  FAILS(trafo_tensor_from_dlpack(context, &managed, TRAFO_COPY_NEVER, &none), TRAFO_UNSUPPORTED,
+        "strides overlap");
+  VALUES(take(context, &managed, TRAFO_COPY_IF_NEEDED), 6, 0, 1, 2, 1, 2, 3);
 
   char bytes[sizeof values + 1];
   memcpy(bytes + 1, values, sizeof values);

@@ -1332,7 +1332,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Borrowed views of pair `index`. since 0.1"]
+    #[doc = " Views of pair `index`, borrowed from the corpus; of one on the disk (text over 256 MiB) only until this thread's next call. since 0.1"]
     pub fn trafo_corpus_get_pair(
         corpus: *const trafo_corpus,
         index: i64,
@@ -2196,7 +2196,7 @@ pub struct trafo_translations {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.\n Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched\n with. A trainer and trafo_model_get_parameter refuse a frozen model. since 0.1"]
+    #[doc = " Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.\n Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched\n with. A trainer and trafo_model_get_parameter refuse a frozen model, and a model with a trainer is not frozen; parameters taken before\n must not be written any more. since 0.1"]
     pub fn trafo_model_freeze(model: *mut trafo_model) -> *mut trafo_error;
 }
 unsafe extern "C" {

@@ -98,6 +98,9 @@ func (c *config) open() (translate translator, close func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := model.Freeze(); err != nil {
+		return nil, nil, err
+	}
 	translate = func(ctx context.Context, lines []string, how search) (*trafo.Translations, error) {
 		options := trafo.DefaultTranslateOptions()
 		options.Beam, options.NBest = how.beam, how.nBest

@@ -20,7 +20,8 @@ pub fn open(run: &Path, device: Device) -> Result<Translator, Box<dyn Error>> {
     let tokenizer = Tokenizer::load(run.join("vocab.spm"))?;
     let gpu = device != Device::Cpu && Device::cuda_devices().is_ok();
     let precision = if gpu { DType::BF16 } else { DType::F32 };
-    let model = Model::load_as(&ContextOptions::new().device(device), path, precision)?;
+    let mut model = Model::load_as(&ContextOptions::new().device(device), path, precision)?;
+    model.freeze()?;
     Ok(Box::new(move |lines, how, cancel| {
         let options = TranslateOptions::new().beam(how.beam).n_best(how.n_best).cancel(cancel);
         let (found, truncated) = model.translate_counted(&tokenizer, lines, &options)?;
