@@ -115,7 +115,7 @@ Action add_export(CLI::App& app) {
 Action add_import(CLI::App& app) {
   auto arguments = std::make_shared<ImportArguments>();
   app.add_option("--from", arguments->from,
-                 "MarianMT or GPT-2 directory of transformers, with model.safetensors")
+                 "MarianMT, GPT-2 or Llama directory of transformers, with model.safetensors")
       ->required()
       ->type_name("DIR");
   app.add_option("-o,--output", arguments->output,

@@ -82,7 +82,7 @@ int run(int argc, char** argv) {
       {"report", "one HTML page that shows and compares runs", add_report},
       {"plan", "the memory that training takes on a GPU, without training", add_plan},
       {"export", "write a model for transformers or CTranslate2", add_export},
-      {"import", "read a MarianMT or GPT-2 model of transformers", add_import},
+      {"import", "read a MarianMT, GPT-2 or Llama model of transformers", add_import},
       {"completion", "completion for bash, zsh or fish", add_completion},
       {"demo", "make a small corpus, train on it, translate", add_demo},
   };

@@ -69,7 +69,8 @@ constexpr SettingSpec kSpecs[] = {
      1, true},
 
     {"task", "", kModel, "NAME",
-     "tiny, small, iwslt, base, big, lm or llama: sets the defaults below (default: tiny under "
+     "tiny, small, iwslt, base, big, lm, gpt2 or llama: sets the defaults below (default: tiny "
+     "under "
      "100k "
      "pairs, "
      "iwslt under 1M, else base)",
@@ -112,7 +113,7 @@ constexpr SettingSpec kSpecs[] = {
      1, 1, true},
     {"exponential-smoothing", "", kTraining, "[R]",
      "validate and save a running mean of the weights, which takes in the share R of every "
-     "update's, 0: off (default 0 for tiny and lm, else 1e-4, as without R)",
+     "update's, 0: off (default 0 for tiny and decoders, else 1e-4, as without R)",
      0, 1, true},
     {"label-smoothing", "", kTraining, "P",
      "share of probability for the other pieces (default 0.1)", 1, 1, true},
@@ -140,6 +141,8 @@ constexpr SettingSpec kSpecs[] = {
     {"valid-metrics", "", kValidation, "NAME ...",
      "of bleu, chrf, ce-mean-words; the first one decides", 1, 3, true},
     {"beam-size", "--beam", kValidation, "N", "beam of validation (default 1: greedy)", 1, 1, true},
+    {"normalize", "--lenpen", kValidation, "A",
+     "of that beam: score = log-probability / length^A (default 1)", 1, 1, true},
     {"keep-best", "", kValidation, "on|off",
      "keep the best checkpoint of every metric (default on)", 0, 1, true},
     {"keep-last", "", kValidation, "N", "newest checkpoints kept (default 3)", 1, 1, true},

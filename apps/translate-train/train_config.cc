@@ -9,7 +9,7 @@
 namespace translate_train {
 namespace {
 
-constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm", "llama"};
+constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama"};
 constexpr const char* kArchitectures[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
 constexpr const char* kNorms[] = {"post", "pre"};
@@ -38,6 +38,7 @@ constexpr TaskDefaults kDefaults[] = {
     {"base", "0.0007", "4000", "0.1", "0", "0", "32000", "0.0001"},
     {"big", "0.0005", "4000", "0.3", "0", "0", "32000", "0.0001"},
     {"lm", "0.001", "1000", "0.2", "0", "0", "8000", "0"},
+    {"gpt2", "0.0006", "2000", "0.1", "0", "0", "32000", "0"},
     {"llama", "0.001", "1000", "0.2", "0", "0", "8000", "0"},
 };
 
@@ -205,6 +206,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   else
     settings.set_default("valid-metrics", {"bleu", "chrf", "ce-mean-words"});
   settings.set_default("beam-size", {"1"});
+  settings.set_default("normalize", {"1"});
   settings.set_default("keep-best", {"on"});
   settings.set_default("keep-last", {"3"});
   settings.set_default("average-last", {"0"});
@@ -334,6 +336,7 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
     t.valid_metrics |= bit;
   }
   t.valid_beam = small_integer(settings, "beam-size");
+  t.valid_normalize = settings.real("normalize");
   t.keep_last = small_integer(settings, "keep-last");
   t.keep_best = settings.flag("keep-best");
   t.recompute = settings.choice("recompute", kRecompute);

@@ -138,7 +138,7 @@ typedef struct trafo_model_config {
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
 /* Fills a preset: "tiny" (4+4 x 128, ffn 256, 4 heads), "small" (4+4 x 256, ffn 1024, 4 heads), "iwslt", "base", "big",
- * "lm" (the seed's decoder: 4 x 256, 8 heads, GELU), "llama" (as large, with RMS norm, rotary positions and SwiGLU, ffn 688).
+ * "lm" (the seed's decoder: 4 x 256, 8 heads, GELU), "gpt2" (12 x 768), "llama" (as large, with RMS norm, rotary positions and SwiGLU, ffn 688).
  * NOT_FOUND lists the names. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
                                                                 size_t name_length);
@@ -280,6 +280,7 @@ typedef struct trafo_trainer_options {
    * vocabulary with every merge left out with probability alpha. Default 0: the best segmentation */
   double source_alpha;
   double target_alpha;
+  double valid_normalize;    /* of the beam of validation: score = log-probability / length^valid_normalize; default 1 */
 } trafo_trainer_options;
 
 typedef struct trafo_memory_plan {

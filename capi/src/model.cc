@@ -79,15 +79,17 @@ struct Preset {
 };
 
 // tiny and small: Wu et al., arXiv 2105.14462; iwslt, base, big: Vaswani et al. and fairseq's
-// settings for them; lm: the decoder that the project began with; llama: as many weights in the
+// settings for them; lm: the decoder that the project began with; gpt2: the
+// smallest of Radford et al., 2019; llama: as many weights in the
 // form of Touvron et al., arXiv 2302.13971 (ffn 2/3 of 4 width, as the gate is a product more).
-constexpr std::array<Preset, 7> kPresets = {{
+constexpr std::array<Preset, 8> kPresets = {{
     {"tiny", Architecture::encoder_decoder, 4, 4, 128, 256, 4, 0.3},
     {"small", Architecture::encoder_decoder, 4, 4, 256, 1024, 4, 0.3},
     {"iwslt", Architecture::encoder_decoder, 6, 6, 512, 1024, 4, 0.3},
     {"base", Architecture::encoder_decoder, 6, 6, 512, 2048, 8, 0.1},
     {"big", Architecture::encoder_decoder, 6, 6, 1024, 4096, 16, 0.3},
     {"lm", Architecture::decoder_lm, 0, 4, 256, 1024, 8, 0.1},
+    {"gpt2", Architecture::decoder_lm, 0, 12, 768, 3072, 12, 0.1},
     {"llama", Architecture::decoder_lm, 0, 4, 256, 688, 8, 0.1, true},
 }};
 

@@ -43,6 +43,7 @@ trafo_trainer_options trainer_defaults() {
   o.valid_metrics = kAllMetrics;
   o.first_metric = TRAFO_METRIC_BLEU;
   o.valid_beam = 1;
+  o.valid_normalize = 1;
   o.keep_last = 3;
   o.keep_best = 1;
   o.max_bad_steps = 10;
@@ -117,6 +118,7 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
   t.valid_freq = to_period(call, o.valid_freq, "valid_freq");
   t.save_freq = to_period(call, o.save_freq, "save_freq");
   t.valid_beam = o.valid_beam;
+  t.valid_normalize = o.valid_normalize;
   t.keep_best = o.keep_best != 0;
   t.keep_last = o.keep_last;
   // The engine decides by the first of the list.

@@ -75,7 +75,7 @@ func DefaultModelConfig() ModelConfig {
 	return modelConfig(&c)
 }
 
-// Preset gives a named shape: "tiny", "small", "iwslt", "base", "big", "lm" or "llama". The error of
+// Preset gives a named shape: "tiny", "small", "iwslt", "base", "big", "lm", "gpt2" or "llama". The error of
 // another name lists them.
 func Preset(name string) (ModelConfig, error) {
 	var c C.trafo_model_config

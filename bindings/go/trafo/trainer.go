@@ -88,20 +88,21 @@ type TrainerOptions struct {
 	AfterEpochs  int64
 	AfterTokens  int64 // target tokens
 
-	ValidFreq     Period    // default 1000 updates; validation happens at the end as well
-	SaveFreq      Period    // default 1000 updates; likewise
-	DispFreq      Period    // default 100 updates
-	DispFirst     int64     // the first so many updates are displayed as well; default 0
-	EarlyStopping int       // validations in a row without improvement of FirstMetric; default 0: never
-	ValidMetrics  Metric    // default all
-	FirstMetric   Metric    // the one of ValidMetrics that decides; default MetricBLEU
-	ValidBeam     int       // default 1: greedy
-	KeepLast      int       // checkpoints kept; default 3
-	KeepBest      bool      // the best checkpoint of every metric is kept as well; default true
-	MaxBadSteps   int       // updates in a row with NaN or Inf before ErrNonFinite; default 10
-	Recompute     Recompute // what backward computes a second time instead of keeping it; default RecomputeNone
-	MemoryLimit   int64     // bytes that training may take; default 0: what the device has free
-	BatchFit      bool      // BatchTokens is the largest that the memory has room for; default false
+	ValidFreq      Period    // default 1000 updates; validation happens at the end as well
+	SaveFreq       Period    // default 1000 updates; likewise
+	DispFreq       Period    // default 100 updates
+	DispFirst      int64     // the first so many updates are displayed as well; default 0
+	EarlyStopping  int       // validations in a row without improvement of FirstMetric; default 0: never
+	ValidMetrics   Metric    // default all
+	FirstMetric    Metric    // the one of ValidMetrics that decides; default MetricBLEU
+	ValidBeam      int       // default 1: greedy
+	ValidNormalize float64   // of that beam: score = log-probability / length^ValidNormalize; default 1
+	KeepLast       int       // checkpoints kept; default 3
+	KeepBest       bool      // the best checkpoint of every metric is kept as well; default true
+	MaxBadSteps    int       // updates in a row with NaN or Inf before ErrNonFinite; default 10
+	Recompute      Recompute // what backward computes a second time instead of keeping it; default RecomputeNone
+	MemoryLimit    int64     // bytes that training may take; default 0: what the device has free
+	BatchFit       bool      // BatchTokens is the largest that the memory has room for; default false
 
 	OptimizerStates OptimizerStates // what the optimizer keeps its moments in; default StatesFloat32
 
@@ -176,7 +177,8 @@ func DefaultTrainerOptions() TrainerOptions {
 		ValidFreq: period(o.valid_freq), SaveFreq: period(o.save_freq), DispFreq: period(o.disp_freq),
 		DispFirst: int64(o.disp_first), EarlyStopping: int(o.early_stopping),
 		ValidMetrics: Metric(o.valid_metrics), FirstMetric: Metric(o.first_metric), ValidBeam: int(o.valid_beam),
-		KeepLast: int(o.keep_last), KeepBest: o.keep_best != 0, MaxBadSteps: int(o.max_bad_steps),
+		ValidNormalize: float64(o.valid_normalize),
+		KeepLast:       int(o.keep_last), KeepBest: o.keep_best != 0, MaxBadSteps: int(o.max_bad_steps),
 		Recompute: Recompute(o.recompute), OptimizerStates: OptimizerStates(o.optimizer_states),
 		MemoryLimit: int64(o.memory_limit), BatchFit: o.batch_fit != 0,
 		TuneProducts: o.tune_products != 0, ExponentialSmoothing: float64(o.exponential_smoothing),
@@ -217,6 +219,7 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c.valid_metrics = C.int32_t(o.ValidMetrics)
 	c.first_metric = C.int32_t(o.FirstMetric)
 	c.valid_beam = cInt(o.ValidBeam)
+	c.valid_normalize = C.double(o.ValidNormalize)
 	c.keep_last = cInt(o.KeepLast)
 	c.keep_best = cBool(o.KeepBest)
 	c.max_bad_steps = cInt(o.MaxBadSteps)

@@ -1472,7 +1472,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Fills a preset: \"tiny\" (4+4 x 128, ffn 256, 4 heads), \"small\" (4+4 x 256, ffn 1024, 4 heads), \"iwslt\", \"base\", \"big\",\n \"lm\" (the seed's decoder: 4 x 256, 8 heads, GELU), \"llama\" (as large, with RMS norm, rotary positions and SwiGLU, ffn 688).\n NOT_FOUND lists the names. since 0.1"]
+    #[doc = " Fills a preset: \"tiny\" (4+4 x 128, ffn 256, 4 heads), \"small\" (4+4 x 256, ffn 1024, 4 heads), \"iwslt\", \"base\", \"big\",\n \"lm\" (the seed's decoder: 4 x 256, 8 heads, GELU), \"gpt2\" (12 x 768), \"llama\" (as large, with RMS norm, rotary positions and SwiGLU, ffn 688).\n NOT_FOUND lists the names. since 0.1"]
     pub fn trafo_model_config_preset(
         config: *mut trafo_model_config,
         name: *const ::core::ffi::c_char,
@@ -1704,10 +1704,12 @@ pub struct trafo_trainer_options {
     #[doc = " Segmentations of the training text are sampled anew in every epoch: of a unigram vocabulary by probability^alpha, of a BPE\n vocabulary with every merge left out with probability alpha. Default 0: the best segmentation"]
     pub source_alpha: f64,
     pub target_alpha: f64,
+    #[doc = " of the beam of validation: score = log-probability / length^valid_normalize; default 1"]
+    pub valid_normalize: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 296usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 304usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -1796,6 +1798,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 280usize];
     ["Offset of field: trafo_trainer_options::target_alpha"]
         [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 288usize];
+    ["Offset of field: trafo_trainer_options::valid_normalize"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 296usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

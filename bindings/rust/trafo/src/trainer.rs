@@ -181,6 +181,8 @@ impl TrainerOptions {
         early_stopping: i32;
         /// Beam of validations; default 1, greedy.
         valid_beam: i32;
+        /// Of that beam: score = log-probability / length^valid_normalize; default 1.
+        valid_normalize: f64;
         /// Checkpoints kept; default 3.
         keep_last: i32;
         /// Updates in a row with NaN or Inf before the error [`NonFinite`](crate::ErrorCode::NonFinite); default 10.
