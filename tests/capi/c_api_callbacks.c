@@ -87,8 +87,8 @@ static void test_rates(const setting* s) {
 }
 
 typedef struct pair_source {
-  int64_t asked;
-  int64_t refuse_at;  // the asking that is refused; 0: none
+  _Atomic int64_t asked;  // the library asks on a thread of its own
+  int64_t refuse_at;      // the asking that is refused; 0: none
   int bad_text;
 } pair_source;
 
