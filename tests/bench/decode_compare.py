@@ -28,7 +28,8 @@ from ctypes import c_double, c_int32, c_int64, c_size_t, c_void_p
 
 PACKAGES = ["ctranslate2", "sentencepiece", "numpy"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ENVIRONMENT_VARIABLE = "TRAFO_DECODE_INSIDE"
+sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
+import own_environment
 
 
 def parse_arguments():
@@ -48,21 +49,6 @@ def parse_arguments():
     parser.add_argument("--json", help="writes the rows to this file")
     parser.add_argument("--worker", choices=["trafo", "ctranslate2"], help=argparse.SUPPRESS)
     return parser.parse_args()
-
-
-def enter_environment(folder):
-    """Continues in the environment, which is made if need be."""
-    python = os.path.join(folder, "bin/python")
-    stamp = os.path.join(folder, "complete")
-    if not os.path.exists(stamp):
-        print("installing", *PACKAGES, flush=True)
-        made = subprocess.run([sys.executable, "-m", "venv", folder]).returncode == 0
-        if not made or subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES]).returncode != 0:
-            print("SKIPPED: the packages cannot be installed here:", " ".join(PACKAGES))
-            sys.exit(77)
-        open(stamp, "w").close()
-    os.environ[ENVIRONMENT_VARIABLE] = "1"
-    os.execv(python, [python, *sys.argv])
 
 
 # ---- the model ----
@@ -241,8 +227,7 @@ def main():
     arguments = parse_arguments()
     if arguments.worker:
         return work(arguments)
-    if ENVIRONMENT_VARIABLE not in os.environ:
-        enter_environment(os.path.abspath(arguments.environment))
+    own_environment.enter(arguments.environment, PACKAGES)
     import ctranslate2
     with tempfile.TemporaryDirectory() as temporary:
         folder = os.path.abspath(arguments.work or temporary)

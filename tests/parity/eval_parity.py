@@ -15,6 +15,8 @@ import tempfile
 
 PACKAGES = ["sacrebleu"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
+import own_environment
 
 # Each: sentences of one kind. Hypotheses are made of them by damage(), with a seed of their own.
 SENTENCES = {
@@ -46,20 +48,6 @@ EXTRA = {  # hypotheses, references
     "short": (["a", "b c"], ["a", "b d"]),
     "one_line": (["It is , well , a test ."], ["It is, well, a test."]),
 }
-
-
-def enter_environment(folder):
-    """Continues in the environment, which is made if need be."""
-    python, stamp = os.path.join(folder, "bin/python"), os.path.join(folder, "complete")
-    if not os.path.exists(stamp):
-        print("installing", *PACKAGES, flush=True)
-        made = subprocess.run([sys.executable, "-m", "venv", folder]).returncode == 0
-        if not made or subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES]).returncode != 0:
-            print("SKIPPED: the packages cannot be installed here:", " ".join(PACKAGES))
-            sys.exit(77)
-        open(stamp, "w").close()
-    os.environ["TRAFO_EVAL_PARITY_INSIDE"] = "1"
-    os.execv(python, [python, *sys.argv])
 
 
 def damage(sentence, choice):
@@ -115,8 +103,7 @@ def main():
     parser.add_argument("--translate-train", default=os.path.join(ROOT, "build/release/translate-train"))
     parser.add_argument("--environment", default=os.path.join(ROOT, "build/eval-environment"))
     arguments = parser.parse_args()
-    if "TRAFO_EVAL_PARITY_INSIDE" not in os.environ:
-        enter_environment(os.path.abspath(arguments.environment))
+    own_environment.enter(arguments.environment, PACKAGES)
     from sacrebleu.metrics import BLEU, CHRF
     failed = count = 0
     with tempfile.TemporaryDirectory() as folder:

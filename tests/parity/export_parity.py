@@ -21,6 +21,8 @@ import time
 
 PACKAGES = ["torch", "transformers", "ctranslate2", "sentencepiece", "safetensors", "numpy"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
+import own_environment
 LOG_PROBABILITY_TOLERANCE = 1e-4  # a token
 CTRANSLATE2_SAME = 0.99
 LONGEST = 40  # pieces of a translation
@@ -35,22 +37,6 @@ def parse_arguments():
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--sentences", type=int, default=100, help="of the test set")
     return parser.parse_args()
-
-
-def enter_environment(folder):
-    """Continues in the environment, which is made if need be."""
-    python = os.path.join(folder, "bin/python")
-    stamp = os.path.join(folder, "complete")
-    if not os.path.exists(stamp):
-        print("installing", *PACKAGES, flush=True)
-        made = subprocess.run([sys.executable, "-m", "venv", folder]).returncode == 0
-        if not made or subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES]).returncode != 0:
-            print("SKIPPED: the packages cannot be installed here:", " ".join(PACKAGES))
-            sys.exit(77)
-        open(stamp, "w").close()
-    os.environ.update(TRAFO_PARITY_INSIDE="1", HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TOKENIZERS_PARALLELISM="false",
-                      CUDA_VISIBLE_DEVICES="")
-    os.execv(python, [python, *sys.argv])
 
 
 # ---- corpora ----
@@ -362,8 +348,8 @@ def check_foreign_llama(checks, program, run, test, reference):
 
 def main():
     arguments = parse_arguments()
-    if "TRAFO_PARITY_INSIDE" not in os.environ:
-        enter_environment(os.path.abspath(arguments.environment))
+    own_environment.enter(arguments.environment, PACKAGES, HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error",
+                          TOKENIZERS_PARALLELISM="false", CUDA_VISIBLE_DEVICES="")
     import contextlib
     import tempfile
     import warnings

@@ -19,24 +19,10 @@ import sys
 import tempfile
 import time
 
+import own_environment
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ["tensorboard==2.20.0"]
-SKIPPED = 77
-
-
-def python_with_tensorboard(environment):
-    python = environment / "bin" / "python"
-    ready = environment / "ready"
-    if not ready.exists():
-        try:
-            subprocess.run([sys.executable, "-m", "venv", environment], check=True, capture_output=True)
-            subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], check=True, capture_output=True)
-            subprocess.run([python, "-c", "import tensorboard"], check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            print(f"tensorboard_check: SKIPPED, nothing was checked: {' '.join(PACKAGES)} cannot be installed ({error})")
-            sys.exit(SKIPPED)
-        ready.touch()
-    return python
 
 
 def write_corpus(folder):
@@ -125,7 +111,7 @@ def main():
     if arguments.compare:
         compare(arguments.compare)
         return
-    python = python_with_tensorboard(arguments.environment)
+    python = own_environment.python_with(arguments.environment, PACKAGES)
     with tempfile.TemporaryDirectory() as folder:
         write_corpus(pathlib.Path(folder))
         run = train(arguments.program.resolve(), pathlib.Path(folder))

@@ -1,0 +1,29 @@
+"""A Python environment that a test or benchmark makes for the packages it compares with, kept under build/ between runs."""
+import os
+import subprocess
+import sys
+
+SKIPPED = 77
+
+
+def python_with(folder, packages):
+    """The Python of the environment at `folder`, which is made if need be. Exits with 77, and says so, if it cannot be."""
+    python, stamp = os.path.join(folder, "bin/python"), os.path.join(folder, "complete")
+    if not os.path.exists(stamp):
+        print("installing", *packages, flush=True)
+        made = subprocess.run([sys.executable, "-m", "venv", folder]).returncode == 0
+        if not made or subprocess.run([python, "-m", "pip", "install", "--quiet", *packages]).returncode != 0:
+            print("SKIPPED, nothing was checked: the packages cannot be installed here:", " ".join(packages))
+            sys.exit(SKIPPED)
+        open(stamp, "w").close()
+    return python
+
+
+def enter(folder, packages, **variables):
+    """Continues the running script in that environment, with `variables` set; returns at once there."""
+    folder = os.path.abspath(folder)
+    if os.environ.get("TRAFO_OWN_ENVIRONMENT") == folder:
+        return
+    python = python_with(folder, packages)
+    os.environ.update(variables, TRAFO_OWN_ENVIRONMENT=folder)
+    os.execv(python, [python, *sys.argv])
