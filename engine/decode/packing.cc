@@ -1,6 +1,7 @@
 #include "engine/decode/packing.h"
 
 #include "engine/autograd/context.h"
+#include "engine/ops/cast/cast.h"
 
 namespace trafo {
 namespace {
@@ -35,6 +36,14 @@ void set_source(Context& context, const ModelConfig& config, Batch& batch, const
 }
 
 }  // namespace
+
+std::vector<double> to_doubles(Context& context, const Tensor& tensor) {
+  if (tensor.dtype() == DType::f64) return context.values<double>(tensor);
+  const Tensor wide =
+      tensor.dtype() == DType::f32 ? tensor : ops::cast(context, tensor, DType::f32);
+  const std::vector<float> narrow = context.values<float>(wide);
+  return {narrow.begin(), narrow.end()};
+}
 
 Batch pack_sources(Context& context, const ModelConfig& config,
                    std::span<const std::vector<int32_t>* const> sources) {

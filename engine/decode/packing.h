@@ -41,6 +41,9 @@ std::vector<std::vector<int64_t>> group_by_length(std::vector<int64_t> items, in
 Batch pack_sources(Context& context, const ModelConfig& config,
                    std::span<const std::vector<int32_t>* const> sources);
 
+// The values of a floating-point tensor of any dtype, on the host.
+std::vector<double> to_doubles(Context& context, const Tensor& tensor);
+
 // Label of a row that predicts nothing of the target.
 inline constexpr int32_t kNoLabel = -100;
 

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "engine/core/philox.h"
-#include "engine/ops/cast/cast.h"
+#include "engine/decode/packing.h"
 #include "engine/ops/softmax/softmax.h"
 #include "engine/ops/top_k/top_k.h"
 #include "engine/ops/unary/unary.h"
@@ -15,14 +15,6 @@ namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "translate";
-
-std::vector<double> to_doubles(Context& context, const Tensor& tensor) {
-  if (tensor.dtype() == DType::f64) return context.values<double>(tensor);
-  const Tensor wide =
-      tensor.dtype() == DType::f32 ? tensor : ops::cast(context, tensor, DType::f32);
-  const std::vector<float> narrow = context.values<float>(wide);
-  return {narrow.begin(), narrow.end()};
-}
 
 [[noreturn]] void fail_non_finite(const Sampler::Place& place) {
   fail(ErrorCode::non_finite, kOrigin, "the model answers sentence ", place.sentence + 1,

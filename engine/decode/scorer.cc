@@ -29,12 +29,6 @@ void check_side(const ModelConfig& config, int32_t eos, const std::vector<int32_
           " tokens, the model takes at most ", config.max_positions);
 }
 
-std::vector<double> to_doubles(Context& context, const Tensor& tensor) {
-  if (tensor.dtype() == DType::f64) return context.values<double>(tensor);
-  const std::vector<float> narrow = context.values<float>(tensor);
-  return {narrow.begin(), narrow.end()};
-}
-
 }  // namespace
 
 std::vector<PairScore> score(Context& context, const Model& model,

@@ -140,12 +140,7 @@ class BatchDecoder {
     Scores scores;
     scores.ids = context_.values<int32_t>(top.ids);
     for (int32_t& id : scores.ids) id = token_of(id);
-    if (logits.dtype() == DType::f64) {
-      scores.values = context_.values<double>(top.log_probabilities);
-    } else {
-      const std::vector<float> narrow = context_.values<float>(top.log_probabilities);
-      scores.values.assign(narrow.begin(), narrow.end());
-    }
+    scores.values = to_doubles(context_, top.log_probabilities);
     return scores;
   }
 

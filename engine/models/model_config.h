@@ -12,7 +12,7 @@ namespace trafo {
 // Values are part of the C ABI: never renumber, only append.
 enum class Architecture : int32_t {
   encoder_decoder = 0,  // Vaswani et al., arXiv 1706.03762
-  decoder_lm = 1,       // source <eos> target <eos> in one stream, causal, learned positions
+  decoder_lm = 1,       // source <eos> target <eos> in one stream, causal
 };
 
 // What a decoder_lm may have of Llama (Touvron et al., arXiv 2302.13971). An encoder_decoder has

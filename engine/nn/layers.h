@@ -53,7 +53,6 @@ class LayerDeclarer {
     // arXiv 1908.11365, with alpha 1), which keeps the gradients of deep stacks in proportion.
     bool depth_scaled = false;
   };
-  LayerDeclarer(ParameterStore& store, int64_t width) : LayerDeclarer(store, width, {}) {}
   LayerDeclarer(ParameterStore& store, int64_t width, const Form& form)
       : store_(store), width_(width), form_(form) {}
   // Of layer `index`, counted from 0.

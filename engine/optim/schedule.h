@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
+#include <utility>
 
 namespace trafo {
 
@@ -29,16 +30,18 @@ struct ScheduleOptions {
   int64_t width = 0;   // noam: of the model
 };
 
+// The rate of update u given what the schedule says; finite and not negative.
+using RateFunction = std::function<double(int64_t update, double scheduled)>;
+
 // The rate of update u, counted from 1. During warm-up, learning_rate * u / warmup, except for
 // noam; after it:
 //   constant      learning_rate
 //   linear        straight from learning_rate at `warmup` to final_rate at `total`
-//   cosine        half a cosine between the same points (Loshchilov & Hutter, arXiv 1608.03983,
-//   without restarts) inverse_sqrt  learning_rate * sqrt(warmup / u) noam          learning_rate *
-//   width^-0.5 * min(u^-0.5, u * warmup^-1.5) for all u (Vaswani et al., arXiv 1706.03762, 5.3)
-// The rate of update u given what the schedule says; finite and not negative.
-using RateFunction = std::function<double(int64_t update, double scheduled)>;
-
+//   cosine        half a cosine between the same points
+//                 (Loshchilov & Hutter, arXiv 1608.03983, without restarts)
+//   inverse_sqrt  learning_rate * sqrt(warmup / u)
+//   noam          learning_rate * width^-0.5 * min(u^-0.5, u * warmup^-1.5), for all u
+//                 (Vaswani et al., arXiv 1706.03762, 5.3)
 class Schedule {
  public:
   explicit Schedule(

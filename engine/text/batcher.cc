@@ -205,7 +205,7 @@ void Batcher::open_epoch(uint64_t seed, int64_t epoch) {
 }
 
 void Batcher::seek(const BatcherState& state) {
-  require(state.epoch >= 0 && state.next_batch >= 0 && state.next_in_window >= -1,
+  require(state.epoch >= 0 && state.next_batch >= 0 && state.next_in_window >= 0,
           ErrorCode::invalid_argument, kOrigin, "epoch ", state.epoch, ", batch ", state.next_batch,
           " is no position: below 0");
   const BatcherState old = state_;

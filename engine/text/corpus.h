@@ -95,7 +95,7 @@ ParallelCorpus make_parallel(std::vector<std::string> source, std::vector<std::s
                              const CorpusOptions& options = {});
 
 bool is_blank(std::string_view text) noexcept;
-// Splits SOURCE<tab>TARGET; INVALID_ARGUMENT naming `where` unless there is exactly one tab.
+// Splits SOURCE<tab>TARGET; INVALID_ARGUMENT naming file and line unless there is exactly one tab.
 std::pair<std::string_view, std::string_view> split_tsv(std::string_view line,
                                                         std::string_view file, int64_t number);
 // INVALID_ARGUMENT naming both files.

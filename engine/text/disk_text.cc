@@ -36,7 +36,8 @@ class ReadOnlyFile {
     descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     require(descriptor_ >= 0, ErrorCode::io, kOrigin, path,
             ": cannot be opened: ", std::strerror(errno));
-    watched_ = true;
+    // From before the lines are indexed: from now on the file must stay as it is.
+    watched_ = fstat(descriptor_, &known_) == 0;
   }
 
   // A file without a name, for reading and writing; returns the descriptor, which stays this one's.
@@ -53,11 +54,6 @@ class ReadOnlyFile {
             folder.string(), ": ", std::strerror(errno));
     unlink(path.c_str());
     return descriptor_;
-  }
-
-  // The lines have been indexed: from now on the file must stay as it is.
-  void remember() {
-    if (watched_) fstat(descriptor_, &known_);
   }
 
   void read(uint64_t offset, size_t length, std::string& out) const {
@@ -111,14 +107,12 @@ std::unique_ptr<LineReader> open_side(const std::string& path, const std::string
   struct stat info {};
   const bool plain = path != "-" && !path.ends_with(".gz") && stat(path.c_str(), &info) == 0 &&
                      S_ISREG(info.st_mode);
-  if (plain) {
+  if (plain)
     side.file.open_path(path);
-    side.file.remember();
-  } else {
+  else
     reader->copy_to(
         side.file.make_nameless(unpack_directory, reader->name()),
         unpack_directory.empty() ? "the directory for temporary files" : unpack_directory);
-  }
   return reader;
 }
 

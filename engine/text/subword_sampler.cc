@@ -46,11 +46,19 @@ struct SubwordSampler::Vocabulary {
   bool has_bytes = false;
   std::vector<int32_t> byte_ids;
 
+  static uint64_t key_of(int32_t node, char c) {  // never 0, which marks a free slot
+    return (static_cast<uint64_t>(node) << 8 | static_cast<unsigned char>(c)) + 1;
+  }
+  // Where the key is, or the free slot it would take.
+  size_t slot_of(uint64_t key) const {
+    size_t slot = mix_bits(key) & (edges.size() - 1);
+    while (edges[slot].key != key && edges[slot].key != 0) slot = (slot + 1) & (edges.size() - 1);
+    return slot;
+  }
   int32_t follow(int32_t node, char c) const {
-    const uint64_t key = (static_cast<uint64_t>(node) << 8 | static_cast<unsigned char>(c)) + 1;
-    for (size_t slot = mix_bits(key) & (edges.size() - 1);; slot = (slot + 1) & (edges.size() - 1))
-      if (edges[slot].key == key || edges[slot].key == 0)
-        return edges[slot].key == 0 ? -1 : edges[slot].node;
+    const uint64_t key = key_of(node, c);
+    const Edge& edge = edges[slot_of(key)];
+    return edge.key == key ? edge.node : -1;
   }
   void insert(std::string_view text, int32_t id) {
     int32_t node = 0;
@@ -59,10 +67,8 @@ struct SubwordSampler::Vocabulary {
       if (next < 0) {
         next = static_cast<int32_t>(piece.size());
         piece.push_back(-1);
-        const uint64_t key = (static_cast<uint64_t>(node) << 8 | static_cast<unsigned char>(c)) + 1;
-        size_t slot = mix_bits(key) & (edges.size() - 1);
-        while (edges[slot].key != 0) slot = (slot + 1) & (edges.size() - 1);
-        edges[slot] = {key, next};
+        const uint64_t key = key_of(node, c);
+        edges[slot_of(key)] = {key, next};
       }
       node = next;
     }

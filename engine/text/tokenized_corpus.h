@@ -29,7 +29,6 @@ class TokenizedCorpus final : public PairSource {
   int64_t pair(int64_t index) const {
     return pair_[static_cast<size_t>(index)];
   }  // index before dropping
-  int64_t source_tokens() const noexcept { return static_cast<int64_t>(source_ids_.size()); }
   int64_t target_tokens() const noexcept { return static_cast<int64_t>(target_ids_.size()); }
 
   int64_t draws(int64_t epoch) const override { return epochs_.draws(epoch); }

@@ -395,8 +395,8 @@ int64_t TrainingRun::stalled() const {
   return count;
 }
 
-std::optional<ValidationResult> TrainingRun::validate(const std::filesystem::path& weights,
-                                                      const CancelToken* cancel) {
+std::optional<ValidationResult> TrainingRun::validate_file(const std::filesystem::path& weights,
+                                                           const CancelToken* cancel) {
   ParameterStore& parameters = model_.parameters();
   const Tensor master = parameters.master().detach();
   std::vector<std::byte> own(master.bytes());
@@ -428,7 +428,7 @@ void TrainingRun::average(Session& session) {
   for (const int64_t update : average.updates)
     event.message += concat(event.message.empty() ? "" : ", ", update);
   if (data_.valid) emit(session, make_event(TrainEventKind::validating));
-  const auto result = data_.valid ? validate(average.path, session.cancel) : std::nullopt;
+  const auto result = data_.valid ? validate_file(average.path, session.cancel) : std::nullopt;
   for (size_t i = 0; result && i < result->values.size(); ++i) {
     const auto& [name, best] = state_.best[i];
     const double value = result->values[i];

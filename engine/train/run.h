@@ -44,9 +44,6 @@ class TrainingRun {
 
   // Measures the weights that would be saved, now; needs data().valid. No value: cancelled.
   std::optional<ValidationResult> validate(const CancelToken* cancel = nullptr);
-  // The same of the weights in a file; the model has its own again after it.
-  std::optional<ValidationResult> validate(const std::filesystem::path& weights,
-                                           const CancelToken* cancel = nullptr);
 
   // The whole run as bytes, and the run that such bytes hold: what follows is bitwise what would
   // have followed there. Refuses what a run directory's checkpoint is refused for; nothing has
@@ -62,9 +59,8 @@ class TrainingRun {
   void save();
 
   const RunState& state() const { return state_; }
-  const StepResult& last_step() const {
-    return last_step_;
-  }  // of the newest update, skipped or not
+  // Of the newest update, skipped or not.
+  const StepResult& last_step() const { return last_step_; }
   bool resumed() const { return resumed_; }
   const TrainingData& data() const { return data_; }
   const TrainOptions& options() const { return options_; }  // batch_tokens as it was chosen
@@ -92,6 +88,9 @@ class TrainingRun {
   void report(Session& session, const StepResult& result, const Progress& before, bool epoch_ended);
   bool settle(Session& session);
   bool run_validation(Session& session, bool scheduled);
+  // Measures the weights in a file; the model has its own again after it.
+  std::optional<ValidationResult> validate_file(const std::filesystem::path& weights,
+                                                const CancelToken* cancel);
   std::vector<MetricValue> take_metrics(const std::vector<double>& values, bool scheduled);
   void save(Session& session);
   void average(Session& session);

@@ -37,7 +37,7 @@ class Plans {
         sources += pair.source_tokens;
         targets += pair.target_tokens;
       }
-      most_ = std::min(most_, std::max(longest_, needs(sources, targets)));
+      most_ = std::min(most_, needs(sources, targets));
     } else {
       // Not all lengths are known, but none is above the limit.
       longest_ = std::max<int64_t>(longest_, corpus.options().max_length);
@@ -47,6 +47,7 @@ class Plans {
       const auto target = static_cast<int64_t>(valid->target(i).size());
       longest_ = std::max(longest_, lm ? source + target - 1 : needs(source, target));
     }
+    most_ = std::max(most_, longest_);  // a validation pair may be longer than the corpus
   }
 
   const Batcher& batcher() const { return batcher_; }

@@ -238,10 +238,11 @@ SmoothedWeights::SmoothedWeights(Trainer& trainer)
 SmoothedWeights::~SmoothedWeights() {
   if (!active_) return;
   try {
-    if (trainer_.exchange_.defined())
-      trainer_.exchange_weights();
+    ParameterStore& parameters = trainer_.model_.parameters();
+    if (parameters.has_master())
+      parameters.follow_master(trainer_.context_);
     else
-      trainer_.model_.parameters().follow_master(trainer_.context_);
+      trainer_.exchange_weights();
   } catch (const Error&) {  // the device is lost, and the weights with it
   }
 }

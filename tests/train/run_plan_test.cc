@@ -119,6 +119,20 @@ TEST_F(RunPlanTest, TheLargestBatchThatFits) {
   EXPECT_GT(plan(fitting).batch_tokens, chosen.batch_tokens);
 }
 
+// A corpus that is smaller than the longest validation pair.
+TEST_F(RunPlanTest, ALongValidationPairIsNoReasonToRefuse) {
+  data_.train = copy_corpus(Architecture::encoder_decoder, 1, 1, 600);
+  const std::vector<int32_t> ids(30, 4);
+  const std::vector<int64_t> offsets{0, 30};
+  data_.valid = std::make_shared<TokenizedCorpus>(
+      ids, offsets, ids, offsets, kVocabulary, kTokens.eos,
+      TokenizedCorpusOptions{.max_length = 32, .batch_tokens = 600});
+  ASSERT_LT(target_tokens(data_), 31);
+  options_.batch_fit = true;
+  options_.memory_limit = int64_t{1} << 30;
+  EXPECT_GE(plan(options_).batch_tokens, 31);
+}
+
 TEST_F(RunPlanTest, AContinuedRunKeepsTheBatchItChose) {
   TrainOptions fitting = options_;
   fitting.batch_fit = true;

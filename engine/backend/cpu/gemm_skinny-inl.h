@@ -56,10 +56,10 @@ HWY_INLINE void store_sums(D d, V a, V b, V c, V e, hn::TFromD<D>* to) {
 }
 
 // C[i .. i + kRows, j .. j + cols) from rows of A and rows of B (B transposed): sums along k of
-// whole vectors. Rows of B behind the last one repeat it. `next` of the rows of B behind these are
-// fetched from memory meanwhile.
+// whole vectors. Rows of B behind the last one repeat it. `fetch_next`: as many rows of B behind
+// these are there and are fetched from memory meanwhile.
 template <class T, int kRows>
-void dot_kernel(const GemmParams& p, int64_t i, int64_t j, int64_t cols, int64_t next) {
+void dot_kernel(const GemmParams& p, int64_t i, int64_t j, int64_t cols, bool fetch_next) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const T* a = static_cast<const T*>(p.a) + i * p.lda;
@@ -87,7 +87,7 @@ void dot_kernel(const GemmParams& p, int64_t i, int64_t j, int64_t cols, int64_t
   const T* ahead = static_cast<const T*>(p.b) + (j + kDotTileCols) * p.ldb;
   const auto whole = [&](const T* row) { return hn::LoadU(d, row); };
   int64_t k = 0;
-  if (next == kDotTileCols) {
+  if (fetch_next) {
     for (; k + lanes(d) <= p.k; k += lanes(d)) {
 #pragma GCC unroll 4
       for (int c = 0; c < kDotTileCols; ++c) hwy::Prefetch(ahead + c * p.ldb + k);
@@ -118,16 +118,17 @@ template <class T>
 void gemm_dot(ThreadPool& pool, const GemmParams& p) {
   static constexpr auto kernels = dot_table<T>(std::make_index_sequence<kDotTileRows>());
   const EvenSplit rows(p.m, kDotTileRows);
-  parallel_for_range(
-      pool, p.n, skinny_block_cols(p.m, p.n, p.k, kDotTileCols), [&](int64_t begin, int64_t end) {
-        for (int64_t j = begin; j < end; j += kDotTileCols) {
-          const int64_t cols = std::min<int64_t>(kDotTileCols, end - j);
-          for (int64_t part = 0; part < rows.parts(); ++part) {
-            const int64_t next = part == 0 ? std::min<int64_t>(kDotTileCols, p.n - j - cols) : 0;
-            kernels[static_cast<size_t>(rows.size(part) - 1)](p, rows.begin(part), j, cols, next);
-          }
-        }
-      });
+  parallel_for_range(pool, p.n, skinny_block_cols(p.m, p.n, p.k, kDotTileCols),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t j = begin; j < end; j += kDotTileCols) {
+                         const int64_t cols = std::min<int64_t>(kDotTileCols, end - j);
+                         for (int64_t part = 0; part < rows.parts(); ++part) {
+                           const bool fetch_next = part == 0 && p.n - j - cols >= kDotTileCols;
+                           kernels[static_cast<size_t>(rows.size(part) - 1)](p, rows.begin(part), j,
+                                                                             cols, fetch_next);
+                         }
+                       }
+                     });
 }
 
 // Columns [begin, end) with B as it is stored; only a last narrow piece is packed, for the kernel

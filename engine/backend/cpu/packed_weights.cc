@@ -19,12 +19,6 @@ void PackedWeights::add(ThreadPool& pool, const float* weight, int64_t n, int64_
   weights_.insert_or_assign(weight, std::move(packed));
 }
 
-int64_t PackedWeights::bytes() const {
-  size_t bytes = 0;
-  for (const auto& [key, weight] : weights_) bytes += weight.panels.size() * sizeof(float);
-  return static_cast<int64_t>(bytes);
-}
-
 bool PackedWeights::run(ThreadPool& pool, const GemmParams& p) const {
   if (p.dtype != DType::f32 || !p.trans_b || p.batch != 1 || p.m == 0 || p.ldb != p.k) return false;
   const auto found = weights_.find(p.b);

@@ -20,7 +20,6 @@ class PackedWeights {
   // this is used.
   void add(ThreadPool& pool, const float* weight, int64_t n, int64_t k);
   bool empty() const { return weights_.empty(); }
-  int64_t bytes() const;
 
   // Runs the product if its B is one of the weights; false: it is not, and nothing was done.
   bool run(ThreadPool& pool, const GemmParams& params) const;

@@ -57,7 +57,7 @@ std::function<Tensor(Context&)> norm_again(const Tensor& x, const Tensor& gamma,
   };
 }
 
-// Gradients of x and the residual from that of what was normalised (`total`) and of the norm.
+// Gradients of x and the residual from that of what was normalised (`sum`) and of the norm.
 void residual_backward(Backward& b, const Tensor& sum, const Tensor& gamma, const Tensor& rstd,
                        const Dropout& dropout) {
   const Tensor dsum = b.has_grad_output(0) ? b.grad_output(0) : Tensor{};
