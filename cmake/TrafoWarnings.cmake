@@ -1,5 +1,5 @@
-# Flags every target shares: warnings, sanitizers, and floating point that means what the source says (no contraction
-# across statements that would differ between compilers of one machine is left to the SIMD code's explicit MulAdd).
+# Flags every target shares: warnings, sanitizers, and floating point that means what the source says: the compiler contracts
+# nothing, the SIMD code says MulAdd where it wants one.
 add_library(trafo_warnings INTERFACE)
 target_compile_options(trafo_warnings INTERFACE
   -Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -Wno-unknown-pragmas
@@ -12,5 +12,3 @@ if(TRAFO_SANITIZE)
     target_compile_options(trafo_warnings INTERFACE -fno-sanitize-recover=undefined)
   endif()
 endif()
-# Highway targets: the baseline, AVX2 and AVX-512 ("AVX3"); more would only cost build time. 1<<N are Highway's own
-# bits, which CMake cannot see, so the list of disabled names lives in engine/backend/cpu/simd.h.

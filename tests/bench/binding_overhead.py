@@ -7,9 +7,13 @@ what updates cost, without start, reading and saving. Processor time decides (ot
 printed beside it. Rounds take turns, and the median of each program's differences counts: the smallest may be one whose short
 run was held up.
 
-    tests/bench/binding_overhead.py [--updates N] [--rounds N] [--threads N] [--batch-tokens N] [--build build/release] [--json]
+--instructions counts the instructions of the processor instead (valgrind's callgrind): what other programs do on the machine
+does not show in them, so one round is enough.
 
-Needs the library and translate-train in --build, cargo and go.
+    tests/bench/binding_overhead.py [--updates N] [--rounds N] [--threads N] [--batch-tokens N] [--build build/release] [--json]
+                                    [--instructions]
+
+Needs the library and translate-train in --build, cargo and go, and valgrind for --instructions.
 """
 import argparse
 import hashlib
@@ -17,6 +21,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import statistics
 import subprocess
@@ -126,6 +131,12 @@ def run(command, folder, environment):
     return (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime), wall
 
 
+def count_instructions(command, folder, environment):
+    report = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command], cwd=folder,
+                            env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True).stderr
+    return int(re.search(r"Collected : (\d+)", report).group(1))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=40)
@@ -135,8 +146,10 @@ def main():
     parser.add_argument("--pairs", type=int, default=20000)
     parser.add_argument("--build", type=pathlib.Path, default=REPOSITORY / "build/release")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--instructions", action="store_true", help="count instructions, in one round")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
+    rounds = 1 if arguments.instructions else arguments.rounds
     environment = dict(os.environ, TRAFO_LIB_DIR=str(build), LC_ALL="C.UTF-8")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -158,31 +171,38 @@ def main():
 
         programs = ["translate-train", "rust", "go"]
         models, costs = {}, {program: [] for program in programs}
-        for turn in range(arguments.rounds):
+        for turn in range(rounds):
             for program in programs[turn % 3:] + programs[:turn % 3]:
                 measured = []
                 for updates in (FEW, arguments.updates):
                     directory = f"run-{turn}-{program}-{updates}"
-                    measured.append(run(command(program, directory, updates), folder, environment))
+                    line_of_run = command(program, directory, updates)
+                    if arguments.instructions:
+                        measured.append((count_instructions(line_of_run, folder, environment),))
+                    else:
+                        measured.append(run(line_of_run, folder, environment))
                 model = folder / directory / "ckpt" / str(arguments.updates) / "model.safetensors"
                 models.setdefault(program, hashlib.sha256(model.read_bytes()).hexdigest())
                 count = arguments.updates - FEW
-                costs[program].append([(many - few) / count * 1e3 for few, many in zip(*measured)])
+                costs[program].append([(many - few) / count for few, many in zip(*measured)])
         if len(set(models.values())) != 1:
             sys.exit(f"binding_overhead: not the same work, the models differ: {models}")
-        processor = {program: statistics.median(cost[0] for cost in costs[program]) for program in programs}
-        wall = {program: statistics.median(cost[1] for cost in costs[program]) for program in programs}
-        base = processor["translate-train"]
+        medians = {program: [statistics.median(values) for values in zip(*costs[program])] for program in programs}
         if arguments.json:
-            print(json.dumps({"processor_ms": processor, "wall_ms": wall, "all": costs}))
+            print(json.dumps({"unit": "instructions" if arguments.instructions else "seconds of processor, of wall",
+                              "medians": medians, "all": costs}))
             return
-        print(f"ms an update, {arguments.updates - FEW} updates, {arguments.rounds} rounds, "
-              f"{arguments.batch_tokens} tokens a batch, "
+        print(f"an update, from {arguments.updates - FEW} updates, {rounds} round(s), {arguments.batch_tokens} tokens a batch, "
               f"{threads} thread(s); the same model byte for byte")
         for program in programs:
-            spread = sorted(cost[0] for cost in costs[program])
-            print(f"{program:16} processor {processor[program]:8.2f}  ({spread[0]:.2f} to {spread[-1]:.2f})  wall {wall[program]:8.2f}"
-                  f"  ratio {processor[program] / base:.4f}")
+            ratio = medians[program][0] / medians["translate-train"][0]
+            if arguments.instructions:
+                print(f"{program:16} {medians[program][0] / 1e6:10.3f} million instructions  ratio {ratio:.5f}")
+                continue
+            spread = sorted(cost[0] * 1e3 for cost in costs[program])
+            processor, wall = (1e3 * median for median in medians[program])
+            print(f"{program:16} processor {processor:8.2f} ms  ({spread[0]:.2f} to {spread[-1]:.2f})  wall {wall:8.2f} ms"
+                  f"  ratio {ratio:.4f}")
 
 
 if __name__ == "__main__":
