@@ -12,7 +12,7 @@ packages=(
 )
 for argument in "$@"; do
   case "$argument" in
-    --tests) packages+=(clang-format) ;;
+    --tests) packages+=(clang-format libclang-dev) ;;
     --report) packages+=(chromium-headless-shell fonts-dejavu-core) ;;
     *) echo "usage: scripts/install-dependencies.sh [--tests] [--report]" >&2; exit 2 ;;
   esac

@@ -4,16 +4,16 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "run_files.h"
 
 namespace translate_train {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kModelFile = "model.safetensors";
 
 struct AverageArguments {
   std::string run = "run";
@@ -23,21 +23,6 @@ struct AverageArguments {
   std::string output;
   bool quiet = false;
 };
-
-// Checkpoints of a run, ascending.
-std::vector<int64_t> updates_of(const std::string& run) {
-  std::vector<int64_t> updates;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(fs::path(run) / "ckpt", none)) {
-    const std::string name = entry.path().filename().string();
-    const bool number =
-        !name.empty() && name.size() < 18 &&
-        std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (number && fs::exists(entry.path() / kModelFile)) updates.push_back(std::stoll(name));
-  }
-  std::sort(updates.begin(), updates.end());
-  return updates;
-}
 
 // The values of a metric that RUN/metrics.jsonl has; of an update that was measured twice, the
 // last.
@@ -76,8 +61,7 @@ std::vector<int64_t> best_of(const AverageArguments& arguments, std::vector<int6
 std::string model_file(const std::string& given) {
   if (!fs::is_directory(given)) return given;
   if (fs::exists(fs::path(given) / kModelFile)) return (fs::path(given) / kModelFile).string();
-  std::string checkpoint = pointed_checkpoint(given, "best-bleu");
-  if (checkpoint.empty()) checkpoint = pointed_checkpoint(given, "latest");
+  const std::string checkpoint = usual_checkpoint(given);
   if (checkpoint.empty()) usage_error(given + ": has no checkpoint");
   return checkpoint + "/" + kModelFile;
 }
@@ -96,7 +80,7 @@ int average(AverageArguments arguments) {
     for (const std::string& given : arguments.models) models.push_back(model_file(given));
   } else {
     if (!fs::is_directory(arguments.run)) usage_error(arguments.run + ": no such run directory");
-    std::vector<int64_t> updates = updates_of(arguments.run);
+    std::vector<int64_t> updates = checkpoints_of(arguments.run);
     if (updates.empty()) usage_error(arguments.run + ": has no checkpoint");
     if (arguments.best > 0) {
       updates = best_of(arguments, updates);
@@ -153,8 +137,8 @@ Action add_average(CLI::App& app) {
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
       "The mean of the weights, added up in double precision. Of a run with "
-      "--exponential-smoothing it "
-      "is that\nof the smoothed ones. Names after a comma are fairseq's.");
+      "--exponential-smoothing\nit is that of the smoothed ones. Names after a comma are "
+      "fairseq's.");
   return [arguments] { return average(*arguments); };
 }
 

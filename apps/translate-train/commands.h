@@ -39,7 +39,8 @@ struct ModelArguments {
   std::string precision = "auto";
   int64_t threads = 0;
 };
-void add_model_arguments(CLI::App& app, ModelArguments& arguments);
+void add_model_paths(CLI::App& app, ModelArguments& arguments);      // which model
+void add_model_arguments(CLI::App& app, ModelArguments& arguments);  // and where it computes
 ModelPaths find_model(const ModelArguments& arguments);
 
 struct LoadedModel {
@@ -48,8 +49,5 @@ struct LoadedModel {
   Model model;
 };
 LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter);
-
-// "ckpt/UPDATE" that RUN/NAME points to; empty if there is none.
-std::string pointed_checkpoint(const std::string& run, const std::string& name);
 
 }  // namespace translate_train

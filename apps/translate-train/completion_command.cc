@@ -144,7 +144,9 @@ Action add_completion(CLI::App& app) {
                        : *shell == "zsh" ? zsh(program)
                                          : fish(program);
     text.pop_back();  // the writer ends the line
-    LineWriter("-").write(text);
+    LineWriter out("-");
+    out.write(text);
+    out.finish();
     return static_cast<int>(kDone);
   };
 }

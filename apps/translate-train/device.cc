@@ -46,8 +46,7 @@ void refuse_fp16(const std::string& precision) {
   if (precision == "fp16")
     usage_error(
         "--precision: fp16 is not built, because every GPU that is supported (compute capability "
-        "8.0 "
-        "and above) computes in bf16, whose range needs no loss scaling: use bf16");
+        "8.0 and above) computes in bf16, whose range needs no loss scaling: use bf16");
 }
 
 int32_t precision_on(const trafo_context* context, const std::string& precision) {

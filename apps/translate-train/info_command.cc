@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "commands.h"
+#include "run_files.h"
 #include "settings.h"
 #include "text_io.h"
 
@@ -101,7 +102,7 @@ void show_state(const fs::path& path, LineWriter& out) {
 
 void show_checkpoint(const std::string& path, bool tensors, LineWriter& out) {
   out.write("checkpoint    " + path);
-  show_model(path + "/model.safetensors", tensors, out);
+  show_model(path + "/" + kModelFile, tensors, out);
   if (fs::exists(path + "/state.json")) {
     out.write("state");
     show_state(path + "/state.json", out);
@@ -110,16 +111,9 @@ void show_checkpoint(const std::string& path, bool tensors, LineWriter& out) {
 
 void show_run(const std::string& path, bool tensors, LineWriter& out) {
   out.write("run           " + path);
-  std::vector<int64_t> updates;
-  for (const auto& entry : fs::directory_iterator(path + "/ckpt")) {
-    int64_t update = 0;
-    if (parse_count(entry.path().filename().string(), update) &&
-        fs::exists(entry.path() / "model.safetensors"))
-      updates.push_back(update);
-  }
-  std::sort(updates.begin(), updates.end());
   std::string list;
-  for (const int64_t update : updates) list += (list.empty() ? "" : ", ") + grouped(update);
+  for (const int64_t update : checkpoints_of(path))
+    list += (list.empty() ? "" : ", ") + grouped(update);
   out.write("checkpoints   " + (list.empty() ? std::string("none") : list));
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
@@ -132,8 +126,7 @@ void show_run(const std::string& path, bool tensors, LineWriter& out) {
       if (settings.has(name)) out.write(fmt::format("{:<13} {}", name, settings.text(name)));
   }
   if (fs::exists(path + "/vocab.spm")) show_vocabulary(path + "/vocab.spm", out);
-  std::string checkpoint = pointed_checkpoint(path, "best-bleu");
-  if (checkpoint.empty()) checkpoint = pointed_checkpoint(path, "latest");
+  const std::string checkpoint = usual_checkpoint(path);
   if (!checkpoint.empty()) show_checkpoint(checkpoint, tensors, out);
 }
 
@@ -152,7 +145,7 @@ int info(const InfoArguments& arguments) {
   if (fs::is_directory(path)) {
     if (fs::exists(path + "/ckpt"))
       show_run(path, arguments.tensors, out);
-    else if (fs::exists(path + "/model.safetensors"))
+    else if (fs::exists(path + "/" + kModelFile))
       show_checkpoint(path, arguments.tensors, out);
     else
       usage_error(path + ": is neither a run directory nor a checkpoint");

@@ -97,16 +97,7 @@ Action add_export(CLI::App& app) {
   app.add_option("-o,--output", arguments->output, "a directory that is new or empty")
       ->required()
       ->type_name("DIR");
-  app.add_option("-m,--model", arguments->model.model,
-                 "run directory (its best checkpoint by BLEU, else the latest) or "
-                 "model.safetensors (default run)")
-      ->type_name("DIR|FILE");
-  app.add_option("-v,--vocab,--vocabs", arguments->model.vocabulary,
-                 "SentencePiece model (default: the run directory's)")
-      ->type_name("FILE.spm");
-  app.add_option("--checkpoint", arguments->model.checkpoint,
-                 "of the run directory: latest, best-bleu, ... or an update")
-      ->type_name("NAME");
+  add_model_paths(app, arguments->model);
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer("What is written is read back before it appears: its logits must be the model's.");
   return [arguments] { return export_to(*arguments); };

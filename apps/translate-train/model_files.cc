@@ -1,17 +1,15 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "commands.h"
 #include "device.h"
+#include "run_files.h"
 
 namespace translate_train {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kModelFile = "model.safetensors";
 
 std::string vocabulary_of_run(const fs::path& run) {
   const fs::path path = run / "vocab.spm";
@@ -20,15 +18,7 @@ std::string vocabulary_of_run(const fs::path& run) {
 
 }  // namespace
 
-std::string pointed_checkpoint(const std::string& run, const std::string& name) {
-  std::ifstream in(fs::path(run) / name);
-  std::string update;
-  if (!(in >> update)) return "";
-  const fs::path path = fs::path(run) / "ckpt" / update;
-  return fs::exists(path / kModelFile) ? path.string() : "";
-}
-
-void add_model_arguments(CLI::App& app, ModelArguments& arguments) {
+void add_model_paths(CLI::App& app, ModelArguments& arguments) {
   app.add_option(
          "-m,--model", arguments.model,
          "run directory (its best checkpoint by BLEU, else the latest) or model.safetensors "
@@ -41,6 +31,10 @@ void add_model_arguments(CLI::App& app, ModelArguments& arguments) {
                  "of the run directory: latest, best-bleu, best-chrf, best-ce-mean-words, averaged "
                  "or an update")
       ->type_name("NAME");
+}
+
+void add_model_arguments(CLI::App& app, ModelArguments& arguments) {
+  add_model_paths(app, arguments);
   app.add_option("--device", arguments.device,
                  "auto, cpu, cuda or cuda:N (default auto: CUDA where there is one, else the CPU)")
       ->type_name("NAME");
@@ -72,8 +66,7 @@ ModelPaths find_model(const ModelArguments& arguments) {
   } else {
     std::string checkpoint;
     if (arguments.checkpoint.empty()) {
-      checkpoint = pointed_checkpoint(arguments.model, "best-bleu");
-      if (checkpoint.empty()) checkpoint = pointed_checkpoint(arguments.model, "latest");
+      checkpoint = usual_checkpoint(arguments.model);
     } else {
       checkpoint = pointed_checkpoint(arguments.model, arguments.checkpoint);
       const fs::path numbered = given / "ckpt" / arguments.checkpoint;

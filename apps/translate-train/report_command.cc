@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "report_page.h"
+#include "run_files.h"
 #include "text_io.h"
 #include "training.h"
 

@@ -1,4 +1,5 @@
 #include "reporter.h"
+#include "run_files.h"
 
 #include <fmt/format.h>
 #include <spdlog/sinks/basic_file_sink.h>
@@ -73,13 +74,7 @@ void Reporter::rewind_metrics(int64_t update) {
     if (record.is_object() && record.value("update", int64_t{0}) <= update) kept += line + "\n";
   }
   in.close();
-  const std::string temporary = metrics_path_ + ".tmp";
-  std::ofstream out(temporary, std::ios::binary);
-  out << kept;
-  out.close();
-  std::error_code failed;
-  if (out) std::filesystem::rename(temporary, metrics_path_, failed);
-  if (!out || failed) warn(metrics_path_ + ": cannot be rewritten");
+  if (!replace_file(metrics_path_, kept)) warn(metrics_path_ + ": cannot be rewritten");
 }
 
 void Reporter::info(const std::string& text, nlohmann::ordered_json record) {

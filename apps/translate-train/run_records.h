@@ -6,6 +6,7 @@
 //   train    every display
 //   skipped  an update that was left out because loss or gradient was not finite (then null)
 //   valid    every validation; "samples": translations of the sentences of the last samples record
+//   average  the mean of the last checkpoints (--average-last), with its metrics
 //   end      the process is done, "stop" says why: limit, early stopping, cancelled, stopped,
 //            diverged, failed
 // Readers must skip types and keys that they do not know. Records appear in the order of updates:

@@ -70,10 +70,7 @@ constexpr SettingSpec kSpecs[] = {
 
     {"task", "", kModel, "NAME",
      "tiny, small, iwslt, base, big, lm, gpt2 or llama: sets the defaults below (default: tiny "
-     "under "
-     "100k "
-     "pairs, "
-     "iwslt under 1M, else base)",
+     "under 100k pairs, iwslt under 1M, else base)",
      1, 1, true},
     {"arch", "", kModel, "NAME", "encoder-decoder or decoder-lm", 1, 1, true},
     {"enc-depth", "--encoder-layers", kModel, "N", "encoder layers", 1, 1, true},
@@ -130,8 +127,7 @@ constexpr SettingSpec kSpecs[] = {
      true},
     {"pretrained-model", "--finetune-from-model", kTraining, "FILE|DIR",
      "begin with the weights and the vocabulary of this model, run or import; the shape of the "
-     "model "
-     "is then its own",
+     "model is then its own",
      1, 1, true},
     {"seed", "", kTraining, "N", "of weights, dropout and data order (default 1)", 1, 1, true},
 

@@ -11,6 +11,7 @@
 
 #include "commands.h"
 #include "device.h"
+#include "run_files.h"
 #include "text_io.h"
 #include "train_config.h"
 #include "training.h"
@@ -111,7 +112,8 @@ std::string tensorboard_folder(const Settings& settings, const std::string& run)
 }
 
 void make_absolute(Settings& settings) {
-  for (const char* name : {"train-sets", "tsv", "valid-sets", "vocabs", "pretrained-model"}) {
+  for (const char* name :
+       {"train-sets", "tsv", "valid-sets", "vocabs", "pretrained-model", "tempdir"}) {
     if (!settings.has(name)) continue;
     std::vector<std::string> paths = settings.list(name);
     for (std::string& path : paths)
@@ -264,7 +266,9 @@ int dump_config(Settings settings, const std::string& run, const Pretrained* pre
   settings.set("model", {fs::absolute(run).lexically_normal().string()}, "--model");
   std::string text = settings.to_yaml(true);
   text.pop_back();  // the writer ends the line
-  LineWriter("-").write(text);
+  LineWriter out("-");
+  out.write(text);
+  out.finish();
   return kDone;
 }
 

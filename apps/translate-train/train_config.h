@@ -25,10 +25,9 @@ struct TrainConfig {
 
 // The task of a corpus of so many pairs.
 const char* task_for(int64_t pairs, bool decoder_lm);
-// Everything that has not been set.
 // Text without a source: --train-sets has one file.
 bool is_monolingual(const Settings& settings);
-
+// Everything that has not been set.
 void fill_defaults(Settings& settings, int64_t pairs);
 // The settings are complete. `pretrained`, if there is one, decides what no setting does, and is
 // what it is in all that decides its weights. Throws usage errors.

@@ -1,13 +1,10 @@
 #include "training.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "signals.h"
@@ -31,15 +28,16 @@ const char* metric_name(int32_t bit) {
 
 class RunDisplay {
  public:
-  RunDisplay(const trafo_trainer_options& options, RunRecords& records, Reporter& reporter)
-      : options_(options), records_(records), reporter_(reporter) {
-    memory_ = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-              static_cast<double>(sysconf(_SC_PAGE_SIZE)) / 1e9;
-  }
+  // `device_bytes`: all of its memory; 0: not known.
+  RunDisplay(const trafo_trainer_options& options, int64_t device_bytes, RunRecords& records,
+             Reporter& reporter)
+      : options_(options),
+        of_device_(device_bytes > 0 ? fmt::format("/{:.1f}", gigabytes(device_bytes)) : ""),
+        records_(records),
+        reporter_(reporter) {}
 
   void show(const trafo_event& e) {
     const std::string message(text_of(e.message)), path(text_of(e.path));
-    last_update_ = e.update;
     validating_.reset();
     const nlohmann::ordered_json record = records_.take(e);
     switch (e.kind) {
@@ -84,19 +82,15 @@ class RunDisplay {
     }
   }
 
-  const std::string& best() const { return best_; }
-  double best_value() const { return best_value_; }
-  int64_t last_update() const { return last_update_; }
-
  private:
   void display(const trafo_event& e, const nlohmann::ordered_json& record) {
     std::string line = fmt::format(
         "Ep {} {:.0f}% | Up {} | loss {:.3f} ppl {:.2f} | gnorm {:.2f} | lr {:.2e} | {} trg tok/s "
         "| "
-        "mem {:.2f}/{:.1f} GB",
+        "mem {:.2f}{} GB",
         e.epoch, std::floor(100 * e.epoch_fraction), grouped(e.update), e.loss, std::exp(e.nll),
         e.grad_norm, e.learning_rate, grouped(std::llround(e.target_tokens_per_second)),
-        gigabytes(e.memory_bytes), memory_);
+        gigabytes(e.memory_bytes), of_device_);
     line += " | " + (e.eta_seconds >= 0 ? "ETA " + clock_text(e.eta_seconds)
                                         : "time " + clock_text(e.elapsed_seconds));
     if (!best_.empty()) line += " | best " + best_;
@@ -127,7 +121,6 @@ class RunDisplay {
 
   void validated(const trafo_event& e, const nlohmann::ordered_json& record) {
     const std::string values = metric_values(e);
-    best_value_ = e.best_metric;
     best_ = fmt::format("{} {:.2f} @{}", metric_name(options_.first_metric), e.best_metric,
                         grouped(e.best_update));
     reporter_.info(
@@ -150,13 +143,11 @@ class RunDisplay {
   }
 
   const trafo_trainer_options& options_;
+  const std::string of_device_;
   RunRecords& records_;
   Reporter& reporter_;
   std::optional<Reporter::Phase> validating_;
-  double memory_ = 0;
   std::string best_;
-  double best_value_ = 0;
-  int64_t last_update_ = 0;
 };
 
 struct Session {
@@ -215,7 +206,9 @@ RunResult run_trainer(trafo_trainer* trainer, const trafo_trainer_options& optio
                       const std::function<bool(const trafo_event&)>& keep_going,
                       const ProfileRequest& profile) {
   const auto cancel = make<Cancel>(trafo_cancel_new);
-  Session session{RunDisplay(options, records, reporter), keep_going, {}};
+  trafo_memory_plan plan{};
+  check(trafo_trainer_get_plan(trainer, &plan, sizeof plan));
+  Session session{RunDisplay(options, plan.device_bytes, records, reporter), keep_going, {}};
   RunResult result;
   const SignalCancel signals(cancel.get());
   const auto run_for = [&](int64_t updates) {
@@ -235,23 +228,7 @@ RunResult run_trainer(trafo_trainer* trainer, const trafo_trainer_options& optio
       result.exit_code = signals.received() == SIGTERM ? kTerminated : kInterrupted;
   }
   reporter.status("");
-  result.best = session.display.best_value();
-  result.updates = session.display.last_update();
   return result;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp";
-  std::ofstream out(temporary, std::ios::binary);
-  out << text;
-  out.close();
-  std::error_code failed;
-  if (out) std::filesystem::rename(temporary, path, failed);
-  if (!out || failed) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    throw CliError(kFailed, path + ": cannot be written");
-  }
 }
 
 }  // namespace translate_train

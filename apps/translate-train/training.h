@@ -29,8 +29,6 @@ int64_t pair_count(const Corpus& corpus);
 struct RunResult {
   int exit_code = 0;
   int32_t stop = TRAFO_STOP_NONE;
-  double best = 0;  // of the deciding metric; only if there was a validation
-  int64_t updates = 0;
 };
 
 // Runs to the end, showing progress; SIGTERM and SIGINT save and stop. `keep_going`, called at
@@ -45,8 +43,5 @@ RunResult run_trainer(trafo_trainer* trainer, const trafo_trainer_options& optio
 RunResult train_run(Settings settings, const std::string& run, Reporter& reporter,
                     const std::function<bool(const trafo_event&)>& keep_going = {},
                     const ProfileRequest& profile = {});
-
-// Writes a small file whole or not at all.
-void write_file(const std::string& path, const std::string& text);
 
 }  // namespace translate_train

@@ -310,8 +310,7 @@ Action add_translate(CLI::App& app) {
   app.add_flag("-q,--quiet", a.quiet, "errors and warnings only");
   app.footer(
       "Lines come out in the order of the input, and as soon as the input pauses: nothing waits "
-      "for "
-      "a full batch.");
+      "for a full batch.");
   return [arguments, method] {
     arguments->sampling = method->count() > 0;
     return translate(*arguments);

@@ -2,7 +2,6 @@
 
 #include "commands.h"
 #include "text_io.h"
-#include "training.h"
 
 namespace translate_train {
 namespace {

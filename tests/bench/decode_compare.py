@@ -26,7 +26,7 @@ import tempfile
 import time
 from ctypes import c_double, c_int32, c_int64, c_size_t, c_void_p
 
-PACKAGES = ["ctranslate2", "sentencepiece", "numpy"]
+PACKAGES = ["ctranslate2==4.8.5", "sentencepiece==0.2.3", "numpy==2.4.6"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
 import own_environment

@@ -45,36 +45,13 @@ class DataTest : public ::testing::Test {
 
   // Without the training sets.
   static std::vector<std::string> flags(const std::string& run, int updates, int threads = 2) {
-    return {"train",
-            "--valid-sets",
-            "valid.de",
-            "valid.en",
-            "--vocabs",
-            "v.spm",
-            "--model",
-            run,
-            "--enc-depth",
-            "1",
-            "--dec-depth",
-            "1",
-            "--dim-emb",
-            "32",
-            "--transformer-dim-ffn",
-            "64",
-            "--transformer-heads",
-            "2",
-            "--mini-batch-words",
-            "400",
-            "--valid-metrics",
-            "ce-mean-words",
-            "--save-freq",
-            "3u",
-            "--after",
-            std::to_string(updates) + "u",
-            "--cpu-threads",
-            std::to_string(threads),
-            "--device",
-            "cpu"};
+    return with_tiny_model(
+        words_of(
+            "train --valid-sets valid.de valid.en --vocabs v.spm --valid-metrics ce-mean-words "
+            "--save-freq 3u --device cpu --model " +
+            run + " --after " + std::to_string(updates) + "u --cpu-threads " +
+            std::to_string(threads)),
+        {.width = 32, .vocabulary = 0, .batch_tokens = 400});
   }
   Outcome train(std::vector<std::string> arguments, const std::vector<std::string>& more,
                 const std::string& input = "") {
@@ -207,18 +184,11 @@ TEST_F(DataTest, AFullDiskLeavesTheLastCheckpointAndARunThatGoesOn) {
 }
 
 TEST_F(DataTest, OneFileIsTextForADecoder) {
-  std::vector<std::string> arguments = {"train",    "--train-sets",
-                                        "train.de", "--valid-sets",
-                                        "valid.de", "--vocabs",
-                                        "v.spm",    "--dec-depth",
-                                        "1",        "--dim-emb",
-                                        "32",       "--transformer-dim-ffn",
-                                        "64",       "--transformer-heads",
-                                        "2",        "--mini-batch-words",
-                                        "400",      "--device",
-                                        "cpu",      "--after",
-                                        "5u",       "--model",
-                                        "text"};
+  std::vector<std::string> arguments = with_tiny_model(
+      words_of("train --train-sets train.de --valid-sets valid.de --vocabs v.spm --device cpu "
+               "--after 5u"),
+      {.width = 32, .vocabulary = 0, .batch_tokens = 400, .decoder_only = true});
+  arguments = arguments + words_of("--model text");
   const Outcome text = train(arguments, {"--task", "lm"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(contains(text.out + text.err, "| ce ")) << text.err;

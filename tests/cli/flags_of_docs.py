@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Usage: flags_of_docs.py TRANSLATE_TRAIN DOCUMENT ...
 
-Checks that every flag which a document gives to translate-train exists: all flags in the third column of tables whose third heading
-names translate-train, and all flags of lines in code blocks that call it.
+Checks that every command and flag which a document gives to translate-train exists: in lines of code blocks that call it, and in
+tables of flags.
 """
 import re
 import subprocess
 import sys
 
-COMMANDS = ("train", "vocab", "translate", "score", "eval", "average", "info", "report", "plan", "export", "import", "demo")
 FLAG = re.compile(r"--[a-z][a-z0-9-]*")
 
 
@@ -17,28 +16,48 @@ def flags_of(program, command):
     return set(FLAG.findall(text))
 
 
-def mentions(text):
-    """(command, flag) pairs; a command that is not named is train."""
-    for block in re.findall(r"```(?:sh|bash)?\n(.*?)```", text, re.S):
-        for line in block.replace("\\\n", " ").split("\n"):
-            call = re.search(r"translate-train +([a-z]+)", line)
-            if call:
-                for flag in FLAG.findall(re.split(r"[|#]", line[call.start():])[0]):
-                    yield call.group(1), flag
+def commands_of(program):
+    text = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"^  ([a-z]+) ", text.split("Subcommands:")[1], re.M))
+
+
+def code_lines(text):
+    """Lines of fenced blocks of shell and of blocks that are set in by four blanks."""
+    fence = None
+    for line in text.replace("\\\n", " ").split("\n"):
+        if line.startswith("```"):
+            fence = None if fence is not None else line[3:].strip()
+        elif fence in ("", "sh", "bash"):
+            yield line
+        elif fence is None and line.startswith("    "):
+            yield line
+
+
+def mentions(text, default):
+    """(command, flag) pairs; flag is None where a command is called without any. Tables: the column whose heading names
+    translate-train, or a first column "flag", which is of the command `default`."""
+    for line in code_lines(text):
+        for call in re.finditer(r"translate-train +([a-z]+)([^|#;&)]*)", line):
+            yield call.group(1), None
+            for flag in FLAG.findall(call.group(2)):
+                yield call.group(1), flag
     heading = None
     for line in text.split("\n"):
         if not line.startswith("|"):
             heading = None
             continue
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        cells = [cell.strip() for cell in line.replace("\\|", "/").strip("|").split("|")]
         if heading is None:
             heading = cells
-        elif len(heading) > 2 and "translate-train" in heading[2]:
-            command = heading[2].strip("`").split()[1]
-            for quoted in re.findall(r"`([^`]*)`", cells[2]):
-                words = quoted.split()
-                if words and words[0] in COMMANDS:
-                    continue
+            continue
+        if len(heading) > 2 and "translate-train" in heading[2]:
+            command, cell = heading[2].strip("`").split()[1], cells[2]
+        elif heading[0] == "flag":
+            command, cell = default, cells[0]
+        else:
+            continue
+        for quoted in re.findall(r"`([^`]*)`", cell):
+            if not re.match(r"[a-z]", quoted):  # another command's
                 for flag in FLAG.findall(quoted):
                     yield command, flag
 
@@ -47,20 +66,24 @@ def main():
     program, documents = sys.argv[1], sys.argv[2:]
     if not documents:
         sys.exit(__doc__)
+    commands = commands_of(program)
     known = {}
     failures = checked = 0
     for document in documents:
+        default = "translate" if document.endswith("translating.md") else "train"
         with open(document, encoding="utf-8") as file:
-            for command, flag in mentions(file.read()):
-                if command not in COMMANDS:
+            for command, flag in mentions(file.read(), default):
+                checked += 1
+                if command not in commands:
+                    failures += 1
+                    print(f"{document}: translate-train has no {command}")
                     continue
                 if command not in known:
                     known[command] = flags_of(program, command)
-                checked += 1
-                if flag not in known[command]:
+                if flag is not None and flag not in known[command]:
                     failures += 1
                     print(f"{document}: translate-train {command} has no {flag}")
-    print(f"{checked} flags of {len(documents)} documents, {failures} unknown")
+    print(f"{checked} calls and flags of {len(documents)} documents, {failures} unknown")
     sys.exit(1 if failures or checked == 0 else 0)
 
 

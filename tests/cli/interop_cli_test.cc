@@ -71,32 +71,10 @@ TEST_F(InteropCli, AModelGoesOutAndComesBack) {
 }
 
 TEST_F(InteropCli, ALlamaIsTrainedGoesOutAndComesBack) {
-  const Outcome trained = run({"train",
-                               "-t",
-                               "t.de",
-                               "t.en",
-                               "--model",
-                               "llama",
-                               "--after",
-                               "3u",
-                               "--task",
-                               "llama",
-                               "--dec-depth",
-                               "1",
-                               "--dim-emb",
-                               "32",
-                               "--transformer-dim-ffn",
-                               "64",
-                               "--transformer-heads",
-                               "2",
-                               "--transformer-kv-heads",
-                               "1",
-                               "--dim-vocabs",
-                               "100",
-                               "--mini-batch-words",
-                               "500",
-                               "--device",
-                               "cpu"});
+  const Outcome trained = run(with_tiny_model(
+      words_of("train -t t.de t.en --model llama --after 3u --task llama --transformer-kv-heads 1 "
+               "--device cpu"),
+      {.width = 32, .vocabulary = 100, .batch_tokens = 500, .decoder_only = true}));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const Outcome info = run({"info", "llama/ckpt/3/model.safetensors"});
   EXPECT_NE(info.out.find("RMS norm, rotary positions (theta 10000), SwiGLU, no biases"),

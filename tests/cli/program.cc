@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 extern char** environ;
 
@@ -84,12 +85,30 @@ TemporaryFolder::~TemporaryFolder() {
   fs::remove_all(path_, ignored);
 }
 
-std::vector<std::string> with_tiny_model(std::vector<std::string> arguments) {
-  for (const char* word :
-       {"--enc-depth", "1", "--dec-depth", "1", "--dim-emb", "16", "--transformer-dim-ffn", "32",
-        "--transformer-heads", "2", "--dim-vocabs", "200", "--mini-batch-words", "200"})
-    arguments.push_back(word);
+std::vector<std::string> with_tiny_model(std::vector<std::string> arguments,
+                                         const TinyModel& model) {
+  const auto add = [&](const char* flag, int value) {
+    arguments.emplace_back(flag);
+    arguments.push_back(std::to_string(value));
+  };
+  if (!model.decoder_only) add("--enc-depth", 1);
+  add("--dec-depth", 1);
+  add("--dim-emb", model.width);
+  add("--transformer-dim-ffn", 2 * model.width);
+  add("--transformer-heads", 2);
+  if (model.vocabulary > 0) add("--dim-vocabs", model.vocabulary);
+  add("--mini-batch-words", model.batch_tokens);
   return arguments;
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
 }
 
 std::string read_file(const std::string& path) {

@@ -47,8 +47,18 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// `arguments` of train, and the flags of a model that trains in no time.
-std::vector<std::string> with_tiny_model(std::vector<std::string> arguments);
+// A model that trains in no time: one layer, two heads, ffn of twice the width.
+struct TinyModel {
+  int width = 16;
+  int vocabulary = 200;  // pieces; 0: the arguments name a vocabulary
+  int batch_tokens = 200;
+  bool decoder_only = false;
+};
+// `arguments` of train, and the model's flags.
+std::vector<std::string> with_tiny_model(std::vector<std::string> arguments,
+                                         const TinyModel& model = {});
+std::vector<std::string> words_of(const std::string& line);  // at blanks
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b);
 
 std::string read_file(const std::string& path);  // fails the test if there is none
 void write_file(const std::string& path, const std::string& content);

@@ -14,11 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
 
-Arguments operator+(Arguments a, const Arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 // The same with another value of a flag that is there.
 Arguments changed(Arguments arguments, const std::string& flag, const std::string& value) {
   const auto found = std::find(arguments.begin(), arguments.end(), flag);

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-PACKAGES = ["sacrebleu"]
+PACKAGES = ["sacrebleu==2.6.0"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
 import own_environment

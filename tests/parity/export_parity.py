@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-PACKAGES = ["torch", "transformers", "ctranslate2", "sentencepiece", "safetensors", "numpy"]
+PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "ctranslate2==4.8.5", "sentencepiece==0.2.3", "safetensors==0.8.0", "numpy==2.4.6"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
 import own_environment

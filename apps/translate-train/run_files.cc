@@ -1,0 +1,56 @@
+#include "run_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "cli_error.h"
+
+namespace translate_train {
+
+namespace fs = std::filesystem;
+
+std::vector<int64_t> checkpoints_of(const std::string& run) {
+  std::vector<int64_t> updates;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(fs::path(run) / "ckpt", none)) {
+    const std::string name = entry.path().filename().string();
+    const bool number =
+        !name.empty() && name.size() < 18 &&
+        std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (number && fs::exists(entry.path() / kModelFile)) updates.push_back(std::stoll(name));
+  }
+  std::sort(updates.begin(), updates.end());
+  return updates;
+}
+
+std::string pointed_checkpoint(const std::string& run, const std::string& name) {
+  std::ifstream in(fs::path(run) / name);
+  std::string update;
+  if (!(in >> update)) return "";
+  const fs::path path = fs::path(run) / "ckpt" / update;
+  return fs::exists(path / kModelFile) ? path.string() : "";
+}
+
+std::string usual_checkpoint(const std::string& run) {
+  const std::string best = pointed_checkpoint(run, "best-bleu");
+  return best.empty() ? pointed_checkpoint(run, "latest") : best;
+}
+
+bool replace_file(const std::string& path, std::string_view text) {
+  const std::string temporary = path + ".tmp";
+  std::ofstream out(temporary, std::ios::binary);
+  out << text;
+  out.close();
+  std::error_code failed;
+  if (out) fs::rename(temporary, path, failed);
+  if (out && !failed) return true;
+  fs::remove(temporary, failed);
+  return false;
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  if (!replace_file(path, text)) throw CliError(kFailed, path + ": cannot be written");
+}
+
+}  // namespace translate_train
