@@ -23,5 +23,9 @@ diff "$work/written" "$work/needed" || complain "needed libraries (>) are not th
 
 others=$(nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | grep -vc '^trafo_' || true)
 [[ $others = 0 ]] || complain "$others exported symbols do not begin with trafo_"
+# No network, no other programs, no signal handlers, and its host lives on: SECURITY.md promises it.
+forbidden='socket|connect|bind|listen|accept4?|getaddrinfo|gethostby.*|res_.*|system|popen|execv?[lpe]*|posix_spawnp?|signal|sigaction|exit|_exit|quick_exit|abort'
+asked=$(nm -D --undefined-only "$library" | awk '{ sub(/@.*/, "", $2); print $2 }' | grep -xE "$forbidden" | tr '\n' ' ' || true)
+[[ -z $asked ]] || complain "the library asks for $asked"
 [[ $failed = 0 ]] && echo "library_test: $size bytes, $(wc -l < "$work/needed") libraries ok"
 exit "$failed"

@@ -1,0 +1,21 @@
+# The software bill of materials, trafo.cdx.json: target `sbom`, part of the default build, installed with the library. Needs Python 3.11;
+# without it there is none.
+find_package(Python3 3.11 COMPONENTS Interpreter QUIET)
+if(NOT Python3_FOUND)
+  message(STATUS "sbom: no Python 3.11, trafo.cdx.json is not made")
+  return()
+endif()
+set(TRAFO_SBOM ${PROJECT_BINARY_DIR}/trafo.cdx.json)
+set(TRAFO_SBOM_OF trafo)
+if(TARGET translate-train)
+  list(APPEND TRAFO_SBOM_OF translate-train)
+endif()
+add_custom_command(OUTPUT ${TRAFO_SBOM}
+  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/sbom.py ${PROJECT_BINARY_DIR} ${PROJECT_VERSION} ${TRAFO_SBOM}
+  DEPENDS ${TRAFO_SBOM_OF} ${PROJECT_SOURCE_DIR}/scripts/sbom.py ${PROJECT_SOURCE_DIR}/scripts/install-cuda-toolkit.sh
+    ${PROJECT_SOURCE_DIR}/bindings/rust/Cargo.lock ${PROJECT_SOURCE_DIR}/bindings/go/trafo/go.mod
+  VERBATIM)
+add_custom_target(sbom ALL DEPENDS ${TRAFO_SBOM})
+include(GNUInstallDirs)
+# Optional: who builds and installs the library target alone has none.
+install(FILES ${TRAFO_SBOM} DESTINATION ${CMAKE_INSTALL_DATADIR}/trafo COMPONENT library OPTIONAL)

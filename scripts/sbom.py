@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Writes the software bill of materials: everything that is linked into Trafo or builds its bindings, with version, licence and hash.
+
+    scripts/sbom.py BUILD_FOLDER VERSION OUTPUT.cdx.json
+
+CycloneDX 1.5. Libraries are those that the built files ask for, with the version of the package that is installed here; header-only ones
+with the version of their headers; CUDA's as scripts/install-cuda-toolkit.sh pins them; Rust's as Cargo.lock does. The same build gives the
+same bytes. A library that is not in the table below is listed without a licence, which the test sbom_test refuses.
+"""
+
+import hashlib
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+# By the name that a linked file asks for, without its version: name, licence (SPDX), where it comes from.
+LINKED = {
+    "libsentencepiece": ("SentencePiece", "Apache-2.0", "https://github.com/google/sentencepiece"),
+    "libsentencepiece_train": ("SentencePiece", "Apache-2.0", "https://github.com/google/sentencepiece"),
+    "libhwy": ("Highway", "Apache-2.0 OR BSD-3-Clause", "https://github.com/google/highway"),
+    "libz": ("zlib", "Zlib", "https://zlib.net"),
+    "libfmt": ("fmt", "MIT", "https://github.com/fmtlib/fmt"),
+    "libspdlog": ("spdlog", "MIT", "https://github.com/gabime/spdlog"),
+    "libyaml-cpp": ("yaml-cpp", "MIT", "https://github.com/jbeder/yaml-cpp"),
+    "libstdc++": ("libstdc++", "GPL-3.0-or-later WITH GCC-exception-3.1", "https://gcc.gnu.org"),
+    "libgcc_s": ("libgcc", "GPL-3.0-or-later WITH GCC-exception-3.1", "https://gcc.gnu.org"),
+    "libc": ("glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc/"),
+    "libm": ("glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc/"),
+    "ld-linux-x86-64": ("glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc/"),
+    "ld-linux-aarch64": ("glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc/"),
+}
+# Headers that are compiled in: name, pkg-config name, a header with its version and how that is written, licence, home.
+HEADERS = [
+    ("nlohmann-json", "nlohmann_json", "nlohmann/json.hpp", r"version (\d+\.\d+\.\d+)", "MIT", "https://github.com/nlohmann/json"),
+    ("CLI11", "CLI11", "CLI/Version.hpp", r'CLI11_VERSION "([^"]+)"', "BSD-3-Clause", "https://github.com/CLIUtils/CLI11"),
+]
+CUDA = {
+    "nvidia-cuda-runtime": "linked into libtrafo_cuda.so",
+    "nvidia-cublas": "linked into libtrafo_cuda.so",
+    "nvidia-nvtx": "headers of libtrafo_cuda.so",
+    "nvidia-cuda-nvcc": "compiler of libtrafo_cuda.so",
+    "nvidia-cuda-crt": "compiler of libtrafo_cuda.so",
+    "nvidia-nvvm": "compiler of libtrafo_cuda.so",
+    "nvidia-cuda-cccl": "headers of libtrafo_cuda.so",
+}
+# Licences of crates that are not "MIT OR Apache-2.0"; each is read from its own manifest.
+CRATES = {
+    "aho-corasick": "Unlicense OR MIT", "memchr": "Unlicense OR MIT", "bindgen": "BSD-3-Clause", "clang-sys": "Apache-2.0",
+    "libloading": "ISC", "nom": "MIT", "zmij": "MIT", "unicode-ident": "(MIT OR Apache-2.0) AND Unicode-3.0",
+}
+OURS = {"trafo", "trafo-sys"}
+
+
+def output_of(command):
+    """What a command prints; nothing if it cannot be run."""
+    if not shutil.which(command[0]):
+        return ""
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def needed(file):
+    return re.findall(r"\(NEEDED\).*\[(.+)\]", output_of(["readelf", "-d", str(file)]))
+
+
+def resolved(file):
+    """Name that is asked for -> the file that answers."""
+    listed = output_of(["ldd", str(file)])
+    pairs = re.findall(r"^\s*(\S+) => (/\S+)", listed, re.M)
+    pairs += [(path.rsplit("/", 1)[1], path) for path in re.findall(r"^\s*(/\S+) \(", listed, re.M)]  # the loader
+    return {name: pathlib.Path(path).resolve() for name, path in pairs}
+
+
+def package_of(path):
+    """(package, version) of the distribution that a file belongs to, or None."""
+    for candidate in (str(path), str(path).removeprefix("/usr")):
+        owner = output_of(["dpkg-query", "-S", candidate]).split("\n")[0].split(":")[0]
+        if owner:
+            return owner, output_of(["dpkg-query", "-W", "-f", "${Version}", owner])
+    return None
+
+
+def component(name, version, licence, purl, home, properties, **more):
+    entry = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+    if licence:
+        entry["licenses"] = [{"expression": licence}]
+    if home:
+        entry["externalReferences"] = [{"type": "website", "url": home}]
+    entry.update(more)
+    entry["properties"] = [{"name": f"trafo:{key}", "value": value} for key, value in sorted(properties.items())]
+    return entry
+
+
+def linked_components(build):
+    found = {}
+    for file in ("libtrafo.so", "translate-train"):
+        path = build / file
+        if not path.exists():
+            continue
+        answers = resolved(path)
+        for asked in needed(path):
+            if asked.startswith("libtrafo"):
+                continue
+            found.setdefault(asked, (set(), answers.get(asked)))[0].add(file)
+    for asked, (users, path) in sorted(found.items()):
+        stem = asked.split(".so")[0]
+        name, licence, home = LINKED.get(stem, (stem, "", ""))
+        package = package_of(path) if path else None
+        if package:
+            version, purl = package[1], f"pkg:deb/debian/{package[0]}@{package[1]}?file={asked}"
+        else:
+            version = (path.name if path else asked).split(".so.")[-1]
+            purl = f"pkg:generic/{name}@{version}?file={asked}"
+        more = {"hashes": [{"alg": "SHA-256", "content": hashlib.sha256(path.read_bytes()).hexdigest()}]} if path else {}
+        yield component(name, version, licence, purl, home, {"soname": asked, "linked": "dynamically", "by": ", ".join(sorted(users))}, **more)
+
+
+def header_components():
+    for name, module, header, pattern, licence, home in HEADERS:
+        path = pathlib.Path("/usr/include") / header
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        match = re.search(pattern, text)
+        version = match[1] if match else output_of(["pkg-config", "--modversion", module]) or "unknown"
+        more = {"hashes": [{"alg": "SHA-256", "content": hashlib.sha256(path.read_bytes()).hexdigest()}]} if text else {}
+        yield component(name, version, licence, f"pkg:generic/{name}@{version}", home, {"linked": "headers, compiled in"}, **more)
+
+
+def cuda_components():
+    pinned = re.findall(r"\b(nvidia-[a-z-]+)==([0-9.]+)", (ROOT / "scripts" / "install-cuda-toolkit.sh").read_text(encoding="utf-8"))
+    for name, version in sorted(pinned):
+        yield component(name, version, "LicenseRef-NVIDIA-CUDA-EULA", f"pkg:pypi/{name}@{version}", "https://docs.nvidia.com/cuda/eula/",
+                        {"linked": CUDA.get(name, "toolkit of libtrafo_cuda.so")}, scope="optional")
+
+
+def crate_components():
+    lock = tomllib.loads((ROOT / "bindings" / "rust" / "Cargo.lock").read_text(encoding="utf-8"))
+    for package in lock["package"]:
+        name, version = package["name"], package["version"]
+        if name in OURS:
+            continue
+        yield component(name, version, CRATES.get(name, "MIT OR Apache-2.0"), f"pkg:cargo/{name}@{version}", f"https://crates.io/crates/{name}",
+                        {"linked": "not; builds or tests the Rust crates"}, scope="excluded",
+                        hashes=[{"alg": "SHA-256", "content": package["checksum"]}])
+
+
+def module_components():
+    directory = ROOT / "bindings" / "go" / "trafo"
+    text = (directory / "go.mod").read_text(encoding="utf-8")
+    for name, version in re.findall(r"^\s*(?:require\s+)?([a-z0-9.-]+\.[a-z]+/\S+) (v\S+)", text, re.M):
+        yield component(name, version, "", f"pkg:golang/{name}@{version}", f"https://{name}", {"linked": "into Go programs"})
+
+
+def main():
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    build, version, output = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
+    components = [*linked_components(build), *header_components(), *cuda_components(), *crate_components(), *module_components()]
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {"component": {"type": "library", "bom-ref": f"trafo@{version}", "name": "trafo", "version": version,
+                                   "licenses": [{"expression": "Apache-2.0"}]}},
+        "components": components,
+        "dependencies": [{"ref": f"trafo@{version}",
+                          "dependsOn": [entry["bom-ref"] for entry in components if entry.get("scope") != "excluded"]}],
+    }
+    output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

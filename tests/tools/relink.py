@@ -1,0 +1,107 @@
+"""The release build's programs with some of its objects compiled in another way: what seeded faults and coverage need, without building
+the rest again. Needs a release build made with Ninja, which exports its compile commands."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RELEASE = pathlib.Path(os.environ.get("TRAFO_BUILD", ROOT / "build" / "release"))
+# What is linked again; the other programs take the library at run time.
+TEST_PROGRAMS = ["tests/unit_tests", "tests/op_tests", "tests/train_tests", "tests/parity_tests"]
+TARGETS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "c_api_test", "misuse_test", "cli_tests", "translate-train"]
+HAS_AVX2 = pathlib.Path("/proc/cpuinfo").exists() and " avx2 " in pathlib.Path("/proc/cpuinfo").read_text()
+
+
+def ninja(*arguments):
+    return subprocess.run(["ninja", "-C", str(RELEASE), *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def build_release(jobs):
+    subprocess.run(["cmake", "--build", str(RELEASE), "-j", str(jobs), "--target", *TARGETS], check=True)
+
+
+def files_of_objects():
+    """Object of the release build -> the files of this tree that it is made of."""
+    objects, current = {}, None
+    for line in ninja("-t", "deps").splitlines():
+        if line and not line.startswith(" "):
+            current = objects.setdefault(line.split(":")[0], set())
+        elif line.strip().startswith(str(ROOT) + "/"):
+            current.add(line.strip()[len(str(ROOT)) + 1:])
+    return objects
+
+
+def compile_commands():
+    """Object -> (compile command, source inside this tree)."""
+    commands = {}
+    for command in json.loads((RELEASE / "compile_commands.json").read_text(encoding="utf-8")):
+        words = shlex.split(command["command"])
+        commands[words[words.index("-o") + 1]] = (words, str(pathlib.Path(command["file"]).relative_to(ROOT)))
+    return commands
+
+
+def is_current(output, depends):
+    if not output.is_file() or not depends.is_file():
+        return False
+    made = output.stat().st_mtime
+    names = depends.read_text(encoding="utf-8").replace("\\\n", " ").split(": ", 1)[1].split()
+    return all(os.path.exists(name) and os.stat(name).st_mtime <= made for name in names)
+
+
+def compile_object(words, source, folder, copies, flags):
+    """Compiles `source`, or its copy under `copies`, with more flags; the path of the object, below `folder`."""
+    copy = copies / source if copies else None
+    file = copy if copy and copy.is_file() else ROOT / source
+    output = folder / words[words.index("-o") + 1]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    words = [word for word in words if word != "-Werror"]
+    words[words.index("-o") + 1] = str(output)
+    words[words.index("-c") + 1] = str(file)
+    words[1:1] = ([f"-I{copies}"] if copies else []) + [f"-I{ROOT}"]  # the headers of the copy come first
+    words += ["-w", *flags]
+    if HAS_AVX2 and "foreach_target.h" in file.read_text(encoding="utf-8"):
+        words += ["-DHWY_COMPILE_ONLY_STATIC", "-march=x86-64-v3"]  # one instruction set of three is enough
+    depends = output.with_suffix(".d")
+    words += ["-MMD", "-MF", str(depends)]
+    if is_current(output, depends):
+        return output
+    done = subprocess.run(words, cwd=RELEASE, capture_output=True, text=True)
+    if done.returncode != 0:
+        output.unlink(missing_ok=True)
+        sys.exit(f"{source} does not compile:\n{done.stderr[-4000:]}")
+    return output
+
+
+def link(target, objects, folder, flags):
+    """Links a target of the release build with `objects` in the place of its own."""
+    words = shlex.split(ninja("-t", "commands", "-s", target).strip().splitlines()[-1])
+    words = words[words.index("&&") + 1:]
+    words = words[:words.index("&&")] if "&&" in words else words
+    output = folder / words[words.index("-o") + 1]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    words[words.index("-o") + 1] = str(output)
+    words = [str(objects.get(word, word)) for word in words] + flags
+    done = subprocess.run(words, cwd=RELEASE, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{target} does not link:\n{done.stderr[-4000:]}")
+    return output
+
+
+def relink(wanted, folder, jobs, copies=None, compile_flags=(), link_flags=()):
+    """wanted(source, files): whether an object is compiled anew. Test programs and library go to `folder`, by their names in the build."""
+    commands, files = compile_commands(), files_of_objects()
+    names = [name for name, (_, source) in commands.items() if wanted(source, files.get(name, set()))]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        made = pool.map(lambda name: compile_object(*commands[name], folder / "objects", copies, list(compile_flags)), names)
+        objects = dict(zip(names, made))
+    for target in TEST_PROGRAMS:
+        link(target, objects, folder, list(link_flags))
+    library = link((RELEASE / "libtrafo.so").resolve().name, objects, folder, list(link_flags))
+    soname = folder / "libtrafo.so.0"
+    soname.unlink(missing_ok=True)
+    soname.symlink_to(library.name)
