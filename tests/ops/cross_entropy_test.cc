@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "engine/ops/op_kernel.h"
+#include "tests/support/errors.h"
 
 namespace trafo {
 namespace {
@@ -18,15 +19,6 @@ class CrossEntropyTest : public ::testing::Test {
   }
   Tensor labels(std::vector<int32_t> values) {
     return context_->from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
-  }
-  void expect_error(ErrorCode code, const char* part, const std::function<void()>& call) {
-    try {
-      call();
-      ADD_FAILURE() << "no error: " << part;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), code) << error.what();
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-    }
   }
   std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 2);
 };

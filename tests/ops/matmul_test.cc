@@ -11,7 +11,7 @@ namespace {
 
 class MatmulTest : public ::testing::Test {
  protected:
-  void expect_error(ErrorCode code, const char* origin, const std::function<void()>& fn) {
+  void expect_error_from(ErrorCode code, const char* origin, const std::function<void()>& fn) {
     try {
       fn();
       ADD_FAILURE() << "no error";
@@ -61,21 +61,21 @@ TEST_F(MatmulTest, LinearReadsAPartOfRowsInPlace) {
 
 TEST_F(MatmulTest, Errors) {
   const Tensor m23 = maker_.uniform({2, 3}), m45 = maker_.uniform({4, 5}), v3 = maker_.uniform({3});
-  expect_error(ErrorCode::shape_mismatch, "matmul", [&] { ops::matmul(c(), m23, m45); });
-  expect_error(ErrorCode::shape_mismatch, "matmul", [&] { ops::matmul(c(), m23, v3); });
-  expect_error(ErrorCode::shape_mismatch, "matmul", [&] {
+  expect_error_from(ErrorCode::shape_mismatch, "matmul", [&] { ops::matmul(c(), m23, m45); });
+  expect_error_from(ErrorCode::shape_mismatch, "matmul", [&] { ops::matmul(c(), m23, v3); });
+  expect_error_from(ErrorCode::shape_mismatch, "matmul", [&] {
     ops::matmul(c(), maker_.uniform({2, 2, 3}), maker_.uniform({3, 3, 2}));
   });
-  expect_error(ErrorCode::dtype_mismatch, "matmul", [&] {
+  expect_error_from(ErrorCode::dtype_mismatch, "matmul", [&] {
     ops::matmul(c(), m23, c().zeros({3, 2}, DType::f64));
   });
-  expect_error(ErrorCode::shape_mismatch, "linear", [&] { ops::linear(c(), m23, m45); });
-  expect_error(ErrorCode::shape_mismatch, "linear", [&] { ops::linear(c(), m23, v3); });
-  expect_error(ErrorCode::shape_mismatch, "linear", [&] { ops::linear(c(), m23, m23, v3); });
-  expect_error(ErrorCode::dtype_mismatch, "linear", [&] {
+  expect_error_from(ErrorCode::shape_mismatch, "linear", [&] { ops::linear(c(), m23, m45); });
+  expect_error_from(ErrorCode::shape_mismatch, "linear", [&] { ops::linear(c(), m23, v3); });
+  expect_error_from(ErrorCode::shape_mismatch, "linear", [&] { ops::linear(c(), m23, m23, v3); });
+  expect_error_from(ErrorCode::dtype_mismatch, "linear", [&] {
     ops::linear(c(), c().zeros({2, 3}, DType::bf16), m23);
   });
-  expect_error(ErrorCode::invalid_argument, "linear", [&] { ops::linear(c(), m23, {}); });
+  expect_error_from(ErrorCode::invalid_argument, "linear", [&] { ops::linear(c(), m23, {}); });
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "engine/ops/op_kernel.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/errors.h"
 
 namespace trafo::testing {
 
@@ -43,18 +44,6 @@ inline double relative_error(const std::vector<double>& actual,
     scale = std::max(scale, std::abs(expected[i]));
   }
   return worst / scale;
-}
-
-template <class F>
-void expect_error(ErrorCode code, const std::string& part, F&& fn) {
-  try {
-    fn();
-    ADD_FAILURE() << "no error; expected one that says: " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_NE(error.message().find(part), std::string::npos)
-        << "\"" << error.message() << "\" does not say \"" << part << "\"";
-  }
 }
 
 }  // namespace trafo::testing

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/ops/op_kernel.h"
+#include "tests/support/errors.h"
 
 namespace trafo {
 namespace {
@@ -18,14 +19,6 @@ class ViewTest : public ::testing::Test {
   }
   std::vector<float> values(const Tensor& x) {
     return context_->values<float>(ops::contiguous(*context_, x));
-  }
-  static ErrorCode code_of(const std::function<void()>& fn) {
-    try {
-      fn();
-    } catch (const Error& error) {
-      return error.code();
-    }
-    return ErrorCode::ok;
   }
   Context& c() { return *context_; }
   std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 2);

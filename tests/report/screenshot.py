@@ -15,7 +15,6 @@ import html.parser
 import json
 import os
 import pathlib
-import random
 import re
 import shutil
 import struct
@@ -25,6 +24,8 @@ import tempfile
 import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/tools"))
+import toy_corpus
 SKIPPED = 77
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 WIDE, NARROW = (1360, 1500), (390, 1500)
@@ -220,12 +221,7 @@ def check_page(browser, page, runs, charts, pictures, aligned):
 
 
 def train_runs(program, folder):
-    random.seed(5)
-    words = [(a + b, b + a) for a in ("ka", "lo", "mi", "tu") for b in ("ren", "sal", "dor", "fin", "gel")]
-    for name, lines in (("t", 400), ("v", 30)):
-        pairs = [[random.choice(words) for _ in range(random.randint(3, 9))] for _ in range(lines)]
-        for side, language in enumerate(("src", "trg")):
-            (folder / f"{name}.{language}").write_text("".join(" ".join(w[side] for w in p) + "\n" for p in pairs))
+    toy_corpus.write(folder, 400, 30)
     base = ["train", "--train-sets", "t.src", "t.trg", "--valid-sets", "v.src", "v.trg", "--task", "tiny", "--device", "cpu",
             "--enc-depth", "1", "--dec-depth", "1", "--dim-emb", "32", "--transformer-dim-ffn", "64", "--transformer-heads", "2",
             "--dim-vocabs", "60", "--mini-batch-words", "400", "--cpu-threads", "1", "--valid-freq", "20u", "--disp-freq", "5u",

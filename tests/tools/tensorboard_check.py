@@ -12,7 +12,6 @@ import argparse
 import json
 import math
 import pathlib
-import random
 import signal
 import subprocess
 import sys
@@ -20,20 +19,10 @@ import tempfile
 import time
 
 import own_environment
+import toy_corpus
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ["tensorboard==2.20.0"]
-
-
-def write_corpus(folder):
-    """Sentences that are translated word by word: enough for losses that move."""
-    random.seed(5)
-    words = [(a + b, b + a) for a in ("ka", "lo", "mi", "tu") for b in ("ren", "sal", "dor", "fin", "gel")]
-    for name, lines in (("t", 300), ("v", 20)):
-        pairs = [[random.choice(words) for _ in range(random.randint(3, 9))] for _ in range(lines)]
-        for side, language in enumerate(("src", "trg")):
-            text = "".join(" ".join(word[side] for word in pair) + "\n" for pair in pairs)
-            (folder / f"{name}.{language}").write_text(text)
 
 
 def records(run):

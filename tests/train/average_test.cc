@@ -4,6 +4,7 @@
 
 #include "engine/train/average.h"
 #include "engine/train/model_io.h"
+#include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -18,7 +18,7 @@ namespace trafo::testing {
 
 inline constexpr int32_t kEos = 2;
 
-inline ModelConfig tiny_config(Architecture architecture, int64_t vocabulary = 13) {
+inline ModelConfig decode_config(Architecture architecture, int64_t vocabulary = 13) {
   ModelConfig config;
   config.architecture = architecture;
   config.vocabulary = vocabulary;
@@ -113,7 +113,7 @@ inline std::string architecture_name(const ::testing::TestParamInfo<Architecture
 }
 
 template <class F>
-std::string error_of(F&& call) {  // "CODE: message", or nothing
+std::string error_text(F&& call) {  // "CODE: message", or nothing
   try {
     call();
   } catch (const Error& error) {

@@ -19,7 +19,9 @@ using Translations = std::vector<std::vector<Hypothesis>>;
 
 class Decode : public ::testing::TestWithParam<Architecture> {
  protected:
-  ModelConfig config(int64_t vocabulary = 13) const { return tiny_config(GetParam(), vocabulary); }
+  ModelConfig config(int64_t vocabulary = 13) const {
+    return decode_config(GetParam(), vocabulary);
+  }
 
   std::unique_ptr<Context> context_ = cpu_context();
 };
@@ -159,7 +161,7 @@ TEST_P(Decode, IncrementalLogitsEqualTheFullForward) {
 
 TEST(DecodeLlama, IncrementalLogitsEqualTheFullForward) {
   for (const int64_t kv_heads : {0, 1}) {
-    const ModelConfig shape = llama_of(tiny_config(Architecture::decoder_lm), kv_heads);
+    const ModelConfig shape = llama_of(decode_config(Architecture::decoder_lm), kv_heads);
     for (const DType dtype : {DType::f64, DType::f32}) {
       const auto context = cpu_context();
       const auto model = random_model(*context, shape, 3, dtype);

@@ -9,6 +9,7 @@
 
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors.h"
+#include "tests/support/errors.h"
 #include "tests/train/llama_models.h"
 #include "tests/train/training_support.h"
 

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "engine/interop/tensor_map.h"
+#include "tests/support/errors.h"
 #include "tests/train/interop_support.h"
 
 namespace trafo {

@@ -5,6 +5,7 @@
 #include "engine/train/model_io.h"
 #include "engine/train/upload.h"
 #include "tests/ops/cuda_test.h"
+#include "tests/support/errors.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/llama_models.h"
 #include "tests/train/training_support.h"

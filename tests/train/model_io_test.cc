@@ -1,5 +1,6 @@
 // Model files: what does not fit is refused by name, and nothing is loaded by half.
 #include "engine/train/model_io.h"
+#include "tests/support/errors.h"
 
 #include <functional>
 

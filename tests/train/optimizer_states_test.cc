@@ -3,6 +3,7 @@
 
 #include "engine/ops/optimizer/state_code.h"
 #include "engine/train/optimizer_io.h"
+#include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "engine/train/model_io.h"
+#include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -90,7 +90,7 @@ class Sampling : public ::testing::TestWithParam<Architecture> {};
 
 TEST_P(Sampling, DrawsWhatTheDefinitionSaysInAnyBatch) {
   const auto context = cpu_context(2);
-  const auto model = random_model(*context, tiny_config(GetParam()), 3);
+  const auto model = random_model(*context, decode_config(GetParam()), 3);
   const Sentences sources = random_sentences(5, 9, 13, 4);
   for (DecodeOptions options : {sampling(1, 0, 1), sampling(0.7, 0, 1), sampling(1, 4, 1),
                                 sampling(1.5, 0, 0.6), sampling(0.9, 5, 0.8)}) {
@@ -114,7 +114,7 @@ TEST_P(Sampling, DrawsWhatTheDefinitionSaysInAnyBatch) {
 
 TEST_P(Sampling, ATextInPiecesIsDrawnAsInOne) {
   const auto context = cpu_context();
-  const auto model = random_model(*context, tiny_config(GetParam()), 3, DType::f32);
+  const auto model = random_model(*context, decode_config(GetParam()), 3, DType::f32);
   const Sentences sources = random_sentences(6, 9, 13, 4);
   DecodeOptions options = sampling(1, 0, 1);
   options.weights = pack_for_decoding(*context, *model);
@@ -137,7 +137,7 @@ TEST_P(Sampling, ATextInPiecesIsDrawnAsInOne) {
 
 TEST_P(Sampling, TokensComeAsOftenAsTheirProbability) {
   const auto context = cpu_context();
-  const auto model = random_model(*context, tiny_config(GetParam()), 3, DType::f32);
+  const auto model = random_model(*context, decode_config(GetParam()), 3, DType::f32);
   const Sentences sources = random_sentences(1, 6, 13, 4);
   DecodeOptions options = sampling(1, 0, 1);
   options.n_best = 4000;
@@ -160,7 +160,7 @@ TEST_P(Sampling, TokensComeAsOftenAsTheirProbability) {
 TEST_P(Sampling, NearlyGreedyWhereTheBestTokensMayNotCome) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const auto context = cpu_context();
-    const auto model = random_model(*context, tiny_config(GetParam()), 3, dtype);
+    const auto model = random_model(*context, decode_config(GetParam()), 3, dtype);
     const Sentences sources = random_sentences(8, 9, 13, 4);
     DecodeOptions greedy;
     greedy.beam = 1;
@@ -188,7 +188,7 @@ class PackedDecoding : public ::testing::TestWithParam<Architecture> {};
 
 TEST_P(PackedDecoding, ABatchDoesNotChangeABitOfASentence) {
   const auto context = cpu_context(2);
-  ModelConfig config = tiny_config(GetParam(), 70);
+  ModelConfig config = decode_config(GetParam(), 70);
   config.width = 48;
   config.ffn_width = 400;  // a product in two passes along K
   const auto model = random_model(*context, config, 3, DType::f32);
@@ -210,7 +210,7 @@ TEST_P(PackedDecoding, ABatchDoesNotChangeABitOfASentence) {
 
 TEST_P(PackedDecoding, DoublesAreNotPacked) {
   const auto context = cpu_context();
-  const auto model = random_model(*context, tiny_config(GetParam()), 3);
+  const auto model = random_model(*context, decode_config(GetParam()), 3);
   EXPECT_EQ(pack_for_decoding(*context, *model), nullptr);
 }
 
@@ -220,10 +220,10 @@ INSTANTIATE_TEST_SUITE_P(Models, PackedDecoding,
 
 TEST(SamplingOptions, OutOfRangeAreNamed) {
   const auto context = cpu_context();
-  const auto model = random_model(*context, tiny_config(Architecture::encoder_decoder), 3);
+  const auto model = random_model(*context, decode_config(Architecture::encoder_decoder), 3);
   const Sentences sources = random_sentences(1, 3, 13, 4);
   const auto error = [&](const DecodeOptions& options) {
-    return error_of([&] { translate(*context, *model, sources, options); });
+    return error_text([&] { translate(*context, *model, sources, options); });
   };
   EXPECT_EQ(error(sampling(0, 0, 1)), "INVALID_ARGUMENT: temperature must be more than 0, got 0");
   EXPECT_EQ(error(sampling(1, -1, 1)), "INVALID_ARGUMENT: top_k must be 0 or more, got -1");
@@ -238,7 +238,7 @@ class ShortlistedDecoding : public ::testing::TestWithParam<Architecture> {};
 
 TEST_P(ShortlistedDecoding, AllTokensGiveTheSameAndFewGiveThemAlone) {
   const auto context = cpu_context();
-  const auto model = random_model(*context, tiny_config(GetParam(), 40), 3);
+  const auto model = random_model(*context, decode_config(GetParam(), 40), 3);
   const Sentences sources = random_sentences(6, 9, 40, 4);
   DecodeOptions options;
   options.max_length = 10;
@@ -273,7 +273,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ShortlistedDecoding,
 
 TEST(MinLength, EosWaits) {
   const auto context = cpu_context();
-  const auto model = random_model(*context, tiny_config(Architecture::encoder_decoder), 3);
+  const auto model = random_model(*context, decode_config(Architecture::encoder_decoder), 3);
   set_output_bias(*context, *model, kEos, 50);  // would end at once
   const Sentences sources = random_sentences(4, 6, 13, 4);
   DecodeOptions options;

@@ -4,6 +4,7 @@
 #include "engine/train/memory_plan.h"
 #include "engine/train/model_io.h"
 #include "tests/ops/cuda_test.h"
+#include "tests/support/errors.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 

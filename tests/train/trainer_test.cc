@@ -7,6 +7,7 @@
 #include "engine/train/model_io.h"
 #include "engine/train/upload.h"
 #include "engine/train/validation.h"
+#include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -1,6 +1,7 @@
 // Limits, special sentences, errors and cancellation of translate() and score(); the rules of
 // BeamSearch.
 #include "engine/decode/translator.h"
+#include "tests/support/errors.h"
 
 #include <gtest/gtest.h>
 
@@ -16,10 +17,10 @@ using Sentences = std::vector<std::vector<int32_t>>;
 
 class Translator : public ::testing::TestWithParam<Architecture> {
  protected:
-  void SetUp() override { model_ = random_model(*context_, tiny_config(GetParam()), 5); }
+  void SetUp() override { model_ = random_model(*context_, decode_config(GetParam()), 5); }
 
   std::string error_for(const Sentences& sources, const DecodeOptions& options = {}) {
-    return error_of([&] { translate(*context_, *model_, sources, options); });
+    return error_text([&] { translate(*context_, *model_, sources, options); });
   }
 
   std::unique_ptr<Context> context_ = cpu_context();
@@ -29,10 +30,6 @@ class Translator : public ::testing::TestWithParam<Architecture> {
 INSTANTIATE_TEST_SUITE_P(Models, Translator,
                          ::testing::Values(Architecture::encoder_decoder, Architecture::decoder_lm),
                          architecture_name);
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST_P(Translator, EmptySentencesAndEmptyInput) {
   EXPECT_TRUE(translate(*context_, *model_, {}).empty());
@@ -145,7 +142,7 @@ TEST_P(Translator, CanBeCancelledAndUsedAgain) {
   score_options.cancelled = [] { return true; };
   const std::vector<SentencePair> pairs = {{{5, kEos}, {6, kEos}}};
   EXPECT_TRUE(
-      contains(error_of([&] { score(*context_, *model_, pairs, score_options); }), "CANCELLED"));
+      contains(error_text([&] { score(*context_, *model_, pairs, score_options); }), "CANCELLED"));
 }
 
 TEST_P(Translator, RecordsNothing) {
@@ -180,7 +177,7 @@ TEST_P(Translator, ScoreSumsTheTokensOfEachPair) {
 
 TEST_P(Translator, ScoreNamesBadPairs) {
   const auto error_for_pairs = [&](const std::vector<SentencePair>& pairs) {
-    return error_of([&] { score(*context_, *model_, pairs); });
+    return error_text([&] { score(*context_, *model_, pairs); });
   };
   const SentencePair good = {{5, kEos}, {6, kEos}};
   EXPECT_TRUE(contains(error_for_pairs({good, {{}, {kEos}}}), "the source of pair 2 must end"));

@@ -10,6 +10,7 @@
 #include "engine/io/file_lock.h"
 #include "engine/io/file_system.h"
 #include "engine/io/temporary_name.h"
+#include "tests/support/errors.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace trafo {

@@ -12,6 +12,7 @@
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
+#include "tests/support/errors.h"
 
 namespace trafo {
 namespace {
@@ -31,15 +32,6 @@ class Autograd : public ::testing::Test {
   }
   Values values(const Tensor& tensor) { return context_->values<double>(tensor); }
   Values grad(const Tensor& tensor) { return values(grad_of(tensor)); }
-
-  static ErrorCode code_of(const std::function<void()>& fn) {
-    try {
-      fn();
-    } catch (const Error& error) {
-      return error.code();
-    }
-    return ErrorCode::ok;
-  }
 
   std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 1);
   Context& c() { return *context_; }

@@ -10,6 +10,7 @@
 
 #include "engine/core/status.h"
 #include "engine/text/shuffle.h"
+#include "tests/support/errors.h"
 
 namespace trafo {
 namespace {
@@ -341,10 +342,6 @@ std::string message_of(Function&& function) {
   }
   ADD_FAILURE() << "no error";
   return "";
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(TokenizedCorpus, RefusesBadInput) {

@@ -14,6 +14,7 @@
 #include "engine/io/descriptor.h"
 #include "engine/io/manifest.h"
 #include "engine/io/safetensors.h"
+#include "tests/support/errors.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace trafo {

@@ -14,13 +14,10 @@
 
 #include "engine/core/status.h"
 #include "engine/text/utf8.h"
+#include "tests/support/errors.h"
 
 namespace trafo {
 namespace {
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 class CorpusTest : public testing::Test {
  protected:

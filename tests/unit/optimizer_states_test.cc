@@ -11,6 +11,7 @@
 #include "engine/ops/optimizer/state_code.h"
 #include "engine/optim/clip.h"
 #include "engine/optim/clipped_update.h"
+#include "tests/support/errors.h"
 
 namespace trafo {
 namespace {
@@ -24,16 +25,6 @@ std::vector<float> normal_numbers(int64_t count, double scale, uint64_t stream) 
   std::vector<float> values(static_cast<size_t>(count));
   for (float& value : values) value = static_cast<float>(scale * random.normal());
   return values;
-}
-
-template <class F>
-ErrorCode error_of(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ErrorCode::ok;
 }
 
 Schedule constant_rate() {
@@ -370,9 +361,9 @@ TEST(OptimizerStates, TheRoundedCopyIsWrittenAsWell) {
 TEST(OptimizerStates, RefuseWhatCannotBe) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const Tensor p = context->zeros({4}, DType::f64), g = context->zeros({4}, DType::f64);
-  EXPECT_EQ(error_of([&] { AdamW(*context, p, g, {.states = OptimizerStates::eight_bit}); }),
+  EXPECT_EQ(code_of([&] { AdamW(*context, p, g, {.states = OptimizerStates::eight_bit}); }),
             ErrorCode::unsupported);
-  EXPECT_EQ(error_of([&] { AdamW(*context, p, g, {.states = static_cast<OptimizerStates>(2)}); }),
+  EXPECT_EQ(code_of([&] { AdamW(*context, p, g, {.states = static_cast<OptimizerStates>(2)}); }),
             ErrorCode::invalid_argument);
   EXPECT_STREQ(optimizer_states_name(OptimizerStates::float32), "fp32");
   EXPECT_STREQ(optimizer_states_name(OptimizerStates::eight_bit), "8bit");

@@ -7,6 +7,7 @@
 
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
+#include "tests/support/errors.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace trafo {

@@ -47,21 +47,4 @@ inline void spill(const std::filesystem::path& path, std::string_view text) {
   ASSERT_TRUE(file.good()) << path;
 }
 
-// The Error that `action` throws; fails the test and returns INTERNAL "nothing was thrown"
-// otherwise.
-template <class Action>
-Error error_of(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return Error(ErrorCode::internal, "test", "nothing was thrown");
-}
-
-inline bool mentions(const Error& error, std::string_view text) {
-  return error.message().find(text) != std::string::npos;
-}
-
 }  // namespace trafo

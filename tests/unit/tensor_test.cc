@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/ops/op_kernel.h"
+#include "tests/support/errors.h"
 
 namespace trafo {
 namespace {
@@ -13,15 +14,6 @@ constexpr Device kCpu{DeviceKind::cpu, 0};
 
 std::shared_ptr<Storage> floats(int64_t count) {
   return std::make_shared<Storage>(nullptr, kCpu, nullptr, static_cast<size_t>(count) * 4);
-}
-
-ErrorCode code_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ErrorCode::ok;
 }
 
 Tensor view(int64_t capacity, Shape shape, Strides strides, int64_t offset) {

@@ -11,6 +11,7 @@
 
 #include "engine/core/status.h"
 #include "engine/text/spm_model.h"
+#include "tests/support/errors.h"
 
 namespace trafo {
 namespace {
@@ -40,21 +41,6 @@ Tokenizer train_small(TokenizerModel model = TokenizerModel::unigram, bool byte_
   options.byte_fallback = byte_fallback;
   options.hard_vocab_limit = false;
   return Tokenizer::train(sample_sentences(), options);
-}
-
-template <class Function>
-Error error_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(ErrorCode::ok, "", "");
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(Tokenizer, RoundTripsTrainedText) {
