@@ -245,7 +245,7 @@ def main():
     parser.add_argument("runs", nargs="*", type=pathlib.Path)
     arguments = parser.parse_args()
     browser_path()
-    pictures = arguments.pictures or pathlib.Path(tempfile.mkdtemp(prefix="trafo-report-"))
+    pictures = (arguments.pictures or pathlib.Path(tempfile.mkdtemp(prefix="trafo-report-"))).resolve()
     pictures.mkdir(parents=True, exist_ok=True)
     program = arguments.program.resolve()
     with tempfile.TemporaryDirectory() as name:

@@ -102,7 +102,7 @@ def main():
         return
     python = own_environment.python_with(arguments.environment, PACKAGES)
     with tempfile.TemporaryDirectory() as folder:
-        write_corpus(pathlib.Path(folder))
+        toy_corpus.write(pathlib.Path(folder), 300, 20)
         run = train(arguments.program.resolve(), pathlib.Path(folder))
         subprocess.run([python, __file__, "--compare", run], check=True)
 
