@@ -7,13 +7,12 @@ what updates cost, without start, reading and saving. Processor time decides (ot
 printed beside it. Rounds take turns, and the median of each program's differences counts: the smallest may be one whose short
 run was held up.
 
---instructions counts the instructions of the processor instead (valgrind's callgrind): what other programs do on the machine
-does not show in them, so one round is enough.
+Rounds of one program differ by more than what is looked for; so what a call into the library costs is measured by itself as well,
+over a million of them, and given as a share of an update, of which a program that trains step by step makes one or two.
 
     tests/bench/binding_overhead.py [--updates N] [--rounds N] [--threads N] [--batch-tokens N] [--build build/release] [--json]
-                                    [--instructions]
 
-Needs the library and translate-train in --build, cargo and go, and valgrind for --instructions.
+Needs the library and translate-train in --build, cargo and go.
 """
 import argparse
 import hashlib
@@ -21,7 +20,6 @@ import json
 import os
 import pathlib
 import random
-import re
 import resource
 import statistics
 import subprocess
@@ -41,6 +39,13 @@ fn main() -> Result<()> {
     let corpus = Corpus::load("train.src", "train.trg")?;
     let valid = Corpus::load("valid.src", "valid.trg")?;
     let tokenizer = Tokenizer::load("vocab.spm")?;
+    if a[1] == "calls" {
+        let began = std::time::Instant::now();
+        let mut sum = 0;
+        for _ in 0..1_000_000 { sum += tokenizer.vocabulary()?; }
+        println!("{} {sum}", began.elapsed().as_nanos() as f64 / 1e6);
+        return Ok(());
+    }
     let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?;
     let model = Model::new_on(&ContextOptions::new().threads(a[3].parse().unwrap()), &config, 1)?;
     let options = TrainerOptions::new().after_updates(updates).disp_freq(Period::Updates(20)).disp_first(5);
@@ -58,9 +63,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
 )
@@ -76,6 +83,14 @@ func main() {
 	corpus := must(trafo.LoadCorpus("train.src", "train.trg"))
 	valid := must(trafo.LoadCorpus("valid.src", "valid.trg"))
 	tokenizer := must(trafo.LoadTokenizer("vocab.spm"))
+	if os.Args[1] == "calls" {
+		began, sum := time.Now(), 0
+		for range 1_000_000 {
+			sum += must(tokenizer.Vocabulary())
+		}
+		fmt.Println(float64(time.Since(began).Nanoseconds())/1e6, sum)
+		return
+	}
 	config := must(trafo.Preset("tiny"))
 	config.Vocabulary = must(tokenizer.Vocabulary())
 	device := must(trafo.NewContext(trafo.WithThreads(must(strconv.Atoi(os.Args[3])))))
@@ -131,12 +146,6 @@ def run(command, folder, environment):
     return (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime), wall
 
 
-def count_instructions(command, folder, environment):
-    report = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command], cwd=folder,
-                            env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True).stderr
-    return int(re.search(r"Collected : (\d+)", report).group(1))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=40)
@@ -146,10 +155,8 @@ def main():
     parser.add_argument("--pairs", type=int, default=20000)
     parser.add_argument("--build", type=pathlib.Path, default=REPOSITORY / "build/release")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--instructions", action="store_true", help="count instructions, in one round")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
-    rounds = 1 if arguments.instructions else arguments.rounds
     environment = dict(os.environ, TRAFO_LIB_DIR=str(build), LC_ALL="C.UTF-8")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -169,40 +176,40 @@ def main():
                         "--model", directory]
             return [str(rust if program == "rust" else go), directory, str(updates), threads, str(arguments.batch_tokens)]
 
+        calls = {}
+        for program, path in (("rust", rust), ("go", go)):
+            said = [subprocess.run([path, "calls", "0"], cwd=folder, env=environment, check=True, capture_output=True, text=True).stdout
+                    for _ in range(3)]
+            calls[program] = statistics.median(float(line.split()[0]) for line in said)
         programs = ["translate-train", "rust", "go"]
         models, costs = {}, {program: [] for program in programs}
-        for turn in range(rounds):
+        for turn in range(arguments.rounds):
             for program in programs[turn % 3:] + programs[:turn % 3]:
                 measured = []
                 for updates in (FEW, arguments.updates):
                     directory = f"run-{turn}-{program}-{updates}"
-                    line_of_run = command(program, directory, updates)
-                    if arguments.instructions:
-                        measured.append((count_instructions(line_of_run, folder, environment),))
-                    else:
-                        measured.append(run(line_of_run, folder, environment))
+                    measured.append(run(command(program, directory, updates), folder, environment))
                 model = folder / directory / "ckpt" / str(arguments.updates) / "model.safetensors"
                 models.setdefault(program, hashlib.sha256(model.read_bytes()).hexdigest())
                 count = arguments.updates - FEW
-                costs[program].append([(many - few) / count for few, many in zip(*measured)])
+                costs[program].append([(many - few) / count * 1e3 for few, many in zip(*measured)])
         if len(set(models.values())) != 1:
             sys.exit(f"binding_overhead: not the same work, the models differ: {models}")
-        medians = {program: [statistics.median(values) for values in zip(*costs[program])] for program in programs}
+        processor = {program: statistics.median(cost[0] for cost in costs[program]) for program in programs}
+        wall = {program: statistics.median(cost[1] for cost in costs[program]) for program in programs}
+        base = processor["translate-train"]
         if arguments.json:
-            print(json.dumps({"unit": "instructions" if arguments.instructions else "seconds of processor, of wall",
-                              "medians": medians, "all": costs}))
+            print(json.dumps({"processor_ms": processor, "wall_ms": wall, "call_ns": calls, "all": costs}))
             return
-        print(f"an update, from {arguments.updates - FEW} updates, {rounds} round(s), {arguments.batch_tokens} tokens a batch, "
+        print(f"ms an update, {arguments.updates - FEW} updates, {arguments.rounds} rounds, "
+              f"{arguments.batch_tokens} tokens a batch, "
               f"{threads} thread(s); the same model byte for byte")
         for program in programs:
-            ratio = medians[program][0] / medians["translate-train"][0]
-            if arguments.instructions:
-                print(f"{program:16} {medians[program][0] / 1e6:10.3f} million instructions  ratio {ratio:.5f}")
-                continue
-            spread = sorted(cost[0] * 1e3 for cost in costs[program])
-            processor, wall = (1e3 * median for median in medians[program])
-            print(f"{program:16} processor {processor:8.2f} ms  ({spread[0]:.2f} to {spread[-1]:.2f})  wall {wall:8.2f} ms"
-                  f"  ratio {ratio:.4f}")
+            spread = sorted(cost[0] for cost in costs[program])
+            print(f"{program:16} processor {processor[program]:8.2f}  ({spread[0]:.2f} to {spread[-1]:.2f})  wall {wall[program]:8.2f}"
+                  f"  ratio {processor[program] / base:.4f}")
+        for program, nanoseconds in calls.items():
+            print(f"{program:16} a call into the library takes {nanoseconds:.0f} ns, {nanoseconds / base / 1e4:.6f} % of an update")
 
 
 if __name__ == "__main__":
