@@ -1,6 +1,7 @@
 /*
  * Trafo: an embedded training engine for transformers. This header is the whole public interface; it includes
- * trafo_models.h, where tokenizers, corpora, models, training, translation and metrics are, and trafo_data.h: large corpora.
+ * trafo_models.h: tokenizers, corpora, models, training, translation and metrics; trafo_data.h: large corpora;
+ * trafo_callbacks.h: functions and streams of the program; trafo_dlpack.h: tensors of other libraries.
  *
  * Errors     Every call that can fail returns NULL for success or an error object, which the caller frees with
  *            trafo_error_free. Outputs come last and are zero or NULL after a failure. A failed call changes nothing else,
@@ -15,7 +16,7 @@
  * Threads    A const handle may be used by several threads at once; anything else by one thread at a time; everything may
  *            move between threads. Handles made from a context use that context: one thread at a time for all of them.
  * Callbacks  (fn, user_data). No lock is held while they run; a non-zero result stops the work. They run on the calling
- *            thread and must not free the object that is calling.
+ *            thread and must not free the object that is calling. Other rules hold for trafo_pair_fn: see there.
  * Process    The library never prints, exits, aborts, installs signal handlers or opens a network connection.
  *
  * Every symbol is stable within one ABI major version. `since 0.1` is the first release.

@@ -28,7 +28,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_set_rate(trafo_trainer *trai
 /* ---- Pairs from a function ------------------------------------------------------------------------------------------ */
 
 /* Writes views of pair `index` (from 0), valid until it is called again, and returns 0. Non-zero: the call that needed the pair
- * returns TRAFO_CANCELLED and may be made again. One call at a time, on threads of the library. */
+ * returns TRAFO_IO and may be made again. One call at a time, on threads of the library too; it cannot read its own corpus. */
 typedef int32_t (*trafo_pair_fn)(void *user_data, int64_t index, trafo_string_view *out_source,
                                  trafo_string_view *out_target);
 

@@ -80,7 +80,8 @@ typedef struct trafo_corpus_info {
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_info(const trafo_corpus *corpus, trafo_corpus_info *out);
-/* Views of pair `index`, borrowed from the corpus; of one on the disk (text over 256 MiB) only until this thread's next call. since 0.1 */
+/* Views of pair `index`, borrowed from the corpus; of one on the disk (text over 256 MiB) or from a function only until this
+ * thread's next call. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_pair(const trafo_corpus *corpus, int64_t index,
                                                             trafo_string_view *out_source,
                                                             trafo_string_view *out_target);
@@ -138,8 +139,8 @@ typedef struct trafo_model_config {
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
 /* Fills a preset: "tiny" (4+4 x 128, ffn 256, 4 heads), "small" (4+4 x 256, ffn 1024, 4 heads), "iwslt", "base", "big",
- * "lm" (the seed's decoder: 4 x 256, 8 heads, GELU), "gpt2" (12 x 768), "llama" (as large, with RMS norm, rotary positions and SwiGLU, ffn 688).
- * NOT_FOUND lists the names. since 0.1 */
+ * "lm" (a decoder-lm: 4 x 256, ffn 1024, 8 heads, GELU), "llama" (as large as lm, with RMS norm, rotary positions and SwiGLU,
+ * ffn 688), "gpt2" (12 x 768). NOT_FOUND lists the names. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
                                                                 size_t name_length);
 /* Parameters drawn from `seed`. UNSUPPORTED: a precision that the device does not compute in. since 0.1 */
@@ -297,9 +298,10 @@ typedef struct trafo_memory_plan {
 } trafo_memory_plan;
 
 /* What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a
- * decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states, exponential_smoothing and recompute matter; with batch_fit and a
- * memory_limit the batch is made larger or smaller, its sentences of the same lengths, to the largest that the limit has room for
- * (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1 */
+ * decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states, exponential_smoothing and
+ * recompute matter; with batch_fit and a memory_limit the batch is made larger or smaller, its sentences of the same lengths, to
+ * the largest that the limit has room for (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this
+ * model. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,
                                                           const trafo_trainer_options *options, int64_t sentences,
                                                           int64_t source_tokens, int64_t target_tokens,
@@ -321,8 +323,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, cons
 #define TRAFO_EVENT_RESUMED 1            /* path: the checkpoint */
 #define TRAFO_EVENT_CHECKPOINT_REFUSED 2 /* a newer checkpoint is damaged and was passed over; message: why */
 #define TRAFO_EVENT_DISPLAY 3
-#define TRAFO_EVENT_SKIPPED 4 /* an update with NaN or Inf was left out */
-#define TRAFO_EVENT_EPOCH 5   /* an epoch is complete */
+#define TRAFO_EVENT_SKIPPED 4 /* an update with NaN or Inf was left out; message: its loss and gradient norm */
+#define TRAFO_EVENT_EPOCH 5   /* an epoch is complete; message: what was dropped from it, if anything */
 #define TRAFO_EVENT_VALIDATED 6 /* path: the translations, if any were written */
 #define TRAFO_EVENT_SAVED 7   /* path: the checkpoint */
 #define TRAFO_EVENT_FINISHED 8
@@ -376,7 +378,7 @@ typedef int32_t (*trafo_event_fn)(void *user_data, const trafo_event *event);
  * to go on. Validates and saves by their frequencies and at the end; a run that is cancelled or stopped is saved as well, if there
  * is a run directory. cancel and callback may be NULL. *out_stop gets TRAFO_STOP_*. Stopped by cancel or by the callback it
  * returns TRAFO_CANCELLED. Unless it diverged (TRAFO_NON_FINITE), a call after an error continues. From inside the callback the trainer
- * refuses every call but trafo_trainer_free, which then takes effect when this call returns. since 0.1 */
+ * refuses every call but trafo_trainer_get_plan and trafo_trainer_free, which takes effect when this call returns. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_run(trafo_trainer *trainer, int64_t max_updates,
                                                         const trafo_cancel *cancel, trafo_event_fn callback,
                                                         void *user_data, int32_t *out_stop);
@@ -392,12 +394,12 @@ typedef struct trafo_step_result {
   int32_t reserved;
 } trafo_step_result;
 
-/* One update; validates and saves by their frequencies like trafo_trainer_run. since 0.1 */
+/* One update; validates and saves by their frequencies like trafo_trainer_run. INVALID_ARGUMENT: training is done. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_step(trafo_trainer *trainer, trafo_step_result *out);
-/* Validates now; metrics not asked for are NaN. since 0.1 */
+/* Validates now; metrics not asked for are NaN. INVALID_ARGUMENT: there is no validation corpus. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trainer, double *out_ce, double *out_bleu,
                                                              double *out_chrf);
-/* Saves a checkpoint into the run directory now. since 0.1 */
+/* Saves a checkpoint into the run directory now. INVALID_ARGUMENT: there is none. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_save(trafo_trainer *trainer);
 /* What its training takes, by the largest batches of the first epoch. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_get_plan(const trafo_trainer *trainer, trafo_memory_plan *out,
@@ -447,7 +449,7 @@ typedef struct trafo_translations trafo_translations;
 
 /* Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.
  * Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched
- * with. A trainer and trafo_model_get_parameter refuse a frozen model, and a model with a trainer is not frozen; parameters taken before
+ * with. A trainer, trafo_model_get_parameter and trafo_model_load_weights refuse a frozen model, and a model with a trainer is not frozen; parameters taken before
  * must not be written any more. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_freeze(trafo_model *model);
 

@@ -1,6 +1,8 @@
-#include <array>
+#include <atomic>
 #include <limits>
 #include <mutex>
+#include <span>
+#include <thread>
 
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"
@@ -70,10 +72,10 @@ class FunctionText final : public PairText {
   int64_t size() const noexcept override { return report_.pairs; }
   PairView view(int64_t pair, PairBuffers& buffers) const override {
     {
-      const std::lock_guard one_at_a_time(mutex_);
+      const Turn one_at_a_time(*this);
       trafo_string_view source{}, target{};
       const int32_t result = function_(user_data_.get(), pair, &source, &target);
-      require(result == 0, ErrorCode::cancelled, "trafo_pair_fn", "the function returned ", result,
+      require(result == 0, ErrorCode::io, "trafo_pair_fn", "the function returned ", result,
               " for pair ", pair);
       buffers.source = checked(source, "source", pair);
       buffers.target = checked(target, "target", pair);
@@ -82,6 +84,26 @@ class FunctionText final : public PairText {
   }
 
  private:
+  // The function's own calls may come back here, on the thread that has the lock.
+  class Turn {
+   public:
+    explicit Turn(const FunctionText& text) : text_(text) {
+      require(text.caller_ != std::this_thread::get_id(), ErrorCode::invalid_argument,
+              "trafo_pair_fn", "the function asks for pairs of its own corpus");
+      text.mutex_.lock();
+      text.caller_ = std::this_thread::get_id();
+    }
+    ~Turn() {
+      text_.caller_ = std::thread::id();
+      text_.mutex_.unlock();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    const FunctionText& text_;
+  };
+
   static std::string_view checked(const trafo_string_view& view, const char* side, int64_t pair) {
     const std::string_view text = Call("trafo_pair_fn").text(view.data, view.length, side);
     require(is_valid_utf8(text) && text.find('\0') == std::string_view::npos,
@@ -93,6 +115,7 @@ class FunctionText final : public PairText {
   trafo_pair_fn function_;
   std::shared_ptr<void> user_data_;
   mutable std::mutex mutex_;
+  mutable std::atomic<std::thread::id> caller_;  // who has the mutex
 };
 
 }  // namespace

@@ -107,12 +107,14 @@ trafo_error* trafo_context_profile_write(trafo_context* context, const char* pat
   return api(__func__, [&](const Call& call) {
     if (out_table) *out_table = nullptr;
     trafo_context& owner = call.handle(context, "context");
-    const std::string_view file = call.text(path, path_length, "path");
+    std::optional<std::filesystem::path> file;
+    if (!call.text(path, path_length, "path").empty())
+      file = path_argument(call, path, path_length, "path");
     if (owner.context->profiling()) owner.profile = owner.context->finish_profile();
     if (!owner.profile)
       call.refuse("no profile was started: call trafo_context_profile_start first");
-    if (!file.empty()) {
-      AtomicFile out{std::filesystem::path(file)};
+    if (file) {
+      AtomicFile out(*file);
       write_chrome_trace(out, *owner.profile);
       out.commit();
     }

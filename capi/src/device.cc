@@ -50,6 +50,7 @@ trafo_error* trafo_device_count(int32_t device, int32_t* out, char** out_why) {
 trafo_error* trafo_device_get_info(int32_t device, int32_t index, trafo_device_info* out,
                                    size_t struct_size) {
   return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
     std::string why;
     const auto devices = devices_of(call, device, why);
     const auto count = static_cast<int32_t>(devices.size());

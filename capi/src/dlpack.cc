@@ -46,12 +46,13 @@ class ForeignMemory final : public MemoryOwner {
   Tensor keeps_backend_;  // as long as this is used, whatever becomes of the context
 };
 
-// What `managed` says, checked.
+// What `managed` says, checked: no sum of steps along its axes leaves the numbers.
 struct Description {
   DType dtype;
   Shape shape;
   Strides strides;
   int64_t count;
+  int64_t extent;    // no element is further from the first, on either side
   std::byte* first;  // element [0, 0, ...]
   bool on_host;
 };
@@ -76,6 +77,18 @@ Description describe(const Call& call, const DLManagedTensorVersioned& managed) 
   checked_mul(d.count, static_cast<int64_t>(dtype_size(d.dtype)), call.function());
   d.strides = t.strides ? Strides(std::span<const int64_t>(t.strides, d.shape.rank()))
                         : contiguous_strides(d.shape);
+  if (d.count > 0) {
+    const Strides packed = contiguous_strides(d.shape);
+    for (int i = 0; i < d.shape.rank(); ++i) {
+      // No step is taken along an axis of one element; what stands there may be any number.
+      if (d.shape[i] == 1) d.strides[i] = packed[i];
+      const int64_t step =
+          d.strides[i] < 0 ? checked_mul(d.strides[i], int64_t{-1}, call.function()) : d.strides[i];
+      d.extent =
+          checked_add(d.extent, checked_mul(d.shape[i], step, call.function()), call.function());
+    }
+    checked_mul(d.extent, static_cast<int64_t>(dtype_size(d.dtype)), call.function());
+  }
   if (!t.data && d.count > 0) call.refuse("managed has no data for its ", d.count, " elements");
   d.first = static_cast<std::byte*>(t.data) + t.byte_offset;
   d.on_host = t.device.device_type == dl::kCpu || t.device.device_type == dl::kCudaHost;
@@ -84,14 +97,6 @@ Description describe(const Call& call, const DLManagedTensorVersioned& managed) 
       ErrorCode::unsupported, call.function(), "memory of DLPack device type ",
       t.device.device_type, "; host (1, 3) and CUDA (2, 13) can be taken");
   return d;
-}
-
-// Elements from the first of all to one behind the last.
-int64_t extent(const Description& d) {
-  int64_t last = 0;
-  for (int i = 0; i < d.shape.rank(); ++i)
-    last = checked_add(last, checked_mul(d.shape[i] - 1, d.strides[i], "dlpack"), "dlpack");
-  return checked_add(last, int64_t{1}, "dlpack");
 }
 
 // Why this device's memory cannot be looked at as a tensor; null: it can.
@@ -103,7 +108,7 @@ const char* obstacle(const Description& d) {
       return d.strides[i] == 0 ? "elements share memory (a stride is 0)" : "a stride is negative";
   // Each stride must step over all that the smaller ones reach.
   for (int i = 0; i < d.shape.rank(); ++i) {
-    int64_t reach = 0;  // below the extent, which has been checked
+    int64_t reach = 0;  // below the extent
     for (int j = 0; j < d.shape.rank(); ++j)
       if (d.shape[j] > 1 &&
           (d.strides[j] < d.strides[i] || (d.strides[j] == d.strides[i] && j < i)))
@@ -135,8 +140,9 @@ std::vector<std::byte> gather(const Description& d) {
 
 Tensor share(const Context& context, const Description& d,
              const std::shared_ptr<ForeignMemory>& memory) {
-  const auto bytes = static_cast<size_t>(
-      checked_mul(extent(d), static_cast<int64_t>(dtype_size(d.dtype)), "dlpack"));
+  size_t bytes = dtype_size(d.dtype);
+  for (int i = 0; i < d.shape.rank(); ++i)
+    bytes += static_cast<size_t>((d.shape[i] - 1) * d.strides[i]) * dtype_size(d.dtype);
   auto storage = std::make_shared<Storage>(memory, context.device(), d.first, bytes);
   return Tensor(std::move(storage), d.dtype, d.shape, d.strides, 0);
 }
@@ -178,7 +184,7 @@ trafo_error* trafo_tensor_from_dlpack(trafo_context* context, DLManagedTensorVer
     require(d.on_host || (cuda && managed->dl_tensor.device.device_id == device.index),
             ErrorCode::unsupported, call.function(), "the memory is of CUDA device ",
             managed->dl_tensor.device.device_id, "; take it into a context of that device");
-    const char* why = obstacle(d);
+    const char* why = d.count > 0 ? obstacle(d) : nullptr;
     if (d.on_host && cuda) why = "the memory is the host's";
     if ((managed->flags & dl::kReadOnly) && !why)
       why = "it is read-only, and tensors can be written";

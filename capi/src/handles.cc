@@ -2,6 +2,7 @@
 
 #include <array>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 
 namespace trafo::capi {

@@ -5,13 +5,16 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -85,6 +88,8 @@ void register_handle(const void* handle, HandleKind kind);
 bool is_live(const void* handle, HandleKind kind) noexcept;
 bool unregister_handle(const void* handle, HandleKind kind) noexcept;  // false: it was not live
 
+inline constexpr size_t kLargestOptions = 65536;  // bytes of a struct with a struct_size
+
 // An entry point in flight: checks its arguments in its own name.
 class Call {
  public:
@@ -111,6 +116,17 @@ class Call {
   void out(T* argument, const char* name = "out") const {
     if (!argument) refuse(name, " is NULL");
     *argument = T{};
+  }
+
+  // The same of a struct of which the caller has so many bytes.
+  void out_struct(void* argument, size_t struct_size, const char* name = "out") const {
+    if (!argument) refuse(name, " is NULL");
+    check_struct_size(struct_size);
+    std::memset(argument, 0, struct_size);
+  }
+  void check_struct_size(size_t struct_size) const {
+    if (struct_size < sizeof(size_t) || struct_size > kLargestOptions)
+      refuse("struct_size ", struct_size, " is not the size of an options struct");
   }
 
   // Reserved members are zero, so that a later version can give them a meaning.
@@ -191,13 +207,10 @@ trafo_error* api(const char* function, Body&& body) noexcept {
 
 // Option structs: only the caller's struct_size bytes are read, the rest keeps its default; a
 // longer struct must end in zeros.
-inline constexpr size_t kLargestOptions = 65536;
-
 template <class Options>
 void init_options(const Call& call, Options* options, size_t struct_size, Options defaults) {
   if (!options) call.refuse("options is NULL");
-  if (struct_size < sizeof(size_t) || struct_size > kLargestOptions)
-    call.refuse("struct_size ", struct_size, " is not the size of an options struct");
+  call.check_struct_size(struct_size);
   defaults.struct_size = struct_size;
   std::memset(static_cast<void*>(options), 0, struct_size);
   std::memcpy(static_cast<void*>(options), &defaults, std::min(struct_size, sizeof(Options)));
@@ -217,6 +230,14 @@ Options read_options(const Call& call, const Options* options, Options defaults)
       call.refuse(
           "the options struct is newer than this library and sets something it does not know");
   return defaults;
+}
+
+inline std::filesystem::path path_argument(const Call& call, const char* data, size_t length,
+                                           const char* name) {
+  const std::string_view text = call.text(data, length, name);
+  if (text.empty()) call.refuse(name, " is empty");
+  if (text.find('\0') != std::string_view::npos) call.refuse(name, " contains a NUL byte");
+  return std::filesystem::path(text);
 }
 
 // A NUL-terminated copy for the caller.

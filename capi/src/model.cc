@@ -79,9 +79,9 @@ struct Preset {
 };
 
 // tiny and small: Wu et al., arXiv 2105.14462; iwslt, base, big: Vaswani et al. and fairseq's
-// settings for them; lm: the decoder that the project began with; gpt2: the
-// smallest of Radford et al., 2019; llama: as many weights in the
-// form of Touvron et al., arXiv 2302.13971 (ffn 2/3 of 4 width, as the gate is a product more).
+// settings for them; lm: a small decoder; gpt2: the smallest of Radford et al., 2019; llama: as
+// many weights as lm in the form of Touvron et al., arXiv 2302.13971 (ffn 2/3 of 4 width, as the
+// gate is a product more).
 constexpr std::array<Preset, 8> kPresets = {{
     {"tiny", Architecture::encoder_decoder, 4, 4, 128, 256, 4, 0.3},
     {"small", Architecture::encoder_decoder, 4, 4, 256, 1024, 4, 0.3},
@@ -233,6 +233,7 @@ trafo_error* trafo_model_save(const trafo_model* model, const char* path, size_t
 trafo_error* trafo_model_get_config(const trafo_model* model, trafo_model_config* out,
                                     size_t struct_size) {
   return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
     const Model& m = *call.handle(model, "model").model;
     trafo_model_config config = to_c(m.config());
     config.precision = static_cast<int32_t>(m.parameters().dtype());

@@ -1,12 +1,11 @@
 #include <cerrno>
-#include <cstring>
 #include <fstream>
-#include <span>
 #include <sstream>
 #include <vector>
 
 #include "capi/src/text_handles.h"
 #include "engine/io/atomic_file.h"
+#include "engine/text/open_error.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -51,9 +50,11 @@ trafo_error* trafo_shortlist_load(const trafo_tokenizer* tokenizer, const char* 
     call.out(out);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
     const std::filesystem::path file = path_argument(call, path, path_length, "path");
+    std::error_code error;
+    if (std::filesystem::is_directory(file, error)) call.refuse(file.string(), ": is a directory");
+    errno = 0;
     std::ifstream in(file, std::ios::binary);
-    require(in.good() && !std::filesystem::is_directory(file), ErrorCode::io, call.function(),
-            file.string(), ": ", errno != 0 ? std::strerror(errno) : "cannot be read");
+    if (!in.is_open()) fail_to_open(call.function(), file.string(), errno);
     *out = new_handle<trafo_shortlist>(pieces, LexicalTable::read(in, file.string(), pieces));
   });
 }
@@ -62,12 +63,10 @@ trafo_error* trafo_shortlist_save(const trafo_shortlist* shortlist, const char* 
                                   size_t path_length) {
   return api(__func__, [&](const Call& call) {
     const trafo_shortlist& list = call.handle(shortlist, "shortlist");
-    AtomicFile file(path_argument(call, path, path_length, "path"));
+    const std::filesystem::path file = path_argument(call, path, path_length, "path");
     std::ostringstream text;
     list.table.write(text, list.tokenizer);
-    const std::string bytes = text.str();
-    file.write(std::as_bytes(std::span<const char>(bytes)));
-    file.commit();
+    write_file_atomically(file, text.view());
   });
 }
 

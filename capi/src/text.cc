@@ -84,8 +84,7 @@ trafo_error* trafo_tokenizer_save(const trafo_tokenizer* tokenizer, const char* 
                                   size_t path_length) {
   return api(__func__, [&](const Call& call) {
     const std::string& bytes = call.handle(tokenizer, "tokenizer").tokenizer.serialized();
-    write_file_atomically(path_argument(call, path, path_length, "path"),
-                          std::as_bytes(std::span(bytes)));
+    write_file_atomically(path_argument(call, path, path_length, "path"), bytes);
   });
 }
 

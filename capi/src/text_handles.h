@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,14 +23,6 @@ struct trafo_shortlist {
 };
 
 namespace trafo::capi {
-
-inline std::filesystem::path path_argument(const Call& call, const char* data, size_t length,
-                                           const char* name) {
-  const std::string_view text = call.text(data, length, name);
-  if (text.empty()) call.refuse(name, " is empty");
-  if (text.find('\0') != std::string_view::npos) call.refuse(name, " contains a NUL byte");
-  return std::filesystem::path(text);
-}
 
 inline std::vector<std::string> lines_argument(const Call& call, const trafo_string_view* lines,
                                                size_t count, const char* name) {

@@ -193,6 +193,7 @@ trafo_error* trafo_plan_training(const trafo_model_config* config,
                                  int64_t source_tokens, int64_t target_tokens,
                                  trafo_memory_plan* out, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
     const WantedModel wanted = wanted_model(call, config);
     const TrainOptions training = to_options(call, read_options(call, options, trainer_defaults()));
     BatchSizes sizes{sentences, source_tokens, target_tokens};
@@ -308,6 +309,7 @@ trafo_error* trafo_trainer_save(trafo_trainer* trainer) {
 trafo_error* trafo_trainer_get_plan(const trafo_trainer* trainer, trafo_memory_plan* out,
                                     size_t struct_size) {
   return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
     const RunPlan& plan = call.handle(trainer, "trainer").run->plan();
     trafo_memory_plan result = to_c(plan.memory);
     result.batch_tokens = plan.batch_tokens;

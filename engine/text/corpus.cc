@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/core/status.h"
+#include "engine/text/open_error.h"
 #include "engine/text/utf8.h"
 
 namespace trafo {
@@ -31,8 +32,7 @@ class ByteSource {
     }
     name_ = path;
     descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    require(descriptor_ >= 0, errno == EISDIR ? ErrorCode::invalid_argument : ErrorCode::io,
-            kOrigin, name_, ": cannot be opened: ", std::strerror(errno));
+    if (descriptor_ < 0) fail_to_open(kOrigin, name_, errno);
     owned_ = true;
     struct stat info {};
     if (fstat(descriptor_, &info) == 0 && S_ISDIR(info.st_mode)) {

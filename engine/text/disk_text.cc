@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "engine/core/status.h"
+#include "engine/text/open_error.h"
 
 namespace trafo {
 namespace {
@@ -34,8 +35,7 @@ class ReadOnlyFile {
   void open_path(const std::string& path) {
     name_ = path;
     descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    require(descriptor_ >= 0, ErrorCode::io, kOrigin, path,
-            ": cannot be opened: ", std::strerror(errno));
+    if (descriptor_ < 0) fail_to_open(kOrigin, path, errno);
     // From before the lines are indexed: from now on the file must stay as it is.
     watched_ = fstat(descriptor_, &known_) == 0;
   }

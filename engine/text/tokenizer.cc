@@ -13,6 +13,7 @@
 
 #include "engine/core/status.h"
 #include "engine/text/corpus.h"
+#include "engine/text/open_error.h"
 #include "engine/text/shuffle.h"
 #include "engine/text/spm_model.h"
 #include "engine/text/utf8.h"
@@ -141,8 +142,7 @@ std::string read_file(const std::filesystem::path& file) {
           ": is a directory");
   errno = 0;
   std::ifstream stream(file, std::ios::binary);
-  require(stream.is_open(), ErrorCode::io, kOrigin, name,
-          ": cannot be opened: ", std::strerror(errno));
+  if (!stream.is_open()) fail_to_open(kOrigin, name, errno);
   std::string bytes;
   char buffer[1 << 16];
   do {

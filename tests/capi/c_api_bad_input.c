@@ -36,7 +36,7 @@ static void test_corpora(void) {
   FAILS(trafo_corpus_load_tsv(path, strlen(path), &corpus), TRAFO_INVALID_ARGUMENT, "bad.tsv");
   FAILS(trafo_corpus_load_tsv(path, strlen(path), &corpus), TRAFO_INVALID_ARGUMENT, "2");
   path = work_path("none/there");
-  FAILS(trafo_corpus_load_tsv(path, strlen(path), &corpus), TRAFO_IO, "none/there");
+  FAILS(trafo_corpus_load_tsv(path, strlen(path), &corpus), TRAFO_NOT_FOUND, "none/there");
   FAILS(trafo_corpus_load_tsv(work_directory(), strlen(work_directory()), &corpus),
         TRAFO_INVALID_ARGUMENT, "directory");
   FAILS(trafo_corpus_load_tsv("a\0b", 3, &corpus), TRAFO_INVALID_ARGUMENT, "NUL");
@@ -99,6 +99,14 @@ static void test_paths(trafo_model* model, trafo_tokenizer* tokenizer) {
   FAILS(trafo_tokenizer_save(tokenizer, missing, strlen(missing)), TRAFO_IO, "no/such");
   trafo_model* none = NULL;
   FAILS(trafo_model_load(context, missing, strlen(missing), &none), TRAFO_NOT_FOUND, "no/such");
+  trafo_tokenizer* no_pieces = NULL;
+  trafo_shortlist* no_list = NULL;
+  FAILS(trafo_tokenizer_load(missing, strlen(missing), &no_pieces), TRAFO_NOT_FOUND, "no/such");
+  FAILS(trafo_shortlist_load(tokenizer, missing, strlen(missing), &no_list), TRAFO_NOT_FOUND,
+        "no/such");
+  const char* folder = work_directory();
+  FAILS(trafo_shortlist_load(tokenizer, folder, strlen(folder), &no_list), TRAFO_INVALID_ARGUMENT,
+        "is a directory");
   char endless[5000];
   memset(endless, 'a', sizeof endless);
   FAILS(trafo_model_save(model, endless, sizeof endless), TRAFO_IO, "");

@@ -123,6 +123,13 @@ static void test_copying(trafo_context* context) {
   if (managed.byte_offset == 1)
     VALUES(take(context, &managed, TRAFO_COPY_IF_NEEDED), 6, 0, 1, 2, 3, 4, 5);
 
+  // The stride of an axis of one element says nothing.
+  int64_t row[] = {1, 6}, any[] = {INT64_MIN, 1};
+  managed = make_managed(values, 2, row, any);
+  VALUES(take(context, &managed, TRAFO_COPY_NEVER), 6, 0, 1, 2, 3, 4, 5);
+  managed = make_managed(values, 2, row, any);
+  VALUES(take(context, &managed, TRAFO_COPY_ALWAYS), 6, 0, 1, 2, 3, 4, 5);
+
   managed = make_managed(NULL, 2, empty, NULL);
   tensor = take(context, &managed, TRAFO_COPY_NEVER);
   CHECK(deleted == 1);
@@ -173,6 +180,12 @@ static void test_refusals(trafo_context* context) {
   error = trafo_tensor_from_dlpack(context, &bad, TRAFO_COPY_IF_NEEDED, &out);
   CHECK(error != NULL && out == NULL && deleted == 0);
   trafo_error_free(error);
+  // Steps whose sums are no numbers, where one of them alone is.
+  int64_t square[] = {2, 2}, far[] = {INT64_MAX / 8, INT64_MAX / 8}, back[] = {1, INT64_MIN};
+  bad = good, bad.ndim = 2, bad.shape = square, bad.strides = far;
+  REFUSED(TRAFO_INVALID_ARGUMENT, "overflows");
+  bad.strides = back;
+  REFUSED(TRAFO_INVALID_ARGUMENT, "overflows");
   bad = good;
   FAILS(trafo_tensor_from_dlpack(context, &bad, 3, &out), TRAFO_INVALID_ARGUMENT, "COPY");
   FAILS(trafo_tensor_from_dlpack(context, NULL, 0, &out), TRAFO_INVALID_ARGUMENT, "managed");

@@ -7,6 +7,13 @@ typedef struct newer_options {
   int64_t unknown;
 } newer_options;
 
+static int all_zero(const void* memory, size_t bytes) {
+  const unsigned char* byte = memory;
+  for (size_t i = 0; i < bytes; ++i)
+    if (byte[i] != 0) return 0;
+  return 1;
+}
+
 // A machine with a GPU and the plugin takes part, one without must say what it lacks.
 static void test_devices(void) {
   trafo_device_info info;
@@ -22,6 +29,11 @@ static void test_devices(void) {
         "no device 1");
   FAILS(trafo_device_get_info(TRAFO_DEVICE_CPU, 0, &info, 0), TRAFO_INVALID_ARGUMENT,
         "struct_size 0");
+  memset(&info, 1, sizeof info);
+  FAILS(trafo_device_get_info(TRAFO_DEVICE_CPU, 1, &info, sizeof info), TRAFO_UNSUPPORTED, "");
+  CHECK(all_zero(&info, sizeof info));
+  FAILS(trafo_device_get_info(TRAFO_DEVICE_CPU, 1, NULL, sizeof info), TRAFO_INVALID_ARGUMENT,
+        "out is NULL");
   FAILS(trafo_device_count(TRAFO_DEVICE_AUTO, &cpus, NULL), TRAFO_INVALID_ARGUMENT, "got 2");
 
   OK(trafo_device_count(TRAFO_DEVICE_CUDA, &gpus, &why));
@@ -195,6 +207,12 @@ void test_options(void) {
   trainer.reserved = 1;
   FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "reserved");
+  CHECK(all_zero(&narrow, sizeof narrow));
+  memset(&narrow, 1, sizeof narrow);
+  FAILS(trafo_trainer_get_plan(NULL, &narrow, sizeof narrow), TRAFO_INVALID_ARGUMENT, "trainer");
+  CHECK(all_zero(&narrow, sizeof narrow));
+  FAILS(trafo_model_get_config(NULL, &kept, sizeof kept), TRAFO_INVALID_ARGUMENT, "model");
+  CHECK(all_zero(&kept, sizeof kept));
   OK(trafo_tokenizer_options_init(&tokenizer, sizeof tokenizer));
   CHECK(tokenizer.vocabulary == 8000 && tokenizer.character_coverage == 1);
   trafo_context_free(context);

@@ -233,6 +233,7 @@ static void test_profiles(trafo_context* context) {
   const char* nowhere = "/no/such/folder/trace.json";
   FAILS(trafo_context_profile_write(context, nowhere, strlen(nowhere), &table), TRAFO_IO,
         "/no/such/folder");
+  FAILS(trafo_context_profile_write(context, "a\0b", 3, &table), TRAFO_INVALID_ARGUMENT, "NUL");
   CHECK(table == NULL);
   OK(trafo_context_profile_write(context, NULL, 0, &table));
   CHECK(strstr(table, "exp ") != NULL);

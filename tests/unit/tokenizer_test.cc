@@ -178,7 +178,7 @@ TEST(Tokenizer, FilesRoundTrip) {
   EXPECT_EQ(Tokenizer::train_from_files(files, options).serialized(),
             Tokenizer::train(sample_sentences(), options).serialized());
 
-  EXPECT_EQ(error_of([&] { Tokenizer::load(folder / "absent.spm"); }).code(), ErrorCode::io);
+  EXPECT_EQ(error_of([&] { Tokenizer::load(folder / "absent.spm"); }).code(), ErrorCode::not_found);
   EXPECT_EQ(error_of([&] { Tokenizer::load(folder); }).code(), ErrorCode::invalid_argument);
   EXPECT_EQ(error_of([&] { tokenizer.save(folder / "no" / "vocab.spm"); }).code(), ErrorCode::io);
   std::ofstream(folder / "empty.spm").close();

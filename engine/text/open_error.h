@@ -1,0 +1,19 @@
+// One way to say that a text could not be opened.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "engine/core/status.h"
+
+namespace trafo {
+
+// Errors: NOT_FOUND when `error`, an errno, says that there is no such file, IO else.
+[[noreturn]] inline void fail_to_open(std::string_view origin, const std::string& path, int error) {
+  if (error == ENOENT) fail(ErrorCode::not_found, origin, path, ": there is no such file");
+  fail(ErrorCode::io, origin, path, ": cannot be opened: ", std::strerror(error));
+}
+
+}  // namespace trafo
