@@ -98,8 +98,9 @@ func NewContext(options ...Option) (*Context, error) {
 	return c, nil
 }
 
-// Close ends the context. Tensors, models and trainers made from it are still read and closed as
-// before, but compute no more. It may be called more than once; not from a callback.
+// Close ends the context: ops and everything else that is called on it give ErrClosed. Models and
+// trainers made from it go on to work, tensors are still read, and its memory is free when they are
+// closed too. It may be called more than once; not from a callback.
 func (c *Context) Close() error {
 	if c == nil || c.core == nil {
 		return nil

@@ -129,6 +129,10 @@ func TestObjectsThatWereNeverMadeGiveErrors(t *testing.T) {
 	ok(t, new(trafo.Tokenizer).Close())
 	ok(t, new(trafo.Corpus).Close())
 	ok(t, new(trafo.AdamW).Close())
+	var list *trafo.Shortlist
+	wantError(t, list.Save("nowhere"), trafo.ErrClosed)
+	ok(t, list.Close())
+	ok(t, new(trafo.Shortlist).Close())
 }
 
 func TestScopesCloseWhatIsMadeInThem(t *testing.T) {

@@ -7,14 +7,15 @@ import "runtime"
 
 // Corpus is pairs of sentences. Goroutines may use it at once.
 type Corpus struct {
-	shared shared[*C.trafo_corpus]
+	shared  shared[*C.trafo_corpus]
+	sources []*pairBody // the functions that its pairs come from, if any
 }
 
-func newCorpus(ptr *C.trafo_corpus, e *C.trafo_error) (*Corpus, error) {
+func newCorpus(ptr *C.trafo_corpus, e *C.trafo_error, sources ...*pairBody) (*Corpus, error) {
 	if err := check(e); err != nil {
 		return nil, err
 	}
-	c := &Corpus{}
+	c := &Corpus{sources: sources}
 	c.shared.ptr = ptr
 	c.shared.cleanup = runtime.AddCleanup(c, func(ptr *C.trafo_corpus) { C.trafo_corpus_free(ptr) }, ptr)
 	return c, nil
@@ -64,7 +65,7 @@ func (c *Corpus) in(origin string, f func(ptr *C.trafo_corpus) *C.trafo_error) e
 		return err
 	}
 	defer c.shared.release()
-	return check(f(ptr))
+	return told(c.sources, check(f(ptr)))
 }
 
 // CorpusInfo counts lines.
@@ -104,11 +105,11 @@ func (c *Corpus) TrainTokenizer(options *TokenizerOptions) (*Tokenizer, error) {
 	}
 	defer c.shared.release()
 	var out *C.trafo_tokenizer
-	e := C.trafo_corpus_train_tokenizer(ptr, options.c(), &out)
-	return newTokenizer(out, e)
+	t, err := newTokenizer(out, C.trafo_corpus_train_tokenizer(ptr, options.c(), &out))
+	return t, told(c.sources, err)
 }
 
-// Close frees the corpus; it may be called more than once.
+// Close frees the corpus, once no call uses it any more; it may be called more than once.
 func (c *Corpus) Close() error {
 	if c != nil {
 		c.shared.close(func(ptr *C.trafo_corpus) { C.trafo_corpus_free(ptr) })

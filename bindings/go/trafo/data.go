@@ -52,17 +52,19 @@ type WeightedCorpus struct {
 func MixCorpora(parts []WeightedCorpus) (*Corpus, error) {
 	handles, weights, free := weightedArrays(len(parts))
 	defer free()
+	var sources []*pairBody
 	for i, part := range parts {
 		ptr, err := part.Corpus.hold("MixCorpora")
 		if err != nil {
 			return nil, err
 		}
 		defer part.Corpus.shared.release()
+		sources = append(sources, part.Corpus.sources...)
 		handles[i], weights[i] = ptr, C.double(part.Weight)
 	}
 	var out *C.trafo_corpus
 	e := C.trafo_corpus_mix(first(handles), first(weights), C.size_t(len(parts)), &out)
-	return newCorpus(out, e)
+	return newCorpus(out, e, sources...)
 }
 
 // HoldOut takes count pairs out, chosen by a hash of their text, with all copies of them.
@@ -74,9 +76,9 @@ func (c *Corpus) HoldOut(count int64) (rest, held *Corpus, err error) {
 	defer c.shared.release()
 	var restPtr, heldPtr *C.trafo_corpus
 	e := C.trafo_corpus_hold_out(ptr, C.int64_t(count), &restPtr, &heldPtr)
-	if rest, err = newCorpus(restPtr, e); err != nil {
-		return nil, nil, err
+	if rest, err = newCorpus(restPtr, e, c.sources...); err != nil {
+		return nil, nil, told(c.sources, err)
 	}
-	held, err = newCorpus(heldPtr, nil)
+	held, err = newCorpus(heldPtr, nil, c.sources...)
 	return rest, held, err
 }

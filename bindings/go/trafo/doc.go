@@ -25,7 +25,7 @@
 //
 // # Errors
 //
-// Errors of the engine are of type [*Error]. Each wraps its [Code], so that
+// Errors are of type [*Error]. Each wraps its [Code], so that
 // errors.Is(err, trafo.ErrShapeMismatch) tells the reason.
 //
 // # Goroutines
@@ -40,6 +40,7 @@
 // A context.Context ends [Trainer.Run] and [Model.Translate] between two batches; the error then is
 // [ErrCancelled] and context.Canceled or context.DeadlineExceeded, and the trainer can go on.
 //
-// Callbacks run on the goroutine that made the call. Their errors come back wrapped, their panics
-// continue in the caller.
+// Callbacks run on the goroutine that made the call, but for functions of pairs, which run on threads
+// of the engine and ahead of the call that needs the pair. Their errors come back wrapped, their
+// panics continue in the caller.
 package trafo

@@ -41,6 +41,7 @@ package trafo
 //   return trafo_trainer_read(trainer, trafo_go_read, (void *)handle);
 // }
 // static trafo_error *trafo_go_set_rate(trafo_trainer *trainer, uintptr_t handle) {
+//   if (!handle) return trafo_trainer_set_rate(trainer, NULL, NULL, NULL);
 //   return trafo_trainer_set_rate(trainer, trafo_go_rate, (void *)handle, trafo_go_free_handle);
 // }
 // static trafo_error *trafo_go_pairs(int64_t pairs, uint64_t identity, uintptr_t handle, trafo_corpus **out) {
@@ -50,10 +51,10 @@ import "C"
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"runtime/cgo"
+	"sync"
 	"unsafe"
 )
 
@@ -61,18 +62,21 @@ import (
 type stream struct {
 	w   io.Writer
 	r   io.Reader
-	err error
+	met pending
 }
 
-// caught makes a panic of the program's own code an error: it must not unwind through C.
-func caught(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("panic: %v", p)
-	}
+// attempt runs the program's own code, whose errors and panics must not cross C. False: met has one.
+func attempt(met *pending, f func() error) (done bool) {
+	defer func() {
+		if value := recover(); value != nil {
+			*met = pending{panicked: true, value: value}
+		}
+	}()
+	*met = pending{err: f()}
+	return met.err == nil
 }
 
-func (s *stream) write(data []byte) (err error) {
-	defer caught(&err)
+func (s *stream) write(data []byte) error {
 	n, err := s.w.Write(data)
 	if err == nil && n < len(data) {
 		err = io.ErrShortWrite
@@ -81,7 +85,6 @@ func (s *stream) write(data []byte) (err error) {
 }
 
 func (s *stream) read(data []byte) (n int, err error) {
-	defer caught(&err)
 	for range 100 {
 		n, err = s.r.Read(data)
 		if errors.Is(err, io.EOF) {
@@ -94,13 +97,16 @@ func (s *stream) read(data []byte) (n int, err error) {
 	return 0, io.ErrNoProgress
 }
 
-// during runs a call that uses the stream; the stream's own error is the one to tell.
+// during runs a call that uses the stream; what the stream has met is what the call tells.
 func (s *stream) during(origin string, call func(handle C.uintptr_t) error) error {
 	handle := cgo.NewHandle(s)
 	defer handle.Delete()
 	err := call(C.uintptr_t(handle))
-	if s.err != nil {
-		return fmt.Errorf("trafo: %s: %w", origin, s.err)
+	if s.met.panicked {
+		panic(s.met.value)
+	}
+	if s.met.err != nil {
+		return &Error{Code: ErrIO, Origin: origin, Message: s.met.err.Error(), causes: []error{s.met.err}}
 	}
 	return err
 }
@@ -108,7 +114,7 @@ func (s *stream) during(origin string, call func(handle C.uintptr_t) error) erro
 //export trafoGoWrite
 func trafoGoWrite(handle C.uintptr_t, data *C.uint8_t, bytes C.size_t) C.int32_t {
 	s := cgo.Handle(handle).Value().(*stream)
-	if s.err = s.write(unsafe.Slice((*byte)(data), bytes)); s.err != nil {
+	if !attempt(&s.met, func() error { return s.write(unsafe.Slice((*byte)(data), bytes)) }) {
 		return 1
 	}
 	return 0
@@ -117,11 +123,13 @@ func trafoGoWrite(handle C.uintptr_t, data *C.uint8_t, bytes C.size_t) C.int32_t
 //export trafoGoRead
 func trafoGoRead(handle C.uintptr_t, data *C.uint8_t, capacity C.size_t, count *C.size_t) C.int32_t {
 	s := cgo.Handle(handle).Value().(*stream)
-	n, err := s.read(unsafe.Slice((*byte)(data), capacity))
-	if s.err = err; err != nil {
+	if !attempt(&s.met, func() error {
+		n, err := s.read(unsafe.Slice((*byte)(data), capacity))
+		*count = C.size_t(n)
+		return err
+	}) {
 		return 1
 	}
-	*count = C.size_t(n)
 	return 0
 }
 
@@ -163,29 +171,38 @@ func (t *Trainer) ReadState(r io.Reader) error {
 	})
 }
 
-type rateFunc func(update int64, scheduled float64) float64
-
-func (f rateFunc) rate(update int64, scheduled float64) (rate float64) {
-	defer func() {
-		if recover() != nil {
-			rate = math.NaN() // refused by the engine
-		}
-	}()
-	return f(update, scheduled)
+// rateBody is a rate on its way through C, which asks on the thread that is in the engine.
+type rateBody struct {
+	core *core
+	rate func(update int64, scheduled float64) float64
 }
 
 //export trafoGoRate
 func trafoGoRate(handle C.uintptr_t, update C.int64_t, scheduled C.double) C.double {
-	return C.double(cgo.Handle(handle).Value().(rateFunc).rate(int64(update), float64(scheduled)))
+	b := cgo.Handle(handle).Value().(*rateBody)
+	rate := math.NaN() // refused by the engine
+	var met pending
+	if !attempt(&met, func() error {
+		rate = b.rate(int64(update), float64(scheduled))
+		return nil
+	}) {
+		b.core.pending = met
+	}
+	return C.double(rate)
 }
 
 // SetRate asks rate for the learning rate of every update from the next on, given what the options'
 // schedule says. It is asked for updates ahead and more than once, so it must depend on its
-// arguments alone; a run that is continued needs the same. A rate that is negative or not finite, or
-// a panic, is ErrInvalidArgument from the call that trains. rate must not use the engine.
+// arguments alone; a run that is continued needs the same. A rate that is negative or not finite is
+// ErrInvalidArgument from the call that trains. rate must not use the engine; nil is the options'
+// schedule again.
 func (t *Trainer) SetRate(rate func(update int64, scheduled float64) float64) error {
 	return t.in("Trainer.SetRate", func() *C.trafo_error {
-		return C.trafo_go_set_rate(t.ptr, C.uintptr_t(cgo.NewHandle(rateFunc(rate))))
+		var handle cgo.Handle
+		if rate != nil {
+			handle = cgo.NewHandle(&rateBody{t.c.core, rate})
+		}
+		return C.trafo_go_set_rate(t.ptr, C.uintptr_t(handle))
 	})
 }
 
@@ -193,11 +210,46 @@ func (t *Trainer) SetRate(rate func(update int64, scheduled float64) float64) er
 type pairBody struct {
 	function       func(index int64) (source, target string, err error)
 	source, target *C.char
+
+	lock  sync.Mutex
+	first pending // failure that no call has told yet: batches are asked for ahead
 }
 
-func (p *pairBody) next(index int64) (source, target string, err error) {
-	defer caught(&err)
-	return p.function(index)
+// note keeps a failure for the call that fails by it.
+func (p *pairBody) note(met pending) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if p.first == (pending{}) {
+		p.first = met
+	}
+}
+
+func (p *pairBody) take() pending {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	first := p.first
+	p.first = pending{}
+	return first
+}
+
+// told adds what functions of pairs have met to the error of a call that failed by one of them, and
+// continues its panic.
+func told(sources []*pairBody, err error) error {
+	e, ok := err.(*Error)
+	if !ok || e.Code != ErrIO || e.Origin != "trafo_pair_fn" {
+		return err
+	}
+	for _, source := range sources {
+		met := source.take()
+		if met.panicked {
+			panic(met.value)
+		}
+		if met.err != nil {
+			e.Message += ": " + met.err.Error()
+			e.causes = append(e.causes, met.err)
+		}
+	}
+	return e
 }
 
 func (p *pairBody) forget() {
@@ -209,8 +261,13 @@ func (p *pairBody) forget() {
 //export trafoGoPair
 func trafoGoPair(handle C.uintptr_t, index C.int64_t, source, target *C.trafo_string_view) C.int32_t {
 	p := cgo.Handle(handle).Value().(*pairBody)
-	s, t, err := p.next(int64(index))
-	if err != nil {
+	var s, t string
+	var met pending
+	if !attempt(&met, func() (err error) {
+		s, t, err = p.function(int64(index))
+		return err
+	}) {
+		p.note(met)
 		return 1
 	}
 	p.forget()
@@ -228,14 +285,17 @@ func trafoGoFreePairs(handle C.uintptr_t) {
 
 // NewCorpusFunc makes a corpus of pairs that function gives when batches need them, in every epoch
 // again. The same index must give the same pair for a run to continue bitwise; identity stands for
-// the pairs in checkpoints. An error, or a panic, ends the call that needed the pair with
-// ErrCancelled. It is called on threads of the engine, one call at a time, and must not use the
-// engine.
+// the pairs in checkpoints. An error ends the call that needed the pair: with ErrIO, and the error in
+// its chain; a panic continues there. The call may be made again. The function is called on threads
+// of the engine, one call at a time, and must not use the engine or its own corpus.
 func NewCorpusFunc(pairs int64, identity uint64, function func(index int64) (source, target string, err error)) (*Corpus, error) {
+	if function == nil {
+		return nil, refuse("NewCorpusFunc", "function is nil")
+	}
 	var out *C.trafo_corpus
-	handle := cgo.NewHandle(&pairBody{function: function})
-	e := C.trafo_go_pairs(C.int64_t(pairs), C.uint64_t(identity), C.uintptr_t(handle), &out)
-	return newCorpus(out, e)
+	body := &pairBody{function: function}
+	e := C.trafo_go_pairs(C.int64_t(pairs), C.uint64_t(identity), C.uintptr_t(cgo.NewHandle(body)), &out)
+	return newCorpus(out, e, body)
 }
 
 // WriteModel writes the bytes of [Tokenizer.Save].

@@ -3,6 +3,8 @@ package trafo_test
 import (
 	"bytes"
 	"errors"
+	"math"
+	"sync/atomic"
 	"testing"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
@@ -22,9 +24,26 @@ func TestRateOfAFunction(t *testing.T) {
 	if rate := must[trafo.StepResult](t)(trainer.Step()).LearningRate; rate <= 1 || rate > 1.1 {
 		t.Errorf("rate %v", rate)
 	}
-	ok(t, trainer.SetRate(func(int64, float64) float64 { panic("in a function") }))
+	ok(t, trainer.SetRate(func(int64, float64) float64 { return -1 }))
 	_, err := trainer.Step()
 	wantError(t, err, trafo.ErrInvalidArgument)
+	ok(t, trainer.SetRate(func(int64, float64) float64 { panic("in a function") }))
+	wantPanicOf(t, "in a function", func() { trainer.Step() })
+	ok(t, trainer.SetRate(nil))
+	if rate := must[trafo.StepResult](t)(trainer.Step()).LearningRate; rate <= 0 || rate > 1e-3 {
+		t.Errorf("rate %v", rate)
+	}
+}
+
+func wantPanicOf(t *testing.T, want any, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if got := recover(); got != want {
+			t.Errorf("panic %v, not %v", got, want)
+		}
+	}()
+	f()
 }
 
 func TestPairsOfAFunction(t *testing.T) {
@@ -45,17 +64,75 @@ func TestPairsOfAFunction(t *testing.T) {
 	if asked < len(source) {
 		t.Errorf("asked for %d pairs", asked)
 	}
-	l.newModel(t)
-	l.train = must[*trafo.Corpus](t)(trafo.NewCorpusFunc(3, 1, func(int64) (string, string, error) {
-		return "", "", errors.New("no pair")
+}
+
+var errNoPair = errors.New("no pair")
+
+// What a function of pairs meets is told by the call that needs the pair, which may be made again.
+func TestFailuresOfPairs(t *testing.T) {
+	l := newLesson(t)
+	source, target := sentences()
+	var fail func() error
+	pairs := must[*trafo.Corpus](t)(trafo.NewCorpusFunc(int64(len(source)), 1, func(i int64) (string, string, error) {
+		return source[i], target[i], fail()
 	}))
-	defer l.train.Close()
-	trainer, err := l.model.NewTrainer(l.tokenizer, l.train, l.valid, &l.options)
-	if err == nil {
-		_, err = trainer.Step()
-		trainer.Close()
+	defer pairs.Close()
+	broken := func() error { return errNoPair }
+	whole := func() error { return nil }
+	fail = broken
+	_, _, err := pairs.Pair(0)
+	wantError(t, err, trafo.ErrIO, errNoPair)
+	_, err = pairs.TrainTokenizer(nil)
+	wantError(t, err, trafo.ErrIO, errNoPair)
+	_, _, err = pairs.HoldOut(3)
+	wantError(t, err, trafo.ErrIO, errNoPair)
+	fail = func() error { panic("in a function") }
+	wantPanicOf(t, "in a function", func() { pairs.Pair(0) })
+	fail = whole
+	mixed := must[*trafo.Corpus](t)(trafo.MixCorpora([]trafo.WeightedCorpus{{pairs, 1}, {pairs, 2}}))
+	defer mixed.Close()
+	fail = broken
+	_, err = l.model.NewTrainer(l.tokenizer, mixed, mixed, &l.options)
+	wantError(t, err, trafo.ErrIO, errNoPair)
+
+	// In the midst of a run, which says so, and not that it was stopped; it goes on when it can.
+	// The first epoch, whose memory is planned, is asked for before the trainer is made.
+	var asked, until atomic.Int64
+	until.Store(math.MaxInt64)
+	fail = func() error {
+		if asked.Add(1) > until.Load() {
+			return errNoPair
+		}
+		return nil
 	}
-	wantError(t, err, trafo.ErrCancelled)
+	l.train.Close()
+	l.train = mixed
+	trainer := l.trainer(t)
+	until.Store(asked.Load())
+	stop, err := trainer.Run(t.Context(), 1000, nil)
+	wantError(t, err, trafo.ErrIO, errNoPair)
+	if stop != trafo.StopNone {
+		t.Errorf("stop: %v", stop)
+	}
+	until.Store(math.MaxInt64)
+	must[trafo.StepResult](t)(trainer.Step())
+}
+
+// Closed by its own function, while it is read: what is being done is done, and nothing waits.
+func TestCorporaAreClosedInTheMidstOfACall(t *testing.T) {
+	var pairs *trafo.Corpus
+	var during error
+	pairs = must[*trafo.Corpus](t)(trafo.NewCorpusFunc(3, 1, func(int64) (string, string, error) {
+		ok(t, pairs.Close())
+		_, during = pairs.Info()
+		return "a", "b", nil
+	}))
+	source, target, err := pairs.Pair(0)
+	ok(t, err)
+	if source != "a" || target != "b" {
+		t.Error(source, target)
+	}
+	wantError(t, during, trafo.ErrClosed)
 }
 
 type full struct{}
@@ -63,6 +140,11 @@ type full struct{}
 var errFull = errors.New("full")
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
+
+type panicking struct{}
+
+func (panicking) Write([]byte) (int, error) { panic("in a writer") }
+func (panicking) Read([]byte) (int, error)  { panic("in a reader") }
 
 func TestRunsInBytes(t *testing.T) {
 	l := newLesson(t)
@@ -77,7 +159,14 @@ func TestRunsInBytes(t *testing.T) {
 	ok(t, second.ReadState(bytes.NewReader(state.Bytes())))
 	wantValues(t, "losses", losses(t, second, 2), want)
 	wantError(t, second.ReadState(bytes.NewReader(state.Bytes()[:state.Len()-1])), trafo.ErrCorruptFile)
-	wantError(t, second.WriteState(full{}), errFull)
+	err := second.WriteState(full{})
+	wantError(t, err, errFull, trafo.ErrIO)
+	var e *trafo.Error
+	if !errors.As(err, &e) || e.Origin != "Trainer.WriteState" {
+		t.Errorf("%#v", err)
+	}
+	wantPanicOf(t, "in a writer", func() { second.WriteState(panicking{}) })
+	wantPanicOf(t, "in a reader", func() { second.ReadState(panicking{}) })
 	second.Close()
 
 	var file, pieces bytes.Buffer

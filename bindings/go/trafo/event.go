@@ -14,8 +14,8 @@ const (
 	EventResumed           EventKind = C.TRAFO_EVENT_RESUMED            // Path: the checkpoint
 	EventCheckpointRefused EventKind = C.TRAFO_EVENT_CHECKPOINT_REFUSED // a newer checkpoint is damaged and was passed over; Message: why
 	EventDisplay           EventKind = C.TRAFO_EVENT_DISPLAY
-	EventSkipped           EventKind = C.TRAFO_EVENT_SKIPPED   // an update with NaN or Inf was left out
-	EventEpoch             EventKind = C.TRAFO_EVENT_EPOCH     // an epoch is complete
+	EventSkipped           EventKind = C.TRAFO_EVENT_SKIPPED   // an update with NaN or Inf was left out; Message: its loss and gradient norm
+	EventEpoch             EventKind = C.TRAFO_EVENT_EPOCH     // an epoch is complete; Message: what was dropped from it, if anything
 	EventValidated         EventKind = C.TRAFO_EVENT_VALIDATED // Path: the translations, if any were written
 	EventSaved             EventKind = C.TRAFO_EVENT_SAVED     // Path: the checkpoint
 	EventFinished          EventKind = C.TRAFO_EVENT_FINISHED

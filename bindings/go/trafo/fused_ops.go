@@ -208,6 +208,7 @@ type CrossEntropyOptions struct {
 	IgnoreLabel    int32     // default -100
 	Reduction      Reduction // default ReduceMean
 	Weights        *Tensor   // [T], one for each label, or nil: all 1. No gradient
+	ChunkBytes     int64     // logits that LinearCrossEntropy holds at a time; default 0: it chooses
 }
 
 // DefaultCrossEntropyOptions gives the defaults.
@@ -252,6 +253,6 @@ func (c *Context) LinearCrossEntropy(x, weight, bias, labels *Tensor, options *C
 		if e := o.fill(&filled); e != nil {
 			return e
 		}
-		return C.trafo_op_linear_cross_entropy(ptr, x.handle(), weight.handle(), bias.handle(), labels.handle(), &filled, 0, loss, nll)
+		return C.trafo_op_linear_cross_entropy(ptr, x.handle(), weight.handle(), bias.handle(), labels.handle(), &filled, C.int64_t(o.ChunkBytes), loss, nll)
 	}, x, weight, bias, labels, o.Weights)
 }

@@ -41,7 +41,7 @@ type Imported struct {
 	Note      string     // what the user should know; may be empty
 }
 
-// ImportModel reads a MarianMT or GPT-2 directory of transformers, with model.safetensors.
+// ImportModel reads a MarianMT, GPT-2 or Llama directory of transformers, with model.safetensors.
 func (c *Context) ImportModel(directory string) (imported Imported, err error) {
 	var tokenizer *C.trafo_tokenizer
 	var note *C.char

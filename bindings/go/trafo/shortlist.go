@@ -67,11 +67,16 @@ func (s *Shortlist) Save(path string) error {
 }
 
 func (s *Shortlist) hold(origin string) (*C.trafo_shortlist, error) {
+	if s == nil {
+		return nil, closed(origin, "the shortlist")
+	}
 	return s.shared.hold(origin, "the shortlist")
 }
 
 // Close frees it; closing twice is fine.
 func (s *Shortlist) Close() error {
-	s.shared.close(func(ptr *C.trafo_shortlist) { C.trafo_shortlist_free(ptr) })
+	if s != nil {
+		s.shared.close(func(ptr *C.trafo_shortlist) { C.trafo_shortlist_free(ptr) })
+	}
 	return nil
 }

@@ -213,6 +213,13 @@ func TestCrossEntropy(t *testing.T) {
 	loss, _, err = c.LinearCrossEntropy(logits, identity, nil, labels, &options)
 	ok(t, err)
 	wantValues(t, "with its product", values(t, loss), []float64{2 * want})
+	options.ChunkBytes = 16 // one row of logits
+	loss, _, err = c.LinearCrossEntropy(logits, identity, nil, labels, &options)
+	ok(t, err)
+	wantValues(t, "in chunks", values(t, loss), []float64{2 * want})
+	options.ChunkBytes = -1
+	_, _, err = c.LinearCrossEntropy(logits, identity, nil, labels, &options)
+	wantError(t, err, trafo.ErrInvalidArgument)
 	_, _, err = c.CrossEntropy(logits, tensor(t, c, []int32{0, 1, 2}, 3), nil)
 	wantError(t, err)
 }

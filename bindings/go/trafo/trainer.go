@@ -19,6 +19,7 @@ import (
 	"context"
 	"runtime"
 	"runtime/cgo"
+	"slices"
 )
 
 // Schedule is how the learning rate goes after the warm-up.
@@ -244,6 +245,7 @@ type Trainer struct {
 	c       *Context
 	ptr     *C.trafo_trainer
 	running bool // a callback of Run is being called; guarded by the context's core
+	sources []*pairBody
 	cleanup runtime.Cleanup
 }
 
@@ -276,10 +278,14 @@ func (m *Model) NewTrainer(tokenizer *Tokenizer, train, valid *Corpus, options *
 		}
 		directory, length := chars(o.RunDirectory)
 		var out *C.trafo_trainer
-		if err := m.c.core.finish(C.trafo_trainer_new(m.ptr, pieces, training, validation, o.c(), directory, length, &out)); err != nil {
-			return err
+		sources := train.sources
+		if valid != nil {
+			sources = append(slices.Clone(sources), valid.sources...)
 		}
-		t = &Trainer{c: m.c, ptr: out}
+		if err := m.c.core.finish(C.trafo_trainer_new(m.ptr, pieces, training, validation, o.c(), directory, length, &out)); err != nil {
+			return told(sources, err)
+		}
+		t = &Trainer{c: m.c, ptr: out, sources: sources}
 		t.cleanup = runtime.AddCleanup(t, abandoned.run, abandoned{m.c.core, func() { C.trafo_trainer_free(out) }})
 		return nil
 	})
@@ -336,7 +342,7 @@ func (t *Trainer) Run(ctx context.Context, maxUpdates int64, onEvent func(Event)
 	if err != nil {
 		return StopNone, err
 	}
-	err = withContext(ctx, t.c.core.finish(failure), body.failed)
+	err = told(t.sources, withContext(ctx, t.c.core.finish(failure), body.failed))
 	if err == nil {
 		return StopReason(stop), nil
 	}
@@ -373,7 +379,7 @@ func (t *Trainer) in(origin string, f func() *C.trafo_error) error {
 		return err
 	}
 	defer runtime.KeepAlive(t)
-	return t.c.core.finish(f())
+	return told(t.sources, t.c.core.finish(f()))
 }
 
 // StepResult is what one update did.

@@ -58,6 +58,9 @@ func TestTrainingTranslates(t *testing.T) {
 	options.Beam, options.NBest = 4, 3
 	translations := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, lines, &options))
 	best := translations.Best()
+	if sources := translations.Sources; len(sources) != 3 || sources[0].Tokens < 2 || sources[1].Tokens > 1 || sources[0].Used != sources[0].Tokens {
+		t.Errorf("sources %v", sources)
+	}
 	if len(best) != 3 || best[0] == "" || best[1] != "" || translations.Truncated != 0 {
 		t.Errorf("%q", best)
 	}

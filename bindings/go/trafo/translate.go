@@ -26,7 +26,7 @@ type TranslateOptions struct {
 	NBest         int       // translations of each line, at most Beam unless they are drawn; default 1
 	LengthPenalty float64   // score = log-probability / length^LengthPenalty; default 1
 	MaxLength     int64     // tokens; default 0: twice the source plus 10
-	BatchTokens   int64     // source tokens decoded together
+	BatchTokens   int64     // source tokens times Beam decoded together; default 4096
 	Truncate      bool      // a source over the model's limit is cut (default) or an error
 	MinLength     int64     // tokens before a translation may end; default 0
 	Sampling      *Sampling // nil, the default: beam search
@@ -76,10 +76,17 @@ type Hypothesis struct {
 	Score float64
 }
 
+// Source is a line as the model read it, in tokens, its end included.
+type Source struct {
+	Tokens int64 // of the line
+	Used   int64 // of them, those that were translated: fewer where it was cut
+}
+
 // Translations are the hypotheses of every line, in the order of the lines.
 type Translations struct {
 	Lines     [][]Hypothesis // best first
-	Truncated int            // sources that were cut
+	Sources   []Source
+	Truncated int // sources that were cut
 }
 
 // Best gives the best translation of every line.
@@ -131,13 +138,18 @@ func (m *Model) Translate(ctx context.Context, tokenizer *Tokenizer, lines []str
 }
 
 func newTranslations(out *C.trafo_translations, lines int) (*Translations, error) {
-	result := &Translations{Lines: make([][]Hypothesis, lines)}
+	result := &Translations{Lines: make([][]Hypothesis, lines), Sources: make([]Source, lines)}
 	var truncated C.size_t
 	if err := check(C.trafo_translations_get_truncated(out, &truncated)); err != nil {
 		return nil, err
 	}
 	result.Truncated = int(truncated)
 	for i := range result.Lines {
+		var tokens, used C.int64_t
+		if err := check(C.trafo_translations_get_source(out, C.size_t(i), &tokens, &used)); err != nil {
+			return nil, err
+		}
+		result.Sources[i] = Source{int64(tokens), int64(used)}
 		var count C.size_t
 		if err := check(C.trafo_translations_get_count(out, C.size_t(i), &count)); err != nil {
 			return nil, err
