@@ -17,8 +17,9 @@ TEST(Reduce, LongRowsKeepTheirDigits) {
   const std::vector<float> values(count, 0.1f);
   const Tensor x = context->from_values<float>(values, {count});
   const double exact = static_cast<double>(0.1f) * count;
-  EXPECT_NEAR(context->item(ops::sum(*context, x)) / exact, 1, 3e-7);
-  EXPECT_NEAR(context->item(ops::mean(*context, x)), 0.1f, 3e-8);
+  // Few vector lanes add up longer runs: the bound is that of SSE4, the narrowest.
+  EXPECT_NEAR(context->item(ops::sum(*context, x)) / exact, 1, 1e-6);
+  EXPECT_NEAR(context->item(ops::mean(*context, x)), 0.1f, 1e-7);
 }
 
 TEST(Reduce, LargeShapesAgreeWithTheDefinitionForEveryThreadCount) {

@@ -31,7 +31,7 @@ RESULT = re.compile(r"^family: (\S+) +tried: (\d+) +failed: (\d+)$")
 SKIPPED = 77
 COLUMNS = ["#", "family", "command", "form", "tried", "failed", "seconds", "date", "machine", "note"]
 
-# Number in docs/reliability.md, name, what it tries. The command is the file NAME.py or NAME.sh beside this one.
+# Number in docs/reliability.md, name, what it tries.
 FAMILIES = [
     (1, "save_faults", "every call of a save fails in turn"),
     (2, "kills", "SIGKILL at random moments of training and saving"),
@@ -47,11 +47,15 @@ FAMILIES = [
 ]
 
 
-def command_of(name):
-    for suffix in (".py", ".sh", ""):
-        path = FOLDER / (name + suffix)
+def command_of(name, build):
+    """The family's script beside this one, or its program among the built tests; None if there is neither."""
+    for path in [FOLDER / f"{name}.py", FOLDER / f"{name}.sh", FOLDER / name / "run.py", FOLDER / name / "run.sh"]:
         if path.is_file():
             return path
+    for depth in ("", "*/", "*/*/"):
+        for path in sorted(build.glob(f"tests/{depth}{name}")) + sorted(build.glob(f"tests/{depth}{name}_family")):
+            if path.is_file() and os.access(path, os.X_OK):
+                return path
     return None
 
 
@@ -115,13 +119,13 @@ def judged(name, lines, status):
 
 
 def run_family(number, name, options):
-    path = command_of(name)
+    path = command_of(name, options.build)
     form = "long" if options.long else "short"
     command = [str(path)] + (["--long"] if options.long else []) if path else []
-    shown = f"`tests/reliability/{path.name}{' --long' if options.long else ''}`" if path else "-"
+    shown = f"`{os.path.relpath(path, ROOT)}{' --long' if options.long else ''}`" if path else "-"
     begin = time.monotonic()
     if path is None:
-        tried, failed, note = "0", "skipped", "it has no command in this tree"
+        tried, failed, note = "0", "skipped", "it has no script, and no program in the build folder"
     else:
         log = ROOT / "build" / "reliability" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -179,8 +183,8 @@ def main():
     options = parser.parse_args()
     options.limit = options.limit or (43200 if options.long else 900)
     options.machine = machine_class()
-    if options.build:
-        os.environ["TRAFO_BUILD"] = str(pathlib.Path(options.build).resolve())
+    options.build = pathlib.Path(options.build or os.environ.get("TRAFO_BUILD", ROOT / "build" / "release")).resolve()
+    os.environ["TRAFO_BUILD"] = str(options.build)  # scripts of families look there
 
     rows = []
     for number, name, what in FAMILIES:

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -70,7 +71,7 @@ def compile_object(words, source, folder, copies, flags):
     words += ["-MMD", "-MF", str(depends)]
     if is_current(output, depends):
         return output
-    done = subprocess.run(words, cwd=RELEASE, capture_output=True, text=True)
+    done = subprocess.run((["ccache"] if shutil.which("ccache") else []) + words, cwd=RELEASE, capture_output=True, text=True)
     if done.returncode != 0:
         output.unlink(missing_ok=True)
         sys.exit(f"{source} does not compile:\n{done.stderr[-4000:]}")

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -94,15 +96,43 @@ class Accelerator : public Backend {
 class StreamAccelerator final : public Accelerator, public StreamDevice {
  public:
   StreamDevice* stream_device() override { return this; }
-  void* allocate_pinned(size_t bytes) override { return std::malloc(bytes); }
-  void release_pinned(void* pointer) noexcept override { std::free(pointer); }
-  void copy_async(void* target, const void* source, size_t bytes) override {
-    std::memcpy(target, source, bytes);
+  void* allocate_pinned(size_t bytes) override {
+    void* memory = std::malloc(bytes);
+    pinned_.emplace(static_cast<std::byte*>(memory), bytes);
+    return memory;
   }
-  void record(int event) override { recorded.at(static_cast<size_t>(event)) = true; }
+  void release_pinned(void* pointer) noexcept override {
+    arrive(started_);
+    pinned_.erase(static_cast<std::byte*>(pointer));
+    std::free(pointer);
+  }
+  void copy_async(void* target, const void* source, size_t bytes) override {
+    if (!late) {
+      std::memcpy(target, source, bytes);
+      return;
+    }
+    const auto* from = static_cast<const std::byte*>(source);
+    Copy copy{static_cast<std::byte*>(target), from, {from, from + bytes}, is_pinned(target)};
+    for (Copy& other : under_way_) note_if_changed(other);
+    if (copy.to_host)
+      std::memset(target, 0xff, bytes);
+    else
+      std::memcpy(target, source, bytes);
+    under_way_.push_back(std::move(copy));
+    ++started_;
+  }
+  void record(int event) override { marks_.at(static_cast<size_t>(event)) = started_; }
   void wait(int event) override {
     require(!lost, ErrorCode::device_lost, "accelerator", "the device is lost");
-    waited.at(static_cast<size_t>(event)) = true;
+    arrive(marks_.at(static_cast<size_t>(event)));
+  }
+  void synchronize() override {
+    arrive(started_);
+    Accelerator::synchronize();
+  }
+  void copy_to_host(void* host, const void* device, size_t bytes) override {
+    arrive(started_);
+    Accelerator::copy_to_host(host, device, bytes);
   }
   void begin_capture() override {}
   void* end_capture(char* reason, size_t size) override {
@@ -133,7 +163,10 @@ class StreamAccelerator final : public Accelerator, public StreamDevice {
   }
   void pop_name() noexcept override { --open_names; }
 
-  std::array<bool, kEvents> recorded{}, waited{};
+  // What is copied to the host arrives only when it is waited for; until then what is copied from
+  // the host must stay as it is.
+  bool late = false;
+  int overwritten = 0;   // late copies whose source the host has changed
   bool lost = false;     // every wait fails
   bool records = false;  // graphs, of nothing
   int graphs = 0;        // that have not been released
@@ -184,7 +217,40 @@ class StreamAccelerator final : public Accelerator, public StreamDevice {
     Accelerator::run(kernel, &moved);
   }
 
+  struct Copy {
+    std::byte* target;
+    const std::byte* source;
+    std::vector<std::byte> bytes;
+    bool to_host;
+    bool noted = false;
+  };
+
+  bool is_pinned(const void* at) const {
+    const auto* byte = static_cast<const std::byte*>(at);
+    for (const auto& [begin, size] : pinned_)
+      if (byte >= begin && byte < begin + size) return true;
+    return false;
+  }
+  void note_if_changed(Copy& copy) {
+    if (copy.to_host || copy.noted || !is_pinned(copy.source)) return;
+    copy.noted = std::memcmp(copy.source, copy.bytes.data(), copy.bytes.size()) != 0;
+    overwritten += copy.noted;
+  }
+  // The first `count` copies of all that were ever started.
+  void arrive(int64_t count) {
+    for (; arrived_ < count; ++arrived_) {
+      Copy& copy = under_way_.front();
+      note_if_changed(copy);
+      if (copy.to_host) std::memcpy(copy.target, copy.bytes.data(), copy.bytes.size());
+      under_way_.pop_front();
+    }
+  }
+
   const uint32_t* dropout_step_ = nullptr;
+  std::map<std::byte*, size_t> pinned_;
+  std::deque<Copy> under_way_;
+  int64_t started_ = 0, arrived_ = 0;
+  std::array<int64_t, kEvents> marks_{};
 };
 
 }  // namespace trafo::testing
