@@ -1332,7 +1332,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Views of pair `index`, borrowed from the corpus; of one on the disk (text over 256 MiB) only until this thread's next call. since 0.1"]
+    #[doc = " Views of pair `index`, borrowed from the corpus; of one on the disk (text over 256 MiB) or from a function only until this\n thread's next call. since 0.1"]
     pub fn trafo_corpus_get_pair(
         corpus: *const trafo_corpus,
         index: i64,
@@ -1472,7 +1472,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Fills a preset: \"tiny\" (4+4 x 128, ffn 256, 4 heads), \"small\" (4+4 x 256, ffn 1024, 4 heads), \"iwslt\", \"base\", \"big\",\n \"lm\" (the seed's decoder: 4 x 256, 8 heads, GELU), \"gpt2\" (12 x 768), \"llama\" (as large, with RMS norm, rotary positions and SwiGLU, ffn 688).\n NOT_FOUND lists the names. since 0.1"]
+    #[doc = " Fills a preset: \"tiny\" (4+4 x 128, ffn 256, 4 heads), \"small\" (4+4 x 256, ffn 1024, 4 heads), \"iwslt\", \"base\", \"big\",\n \"lm\" (a decoder-lm: 4 x 256, ffn 1024, 8 heads, GELU), \"llama\" (as large as lm, with RMS norm, rotary positions and SwiGLU,\n ffn 688), \"gpt2\" (12 x 768). NOT_FOUND lists the names. since 0.1"]
     pub fn trafo_model_config_preset(
         config: *mut trafo_model_config,
         name: *const ::core::ffi::c_char,
@@ -1849,7 +1849,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states, exponential_smoothing and recompute matter; with batch_fit and a\n memory_limit the batch is made larger or smaller, its sentences of the same lengths, to the largest that the limit has room for\n (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this model. since 0.1"]
+    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states, exponential_smoothing and\n recompute matter; with batch_fit and a memory_limit the batch is made larger or smaller, its sentences of the same lengths, to\n the largest that the limit has room for (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this\n model. since 0.1"]
     pub fn trafo_plan_training(
         config: *const trafo_model_config,
         options: *const trafo_trainer_options,
@@ -1994,7 +1994,7 @@ pub type trafo_event_fn = ::core::option::Option<
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains until a limit of the options, early stopping, max_updates more updates (0: no such limit), cancel, or an error; call again\n to go on. Validates and saves by their frequencies and at the end; a run that is cancelled or stopped is saved as well, if there\n is a run directory. cancel and callback may be NULL. *out_stop gets TRAFO_STOP_*. Stopped by cancel or by the callback it\n returns TRAFO_CANCELLED. Unless it diverged (TRAFO_NON_FINITE), a call after an error continues. From inside the callback the trainer\n refuses every call but trafo_trainer_free, which then takes effect when this call returns. since 0.1"]
+    #[doc = " Trains until a limit of the options, early stopping, max_updates more updates (0: no such limit), cancel, or an error; call again\n to go on. Validates and saves by their frequencies and at the end; a run that is cancelled or stopped is saved as well, if there\n is a run directory. cancel and callback may be NULL. *out_stop gets TRAFO_STOP_*. Stopped by cancel or by the callback it\n returns TRAFO_CANCELLED. Unless it diverged (TRAFO_NON_FINITE), a call after an error continues. From inside the callback the trainer\n refuses every call but trafo_trainer_get_plan and trafo_trainer_free, which takes effect when this call returns. since 0.1"]
     pub fn trafo_trainer_run(
         trainer: *mut trafo_trainer,
         max_updates: i64,
@@ -2041,7 +2041,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One update; validates and saves by their frequencies like trafo_trainer_run. since 0.1"]
+    #[doc = " One update; validates and saves by their frequencies like trafo_trainer_run. INVALID_ARGUMENT: training is done. since 0.1"]
     pub fn trafo_trainer_step(
         trainer: *mut trafo_trainer,
         out: *mut trafo_step_result,
@@ -2049,7 +2049,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Validates now; metrics not asked for are NaN. since 0.1"]
+    #[doc = " Validates now; metrics not asked for are NaN. INVALID_ARGUMENT: there is no validation corpus. since 0.1"]
     pub fn trafo_trainer_validate(
         trainer: *mut trafo_trainer,
         out_ce: *mut f64,
@@ -2059,7 +2059,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Saves a checkpoint into the run directory now. since 0.1"]
+    #[doc = " Saves a checkpoint into the run directory now. INVALID_ARGUMENT: there is none. since 0.1"]
     pub fn trafo_trainer_save(trainer: *mut trafo_trainer) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -2200,7 +2200,7 @@ pub struct trafo_translations {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.\n Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched\n with. A trainer and trafo_model_get_parameter refuse a frozen model, and a model with a trainer is not frozen; parameters taken before\n must not be written any more. since 0.1"]
+    #[doc = " Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.\n Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched\n with. A trainer, trafo_model_get_parameter and trafo_model_load_weights refuse a frozen model, and a model with a trainer is not frozen; parameters taken before\n must not be written any more. since 0.1"]
     pub fn trafo_model_freeze(model: *mut trafo_model) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -2408,7 +2408,7 @@ unsafe extern "C" {
         >,
     ) -> *mut trafo_error;
 }
-#[doc = " Writes views of pair `index` (from 0), valid until it is called again, and returns 0. Non-zero: the call that needed the pair\n returns TRAFO_CANCELLED and may be made again. One call at a time, on threads of the library."]
+#[doc = " Writes views of pair `index` (from 0), valid until it is called again, and returns 0. Non-zero: the call that needed the pair\n returns TRAFO_IO and may be made again. One call at a time, on threads of the library too; it cannot read its own corpus."]
 pub type trafo_pair_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user_data: *mut ::core::ffi::c_void,

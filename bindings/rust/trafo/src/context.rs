@@ -178,10 +178,11 @@ impl Context {
         check(unsafe { sys::trafo_context_trim_memory(self.as_ptr()) })
     }
 
-    /// Begins a profile: times of every op, forward and backward, until [`write_profile`](Self::write_profile). One that
-    /// was being recorded is dropped. It never changes a bit.
-    pub fn start_profile(&self) -> Result<()> {
-        start_profile(&self.0.raw, false)
+    /// Begins a profile: times of every op, forward and backward, until [`write_profile`](Self::write_profile). Unless
+    /// `keep_graphs`, what would run as a CUDA graph is issued kernel by kernel meanwhile, so that its ops are seen. A
+    /// profile that was being recorded is dropped. It never changes a bit.
+    pub fn start_profile(&self, keep_graphs: bool) -> Result<()> {
+        start_profile(&self.0.raw, keep_graphs)
     }
     /// Ends the profile, writes it as a Chrome trace if `path` is given, whole or not at all, and returns a table of the
     /// ops by time. The profile is kept until the next one is started: it may be written again.

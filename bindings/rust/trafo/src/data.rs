@@ -3,8 +3,9 @@ use std::path::Path;
 
 use trafo_sys as sys;
 
+use crate::embed::tell_pairs;
 use crate::error::Result;
-use crate::handle::{check_abi, defaults};
+use crate::handle::{check_abi, defaults, path_text};
 use crate::text::Corpus;
 
 /// How [`Corpus::open`] reads files.
@@ -54,11 +55,6 @@ impl Default for CorpusOptions {
     }
 }
 
-fn path_text(path: &Path) -> sys::trafo_string_view {
-    let bytes = path.as_os_str().as_encoded_bytes();
-    sys::trafo_string_view { data: bytes.as_ptr().cast(), length: bytes.len() }
-}
-
 impl Corpus {
     /// Two files of equal line count; or one TSV file, or one of text if the options say so. Files that stay on disk must
     /// not change while they are trained on.
@@ -88,10 +84,12 @@ impl Corpus {
         check_abi()?;
         let handles: Vec<_> = corpora.iter().map(|(corpus, _)| corpus.as_ptr()).collect();
         let weights: Vec<_> = corpora.iter().map(|&(_, weight)| weight).collect();
+        let sources = corpora.iter().flat_map(|(corpus, _)| corpus.sources.clone()).collect();
         // SAFETY: both arrays are as long as said and valid during the call.
-        Self::make(|out| unsafe {
+        let mixed = Self::make(|out| unsafe {
             sys::trafo_corpus_mix(handles.as_ptr(), weights.as_ptr(), handles.len(), out)
-        })
+        })?;
+        Ok(mixed.with_sources(sources))
     }
     /// Takes pairs out, chosen by a hash of their text, with all copies of them: the rest, and what was taken.
     pub fn hold_out(&self, count: i64) -> Result<(Self, Self)> {
@@ -99,12 +97,13 @@ impl Corpus {
         // SAFETY: both outputs are valid; after a success both handles are ours.
         let rest = Self::make(|out| unsafe {
             sys::trafo_corpus_hold_out(self.as_ptr(), count, out, &mut held)
-        })?;
+        });
+        let rest = tell_pairs(&self.sources, rest)?;
         let held = Self::make(|out| {
             // SAFETY: `out` is valid, and the handle came from the library.
             unsafe { *out = held };
             std::ptr::null_mut()
         })?;
-        Ok((rest, held))
+        Ok((rest.with_sources(self.sources.clone()), held.with_sources(self.sources.clone())))
     }
 }

@@ -5,11 +5,13 @@ use std::ffi::c_void;
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use trafo_sys as sys;
 
 use crate::context::ContextOptions;
 use crate::error::{Error, ErrorCode, Result, check};
+use crate::handle::{check_abi, view};
 use crate::model::Model;
 use crate::text::{Corpus, Tokenizer};
 use crate::trainer::Trainer;
@@ -38,7 +40,9 @@ impl<'a, S: ?Sized> Stream<'a, S> {
             resume_unwind(panic);
         }
         match self.error {
-            Some(error) => Err(Error::new(ErrorCode::Io, origin, error.to_string())),
+            Some(error) => {
+                Err(Error::new(ErrorCode::Io, origin, error.to_string()).caused_by(Arc::new(error)))
+            }
             None => result,
         }
     }
@@ -129,12 +133,56 @@ impl Tokenizer {
     }
 }
 
-type Rate = Box<dyn FnMut(i64, f64) -> f64 + Send>;
+enum Failure {
+    Error(Box<dyn std::error::Error + Send + Sync>),
+    Panic(Box<dyn Any + Send>),
+}
+
+/// What a closure that the library calls has met first, until the call that fails by it tells it: pairs are asked for
+/// ahead of that, on other threads.
+#[derive(Clone, Default)]
+pub(crate) struct FirstFailure(Arc<Mutex<Option<Failure>>>);
+
+impl FirstFailure {
+    fn note(&self, failure: Failure) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+    }
+    /// The error of a call that failed by the closure; a panic goes on here.
+    pub(crate) fn tell(&self, error: Error) -> Error {
+        match self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Failure::Panic(payload)) => resume_unwind(payload),
+            Some(Failure::Error(source)) => {
+                let message = format!("{}: {source}", error.message());
+                Error::new(error.code(), error.origin(), message).caused_by(source.into())
+            }
+            None => error,
+        }
+    }
+}
+
+/// The outcome of a call that may have asked closures for pairs.
+pub(crate) fn tell_pairs<T>(sources: &[FirstFailure], result: Result<T>) -> Result<T> {
+    result.map_err(|error| {
+        if error.code() != ErrorCode::Io || error.origin() != "trafo_pair_fn" {
+            return error;
+        }
+        sources.iter().fold(error, |error, source| source.tell(error))
+    })
+}
+
+struct Rate {
+    function: Box<dyn FnMut(i64, f64) -> f64 + Send>,
+    failure: FirstFailure,
+}
 
 unsafe extern "C" fn rate_of(user_data: *mut c_void, update: i64, scheduled: f64) -> f64 {
     // SAFETY: the box that `set_rate` gave, used by one thread at a time.
     let rate = unsafe { &mut *user_data.cast::<Rate>() };
-    catch_unwind(AssertUnwindSafe(|| rate(update, scheduled))).unwrap_or(f64::NAN)
+    let result = catch_unwind(AssertUnwindSafe(|| (rate.function)(update, scheduled)));
+    result.unwrap_or_else(|payload| {
+        rate.failure.note(Failure::Panic(payload));
+        f64::NAN // which the library refuses
+    })
 }
 
 unsafe extern "C" fn free_box<T>(user_data: *mut c_void) {
@@ -146,9 +194,10 @@ unsafe extern "C" fn free_box<T>(user_data: *mut c_void) {
 impl Trainer {
     /// Asks `rate` for the learning rate of every update from the next on, given what the options' schedule says. It is
     /// asked for updates ahead and more than once, so it must depend on its arguments alone; a run that is continued needs
-    /// the same. A rate that is negative or not finite, or a panic, is `InvalidArgument` from the call that trains.
+    /// the same. A rate that is negative or not finite is `InvalidArgument` from the call that trains; a panic goes on there.
     pub fn set_rate(&mut self, rate: impl FnMut(i64, f64) -> f64 + Send + 'static) -> Result<()> {
-        let boxed: Box<Rate> = Box::new(Box::new(rate));
+        let failure = self.rate_failure.clone();
+        let boxed = Box::new(Rate { function: Box::new(rate), failure });
         // SAFETY: the handle is live; the box is the library's from here on.
         check(unsafe {
             sys::trafo_trainer_set_rate(
@@ -158,6 +207,11 @@ impl Trainer {
                 Some(free_box::<Rate>),
             )
         })
+    }
+    /// Follows the options' schedule again from the next update on.
+    pub fn clear_rate(&mut self) -> Result<()> {
+        // SAFETY: the handle is live.
+        check(unsafe { sys::trafo_trainer_set_rate(self.as_ptr(), None, ptr::null_mut(), None) })
     }
     /// Writes what a checkpoint in a run directory holds: weights, moments, position in the data, counters.
     pub fn write_to(&mut self, writer: &mut impl Write) -> Result<()> {
@@ -169,32 +223,46 @@ impl Trainer {
     /// Gives this trainer and its model what such bytes hold; it goes on bitwise as the one that wrote them would have.
     /// Model, tokenizer, corpus and options must be those of that trainer.
     pub fn read_from(&mut self, reader: &mut impl Read) -> Result<()> {
-        read_with("Trainer::read_from", reader, |read, data| {
+        let result = read_with("Trainer::read_from", reader, |read, data| {
             // SAFETY: the handle is live, the stream is valid during the call.
             check(unsafe { sys::trafo_trainer_read(self.as_ptr(), read, data) })
-        })
+        });
+        self.tell(result)
     }
 }
 
 struct Pairs<F> {
     function: F,
     current: (String, String),
+    failure: FirstFailure,
 }
 
-unsafe extern "C" fn give_pair<F: FnMut(i64) -> Option<(String, String)>>(
+unsafe extern "C" fn give_pair<F, E>(
     user_data: *mut c_void,
     index: i64,
     source: *mut sys::trafo_string_view,
     target: *mut sys::trafo_string_view,
-) -> i32 {
-    // SAFETY: the box that `from_function` gave; calls come one at a time.
+) -> i32
+where
+    F: FnMut(i64) -> std::result::Result<(String, String), E>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    // SAFETY: the box that `from_function` gave; calls come one at a time, and none from inside of one.
     let pairs = unsafe { &mut *user_data.cast::<Pairs<F>>() };
-    let Ok(Some(pair)) = catch_unwind(AssertUnwindSafe(|| (pairs.function)(index))) else {
-        return 1;
+    let result =
+        catch_unwind(AssertUnwindSafe(|| (pairs.function)(index).map_err(|error| error.into())));
+    let failure = match result {
+        Ok(Ok(pair)) => {
+            pairs.current = pair;
+            None
+        }
+        Ok(Err(error)) => Some(Failure::Error(error)),
+        Err(payload) => Some(Failure::Panic(payload)),
     };
-    pairs.current = pair;
-    let view =
-        |text: &str| sys::trafo_string_view { data: text.as_ptr().cast(), length: text.len() };
+    if let Some(failure) = failure {
+        pairs.failure.note(failure);
+        return 1;
+    }
     // SAFETY: outputs of the call; the strings live until the next one.
     unsafe {
         *source = view(&pairs.current.0);
@@ -205,23 +273,29 @@ unsafe extern "C" fn give_pair<F: FnMut(i64) -> Option<(String, String)>>(
 
 impl Corpus {
     /// A corpus of `pairs` pairs that `function` gives when batches need them, in every epoch again. The same index must give
-    /// the same pair for a run to continue bitwise; `identity` stands for the pairs in checkpoints. `None`, or a panic, ends
-    /// the call that needed the pair with `Cancelled`. Called on threads of the library, one call at a time.
-    pub fn from_function<F>(pairs: i64, identity: u64, function: F) -> Result<Self>
+    /// the same pair for a run to continue bitwise; `identity` stands for the pairs in checkpoints. An error ends the call
+    /// that needed the pair, which may be made again, with [`Io`](ErrorCode::Io) and the error as its source; a panic goes
+    /// on there. Called on threads of the library, one call at a time; it cannot read its own corpus.
+    pub fn from_function<F, E>(pairs: i64, identity: u64, function: F) -> Result<Self>
     where
-        F: FnMut(i64) -> Option<(String, String)> + Send + 'static,
+        F: FnMut(i64) -> std::result::Result<(String, String), E> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let boxed = Box::new(Pairs { function, current: Default::default() });
+        check_abi()?;
+        let failure = FirstFailure::default();
+        let sources = vec![failure.clone()];
+        let boxed = Box::new(Pairs { function, current: Default::default(), failure });
         // SAFETY: the box is the library's from here on.
-        Self::make(|out| unsafe {
+        let corpus = Self::make(|out| unsafe {
             sys::trafo_corpus_from_function(
                 pairs,
                 identity,
-                Some(give_pair::<F>),
+                Some(give_pair::<F, E>),
                 Box::into_raw(boxed).cast(),
                 Some(free_box::<Pairs<F>>),
                 out,
             )
-        })
+        })?;
+        Ok(corpus.with_sources(sources))
     }
 }

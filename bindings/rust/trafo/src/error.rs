@@ -1,5 +1,6 @@
 use std::ffi::{CStr, c_char};
 use std::fmt;
+use std::sync::Arc;
 
 use trafo_sys as sys;
 
@@ -112,17 +113,34 @@ impl fmt::Display for ErrorCode {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Error {
     code: ErrorCode,
     origin: String,
     message: String,
+    source: Option<Source>,
 }
+
+type Source = Arc<dyn std::error::Error + Send + Sync>;
+
+/// Equal if code, origin and message are; what caused it on the program's side is not compared.
+impl PartialEq for Error {
+    fn eq(&self, other: &Self) -> bool {
+        (self.code, &self.origin, &self.message) == (other.code, &other.origin, &other.message)
+    }
+}
+
+impl Eq for Error {}
 
 impl Error {
     /// An error of the caller's own, for instance out of a checkpointed region.
     pub fn new(code: ErrorCode, origin: impl Into<String>, message: impl Into<String>) -> Self {
-        Error { code, origin: origin.into(), message: message.into() }
+        Error { code, origin: origin.into(), message: message.into(), source: None }
+    }
+    /// Notes an error of the program's own code, a closure's or a stream's, that caused this one.
+    pub(crate) fn caused_by(mut self, source: Source) -> Self {
+        self.source = Some(source);
+        self
     }
     /// The kind of error.
     pub fn code(&self) -> ErrorCode {
@@ -151,7 +169,12 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    /// The error of a stream or a closure that caused this one, if one did.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}
 
 /// # Safety
 /// `string` is NUL-terminated or NULL.
@@ -174,6 +197,7 @@ pub(crate) fn check(error: *mut sys::trafo_error) -> Result<()> {
             code: sys::trafo_error_code(error).into(),
             origin: text(sys::trafo_error_origin(error)),
             message: text(sys::trafo_error_message(error)),
+            source: None,
         };
         sys::trafo_error_free(error);
         Err(result)

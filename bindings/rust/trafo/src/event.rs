@@ -83,9 +83,15 @@ pub enum EventKind {
     /// Progress, at the display frequency.
     Display,
     /// An update with NaN or Inf was left out.
-    Skipped,
+    Skipped {
+        /// Its loss and gradient norm.
+        message: String,
+    },
     /// An epoch is complete.
-    Epoch,
+    Epoch {
+        /// What was dropped from it, if anything.
+        message: String,
+    },
     /// A validation begins, which may take long.
     Validating,
     /// The mean of the newest checkpoints is made, see [`average_last`](crate::TrainerOptions::average_last).
@@ -183,8 +189,8 @@ impl Event {
             sys::TRAFO_EVENT_RESUMED => EventKind::Resumed { checkpoint: path },
             sys::TRAFO_EVENT_CHECKPOINT_REFUSED => EventKind::CheckpointRefused { message },
             sys::TRAFO_EVENT_DISPLAY => EventKind::Display,
-            sys::TRAFO_EVENT_SKIPPED => EventKind::Skipped,
-            sys::TRAFO_EVENT_EPOCH => EventKind::Epoch,
+            sys::TRAFO_EVENT_SKIPPED => EventKind::Skipped { message },
+            sys::TRAFO_EVENT_EPOCH => EventKind::Epoch { message },
             sys::TRAFO_EVENT_VALIDATED => EventKind::Validated {
                 metrics: Metrics::from_raw(raw.valid_ce, raw.valid_bleu, raw.valid_chrf),
                 improved: raw.improved != 0,

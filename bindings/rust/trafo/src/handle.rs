@@ -101,7 +101,7 @@ pub(crate) unsafe fn view_to_string(view: &sys::trafo_string_view) -> String {
 }
 
 /// # Safety
-/// The view is valid during the call and holds a path as it came from `path_bytes`.
+/// The view is valid during the call and holds a path as it came from `path_view`.
 pub(crate) unsafe fn view_to_path(view: &sys::trafo_string_view) -> PathBuf {
     #[cfg(unix)]
     {
@@ -113,6 +113,12 @@ pub(crate) unsafe fn view_to_path(view: &sys::trafo_string_view) -> PathBuf {
     #[cfg(not(unix))]
     // SAFETY: the caller's promise.
     PathBuf::from(unsafe { view_to_string(view) })
+}
+
+/// A path as a string view, for arrays and options.
+pub(crate) fn path_text(path: &Path) -> sys::trafo_string_view {
+    let (data, length) = path_view(path);
+    sys::trafo_string_view { data, length }
 }
 
 /// A path as pointer and length.

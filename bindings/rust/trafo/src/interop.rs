@@ -19,7 +19,7 @@ pub enum ExportFormat {
     HfMarian,
     /// GPT2LMHeadModel of transformers: a pre-norm decoder-only model.
     HfGpt2,
-    /// CTranslate2, every architecture.
+    /// CTranslate2, every architecture, but not the Llama form.
     CTranslate2,
     /// LlamaForCausalLM of transformers: a pre-norm decoder-only model with RMS norm, rotary positions and SwiGLU.
     HfLlama,
@@ -72,7 +72,7 @@ impl Model {
         })?;
         Ok(difference)
     }
-    /// Reads a MarianMT or GPT-2 directory of transformers, with `model.safetensors`.
+    /// Reads a MarianMT, GPT-2 or Llama directory of transformers, with `model.safetensors`.
     pub fn import(options: &ContextOptions, directory: impl AsRef<Path>) -> Result<Imported> {
         let context = options.make()?;
         let (data, length) = path_view(directory.as_ref());

@@ -9,7 +9,8 @@ use crate::context::{ContextOptions, MemoryStats, memory_stats, start_profile, w
 use crate::device::Device;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{
-    RawContext, RawModel, RawTranslations, defaults, empty_view, path_view, view_to_string, views,
+    RawContext, RawModel, RawTranslations, defaults, empty_view, path_text, path_view,
+    view_to_string, views,
 };
 use crate::model_config::{ModelConfig, from_i64};
 use crate::tensor::{DType, Element, expect_dtype};
@@ -117,12 +118,10 @@ impl Model {
     }
     /// The same with other settings of the engine.
     pub fn new_on(options: &ContextOptions, config: &ModelConfig, seed: u64) -> Result<Self> {
-        let context = options.make()?;
         // SAFETY: the handle is live, config is valid during the call.
-        let raw = RawModel::make(|out| unsafe {
-            sys::trafo_model_new(context.as_ptr(), &config.0, seed, out)
-        })?;
-        Ok(Model { raw, context })
+        Self::make_in(options, |context, out| unsafe {
+            sys::trafo_model_new(context, &config.0, seed, out)
+        })
     }
     /// A `model.safetensors` written by [`save`](Model::save) or a training run.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
@@ -130,13 +129,11 @@ impl Model {
     }
     /// The same with other settings of the engine.
     pub fn load_on(options: &ContextOptions, path: impl AsRef<Path>) -> Result<Self> {
-        let context = options.make()?;
         let (data, length) = path_view(path.as_ref());
         // SAFETY: the handle is live, the path is valid during the call.
-        let raw = RawModel::make(|out| unsafe {
-            sys::trafo_model_load(context.as_ptr(), data, length, out)
-        })?;
-        Ok(Model { raw, context })
+        Self::make_in(options, |context, out| unsafe {
+            sys::trafo_model_load(context, data, length, out)
+        })
     }
     /// Runs a C call that makes a model in a context of its own.
     pub(crate) fn make_in(
@@ -153,13 +150,11 @@ impl Model {
         path: impl AsRef<Path>,
         precision: DType,
     ) -> Result<Self> {
-        let context = options.make()?;
         let (data, length) = path_view(path.as_ref());
         // SAFETY: the handle is live, the path is valid during the call.
-        let raw = RawModel::make(|out| unsafe {
-            sys::trafo_model_load_as(context.as_ptr(), data, length, precision.as_raw(), out)
-        })?;
-        Ok(Model { raw, context })
+        Self::make_in(options, |context, out| unsafe {
+            sys::trafo_model_load_as(context, data, length, precision.as_raw(), out)
+        })
     }
     /// Takes the weights of such a file, to train on from them; dropout and longest sequence may be others. The tokenizer
     /// must be the one that a run has noted in the file. `InvalidArgument` names what does not fit, and the tensor; the
@@ -176,7 +171,7 @@ impl Model {
     }
     /// Says that the weights stay as they are, and lays them out once more for translation on the CPU, which takes as much
     /// memory again: little at a time is translated up to twice as fast, and a translation does not depend in a single bit
-    /// on what it is batched with. A trainer refuses a frozen model.
+    /// on what it is batched with. A trainer and `load_weights` refuse a frozen model.
     pub fn freeze(&mut self) -> Result<()> {
         // SAFETY: the handle is live and exclusive.
         check(unsafe { sys::trafo_model_freeze(self.as_ptr()) })
@@ -184,13 +179,7 @@ impl Model {
     /// Writes the mean of model files, added up in float64, to a file, whole or not at all. `InvalidArgument` names the
     /// tensor or the setting in which one is not like the first.
     pub fn average<P: AsRef<Path>>(models: &[P], output: impl AsRef<Path>) -> Result<()> {
-        let paths: Vec<_> = models
-            .iter()
-            .map(|path| {
-                let (data, length) = path_view(path.as_ref());
-                sys::trafo_string_view { data, length }
-            })
-            .collect();
+        let paths: Vec<_> = models.iter().map(|path| path_text(path.as_ref())).collect();
         let (data, length) = path_view(output.as_ref());
         // SAFETY: the paths are valid during the call.
         check(unsafe { sys::trafo_average_models(paths.as_ptr(), paths.len(), data, length) })
@@ -394,7 +383,13 @@ fn read_line(translations: &RawTranslations, index: usize) -> Result<Translation
             format!("line {} has no hypothesis", index + 1),
         ));
     }
-    Ok(Translation { hypotheses })
+    let (mut tokens, mut used) = (0, 0);
+    // SAFETY: the handle is live, the outputs are valid.
+    check(unsafe {
+        sys::trafo_translations_get_source(translations.as_ptr(), index, &mut tokens, &mut used)
+    })?;
+    let (source_tokens, used_tokens) = (from_i64(tokens), from_i64(used));
+    Ok(Translation { hypotheses, source_tokens, used_tokens })
 }
 
 impl fmt::Debug for Model {

@@ -148,8 +148,8 @@ impl ModelConfig {
     pub fn new(vocabulary: usize) -> Self {
         ModelConfig(defaults(sys::trafo_model_config_init)).vocabulary(vocabulary)
     }
-    /// A preset: `tiny` (4+4 layers, width 128), `small` (4+4, 256), `iwslt`, `base`, `big`, `lm` (a decoder-only model),
-    /// `llama` (one with RMS norm, rotary positions and SwiGLU).
+    /// A preset: `tiny` (4+4 layers, width 128), `small` (4+4, 256), `iwslt`, `base`, `big`, `lm` (a decoder-only model of
+    /// 4 layers), `llama` (one as large with RMS norm, rotary positions and SwiGLU), `gpt2` (12 layers, width 768).
     /// The error [`NotFound`](crate::ErrorCode::NotFound) lists the names.
     pub fn preset(name: &str, vocabulary: usize) -> Result<Self> {
         let mut config = Self::new(vocabulary);

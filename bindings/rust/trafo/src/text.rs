@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use trafo_sys as sys;
 
+use crate::embed::{FirstFailure, tell_pairs};
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{
     OutString, RawCorpus, RawTokenizer, check_abi, defaults, empty_view, path_view, slice, view,
@@ -218,7 +219,11 @@ pub struct CorpusInfo {
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Corpus(Arc<RawCorpus>);
+pub struct Corpus {
+    raw: Arc<RawCorpus>,
+    /// Of the closures that its pairs come from, if any.
+    pub(crate) sources: Vec<FirstFailure>,
+}
 
 // SAFETY: trafo.h: a const handle may be used by several threads at once, and every call on a corpus but the last free
 // takes a const handle.
@@ -261,7 +266,11 @@ impl Corpus {
     pub(crate) fn make(
         call: impl FnOnce(*mut *mut sys::trafo_corpus) -> *mut sys::trafo_error,
     ) -> Result<Self> {
-        Ok(Corpus(Arc::new(RawCorpus::make(call)?)))
+        Ok(Corpus { raw: Arc::new(RawCorpus::make(call)?), sources: Vec::new() })
+    }
+    pub(crate) fn with_sources(mut self, sources: Vec<FirstFailure>) -> Self {
+        self.sources = sources;
+        self
     }
     /// What was read.
     pub fn info(&self) -> Result<CorpusInfo> {
@@ -280,7 +289,9 @@ impl Corpus {
         let index = i64::try_from(index).unwrap_or(i64::MAX);
         // SAFETY: the outputs are valid; the views are borrowed from the corpus, which is alive.
         unsafe {
-            check(sys::trafo_corpus_get_pair(self.as_ptr(), index, &mut source, &mut target))?;
+            let result =
+                check(sys::trafo_corpus_get_pair(self.as_ptr(), index, &mut source, &mut target));
+            tell_pairs(&self.sources, result)?;
             Ok((view_to_string(&source), view_to_string(&target)))
         }
     }
@@ -288,12 +299,13 @@ impl Corpus {
     pub fn train_tokenizer(&self, options: &TokenizerOptions) -> Result<Tokenizer> {
         let options = options.to_raw();
         // SAFETY: options are valid during the call.
-        Tokenizer::make(|out| unsafe {
+        let result = Tokenizer::make(|out| unsafe {
             sys::trafo_corpus_train_tokenizer(self.as_ptr(), &options, out)
-        })
+        });
+        tell_pairs(&self.sources, result)
     }
     pub(crate) fn as_ptr(&self) -> *const sys::trafo_corpus {
-        self.0.as_ptr()
+        self.raw.as_ptr()
     }
 }
 

@@ -9,6 +9,7 @@ use std::ptr;
 use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
+use crate::embed::{FirstFailure, tell_pairs};
 use crate::error::{ErrorCode, Result, check};
 use crate::event::{Event, Metrics, Stop};
 use crate::handle::{RawTrainer, defaults, path_view};
@@ -350,6 +351,8 @@ impl<'a> TrainerBuilder<'a> {
     pub fn build(self) -> Result<Trainer> {
         let directory = self.run_directory.unwrap_or_default();
         let (data, length) = path_view(&directory);
+        let mut sources = self.train.sources.clone();
+        sources.extend(self.valid.iter().flat_map(|valid| valid.sources.clone()));
         // SAFETY: the handles are live; options and path are valid during the call.
         let raw = RawTrainer::make(|out| unsafe {
             sys::trafo_trainer_new(
@@ -362,8 +365,10 @@ impl<'a> TrainerBuilder<'a> {
                 length,
                 out,
             )
-        })?;
-        Ok(Trainer { raw, model: self.model, cancel: self.cancel })
+        });
+        let raw = tell_pairs(&sources, raw)?;
+        let rate_failure = FirstFailure::default();
+        Ok(Trainer { raw, model: self.model, cancel: self.cancel, sources, rate_failure })
     }
 }
 
@@ -399,6 +404,8 @@ pub struct Trainer {
     raw: RawTrainer,
     model: Model,
     cancel: Option<CancelToken>,
+    sources: Vec<FirstFailure>,
+    pub(crate) rate_failure: FirstFailure,
 }
 
 // SAFETY: the trainer's context is its model's, which nothing outside this struct uses (see Model).
@@ -484,20 +491,28 @@ impl Trainer {
         if let Some(payload) = state.panic {
             resume_unwind(payload);
         }
-        match result {
+        match self.tell(result) {
             Ok(()) => Ok(Stop::from_raw(stop)),
-            Err(error) if error.code() == ErrorCode::Cancelled => {
-                Ok(if state.stopped { Stop::Callback } else { Stop::Cancelled })
+            Err(error) if error.code() == ErrorCode::Cancelled && state.stopped => {
+                Ok(Stop::Callback)
+            }
+            Err(error) if error.code() == ErrorCode::Cancelled && self.cancel.is_some() => {
+                Ok(Stop::Cancelled)
             }
             Err(error) => Err(error),
         }
+    }
+    /// The outcome of a call that may have asked the program's closures.
+    pub(crate) fn tell<T>(&self, result: Result<T>) -> Result<T> {
+        tell_pairs(&self.sources, result.map_err(|error| self.rate_failure.tell(error)))
     }
     /// One update; validates and saves by their frequencies like [`run`](Trainer::run).
     pub fn step(&mut self) -> Result<StepResult> {
         // SAFETY: plain numbers, for which zeros are valid.
         let mut raw: sys::trafo_step_result = unsafe { std::mem::zeroed() };
         // SAFETY: the handle is live, the output is valid.
-        check(unsafe { sys::trafo_trainer_step(self.raw.as_ptr(), &mut raw) })?;
+        let result = check(unsafe { sys::trafo_trainer_step(self.raw.as_ptr(), &mut raw) });
+        self.tell(result)?;
         Ok(StepResult {
             update: raw.update,
             loss: raw.loss,
@@ -512,9 +527,10 @@ impl Trainer {
     pub fn validate(&mut self) -> Result<Metrics> {
         let (mut ce, mut bleu, mut chrf) = (0.0, 0.0, 0.0);
         // SAFETY: the handle is live, the outputs are valid.
-        check(unsafe {
+        let result = check(unsafe {
             sys::trafo_trainer_validate(self.raw.as_ptr(), &mut ce, &mut bleu, &mut chrf)
-        })?;
+        });
+        self.tell(result)?;
         Ok(Metrics::from_raw(ce, bleu, chrf))
     }
     pub(crate) fn as_ptr(&self) -> *mut sys::trafo_trainer {

@@ -6,9 +6,9 @@ use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
 use crate::context::to_i64;
-use crate::error::{Error, ErrorCode, Result, check};
+use crate::error::{Result, check};
 use crate::handle::{RawShortlist, defaults, path_view, views};
-use crate::text::Tokenizer;
+use crate::text::{Tokenizer, expect_equal};
 
 /// Settings of [`Model::translate`](crate::Model::translate).
 #[derive(Clone, Debug)]
@@ -128,10 +128,7 @@ impl Shortlist {
         target: &[T],
         best: usize,
     ) -> Result<Self> {
-        if source.len() != target.len() {
-            let message = format!("{} sources and {} targets", source.len(), target.len());
-            return Err(Error::new(ErrorCode::InvalidArgument, "Shortlist::learn", message));
-        }
+        expect_equal("Shortlist::learn", "sources", source.len(), "targets", target.len())?;
         let (s, t) = (views(source), views(target));
         let (pieces, count, best) = (tokenizer.as_ptr(), s.len(), to_i64(best));
         // SAFETY: the handle is live, the views are valid during the call.
@@ -190,6 +187,10 @@ pub struct Hypothesis {
 pub struct Translation {
     /// The best first; never empty.
     pub hypotheses: Vec<Hypothesis>,
+    /// Tokens of the source line, `</s>` included.
+    pub source_tokens: usize,
+    /// How many of them were translated: fewer where it was cut.
+    pub used_tokens: usize,
 }
 
 impl Translation {

@@ -2,12 +2,18 @@
 
 mod common;
 
+use std::error::Error;
 use std::io::Cursor;
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use common::{corpus, model, options, pairs, tokenizer, weights};
-use trafo::{ContextOptions, Corpus, ErrorCode, Model, Result, Tokenizer, Trainer};
+use trafo::{
+    CancelToken, ContextOptions, Corpus, ErrorCode, EventKind, Model, Result, Tokenizer,
+    TokenizerOptions, Trainer,
+};
 
 #[test]
 fn rates_come_from_a_closure() -> Result<()> {
@@ -21,7 +27,10 @@ fn rates_come_from_a_closure() -> Result<()> {
     trainer.set_rate(|_, _| -1.0)?;
     assert_eq!(trainer.step().unwrap_err().code(), ErrorCode::InvalidArgument);
     trainer.set_rate(|_, _| panic!("in a closure"))?;
-    assert_eq!(trainer.step().unwrap_err().code(), ErrorCode::InvalidArgument);
+    assert_eq!(panic_of(|| trainer.step()), "in a closure");
+    trainer.clear_rate()?;
+    let rate = trainer.step()?.learning_rate;
+    assert!(rate > 0.0 && rate < 1.0, "{rate}");
     Ok(())
 }
 
@@ -33,7 +42,7 @@ fn pairs_from_a_closure_train_as_those_in_memory() -> Result<()> {
     let (all, count) = (pairs(), asked.clone());
     let pulled = Corpus::from_function(all.len() as i64, 1, move |index| {
         count.fetch_add(1, Ordering::Relaxed);
-        Some(all[index as usize].clone())
+        Ok::<_, Broken>(all[index as usize].clone())
     })?;
     let losses = [&corpus, &pulled].map(|corpus| {
         let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, corpus)
@@ -44,10 +53,103 @@ fn pairs_from_a_closure_train_as_those_in_memory() -> Result<()> {
     });
     assert_eq!(losses[0], losses[1]);
     assert!(asked.load(Ordering::Relaxed) >= pairs().len() as i64);
-    let none = Corpus::from_function(3, 1, |_| None)?;
-    let refused = Trainer::builder(model(&tokenizer), &tokenizer, &none).options(options()).build();
-    let error = refused.and_then(|mut trainer| trainer.step()).unwrap_err();
-    assert_eq!(error.code(), ErrorCode::Cancelled);
+    Ok(())
+}
+
+#[derive(Debug, PartialEq)]
+struct Broken(i64);
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "row {} is broken", self.0)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+fn panic_of<T>(work: impl FnOnce() -> T) -> String {
+    let payload = catch_unwind(AssertUnwindSafe(work)).err().expect("a panic");
+    payload.downcast_ref::<&str>().unwrap_or(&"").to_string()
+}
+
+fn expect_broken<T>(result: Result<T>) {
+    let error = result.err().expect("the closure has failed");
+    assert_eq!(error.code(), ErrorCode::Io, "{error}");
+    assert!(error.message().contains("is broken"), "{error}");
+    assert!(error.source().unwrap().downcast_ref::<Broken>().is_some());
+}
+
+#[test]
+fn what_a_closure_of_pairs_meets_is_told_by_the_call_that_needs_the_pair() -> Result<()> {
+    let all = pairs();
+    let tokenizer = tokenizer(&corpus());
+    let (asked, until) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
+    let (count, limit) = (asked.clone(), until.clone());
+    let pulled = Corpus::from_function(all.len() as i64, 1, move |index| {
+        if count.fetch_add(1, Ordering::Relaxed) >= limit.load(Ordering::Relaxed) {
+            return Err(Broken(index));
+        }
+        Ok(all[index as usize].clone())
+    })?;
+    expect_broken(pulled.pair(0));
+    expect_broken(pulled.hold_out(2));
+    expect_broken(pulled.train_tokenizer(&TokenizerOptions::new(40)));
+    until.store(i64::MAX, Ordering::Relaxed);
+    let mixed = Corpus::mix(&[(&pulled, 1.0), (&pulled, 2.0)])?;
+    until.store(0, Ordering::Relaxed);
+    let build = |corpus| {
+        Trainer::builder(model(&tokenizer), &tokenizer, corpus)
+            .options(options())
+            .cancel(&CancelToken::new())
+            .build()
+    };
+    expect_broken(build(&mixed));
+    // In the midst of a run: an error, not an end that was asked for; it goes on when it can.
+    until.store(i64::MAX, Ordering::Relaxed);
+    let mut trainer = build(&mixed)?;
+    until.store(asked.load(Ordering::Relaxed), Ordering::Relaxed);
+    expect_broken(trainer.run_updates(1000, |_| ControlFlow::Continue(())));
+    until.store(i64::MAX, Ordering::Relaxed);
+    trainer.step()?;
+    Ok(())
+}
+
+#[test]
+fn a_closure_of_pairs_may_panic_but_not_read_its_own_corpus() -> Result<()> {
+    let panics = Corpus::from_function(3, 1, |_| -> std::result::Result<_, Broken> {
+        panic!("in a closure")
+    })?;
+    assert_eq!(panic_of(|| panics.pair(0)), "in a closure");
+    let own = Arc::new(OnceLock::<Corpus>::new());
+    let itself = own.clone();
+    let corpus = Corpus::from_function(3, 1, move |_| itself.get().unwrap().pair(1))?;
+    let corpus = own.get_or_init(|| corpus);
+    let error = corpus.pair(0).unwrap_err();
+    assert!(error.message().contains("its own corpus"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn events_tell_what_was_dropped() -> Result<()> {
+    let mut all = pairs();
+    all.push(("der Hund ".repeat(100), "the dog".to_string()));
+    // Not kept as tokens: what is too long is seen in every epoch anew.
+    let count = all.len() as i64;
+    let corpus =
+        Corpus::from_function(count, 1, move |i| Ok::<_, Broken>(all[i as usize].clone()))?;
+    let tokenizer = tokenizer(&corpus);
+    let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &corpus)
+        .options(options().max_length(32).after_epochs(1).after_updates(0))
+        .build()?;
+    let mut messages = Vec::new();
+    trainer.run(|event| {
+        if let EventKind::Epoch { message } = &event.kind {
+            messages.push(message.clone());
+        }
+        ControlFlow::Continue(())
+    })?;
+    assert_eq!(messages.len(), 1);
+    assert!(messages[0].contains("1 over 32 pieces"), "{messages:?}");
     Ok(())
 }
 
@@ -70,6 +172,8 @@ fn a_run_goes_on_from_its_bytes() -> Result<()> {
     let mut full = [0u8; 10];
     let error = second.write_to(&mut Cursor::new(&mut full[..])).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Io);
+    let source = error.source().unwrap().downcast_ref::<std::io::Error>().unwrap();
+    assert_eq!(source.kind(), std::io::ErrorKind::WriteZero);
 
     let model = second.into_model();
     let (mut file, mut pieces) = (Vec::new(), Vec::new());

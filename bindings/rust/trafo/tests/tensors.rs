@@ -444,7 +444,7 @@ fn profiles_show_ops_and_are_kept_until_the_next() -> Result<()> {
     let context = context();
     assert_eq!(context.write_profile(None).unwrap_err().code(), ErrorCode::InvalidArgument);
     let x = context.parameter(&[1.0f32, 2.0], &[2])?;
-    context.start_profile()?;
+    context.start_profile(false)?;
     x.exp()?.mean()?.backward()?;
     let nowhere = std::path::Path::new("/no/such/folder/trace.json");
     assert_eq!(context.write_profile(Some(nowhere)).unwrap_err().code(), ErrorCode::Io);
@@ -457,7 +457,7 @@ fn profiles_show_ops_and_are_kept_until_the_next() -> Result<()> {
         assert_eq!(table.lines().filter(|line| line.starts_with(op)).count(), 2, "{table}");
     }
     assert_eq!(context.write_profile(None)?, table);
-    context.start_profile()?;
+    context.start_profile(true)?;
     assert!(!context.write_profile(None)?.contains("exp"));
     Ok(())
 }

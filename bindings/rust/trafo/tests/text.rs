@@ -40,7 +40,7 @@ fn tokenizers_round_trip() -> Result<()> {
 fn tokenizers_refuse() -> Result<()> {
     let folder = TestFolder::new();
     let tokenizer = tokenizer(&corpus());
-    assert_eq!(Tokenizer::load(folder.join("none")).unwrap_err().code(), ErrorCode::Io);
+    assert_eq!(Tokenizer::load(folder.join("none")).unwrap_err().code(), ErrorCode::NotFound);
     assert_eq!(Tokenizer::from_bytes(b"no model").unwrap_err().code(), ErrorCode::CorruptFile);
     assert!(Tokenizer::from_bytes(&[]).is_err());
     assert_eq!(Tokenizer::load("").unwrap_err().code(), ErrorCode::InvalidArgument);
@@ -85,7 +85,7 @@ fn corpora_are_read_and_checked() -> Result<()> {
     assert!(Corpus::load(&source, nul).is_err());
     assert!(Corpus::load(&source, write("empty.en", b"")).is_err());
     assert!(Corpus::load_tsv(write("no.tsv", b"no tab\n")).is_err());
-    assert_eq!(Corpus::load(&source, folder.join("none")).unwrap_err().code(), ErrorCode::Io);
+    assert_eq!(Corpus::load(&source, folder.join("none")).unwrap_err().code(), ErrorCode::NotFound);
     assert!(Corpus::from_pairs([("fine", "a\0b")]).is_err());
     Ok(())
 }

@@ -73,6 +73,7 @@ fn a_model_learns_and_translates() -> Result<()> {
     let beam = TranslateOptions::new().beam(4).n_best(3);
     let lists = trainer.model().translate(&tokenizer, &[sources[0], ""], &beam)?;
     assert_eq!(lists[0].hypotheses.len(), 3);
+    assert!(lists[0].source_tokens > 1 && lists[0].used_tokens == lists[0].source_tokens);
     assert!(lists[0].hypotheses.windows(2).all(|w| w[0].score >= w[1].score));
     assert_eq!(lists[1].text(), "");
 
