@@ -81,7 +81,7 @@ TRAFO_API const char *trafo_error_code_name(int32_t code);
 /* since 0.1 */
 TRAFO_API void trafo_error_free(trafo_error *error);
 
-/* ---- Strings and buffers that come out ------------------------------------------------------------------------- */
+/* ---- Strings and ids that come out ----------------------------------------------------------------------------- */
 
 typedef struct trafo_string_view {
   const char *data;
@@ -92,8 +92,6 @@ typedef struct trafo_string_view {
 TRAFO_API void trafo_string_free(char *string);
 /* For int32 arrays that come out. since 0.1 */
 TRAFO_API void trafo_ids_free(int32_t *ids);
-/* For byte buffers that come out. since 0.1 */
-TRAFO_API void trafo_buffer_free(uint8_t *buffer);
 
 /* ---- Context: a device, its memory, its threads, its tape -------------------------------------------------------- */
 

@@ -9,47 +9,34 @@ using namespace trafo::capi;
 
 namespace {
 
-// A caller's function over tensors, and the promise to free its user data once.
+// A caller's function over tensors.
 class Region {
  public:
-  Region(trafo_region_fn fn, void* user_data, void (*user_data_free)(void*), size_t output_count,
-         const char* function)
-      : fn_(fn),
-        user_data_(user_data),
-        user_data_free_(user_data_free),
+  Region(const std::shared_ptr<Context>& context, trafo_region_fn fn,
+         std::shared_ptr<void> user_data, size_t output_count, const char* function)
+      : context_(context),
+        fn_(fn),
+        user_data_(std::move(user_data)),
         output_count_(output_count),
         function_(function) {}
-  ~Region() {
-    if (user_data_free_) user_data_free_(user_data_);
-  }
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
-
-  void bind(const std::shared_ptr<Context>& context) { context_ = context; }
 
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
     const std::shared_ptr<Context> context = context_.lock();
     require(context != nullptr, ErrorCode::invalid_argument, function_, "the context is gone");
     // Everything the callback sees is a handle of its own, gone when it returns.
-    struct Handles {
-      trafo_context* context = nullptr;
-      std::vector<trafo_tensor*> inputs, outputs;
-      ~Handles() {
-        for (trafo_tensor* handle : inputs) free_handle(handle);
-        for (trafo_tensor* handle : outputs) free_handle(handle);
-        free_handle(context);
-      }
-    } handles;
-    handles.context = new_handle<trafo_context>(context);
-    handles.inputs.reserve(inputs.size());
-    for (const Tensor& input : inputs) handles.inputs.push_back(give_tensor(context, input));
+    const OwnedHandle<trafo_context> own_context(new_handle<trafo_context>(context));
+    std::vector<OwnedHandle<trafo_tensor>> own_inputs, own_outputs;
+    std::vector<const trafo_tensor*> given;
+    for (const Tensor& input : inputs)
+      given.push_back(own_inputs.emplace_back(give_tensor(context, input)).get());
+    own_outputs.reserve(output_count_);
     std::vector<trafo_tensor*> outputs(output_count_, nullptr);
-    const int32_t result = fn_(user_data_, handles.context, handles.inputs.data(), inputs.size(),
+    const int32_t result = fn_(user_data_.get(), own_context.get(), given.data(), given.size(),
                                outputs.data(), outputs.size());
     require(result == 0, ErrorCode::cancelled, function_, "the region returned ", result);
-    handles.outputs.swap(outputs);
+    for (trafo_tensor* output : outputs) own_outputs.emplace_back(output);
     std::vector<Tensor> results;
-    for (const trafo_tensor* output : handles.outputs) {
+    for (const trafo_tensor* output : outputs) {
       require(output != nullptr && is_live(output, HandleKind::tensor), ErrorCode::invalid_argument,
               function_, "the region left an output that is not a live trafo_tensor");
       require(output->context == context, ErrorCode::invalid_argument, function_,
@@ -60,10 +47,9 @@ class Region {
   }
 
  private:
-  trafo_region_fn fn_;
-  void* user_data_;
-  void (*user_data_free_)(void*);
   std::weak_ptr<Context> context_;
+  trafo_region_fn fn_;
+  std::shared_ptr<void> user_data_;
   size_t output_count_;
   const char* function_;
 };
@@ -95,8 +81,7 @@ trafo_error* trafo_checkpoint(trafo_context* context, trafo_region_fn region, vo
                               size_t input_count, trafo_tensor** outputs, size_t output_count) {
   return api(__func__, [&](const Call& call) {
     // From here on user_data is freed exactly once, also when the call is refused.
-    auto body =
-        std::make_shared<Region>(region, user_data, user_data_free, output_count, call.function());
+    const auto keep = owned(user_data, user_data_free);
     call.array(outputs, output_count, "outputs");
     if (output_count > kMostOutputs) call.refuse("output_count is over ", kMostOutputs);
     for (size_t i = 0; i < output_count; ++i) outputs[i] = nullptr;
@@ -104,10 +89,10 @@ trafo_error* trafo_checkpoint(trafo_context* context, trafo_region_fn region, vo
     const std::shared_ptr<Context> owner = call.handle(context, "context").context;
     if (!region) call.refuse("region is NULL");
     const std::vector<Tensor> tensors = collect(call, context, inputs, input_count);
-    body->bind(owner);
+    const Region body(owner, region, keep, output_count, call.function());
     NewTensors results(
         owner, checkpoint(*owner, tensors,
-                          [body](Context&, const std::vector<Tensor>& in) { return (*body)(in); }));
+                          [body](Context&, const std::vector<Tensor>& in) { return body(in); }));
     results.hand_over(outputs);
   });
 }
@@ -125,8 +110,7 @@ trafo_error* trafo_gradcheck(trafo_context* context, trafo_region_fn region, voi
     if (!(eps > 0) || !(atol >= 0) || !(rtol >= 0))
       call.refuse("eps must be above 0, atol and rtol at least 0");
     const std::vector<Tensor> tensors = collect(call, context, inputs, input_count);
-    Region body(region, user_data, nullptr, output_count, call.function());
-    body.bind(owner);
+    const Region body(owner, region, owned(user_data, nullptr), output_count, call.function());
     GradcheckOptions options;
     options.eps = eps;
     options.atol = atol;

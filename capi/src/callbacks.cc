@@ -16,13 +16,6 @@ using namespace trafo::capi;
 
 namespace {
 
-// A caller's pointer, given back when nothing uses it any more.
-std::shared_ptr<void> owned(void* user_data, void (*user_data_free)(void*)) {
-  return {user_data, [user_data_free](void* pointer) {
-            if (user_data_free) user_data_free(pointer);
-          }};
-}
-
 class WriterSink final : public ByteSink {
  public:
   WriterSink(const Call& call, trafo_write_fn function, void* user_data)

@@ -40,6 +40,3 @@ void trafo_string_free(char* string) {
 void trafo_ids_free(int32_t* ids) {
   std::free(ids);
 }
-void trafo_buffer_free(uint8_t* buffer) {
-  std::free(buffer);
-}

@@ -180,6 +180,21 @@ void free_handle(Handle* handle) noexcept {
   if (handle && unregister_handle(handle, HandleTraits<Handle>::kind)) delete handle;
 }
 
+// A new object until it is handed out: with several of one call, all or none are.
+template <class Handle>
+struct FreeHandle {
+  void operator()(Handle* handle) const noexcept { free_handle(handle); }
+};
+template <class Handle>
+using OwnedHandle = std::unique_ptr<Handle, FreeHandle<Handle>>;
+
+// A caller's pointer, given back when nothing uses it any more, also if this fails.
+inline std::shared_ptr<void> owned(void* user_data, void (*user_data_free)(void*)) {
+  return {user_data, [user_data_free](void* pointer) {
+            if (user_data_free) user_data_free(pointer);
+          }};
+}
+
 bool is_live_error(const trafo_error* error) noexcept;
 trafo_error* make_error(ErrorCode code, const char* origin, const char* message) noexcept;
 
@@ -249,29 +264,19 @@ trafo_tensor* give_tensor(const std::shared_ptr<Context>& owner, Tensor tensor);
 // The results of one call: handed over together or not at all.
 class NewTensors {
  public:
-  // Delegates, so that the destructor runs if a handle cannot be made.
-  NewTensors(const std::shared_ptr<Context>& owner, const std::vector<Tensor>& tensors)
-      : NewTensors(tensors.size()) {
-    for (const Tensor& tensor : tensors) handles_.push_back(give_tensor(owner, tensor));
+  NewTensors(const std::shared_ptr<Context>& owner, const std::vector<Tensor>& tensors) {
+    for (const Tensor& tensor : tensors) handles_.emplace_back(give_tensor(owner, tensor));
   }
-  ~NewTensors() {
-    for (trafo_tensor* handle : handles_) free_handle(handle);
-  }
-  NewTensors(const NewTensors&) = delete;
-  NewTensors& operator=(const NewTensors&) = delete;
   void hand_over(std::initializer_list<trafo_tensor**> outputs) {
     auto handle = handles_.begin();
-    for (trafo_tensor** output : outputs) *output = *handle++;
-    handles_.clear();
+    for (trafo_tensor** output : outputs) *output = (handle++)->release();
   }
   void hand_over(trafo_tensor** outputs) {
-    std::copy(handles_.begin(), handles_.end(), outputs);
-    handles_.clear();
+    for (auto& handle : handles_) *outputs++ = handle.release();
   }
 
  private:
-  explicit NewTensors(size_t capacity) { handles_.reserve(capacity); }
-  std::vector<trafo_tensor*> handles_;
+  std::vector<OwnedHandle<trafo_tensor>> handles_;
 };
 
 DType checked_dtype(const Call& call, int32_t dtype);

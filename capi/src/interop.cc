@@ -34,13 +34,9 @@ trafo_error* trafo_model_import(trafo_context* context, const char* directory,
     Context& c = call.context(context);
     ImportedModel imported =
         import_model(c, path_argument(call, directory, directory_length, "directory"));
-    struct FreeHandle {
-      void operator()(trafo_model* handle) const { free_handle(handle); }
-      void operator()(trafo_tokenizer* handle) const { free_handle(handle); }
-    };
-    std::unique_ptr<trafo_model, FreeHandle> model(new_handle<trafo_model>(
+    OwnedHandle<trafo_model> model(new_handle<trafo_model>(
         context->context, std::shared_ptr<Model>(std::move(imported.model))));
-    std::unique_ptr<trafo_tokenizer, FreeHandle> tokenizer;
+    OwnedHandle<trafo_tokenizer> tokenizer;
     if (imported.tokenizer)
       tokenizer.reset(new_handle<trafo_tokenizer>(std::move(*imported.tokenizer)));
     if (out_note) *out_note = copy_string(imported.note);

@@ -218,14 +218,9 @@ trafo_error* trafo_corpus_hold_out(const trafo_corpus* corpus, int64_t count,
     call.out(out_rest, "out_rest");
     call.out(out_held, "out_held");
     auto [rest, held] = call.handle(corpus, "corpus").corpus.hold_out(count);
-    trafo_corpus* first = new_handle<trafo_corpus>(std::move(rest));
-    try {
-      *out_held = new_handle<trafo_corpus>(std::move(held));
-    } catch (...) {
-      free_handle(first);
-      throw;
-    }
-    *out_rest = first;
+    OwnedHandle<trafo_corpus> first(new_handle<trafo_corpus>(std::move(rest)));
+    *out_held = new_handle<trafo_corpus>(std::move(held));
+    *out_rest = first.release();
   });
 }
 

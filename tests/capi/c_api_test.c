@@ -188,7 +188,6 @@ static void test_errors_and_handles(void) {
   FAILS(trafo_cancel_set(cancel), TRAFO_INVALID_ARGUMENT, "freed");
   trafo_string_free(NULL);
   trafo_ids_free(NULL);
-  trafo_buffer_free(NULL);
 }
 
 static void test_tensors(trafo_context* context) {

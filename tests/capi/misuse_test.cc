@@ -373,7 +373,6 @@ void misuse_rest() {
   MISUSE_FREE(trafo_error_free);
   MISUSE_FREE(trafo_string_free);
   MISUSE_FREE(trafo_ids_free);
-  MISUSE_FREE(trafo_buffer_free);
   MISUSE_FREE(trafo_context_free);
   MISUSE_FREE(trafo_tensor_free);
   MISUSE_FREE(trafo_cancel_free);

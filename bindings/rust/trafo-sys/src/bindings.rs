@@ -118,7 +118,7 @@ unsafe extern "C" {
     #[doc = " since 0.1"]
     pub fn trafo_error_free(error: *mut trafo_error);
 }
-#[doc = " ---- Strings and buffers that come out -------------------------------------------------------------------------"]
+#[doc = " ---- Strings and ids that come out -----------------------------------------------------------------------------"]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_string_view {
@@ -142,10 +142,6 @@ unsafe extern "C" {
 unsafe extern "C" {
     #[doc = " For int32 arrays that come out. since 0.1"]
     pub fn trafo_ids_free(ids: *mut i32);
-}
-unsafe extern "C" {
-    #[doc = " For byte buffers that come out. since 0.1"]
-    pub fn trafo_buffer_free(buffer: *mut u8);
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
