@@ -3,7 +3,6 @@ package trafo_test
 import (
 	"context"
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -284,70 +283,6 @@ func TestARunEndsWithTheMeanOfItsCheckpointsAndAnotherBeginsWithIt(t *testing.T)
 	wantError(t, other.LoadWeights(nil, mine), trafo.ErrInvalidArgument)
 }
 
-func TestSamplesAreTheSameOfTheSameSeed(t *testing.T) {
-	l := newLesson(t)
-	source, _ := sentences()
-	if err := l.model.Freeze(); err != nil {
-		t.Fatal(err)
-	}
-	_, err := l.model.Parameters()
-	wantError(t, err, trafo.ErrInvalidArgument)
-	draw := func(lines []string, seed uint64, firstLine int64) [][]trafo.Hypothesis {
-		options := trafo.DefaultTranslateOptions()
-		sampling := trafo.DefaultSampling()
-		sampling.Temperature, sampling.TopK, sampling.TopP = 0.9, 20, 0.95
-		sampling.Seed, sampling.FirstLine = seed, firstLine
-		options.Sampling, options.NBest, options.MinLength, options.MaxLength = &sampling, 3, 2, 6
-		return must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, lines, &options)).Lines
-	}
-	both := draw(source[:2], 5, 0)
-	if len(both[1]) != 3 || !slices.Equal(draw(source[1:2], 5, 1)[0], both[1]) {
-		t.Error("a line is not drawn alone as with another", both)
-	}
-	if slices.Equal(draw(source[:1], 6, 0)[0], both[0]) {
-		t.Error("another seed drew the same", both[0])
-	}
-}
-
-func TestAShortlistRestrictsTranslations(t *testing.T) {
-	l := newLesson(t)
-	source, target := sentences()
-	path := filepath.Join(t.TempDir(), "lex.s2t")
-	learnt := must[*trafo.Shortlist](t)(trafo.LearnShortlist(l.tokenizer, source, target, 5))
-	if err := learnt.Save(path); err != nil {
-		t.Fatal(err)
-	}
-	options := trafo.DefaultTranslateOptions()
-	options.Shortlist = must[*trafo.Shortlist](t)(trafo.LoadShortlist(l.tokenizer, path))
-	options.ShortlistFirst = 0
-	loaded := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, source[:3], &options))
-	options.Shortlist = learnt
-	again := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, source[:3], &options))
-	if !slices.Equal(loaded.Best(), again.Best()) {
-		t.Error(loaded.Best(), again.Best())
-	}
-	if err := learnt.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, err := l.model.Translate(t.Context(), l.tokenizer, source[:1], &options)
-	wantError(t, err, trafo.ErrClosed)
-	_, err = trafo.LearnShortlist(l.tokenizer, source, nil, 0)
-	wantError(t, err, trafo.ErrInvalidArgument)
-}
-
-func TestTranslationIsCancelled(t *testing.T) {
-	l := newLesson(t)
-	source, _ := sentences()
-	lines := slices.Repeat(source, 40)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	options := trafo.DefaultTranslateOptions()
-	options.BatchTokens = 32
-	_, err := l.model.Translate(ctx, l.tokenizer, lines, &options)
-	wantError(t, err, trafo.ErrCancelled, context.DeadlineExceeded)
-	must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, lines[:1], &options))
-}
-
 func TestAGoroutineThatWaitsForTheEngineCanBeCancelled(t *testing.T) {
 	l := newLesson(t)
 	trainer := l.trainer(t)
@@ -454,25 +389,6 @@ func TestTrainersOutliveWhatTheyWereMadeFrom(t *testing.T) {
 	ok(t, err)
 }
 
-func TestLlamaPreset(t *testing.T) {
-	c := must[*trafo.Context](t)(trafo.NewContext(trafo.WithThreads(1)))
-	defer c.Close()
-	config := must[trafo.ModelConfig](t)(trafo.Preset("llama"))
-	if config.Norm != trafo.NormRMS || config.Positions != trafo.RotaryPositions || config.FFN != trafo.SwiGLUFFN ||
-		!config.NoBiases || config.RopeTheta != 10000 {
-		t.Fatalf("preset llama is %+v", config)
-	}
-	config.Vocabulary, config.DecoderLayers, config.KVHeads = 40, 1, 2
-	model := must[*trafo.Model](t)(c.NewModel(config, 1))
-	defer model.Close()
-	if got := must[trafo.ModelConfig](t)(model.Config()); got != config {
-		t.Errorf("made of %+v, is %+v", config, got)
-	}
-	config.KVHeads = 3
-	_, err := c.NewModel(config, 1)
-	wantError(t, err, trafo.ErrInvalidArgument)
-}
-
 func TestRefusedTraining(t *testing.T) {
 	l := newLesson(t)
 	l.options.LearningRate = -1
@@ -513,72 +429,4 @@ func TestRefusedTraining(t *testing.T) {
 	wantError(t, err)
 	_, err = l.context.LoadModel(files[0])
 	wantError(t, err, trafo.ErrCorruptFile)
-}
-
-func TestDecoderLM(t *testing.T) {
-	l := newLesson(t)
-	config := must[trafo.ModelConfig](t)(trafo.Preset("lm"))
-	config.Vocabulary = must[int](t)(l.tokenizer.Vocabulary())
-	config.DecoderLayers, config.Width, config.FFNWidth, config.Heads, config.MaxPositions = 1, 32, 64, 2, 64
-	if config.Architecture != trafo.DecoderLM || config.Activation != trafo.GELU {
-		t.Errorf("%+v", config)
-	}
-	l.model = must[*trafo.Model](t)(l.context.NewModel(config, 2))
-	l.options.MaxLength = 31
-	l.options.DispFreq = trafo.Every(10, trafo.Updates)
-	var losses []float64
-	_, err := l.trainer(t).Run(t.Context(), 60, func(e trafo.Event) error {
-		if e.Kind == trafo.EventDisplay {
-			losses = append(losses, e.Loss)
-		}
-		return nil
-	})
-	ok(t, err)
-	if len(losses) != 6 || !(losses[5] < 0.8*losses[0]) {
-		t.Error(losses)
-	}
-	must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, []string{"eins zwei"}, nil))
-}
-
-func TestModelParameters(t *testing.T) {
-	l := newLesson(t)
-	elements := 0
-	parameters := must[[]trafo.Parameter](t)(l.model.Parameters())
-	for _, p := range parameters {
-		if p.Name == "" {
-			t.Error("a parameter has no name")
-		}
-		elements += p.Tensor.Len()
-	}
-	if size := must[int64](t)(l.model.Size()); size != int64(elements) || size == 0 {
-		t.Errorf("%d elements in tensors, %d in all", elements, size)
-	}
-	// They are the model's own memory.
-	before := l.weights(t)
-	ok(t, trafo.Write(parameters[0].Tensor, make([]float32, parameters[0].Tensor.Len())))
-	if l.weights(t) == before {
-		t.Error("writing to a parameter changed nothing")
-	}
-	want := trafo.ModelConfig{Architecture: trafo.EncoderDecoder, Activation: trafo.SiLU, Vocabulary: 11, EncoderLayers: 2,
-		DecoderLayers: 1, Width: 12, FFNWidth: 20, Heads: 3, MaxPositions: 33, PreNorm: false, TiedEmbeddings: false,
-		Dropout: 0.11, AttentionDropout: 0.12, FFNDropout: 0.13, NormEpsilon: 1e-4}
-	if got := must[trafo.ModelConfig](t)(must[*trafo.Model](t)(l.context.NewModel(want, 1)).Config()); got != want {
-		t.Errorf("%+v became %+v", want, got)
-	}
-	_, err := trafo.Preset("enormous")
-	wantError(t, err, trafo.ErrNotFound)
-	config := trafo.DefaultModelConfig()
-	_, err = l.context.NewModel(config, 1)
-	wantError(t, err, trafo.ErrInvalidArgument)
-	config.Vocabulary, config.Heads = 100, 7
-	_, err = l.context.NewModel(config, 1)
-	wantError(t, err)
-	other := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer([]string{"a b c", "c b a", "abc cab"}, &trafo.TokenizerOptions{Vocabulary: 12, CharacterCoverage: 1, SoftLimit: true}))
-	_, err = l.model.Translate(t.Context(), other, []string{"a"}, nil)
-	wantError(t, err, trafo.ErrInvalidArgument)
-	_, err = l.model.Score(l.tokenizer, []string{"eins"}, nil)
-	wantError(t, err, trafo.ErrInvalidArgument)
-	if math.IsNaN(trafo.DefaultTranslateOptions().LengthPenalty) || trafo.DefaultTranslateOptions().Beam != 5 {
-		t.Error("translation defaults")
-	}
 }

@@ -7,7 +7,7 @@ use trafo_sys as sys;
 
 use crate::context::ContextOptions;
 use crate::error::{Result, check};
-use crate::handle::{OutString, RawModel, path_view};
+use crate::handle::{OutString, path_view};
 use crate::model::Model;
 use crate::text::Tokenizer;
 
@@ -74,20 +74,12 @@ impl Model {
     }
     /// Reads a MarianMT, GPT-2 or Llama directory of transformers, with `model.safetensors`.
     pub fn import(options: &ContextOptions, directory: impl AsRef<Path>) -> Result<Imported> {
-        let context = options.make()?;
         let (data, length) = path_view(directory.as_ref());
         let mut tokenizer = ptr::null_mut();
         let mut note = OutString::new();
         // SAFETY: the handle is live, the path and the outputs are valid during the call.
-        let model = RawModel::make(|out| unsafe {
-            sys::trafo_model_import(
-                context.as_ptr(),
-                data,
-                length,
-                out,
-                &mut tokenizer,
-                &mut note.data,
-            )
+        let model = Self::make_in(options, |context, out| unsafe {
+            sys::trafo_model_import(context, data, length, out, &mut tokenizer, &mut note.data)
         })?;
         let tokenizer = if tokenizer.is_null() {
             None
@@ -98,6 +90,6 @@ impl Model {
                 ptr::null_mut()
             })?)
         };
-        Ok(Imported { model: Model::from_raw(model, context), tokenizer, note: note.to_c_text() })
+        Ok(Imported { model, tokenizer, note: note.to_c_text() })
     }
 }

@@ -158,6 +158,7 @@ mod region;
 mod tensor;
 mod text;
 mod trainer;
+mod trainer_options;
 mod translation;
 
 pub use cancel::CancelToken;
@@ -178,9 +179,9 @@ pub use optim::{AdamW, AdamWOptions};
 pub use region::{Gradcheck, GradcheckOptions};
 pub use tensor::{DType, Element, Tensor};
 pub use text::{Corpus, CorpusInfo, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf};
-pub use trainer::{
-    Metric, OptimizerStates, Period, Recompute, Schedule, StepResult, StoppingMetrics, Trainer,
-    TrainerBuilder, TrainerOptions,
+pub use trainer::{StepResult, Trainer, TrainerBuilder};
+pub use trainer_options::{
+    Metric, OptimizerStates, Period, Recompute, Schedule, StoppingMetrics, TrainerOptions,
 };
 pub use translation::{Hypothesis, Sampling, Shortlist, TranslateOptions, Translation};
 

@@ -349,9 +349,6 @@ impl Model {
             .collect())
     }
 
-    pub(crate) fn from_raw(raw: RawModel, context: RawContext) -> Self {
-        Model { raw, context }
-    }
     pub(crate) fn as_ptr(&self) -> *mut sys::trafo_model {
         self.raw.as_ptr()
     }
