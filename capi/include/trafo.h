@@ -8,15 +8,16 @@
  *            unless its comment says so.
  * Ownership  _new, _load, _clone and functions with an out-handle give ownership: free it with the noun's _free, which
  *            accepts NULL. _get_ borrows: valid until the parent is freed or changed. A freed handle, a handle of another
- *            kind or NULL is INVALID_ARGUMENT wherever it can be told.
+ *            kind or NULL is INVALID_ARGUMENT; _free of one does nothing. Switches are 0 or 1.
  * Strings    UTF-8, pointer and length, need no NUL; a NULL pointer with length 0 is the empty string. Strings that come
  *            out are NUL-terminated copies, freed with trafo_string_free.
  * Options    A struct's first member is its size: call its _init first, then set what differs. The library reads only
  *            struct_size bytes; a larger struct is accepted if its unknown tail is zero.
- * Threads    A const handle may be used by several threads at once; anything else by one thread at a time; everything may
- *            move between threads. Handles made from a context use that context: one thread at a time for all of them.
- * Callbacks  (fn, user_data). No lock is held while they run; a non-zero result stops the work. They run on the calling
- *            thread and must not free the object that is calling. Other rules hold for trafo_pair_fn: see there.
+ * Threads    Everything may be used on every thread. Calls that work with one context - its tensors, models and trainers - take
+ *            turns; while one that may call back runs (a trainer's, regions, writers, readers), other threads' calls on its
+ *            context are INVALID_ARGUMENT. A handle that is freed while a call uses it lives until that call ends.
+ * Callbacks  (fn, user_data); user_data may be NULL. No lock is held while they run; a non-zero result stops the work. They run
+ *            on the calling thread. Other rules hold for trafo_pair_fn: see there.
  * Process    The library never prints, exits, aborts, installs signal handlers or opens a network connection.
  *
  * Every symbol is stable within one ABI major version. `since 0.1` is the first release.
@@ -330,7 +331,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_matmul(trafo_context *context, co
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_linear(trafo_context *context, const trafo_tensor *x,
                                                       const trafo_tensor *weight, const trafo_tensor *bias,
                                                       trafo_tensor **out);
-/* since 0.1 */
+/* dropout or NULL: the values as they are. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_dropout(trafo_context *context, const trafo_tensor *x,
                                                        const trafo_dropout *dropout, trafo_tensor **out);
 /* dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C], positions [T] int32 and position_table
@@ -404,7 +405,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_bias_dropout_residual(trafo_conte
                                                                      const trafo_tensor *bias,
                                                                      const trafo_tensor *residual,
                                                                      const trafo_dropout *dropout, trafo_tensor **out);
-/* sum = residual + dropout(x + bias) and normed = layer_norm(sum), in one pass. since 0.1 */
+/* sum = residual + dropout(x + bias) and normed = layer_norm(sum), in one pass; bias or NULL, dropout or NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_bias_dropout_residual_norm(
     trafo_context *context, const trafo_tensor *x, const trafo_tensor *bias, const trafo_tensor *residual,
     const trafo_tensor *gamma, const trafo_tensor *beta, double epsilon, const trafo_dropout *dropout,
@@ -428,7 +429,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_cross_entropy(trafo_context *cont
                                                              const trafo_cross_entropy_options *options,
                                                              trafo_tensor **out_loss, trafo_tensor **out_nll);
 /* cross_entropy(x W^T + bias) in chunks, without ever holding all logits: x [T,C], weight [V,C], bias [V] or NULL. reduction sum
- * or mean. chunk_bytes: logits held at a time, 0 for the default. since 0.1 */
+ * or mean. chunk_bytes: logits held at a time, 0 for the default; options, out_nll may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_linear_cross_entropy(
     trafo_context *context, const trafo_tensor *x, const trafo_tensor *weight, const trafo_tensor *bias,
     const trafo_tensor *labels, const trafo_cross_entropy_options *options, int64_t chunk_bytes,

@@ -41,6 +41,32 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_from_function(int64_t pairs, 
                                                                  void *user_data, void (*user_data_free)(void *),
                                                                  trafo_corpus **out);
 
+/* ---- Batches from a function ---------------------------------------------------------------------------------------- */
+
+/* Rows of token ids: row i of the source is source[i * source_width], with source_lengths[i] ids of which the last is </s>; the rest
+ * of it is not read. The source is what the encoder reads (of a decoder-lm: what comes first and is not to be learnt), the target what
+ * is to be predicted: from <s>, or from the source's last id. */
+typedef struct trafo_batch {
+  size_t struct_size; /* set by the library, the rest is 0 */
+  int64_t sentences;  /* rows */
+  const int32_t *source;
+  int64_t source_width;
+  const int32_t *source_lengths;
+  const int32_t *target;
+  int64_t target_width;
+  const int32_t *target_lengths;
+} trafo_batch;
+
+/* Fills in micro-batch `index` of the run, counted from 0, from memory that is valid until it is called again, and returns 0.
+ * Non-zero: the call that trains returns TRAFO_IO and may be made again. */
+typedef int32_t (*trafo_batch_fn)(void *user_data, int64_t index, trafo_batch *out);
+
+/* Trains on batches of `batches` (NULL: of the corpus again) from the next call that trains on, on the thread that trains. There
+ * are no epochs then. The same index must give the same batch for a run to continue bitwise; not part of checkpoints, as set_rate.
+ * What is no batch of the model ends that call with INVALID_ARGUMENT, and the next asks for it again. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_set_batches(trafo_trainer *trainer, trafo_batch_fn batches, void *user_data,
+                                                                void (*user_data_free)(void *));
+
 /* ---- Writers and readers -------------------------------------------------------------------------------------------- */
 
 /* Takes all bytes and returns 0; otherwise the call that writes returns TRAFO_IO. */

@@ -396,7 +396,8 @@ typedef struct trafo_step_result {
 
 /* One update; validates and saves by their frequencies like trafo_trainer_run. INVALID_ARGUMENT: training is done. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_step(trafo_trainer *trainer, trafo_step_result *out);
-/* Validates now; metrics not asked for are NaN. INVALID_ARGUMENT: there is no validation corpus. since 0.1 */
+/* Validates now; metrics not asked for are NaN; out_ce, out_bleu, out_chrf may be NULL. INVALID_ARGUMENT: there is no validation
+ * corpus. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trainer, double *out_ce, double *out_bleu,
                                                              double *out_chrf);
 /* Saves a checkpoint into the run directory now. INVALID_ARGUMENT: there is none. since 0.1 */
@@ -461,14 +462,14 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate(trafo_model *model, const 
                                                       const trafo_string_view *lines, size_t count,
                                                       const trafo_translate_options *options,
                                                       const trafo_cancel *cancel, trafo_translations **out);
-/* Hypothesis `rank` (0 is the best) of line `index`: text is borrowed. NOT_FOUND if there are fewer. since 0.1 */
+/* Hypothesis `rank` (0 is the best) of line `index`: text is borrowed; out_score may be NULL. NOT_FOUND if there are fewer. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get(const trafo_translations *translations, size_t index,
                                                              size_t rank, trafo_string_view *out_text,
                                                              double *out_score);
 /* Hypotheses of line `index`. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_count(const trafo_translations *translations, size_t index,
                                                                    size_t *out);
-/* Tokens of source line `index`, </s> included, and how many of them were translated: fewer where it was cut. since 0.1 */
+/* Tokens of source line `index`, </s> included, and how many of them were translated: fewer where it was cut; out_tokens, out_used may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_source(const trafo_translations *translations, size_t index,
                                                                     int64_t *out_tokens, int64_t *out_used);
 /* How many sources were cut. since 0.1 */
@@ -484,12 +485,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const traf
 
 /* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
 
-/* Corpus BLEU as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). signature (may be NULL) is freed with
+/* Corpus BLEU as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature (may be NULL) is freed with
  * trafo_string_free. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_bleu(const trafo_string_view *hypotheses, const trafo_string_view *references,
                                                  size_t count, int32_t lowercase, double *out_score,
                                                  char **out_signature);
-/* Corpus chrF2 as sacreBLEU computes it by default. since 0.1 */
+/* Corpus chrF2 as sacreBLEU computes it by default; out_signature may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_chrf(const trafo_string_view *hypotheses, const trafo_string_view *references,
                                                  size_t count, double *out_score, char **out_signature);
 

@@ -84,6 +84,7 @@ trafo_error* trafo_adamw_step(trafo_adamw* optimizer, double learning_rate, doub
     if (out_grad_norm) *out_grad_norm = 0;
     trafo_adamw& o = call.handle(optimizer, "optimizer");
     if (!(learning_rate >= 0)) call.refuse("learning_rate must be at least 0, got ", learning_rate);
+    call.use(o.context);
     Context& c = *o.context;
     for (size_t i = 0; i < o.parameters.size(); ++i)
       if (o.parameters[i].variable()->grad.storage() != o.gradients.storage())

@@ -71,6 +71,7 @@ trafo_error* trafo_backward(trafo_context* context, const trafo_tensor* root,
   return api(__func__, [&](const Call& call) {
     // Regions run in here, and may free the very handles of this call.
     const std::shared_ptr<Context> owner = call.handle(context, "context").context;
+    call.use(owner, CallsBack::yes);
     const Tensor from = call.tensor(context, root, "root");
     owner->backward(from, call.optional_tensor(context, upstream, "upstream"));
   });
@@ -87,6 +88,7 @@ trafo_error* trafo_checkpoint(trafo_context* context, trafo_region_fn region, vo
     for (size_t i = 0; i < output_count; ++i) outputs[i] = nullptr;
     // The region may free the handle it was called with.
     const std::shared_ptr<Context> owner = call.handle(context, "context").context;
+    call.use(owner, CallsBack::yes);
     if (!region) call.refuse("region is NULL");
     const std::vector<Tensor> tensors = collect(call, context, inputs, input_count);
     const Region body(owner, region, keep, output_count, call.function());
@@ -105,6 +107,7 @@ trafo_error* trafo_gradcheck(trafo_context* context, trafo_region_fn region, voi
     call.out(out);
     if (out_message) *out_message = nullptr;
     const std::shared_ptr<Context> owner = call.handle(context, "context").context;
+    call.use(owner, CallsBack::yes);
     if (!region) call.refuse("region is NULL");
     if (output_count > kMostOutputs) call.refuse("output_count is over ", kMostOutputs);
     if (!(eps > 0) || !(atol >= 0) || !(rtol >= 0))

@@ -7,9 +7,11 @@
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"
 #include "capi/src/trainer_handles.h"
+#include "engine/text/batch_packer.h"
 #include "engine/text/shuffle.h"
 #include "engine/text/utf8.h"
 #include "engine/train/model_io.h"
+#include "engine/train/upload.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -127,6 +129,28 @@ trafo_error* trafo_trainer_set_rate(trafo_trainer* trainer, trafo_rate_fn rate, 
   });
 }
 
+trafo_error* trafo_trainer_set_batches(trafo_trainer* trainer, trafo_batch_fn batches,
+                                       void* user_data, void (*user_data_free)(void*)) {
+  return api(__func__, [&](const Call& call) {
+    const auto keep = owned(user_data, user_data_free);
+    const Working t(call, trainer);
+    if (!batches) return t->run->set_batches({});
+    const ModelConfig& config = t->model->config();
+    const BatchLimits limits{sequence_form(config.architecture), t->run->data().tokens.bos,
+                             config.vocabulary, config.max_positions};
+    t->run->set_batches([batches, keep, limits](int64_t index, PackedBatchHost& out) {
+      trafo_batch batch{};
+      batch.struct_size = sizeof batch;
+      const int32_t result = batches(keep.get(), index, &batch);
+      require(result == 0, ErrorCode::io, "trafo_batch_fn", "the function returned ", result,
+              " for batch ", index);
+      pack_rows({batch.sentences, batch.source, batch.source_width, batch.source_lengths,
+                 batch.target, batch.target_width, batch.target_lengths},
+                limits, out);
+    });
+  });
+}
+
 trafo_error* trafo_corpus_from_function(int64_t pairs, uint64_t identity, trafo_pair_fn function,
                                         void* user_data, void (*user_data_free)(void*),
                                         trafo_corpus** out) {
@@ -144,6 +168,7 @@ trafo_error* trafo_corpus_from_function(int64_t pairs, uint64_t identity, trafo_
 trafo_error* trafo_model_write(const trafo_model* model, trafo_write_fn write, void* user_data) {
   return api(__func__, [&](const Call& call) {
     const trafo_model& m = call.handle(model, "model");
+    call.use(m.context, CallsBack::yes);
     WriterSink sink(call, write, user_data);
     write_model(sink, *m.context, *m.model);
   });
@@ -153,7 +178,7 @@ trafo_error* trafo_model_read(trafo_context* context, trafo_read_fn read, void* 
                               int32_t precision, trafo_model** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    Context& c = call.context(context);
+    Context& c = call.context(context, CallsBack::yes);
     const DType dtype = checked_precision(call, precision);
     const std::vector<std::byte> bytes = read_all(call, read, user_data);
     *out = new_handle<trafo_model>(

@@ -45,16 +45,18 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
           "device_index is for TRAFO_DEVICE_CUDA; with TRAFO_DEVICE_AUTO it must be 0, got ",
           o.device_index);
     call.reserved(o.reserved);
+    const bool fused = call.flag(o.fused_kernels, "fused_kernels");
+    const bool graphs = call.flag(o.graphs, "graphs");
     if (o.threads < 0) call.refuse("threads must be 0 (one for each core) to 256, got ", o.threads);
     const int cores = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
     const int threads = o.threads ? o.threads : cores;
-    std::shared_ptr<Context> context =
+    std::unique_ptr<Context> context =
         o.device == TRAFO_DEVICE_AUTO
             ? make_context_anywhere(threads)
             : make_context({static_cast<DeviceKind>(o.device), o.device_index}, threads);
-    context->set_fused_kernels(o.fused_kernels != 0);
-    context->set_graphs(o.graphs != 0);
-    *out = new_handle<trafo_context>(std::move(context));
+    context->set_fused_kernels(fused);
+    context->set_graphs(graphs);
+    *out = new_handle<trafo_context>(std::shared_ptr<Context>(context.release(), ContextOwner{}));
   });
 }
 
@@ -67,7 +69,7 @@ trafo_error* trafo_context_get_device(const trafo_context* context, int32_t* out
   return api(__func__, [&](const Call& call) {
     call.out(out_device, "out_device");
     call.out(out_index, "out_index");
-    const Device device = call.context(context).device();
+    const Device device = call.handle(context, "context").context->device();
     *out_device = static_cast<int32_t>(device.kind);
     *out_index = device.index;
   });
@@ -97,7 +99,8 @@ trafo_error* trafo_context_trim_memory(trafo_context* context) {
 trafo_error* trafo_context_profile_start(trafo_context* context, int32_t keep_graphs) {
   return api(__func__, [&](const Call& call) {
     trafo_context& owner = call.handle(context, "context");
-    owner.context->start_profile(keep_graphs != 0);
+    call.use(owner.context);
+    owner.context->start_profile(call.flag(keep_graphs, "keep_graphs"));
     owner.profile.reset();
   });
 }
@@ -107,6 +110,7 @@ trafo_error* trafo_context_profile_write(trafo_context* context, const char* pat
   return api(__func__, [&](const Call& call) {
     if (out_table) *out_table = nullptr;
     trafo_context& owner = call.handle(context, "context");
+    call.use(owner.context);
     std::optional<std::filesystem::path> file;
     if (!call.text(path, path_length, "path").empty())
       file = path_argument(call, path, path_length, "path");
@@ -127,8 +131,9 @@ trafo_error* trafo_context_set_recording(trafo_context* context, int32_t recordi
   return api(__func__, [&](const Call& call) {
     if (out_previous) *out_previous = 0;
     Context& c = call.context(context);
+    const bool wanted = call.flag(recording, "recording");
     if (out_previous) *out_previous = c.recording() ? 1 : 0;
-    c.set_recording(recording != 0);
+    c.set_recording(wanted);
   });
 }
 

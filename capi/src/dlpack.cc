@@ -90,6 +90,8 @@ Description describe(const Call& call, const DLManagedTensorVersioned& managed) 
     checked_mul(d.extent, static_cast<int64_t>(dtype_size(d.dtype)), call.function());
   }
   if (!t.data && d.count > 0) call.refuse("managed has no data for its ", d.count, " elements");
+  if (t.byte_offset > Call::kAddressSpace)
+    call.refuse("managed's byte_offset ", t.byte_offset, " is impossible");
   d.first = static_cast<std::byte*>(t.data) + t.byte_offset;
   d.on_host = t.device.device_type == dl::kCpu || t.device.device_type == dl::kCudaHost;
   require(
@@ -174,7 +176,7 @@ trafo_error* trafo_tensor_from_dlpack(trafo_context* context, DLManagedTensorVer
                                       int32_t copy, trafo_tensor** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    Context& c = call.context(context);
+    Context& c = call.context(context, CallsBack::yes);
     if (!managed) call.refuse("managed is NULL");
     if (copy < TRAFO_COPY_IF_NEEDED || copy > TRAFO_COPY_ALWAYS)
       call.refuse("copy must be TRAFO_COPY_IF_NEEDED (0), _NEVER (1) or _ALWAYS (2), got ", copy);
@@ -220,6 +222,7 @@ trafo_error* trafo_tensor_to_dlpack(const trafo_tensor* tensor, DLManagedTensorV
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const trafo_tensor& source = call.handle(tensor, "tensor");
+    call.use(source.context);
     auto loan = std::make_unique<Loan>();
     loan->tensor = source.tensor.detach();
     loan->shape = loan->tensor.shape();

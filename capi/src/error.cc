@@ -35,8 +35,8 @@ void trafo_error_free(trafo_error* error) {
 }
 
 void trafo_string_free(char* string) {
-  std::free(string);
+  free_memory(string, HandleKind::string);
 }
 void trafo_ids_free(int32_t* ids) {
-  std::free(ids);
+  free_memory(ids, HandleKind::ids);
 }

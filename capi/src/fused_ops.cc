@@ -58,7 +58,7 @@ trafo_error* trafo_op_softmax(trafo_context* context, const trafo_tensor* x, dou
     Context& c = call.context(context);
     ops::SoftmaxOptions options;
     options.scale = scale;
-    options.causal = causal != 0;
+    options.causal = call.flag(causal, "causal");
     options.padding_mask = call.optional_tensor(context, padding_mask, "padding_mask");
     *out = give_tensor(context, ops::softmax(c, call.tensor(context, x, "x"), options));
   });
@@ -89,7 +89,7 @@ trafo_error* trafo_op_attention(trafo_context* context, const trafo_tensor* q,
     call.reserved(o.reserved);
     settings.heads = o.heads;
     settings.head_dim = o.head_dim;
-    settings.causal = o.causal != 0;
+    settings.causal = call.flag(o.causal, "causal");
     settings.scale = o.scale;
     settings.dropout = to_dropout(call, &o.dropout);
     *out = give_tensor(

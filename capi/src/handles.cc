@@ -11,9 +11,22 @@ namespace {
 // Sharded by address, so that threads with contexts of their own seldom meet.
 constexpr size_t kShards = 16;
 
+struct Entry {
+  HandleKind kind;
+  uint32_t calls = 0;            // that use it now
+  void (*end)(void*) = nullptr;  // set: it was freed meanwhile, and the last of them ends it
+};
+
 struct Shard {
   std::mutex mutex;
-  std::unordered_map<const void*, HandleKind> live;
+  std::unordered_map<const void*, Entry> live;
+
+  // Null: freed, never made, or of another kind.
+  Entry* find(const void* handle, HandleKind kind) {
+    const auto found = live.find(handle);
+    return found != live.end() && found->second.kind == kind && !found->second.end ? &found->second
+                                                                                   : nullptr;
+  }
 };
 
 // Never destroyed: handles may be freed while the process ends.
@@ -40,23 +53,95 @@ trafo_error& out_of_memory_error() {
 void register_handle(const void* handle, HandleKind kind) {
   Shard& shard = shard_of(handle);
   std::lock_guard lock(shard.mutex);
-  shard.live.insert_or_assign(handle, kind);
+  shard.live.insert_or_assign(handle, Entry{kind});
 }
 
 bool is_live(const void* handle, HandleKind kind) noexcept {
   Shard& shard = shard_of(handle);
   std::lock_guard lock(shard.mutex);
-  const auto found = shard.live.find(handle);
-  return found != shard.live.end() && found->second == kind;
+  return shard.find(handle, kind) != nullptr;
 }
 
-bool unregister_handle(const void* handle, HandleKind kind) noexcept {
+bool begin_use(const void* handle, HandleKind kind) noexcept {
   Shard& shard = shard_of(handle);
   std::lock_guard lock(shard.mutex);
-  const auto found = shard.live.find(handle);
-  if (found == shard.live.end() || found->second != kind) return false;
-  shard.live.erase(found);
+  Entry* entry = shard.find(handle, kind);
+  if (!entry) return false;
+  ++entry->calls;
   return true;
+}
+
+void end_use(const void* handle) noexcept {
+  Shard& shard = shard_of(handle);
+  void (*end)(void*) = nullptr;
+  {
+    std::lock_guard lock(shard.mutex);
+    const auto found = shard.live.find(handle);
+    if (--found->second.calls > 0 || !found->second.end) return;
+    end = found->second.end;
+    shard.live.erase(found);
+  }
+  end(const_cast<void*>(handle));
+}
+
+void end_handle(void* handle, HandleKind kind, void (*end)(void*)) noexcept {
+  if (!handle) return;
+  Shard& shard = shard_of(handle);
+  {
+    std::lock_guard lock(shard.mutex);
+    Entry* entry = shard.find(handle, kind);
+    if (!entry) return;
+    if (entry->calls > 0) {
+      entry->end = end;
+      return;
+    }
+    shard.live.erase(handle);
+  }
+  end(handle);
+}
+
+Call::~Call() {
+  if (holds_) turns_of(holds_).end();
+  for (size_t i = 0; i < in_use_count_; ++i) end_use(in_use_[i]);
+  for (const void* handle : more_in_use_) end_use(handle);
+}
+
+void Call::keep(const void* handle) const {
+  if (in_use_count_ < in_use_.size()) {
+    in_use_[in_use_count_++] = handle;
+    return;
+  }
+  try {
+    more_in_use_.push_back(handle);
+  } catch (...) {
+    end_use(handle);
+    throw;
+  }
+}
+
+void Call::use(const std::shared_ptr<Context>& context, CallsBack calls_back) const {
+  if (holds_) return;
+  if (!turns_of(context).begin(calls_back == CallsBack::yes))
+    refuse(
+        "the context is at work on another thread, in a call that may call back; wait for its end, "
+        "or use a context of your own");
+  holds_ = context;
+}
+
+void* give_memory(size_t bytes, HandleKind kind) {
+  void* memory = std::calloc(1, bytes);
+  if (!memory) throw std::bad_alloc();
+  try {
+    register_handle(memory, kind);
+  } catch (...) {
+    std::free(memory);
+    throw;
+  }
+  return memory;
+}
+
+void free_memory(void* memory, HandleKind kind) noexcept {
+  end_handle(memory, kind, [](void* ended) { std::free(ended); });
 }
 
 trafo_error* make_error(ErrorCode code, const char* origin, const char* message) noexcept {
@@ -72,8 +157,7 @@ bool is_live_error(const trafo_error* error) noexcept {
 }
 
 char* copy_string(std::string_view text) {
-  auto* copy = static_cast<char*>(std::malloc(text.size() + 1));
-  if (!copy) throw std::bad_alloc();
+  auto* copy = static_cast<char*>(give_memory(text.size() + 1, HandleKind::string));
   std::memcpy(copy, text.data(), text.size());
   copy[text.size()] = '\0';
   return copy;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "capi/include/trafo.h"
+#include "capi/src/turns.h"
 #include "engine/autograd/context.h"
 #include "engine/core/status.h"
 #include "engine/core/trace.h"
@@ -59,6 +61,10 @@ enum class HandleKind : uint32_t {
   trainer,
   translations,
   shortlist,
+  // Memory that was handed out, so that a second free of it is harmless too.
+  string,
+  ids,
+  buffer,
 };
 
 // Specialised once for each handle type: its kind and its public name.
@@ -86,7 +92,18 @@ TRAFO_HANDLE(shortlist)
 
 void register_handle(const void* handle, HandleKind kind);
 bool is_live(const void* handle, HandleKind kind) noexcept;
-bool unregister_handle(const void* handle, HandleKind kind) noexcept;  // false: it was not live
+// A handle that is freed while calls use it, by a callback or another thread, is no handle from
+// then on; the object lives until the last of them is done. begin_use: false if it is not live.
+bool begin_use(const void* handle, HandleKind kind) noexcept;
+void end_use(const void* handle) noexcept;
+// Runs `end` on a live handle that nothing uses, or leaves that to the last use.
+void end_handle(void* handle, HandleKind kind, void (*end)(void*)) noexcept;
+// Zeroed memory from calloc for the caller, and its end; what is not live is left alone.
+void* give_memory(size_t bytes, HandleKind kind);
+void free_memory(void* memory, HandleKind kind) noexcept;
+
+// Whether a call that has the context may run functions of the caller meanwhile.
+enum class CallsBack { no, yes };
 
 inline constexpr size_t kLargestOptions = 65536;  // bytes of a struct with a struct_size
 
@@ -94,6 +111,9 @@ inline constexpr size_t kLargestOptions = 65536;  // bytes of a struct with a st
 class Call {
  public:
   explicit Call(const char* function) : function_(function) {}
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
   const char* function() const { return function_; }
 
   template <class... Args>
@@ -101,15 +121,20 @@ class Call {
     fail(ErrorCode::invalid_argument, function_, message...);
   }
 
-  // The object behind a handle argument.
+  // The object behind a handle argument; it lives as long as this call.
   template <class Handle>
   Handle& handle(Handle* argument, const char* name) const {
     using Plain = std::remove_const_t<Handle>;
     if (!argument) refuse(name, " is NULL");
-    if (!is_live(argument, HandleTraits<Plain>::kind))
+    if (!begin_use(argument, HandleTraits<Plain>::kind))
       refuse(name, " is not a live ", HandleTraits<Plain>::name, ": freed, or of another kind");
+    keep(argument);
     return *argument;
   }
+
+  // The context is this call's until it ends. Waits for another thread's call that has it, unless
+  // that one may call back: then this one is refused, as the caller's function may wait for it.
+  void use(const std::shared_ptr<Context>& context, CallsBack calls_back = CallsBack::no) const;
 
   // Outputs are never NULL and are zero until the call succeeds.
   template <class T>
@@ -134,8 +159,16 @@ class Call {
     if (value != 0) refuse("a reserved member is ", value, " and must be 0");
   }
 
-  Context& context(const trafo_context* argument) const {
-    return *handle(argument, "context").context;
+  // A switch: 0 or 1, so that other numbers can be given a meaning later.
+  bool flag(int32_t value, const char* name) const {
+    if (value != 0 && value != 1) refuse(name, " must be 0 or 1, got ", value);
+    return value != 0;
+  }
+
+  Context& context(trafo_context* argument, CallsBack calls_back = CallsBack::no) const {
+    const std::shared_ptr<Context>& context = handle(argument, "context").context;
+    use(context, calls_back);
+    return *context;
   }
   const Tensor& tensor(const trafo_context* owner, const trafo_tensor* argument,
                        const char* name) const {
@@ -159,12 +192,19 @@ class Call {
     if (count > kAddressSpace / sizeof(T)) refuse(name, "'s count ", count, " is impossible");
   }
 
- private:
   // More bytes than any process has (47-bit user addresses): negative numbers and INT64_MAX that
   // were taken for sizes are refused, not read.
   static constexpr size_t kAddressSpace =
       sizeof(size_t) > 4 ? size_t{1} << (sizeof(size_t) * 6 - 1) : static_cast<size_t>(PTRDIFF_MAX);
+
+ private:
+  void keep(const void* handle) const;
+
   const char* function_;
+  mutable std::array<const void*, 8> in_use_;
+  mutable size_t in_use_count_ = 0;
+  mutable std::vector<const void*> more_in_use_;
+  mutable std::shared_ptr<Context> holds_;
 };
 
 // Hands a new object to the caller.
@@ -175,9 +215,24 @@ Handle* new_handle(Args&&... args) {
   return object.release();
 }
 
+// Whose destructor works with the context.
+template <class Handle>
+concept UsesContext = !std::is_same_v<Handle, trafo_context> && requires(Handle handle) {
+  turns_of(handle.context);
+};
+
 template <class Handle>
 void free_handle(Handle* handle) noexcept {
-  if (handle && unregister_handle(handle, HandleTraits<Handle>::kind)) delete handle;
+  end_handle(handle, HandleTraits<Handle>::kind, [](void* ended) {
+    constexpr auto destroy = [](void* object) { delete static_cast<Handle*>(object); };
+    if constexpr (UsesContext<Handle>) {
+      // Outlives the object, which may be the last that holds it.
+      const std::shared_ptr<Context> context = static_cast<Handle*>(ended)->context;
+      turns_of(context).destroy(ended, destroy);
+    } else {
+      destroy(ended);
+    }
+  });
 }
 
 // A new object until it is handed out: with several of one call, all or none are.

@@ -12,6 +12,7 @@ trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer*
   return api(__func__, [&](const Call& call) {
     if (out_difference) *out_difference = 0;
     const trafo_model& m = call.handle(model, "model");
+    call.use(m.context);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
     if (format < TRAFO_EXPORT_HF_MARIAN || format > TRAFO_EXPORT_HF_LLAMA)
       call.refuse("format must be TRAFO_EXPORT_HF_MARIAN (0), TRAFO_EXPORT_HF_GPT2 (1), ",

@@ -43,7 +43,7 @@ trafo_model_config to_c(const ModelConfig& config) {
   return c;
 }
 
-ModelConfig from_c(const trafo_model_config& c) {
+ModelConfig from_c(const Call& call, const trafo_model_config& c) {
   ModelConfig config;
   config.architecture = static_cast<Architecture>(c.architecture);
   config.activation = static_cast<Activation>(c.activation);
@@ -54,8 +54,8 @@ ModelConfig from_c(const trafo_model_config& c) {
   config.ffn_width = c.ffn_width;
   config.heads = c.heads;
   config.max_positions = c.max_positions;
-  config.pre_norm = c.pre_norm != 0;
-  config.tied_embeddings = c.tied_embeddings != 0;
+  config.pre_norm = call.flag(c.pre_norm, "pre_norm");
+  config.tied_embeddings = call.flag(c.tied_embeddings, "tied_embeddings");
   config.dropout = c.dropout;
   config.attention_dropout = c.attention_dropout;
   config.ffn_dropout = c.ffn_dropout;
@@ -63,10 +63,10 @@ ModelConfig from_c(const trafo_model_config& c) {
   config.norm = static_cast<Norm>(c.norm);
   config.positions = static_cast<Positions>(c.positions);
   config.ffn = static_cast<FeedForward>(c.ffn);
-  config.biases = c.biases != 0;
+  config.biases = call.flag(c.biases, "biases");
   config.kv_heads = c.kv_heads;
   config.rope_theta = c.rope_theta;
-  config.depth_scaled_init = c.depth_scaled_init != 0;
+  config.depth_scaled_init = call.flag(c.depth_scaled_init, "depth_scaled_init");
   return config;
 }
 
@@ -114,9 +114,7 @@ DType trafo::capi::checked_precision(const Call& call, int32_t precision) {
 WantedModel trafo::capi::wanted_model(const Call& call, const trafo_model_config* config) {
   if (!config) call.refuse("config is NULL");
   const trafo_model_config settings = read_options(call, config, to_c(ModelConfig{}));
-  if (settings.depth_scaled_init != 0 && settings.depth_scaled_init != 1)
-    call.refuse("depth_scaled_init must be 0 or 1, got ", settings.depth_scaled_init);
-  return {from_c(settings), checked_precision(call, settings.precision)};
+  return {from_c(call, settings), checked_precision(call, settings.precision)};
 }
 
 trafo_error* trafo_model_config_init(trafo_model_config* config, size_t struct_size) {
@@ -191,6 +189,7 @@ trafo_error* trafo_model_load_weights(trafo_model* model, const trafo_tokenizer*
                                       const char* path, size_t path_length) {
   return api(__func__, [&](const Call& call) {
     const trafo_model& m = call.handle(model, "model");
+    call.use(m.context);
     check_not_frozen(call, m);
     const Tokenizer* pieces = tokenizer ? &call.handle(tokenizer, "tokenizer").tokenizer : nullptr;
     const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"));
@@ -215,6 +214,7 @@ trafo_error* trafo_average_models(const trafo_string_view* paths, size_t count, 
 trafo_error* trafo_model_freeze(trafo_model* model) {
   return api(__func__, [&](const Call& call) {
     trafo_model& m = call.handle(model, "model");
+    call.use(m.context);
     if (m.frozen) return;
     // Its updates would go past the copy of the weights that translation reads from then on.
     if (m.model.use_count() > 1) call.refuse("the model has a trainer: free that first");
@@ -226,6 +226,7 @@ trafo_error* trafo_model_freeze(trafo_model* model) {
 trafo_error* trafo_model_save(const trafo_model* model, const char* path, size_t path_length) {
   return api(__func__, [&](const Call& call) {
     const trafo_model& m = call.handle(model, "model");
+    call.use(m.context);
     save_model(path_argument(call, path, path_length, "path"), *m.context, *m.model);
   });
 }
@@ -258,6 +259,7 @@ trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index, const 
     if (out_name) *out_name = nullptr;
     if (out_tensor) *out_tensor = nullptr;
     trafo_model& m = call.handle(model, "model");
+    call.use(m.context);
     check_not_frozen(call, m);
     const ParameterStore& parameters = m.model->parameters();
     if (index < 0 || static_cast<size_t>(index) >= parameters.count())

@@ -32,37 +32,47 @@ trafo_error* binary(const char* function, trafo_context* context, const trafo_te
   return api(function, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(context, op(c, call.tensor(context, a, "a"), call.tensor(context, b, "b")));
+    *out = give_tensor(context,
+                       op(call, c, call.tensor(context, a, "a"), call.tensor(context, b, "b")));
   });
 }
 
 }  // namespace
 
+#define BINARY(op)                                                       \
+  [](const Call&, Context& c, const Tensor& left, const Tensor& right) { \
+    return op(c, left, right);                                           \
+  }
+
 trafo_error* trafo_op_add(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
                           trafo_tensor** out) {
-  return binary(__func__, context, a, b, out, ops::add);
+  return binary(__func__, context, a, b, out, BINARY(ops::add));
 }
 
 trafo_error* trafo_op_subtract(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
                                trafo_tensor** out) {
-  return binary(__func__, context, a, b, out, ops::subtract);
+  return binary(__func__, context, a, b, out, BINARY(ops::subtract));
 }
 
 trafo_error* trafo_op_multiply(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
                                trafo_tensor** out) {
-  return binary(__func__, context, a, b, out, ops::multiply);
+  return binary(__func__, context, a, b, out, BINARY(ops::multiply));
 }
 
 trafo_error* trafo_op_divide(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
                              trafo_tensor** out) {
-  return binary(__func__, context, a, b, out, ops::divide);
+  return binary(__func__, context, a, b, out, BINARY(ops::divide));
 }
+
+#undef BINARY
 
 trafo_error* trafo_op_matmul(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
                              int32_t transpose_a, int32_t transpose_b, trafo_tensor** out) {
   return binary(__func__, context, a, b, out,
-                [&](Context& c, const Tensor& left, const Tensor& right) {
-                  return ops::matmul(c, left, right, {transpose_a != 0, transpose_b != 0});
+                [&](const Call& call, Context& c, const Tensor& left, const Tensor& right) {
+                  return ops::matmul(c, left, right,
+                                     {call.flag(transpose_a, "transpose_a"),
+                                      call.flag(transpose_b, "transpose_b")});
                 });
 }
 
@@ -84,8 +94,8 @@ TRAFO_UNARY(mean)
 #define TRAFO_REDUCE(name)                                                                       \
   trafo_error* trafo_op_##name##_dim(trafo_context* context, const trafo_tensor* x, int32_t dim, \
                                      int32_t keep_dim, trafo_tensor** out) {                     \
-    return unary(__func__, context, x, out, [&](const Call&, Context& c, const Tensor& t) {      \
-      return ops::name(c, t, dim, keep_dim != 0);                                                \
+    return unary(__func__, context, x, out, [&](const Call& call, Context& c, const Tensor& t) { \
+      return ops::name(c, t, dim, call.flag(keep_dim, "keep_dim"));                              \
     });                                                                                          \
   }
 TRAFO_REDUCE(sum)

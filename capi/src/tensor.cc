@@ -20,6 +20,7 @@ trafo_error* trafo_tensor_clone(const trafo_tensor* tensor, trafo_tensor** out) 
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const trafo_tensor& source = call.handle(tensor, "tensor");
+    call.use(source.context);
     Context& c = *source.context;
     NoGrad no_grad(c);
     const Tensor whole = ops::contiguous(c, source.tensor.detach());
@@ -33,6 +34,7 @@ trafo_error* trafo_tensor_detach(const trafo_tensor* tensor, trafo_tensor** out)
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const trafo_tensor& source = call.handle(tensor, "tensor");
+    call.use(source.context);
     *out = give_tensor(source.context, source.tensor.detach());
   });
 }
@@ -64,6 +66,7 @@ trafo_error* trafo_tensor_read(const trafo_tensor* tensor, void* data, size_t by
   return api(__func__, [&](const Call& call) {
     const trafo_tensor& source = call.handle(tensor, "tensor");
     if (!data && bytes > 0) call.refuse("data is NULL");
+    call.use(source.context);
     Context& c = *source.context;
     NoGrad no_grad(c);
     c.to_host(ops::contiguous(c, source.tensor.detach()), data, bytes);
@@ -80,13 +83,16 @@ trafo_error* trafo_tensor_write(trafo_tensor* tensor, const void* data, size_t b
     if (!t.is_contiguous()) call.refuse("the tensor is a strided view; write to what it views");
     require(bytes == t.bytes(), ErrorCode::shape_mismatch, call.function(), "the tensor takes ",
             t.bytes(), " bytes, got ", bytes);
+    call.use(target.context);
     target.context->backend().copy_from_host(t.raw(), data, bytes);
   });
 }
 
 trafo_error* trafo_tensor_set_requires_grad(trafo_tensor* tensor, int32_t requires_grad) {
   return api(__func__, [&](const Call& call) {
-    set_requires_grad(call.handle(tensor, "tensor").tensor, requires_grad != 0);
+    trafo_tensor& target = call.handle(tensor, "tensor");
+    call.use(target.context);
+    set_requires_grad(target.tensor, call.flag(requires_grad, "requires_grad"));
   });
 }
 
@@ -94,11 +100,16 @@ trafo_error* trafo_tensor_get_grad(const trafo_tensor* tensor, trafo_tensor** ou
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const trafo_tensor& source = call.handle(tensor, "tensor");
+    call.use(source.context);
     const Tensor grad = grad_of(source.tensor);
     if (grad.defined()) *out = give_tensor(source.context, grad.detach());
   });
 }
 
 trafo_error* trafo_tensor_zero_grad(trafo_tensor* tensor) {
-  return api(__func__, [&](const Call& call) { zero_grad(call.handle(tensor, "tensor").tensor); });
+  return api(__func__, [&](const Call& call) {
+    const trafo_tensor& target = call.handle(tensor, "tensor");
+    call.use(target.context);
+    zero_grad(target.tensor);
+  });
 }

@@ -33,10 +33,10 @@ TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options
                 o.vocabulary);
   TokenizerTrainOptions result;
   result.vocab_size = static_cast<int32_t>(o.vocabulary);
-  result.model = o.bpe ? TokenizerModel::bpe : TokenizerModel::unigram;
+  result.model = call.flag(o.bpe, "bpe") ? TokenizerModel::bpe : TokenizerModel::unigram;
   result.character_coverage = o.character_coverage;
-  result.byte_fallback = o.byte_fallback != 0;
-  result.hard_vocab_limit = o.soft_limit == 0;
+  result.byte_fallback = call.flag(o.byte_fallback, "byte_fallback");
+  result.hard_vocab_limit = !call.flag(o.soft_limit, "soft_limit");
   return result;
 }
 
@@ -103,7 +103,8 @@ trafo_error* trafo_tokenizer_encode(const trafo_tokenizer* tokenizer, const char
     const std::vector<int32_t> ids =
         call.handle(tokenizer, "tokenizer").tokenizer.encode(call.text(text, text_length, "text"));
     // One byte at least, so that success is never NULL.
-    auto* copy = static_cast<int32_t*>(std::malloc(ids.size() * sizeof(int32_t) + 1));
+    auto* copy =
+        static_cast<int32_t*>(give_memory(ids.size() * sizeof(int32_t) + 1, HandleKind::ids));
     if (!copy) throw std::bad_alloc();
     std::copy(ids.begin(), ids.end(), copy);
     *out_ids = copy;
@@ -177,13 +178,12 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
     call.array(paths, count, "paths");
     const trafo_corpus_options o = read_options(call, options, corpus_defaults());
     call.reserved(o.reserved);
-    if (o.monolingual != 0 && o.monolingual != 1)
-      call.refuse("monolingual must be 0 or 1, got ", o.monolingual);
+    const bool monolingual = call.flag(o.monolingual, "monolingual");
     if (o.memory_bytes < 0) call.refuse("memory_bytes must be at least 0, got ", o.memory_bytes);
-    if (count < 1 || count > (o.monolingual ? 1u : 2u))
-      call.refuse(count, " paths: ",
-                  o.monolingual ? "monolingual text is one file"
-                                : "a corpus is two files, or one TSV file");
+    if (count < 1 || count > (monolingual ? 1u : 2u))
+      call.refuse(
+          count, " paths: ",
+          monolingual ? "monolingual text is one file" : "a corpus is two files, or one TSV file");
     LoadOptions load;
     load.memory_bytes = o.memory_bytes;
     const trafo_string_view& folder = o.unpack_directory;
@@ -194,8 +194,8 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
       *out = new_handle<trafo_corpus>(
           load_parallel(first, utf8_path(call, paths[1].data, paths[1].length, "paths"), load));
     else
-      *out = new_handle<trafo_corpus>(o.monolingual ? load_monolingual(first, load)
-                                                    : load_tsv(first, load));
+      *out = new_handle<trafo_corpus>(monolingual ? load_monolingual(first, load)
+                                                  : load_tsv(first, load));
   });
 }
 
@@ -267,7 +267,7 @@ trafo_error* trafo_bleu(const trafo_string_view* hypotheses, const trafo_string_
     if (out_signature) *out_signature = nullptr;
     call.out(out_score, "out_score");
     BleuOptions options;
-    options.lowercase = lowercase != 0;
+    options.lowercase = call.flag(lowercase, "lowercase");
     const BleuScore result =
         corpus_bleu(lines_argument(call, hypotheses, count, "hypotheses"),
                     lines_argument(call, references, count, "references"), options);

@@ -73,26 +73,20 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
   if (o.early_stopping_on < TRAFO_STOPPING_FIRST || o.early_stopping_on > TRAFO_STOPPING_ALL)
     call.refuse("early_stopping_on must be TRAFO_STOPPING_FIRST (0), _ANY (1) or _ALL (2), got ",
                 o.early_stopping_on);
-  if (o.batch_fit != 0 && o.batch_fit != 1)
-    call.refuse("batch_fit must be 0 or 1, got ", o.batch_fit);
-  if (o.tune_products != 0 && o.tune_products != 1)
-    call.refuse("tune_products must be 0 or 1, got ", o.tune_products);
-  if (o.drop_identical != 0 && o.drop_identical != 1)
-    call.refuse("drop_identical must be 0 or 1, got ", o.drop_identical);
   call.reserved(o.reserved);
   TrainOptions t;
   t.max_length_ratio = o.max_length_ratio;
-  t.drop_identical = o.drop_identical != 0;
+  t.drop_identical = call.flag(o.drop_identical, "drop_identical");
   t.maxi_batch = o.maxi_batch;
   t.source_alpha = o.source_alpha;
   t.target_alpha = o.target_alpha;
-  t.tune_products = o.tune_products != 0;
+  t.tune_products = call.flag(o.tune_products, "tune_products");
   t.exponential_smoothing = o.exponential_smoothing;
   t.early_stopping_on = static_cast<StoppingMetrics>(o.early_stopping_on);
   t.average_last = o.average_last;
   t.optimizer_states = static_cast<OptimizerStates>(o.optimizer_states);
   t.memory_limit = o.memory_limit;
-  t.batch_fit = o.batch_fit != 0;
+  t.batch_fit = call.flag(o.batch_fit, "batch_fit");
   t.recompute = static_cast<Recompute>(o.recompute);
   t.learn_rate = o.learning_rate;
   t.schedule = static_cast<ScheduleKind>(o.schedule);
@@ -119,7 +113,7 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
   t.save_freq = to_period(call, o.save_freq, "save_freq");
   t.valid_beam = o.valid_beam;
   t.valid_normalize = o.valid_normalize;
-  t.keep_best = o.keep_best != 0;
+  t.keep_best = call.flag(o.keep_best, "keep_best");
   t.keep_last = o.keep_last;
   // The engine decides by the first of the list.
   t.valid_metrics.clear();
@@ -127,7 +121,8 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
     for (const MetricName& metric : kMetrics)
       if ((o.valid_metrics & metric.bit) != 0 && (o.first_metric == metric.bit) == first)
         t.valid_metrics.emplace_back(metric.name);
-  if (o.valid_metrics != 0 && (o.first_metric & o.valid_metrics) == 0)
+  if (o.valid_metrics != 0 && ((o.first_metric & o.valid_metrics) != o.first_metric ||
+                               (o.first_metric & (o.first_metric - 1)) != 0 || o.first_metric == 0))
     call.refuse("first_metric ", o.first_metric, " is not one of valid_metrics ", o.valid_metrics);
   return t;
 }
@@ -215,6 +210,7 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
   return api(__func__, [&](const Call& call) {
     call.out(out);
     trafo_model& m = call.handle(model, "model");
+    call.use(m.context, CallsBack::yes);
     check_not_frozen(call, m);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
     const TextCorpus& training = call.handle(train, "train").corpus;
@@ -323,7 +319,5 @@ trafo_error* trafo_trainer_get_plan(const trafo_trainer* trainer, trafo_memory_p
 }
 
 void trafo_trainer_free(trafo_trainer* trainer) {
-  if (!trainer || !unregister_handle(trainer, HandleKind::trainer)) return;
-  int expected = trafo_trainer::busy;
-  if (!trainer->state.compare_exchange_strong(expected, trafo_trainer::doomed)) delete trainer;
+  free_handle(trainer);
 }

@@ -7,15 +7,12 @@
 #include "engine/train/run.h"
 
 struct trafo_trainer {
-  // A call that finds the trainer at work is refused; one that frees it then leaves that to the
-  // call that is at work.
-  enum State : int { idle, busy, doomed };
   std::shared_ptr<trafo::Context> context;
   std::shared_ptr<trafo::Model> model;
   trafo::TrainOptions options;
   std::unique_ptr<trafo::TrainingRun> run;
-  bool saves;  // there is a run directory
-  std::atomic<int> state{idle};
+  bool saves;                        // there is a run directory
+  std::atomic<bool> at_work{false};  // a call that finds it so, in a callback, is refused
 };
 
 namespace trafo::capi {
@@ -24,13 +21,11 @@ namespace trafo::capi {
 class Working {
  public:
   Working(const Call& call, trafo_trainer* argument) : trainer_(&call.handle(argument, "trainer")) {
-    int expected = trafo_trainer::idle;
-    if (!trainer_->state.compare_exchange_strong(expected, trafo_trainer::busy))
+    call.use(trainer_->context, CallsBack::yes);
+    if (trainer_->at_work.exchange(true))
       call.refuse("the trainer is at work: its callback, or another thread, cannot use it now");
   }
-  ~Working() {
-    if (trainer_->state.exchange(trafo_trainer::idle) == trafo_trainer::doomed) delete trainer_;
-  }
+  ~Working() { trainer_->at_work = false; }
   Working(const Working&) = delete;
   Working& operator=(const Working&) = delete;
   trafo_trainer* operator->() const { return trainer_; }

@@ -91,10 +91,12 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const trafo_model& m = call.handle(model, "model");
+    call.use(m.context);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
     const trafo_translate_options o = read_options(call, options, translate_defaults());
     const std::shared_ptr<CancelToken> token =
         cancel ? call.handle(cancel, "cancel").token : nullptr;
+    const bool truncate = call.flag(o.truncate, "truncate");
     call.array(lines, count, "lines");
     check_vocabulary(call, *m.model, pieces);
     if (o.max_length < 0) call.refuse("max_length must be at least 0, got ", o.max_length);
@@ -110,15 +112,16 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     }
     decode.min_length = o.min_length;
     decode.batch_tokens = o.batch_tokens;
-    decode.sampling = {o.sampling != 0, o.temperature, o.top_k, o.top_p, o.seed, o.first_line};
+    decode.sampling = {
+        call.flag(o.sampling, "sampling"), o.temperature, o.top_k, o.top_p, o.seed, o.first_line};
     decode.weights = m.packed;
+    if (o.shortlist_first < 0 || o.shortlist_best < 0)
+      call.refuse("shortlist_first and shortlist_best must be at least 0, got ", o.shortlist_first,
+                  " and ", o.shortlist_best);
     if (o.shortlist) {
       const trafo_shortlist& list = call.handle(o.shortlist, "shortlist");
       if (list.tokenizer.serialized() != pieces.serialized())
         call.refuse("the shortlist belongs to another tokenizer");
-      if (o.shortlist_first < 0 || o.shortlist_best < 0)
-        call.refuse("shortlist_first and shortlist_best must be at least 0, got ",
-                    o.shortlist_first, " and ", o.shortlist_best);
       if (o.shortlist_first == 0 && o.shortlist_best == 0)
         call.refuse("shortlist_first and shortlist_best are both 0: no token would be left");
       decode.shortlist = [&list, first = o.shortlist_first,
@@ -126,7 +129,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
         return list.table.candidates(source, first, best);
       };
     }
-    decode.long_source = o.truncate ? LongSource::truncate : LongSource::error;
+    decode.long_source = truncate ? LongSource::truncate : LongSource::error;
     decode.tokens = special_tokens(pieces);
     if (token) decode.cancelled = [token] { return token->is_cancelled(); };
 
@@ -136,7 +139,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     for (size_t i = 0; i < count; ++i) {
       sources.push_back(encode_line(call, pieces, lines[i], "lines", i));
       const auto tokens = static_cast<int64_t>(sources.back().size());
-      if (o.truncate && tokens > limit) cut_source(pieces, sources.back(), limit);
+      if (truncate && tokens > limit) cut_source(pieces, sources.back(), limit);
       result.sources.push_back({tokens, static_cast<int64_t>(sources.back().size())});
     }
     for (const auto& hypotheses : translate(*m.context, *m.model, sources, decode)) {
@@ -209,6 +212,7 @@ trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
       if (out_tokens) out_tokens[i] = 0;
     }
     const trafo_model& m = call.handle(model, "model");
+    call.use(m.context);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
     call.array(source, count, "source");
     call.array(target, count, "target");

@@ -27,15 +27,15 @@ void check(const ModelConfig& config, const DecodeOptions& options) {
   if (sampling.on) {
     check_range(options.n_best >= 1 && options.n_best <= 4096, "n_best", options.n_best,
                 "1 to 4096");
-    check_range(std::isfinite(sampling.temperature) && sampling.temperature > 0, "temperature",
-                sampling.temperature, "more than 0");
-    check_range(sampling.top_k >= 0, "top_k", sampling.top_k, "0 or more");
-    check_range(sampling.top_p > 0 && sampling.top_p <= 1, "top_p", sampling.top_p,
-                "more than 0 and at most 1");
   } else {
     check_range(options.n_best >= 1 && options.n_best <= options.beam, "n_best", options.n_best,
                 "1 to the beam");
   }
+  check_range(std::isfinite(sampling.temperature) && sampling.temperature > 0, "temperature",
+              sampling.temperature, "more than 0");
+  check_range(sampling.top_k >= 0, "top_k", sampling.top_k, "0 or more");
+  check_range(sampling.top_p > 0 && sampling.top_p <= 1, "top_p", sampling.top_p,
+              "more than 0 and at most 1");
   check_range(std::isfinite(options.length_penalty) && options.length_penalty >= 0,
               "length_penalty", options.length_penalty, "0 or more");
   check_range(options.max_length >= 1, "max_length", options.max_length, "1 or more");

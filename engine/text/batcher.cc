@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "engine/core/status.h"
+#include "engine/text/batch_packer.h"
 #include "engine/text/shuffle.h"
 
 namespace trafo {
@@ -12,19 +13,6 @@ namespace {
 constexpr std::string_view kOrigin = "batcher";
 // As many draws at a time when a window's end depends on what they hold.
 constexpr int64_t kReadAtATime = 1024;
-
-void append(std::span<const int32_t> from, std::vector<int32_t>& to) {
-  to.insert(to.end(), from.begin(), from.end());
-}
-
-// Ends a sequence of `length` tokens: its positions 0, 1, ... and its boundary.
-void end_sequence(size_t length, std::vector<int32_t>& positions, std::vector<int32_t>& cu_seqlens,
-                  int32_t& longest) {
-  const auto tokens = static_cast<int32_t>(length);
-  for (int32_t i = 0; i < tokens; ++i) positions.push_back(i);
-  cu_seqlens.push_back(cu_seqlens.back() + tokens);
-  longest = std::max(longest, tokens);
-}
 
 }  // namespace
 
@@ -277,42 +265,10 @@ void Batcher::next(PackedBatchHost& batch) {
 
 void Batcher::pack(const Window& window, std::span<const uint32_t> places,
                    PackedBatchHost& batch) const {
-  for (auto* list :
-       {&batch.source_ids, &batch.source_positions, &batch.source_cu_seqlens, &batch.target_in,
-        &batch.target_out, &batch.target_positions, &batch.target_cu_seqlens})
-    list->clear();
-  batch.target_weights.clear();
-  batch.sentence_ids.clear();
-  batch.max_source_len = batch.max_target_len = 0;
-  batch.label_count = 0;
-  batch.target_cu_seqlens.push_back(0);
-  const bool decoder_only = corpus_->options().form == SequenceForm::decoder_only;
-  if (!decoder_only) batch.source_cu_seqlens.push_back(0);
-
+  BatchPacker packer(batch, corpus_->options().form, options_.start_id);
   for (const uint32_t place : places) {
     const auto [source, target] = window.pairs.tokens[place];
-    batch.sentence_ids.push_back(window.pairs.ids[place]);
-    size_t length = target.size();
-    if (decoder_only) {
-      // Stream s1 .. sn </s> t1 .. tm </s>: read all but the last, predict all but the first; t1 is
-      // predicted from the </s> between the two.
-      length = source.size() + target.size() - 1;
-      append(source, batch.target_in);
-      append(target.first(target.size() - 1), batch.target_in);
-      append(source.subspan(1), batch.target_out);
-      append(target, batch.target_out);
-      batch.target_weights.insert(batch.target_weights.end(), source.size() - 1, 0.0f);
-      batch.target_weights.insert(batch.target_weights.end(), target.size(), 1.0f);
-    } else {
-      append(source, batch.source_ids);
-      end_sequence(source.size(), batch.source_positions, batch.source_cu_seqlens,
-                   batch.max_source_len);
-      batch.target_in.push_back(options_.start_id);
-      append(target.first(target.size() - 1), batch.target_in);
-      append(target, batch.target_out);
-    }
-    end_sequence(length, batch.target_positions, batch.target_cu_seqlens, batch.max_target_len);
-    batch.label_count += static_cast<int64_t>(target.size());
+    packer.add(source, target, window.pairs.ids[place]);
   }
 }
 

@@ -227,7 +227,7 @@ void TrainingRun::start_step(Session& session) {
     {
       const PhaseRange phase(context_, "batch", false);
       do {
-        batcher_.next(micro_batches_[count++]);
+        next_batch(count++);
       } while (count < micro_batches_.size() && !micro_batches_[count - 1].last_in_epoch);
     }
     const auto batches = std::span<const PackedBatchHost>(micro_batches_).first(count);
@@ -242,6 +242,14 @@ void TrainingRun::start_step(Session& session) {
     while (!started_.empty()) finish_step(session);
     throw;
   }
+}
+
+// Into micro_batches_[number], of the update that is being put together.
+void TrainingRun::next_batch(size_t number) {
+  PackedBatchHost& batch = micro_batches_[number];
+  if (!batches_) return batcher_.next(batch);
+  // Every micro-batch is one forward pass, whose number checkpoints hold.
+  batches_(static_cast<int64_t>(trainer_.state().forward_passes + number), batch);
 }
 
 // After a result that ends the run: what else was started is forgotten.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -55,6 +56,12 @@ class TrainingRun {
   // schedule's. A run that continues needs the same function.
   void set_rate(RateFunction rate) { trainer_.set_rate(std::move(rate)); }
 
+  // Micro-batches by a function of their number, counted from 0 over the whole run, instead of the
+  // corpus's, asked for on the thread that uses the run; there are no epochs then. A run that
+  // continues needs the same function. Empty: the corpus's again, from where they were.
+  using BatchFunction = std::function<void(int64_t index, PackedBatchHost& batch)>;
+  void set_batches(BatchFunction batches) { batches_ = std::move(batches); }
+
   // Saves now, if there is a run directory and something has changed since the last time.
   void save();
 
@@ -82,6 +89,7 @@ class TrainingRun {
   void announce(Session& session);
   void advance(Session& session, int64_t pause_at);
   void start_step(Session& session);
+  void next_batch(size_t number);
   void finish_step(Session& session);
   void abandon_steps();
   bool waits_for_results(const Progress& before, const Progress& after, int64_t pause_at) const;
@@ -118,6 +126,7 @@ class TrainingRun {
   RunIdentity identity_;
   std::optional<RunDirectory> directory_;
   RunState state_;
+  BatchFunction batches_;  // empty: batcher_
   std::vector<PackedBatchHost> micro_batches_;
   // Updates the device has been given and whose results are not in yet.
   struct Started {

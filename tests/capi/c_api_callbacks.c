@@ -176,6 +176,100 @@ static void test_pairs(const setting* s) {
   CHECK(freed == 2 && corpus == NULL);
 }
 
+// The sentences of one batch in rows, as the built-in batcher puts them together: shortest first.
+typedef struct rows {
+  int32_t ids[2][4][16], lengths[2][4];
+  int64_t asked;
+  int bad;  // what is wrong with the next batch
+} rows;
+
+static int32_t give_batch(void* user_data, int64_t index, trafo_batch* out) {
+  rows* from = user_data;
+  CHECK(out->struct_size == sizeof *out && out->source == NULL && out->sentences == 0);
+  CHECK(index == from->asked);
+  if (from->bad == 1) return 9;
+  ++from->asked;
+  out->sentences = 4;
+  out->source = from->ids[0][0];
+  out->target = from->ids[1][0];
+  out->source_width = out->target_width = 16;
+  out->source_lengths = from->lengths[0];
+  out->target_lengths = from->lengths[1];
+  if (from->bad == 2) out->source_lengths = NULL;
+  if (from->bad == 3) out->target_width = 2;
+  if (from->bad == 4) out->sentences = INT64_MAX;
+  if (from->bad == 5) out->source_width = INT64_MAX;
+  if (from->bad) --from->asked;
+  return 0;
+}
+
+// Batches that a function gives are trained on as the same ones of the corpus are, bit by bit.
+static void test_batches(const setting* s, int32_t architecture) {
+  // Each sentence a word longer than the last, so that their order in the batch is known.
+  static const char* const texts[4] = {"eins", "eins two", "eins two drei", "eins two drei four"};
+  trafo_string_view views[4];
+  rows from = {.asked = 0};
+  for (int i = 0; i < 4; ++i) {
+    views[i] = (trafo_string_view){texts[i], strlen(texts[i])};
+    int32_t* ids = NULL;
+    size_t count = 0;
+    OK(trafo_tokenizer_encode(s->tokenizer, texts[i], views[i].length, &ids, &count));
+    CHECK(count < 16);
+    for (int side = 0; side < 2; ++side) {
+      memcpy(from.ids[side][i], ids, count * sizeof *ids);
+      from.ids[side][i][count] = TRAFO_TOKEN_EOS;
+      from.lengths[side][i] = (int32_t)count + 1;
+    }
+    trafo_ids_free(ids);
+  }
+  trafo_corpus* corpus = NULL;
+  OK(trafo_corpus_new(views, views, 4, &corpus));
+  trafo_step_result of_corpus[kSteps], given[kSteps], step;
+  trafo_trainer_options options;
+  OK(trafo_trainer_options_init(&options, sizeof options));
+  options.max_length = 32;
+  for (int own = 0; own < 2; ++own) {
+    trafo_model_config config;
+    trafo_model* model = NULL;
+    trafo_trainer* trainer = NULL;
+    OK(trafo_model_config_init(&config, sizeof config));
+    OK(trafo_tokenizer_get_vocabulary(s->tokenizer, &config.vocabulary));
+    config.architecture = architecture;
+    config.activation = architecture == TRAFO_DECODER_LM ? TRAFO_GELU : TRAFO_RELU;
+    config.encoder_layers = config.decoder_layers = 1;
+    config.width = config.ffn_width = 16;
+    config.heads = 2;
+    config.max_positions = 32;
+    OK(trafo_model_new(s->context, &config, 1, &model));
+    OK(trafo_trainer_new(model, s->tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+    freed = 0;
+    if (own) OK(trafo_trainer_set_batches(trainer, give_batch, &from, count_free));
+    steps(trainer, kSteps, own ? given : of_corpus);
+    if (own) {
+      CHECK(from.asked == kSteps);
+      from.bad = 1;
+      FAILS(trafo_trainer_step(trainer, &step), TRAFO_IO, "returned 9");
+      for (from.bad = 2; from.bad <= 5; ++from.bad)
+        FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "the");
+      from.bad = 0;
+      from.ids[1][2][0] = 1 << 20;
+      from.asked = kSteps;
+      FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "row 2 of the target");
+      from.ids[1][2][0] = 4;
+      from.asked = kSteps;
+      OK(trafo_trainer_step(trainer, &step));  // nothing was lost
+      CHECK(step.update == kSteps + 1);
+      OK(trafo_trainer_set_batches(trainer, NULL, NULL, NULL));
+      CHECK(freed == 1);
+      OK(trafo_trainer_step(trainer, &step));
+    }
+    trafo_trainer_free(trainer);
+    trafo_model_free(model);
+  }
+  CHECK(same_steps(of_corpus, given, kSteps));
+  trafo_corpus_free(corpus);
+}
+
 typedef struct store {
   uint8_t* bytes;
   size_t size, capacity, read;
@@ -313,6 +407,8 @@ void test_callbacks(void) {
   OK(trafo_corpus_train_tokenizer(s.corpus, &options, &s.tokenizer));
   test_rates(&s);
   test_pairs(&s);
+  test_batches(&s, TRAFO_ENCODER_DECODER);
+  test_batches(&s, TRAFO_DECODER_LM);
   test_streams(&s);
   test_two_trainers(&s);
   trafo_corpus_free(s.corpus);

@@ -1,5 +1,5 @@
-// Two contexts in two threads with shared const handles, and a training run cancelled from another
-// thread.
+// Two contexts in two threads with shared handles, a training run cancelled from another thread,
+// and one model that translates for many threads.
 #define _XOPEN_SOURCE 700
 #include <pthread.h>
 #include <stdatomic.h>
@@ -73,6 +73,95 @@ static void* train(void* argument) {
   return NULL;
 }
 
+enum { kThreads = 6, kRounds = 5, kTexts = 3 };
+
+static trafo_model* shared;
+static const trafo_string_view kLines[kTexts] = {
+    {"alpha beta gamma", 16}, {"beta gamma delta", 16}, {"gamma alpha", 11}};
+static char alone[kTexts][256];
+static double scores[kTexts];
+static atomic_int refused;
+
+static int translate_one(int line, char* text, size_t capacity, double* score) {
+  trafo_translate_options options;
+  trafo_translations* translations = NULL;
+  trafo_string_view best;
+  ok(trafo_translate_options_init(&options, sizeof options));
+  options.beam = 2;
+  trafo_error* error =
+      trafo_translate(shared, tokenizer, &kLines[line], 1, &options, NULL, &translations);
+  if (error) {
+    atomic_fetch_add(&refused, trafo_error_code(error) == TRAFO_INVALID_ARGUMENT);
+    trafo_error_free(error);
+    return 0;
+  }
+  ok(trafo_translations_get(translations, 0, 0, &best, score));
+  snprintf(text, capacity, "%.*s", (int)best.length, best.data);
+  trafo_translations_free(translations);
+  return 1;
+}
+
+static void* translate_all(void* unused) {
+  (void)unused;
+  for (int i = 0; i < kRounds * kTexts; ++i) {
+    const int line = i % kTexts;
+    char text[256];
+    double score = 0;
+    if (!translate_one(line, text, sizeof text, &score) || strcmp(text, alone[line]) != 0 ||
+        score != scores[line])
+      atomic_fetch_add(&failures, 1);
+  }
+  return NULL;
+}
+
+// While a trainer runs on this thread, another one is told so at once.
+static int32_t ask_elsewhere(void* user_data, const trafo_event* event) {
+  (void)user_data, (void)event;
+  pthread_t thread;
+  pthread_create(&thread, NULL, translate_all, NULL);
+  pthread_join(thread, NULL);
+  return 1;
+}
+
+// Every answer is that of a lone call.
+static void test_one_model_for_many_threads(int frozen) {
+  trafo_context* context = NULL;
+  trafo_context_options options;
+  trafo_model_config config;
+  ok(trafo_context_options_init(&options, sizeof options));
+  options.threads = 2;
+  ok(trafo_context_new(&options, &context));
+  ok(trafo_model_config_init(&config, sizeof config));
+  ok(trafo_tokenizer_get_vocabulary(tokenizer, &config.vocabulary));
+  config.encoder_layers = config.decoder_layers = 1;
+  config.width = config.ffn_width = 16;
+  config.heads = 2;
+  config.max_positions = 32;
+  ok(trafo_model_new(context, &config, 1, &shared));
+  if (!frozen) {  // something is learnt first, and asked for meanwhile
+    trafo_trainer_options training;
+    trafo_trainer* trainer = NULL;
+    int32_t stop = 0;
+    ok(trafo_trainer_options_init(&training, sizeof training));
+    training.max_length = 16;
+    training.disp_freq.value = 1;
+    ok(trafo_trainer_new(shared, tokenizer, corpus, NULL, &training, NULL, 0, &trainer));
+    const int before = atomic_load(&failures);
+    trafo_error_free(trafo_trainer_run(trainer, 3, NULL, ask_elsewhere, NULL, &stop));
+    atomic_store(&failures, before + (atomic_load(&refused) != kRounds * kTexts));
+    trafo_trainer_free(trainer);
+  } else {
+    ok(trafo_model_freeze(shared));
+  }
+  for (int i = 0; i < kTexts; ++i)
+    if (!translate_one(i, alone[i], sizeof alone[i], &scores[i])) atomic_fetch_add(&failures, 1);
+  pthread_t threads[kThreads];
+  for (int i = 0; i < kThreads; ++i) pthread_create(&threads[i], NULL, translate_all, NULL);
+  for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
+  trafo_model_free(shared);
+  trafo_context_free(context);
+}
+
 int main(void) {
   const trafo_string_view words[] = {
       {"alpha beta gamma", 16}, {"beta gamma delta", 16}, {"gamma alpha", 11}};
@@ -98,6 +187,8 @@ int main(void) {
   ok(trafo_cancel_set(cancel));
   for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
   if (lessons[0].loss != lessons[1].loss) atomic_fetch_add(&failures, 1);  // the same bits in both
+  test_one_model_for_many_threads(0);
+  test_one_model_for_many_threads(1);
   trafo_cancel_free(cancel);
   trafo_tokenizer_free(tokenizer);
   trafo_corpus_free(corpus);

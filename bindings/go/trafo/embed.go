@@ -28,8 +28,9 @@ package trafo
 // static trafo_error *trafo_go_model_write(const trafo_model *model, uintptr_t handle) {
 //   return trafo_model_write(model, trafo_go_write, (void *)handle);
 // }
-// static trafo_error *trafo_go_model_read(trafo_context *context, uintptr_t handle, trafo_model **out) {
-//   return trafo_model_read(context, trafo_go_read, (void *)handle, TRAFO_FLOAT32, out);
+// static trafo_error *trafo_go_model_read(trafo_context *context, uintptr_t handle, int32_t precision,
+//                                         trafo_model **out) {
+//   return trafo_model_read(context, trafo_go_read, (void *)handle, precision, out);
 // }
 // static trafo_error *trafo_go_tokenizer_write(const trafo_tokenizer *tokenizer, uintptr_t handle) {
 //   return trafo_tokenizer_write(tokenizer, trafo_go_write, (void *)handle);
@@ -142,11 +143,14 @@ func (m *Model) WriteModel(w io.Writer) error {
 }
 
 // ReadModel makes a model from such bytes, read to their end.
-func (c *Context) ReadModel(r io.Reader) (m *Model, err error) {
-	const origin = "Context.ReadModel"
+func (c *Context) ReadModel(r io.Reader) (*Model, error) { return c.ReadModelAs(r, Float32) }
+
+// ReadModelAs is ReadModel for a model that computes in precision: Float32 or, on CUDA, BFloat16.
+func (c *Context) ReadModelAs(r io.Reader, precision DType) (m *Model, err error) {
+	const origin = "Context.ReadModelAs"
 	err = (&stream{r: r}).during(origin, func(handle C.uintptr_t) error {
 		m, err = c.model(origin, func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
-			return C.trafo_go_model_read(ptr, handle, out)
+			return C.trafo_go_model_read(ptr, handle, C.int32_t(precision), out)
 		})
 		return err
 	})

@@ -174,8 +174,13 @@ func TestRunsInBytes(t *testing.T) {
 	if file.String() != l.weights(t) {
 		t.Error("a model's bytes are not those of its file")
 	}
+	data := file.Bytes()
 	read := must[*trafo.Model](t)(l.context.ReadModel(&file))
 	ok(t, read.Close())
+	as := must[*trafo.Model](t)(l.context.ReadModelAs(bytes.NewReader(data), trafo.Float32))
+	ok(t, as.Close())
+	_, err := l.context.ReadModelAs(bytes.NewReader(data), trafo.BFloat16)
+	wantError(t, err, trafo.ErrUnsupported)
 	ok(t, l.tokenizer.WriteModel(&pieces))
 	if pieces.Len() == 0 {
 		t.Error("a tokenizer has no bytes")

@@ -771,7 +771,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " dropout or NULL: the values as they are. since 0.1"]
     pub fn trafo_op_dropout(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -982,7 +982,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " sum = residual + dropout(x + bias) and normed = layer_norm(sum), in one pass. since 0.1"]
+    #[doc = " sum = residual + dropout(x + bias) and normed = layer_norm(sum), in one pass; bias or NULL, dropout or NULL. since 0.1"]
     pub fn trafo_op_bias_dropout_residual_norm(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1048,7 +1048,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " cross_entropy(x W^T + bias) in chunks, without ever holding all logits: x [T,C], weight [V,C], bias [V] or NULL. reduction sum\n or mean. chunk_bytes: logits held at a time, 0 for the default. since 0.1"]
+    #[doc = " cross_entropy(x W^T + bias) in chunks, without ever holding all logits: x [T,C], weight [V,C], bias [V] or NULL. reduction sum\n or mean. chunk_bytes: logits held at a time, 0 for the default; options, out_nll may be NULL. since 0.1"]
     pub fn trafo_op_linear_cross_entropy(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -2045,7 +2045,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Validates now; metrics not asked for are NaN. INVALID_ARGUMENT: there is no validation corpus. since 0.1"]
+    #[doc = " Validates now; metrics not asked for are NaN; out_ce, out_bleu, out_chrf may be NULL. since 0.1"]
     pub fn trafo_trainer_validate(
         trainer: *mut trafo_trainer,
         out_ce: *mut f64,
@@ -2222,7 +2222,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Hypothesis `rank` (0 is the best) of line `index`: text is borrowed. NOT_FOUND if there are fewer. since 0.1"]
+    #[doc = " Hypothesis `rank` (0 is the best) of line `index`: text is borrowed; out_score may be NULL. NOT_FOUND if there are fewer. since 0.1"]
     pub fn trafo_translations_get(
         translations: *const trafo_translations,
         index: usize,
@@ -2242,7 +2242,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Tokens of source line `index`, </s> included, and how many of them were translated: fewer where it was cut. since 0.1"]
+    #[doc = " Tokens of source line `index`, </s> included, and how many of them were translated: fewer where it was cut; out_tokens, out_used may be NULL. since 0.1"]
     pub fn trafo_translations_get_source(
         translations: *const trafo_translations,
         index: usize,
@@ -2277,7 +2277,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Corpus BLEU as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). signature (may be NULL) is freed with\n trafo_string_free. since 0.1"]
+    #[doc = " Corpus BLEU as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature (may be NULL) is freed with\n trafo_string_free. since 0.1"]
     pub fn trafo_bleu(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,
@@ -2289,7 +2289,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Corpus chrF2 as sacreBLEU computes it by default. since 0.1"]
+    #[doc = " Corpus chrF2 as sacreBLEU computes it by default; out_signature may be NULL. since 0.1"]
     pub fn trafo_chrf(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,
@@ -2425,6 +2425,62 @@ unsafe extern "C" {
             unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void),
         >,
         out: *mut *mut trafo_corpus,
+    ) -> *mut trafo_error;
+}
+#[doc = " Rows of token ids: row i of the source is source[i * source_width], with source_lengths[i] ids of which the last is </s>; the rest\n of it is not read. The source is what the encoder reads (of a decoder-lm: what comes first and is not to be learnt), the target what\n is to be predicted: from <s>, or from the source's last id."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_batch {
+    #[doc = " set by the library, the rest is 0"]
+    pub struct_size: usize,
+    #[doc = " rows"]
+    pub sentences: i64,
+    pub source: *const i32,
+    pub source_width: i64,
+    pub source_lengths: *const i32,
+    pub target: *const i32,
+    pub target_width: i64,
+    pub target_lengths: *const i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_batch"][::core::mem::size_of::<trafo_batch>() - 64usize];
+    ["Alignment of trafo_batch"][::core::mem::align_of::<trafo_batch>() - 8usize];
+    ["Offset of field: trafo_batch::struct_size"]
+        [::core::mem::offset_of!(trafo_batch, struct_size) - 0usize];
+    ["Offset of field: trafo_batch::sentences"]
+        [::core::mem::offset_of!(trafo_batch, sentences) - 8usize];
+    ["Offset of field: trafo_batch::source"]
+        [::core::mem::offset_of!(trafo_batch, source) - 16usize];
+    ["Offset of field: trafo_batch::source_width"]
+        [::core::mem::offset_of!(trafo_batch, source_width) - 24usize];
+    ["Offset of field: trafo_batch::source_lengths"]
+        [::core::mem::offset_of!(trafo_batch, source_lengths) - 32usize];
+    ["Offset of field: trafo_batch::target"]
+        [::core::mem::offset_of!(trafo_batch, target) - 40usize];
+    ["Offset of field: trafo_batch::target_width"]
+        [::core::mem::offset_of!(trafo_batch, target_width) - 48usize];
+    ["Offset of field: trafo_batch::target_lengths"]
+        [::core::mem::offset_of!(trafo_batch, target_lengths) - 56usize];
+};
+#[doc = " Fills in micro-batch `index` of the run, counted from 0, from memory that is valid until it is called again, and returns 0.\n Non-zero: the call that trains returns TRAFO_CANCELLED and may be made again."]
+pub type trafo_batch_fn = ::core::option::Option<
+    unsafe extern "C" fn(
+        user_data: *mut ::core::ffi::c_void,
+        index: i64,
+        out: *mut trafo_batch,
+    ) -> i32,
+>;
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Trains on batches of `batches` (NULL: of the corpus again) from the next call that trains on, on the thread that trains. There\n are no epochs then. The same index must give the same batch for a run to continue bitwise; not part of checkpoints, as set_rate.\n What is no batch of the model ends that call with INVALID_ARGUMENT, and the next asks for it again. since 0.1"]
+    pub fn trafo_trainer_set_batches(
+        trainer: *mut trafo_trainer,
+        batches: trafo_batch_fn,
+        user_data: *mut ::core::ffi::c_void,
+        user_data_free: ::core::option::Option<
+            unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void),
+        >,
     ) -> *mut trafo_error;
 }
 #[doc = " Takes all bytes and returns 0; otherwise the call that writes returns TRAFO_IO."]

@@ -13,6 +13,7 @@ use crate::context::ContextOptions;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{check_abi, view};
 use crate::model::Model;
+use crate::tensor::DType;
 use crate::text::{Corpus, Tokenizer};
 use crate::trainer::Trainer;
 
@@ -114,10 +115,18 @@ impl Model {
     }
     /// A model from such bytes, read to their end.
     pub fn read_from(options: &ContextOptions, reader: &mut impl Read) -> Result<Self> {
+        Self::read_as(options, reader, DType::F32)
+    }
+    /// The same, computing in `precision`: `F32` or, on CUDA, `BF16`.
+    pub fn read_as(
+        options: &ContextOptions,
+        reader: &mut impl Read,
+        precision: DType,
+    ) -> Result<Self> {
         read_with("Model::read_from", reader, |read, data| {
             // SAFETY: the context is live, the stream is valid during the call.
             Self::make_in(options, |context, out| unsafe {
-                sys::trafo_model_read(context, read, data, sys::TRAFO_FLOAT32, out)
+                sys::trafo_model_read(context, read, data, precision.as_raw(), out)
             })
         })
     }
@@ -185,7 +194,7 @@ unsafe extern "C" fn rate_of(user_data: *mut c_void, update: i64, scheduled: f64
     })
 }
 
-unsafe extern "C" fn free_box<T>(user_data: *mut c_void) {
+pub(crate) unsafe extern "C" fn free_box<T>(user_data: *mut c_void) {
     // SAFETY: a box of this type that was given away.
     let boxed = unsafe { Box::from_raw(user_data.cast::<T>()) };
     let _ = catch_unwind(AssertUnwindSafe(|| drop(boxed)));

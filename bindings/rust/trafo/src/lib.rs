@@ -137,6 +137,7 @@
 //! Training stops when the callback breaks or a [`CancelToken`] is set, between two batches, in a consistent state:
 //! call [`Trainer::run`] again to go on. A panic in a callback does the same and then goes on in the caller.
 
+mod batches;
 mod cancel;
 mod context;
 mod data;
@@ -161,6 +162,7 @@ mod trainer;
 mod trainer_options;
 mod translation;
 
+pub use batches::{Batch, BatchSource};
 pub use cancel::CancelToken;
 pub use context::{Context, ContextOptions, MemoryStats};
 pub use data::CorpusOptions;

@@ -108,8 +108,9 @@ pub struct Model {
 
 // SAFETY: a model's context is made with it and never handed out, so every handle that uses the context lies in this
 // struct (or in a Trainer together with it, or borrows it) and moves with it. trafo.h: everything may move between
-// threads. Not Sync: trafo.h: handles of one context are used by one thread at a time.
+// threads, and calls that work with one context take turns, so that a shared model may be used by several at once.
 unsafe impl Send for Model {}
+unsafe impl Sync for Model {}
 
 impl Model {
     /// A model with parameters drawn from `seed`, on the CPU with a thread for each core.

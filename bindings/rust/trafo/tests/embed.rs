@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 
 use common::{corpus, model, options, pairs, tokenizer, weights};
 use trafo::{
-    CancelToken, ContextOptions, Corpus, ErrorCode, EventKind, Model, Result, Tokenizer,
-    TokenizerOptions, Trainer,
+    Batch, BatchSource, CancelToken, ContextOptions, Corpus, DType, ErrorCode, EventKind, Model,
+    Result, Tokenizer, TokenizerOptions, Trainer,
 };
 
 #[test]
@@ -180,7 +180,96 @@ fn a_run_goes_on_from_its_bytes() -> Result<()> {
     model.write_to(&mut file)?;
     let read = Model::read_from(&ContextOptions::new(), &mut file.as_slice())?;
     assert_eq!(weights(&read), weights(&model));
+    let read = Model::read_as(&ContextOptions::new(), &mut file.as_slice(), DType::F32)?;
+    assert_eq!(weights(&read), weights(&model));
+    let refused = Model::read_as(&ContextOptions::new(), &mut file.as_slice(), DType::BF16);
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::Unsupported, "bfloat16 is for CUDA");
     tokenizer.write_to(&mut pieces)?;
     assert_eq!(Tokenizer::from_bytes(&pieces)?.vocabulary()?, tokenizer.vocabulary()?);
     Ok(())
+}
+
+/// Sentences of two to five words, and the batch of their ids, shortest first as the corpus's own batches are.
+fn one_batch(tokenizer: &Tokenizer) -> Result<(Vec<(String, String)>, Batch)> {
+    let words = ["der", "kleine", "Hund", "sieht", "den"];
+    let mut batch = Batch::new();
+    let mut texts = Vec::new();
+    for count in 2..=words.len() {
+        let text = words[..count].join(" ");
+        let mut ids = tokenizer.encode(&text)?;
+        ids.push(Batch::EOS);
+        batch.push(ids.clone(), ids);
+        texts.push((text.clone(), text));
+    }
+    Ok((texts, batch))
+}
+
+#[test]
+fn batches_from_a_closure_train_as_the_corpus_s() -> Result<()> {
+    let tokenizer = tokenizer(&corpus());
+    let (texts, batch) = one_batch(&tokenizer)?;
+    let corpus = Corpus::from_pairs(texts)?;
+    let build = || Trainer::builder(model(&tokenizer), &tokenizer, &corpus).options(options());
+    let mut of_corpus = build().build()?;
+    let mut given = build().build()?;
+    let asked = Arc::new(AtomicI64::new(0));
+    let (count, own) = (asked.clone(), batch.clone());
+    given.set_batches(move |index| {
+        assert_eq!(index, count.fetch_add(1, Ordering::Relaxed));
+        Some(own.clone())
+    })?;
+    for _ in 0..4 {
+        let (a, b) = (of_corpus.step()?, given.step()?);
+        assert_eq!((a.loss, a.grad_norm), (b.loss, b.grad_norm));
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+
+    given.set_batches(|_| None)?;
+    assert_eq!(given.step().unwrap_err().code(), ErrorCode::Io);
+    given.set_batches(|_| -> Option<Batch> { panic!("in a closure") })?;
+    assert_eq!(given.step().unwrap_err().code(), ErrorCode::Io);
+    given.set_batches(|_| Some(Batch::new()))?;
+    assert_eq!(given.step().unwrap_err().code(), ErrorCode::InvalidArgument);
+    given.set_batches(|_| Some(Batch::new().pair([1 << 20, Batch::EOS], [4, Batch::EOS])))?;
+    assert_eq!(given.step().unwrap_err().code(), ErrorCode::InvalidArgument);
+
+    struct Same(Batch);
+    impl BatchSource for Same {
+        fn batch(&mut self, _: i64) -> Option<Batch> {
+            Some(self.0.clone())
+        }
+    }
+    given.set_batches(Same(batch))?;
+    assert_eq!(given.step()?.loss, of_corpus.step()?.loss, "what failed has changed nothing");
+    given.use_corpus()?;
+    assert_eq!(given.step()?.update, 6);
+    Ok(())
+}
+
+#[test]
+fn one_model_translates_for_many_threads() -> Result<()> {
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let mut trainer =
+        Trainer::builder(model(&tokenizer), &tokenizer, &corpus).options(options()).build()?;
+    for _ in 0..3 {
+        trainer.step()?;
+    }
+    let model = trainer.into_model();
+    let options = TranslateOptions::new().beam(2).max_length(8);
+    let texts: Vec<String> = pairs().into_iter().step_by(37).map(|pair| pair.0).collect();
+    let translate = |text: &str| -> Result<(String, f64)> {
+        let all = model.translate(&tokenizer, &[text], &options)?;
+        Ok((all[0].text().to_string(), all[0].score()))
+    };
+    let alone = texts.iter().map(|text| translate(text)).collect::<Result<Vec<_>>>()?;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| texts.iter().map(|t| translate(t)).collect())).collect();
+        for thread in threads {
+            let together: Result<Vec<_>> = thread.join().unwrap();
+            assert_eq!(together?, alone);
+        }
+        Ok(())
+    })
 }

@@ -1,0 +1,90 @@
+package trafo_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/trafo-engine/trafo/bindings/go/trafo"
+)
+
+// Batches of a function are trained on as the same ones of the corpus are, bit by bit.
+func TestBatchesOfAFunction(t *testing.T) {
+	l := newLesson(t)
+	words := strings.Fields(func() string { source, _ := sentences(); return source[0] }())
+	var texts []string
+	var batch trafo.Batch
+	for count := 1; count <= len(words); count++ { // shortest first, as the corpus's own batches are
+		text := strings.Join(words[:count], " ")
+		ids := append(must[[]int32](t)(l.tokenizer.Encode(text)), trafo.EOS)
+		texts = append(texts, text)
+		batch.Source, batch.Target = append(batch.Source, ids), append(batch.Target, ids)
+	}
+	l.train.Close()
+	l.train = must[*trafo.Corpus](t)(trafo.NewCorpus(texts, texts))
+	want := losses(t, l.trainer(t), 4)
+	l.newModel(t)
+	trainer := l.trainer(t)
+	asked := int64(0)
+	ok(t, trainer.SetBatches(func(index int64) (trafo.Batch, error) {
+		if index != asked {
+			t.Errorf("batch %d, want %d", index, asked)
+		}
+		asked++
+		return batch, nil
+	}))
+	wantValues(t, "losses", losses(t, trainer, 4), want)
+
+	step := func() error { _, err := trainer.Step(); return err }
+	none := errors.New("none")
+	ok(t, trainer.SetBatches(func(int64) (trafo.Batch, error) { return trafo.Batch{}, none }))
+	wantError(t, step(), none)
+	ok(t, trainer.SetBatches(func(int64) (trafo.Batch, error) { panic("in a function") }))
+	wantPanicOf(t, "in a function", func() { _ = step() })
+	ok(t, trainer.SetBatches(func(int64) (trafo.Batch, error) { return trafo.Batch{}, nil }))
+	wantError(t, step(), trafo.ErrInvalidArgument)
+	ok(t, trainer.SetBatches(func(int64) (trafo.Batch, error) {
+		return trafo.Batch{Source: [][]int32{{1 << 20, trafo.EOS}}, Target: [][]int32{{4, trafo.EOS}}}, nil
+	}))
+	wantError(t, step(), trafo.ErrInvalidArgument)
+	ok(t, trainer.SetBatches(nil))
+	ok(t, step())
+}
+
+// One model translates for many goroutines; every answer is that of a lone call.
+func TestOneModelForManyGoroutines(t *testing.T) {
+	l := newLesson(t)
+	trainer := l.trainer(t)
+	losses(t, trainer, 3)
+	ok(t, trainer.Close())
+	options := trafo.DefaultTranslateOptions()
+	options.Beam, options.MaxLength = 2, 8
+	source, _ := sentences()
+	source = source[:min(len(source), 6)]
+	translate := func(text string) (string, error) {
+		all, err := l.model.Translate(context.Background(), l.tokenizer, []string{text}, &options)
+		if err != nil {
+			return "", err
+		}
+		return all.Best()[0], nil
+	}
+	var alone []string
+	for _, text := range source {
+		alone = append(alone, must[string](t)(translate(text)))
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for i, text := range source {
+				if got, err := translate(text); err != nil || got != alone[i] {
+					t.Errorf("%q: %q, %v; want %q", text, got, err, alone[i])
+				}
+			}
+		}()
+	}
+	all.Wait()
+}

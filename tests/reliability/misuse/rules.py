@@ -1,0 +1,285 @@
+"""What generate.py cannot read in the headers: good values, and which wrong ones fit a number.
+
+A parameter is 'function.name'. Expectations: refused (an error), accepted (no error: documented as harmless), either.
+"""
+
+CLASSES = ["valid", "NULL", "NULL element", "negative", "zero", "INT64_MAX", "overflow", "unknown enum", "unknown flag",
+           "reserved", "not finite", "freed handle", "wrong kind", "second free", "struct_size", "newer struct",
+           "NUL or not UTF-8", "bad memory", "in callback", "other thread", "race"]
+
+
+def symbol(cls):
+    return cls.replace(" ", "_").replace("-", "_")
+
+
+HANDLES = {"trafo_error", "trafo_context", "trafo_tensor", "trafo_cancel", "trafo_adamw", "trafo_tokenizer",
+           "trafo_corpus", "trafo_model", "trafo_trainer", "trafo_translations", "trafo_shortlist"}
+
+# Handles that a function needs others of than its kind's; by parameter, then by name.
+HANDLE_VALUES = {
+    "trafo_trainer_new.model": "w.free_model", "trafo_model_freeze.model": "w.free_model",
+    "trafo_model_load_weights.model": "w.free_model", "trafo_trainer_new.valid": "w.corpus",
+    "trafo_tensor_set_requires_grad.tensor": "w.doubles", "trafo_tensor_get_grad.tensor": "w.leaf",
+    "trafo_tensor_zero_grad.tensor": "w.leaf", "trafo_op_linear.bias": "w.row", "trafo_tensor_get_shape.tensor": "w.cube",
+    "trafo_op_softmax.padding_mask": "NULL", "trafo_backward.upstream": "NULL", "trafo_tensor_read.tensor": "w.row",
+    "trafo_tensor_write.tensor": "w.row",
+    "ids": "w.ids", "labels": "w.ids", "positions": "w.ids", "cu_seqlens_q": "w.seams", "cu_seqlens_k": "w.seams",
+    "gamma": "w.row", "beta": "w.row", "bias": "w.row",
+}
+KIND_VALUES = {"trafo_tensor": "w.matrix"}
+
+
+def handle(function, name, kind):
+    return (HANDLE_VALUES.get(f"{function}.{name}") or HANDLE_VALUES.get(name) or KIND_VALUES.get(kind) or
+            "w." + kind.removeprefix("trafo_"))
+
+
+# What NULL is answered with where the comment's words do not say it of this parameter alone.
+NULL = {
+    "trafo_op_embedding.positions": "refused", "trafo_op_embedding.position_table": "refused",  # both or none
+    "trafo_backward.root": "refused", "trafo_backward.upstream": "accepted",
+    "trafo_trainer_new.run_directory": "accepted",  # with length 0
+}
+
+OUTPUTS = {"int32_t *": None, "int64_t *": None, "double *": None, "size_t *": None, "char **": "trafo_string_free",
+           "int32_t **": "trafo_ids_free", "const char **": None, "trafo_string_view *": None}
+PLAIN_OUTPUTS = set()
+READ_SIZES = {"trafo_model_config_preset.config"}  # in and out: what is in them otherwise is not looked at
+
+# Memory that comes out: a fresh piece of it. No function gives buffers yet.
+MEMORY = {"char *": "fresh_string()", "int32_t *": "fresh_ids()", "uint8_t *": "NULL"}
+
+CALLBACKS = {"trafo_region_fn": "region_copies", "trafo_event_fn": "event_ignored", "trafo_rate_fn": "rate_same",
+             "trafo_pair_fn": "pair_words", "trafo_batch_fn": "batch_words", "trafo_write_fn": "write_taken", "trafo_read_fn": "read_model"}
+
+TWEAKS = {
+    "trafo_context_options": ["@.threads = 1;"],
+    "trafo_tokenizer_options": ["@.vocabulary = 30;", "@.soft_limit = 1;"],
+    "trafo_model_config": ["@ = w.config;"],
+    "trafo_trainer_options": ["trainer_settings(&@);"],
+    "trafo_attention_options": ["@.head_dim = 2;"],
+}
+LITERALS = {"trafo_dropout": ["@.p = 0.5f;", "@.step = 1;", "@.site = 2;", "@.seed = 3;"]}
+
+
+def struct_values(api, struct):
+    if struct in LITERALS:
+        return LITERALS[struct]
+    init = struct + "_init" if struct != "trafo_model_config" else "trafo_model_config_init"
+    if any(f.name == init for f in api.functions):
+        return [f"must({init}(&@, sizeof @));"] + TWEAKS.get(struct, [])
+    return []
+
+
+STRUCT_SIZES = [("zero", "0"), ("struct_size", "1"), ("struct_size", "65537"), ("INT64_MAX", "INT64_MAX"),
+                ("negative", "(size_t)-1")]
+LENGTHS = [("negative", "(size_t)-1"), ("INT64_MAX", "INT64_MAX"), ("overflow", "SIZE_MAX / 2 + 2")]
+
+
+def list_of(element, array_type, good, count=1):
+    return {"field": f"{array_type}$; {element}$_v[{count}];", "good": f"@_v[0] = {good}; @ = @_v;"}
+
+
+def handle_list(name, array_type, kind, good):
+    element = f"{'const ' if 'const trafo' in array_type else ''}{kind} *"
+    rule = list_of(element, array_type, good)
+    rule["field"] = rule["field"].replace("$", name)
+    rule["handles"] = ("@_v[0]", kind)
+    return rule
+
+
+TENSORS = "const trafo_tensor *const *"
+DLPACK = "struct DLManagedTensorVersioned"
+# Lists of handles, string views that are paths, memory of other libraries.
+GOOD = {
+    "trafo_op_concat.tensors": handle_list("tensors", TENSORS, "trafo_tensor", "w.matrix"),
+    "trafo_checkpoint.inputs": handle_list("inputs", TENSORS, "trafo_tensor", "w.leaf"),
+    "trafo_gradcheck.inputs": handle_list("inputs", TENSORS, "trafo_tensor", "w.leaf"),
+    "trafo_adamw_new.parameters": handle_list("parameters", "trafo_tensor *const *", "trafo_tensor", "w.leaf"),
+    "trafo_corpus_mix.corpora": handle_list("corpora", "const trafo_corpus *const *", "trafo_corpus", "w.corpus"),
+    "trafo_checkpoint.outputs": {
+        "field": "trafo_tensor **outputs; trafo_tensor *outputs_v[1];", "good": "@_v[0] = NULL; @ = @_v;",
+        "clean": "if (@) trafo_tensor_free(@_v[0]);"},
+    "trafo_backward.root": {"field": "const trafo_tensor *root; trafo_tensor *root_v;",
+                            "good": "@_v = fresh_loss(); @ = @_v;", "clean": "trafo_tensor_free(@_v);",
+                            "handles": ("@", "trafo_tensor")},
+    "trafo_tensor_to_dlpack.out": {
+        "field": f"{DLPACK} **out; {DLPACK} *out_v;", "good": "@_v = NULL; @ = &@_v;",
+        "clean": "if (@ && @_v) { @_v->deleter(@_v); @_v = NULL; }"},
+    "trafo_tensor_from_dlpack.managed": {
+        "field": f"{DLPACK} *managed; {DLPACK} managed_v; int64_t dlpack_shape[8], dlpack_strides[8];",
+        "good": "good_dlpack(&@_v, a->dlpack_shape); @ = &@_v;",
+        "bends": [("bad memory", expect, f"@_v.{member} = {value};") for member, value, expect in [
+            ("major", "0", "refused"), ("major", "9", "refused"), ("deleter", "NULL", "either"), ("data", "NULL", "refused"),
+            ("device_type", "-1", "refused"), ("device_type", "12345", "refused"), ("device_type", "2", "refused"),
+            ("device_id", "-1", "either"), ("ndim", "-1", "refused"), ("ndim", "9", "refused"), ("ndim", "INT32_MAX", "refused"),
+            ("code", "99", "refused"), ("bits", "7", "refused"), ("lanes", "4", "refused"), ("lanes", "0", "refused"),
+            ("shape", "NULL", "refused"), ("shape[0]", "-1", "refused"), ("shape[0]", "0", "either"),
+            ("shape[0]", "INT64_MAX", "refused"), ("shape[0]", "INT64_MAX / 4 + 1", "refused"),
+            ("byte_offset", "UINT64_MAX", "refused"), ("byte_offset", "INT64_MAX", "refused"), ("byte_offset", "1", "either"), ("flags", "UINT64_MAX", "either"),
+            ("strides", "(a->dlpack_strides[0] = INT64_MAX, a->dlpack_strides)", "refused"),
+            ("strides", "(a->dlpack_strides[0] = -1, a->dlpack_strides)", "either")]]},
+    "trafo_trainer_save.trainer": {"field": "trafo_trainer *trainer, *trainer_v;", "good": "@ = @_v = fresh_saver();",
+                                   "clean": "trafo_trainer_free(@_v);", "handles": ("@", "trafo_trainer")},
+    "trafo_trainer_read.read": "read_checkpoint", "trafo_trainer_run.callback": "event_counter()",
+    "trafo_corpus_open.paths": "good_paths", "trafo_average_models.paths": "good_model_paths",
+}
+
+PATH_BENDS = [("NUL or not UTF-8", "refused", "@ = \"a\\0b/\";"), ("NUL or not UTF-8", "either", "@ = \"\\xff\\xfe\";")]
+
+
+def path(expression, length):
+    return {"good": f"@ = {expression};", "bends": [
+        ("NUL or not UTF-8", "either", f"@ = \"a\\0b\\0c\"; a->{length} = 5;"),
+        ("NUL or not UTF-8", "either", f"@ = \"/\\xff\\xfe/x\"; a->{length} = 5;"),
+        ("zero", "either", f"@ = \"\"; a->{length} = 0;")]}
+
+
+# Plain memory: where it lies, what is good in it, wrong elements.
+ARRAYS = {
+    "trafo_tensor_new.shape": {"store": "int64_t @[8]", "good": "good_shape(@_v, 2); @ = @_v;", "bends": [
+        ("negative", "refused", "@_v[0] = -1;"), ("zero", "either", "@_v[0] = 0;"),
+        ("INT64_MAX", "refused", "@_v[0] = INT64_MAX;"),
+        ("overflow", "refused", "@_v[0] = @_v[1] = (int64_t)1 << 32; a->rank = 2;"),
+        ("overflow", "refused", "@_v[0] = INT64_MAX / 4 + 1;"),
+        ("overflow", "refused", "@_v[0] = 0; @_v[1] = @_v[2] = (int64_t)1 << 40; a->rank = 3; a->data = NULL; a->bytes = 0;"),
+        ("overflow", "refused", "@_v[0] = (int64_t)1 << 45; a->rank = 1; a->data = NULL; a->bytes = 0;")]},
+    "trafo_op_reshape.shape": {"store": "int64_t @[8]", "good": "good_shape(@_v, 4); @ = @_v;", "bends": [
+        ("negative", "refused", "@_v[0] = -2;"), ("negative", "refused", "@_v[0] = @_v[1] = -1; a->rank = 2;"),
+        ("zero", "refused", "@_v[0] = 0;"), ("zero", "refused", "@_v[0] = 0; @_v[1] = -1; a->rank = 2;"),
+        ("INT64_MAX", "refused", "@_v[0] = INT64_MAX;"),
+        ("overflow", "refused", "@_v[0] = @_v[1] = (int64_t)1 << 32; a->rank = 2;")]},
+    "trafo_tensor_get_shape.shape": {"store": "int64_t @[8]", "good": "@ = @_v;"},
+    "trafo_tensor_new.data": {"store": "float @[8]", "good": "memset(@_v, 0, sizeof @_v); @ = @_v;"},
+    "trafo_tensor_read.data": {"store": "float @[8]", "good": "@ = @_v;"},
+    "trafo_tensor_write.data": {"store": "float @[8]", "good": "memset(@_v, 0, sizeof @_v); @ = @_v;"},
+    "trafo_corpus_mix.weights": {"store": "double @[1]", "good": "@_v[0] = 2; @ = @_v;", "bends": [
+        ("negative", "refused", "@_v[0] = -1;"), ("zero", "refused", "@_v[0] = 0;"),
+        ("not finite", "refused", "@_v[0] = NAN;"), ("not finite", "refused", "@_v[0] = INFINITY;"),
+        ("INT64_MAX", "refused", "@_v[0] = 9.3e18;"), ("overflow", "refused", "@_v[0] = 1e300;")]},
+    "trafo_tokenizer_decode.ids": {"store": "int32_t @[2]", "good": "@_v[0] = 4; @_v[1] = 5; @ = @_v;", "bends": [
+        ("negative", "refused", "@_v[0] = -1;"), ("INT64_MAX", "refused", "@_v[1] = INT32_MAX;"),
+        ("zero", "either", "@_v[0] = 0;")]},
+    "trafo_tokenizer_load_buffer.data": {"good": "@ = tokenizer_bytes;", "bends": [
+        ("bad memory", "refused", "a->bytes = 7;"), ("bad memory", "refused", "@ = (const uint8_t *)\"nonsense\"; a->bytes = 8;")]},
+    "trafo_score.out_log_probability": {"store": "double @[3]", "good": "@ = @_v;"},
+    "trafo_score.out_tokens": {"store": "int64_t @[3]", "good": "@ = @_v;"},
+    "trafo_tokenizer_encode.text": {"good": "@ = \"alpha beta\";", "bends": [
+        ("NUL or not UTF-8", "either", "@ = \"a\\0b\\xff\\xfe\"; a->text_length = 5;")]},
+    "trafo_model_config_preset.name": {"good": "@ = \"tiny\";", "bends": [("NUL or not UTF-8", "refused", "@ = \"a\\0b\";")]},
+    "trafo_tokenizer_load.path": path("w.files.tokenizer", "path_length"),
+    "trafo_shortlist_load.path": path("w.files.shortlist", "path_length"),
+    "trafo_corpus_load_tsv.path": path("w.files.tsv", "path_length"),
+    "trafo_corpus_load.source_path": path("w.files.text", "source_length"),
+    "trafo_corpus_load.target_path": path("w.files.text", "target_length"),
+    "trafo_model_load.path": path("w.files.model", "path_length"),
+    "trafo_model_load_as.path": path("w.files.model", "path_length"),
+    "trafo_model_load_weights.path": path("w.files.model", "path_length"),
+    "trafo_average_models.output": path("fresh_path()", "output_length"),
+    "trafo_model_export.directory": path("fresh_path()", "directory_length"),
+    "trafo_model_import.directory": path("w.files.import", "directory_length"),
+    "trafo_trainer_new.run_directory": {"good": "@ = NULL;"},
+    "path": path("fresh_path()", "path_length"),
+}
+
+# Numbers: good values by parameter, then by name.
+VALUES = {
+    "dtype": "TRAFO_FLOAT32", "precision": "TRAFO_FLOAT32", "trafo_op_cast.dtype": "TRAFO_FLOAT64", "dim": "0", "dim0": "0",
+    "dim1": "1", "keep_dim": "0", "transpose_a": "0", "transpose_b": "0", "causal": "0", "epsilon": "1e-5", "scale": "1",
+    "factor": "2", "theta": "10000", "heads": "1", "kv_heads": "0", "head_dim": "2", "activation": "TRAFO_GELU",
+    "start": "0", "stop": "1", "rank": "1", "trafo_translations_get.rank": "0", "capacity": "8", "index": "0", "id": "5",
+    "threads": "2", "keep_graphs": "0", "recording": "1", "requires_grad": "1", "device": "TRAFO_DEVICE_CPU", "code": "1",
+    "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "seed": "1", "identity": "7", "pairs": "3",
+    "max_updates": "1", "sentences": "2", "source_tokens": "8", "target_tokens": "8", "lowercase": "0", "best": "2",
+    "learning_rate": "0.1", "eps": "1e-6", "atol": "1e-5", "rtol": "1e-3", "chunk_bytes": "0", "positions": "2", "width": "2",
+    "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
+    "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2",
+    "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
+    "trafo_translate.count": "3", "trafo_score.count": "3", "trafo_bleu.count": "3", "trafo_chrf.count": "3",
+    "run_directory_length": "0",
+    "trafo_corpus_hold_out.count": "1",
+}
+
+
+def value(function, name, ctype):
+    if name == "struct_size":
+        return f"sizeof(a->{'options' if function.endswith('options_init') else 'config' if 'config_init' in function else 'out'}_v.v)"
+    if f"{function}.{name}" in VALUES:
+        return VALUES[f"{function}.{name}"]
+    if name.endswith("_length") and name in ("path_length", "directory_length", "output_length", "text_length", "name_length"):
+        return f"strlen(a->{name.removesuffix('_length')})"
+    if name in ("source_length", "target_length"):
+        return f"strlen(a->{name.removesuffix('_length')}_path)"
+    return VALUES.get(name)
+
+
+ENUMS = {"dtype", "precision", "activation", "device", "copy", "format", "reduction", "schedule", "recompute",
+         "optimizer_states", "early_stopping_on", "unit", "architecture", "norm", "ffn", "positions", "first_metric"}
+FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "requires_grad", "lowercase",
+         "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual", "pre_norm", "tied_embeddings",
+         "depth_scaled_init", "biases", "keep_best", "batch_fit", "tune_products", "drop_identical", "truncate", "sampling"}
+ANY = {"seed", "identity", "ignore_label", "step", "site", "code", "first_line"}
+INDEXES = {"index", "id"}
+COUNTS = {"count", "input_count", "output_count", "bytes"}
+# Negative is wrong; what is too large, or 0, is either refused or means what it says.
+QUANTITIES = {"rank", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
+              "chunk_bytes", "positions", "width", "heads", "kv_heads", "head_dim", "start", "stop", "device_index", "vocabulary",
+              "encoder_layers", "decoder_layers", "ffn_width", "max_positions", "q_column", "k_column", "v_column",
+              "memory_bytes", "warmup", "schedule_updates", "optimizer_delay", "batch_tokens", "max_length", "after_updates",
+              "after_epochs", "after_tokens", "value", "disp_first", "early_stopping", "valid_metrics", "valid_beam", "keep_last",
+              "max_bad_steps", "memory_limit", "average_last", "maxi_batch", "beam", "n_best", "min_length", "top_k",
+              "shortlist_first", "shortlist_best"}
+# Any sign means something: a dimension counted from the end.
+SIGNED = {"dim", "dim0", "dim1"}
+# Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
+REALS = {"label_smoothing", "beta1", "beta2", "epsilon", "weight_decay", "clip_norm", "learning_rate", "dropout",
+         "attention_dropout", "ffn_dropout", "norm_epsilon", "rope_theta", "character_coverage", "length_penalty", "temperature",
+         "top_p", "exponential_smoothing", "max_length_ratio", "source_alpha", "target_alpha", "valid_normalize", "theta", "p",
+         "eps", "atol", "rtol"}
+FACTORS = {"scale", "factor"}
+
+
+def number(function, label, name, ctype):
+    where = f"{function}.{label}"
+    if name.startswith("reserved"):
+        return [("reserved", v, "refused") for v in (("1", "-1") if "u" not in ctype else ("1",))]
+    if ctype in ("double", "float"):
+        if name in FACTORS:
+            return [("not finite", "NAN", "either"), ("not finite", "INFINITY", "either"), ("negative", "-1", "either"),
+                    ("zero", "0", "either")]
+        if name in REALS:
+            return [("not finite", "NAN", "refused"), ("not finite", "INFINITY", "either"), ("not finite", "-INFINITY", "refused"),
+                    ("negative", "-1", "either"), ("zero", "0", "either"), ("overflow", "3e38", "either")]
+        return None
+    wide = "64" in ctype or ctype == "size_t"
+    largest = "INT64_MAX" if wide else "INT32_MAX"
+    least = "INT64_MIN" if wide else "INT32_MIN"
+    half = "((int64_t)1 << 62)" if wide else "((int32_t)1 << 30)"
+    if name in ENUMS and ctype == "int32_t":
+        return [("negative", "-1", "refused"), ("negative", least, "refused"), ("unknown enum", "12345", "refused"),
+                ("INT64_MAX", largest, "refused"), ("zero", "0", "either")]
+    if name in FLAGS:
+        return [("negative", "-1", "refused"), ("negative", least, "refused"), ("unknown flag", "2", "refused"),
+                ("unknown flag", "12345", "refused"), ("INT64_MAX", largest, "refused"), ("zero", "0", "either")]
+    if name in ANY:
+        signed = [] if ctype.startswith("u") else [("negative", "-1", "either"), ("negative", least, "either")]
+        return signed + [("zero", "0", "either"), ("INT64_MAX", largest, "either"), ("overflow", half, "either")]
+    if name == "struct_size":
+        return [(c, v, "refused") for c, v in STRUCT_SIZES]
+    if name in COUNTS or (name.endswith("_length") and ctype == "size_t"):
+        if ctype != "size_t":
+            return [("negative", "-1", "refused"), ("negative", least, "refused"), ("zero", "0", "either"),
+                    ("INT64_MAX", largest, "refused"), ("overflow", half, "refused")]
+        return [("zero", "0", "either")] + [(c, v, "refused") for c, v in LENGTHS] + [("overflow", "SIZE_MAX / 8 + 2", "refused")]
+    if name in INDEXES or where == "trafo_translations_get.rank":
+        below = [] if ctype == "size_t" else [("negative", "-1", "refused"), ("negative", least, "refused")]
+        above = [("negative", "(size_t)-1", "refused")] if ctype == "size_t" else []
+        return below + above + [("zero", "0", "either"), ("INT64_MAX", largest, "refused"), ("overflow", half, "refused")]
+    if name in SIGNED:
+        return [("negative", "-1", "either"), ("negative", least, "refused"), ("zero", "0", "either"),
+                ("INT64_MAX", largest, "refused"), ("overflow", half, "refused")]
+    if name in QUANTITIES:
+        return [("negative", "-1", "refused"), ("negative", least, "refused"), ("zero", "0", "either"),
+                ("INT64_MAX", largest, "either"), ("overflow", half, "either"),
+                ("overflow", "(int64_t)3037000500" if wide else "46341", "either")]
+    return None
