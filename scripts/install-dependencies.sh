@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(
-  build-essential cmake ninja-build ccache pkg-config zlib1g-dev
+  build-essential cmake ninja-build ccache pkg-config python3 zlib1g-dev
   libsentencepiece-dev libhwy-dev nlohmann-json3-dev
   libcli11-dev libyaml-cpp-dev libfmt-dev libspdlog-dev
   libgtest-dev libopenblas-dev

@@ -38,11 +38,11 @@ ROOT = FOLDER.parents[1]
 WORK = ROOT / "build" / "seeded_faults"
 TREE, REPORT = WORK / "tree", WORK / "report.txt"
 BINARIES = {"unit_tests": "tests/unit_tests", "op_tests": "tests/op_tests", "train_tests": "tests/train_tests",
-            "parity_tests": "tests/parity_tests", "c_api_test": "tests/capi/c_api_test", "misuse_test": "tests/capi/misuse_test",
+            "parity_tests": "tests/parity_tests", "c_api_test": "tests/capi/c_api_test", "misuse_family": "tests/misuse_family",
             "cli_tests": "tests/cli/cli_tests"}
 # Programs of the release build that take the copy's library.
-WITH_LIBRARY = {"c_api_test", "misuse_test", "cli_tests"}
-WITHOUT_GTEST = {"c_api_test", "misuse_test"}
+WITH_LIBRARY = {"c_api_test", "misuse_family", "cli_tests"}
+WITHOUT_GTEST = {"c_api_test", "misuse_family"}
 HANDFUL = 5
 SECONDS = 600  # a test that a fault keeps from ending has noticed it
 INCLUDE = '#include "tests/reliability/seeded_fault.h"\n'

@@ -53,7 +53,7 @@ def run_tests():
             run([str(WORK / target), "--gtest_brief=1"], folder)
         run([str(release / "capi" / "c_api_test")], folder)
         run([str(release / "capi" / "c_api_threads_test")], folder)
-        run([str(release / "capi" / "misuse_test")], folder)
+        run([str(release / "misuse_family")], folder)
         run([str(release / "cli" / "cli_tests"), "--gtest_brief=1"], folder)
         families = ROOT / "tests" / "reliability"
         for name in ("damaged_files", "corpus_table"):  # what else looks at readers
