@@ -179,7 +179,7 @@ func TestRunsInBytes(t *testing.T) {
 	ok(t, read.Close())
 	as := must[*trafo.Model](t)(l.context.ReadModelAs(bytes.NewReader(data), trafo.Float32))
 	ok(t, as.Close())
-	_, err := l.context.ReadModelAs(bytes.NewReader(data), trafo.BFloat16)
+	_, err = l.context.ReadModelAs(bytes.NewReader(data), trafo.BFloat16)
 	wantError(t, err, trafo.ErrUnsupported)
 	ok(t, l.tokenizer.WriteModel(&pieces))
 	if pieces.Len() == 0 {

@@ -83,7 +83,7 @@ def read(paths):
 def says_null(function, name):
     """Whether a function's comment lets the parameter be NULL: 'A, B may be NULL', 'A or NULL', 'A (NULL: ...)'."""
     others = "|".join(re.escape(p.name) for p in function.parameters if p.name != name) or "$^"
-    comment = re.sub(r"\[[^\]]*\]", "", function.comment)  # shapes
+    comment = re.sub(r"\[[^\]]*\]", "#", function.comment)  # shapes
     for sentence in re.split(r"(?<=\w)\. |;", comment):
         for phrase in (r"may be NULL", r"or NULL", r"if not NULL", r"\(NULL: "):
             for found in re.finditer(r"\b%s\b(?=(.*?)%s)" % (re.escape(name), phrase), sentence):

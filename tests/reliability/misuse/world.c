@@ -8,32 +8,33 @@
 #include "misuse.h"
 
 world w;
-const uint8_t *tokenizer_bytes;
+const uint8_t* tokenizer_bytes;
 size_t tokenizer_byte_count;
 int misuse_user_data;
 static char folder[200];
-static uint8_t *tokenizer_copy;
+static uint8_t* tokenizer_copy;
 typedef struct stored {
-  uint8_t *data;
+  uint8_t* data;
   size_t count, given;
 } stored;
 static stored model_bytes, checkpoint_bytes;
 static int events;
 
-void must(trafo_error *error) {
+void must(trafo_error* error) {
   if (!error) return;
-  fprintf(stderr, "the table's own call failed: %s [%s]\n", trafo_error_message(error), trafo_error_origin(error));
+  fprintf(stderr, "the table's own call failed: %s [%s]\n", trafo_error_message(error),
+          trafo_error_origin(error));
   _exit(3);
 }
 
 /* ---- Functions that the library calls ---- */
 
-int32_t region_copies(void *user_data, trafo_context *context, const trafo_tensor *const *inputs, size_t input_count,
-                      trafo_tensor **outputs, size_t output_count) {
+int32_t region_copies(void* user_data, trafo_context* context, const trafo_tensor* const* inputs,
+                      size_t input_count, trafo_tensor** outputs, size_t output_count) {
   (void)user_data;
   if (input_count < 1) return 1;
   for (size_t i = 0; i < output_count; ++i) {
-    trafo_error *error = trafo_op_scale(context, inputs[0], 2, &outputs[i]);
+    trafo_error* error = trafo_op_scale(context, inputs[0], 2, &outputs[i]);
     if (!error) continue;
     trafo_error_free(error);
     for (size_t j = 0; j < i; ++j) trafo_tensor_free(outputs[j]);
@@ -43,7 +44,7 @@ int32_t region_copies(void *user_data, trafo_context *context, const trafo_tenso
 }
 
 /* Stops a run that a wrong argument has made endless. */
-int32_t event_ignored(void *user_data, const trafo_event *event) {
+int32_t event_ignored(void* user_data, const trafo_event* event) {
   (void)user_data;
   return event->kind == TRAFO_EVENT_DISPLAY && ++events > 8;
 }
@@ -51,16 +52,17 @@ trafo_event_fn event_counter(void) {
   events = 0;
   return event_ignored;
 }
-double rate_same(void *user_data, int64_t update, double scheduled) {
+double rate_same(void* user_data, int64_t update, double scheduled) {
   (void)user_data, (void)update;
   return scheduled;
 }
-int32_t pair_words(void *user_data, int64_t index, trafo_string_view *source, trafo_string_view *target) {
+int32_t pair_words(void* user_data, int64_t index, trafo_string_view* source,
+                   trafo_string_view* target) {
   (void)user_data;
   *source = *target = good_lines()[index % 3];
   return 0;
 }
-int32_t batch_words(void *user_data, int64_t index, trafo_batch *out) {
+int32_t batch_words(void* user_data, int64_t index, trafo_batch* out) {
   static const int32_t ids[4] = {4, 5, 6, TRAFO_TOKEN_EOS}, lengths[2] = {2, 2};
   (void)user_data, (void)index;
   out->sentences = 2;
@@ -69,11 +71,11 @@ int32_t batch_words(void *user_data, int64_t index, trafo_batch *out) {
   out->source_lengths = out->target_lengths = lengths;
   return 0;
 }
-int32_t write_taken(void *user_data, const uint8_t *data, size_t bytes) {
+int32_t write_taken(void* user_data, const uint8_t* data, size_t bytes) {
   (void)user_data, (void)data, (void)bytes;
   return 0;
 }
-static int32_t give(stored *from, uint8_t *data, size_t capacity, size_t *out_bytes) {
+static int32_t give(stored* from, uint8_t* data, size_t capacity, size_t* out_bytes) {
   const size_t left = from->count - from->given;
   *out_bytes = left < capacity ? left : capacity;
   memcpy(data, from->data + from->given, *out_bytes);
@@ -81,15 +83,15 @@ static int32_t give(stored *from, uint8_t *data, size_t capacity, size_t *out_by
   if (left == 0) from->given = 0; /* for the next reader */
   return 0;
 }
-int32_t read_model(void *user_data, uint8_t *data, size_t capacity, size_t *out_bytes) {
+int32_t read_model(void* user_data, uint8_t* data, size_t capacity, size_t* out_bytes) {
   (void)user_data;
   return give(&model_bytes, data, capacity, out_bytes);
 }
-int32_t read_checkpoint(void *user_data, uint8_t *data, size_t capacity, size_t *out_bytes) {
+int32_t read_checkpoint(void* user_data, uint8_t* data, size_t capacity, size_t* out_bytes) {
   (void)user_data;
   return give(&checkpoint_bytes, data, capacity, out_bytes);
 }
-void ignore_user_data(void *user_data) {
+void ignore_user_data(void* user_data) {
   (void)user_data;
 }
 
@@ -98,35 +100,35 @@ void keep_result(int32_t result) {
   last_result = result;
 }
 /* A text that is borrowed can be read. */
-void keep_text(const char *text) {
+void keep_text(const char* text) {
   last_result = text ? (int32_t)strlen(text) : -1;
 }
 
 /* ---- Arguments ---- */
 
-const trafo_string_view *good_lines(void) {
+const trafo_string_view* good_lines(void) {
   static const trafo_string_view lines[3] = {
       {"alpha beta gamma", 16}, {"beta gamma delta", 16}, {"gamma alpha", 11}};
   return lines;
 }
-const trafo_string_view *good_paths(void) {
+const trafo_string_view* good_paths(void) {
   static trafo_string_view paths[3];
   paths[0] = (trafo_string_view){w.files.tsv, strlen(w.files.tsv)};
   return paths;
 }
-const trafo_string_view *good_model_paths(void) {
+const trafo_string_view* good_model_paths(void) {
   static trafo_string_view paths[3];
   paths[0] = paths[1] = (trafo_string_view){w.files.model, strlen(w.files.model)};
   return paths;
 }
-void good_shape(int64_t *shape, int64_t first) {
+void good_shape(int64_t* shape, int64_t first) {
   for (int i = 0; i < 8; ++i) shape[i] = 1;
   shape[0] = first;
 }
-static void memory_returned(struct DLManagedTensorVersioned *managed) {
+static void memory_returned(struct DLManagedTensorVersioned* managed) {
   (void)managed;
 }
-void good_dlpack(struct DLManagedTensorVersioned *managed, int64_t *shape) {
+void good_dlpack(struct DLManagedTensorVersioned* managed, int64_t* shape) {
   static float values[2] = {1, 2};
   memset(managed, 0, sizeof *managed);
   managed->major = 1;
@@ -140,19 +142,19 @@ void good_dlpack(struct DLManagedTensorVersioned *managed, int64_t *shape) {
   good_shape(shape, 2);
   managed->shape = shape;
 }
-void trainer_settings(trafo_trainer_options *options) {
+void trainer_settings(trafo_trainer_options* options) {
   options->max_length = 16;
   options->disp_freq.value = 1;
   options->valid_beam = 1;
 }
 
-static void remove_tree(const char *path) {
-  DIR *list = opendir(path);
+static void remove_tree(const char* path) {
+  DIR* list = opendir(path);
   if (!list) {
     remove(path);
     return;
   }
-  for (struct dirent *entry; (entry = readdir(list));) {
+  for (struct dirent* entry; (entry = readdir(list));) {
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
     char inner[1024];
     snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
@@ -161,56 +163,58 @@ static void remove_tree(const char *path) {
   closedir(list);
   rmdir(path);
 }
-const char *fresh_path(void) {
+const char* fresh_path(void) {
   static char path[256];
   snprintf(path, sizeof path, "%s/new-%d", folder, (int)getpid());
   remove_tree(path);
   return path;
 }
 
-char *fresh_string(void) {
-  char *text = NULL;
+char* fresh_string(void) {
+  char* text = NULL;
   size_t length;
   must(trafo_tokenizer_piece(w.tokenizer, 5, &text, &length));
   return text;
 }
-int32_t *fresh_ids(void) {
-  int32_t *ids = NULL;
+int32_t* fresh_ids(void) {
+  int32_t* ids = NULL;
   size_t count;
   must(trafo_tokenizer_encode(w.tokenizer, "alpha", 5, &ids, &count));
   return ids;
 }
-trafo_tensor *fresh_loss(void) {
-  trafo_tensor *loss = NULL;
+trafo_tensor* fresh_loss(void) {
+  trafo_tensor* loss = NULL;
   must(trafo_op_sum(w.context, w.leaf, &loss));
   return loss;
 }
 
 /* ---- Handles ---- */
 
-static trafo_tensor *tensor(int32_t dtype, int32_t rank, const void *values, size_t bytes, int64_t first) {
+static trafo_tensor* tensor(int32_t dtype, int32_t rank, const void* values, size_t bytes,
+                            int64_t first) {
   const int64_t shape[3] = {first, 2, 2};
-  trafo_tensor *out = NULL;
+  trafo_tensor* out = NULL;
   must(trafo_tensor_new(w.context, dtype, shape, rank, values, bytes, &out));
   return out;
 }
 
-static trafo_trainer *trainer(const char *directory) {
-  trafo_trainer *out = NULL;
+static trafo_trainer* trainer(const char* directory) {
+  trafo_trainer* out = NULL;
   trafo_trainer_options options;
   must(trafo_trainer_options_init(&options, sizeof options));
   trainer_settings(&options);
-  must(trafo_trainer_new(w.model, w.tokenizer, w.corpus, w.corpus, &options, directory, strlen(directory), &out));
+  must(trafo_trainer_new(w.model, w.tokenizer, w.corpus, w.corpus, &options, directory,
+                         strlen(directory), &out));
   return out;
 }
 
-trafo_trainer *fresh_saver(void) {
+trafo_trainer* fresh_saver(void) {
   return trainer(fresh_path());
 }
 
-void *fresh(int kind) {
-  void *handle = NULL;
-  const trafo_string_view *lines = good_lines();
+void* fresh(int kind) {
+  void* handle = NULL;
+  const trafo_string_view* lines = good_lines();
   switch (kind) {
     case KIND_trafo_error:
       return trafo_cancel_new(NULL);
@@ -218,37 +222,39 @@ void *fresh(int kind) {
       trafo_context_options options;
       must(trafo_context_options_init(&options, sizeof options));
       options.threads = 1;
-      must(trafo_context_new(&options, (trafo_context **)&handle));
+      must(trafo_context_new(&options, (trafo_context**)&handle));
       return handle;
     }
     case KIND_trafo_tensor:
       return tensor(TRAFO_FLOAT32, 1, NULL, 0, 2);
     case KIND_trafo_cancel:
-      must(trafo_cancel_new((trafo_cancel **)&handle));
+      must(trafo_cancel_new((trafo_cancel**)&handle));
       return handle;
     case KIND_trafo_adamw: {
-      trafo_tensor *own = tensor(TRAFO_FLOAT64, 1, NULL, 0, 2);
+      trafo_tensor* own = tensor(TRAFO_FLOAT64, 1, NULL, 0, 2);
       must(trafo_tensor_set_requires_grad(own, 1));
-      must(trafo_adamw_new(w.context, &own, 1, NULL, (trafo_adamw **)&handle));
+      must(trafo_adamw_new(w.context, &own, 1, NULL, (trafo_adamw**)&handle));
       trafo_tensor_free(own);
       return handle;
     }
     case KIND_trafo_tokenizer:
-      must(trafo_tokenizer_load_buffer(tokenizer_bytes, tokenizer_byte_count, (trafo_tokenizer **)&handle));
+      must(trafo_tokenizer_load_buffer(tokenizer_bytes, tokenizer_byte_count,
+                                       (trafo_tokenizer**)&handle));
       return handle;
     case KIND_trafo_corpus:
-      must(trafo_corpus_new(lines, lines, 3, (trafo_corpus **)&handle));
+      must(trafo_corpus_new(lines, lines, 3, (trafo_corpus**)&handle));
       return handle;
     case KIND_trafo_model:
-      must(trafo_model_new(w.context, &w.config, 1, (trafo_model **)&handle));
+      must(trafo_model_new(w.context, &w.config, 1, (trafo_model**)&handle));
       return handle;
     case KIND_trafo_trainer:
       return trainer("");
     case KIND_trafo_translations:
-      must(trafo_translate(w.free_model, w.tokenizer, lines, 3, NULL, NULL, (trafo_translations **)&handle));
+      must(trafo_translate(w.free_model, w.tokenizer, lines, 3, NULL, NULL,
+                           (trafo_translations**)&handle));
       return handle;
     case KIND_trafo_shortlist:
-      must(trafo_shortlist_learn(w.tokenizer, lines, lines, 3, 2, (trafo_shortlist **)&handle));
+      must(trafo_shortlist_learn(w.tokenizer, lines, lines, 3, 2, (trafo_shortlist**)&handle));
       return handle;
     default:
       fprintf(stderr, "world.c makes no handle of kind %d\n", kind);
@@ -256,65 +262,86 @@ void *fresh(int kind) {
   }
 }
 
-void *live(int kind) {
-  void *const handles[KIND_COUNT] = {[KIND_trafo_error] = w.error,
-                                     [KIND_trafo_context] = w.context,
-                                     [KIND_trafo_tensor] = w.matrix,
-                                     [KIND_trafo_cancel] = w.cancel,
-                                     [KIND_trafo_adamw] = w.adamw,
-                                     [KIND_trafo_tokenizer] = w.tokenizer,
-                                     [KIND_trafo_corpus] = w.corpus,
-                                     [KIND_trafo_model] = w.model,
-                                     [KIND_trafo_trainer] = w.trainer,
-                                     [KIND_trafo_translations] = w.translations,
-                                     [KIND_trafo_shortlist] = w.shortlist};
+void* live(int kind) {
+  void* const handles[KIND_COUNT] = {
+      [KIND_trafo_error] = w.error,        [KIND_trafo_context] = w.context,
+      [KIND_trafo_tensor] = w.matrix,      [KIND_trafo_cancel] = w.cancel,
+      [KIND_trafo_adamw] = w.adamw,        [KIND_trafo_tokenizer] = w.tokenizer,
+      [KIND_trafo_corpus] = w.corpus,      [KIND_trafo_model] = w.model,
+      [KIND_trafo_trainer] = w.trainer,    [KIND_trafo_translations] = w.translations,
+      [KIND_trafo_shortlist] = w.shortlist};
   return handles[kind];
 }
 
-void free_handle(int kind, void *handle) {
+void free_handle(int kind, void* handle) {
   switch (kind) {
-    case KIND_trafo_error: trafo_error_free(handle); break;
-    case KIND_trafo_context: trafo_context_free(handle); break;
-    case KIND_trafo_tensor: trafo_tensor_free(handle); break;
-    case KIND_trafo_cancel: trafo_cancel_free(handle); break;
-    case KIND_trafo_adamw: trafo_adamw_free(handle); break;
-    case KIND_trafo_tokenizer: trafo_tokenizer_free(handle); break;
-    case KIND_trafo_corpus: trafo_corpus_free(handle); break;
-    case KIND_trafo_model: trafo_model_free(handle); break;
-    case KIND_trafo_trainer: trafo_trainer_free(handle); break;
-    case KIND_trafo_translations: trafo_translations_free(handle); break;
-    case KIND_trafo_shortlist: trafo_shortlist_free(handle); break;
-    default: fprintf(stderr, "world.c frees no handle of kind %d\n", kind); _exit(3);
+    case KIND_trafo_error:
+      trafo_error_free(handle);
+      break;
+    case KIND_trafo_context:
+      trafo_context_free(handle);
+      break;
+    case KIND_trafo_tensor:
+      trafo_tensor_free(handle);
+      break;
+    case KIND_trafo_cancel:
+      trafo_cancel_free(handle);
+      break;
+    case KIND_trafo_adamw:
+      trafo_adamw_free(handle);
+      break;
+    case KIND_trafo_tokenizer:
+      trafo_tokenizer_free(handle);
+      break;
+    case KIND_trafo_corpus:
+      trafo_corpus_free(handle);
+      break;
+    case KIND_trafo_model:
+      trafo_model_free(handle);
+      break;
+    case KIND_trafo_trainer:
+      trafo_trainer_free(handle);
+      break;
+    case KIND_trafo_translations:
+      trafo_translations_free(handle);
+      break;
+    case KIND_trafo_shortlist:
+      trafo_shortlist_free(handle);
+      break;
+    default:
+      fprintf(stderr, "world.c frees no handle of kind %d\n", kind);
+      _exit(3);
   }
 }
 
-/* One that is no more, freed just now. An address that a later handle of its kind gets is a live one again, which no library can
- * tell: nothing of the kind is made between this and the call. */
-void *freed(int kind) {
-  void *handle = fresh(kind);
+/* One that is no more, freed just now. An address that a later handle of its kind gets is a live
+ * one again, which no library can tell: nothing of the kind is made between this and the call. */
+void* freed(int kind) {
+  void* handle = fresh(kind);
   free_handle(kind, handle);
   return handle;
 }
 
-static void read_whole(const char *path, uint8_t **out, size_t *count) {
-  FILE *file = fopen(path, "rb");
+static void read_whole(const char* path, uint8_t** out, size_t* count) {
+  FILE* file = fopen(path, "rb");
   if (!file) return;
   *out = malloc(1 << 24);
   *count = *out ? fread(*out, 1, 1 << 24, file) : 0;
   fclose(file);
 }
 
-void world_files(const char *where) {
+void world_files(const char* where) {
   snprintf(folder, sizeof folder, "%s", where);
 #define NAMED(name) snprintf(w.files.name, sizeof w.files.name, "%s/" #name, folder)
-  NAMED(tokenizer), NAMED(shortlist), NAMED(tsv), NAMED(text), NAMED(model), NAMED(import), NAMED(checkpoint);
+  NAMED(tokenizer), NAMED(shortlist), NAMED(tsv), NAMED(text), NAMED(model), NAMED(import),
+      NAMED(checkpoint);
 }
 
 void world_begin(void) {
   static const float values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   static const double wide[2] = {1, 2};
   static const int32_t integers[3] = {0, 1, 2};
-  const trafo_string_view *lines = good_lines();
+  const trafo_string_view* lines = good_lines();
   w.context = fresh(KIND_trafo_context);
   w.matrix = tensor(TRAFO_FLOAT32, 2, values, 16, 2);
   w.cube = tensor(TRAFO_FLOAT32, 3, values, 32, 2);
@@ -353,11 +380,11 @@ void world_begin(void) {
   must(trafo_context_profile_start(w.context, 0));
 }
 
-static int32_t write_file(void *file, const uint8_t *data, size_t count) {
+static int32_t write_file(void* file, const uint8_t* data, size_t count) {
   return fwrite(data, 1, count, file) != count;
 }
-static void write_text(const char *path, const char *text) {
-  FILE *file = fopen(path, "wb");
+static void write_text(const char* path, const char* text) {
+  FILE* file = fopen(path, "wb");
   if (!file || fputs(text, file) < 0 || fclose(file) != 0) _exit(3);
 }
 
@@ -365,8 +392,9 @@ void world_write_files(void) {
   must(trafo_tokenizer_save(w.tokenizer, w.files.tokenizer, strlen(w.files.tokenizer)));
   must(trafo_shortlist_save(w.shortlist, w.files.shortlist, strlen(w.files.shortlist)));
   must(trafo_model_save(w.model, w.files.model, strlen(w.files.model)));
-  must(trafo_model_export(w.model, w.tokenizer, TRAFO_EXPORT_HF_MARIAN, w.files.import, strlen(w.files.import), NULL));
-  FILE *file = fopen(w.files.checkpoint, "wb");
+  must(trafo_model_export(w.model, w.tokenizer, TRAFO_EXPORT_HF_MARIAN, w.files.import,
+                          strlen(w.files.import), NULL));
+  FILE* file = fopen(w.files.checkpoint, "wb");
   if (!file) _exit(3);
   must(trafo_trainer_write(w.trainer, write_file, file));
   if (fclose(file) != 0) _exit(3);
@@ -375,7 +403,7 @@ void world_write_files(void) {
 }
 
 void world_end(void) {
-  trafo_tensor *const tensors[] = {w.matrix, w.cube, w.row, w.ids, w.seams, w.leaf, w.doubles};
+  trafo_tensor* const tensors[] = {w.matrix, w.cube, w.row, w.ids, w.seams, w.leaf, w.doubles};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; ++i) trafo_tensor_free(tensors[i]);
   trafo_model_free(w.free_model);
   for (int kind = 0; kind < KIND_COUNT; ++kind) free_handle(kind, live(kind));

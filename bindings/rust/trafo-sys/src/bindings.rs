@@ -2045,7 +2045,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Validates now; metrics not asked for are NaN; out_ce, out_bleu, out_chrf may be NULL. since 0.1"]
+    #[doc = " Validates now; metrics not asked for are NaN; out_ce, out_bleu, out_chrf may be NULL. INVALID_ARGUMENT: there is no validation\n corpus. since 0.1"]
     pub fn trafo_trainer_validate(
         trainer: *mut trafo_trainer,
         out_ce: *mut f64,
@@ -2463,7 +2463,7 @@ const _: () = {
     ["Offset of field: trafo_batch::target_lengths"]
         [::core::mem::offset_of!(trafo_batch, target_lengths) - 56usize];
 };
-#[doc = " Fills in micro-batch `index` of the run, counted from 0, from memory that is valid until it is called again, and returns 0.\n Non-zero: the call that trains returns TRAFO_CANCELLED and may be made again."]
+#[doc = " Fills in micro-batch `index` of the run, counted from 0, from memory that is valid until it is called again, and returns 0.\n Non-zero: the call that trains returns TRAFO_IO and may be made again."]
 pub type trafo_batch_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user_data: *mut ::core::ffi::c_void,

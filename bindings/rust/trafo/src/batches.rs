@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use trafo_sys as sys;
 
 use crate::context::to_i64;
-use crate::embed::free_box;
+use crate::embed::{Failure, FirstFailure, free_box};
 use crate::error::{Result, check};
 use crate::trainer::Trainer;
 
@@ -83,6 +83,7 @@ impl Matrix {
 struct Feed<S> {
     source: S,
     sides: [Matrix; 2],
+    failure: FirstFailure,
 }
 
 unsafe extern "C" fn give_batch<S: BatchSource>(
@@ -92,8 +93,13 @@ unsafe extern "C" fn give_batch<S: BatchSource>(
 ) -> i32 {
     // SAFETY: the box that `set_batches` gave, used by one thread at a time.
     let feed = unsafe { &mut *user_data.cast::<Feed<S>>() };
-    let Ok(Some(batch)) = catch_unwind(AssertUnwindSafe(|| feed.source.batch(index))) else {
-        return 1;
+    let batch = match catch_unwind(AssertUnwindSafe(|| feed.source.batch(index))) {
+        Ok(Some(batch)) => batch,
+        Ok(None) => return 1,
+        Err(payload) => {
+            feed.failure.note(Failure::Panic(payload));
+            return 1;
+        }
     };
     for (side, rows) in feed.sides.iter_mut().zip(&batch.rows) {
         side.fill(rows);
@@ -114,9 +120,13 @@ unsafe extern "C" fn give_batch<S: BatchSource>(
 impl Trainer {
     /// Trains on batches of `source` instead of the corpus's from the next call on, on the thread that trains; there are no
     /// epochs then. Not part of checkpoints. What is no batch of the model is `InvalidArgument` from the call that trains, a
-    /// panic is `Io`; the next call asks for it again.
+    /// panic goes on there; the next call asks for it again.
     pub fn set_batches<S: BatchSource + 'static>(&mut self, source: S) -> Result<()> {
-        let feed = Box::new(Feed { source, sides: Default::default() });
+        let feed = Box::new(Feed {
+            source,
+            sides: Default::default(),
+            failure: self.rate_failure.clone(),
+        });
         // SAFETY: the handle is live; the box is the library's from here on.
         check(unsafe {
             sys::trafo_trainer_set_batches(

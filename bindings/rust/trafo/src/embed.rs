@@ -142,7 +142,7 @@ impl Tokenizer {
     }
 }
 
-enum Failure {
+pub(crate) enum Failure {
     Error(Box<dyn std::error::Error + Send + Sync>),
     Panic(Box<dyn Any + Send>),
 }
@@ -153,7 +153,7 @@ enum Failure {
 pub(crate) struct FirstFailure(Arc<Mutex<Option<Failure>>>);
 
 impl FirstFailure {
-    fn note(&self, failure: Failure) {
+    pub(crate) fn note(&self, failure: Failure) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
     }
     /// The error of a call that failed by the closure; a panic goes on here.
