@@ -64,7 +64,6 @@ enum class HandleKind : uint32_t {
   // Memory that was handed out, so that a second free of it is harmless too.
   string,
   ids,
-  buffer,
 };
 
 // Specialised once for each handle type: its kind and its public name.

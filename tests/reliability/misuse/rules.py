@@ -46,8 +46,8 @@ OUTPUTS = {"int32_t *": None, "int64_t *": None, "double *": None, "size_t *": N
 PLAIN_OUTPUTS = set()
 READ_SIZES = {"trafo_model_config_preset.config"}  # in and out: what is in them otherwise is not looked at
 
-# Memory that comes out: a fresh piece of it. No function gives buffers yet.
-MEMORY = {"char *": "fresh_string()", "int32_t *": "fresh_ids()", "uint8_t *": "NULL"}
+# Memory that comes out: a fresh piece of it.
+MEMORY = {"char *": "fresh_string()", "int32_t *": "fresh_ids()"}
 
 CALLBACKS = {"trafo_region_fn": "region_copies", "trafo_event_fn": "event_ignored", "trafo_rate_fn": "rate_same",
              "trafo_pair_fn": "pair_words", "trafo_batch_fn": "batch_words", "trafo_write_fn": "write_taken", "trafo_read_fn": "read_model"}
