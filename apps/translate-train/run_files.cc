@@ -1,5 +1,8 @@
 #include "run_files.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -37,14 +40,32 @@ std::string usual_checkpoint(const std::string& run) {
   return best.empty() ? pointed_checkpoint(run, "latest") : best;
 }
 
+namespace {
+
+// What was written to a file, or the names in a directory.
+bool make_durable(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const bool done = fsync(descriptor) == 0;
+  close(descriptor);
+  return done;
+}
+
+}  // namespace
+
 bool replace_file(const std::string& path, std::string_view text) {
   const std::string temporary = path + ".tmp";
   std::ofstream out(temporary, std::ios::binary);
   out << text;
   out.close();
   std::error_code failed;
-  if (out) fs::rename(temporary, path, failed);
-  if (out && !failed) return true;
+  const bool written = out && make_durable(temporary);
+  if (written) fs::rename(temporary, path, failed);
+  if (written && !failed) {
+    const std::string folder = fs::path(path).parent_path().string();
+    make_durable(folder.empty() ? "." : folder);  // the file is there in any case
+    return true;
+  }
   fs::remove(temporary, failed);
   return false;
 }

@@ -2,6 +2,7 @@
 
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
+#include "engine/io/atomic_file.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/temporary_name.h"
 
@@ -30,6 +31,7 @@ class UnfinishedDirectory {
               " exists and is not an empty directory");
     const fs::path parent = target_.parent_path().empty() ? fs::path(".") : target_.parent_path();
     ensure_directory(parent);
+    remove_stale_temporaries(target_);
     path_ = parent / temporary_file_name(target_.filename().string());  // nobody else's
     make_new_directory(path_);
   }

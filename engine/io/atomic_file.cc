@@ -33,6 +33,10 @@ Container read_whole(const std::filesystem::path& path, uint64_t max_bytes, Foll
 AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)) {
   require(target_.has_filename(), ErrorCode::invalid_argument, "write_file", "'", target_.string(),
           "' does not name a file");
+  try {
+    remove_stale_temporaries(target_);
+  } catch (const Error&) {  // they do no harm, and what is wrong with the directory is said below
+  }
   // A dead process of our number may have left the same name behind; a hundred of them would be
   // something else.
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -95,12 +99,14 @@ std::string read_text_file(const std::filesystem::path& path, uint64_t max_bytes
   return read_whole<std::string>(path, max_bytes, links);
 }
 
-std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& directory) {
+std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& target) {
   std::vector<std::string> removed;
-  for (const std::string& name : list_directory(directory)) {
+  for (const std::string& name : list_directory(parent_of(target))) {
     const auto temporary = parse_temporary_name(name);
-    if (!temporary || file_system::process_is_alive(temporary->pid)) continue;
-    remove_tree(directory / name);
+    if (!temporary || temporary->name != target.filename() || temporary->kind != "tmp" ||
+        file_system::process_is_alive(temporary->pid))
+      continue;
+    remove_tree(parent_of(target) / name);
     removed.push_back(name);
   }
   return removed;

@@ -16,7 +16,8 @@ namespace trafo {
 
 // Collects the bytes in a new file `.NAME.tmp-PID-N` beside the target; commit() makes them durable
 // and gives them the target's name in one step. Until then, and after any failure, the target is as
-// it was. Errors: IO with path and reason.
+// it was. What a process that died left of the same target is removed by the next one to write it.
+// Errors: IO with path and reason.
 class AtomicFile final : public ByteSink {
  public:
   explicit AtomicFile(std::filesystem::path target);
@@ -47,7 +48,8 @@ std::vector<std::byte> read_file(const std::filesystem::path& path, uint64_t max
 std::string read_text_file(const std::filesystem::path& path, uint64_t max_bytes,
                            FollowLinks links = FollowLinks::yes);
 
-// Deletes the `.NAME.tmp-PID-N` files in `directory` whose process is gone; returns their names.
-std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& directory);
+// Deletes what processes that are gone left of `target` beside it, `.NAME.tmp-PID-N` files and
+// directories; returns their names.
+std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& target);
 
 }  // namespace trafo

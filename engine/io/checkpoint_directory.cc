@@ -224,6 +224,9 @@ NewestValid CheckpointDirectory::newest_valid() const {
       break;
     } catch (const Error& error) {
       if (error.code() == ErrorCode::version) throw;
+      if (error.code() == ErrorCode::io)
+        fail(ErrorCode::io, kOrigin, error.message(), "; if it stays so, move ",
+             path(updates.back()).string(), " away to continue from an older checkpoint");
       result.refused.push_back(error);
     }
   }
@@ -271,13 +274,13 @@ std::vector<int64_t> CheckpointDirectory::remove_old(int64_t keep_last,
   // Without a valid one, each damaged one may be what a person can still rescue.
   if (!found_valid) victims.clear();
   std::reverse(victims.begin(), victims.end());
+  // Hidden first, durably: a half-deleted checkpoint must not look like one.
   for (const int64_t update : victims) {
-    // Hidden first: a half-deleted checkpoint must not look like one.
-    const std::filesystem::path hidden = temporary(update, "tmp");
-    remove_tree(hidden);
-    rename_path(path(update), hidden);
-    remove_tree(hidden);
+    remove_tree(temporary(update, "tmp"));
+    rename_path(path(update), temporary(update, "tmp"));
   }
+  if (!victims.empty()) sync_directory(root_);
+  for (const int64_t update : victims) remove_tree(temporary(update, "tmp"));
   return victims;
 }
 

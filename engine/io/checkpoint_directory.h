@@ -64,8 +64,8 @@ class CheckpointDirectory {
   std::vector<ManifestEntry> verify(int64_t update) const;
 
   // The newest checkpoint that verify() accepts. Whether an older one will do is the caller's
-  // decision, made with `refused`. One written by a newer release is not damage and is not passed
-  // over: VERSION is thrown.
+  // decision, made with `refused`. What is not damage is not passed over: VERSION is thrown for one
+  // written by a newer release, IO for one that could not be read this time.
   NewestValid newest_valid() const;
 
   // One file of a checkpoint: at most max_bytes, checked against the manifest, symbolic links

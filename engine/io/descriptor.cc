@@ -15,15 +15,12 @@ namespace {
 // Linux transfers at most 2 GiB - 4 KiB a call.
 constexpr size_t kLargestTransfer = size_t{1} << 30;
 
-int open_retrying(const std::filesystem::path& path, int flags, mode_t mode) {
-  for (;;) {
-    const int fd = file_system::open_at(AT_FDCWD, path.c_str(), flags | O_CLOEXEC, mode);
-    if (fd >= 0 || errno != EINTR) return fd;
-  }
+int open_path(const std::filesystem::path& path, int flags, mode_t mode) {
+  return file_system::open_at(AT_FDCWD, path.c_str(), flags | O_CLOEXEC, mode);
 }
 
 Descriptor open_directory_for_sync(const std::filesystem::path& path) {
-  const int fd = open_retrying(path, O_RDONLY | O_DIRECTORY, 0);
+  const int fd = open_path(path, O_RDONLY | O_DIRECTORY, 0);
   if (fd < 0) fail_errno(errno, "sync_directory", "cannot open directory", path);
   return Descriptor(fd, path);
 }
@@ -63,10 +60,7 @@ void Descriptor::write_all(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written =
         file_system::write(fd_, bytes.data(), std::min(bytes.size(), kLargestTransfer));
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      fail_errno(errno, "write_file", "cannot write", path_);
-    }
+    if (written < 0) fail_errno(errno, "write_file", "cannot write", path_);
     if (written == 0) fail_errno(EIO, "write_file", "no byte was taken by", path_);
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
@@ -78,10 +72,7 @@ size_t Descriptor::read_at(uint64_t offset, std::span<std::byte> bytes) const {
     const ssize_t count = file_system::read_at(fd_, bytes.data() + done,
                                                std::min(bytes.size() - done, kLargestTransfer),
                                                static_cast<off_t>(offset + done));
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      fail_errno(errno, "read_file", "cannot read", path_);
-    }
+    if (count < 0) fail_errno(errno, "read_file", "cannot read", path_);
     if (count == 0) break;
     done += static_cast<size_t>(count);
   }
@@ -102,7 +93,7 @@ void Descriptor::close() {
 Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks links) {
   // O_NONBLOCK: opening a FIFO must not wait for its writer. It has no effect on regular files.
   const int no_follow = links == FollowLinks::no ? O_NOFOLLOW : 0;
-  const int fd = open_retrying(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_follow, 0);
+  const int fd = open_path(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_follow, 0);
   if (fd < 0) {
     if (errno == ENOENT)
       fail(ErrorCode::not_found, "open_file", "there is no file ", path.string());
@@ -120,7 +111,7 @@ Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks 
 }
 
 Descriptor try_create_new_file(const std::filesystem::path& path) {
-  const int fd = open_retrying(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+  const int fd = open_path(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
   if (fd < 0 && errno != EEXIST) fail_errno(errno, "create_file", "cannot create", path);
   return Descriptor(fd, path);
 }

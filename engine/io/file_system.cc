@@ -11,24 +11,36 @@
 #include <system_error>
 
 namespace trafo::file_system {
+namespace {
+
+// fsync too: interrupted, it has failed nothing, unlike one that returns EIO.
+template <class Call>
+auto retrying(Call call) noexcept {
+  for (;;) {
+    const auto result = call();
+    if (result != -1 || errno != EINTR) return result;
+  }
+}
+
+}  // namespace
 
 int open_at(int directory, const char* path, int flags, mode_t mode) noexcept {
-  return ::openat(directory, path, flags, mode);
+  return retrying([&] { return ::openat(directory, path, flags, mode); });
 }
 int close(int fd) noexcept {
   return ::close(fd);
 }
 ssize_t write(int fd, const void* bytes, size_t count) noexcept {
-  return ::write(fd, bytes, count);
+  return retrying([&] { return ::write(fd, bytes, count); });
 }
 ssize_t read_at(int fd, void* bytes, size_t count, off_t offset) noexcept {
-  return ::pread(fd, bytes, count, offset);
+  return retrying([&] { return ::pread(fd, bytes, count, offset); });
 }
 int truncate(int fd, off_t size) noexcept {
-  return ::ftruncate(fd, size);
+  return retrying([&] { return ::ftruncate(fd, size); });
 }
 int sync(int fd) noexcept {
-  return ::fsync(fd);
+  return retrying([&] { return ::fsync(fd); });
 }
 int stat(int fd, struct stat* status) noexcept {
   return ::fstat(fd, status);
@@ -43,10 +55,13 @@ int make_directory(const char* path, mode_t mode) noexcept {
   return ::mkdir(path, mode);
 }
 int lock_exclusive(int fd) noexcept {
-  return ::flock(fd, LOCK_EX | LOCK_NB);
+  return retrying([&] { return ::flock(fd, LOCK_EX | LOCK_NB); });
 }
 DIR* open_directory(const char* path) noexcept {
-  return ::opendir(path);
+  for (;;) {
+    DIR* directory = ::opendir(path);
+    if (directory != nullptr || errno != EINTR) return directory;
+  }
 }
 struct dirent* read_directory(DIR* directory) noexcept {
   errno = 0;

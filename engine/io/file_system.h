@@ -1,5 +1,6 @@
-// Every system call of engine/io, and nothing else: results and errno are the kernel's. A layer
-// that injects faults needs to replace only this file's functions.
+// Every system call of engine/io, and nothing else: results and errno are the kernel's, but that a
+// call which a signal interrupted is made again. Not close(): the descriptor is gone whatever it
+// returns. tests/reliability/io_faults.h fails each of the calls under this file's functions.
 #pragma once
 
 #include <dirent.h>

@@ -267,15 +267,6 @@ const std::string& Tokenizer::serialized() const noexcept {
   return model_->serialized;
 }
 
-void Tokenizer::save(const std::filesystem::path& file) const {
-  errno = 0;
-  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
-  stream.write(model_->serialized.data(), static_cast<std::streamsize>(model_->serialized.size()));
-  stream.close();
-  require(!stream.fail(), ErrorCode::io, kOrigin, file.string(),
-          ": cannot be written: ", std::strerror(errno));
-}
-
 void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   check_text(text, "text to encode");
   const auto status = model_->processor.Encode(text, &ids);

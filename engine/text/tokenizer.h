@@ -57,8 +57,7 @@ class Tokenizer {
   // `name` stands for the file in error messages.
   static Tokenizer from_bytes(std::string_view serialized, std::string_view name = "tokenizer");
 
-  const std::string& serialized() const noexcept;      // the .spm file's bytes
-  void save(const std::filesystem::path& file) const;  // plain write; IO on failure
+  const std::string& serialized() const noexcept;  // the .spm file's bytes
 
   // Pieces only: no bos, no eos is added. INVALID_ARGUMENT on invalid UTF-8 or NUL.
   std::vector<int32_t> encode(std::string_view text) const;

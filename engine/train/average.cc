@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/io/safetensors.h"
+#include "engine/train/checkpoint_files.h"
 #include "engine/train/model_io.h"
-#include "engine/train/run_directory.h"
 
 namespace trafo {
 namespace {

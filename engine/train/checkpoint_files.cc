@@ -1,7 +1,6 @@
 #include "engine/train/checkpoint_files.h"
 
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "engine/io/checksum.h"
 #include "engine/train/model_io.h"
@@ -33,28 +32,31 @@ std::vector<CheckpointFile> checkpoint_files(Context& context, const Model& mode
 }
 
 RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
-                            const RunIdentity& identity, const CheckpointContent& content) {
+                            const RunIdentity& identity, const CheckpointContent& content,
+                            const SeekFunction& seek) {
   SavedState saved = decode_state(content.state, content.label + "/" + kStateFile);
+  require(!content.update || saved.state.trainer.update == *content.update, ErrorCode::corrupt_file,
+          kOrigin, content.label, " holds the state of update ", saved.state.trainer.update);
   // Another model is the more helpful thing to say than the options that go with it.
   const std::string differences =
       describe_differences(read_model_config(content.weights), model.config());
   require(differences.empty(), ErrorCode::invalid_argument, kOrigin, content.label,
           " holds another model: ", differences);
   check_identity(saved.identity, identity, content.label);
-  content.weights.verify();
-  std::optional<SafetensorsReader> unsmoothed;
+  StagedTensors staged;
+  trainer.stage_optimizer(content.optimizer, staged);
   if (trainer.smooths()) {
-    unsmoothed = content.unsmoothed();
-    unsmoothed->verify();
-  }
-  // The moments first: they are the trainer's own, the weights may be in use elsewhere.
-  trainer.restore(content.optimizer, saved.state.trainer);
-  if (unsmoothed) {
     const Tensor mean = trainer.running_mean();
     const std::string no_prefix;
-    read_workspaces(context, model.parameters(), content.weights, {&mean, 1}, {&no_prefix, 1});
+    stage_workspaces(model.parameters(), content.weights, {&mean, 1}, {&no_prefix, 1}, staged);
+    stage_weights(content.unsmoothed(), model, staged);
+  } else {
+    stage_weights(content.weights, model, staged);
   }
-  load_weights(context, unsmoothed ? *unsmoothed : content.weights, model);
+  seek(saved.state.position);
+  staged.commit(context);
+  trainer.go_on_from(saved.state.trainer);
+  model.parameters().follow_master(context);
   return std::move(saved.state);
 }
 
@@ -112,7 +114,9 @@ std::span<const std::byte> CheckpointStream::at(std::string_view name) const {
 
 CheckpointContent CheckpointStream::content() const {
   const std::span<const std::byte> state = at(kStateFile);
-  return {"the checkpoint", std::string(reinterpret_cast<const char*>(state.data()), state.size()),
+  return {"the checkpoint",
+          std::string(reinterpret_cast<const char*>(state.data()), state.size()),
+          std::nullopt,
           SafetensorsReader::from_memory(at(kModelFile), kModelFile),
           SafetensorsReader::from_memory(at(kOptimizerFile), kOptimizerFile),
           [this] { return SafetensorsReader::from_memory(at(kUnsmoothedFile), kUnsmoothedFile); }};

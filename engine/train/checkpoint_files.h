@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,15 +33,19 @@ std::vector<CheckpointFile> checkpoint_files(Context& context, const Model& mode
 
 // An opened checkpoint.
 struct CheckpointContent {
-  std::string label;  // in messages
-  std::string state;  // the text of state.json
+  std::string label;              // in messages
+  std::string state;              // the text of state.json
+  std::optional<int64_t> update;  // whose state it has to be, if that is known
   SafetensorsReader weights, optimizer;
   std::function<SafetensorsReader()> unsmoothed;  // opens it; only asked of runs that have one
 };
-// Gives model and trainer what it holds, after `identity` and the model's configuration were
-// checked. Nothing of trainer and model has changed if it throws.
+// Moves the data to a position, or throws and leaves it where it is.
+using SeekFunction = std::function<void(const BatcherState&)>;
+// Gives model, trainer and data what it holds, after `identity` and the model's configuration were
+// checked and every byte was read. Nothing has changed if it throws.
 RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
-                            const RunIdentity& identity, const CheckpointContent& content);
+                            const RunIdentity& identity, const CheckpointContent& content,
+                            const SeekFunction& seek);
 
 // The files as one sequence of bytes:
 //

@@ -26,10 +26,17 @@ Range range_of(const ParameterStore& parameters, ParamId id) {
   return {first * size, static_cast<size_t>(value.numel()) * size};
 }
 
-void read_weights(Context& context, const SafetensorsReader& reader, ParameterStore& parameters) {
+void stage_master(const SafetensorsReader& reader, const ParameterStore& parameters,
+                  StagedTensors& staged) {
   const Tensor master = parameters.master();
   const std::string no_prefix;
-  read_workspaces(context, parameters, reader, {&master, 1}, {&no_prefix, 1});
+  stage_workspaces(parameters, reader, {&master, 1}, {&no_prefix, 1}, staged);
+}
+
+void read_weights(Context& context, const SafetensorsReader& reader, ParameterStore& parameters) {
+  StagedTensors staged;
+  stage_master(reader, parameters, staged);
+  staged.commit(context);
   parameters.follow_master(context);
 }
 
@@ -118,23 +125,25 @@ std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStor
   return entries;
 }
 
-void read_workspaces(Context& context, const ParameterStore& parameters,
-                     const SafetensorsReader& reader, std::span<const Tensor> workspaces,
-                     std::span<const std::string> prefixes) {
+void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader& reader,
+                      std::span<const Tensor> workspaces, std::span<const std::string> prefixes,
+                      StagedTensors& staged) {
   check_tensors(reader, parameters, prefixes);
-  // All into host memory first, where the alignment padding of the workspace stays zero.
-  std::vector<std::vector<std::byte>> staged;
   for (size_t w = 0; w < workspaces.size(); ++w) {
-    staged.emplace_back(workspaces[w].bytes());
+    std::vector<std::byte> bytes(workspaces[w].bytes());  // the alignment padding stays zero
     for (size_t i = 0; i < parameters.count(); ++i) {
       const auto id = static_cast<ParamId>(i);
       const Range range = range_of(parameters, id);
       reader.read(prefixes[w] + parameters.name(id),
-                  std::span(staged[w]).subspan(range.offset, range.bytes));
+                  std::span(bytes).subspan(range.offset, range.bytes));
     }
+    staged.add(workspaces[w], std::move(bytes));
   }
-  for (size_t w = 0; w < workspaces.size(); ++w)
-    context.backend().copy_from_host(workspaces[w].raw(), staged[w].data(), staged[w].size());
+}
+
+void StagedTensors::commit(Context& context) const {
+  for (const auto& [to, bytes] : staged_)
+    context.backend().copy_from_host(to.raw(), bytes.data(), bytes.size());
   context.backend().synchronize();
 }
 
@@ -228,11 +237,18 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
   read_weights(context, reader, model.parameters());
 }
 
-void load_weights(Context& context, const SafetensorsReader& reader, Model& model) {
+void stage_weights(const SafetensorsReader& reader, Model& model, StagedTensors& staged) {
   const ModelConfig saved = read_model_config(reader);
   require(saved == model.config(), ErrorCode::invalid_argument, kOrigin, reader.label(),
           " holds another model: ", describe_differences(saved, model.config()));
-  read_weights(context, reader, model.parameters());
+  stage_master(reader, model.parameters(), staged);
+}
+
+void load_weights(Context& context, const SafetensorsReader& reader, Model& model) {
+  StagedTensors staged;
+  stage_weights(reader, model, staged);
+  staged.commit(context);
+  model.parameters().follow_master(context);
 }
 
 }  // namespace trafo

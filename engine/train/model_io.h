@@ -5,6 +5,9 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/io/byte_sink.h"
@@ -53,10 +56,25 @@ std::string describe_differences(const ModelConfig& saved, const ModelConfig& gi
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
                                            const Tensor& workspace, const std::string& prefix,
                                            std::vector<std::byte>& storage);
+// Tensors and the bytes that files hold for them, read and checked but not yet put there: so that
+// several files overwrite nothing unless all of them are well.
+class StagedTensors {
+ public:
+  void add(const Tensor& to, std::vector<std::byte> bytes) {
+    staged_.emplace_back(to.detach(), std::move(bytes));
+  }
+  void commit(Context& context) const;
+
+ private:
+  std::vector<std::pair<Tensor, std::vector<std::byte>>> staged_;
+};
+
 // Reads them back; every tensor of the file must begin with one of `prefixes`, workspace i having
-// prefix i. Nothing is overwritten unless all is well.
-void read_workspaces(Context& context, const ParameterStore& parameters,
-                     const SafetensorsReader& reader, std::span<const Tensor> workspaces,
-                     std::span<const std::string> prefixes);
+// prefix i.
+void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader& reader,
+                      std::span<const Tensor> workspaces, std::span<const std::string> prefixes,
+                      StagedTensors& staged);
+// What load_weights() does, but for Model::parameters().follow_master() after the commit.
+void stage_weights(const SafetensorsReader& reader, Model& model, StagedTensors& staged);
 
 }  // namespace trafo

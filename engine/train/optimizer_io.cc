@@ -3,8 +3,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/train/model_io.h"
-
 namespace trafo {
 namespace {
 
@@ -52,14 +50,15 @@ void check_scales(const SafetensorsReader& reader, const Named& to,
             ": ", to.name, " holds ", scale, ", a scale is finite and not negative");
 }
 
-void read_eight_bit(Context& context, const SafetensorsReader& reader, const AdamW& optimizer) {
+void stage_eight_bit(const SafetensorsReader& reader, const AdamW& optimizer,
+                     StagedTensors& staged) {
   const std::vector<Named> tensors = eight_bit_tensors(optimizer);
-  std::vector<std::vector<std::byte>> staged;
   for (const Named& to : tensors) {
     const TensorInfo& info = matching(reader, to);
-    staged.emplace_back(to.tensor.bytes());
-    reader.read(info, staged.back());
-    check_scales(reader, to, staged.back());
+    std::vector<std::byte> bytes(to.tensor.bytes());
+    reader.read(info, bytes);
+    check_scales(reader, to, bytes);
+    staged.add(to.tensor, std::move(bytes));
   }
   for (const TensorInfo& info : reader.tensors()) {
     bool known = false;
@@ -67,9 +66,6 @@ void read_eight_bit(Context& context, const SafetensorsReader& reader, const Ada
     require(known, ErrorCode::corrupt_file, kOrigin, reader.label(), " has the tensor ", info.name,
             ", which the optimizer does not know");
   }
-  for (size_t i = 0; i < tensors.size(); ++i)
-    context.backend().copy_from_host(tensors[i].tensor.raw(), staged[i].data(), staged[i].size());
-  context.backend().synchronize();
 }
 
 }  // namespace
@@ -101,8 +97,8 @@ void write_moments(ByteSink& sink, Context& context, const ParameterStore& param
   write_safetensors(sink, entries);
 }
 
-void read_moments(Context& context, const ParameterStore& parameters,
-                  const SafetensorsReader& reader, const AdamW& optimizer) {
+void stage_moments(const ParameterStore& parameters, const SafetensorsReader& reader,
+                   const AdamW& optimizer, StagedTensors& staged) {
   const bool file_in_eight_bits = reader.find("exp_avg") != nullptr;
   require(file_in_eight_bits == in_eight_bits(optimizer), ErrorCode::invalid_argument, kOrigin,
           reader.label(), " holds ", file_in_eight_bits ? "8bit" : "fp32",
@@ -110,11 +106,11 @@ void read_moments(Context& context, const ParameterStore& parameters,
           optimizer_states_name(optimizer.options().states),
           " ones: a run continues with those it has begun with");
   if (file_in_eight_bits) {
-    read_eight_bit(context, reader, optimizer);
+    stage_eight_bit(reader, optimizer, staged);
     return;
   }
   const Tensor moments[] = {optimizer.first_moment(), optimizer.second_moment()};
-  read_workspaces(context, parameters, reader, moments, kMoments);
+  stage_workspaces(parameters, reader, moments, kMoments, staged);
 }
 
 }  // namespace trafo

@@ -13,14 +13,15 @@
 #include "engine/io/safetensors.h"
 #include "engine/nn/parameter_store.h"
 #include "engine/optim/adamw.h"
+#include "engine/train/model_io.h"
 
 namespace trafo {
 
 void write_moments(ByteSink& sink, Context& context, const ParameterStore& parameters,
                    const AdamW& optimizer);
 // CORRUPT_FILE when a tensor is missing, surplus, of another shape or dtype, or damaged;
-// INVALID_ARGUMENT when the file has the other kind of moments. The moments are as before then.
-void read_moments(Context& context, const ParameterStore& parameters,
-                  const SafetensorsReader& reader, const AdamW& optimizer);
+// INVALID_ARGUMENT when the file has the other kind of moments.
+void stage_moments(const ParameterStore& parameters, const SafetensorsReader& reader,
+                   const AdamW& optimizer, StagedTensors& staged);
 
 }  // namespace trafo

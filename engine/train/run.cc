@@ -112,16 +112,12 @@ void TrainingRun::begin_counting() {
 }
 
 void TrainingRun::restore() {
-  auto checkpoint = directory_->restore(context_, model_, trainer_, identity_);
+  const auto seek = [this](const BatcherState& position) { batcher_.seek(position); };
+  auto checkpoint = directory_->restore(context_, model_, trainer_, identity_, seek);
   if (!checkpoint) return;
   refused_ = std::move(checkpoint->refused);
-  go_on_from(std::move(checkpoint->state));
+  state_ = std::move(checkpoint->state);
   resumed_ = true;
-}
-
-void TrainingRun::go_on_from(RunState state) {
-  state_ = std::move(state);
-  batcher_.seek(state_.position);
 }
 
 void TrainingRun::write_checkpoint(ByteSink& sink) {
@@ -139,7 +135,8 @@ void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
   const TrainCallback none;
   Session session{none, nullptr};
   while (!started_.empty()) finish_step(session);
-  go_on_from(restore_checkpoint(context_, model_, trainer_, identity_, content));
+  state_ = restore_checkpoint(context_, model_, trainer_, identity_, content,
+                              [this](const BatcherState& position) { batcher_.seek(position); });
   last_step_ = {};
   changed_ = true;
   save_due_ = false;

@@ -84,7 +84,6 @@ class TrainingRun {
   };
 
   void restore();
-  void go_on_from(RunState state);
   void begin_counting();
   void announce(Session& session);
   void advance(Session& session, int64_t pause_at);

@@ -48,7 +48,8 @@ RunDirectory::RunDirectory(const std::filesystem::path& path)
 
 std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, Model& model,
                                                               Trainer& trainer,
-                                                              const RunIdentity& identity) const {
+                                                              const RunIdentity& identity,
+                                                              const SeekFunction& seek) const {
   NewestValid newest = checkpoints_.newest_valid();
   if (!newest.update) {
     if (newest.refused.empty()) return std::nullopt;
@@ -57,21 +58,23 @@ std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, 
   }
   const std::filesystem::path folder = checkpoints_.path(*newest.update);
   const CheckpointContent content{
-      folder.string(), checkpoints_.read_text(*newest.update, kStateFile, kStateLimit),
+      folder.string(),
+      checkpoints_.read_text(*newest.update, kStateFile, kStateLimit),
+      newest.update,
       SafetensorsReader::open_no_follow(folder / kModelFile),
       SafetensorsReader::open_no_follow(folder / kOptimizerFile),
       [&] { return SafetensorsReader::open_no_follow(folder / kUnsmoothedFile); }};
-  const int64_t update = decode_state(content.state, content.label).state.trainer.update;
-  require(update == *newest.update, ErrorCode::corrupt_file, kOrigin, folder.string(),
-          " holds the state of update ", update);
   if (ProductTuner* tuner = context.backend().product_tuner())
     read_product_plans(*tuner, path_ / kProductPlansFile);
-  return Checkpoint{restore_checkpoint(context, model, trainer, identity, content),
+  return Checkpoint{restore_checkpoint(context, model, trainer, identity, content, seek),
                     std::move(newest.refused)};
 }
 
 void RunDirectory::save(Context& context, const Model& model, const Trainer& trainer,
                         const RunState& state, const RunIdentity& identity) {
+  // It is not made anew, without what else belongs into it.
+  require(std::filesystem::is_directory(path_), ErrorCode::io, kOrigin, path_.string(),
+          " was moved or removed while the run wrote to it; saving works again once it is back");
   // Before the checkpoint that was computed with them; later ones only add to them.
   if (const ProductTuner* tuner = context.backend().product_tuner())
     write_product_plans(*tuner, path_ / kProductPlansFile);

@@ -45,9 +45,9 @@ class RunDirectory {
   };
   // The newest complete checkpoint, checked against `identity` and the model's configuration; none
   // if the directory has no checkpoint at all. If it has some but all are damaged: CORRUPT_FILE.
-  // Nothing of trainer and model has changed if it throws.
+  // Nothing of trainer, model and data has changed if it throws.
   std::optional<Checkpoint> restore(Context& context, Model& model, Trainer& trainer,
-                                    const RunIdentity& identity) const;
+                                    const RunIdentity& identity, const SeekFunction& seek) const;
 
   void save(Context& context, const Model& model, const Trainer& trainer, const RunState& state,
             const RunIdentity& identity);

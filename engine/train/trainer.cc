@@ -253,8 +253,18 @@ void Trainer::write_optimizer(ByteSink& sink) const {
 }
 
 void Trainer::restore(const SafetensorsReader& optimizer, const TrainerState& state) {
+  StagedTensors staged;
+  stage_optimizer(optimizer, staged);
+  staged.commit(context_);
+  go_on_from(state);
+}
+
+void Trainer::stage_optimizer(const SafetensorsReader& optimizer, StagedTensors& staged) const {
   require_idle();
-  read_moments(context_, model_.parameters(), optimizer, optimizer_);
+  stage_moments(model_.parameters(), optimizer, optimizer_, staged);
+}
+
+void Trainer::go_on_from(const TrainerState& state) {
   optimizer_.set_steps(state.update);
   update_.set_updates(state.update);
   state_ = state;

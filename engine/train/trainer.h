@@ -20,6 +20,8 @@
 
 namespace trafo {
 
+class StagedTensors;
+
 struct StepResult {
   int64_t update = 0;        // updates applied so far, this one included unless it was skipped
   double loss = 0;           // mean per label, with label smoothing
@@ -86,6 +88,10 @@ class Trainer {
   // Nothing has changed if it throws CORRUPT_FILE, or INVALID_ARGUMENT for moments that are kept in
   // another way.
   void restore(const SafetensorsReader& optimizer, const TrainerState& state);
+  // The same in two halves, with other files' tensors in the same StagedTensors: the first throws
+  // and changes nothing; the second belongs behind the commit.
+  void stage_optimizer(const SafetensorsReader& optimizer, StagedTensors& staged) const;
+  void go_on_from(const TrainerState& state);
 
  private:
   // An update that was started.

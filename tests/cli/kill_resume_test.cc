@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "apps/translate-train/demo_corpus.h"
-#include "tests/cli/program.h"
+#include "tests/cli/kill_runs.h"
 
 namespace translate_train::testing {
 namespace {
 
 constexpr int kKills = 10;
+<<<<<<< HEAD
 constexpr const char* kUpdates = "60";
 
 std::vector<std::string> train_command(const std::string& run, int threads) {
@@ -31,28 +31,15 @@ std::vector<std::string> train_command(const std::string& run, int threads) {
 std::string final_weights(const TemporaryFolder& folder, const std::string& run) {
   return read_file(folder.file(run + "/ckpt/" + kUpdates + "/model.safetensors"));
 }
+=======
+>>>>>>> 5e1fd33 (Saves under faults, kills and damaged files: families 1 to 3)
 
 TEST(KillResume, TenKillsLeaveTheSameWeights) {
   TemporaryFolder folder;
-  const DemoCorpus corpus = make_demo_corpus(7, 1200, 100);
-  const auto write_pairs = [&](const std::string& name, const std::vector<DemoPair>& pairs) {
-    std::string german, english;
-    for (const DemoPair& pair : pairs) {
-      german += pair.german + "\n";
-      english += pair.english + "\n";
-    }
-    write_file(folder.file(name + ".de"), german);
-    write_file(folder.file(name + ".en"), english);
-  };
-  write_pairs("train", corpus.train);
-  write_pairs("valid", corpus.held_out);
-  const Outcome vocabulary = run_program(
-      folder.path(),
-      {"vocab", "--train-sets", "train.de", "train.en", "--dim-vocabs", "400", "--soft-limit"});
-  ASSERT_EQ(vocabulary.exit_code, 0) << vocabulary.err;
+  ASSERT_EQ(prepare_killed_runs(folder), "");
 
   const auto start = std::chrono::steady_clock::now();
-  const Outcome uncut = run_program(folder.path(), train_command("uncut", 2));
+  const Outcome uncut = run_program(folder.path(), killed_run_command("uncut", 2));
   ASSERT_EQ(uncut.exit_code, 0) << uncut.err;
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - start);
@@ -63,20 +50,20 @@ TEST(KillResume, TenKillsLeaveTheSameWeights) {
   std::mt19937 random(20240617);
   int killed = 0;
   for (int i = 0; i < kKills; ++i) {
-    Running running(folder.path(), train_command("cut", 1 + i % 3));
+    Running running(folder.path(), killed_run_command("cut", 1 + i % 3));
     const auto pause = 20 + random() % static_cast<unsigned>(took.count() / 4 + 1);
     std::this_thread::sleep_for(std::chrono::milliseconds(pause));
     running.signal(SIGKILL);
     if (running.wait().exit_code == 128 + SIGKILL) ++killed;
   }
   EXPECT_GE(killed, kKills / 2) << "the run was over before most of the kills";
-  const Outcome last = run_program(folder.path(), train_command("cut", 2));
+  const Outcome last = run_program(folder.path(), killed_run_command("cut", 2));
   ASSERT_EQ(last.exit_code, 0) << last.err;
   EXPECT_TRUE(final_weights(folder, "cut") == expected) << "after " << killed << " kills";
 
   for (const int threads : {1, 3, 7}) {
     const std::string run = "threads-" + std::to_string(threads);
-    const Outcome other = run_program(folder.path(), train_command(run, threads));
+    const Outcome other = run_program(folder.path(), killed_run_command(run, threads));
     ASSERT_EQ(other.exit_code, 0) << other.err;
     EXPECT_TRUE(final_weights(folder, run) == expected) << threads << " threads";
   }

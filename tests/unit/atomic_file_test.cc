@@ -172,10 +172,16 @@ TEST(TemporaryName, OnlyLeftoversOfDeadProcessesAreRemoved) {
   TemporaryDirectory directory;
   const std::string dead = concat(".model.tmp-", dead_process(), "-3");
   const std::string alive = concat(".model.tmp-", getppid(), "-3");
-  for (const std::string& name : {dead, alive, std::string(".model.tmp"), std::string("model")})
+  const std::string of_another = concat(".other.tmp-", dead_process(), "-3");
+  for (const std::string& name :
+       {dead, alive, of_another, std::string(".model.tmp"), std::string("model")})
     spill(directory / name, "x");
-  EXPECT_EQ(remove_stale_temporaries(directory.path()), std::vector<std::string>{dead});
-  EXPECT_EQ(list_directory(directory.path()).size(), 3u);
+  EXPECT_EQ(remove_stale_temporaries(directory / "model"), std::vector<std::string>{dead});
+  EXPECT_EQ(list_directory(directory.path()).size(), 4u);
+  // Who writes a file cleans up behind those who died while they wrote it.
+  write_file_atomically(directory / "other", std::string_view("x"));
+  const std::vector<std::string> left{".model.tmp", alive, "model", "other"};
+  EXPECT_EQ(list_directory(directory.path()), left);
 }
 
 TEST(EnsureDirectory, MakesParentsAndRefusesFiles) {

@@ -1,0 +1,252 @@
+// Family 3: files of a checkpoint that were cut off or changed. Each is refused, by name, with
+// little memory, and what was there before is as it was.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "engine/io/atomic_file.h"
+#include "engine/io/checksum.h"
+#include "engine/train/model_io.h"
+#include "tests/reliability/family.h"
+#include "tests/reliability/memory_meter.h"
+#include "tests/support/errors.h"
+#include "tests/train/training_support.h"
+
+namespace trafo::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kAllowance = int64_t{64} << 20;
+constexpr double kMostSeconds = 1;
+
+// A file, and who reads it. The reader throws what it has against it.
+struct Target {
+  std::string name;
+  std::string whole;
+  std::function<void(const std::string& bytes)> read;
+};
+
+class Damage {
+ public:
+  explicit Damage(Family& family) : family_(family) {}
+
+  // Refused, with `culprit` in the message.
+  void try_one(const Target& target, const std::string& bytes, const std::string& what,
+               const std::string& culprit) {
+    family_.tried();
+    const std::string label = target.name + ", " + what;
+    const auto refused = attempt(target, bytes, label);
+    if (!refused) {
+      family_.failed(label + ": accepted");
+    } else {
+      const ErrorCode code = refused->code();
+      family_.require(code == ErrorCode::corrupt_file || code == ErrorCode::version ||
+                          code == ErrorCode::invalid_argument || code == ErrorCode::unsupported,
+                      label + ": the error is " + refused->what());
+      family_.require(mentions(*refused, culprit),
+                      label + ": " + culprit + " is not named: " + refused->what());
+    }
+  }
+
+  // Refused or, if it means something, accepted; within its bounds in any case.
+  void try_any(const Target& target, const std::string& bytes, const std::string& what) {
+    family_.tried();
+    attempt(target, bytes, target.name + ", " + what);
+  }
+
+  void every_length(const Target& target) {
+    for (size_t length = target.whole.size(); length-- > 0;)
+      try_one(target, target.whole.substr(0, length), concat("cut to ", length), "");
+  }
+  void every_bit(const Target& target, size_t begin, size_t end) {
+    std::string bytes = target.whole;
+    for (size_t at = begin; at < std::min(end, bytes.size()); ++at)
+      for (int bit = 0; bit < 8; ++bit) {
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << bit));
+        try_one(target, bytes, concat("bit ", bit, " of byte ", at), "");
+        bytes[at] = target.whole[at];
+      }
+  }
+  // `culprit_at` says what has to be named for a byte.
+  void random_flips(const Target& target, int64_t count, size_t begin,
+                    const std::function<std::string(size_t)>& culprit_at) {
+    std::string bytes = target.whole;
+    for (int64_t i = 0; i < count; ++i) {
+      const size_t at = begin + random_() % (bytes.size() - begin);
+      bytes[at] = static_cast<char>(bytes[at] ^ (1 << random_() % 8));
+      try_one(target, bytes, concat("payload byte ", at), culprit_at(at));
+      bytes[at] = target.whole[at];
+    }
+  }
+
+  int64_t most_memory() const { return most_memory_; }
+  double slowest() const { return slowest_; }
+
+ private:
+  std::optional<Error> attempt(const Target& target, const std::string& bytes,
+                               const std::string& label) {
+    std::optional<Error> refused;
+    reset_memory_peak();
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      target.read(bytes);
+    } catch (const Error& error) {
+      refused = error;
+    } catch (const std::exception& error) {
+      family_.failed(label + ": an exception that is no Error: " + error.what());
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    if (!refused) return refused;
+    most_memory_ = std::max(most_memory_, memory_peak());
+    slowest_ = std::max(slowest_, took.count());
+    family_.require(memory_peak() <= static_cast<int64_t>(bytes.size()) + kAllowance,
+                    concat(label, ": ", memory_peak(), " bytes to refuse it"));
+    family_.require(took.count() <= kMostSeconds, concat(label, ": took ", took.count(), " s"));
+    return refused;
+  }
+
+  Family& family_;
+  std::mt19937_64 random_{29};
+  int64_t most_memory_ = 0;
+  double slowest_ = 0;
+};
+
+size_t header_end(const std::string& file) {
+  uint64_t size = 0;
+  std::memcpy(&size, file.data(), sizeof(size));
+  return sizeof(size) + size;
+}
+
+std::function<std::string(size_t)> tensor_at(const std::string& file) {
+  const auto bytes = std::as_bytes(std::span(file.data(), file.size()));
+  const SafetensorsReader reader = SafetensorsReader::from_memory(bytes, "whole");
+  return [infos = reader.tensors(), start = header_end(file)](size_t at) {
+    for (const TensorInfo& info : infos)
+      if (at - start >= info.offset && at - start < info.offset + info.bytes) return info.name;
+    return std::string("no tensor");
+  };
+}
+
+// With another header, whose sum is right.
+std::string with_header(const std::string& file, std::string header) {
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  seal_text(header, header.find("crc32\":\"") + 8);
+  const uint64_t size = header.size();
+  return std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + header +
+         file.substr(header_end(file));
+}
+
+// Every number of the header is replaced by numbers that nobody expects there, and the header
+// sealed again: somebody wants it to look right.
+void try_hostile_numbers(Damage& damage, const Target& target) {
+  const std::string header = target.whole.substr(8, header_end(target.whole) - 8);
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (size_t at = 1; at < header.size(); ++at) {
+    if (!digit(header[at]) || !std::strchr(":[,", header[at - 1])) continue;
+    size_t end = at;
+    while (end < header.size() && (digit(header[end]) || header[end] == '.')) ++end;
+    for (const char* number : {"0", "-1", "4194305", "2147483648", "1099511627777",
+                               "9223372036854775807", "18446744073709551616", "1e300", "0.5"})
+      damage.try_any(target,
+                     with_header(target.whole, header.substr(0, at) + number + header.substr(end)),
+                     concat("the number at ", at, " of the header is ", number));
+  }
+}
+
+}  // namespace
+}  // namespace trafo::testing
+
+int main(int argc, char** argv) {
+  using namespace trafo;
+  using namespace trafo::testing;
+  Family family("damaged_files");
+  prefer_memory_file_system();
+  const int64_t flips = is_long(argc, argv) ? 100000 : 10000;
+  Damage damage(family);
+
+  // A run with every file that a checkpoint can have, and the run that reads them.
+  const TemporaryDirectory folder;
+  const TrainingData data = copy_data(Architecture::decoder_lm);
+  const ModelConfig config = tiny_config(Architecture::decoder_lm);
+  TrainOptions options = quick_options();
+  options.exponential_smoothing = 1e-2;
+  std::string stream;
+  {
+    Process process(data, options, folder / "run", 1, config);
+    process.run->run({}, nullptr, 5);
+    process.run->save();
+    MemorySink sink;
+    process.run->write_checkpoint(sink);
+    stream.assign(reinterpret_cast<const char*>(sink.bytes().data()), sink.bytes().size());
+  }
+  Process process(data, options, std::nullopt, 1, config);
+  process.run->run({}, nullptr, 3);
+  const std::vector<std::byte> weights = process.weights();
+  const std::string state = timeless(process.run->state());
+
+  const fs::path checkpoint = folder / "run/ckpt/5";
+  const fs::path copy = folder / "copy";
+  const auto spilled = [&](const std::string& bytes) {
+    spill(copy, bytes);
+    return copy;
+  };
+  const Target model{"model", slurp(checkpoint / kModelFile), [&](const std::string& bytes) {
+                       load_model(*process.context, spilled(bytes));
+                     }};
+  const Target optimizer{"optimizer", slurp(checkpoint / kOptimizerFile),
+                         [&](const std::string& bytes) {
+                           Trainer(*process.context, *process.model, options)
+                               .restore(SafetensorsReader::open(spilled(bytes)), {});
+                         }};
+  const Target whole_stream{"stream", stream, [&](const std::string& bytes) {
+                              const auto view = std::as_bytes(std::span(bytes));
+                              process.run->read_checkpoint({view.begin(), view.end()});
+                            }};
+  for (const Target& target : {model, optimizer}) {
+    damage.every_length(target);
+    damage.every_bit(target, 0, header_end(target.whole));
+    damage.every_bit(target, target.whole.size() - 64, target.whole.size());
+    damage.random_flips(target, flips, header_end(target.whole), tensor_at(target.whole));
+    try_hostile_numbers(damage, target);
+  }
+  const size_t list_end = stream.find('\n', stream.find('\n') + 1) + 1;
+  damage.every_bit(whole_stream, 0, list_end);
+  damage.random_flips(whole_stream, flips, list_end, [](size_t) { return "is damaged in "; });
+  damage.every_length(whole_stream);
+  family.require(process.weights() == weights && timeless(process.run->state()) == state,
+                 "a run has changed although every checkpoint was refused");
+
+  // A run directory whose only checkpoint is damaged: the file is named. A process that is asked to
+  // continue it refuses, which a sample of them shows.
+  const CheckpointDirectory checkpoints(folder / "run");
+  for (const char* name : {"manifest.json", kStateFile, kModelFile, kOptimizerFile}) {
+    const fs::path file = checkpoint / name;
+    const Target member{name, slurp(file), [&](const std::string& bytes) {
+                          spill(file, bytes);
+                          checkpoints.verify(5);
+                        }};
+    const bool is_text = std::string(name).ends_with(".json");
+    if (is_text) damage.every_length(member);
+    if (is_text) damage.every_bit(member, 0, member.whole.size());
+    damage.random_flips(member, flips / 10, 0, [&](size_t) { return std::string(name); });
+    const Target resumed{concat("resuming with ", name), member.whole,
+                         [&](const std::string& bytes) {
+                           spill(file, bytes);
+                           Process(data, options, folder / "run", 1, config);
+                         }};
+    damage.random_flips(resumed, 20, 0, [&](size_t) { return std::string(name); });
+    spill(file, member.whole);
+  }
+  Process again(data, options, folder / "run", 1, config);
+  family.require(again.run->resumed(), "the whole checkpoint does not load");
+
+  std::printf("refused with at most %lld bytes of memory%s, in at most %.3f s\n",
+              static_cast<long long>(damage.most_memory()),
+              measures_memory() ? "" : " (not measured: sanitizers have their own)",
+              damage.slowest());
+  return family.finish();
+}

@@ -1,0 +1,49 @@
+#include <random>
+#include <vector>
+
+#include "tests/reliability/disk_model.h"
+#include "tests/reliability/io_faults.h"
+#include "tests/reliability/run_trials.h"
+#include "tests/reliability/save_faults.h"
+
+namespace trafo::testing {
+
+// A run from its preparation to its end on a disk that forgets what was not synced: whatever the
+// moment and whatever it forgets, the newest checkpoint that was acknowledged is there and whole.
+void try_power_loss(Family& family, bool is_long) {
+  const RunTrials trials;
+  const RunCopy run(trials.prepared());
+  DiskModel disk(run.path());
+  struct Acknowledged {
+    size_t changes;
+    int64_t update;
+  };
+  std::vector<Acknowledged> acknowledged{{0, RunTrials::kSaved}};
+  {
+    const IoFaults recording(run.path(), {}, &disk);
+    Process process = trials.open(run.path());
+    process.run->run([&](const TrainEvent& event) {
+      if (event.kind == TrainEventKind::saved)
+        acknowledged.push_back({disk.changes(), event.update});
+      return 0;
+    });
+  }
+  std::mt19937_64 random(17);
+  const size_t orders = is_long ? 20000 : 1000;
+  for (size_t i = 0; i < orders; ++i) {
+    const size_t count = random() % (disk.changes() + 1);
+    int64_t newest = 0;
+    for (const Acknowledged& each : acknowledged)
+      if (each.changes <= count) newest = each.update;
+    const TemporaryDirectory after;
+    disk.crash(count, random, after / "run");
+    const std::string label = concat("power loss ", i, " after change ", count);
+    family.tried();
+    trials.check_checkpoints(family, after / "run", newest, label);
+    if (i % 20 == 0) trials.check_resumed(family, after / "run", newest, label);
+  }
+  std::printf("power loss: %zu changes, %zu acknowledged saves, %zu orders\n", disk.changes(),
+              acknowledged.size() - 1, orders);
+}
+
+}  // namespace trafo::testing
