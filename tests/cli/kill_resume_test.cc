@@ -15,24 +15,6 @@ namespace translate_train::testing {
 namespace {
 
 constexpr int kKills = 10;
-<<<<<<< HEAD
-constexpr const char* kUpdates = "60";
-
-std::vector<std::string> train_command(const std::string& run, int threads) {
-  return with_tiny_model(
-      words_of(
-          "train --train-sets train.de train.en --valid-sets valid.de valid.en --vocabs "
-          "vocab.spm --save-freq 3u --valid-freq 20u --valid-metrics ce-mean-words --progress off "
-          "--model " +
-          run + " --after " + kUpdates + "u --cpu-threads " + std::to_string(threads)),
-      {.width = 32, .vocabulary = 0, .batch_tokens = 512});
-}
-
-std::string final_weights(const TemporaryFolder& folder, const std::string& run) {
-  return read_file(folder.file(run + "/ckpt/" + kUpdates + "/model.safetensors"));
-}
-=======
->>>>>>> 5e1fd33 (Saves under faults, kills and damaged files: families 1 to 3)
 
 TEST(KillResume, TenKillsLeaveTheSameWeights) {
   TemporaryFolder folder;

@@ -24,41 +24,13 @@ std::string prepare_killed_runs(const TemporaryFolder& folder) {
 }
 
 std::vector<std::string> killed_run_command(const std::string& run, int threads) {
-  return {"train",
-          "--train-sets",
-          "train.de",
-          "train.en",
-          "--valid-sets",
-          "valid.de",
-          "valid.en",
-          "--model",
-          run,
-          "--vocabs",
-          "vocab.spm",
-          "--enc-depth",
-          "1",
-          "--dec-depth",
-          "1",
-          "--dim-emb",
-          "32",
-          "--transformer-dim-ffn",
-          "64",
-          "--transformer-heads",
-          "2",
-          "--mini-batch-words",
-          "512",
-          "--save-freq",
-          "3u",
-          "--valid-freq",
-          "20u",
-          "--valid-metrics",
-          "ce-mean-words",
-          "--after",
-          std::to_string(kKilledUpdates) + "u",
-          "--cpu-threads",
-          std::to_string(threads),
-          "--progress",
-          "off"};
+  return with_tiny_model(
+      words_of("train --train-sets train.de train.en --valid-sets valid.de valid.en --vocabs "
+               "vocab.spm --save-freq 3u --valid-freq 20u --valid-metrics ce-mean-words "
+               "--progress off --model " +
+               run + " --after " + std::to_string(kKilledUpdates) + "u --cpu-threads " +
+               std::to_string(threads)),
+      {.width = 32, .vocabulary = 0, .batch_tokens = 512});
 }
 
 std::string final_weights(const TemporaryFolder& folder, const std::string& run) {
