@@ -289,6 +289,32 @@ static void test_sampling(trafo_model* model, trafo_tokenizer* tokenizer) {
         "temperature");
 }
 
+// Signs that the vocabulary spells in three bytes each: what is too long is cut between signs.
+static void test_truncation(trafo_context* context, trafo_corpus* corpus) {
+  trafo_tokenizer_options options;
+  trafo_tokenizer* tokenizer = NULL;
+  OK(trafo_tokenizer_options_init(&options, sizeof options));
+  options.vocabulary = 300;
+  options.byte_fallback = 1;
+  options.soft_limit = 1;
+  OK(trafo_corpus_train_tokenizer(corpus, &options, &tokenizer));
+  int64_t vocabulary = 0;
+  OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));
+  trafo_model* model = new_model(context, vocabulary, 1);
+  char euros[40 * 3 + 1] = "";
+  for (int i = 0; i < 40; ++i) memcpy(euros + 3 * i, "\xe2\x82\xac", 3);
+  const trafo_string_view line = {euros, 120};
+  trafo_translations* translations = NULL;
+  int64_t had = 0, used = 0;
+  OK(trafo_translate(model, tokenizer, &line, 1, NULL, NULL, &translations));
+  OK(trafo_translations_get_source(translations, 0, &had, &used));
+  CHECK(had == 1 + 120 + 1);  // word boundary, bytes, eos
+  CHECK(used == 1 + 60 + 1);  // of 64 at most
+  trafo_translations_free(translations);
+  trafo_model_free(model);
+  trafo_tokenizer_free(tokenizer);
+}
+
 static void test_translation(trafo_model* model, trafo_tokenizer* tokenizer) {
   trafo_translate_options options;
   trafo_translations* translations = NULL;
@@ -304,6 +330,8 @@ static void test_translation(trafo_model* model, trafo_tokenizer* tokenizer) {
   CHECK(count >= 1 && count <= 2);
   OK(trafo_translations_get(translations, 0, count - 1, &text, &score));
   CHECK(score < 0);
+  FAILS(trafo_translations_get(translations, 0, count, &text, &score), TRAFO_NOT_FOUND,
+        "hypotheses, not");
   OK(trafo_translations_get(translations, 1, 0, &text, NULL));
   CHECK(text.length == 0);
   FAILS(trafo_translations_get(translations, 0, 2, &text, &score), TRAFO_NOT_FOUND,
@@ -372,6 +400,7 @@ void test_training(void) {
     test_model(context, model);
     test_run(context, tokenizer, corpus, vocabulary);
     test_translation(model, tokenizer);
+    test_truncation(context, corpus);
     trafo_model_free(model);
   }
   test_metrics();
