@@ -18,7 +18,8 @@
  *            context are INVALID_ARGUMENT. A handle that is freed while a call uses it lives until that call ends.
  * Callbacks  (fn, user_data); user_data may be NULL. No lock is held while they run; a non-zero result stops the work. They run
  *            on the calling thread. Other rules hold for trafo_pair_fn: see there.
- * Process    The library never prints, exits, aborts, installs signal handlers or opens a network connection.
+ * Process    The library never prints, exits, aborts, installs signal handlers or opens a network connection. In a child made
+ *            by fork(), contexts of the parent and what was made from them are UNSUPPORTED; freeing them there is allowed.
  *
  * Every symbol is stable within one ABI major version. `since 0.1` is the first release.
  */

@@ -1,6 +1,9 @@
 #include "capi/src/handles.h"
 
+#include <pthread.h>
+
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <span>
 #include <unordered_map>
@@ -11,8 +14,12 @@ namespace {
 // Sharded by address, so that threads with contexts of their own seldom meet.
 constexpr size_t kShards = 16;
 
+// Of this process: how often it was forked from one that had the library.
+std::atomic<uint32_t> forks{0};
+
 struct Entry {
   HandleKind kind;
+  uint32_t made_after = forks.load(std::memory_order_relaxed);
   uint32_t calls = 0;            // that use it now
   void (*end)(void*) = nullptr;  // set: it was freed meanwhile, and the last of them ends it
 };
@@ -40,6 +47,28 @@ Shard& shard_of(const void* handle) {
   return shards()[(address >> 6) % kShards];
 }
 
+// No thread of the parent may hold a lock that the child would wait for.
+[[maybe_unused]] const int kForkHandlers = pthread_atfork(
+    [] {
+      for (Shard& shard : shards()) shard.mutex.lock();
+    },
+    [] {
+      for (Shard& shard : shards()) shard.mutex.unlock();
+    },
+    [] {
+      forks.fetch_add(1, std::memory_order_relaxed);
+      for (Shard& shard : shards()) shard.mutex.unlock();
+    });
+
+bool uses_context(HandleKind kind) {
+  return kind == HandleKind::context || kind == HandleKind::tensor || kind == HandleKind::adamw ||
+         kind == HandleKind::model || kind == HandleKind::trainer;
+}
+
+bool is_orphan(const Entry& entry) {
+  return uses_context(entry.kind) && entry.made_after != forks.load(std::memory_order_relaxed);
+}
+
 // What is returned when there is no memory for an error object.
 trafo_error& out_of_memory_error() {
   static auto* error = new trafo_error{ErrorCode::out_of_memory, "", "out of memory"};
@@ -53,13 +82,21 @@ trafo_error& out_of_memory_error() {
 void register_handle(const void* handle, HandleKind kind) {
   Shard& shard = shard_of(handle);
   std::lock_guard lock(shard.mutex);
-  shard.live.insert_or_assign(handle, Entry{kind});
+  shard.live.insert_or_assign(handle, Entry{.kind = kind});
 }
 
 bool is_live(const void* handle, HandleKind kind) noexcept {
   Shard& shard = shard_of(handle);
   std::lock_guard lock(shard.mutex);
   return shard.find(handle, kind) != nullptr;
+}
+
+bool is_orphaned(const void* handle, HandleKind kind) noexcept {
+  if (forks.load(std::memory_order_relaxed) == 0) return false;
+  Shard& shard = shard_of(handle);
+  std::lock_guard lock(shard.mutex);
+  const Entry* entry = shard.find(handle, kind);
+  return entry && is_orphan(*entry);
 }
 
 bool begin_use(const void* handle, HandleKind kind) noexcept {
@@ -91,6 +128,11 @@ void end_handle(void* handle, HandleKind kind, void (*end)(void*)) noexcept {
     std::lock_guard lock(shard.mutex);
     Entry* entry = shard.find(handle, kind);
     if (!entry) return;
+    // An orphan stays: taking it apart would wait for threads that are not in this process.
+    if (is_orphan(*entry)) {
+      shard.live.erase(handle);
+      return;
+    }
     if (entry->calls > 0) {
       entry->end = end;
       return;
@@ -150,6 +192,14 @@ trafo_error* make_error(ErrorCode code, const char* origin, const char* message)
   } catch (...) {
     return &out_of_memory_error();
   }
+}
+
+ErrorCode code_of(const std::system_error& error) noexcept {
+  if (error.code() == std::errc::not_enough_memory ||
+      error.code() == std::errc::resource_unavailable_try_again)
+    return ErrorCode::out_of_memory;
+  const bool files = dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr;
+  return files ? ErrorCode::io : ErrorCode::internal;
 }
 
 bool is_live_error(const trafo_error* error) noexcept {

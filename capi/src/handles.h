@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <vector>
 
@@ -91,6 +92,9 @@ TRAFO_HANDLE(shortlist)
 
 void register_handle(const void* handle, HandleKind kind);
 bool is_live(const void* handle, HandleKind kind) noexcept;
+// True of one that was made before the process forked, in the child, and that uses a context: the
+// threads and the device of that are the parent's.
+bool is_orphaned(const void* handle, HandleKind kind) noexcept;
 // A handle that is freed while calls use it, by a callback or another thread, is no handle from
 // then on; the object lives until the last of them is done. begin_use: false if it is not live.
 bool begin_use(const void* handle, HandleKind kind) noexcept;
@@ -125,6 +129,10 @@ class Call {
   Handle& handle(Handle* argument, const char* name) const {
     using Plain = std::remove_const_t<Handle>;
     if (!argument) refuse(name, " is NULL");
+    require(!is_orphaned(argument, HandleTraits<Plain>::kind), ErrorCode::unsupported, function_,
+            name,
+            " was made before the process forked, and its threads and device are the "
+            "parent's; make a context in the child");
     if (!begin_use(argument, HandleTraits<Plain>::kind))
       refuse(name, " is not a live ", HandleTraits<Plain>::name, ": freed, or of another kind");
     keep(argument);
@@ -252,6 +260,9 @@ inline std::shared_ptr<void> owned(void* user_data, void (*user_data_free)(void*
 bool is_live_error(const trafo_error* error) noexcept;
 trafo_error* make_error(ErrorCode code, const char* origin, const char* message) noexcept;
 
+// Of a thread that could not be started, or of the file system.
+ErrorCode code_of(const std::system_error& error) noexcept;
+
 // Runs the body of an entry point; nothing is thrown through the C ABI.
 template <class Body>
 trafo_error* api(const char* function, Body&& body) noexcept {
@@ -265,8 +276,8 @@ trafo_error* api(const char* function, Body&& body) noexcept {
   } catch (const std::length_error&) {
     return make_error(ErrorCode::out_of_memory, function,
                       "more was asked for than any memory holds");
-  } catch (const std::filesystem::filesystem_error& error) {
-    return make_error(ErrorCode::io, function, error.what());
+  } catch (const std::system_error& error) {
+    return make_error(code_of(error), function, error.what());
   } catch (const std::exception& error) {
     return make_error(ErrorCode::internal, function, error.what());
   } catch (...) {
@@ -319,6 +330,7 @@ trafo_tensor* give_tensor(const std::shared_ptr<Context>& owner, Tensor tensor);
 class NewTensors {
  public:
   NewTensors(const std::shared_ptr<Context>& owner, const std::vector<Tensor>& tensors) {
+    handles_.reserve(tensors.size());  // a handle is in it as soon as it is made
     for (const Tensor& tensor : tensors) handles_.emplace_back(give_tensor(owner, tensor));
   }
   void hand_over(std::initializer_list<trafo_tensor**> outputs) {

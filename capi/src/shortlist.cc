@@ -55,6 +55,7 @@ trafo_error* trafo_shortlist_load(const trafo_tokenizer* tokenizer, const char* 
     errno = 0;
     std::ifstream in(file, std::ios::binary);
     if (!in.is_open()) fail_to_open(call.function(), file.string(), errno);
+    in.exceptions(std::ios::badbit);  // memory that runs out is no end of the file
     *out = new_handle<trafo_shortlist>(pieces, LexicalTable::read(in, file.string(), pieces));
   });
 }
@@ -65,6 +66,7 @@ trafo_error* trafo_shortlist_save(const trafo_shortlist* shortlist, const char* 
     const trafo_shortlist& list = call.handle(shortlist, "shortlist");
     const std::filesystem::path file = path_argument(call, path, path_length, "path");
     std::ostringstream text;
+    text.exceptions(std::ios::badbit);
     list.table.write(text, list.tokenizer);
     write_file_atomically(file, text.view());
   });

@@ -7,8 +7,15 @@ namespace trafo {
 Tensor Context::empty(const Shape& shape, DType dtype) const {
   const int64_t bytes =
       checked_mul(element_count(shape), static_cast<int64_t>(dtype_size(dtype)), "tensor");
-  void* data = backend_->allocate(static_cast<size_t>(bytes));
-  auto storage = std::make_shared<Storage>(backend_, device(), data, static_cast<size_t>(bytes));
+  const auto size = static_cast<size_t>(bytes);
+  void* data = backend_->allocate(size);
+  std::shared_ptr<Storage> storage;
+  try {
+    storage = std::make_shared<Storage>(backend_, device(), data, size);
+  } catch (...) {
+    if (data) backend_->release(data, size);
+    throw;
+  }
   return Tensor(std::move(storage), dtype, shape, contiguous_strides(shape), 0);
 }
 

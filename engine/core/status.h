@@ -56,6 +56,7 @@ class Error : public std::exception {
 template <class... Args>
 std::string concat(const Args&... args) {
   std::ostringstream out;
+  out.exceptions(std::ios::badbit);  // else a stream keeps a bad_alloc to itself and cuts the text
   (out << ... << args);
   return std::move(out).str();
 }

@@ -1,9 +1,11 @@
 #include "engine/interop/interop.h"
 
+#include "engine/core/library_memory.h"
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/descriptor.h"
+#include "engine/io/file_system.h"
 #include "engine/io/temporary_name.h"
 
 namespace trafo {
@@ -36,8 +38,7 @@ class UnfinishedDirectory {
     make_new_directory(path_);
   }
   ~UnfinishedDirectory() {
-    std::error_code ignored;
-    if (!published_) fs::remove_all(path_, ignored);
+    if (!published_) file_system::remove_tree(path_.c_str());
   }
   UnfinishedDirectory(const UnfinishedDirectory&) = delete;
   UnfinishedDirectory& operator=(const UnfinishedDirectory&) = delete;
@@ -95,6 +96,8 @@ double export_model(Context& context, const Model& model, const Tokenizer& token
   interop::check_vocabulary(model.config(), tokenizer);
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);
+  const LibraryMemory memory(
+      LibraryMemory::json(256 * static_cast<size_t>(tokenizer.vocab_size())));
   const HostModel again = write_and_read(host, tokenizer, format, unfinished.path());
   const double difference = interop::logit_difference(host, again);
   require(difference <= kTolerance, ErrorCode::non_finite, kOrigin, "what was written as ",

@@ -30,8 +30,8 @@ Descriptor open_directory_for_sync(const std::filesystem::path& path) {
 void fail_errno(int error, std::string_view origin, std::string_view action,
                 const std::filesystem::path& path) {
   // std::generic_category().message is strerror without its shared buffer.
-  fail(ErrorCode::io, origin, action, " ", path.string(), ": ",
-       std::generic_category().message(error));
+  fail(error == ENOMEM ? ErrorCode::out_of_memory : ErrorCode::io, origin, action, " ",
+       path.string(), ": ", std::generic_category().message(error));
 }
 
 Descriptor::Descriptor(Descriptor&& other) noexcept

@@ -7,8 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
-#include <system_error>
+#include <string_view>
 
 namespace trafo::file_system {
 namespace {
@@ -71,16 +70,43 @@ int close_directory(DIR* directory) noexcept {
   return ::closedir(directory);
 }
 
-int remove_tree(const char* path) noexcept {
-  try {
-    std::error_code error;
-    std::filesystem::remove_all(path, error);
-    if (!error) return 0;
-    errno = error.value();
-  } catch (const std::exception&) {  // remove_all allocates
-    errno = ENOMEM;
+namespace {
+
+// What is called so in the directory, with all that is in it. std::filesystem::remove_all ends the
+// process where a path of its own finds no memory.
+int remove_entry(int directory, const char* name) noexcept {
+  if (::unlinkat(directory, name, 0) == 0 || errno == ENOENT) return 0;
+  if (errno != EISDIR && errno != EPERM) return -1;
+  const int fd = ::openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return -1;
+  DIR* entries = ::fdopendir(fd);
+  if (!entries) {
+    const int reason = errno;
+    ::close(fd);
+    errno = reason;
+    return -1;
   }
-  return -1;
+  int result = 0;
+  while (result == 0) {
+    errno = 0;
+    const dirent* entry = ::readdir(entries);
+    if (!entry) {
+      result = errno == 0 ? 0 : -1;
+      break;
+    }
+    const std::string_view found = entry->d_name;
+    if (found != "." && found != "..") result = remove_entry(fd, entry->d_name);
+  }
+  const int reason = errno;
+  ::closedir(entries);
+  errno = reason;
+  return result == 0 ? ::unlinkat(directory, name, AT_REMOVEDIR) : -1;
+}
+
+}  // namespace
+
+int remove_tree(const char* path) noexcept {
+  return remove_entry(AT_FDCWD, path);
 }
 
 pid_t current_process() noexcept {

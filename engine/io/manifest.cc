@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/library_memory.h"
 #include "engine/io/checksum.h"
 
 namespace trafo {
@@ -57,6 +58,7 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, int64_t update,
   check(!is_deeper_than(text, kDepthLimit), "the manifest is nested too deeply");
   std::vector<ManifestEntry> files;
   int64_t version = 0;
+  const LibraryMemory memory(LibraryMemory::json(text.size()));
   try {
     const auto json = nlohmann::ordered_json::parse(text);
     check(json.at("format").get<std::string>() == kFormat, "this is no checkpoint manifest");

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/core/library_memory.h"
 #include "engine/core/status.h"
 #include "engine/io/checksum.h"
 
@@ -372,6 +373,9 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t paylo
 
 std::string encode_safetensors_header(std::span<const TensorInfo> tensors,
                                       const SafetensorsMetadata& metadata) {
+  size_t bytes = 1024 * tensors.size();
+  for (const auto& [key, value] : metadata) bytes += key.size() + value.size();
+  const LibraryMemory memory(LibraryMemory::json(bytes));
   const auto quoted = [](std::string_view text) { return Json(text).dump(); };
   std::string json(kStart);
   json += "00000000\"";

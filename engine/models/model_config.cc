@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/library_memory.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -131,6 +132,7 @@ void validate(const ModelConfig& c) {
 }
 
 std::string to_json(const ModelConfig& config) {
+  const LibraryMemory memory(LibraryMemory::json(0));
   nlohmann::ordered_json out;
   out["architecture"] = architecture_name(config.architecture);
   out["activation"] = activation_name(config.activation);
@@ -142,6 +144,7 @@ std::string to_json(const ModelConfig& config) {
 }
 
 ModelConfig model_config_from_json(const std::string& text) {
+  const LibraryMemory memory(LibraryMemory::json(text.size()));
   ModelConfig config;
   try {
     const auto in = nlohmann::json::parse(text);

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "engine/core/library_memory.h"
 #include "engine/core/status.h"
 #include "engine/text/corpus.h"
 #include "engine/text/open_error.h"
@@ -25,12 +26,18 @@ constexpr std::string_view kOrigin = "tokenizer";
 constexpr int kSpecialPieces = 4;  // unk, bos, eos, pad
 constexpr int kBytePieces = 256;
 
+// What the library takes for a text: its lattice, and a message with every piece.
+LibraryMemory memory_for(size_t text) {
+  return LibraryMemory((size_t{32} << 10) + 320 * text);
+}
+
 // The library logs to standard error from level 0 on, and has no other public way to set the level
 // than a training call, which reads its settings before it notices that there is nothing to train
 // on. Level 3 leaves only fatal errors.
 void silence_library() {
   static std::once_flag once;
   std::call_once(once, [] {
+    const LibraryMemory memory = memory_for(0);
     sentencepiece::SentencePieceTrainer::Train(
         std::unordered_map<std::string, std::string>{{"minloglevel", "3"}})
         .IgnoreError();
@@ -171,6 +178,7 @@ Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view na
   model->summary = check_spm_model(serialized, name);
   model->serialized = serialized;
   std::string reason;
+  const LibraryMemory memory((size_t{1} << 20) + 16 * serialized.size());
   try {
     const auto status = model->processor.LoadFromSerializedProto(model->serialized);
     if (!status.ok()) reason = status.error_message();
@@ -225,6 +233,10 @@ Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
       {"pad_id", "3"},
       {"num_threads", "16"},  // part of the result: partial sums are added by thread
   };
+  size_t text = 0;
+  for (const std::string_view sentence : sentences) text += sentence.size();
+  // Its suffix array and a million candidates.
+  const LibraryMemory memory((size_t{16} << 20) + 128 * text);
   std::string serialized;
   const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &serialized);
   if (!status.ok()) fail_training(status.error_message(), options);
@@ -269,6 +281,7 @@ const std::string& Tokenizer::serialized() const noexcept {
 
 void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   check_text(text, "text to encode");
+  const LibraryMemory memory = memory_for(text.size());
   const auto status = model_->processor.Encode(text, &ids);
   require(status.ok(), ErrorCode::internal, kOrigin, "encoding failed: ", status.error_message());
 }
@@ -283,6 +296,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   for (size_t i = 0; i < ids.size(); ++i)
     require(ids[i] >= 0 && ids[i] < model_->vocab_size, ErrorCode::invalid_argument, kOrigin,
             "token ", i, " is ", ids[i], ", the vocabulary has ", model_->vocab_size, " pieces");
+  const LibraryMemory memory = memory_for(16 * ids.size());
   std::string text;
   const auto status = model_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
   require(status.ok(), ErrorCode::internal, kOrigin, "decoding failed: ", status.error_message());
@@ -291,6 +305,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
 
 std::vector<NormalizedRun> Tokenizer::normalize(std::string_view text) const {
   check_text(text, "text to normalize");
+  const LibraryMemory memory = memory_for(text.size());
   const auto encoded = model_->processor.EncodeAsImmutableProto(text);
   std::vector<NormalizedRun> runs;
   for (size_t i = 0; i < encoded.pieces_size(); ++i) {

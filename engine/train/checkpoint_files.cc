@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/core/library_memory.h"
 #include "engine/io/checksum.h"
 #include "engine/train/model_io.h"
 
@@ -61,16 +62,18 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
 }
 
 void write_checkpoint_stream(ByteSink& sink, std::span<const CheckpointFile> files) {
-  nlohmann::json list = nlohmann::json::array();
   std::vector<std::vector<std::byte>> contents;
   for (const CheckpointFile& file : files) {
     MemorySink memory;
     file.write(memory);
     contents.push_back(memory.take());
-    list.push_back({{"name", file.name},
-                    {"bytes", contents.back().size()},
-                    {"crc32", crc32_text(crc32(contents.back()))}});
   }
+  const LibraryMemory memory(LibraryMemory::json(1024 * files.size()));
+  nlohmann::json list = nlohmann::json::array();
+  for (size_t i = 0; i < files.size(); ++i)
+    list.push_back({{"name", files[i].name},
+                    {"bytes", contents[i].size()},
+                    {"crc32", crc32_text(crc32(contents[i]))}});
   sink.write(std::string(kMagic) + std::string(kFormat) + "\n" + list.dump() + "\n");
   for (const std::vector<std::byte>& content : contents) sink.write(content);
 }
@@ -89,6 +92,7 @@ CheckpointStream::CheckpointStream(std::vector<std::byte> bytes) : bytes_(std::m
   const size_t second = text.find('\n', first + 1);
   if (second == text.npos) damaged("ends in its list of files");
   size_t at = second + 1;
+  const LibraryMemory memory(LibraryMemory::json(second));
   try {
     for (const auto& entry : nlohmann::json::parse(text.substr(first + 1, second - first - 1))) {
       const auto name = entry.at("name").get<std::string>();

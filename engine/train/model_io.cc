@@ -1,8 +1,11 @@
 #include "engine/train/model_io.h"
 
+#include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/checked.h"
+#include "engine/core/library_memory.h"
 #include "engine/io/atomic_file.h"
 
 namespace trafo {
@@ -108,6 +111,19 @@ void check_tensors(const SafetensorsReader& reader, const ParameterStore& parame
   }
 }
 
+// Moments that are not finite would spoil every update from the first on, and no loss or gradient
+// would tell.
+template <class T>
+void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& reader,
+                    const std::string& name) {
+  for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    require(std::isfinite(value), ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", name,
+            " has the element ", value, ", which no update could use");
+  }
+}
+
 }  // namespace
 
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
@@ -134,8 +150,14 @@ void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader&
     for (size_t i = 0; i < parameters.count(); ++i) {
       const auto id = static_cast<ParamId>(i);
       const Range range = range_of(parameters, id);
-      reader.read(prefixes[w] + parameters.name(id),
-                  std::span(bytes).subspan(range.offset, range.bytes));
+      const std::string name = prefixes[w] + parameters.name(id);
+      const auto values = std::span(bytes).subspan(range.offset, range.bytes);
+      reader.read(name, values);
+      if (prefixes[w].empty()) continue;
+      if (workspaces[w].dtype() == DType::f64)
+        require_finite<double>(values, reader, name);
+      else
+        require_finite<float>(values, reader, name);
     }
     staged.add(workspaces[w], std::move(bytes));
   }
@@ -180,6 +202,7 @@ ModelConfig read_model_config(const SafetensorsReader& reader) {
 }
 
 std::string describe_differences(const ModelConfig& saved, const ModelConfig& given) {
+  const LibraryMemory memory(LibraryMemory::json(0));
   const auto a = nlohmann::json::parse(to_json(saved)), b = nlohmann::json::parse(to_json(given));
   std::string text;
   for (const auto& [name, value] : a.items())

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/library_memory.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -106,6 +107,7 @@ ScheduleOptions schedule_options(const TrainOptions& o, int64_t width) {
 }
 
 std::string fixed_options_json(const TrainOptions& o) {
+  const LibraryMemory memory(LibraryMemory::json(0));
   nlohmann::ordered_json out;
   out["learn_rate"] = o.learn_rate;
   out["schedule"] = schedule_name(o.schedule);

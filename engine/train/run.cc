@@ -100,11 +100,11 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
     directory_.emplace(*run_directory);
     restore();
   }
+  merge_best(options_, state_);
   begin_counting();
 }
 
 void TrainingRun::begin_counting() {
-  merge_best(options_, state_);
   state_.stalled = stalled();  // which metrics decide may change from one process to the next
   epoch_fraction_ = batcher_.epoch_fraction();
   progress_at_start_ = progress();
@@ -135,8 +135,11 @@ void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
   const TrainCallback none;
   Session session{none, nullptr};
   while (!started_.empty()) finish_step(session);
+  batcher_moved_ = true;  // unless all of it was taken, the next update goes back
   state_ = restore_checkpoint(context_, model_, trainer_, identity_, content,
                               [this](const BatcherState& position) { batcher_.seek(position); });
+  batcher_moved_ = false;
+  merge_best(options_, state_);
   last_step_ = {};
   changed_ = true;
   save_due_ = false;
@@ -220,7 +223,10 @@ bool TrainingRun::waits_for_results(const Progress& before, const Progress& afte
 void TrainingRun::start_step(Session& session) {
   // An update never reaches into the next epoch, so that N epochs are exactly N passes.
   size_t count = 0;
+  const size_t before = started_.size();
   try {
+    follow_position();
+    batcher_moved_ = true;
     {
       const PhaseRange phase(context_, "batch", false);
       do {
@@ -228,14 +234,15 @@ void TrainingRun::start_step(Session& session) {
       } while (count < micro_batches_.size() && !micro_batches_[count - 1].last_in_epoch);
     }
     const auto batches = std::span<const PackedBatchHost>(micro_batches_).first(count);
-    trainer_.submit(batches);
     int64_t labels = 0;
     for (const PackedBatchHost& batch : batches) labels += batch.label_count;
+    // First: once the trainer has the update, nothing may fail that would forget it.
     started_.push_back(
         {batcher_.state(), batcher_.epoch_fraction(), labels, batches.back().epoch_drops});
+    trainer_.submit(batches);
+    batcher_moved_ = false;
   } catch (...) {
-    // First: a callback may throw in finish_step().
-    batcher_.seek(started_.empty() ? state_.position : started_.back().position);
+    if (started_.size() > before) started_.pop_back();
     while (!started_.empty()) finish_step(session);
     throw;
   }
@@ -249,6 +256,14 @@ void TrainingRun::next_batch(size_t number) {
   batches_(static_cast<int64_t>(trainer_.state().forward_passes + number), batch);
 }
 
+// The batches that come are those after the newest update that was started. Seeking takes memory,
+// which may be what has run out: where an update fails it is put off until the next one.
+void TrainingRun::follow_position() {
+  if (!batcher_moved_) return;
+  batcher_.seek(started_.empty() ? state_.position : started_.back().position);
+  batcher_moved_ = false;
+}
+
 // After a result that ends the run: what else was started is forgotten.
 void TrainingRun::abandon_steps() {
   while (trainer_.under_way() > 0) {
@@ -259,7 +274,7 @@ void TrainingRun::abandon_steps() {
   }
   started_.clear();
   state_.trainer = trainer_.state();
-  batcher_.seek(state_.position);
+  batcher_moved_ = true;
 }
 
 void TrainingRun::finish_step(Session& session) {

@@ -89,6 +89,7 @@ class TrainingRun {
   void advance(Session& session, int64_t pause_at);
   void start_step(Session& session);
   void next_batch(size_t number);
+  void follow_position();
   void finish_step(Session& session);
   void abandon_steps();
   bool waits_for_results(const Progress& before, const Progress& after, int64_t pause_at) const;
@@ -122,6 +123,7 @@ class TrainingRun {
   RunPlan plan_;
   Trainer trainer_;
   PrefetchingBatcher batcher_;
+  bool batcher_moved_ = false;  // it stands elsewhere than after the newest update that was started
   RunIdentity identity_;
   std::optional<RunDirectory> directory_;
   RunState state_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/library_memory.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
 #include "engine/io/descriptor.h"
@@ -33,6 +34,7 @@ std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_direc
     try {
       const std::string text = checkpoints.read_text(*update, kStateFile, kStateLimit);
       const SavedState saved = decode_state(text, kStateFile);
+      const LibraryMemory memory(LibraryMemory::json(saved.identity.options.size()));
       return nlohmann::json::parse(saved.identity.options).at("batch_tokens").get<int64_t>();
     } catch (const Error&) {  // damaged: restore() says so
     } catch (const nlohmann::json::exception&) {

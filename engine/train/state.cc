@@ -3,6 +3,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/library_memory.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -83,6 +84,7 @@ Json before_there_was(const std::string& option) {
 }  // namespace
 
 std::string encode_state(const RunState& state, const RunIdentity& identity) {
+  const LibraryMemory memory(LibraryMemory::json(identity.options.size()));
   Json out;
   out["format"] = kFormat;
   out["version"] = kStateVersion;
@@ -105,6 +107,7 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
 SavedState decode_state(const std::string& text, const std::string& label) {
   SavedState saved;
   RunState& state = saved.state;
+  const LibraryMemory memory(LibraryMemory::json(text.size()));
   try {
     const Json in = Json::parse(text);
     require(in.at("format") == kFormat, ErrorCode::corrupt_file, kOrigin, label,
@@ -140,6 +143,7 @@ SavedState decode_state(const std::string& text, const std::string& label) {
 }
 
 void check_identity(const RunIdentity& saved, const RunIdentity& given, const std::string& label) {
+  const LibraryMemory memory(LibraryMemory::json(saved.options.size() + given.options.size()));
   const Json before = Json::parse(saved.options), now = Json::parse(given.options);
   std::string differences;
   const auto add = [&](const std::string& text) {

@@ -1,5 +1,7 @@
 // Training with moments in 8 bits: as good as with float32, kept in checkpoints, never mixed up.
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "engine/ops/optimizer/state_code.h"
 #include "engine/train/optimizer_io.h"
@@ -112,6 +114,36 @@ TEST_P(OptimizerStatesTest, TheOtherKindIsRefusedAndNothingChanges) {
     EXPECT_EQ(saved(trainer), before);
     EXPECT_EQ(trainer.state().update, 1);
   }
+}
+
+// A moment that is not finite would spoil weights that neither loss nor gradient shows.
+TEST_P(OptimizerStatesTest, MomentsThatAreNotFiniteAreRefusedAndNothingChanges) {
+  const auto data = copy_batches(GetParam(), 1);
+  const auto model = make_model(*context_, tiny_config(GetParam()), 5);
+  Trainer trainer(*context_, *model, options(OptimizerStates::float32));
+  trainer.step(data);
+  const std::vector<std::byte> good = saved(trainer);
+  const auto reader = SafetensorsReader::from_memory(good, "a file");
+  for (const TensorInfo& spoilt : {reader.tensors().front(), reader.tensors().back()})
+    for (const float value :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      std::vector<std::vector<std::byte>> values;
+      std::vector<TensorEntry> entries;
+      for (const TensorInfo& info : reader.tensors()) {
+        reader.read(info, values.emplace_back(info.bytes));
+        if (info.name == spoilt.name)
+          std::memcpy(values.back().data() + info.bytes - sizeof value, &value, sizeof value);
+        entries.push_back({info.name, info.dtype, info.shape, {}});
+      }
+      for (size_t i = 0; i < entries.size(); ++i) entries[i].data = values[i];
+      const auto file = safetensors_to_memory(entries);
+      const Error error = error_of([&] {
+        trainer.restore(SafetensorsReader::from_memory(file, "a file"), trainer.state());
+      });
+      EXPECT_EQ(error.code(), ErrorCode::corrupt_file);
+      EXPECT_TRUE(mentions(error, spoilt.name.c_str())) << error.what();
+      EXPECT_EQ(saved(trainer), good);
+    }
 }
 
 TEST_P(OptimizerStatesTest, DamagedFilesAreRefused) {

@@ -153,6 +153,24 @@ TYPED_TEST(ClippedUpdateTest, BadLossesAndNormsChangeNothing) {
   ours.expect_same_bits(theirs);
 }
 
+// Finite gradients whose squares float32 does not hold: the second moment would stay infinite and
+// its parameter where it is, for ever.
+TYPED_TEST(ClippedUpdateTest, GradientsThatTheSecondMomentCannotHoldAreSkipped) {
+  using T = TypeParam;
+  for (const double max_norm : {0.0, 1.0}) {
+    typename TestFixture::Weights weights(*this->context_, 3, {}), before(*this->context_, 3, {});
+    ClippedUpdate update(*this->context_, weights.optimizer, falling_rate(), max_norm);
+    weights.set_gradients({static_cast<T>(1e30), 1, 2});
+    update.prepare(1, 1);
+    update.run(this->scalar(1), this->scalar(1));
+    const bool held = max_norm > 0 || std::is_same_v<T, double>;
+    EXPECT_EQ(this->record(update).applied, held ? 1 : 0);
+    if (!held) weights.expect_same_bits(before);
+    for (const T moment : this->context_->template values<T>(weights.optimizer.second_moment()))
+      EXPECT_TRUE(std::isfinite(moment));
+  }
+}
+
 TYPED_TEST(ClippedUpdateTest, RatesAreThoseOfTheScheduleAcrossTheBordersOfTheirTable) {
   typename TestFixture::Weights weights(*this->context_, 3, {});
   const Schedule schedule = falling_rate();

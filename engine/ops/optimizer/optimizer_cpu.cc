@@ -332,10 +332,13 @@ void clipped_adamw_cpu(ThreadPool& pool, const ClippedAdamWParams& p) {
   record.norm = std::sqrt(squares);
   const int64_t update = record.updates + 1;
   record.learning_rate = p.rates->rates[update - p.rates->first];
-  record.applied = std::isfinite(record.loss) && std::isfinite(record.norm);
+  const bool clipped = p.max_norm > 0 && record.norm > p.max_norm;
+  // A square that float32 does not hold would stay in the second moment for ever.
+  const double applied_norm = clipped ? p.max_norm : record.norm;
+  const bool squares_fit = p.dtype == DType::f64 || applied_norm < 1.8e19;
+  record.applied = std::isfinite(record.loss) && std::isfinite(record.norm) && squares_fit;
   if (!record.applied) return;
   record.updates = update;
-  const bool clipped = p.max_norm > 0 && record.norm > p.max_norm;
   adamw_cpu(pool, {p.dtype, p.count, record.learning_rate, p.beta1, p.beta2, p.epsilon,
                    p.weight_decay, clipped ? p.max_norm / record.norm : 1.0, update, p.param,
                    p.grad, p.m, p.v, p.param_bf16, p.m_scale, p.v_scale, p.mean, p.smoothing});

@@ -127,11 +127,13 @@ __global__ void __launch_bounds__(kThreads)
   r.nll = *nll;
   r.norm = sqrt(squares);
   r.learning_rate = rates->rates[r.updates + 1 - rates->first];
-  r.applied = isfinite(r.loss) && isfinite(r.norm);
+  const bool clipped = max_norm > 0 && r.norm > max_norm;
+  // A square that float32 does not hold would stay in the second moment for ever.
+  const bool squares_fit = (clipped ? max_norm : r.norm) < 1.8e19;
+  r.applied = isfinite(r.loss) && isfinite(r.norm) && squares_fit;
   AdamWArgs a{};
   if (r.applied) {
     ++r.updates;
-    const bool clipped = max_norm > 0 && r.norm > max_norm;
     a = constants.args(r.learning_rate, clipped ? max_norm / r.norm : 1.0, r.updates);
   }
   *args = a;

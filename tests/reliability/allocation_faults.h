@@ -1,0 +1,20 @@
+// Memory that runs out on demand, for tests: the program that links allocation_faults.cc has its
+// malloc family and pthread_create replaced, for itself and for every library it loads. Nothing of
+// it is in the engine.
+#pragma once
+
+#include <cstdint>
+
+namespace trafo::testing {
+
+// From now on allocation number `nth` (from 1, of any thread) fails, and if `persistent` every one
+// after it. Starting a thread counts as an allocation.
+void arm_allocations(int64_t nth, bool persistent);
+// Ends that. True if an allocation was refused.
+bool disarm_allocations();
+// Allocations asked for since it was armed.
+int64_t allocations_seen();
+// Blocks that are allocated now; always 0 under a sanitizer, whose leak checker looks instead.
+int64_t live_blocks();
+
+}  // namespace trafo::testing
