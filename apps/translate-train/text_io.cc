@@ -130,7 +130,9 @@ size_t LineReader::read_some(char* to, size_t room) {
       }
     }
     if (!gzip_->in_member) {  // several files in one, as cat makes them
-      if (*stream.next_in != 0x1f) return 0;
+      while (stream.avail_in > 0 && *stream.next_in == 0) ++stream.next_in, --stream.avail_in;
+      if (stream.avail_in == 0) continue;  // zeros behind it, as tapes have them
+      if (*stream.next_in != 0x1f) failed("damaged gzip: something else follows its data");
       inflateReset(&stream);
       gzip_->in_member = true;
     }

@@ -211,6 +211,12 @@ class Reader {
     value.pop_back();
     return value;
   }
+  // Before anything of a size that the file claims is made.
+  void require_left(uint64_t count) const {
+    const uint64_t size = file_.size();
+    require(position_ <= size && count <= size - position_, ErrorCode::corrupt_file, kOrigin,
+            file_.path().string(), " ends too early");
+  }
   const Descriptor& file() const { return file_; }
 
  private:
@@ -263,6 +269,7 @@ HostModel read_back_ctranslate2(const ModelConfig& config, const fs::path& direc
       continue;
     }
     check(type == kFloat32 && bytes % sizeof(float) == 0, name, " is of type ", int{type});
+    in.require_left(bytes);
     std::vector<float> values(bytes / sizeof(float));
     in.bytes(values.data(), bytes);
     const auto tensor = wanted.extract(name);

@@ -7,14 +7,14 @@
 #include <set>
 
 #include "engine/core/checked.h"
+#include "engine/core/json.h"
 #include "engine/io/atomic_file.h"
 
 namespace trafo::interop {
 namespace {
 
-constexpr uint64_t kConfigLimit = 1u << 20;
 // Tables of positions are computed, not read: they may take this much more than the file.
-constexpr double kTableAllowance = 64 << 20;
+constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
 
 float half_to_float(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
@@ -93,7 +93,7 @@ void write_tensors(const std::filesystem::path& file, const HostModel& host,
 }
 
 ConfigReader::ConfigReader(const std::filesystem::path& file) : label_(file.string()) {
-  json_ = nlohmann::json::parse(read_text_file(file, kConfigLimit), nullptr, false);
+  json_ = parse_json(read_text_file(file, limits::kConfigBytes), kOrigin, label_);
   require(json_.is_object(), ErrorCode::corrupt_file, kOrigin, label_, " is not a JSON object");
 }
 

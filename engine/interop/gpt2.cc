@@ -76,15 +76,15 @@ Imported read_gpt2(const fs::path& directory) {
   json.demand("scale_attn_weights", true, true);
   json.demand("scale_attn_by_inverse_layer_idx", false, false);
   json.demand("add_cross_attention", false, false);
-  constexpr int64_t kLargest = 1 << 24;
   ModelConfig config;
   config.architecture = Architecture::decoder_lm;
-  config.vocabulary = json.integer("vocab_size", 4, 1 << 22);
-  config.max_positions = json.integer("n_positions", 2, kLargest);
-  config.width = json.integer("n_embd", 2, kLargest);
-  config.decoder_layers = json.integer("n_layer", 1, 1024);
-  config.heads = json.integer("n_head", 1, kLargest);
-  config.ffn_width = json.has("n_inner") ? json.integer("n_inner", 1, kLargest) : 4 * config.width;
+  config.vocabulary = json.integer("vocab_size", 4, limits::kVocabulary);
+  config.max_positions = json.integer("n_positions", 2, limits::kModelDimension);
+  config.width = json.integer("n_embd", 2, limits::kModelDimension);
+  config.decoder_layers = json.integer("n_layer", 1, limits::kLayers);
+  config.heads = json.integer("n_head", 1, limits::kModelDimension);
+  config.ffn_width =
+      json.has("n_inner") ? json.integer("n_inner", 1, limits::kModelDimension) : 4 * config.width;
   config.activation = activation_from_name(json, "activation_function");
   config.norm_epsilon = json.number("layer_norm_epsilon", 1e-5);
   config.dropout = json.number("resid_pdrop", 0.1);

@@ -90,23 +90,22 @@ Imported read_llama(const fs::path& directory) {
   const ConfigReader json(directory / "config.json");
   json.demand("attention_bias", false, false);
   json.demand("mlp_bias", false, false);
-  constexpr int64_t kLargest = 1 << 24;
   ModelConfig config;
   config.architecture = Architecture::decoder_lm;
   config.norm = Norm::rms;
   config.positions = Positions::rotary;
   config.ffn = FeedForward::swiglu;
   config.biases = false;
-  config.vocabulary = json.integer("vocab_size", 4, 1 << 22);
-  config.max_positions = json.integer("max_position_embeddings", 2, kLargest);
-  config.width = json.integer("hidden_size", 2, kLargest);
-  config.decoder_layers = json.integer("num_hidden_layers", 1, 1024);
-  config.heads = json.integer("num_attention_heads", 1, kLargest);
+  config.vocabulary = json.integer("vocab_size", 4, limits::kVocabulary);
+  config.max_positions = json.integer("max_position_embeddings", 2, limits::kModelDimension);
+  config.width = json.integer("hidden_size", 2, limits::kModelDimension);
+  config.decoder_layers = json.integer("num_hidden_layers", 1, limits::kLayers);
+  config.heads = json.integer("num_attention_heads", 1, limits::kModelDimension);
   if (json.has("num_key_value_heads")) {
     config.kv_heads = json.integer("num_key_value_heads", 1, config.heads);
     if (config.kv_heads == config.heads) config.kv_heads = 0;
   }
-  config.ffn_width = json.integer("intermediate_size", 1, kLargest);
+  config.ffn_width = json.integer("intermediate_size", 1, limits::kModelDimension);
   config.activation = activation_from_name(json, "hidden_act");
   config.norm_epsilon = json.number("rms_norm_eps", 1e-6);
   config.rope_theta = rope_theta_of(json);
@@ -119,9 +118,10 @@ Imported read_llama(const fs::path& directory) {
     fail(ErrorCode::corrupt_file, kOrigin, json.label(), ": ", error.message());
   }
   if (json.has("head_dim"))
-    require(json.integer("head_dim", 1, kLargest) == config.head_dim(), ErrorCode::unsupported,
-            kOrigin, json.label(), ": head_dim is not hidden_size / num_attention_heads (",
-            config.head_dim(), "), as it is in models here");
+    require(json.integer("head_dim", 1, limits::kModelDimension) == config.head_dim(),
+            ErrorCode::unsupported, kOrigin, json.label(),
+            ": head_dim is not hidden_size / num_attention_heads (", config.head_dim(),
+            "), as it is in models here");
 
   const SafetensorsReader reader = open_weights(directory);
   const auto name = [](const MappedTensor& tensor) { return tensor.name; };

@@ -10,8 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kSpmLimit = 256u << 20;
-
 std::string base64(std::string_view bytes) {
   static constexpr char kDigits[] =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -32,7 +30,7 @@ Json fast_tokenizer(const SpmModel& spm, const Tokenizer& tokenizer) {
   Json special = Json::array();
   Json vocabulary = Json::array();
   for (size_t id = 0; id < spm.pieces.size(); ++id) {
-    const SpmPiece& piece = spm.pieces[id];
+    const ScoredPiece& piece = spm.pieces[id];
     vocabulary.push_back({piece.text, piece.score});
     if (piece.type == SpmPiece::control || piece.type == SpmPiece::unknown)
       special.push_back({{"id", id},
@@ -74,7 +72,7 @@ Json fast_tokenizer(const SpmModel& spm, const Tokenizer& tokenizer) {
 
 bool has_fast_form(const SpmModel& spm) {
   return spm.is_unigram && spm.escape_whitespaces &&
-         std::none_of(spm.pieces.begin(), spm.pieces.end(), [](const SpmPiece& piece) {
+         std::none_of(spm.pieces.begin(), spm.pieces.end(), [](const ScoredPiece& piece) {
            return piece.type == SpmPiece::byte || piece.type == SpmPiece::user_defined ||
                   piece.type == SpmPiece::unused;
          });
@@ -127,7 +125,8 @@ void read_lm_tokenizer(const fs::path& directory, const ModelConfig& config, Imp
         "SentencePiece model";
     return;
   }
-  imported.tokenizer = Tokenizer::from_bytes(read_text_file(spm, kSpmLimit), spm.string());
+  imported.tokenizer =
+      Tokenizer::from_bytes(read_text_file(spm, limits::kTokenizerBytes), spm.string());
   check_vocabulary(config, *imported.tokenizer);
 }
 

@@ -7,7 +7,9 @@
 // again, it is <pad> once more.
 #include <algorithm>
 #include <map>
+#include <utility>
 
+#include "engine/core/limits.h"
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
 #include "engine/interop/spm_pieces.h"
@@ -21,7 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "MarianMT";
 constexpr double kEpsilon = 1e-5;  // torch.nn.LayerNorm's default, which MarianMT keeps
-constexpr uint64_t kVocabularyLimit = 256u << 20, kSpmLimit = 256u << 20;
 
 void check_expressible(const ModelConfig& config) {
   if (config.architecture != Architecture::encoder_decoder)
@@ -93,22 +94,67 @@ struct Vocabulary {
   int32_t unk, eos, start;
 };
 
+// {"piece": id, ...}, into its place at once: a general JSON value would take many times the file.
+class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  VocabularyHandler(const std::string& label, std::vector<std::string>& pieces)
+      : label_(label), pieces_(pieces) {}
+
+  bool start_object(std::size_t) override { return std::exchange(inside_, true) ? refuse() : true; }
+  bool end_object() override { return true; }
+  bool key(string_t& text) override {
+    piece_ = std::move(text);
+    return true;
+  }
+  bool number_unsigned(number_unsigned_t id) override {
+    require(
+        inside_ && id < pieces_.size() && !piece_.empty() && piece_.size() <= limits::kPieceBytes,
+        ErrorCode::corrupt_file, kOrigin, label_, ": the id of piece ", quote(piece_),
+        " is not one of the ", pieces_.size(), " of the model");
+    std::string& place = pieces_[id];
+    require(place.empty(), ErrorCode::corrupt_file, kOrigin, label_, ": id ", id,
+            " has two pieces");
+    place = std::move(piece_);
+    return true;
+  }
+  bool null() override { return refuse(); }
+  bool boolean(bool) override { return refuse(); }
+  bool number_integer(number_integer_t) override { return refuse(); }
+  bool number_float(number_float_t, const string_t&) override { return refuse(); }
+  bool string(string_t&) override { return refuse(); }
+  bool binary(binary_t&) override { return refuse(); }
+  bool start_array(std::size_t) override { return refuse(); }
+  bool end_array() override { return refuse(); }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::json::exception&) override {
+    fail(ErrorCode::corrupt_file, kOrigin, label_, " is not a JSON object, see byte ", position);
+  }
+
+ private:
+  [[noreturn]] bool refuse() const {
+    fail(ErrorCode::corrupt_file, kOrigin, label_, " is not a JSON object of pieces and their ids",
+         piece_.empty() ? "" : ": see " + quote(piece_));
+  }
+  const std::string& label_;
+  std::vector<std::string>& pieces_;
+  std::string piece_;
+  bool inside_ = false;
+};
+
 Vocabulary read_vocabulary(const fs::path& file, const ConfigReader& config, int64_t size) {
-  const auto json = nlohmann::json::parse(read_text_file(file, kVocabularyLimit), nullptr, false);
+  const std::string text = read_text_file(file, limits::kVocabularyBytes);
   const std::string label = file.string();
-  require(json.is_object(), ErrorCode::corrupt_file, kOrigin, label, " is not a JSON object");
+  // An entry takes six bytes at least; the model may have some rows without a piece.
+  constexpr uint64_t kLeastEntry = 6, kSpareRows = 65536;
+  require(static_cast<uint64_t>(size) <= text.size() / kLeastEntry + kSpareRows,
+          ErrorCode::corrupt_file, kOrigin, label, " is too short for the ", size,
+          " pieces of the model");
+  require(text.find('\0') == std::string::npos, ErrorCode::corrupt_file, kOrigin, label,
+          " has a NUL byte");
   Vocabulary vocabulary;
   vocabulary.pieces.resize(static_cast<size_t>(size));
-  for (const auto& [piece, id] : json.items()) {
-    require(id.is_number_integer() && id.get<double>() >= 0 &&
-                id.get<double>() < static_cast<double>(size) && !piece.empty(),
-            ErrorCode::corrupt_file, kOrigin, label, ": the id of piece ", quote(piece),
-            " is not one of the ", size, " of the model");
-    std::string& place = vocabulary.pieces[id.get<size_t>()];
-    require(place.empty(), ErrorCode::corrupt_file, kOrigin, label, ": id ", id.get<int64_t>(),
-            " has two pieces");
-    place = piece;
-  }
+  VocabularyHandler handler(label, vocabulary.pieces);
+  nlohmann::json::sax_parse(text, &handler);
   const auto id_of = [&](const char* piece) {
     const auto found = std::find(vocabulary.pieces.begin(), vocabulary.pieces.end(), piece);
     require(found != vocabulary.pieces.end(), ErrorCode::corrupt_file, kOrigin, label, " has no ",
@@ -140,13 +186,13 @@ bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
 // of their two scores.
 Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
                            const SpmModel& target, const std::string& label) {
-  std::map<std::string_view, SpmPiece> known;
+  std::map<std::string_view, ScoredPiece> known;
   for (const SpmModel* model : {&source, &target})
-    for (const SpmPiece& piece : model->pieces) {
+    for (const ScoredPiece& piece : model->pieces) {
       const auto [place, added] = known.try_emplace(piece.text, piece);
       if (!added) place->second.score = std::max(place->second.score, piece.score);
     }
-  std::vector<SpmPiece> pieces;
+  std::vector<ScoredPiece> pieces;
   for (size_t id = 0; id < vocabulary.pieces.size(); ++id) {
     const std::string& text = vocabulary.pieces[id];
     const auto number = static_cast<int32_t>(id);
@@ -173,7 +219,7 @@ void read_tokenizer(const fs::path& directory, const ConfigReader& config, int64
                     Imported& imported) {
   const auto spm = [&](const char* name) {
     const fs::path file = directory / name;
-    return Tokenizer::from_bytes(read_text_file(file, kSpmLimit), file.string());
+    return Tokenizer::from_bytes(read_text_file(file, limits::kTokenizerBytes), file.string());
   };
   const Tokenizer source = spm("source.spm"), target = spm("target.spm");
   const Vocabulary vocabulary = read_vocabulary(directory / "vocab.json", config, size);
@@ -232,22 +278,21 @@ Imported read_marian(const fs::path& directory) {
   for (const char* field : {"normalize_embedding", "normalize_before", "add_final_layer_norm"})
     json.demand(field, false, false);
   ModelConfig config;
-  constexpr int64_t kLargest = 1 << 24;
   const auto both = [&](const char* encoder, const char* decoder) {
-    const int64_t value = json.integer(encoder, 1, kLargest);
-    require(json.integer(decoder, 1, kLargest) == value, ErrorCode::unsupported, kOrigin,
-            json.label(), ": ", encoder, " and ", decoder,
+    const int64_t value = json.integer(encoder, 1, limits::kModelDimension);
+    require(json.integer(decoder, 1, limits::kModelDimension) == value, ErrorCode::unsupported,
+            kOrigin, json.label(), ": ", encoder, " and ", decoder,
             " differ, models here have one for both");
     return value;
   };
-  config.vocabulary = json.integer("vocab_size", 4, 1 << 22);
+  config.vocabulary = json.integer("vocab_size", 4, limits::kVocabulary);
   if (json.has("decoder_vocab_size")) both("vocab_size", "decoder_vocab_size");
-  config.width = json.integer("d_model", 2, kLargest);
+  config.width = json.integer("d_model", 2, limits::kModelDimension);
   config.heads = both("encoder_attention_heads", "decoder_attention_heads");
   config.ffn_width = both("encoder_ffn_dim", "decoder_ffn_dim");
-  config.encoder_layers = json.integer("encoder_layers", 1, 1024);
-  config.decoder_layers = json.integer("decoder_layers", 1, 1024);
-  config.max_positions = json.integer("max_position_embeddings", 2, kLargest);
+  config.encoder_layers = json.integer("encoder_layers", 1, limits::kLayers);
+  config.decoder_layers = json.integer("decoder_layers", 1, limits::kLayers);
+  config.max_positions = json.integer("max_position_embeddings", 2, limits::kModelDimension);
   config.activation = activation_from_name(json, "activation_function");
   config.dropout = json.number("dropout", 0.1);
   config.attention_dropout = json.number("attention_dropout", 0);

@@ -1,82 +1,16 @@
 #include "engine/interop/spm_pieces.h"
 
+#include <bit>
 #include <cstring>
 
-#include "engine/core/status.h"
+#include "engine/text/spm_fields.h"
 
 namespace trafo::interop {
 namespace {
 
-// Field numbers of sentencepiece_model.proto.
-constexpr uint32_t kPieces = 1, kTrainer = 2, kNormalizer = 3;
-constexpr uint32_t kPieceText = 1, kPieceScore = 2, kPieceType = 3;
-constexpr uint32_t kModelType = 3, kBosPiece = 46, kEosPiece = 47;
-constexpr uint32_t kCharacterMap = 2, kDummyPrefix = 3, kExtraWhitespaces = 4, kEscape = 5;
+using namespace spm_field;
 
-struct Field {
-  uint32_t number = 0;
-  uint64_t value = 0;
-  std::string_view bytes;  // of a length-delimited field
-  std::string_view whole;  // key and all
-};
-
-// Protocol buffers wire format, of a message that has been checked.
-class Fields {
- public:
-  explicit Fields(std::string_view message) : message_(message) {}
-
-  bool next(Field& field) {
-    if (position_ >= message_.size()) return false;
-    const size_t begin = position_;
-    const uint64_t key = varint();
-    field.number = static_cast<uint32_t>(key >> 3);
-    field.value = 0;
-    field.bytes = {};
-    switch (key & 7) {
-      case 0:
-        field.value = varint();
-        break;
-      case 1:
-        fixed(field, 8);
-        break;
-      case 2:
-        field.bytes = take(varint());
-        break;
-      case 5:
-        fixed(field, 4);
-        break;
-      default:
-        broken();
-    }
-    field.whole = message_.substr(begin, position_ - begin);
-    return true;
-  }
-
- private:
-  [[noreturn]] static void broken() {
-    fail(ErrorCode::corrupt_file, "interop", "not a usable SentencePiece model");
-  }
-  std::string_view take(uint64_t size) {
-    if (size > message_.size() - position_) broken();
-    position_ += size;
-    return message_.substr(position_ - size, size);
-  }
-  void fixed(Field& field, size_t size) {
-    std::memcpy(&field.value, take(size).data(), size);  // little-endian, as the format
-  }
-  uint64_t varint() {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<unsigned char>(take(1)[0]);
-      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    broken();
-  }
-
-  std::string_view message_;
-  size_t position_ = 0;
-};
+constexpr std::string_view kName = "tokenizer";
 
 void add_varint(std::string& out, uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
@@ -89,16 +23,14 @@ void add_bytes(std::string& out, uint32_t number, std::string_view bytes) {
   out += bytes;
 }
 
-SpmPiece parse_piece(std::string_view message) {
-  SpmPiece piece;
-  Fields fields(message);
-  for (Field field; fields.next(field);) {
+ScoredPiece parse_piece(std::string_view message) {
+  ScoredPiece piece;
+  SpmFields fields(message, kName);
+  for (SpmField field; fields.next(field);) {
     if (field.number == kPieceText) piece.text = field.bytes;
-    if (field.number == kPieceType) piece.type = static_cast<uint32_t>(field.value);
-    if (field.number == kPieceScore) {
-      const auto bits = static_cast<uint32_t>(field.value);
-      std::memcpy(&piece.score, &bits, sizeof bits);
-    }
+    if (field.number == kPieceType) piece.type = static_cast<SpmPiece>(field.value);
+    if (field.number == kPieceScore)
+      piece.score = std::bit_cast<float>(static_cast<uint32_t>(field.value));
   }
   return piece;
 }
@@ -107,18 +39,18 @@ SpmPiece parse_piece(std::string_view message) {
 
 SpmModel parse_spm(std::string_view serialized) {
   SpmModel model;
-  Fields fields(serialized);
-  for (Field field; fields.next(field);) {
-    if (field.number == kPieces) {
+  SpmFields fields(serialized, kName);
+  for (SpmField field; fields.next(field);) {
+    if (field.number == kPiece) {
       model.pieces.push_back(parse_piece(field.bytes));
       continue;
     }
     model.rest += field.whole;
-    Fields inner(field.bytes);
-    for (Field f; (field.number == kTrainer || field.number == kNormalizer) && inner.next(f);) {
+    SpmFields inner(field.bytes, kName);
+    for (SpmField f; (field.number == kTrainer || field.number == kNormalizer) && inner.next(f);) {
       if (field.number == kTrainer) {
         if (f.number == kModelType) model.is_unigram = f.value == 1;
-      } else if (f.number == kCharacterMap) {
+      } else if (f.is(kCharacterMap, SpmField::bytes_of)) {
         model.character_map = f.bytes;
       } else if (f.number == kDummyPrefix) {
         model.add_dummy_prefix = f.value != 0;
@@ -132,9 +64,9 @@ SpmModel parse_spm(std::string_view serialized) {
   return model;
 }
 
-std::string serialize_spm(const SpmModel& model, const std::vector<SpmPiece>& pieces) {
+std::string serialize_spm(const SpmModel& model, const std::vector<ScoredPiece>& pieces) {
   std::string out;
-  for (const SpmPiece& piece : pieces) {
+  for (const ScoredPiece& piece : pieces) {
     std::string message;
     add_bytes(message, kPieceText, piece.text);
     add_varint(message, kPieceScore << 3 | 5);
@@ -142,8 +74,8 @@ std::string serialize_spm(const SpmModel& model, const std::vector<SpmPiece>& pi
     std::memcpy(score, &piece.score, sizeof score);
     message.append(score, sizeof score);
     add_varint(message, kPieceType << 3);
-    add_varint(message, piece.type);
-    add_bytes(out, kPieces, message);
+    add_varint(message, static_cast<uint32_t>(piece.type));
+    add_bytes(out, kPiece, message);
   }
   out += model.rest;
   // Fields of a message that comes again are merged, the last one counts.

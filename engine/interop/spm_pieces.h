@@ -7,24 +7,18 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/text/spm_model.h"
+
 namespace trafo::interop {
 
-struct SpmPiece {
-  enum Type : uint32_t {
-    normal = 1,
-    unknown = 2,
-    control = 3,
-    user_defined = 4,
-    unused = 5,
-    byte = 6,
-  };
+struct ScoredPiece {
   std::string text;
   float score = 0;
-  uint32_t type = normal;
+  SpmPiece type = SpmPiece::normal;
 };
 
 struct SpmModel {
-  std::vector<SpmPiece> pieces;
+  std::vector<ScoredPiece> pieces;
   bool is_unigram = true;
   std::string character_map;  // of the normalizer, compiled
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, escape_whitespaces = true;
@@ -34,6 +28,6 @@ struct SpmModel {
 // `serialized` is what Tokenizer::serialized() gives: checked already.
 SpmModel parse_spm(std::string_view serialized);
 // The same model with `pieces`; <s> and </s> are the pieces of those names.
-std::string serialize_spm(const SpmModel& model, const std::vector<SpmPiece>& pieces);
+std::string serialize_spm(const SpmModel& model, const std::vector<ScoredPiece>& pieces);
 
 }  // namespace trafo::interop

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/checked.h"
 #include "engine/core/status.h"
 
 namespace trafo::interop {
@@ -94,7 +95,7 @@ void ct2_feed_forward(Table& t, const std::string& name, const std::string& para
 
 int64_t MappedTensor::elements() const {
   int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
+  for (const int64_t size : shape) count = checked_mul(count, size, "interop");
   return count;
 }
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "engine/core/limits.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
 #include "engine/io/descriptor.h"
@@ -16,7 +17,6 @@ namespace {
 
 constexpr std::string_view kOrigin = "checkpoint";
 constexpr size_t kPieceBytes = size_t{1} << 20;
-constexpr size_t kFileLimit = 1024;
 
 // One file of a checkpoint being written; sums what passes through.
 class FileSink final : public ByteSink {
@@ -79,7 +79,7 @@ std::vector<ManifestEntry> read_manifest(const std::filesystem::path& checkpoint
           checkpoint.string());
   open_member(checkpoint, kManifestName);
   const std::filesystem::path path = checkpoint / kManifestName;
-  return parse_manifest(read_text_file(path, kManifestLimit, FollowLinks::no), update,
+  return parse_manifest(read_text_file(path, limits::kConfigBytes, FollowLinks::no), update,
                         path.string());
 }
 
@@ -111,8 +111,8 @@ void verify_file(const std::filesystem::path& checkpoint, const ManifestEntry& e
 
 void check_files(int64_t update, std::span<const CheckpointFile> files) {
   require(update >= 0, ErrorCode::invalid_argument, kOrigin, "update ", update, " is negative");
-  require(files.size() <= kFileLimit, ErrorCode::invalid_argument, kOrigin,
-          "a checkpoint has at most ", kFileLimit, " files, not ", files.size());
+  require(files.size() <= limits::kCheckpointFiles, ErrorCode::invalid_argument, kOrigin,
+          "a checkpoint has at most ", limits::kCheckpointFiles, " files, not ", files.size());
   for (size_t i = 0; i < files.size(); ++i) {
     require(is_plain_name(files[i].name) && files[i].name != kManifestName && files[i].write,
             ErrorCode::invalid_argument, kOrigin, "'", files[i].name,

@@ -1,8 +1,8 @@
 #include "engine/io/manifest.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "engine/core/json.h"
 #include "engine/core/library_memory.h"
 #include "engine/io/checksum.h"
 
@@ -12,18 +12,6 @@ namespace {
 constexpr std::string_view kOrigin = "checkpoint";
 constexpr std::string_view kFormat = "trafo-checkpoint";
 constexpr std::string_view kStart = R"({"crc32":")";
-constexpr int kDepthLimit = 16;
-
-// Braces inside strings count too: our names have none.
-bool is_deeper_than(std::string_view json, int limit) {
-  int depth = 0;
-  for (const char c : json) {
-    if (c == '{' || c == '[') ++depth;
-    if (c == '}' || c == ']') --depth;
-    if (depth > limit) return true;
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -55,12 +43,12 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, int64_t update,
   };
   check(text.starts_with(kStart) && is_sealed(text, kStart.size()),
         "the manifest is damaged (or was edited): its checksum does not fit");
-  check(!is_deeper_than(text, kDepthLimit), "the manifest is nested too deeply");
   std::vector<ManifestEntry> files;
   int64_t version = 0;
   const LibraryMemory memory(LibraryMemory::json(text.size()));
   try {
-    const auto json = nlohmann::ordered_json::parse(text);
+    const auto json = parse_json<nlohmann::ordered_json>(text, kOrigin, label,
+                                                         {.members = limits::kCheckpointFiles});
     check(json.at("format").get<std::string>() == kFormat, "this is no checkpoint manifest");
     version = json.at("version").get<int64_t>();
     require(version <= kManifestVersion, ErrorCode::version, kOrigin, label,

@@ -12,7 +12,6 @@
 namespace trafo {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
-inline constexpr uint64_t kManifestLimit = 1u << 20;
 inline constexpr int64_t kManifestVersion = 1;
 
 // {"crc32": seal over this text, "format", "version", "update", "files": {NAME: {"bytes",

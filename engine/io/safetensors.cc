@@ -68,9 +68,8 @@ void check_entry(const TensorEntry& entry) {
   const auto check = [&](bool condition, const auto&... message) {
     require(condition, ErrorCode::invalid_argument, kOrigin, message...);
   };
-  check(!entry.name.empty() && entry.name.size() <= SafetensorsLimits::name_bytes,
-        "a tensor name has ", entry.name.size(), " bytes; 1 to ", SafetensorsLimits::name_bytes,
-        " are allowed");
+  check(!entry.name.empty() && entry.name.size() <= limits::kNameBytes, "a tensor name has ",
+        entry.name.size(), " bytes; 1 to ", limits::kNameBytes, " are allowed");
   check(is_valid_utf8_without_nul(entry.name), "a tensor name is not UTF-8 without NUL");
   check(entry.name != "__metadata__", "no tensor can be named __metadata__");
   const int64_t bytes = tensor_bytes(entry.shape, entry.dtype);
@@ -89,10 +88,10 @@ void check_metadata(const SafetensorsMetadata& metadata) {
           "a metadata pair is not UTF-8 without NUL");
     check(!key.starts_with(kOurPrefix), "metadata key ", quote(key),
           " begins with 'trafo.', which is reserved");
-    check(key.size() <= SafetensorsLimits::name_bytes, "a metadata key has ", key.size(),
-          " bytes, the limit is ", SafetensorsLimits::name_bytes);
-    check(value.size() <= SafetensorsLimits::metadata_value_bytes, "metadata value ", quote(key),
-          " has ", value.size(), " bytes, the limit is ", SafetensorsLimits::metadata_value_bytes);
+    check(key.size() <= limits::kNameBytes, "a metadata key has ", key.size(),
+          " bytes, the limit is ", limits::kNameBytes);
+    check(value.size() <= limits::kMetadataValueBytes, "metadata value ", quote(key), " has ",
+          value.size(), " bytes, the limit is ", limits::kMetadataValueBytes);
   }
 }
 
@@ -102,10 +101,10 @@ void check_metadata(const SafetensorsMetadata& metadata) {
 
 void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
                        const SafetensorsMetadata& metadata) {
-  require(tensors.size() <= SafetensorsLimits::tensors, ErrorCode::invalid_argument, kOrigin,
-          "there are ", tensors.size(), " tensors, the limit is ", SafetensorsLimits::tensors);
+  require(tensors.size() <= limits::kTensors, ErrorCode::invalid_argument, kOrigin, "there are ",
+          tensors.size(), " tensors, the limit is ", limits::kTensors);
   // Room for our own pairs: one per tensor and the two of the file.
-  require(metadata.size() + tensors.size() + 2 <= SafetensorsLimits::metadata_pairs,
+  require(metadata.size() + tensors.size() + 2 <= limits::kMetadataPairs,
           ErrorCode::invalid_argument, kOrigin, "there are ", metadata.size(),
           " metadata pairs, too many");
   check_metadata(metadata);
@@ -134,9 +133,8 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
     offset += entry->data.size();
   }
   const std::string header = encode_safetensors_header(infos, metadata);
-  require(header.size() <= SafetensorsLimits::header_bytes, ErrorCode::invalid_argument, kOrigin,
-          "the header needs ", header.size(), " bytes, the limit is ",
-          SafetensorsLimits::header_bytes);
+  require(header.size() <= limits::kHeaderBytes, ErrorCode::invalid_argument, kOrigin,
+          "the header needs ", header.size(), " bytes, the limit is ", limits::kHeaderBytes);
   const uint64_t header_size = header.size();
   sink.write(std::as_bytes(std::span(&header_size, 1)));
   sink.write(std::string_view(header));
@@ -193,8 +191,8 @@ SafetensorsReader::SafetensorsReader(std::unique_ptr<SafetensorsSource> source, 
   check(source_->read_at(0, std::as_writable_bytes(std::span(&header_size, 1))) ==
             sizeof(header_size),
         "the file became shorter while it was read");
-  check(header_size <= SafetensorsLimits::header_bytes, "the header would have ", header_size,
-        " bytes, the limit is ", SafetensorsLimits::header_bytes);
+  check(header_size <= limits::kHeaderBytes, "the header would have ", header_size,
+        " bytes, the limit is ", limits::kHeaderBytes);
   check(header_size <= file_size - sizeof(header_size), "the header would have ", header_size,
         " bytes, the file has ", file_size);
   std::string json(static_cast<size_t>(header_size), '\0');

@@ -27,22 +27,12 @@
 #include <vector>
 
 #include "engine/core/dtype.h"
+#include "engine/core/limits.h"
 #include "engine/io/byte_sink.h"
 
 namespace trafo {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
-
-struct SafetensorsLimits {
-  static constexpr uint64_t header_bytes = 16u << 20;
-  static constexpr size_t tensors = 65536;
-  static constexpr size_t metadata_pairs = 2 * tensors;
-  static constexpr size_t rank = 8;
-  static constexpr int64_t dimension = int64_t{1} << 40;
-  static constexpr size_t name_bytes =
-      1024;  // of a tensor; a metadata key may be longer by a prefix of ours
-  static constexpr size_t metadata_value_bytes = 64u << 10;
-};
 
 // ---- writing ----
 
@@ -55,8 +45,8 @@ struct TensorEntry {
 
 // The bytes depend on the content only, not on the order of `tensors`: wide element types come
 // first (so that every tensor is aligned to its element size), then by name. Errors:
-// INVALID_ARGUMENT for anything the reader would refuse (limits above, duplicate names, wrong
-// sizes, metadata keys that begin with "trafo."), and what the sink throws.
+// INVALID_ARGUMENT for anything the reader would refuse (engine/core/limits.h, duplicate names,
+// wrong sizes, metadata keys that begin with "trafo."), and what the sink throws.
 void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
                        const SafetensorsMetadata& metadata = {});
 std::vector<std::byte> safetensors_to_memory(std::span<const TensorEntry> tensors,

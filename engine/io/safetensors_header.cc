@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "engine/core/library_memory.h"
+#include "engine/core/overflow.h"
 #include "engine/core/status.h"
 #include "engine/io/checksum.h"
 
@@ -45,14 +47,14 @@ auto find_type(const Types& types, std::string_view name) {
 }
 
 int64_t bytes_of(std::span<const int64_t> shape, int64_t element_bytes) {
-  if (shape.size() > SafetensorsLimits::rank) return -1;
-  int64_t bytes = element_bytes;
+  if (shape.size() > limits::kRank) return -1;
+  std::optional<int64_t> bytes = element_bytes;
   for (const int64_t dimension : shape) {
-    if (dimension < 0 || dimension > SafetensorsLimits::dimension ||
-        __builtin_mul_overflow(bytes, dimension, &bytes))
-      return -1;
+    if (dimension < 0 || dimension > limits::kDimension) return -1;
+    bytes = try_mul(*bytes, dimension);
+    if (!bytes) return -1;
   }
-  return bytes;
+  return *bytes;
 }
 
 // Receives the JSON piece by piece and allows nothing but the format's three levels, so that
@@ -92,9 +94,8 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
   bool string(string_t& text) override {
     if (state_ == State::metadata_value) {
       require_text(text, "a metadata value");
-      check(text.size() <= SafetensorsLimits::metadata_value_bytes, "metadata value ",
-            quote(metadata_key_), " has ", text.size(), " bytes, the limit is ",
-            SafetensorsLimits::metadata_value_bytes);
+      check(text.size() <= limits::kMetadataValueBytes, "metadata value ", quote(metadata_key_),
+            " has ", text.size(), " bytes, the limit is ", limits::kMetadataValueBytes);
       metadata[metadata_key_] = std::move(text);
       state_ = State::metadata;
     } else if (state_ == State::field_value && field_ == Field::dtype) {
@@ -122,10 +123,10 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (state_ != State::list) unexpected("a number");
     if (field_ == Field::shape) {
-      check(value <= static_cast<uint64_t>(SafetensorsLimits::dimension), "tensor ",
+      check(value <= static_cast<uint64_t>(limits::kDimension), "tensor ",
             quote(tensors.back().name), " has a dimension of ", value, ", the limit is 2^40");
-      check(tensors.back().shape.size() < SafetensorsLimits::rank, "tensor ",
-            quote(tensors.back().name), " has more than ", SafetensorsLimits::rank, " dimensions");
+      check(tensors.back().shape.size() < limits::kRank, "tensor ", quote(tensors.back().name),
+            " has more than ", limits::kRank, " dimensions");
       tensors.back().shape.push_back(static_cast<int64_t>(value));
     } else {
       check(offsets_.size() < 2, "tensor ", quote(tensors.back().name),
@@ -194,10 +195,10 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
     if (in_metadata_) {
       check(!std::exchange(has_metadata_, true), "__metadata__ is there twice");
     } else {
-      check(!name.empty() && name.size() <= SafetensorsLimits::name_bytes, "a tensor name has ",
-            name.size(), " bytes; 1 to ", SafetensorsLimits::name_bytes, " are allowed");
-      check(tensors.size() < SafetensorsLimits::tensors, "there are more than ",
-            SafetensorsLimits::tensors, " tensors");
+      check(!name.empty() && name.size() <= limits::kNameBytes, "a tensor name has ", name.size(),
+            " bytes; 1 to ", limits::kNameBytes, " are allowed");
+      check(tensors.size() < limits::kTensors, "there are more than ", limits::kTensors,
+            " tensors");
       check(names_.insert(name).second, "there are two tensors named ", quote(name));
       tensors.emplace_back().name = std::move(name);
       has_dtype_ = has_shape_ = has_offsets_ = false;
@@ -207,11 +208,10 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
   }
 
   void begin_metadata_value(std::string& name) {
-    check(name.size() <= SafetensorsLimits::name_bytes + kTensorSumPrefix.size(),
-          "a metadata key has ", name.size(), " bytes, the limit is ",
-          SafetensorsLimits::name_bytes);
-    check(metadata.size() < SafetensorsLimits::metadata_pairs, "there are more than ",
-          SafetensorsLimits::metadata_pairs, " metadata pairs");
+    check(name.size() <= limits::kNameBytes + kTensorSumPrefix.size(), "a metadata key has ",
+          name.size(), " bytes, the limit is ", limits::kNameBytes);
+    check(metadata.size() < limits::kMetadataPairs, "there are more than ", limits::kMetadataPairs,
+          " metadata pairs");
     check(!metadata.contains(name), "metadata key ", quote(name), " is there twice");
     metadata_key_ = std::move(name);
     state_ = State::metadata_value;

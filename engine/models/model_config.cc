@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
+#include "engine/core/json.h"
 #include "engine/core/library_memory.h"
-#include "engine/core/status.h"
 
 namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "model_config";
-constexpr int64_t kLargest = int64_t{1} << 24;
 
 // One place that knows every field, for writing, reading and counting.
 template <class Config, class Visit>
@@ -112,13 +110,13 @@ void validate(const ModelConfig& c) {
               c.activation == Activation::silu,
           ErrorCode::invalid_argument, kOrigin, "unknown activation ",
           static_cast<int32_t>(c.activation));
-  check_range("vocabulary", c.vocabulary, 4, int64_t{1} << 22);
-  check_range("encoder_layers", c.encoder_layers, 1, 1024);
-  check_range("decoder_layers", c.decoder_layers, 1, 1024);
-  check_range("width", c.width, 2, kLargest);
-  check_range("ffn_width", c.ffn_width, 1, kLargest);
+  check_range("vocabulary", c.vocabulary, 4, limits::kVocabulary);
+  check_range("encoder_layers", c.encoder_layers, 1, limits::kLayers);
+  check_range("decoder_layers", c.decoder_layers, 1, limits::kLayers);
+  check_range("width", c.width, 2, limits::kModelDimension);
+  check_range("ffn_width", c.ffn_width, 1, limits::kModelDimension);
   check_range("heads", c.heads, 1, c.width);
-  check_range("max_positions", c.max_positions, 2, kLargest);
+  check_range("max_positions", c.max_positions, 2, limits::kModelDimension);
   require(c.width % 2 == 0, ErrorCode::invalid_argument, kOrigin, "width must be even, got ",
           c.width);
   require(c.width % c.heads == 0, ErrorCode::invalid_argument, kOrigin, "width ", c.width,
@@ -146,41 +144,37 @@ std::string to_json(const ModelConfig& config) {
 ModelConfig model_config_from_json(const std::string& text) {
   const LibraryMemory memory(LibraryMemory::json(text.size()));
   ModelConfig config;
-  try {
-    const auto in = nlohmann::json::parse(text);
-    const std::string architecture = in.at("architecture"), activation = in.at("activation");
-    size_t fields = 2;
-    for_each_field(config, [&](const char* name, auto& value) {
-      in.at(name).get_to(value);
-      ++fields;
-    });
-    for_each_later_field(config, [&](const char* name, auto& value) {
-      if (!in.contains(name)) return;
-      in.at(name).get_to(value);
-      ++fields;
-    });
-    for_each_later_choice(config, [&](const char* name, auto& value, const auto& all) {
-      if (!in.contains(name)) return;
-      const std::string chosen = in.at(name);
-      const auto found =
-          std::find_if(all.begin(), all.end(), [&](auto each) { return chosen == name_of(each); });
-      require(found != all.end(), ErrorCode::corrupt_file, kOrigin, "unknown ", name, " ", chosen);
-      value = *found;
-      ++fields;
-    });
-    require(in.size() == fields, ErrorCode::corrupt_file, kOrigin, "the configuration has ",
-            in.size(), " fields, this version knows ", fields);
-    bool known = false;
-    for (Architecture a : {Architecture::encoder_decoder, Architecture::decoder_lm})
-      if (architecture == architecture_name(a)) config.architecture = a, known = true;
-    require(known, ErrorCode::corrupt_file, kOrigin, "unknown architecture ", architecture);
-    known = false;
-    for (Activation a : {Activation::relu, Activation::gelu, Activation::silu})
-      if (activation == activation_name(a)) config.activation = a, known = true;
-    require(known, ErrorCode::corrupt_file, kOrigin, "unknown activation ", activation);
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::corrupt_file, kOrigin, "not a model configuration: ", error.what());
-  }
+  const nlohmann::json json = parse_json(text, kOrigin, "not a model configuration");
+  const JsonFields in(json, kOrigin, "not a model configuration");
+  size_t fields = 0;
+  const auto take = [&](const char* name, auto& value) {
+    in.take(name, value);
+    ++fields;
+  };
+  const auto take_later = [&](const char* name, auto& value) {
+    if (in.has(name)) take(name, value);
+  };
+  const auto take_choice = [&](const char* name, auto& value, const auto& all, auto name_of_value) {
+    std::string chosen;
+    take(name, chosen);
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](auto each) { return chosen == name_of_value(each); });
+    require(found != all.end(), ErrorCode::corrupt_file, kOrigin, "unknown ", name, " ",
+            chosen.substr(0, 64));
+    value = *found;
+  };
+  take_choice("architecture", config.architecture,
+              std::array{Architecture::encoder_decoder, Architecture::decoder_lm},
+              architecture_name);
+  take_choice("activation", config.activation,
+              std::array{Activation::relu, Activation::gelu, Activation::silu}, activation_name);
+  for_each_field(config, take);
+  for_each_later_field(config, take_later);
+  for_each_later_choice(config, [&](const char* name, auto& value, const auto& all) {
+    if (in.has(name)) take_choice(name, value, all, [](auto each) { return name_of(each); });
+  });
+  require(in.count() == fields, ErrorCode::corrupt_file, kOrigin, "the configuration has ",
+          in.count(), " fields, this version knows ", fields);
   validate(config);
   return config;
 }

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "engine/core/status.h"
@@ -20,6 +22,77 @@ namespace {
 constexpr std::string_view kOrigin = "corpus";
 constexpr size_t kBufferBytes = size_t{1} << 17;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+// A file in gzip's format (RFC 1952) taken apart as it comes: one member or several, as `cat` joins
+// them, and zeros behind them, as tapes have them. zlib's own reader takes anything else behind the
+// first member for the end, so that damage there would lose lines in silence.
+class GzipStream {
+ public:
+  enum class State { reading, ended, no_gzip, truncated, damaged, goes_on };
+
+  GzipStream() : input_(kBufferBytes) {
+    require(inflateInit2(&stream_, 16 + MAX_WBITS) == Z_OK, ErrorCode::out_of_memory, kOrigin,
+            "no memory for decompression");
+  }
+  ~GzipStream() { inflateEnd(&stream_); }
+  GzipStream(const GzipStream&) = delete;
+  GzipStream& operator=(const GzipStream&) = delete;
+
+  State state() const { return state_; }
+
+  // Bytes written to `out`; 0: see state(). `more(buffer, size)` reads from the file, 0 at its end.
+  template <class More>
+  size_t read(char* out, size_t size, More more) {
+    stream_.next_out = reinterpret_cast<Bytef*>(out);
+    stream_.avail_out = static_cast<uInt>(size);
+    while (stream_.avail_out == size && state_ == State::reading) {
+      if (stream_.avail_in == 0) {
+        stream_.next_in = reinterpret_cast<Bytef*>(input_.data());
+        stream_.avail_in = static_cast<uInt>(more(input_.data(), input_.size()));
+      }
+      if (stream_.avail_in == 0) {
+        state_ = !any_ ? State::no_gzip : in_member_ ? State::truncated : State::ended;
+      } else if (in_member_) {
+        inflate_some();
+      } else {
+        between_members();
+      }
+    }
+    return size - stream_.avail_out;
+  }
+
+ private:
+  void inflate_some() {
+    const int code = inflate(&stream_, Z_NO_FLUSH);
+    if (code == Z_STREAM_END)
+      any_ = true, in_member_ = false;
+    else if (code == Z_OK)
+      any_ = any_ || stream_.total_in >= 2;
+    else if (code == Z_MEM_ERROR)
+      throw std::bad_alloc();
+    else if (code != Z_BUF_ERROR)
+      state_ = any_ || stream_.total_in > 2 ? State::damaged : State::no_gzip;
+  }
+  void between_members() {
+    if (!padding_ && *stream_.next_in == 0x1f) {
+      inflateReset(&stream_);
+      in_member_ = true;
+    } else if (*stream_.next_in == 0) {
+      padding_ = true;
+      ++stream_.next_in;
+      --stream_.avail_in;
+    } else {
+      state_ = State::goes_on;
+    }
+  }
+
+  z_stream stream_{};
+  std::vector<char> input_;
+  State state_ = State::reading;
+  bool any_ = false;  // it has shown to be gzip
+  bool in_member_ = true;
+  bool padding_ = false;
+};
 
 // Bytes of a plain file, a gzip file or standard input.
 class ByteSource {
@@ -40,12 +113,7 @@ class ByteSource {
       fail(ErrorCode::invalid_argument, kOrigin, name_, ": is a directory");
     }
     if (!path.ends_with(".gz")) return;
-    gzip_ = gzdopen(descriptor_, "rb");
-    if (gzip_ == nullptr) {
-      close_all();
-      fail(ErrorCode::out_of_memory, kOrigin, name_, ": no memory for decompression");
-    }
-    gzbuffer(gzip_, kBufferBytes);
+    gzip_ = std::make_unique<GzipStream>();
   }
   ~ByteSource() { close_all(); }
   ByteSource(const ByteSource&) = delete;
@@ -69,35 +137,29 @@ class ByteSource {
   }
 
   size_t read_gzip(char* buffer, size_t size, int64_t line) {
-    const int got = gzread(gzip_, buffer, static_cast<unsigned>(size));
-    int error = Z_OK;
-    const char* reason = gzerror(gzip_, &error);
-    require(error != Z_ERRNO, ErrorCode::io, kOrigin, name_, ":", line,
-            ": cannot be read: ", std::strerror(errno));
-    require(error != Z_BUF_ERROR, ErrorCode::corrupt_file, kOrigin, name_, ":", line,
-            ": the gzip file is truncated");
-    require(got >= 0 && (error == Z_OK || error == Z_STREAM_END), ErrorCode::corrupt_file, kOrigin,
-            name_, ":", line, ": the gzip file is damaged: ", reason);
-    // zlib passes through what does not start like gzip; the name says that it has to.
-    require(gzdirect(gzip_) == 0, ErrorCode::corrupt_file, kOrigin, name_,
-            ": is named .gz but holds no gzip data");
-    return static_cast<size_t>(got);
+    const size_t got = gzip_->read(
+        buffer, size, [&](char* raw, size_t room) { return read_plain(raw, room, line); });
+    using State = GzipStream::State;
+    const State state = gzip_->state();
+    if (got > 0 || state == State::ended) return got;
+    // The name says that it has to be gzip.
+    if (state == State::no_gzip)
+      fail(ErrorCode::corrupt_file, kOrigin, name_, ": is named .gz but holds no gzip data");
+    fail(ErrorCode::corrupt_file, kOrigin, name_, ":", line, ": the gzip file is ",
+         state == State::truncated ? "truncated"
+         : state == State::damaged ? "damaged"
+                                   : "damaged: something else follows its data");
   }
 
   void close_all() {
-    if (gzip_ != nullptr) {
-      gzclose_r(gzip_);  // closes the descriptor
-    } else if (owned_) {
-      close(descriptor_);
-    }
-    gzip_ = nullptr;
+    if (owned_) close(descriptor_);
     owned_ = false;
   }
 
   std::string name_;
   int descriptor_ = -1;
   bool owned_ = false;
-  gzFile gzip_ = nullptr;
+  std::unique_ptr<GzipStream> gzip_;  // of a file named .gz
 };
 
 // `where` names the line or sentence.

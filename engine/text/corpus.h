@@ -21,10 +21,12 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/limits.h"
+
 namespace trafo {
 
 struct CorpusOptions {
-  size_t max_line_bytes = size_t{1} << 20;
+  size_t max_line_bytes = limits::kLineBytes;
 };
 
 struct CorpusReport {

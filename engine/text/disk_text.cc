@@ -20,6 +20,7 @@ namespace {
 constexpr std::string_view kOrigin = "corpus";
 // A line in one word: its offset, then its length.
 constexpr int kLengthBits = 21;
+static_assert(limits::kTextOffsetBits + kLengthBits == 64);
 static_assert(CorpusOptions{}.max_line_bytes < size_t{1} << kLengthBits);
 
 // An open file that is only ever read, by pread, or filled before it is.
@@ -68,6 +69,8 @@ class ReadOnlyFile {
     }
   }
 
+  const std::string& name() const { return name_; }
+
   void check_unchanged() const {
     struct stat now {};
     if (!watched_ || fstat(descriptor_, &now) != 0) return;
@@ -93,7 +96,11 @@ struct Side {
   ReadOnlyFile file;
   std::vector<uint64_t> lines;
 
-  void add(uint64_t offset, size_t length) { lines.push_back(offset << kLengthBits | length); }
+  void add(uint64_t offset, size_t length) {
+    require(offset >> limits::kTextOffsetBits == 0, ErrorCode::unsupported, kOrigin, file.name(),
+            ": is longer than 8 TiB");
+    lines.push_back(offset << kLengthBits | length);
+  }
   void read(int64_t line, std::string& out) const {
     const uint64_t word = lines[static_cast<size_t>(line)];
     file.read(word >> kLengthBits, word & ((uint64_t{1} << kLengthBits) - 1), out);

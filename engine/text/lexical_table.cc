@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
+#include "engine/core/limits.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -71,6 +73,19 @@ void keep_best(std::vector<LexicalTable::Entry>& row, int64_t best) {
   if (static_cast<int64_t>(row.size()) > best) row.resize(static_cast<size_t>(best));
 }
 
+// Without its end. Of a line over the limit only what shows that it is.
+bool next_line(std::istream& in, std::string& line) {
+  line.clear();
+  std::streambuf* buffer = in.rdbuf();
+  constexpr auto kEnd = std::char_traits<char>::eof();
+  for (auto c = buffer->sbumpc(); c != kEnd; c = buffer->sbumpc()) {
+    if (c == '\n') return true;
+    line += static_cast<char>(c);
+    if (line.size() > limits::kLineBytes) return true;
+  }
+  return !line.empty();
+}
+
 }  // namespace
 
 LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
@@ -121,7 +136,9 @@ LexicalTable LexicalTable::read(std::istream& in, const std::string& name,
   };
   std::string line;
   int64_t kept = 0;
-  for (int64_t number = 1; std::getline(in, line); ++number) {
+  for (int64_t number = 1; next_line(in, line); ++number) {
+    require(line.size() <= limits::kLineBytes, ErrorCode::invalid_argument, kOrigin, name, ":",
+            number, ": the line is longer than ", limits::kLineBytes, " bytes");
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty()) continue;
     const size_t first = line.find_first_of(" \t"), second = line.find_last_of(" \t");
@@ -130,7 +147,8 @@ LexicalTable LexicalTable::read(std::istream& in, const std::string& name,
     const bool three = first != std::string::npos && second > first;
     const auto parsed = three ? std::from_chars(line.data() + second + 1, end, entry.probability)
                               : std::from_chars_result{end, std::errc::invalid_argument};
-    require(parsed.ec == std::errc() && parsed.ptr == end && entry.probability >= 0,
+    require(parsed.ec == std::errc() && parsed.ptr == end && entry.probability >= 0 &&
+                std::isfinite(entry.probability),
             ErrorCode::invalid_argument, kOrigin, name, ":", number,
             " wants TARGET SOURCE PROBABILITY");
     const std::string_view text = line;
@@ -140,6 +158,7 @@ LexicalTable LexicalTable::read(std::istream& in, const std::string& name,
     table.rows_[static_cast<size_t>(source)].push_back(entry);
     ++kept;
   }
+  require(!in.bad(), ErrorCode::io, kOrigin, name, ": cannot be read");
   require(kept > 0, ErrorCode::invalid_argument, kOrigin, name,
           ": no line has two pieces of the vocabulary");
   for (auto& row : table.rows_) keep_best(row, static_cast<int64_t>(row.size()));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/core/status.h"
+#include "engine/text/spm_fields.h"
 #include "engine/text/utf8.h"
 
 namespace trafo {
@@ -23,78 +24,8 @@ struct Checker {
 
   template <class... Args>
   void check(bool condition, const Args&... reason) const {
-    require(condition, ErrorCode::corrupt_file, "tokenizer", name,
-            ": not a usable SentencePiece model: ", reason...);
+    if (!condition) fail_spm(name, concat(reason...));
   }
-};
-
-struct Field {
-  uint32_t number = 0;
-  uint32_t wire_type = 0;
-  uint64_t value = 0;      // varint and fixed types
-  std::string_view bytes;  // length-delimited type
-};
-
-// Protocol buffers wire format: a sequence of (key, value).
-class MessageReader {
- public:
-  MessageReader(const Checker& checker, std::string_view bytes)
-      : checker_(checker), bytes_(bytes) {}
-
-  bool next(Field& field) {
-    if (position_ == bytes_.size()) return false;
-    const uint64_t key = varint();
-    field.number = static_cast<uint32_t>(key >> 3);
-    field.wire_type = static_cast<uint32_t>(key & 7);
-    checker_.check(key >> 3 != 0 && key >> 3 < (1u << 29), "bad field number");
-    switch (field.wire_type) {
-      case 0:
-        field.value = varint();
-        break;
-      case 1:
-        field.value = fixed(8);
-        break;
-      case 2: {
-        const uint64_t length = varint();
-        checker_.check(length <= bytes_.size() - position_, "truncated at byte ", bytes_.size());
-        field.bytes = bytes_.substr(position_, length);
-        position_ += length;
-        break;
-      }
-      case 5:
-        field.value = fixed(4);
-        break;
-      default:
-        checker_.check(false, "bad wire type ", field.wire_type);
-    }
-    return true;
-  }
-
- private:
-  uint64_t varint() {
-    uint64_t result = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      checker_.check(position_ < bytes_.size(), "truncated at byte ", bytes_.size());
-      const auto byte = static_cast<unsigned char>(bytes_[position_++]);
-      result |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return result;
-    }
-    checker_.check(false, "a number is too long");
-    return 0;
-  }
-
-  uint64_t fixed(size_t size) {
-    checker_.check(size <= bytes_.size() - position_, "truncated at byte ", bytes_.size());
-    uint64_t result = 0;
-    for (size_t i = 0; i < size; ++i)
-      result |= static_cast<uint64_t>(static_cast<unsigned char>(bytes_[position_ + i])) << (8 * i);
-    position_ += size;
-    return result;
-  }
-
-  const Checker& checker_;
-  std::string_view bytes_;
-  size_t position_ = 0;
 };
 
 // Double array of the character map (darts-clone's layout): label in bits 0..7 and 31, bit 8 says
@@ -180,9 +111,9 @@ class CharacterMap {
 };
 
 void check_normalizer(const Checker& checker, std::string_view bytes) {
-  MessageReader reader(checker, bytes);
-  for (Field field; reader.next(field);)
-    if (field.number == 2 && field.wire_type == 2 && !field.bytes.empty())
+  SpmFields reader(bytes, checker.name);
+  for (SpmField field; reader.next(field);)
+    if (field.is(spm_field::kCharacterMap, SpmField::bytes_of) && !field.bytes.empty())
       CharacterMap(checker, field.bytes).check();
 }
 
@@ -191,41 +122,50 @@ struct Piece {
   SpmPiece type = SpmPiece::normal;
 };
 
+bool is_byte_text(std::string_view text) {
+  const auto digit = [&](size_t i) {
+    return (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'A' && text[i] <= 'F');
+  };
+  return text.size() == 6 && text.starts_with("<0x") && digit(3) && digit(4) && text[5] == '>';
+}
+
 Piece check_piece(const Checker& checker, std::string_view bytes, size_t id) {
   Piece piece;
   bool has_text = false;
-  MessageReader reader(checker, bytes);
-  for (Field field; reader.next(field);) {
-    if (field.number == 1) {
-      checker.check(field.wire_type == 2, "piece ", id, " has no text");
+  SpmFields reader(bytes, checker.name);
+  for (SpmField field; reader.next(field);) {
+    if (field.number == spm_field::kPieceText) {
+      checker.check(field.wire == SpmField::bytes_of, "piece ", id, " has no text");
       piece.text = field.bytes;
       has_text = true;
-    } else if (field.number == 2) {
-      checker.check(field.wire_type == 5, "piece ", id, " has no score");
+    } else if (field.number == spm_field::kPieceScore) {
+      checker.check(field.wire == SpmField::fixed32, "piece ", id, " has no score");
       float score;
       const auto bits = static_cast<uint32_t>(field.value);
       std::memcpy(&score, &bits, sizeof score);
       checker.check(std::isfinite(score), "piece ", id, " has a score that is not finite");
-    } else if (field.number == 3) {
-      checker.check(field.wire_type == 0 && field.value >= 1 && field.value <= 6, "piece ", id,
-                    " is of no known type");
+    } else if (field.number == spm_field::kPieceType) {
+      checker.check(field.wire == SpmField::varint && field.value >= 1 && field.value <= 6,
+                    "piece ", id, " is of no known type");
       piece.type = static_cast<SpmPiece>(field.value);
     }
   }
   checker.check(has_text && !piece.text.empty(), "piece ", id, " is empty");
-  checker.check(piece.text.size() <= kMaxPieceBytes, "piece ", id, " has ", piece.text.size(),
-                " bytes, the limit is ", kMaxPieceBytes);
+  checker.check(piece.text.size() <= limits::kPieceBytes, "piece ", id, " has ", piece.text.size(),
+                " bytes, the limit is ", limits::kPieceBytes);
   checker.check(is_valid_utf8(piece.text), "piece ", id, " is not UTF-8");
   checker.check(piece.text.find('\0') == std::string_view::npos, "piece ", id, " has a NUL byte");
+  checker.check(piece.type != SpmPiece::byte || is_byte_text(piece.text), "piece ", id,
+                " stands for a byte and is not written as <0x00> to <0xFF>");
   return piece;
 }
 
 SpmKind check_trainer(const Checker& checker, std::string_view bytes) {
   auto kind = SpmKind::unigram;
-  MessageReader reader(checker, bytes);
-  for (Field field; reader.next(field);) {
-    if (field.number != 3) continue;
-    checker.check(field.wire_type == 0 && field.value >= 1 && field.value <= 4,
+  SpmFields reader(bytes, checker.name);
+  for (SpmField field; reader.next(field);) {
+    if (field.number != spm_field::kModelType) continue;
+    checker.check(field.wire == SpmField::varint && field.value >= 1 && field.value <= 4,
                   "it is of no known kind");
     kind = static_cast<SpmKind>(field.value);
   }
@@ -252,24 +192,28 @@ SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
   checker.check(!serialized.empty(), "it is empty");
   checker.check(serialized.size() <= static_cast<size_t>(INT32_MAX), "it is over 2 GiB");
   SpmSummary summary;
-  std::vector<std::string_view> user_defined;
+  std::vector<std::string_view> texts, user_defined;
   size_t pieces = 0;
-  MessageReader reader(checker, serialized);
-  for (Field field; reader.next(field);) {
+  SpmFields reader(serialized, name);
+  for (SpmField field; reader.next(field);) {
     if (field.number >= 1 && field.number <= 5)
-      checker.check(field.wire_type == 2, "field ", field.number, " is not a message");
-    if (field.number == 1) {
-      checker.check(pieces < kMaxVocabulary, "more than ", kMaxVocabulary, " pieces");
+      checker.check(field.wire == SpmField::bytes_of, "field ", field.number, " is not a message");
+    if (field.number == spm_field::kPiece) {
+      checker.check(pieces < limits::kVocabulary, "more than ", limits::kVocabulary, " pieces");
       const Piece piece = check_piece(checker, field.bytes, pieces++);
       summary.pieces.push_back(piece.type);
+      texts.push_back(piece.text);
       if (piece.type == SpmPiece::user_defined) user_defined.push_back(piece.text);
-    } else if (field.number == 2) {
+    } else if (field.number == spm_field::kTrainer) {
       summary.kind = check_trainer(checker, field.bytes);
-    } else if (field.number == 3 || field.number == 5) {
+    } else if (field.number == spm_field::kNormalizer || field.number == spm_field::kDenormalizer) {
       check_normalizer(checker, field.bytes);
     }
   }
   checker.check(pieces > 0, "it has no pieces");
+  std::sort(texts.begin(), texts.end());
+  checker.check(std::adjacent_find(texts.begin(), texts.end()) == texts.end(),
+                "two pieces have the same text");
   check_user_defined(checker, std::move(user_defined));
   return summary;
 }

@@ -5,10 +5,9 @@
 #include <string_view>
 #include <vector>
 
-namespace trafo {
+#include "engine/core/limits.h"
 
-inline constexpr int kMaxVocabulary = 1 << 22;
-inline constexpr int kMaxPieceBytes = 8 << 10;
+namespace trafo {
 
 // Numbers of the file format.
 enum class SpmKind : uint8_t { unigram = 1, bpe = 2, word = 3, character = 4 };

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "engine/core/checked.h"
 #include "engine/core/status.h"
 #include "engine/text/disk_text.h"
 #include "engine/text/shuffle.h"
@@ -55,7 +56,8 @@ int64_t expected_bytes(const std::string& path) {
   if (stat(path.c_str(), &info) != 0) return 0;  // opening it will say why
   if (S_ISDIR(info.st_mode)) return 0;
   if (!S_ISREG(info.st_mode)) return -1;
-  return path.ends_with(".gz") ? info.st_size * 4 : info.st_size;
+  return path.ends_with(".gz") ? checked_mul(int64_t{info.st_size}, int64_t{4}, kOrigin)
+                               : info.st_size;
 }
 
 bool stays_on_disk(std::initializer_list<std::string> paths, const LoadOptions& options) {
@@ -63,7 +65,7 @@ bool stays_on_disk(std::initializer_list<std::string> paths, const LoadOptions& 
   for (const std::string& path : paths) {
     const int64_t bytes = expected_bytes(path);
     if (bytes < 0) return true;
-    sum += bytes;
+    sum = checked_add(sum, bytes, kOrigin);
   }
   return sum > options.memory_bytes;
 }

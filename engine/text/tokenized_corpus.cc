@@ -132,6 +132,9 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
 
 void TokenizedCorpus::add(std::span<const int32_t> source, std::span<const int32_t> target,
                           int32_t eos_id, bool identical) {
+  // Places are 32 bits wide.
+  require(index_.size() < INT32_MAX, ErrorCode::unsupported, kOrigin,
+          "there are more than 2^31 - 1 pairs; leave them on disk");
   PairDrops drops;
   const auto pair = static_cast<int64_t>(index_.size());
   index_.push_back(-1);

@@ -100,9 +100,9 @@ std::vector<std::string_view> sample(std::vector<std::string_view> sentences, in
 
 void check_options(const TokenizerTrainOptions& options) {
   const int least = kSpecialPieces + 1 + (options.byte_fallback ? kBytePieces : 0);
-  require(options.vocab_size >= least && options.vocab_size <= kMaxVocabulary,
+  require(options.vocab_size >= least && options.vocab_size <= limits::kVocabulary,
           ErrorCode::invalid_argument, kOrigin, "vocab_size is ", options.vocab_size,
-          ", it must lie between ", least, " and ", kMaxVocabulary);
+          ", it must lie between ", least, " and ", limits::kVocabulary);
   require(options.character_coverage >= 0.98 && options.character_coverage <= 1.0,
           ErrorCode::invalid_argument, kOrigin, "character_coverage is ",
           options.character_coverage, ", it must lie between 0.98 and 1");

@@ -2,8 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/core/json.h"
 #include "engine/core/library_memory.h"
 #include "engine/io/checksum.h"
+#include "engine/io/manifest.h"
 #include "engine/train/model_io.h"
 
 namespace trafo {
@@ -86,26 +88,31 @@ CheckpointStream::CheckpointStream(std::vector<std::byte> bytes) : bytes_(std::m
   if (!text.starts_with(kMagic)) damaged("is not a checkpoint");
   const size_t first = text.find('\n');
   if (first == text.npos) damaged("ends in its first line");
-  const std::string_view format = text.substr(kMagic.size(), first - kMagic.size());
+  const std::string_view format = text.substr(kMagic.size(), first - kMagic.size()).substr(0, 16);
   require(format == kFormat, ErrorCode::version, kOrigin, "the stream has the format ", format,
           ", this library reads ", kFormat);
-  const size_t second = text.find('\n', first + 1);
+  const size_t second = text.substr(0, first + 1 + limits::kConfigBytes).find('\n', first + 1);
   if (second == text.npos) damaged("ends in its list of files");
   size_t at = second + 1;
   const LibraryMemory memory(LibraryMemory::json(second));
-  try {
-    for (const auto& entry : nlohmann::json::parse(text.substr(first + 1, second - first - 1))) {
-      const auto name = entry.at("name").get<std::string>();
-      const auto size = entry.at("bytes").get<uint64_t>();
-      if (size > bytes_.size() - at) damaged("ends in ", name);
-      const auto content = std::span<const std::byte>(bytes_).subspan(at, size);
-      if (crc32_text(crc32(content)) != entry.at("crc32").get<std::string>())
-        damaged("is damaged in ", name);
-      files_.emplace_back(name, content);
-      at += size;
-    }
-  } catch (const nlohmann::json::exception&) {
-    damaged("has a damaged list of files");
+  constexpr std::string_view kLabel = "the stream's list of files";
+  const nlohmann::json list =
+      parse_json(text.substr(first + 1, second - first - 1), kOrigin, kLabel);
+  if (!list.is_array() || list.size() > limits::kCheckpointFiles)
+    damaged("has no list of at most ", limits::kCheckpointFiles, " files");
+  for (const nlohmann::json& each : list) {
+    const JsonFields entry(each, kOrigin, kLabel);
+    std::string name, sum;
+    uint64_t size = 0;
+    entry.take("name", name);
+    entry.take("bytes", size);
+    entry.take("crc32", sum);
+    if (!is_plain_name(name)) damaged("has a file with a name that is not allowed");
+    if (size > bytes_.size() - at) damaged("ends in ", name);
+    const auto content = std::span<const std::byte>(bytes_).subspan(at, size);
+    if (crc32_text(crc32(content)) != sum) damaged("is damaged in ", name);
+    files_.emplace_back(name, content);
+    at += size;
   }
   if (at != bytes_.size()) damaged("goes on after its last file");
 }

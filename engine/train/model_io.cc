@@ -6,6 +6,7 @@
 
 #include "engine/core/checked.h"
 #include "engine/core/library_memory.h"
+#include "engine/core/limits.h"
 #include "engine/io/atomic_file.h"
 
 namespace trafo {
@@ -26,7 +27,8 @@ Range range_of(const ParameterStore& parameters, ParamId id) {
   const Tensor& value = parameters.value(id);
   const auto first = static_cast<size_t>(value.offset() - parameters.flat().offset());
   const size_t size = dtype_size(parameters.master().dtype());
-  return {first * size, static_cast<size_t>(value.numel()) * size};
+  return {checked_mul(first, size, kOrigin),
+          checked_mul(static_cast<size_t>(value.numel()), size, kOrigin)};
 }
 
 void stage_master(const SafetensorsReader& reader, const ParameterStore& parameters,
@@ -47,7 +49,7 @@ void read_weights(Context& context, const SafetensorsReader& reader, ParameterSt
 // of every configuration are at least these, and the file has to contain them. Only the table of
 // sinusoidal positions is in no file; it may take 64 MiB more than the file.
 void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& config, DType dtype) {
-  constexpr double kTableAllowance = 64 << 20;
+  constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
   double payload = 0;
   for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
   const bool is_lm = config.architecture == Architecture::decoder_lm;

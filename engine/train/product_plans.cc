@@ -79,20 +79,22 @@ void decode_product_plans(ProductTuner& tuner, std::string_view text,
   };
   intact(text.starts_with(kTitle), "is no file of product plans of this version");
   intact(is_sealed(text, kTitle.size()), "is damaged: its checksum does not fit");
-  std::vector<std::string_view> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  intact(lines.size() >= 2, "ends after its first line");
+  const auto next_line = [&text] {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return line;
+  };
+  next_line();
+  intact(!text.empty(), "ends after its first line");
+  const std::string_view library = next_line();
   const std::string here = tuner.library();
-  require(lines[1] == here, ErrorCode::unsupported, kOrigin, path.string(), " was measured on \"",
-          lines[1], "\", this is \"", here,
+  require(library == here, ErrorCode::unsupported, kOrigin, path.string(), " was measured on \"",
+          library.substr(0, 200), "\", this is \"", here,
           "\": the same bits cannot be had here. Remove the file to go on with other last digits");
-  std::vector<ProductChoice> choices(lines.size() - 2);
-  for (size_t i = 0; i < choices.size(); ++i)
-    intact(parse_choice(lines[i + 2], choices[i]), "has a line that names no kernel");
+  std::vector<ProductChoice> choices;
+  while (!text.empty())
+    intact(parse_choice(next_line(), choices.emplace_back()), "has a line that names no kernel");
   tuner.set_choices(choices);
 }
 

@@ -1,8 +1,8 @@
 #include "engine/train/run_directory.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "engine/core/json.h"
 #include "engine/core/library_memory.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
@@ -14,7 +14,6 @@ namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "run directory";
-constexpr uint64_t kStateLimit = 1u << 20;
 
 const std::filesystem::path& created(const std::filesystem::path& path) {
   ensure_directory(path);
@@ -32,12 +31,14 @@ std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_direc
   const std::vector<int64_t> updates = checkpoints.list();
   for (auto update = updates.rbegin(); update != updates.rend(); ++update) {
     try {
-      const std::string text = checkpoints.read_text(*update, kStateFile, kStateLimit);
+      const std::string text = checkpoints.read_text(*update, kStateFile, limits::kConfigBytes);
       const SavedState saved = decode_state(text, kStateFile);
       const LibraryMemory memory(LibraryMemory::json(saved.identity.options.size()));
-      return nlohmann::json::parse(saved.identity.options).at("batch_tokens").get<int64_t>();
+      const nlohmann::json options = parse_json(saved.identity.options, kOrigin, kStateFile);
+      int64_t tokens = 0;
+      JsonFields(options, kOrigin, kStateFile).take("batch_tokens", tokens);
+      return tokens;
     } catch (const Error&) {  // damaged: restore() says so
-    } catch (const nlohmann::json::exception&) {
     }
   }
   return std::nullopt;
@@ -61,7 +62,7 @@ std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, 
   const std::filesystem::path folder = checkpoints_.path(*newest.update);
   const CheckpointContent content{
       folder.string(),
-      checkpoints_.read_text(*newest.update, kStateFile, kStateLimit),
+      checkpoints_.read_text(*newest.update, kStateFile, limits::kConfigBytes),
       newest.update,
       SafetensorsReader::open_no_follow(folder / kModelFile),
       SafetensorsReader::open_no_follow(folder / kOptimizerFile),

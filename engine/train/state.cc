@@ -1,10 +1,9 @@
 #include "engine/train/state.h"
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 
+#include "engine/core/json.h"
 #include "engine/core/library_memory.h"
-#include "engine/core/status.h"
 
 namespace trafo {
 namespace {
@@ -24,7 +23,8 @@ uint64_t from_hex(const std::string& text, const std::string& label) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   require(error == std::errc{} && end == text.data() + text.size(), ErrorCode::corrupt_file,
-          kOrigin, label, ": '", text, "' is not a hexadecimal number");
+          kOrigin, label, ": ", text.size() > 16 ? "a long text" : text,
+          " is not a hexadecimal number");
   return value;
 }
 
@@ -61,13 +61,28 @@ void for_each_place(Position& p, Visit visit) {
 }
 
 void check_counts(const RunState& s, const std::string& label) {
-  require(s.trainer.update >= 0 && s.trainer.skipped >= 0 && s.trainer.skipped_in_a_row >= 0 &&
-              s.position.epoch >= 0 && s.position.next_batch >= 0 && s.position.window >= -1 &&
-              s.position.next_in_window >= 0 && s.target_tokens >= 0 && s.source_tokens >= 0 &&
-              s.stalled >= 0 && s.validated_update >= -1 && s.train_seconds >= 0,
-          ErrorCode::corrupt_file, kOrigin, label, " has a negative count");
+  const auto check = [&](const char* name, auto value, auto low, auto high) {
+    require(value >= low && value <= high, ErrorCode::corrupt_file, kOrigin, label, ": ", name,
+            " is ", value, ", it must lie between ", low, " and ", high);
+  };
+  constexpr int64_t kMost = limits::kCount;
+  for_each_field(s, [&](const char* name, const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    const std::string_view field = name;
+    if constexpr (std::is_same_v<Value, int64_t>)
+      check(name, value, int64_t{field == "validated_update" ? -1 : 0},
+            field == "epoch" ? limits::kEpochs : kMost);
+    else if constexpr (std::is_same_v<Value, uint64_t>)
+      check(name, value, uint64_t{0}, static_cast<uint64_t>(kMost));
+  });
+  for_each_place(s.position, [&](const char* name, int64_t value) {
+    check(name, value, int64_t{std::string_view(name) == "window" ? -1 : 0}, kMost);
+  });
+  check("train_seconds", s.train_seconds, 0.0, 1e15);
+  for (const auto& [metric, best] : s.best)
+    if (best) check("the update of a best metric", best->update, int64_t{0}, kMost);
   for (const auto& [metric, count] : s.stalled_by_metric)
-    require(count >= 0, ErrorCode::corrupt_file, kOrigin, label, " has a negative count");
+    check("stalled_by_metric", count, int64_t{0}, kMost);
 }
 
 // What a checkpoint that lacks an option was trained with: options that are younger than it.
@@ -108,36 +123,49 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   SavedState saved;
   RunState& state = saved.state;
   const LibraryMemory memory(LibraryMemory::json(text.size()));
-  try {
-    const Json in = Json::parse(text);
-    require(in.at("format") == kFormat, ErrorCode::corrupt_file, kOrigin, label,
-            " is not a training state");
-    const int64_t version = in.at("version");
-    require(version <= kStateVersion, ErrorCode::version, kOrigin, label,
-            " was written by a newer release: version ", version, ", this one reads up to ",
-            kStateVersion);
-    require(version >= 1, ErrorCode::corrupt_file, kOrigin, label, " has the version ", version);
-    for_each_field(state, [&](const char* name, auto& value) { in.at(name).get_to(value); });
-    state.position.seed = from_hex(in.at("data_seed"), label);
-    state.position.window = -1;  // where an older release does not say
-    for_each_place(state.position, [&](const char* name, auto& value) {
-      if (in.contains(name)) in.at(name).get_to(value);
-    });
-    for (const Json& entry : in.at("best")) {
-      std::optional<BestMetric> best;
-      if (entry.contains("value")) best = BestMetric{entry.at("value"), entry.at("update")};
-      state.best.emplace_back(entry.at("metric"), best);
-    }
-    if (in.contains("stalled_by_metric"))
-      in.at("stalled_by_metric").get_to(state.stalled_by_metric);
-    else if (!state.best.empty())  // an older release counted the first metric alone
-      state.stalled_by_metric[state.best.front().first] = state.stalled;
-    saved.identity.corpus = from_hex(in.at("corpus"), label);
-    in.at("tokenizer").get_to(saved.identity.tokenizer);
-    saved.identity.options = in.at("options").dump();
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::corrupt_file, kOrigin, label, ": ", error.what());
+  const nlohmann::json json = parse_json(text, kOrigin, label);
+  const JsonFields in(json, kOrigin, label);
+  const auto text_of = [&](const char* name) {
+    std::string value;
+    in.take(name, value);
+    return value;
+  };
+  require(text_of("format") == kFormat, ErrorCode::corrupt_file, kOrigin, label,
+          " is not a training state");
+  int64_t version = 0;
+  in.take("version", version);
+  require(version <= kStateVersion, ErrorCode::version, kOrigin, label,
+          " was written by a newer release: version ", version, ", this one reads up to ",
+          kStateVersion);
+  require(version >= 1, ErrorCode::corrupt_file, kOrigin, label, " has the version ", version);
+  for_each_field(state, [&](const char* name, auto& value) { in.take(name, value); });
+  state.position.seed = from_hex(text_of("data_seed"), label);
+  state.position.window = -1;  // where an older release does not say
+  for_each_place(state.position, [&](const char* name, auto& value) {
+    if (in.has(name)) in.take(name, value);
+  });
+  const nlohmann::json& best = in.at("best");
+  require(best.is_array(), ErrorCode::corrupt_file, kOrigin, label, ": best is not a list");
+  for (const nlohmann::json& each : best) {
+    const JsonFields entry(each, kOrigin, label);
+    auto& [name, value] = state.best.emplace_back();
+    entry.take("metric", name);
+    if (!entry.has("value")) continue;
+    entry.take("value", value.emplace().value);
+    entry.take("update", value->update);
   }
+  if (in.has("stalled_by_metric")) {
+    const JsonFields counts(in.at("stalled_by_metric"), kOrigin, label);
+    for (const auto& [name, count] : in.at("stalled_by_metric").items())
+      counts.take(name, state.stalled_by_metric[name]);
+  } else if (!state.best.empty()) {  // an older release counted the first metric alone
+    state.stalled_by_metric[state.best.front().first] = state.stalled;
+  }
+  saved.identity.corpus = from_hex(text_of("corpus"), label);
+  saved.identity.tokenizer = text_of("tokenizer");
+  require(in.at("options").is_object(), ErrorCode::corrupt_file, kOrigin, label,
+          ": options is not an object");
+  saved.identity.options = in.at("options").dump();
   check_counts(state, label);
   return saved;
 }

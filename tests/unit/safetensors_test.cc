@@ -375,8 +375,8 @@ TEST(Safetensors, HostileHeadersAreRefused) {
 
 TEST(Safetensors, HostileHeaderLengths) {
   for (const uint64_t length :
-       {uint64_t{3}, uint64_t{SafetensorsLimits::header_bytes}, SafetensorsLimits::header_bytes + 1,
-        uint64_t{1} << 31, uint64_t{1} << 32, uint64_t{1} << 63, ~uint64_t{0} - 7, ~uint64_t{0}}) {
+       {uint64_t{3}, uint64_t{limits::kHeaderBytes}, limits::kHeaderBytes + 1, uint64_t{1} << 31,
+        uint64_t{1} << 32, uint64_t{1} << 63, ~uint64_t{0} - 7, ~uint64_t{0}}) {
     std::string file(8, '\0');
     std::memcpy(file.data(), &length, 8);
     file += "{}";

@@ -1,0 +1,44 @@
+// Bounds on what a file may ask for: the one list of them. Files are hostile until checked, so each
+// count and size of a file is held against these, and against the bytes that are left, before
+// anything of that size is made; refusing a file costs at most its size and kRefusalBytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trafo::limits {
+
+inline constexpr uint64_t kRefusalBytes = 64u << 20;
+
+// safetensors
+inline constexpr uint64_t kHeaderBytes = 16u << 20;
+inline constexpr size_t kTensors = 65536;
+inline constexpr size_t kMetadataPairs = 2 * kTensors;
+inline constexpr size_t kRank = 8;
+inline constexpr int64_t kDimension = int64_t{1} << 40;
+inline constexpr size_t kNameBytes = 1024;  // of a tensor; a metadata key: and a prefix of ours
+inline constexpr size_t kMetadataValueBytes = 64u << 10;
+
+// JSON: configurations, manifests, training states
+inline constexpr uint64_t kConfigBytes = 1u << 20;
+inline constexpr int kNesting = 16;
+inline constexpr size_t kMembers = 65536;         // of one object
+inline constexpr size_t kCheckpointFiles = 1024;  // of a manifest or a stream
+
+// training state
+inline constexpr int64_t kCount = int64_t{1} << 53;  // updates, tokens, ...: exact in a double
+inline constexpr int64_t kEpochs = int64_t{1} << 30;
+
+// vocabularies and text
+inline constexpr int kVocabulary = 1 << 22;
+inline constexpr int kPieceBytes = 8 << 10;
+inline constexpr uint64_t kTokenizerBytes = 256u << 20;   // .spm of another program
+inline constexpr uint64_t kVocabularyBytes = 256u << 20;  // vocab.json of another program
+inline constexpr size_t kLineBytes = size_t{1} << 20;     // the default of a setting
+inline constexpr int kTextOffsetBits = 43;                // a corpus on disk: 8 TiB
+
+// model configurations
+inline constexpr int64_t kModelDimension = int64_t{1} << 24;  // width, ffn_width, positions
+inline constexpr int64_t kLayers = 1024;
+
+}  // namespace trafo::limits

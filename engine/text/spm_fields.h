@@ -1,0 +1,47 @@
+// The wire format of a serialized SentencePiece model (protocol buffers): a sequence of keys and
+// values. The only reader of it here.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace trafo {
+
+// Field numbers of the messages.
+namespace spm_field {
+inline constexpr uint32_t kPiece = 1, kTrainer = 2, kNormalizer = 3, kDenormalizer = 5;
+inline constexpr uint32_t kPieceText = 1, kPieceScore = 2, kPieceType = 3;
+inline constexpr uint32_t kModelType = 3, kBosPiece = 46, kEosPiece = 47;
+inline constexpr uint32_t kCharacterMap = 2, kDummyPrefix = 3, kExtraWhitespaces = 4, kEscape = 5;
+}  // namespace spm_field
+
+struct SpmField {
+  enum Wire : uint32_t { varint = 0, fixed64 = 1, bytes_of = 2, fixed32 = 5 };
+  uint32_t number = 0;
+  uint32_t wire = varint;
+  uint64_t value = 0;      // of a number
+  std::string_view bytes;  // of bytes_of: a text or a message
+  std::string_view whole;  // key and value
+
+  bool is(uint32_t field, uint32_t kind) const { return number == field && wire == kind; }
+};
+
+// Fields of one message. next() throws CORRUPT_FILE with `name` in it for what is no such sequence.
+class SpmFields {
+ public:
+  SpmFields(std::string_view message, std::string_view name) : message_(message), name_(name) {}
+  bool next(SpmField& field);  // false at the end
+
+ private:
+  uint64_t varint();
+  uint64_t fixed(size_t size);
+  std::string_view take(uint64_t size);
+
+  std::string_view message_, name_;
+  size_t position_ = 0;
+};
+
+// CORRUPT_FILE: `name` is no usable model, because of `reason`.
+[[noreturn]] void fail_spm(std::string_view name, std::string_view reason);
+
+}  // namespace trafo

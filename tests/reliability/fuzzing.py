@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Family 4: hostile files, arguments and call sequences.
+
+Without a flag: every checked-in input of tests/reliability/corpus is replayed with fuzz_replay of a
+build (any compiler, best with address and undefined sanitizers), and if the build of the preset
+`fuzz` is there, its fuzz_targets looks for new inputs, 5 seconds a target. --long: 10 minutes a
+target. What is found lies in FUZZ/findings and makes the exit status 1.
+
+The last line is  family: fuzzing  tried: N  failed: M  (inputs run, inputs that were findings).
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+CORPUS = HERE / "corpus"
+# A leak, a hang and too much memory are findings as well.
+LIMITS = ["-timeout=5", "-rss_limit_mb=1024", "-malloc_limit_mb=256", "-max_len=16384"]
+
+
+def replay(program, target):
+    """Inputs replayed and those that failed."""
+    files = sorted(p for p in (CORPUS / target).iterdir() if p.is_file())
+    whole = subprocess.run([program, target, *files], capture_output=True)
+    if whole.returncode == 0:
+        return len(files), []
+    failed = []
+    for file in files:
+        alone = subprocess.run([program, target, file], capture_output=True)
+        if alone.returncode != 0:
+            failed.append(file)
+            sys.stdout.write(alone.stderr.decode(errors="replace")[-4000:])
+    # They fail one after the other and not alone.
+    return len(files), failed or [CORPUS / target]
+
+
+def fuzz(program, target, seconds, findings):
+    """Inputs tried by libFuzzer and the files of its findings."""
+    findings.mkdir(parents=True, exist_ok=True)
+    before = set(findings.iterdir())
+    with tempfile.TemporaryDirectory() as grown:
+        command = ["nice", "-n", "10", program, f"--target={target}", f"-max_total_time={seconds}",
+                   "-print_final_stats=1", "-close_fd_mask=3", f"-artifact_prefix={findings}/{target}-",
+                   *LIMITS, grown, str(CORPUS / target)]
+        environment = dict(os.environ, LLVM_PROFILE_FILE="/dev/null")
+        run = subprocess.run(command, capture_output=True, env=environment)
+    text = run.stderr.decode(errors="replace")
+    units = re.search(r"stat::number_of_executed_units:\s*(\d+)", text)
+    found = sorted(set(findings.iterdir()) - before)
+    if run.returncode != 0:
+        sys.stdout.write(text[-6000:])
+        found = found or [findings]
+    return int(units.group(1)) if units else 1, found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=ROOT / "build/release", type=pathlib.Path, help="has fuzz_replay")
+    parser.add_argument("--fuzz", default=ROOT / "build/fuzz", type=pathlib.Path, help="has fuzz_targets")
+    parser.add_argument("--long", action="store_true", help="10 minutes a target; needs the build of --fuzz")
+    parser.add_argument("--seconds", type=int, help="of libFuzzer a target")
+    parser.add_argument("--replay-only", action="store_true", help="never libFuzzer")
+    parser.add_argument("--target", action="append", help="only this one")
+    options = parser.parse_args()
+
+    replayer = options.build / "tests/reliability/fuzz/fuzz_replay"
+    fuzzer = options.fuzz / "tests/reliability/fuzz/fuzz_targets"
+    if not replayer.exists():
+        sys.exit(f"there is no {replayer}: cmake --build --preset release --target fuzz_replay")
+    if options.long and not fuzzer.exists():
+        sys.exit(f"there is no {fuzzer}: cmake --preset fuzz && cmake --build --preset fuzz --target fuzz_targets")
+    names = subprocess.run([replayer, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    seconds = options.seconds or (600 if options.long else 5)
+    tried = failed = 0
+    for target in options.target or names:
+        count, findings = replay(replayer, target)
+        tried += count
+        line = f"{target:14} replayed {count}"
+        if fuzzer.exists() and not options.replay_only:
+            units, found = fuzz(fuzzer, target, seconds, options.fuzz / "findings")
+            tried += units
+            findings += found
+            line += f", libFuzzer {units} in {seconds} s"
+        failed += len(findings)
+        print(line + "".join(f"\n  finding: {finding}" for finding in findings), flush=True)
+    print(f"family: fuzzing  tried: {tried}  failed: {failed}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
