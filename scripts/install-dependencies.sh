@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages Trafo builds with. Run as root or with sudo available; does nothing when all are there.
 #   --tests    also what the source checks need
+#   --fuzz     also clang, for the preset `fuzz`
 #   --report   also a Chromium without a screen, for tests/report/screenshot.py
 set -euo pipefail
 
@@ -13,8 +14,9 @@ packages=(
 for argument in "$@"; do
   case "$argument" in
     --tests) packages+=(clang-format libclang-dev) ;;
+    --fuzz) packages+=(clang llvm libclang-rt-14-dev) ;;
     --report) packages+=(chromium-headless-shell fonts-dejavu-core) ;;
-    *) echo "usage: scripts/install-dependencies.sh [--tests] [--report]" >&2; exit 2 ;;
+    *) echo "usage: scripts/install-dependencies.sh [--tests] [--fuzz] [--report]" >&2; exit 2 ;;
   esac
 done
 

@@ -188,7 +188,13 @@ void free_memory(void* memory, HandleKind kind) noexcept {
 
 trafo_error* make_error(ErrorCode code, const char* origin, const char* message) noexcept {
   try {
-    return new_handle<trafo_error>(code, std::string(origin), std::string(message));
+    // Parts of it may come from a file, and it may go to a terminal.
+    std::string shown = message;
+    std::replace_if(
+        shown.begin(), shown.end(),
+        [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f; },
+        '?');
+    return new_handle<trafo_error>(code, std::string(origin), std::move(shown));
   } catch (...) {
     return &out_of_memory_error();
   }

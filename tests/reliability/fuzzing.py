@@ -61,7 +61,7 @@ def fuzz(program, target, seconds, findings):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=ROOT / "build/release", type=pathlib.Path, help="has fuzz_replay")
+    parser.add_argument("--build", default=os.environ.get("TRAFO_BUILD", ROOT / "build/release"), type=pathlib.Path, help="has fuzz_replay")
     parser.add_argument("--fuzz", default=ROOT / "build/fuzz", type=pathlib.Path, help="has fuzz_targets")
     parser.add_argument("--long", action="store_true", help="10 minutes a target; needs the build of --fuzz")
     parser.add_argument("--seconds", type=int, help="of libFuzzer a target")

@@ -29,8 +29,8 @@ BEGIN, END = "<!-- table of tests/tools/coverage.py: begin -->", "<!-- table of 
 GROUPS = {
     "checkpoint": r"engine/io/(atomic_file|checkpoint_directory|checksum|descriptor|file_lock|file_system|manifest|temporary_name)\.|"
                   r"engine/train/(average|checkpoint_files|model_io|optimizer_io|run_directory|state)\.",
-    "parsers": r"engine/io/safetensors|engine/core/checked|engine/interop/|engine/models/model_config|"
-               r"engine/text/(corpus|disk_text|lexical_table|spm_model|text_corpus|tokenized_corpus|utf8)\.",
+    "parsers": r"engine/io/safetensors|engine/core/(checked|json|overflow)|engine/interop/|engine/models/model_config|"
+               r"engine/text/(corpus|disk_text|lexical_table|spm_fields|spm_model|text_corpus|tokenized_corpus|utf8)\.",
     "C ABI": r"capi/src/",
 }
 LINES_TARGET, BRANCHES_TARGET = 85, 95

@@ -67,7 +67,7 @@ std::string tensor(const std::string& name, const std::string& shape,
 }
 
 TEST(Limits, HeaderBytes) {
-  const auto padded = [](uint64_t size) { return "{}" + std::string(size - 2, ' '); };
+  const auto padded = [](uint64_t size) { return concat("{}", std::string(size - 2, ' ')); };
   EXPECT_TAKEN(read_header(padded(limits::kHeaderBytes)));
   EXPECT_REFUSED("the limit is 16777216", read_header(padded(limits::kHeaderBytes + 1)));
   EXPECT_REFUSED("the header would have", read_file_of(little_endian(UINT64_MAX) + "{}"));
@@ -77,7 +77,7 @@ TEST(Limits, HeaderBytes) {
 TEST(Limits, Tensors) {
   const auto many = [](size_t count) {
     std::string header = "{";
-    for (size_t i = 0; i < count; ++i) header += (i ? "," : "") + tensor(concat("t", i), "0");
+    for (size_t i = 0; i < count; ++i) header += concat(i ? "," : "", tensor(concat("t", i), "0"));
     return header + "}";
   };
   EXPECT_TAKEN(read_header(many(limits::kTensors)));
@@ -98,7 +98,7 @@ TEST(Limits, Rank) {
   const auto ones = [](size_t rank) {
     std::string shape = "0";
     for (size_t i = 1; i < rank; ++i) shape += ",1";
-    return "{" + tensor("t", shape) + "}";
+    return concat("{", tensor("t", shape), "}");
   };
   EXPECT_TAKEN(read_header(ones(limits::kRank)));
   EXPECT_REFUSED("more than 8 dimensions", read_header(ones(limits::kRank + 1)));
@@ -106,7 +106,7 @@ TEST(Limits, Rank) {
 }
 
 TEST(Limits, DimensionAndBytes) {
-  const auto shaped = [](const std::string& shape) { return "{" + tensor("t", shape) + "}"; };
+  const auto shaped = [](const std::string& shape) { return concat("{", tensor("t", shape), "}"); };
   EXPECT_TAKEN(read_header(shaped(concat("0,", limits::kDimension))));
   EXPECT_REFUSED("the limit is 2^40", read_header(shaped(concat("0,", limits::kDimension + 1))));
   EXPECT_REFUSED("the limit is 2^40", read_header(shaped(concat("0,", kLargest))));
@@ -114,7 +114,7 @@ TEST(Limits, DimensionAndBytes) {
                  read_header(shaped(concat(limits::kDimension, ",", limits::kDimension))));
   // Against what is left in the file.
   const auto ending = [](const std::string& shape, const std::string& end) {
-    return "{" + tensor("t", shape, "0", end) + "}";
+    return concat("{", tensor("t", shape, "0", end), "}");
   };
   EXPECT_TAKEN(read_header(ending("2", "8"), 8));
   EXPECT_REFUSED("the file has 8 bytes of data", read_header(ending("3", "12"), 8));
@@ -124,13 +124,15 @@ TEST(Limits, DimensionAndBytes) {
 }
 
 TEST(Limits, NamesAndMetadataValues) {
-  const auto named = [](size_t bytes) { return "{" + tensor(std::string(bytes, 'n'), "0") + "}"; };
+  const auto named = [](size_t bytes) {
+    return concat("{", tensor(std::string(bytes, 'n'), "0"), "}");
+  };
   EXPECT_TAKEN(read_header(named(limits::kNameBytes)));
   EXPECT_REFUSED("1 to 1024", read_header(named(limits::kNameBytes + 1)));
   EXPECT_REFUSED("1 to 1024", read_header(named(0)));
   EXPECT_REFUSED("1 to 1024", read_header(named(limits::kHeaderBytes / 2)));
   const auto value = [](size_t bytes) {
-    return R"({"__metadata__":{"k":")" + std::string(bytes, 'v') + "\"}}";
+    return concat(R"({"__metadata__":{"k":")", std::string(bytes, 'v'), "\"}}");
   };
   EXPECT_TAKEN(read_header(value(limits::kMetadataValueBytes)));
   EXPECT_REFUSED("the limit is 65536", read_header(value(limits::kMetadataValueBytes + 1)));
@@ -154,8 +156,9 @@ TEST(Limits, JsonDepth) {
 }
 
 TEST(Limits, JsonBytesAndMembers) {
-  EXPECT_TAKEN(parse("1" + std::string(limits::kConfigBytes - 1, ' ')));
-  EXPECT_REFUSED("the limit is 1048576", parse("1" + std::string(limits::kConfigBytes, ' ')));
+  EXPECT_TAKEN(parse(concat("1", std::string(limits::kConfigBytes - 1, ' '))));
+  EXPECT_REFUSED("the limit is 1048576",
+                 parse(concat("1", std::string(limits::kConfigBytes, ' '))));
   const auto members = [](size_t count) {
     std::string text = "{";
     for (size_t i = 0; i < count; ++i) text += concat(i ? "," : "", '"', i, "\":1");
@@ -224,13 +227,14 @@ TEST(Limits, TrainingState) {
   EXPECT_REFUSED("options", with("options", "[]"));
   EXPECT_REFUSED("hexadecimal", with("corpus", "\"xyz\""));
   // Nested so deeply that writing it again would exhaust the stack.
-  EXPECT_REFUSED("more than 16 deep", with("options", R"({"a":)" + std::string(5000, '[') +
-                                                          std::string(5000, ']') + "}"));
+  EXPECT_REFUSED("more than 16 deep", with("options", concat(R"({"a":)", std::string(5000, '['),
+                                                             std::string(5000, ']'), "}")));
 }
 
 TEST(Limits, ModelConfiguration) {
   const auto with = [](const std::string& field, const std::string& value) {
     nlohmann::json json = nlohmann::json::parse(to_json(ModelConfig{}));
+    json["vocabulary"] = 100;
     json[field] = nlohmann::json::parse(value);
     model_config_from_json(json.dump());
   };
@@ -270,7 +274,8 @@ TEST(Limits, FilesOfACheckpoint) {
   };
   EXPECT_TAKEN(stream(files(limits::kCheckpointFiles)));
   EXPECT_REFUSED("at most 1024 files", stream(files(limits::kCheckpointFiles + 1)));
-  EXPECT_REFUSED("ends in its list", stream("[" + std::string(limits::kConfigBytes, ' ') + "]"));
+  EXPECT_REFUSED("ends in its list",
+                 stream(concat("[", std::string(limits::kConfigBytes, ' '), "]")));
   EXPECT_REFUSED("ends in f", stream(R"([{"name":"f","bytes":1,"crc32":"00000000"}])"));
   EXPECT_REFUSED("ends in f",
                  stream(concat(R"([{"name":"f","bytes":)", kLargest, R"(,"crc32":"00000000"}])")));
@@ -285,8 +290,8 @@ std::string piece(std::string_view text) {
     for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
     return bytes + static_cast<char>(value);
   };
-  const std::string inner = "\x0a" + varint(text.size()) + std::string(text);
-  return "\x0a" + varint(inner.size()) + inner;
+  const std::string inner = concat('\x0a', varint(text.size()), text);
+  return concat('\x0a', varint(inner.size()), inner);
 }
 
 TEST(Limits, PieceBytes) {
@@ -321,7 +326,7 @@ TEST(Limits, Pieces) {
 }
 
 TEST(Limits, LineBytes) {
-  const testing::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto read = [&](size_t bytes, const char* end) {
     const std::string path = (directory.path() / "text").string();
     std::ofstream(path) << "first\n" << std::string(bytes, 'x') << end;
@@ -342,10 +347,7 @@ TEST(Limits, LinesOfALexicalTable) {
   const std::vector<std::string> lines = {"a b c", "c b a"};
   const Tokenizer tokenizer = Tokenizer::train(std::span<const std::string>(lines), options);
   const auto read = [&](const std::string& first) {
-    std::istringstream in(first +
-                          "\n\xe2\x96\x81"
-                          "a \xe2\x96\x81"
-                          "b 0.5");
+    std::istringstream in(concat(first, "\n", tokenizer.piece(4), " ", tokenizer.piece(5), " 0.5"));
     LexicalTable::read(in, "table", tokenizer);
   };
   const std::string start = "x y 0.", digits(limits::kLineBytes - start.size(), '1');

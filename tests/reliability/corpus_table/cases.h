@@ -22,6 +22,7 @@ struct Case {
   bool gzip = false;               // the files are named .gz; contents are theirs as they are
   std::string refused = {};        // part of the message; empty: it is taken
   int64_t pairs = 0, dropped = 0;  // if it is taken
+  int status = 2;                  // of the program if it is refused
   bool same_file = false;          // both sides are the source
 };
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "tests/reliability/fuzz/support.h"
@@ -100,23 +101,23 @@ std::vector<Seed> arguments_seeds() {
       "train-sets: [a.de, a.en]\nvalid-sets: [b.de, b.en]\nlearn-rate: 0.0003\nafter: 10e\n";
   return {
       {"train",
-       "train\n--train-sets\na.de\na.en\n--valid-sets\nb.de\nb.en\n--model-dir\nrun\n--"
+       "train\n--train-sets\na.de\na.en\n--valid-sets\nb.de\nb.en\n--model\nrun\n--"
        "task\ntiny\n"},
       {"train-yaml", "train\n--config\nconfig.yml\n--dim-emb\n64\n\xff" + yaml},
       {"train-values",
        "train\n--tsv\na.tsv\n--after\n10Ku,2e\n--lr-decay\ncosine\n--mini-batch-words\n4Ki\n--data-"
        "weights\n1\n"
        "--exponential-smoothing\n--sentencepiece-alphas\n0.1\n0.2\n--valid-freq\n1000u\n"},
-      {"vocab", "vocab\n--train-sets\na.de\na.en\n--output\nv.spm\n--size\n8K\n"},
+      {"vocab", "vocab\n--train-sets\na.de\na.en\n--output\nv.spm\n--dim-vocabs\n8000\n"},
       {"translate", "translate\n--model\nrun\n--beam-size\n4\n--normalize\n0.6\n--input\na.de\n"},
-      {"score", "score\n--model\nrun\na.de\na.en\n"},
-      {"eval", "eval\n--reference\nb.en\n--hypothesis\nh.en\n"},
-      {"average", "average\nrun\n--last\n3\n"},
+      {"score", "score\n--model\nrun\n--train-sets\na.de\na.en\n"},
+      {"eval", "eval\n--ref\nb.en\n--hyp\nh.en\n"},
+      {"average", "average\n--model\nrun\n--last\n3\n"},
       {"info", "info\nconfig.yml\n"},
       {"report", "report\nrun\n--output\nr.html\n"},
-      {"plan", "plan\n--task\nbase\n--memory\n24GiB\n"},
+      {"plan", "plan\n--task\nbase\n--mini-batch-words\n1000\n"},
       {"shortlist", "shortlist\n--train-sets\na.de\na.en\n--vocab\nv.spm\n"},
-      {"export", "export\nrun\n--format\nhf-marian\n--output\nx\n"},
+      {"export", "export\n--model\nrun\n--to\nhf-marian\n--output\nx\n"},
       {"completion", "completion\nbash\n"},
       {"help", "train\n--help\n"},
       {"version", "--version\n"},

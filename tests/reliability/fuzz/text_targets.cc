@@ -208,10 +208,10 @@ std::vector<Seed> corpus_seeds() {
           {"tsv-gz", mode(kTsv | kPack) + tsv},
           {"mono", mode(kMono | kTrain) + "\xef\xbb\xbf"
                                           "eins\n\n\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\n"},
-          {"mono-raw-gz", mode(kMono | kRawGzip) + gzipped("eins\nzwei\n")},
+          {"mono-raw-gz", concat(mode(kMono | kRawGzip), gzipped("eins\nzwei\n"))},
           {"counts", mode(0) + "a\n\xff"
                                "b\nc\n"},
-          {"nul", mode(kMono) + std::string("a\0b\n", 4)},
+          {"nul", concat(mode(kMono), std::string_view("a\0b\n", 4))},
           {"blank", mode(0) + " \n\xff\n"}};
 }
 
