@@ -93,9 +93,16 @@ std::string first_line(const fs::path& path) {
 
 // state.json is the library's own: shown as far as its fields are plain.
 void show_state(const fs::path& path, LineWriter& out) {
-  std::ifstream in(path);
-  const auto state = nlohmann::ordered_json::parse(in, nullptr, false);
-  if (!state.is_object()) usage_error(path.string() + ": is not a state file");
+  constexpr size_t kMostBytes = size_t{1} << 20, kMostFields = 256;
+  std::ifstream in(path, std::ios::binary);
+  std::string text(kMostBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  // An ordered object looks for every field among all others: first whether there are few.
+  const auto fields = nlohmann::json::parse(text, nullptr, false);
+  if (text.size() > kMostBytes || !fields.is_object() || fields.size() > kMostFields)
+    usage_error(path.string() + ": is not a state file");
+  const auto state = nlohmann::ordered_json::parse(text, nullptr, false);
   for (const auto& [key, value] : state.items())
     if (value.is_primitive()) out.write(fmt::format("  {:<22} {}", key, value.dump()));
 }

@@ -107,10 +107,8 @@ class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool number_unsigned(number_unsigned_t id) override {
-    require(
-        inside_ && id < pieces_.size() && !piece_.empty() && piece_.size() <= limits::kPieceBytes,
-        ErrorCode::corrupt_file, kOrigin, label_, ": the id of piece ", quote(piece_),
-        " is not one of the ", pieces_.size(), " of the model");
+    if (!inside_ || id >= pieces_.size() || piece_.empty() || piece_.size() > limits::kPieceBytes)
+      refuse_id();
     std::string& place = pieces_[id];
     require(place.empty(), ErrorCode::corrupt_file, kOrigin, label_, ": id ", id,
             " has two pieces");
@@ -132,8 +130,12 @@ class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   [[noreturn]] bool refuse() const {
-    fail(ErrorCode::corrupt_file, kOrigin, label_, " is not a JSON object of pieces and their ids",
-         piece_.empty() ? "" : ": see " + quote(piece_));
+    if (piece_.empty()) fail(ErrorCode::corrupt_file, kOrigin, label_, " is not a JSON object");
+    refuse_id();
+  }
+  [[noreturn]] void refuse_id() const {
+    fail(ErrorCode::corrupt_file, kOrigin, label_, ": the id of piece ", quote(piece_),
+         " is not one of the ", pieces_.size(), " of the model");
   }
   const std::string& label_;
   std::vector<std::string>& pieces_;

@@ -86,7 +86,7 @@ void check_counts(const RunState& s, const std::string& label) {
 }
 
 // What a checkpoint that lacks an option was trained with: options that are younger than it.
-Json before_there_was(const std::string& option) {
+nlohmann::json before_there_was(const std::string& option) {
   if (option == "optimizer_states") return "fp32";
   if (option == "exponential_smoothing") return 0.0;
   if (option == "maxi_batch") return 0;
@@ -172,13 +172,17 @@ SavedState decode_state(const std::string& text, const std::string& label) {
 
 void check_identity(const RunIdentity& saved, const RunIdentity& given, const std::string& label) {
   const LibraryMemory memory(LibraryMemory::json(saved.options.size() + given.options.size()));
-  const Json before = Json::parse(saved.options), now = Json::parse(given.options);
+  // The saved ones are a file's: an ordered object would look for each among all others.
+  const auto before = nlohmann::json::parse(saved.options);
+  const auto now = nlohmann::json::parse(given.options);
+  const Json options = Json::parse(given.options);  // in the order to tell them in
   std::string differences;
   const auto add = [&](const std::string& text) {
     differences += (differences.empty() ? "" : "; ") + text;
   };
-  for (const auto& [name, value] : now.items()) {
-    const Json old = before.contains(name) ? before.at(name) : before_there_was(name);
+  for (const auto& [name, ordered] : options.items()) {
+    const nlohmann::json& value = now.at(name);
+    const nlohmann::json old = before.contains(name) ? before.at(name) : before_there_was(name);
     if (old != value) add(concat(name, " was ", old.dump(), " and is ", value.dump(), " now"));
   }
   require(differences.empty(), ErrorCode::invalid_argument, kOrigin, label,
