@@ -19,7 +19,7 @@ pub struct Batch {
 
 impl Batch {
     /// What every side ends with.
-    pub const EOS: i32 = sys::TRAFO_TOKEN_EOS as i32;
+    pub const EOS: i32 = sys::TRAFO_TOKEN_EOS;
 
     /// Without a pair yet.
     pub fn new() -> Self {

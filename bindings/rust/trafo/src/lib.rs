@@ -75,7 +75,8 @@
 //! | | may move to another thread | may be shared |
 //! |---|---|---|
 //! | [`Tokenizer`], [`Corpus`], [`CancelToken`], options, events, errors | yes | yes |
-//! | [`Model`], [`Trainer`] | yes | no |
+//! | [`Model`] | yes | yes: calls take turns |
+//! | [`Trainer`] | yes | no |
 //! | [`Context`], [`Tensor`], [`AdamW`] | no | no |
 //!
 //! Everything made from one context uses that context, so it must stay together. A model keeps a context to itself, and
@@ -86,15 +87,15 @@
 //! The compiler holds to it:
 //!
 //! ```compile_fail,E0277
-//! # fn model() -> trafo::Model { unimplemented!() }
-//! let model = model();
+//! # fn trainer() -> trafo::Trainer { unimplemented!() }
+//! let trainer = trainer();
 //! std::thread::scope(|scope| {
-//!     scope.spawn(|| model.parameter_count()); // a model is not shared
+//!     scope.spawn(|| trainer.model().parameter_count()); // a trainer is not shared
 //! });
 //! ```
 //!
-//! Several threads that translate take a model each, or send their lines to the one that has it, as the example
-//! `translate_server` does: lines that are translated together cost little more than one.
+//! Several threads that translate share a model, and wait for each other; or they send their lines to one that has it, as
+//! the example `translate_server` does: lines that are translated together cost little more than one.
 //!
 //! # Errors
 //!
