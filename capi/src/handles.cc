@@ -124,22 +124,20 @@ void end_use(const void* handle) noexcept {
 void end_handle(void* handle, HandleKind kind, void (*end)(void*)) noexcept {
   if (!handle) return;
   Shard& shard = shard_of(handle);
+  bool orphaned = false;
   {
     std::lock_guard lock(shard.mutex);
     Entry* entry = shard.find(handle, kind);
     if (!entry) return;
-    // An orphan stays: taking it apart would wait for threads that are not in this process.
-    if (is_orphan(*entry)) {
-      shard.live.erase(handle);
-      return;
-    }
-    if (entry->calls > 0) {
+    orphaned = is_orphan(*entry);
+    if (!orphaned && entry->calls > 0) {
       entry->end = end;
       return;
     }
     shard.live.erase(handle);
   }
-  end(handle);
+  // An orphan stays: taking it apart would wait for threads that are not in this process.
+  if (!orphaned) end(handle);
 }
 
 Call::~Call() {
