@@ -77,7 +77,7 @@ namespace {
 int remove_entry(int directory, const char* name) noexcept {
   if (::unlinkat(directory, name, 0) == 0 || errno == ENOENT) return 0;
   if (errno != EISDIR && errno != EPERM) return -1;
-  const int fd = ::openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int fd = open_at(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
   if (fd < 0) return -1;
   DIR* entries = ::fdopendir(fd);
   if (!entries) {

@@ -13,7 +13,7 @@ namespace trafo {
 // Errors: NOT_FOUND when `error`, an errno, says that there is no such file, OUT_OF_MEMORY when
 // that was the reason, IO else.
 [[noreturn]] inline void fail_to_open(std::string_view origin, const std::string& path, int error) {
-  if (error == ENOENT) fail(ErrorCode::not_found, origin, path, ": there is no such file");
+  if (error == ENOENT) fail(ErrorCode::not_found, origin, path, ": ", std::strerror(error));
   if (error == ENOMEM) fail(ErrorCode::out_of_memory, origin, path, ": cannot be opened");
   fail(ErrorCode::io, origin, path, ": cannot be opened: ", std::strerror(error));
 }
