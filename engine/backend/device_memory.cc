@@ -10,7 +10,7 @@ namespace trafo {
 namespace {
 
 // The number behind `key` in lines like "MemAvailable:   123 kB" or "inactive_file 123".
-std::optional<int64_t> field_of(const std::filesystem::path& file, const std::string& key) {
+std::optional<int64_t> field_of(const std::string& file, const std::string& key) {
   std::ifstream in(file);
   std::string name, rest;
   int64_t value = 0;
@@ -22,7 +22,7 @@ std::optional<int64_t> field_of(const std::filesystem::path& file, const std::st
 }
 
 // The number a file holds; "max" is none.
-std::optional<int64_t> number_in(const std::filesystem::path& file) {
+std::optional<int64_t> number_in(const std::string& file) {
   std::ifstream in(file);
   int64_t value = 0;
   if (in >> value) return value;
@@ -31,8 +31,8 @@ std::optional<int64_t> number_in(const std::filesystem::path& file) {
 
 // Lowers `memory` to what a control group leaves. Cached pages of files are given back when they
 // are in the way: they count as free.
-void limit_by_group(const std::filesystem::path& limit, const std::filesystem::path& used,
-                    const std::filesystem::path& statistics, const std::string& cached,
+void limit_by_group(const std::string& limit, const std::string& used,
+                    const std::string& statistics, const std::string& cached,
                     DeviceMemory& memory) {
   const auto most = number_in(limit), taken = number_in(used);
   if (!most || !taken || *most < 0) return;
@@ -42,16 +42,17 @@ void limit_by_group(const std::filesystem::path& limit, const std::filesystem::p
 }
 
 // A group and all above it. The lowest may not be visible: a container sees its own as the root.
-void limit_by_groups(const std::filesystem::path& mount, std::string group, bool unified,
+// Strings, because a std::filesystem::path that grows does not survive memory that runs out.
+void limit_by_groups(const std::string& mount, std::string group, bool unified,
                      DeviceMemory& memory) {
   while (true) {
-    const std::filesystem::path folder = mount / std::filesystem::path(group).relative_path();
+    const std::string folder = mount + (group.starts_with('/') ? "" : "/") + group + "/";
     if (unified)
-      limit_by_group(folder / "memory.max", folder / "memory.current", folder / "memory.stat",
+      limit_by_group(folder + "memory.max", folder + "memory.current", folder + "memory.stat",
                      "inactive_file", memory);
     else
-      limit_by_group(folder / "memory.limit_in_bytes", folder / "memory.usage_in_bytes",
-                     folder / "memory.stat", "total_inactive_file", memory);
+      limit_by_group(folder + "memory.limit_in_bytes", folder + "memory.usage_in_bytes",
+                     folder + "memory.stat", "total_inactive_file", memory);
     const size_t slash = group.rfind('/');
     if (slash == std::string::npos || group == "/") return;
     group = slash == 0 ? "/" : group.substr(0, slash);
@@ -61,22 +62,23 @@ void limit_by_groups(const std::filesystem::path& mount, std::string group, bool
 }  // namespace
 
 std::optional<DeviceMemory> host_memory(const std::filesystem::path& root) {
-  const auto meminfo = root / "proc/meminfo";
+  const std::string base = root.string() + "/";
+  const std::string meminfo = base + "proc/meminfo";
   const auto total = field_of(meminfo, "MemTotal:"), free = field_of(meminfo, "MemAvailable:");
   if (!total || !free) return std::nullopt;
   DeviceMemory memory{*total * 1024, *free * 1024};
   // Lines are NUMBER:CONTROLLERS:GROUP; version 2 has no controllers.
-  std::ifstream groups(root / "proc/self/cgroup");
+  std::ifstream groups(base + "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first, second - first) + ",";
     const std::string group = line.substr(second + 1);
     if (controllers == ":,")
-      limit_by_groups(root / "sys/fs/cgroup", group, true, memory);
+      limit_by_groups(base + "sys/fs/cgroup", group, true, memory);
     else if (controllers.find(":memory,") != std::string::npos ||
              controllers.find(",memory,") != std::string::npos)
-      limit_by_groups(root / "sys/fs/cgroup/memory", group, false, memory);
+      limit_by_groups(base + "sys/fs/cgroup/memory", group, false, memory);
   }
   return memory;
 }

@@ -19,10 +19,12 @@ int open_path(const std::filesystem::path& path, int flags, mode_t mode) {
   return file_system::open_at(AT_FDCWD, path.c_str(), flags | O_CLOEXEC, mode);
 }
 
-Descriptor open_directory_for_sync(const std::filesystem::path& path) {
+// In a Descriptor, the path is copied before: once the file is open, nothing may fail that would
+// leave it open, and perhaps locked.
+Descriptor open_directory_for_sync(std::filesystem::path path) {
   const int fd = open_path(path, O_RDONLY | O_DIRECTORY, 0);
   if (fd < 0) fail_errno(errno, "sync_directory", "cannot open directory", path);
-  return Descriptor(fd, path);
+  return Descriptor(fd, std::move(path));
 }
 
 }  // namespace
@@ -93,6 +95,7 @@ void Descriptor::close() {
 Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks links) {
   // O_NONBLOCK: opening a FIFO must not wait for its writer. It has no effect on regular files.
   const int no_follow = links == FollowLinks::no ? O_NOFOLLOW : 0;
+  std::filesystem::path copy = path;
   const int fd = open_path(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_follow, 0);
   if (fd < 0) {
     if (errno == ENOENT)
@@ -102,7 +105,7 @@ Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks 
            " is a symbolic link; only a regular file is read here");
     fail_errno(errno, "open_file", "cannot open", path);
   }
-  Descriptor file(fd, path);
+  Descriptor file(fd, std::move(copy));
   struct stat status;
   if (file_system::stat(fd, &status) != 0) fail_errno(errno, "open_file", "cannot examine", path);
   require(S_ISREG(status.st_mode), ErrorCode::io, "open_file", path.string(),
@@ -111,9 +114,10 @@ Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks 
 }
 
 Descriptor try_create_new_file(const std::filesystem::path& path) {
+  std::filesystem::path copy = path;
   const int fd = open_path(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
   if (fd < 0 && errno != EEXIST) fail_errno(errno, "create_file", "cannot create", path);
-  return Descriptor(fd, path);
+  return Descriptor(fd, std::move(copy));
 }
 
 Descriptor create_new_file(const std::filesystem::path& path) {

@@ -27,10 +27,11 @@ std::string holder_of(const Descriptor& file) {
 
 DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / ".lock";
+  std::filesystem::path copy = path;  // before it is open: a lock that nobody holds would stay
   const int fd =
       file_system::open_at(AT_FDCWD, path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (fd < 0) fail_errno(errno, "lock_directory", "cannot open", path);
-  file_ = Descriptor(fd, path);
+  file_ = Descriptor(fd, std::move(copy));
   if (file_system::lock_exclusive(fd) != 0) {
     if (errno != EWOULDBLOCK) fail_errno(errno, "lock_directory", "cannot lock", path);
     fail(ErrorCode::io, "lock_directory", directory.string(), " is in use by ", holder_of(file_),

@@ -39,7 +39,12 @@ struct Directory {
     if (!mkdtemp(pattern.data())) std::exit(3);
     path = pattern;
   }
-  ~Directory() { fs::remove_all(path); }
+  ~Directory() {
+    for (const auto& entry : fs::directory_iterator(path))
+      if (entry.path().filename().string().starts_with('.'))
+        failed("leaves " + entry.path().string());
+    fs::remove_all(path);
+  }
   std::string file(const char* name) const { return (path / name).string(); }
   fs::path path;
 };

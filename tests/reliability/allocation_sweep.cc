@@ -1,6 +1,8 @@
 #include "tests/reliability/allocation_sweep.h"
 
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 
 namespace trafo::testing {
@@ -26,6 +28,10 @@ bool says_out_of_memory(const trafo_error* error) {
 void sweep(const char* call, const std::function<void()>& prepare, const Op& op,
            const std::function<void(bool refused)>& after) {
   std::snprintf(tally->call, sizeof tally->call, "%s", call);
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
   for (const bool persistent : {false, true}) {
     tally->persistent = persistent;
     tally->at = 0;
@@ -35,6 +41,7 @@ void sweep(const char* call, const std::function<void()>& prepare, const Op& op,
     injector.disarm();
     const int64_t count = injector.seen();
     after(false);
+    const auto files_before = open_files();
     const int64_t stride = places_a_call > 0 ? 1 + (count - 1) / places_a_call : 1;
     bool late = false;  // what failed on a thread that works ahead is told by the next call
     for (int64_t i = 1;; i += stride) {
@@ -59,6 +66,7 @@ void sweep(const char* call, const std::function<void()>& prepare, const Op& op,
         break;
       }
     }
+    if (open_files() > files_before) failed("files stay open");
   }
 }
 
