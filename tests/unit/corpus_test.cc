@@ -134,7 +134,7 @@ TEST_F(CorpusTest, LineLimit) {
 
 TEST_F(CorpusTest, UnreadablePaths) {
   expect_error([&] { read_lines((folder_ / "absent").string()); }, ErrorCode::not_found,
-               {"absent", "no such file"});
+               {"absent", "No such file"});
   expect_error([&] { read_lines(folder_.string()); }, ErrorCode::invalid_argument,
                {"is a directory"});
   std::filesystem::create_directory(folder_ / "folder.gz");
