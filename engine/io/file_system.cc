@@ -72,33 +72,31 @@ int close_directory(DIR* directory) noexcept {
 
 namespace {
 
-// What is called so in the directory, with all that is in it. std::filesystem::remove_all ends the
-// process where a path of its own finds no memory.
+// What is called so in the directory, with all that is in it, and without any memory: what did not
+// come about because there was none has to go. std::filesystem::remove_all ends the process where a
+// path of its own finds none, opendir returns nothing.
 int remove_entry(int directory, const char* name) noexcept {
   if (::unlinkat(directory, name, 0) == 0 || errno == ENOENT) return 0;
   if (errno != EISDIR && errno != EPERM) return -1;
   const int fd = open_at(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
   if (fd < 0) return -1;
-  DIR* entries = ::fdopendir(fd);
-  if (!entries) {
-    const int reason = errno;
-    ::close(fd);
-    errno = reason;
-    return -1;
-  }
+  alignas(struct dirent64) char entries[2048];  // on the stack of every level
   int result = 0;
   while (result == 0) {
-    errno = 0;
-    const dirent* entry = ::readdir(entries);
-    if (!entry) {
-      result = errno == 0 ? 0 : -1;
+    const ssize_t bytes = ::getdents64(fd, entries, sizeof entries);
+    if (bytes <= 0) {
+      result = bytes == 0 ? 0 : -1;
       break;
     }
-    const std::string_view found = entry->d_name;
-    if (found != "." && found != "..") result = remove_entry(fd, entry->d_name);
+    for (ssize_t at = 0; at < bytes && result == 0;) {
+      const auto* entry = reinterpret_cast<const struct dirent64*>(entries + at);
+      const std::string_view found = entry->d_name;
+      if (found != "." && found != "..") result = remove_entry(fd, entry->d_name);
+      at += entry->d_reclen;
+    }
   }
   const int reason = errno;
-  ::closedir(entries);
+  ::close(fd);
   errno = reason;
   return result == 0 ? ::unlinkat(directory, name, AT_REMOVEDIR) : -1;
 }
