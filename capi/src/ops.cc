@@ -32,48 +32,42 @@ trafo_error* binary(const char* function, trafo_context* context, const trafo_te
   return api(function, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(context,
-                       op(call, c, call.tensor(context, a, "a"), call.tensor(context, b, "b")));
+    *out = give_tensor(context, op(c, call.tensor(context, a, "a"), call.tensor(context, b, "b")));
   });
 }
 
 }  // namespace
 
-#define BINARY(op)                                                       \
-  [](const Call&, Context& c, const Tensor& left, const Tensor& right) { \
-    return op(c, left, right);                                           \
-  }
-
 trafo_error* trafo_op_add(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
                           trafo_tensor** out) {
-  return binary(__func__, context, a, b, out, BINARY(ops::add));
+  return binary(__func__, context, a, b, out, ops::add);
 }
 
 trafo_error* trafo_op_subtract(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
                                trafo_tensor** out) {
-  return binary(__func__, context, a, b, out, BINARY(ops::subtract));
+  return binary(__func__, context, a, b, out, ops::subtract);
 }
 
 trafo_error* trafo_op_multiply(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
                                trafo_tensor** out) {
-  return binary(__func__, context, a, b, out, BINARY(ops::multiply));
+  return binary(__func__, context, a, b, out, ops::multiply);
 }
 
 trafo_error* trafo_op_divide(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
                              trafo_tensor** out) {
-  return binary(__func__, context, a, b, out, BINARY(ops::divide));
+  return binary(__func__, context, a, b, out, ops::divide);
 }
-
-#undef BINARY
 
 trafo_error* trafo_op_matmul(trafo_context* context, const trafo_tensor* a, const trafo_tensor* b,
                              int32_t transpose_a, int32_t transpose_b, trafo_tensor** out) {
-  return binary(__func__, context, a, b, out,
-                [&](const Call& call, Context& c, const Tensor& left, const Tensor& right) {
-                  return ops::matmul(c, left, right,
-                                     {call.flag(transpose_a, "transpose_a"),
-                                      call.flag(transpose_b, "transpose_b")});
-                });
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    Context& c = call.context(context);
+    const ops::MatmulOptions options{call.flag(transpose_a, "transpose_a"),
+                                     call.flag(transpose_b, "transpose_b")};
+    *out = give_tensor(context, ops::matmul(c, call.tensor(context, a, "a"),
+                                            call.tensor(context, b, "b"), options));
+  });
 }
 
 #define TRAFO_UNARY(name)                                                                   \

@@ -105,7 +105,6 @@ trafo_error* trafo_tokenizer_encode(const trafo_tokenizer* tokenizer, const char
     // One byte at least, so that success is never NULL.
     auto* copy =
         static_cast<int32_t*>(give_memory(ids.size() * sizeof(int32_t) + 1, HandleKind::ids));
-    if (!copy) throw std::bad_alloc();
     std::copy(ids.begin(), ids.end(), copy);
     *out_ids = copy;
     *out_count = ids.size();

@@ -3,12 +3,12 @@
 // and the field.
 #pragma once
 
-#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "engine/core/limits.h"
 #include "engine/core/status.h"

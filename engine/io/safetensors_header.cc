@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "engine/core/checked.h"
 #include "engine/core/library_memory.h"
-#include "engine/core/overflow.h"
 #include "engine/core/status.h"
 #include "engine/io/checksum.h"
 

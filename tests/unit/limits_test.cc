@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "engine/core/checked.h"
 #include "engine/core/json.h"
-#include "engine/core/overflow.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checkpoint_directory.h"
 #include "engine/io/checksum.h"
