@@ -15,16 +15,10 @@ namespace {
 // Linux transfers at most 2 GiB - 4 KiB a call.
 constexpr size_t kLargestTransfer = size_t{1} << 30;
 
-int open_path(const std::filesystem::path& path, int flags, mode_t mode) {
-  return file_system::open_at(AT_FDCWD, path.c_str(), flags | O_CLOEXEC, mode);
-}
-
-// In a Descriptor, the path is copied before: once the file is open, nothing may fail that would
-// leave it open, and perhaps locked.
-Descriptor open_directory_for_sync(std::filesystem::path path) {
-  const int fd = open_path(path, O_RDONLY | O_DIRECTORY, 0);
-  if (fd < 0) fail_errno(errno, "sync_directory", "cannot open directory", path);
-  return Descriptor(fd, std::move(path));
+Descriptor open_directory_for_sync(const std::filesystem::path& path) {
+  Descriptor directory = try_open(path, O_RDONLY | O_DIRECTORY);
+  if (!directory.is_open()) fail_errno(errno, "sync_directory", "cannot open directory", path);
+  return directory;
 }
 
 }  // namespace
@@ -92,12 +86,17 @@ void Descriptor::close() {
   if (result != 0 && errno != EINTR) fail_errno(errno, "write_file", "cannot close", path_);
 }
 
+Descriptor try_open(const std::filesystem::path& path, int flags, mode_t mode) {
+  std::filesystem::path copy = path;
+  const int fd = file_system::open_at(AT_FDCWD, copy.c_str(), flags | O_CLOEXEC, mode);
+  return Descriptor(fd, std::move(copy));
+}
+
 Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks links) {
   // O_NONBLOCK: opening a FIFO must not wait for its writer. It has no effect on regular files.
   const int no_follow = links == FollowLinks::no ? O_NOFOLLOW : 0;
-  std::filesystem::path copy = path;
-  const int fd = open_path(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_follow, 0);
-  if (fd < 0) {
+  Descriptor file = try_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_follow);
+  if (!file.is_open()) {
     if (errno == ENOENT)
       fail(ErrorCode::not_found, "open_file", "there is no file ", path.string());
     if (errno == ELOOP && links == FollowLinks::no)
@@ -105,19 +104,18 @@ Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks 
            " is a symbolic link; only a regular file is read here");
     fail_errno(errno, "open_file", "cannot open", path);
   }
-  Descriptor file(fd, std::move(copy));
   struct stat status;
-  if (file_system::stat(fd, &status) != 0) fail_errno(errno, "open_file", "cannot examine", path);
+  if (file_system::stat(file.fd(), &status) != 0)
+    fail_errno(errno, "open_file", "cannot examine", path);
   require(S_ISREG(status.st_mode), ErrorCode::io, "open_file", path.string(),
           " is not a regular file");
   return file;
 }
 
 Descriptor try_create_new_file(const std::filesystem::path& path) {
-  std::filesystem::path copy = path;
-  const int fd = open_path(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
-  if (fd < 0 && errno != EEXIST) fail_errno(errno, "create_file", "cannot create", path);
-  return Descriptor(fd, std::move(copy));
+  Descriptor file = try_open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+  if (!file.is_open() && errno != EEXIST) fail_errno(errno, "create_file", "cannot create", path);
+  return file;
 }
 
 Descriptor create_new_file(const std::filesystem::path& path) {

@@ -41,6 +41,10 @@ class Descriptor {
   std::filesystem::path path_;
 };
 
+// open(2), with close-on-exec; where it fails the result is not open and errno says why. What takes
+// memory comes first: once the file is there, nothing may fail that would leave it open, or locked.
+Descriptor try_open(const std::filesystem::path& path, int flags, mode_t mode = 0);
+
 // FollowLinks::no refuses a symbolic link as the last part of the path.
 enum class FollowLinks { yes, no };
 

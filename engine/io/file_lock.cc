@@ -27,18 +27,16 @@ std::string holder_of(const Descriptor& file) {
 
 DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / ".lock";
-  std::filesystem::path copy = path;  // before it is open: a lock that nobody holds would stay
-  const int fd =
-      file_system::open_at(AT_FDCWD, path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (fd < 0) fail_errno(errno, "lock_directory", "cannot open", path);
-  file_ = Descriptor(fd, std::move(copy));
-  if (file_system::lock_exclusive(fd) != 0) {
+  file_ = try_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
+  if (!file_.is_open()) fail_errno(errno, "lock_directory", "cannot open", path);
+  if (file_system::lock_exclusive(file_.fd()) != 0) {
     if (errno != EWOULDBLOCK) fail_errno(errno, "lock_directory", "cannot lock", path);
     fail(ErrorCode::io, "lock_directory", directory.string(), " is in use by ", holder_of(file_),
          "; only one process may write to a run directory");
   }
   const std::string pid = concat(file_system::current_process(), "\n");
-  if (file_system::truncate(fd, 0) != 0) fail_errno(errno, "lock_directory", "cannot write", path);
+  if (file_system::truncate(file_.fd(), 0) != 0)
+    fail_errno(errno, "lock_directory", "cannot write", path);
   file_.write_all(std::as_bytes(std::span(pid.data(), pid.size())));
 }
 
