@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/reliability/workload.h"
+#include "tests/support/scratch_directory.h"
 
 namespace {
 
@@ -169,13 +170,11 @@ void stale_handles() {
 }  // namespace
 
 int main() {
-  std::string pattern = (fs::temp_directory_path() / "trafo-process-XXXXXX").string();
-  if (!mkdtemp(pattern.data())) return 3;
-  signals(pattern);
-  network(pattern);
+  const trafo::ScratchDirectory folder;
+  signals(folder.path().string());
+  network(folder.path().string());
   forks();
   stale_handles();
-  fs::remove_all(pattern);
   std::printf("%d failed\n", failures);
   return failures != 0;
 }

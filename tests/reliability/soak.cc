@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tests/reliability/workload.h"
+#include "tests/support/scratch_directory.h"
 
 namespace {
 
@@ -71,11 +72,10 @@ int main(int argc, char** argv) {
   if (argc > 1 && !all) return 2;
   const char* device = std::getenv("TRAFO_TEST_DEVICE");
   const int64_t updates = all ? 10000 : 500, warm_up = updates / 5;
-  std::string pattern = (fs::temp_directory_path() / "trafo-soak-XXXXXX").string();
-  if (!mkdtemp(pattern.data())) return 3;
+  const trafo::ScratchDirectory folder;
   {
     WorkloadOptions options;
-    options.run_directory = pattern + "/run";
+    options.run_directory = folder.file("run");
     options.threads = 2;
     options.smoothing = 0.01;
     if (device && std::strcmp(device, "cuda") == 0) options.device = TRAFO_DEVICE_CUDA;
@@ -116,7 +116,6 @@ int main(int argc, char** argv) {
         static_cast<long long>(first.files), static_cast<long long>(first.threads));
     expect(grown <= most / 100 + 1000, "resident memory has grown by " + std::to_string(grown));
   }
-  fs::remove_all(pattern);
   std::printf("family: soak  tried: %lld  failed: %lld\n", static_cast<long long>(tried),
               static_cast<long long>(failures));
   return failures != 0;

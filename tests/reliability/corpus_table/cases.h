@@ -26,7 +26,6 @@ struct Case {
   bool same_file = false;          // both sides are the source
 };
 
-std::string gzip_of(const std::string& text);
 std::vector<Case> cases();
 
 }  // namespace trafo::corpus_table

@@ -16,6 +16,7 @@
 #include "engine/text/text_corpus.h"
 #include "engine/text/tokenized_corpus.h"
 #include "tests/reliability/corpus_table/cases.h"
+#include "tests/support/scratch_directory.h"
 
 namespace trafo::corpus_table {
 namespace {
@@ -31,25 +32,6 @@ void check(bool right, const std::string& what) {
   std::printf("failed: %s\n", what.c_str());
 }
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "trafo-table-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) std::abort();
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
-
 void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
@@ -58,7 +40,7 @@ struct Files {
   std::string source, target;
 };
 
-Files lay_out(const Case& c, const Folder& folder) {
+Files lay_out(const Case& c, const ScratchDirectory& folder) {
   const std::string end = c.gzip ? ".gz" : "";
   Files files{folder.file("source" + end), folder.file("target" + end)};
   if (c.same_file) files.target = files.source;
@@ -71,7 +53,7 @@ Files lay_out(const Case& c, const Folder& folder) {
   return files;
 }
 
-TextCorpus load(const Case& c, const Files& files, int64_t memory, const Folder& folder) {
+TextCorpus load(const Case& c, const Files& files, int64_t memory, const ScratchDirectory& folder) {
   LoadOptions options;
   options.memory_bytes = memory;
   options.unpack_directory = folder.file("unpacked");
@@ -81,7 +63,7 @@ TextCorpus load(const Case& c, const Files& files, int64_t memory, const Folder&
 }
 
 void check_reader(const Case& c, const char* where, int64_t memory) {
-  const Folder folder;
+  const ScratchDirectory folder;
   const Files files = lay_out(c, folder);
   const std::string title = c.title + ", " + where;
   try {
@@ -103,7 +85,7 @@ struct Outcome {
   std::string said;
 };
 
-Outcome run_program(const std::vector<std::string>& arguments, const Folder& folder) {
+Outcome run_program(const std::vector<std::string>& arguments, const ScratchDirectory& folder) {
   const std::string log = folder.file("log");
   const pid_t child = fork();
   if (child == 0) {
@@ -129,7 +111,7 @@ Outcome run_program(const std::vector<std::string>& arguments, const Folder& fol
 // What a user sees: an exit status and one line with the reason, and nothing was trained.
 void check_program(const Case& c, const std::string& program) {
   if (c.refused.empty()) return;
-  const Folder folder;
+  const ScratchDirectory folder;
   const Files files = lay_out(c, folder);
   std::vector<std::string> arguments = {program, "train", "--model", folder.file("run")};
   if (c.form == Form::tsv) {
@@ -150,7 +132,7 @@ void check_program(const Case& c, const std::string& program) {
 struct Special {
   const char* title;
   const char* outcome;
-  void (*run)(const char* title, const Folder& folder);
+  void (*run)(const char* title, const ScratchDirectory& folder);
 };
 
 template <class Function>
@@ -164,14 +146,14 @@ void expect_refusal(const char* title, const char* part, Function&& function) {
   }
 }
 
-TextCorpus on_disk(const Folder& folder, const std::string& path) {
+TextCorpus on_disk(const ScratchDirectory& folder, const std::string& path) {
   LoadOptions options;
   options.memory_bytes = -1;
   options.unpack_directory = folder.file("unpacked");
   return load_monolingual(path, options);
 }
 
-void pipe_case(const char* title, const Folder& folder) {
+void pipe_case(const char* title, const ScratchDirectory& folder) {
   const std::string path = folder.file("pipe");
   for (const bool disk : {false, true}) {
     if (mkfifo(path.c_str(), 0600) != 0) std::abort();
@@ -183,12 +165,12 @@ void pipe_case(const char* title, const Folder& folder) {
   }
 }
 
-void input_case(const char* title, const Folder&) {
+void input_case(const char* title, const ScratchDirectory&) {
   expect_refusal(title, "standard input cannot be both sides", [] { load_parallel("-", "-"); });
   expect_refusal(title, "standard input cannot be both sides", [] { read_parallel("-", "-"); });
 }
 
-void ids_case(const char* title, const Folder&) {
+void ids_case(const char* title, const ScratchDirectory&) {
   const auto make = [](int32_t id, int32_t end) {
     const std::vector<int32_t> ids = {1, id};
     const std::vector<int64_t> offsets = {0, end};
@@ -201,7 +183,7 @@ void ids_case(const char* title, const Folder&) {
   expect_refusal(title, "offsets must start at 0", [&] { make(9, 3); });
 }
 
-std::string two_epochs(const Folder& folder, void (*change)(const std::string&)) {
+std::string two_epochs(const ScratchDirectory& folder, void (*change)(const std::string&)) {
   const std::string path = folder.file("text");
   write(path, "one\ntwo\n");
   const TextCorpus corpus = on_disk(folder, path);
@@ -212,20 +194,20 @@ std::string two_epochs(const Folder& folder, void (*change)(const std::string&))
   return std::string(corpus.view(1, buffers).target);
 }
 
-void edited_case(const char* title, const Folder& folder) {
+void edited_case(const char* title, const ScratchDirectory& folder) {
   expect_refusal(title, "has changed while it was trained on", [&] {
     two_epochs(folder,
                [](const std::string& path) { std::ofstream(path, std::ios::app) << "x\n"; });
   });
 }
 
-void shorter_case(const char* title, const Folder& folder) {
+void shorter_case(const char* title, const ScratchDirectory& folder) {
   expect_refusal(title, "has changed while it was trained on", [&] {
     two_epochs(folder, [](const std::string& path) { fs::resize_file(path, 2); });
   });
 }
 
-void replaced_case(const char* title, const Folder& folder) {
+void replaced_case(const char* title, const ScratchDirectory& folder) {
   const std::string read = two_epochs(folder, [](const std::string& path) {
     write(path + "-new", "other\ntexts\n");
     fs::rename(path + "-new", path);
@@ -233,7 +215,7 @@ void replaced_case(const char* title, const Folder& folder) {
   check(read == "two", std::string(title) + ": read " + read);
 }
 
-void removed_case(const char* title, const Folder& folder) {
+void removed_case(const char* title, const ScratchDirectory& folder) {
   const std::string read = two_epochs(folder, [](const std::string& path) { fs::remove(path); });
   check(read == "two", std::string(title) + ": read " + read);
 }
@@ -268,7 +250,7 @@ int run(const std::string& program, const std::string& document) {
     check_program(c, program);
   }
   for (const Special& special : kSpecial) {
-    const Folder folder;
+    const ScratchDirectory folder;
     special.run(special.title, folder);
   }
   std::ifstream in(document, std::ios::binary);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "engine/core/status.h"
+#include "tests/support/scratch_directory.h"
 
 namespace trafo::fuzz {
 
@@ -61,32 +62,16 @@ class Parts {
 };
 
 // One folder of the process, removed at its end.
-class Folder {
+class Folder : public ScratchDirectory {
  public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "trafo-fuzz-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) finding("no folder for temporary files");
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
   std::filesystem::path write(const std::string& name, std::string_view bytes) const {
-    const std::filesystem::path file = path_ / name;
+    const std::filesystem::path file = path() / name;
     std::ofstream out(file, std::ios::binary | std::ios::trunc);
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     out.close();
     if (!out) finding("cannot write " + file.string());
     return file;
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 inline const Folder& folder() {

@@ -1,6 +1,4 @@
 // Corpora, tokenizers and lexical tables.
-#include <zlib.h>
-
 #include <sstream>
 
 #include "engine/interop/spm_pieces.h"
@@ -14,6 +12,7 @@
 #include "engine/text/utf8.h"
 #include "tests/reliability/fuzz/support.h"
 #include "tests/reliability/fuzz/targets.h"
+#include "tests/support/gzip.h"
 
 namespace trafo::fuzz {
 namespace {
@@ -30,20 +29,6 @@ const Tokenizer& tokenizer(TokenizerModel model) {
   };
   static const Tokenizer unigram = train(TokenizerModel::unigram), bpe = train(TokenizerModel::bpe);
   return model == TokenizerModel::bpe ? bpe : unigram;
-}
-
-std::string gzipped(std::string_view text) {
-  z_stream stream{};
-  deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&stream, text.size()) + 32, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  deflate(&stream, Z_FINISH);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
 }
 
 enum Mode : unsigned { kTsv = 1, kMono = 2, kPack = 4, kRawGzip = 8, kTrain = 16 };
@@ -157,7 +142,7 @@ void run_corpus(Bytes input) {
   const std::string names[] = {gzip ? "a.gz" : "a", gzip ? "b.gz" : "b"};
   const bool two = (mode & (kTsv | kMono)) == 0;
   std::string text[2] = {std::string(two ? parts.part() : parts.rest()), std::string(parts.rest())};
-  if (mode & kPack) text[0] = gzipped(text[0]), text[1] = gzipped(text[1]);
+  if (mode & kPack) text[0] = gzip_of(text[0]), text[1] = gzip_of(text[1]);
   const std::string a = folder().write(names[0], text[0]).string();
   const std::string b = two ? folder().write(names[1], text[1]).string() : a;
   compare(mode, a, b);
@@ -208,7 +193,7 @@ std::vector<Seed> corpus_seeds() {
           {"tsv-gz", mode(kTsv | kPack) + tsv},
           {"mono", mode(kMono | kTrain) + "\xef\xbb\xbf"
                                           "eins\n\n\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\n"},
-          {"mono-raw-gz", concat(mode(kMono | kRawGzip), gzipped("eins\nzwei\n"))},
+          {"mono-raw-gz", concat(mode(kMono | kRawGzip), gzip_of("eins\nzwei\n"))},
           {"counts", mode(0) + "a\n\xff"
                                "b\nc\n"},
           {"nul", concat(mode(kMono), std::string_view("a\0b\n", 4))},
