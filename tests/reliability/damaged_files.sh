@@ -1,7 +1,3 @@
 #!/usr/bin/env bash
-# Builds damaged_files and runs it; --long is its long form.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
-build=${TRAFO_BUILD:-build/release}
-cmake --build "$build" --target damaged_files >&2
-exec "$build/tests/damaged_files" "$@"
+# Family 3, see damaged_files.cc; --long is its long form.
+exec "$(dirname "$0")/build_and_run.sh" damaged_files damaged_files "$@"

@@ -10,6 +10,7 @@ The last line is  family: fuzzing  tried: N  failed: M  (inputs run, inputs that
 """
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -43,7 +44,8 @@ def replay(program, target):
 def fuzz(program, target, seconds, findings):
     """Inputs tried by libFuzzer and the files of its findings."""
     findings.mkdir(parents=True, exist_ok=True)
-    before = set(findings.iterdir())
+    mine = f"{target}-*"
+    before = set(findings.glob(mine))
     with tempfile.TemporaryDirectory() as grown:
         command = ["nice", "-n", "10", program, f"--target={target}", f"-max_total_time={seconds}",
                    "-print_final_stats=1", "-close_fd_mask=3", f"-artifact_prefix={findings}/{target}-",
@@ -52,7 +54,7 @@ def fuzz(program, target, seconds, findings):
         run = subprocess.run(command, capture_output=True, env=environment)
     text = run.stderr.decode(errors="replace")
     units = re.search(r"stat::number_of_executed_units:\s*(\d+)", text)
-    found = sorted(set(findings.iterdir()) - before)
+    found = sorted(set(findings.glob(mine)) - before)
     if run.returncode != 0:
         sys.stdout.write(text[-6000:])
         found = found or [findings]
@@ -67,6 +69,7 @@ def main():
     parser.add_argument("--seconds", type=int, help="of libFuzzer a target")
     parser.add_argument("--replay-only", action="store_true", help="never libFuzzer")
     parser.add_argument("--target", action="append", help="only this one")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 2), help="targets at a time")
     options = parser.parse_args()
 
     replayer = options.build / "tests/reliability/fuzz/fuzz_replay"
@@ -77,18 +80,21 @@ def main():
         sys.exit(f"there is no {fuzzer}: cmake --preset fuzz && cmake --build --preset fuzz --target fuzz_targets")
     names = subprocess.run([replayer, "--list"], capture_output=True, text=True, check=True).stdout.split()
     seconds = options.seconds or (600 if options.long else 5)
-    tried = failed = 0
-    for target in options.target or names:
-        count, findings = replay(replayer, target)
-        tried += count
-        line = f"{target:14} replayed {count}"
+
+    def run(target):
+        tried, findings = replay(replayer, target)
+        line = f"{target:14} replayed {tried}"
         if fuzzer.exists() and not options.replay_only:
             units, found = fuzz(fuzzer, target, seconds, options.fuzz / "findings")
             tried += units
             findings += found
             line += f", libFuzzer {units} in {seconds} s"
-        failed += len(findings)
         print(line + "".join(f"\n  finding: {finding}" for finding in findings), flush=True)
+        return tried, len(findings)
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        counts = list(pool.map(run, options.target or names))
+    tried, failed = (sum(numbers) for numbers in zip(*counts))
     print(f"family: fuzzing  tried: {tried}  failed: {failed}")
     return 1 if failed else 0
 

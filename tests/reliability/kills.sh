@@ -1,7 +1,3 @@
 #!/usr/bin/env bash
-# Builds kills and runs it; --long is its long form.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
-build=${TRAFO_BUILD:-build/release}
-cmake --build "$build" --target kills >&2
-exec "$build/tests/kills" "$@"
+# Family 2, see kills.cc; --long is its long form.
+exec "$(dirname "$0")/build_and_run.sh" kills kills "$@"

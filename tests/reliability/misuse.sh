@@ -1,6 +1,3 @@
 #!/usr/bin/env bash
-# Calls every function of the C ABI wrongly, by a table made from its headers; see docs/misuse.md. Short and long form are the same.
-set -euo pipefail
-build=${TRAFO_BUILD:-$(cd "$(dirname "$0")/../.." && pwd)/build/release}
-cmake --build "$build" --target misuse_family >/dev/null
-exec "$build/tests/misuse_family"
+# Family 11: calls every function of the C ABI wrongly, by a table made from its headers; see docs/misuse.md. Short and long form are the same.
+exec "$(dirname "$0")/build_and_run.sh" misuse_family misuse_family

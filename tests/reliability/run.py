@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the test families of docs/reliability.md and prints their summary table.
 
-    tests/reliability/run.py [--long] [--only NAME...] [--update-docs] [--build DIRECTORY]
+    tests/reliability/run.py [--long] [--only NAME...] [--update-docs] [--build DIRECTORY] [--jobs N]
 
 A family is one command. Its last line on standard output that has the form `family: NAME  tried: N  failed: M` is its result. A
 family counts as passed only with such a line, its own name in it, something tried, nothing failed and exit status 0. Exit status 77
@@ -12,6 +12,7 @@ build/reliability/NAME.log. --update-docs writes the rows of the families that r
 """
 
 import argparse
+import concurrent.futures
 import datetime
 import os
 import pathlib
@@ -179,6 +180,7 @@ def main():
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these families")
     parser.add_argument("--update-docs", action="store_true", help="write the table into docs/reliability.md")
     parser.add_argument("--build", help="build folder of the release build (default build/release)")
+    parser.add_argument("--jobs", type=int, default=1, help="families at a time (default 1; each has threads of its own)")
     parser.add_argument("--limit", type=float, help="seconds a family may take (default 900, long form: 43200)")
     options = parser.parse_args()
     options.limit = options.limit or (43200 if options.long else 900)
@@ -186,14 +188,15 @@ def main():
     options.build = pathlib.Path(options.build or os.environ.get("TRAFO_BUILD", ROOT / "build" / "release")).resolve()
     os.environ["TRAFO_BUILD"] = str(options.build)  # scripts of families look there
 
-    rows = []
-    for number, name, what in FAMILIES:
-        if options.only and name not in options.only:
-            continue
+    def run(family):
+        number, name, what = family
         print(f"{name}: {what} ...", flush=True)
-        rows.append(run_family(number, name, options))
-        last = rows[-1]
-        print(f"family: {name}  tried: {last['tried']}  failed: {last['failed']}", flush=True)
+        row = run_family(number, name, options)
+        print(f"family: {name}  tried: {row['tried']}  failed: {row['failed']}", flush=True)
+        return row
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        rows = list(pool.map(run, [family for family in FAMILIES if not options.only or family[1] in options.only]))
     print()
     printed_table(rows)
     if options.update_docs:
