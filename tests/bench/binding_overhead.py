@@ -10,9 +10,10 @@ run was held up.
 Rounds of one program differ by more than what is looked for; so what a call into the library costs is measured by itself as well,
 over a million of them, and given as a share of an update, of which a program that trains step by step makes one or two.
 
-    tests/bench/binding_overhead.py [--updates N] [--rounds N] [--threads N] [--batch-tokens N] [--build build/release] [--json]
+    tests/bench/binding_overhead.py [--updates N] [--rounds N] [--threads N] [--batch-tokens N] [--build build/release] [--programs FOLDER] [--json]
 
-Needs the library and translate-train in --build, cargo and go.
+Needs the library and translate-train in --build, cargo and go; --programs keeps the two programs in FOLDER, and takes them from there
+where it has them: on a quiet machine that has no compilers.
 """
 import argparse
 import hashlib
@@ -21,6 +22,7 @@ import os
 import pathlib
 import random
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -120,23 +122,26 @@ def write_corpus(folder, pairs):
         (folder / f"{name}.trg").write_text("".join(" ".join(reversed(line)) + "\n" for line in lines))
 
 
-def build_programs(folder, build, environment):
+def build_programs(folder, environment):
+    if (folder / "rust/overhead").exists() and (folder / "go/overhead").exists():
+        return folder / "rust/overhead", folder / "go/overhead"
     rust = folder / "rust"
-    (rust / "src").mkdir(parents=True)
+    (rust / "src").mkdir(parents=True, exist_ok=True)
     (rust / "src/main.rs").write_text(RUST)
     (rust / "Cargo.toml").write_text(
         '[package]\nname = "overhead"\nversion = "0.1.0"\nedition = "2024"\n[dependencies]\n'
         f'trafo = {{ path = "{REPOSITORY}/bindings/rust/trafo" }}\n')
     subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=rust, env=environment, check=True)
     target = pathlib.Path(environment.get("CARGO_TARGET_DIR", rust / "target"))
+    shutil.copy(target / "release/overhead", rust / "overhead")
     go = folder / "go"
-    go.mkdir()
+    go.mkdir(exist_ok=True)
     (go / "main.go").write_text(GO)
     module = "github.com/trafo-engine/trafo/bindings/go/trafo"
     (go / "go.mod").write_text(f"module overhead\n\ngo 1.26\n\nrequire {module} v0.0.0\n\n"
                                f"replace {module} => {REPOSITORY}/bindings/go/trafo\n")
     subprocess.run(["go", "build", "-o", "overhead", "."], cwd=go, env=environment, check=True)
-    return target / "release/overhead", go / "overhead"
+    return rust / "overhead", go / "overhead"
 
 
 def run(command, folder, environment):
@@ -154,17 +159,18 @@ def main():
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--pairs", type=int, default=20000)
     parser.add_argument("--build", type=pathlib.Path, default=REPOSITORY / "build/release")
+    parser.add_argument("--programs", type=pathlib.Path)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
-    environment = dict(os.environ, TRAFO_LIB_DIR=str(build), LC_ALL="C.UTF-8")
+    environment = dict(os.environ, TRAFO_LIB_DIR=str(build), LC_ALL="C.UTF-8", LD_LIBRARY_PATH=str(build))
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         write_corpus(folder, arguments.pairs)
         line = str(build / "translate-train")
         subprocess.run([line, "vocab", "--train-sets", "train.src", "train.trg", "--dim-vocabs", "2000", "--output", "vocab.spm"],
                        cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        rust, go = build_programs(folder, build, environment)
+        rust, go = build_programs((arguments.programs or folder).resolve(), environment)
         threads = str(arguments.threads)
 
         def command(program, directory, updates):
