@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs the test families of docs/reliability.md and prints their summary table.
 
-    tests/reliability/run.py [--long] [--only NAME...] [--update-docs] [--build DIRECTORY] [--jobs N]
+    tests/reliability/run.py [--long] [--device cuda] [--only NAME...] [--update-docs] [--build DIRECTORY] [--jobs N]
 
 A family is one command. Its last line on standard output that has the form `family: NAME  tried: N  failed: M` is its result. A
 family counts as passed only with such a line, its own name in it, something tried, nothing failed and exit status 0. Exit status 77
 means that it cannot run here (no compiler of that kind, no GPU): it is listed as skipped, which is not a pass.
+
+--device cuda runs the families that a GPU has a form of, on one; their results have a table of their own.
 
 Exit status: 0 all passed, 1 something failed, 77 nothing failed and something was skipped. Every family's output is kept in
 build/reliability/NAME.log. --update-docs writes the rows of the families that ran into docs/reliability.md.
@@ -26,8 +28,11 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = pathlib.Path(__file__).resolve().parent
 DOCUMENT = ROOT / "docs" / "reliability.md"
-BEGIN = "<!-- table of tests/reliability/run.py: begin -->"
-END = "<!-- table of tests/reliability/run.py: end -->"
+# Of the tables in docs/reliability.md, by --device.
+MARKERS = {
+    "cpu": ("<!-- table of tests/reliability/run.py: begin -->", "<!-- table of tests/reliability/run.py: end -->"),
+    "cuda": ("<!-- table of tests/reliability/run.py --device cuda: begin -->", "<!-- table of tests/reliability/run.py --device cuda: end -->"),
+}
 RESULT = re.compile(r"^family: (\S+) +tried: (\d+) +failed: (\d+)$")
 SKIPPED = 77
 COLUMNS = ["#", "family", "command", "form", "tried", "failed", "seconds", "date", "machine", "note"]
@@ -45,6 +50,11 @@ FAMILIES = [
     (9, "seeded_faults", "faults sown into our own code"),
     (10, "golden_checkpoints", "checkpoints of earlier releases"),
     (11, "misuse", "every function of the C ABI called wrongly"),
+]
+FAMILIES_ON_A_GPU = [
+    (6, "allocation_failure", "the i-th allocation of device memory fails"),
+    (8, "soak", "long runs: memory of host and device, descriptors, threads"),
+    (12, "compute_sanitizer", "memory errors, races and missed barriers in kernels"),
 ]
 
 
@@ -123,12 +133,13 @@ def run_family(number, name, options):
     path = command_of(name, options.build)
     form = "long" if options.long else "short"
     command = [str(path)] + (["--long"] if options.long else []) if path else []
-    shown = f"`{os.path.relpath(path, ROOT)}{' --long' if options.long else ''}`" if path else "-"
+    prefix = "TRAFO_TEST_DEVICE=cuda " if options.device == "cuda" else ""
+    shown = f"`{prefix}{os.path.relpath(path, ROOT)}{' --long' if options.long else ''}`" if path else "-"
     begin = time.monotonic()
     if path is None:
         tried, failed, note = "0", "skipped", "it has no script, and no program in the build folder"
     else:
-        log = ROOT / "build" / "reliability" / f"{name}.log"
+        log = ROOT / "build" / "reliability" / f"{name}{'' if options.device == 'cpu' else '-' + options.device}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         try:
             lines, status = output_and_status(command, log, options.limit)
@@ -157,25 +168,27 @@ def rows_in(block):
     return rows
 
 
-def update_document(rows):
+def update_document(rows, device):
     """Replaces the rows of the families that ran; those of the others stay with the date they have."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        sys.exit(f"run.py: {DOCUMENT.relative_to(ROOT)} must have each of its two table markers once")
-    before, rest = text.split(BEGIN)
-    block, after = rest.split(END)
+    begin, end = MARKERS[device]
+    if text.count(begin) != 1 or text.count(end) != 1:
+        sys.exit(f"run.py: {DOCUMENT.relative_to(ROOT)} must have each marker of its tables once")
+    before, rest = text.split(begin)
+    block, after = rest.split(end)
     known = rows_in(block)
     known.update({row["family"]: row for row in rows})
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     for row in sorted(known.values(), key=lambda row: int(row["#"])):
         lines.append("| " + " | ".join(row[column] for column in COLUMNS) + " |")
-    DOCUMENT.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + after, encoding="utf-8")
+    DOCUMENT.write_text(before + begin + "\n" + "\n".join(lines) + "\n" + end + after, encoding="utf-8")
 
 
 def main():
-    names = [name for _, name, _ in FAMILIES]
+    names = sorted({name for _, name, _ in FAMILIES + FAMILIES_ON_A_GPU})
     parser = argparse.ArgumentParser(description="Runs the reliability families and prints their summary table.",
                                      epilog="Families: " + "; ".join(f"{name}: {what}" for _, name, what in FAMILIES))
+    parser.add_argument("--device", choices=sorted(MARKERS), default="cpu", help="cuda: the families that have a form for a GPU")
     parser.add_argument("--long", action="store_true", help="the long form of every family (hours)")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these families")
     parser.add_argument("--update-docs", action="store_true", help="write the table into docs/reliability.md")
@@ -187,6 +200,10 @@ def main():
     options.machine = machine_class()
     options.build = pathlib.Path(options.build or os.environ.get("TRAFO_BUILD", ROOT / "build" / "release")).resolve()
     os.environ["TRAFO_BUILD"] = str(options.build)  # scripts of families look there
+    if options.device == "cuda":
+        os.environ["TRAFO_TEST_DEVICE"] = "cuda"
+    else:
+        os.environ.pop("TRAFO_TEST_DEVICE", None)
 
     def run(family):
         number, name, what = family
@@ -195,12 +212,14 @@ def main():
         print(f"family: {name}  tried: {row['tried']}  failed: {row['failed']}", flush=True)
         return row
 
+    families = [family for family in (FAMILIES_ON_A_GPU if options.device == "cuda" else FAMILIES)
+                if not options.only or family[1] in options.only]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        rows = list(pool.map(run, [family for family in FAMILIES if not options.only or family[1] in options.only]))
+        rows = list(pool.map(run, families))
     print()
     printed_table(rows)
     if options.update_docs:
-        update_document(rows)
+        update_document(rows, options.device)
     if any(row["failed"] not in ("0", "skipped") for row in rows):
         sys.exit(1)
     if any(row["failed"] == "skipped" for row in rows):
