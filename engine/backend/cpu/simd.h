@@ -22,14 +22,13 @@
 //   namespace {
 //
 //   template <class T>
-//   void gelu_rows(const GeluParams& p) {
+//   void gelu_rows(ThreadPool& pool, const GeluParams& p) {
 //     const hn::ScalableTag<T> d;
 //     ...
 //   }
 //
-//   int32_t gelu_simd(void* stream, const void* params) {
-//     const auto& p = *static_cast<const GeluParams*>(params);
-//     return with_compute_type(p.dtype, [&](auto zero) { gelu_rows<decltype(zero)>(p); });
+//   void gelu_simd(ThreadPool& pool, const GeluParams& p) {
+//     with_compute_type(p.dtype, [&](auto zero) { gelu_rows<decltype(zero)>(pool, p); });
 //   }
 //
 //   }  // namespace
@@ -38,10 +37,7 @@
 //
 //   #if HWY_ONCE
 //   namespace trafo {
-//   HWY_EXPORT(gelu_simd);
-//   int32_t gelu_cpu(void* stream, const void* params) {
-//     return HWY_DYNAMIC_DISPATCH(gelu_simd)(stream, params);
-//   }
+//   TRAFO_CPU_KERNEL(gelu, GeluParams)
 //   }  // namespace trafo
 //   #endif
 //
@@ -66,6 +62,15 @@
 
 #include "engine/core/dtype.h"
 #include "hwy/detect_targets.h"
+
+// Defines void NAME_cpu(ThreadPool&, const Params&), which takes NAME_simd of the best instruction
+// set that this processor has.
+#define TRAFO_CPU_KERNEL(name, Params)                 \
+  void name##_cpu(ThreadPool& pool, const Params& p);  \
+  HWY_EXPORT(name##_simd);                             \
+  void name##_cpu(ThreadPool& pool, const Params& p) { \
+    HWY_DYNAMIC_DISPATCH(name##_simd)(pool, p);        \
+  }
 
 namespace trafo {
 

@@ -56,18 +56,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-void activation_forward_cpu(ThreadPool& pool, const ActivationForwardParams& p);
-void activation_backward_cpu(ThreadPool& pool, const ActivationBackwardParams& p);
-
-HWY_EXPORT(activation_forward_simd);
-void activation_forward_cpu(ThreadPool& pool, const ActivationForwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(activation_forward_simd)(pool, p);
-}
-
-HWY_EXPORT(activation_backward_simd);
-void activation_backward_cpu(ThreadPool& pool, const ActivationBackwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(activation_backward_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(activation_forward, ActivationForwardParams)
+TRAFO_CPU_KERNEL(activation_backward, ActivationBackwardParams)
 
 }  // namespace trafo
 #endif

@@ -393,16 +393,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-HWY_EXPORT(attention_forward_simd);
-HWY_EXPORT(attention_backward_simd);
-
-void attention_forward_cpu(ThreadPool& pool, const AttentionForwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(attention_forward_simd)(pool, p);
-}
-
-void attention_backward_cpu(ThreadPool& pool, const AttentionBackwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(attention_backward_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(attention_forward, AttentionForwardParams)
+TRAFO_CPU_KERNEL(attention_backward, AttentionBackwardParams)
 
 }  // namespace trafo
 #endif

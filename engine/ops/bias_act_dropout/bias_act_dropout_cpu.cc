@@ -94,18 +94,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-void bias_act_dropout_forward_cpu(ThreadPool& pool, const BiasActDropoutForwardParams& p);
-void bias_act_dropout_backward_cpu(ThreadPool& pool, const BiasActDropoutBackwardParams& p);
-
-HWY_EXPORT(bias_act_dropout_forward_simd);
-void bias_act_dropout_forward_cpu(ThreadPool& pool, const BiasActDropoutForwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(bias_act_dropout_forward_simd)(pool, p);
-}
-
-HWY_EXPORT(bias_act_dropout_backward_simd);
-void bias_act_dropout_backward_cpu(ThreadPool& pool, const BiasActDropoutBackwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(bias_act_dropout_backward_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(bias_act_dropout_forward, BiasActDropoutForwardParams)
+TRAFO_CPU_KERNEL(bias_act_dropout_backward, BiasActDropoutBackwardParams)
 
 }  // namespace trafo
 #endif

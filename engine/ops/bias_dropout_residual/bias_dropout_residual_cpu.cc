@@ -202,11 +202,13 @@ void backward(ThreadPool& pool, const BiasDropoutResidualBackwardParams& p) {
   finish(2, p.dbias, p.accumulate_dbias);
 }
 
-void residual_forward_simd(ThreadPool& pool, const BiasDropoutResidualForwardParams& p) {
+void bias_dropout_residual_forward_simd(ThreadPool& pool,
+                                        const BiasDropoutResidualForwardParams& p) {
   with_compute_type(p.dtype, [&](auto zero) { forward<decltype(zero)>(pool, p); });
 }
 
-void residual_backward_simd(ThreadPool& pool, const BiasDropoutResidualBackwardParams& p) {
+void bias_dropout_residual_backward_simd(ThreadPool& pool,
+                                         const BiasDropoutResidualBackwardParams& p) {
   with_compute_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (p.dx || p.dbias)
@@ -223,21 +225,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-void bias_dropout_residual_forward_cpu(ThreadPool& pool, const BiasDropoutResidualForwardParams& p);
-void bias_dropout_residual_backward_cpu(ThreadPool& pool,
-                                        const BiasDropoutResidualBackwardParams& p);
-
-HWY_EXPORT(residual_forward_simd);
-void bias_dropout_residual_forward_cpu(ThreadPool& pool,
-                                       const BiasDropoutResidualForwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(residual_forward_simd)(pool, p);
-}
-
-HWY_EXPORT(residual_backward_simd);
-void bias_dropout_residual_backward_cpu(ThreadPool& pool,
-                                        const BiasDropoutResidualBackwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(residual_backward_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(bias_dropout_residual_forward, BiasDropoutResidualForwardParams)
+TRAFO_CPU_KERNEL(bias_dropout_residual_backward, BiasDropoutResidualBackwardParams)
 
 }  // namespace trafo
 #endif

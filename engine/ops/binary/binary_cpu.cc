@@ -228,16 +228,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-HWY_EXPORT(binary_forward_simd);
-HWY_EXPORT(binary_backward_simd);
-
-void binary_forward_cpu(ThreadPool& pool, const BinaryForwardParams& params) {
-  HWY_DYNAMIC_DISPATCH(binary_forward_simd)(pool, params);
-}
-
-void binary_backward_cpu(ThreadPool& pool, const BinaryBackwardParams& params) {
-  HWY_DYNAMIC_DISPATCH(binary_backward_simd)(pool, params);
-}
+TRAFO_CPU_KERNEL(binary_forward, BinaryForwardParams)
+TRAFO_CPU_KERNEL(binary_backward, BinaryBackwardParams)
 
 }  // namespace trafo
 #endif

@@ -158,16 +158,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-HWY_EXPORT(cross_entropy_forward_simd);
-HWY_EXPORT(cross_entropy_backward_simd);
-
-void cross_entropy_forward_cpu(ThreadPool& pool, const CrossEntropyForwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(cross_entropy_forward_simd)(pool, p);
-}
-
-void cross_entropy_backward_cpu(ThreadPool& pool, const CrossEntropyBackwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(cross_entropy_backward_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(cross_entropy_forward, CrossEntropyForwardParams)
+TRAFO_CPU_KERNEL(cross_entropy_backward, CrossEntropyBackwardParams)
 
 }  // namespace trafo
 #endif

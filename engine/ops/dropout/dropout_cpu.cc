@@ -68,16 +68,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-HWY_EXPORT(dropout_forward_simd);
-HWY_EXPORT(dropout_backward_simd);
-
-void dropout_forward_cpu(ThreadPool& pool, const DropoutForwardParams& params) {
-  HWY_DYNAMIC_DISPATCH(dropout_forward_simd)(pool, params);
-}
-
-void dropout_backward_cpu(ThreadPool& pool, const DropoutBackwardParams& params) {
-  HWY_DYNAMIC_DISPATCH(dropout_backward_simd)(pool, params);
-}
+TRAFO_CPU_KERNEL(dropout_forward, DropoutForwardParams)
+TRAFO_CPU_KERNEL(dropout_backward, DropoutBackwardParams)
 
 }  // namespace trafo
 #endif

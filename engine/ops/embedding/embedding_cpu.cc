@@ -142,16 +142,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-HWY_EXPORT(embedding_forward_simd);
-HWY_EXPORT(embedding_backward_simd);
-
-void embedding_forward_cpu(ThreadPool& pool, const EmbeddingForwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(embedding_forward_simd)(pool, p);
-}
-
-void embedding_backward_cpu(ThreadPool& pool, const EmbeddingBackwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(embedding_backward_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(embedding_forward, EmbeddingForwardParams)
+TRAFO_CPU_KERNEL(embedding_backward, EmbeddingBackwardParams)
 
 }  // namespace trafo
 #endif

@@ -59,21 +59,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-void layer_norm_forward_cpu(ThreadPool& pool, const LayerNormForwardParams& p);
 void layer_norm_backward_cpu(ThreadPool& pool, const LayerNormBackwardParams& p);
-void norm_apply_cpu(ThreadPool& pool, const NormApplyParams& p);
 void bias_dropout_residual_backward_cpu(ThreadPool& pool,
                                         const BiasDropoutResidualBackwardParams& p);
 
-HWY_EXPORT(layer_norm_forward_simd);
-void layer_norm_forward_cpu(ThreadPool& pool, const LayerNormForwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(layer_norm_forward_simd)(pool, p);
-}
-
-HWY_EXPORT(norm_apply_simd);
-void norm_apply_cpu(ThreadPool& pool, const NormApplyParams& p) {
-  HWY_DYNAMIC_DISPATCH(norm_apply_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(layer_norm_forward, LayerNormForwardParams)
+TRAFO_CPU_KERNEL(norm_apply, NormApplyParams)
 
 void layer_norm_backward_cpu(ThreadPool& pool, const LayerNormBackwardParams& p) {
   bias_dropout_residual_backward_cpu(pool, seam_backward_params(p));

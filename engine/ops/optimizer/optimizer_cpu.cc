@@ -308,16 +308,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-HWY_EXPORT(sum_of_squares_simd);
-HWY_EXPORT(adamw_simd);
-
-void sum_of_squares_cpu(ThreadPool& pool, const SumOfSquaresParams& p) {
-  HWY_DYNAMIC_DISPATCH(sum_of_squares_simd)(pool, p);
-}
-
-void adamw_cpu(ThreadPool& pool, const AdamWParams& p) {
-  HWY_DYNAMIC_DISPATCH(adamw_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(sum_of_squares, SumOfSquaresParams)
+TRAFO_CPU_KERNEL(adamw, AdamWParams)
 
 void clipped_adamw_cpu(ThreadPool& pool, const ClippedAdamWParams& p) {
   UpdateRecord& record = *p.record;

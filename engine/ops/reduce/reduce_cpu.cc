@@ -288,21 +288,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-HWY_EXPORT(reduce_forward_simd);
-HWY_EXPORT(reduce_backward_simd);
-HWY_EXPORT(column_sum_simd);
-
-void reduce_forward_cpu(ThreadPool& pool, const ReduceForwardParams& params) {
-  HWY_DYNAMIC_DISPATCH(reduce_forward_simd)(pool, params);
-}
-
-void reduce_backward_cpu(ThreadPool& pool, const ReduceBackwardParams& params) {
-  HWY_DYNAMIC_DISPATCH(reduce_backward_simd)(pool, params);
-}
-
-void column_sum_cpu(ThreadPool& pool, const ColumnSumParams& params) {
-  HWY_DYNAMIC_DISPATCH(column_sum_simd)(pool, params);
-}
+TRAFO_CPU_KERNEL(reduce_forward, ReduceForwardParams)
+TRAFO_CPU_KERNEL(reduce_backward, ReduceBackwardParams)
+TRAFO_CPU_KERNEL(column_sum, ColumnSumParams)
 
 }  // namespace trafo
 #endif

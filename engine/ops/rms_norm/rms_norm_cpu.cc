@@ -157,18 +157,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-void rms_norm_forward_cpu(ThreadPool& pool, const RmsNormForwardParams& p);
-void rms_norm_backward_cpu(ThreadPool& pool, const RmsNormBackwardParams& p);
-
-HWY_EXPORT(rms_norm_forward_simd);
-void rms_norm_forward_cpu(ThreadPool& pool, const RmsNormForwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(rms_norm_forward_simd)(pool, p);
-}
-
-HWY_EXPORT(rms_norm_backward_simd);
-void rms_norm_backward_cpu(ThreadPool& pool, const RmsNormBackwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(rms_norm_backward_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(rms_norm_forward, RmsNormForwardParams)
+TRAFO_CPU_KERNEL(rms_norm_backward, RmsNormBackwardParams)
 
 }  // namespace trafo
 #endif

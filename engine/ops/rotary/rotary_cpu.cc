@@ -170,18 +170,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-void rotary_forward_cpu(ThreadPool& pool, const RotaryForwardParams& p);
-void rotary_backward_cpu(ThreadPool& pool, const RotaryBackwardParams& p);
-
-HWY_EXPORT(rotary_forward_simd);
-void rotary_forward_cpu(ThreadPool& pool, const RotaryForwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(rotary_forward_simd)(pool, p);
-}
-
-HWY_EXPORT(rotary_backward_simd);
-void rotary_backward_cpu(ThreadPool& pool, const RotaryBackwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(rotary_backward_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(rotary_forward, RotaryForwardParams)
+TRAFO_CPU_KERNEL(rotary_backward, RotaryBackwardParams)
 
 }  // namespace trafo
 #endif

@@ -140,18 +140,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-void softmax_forward_cpu(ThreadPool& pool, const SoftmaxForwardParams& p);
-void softmax_backward_cpu(ThreadPool& pool, const SoftmaxBackwardParams& p);
-
-HWY_EXPORT(softmax_forward_simd);
-void softmax_forward_cpu(ThreadPool& pool, const SoftmaxForwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(softmax_forward_simd)(pool, p);
-}
-
-HWY_EXPORT(softmax_backward_simd);
-void softmax_backward_cpu(ThreadPool& pool, const SoftmaxBackwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(softmax_backward_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(softmax_forward, SoftmaxForwardParams)
+TRAFO_CPU_KERNEL(softmax_backward, SoftmaxBackwardParams)
 
 }  // namespace trafo
 #endif

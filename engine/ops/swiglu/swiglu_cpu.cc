@@ -67,18 +67,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-void swiglu_forward_cpu(ThreadPool& pool, const SwigluForwardParams& p);
-void swiglu_backward_cpu(ThreadPool& pool, const SwigluBackwardParams& p);
-
-HWY_EXPORT(swiglu_forward_simd);
-void swiglu_forward_cpu(ThreadPool& pool, const SwigluForwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(swiglu_forward_simd)(pool, p);
-}
-
-HWY_EXPORT(swiglu_backward_simd);
-void swiglu_backward_cpu(ThreadPool& pool, const SwigluBackwardParams& p) {
-  HWY_DYNAMIC_DISPATCH(swiglu_backward_simd)(pool, p);
-}
+TRAFO_CPU_KERNEL(swiglu_forward, SwigluForwardParams)
+TRAFO_CPU_KERNEL(swiglu_backward, SwigluBackwardParams)
 
 }  // namespace trafo
 #endif

@@ -126,9 +126,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace trafo {
-HWY_EXPORT(top_k_simd);
-void top_k_cpu(ThreadPool& pool, const TopKParams& p) {
-  HWY_DYNAMIC_DISPATCH(top_k_simd)(pool, p);
-}
+
+TRAFO_CPU_KERNEL(top_k, TopKParams)
+
 }  // namespace trafo
 #endif

@@ -122,16 +122,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trafo {
 
-HWY_EXPORT(unary_forward_simd);
-HWY_EXPORT(unary_backward_simd);
-
-void unary_forward_cpu(ThreadPool& pool, const UnaryForwardParams& params) {
-  HWY_DYNAMIC_DISPATCH(unary_forward_simd)(pool, params);
-}
-
-void unary_backward_cpu(ThreadPool& pool, const UnaryBackwardParams& params) {
-  HWY_DYNAMIC_DISPATCH(unary_backward_simd)(pool, params);
-}
+TRAFO_CPU_KERNEL(unary_forward, UnaryForwardParams)
+TRAFO_CPU_KERNEL(unary_backward, UnaryBackwardParams)
 
 }  // namespace trafo
 #endif
