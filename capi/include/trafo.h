@@ -8,7 +8,8 @@
  *            unless its comment says so.
  * Ownership  _new, _load, _clone and functions with an out-handle give ownership: free it with the noun's _free, which
  *            accepts NULL. _get_ borrows: valid until the parent is freed or changed. A freed handle, a handle of another
- *            kind or NULL is INVALID_ARGUMENT; _free of one does nothing. Switches are 0 or 1.
+ *            kind or NULL is INVALID_ARGUMENT, whatever has been made since: handles are numbers, no addresses, and none is
+ *            given out twice; _free of one does nothing. Switches are 0 or 1.
  * Strings    UTF-8, pointer and length, need no NUL; a NULL pointer with length 0 is the empty string. Strings that come
  *            out are NUL-terminated copies, freed with trafo_string_free.
  * Options    A struct's first member is its size: call its _init first, then set what differs. The library reads only

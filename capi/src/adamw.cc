@@ -10,7 +10,7 @@ using namespace trafo;
 
 // The user's parameters stay where they are; their gradients are bound to one flat workspace, so
 // that the norm is one reduction.
-struct trafo_adamw {
+struct trafo::capi::AdamwObject {
   std::shared_ptr<Context> context;
   std::vector<Tensor> parameters;  // views of their own, with the variables of the caller's
   std::vector<AdamW> optimizers;   // one a parameter: its value, its part of the gradients
@@ -44,14 +44,14 @@ trafo_error* trafo_adamw_new(trafo_context* context, trafo_tensor* const* parame
     call.array(parameters, count, "parameters");
     if (count == 0) call.refuse("there are no parameters");
 
-    trafo_adamw result{context->context, {}, {}, {}, o.clip_norm};
+    AdamwObject result{call.owner(), {}, {}, {}, o.clip_norm};
     int64_t total = 0;
     for (size_t i = 0; i < count; ++i) {
-      const Tensor& p = call.tensor(context, parameters[i], "parameters");
+      const Tensor& p = call.tensor(parameters[i], "parameters");
       if (!requires_grad(p) || !p.variable()->leaf)
         call.refuse("parameter ", i, " is not a leaf that wants a gradient");
       if (!p.is_contiguous()) call.refuse("parameter ", i, " is a strided view");
-      if (p.dtype() != call.tensor(context, parameters[0], "parameters").dtype())
+      if (p.dtype() != call.tensor(parameters[0], "parameters").dtype())
         call.refuse("parameter ", i, " has another dtype than parameter 0");
       for (const Tensor& earlier : result.parameters)
         if (earlier.variable() == p.variable()) call.refuse("parameter ", i, " is listed twice");
@@ -82,7 +82,7 @@ trafo_error* trafo_adamw_new(trafo_context* context, trafo_tensor* const* parame
 trafo_error* trafo_adamw_step(trafo_adamw* optimizer, double learning_rate, double* out_grad_norm) {
   return api(__func__, [&](const Call& call) {
     if (out_grad_norm) *out_grad_norm = 0;
-    trafo_adamw& o = call.handle(optimizer, "optimizer");
+    AdamwObject& o = call.handle(optimizer, "optimizer");
     if (!(learning_rate >= 0)) call.refuse("learning_rate must be at least 0, got ", learning_rate);
     call.use(o.context);
     Context& c = *o.context;

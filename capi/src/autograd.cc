@@ -36,12 +36,12 @@ class Region {
     require(result == 0, ErrorCode::cancelled, function_, "the region returned ", result);
     for (trafo_tensor* output : outputs) own_outputs.emplace_back(output);
     std::vector<Tensor> results;
+    const Call checks(function_);
     for (const trafo_tensor* output : outputs) {
-      require(output != nullptr && is_live(output, HandleKind::tensor), ErrorCode::invalid_argument,
-              function_, "the region left an output that is not a live trafo_tensor");
-      require(output->context == context, ErrorCode::invalid_argument, function_,
-              "the region left an output of another context");
-      results.push_back(output->tensor);
+      const TensorObject* object = checks.find(output);
+      if (!object) checks.refuse("the region left an output that is not a live trafo_tensor");
+      if (object->context != context) checks.refuse("the region left an output of another context");
+      results.push_back(object->tensor);
     }
     return results;
   }
@@ -54,11 +54,10 @@ class Region {
   const char* function_;
 };
 
-std::vector<Tensor> collect(const Call& call, const trafo_context* context,
-                            const trafo_tensor* const* inputs, size_t count) {
+std::vector<Tensor> collect(const Call& call, const trafo_tensor* const* inputs, size_t count) {
   call.array(inputs, count, "inputs");
   std::vector<Tensor> tensors;
-  for (size_t i = 0; i < count; ++i) tensors.push_back(call.tensor(context, inputs[i], "inputs"));
+  for (size_t i = 0; i < count; ++i) tensors.push_back(call.tensor(inputs[i], "inputs"));
   return tensors;
 }
 
@@ -72,8 +71,8 @@ trafo_error* trafo_backward(trafo_context* context, const trafo_tensor* root,
     // Regions run in here, and may free the very handles of this call.
     const std::shared_ptr<Context> owner = call.handle(context, "context").context;
     call.use(owner, CallsBack::yes);
-    const Tensor from = call.tensor(context, root, "root");
-    owner->backward(from, call.optional_tensor(context, upstream, "upstream"));
+    const Tensor from = call.tensor(root, "root");
+    owner->backward(from, call.optional_tensor(upstream, "upstream"));
   });
 }
 
@@ -90,7 +89,7 @@ trafo_error* trafo_checkpoint(trafo_context* context, trafo_region_fn region, vo
     const std::shared_ptr<Context> owner = call.handle(context, "context").context;
     call.use(owner, CallsBack::yes);
     if (!region) call.refuse("region is NULL");
-    const std::vector<Tensor> tensors = collect(call, context, inputs, input_count);
+    const std::vector<Tensor> tensors = collect(call, inputs, input_count);
     const Region body(owner, region, keep, output_count, call.function());
     NewTensors results(
         owner, checkpoint(*owner, tensors,
@@ -112,7 +111,7 @@ trafo_error* trafo_gradcheck(trafo_context* context, trafo_region_fn region, voi
     if (output_count > kMostOutputs) call.refuse("output_count is over ", kMostOutputs);
     if (!(eps > 0) || !(atol >= 0) || !(rtol >= 0))
       call.refuse("eps must be above 0, atol and rtol at least 0");
-    const std::vector<Tensor> tensors = collect(call, context, inputs, input_count);
+    const std::vector<Tensor> tensors = collect(call, inputs, input_count);
     const Region body(owner, region, owned(user_data, nullptr), output_count, call.function());
     GradcheckOptions options;
     options.eps = eps;

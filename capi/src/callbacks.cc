@@ -167,7 +167,7 @@ trafo_error* trafo_corpus_from_function(int64_t pairs, uint64_t identity, trafo_
 
 trafo_error* trafo_model_write(const trafo_model* model, trafo_write_fn write, void* user_data) {
   return api(__func__, [&](const Call& call) {
-    const trafo_model& m = call.handle(model, "model");
+    const ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);
     WriterSink sink(call, write, user_data);
     write_model(sink, *m.context, *m.model);
@@ -182,8 +182,8 @@ trafo_error* trafo_model_read(trafo_context* context, trafo_read_fn read, void* 
     const DType dtype = checked_precision(call, precision);
     const std::vector<std::byte> bytes = read_all(call, read, user_data);
     *out = new_handle<trafo_model>(
-        context->context, std::shared_ptr<Model>(load_model(
-                              c, SafetensorsReader::from_memory(bytes, "the model"), dtype)));
+        call.owner(), std::shared_ptr<Model>(load_model(
+                          c, SafetensorsReader::from_memory(bytes, "the model"), dtype)));
   });
 }
 

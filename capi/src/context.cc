@@ -98,7 +98,7 @@ trafo_error* trafo_context_trim_memory(trafo_context* context) {
 
 trafo_error* trafo_context_profile_start(trafo_context* context, int32_t keep_graphs) {
   return api(__func__, [&](const Call& call) {
-    trafo_context& owner = call.handle(context, "context");
+    ContextObject& owner = call.handle(context, "context");
     call.use(owner.context);
     owner.context->start_profile(call.flag(keep_graphs, "keep_graphs"));
     owner.profile.reset();
@@ -109,7 +109,7 @@ trafo_error* trafo_context_profile_write(trafo_context* context, const char* pat
                                          size_t path_length, char** out_table) {
   return api(__func__, [&](const Call& call) {
     if (out_table) *out_table = nullptr;
-    trafo_context& owner = call.handle(context, "context");
+    ContextObject& owner = call.handle(context, "context");
     call.use(owner.context);
     std::optional<std::filesystem::path> file;
     if (!call.text(path, path_length, "path").empty())

@@ -210,7 +210,7 @@ trafo_error* trafo_tensor_from_dlpack(trafo_context* context, DLManagedTensorVer
     } else {
       tensor = share(c, d, memory);
     }
-    *out = give_tensor(context, std::move(tensor));
+    *out = give_tensor(call.owner(), std::move(tensor));
     if (!copies)
       memory->keep(managed);
     else if (managed->deleter)
@@ -221,7 +221,7 @@ trafo_error* trafo_tensor_from_dlpack(trafo_context* context, DLManagedTensorVer
 trafo_error* trafo_tensor_to_dlpack(const trafo_tensor* tensor, DLManagedTensorVersioned** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const trafo_tensor& source = call.handle(tensor, "tensor");
+    const TensorObject& source = call.handle(tensor, "tensor");
     call.use(source.context);
     auto loan = std::make_unique<Loan>();
     loan->tensor = source.tensor.detach();

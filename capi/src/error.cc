@@ -14,16 +14,19 @@ int32_t trafo_abi_version(void) {
 
 int32_t trafo_error_code(const trafo_error* error) {
   if (!error) return TRAFO_OK;
-  return is_live_error(error) ? static_cast<int32_t>(error->code) : TRAFO_INVALID_ARGUMENT;
+  const ErrorObject* live = find_error(error);
+  return live ? static_cast<int32_t>(live->code) : TRAFO_INVALID_ARGUMENT;
 }
 
 const char* trafo_error_message(const trafo_error* error) {
   if (!error) return "";
-  return is_live_error(error) ? error->message.c_str() : "the error object is not live: freed";
+  const ErrorObject* live = find_error(error);
+  return live ? live->message.c_str() : "the error object is not live: freed";
 }
 
 const char* trafo_error_origin(const trafo_error* error) {
-  return error && is_live_error(error) ? error->origin.c_str() : "";
+  const ErrorObject* live = error ? find_error(error) : nullptr;
+  return live ? live->origin.c_str() : "";
 }
 
 const char* trafo_error_code_name(int32_t code) {

@@ -20,11 +20,11 @@ trafo_error* trafo_op_embedding(trafo_context* context, const trafo_tensor* ids,
     Context& c = call.context(context);
     ops::EmbeddingOptions options;
     options.scale = scale;
-    options.positions = call.optional_tensor(context, positions, "positions");
-    options.position_table = call.optional_tensor(context, position_table, "position_table");
+    options.positions = call.optional_tensor(positions, "positions");
+    options.position_table = call.optional_tensor(position_table, "position_table");
     options.dropout = to_dropout(call, dropout);
-    *out = give_tensor(context, ops::embedding(c, call.tensor(context, ids, "ids"),
-                                               call.tensor(context, table, "table"), options));
+    *out = give_tensor(call.owner(), ops::embedding(c, call.tensor(ids, "ids"),
+                                                    call.tensor(table, "table"), options));
   });
 }
 
@@ -33,8 +33,8 @@ trafo_error* trafo_sinusoidal_positions(trafo_context* context, int64_t position
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out =
-        give_tensor(context, sinusoidal_positions(c, positions, width, checked_dtype(call, dtype)));
+    *out = give_tensor(call.owner(),
+                       sinusoidal_positions(c, positions, width, checked_dtype(call, dtype)));
   });
 }
 
@@ -44,9 +44,9 @@ trafo_error* trafo_op_layer_norm(trafo_context* context, const trafo_tensor* x,
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(context, ops::layer_norm(c, call.tensor(context, x, "x"),
-                                                call.tensor(context, gamma, "gamma"),
-                                                call.tensor(context, beta, "beta"), epsilon));
+    *out = give_tensor(call.owner(),
+                       ops::layer_norm(c, call.tensor(x, "x"), call.tensor(gamma, "gamma"),
+                                       call.tensor(beta, "beta"), epsilon));
   });
 }
 
@@ -59,8 +59,8 @@ trafo_error* trafo_op_softmax(trafo_context* context, const trafo_tensor* x, dou
     ops::SoftmaxOptions options;
     options.scale = scale;
     options.causal = call.flag(causal, "causal");
-    options.padding_mask = call.optional_tensor(context, padding_mask, "padding_mask");
-    *out = give_tensor(context, ops::softmax(c, call.tensor(context, x, "x"), options));
+    options.padding_mask = call.optional_tensor(padding_mask, "padding_mask");
+    *out = give_tensor(call.owner(), ops::softmax(c, call.tensor(x, "x"), options));
   });
 }
 
@@ -93,11 +93,10 @@ trafo_error* trafo_op_attention(trafo_context* context, const trafo_tensor* q,
     settings.scale = o.scale;
     settings.dropout = to_dropout(call, &o.dropout);
     *out = give_tensor(
-        context, ops::attention(c, {call.tensor(context, q, "q"), o.q_column},
-                                {call.tensor(context, k, "k"), o.k_column},
-                                {call.tensor(context, v, "v"), o.v_column},
-                                call.tensor(context, cu_seqlens_q, "cu_seqlens_q"),
-                                call.tensor(context, cu_seqlens_k, "cu_seqlens_k"), settings));
+        call.owner(),
+        ops::attention(c, {call.tensor(q, "q"), o.q_column}, {call.tensor(k, "k"), o.k_column},
+                       {call.tensor(v, "v"), o.v_column}, call.tensor(cu_seqlens_q, "cu_seqlens_q"),
+                       call.tensor(cu_seqlens_k, "cu_seqlens_k"), settings));
   });
 }
 
@@ -108,9 +107,9 @@ trafo_error* trafo_op_bias_act_dropout(trafo_context* context, const trafo_tenso
     call.out(out);
     Context& c = call.context(context);
     *out = give_tensor(
-        context, ops::bias_act_dropout(c, call.tensor(context, x, "x"),
-                                       call.optional_tensor(context, bias, "bias"),
-                                       to_activation(call, activation), to_dropout(call, dropout)));
+        call.owner(),
+        ops::bias_act_dropout(c, call.tensor(x, "x"), call.optional_tensor(bias, "bias"),
+                              to_activation(call, activation), to_dropout(call, dropout)));
   });
 }
 
@@ -121,9 +120,9 @@ trafo_error* trafo_op_bias_dropout_residual(trafo_context* context, const trafo_
     call.out(out);
     Context& c = call.context(context);
     *out = give_tensor(
-        context, ops::bias_dropout_residual(
-                     c, call.tensor(context, x, "x"), call.optional_tensor(context, bias, "bias"),
-                     call.tensor(context, residual, "residual"), to_dropout(call, dropout)));
+        call.owner(),
+        ops::bias_dropout_residual(c, call.tensor(x, "x"), call.optional_tensor(bias, "bias"),
+                                   call.tensor(residual, "residual"), to_dropout(call, dropout)));
   });
 }
 
@@ -137,10 +136,10 @@ trafo_error* trafo_op_bias_dropout_residual_norm(
     call.out(out_normed, "out_normed");
     Context& c = call.context(context);
     const ops::ResidualNorm result = ops::bias_dropout_residual_norm(
-        c, call.tensor(context, x, "x"), call.optional_tensor(context, bias, "bias"),
-        call.tensor(context, residual, "residual"), call.tensor(context, gamma, "gamma"),
-        call.tensor(context, beta, "beta"), epsilon, to_dropout(call, dropout));
-    NewTensors results(context->context, {result.sum, result.normed});
+        c, call.tensor(x, "x"), call.optional_tensor(bias, "bias"),
+        call.tensor(residual, "residual"), call.tensor(gamma, "gamma"), call.tensor(beta, "beta"),
+        epsilon, to_dropout(call, dropout));
+    NewTensors results(call.owner(), {result.sum, result.normed});
     results.hand_over({out_sum, out_normed});
   });
 }
@@ -160,7 +159,7 @@ trafo_error* trafo_cross_entropy_options_init(trafo_cross_entropy_options* optio
   });
 }
 
-static ops::CrossEntropyOptions to_cross_entropy(const Call& call, const trafo_context* context,
+static ops::CrossEntropyOptions to_cross_entropy(const Call& call,
                                                  const trafo_cross_entropy_options* options) {
   const trafo_cross_entropy_options o = read_options(call, options, cross_entropy_defaults());
   if (o.reduction < TRAFO_REDUCE_NONE || o.reduction > TRAFO_REDUCE_MEAN)
@@ -169,17 +168,17 @@ static ops::CrossEntropyOptions to_cross_entropy(const Call& call, const trafo_c
   result.label_smoothing = o.label_smoothing;
   result.ignore_label = o.ignore_label;
   result.reduction = static_cast<Reduction>(o.reduction);
-  result.weights = call.optional_tensor(context, o.weights, "weights");
+  result.weights = call.optional_tensor(o.weights, "weights");
   return result;
 }
 
-static void give_loss(trafo_context* context, const ops::CrossEntropyOutput& result,
+static void give_loss(const Call& call, const ops::CrossEntropyOutput& result,
                       trafo_tensor** out_loss, trafo_tensor** out_nll) {
   if (!out_nll) {
-    *out_loss = give_tensor(context, result.loss);
+    *out_loss = give_tensor(call.owner(), result.loss);
     return;
   }
-  NewTensors results(context->context, {result.loss, result.nll});
+  NewTensors results(call.owner(), {result.loss, result.nll});
   results.hand_over({out_loss, out_nll});
 }
 
@@ -191,10 +190,9 @@ trafo_error* trafo_op_cross_entropy(trafo_context* context, const trafo_tensor* 
     if (out_nll) *out_nll = nullptr;
     call.out(out_loss, "out_loss");
     Context& c = call.context(context);
-    give_loss(context,
-              ops::cross_entropy(c, call.tensor(context, logits, "logits"),
-                                 call.tensor(context, labels, "labels"),
-                                 to_cross_entropy(call, context, options)),
+    give_loss(call,
+              ops::cross_entropy(c, call.tensor(logits, "logits"), call.tensor(labels, "labels"),
+                                 to_cross_entropy(call, options)),
               out_loss, out_nll);
   });
 }
@@ -211,13 +209,12 @@ trafo_error* trafo_op_linear_cross_entropy(trafo_context* context, const trafo_t
     Context& c = call.context(context);
     if (chunk_bytes < 0) call.refuse("chunk_bytes must be at least 0, got ", chunk_bytes);
     ops::LinearCrossEntropyOptions settings;
-    settings.loss = to_cross_entropy(call, context, options);
+    settings.loss = to_cross_entropy(call, options);
     if (chunk_bytes > 0) settings.chunk_bytes = chunk_bytes;
-    give_loss(context,
-              ops::linear_cross_entropy(c, call.tensor(context, x, "x"),
-                                        call.tensor(context, weight, "weight"),
-                                        call.optional_tensor(context, bias, "bias"),
-                                        call.tensor(context, labels, "labels"), settings),
+    give_loss(call,
+              ops::linear_cross_entropy(c, call.tensor(x, "x"), call.tensor(weight, "weight"),
+                                        call.optional_tensor(bias, "bias"),
+                                        call.tensor(labels, "labels"), settings),
               out_loss, out_nll);
   });
 }

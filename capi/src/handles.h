@@ -1,7 +1,7 @@
 // What the opaque handles are, and how an entry point of the C ABI is written.
 //
-// Every live handle stands in a registry with its kind, so that NULL, a freed handle and a handle
-// of another kind are told apart from a good one without touching their memory.
+// Every live handle stands in a register with its kind, so that NULL, a freed handle and a handle
+// of another kind are told apart from a good one.
 #pragma once
 
 #include <algorithm>
@@ -18,89 +18,70 @@
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "capi/include/trafo.h"
+#include "capi/src/registry.h"
 #include "capi/src/turns.h"
 #include "engine/autograd/context.h"
 #include "engine/core/status.h"
 #include "engine/core/trace.h"
 #include "engine/train/cancel.h"
 
-struct trafo_error {
-  trafo::ErrorCode code;
+namespace trafo::capi {
+
+// What is behind a handle; the types of the header stay incomplete here too, so that no handle can
+// be taken for its object.
+struct ErrorObject {
+  ErrorCode code;
   std::string origin;
   std::string message;
 };
 
-struct trafo_context {
-  std::shared_ptr<trafo::Context> context;
-  std::optional<trafo::Trace> profile = std::nullopt;  // the last one that has ended
+struct ContextObject {
+  std::shared_ptr<Context> context;
+  std::optional<Trace> profile = std::nullopt;  // the last one that has ended
 };
 
-struct trafo_tensor {
-  std::shared_ptr<trafo::Context> context;
-  trafo::Tensor tensor;
+struct TensorObject {
+  std::shared_ptr<Context> context;
+  Tensor tensor;
 };
 
-struct trafo_cancel {
+struct CancelObject {
   // Shared with the work it was given to, which may outlive the handle.
-  std::shared_ptr<trafo::CancelToken> token = std::make_shared<trafo::CancelToken>();
+  std::shared_ptr<CancelToken> token = std::make_shared<CancelToken>();
 };
 
-namespace trafo::capi {
-
-enum class HandleKind : uint32_t {
-  error,
-  context,
-  tensor,
-  cancel,
-  adamw,
-  tokenizer,
-  corpus,
-  model,
-  trainer,
-  translations,
-  shortlist,
-  // Memory that was handed out, so that a second free of it is harmless too.
-  string,
-  ids,
-};
-
-// Specialised once for each handle type: its kind and its public name.
+// Specialised once for each handle type: its kind, its object and its public name.
 template <class Handle>
 struct HandleTraits;
 
-#define TRAFO_HANDLE(kind_name)                               \
+#define TRAFO_HANDLE(kind_name, object_name)                  \
+  struct object_name;                                         \
   template <>                                                 \
   struct HandleTraits<trafo_##kind_name> {                    \
+    using Object = object_name;                               \
     static constexpr HandleKind kind = HandleKind::kind_name; \
     static constexpr const char* name = "trafo_" #kind_name;  \
   };
-TRAFO_HANDLE(error)
-TRAFO_HANDLE(context)
-TRAFO_HANDLE(tensor)
-TRAFO_HANDLE(cancel)
-TRAFO_HANDLE(adamw)
-TRAFO_HANDLE(tokenizer)
-TRAFO_HANDLE(corpus)
-TRAFO_HANDLE(model)
-TRAFO_HANDLE(trainer)
-TRAFO_HANDLE(translations)
-TRAFO_HANDLE(shortlist)
+TRAFO_HANDLE(error, ErrorObject)
+TRAFO_HANDLE(context, ContextObject)
+TRAFO_HANDLE(tensor, TensorObject)
+TRAFO_HANDLE(cancel, CancelObject)
+TRAFO_HANDLE(adamw, AdamwObject)
+TRAFO_HANDLE(tokenizer, TokenizerObject)
+TRAFO_HANDLE(corpus, CorpusObject)
+TRAFO_HANDLE(model, ModelObject)
+TRAFO_HANDLE(trainer, TrainerObject)
+TRAFO_HANDLE(translations, TranslationsObject)
+TRAFO_HANDLE(shortlist, ShortlistObject)
 #undef TRAFO_HANDLE
 
-void register_handle(const void* handle, HandleKind kind);
-bool is_live(const void* handle, HandleKind kind) noexcept;
-// True of one that was made before the process forked, in the child, and that uses a context: the
-// threads and the device of that are the parent's.
-bool is_orphaned(const void* handle, HandleKind kind) noexcept;
-// A handle that is freed while calls use it, by a callback or another thread, is no handle from
-// then on; the object lives until the last of them is done. begin_use: false if it is not live.
-bool begin_use(const void* handle, HandleKind kind) noexcept;
-void end_use(const void* handle) noexcept;
-// Runs `end` on a live handle that nothing uses, or leaves that to the last use.
-void end_handle(void* handle, HandleKind kind, void (*end)(void*)) noexcept;
+template <class Handle>
+using ObjectOf = HandleTraits<std::remove_const_t<Handle>>::Object;
+
 // Zeroed memory from calloc for the caller, and its end; what is not live is left alone.
 void* give_memory(size_t bytes, HandleKind kind);
 void free_memory(void* memory, HandleKind kind) noexcept;
@@ -126,17 +107,23 @@ class Call {
 
   // The object behind a handle argument; it lives as long as this call.
   template <class Handle>
-  Handle& handle(Handle* argument, const char* name) const {
-    using Plain = std::remove_const_t<Handle>;
+  auto& handle(Handle* argument, const char* name) const {
+    using Traits = HandleTraits<std::remove_const_t<Handle>>;
     if (!argument) refuse(name, " is NULL");
-    require(!is_orphaned(argument, HandleTraits<Plain>::kind), ErrorCode::unsupported, function_,
-            name,
+    require(!is_orphaned(argument, Traits::kind), ErrorCode::unsupported, function_, name,
             " was made before the process forked, and its threads and device are the "
             "parent's; make a context in the child");
-    if (!begin_use(argument, HandleTraits<Plain>::kind))
-      refuse(name, " is not a live ", HandleTraits<Plain>::name, ": freed, or of another kind");
-    keep(argument);
-    return *argument;
+    auto* object = find(argument);
+    if (!object) refuse(name, " is not a live ", Traits::name, ": freed, or of another kind");
+    return *object;
+  }
+  // The same, null of what is not live.
+  template <class Handle>
+  auto* find(Handle* argument) const {
+    using Object = ObjectOf<Handle>;
+    void* object = begin_use(argument, HandleTraits<std::remove_const_t<Handle>>::kind);
+    if (object) keep(argument);
+    return static_cast<std::conditional_t<std::is_const_v<Handle>, const Object*, Object*>>(object);
   }
 
   // The context is this call's until it ends. Waits for another thread's call that has it, unless
@@ -177,15 +164,15 @@ class Call {
     use(context, calls_back);
     return *context;
   }
-  const Tensor& tensor(const trafo_context* owner, const trafo_tensor* argument,
-                       const char* name) const {
-    const trafo_tensor& checked = handle(argument, name);
-    if (checked.context.get() != owner->context.get()) refuse(name, " belongs to another context");
+  // The one in use.
+  const std::shared_ptr<Context>& owner() const { return holds_; }
+  const Tensor& tensor(const trafo_tensor* argument, const char* name) const {
+    const TensorObject& checked = handle(argument, name);
+    if (checked.context != owner()) refuse(name, " belongs to another context");
     return checked.tensor;
   }
-  Tensor optional_tensor(const trafo_context* owner, const trafo_tensor* argument,
-                         const char* name) const {
-    return argument ? tensor(owner, argument, name) : Tensor{};
+  Tensor optional_tensor(const trafo_tensor* argument, const char* name) const {
+    return argument ? tensor(argument, name) : Tensor{};
   }
 
   std::string_view text(const char* data, size_t length, const char* name) const {
@@ -217,24 +204,26 @@ class Call {
 // Hands a new object to the caller.
 template <class Handle, class... Args>
 Handle* new_handle(Args&&... args) {
-  auto object = std::unique_ptr<Handle>(new Handle{std::forward<Args>(args)...});
-  register_handle(object.get(), HandleTraits<Handle>::kind);
-  return object.release();
+  std::unique_ptr<ObjectOf<Handle>> object(new ObjectOf<Handle>{std::forward<Args>(args)...});
+  void* handle = register_object(object.get(), HandleTraits<Handle>::kind);
+  object.release();
+  return static_cast<Handle*>(handle);
 }
 
 // Whose destructor works with the context.
-template <class Handle>
-concept UsesContext = !std::is_same_v<Handle, trafo_context> && requires(Handle handle) {
-  turns_of(handle.context);
+template <class Object>
+concept UsesContext = !std::is_same_v<Object, ContextObject> && requires(Object object) {
+  turns_of(object.context);
 };
 
 template <class Handle>
 void free_handle(Handle* handle) noexcept {
+  using Object = ObjectOf<Handle>;
   end_handle(handle, HandleTraits<Handle>::kind, [](void* ended) {
-    constexpr auto destroy = [](void* object) { delete static_cast<Handle*>(object); };
-    if constexpr (UsesContext<Handle>) {
+    constexpr auto destroy = [](void* object) { delete static_cast<Object*>(object); };
+    if constexpr (UsesContext<Object>) {
       // Outlives the object, which may be the last that holds it.
-      const std::shared_ptr<Context> context = static_cast<Handle*>(ended)->context;
+      const std::shared_ptr<Context> context = static_cast<Object*>(ended)->context;
       turns_of(context).destroy(ended, destroy);
     } else {
       destroy(ended);
@@ -257,7 +246,8 @@ inline std::shared_ptr<void> owned(void* user_data, void (*user_data_free)(void*
           }};
 }
 
-bool is_live_error(const trafo_error* error) noexcept;
+// Null: it was freed, or is no error.
+const ErrorObject* find_error(const trafo_error* error) noexcept;
 trafo_error* make_error(ErrorCode code, const char* origin, const char* message) noexcept;
 
 // Of a thread that could not be started, or of the file system.
@@ -323,7 +313,6 @@ inline std::filesystem::path path_argument(const Call& call, const char* data, s
 // A NUL-terminated copy for the caller.
 char* copy_string(std::string_view text);
 
-trafo_tensor* give_tensor(const trafo_context* owner, Tensor tensor);
 trafo_tensor* give_tensor(const std::shared_ptr<Context>& owner, Tensor tensor);
 
 // The results of one call: handed over together or not at all.

@@ -11,7 +11,7 @@ trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer*
                                 double* out_difference) {
   return api(__func__, [&](const Call& call) {
     if (out_difference) *out_difference = 0;
-    const trafo_model& m = call.handle(model, "model");
+    const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
     if (format < TRAFO_EXPORT_HF_MARIAN || format > TRAFO_EXPORT_HF_LLAMA)
@@ -35,8 +35,8 @@ trafo_error* trafo_model_import(trafo_context* context, const char* directory,
     Context& c = call.context(context);
     ImportedModel imported =
         import_model(c, path_argument(call, directory, directory_length, "directory"));
-    OwnedHandle<trafo_model> model(new_handle<trafo_model>(
-        context->context, std::shared_ptr<Model>(std::move(imported.model))));
+    OwnedHandle<trafo_model> model(
+        new_handle<trafo_model>(call.owner(), std::shared_ptr<Model>(std::move(imported.model))));
     OwnedHandle<trafo_tokenizer> tokenizer;
     if (imported.tokenizer)
       tokenizer.reset(new_handle<trafo_tokenizer>(std::move(*imported.tokenizer)));

@@ -12,8 +12,8 @@ trafo_error* trafo_op_rms_norm(trafo_context* context, const trafo_tensor* x,
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(context, ops::rms_norm(c, call.tensor(context, x, "x"),
-                                              call.tensor(context, gamma, "gamma"), epsilon));
+    *out = give_tensor(call.owner(),
+                       ops::rms_norm(c, call.tensor(x, "x"), call.tensor(gamma, "gamma"), epsilon));
   });
 }
 
@@ -25,10 +25,10 @@ trafo_error* trafo_op_residual_rms_norm(trafo_context* context, const trafo_tens
     call.out(out_sum, "out_sum");
     call.out(out_normed, "out_normed");
     Context& c = call.context(context);
-    const ops::ResidualRmsNorm result = ops::residual_rms_norm(
-        c, call.tensor(context, x, "x"), call.tensor(context, residual, "residual"),
-        call.tensor(context, gamma, "gamma"), epsilon, to_dropout(call, dropout));
-    NewTensors results(context->context, {result.sum, result.normed});
+    const ops::ResidualRmsNorm result =
+        ops::residual_rms_norm(c, call.tensor(x, "x"), call.tensor(residual, "residual"),
+                               call.tensor(gamma, "gamma"), epsilon, to_dropout(call, dropout));
+    NewTensors results(call.owner(), {result.sum, result.normed});
     results.hand_over({out_sum, out_normed});
   });
 }
@@ -44,8 +44,8 @@ trafo_error* trafo_op_rotary(trafo_context* context, const trafo_tensor* x,
     options.kv_heads = kv_heads;
     options.head_dim = head_dim;
     options.theta = theta;
-    *out = give_tensor(context, ops::rotary(c, call.tensor(context, x, "x"),
-                                            call.tensor(context, positions, "positions"), options));
+    *out = give_tensor(call.owner(), ops::rotary(c, call.tensor(x, "x"),
+                                                 call.tensor(positions, "positions"), options));
   });
 }
 
@@ -53,6 +53,6 @@ trafo_error* trafo_op_swiglu(trafo_context* context, const trafo_tensor* x, traf
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(context, ops::swiglu(c, call.tensor(context, x, "x")));
+    *out = give_tensor(call.owner(), ops::swiglu(c, call.tensor(x, "x")));
   });
 }

@@ -97,8 +97,8 @@ trafo_model* load(const Call& call, trafo_context* context, const char* path, si
                   std::optional<DType> precision) {
   Context& c = call.context(context);
   return new_handle<trafo_model>(
-      context->context, std::shared_ptr<Model>(load_model(
-                            c, path_argument(call, path, path_length, "path"), precision)));
+      call.owner(), std::shared_ptr<Model>(
+                        load_model(c, path_argument(call, path, path_length, "path"), precision)));
 }
 
 }  // namespace
@@ -164,8 +164,7 @@ trafo_error* trafo_model_new(trafo_context* context, const trafo_model_config* c
     Context& c = call.context(context);
     const WantedModel wanted = wanted_model(call, config);
     *out = new_handle<trafo_model>(
-        context->context,
-        std::shared_ptr<Model>(make_model(c, wanted.config, seed, wanted.precision)));
+        call.owner(), std::shared_ptr<Model>(make_model(c, wanted.config, seed, wanted.precision)));
   });
 }
 
@@ -188,7 +187,7 @@ trafo_error* trafo_model_load_as(trafo_context* context, const char* path, size_
 trafo_error* trafo_model_load_weights(trafo_model* model, const trafo_tokenizer* tokenizer,
                                       const char* path, size_t path_length) {
   return api(__func__, [&](const Call& call) {
-    const trafo_model& m = call.handle(model, "model");
+    const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     check_not_frozen(call, m);
     const Tokenizer* pieces = tokenizer ? &call.handle(tokenizer, "tokenizer").tokenizer : nullptr;
@@ -213,7 +212,7 @@ trafo_error* trafo_average_models(const trafo_string_view* paths, size_t count, 
 
 trafo_error* trafo_model_freeze(trafo_model* model) {
   return api(__func__, [&](const Call& call) {
-    trafo_model& m = call.handle(model, "model");
+    ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     if (m.frozen) return;
     // Its updates would go past the copy of the weights that translation reads from then on.
@@ -225,7 +224,7 @@ trafo_error* trafo_model_freeze(trafo_model* model) {
 
 trafo_error* trafo_model_save(const trafo_model* model, const char* path, size_t path_length) {
   return api(__func__, [&](const Call& call) {
-    const trafo_model& m = call.handle(model, "model");
+    const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     save_model(path_argument(call, path, path_length, "path"), *m.context, *m.model);
   });
@@ -258,7 +257,7 @@ trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index, const 
   return api(__func__, [&](const Call& call) {
     if (out_name) *out_name = nullptr;
     if (out_tensor) *out_tensor = nullptr;
-    trafo_model& m = call.handle(model, "model");
+    ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     check_not_frozen(call, m);
     const ParameterStore& parameters = m.model->parameters();

@@ -16,18 +16,14 @@ struct WantedModel {
 WantedModel wanted_model(const Call& call, const trafo_model_config* config);
 DType checked_precision(const Call& call, int32_t precision);
 
-}  // namespace trafo::capi
-
-struct trafo_model {
-  std::shared_ptr<trafo::Context> context;
-  std::shared_ptr<trafo::Model> model;
+struct ModelObject {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Model> model;
   bool frozen = false;
-  std::shared_ptr<const trafo::PackedWeights> packed = nullptr;  // of a frozen one on the CPU
+  std::shared_ptr<const PackedWeights> packed = nullptr;  // of a frozen one on the CPU
 };
 
-namespace trafo::capi {
-
-inline void check_not_frozen(const Call& call, const trafo_model& model) {
+inline void check_not_frozen(const Call& call, const ModelObject& model) {
   if (model.frozen)
     call.refuse(
         "the model is frozen: its weights stay as they are; load it once more to change it");

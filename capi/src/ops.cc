@@ -22,7 +22,7 @@ trafo_error* unary(const char* function, trafo_context* context, const trafo_ten
   return api(function, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(context, op(call, c, call.tensor(context, x, "x")));
+    *out = give_tensor(call.owner(), op(call, c, call.tensor(x, "x")));
   });
 }
 
@@ -32,7 +32,7 @@ trafo_error* binary(const char* function, trafo_context* context, const trafo_te
   return api(function, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    *out = give_tensor(context, op(c, call.tensor(context, a, "a"), call.tensor(context, b, "b")));
+    *out = give_tensor(call.owner(), op(c, call.tensor(a, "a"), call.tensor(b, "b")));
   });
 }
 
@@ -65,8 +65,8 @@ trafo_error* trafo_op_matmul(trafo_context* context, const trafo_tensor* a, cons
     Context& c = call.context(context);
     const ops::MatmulOptions options{call.flag(transpose_a, "transpose_a"),
                                      call.flag(transpose_b, "transpose_b")};
-    *out = give_tensor(context, ops::matmul(c, call.tensor(context, a, "a"),
-                                            call.tensor(context, b, "b"), options));
+    *out = give_tensor(call.owner(),
+                       ops::matmul(c, call.tensor(a, "a"), call.tensor(b, "b"), options));
   });
 }
 
@@ -131,8 +131,8 @@ trafo_error* trafo_op_concat(trafo_context* context, const trafo_tensor* const* 
     Context& c = call.context(context);
     call.array(tensors, count, "tensors");
     std::vector<Tensor> parts;
-    for (size_t i = 0; i < count; ++i) parts.push_back(call.tensor(context, tensors[i], "tensors"));
-    *out = give_tensor(context, ops::concat(c, parts, dim));
+    for (size_t i = 0; i < count; ++i) parts.push_back(call.tensor(tensors[i], "tensors"));
+    *out = give_tensor(call.owner(), ops::concat(c, parts, dim));
   });
 }
 
@@ -147,8 +147,7 @@ trafo_error* trafo_op_linear(trafo_context* context, const trafo_tensor* x,
                              const trafo_tensor* weight, const trafo_tensor* bias,
                              trafo_tensor** out) {
   return unary(__func__, context, x, out, [&](const Call& call, Context& c, const Tensor& t) {
-    return ops::linear(c, t, call.tensor(context, weight, "weight"),
-                       call.optional_tensor(context, bias, "bias"));
+    return ops::linear(c, t, call.tensor(weight, "weight"), call.optional_tensor(bias, "bias"));
   });
 }
 

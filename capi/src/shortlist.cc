@@ -63,7 +63,7 @@ trafo_error* trafo_shortlist_load(const trafo_tokenizer* tokenizer, const char* 
 trafo_error* trafo_shortlist_save(const trafo_shortlist* shortlist, const char* path,
                                   size_t path_length) {
   return api(__func__, [&](const Call& call) {
-    const trafo_shortlist& list = call.handle(shortlist, "shortlist");
+    const ShortlistObject& list = call.handle(shortlist, "shortlist");
     const std::filesystem::path file = path_argument(call, path, path_length, "path");
     std::ostringstream text;
     text.exceptions(std::ios::badbit);

@@ -12,14 +12,15 @@ trafo_error* trafo_tensor_new(trafo_context* context, int32_t dtype, const int64
     const DType type = checked_dtype(call, dtype);
     const Shape dims = checked_shape(call, shape, rank);
     if (!data && bytes > 0) call.refuse("data is NULL but bytes is ", bytes);
-    *out = give_tensor(context, data ? c.from_host(data, bytes, dims, type) : c.zeros(dims, type));
+    *out = give_tensor(call.owner(),
+                       data ? c.from_host(data, bytes, dims, type) : c.zeros(dims, type));
   });
 }
 
 trafo_error* trafo_tensor_clone(const trafo_tensor* tensor, trafo_tensor** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const trafo_tensor& source = call.handle(tensor, "tensor");
+    const TensorObject& source = call.handle(tensor, "tensor");
     call.use(source.context);
     Context& c = *source.context;
     NoGrad no_grad(c);
@@ -33,7 +34,7 @@ trafo_error* trafo_tensor_clone(const trafo_tensor* tensor, trafo_tensor** out) 
 trafo_error* trafo_tensor_detach(const trafo_tensor* tensor, trafo_tensor** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const trafo_tensor& source = call.handle(tensor, "tensor");
+    const TensorObject& source = call.handle(tensor, "tensor");
     call.use(source.context);
     *out = give_tensor(source.context, source.tensor.detach());
   });
@@ -64,7 +65,7 @@ trafo_error* trafo_tensor_get_shape(const trafo_tensor* tensor, int64_t* shape, 
 
 trafo_error* trafo_tensor_read(const trafo_tensor* tensor, void* data, size_t bytes) {
   return api(__func__, [&](const Call& call) {
-    const trafo_tensor& source = call.handle(tensor, "tensor");
+    const TensorObject& source = call.handle(tensor, "tensor");
     if (!data && bytes > 0) call.refuse("data is NULL");
     call.use(source.context);
     Context& c = *source.context;
@@ -75,7 +76,7 @@ trafo_error* trafo_tensor_read(const trafo_tensor* tensor, void* data, size_t by
 
 trafo_error* trafo_tensor_write(trafo_tensor* tensor, const void* data, size_t bytes) {
   return api(__func__, [&](const Call& call) {
-    const trafo_tensor& target = call.handle(tensor, "tensor");
+    const TensorObject& target = call.handle(tensor, "tensor");
     const Tensor& t = target.tensor;
     if (!data && bytes > 0) call.refuse("data is NULL");
     if (requires_grad(t) && !t.variable()->leaf)
@@ -90,7 +91,7 @@ trafo_error* trafo_tensor_write(trafo_tensor* tensor, const void* data, size_t b
 
 trafo_error* trafo_tensor_set_requires_grad(trafo_tensor* tensor, int32_t requires_grad) {
   return api(__func__, [&](const Call& call) {
-    trafo_tensor& target = call.handle(tensor, "tensor");
+    TensorObject& target = call.handle(tensor, "tensor");
     call.use(target.context);
     set_requires_grad(target.tensor, call.flag(requires_grad, "requires_grad"));
   });
@@ -99,7 +100,7 @@ trafo_error* trafo_tensor_set_requires_grad(trafo_tensor* tensor, int32_t requir
 trafo_error* trafo_tensor_get_grad(const trafo_tensor* tensor, trafo_tensor** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const trafo_tensor& source = call.handle(tensor, "tensor");
+    const TensorObject& source = call.handle(tensor, "tensor");
     call.use(source.context);
     const Tensor grad = grad_of(source.tensor);
     if (grad.defined()) *out = give_tensor(source.context, grad.detach());
@@ -108,7 +109,7 @@ trafo_error* trafo_tensor_get_grad(const trafo_tensor* tensor, trafo_tensor** ou
 
 trafo_error* trafo_tensor_zero_grad(trafo_tensor* tensor) {
   return api(__func__, [&](const Call& call) {
-    const trafo_tensor& target = call.handle(tensor, "tensor");
+    const TensorObject& target = call.handle(tensor, "tensor");
     call.use(target.context);
     zero_grad(target.tensor);
   });

@@ -9,20 +9,20 @@
 #include "engine/text/text_corpus.h"
 #include "engine/text/tokenizer.h"
 
-struct trafo_tokenizer {
-  trafo::Tokenizer tokenizer;
-};
-
-struct trafo_corpus {
-  trafo::TextCorpus corpus;
-};
-
-struct trafo_shortlist {
-  trafo::Tokenizer tokenizer;
-  trafo::LexicalTable table;
-};
-
 namespace trafo::capi {
+
+struct TokenizerObject {
+  Tokenizer tokenizer;
+};
+
+struct CorpusObject {
+  TextCorpus corpus;
+};
+
+struct ShortlistObject {
+  Tokenizer tokenizer;
+  LexicalTable table;
+};
 
 inline std::vector<std::string> lines_argument(const Call& call, const trafo_string_view* lines,
                                                size_t count, const char* name) {

@@ -209,7 +209,7 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
                                size_t run_directory_length, trafo_trainer** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    trafo_model& m = call.handle(model, "model");
+    ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);
     check_not_frozen(call, m);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
@@ -224,10 +224,8 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
                                      m.context->backend().threads());
     auto run =
         std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings, directory);
-    auto trainer = std::unique_ptr<trafo_trainer>(
-        new trafo_trainer{m.context, m.model, settings, std::move(run), directory.has_value()});
-    register_handle(trainer.get(), HandleKind::trainer);
-    *out = trainer.release();
+    *out = new_handle<trafo_trainer>(m.context, m.model, settings, std::move(run),
+                                     directory.has_value());
   });
 }
 

@@ -6,16 +6,16 @@
 #include "capi/src/model_handles.h"
 #include "engine/train/run.h"
 
-struct trafo_trainer {
-  std::shared_ptr<trafo::Context> context;
-  std::shared_ptr<trafo::Model> model;
-  trafo::TrainOptions options;
-  std::unique_ptr<trafo::TrainingRun> run;
+namespace trafo::capi {
+
+struct TrainerObject {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Model> model;
+  TrainOptions options;
+  std::unique_ptr<TrainingRun> run;
   bool saves;                        // there is a run directory
   std::atomic<bool> at_work{false};  // a call that finds it so, in a callback, is refused
 };
-
-namespace trafo::capi {
 
 // The trainer for the length of one call.
 class Working {
@@ -28,10 +28,10 @@ class Working {
   ~Working() { trainer_->at_work = false; }
   Working(const Working&) = delete;
   Working& operator=(const Working&) = delete;
-  trafo_trainer* operator->() const { return trainer_; }
+  TrainerObject* operator->() const { return trainer_; }
 
  private:
-  trafo_trainer* trainer_;
+  TrainerObject* trainer_;
 };
 
 }  // namespace trafo::capi

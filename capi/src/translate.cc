@@ -8,7 +8,7 @@
 
 using namespace trafo;
 
-struct trafo_translations {
+struct trafo::capi::TranslationsObject {
   struct Line {
     std::string text;
     double score;
@@ -90,7 +90,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
                              trafo_translations** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const trafo_model& m = call.handle(model, "model");
+    const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
     const trafo_translate_options o = read_options(call, options, translate_defaults());
@@ -119,7 +119,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
       call.refuse("shortlist_first and shortlist_best must be at least 0, got ", o.shortlist_first,
                   " and ", o.shortlist_best);
     if (o.shortlist) {
-      const trafo_shortlist& list = call.handle(o.shortlist, "shortlist");
+      const ShortlistObject& list = call.handle(o.shortlist, "shortlist");
       if (list.tokenizer.serialized() != pieces.serialized())
         call.refuse("the shortlist belongs to another tokenizer");
       if (o.shortlist_first == 0 && o.shortlist_best == 0)
@@ -134,7 +134,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     if (token) decode.cancelled = [token] { return token->is_cancelled(); };
 
     const int64_t limit = longest_source(m.model->config());
-    trafo_translations result;
+    TranslationsObject result;
     std::vector<std::vector<int32_t>> sources;
     for (size_t i = 0; i < count; ++i) {
       sources.push_back(encode_line(call, pieces, lines[i], "lines", i));
@@ -211,7 +211,7 @@ trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
       out_log_probability[i] = 0;
       if (out_tokens) out_tokens[i] = 0;
     }
-    const trafo_model& m = call.handle(model, "model");
+    const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
     call.array(source, count, "source");

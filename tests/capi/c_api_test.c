@@ -408,6 +408,7 @@ int main(void) {
   test_profiles(context);
   test_autodiff(context);
   trafo_context_free(context);
+  test_handles();
   test_ops();
   test_options();
   test_training();

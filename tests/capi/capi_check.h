@@ -51,6 +51,7 @@ void write_file(const char* path, const void* data, size_t bytes);
 // The file's bytes, for free().
 uint8_t* read_file(const char* path, size_t* bytes);
 
+void test_handles(void);
 void test_ops(void);
 void test_options(void);
 void test_training(void);

@@ -69,7 +69,8 @@ void world_end(void);
 
 void must(trafo_error* error); /* ends the process: the table itself is wrong */
 void* live(int kind);
-void* freed(int kind);
+void* freed(int kind);     /* one that is no more, but others of its kind have been made since */
+int successors_live(void); /* these are as they were made */
 void* fresh(int kind);
 void free_handle(int kind, void* handle);
 char* fresh_string(void);

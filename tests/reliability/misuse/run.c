@@ -84,6 +84,8 @@ static void run_arguments(const misuse_function* f) {
     note(f, v->parameter, v->cls);
     f->bend(arguments, number);
     judge(f, v->cls, v->expect, f->run(arguments));
+    if (v->cls == CLASS_freed_handle && !successors_live())
+      wrong(f, v->cls, "a handle that was made later is not as it was");
     f->clean(arguments);
     call_good(f, arguments, "good arguments afterwards");
   }

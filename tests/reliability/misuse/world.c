@@ -314,12 +314,65 @@ void free_handle(int kind, void* handle) {
   }
 }
 
-/* One that is no more, freed just now. An address that a later handle of its kind gets is a live
- * one again, which no library can tell: nothing of the kind is made between this and the call. */
+static void* successors[KIND_COUNT];
+
+/* One that is no more. Another of its kind, which has the memory that it had, is alive. */
 void* freed(int kind) {
+  free_handle(kind, successors[kind]);
   void* handle = fresh(kind);
   free_handle(kind, handle);
+  successors[kind] = fresh(kind);
+  if (successors[kind] == handle) {
+    fprintf(stderr, "a handle of kind %d was given out twice\n", kind);
+    _exit(3);
+  }
   return handle;
+}
+
+static trafo_error* probe(int kind, void* handle) {
+  union {
+    int32_t number;
+    int64_t count;
+    size_t size;
+    trafo_corpus_info info;
+    trafo_memory_plan plan;
+  } out;
+  switch (kind) {
+    case KIND_trafo_error:
+      return strstr(trafo_error_message(handle), "not live") ? trafo_cancel_new(NULL) : NULL;
+    case KIND_trafo_context:
+      return trafo_context_get_device(handle, &out.number, &out.number);
+    case KIND_trafo_tensor:
+      return trafo_tensor_get_dtype(handle, &out.number);
+    case KIND_trafo_cancel:
+      return trafo_cancel_is_set(handle, &out.number);
+    case KIND_trafo_adamw:
+      return trafo_adamw_step(handle, 0.1, NULL);
+    case KIND_trafo_tokenizer:
+      return trafo_tokenizer_get_vocabulary(handle, &out.count);
+    case KIND_trafo_corpus:
+      return trafo_corpus_get_info(handle, &out.info);
+    case KIND_trafo_model:
+      return trafo_model_get_parameter_count(handle, &out.count, &out.count);
+    case KIND_trafo_trainer:
+      return trafo_trainer_get_plan(handle, &out.plan, sizeof out.plan);
+    case KIND_trafo_translations:
+      return trafo_translations_get_truncated(handle, &out.size);
+    default: { /* shortlists */
+      const char* path = fresh_path();
+      return trafo_shortlist_save(handle, path, strlen(path));
+    }
+  }
+}
+
+int successors_live(void) {
+  int live_ones = 1;
+  for (int kind = 0; kind < KIND_COUNT; ++kind) {
+    trafo_error* error = successors[kind] ? probe(kind, successors[kind]) : NULL;
+    if (error) live_ones = 0;
+    trafo_error_free(error);
+  }
+  return live_ones;
 }
 
 static void read_whole(const char* path, uint8_t** out, size_t* count) {
@@ -406,6 +459,7 @@ void world_end(void) {
   trafo_tensor* const tensors[] = {w.matrix, w.cube, w.row, w.ids, w.seams, w.leaf, w.doubles};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; ++i) trafo_tensor_free(tensors[i]);
   trafo_model_free(w.free_model);
+  for (int kind = 0; kind < KIND_COUNT; ++kind) free_handle(kind, successors[kind]);
   for (int kind = 0; kind < KIND_COUNT; ++kind) free_handle(kind, live(kind));
   free(tokenizer_copy);
   free(model_bytes.data);
