@@ -13,7 +13,7 @@ packages=(
 )
 for argument in "$@"; do
   case "$argument" in
-    --tests) packages+=(clang-format libclang-dev) ;;
+    --tests) packages+=(clang-format libclang-dev abigail-tools) ;;
     --fuzz) packages+=(clang llvm libclang-rt-14-dev) ;;
     --report) packages+=(chromium-headless-shell fonts-dejavu-core) ;;
     *) echo "usage: scripts/install-dependencies.sh [--tests] [--fuzz] [--report]" >&2; exit 2 ;;
