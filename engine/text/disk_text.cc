@@ -139,7 +139,7 @@ class ParallelFiles final : public PairText {
     // What reading the two line by line would have met first.
     if (scans[0].error || scans[1].error) {
       const bool second =
-          !scans[0].error || (scans[1].error && target->line_number() < source->line_number());
+          !scans[0].error || (scans[1].error && scans[1].blank.size() < scans[0].blank.size());
       std::rethrow_exception(scans[second ? 1 : 0].error);
     }
     if (source->line_number() != target->line_number())

@@ -52,6 +52,12 @@ void check_text(std::string_view text, std::string_view what) {
           ": NUL byte");
 }
 
+// Pieces and the text that a character map makes may not fit, which no look at the model shows.
+void check_encoded(const sentencepiece::util::Status& status) {
+  require(status.ok(), ErrorCode::corrupt_file, kOrigin,
+          "the SentencePiece model cannot encode the text: ", status.error_message());
+}
+
 template <class Text>
 class Sentences final : public sentencepiece::SentenceIterator {
  public:
@@ -282,8 +288,7 @@ const std::string& Tokenizer::serialized() const noexcept {
 void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   check_text(text, "text to encode");
   const LibraryMemory memory = memory_for(text.size());
-  const auto status = model_->processor.Encode(text, &ids);
-  require(status.ok(), ErrorCode::internal, kOrigin, "encoding failed: ", status.error_message());
+  check_encoded(model_->processor.Encode(text, &ids));
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
@@ -299,14 +304,16 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   const LibraryMemory memory = memory_for(16 * ids.size());
   std::string text;
   const auto status = model_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-  require(status.ok(), ErrorCode::internal, kOrigin, "decoding failed: ", status.error_message());
+  require(status.ok(), ErrorCode::corrupt_file, kOrigin,
+          "the SentencePiece model cannot decode the pieces: ", status.error_message());
   return text;
 }
 
 std::vector<NormalizedRun> Tokenizer::normalize(std::string_view text) const {
   check_text(text, "text to normalize");
   const LibraryMemory memory = memory_for(text.size());
-  const auto encoded = model_->processor.EncodeAsImmutableProto(text);
+  sentencepiece::ImmutableSentencePieceText encoded;
+  check_encoded(model_->processor.Encode(text, encoded.mutable_proto()));
   std::vector<NormalizedRun> runs;
   for (size_t i = 0; i < encoded.pieces_size(); ++i) {
     const auto piece = encoded.pieces(static_cast<int>(i));
