@@ -97,14 +97,21 @@ int main(int argc, char** argv) {
       expect(each.allocated == first.allocated,
              "the device has " + std::to_string(each.allocated - first.allocated) +
                  " bytes more in use");
-      expect(each.reserved == first.reserved, "the device has " +
-                                                  std::to_string(each.reserved - first.reserved) +
-                                                  " bytes more taken from the system");
       expect(each.files == first.files, "open files: " + std::to_string(each.files) +
                                             " instead of " + std::to_string(first.files));
       expect(each.threads == first.threads, "threads: " + std::to_string(each.threads) +
                                                 " instead of " + std::to_string(first.threads));
     }
+    // The allocator keeps what the longest translation so far has needed, and how long they are
+    // changes with the model: a little more at first, nothing in the last five windows.
+    const int64_t last = samples.back().reserved;
+    for (size_t i = 0; i < samples.size(); ++i)
+      expect(i + 1 + kWindows / 2 > samples.size()
+                 ? samples[i].reserved == last
+                 : samples[i].reserved <= last && last <= first.reserved + first.reserved / 10,
+             "window " + std::to_string(i) + ": the device has " +
+                 std::to_string(samples[i].reserved) + " bytes taken from the system, at first " +
+                 std::to_string(first.reserved) + ", at last " + std::to_string(last));
     // DuckDB's rule for leaks, over windows instead of seconds: the last ten differences add up to
     // at most 1 % of the largest size and 1,000 bytes.
     const int64_t grown = samples.back().resident - first.resident;
