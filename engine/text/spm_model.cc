@@ -45,7 +45,7 @@ class CharacterMap {
     checker.check(texts_.back() == '\0', "its character map has an unterminated text");
   }
 
-  void check() {
+  void check_leaves() {
     // Depth-first over the (shared) nodes; `matches_` holds 1 + the most leaves on any path below a
     // node.
     matches_.assign(units_.size(), 0);
@@ -114,7 +114,7 @@ void check_normalizer(const Checker& checker, std::string_view bytes) {
   SpmFields reader(bytes, checker.name);
   for (SpmField field; reader.next(field);)
     if (field.is(spm_field::kCharacterMap, SpmField::bytes_of) && !field.bytes.empty())
-      CharacterMap(checker, field.bytes).check();
+      CharacterMap(checker, field.bytes).check_leaves();
 }
 
 struct Piece {

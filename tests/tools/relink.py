@@ -22,8 +22,8 @@ def ninja(*arguments):
     return subprocess.run(["ninja", "-C", str(RELEASE), *arguments], capture_output=True, text=True, check=True).stdout
 
 
-def build_release(jobs):
-    subprocess.run(["cmake", "--build", str(RELEASE), "-j", str(jobs), "--target", *TARGETS], check=True)
+def build_release(jobs, programs=()):
+    subprocess.run(["ninja", "-C", str(RELEASE), "-j", str(jobs), *TARGETS, *programs], check=True)
 
 
 def files_of_objects():
@@ -54,19 +54,21 @@ def is_current(output, depends):
     return all(os.path.exists(name) and os.stat(name).st_mtime <= made for name in names)
 
 
-def compile_object(words, source, folder, copies, flags):
+def compile_object(words, source, folder, copies, flags, kernel_flags=(), compiler=None):
     """Compiles `source`, or its copy under `copies`, with more flags; the path of the object, below `folder`."""
     copy = copies / source if copies else None
     file = copy if copy and copy.is_file() else ROOT / source
     output = folder / words[words.index("-o") + 1]
     output.parent.mkdir(parents=True, exist_ok=True)
-    words = [word for word in words if word != "-Werror"]
+    words = [compiler or words[0], *(word for word in words[1:] if word != "-Werror")]
     words[words.index("-o") + 1] = str(output)
     words[words.index("-c") + 1] = str(file)
     words[1:1] = ([f"-I{copies}"] if copies else []) + [f"-I{ROOT}"]  # the headers of the copy come first
     words += ["-w", *flags]
-    if HAS_AVX2 and "foreach_target.h" in file.read_text(encoding="utf-8"):
-        words += ["-DHWY_COMPILE_ONLY_STATIC", "-march=x86-64-v3"]  # one instruction set of three is enough
+    if "foreach_target.h" in file.read_text(encoding="utf-8"):
+        words += kernel_flags
+        if HAS_AVX2:
+            words += ["-DHWY_COMPILE_ONLY_STATIC", "-march=x86-64-v3"]  # one instruction set of three is enough
     depends = output.with_suffix(".d")
     words += ["-MMD", "-MF", str(depends)]
     if is_current(output, depends):
@@ -78,31 +80,37 @@ def compile_object(words, source, folder, copies, flags):
     return output
 
 
-def link(target, objects, folder, flags):
-    """Links a target of the release build with `objects` in the place of its own."""
+def link(target, objects, folder, flags, compiler=None):
+    """Links a target of the release build with `objects` in the place of its own, and before those of the static library."""
     words = shlex.split(ninja("-t", "commands", "-s", target).strip().splitlines()[-1])
     words = words[words.index("&&") + 1:]
     words = words[:words.index("&&")] if "&&" in words else words
     output = folder / words[words.index("-o") + 1]
     output.parent.mkdir(parents=True, exist_ok=True)
     words[words.index("-o") + 1] = str(output)
-    words = [str(objects.get(word, word)) for word in words] + flags
+    if "libtrafo.a" in words:
+        words[words.index("libtrafo.a"):words.index("libtrafo.a")] = [str(made) for made in objects.values()]
+    words = [compiler or words[0], *(str(objects.get(word, word)) for word in words[1:]), *flags]
     done = subprocess.run(words, cwd=RELEASE, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{target} does not link:\n{done.stderr[-4000:]}")
     return output
 
 
-def relink(wanted, folder, jobs, copies=None, compile_flags=(), link_flags=()):
-    """wanted(source, files): whether an object is compiled anew. Test programs and library go to `folder`, by their names in the build."""
+def relink(wanted, folder, jobs, copies=None, compile_flags=(), link_flags=(), kernel_flags=(), compiler=None, programs=()):
+    """wanted(source, files): whether an object is compiled anew; compile_flags: a list, or what gives it for a source; kernel_flags: for
+    SIMD code, behind compile_flags; compiler: in the place of the release build's. Test programs, further `programs` and the library go
+    to `folder`, by their names in the build."""
     commands, files = compile_commands(), files_of_objects()
+    flags = compile_flags if callable(compile_flags) else lambda source: list(compile_flags)
     names = [name for name, (_, source) in commands.items() if wanted(source, files.get(name, set()))]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        made = pool.map(lambda name: compile_object(*commands[name], folder / "objects", copies, list(compile_flags)), names)
+        made = pool.map(lambda name: compile_object(*commands[name], folder / "objects", copies, flags(commands[name][1]), kernel_flags,
+                                                    compiler), names)
         objects = dict(zip(names, made))
-    for target in TEST_PROGRAMS:
-        link(target, objects, folder, list(link_flags))
-    library = link((RELEASE / "libtrafo.so").resolve().name, objects, folder, list(link_flags))
+    for target in [*TEST_PROGRAMS, *programs]:
+        link(target, objects, folder, list(link_flags), compiler)
+    library = link((RELEASE / "libtrafo.so").resolve().name, objects, folder, list(link_flags), compiler)
     soname = folder / "libtrafo.so.0"
     soname.unlink(missing_ok=True)
     soname.symlink_to(library.name)

@@ -188,7 +188,10 @@ void run_safetensors(Bytes input) {
     return;
   }
   attempt([&] {
-    const SafetensorsReader reader = SafetensorsReader::from_memory(bytes_of(file), "input");
+    const SafetensorsReader reader =
+        (mode & 4) == 0   ? SafetensorsReader::from_memory(bytes_of(file), "input")
+        : (mode & 8) == 0 ? SafetensorsReader::open(folder().write("file", file))
+                          : SafetensorsReader::open_no_follow(folder().write("file", file));
     read_all(reader);
     load_model(context(), reader, std::nullopt);
   });

@@ -1,4 +1,5 @@
-// Model directories of other programs: one file of a good directory is the input.
+// Model directories of other programs: one file of a good directory is the input; none at all: it
+// is missing.
 #include "engine/autograd/context.h"
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/interop/formats.h"
@@ -92,7 +93,10 @@ void run_importer(Bytes input) {
   Good& good = directories()[parts.byte() % 4];
   const size_t place = parts.byte() % good.names.size();
   const std::string name = std::string(good.format) + "/" + good.names[place];
-  folder().write(name, parts.rest());
+  if (parts.empty())
+    fs::remove(folder().path() / name);
+  else
+    folder().write(name, parts.rest());
   attempt([&] {
     if (std::string_view(good.format) == "ctranslate2")
       interop::read_back_ctranslate2(good.config, good.directory);
@@ -108,7 +112,7 @@ std::vector<Seed> importer_seeds() {
     const Good& good = directories()[format];
     for (size_t place = 0; place < good.names.size(); ++place) {
       const std::string head{static_cast<char>(format), static_cast<char>(place)};
-      if (good.contents[place].size() <= 6000)
+      if (good.contents[place].size() <= 16384)
         seeds.push_back(
             {std::string(good.format) + "-" + good.names[place], head + good.contents[place]});
     }
