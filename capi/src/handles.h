@@ -80,7 +80,7 @@ TRAFO_HANDLE(shortlist, ShortlistObject)
 #undef TRAFO_HANDLE
 
 template <class Handle>
-using ObjectOf = HandleTraits<std::remove_const_t<Handle>>::Object;
+using ObjectOf = typename HandleTraits<std::remove_const_t<Handle>>::Object;
 
 // Zeroed memory from calloc for the caller, and its end; what is not live is left alone.
 void* give_memory(size_t bytes, HandleKind kind);
