@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli_error.h"
+#include "yaml_file.h"
 
 namespace translate_train {
 namespace {
@@ -136,18 +136,21 @@ class LogReader {
   int64_t update_ = 0;
 };
 
+// Settings are texts and lists of texts. What is nested more may be without an end: an alias can
+// name the list that it stands in.
 std::string scalar_text(const YAML::Node& node) {
   if (node.IsScalar()) return node.Scalar();
   std::string all;
   if (node.IsSequence())
-    for (const auto& item : node) all += (all.empty() ? "" : ", ") + scalar_text(item);
+    for (const auto& item : node)
+      if (item.IsScalar()) all += (all.empty() ? "" : ", ") + item.Scalar();
   return all;
 }
 
 // Unlike `train`, which must know every key, this shows whatever is there.
 void read_settings(const std::string& path, RunLog& log, std::vector<std::string>& warnings) {
   try {
-    const YAML::Node root = YAML::LoadFile(path);
+    const YAML::Node root = load_yaml(path);
     if (!root.IsMap()) throw YAML::Exception(YAML::Mark::null_mark(), "no settings in it");
     for (const auto& entry : root)
       log.settings.emplace_back(scalar_text(entry.first), scalar_text(entry.second));

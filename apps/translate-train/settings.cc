@@ -1,7 +1,6 @@
 #include "settings.h"
 
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <charconv>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "cli_error.h"
+#include "yaml_file.h"
 
 namespace translate_train {
 namespace {
@@ -338,7 +338,7 @@ int Settings::choice(const std::string& name, std::span<const char* const> names
 Settings Settings::from_yaml(const std::string& path) {
   YAML::Node root;
   try {
-    root = YAML::LoadFile(path);
+    root = load_yaml(path);
   } catch (const YAML::BadFile&) {
     usage_error(path + ": cannot be read");
   } catch (const YAML::Exception& error) {

@@ -248,4 +248,30 @@ void SafetensorsReader::verify() const {
   }
 }
 
+namespace {
+
+template <class Open>
+std::string damage_found(const std::string& label, const Open& open) {
+  try {
+    open().verify();
+    return {};
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::out_of_memory) throw;
+    const std::string start = label + ": ";
+    std::string_view what = error.message();
+    if (what.starts_with(start)) what.remove_prefix(start.size());
+    return std::string(what);
+  }
+}
+
+}  // namespace
+
+std::string safetensors_damage(const std::filesystem::path& file) {
+  return damage_found(file.string(), [&] { return SafetensorsReader::open_no_follow(file); });
+}
+
+std::string safetensors_damage(std::span<const std::byte> file) {
+  return damage_found({}, [&] { return SafetensorsReader::from_memory(file, {}); });
+}
+
 }  // namespace trafo

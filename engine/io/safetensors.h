@@ -121,4 +121,9 @@ class SafetensorsReader {
   bool has_checksums_ = false;
 };
 
+// What a file's own header and checksums have against it, without its name: "tensor 'x' is damaged,
+// ...". Empty if they have nothing. Reads all of it.
+std::string safetensors_damage(const std::filesystem::path& file);
+std::string safetensors_damage(std::span<const std::byte> file);
+
 }  // namespace trafo

@@ -86,6 +86,31 @@ bool next_line(std::istream& in, std::string& line) {
   return !line.empty();
 }
 
+// entry(target, source, probability) for every line that is left of the table.
+template <class Entry>
+void for_each_entry(std::istream& in, const std::string& name, const Entry& entry) {
+  std::string line;
+  for (int64_t number = 1; next_line(in, line); ++number) {
+    require(line.size() <= limits::kLineBytes, ErrorCode::invalid_argument, kOrigin, name, ":",
+            number, ": the line is longer than ", limits::kLineBytes, " bytes");
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty()) continue;
+    const size_t first = line.find_first_of(" \t"), second = line.find_last_of(" \t");
+    float probability = 0;
+    const char* end = line.data() + line.size();
+    const bool three = first != std::string::npos && second > first;
+    const auto parsed = three ? std::from_chars(line.data() + second + 1, end, probability)
+                              : std::from_chars_result{end, std::errc::invalid_argument};
+    require(parsed.ec == std::errc() && parsed.ptr == end && probability >= 0 &&
+                std::isfinite(probability),
+            ErrorCode::invalid_argument, kOrigin, name, ":", number,
+            " wants TARGET SOURCE PROBABILITY");
+    const std::string_view text = line;
+    entry(text.substr(0, first), text.substr(first + 1, second - first - 1), probability);
+  }
+  require(!in.bad(), ErrorCode::io, kOrigin, name, ": cannot be read");
+}
+
 }  // namespace
 
 LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
@@ -129,36 +154,25 @@ LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
 
 LexicalTable LexicalTable::read(std::istream& in, const std::string& name,
                                 const Tokenizer& tokenizer) {
+  // Every line is looked at before one is kept: a table that is refused takes no memory. What
+  // cannot be read twice, such as a pipe, is kept at once.
+  const std::istream::pos_type start = in.tellg();
+  if (start != std::istream::pos_type(-1)) {
+    for_each_entry(in, name, [](std::string_view, std::string_view, float) {});
+    in.seekg(start);
+  }
   LexicalTable table(tokenizer.vocab_size());
   const auto number_of = [&](std::string_view piece) {
     const int32_t id = piece == "NULL" ? tokenizer.unk_id() : tokenizer.id(piece);
     return id == tokenizer.unk_id() ? -1 : id;
   };
-  std::string line;
   int64_t kept = 0;
-  for (int64_t number = 1; next_line(in, line); ++number) {
-    require(line.size() <= limits::kLineBytes, ErrorCode::invalid_argument, kOrigin, name, ":",
-            number, ": the line is longer than ", limits::kLineBytes, " bytes");
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty()) continue;
-    const size_t first = line.find_first_of(" \t"), second = line.find_last_of(" \t");
-    Entry entry{};
-    const char* end = line.data() + line.size();
-    const bool three = first != std::string::npos && second > first;
-    const auto parsed = three ? std::from_chars(line.data() + second + 1, end, entry.probability)
-                              : std::from_chars_result{end, std::errc::invalid_argument};
-    require(parsed.ec == std::errc() && parsed.ptr == end && entry.probability >= 0 &&
-                std::isfinite(entry.probability),
-            ErrorCode::invalid_argument, kOrigin, name, ":", number,
-            " wants TARGET SOURCE PROBABILITY");
-    const std::string_view text = line;
-    const int32_t source = number_of(text.substr(first + 1, second - first - 1));
-    entry.target = number_of(text.substr(0, first));
-    if (source < 0 || entry.target < 0) continue;
-    table.rows_[static_cast<size_t>(source)].push_back(entry);
+  for_each_entry(in, name, [&](std::string_view target, std::string_view source, float share) {
+    const int32_t from = number_of(source), to = number_of(target);
+    if (from < 0 || to < 0) return;
+    table.rows_[static_cast<size_t>(from)].push_back({to, share});
     ++kept;
-  }
-  require(!in.bad(), ErrorCode::io, kOrigin, name, ": cannot be read");
+  });
   require(kept > 0, ErrorCode::invalid_argument, kOrigin, name,
           ": no line has two pieces of the vocabulary");
   for (auto& row : table.rows_) keep_best(row, static_cast<int64_t>(row.size()));

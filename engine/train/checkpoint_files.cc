@@ -110,7 +110,11 @@ CheckpointStream::CheckpointStream(std::vector<std::byte> bytes) : bytes_(std::m
     if (!is_plain_name(name)) damaged("has a file with a name that is not allowed");
     if (size > bytes_.size() - at) damaged("ends in ", name);
     const auto content = std::span<const std::byte>(bytes_).subspan(at, size);
-    if (crc32_text(crc32(content)) != sum) damaged("is damaged in ", name);
+    if (crc32_text(crc32(content)) != sum) {
+      const bool has_tensors = std::string_view(name).ends_with(".safetensors");
+      const std::string found = has_tensors ? safetensors_damage(content) : std::string();
+      damaged("is damaged in ", name, found.empty() ? "" : ": ", found);
+    }
     files_.emplace_back(name, content);
     at += size;
   }

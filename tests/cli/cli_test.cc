@@ -60,6 +60,16 @@ TEST_F(Cli, ConfigFileErrorsNameFileLineAndKey) {
                  "bad.yml:");
   expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "no.yml"}),
                  "no.yml");
+  // A file that goes on for ever is given up after the limit, and so is a larger one.
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "/dev/zero"}),
+                 "/dev/zero:1 the file has more than 131072 bytes");
+  const std::string start = "seed: soon\n#";
+  write_file(file("long.yml"), start + std::string((128 << 10) - start.size(), 'x'));
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "long.yml"}),
+                 "long.yml:1");
+  write_file(file("long.yml"), start + std::string((128 << 10) + 1 - start.size(), 'x'));
+  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "long.yml"}),
+                 "long.yml:1 the file has more than 131072 bytes");
 }
 
 TEST_F(Cli, BadCorporaAreNamedByFileLineAndReason) {

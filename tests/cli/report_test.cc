@@ -231,6 +231,19 @@ TEST_F(Report, AContinuedRunHasNoPointTwice) {
   EXPECT_NE(html.find("continued after update 5"), std::string::npos);
 }
 
+TEST_F(Report, ListsThatNameThemselvesOrDoubleHaveAnEnd) {
+  std::string doubling = "a0: &a0 [x, y]\n";
+  for (int i = 1; i <= 60; ++i) {
+    const std::string now = std::to_string(i), before = std::to_string(i - 1);
+    doubling += "a" + now + ": &a" + now + " [*a" + before + ", *a" + before + "]\n";
+  }
+  for (const std::string& config : {std::string("seed: &a [1, *a]\n"), doubling}) {
+    make_run("odd", {}, config);
+    EXPECT_EQ(run({"odd"}).exit_code, 0);
+    EXPECT_LT(read_file(folder_.file("report.html")).size(), 1u << 20);
+  }
+}
+
 TEST_F(Report, RunsThatHaveJustBegunAndOldOnes) {
   make_run("begun", {}, "");
   const Outcome begun = run({"begun"});

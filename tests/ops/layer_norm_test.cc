@@ -64,6 +64,16 @@ TEST(LayerNorm, FirstElementTwoDeviationsAway) {
   EXPECT_LT(worst_error(x, 200, 64), 4e-7);
 }
 
+// Then the shift is far from nearly all elements, and their squares cancel against its own.
+TEST(LayerNorm, FirstVectorFarFromTheOthers) {
+  for (const int64_t width : {16384, 65536}) {
+    std::vector<float> x = normal_rows(3 * width, 0);
+    for (int64_t row = 0; row < 3; ++row)
+      for (int64_t i = 0; i < 16; ++i) x[static_cast<size_t>(row * width + i)] += 1e3f;
+    EXPECT_LT(worst_error(x, 3, width), 2e-5) << "width " << width;
+  }
+}
+
 TEST(LayerNorm, WidthsAroundTheVectorLengthAndLongRows) {
   for (const int64_t width : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 65, 1000, 1001, 4097, 50257})
     EXPECT_LT(worst_error(normal_rows(3 * width, 0.5), 3, width), 5e-6) << "width " << width;

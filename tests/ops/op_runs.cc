@@ -88,6 +88,15 @@ std::vector<double> HostCopy::doubles() const {
   return out;
 }
 
+void HostCopy::scale(double by) {
+  if (!defined) return;
+  ASSERT_EQ(dtype, DType::f64);
+  for (size_t i = 0; i < bytes.size() / sizeof(double); ++i) {
+    const double scaled = at<double>(i) * by;
+    std::memcpy(bytes.data() + i * sizeof(double), &scaled, sizeof scaled);
+  }
+}
+
 CaseRun run_case(Context& context, const OpCase& test, const HowToRun& how) {
   context.set_fused_kernels(how.fused);
   InputMaker maker(context, how.dtype, kSeed, how.values);
@@ -98,12 +107,16 @@ CaseRun run_case(Context& context, const OpCase& test, const HowToRun& how) {
     if (how.shifted) input = shifted_copy(context, input);
     set_requires_grad(input, true);
   }
-  const std::vector<Tensor> outputs = test.run(context, inputs);
-  std::vector<Tensor> upstream;
-  for (size_t i = 0; i < outputs.size(); ++i)
-    upstream.push_back(
-        requires_grad(outputs[i]) ? random_upstream(context, outputs[i], how.values, i) : Tensor{});
-  context.tape().backward(context, outputs, upstream);
+  std::vector<Tensor> outputs;
+  for (int pass = 0; pass < how.passes; ++pass) {
+    outputs = test.run(context, inputs);
+    std::vector<Tensor> upstream;
+    for (size_t i = 0; i < outputs.size(); ++i)
+      upstream.push_back(requires_grad(outputs[i])
+                             ? random_upstream(context, outputs[i], how.values, i)
+                             : Tensor{});
+    context.tape().backward(context, outputs, upstream);
+  }
   CaseRun result;
   for (const Tensor& output : outputs) result.outputs.emplace_back(context, output);
   for (const Tensor& input : inputs)

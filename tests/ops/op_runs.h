@@ -21,6 +21,7 @@ struct HostCopy {
   HostCopy(const Context& context, const Tensor& tensor);
 
   std::vector<double> doubles() const;
+  void scale(double by);  // of float64 only
 
  private:
   template <class T>
@@ -42,6 +43,7 @@ struct HowToRun {
   bool strided = false;  // floating-point inputs are windows of larger tensors
   bool shifted = false;  // floating-point inputs begin one element into their memory
   DType values = dtype;  // the dtype that inputs and upstream gradients are rounded to
+  int passes = 1;        // forward and backward so often: the gradients add up
 };
 
 // Forward and backward of one case, with the same random upstream gradients whatever the dtype.

@@ -46,6 +46,19 @@ TEST_P(OpSuite, StridedViewsGiveTheSame) {
   }
 }
 
+// As of the second micro-batch of an update, or of a tensor that several ops read.
+TEST_P(OpSuite, GradientsAreAddedToWhatIsThere) {
+  for (const OpCase& test : GetParam().cases()) {
+    SCOPED_TRACE(test.label);
+    for (const bool fused : {true, false}) {
+      CaseRun once = run_case(test, {.dtype = DType::f64, .fused = fused});
+      for (HostCopy& grad : once.grads) grad.scale(2);
+      expect_close(run_case(test, {.dtype = DType::f64, .fused = fused, .passes = 2}), once, 1e-12,
+                   fused ? "fused" : "composed");
+    }
+  }
+}
+
 TEST_P(OpSuite, BitwiseEqualAgainAndForEveryThreadCount) {
   for (const OpCase& test : GetParam().cases()) {
     SCOPED_TRACE(test.label);

@@ -4,8 +4,9 @@
 // lost or leaked, and what survives trains on bitwise as if nothing had happened.
 //
 // Without a flag about a hundred places a call are tried; --long: every one. --only NAME: one
-// phase. TRAFO_TEST_DEVICE=cuda: device memory runs out on a real card (TRAFO_CUDA_LIBRARY then
-// names its plugin) instead of on the stand-in.
+// phase. As many processes at a time as there are processors (TRAFO_JOBS: another number).
+// TRAFO_TEST_DEVICE=cuda: device memory runs out on a real card (TRAFO_CUDA_LIBRARY then names its
+// plugin) instead of on the stand-in.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "tests/reliability/allocation_sweep.h"
+#include "tests/reliability/jobs.h"
 #include "tests/reliability/own_network.h"
 
 namespace {
@@ -416,6 +418,7 @@ struct Phase {
   const char* name;
   void (*run)();
 };
+constexpr int64_t kParts = 24;  // of a phase in the long form
 constexpr Phase kPhases[] = {{"creating", creating},       {"files", files},
                              {"first_steps", first_steps}, {"steps", steps},
                              {"saving", saving},           {"streams", streams},
@@ -455,6 +458,26 @@ void run_phase(const Phase& phase, bool device) {
              : "the process ended with status " + std::to_string(WEXITSTATUS(status)));
 }
 
+// One phase, or a share of its places, in a process of its own.
+void start_phase(Jobs& jobs, const Phase& phase, bool device, int64_t part, int64_t parts) {
+  const std::string name = std::string(device ? "device_" : "") + phase.name;
+  jobs.start(name, [&](Family& family) {
+    tally = static_cast<Tally*>(
+        mmap(nullptr, sizeof(Tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    if (tally == MAP_FAILED) std::exit(3);
+    share = part;
+    shares = parts;
+    const auto begin = std::chrono::steady_clock::now();
+    run_phase(phase, device);
+    family.tried(tally->tried);
+    family.add_failures(tally->failed);
+    std::printf("%-22s %lld/%lld %8lld tries, %.1f s\n", name.c_str(),
+                static_cast<long long>(part + 1), static_cast<long long>(parts),
+                static_cast<long long>(tally->tried),
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -481,24 +504,21 @@ int main(int argc, char** argv) {
     host = false;
   }
   setenv("TRAFO_CUDA_LIBRARY", TRAFO_FAULT_PLUGIN, 1);
-  tally = static_cast<Tally*>(
-      mmap(nullptr, sizeof(Tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  if (tally == MAP_FAILED) return 3;
-  for (const bool device : {false, true}) {
-    if (!device && !host) continue;
-    for (const Phase& phase : kPhases) {
-      const std::string name = std::string(device ? "device_" : "") + phase.name;
-      if (!only.empty() && only != name) continue;
-      const int64_t before = tally->tried;
-      const auto begin = std::chrono::steady_clock::now();
-      run_phase(phase, device);
-      std::printf("%-22s %8lld tries, %.1f s\n", name.c_str(),
-                  static_cast<long long>(tally->tried - before),
-                  std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-      std::fflush(stdout);
+  Family family("allocation_failure");
+  {
+    Jobs jobs(family);
+    // Each place is a try of its own: the long form cuts a phase into pieces for several
+    // processors.
+    const int64_t parts = places_a_call == 0 ? kParts : 1;
+    for (const bool device : {false, true}) {
+      if (!device && !host) continue;
+      for (const Phase& phase : kPhases) {
+        if (!only.empty() && only != std::string(device ? "device_" : "") + phase.name) continue;
+        const int64_t shares_of_it = phase.run == freeing ? 1 : parts;
+        for (int64_t part = 0; part < shares_of_it; ++part)
+          start_phase(jobs, phase, device, part, shares_of_it);
+      }
     }
   }
-  std::printf("family: allocation_failure  tried: %lld  failed: %lld\n",
-              static_cast<long long>(tally->tried), static_cast<long long>(tally->failed));
-  return tally->failed != 0 || tally->tried == 0;
+  return family.finish();
 }

@@ -44,13 +44,13 @@ void sweep(const char* call, const std::function<void()>& prepare, const Op& op,
     const auto files_before = open_files();
     const int64_t stride = places_a_call > 0 ? 1 + (count - 1) / places_a_call : 1;
     bool late = false;  // what failed on a thread that works ahead is told by the next call
-    for (int64_t i = 1;; i += stride) {
+    for (int64_t i = 1 + share * stride;; i += stride * shares) {
       tally->at = i;
       prepare();
       injector.arm(i, persistent);
       trafo_error* error = op();
       const bool fired = injector.disarm();
-      ++tally->tried;
+      tally->tried += fired;
       if (error && !fired && !(late && says_out_of_memory(error)))
         failed(std::string("an error although nothing failed: ") + trafo_error_message(error));
       else if (error && !says_out_of_memory(error))
@@ -59,7 +59,7 @@ void sweep(const char* call, const std::function<void()>& prepare, const Op& op,
       const bool refused = error != nullptr;
       trafo_error_free(error);
       after(refused);
-      if (!fired && !refused) break;
+      if (!fired && !refused && i > count) break;
       late = fired && !refused;
       if (i > 16 * count + 1000) {
         failed("the call never comes through");

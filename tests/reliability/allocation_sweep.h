@@ -21,6 +21,8 @@ struct Tally {
 };
 inline Tally* tally = nullptr;
 inline int64_t places_a_call = 100;  // 0: every one
+// Of all places this process tries number `share`, `share` + `shares`, ...
+inline int64_t share = 0, shares = 1;
 
 // Which allocations fail: the host's, or those of the device behind the fault plugin.
 struct Injector {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <ctime>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -12,6 +13,7 @@
 #include "engine/train/model_io.h"
 #include "tests/reliability/family.h"
 #include "tests/reliability/memory_meter.h"
+#include "tests/reliability/refusals.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
@@ -167,6 +169,7 @@ int main(int argc, char** argv) {
   prefer_memory_file_system();
   const int64_t flips = is_long(argc, argv) ? 100000 : 10000;
   Damage damage(family);
+  try_costly_files(family);
 
   // A run with every file that a checkpoint can have, and the run that reads them.
   const TemporaryDirectory folder;
@@ -215,7 +218,28 @@ int main(int argc, char** argv) {
   }
   const size_t list_end = stream.find('\n', stream.find('\n') + 1) + 1;
   damage.every_bit(whole_stream, 0, list_end);
-  damage.random_flips(whole_stream, flips, list_end, [](size_t) { return "is damaged in "; });
+  // Its tensors are named, as those of a file.
+  const auto culprit_in = [](const std::string& name, const std::string& content) {
+    const bool has_tensors = name.ends_with(".safetensors");
+    const size_t payload = has_tensors ? header_end(content) : content.size();
+    return [=, tensor = has_tensors ? tensor_at(content) : nullptr](size_t at) {
+      return at < payload ? name : tensor(at);
+    };
+  };
+  std::map<size_t, std::function<std::string(size_t)>> members;  // by where they begin
+  const size_t list_begin = stream.find('\n') + 1;
+  size_t begin = list_end;
+  for (const auto& member :
+       nlohmann::json::parse(stream.substr(list_begin, list_end - list_begin))) {
+    const std::string content = stream.substr(begin, member["bytes"].get<size_t>());
+    members[begin] = culprit_in(member["name"], content);
+    begin += content.size();
+  }
+  const auto member_of_stream = [&](size_t at) {
+    const auto member = std::prev(members.upper_bound(at));
+    return member->second(at - member->first);
+  };
+  damage.random_flips(whole_stream, flips, list_end, member_of_stream);
   damage.every_length(whole_stream);
   family.require(process.weights() == weights && timeless(process.run->state()) == state,
                  "a run has changed although every checkpoint was refused");
@@ -232,13 +256,14 @@ int main(int argc, char** argv) {
     const bool is_text = std::string(name).ends_with(".json");
     if (is_text) damage.every_length(member);
     if (is_text) damage.every_bit(member, 0, member.whole.size());
-    damage.random_flips(member, flips / 10, 0, [&](size_t) { return std::string(name); });
+    const auto culprit = culprit_in(name, member.whole);
+    damage.random_flips(member, flips / 10, 0, culprit);
     const Target resumed{concat("resuming with ", name), member.whole,
                          [&](const std::string& bytes) {
                            spill(file, bytes);
                            Process(data, options, folder / "run", 1, config);
                          }};
-    damage.random_flips(resumed, 20, 0, [&](size_t) { return std::string(name); });
+    damage.random_flips(resumed, 20, 0, culprit);
     spill(file, member.whole);
   }
   Process again(data, options, folder / "run", 1, config);

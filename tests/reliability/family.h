@@ -27,7 +27,11 @@ class Family {
   void require(bool condition, const std::string& what) {
     if (!condition) failed(what);
   }
+  int64_t trials() const { return tried_; }
   int64_t failures() const { return failed_; }
+  // Of a part in a process of its own, which has told what they were.
+  void add_failures(int64_t count) { failed_ += count; }
+  const std::string& name() const { return name_; }
 
   // The line, and the exit status of the program.
   int finish() const {

@@ -9,6 +9,7 @@
 #include "engine/train/average.h"
 #include "engine/train/model_io.h"
 #include "tests/reliability/io_faults.h"
+#include "tests/reliability/jobs.h"
 #include "tests/reliability/save_faults.h"
 #include "tests/train/interop_support.h"
 
@@ -154,19 +155,22 @@ void try_files(Family& family, bool is_long) {
                          export_model(*context, *model, tokenizer(), ExportFormat::ctranslate2, to);
                        },
                        false});
-  for (const Writer& writer : writers) {
-    FileFaults faults(family, writer);
+  const auto try_writer = [](Family& own, const Writer& writer) {
+    FileFaults faults(own, writer);
     for (const IoFault fault : kIoFaults) {
       const bool lasts = fault != IoFault::interrupted && fault != IoFault::kill;
       for (const bool persistent : {false, true}) {
         if (persistent && !lasts) continue;
         const int64_t calls = faults.try_all(fault, persistent);
-        family.require(calls > 0, writer.name + ": there is no call to fail");
+        own.require(calls > 0, writer.name + ": there is no call to fail");
         std::printf("%s, %s%s: %lld calls\n", writer.name.c_str(), io_fault_name(fault),
                     persistent ? " from then on" : "", static_cast<long long>(calls));
       }
     }
-  }
+  };
+  Jobs jobs(family);
+  for (const Writer& writer : writers)
+    jobs.start(writer.name, [&](Family& own) { try_writer(own, writer); });
 }
 
 }  // namespace trafo::testing

@@ -3,15 +3,20 @@
 
 #include "tests/reliability/disk_model.h"
 #include "tests/reliability/io_faults.h"
+#include "tests/reliability/jobs.h"
 #include "tests/reliability/run_trials.h"
 #include "tests/reliability/save_faults.h"
 
 namespace trafo::testing {
 
+namespace {
+
+constexpr size_t kParts = 20;  // in a process each
+
 // A run from its preparation to its end on a disk that forgets what was not synced: whatever the
 // moment and whatever it forgets, the newest checkpoint that was acknowledged is there and whole.
-void try_power_loss(Family& family, bool is_long) {
-  const RunTrials trials;
+// Every kParts-th of the orders, from `part` on.
+void lose_power(Family& family, const RunTrials& trials, size_t part, size_t orders) {
   const RunCopy run(trials.prepared());
   DiskModel disk(run.path());
   struct Acknowledged {
@@ -28,9 +33,11 @@ void try_power_loss(Family& family, bool is_long) {
       return 0;
     });
   }
-  std::mt19937_64 random(17);
-  const size_t orders = is_long ? 20000 : 1000;
-  for (size_t i = 0; i < orders; ++i) {
+  if (part == 0)
+    std::printf("power loss: %zu changes, %zu acknowledged saves, %zu orders\n", disk.changes(),
+                acknowledged.size() - 1, orders);
+  std::mt19937_64 random(17 + part);
+  for (size_t i = part; i < orders; i += kParts) {
     const size_t count = random() % (disk.changes() + 1);
     int64_t newest = 0;
     for (const Acknowledged& each : acknowledged)
@@ -40,10 +47,20 @@ void try_power_loss(Family& family, bool is_long) {
     const std::string label = concat("power loss ", i, " after change ", count);
     family.tried();
     trials.check_checkpoints(family, after / "run", newest, label);
-    if (i % 20 == 0) trials.check_resumed(family, after / "run", newest, label);
+    if (i / kParts % 20 == part) trials.check_resumed(family, after / "run", newest, label);
   }
-  std::printf("power loss: %zu changes, %zu acknowledged saves, %zu orders\n", disk.changes(),
-              acknowledged.size() - 1, orders);
+}
+
+}  // namespace
+
+void try_power_loss(Family& family, bool is_long) {
+  const RunTrials trials;
+  const size_t orders = is_long ? 20000 : 1000;
+  Jobs jobs(family);
+  // Each records a run of its own: what is left behind goes once the process that made it is gone,
+  // or is the one that looks.
+  for (size_t part = 0; part < kParts; ++part)
+    jobs.start("power loss", [&](Family& own) { lose_power(own, trials, part, orders); });
 }
 
 }  // namespace trafo::testing

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/reliability/io_faults.h"
+#include "tests/reliability/jobs.h"
 #include "tests/reliability/run_trials.h"
 #include "tests/reliability/save_faults.h"
 
@@ -160,7 +161,7 @@ class RunFaults {
 
 void try_runs(Family& family, bool is_long) {
   const RunTrials trials;
-  RunFaults faults(family, trials);
+  Jobs jobs(family);
   for (const Scenario& scenario : {open_scenario(), save_scenario(), finish_scenario()}) {
     for (const IoFault fault : kIoFaults) {
       const bool lasts = fault != IoFault::interrupted && fault != IoFault::kill;
@@ -169,10 +170,13 @@ void try_runs(Family& family, bool is_long) {
         // The short form leaves out some calls of the end of a run, whose saves are those of the
         // scenario before it.
         const int64_t stride = is_long || std::string(scenario.name) != "finish" ? 1 : 3;
-        const int64_t calls = faults.try_all(scenario, fault, persistent, stride);
-        family.require(calls > 0, concat(scenario.name, ": there is no call to fail"));
-        std::printf("%s, %s%s: %lld calls\n", scenario.name, io_fault_name(fault),
-                    persistent ? " from then on" : "", static_cast<long long>(calls));
+        jobs.start(scenario.name, [&](Family& part) {
+          const int64_t calls =
+              RunFaults(part, trials).try_all(scenario, fault, persistent, stride);
+          part.require(calls > 0, concat(scenario.name, ": there is no call to fail"));
+          std::printf("%s, %s%s: %lld calls\n", scenario.name, io_fault_name(fault),
+                      persistent ? " from then on" : "", static_cast<long long>(calls));
+        });
       }
     }
   }

@@ -10,7 +10,7 @@ The tables in seeded_faults/*.toml have for each fault
   expression   the part of `right` that is wrong in the fault (default: all of it); once in `right`
   wrong        what stands there in the fault. A part that ends in ";" is a statement, any other an expression
   constant     true where the right text is in a constant expression, which the copy makes an ordinary one
-  tests        the tests that ought to notice, BINARY or BINARY:GTEST_FILTER; if they do not, all binaries run
+  tests        the tests that ought to notice: BINARY, BINARY:GTEST_FILTER or save_faults:PART; if they do not, all binaries run
 
 The copies of those files (build/seeded_faults/tree) have both forms of every place and ask an environment variable which to take
 (seeded_fault.h); they are compiled once and linked with the other objects of the release build. The sources hold no trace of it.
@@ -39,10 +39,12 @@ WORK = ROOT / "build" / "seeded_faults"
 TREE, REPORT = WORK / "tree", WORK / "report.txt"
 BINARIES = {"unit_tests": "tests/unit_tests", "op_tests": "tests/op_tests", "train_tests": "tests/train_tests",
             "parity_tests": "tests/parity_tests", "c_api_test": "tests/capi/c_api_test", "misuse_family": "tests/misuse_family",
-            "cli_tests": "tests/cli/cli_tests"}
+            "cli_tests": "tests/cli/cli_tests", "c_api_threads_test": "tests/capi/c_api_threads_test",
+            "process_test": "tests/reliability/process_test", "save_faults": "tests/save_faults"}
 # Programs of the release build that take the copy's library.
-WITH_LIBRARY = {"c_api_test", "misuse_family", "cli_tests"}
-WITHOUT_GTEST = {"c_api_test", "misuse_family"}
+WITH_LIBRARY = {"c_api_test", "misuse_family", "cli_tests", "c_api_threads_test", "process_test"}
+# What stands behind the colon is an argument.
+WITHOUT_GTEST = {"c_api_test", "misuse_family", "c_api_threads_test", "process_test", "save_faults"}
 HANDFUL = 5
 SECONDS = 600  # a test that a fault keeps from ending has noticed it
 INCLUDE = '#include "tests/reliability/seeded_fault.h"\n'
@@ -175,6 +177,8 @@ def run_tests(entry, number):
         command.append("--gtest_fail_fast")
         if pattern:
             command.append(f"--gtest_filter={pattern}")
+    elif pattern:
+        command.append(pattern)
     environment = dict(os.environ, TRAFO_SEEDED_FAULT=str(number), LD_LIBRARY_PATH=str(WORK))
     with tempfile.TemporaryDirectory(prefix="trafo-seeded-") as folder:
         environment["TMPDIR"] = folder
@@ -227,7 +231,7 @@ def main():
     parser.add_argument("--long", action="store_true", help="build the copy and run every fault")
     parser.add_argument("--only", nargs="+", metavar="ID", help="only these faults")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--no-build", action="store_true", help="with --long: take the copy as it was built")
+    parser.add_argument("--no-build", action="store_true", help="with --long: take the copy as it was built; TRAFO_PREBUILT=1 does too")
     parser.add_argument("--quick", action="store_true", help="with --long: only the tests that ought to notice, no run without a fault")
     options = parser.parse_args()
     faults = read_faults()
@@ -238,15 +242,16 @@ def main():
     if not messages:
         wanted = [fault for fault in faults if not options.only or fault["id"] in options.only]
         if options.long:
-            if not options.no_build:
+            if not options.no_build and os.environ.get("TRAFO_PREBUILT") != "1":
                 write_tree(faults)
                 build(options.jobs)
             begin = time.monotonic()
-            for binary in BINARIES if not options.quick else []:
-                caught = run_tests(binary, 0)
-                if caught:
-                    sys.exit(f"without a fault: {caught}")
-                print(f"{binary} passes without a fault, {time.monotonic() - begin:.0f} s", flush=True)
+            binaries = [] if options.quick else list(BINARIES)
+            with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+                for binary, caught in zip(binaries, pool.map(lambda binary: run_tests(binary, 0), binaries)):
+                    if caught:
+                        sys.exit(f"without a fault: {caught}")
+                    print(f"{binary} passes without a fault, {time.monotonic() - begin:.0f} s", flush=True)
             tried, failed = len(wanted), hunt_all(wanted, options.jobs, not options.quick)
         elif (WORK / "libtrafo.so.0").exists():
             wanted = [fault for fault in wanted if is_built(fault, faults)]

@@ -188,6 +188,9 @@ TEST_P(TrainerTest, AFailedStepChangesNothing) {
     const Error error = error_of([&] { trainer.step(broken); });
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
     EXPECT_EQ(trainer.state(), reference.state());
+    // Whoever computes gradients by hand next must not find those of the first micro-batch.
+    for (size_t id = 0; id < model->parameters().count(); ++id)
+      EXPECT_FALSE(grad_of(model->parameters().value(static_cast<ParamId>(id))).defined()) << id;
     trainer.step(data);
     reference.step(data);
   }

@@ -231,6 +231,35 @@ TEST(Batcher, OrderIsFixedByTheSeed) {
   EXPECT_NE(batch.sentence_ids, other_batch.sentence_ids);
 }
 
+// One pair a batch and no two of a length: the batches of a window come in an order of their ranks.
+TEST(Batcher, EveryWindowHasAnOrderOfItsOwn) {
+  constexpr int32_t kPairs = 128, kWindow = 16;
+  Ids ids;
+  for (int32_t i = 0; i < kPairs; ++i)
+    ids.add({10}, Tokens(static_cast<size_t>(kPairs + 1 + i), 20));
+  const TokenizedCorpus corpus =
+      ids.corpus(options_of(SequenceForm::encoder_decoder, 2 * kPairs + 1, 2 * kPairs + 1));
+  BatcherOptions options;
+  options.sort_window = kWindow;
+  Batcher batcher(corpus, options);
+  std::set<std::vector<int32_t>> orders;
+  for (int window = 0; window < 2 * kPairs / kWindow; ++window) {  // of two epochs
+    std::vector<int32_t> lengths, ranks;
+    for (int i = 0; i < kWindow; ++i) {
+      EXPECT_EQ(batcher.state().window, window * kWindow % kPairs);
+      PackedBatchHost batch;
+      batcher.next(batch);
+      ASSERT_EQ(batch.sentence_ids.size(), 1u);
+      lengths.push_back(batch.max_target_len);
+    }
+    for (const int32_t length : lengths)
+      ranks.push_back(static_cast<int32_t>(std::count_if(
+          lengths.begin(), lengths.end(), [&](int32_t other) { return other < length; })));
+    orders.insert(ranks);
+  }
+  EXPECT_EQ(orders.size(), static_cast<size_t>(2 * kPairs / kWindow));
+}
+
 TEST(Batcher, WithoutShuffleEveryEpochIsTheSame) {
   const TokenizedCorpus corpus = random_ids(200).corpus(options_of(SequenceForm::encoder_decoder));
   BatcherOptions options;

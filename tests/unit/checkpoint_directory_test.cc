@@ -14,6 +14,7 @@
 #include "engine/io/descriptor.h"
 #include "engine/io/manifest.h"
 #include "engine/io/safetensors.h"
+#include "engine/io/safetensors_header.h"
 #include "tests/support/errors.h"
 #include "tests/unit/temporary_directory.h"
 
@@ -175,6 +176,37 @@ TEST(CheckpointDirectory, DamageNamesFileAndDirectory) {
   }
   std::filesystem::remove(file);
   expect_damage("is missing");
+  spill(file, content);
+  checkpoints.verify(1);
+}
+
+TEST(CheckpointDirectory, DamageNamesTheTensor) {
+  TemporaryDirectory run;
+  CheckpointDirectory checkpoints(run.path());
+  const std::vector<float> values(300, 1.5f);
+  const std::vector<TensorEntry> tensors{
+      {"encoder.weight", DType::f32, {200}, std::as_bytes(std::span(values).first(200))},
+      {"encoder.bias", DType::f32, {100}, std::as_bytes(std::span(values).first(100))}};
+  checkpoints.save(1, std::vector<CheckpointFile>{{"model.safetensors", [&](ByteSink& sink) {
+                                                     write_safetensors(sink, tensors, {});
+                                                   }}});
+  const auto file = checkpoints.path(1) / "model.safetensors";
+  const std::string content = slurp(file);
+  const auto damaged_at = [&](size_t at) {
+    std::string damaged = content;
+    damaged[at] = static_cast<char>(damaged[at] ^ 4);
+    spill(file, damaged);
+    const Error error = error_of([&] { checkpoints.verify(1); });
+    EXPECT_EQ(error.code(), ErrorCode::corrupt_file) << error.what();
+    EXPECT_TRUE(mentions(error, "model.safetensors is damaged")) << error.what();
+    return std::string(error.what());
+  };
+  // By name within a dtype: the bias comes first.
+  EXPECT_TRUE(contains(damaged_at(content.size() - 1),
+                       concat("tensor ", quote("encoder.weight"), " is damaged")));
+  EXPECT_TRUE(contains(damaged_at(content.size() - 801),
+                       concat("tensor ", quote("encoder.bias"), " is damaged")));
+  EXPECT_TRUE(contains(damaged_at(20), "header"));
   spill(file, content);
   checkpoints.verify(1);
 }

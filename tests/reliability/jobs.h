@@ -1,0 +1,39 @@
+// Parts of a family that do not depend on each other, each in a process of its own.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/reliability/family.h"
+
+namespace trafo::testing {
+
+class Jobs {
+ public:
+  // As many at a time as there are processors, or as TRAFO_JOBS says.
+  explicit Jobs(Family& family);
+  ~Jobs();
+  Jobs(const Jobs&) = delete;
+  Jobs& operator=(const Jobs&) = delete;
+
+  // Forks: no thread may be running. What `part` counts is added to the family; a part that ends in
+  // any other way than by returning has failed. Waits for another one to end while all are busy.
+  void start(const std::string& name, const std::function<void(Family&)>& part);
+  // Waits for all.
+  void finish();
+
+ private:
+  struct Running {
+    pid_t pid;
+    int pipe;
+    std::string name;
+  };
+  void collect_one();
+
+  Family& family_;
+  size_t at_once_;
+  std::vector<Running> running_;
+};
+
+}  // namespace trafo::testing

@@ -1,0 +1,203 @@
+#include "tests/reliability/refusals.h"
+
+#include <zlib.h>
+
+#include <fstream>
+#include <functional>
+#include <vector>
+
+#include "engine/core/limits.h"
+#include "engine/io/checkpoint_directory.h"
+#include "engine/text/corpus.h"
+#include "engine/text/lexical_table.h"
+#include "engine/train/model_io.h"
+#include "engine/train/state.h"
+#include "tests/reliability/memory_meter.h"
+#include "tests/train/interop_support.h"
+
+namespace trafo::testing {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+// `unit` again and again, numbered where it has a '#', to about so many bytes.
+std::string filled(const std::string& begin, const std::string& unit, size_t bytes,
+                   const std::string& end = "") {
+  std::string text = begin;
+  const size_t mark = unit.find('#');
+  for (size_t i = 0; text.size() + unit.size() + end.size() + 8 < bytes; ++i)
+    text +=
+        mark == unit.npos ? unit : unit.substr(0, mark) + std::to_string(i) + unit.substr(mark + 1);
+  return text + end;
+}
+
+std::string with_length(const std::string& header) {
+  const uint64_t size = header.size();
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + header;
+}
+
+class Refusals {
+ public:
+  Refusals(Family& family) : family_(family) {}
+
+  // `bytes`: of the files that are read. `is_taken`: what may be read to its end, too.
+  void expect(const std::string& what, size_t bytes, const std::function<void()>& read,
+              bool may_be_taken = false) {
+    family_.tried();
+    bool refused = false;
+    reset_memory_peak();
+    try {
+      read();
+    } catch (const Error& error) {
+      refused = true;
+      family_.require(error.code() != ErrorCode::internal, what + ": " + error.what());
+    } catch (const std::exception& error) {
+      family_.failed(what + ": an exception that is no Error: " + error.what());
+    }
+    const int64_t peak = memory_peak();
+    if (!refused) return family_.require(may_be_taken, what + ": taken");
+    const auto most = static_cast<int64_t>(bytes + limits::kRefusalBytes);
+    family_.require(peak <= most, concat(what, ": ", peak, " bytes to refuse ", bytes));
+    dearest_ = std::max(dearest_, peak - static_cast<int64_t>(bytes));
+  }
+  int64_t dearest() const { return dearest_; }
+
+ private:
+  Family& family_;
+  int64_t dearest_ = 0;
+};
+
+// JSON that takes many times its size where it becomes values, at the limits of a configuration and
+// above them, right until its last byte.
+std::vector<std::pair<std::string, std::string>> json_texts(size_t bytes) {
+  const size_t some = std::min<size_t>(bytes, 60000 * 8);
+  return {{"lists", filled("[", "[],", bytes, "]")},
+          {"lists in an object", filled("{\"a\":[", "[],", bytes, "]]")},
+          {"objects", filled("{\"a\":[", "{\"\":0},", bytes, "]]")},
+          {"members", filled("{", "\"#\":0,", some, "]")},
+          {"long text", "{\"a\":\"" + std::string(bytes - 16, 'x') + "\"]"},
+          {"escapes", filled("{\"a\":\"", "\\u0001", bytes, "\"]")},
+          {"depth", std::string(bytes, '[')}};
+}
+
+void try_safetensors(Refusals& refusals, Context& context) {
+  const auto read = [&](const std::string& what, const std::string& header) {
+    const std::string file = with_length(header);
+    refusals.expect("safetensors, " + what, file.size(), [&] {
+      load_model(context,
+                 SafetensorsReader::from_memory(std::as_bytes(std::span(file)), "hostile"));
+    });
+  };
+  const std::string tensor = R"("#":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)";
+  read("tensors", filled("{", tensor, 65536 * tensor.size(), "]"));
+  read("more tensors than there may be", filled("{", tensor, 16 * kMiB, "]"));
+  read("metadata", filled("{\"__metadata__\":{", "\"#\":\"\",", 16 * kMiB, "]"));
+  read("dimensions", filled("{\"a\":{\"dtype\":\"F32\",\"shape\":[", "1,", 16 * kMiB, "]"));
+  read("a large tensor",
+       R"({"a":{"dtype":"F32","shape":[1048576,1048576],"data_offsets":[0,4398046511104]}})");
+  for (const auto& [what, text] : json_texts(16 * kMiB)) read(what, text);
+}
+
+void try_checkpoint(Refusals& refusals) {
+  for (const auto& [what, text] : json_texts(limits::kConfigBytes)) {
+    const TemporaryDirectory run;
+    const CheckpointDirectory checkpoints(run.path());
+    fs::create_directories(checkpoints.path(1));
+    spill(checkpoints.path(1) / "manifest.json", text);
+    refusals.expect("manifest, " + what, text.size(), [&] { checkpoints.verify(1); });
+    refusals.expect("training state, " + what, text.size(), [&] { decode_state(text, "hostile"); });
+    refusals.expect("model configuration, " + what, text.size(),
+                    [&] { model_config_from_json(text); });
+  }
+}
+
+void try_texts(Refusals& refusals, const fs::path& file) {
+  const std::string line(32 * kMiB, 'x');
+  spill(file, line);
+  const auto read_line = [&] {
+    std::string read;
+    LineReader reader(file);
+    while (reader.next(read)) {
+    }
+  };
+  refusals.expect("a line without end", line.size(), read_line);
+  gzFile packed = gzopen(file.c_str(), "wb");  // 32 MiB of it in 32 KiB
+  gzwrite(packed, line.data(), static_cast<unsigned>(line.size()));
+  gzclose(packed);
+  refusals.expect("a packed line without end", fs::file_size(file), read_line);
+  const std::string table =
+      filled("", concat(tokenizer().piece(4), " ", tokenizer().piece(5), " 1\n"), 24 * kMiB, "x");
+  for (const std::string& text : {table, line}) {
+    spill(file, text);
+    refusals.expect("a lexical table", text.size(), [&] {
+      std::ifstream in(file, std::ios::binary);
+      LexicalTable::read(in, file, tokenizer());
+    });
+  }
+}
+
+void try_sentencepiece(Refusals& refusals) {
+  const std::string_view good = tokenizer().serialized();
+  const std::string piece("\x0a\x05\x0a\x03", 4);
+  for (const auto& [what, bytes] : std::vector<std::pair<const char*, std::string>>{
+           {"empty pieces", filled("", std::string("\x0a\x00", 2), 16 * kMiB, "x")},
+           {"pieces", filled("", piece + "###", 16 * kMiB, "x")},
+           {"a good one that goes on",
+            filled(std::string(good), std::string("\x0a\x00", 2), 8 * kMiB)},
+           {"a length beyond the end", std::string("\x0a\xff\xff\xff\xff\x7f", 6)},
+           {"groups", std::string(4 * kMiB, '\x0b')}})
+    refusals.expect(concat("SentencePiece, ", what), bytes.size(),
+                    [&] { Tokenizer::from_bytes(bytes, "hostile"); });
+}
+
+// Each file of a directory of another program in turn.
+void try_imports(Refusals& refusals, Context& context, const fs::path& folder) {
+  struct Form {
+    ExportFormat format;
+    Architecture architecture;
+    bool pre_norm;
+  };
+  for (const Form& form : {Form{ExportFormat::hf_marian, Architecture::encoder_decoder, false},
+                           Form{ExportFormat::hf_gpt2, Architecture::decoder_lm, true},
+                           Form{ExportFormat::ctranslate2, Architecture::encoder_decoder, false}}) {
+    const fs::path directory = folder / export_format_name(form.format);
+    const auto model = make_model(context, config_of(form.architecture, form.pre_norm), 5);
+    export_model(context, *model, tokenizer(), form.format, directory);
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(directory)) files.push_back(entry.path());
+    for (const fs::path& file : files) {
+      const std::string content = slurp(file);
+      auto texts = json_texts(4 * kMiB);
+      for (auto& small : json_texts(limits::kConfigBytes)) texts.push_back(small);
+      texts.emplace_back("pieces", filled("", std::string("\x0a\x00", 2), 8 * kMiB, "x"));
+      texts.emplace_back("lengths", std::string(kMiB, '\xff'));
+      texts.emplace_back("small numbers", filled("", std::string("\x06\x00\x00\x00", 4), kMiB));
+      for (const auto& [what, text] : texts) {
+        spill(file, text);
+        refusals.expect(
+            concat(export_format_name(form.format), ", ", file.filename().string(), ", ", what),
+            text.size(), [&] { import_model(context, directory); }, true);
+      }
+      spill(file, content);
+    }
+  }
+}
+
+}  // namespace
+
+void try_costly_files(Family& family) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const TemporaryDirectory folder;
+  tokenizer();
+  Refusals refusals(family);
+  try_safetensors(refusals, *context);
+  try_checkpoint(refusals);
+  try_texts(refusals, folder / "file");
+  try_sentencepiece(refusals);
+  try_imports(refusals, *context, folder.path());
+  std::printf("refused costly files with at most %lld bytes above their size%s\n",
+              static_cast<long long>(refusals.dearest()),
+              measures_memory() ? "" : " (not measured: sanitizers have their own)");
+}
+
+}  // namespace trafo::testing
