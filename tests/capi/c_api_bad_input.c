@@ -40,6 +40,8 @@ static void test_corpora(void) {
   FAILS(trafo_corpus_load_tsv(work_directory(), strlen(work_directory()), &corpus),
         TRAFO_INVALID_ARGUMENT, "directory");
   FAILS(trafo_corpus_load_tsv("a\0b", 3, &corpus), TRAFO_INVALID_ARGUMENT, "NUL");
+  // A message may go to a terminal.
+  FAILS(trafo_corpus_load_tsv("no\x1b[31mne", 9, &corpus), TRAFO_NOT_FOUND, "no?[31mne");
   const trafo_string_view good = {"a", 1}, invalid = {"\xc3", 1}, broken = {NULL, 3};
   FAILS(trafo_corpus_new(&good, &invalid, 1, &corpus), TRAFO_INVALID_ARGUMENT, "target sentence 1");
   FAILS(trafo_corpus_new(&good, &broken, 1, &corpus), TRAFO_INVALID_ARGUMENT, "NULL");

@@ -86,6 +86,31 @@ static void test_rates(const setting* s) {
   trafo_model_free(model);
 }
 
+// A function that frees the trainer it is called for: the call goes on, the handle is none any
+// more.
+static double free_trainer(void* user_data, int64_t update, double scheduled) {
+  trafo_trainer* trainer = *(trafo_trainer**)user_data;
+  trafo_step_result step;
+  (void)update;
+  trafo_trainer_free(trainer);
+  FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "not a live");
+  trafo_trainer_free(trainer);
+  return scheduled;
+}
+
+static void test_freed_in_its_own_call(const setting* s) {
+  trafo_model* model = new_model(s, 1);
+  trafo_trainer* trainer = new_trainer(s, model, s->corpus);
+  trafo_step_result step;
+  freed = 0;
+  OK(trafo_trainer_set_rate(trainer, free_trainer, &trainer, count_free));
+  CHECK(freed == 0);
+  OK(trafo_trainer_step(trainer, &step));
+  CHECK(step.update == 1 && freed == 1);
+  FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "not a live");
+  trafo_model_free(model);
+}
+
 typedef struct pair_source {
   _Atomic int64_t asked;  // the library asks on a thread of its own
   int64_t refuse_at;      // the asking that is refused; 0: none
@@ -406,6 +431,7 @@ void test_callbacks(void) {
   OK(trafo_corpus_new(sides[0], sides[1], kPairs, &s.corpus));
   OK(trafo_corpus_train_tokenizer(s.corpus, &options, &s.tokenizer));
   test_rates(&s);
+  test_freed_in_its_own_call(&s);
   test_pairs(&s);
   test_batches(&s, TRAFO_ENCODER_DECODER);
   test_batches(&s, TRAFO_DECODER_LM);

@@ -4,6 +4,7 @@
 
 #include "engine/train/average.h"
 #include "engine/train/model_io.h"
+#include "engine/train/run_directory.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
@@ -125,6 +126,8 @@ TEST_F(AverageTest, ARunEndsWithTheMeanOfItsNewestCheckpoints) {
   Process longer(data, options, run);
   longer.run->run(callback);
   EXPECT_EQ(averaged.message, "15, 20, 25");
+  longer.run.reset();
+  EXPECT_EQ(RunDirectory(run).average(2).updates, (std::vector<int64_t>{20, 25}));
 }
 
 TEST_F(AverageTest, AMeanNeedsARunDirectory) {

@@ -77,5 +77,16 @@ TEST(MemoryPlan, ActivationsOfALlamaLayer) {
   EXPECT_LE(full, 2 + 4.0 / width + 1e-3);  // the sum, rstd
 }
 
+// The first micro-batch of an update begins its gradient, the others add to it: both are planned.
+TEST(MemoryPlan, AllMicroBatchesOfAnUpdateArePlanned) {
+  const std::vector<StepShape> shapes(2);
+  TrainOptions options;
+  EXPECT_EQ(of_an_update(shapes, options).size(), 2u);
+  options.optimizer_delay = 3;
+  const std::vector<StepShape> all = of_an_update(shapes, options);
+  ASSERT_EQ(all.size(), 4u);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].first, i < 2) << i;
+}
+
 }  // namespace
 }  // namespace trafo

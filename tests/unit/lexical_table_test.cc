@@ -36,6 +36,15 @@ TEST(LexicalTable, FindsTheTranslationsOfAWordByWordLanguage) {
   EXPECT_EQ(table.candidates({}, 1000, 1).size(), 25u);
 }
 
+TEST(LexicalTable, AWordOfEveryTargetIsExplainedByTheEmptyWord) {
+  const Sentences sources{{4}, {5}, {6}}, targets{{14, 20}, {15, 20}, {16, 20}};
+  const LexicalTable table = LexicalTable::learn(sources, targets, 25, 3);
+  for (int32_t word = 4; word < 7; ++word) {
+    ASSERT_EQ(table.of(word)[0].target, 10 + word);
+    EXPECT_GT(table.of(word)[0].probability, 0.6f);
+  }
+}
+
 TEST(LexicalTable, TextIsReadBack) {
   const std::vector<std::string> text = {"ein Hund sieht eine Katze", "a dog sees a cat"};
   TokenizerTrainOptions options;

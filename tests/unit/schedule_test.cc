@@ -73,6 +73,11 @@ TEST(Schedule, RefusesWhatCannotBe) {
   EXPECT_THROW(Schedule{options(ScheduleKind::linear, 10, 10)}, Error);
   EXPECT_THROW(Schedule{options(ScheduleKind::noam, 10)}, Error);
   EXPECT_THROW(Schedule(options(ScheduleKind::constant, 0))(0), Error);
+  for (const double rate : {-1.0, static_cast<double>(INFINITY), std::nan("")}) {
+    Schedule schedule(options(ScheduleKind::constant, 0));
+    schedule.set_function([rate](int64_t, double) { return rate; });
+    EXPECT_THROW(schedule(1), Error) << rate;
+  }
 }
 
 }  // namespace
