@@ -16,6 +16,15 @@
 
 #include "misuse.h"
 
+#ifdef __SANITIZE_ADDRESS__
+/* A tensor of 2^47 bytes is more than the sanitizer gives: like any other malloc it is to say so
+ * and not to end the process. */
+const char* __asan_default_options(void);
+const char* __asan_default_options(void) {
+  return "allocator_may_return_null=1";
+}
+#endif
+
 enum { FUNCTIONS = 512, SECONDS_A_CASE = 60 };
 
 /* Shared by the parent and the processes that run the cases. */

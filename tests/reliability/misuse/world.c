@@ -129,11 +129,13 @@ static void memory_returned(struct DLManagedTensorVersioned* managed) {
   (void)managed;
 }
 void good_dlpack(struct DLManagedTensorVersioned* managed, int64_t* shape) {
-  static float values[2] = {1, 2};
+  /* Two elements in the middle: wrong strides and offsets lead to memory that is there. What lies
+   * behind the memory that a program names, no library can know. */
+  static float memory[16];
   memset(managed, 0, sizeof *managed);
   managed->major = 1;
   managed->deleter = memory_returned;
-  managed->data = values;
+  managed->data = memory + 8;
   managed->device_type = 1;
   managed->ndim = 1;
   managed->code = 2;
