@@ -1,5 +1,5 @@
 //! Create, train one step, translate, free, again and again: the process does not grow. `TRAFO_TEST_CYCLES` sets how
-//! often; `TRAFO_TEST_LONG_CYCLES` does it 1,000 times behind the first 200 and wants the size where it was.
+//! often; `TRAFO_TEST_LONG_CYCLES` does it thousands of times and wants the size where it was, and a small leak noticed.
 
 mod common;
 
@@ -42,31 +42,50 @@ fn cycle() -> Result<()> {
     Ok(())
 }
 
-/// A program that runs for long is as large after 1,000 cycles as before them: 4 MB are what allocators keep back now and
-/// then, a leak of one model each time would be 40.
-#[test]
-fn a_thousand_cycles_return_to_their_size() -> Result<()> {
-    const CYCLES: i64 = 1000;
-    const KEPT_BACK: i64 = 4 << 10;
-    if std::env::var_os("TRAFO_TEST_LONG_CYCLES").is_none() {
-        eprintln!("SKIPPED: set TRAFO_TEST_LONG_CYCLES for it");
-        return Ok(());
-    }
+/// What a thousand cycles add to the process, in kilobytes, the least of three thousands behind the first 200: what
+/// allocators keep back gets less and less (1,100 KB in the first thousand, under 200 in later ones), a leak is in each.
+/// The first thousand that is `enough` ends it.
+fn growth(cycle: impl Fn() -> Result<()>, enough: i64) -> Result<Option<i64>> {
     let run = |cycles| -> Result<Option<i64>> {
         for _ in 0..cycles {
             cycle()?;
         }
         Ok(resident())
     };
-    let (Some(before), Some(after)) = (run(CYCLES / 5)?, run(CYCLES)?) else {
+    let Some(mut before) = run(200)? else { return Ok(None) };
+    let mut least = i64::MAX;
+    for _ in 0..3 {
+        let after = run(1000)?.expect("known a moment ago");
+        println!("1,000 cycles: {before} KB before them, {after} KB after them");
+        least = least.min(after - before);
+        if least <= enough {
+            break;
+        }
+        before = after;
+    }
+    Ok(Some(least))
+}
+
+/// A program that runs for long is as large after 1,000 cycles as before them. A leak of 2 KB a cycle adds 2,000 KB, which is
+/// tried too; half of that is the bound.
+#[test]
+fn a_thousand_cycles_return_to_their_size() -> Result<()> {
+    const BOUND: i64 = 1000;
+    if std::env::var_os("TRAFO_TEST_LONG_CYCLES").is_none() {
+        eprintln!("SKIPPED: set TRAFO_TEST_LONG_CYCLES for it");
+        return Ok(());
+    }
+    let Some(grown) = growth(cycle, BOUND)? else {
         eprintln!("SKIPPED: the resident size is not known here");
         return Ok(());
     };
-    println!("{before} KB before {CYCLES} cycles, {after} KB after them");
-    assert!(
-        after - before <= KEPT_BACK,
-        "{before} KB before {CYCLES} cycles, {after} KB after them"
-    );
+    assert!(grown <= BOUND, "each thousand cycles took {grown} KB or more");
+    let leaks = || {
+        std::mem::forget(std::hint::black_box(vec![1u8; 2048]));
+        cycle()
+    };
+    let noticed = growth(leaks, BOUND)?.expect("known a moment ago");
+    assert!(noticed > BOUND, "a leak of 2 KB a cycle is not noticed: {noticed} KB");
     Ok(())
 }
 
