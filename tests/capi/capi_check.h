@@ -58,3 +58,4 @@ void test_training(void);
 void test_bad_input(void);
 void test_dlpack(void);
 void test_callbacks(void);
+void test_edges(void);

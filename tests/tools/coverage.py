@@ -6,8 +6,8 @@
 Compiles engine and C ABI with clang's source-based counters (build/coverage; the programs around them are the release build's, linked
 again by relink.py), runs the tests, and reads llvm-cov's export. Lines are those of engine/ and capi/src that have code. A branch is one
 outcome of one condition of the source, with those of && and || one by one and with the condition of every require() and check() at the
-line that makes it; all instances of a template count together. Not counted: conditions that are constants (true, false, if constexpr),
-and the way out of a switch that names all values of its enumeration. A process that is killed or leaves by _exit() counts nothing.
+line that makes it; all instances of a template count together. Not counted: conditions that are constants (true, false, if constexpr)
+and comparisons that the compiler writes (= default). A process that is killed or leaves by _exit() counts nothing.
 --gaps writes the lines and branches that nothing took. Exit status 1 below a target, 77 without clang.
 """
 
@@ -106,11 +106,12 @@ def run(commands, profile, jobs):
         def start(command):
             done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             print(f"{' '.join(os.path.basename(word) for word in command[:2])}: exit status {done.returncode}", flush=True)
-            return done
-
-        for done in pool.map(start, commands):
             if done.returncode != 0:
-                sys.exit(done.stdout.decode(errors="replace")[-3000:])
+                print(done.stdout.decode(errors="replace")[-3000:], flush=True)
+            return done.returncode
+
+        if any(list(pool.map(start, commands))):
+            sys.exit("coverage.py: a program failed; nothing is counted")
         subprocess.run(["llvm-profdata", "merge", "-sparse", "-o", str(profile), *map(str, counts.glob("*.profraw"))], check=True)
 
 
@@ -159,6 +160,8 @@ class Source:
         if name not in self.texts:
             self.texts[name] = (ROOT / name).read_text(encoding="utf-8").splitlines()
         line = self.texts[name][begin_line - 1]
+        if "= default" in line:  # a comparison that the compiler writes
+            return True
         return line[:begin - 1].endswith("if constexpr (") or (begin_line == end_line and line[begin - 1:end - 1] in ("true", "false"))
 
 

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "engine/io/file_lock.h"
 #include "engine/io/file_system.h"
 #include "engine/io/temporary_name.h"
@@ -204,6 +206,17 @@ TEST(DirectoryLock, SecondHolderIsToldWhoHoldsIt) {
     EXPECT_TRUE(mentions(error, directory.path().string())) << error.what();
   }
   DirectoryLock again(directory.path());
+  // What stands in the file is another's word: no number, a number and more, more than is read.
+  const std::pair<const char*, const char*> holders[] = {
+      {"", "by another process;"},
+      {"word", "by another process;"},
+      {"12 34", "by process 12;"},
+      {"1111111111111111111111111", "by process 111111111111111111111111;"}};
+  for (const auto& [text, shown] : holders) {
+    std::ofstream(directory / ".lock") << text;
+    const Error error = error_of([&] { DirectoryLock second(directory.path()); });
+    EXPECT_TRUE(mentions(error, shown)) << error.what();
+  }
 }
 
 TEST(DirectoryLock, OtherProcessIsRefusedAndDeathUnlocks) {

@@ -1,0 +1,192 @@
+// What nothing else here asks for: a device of the tests' own, and the rarer refusals.
+#define _XOPEN_SOURCE 700
+#include "capi_check.h"
+#include "dlpack_layout.h"
+
+typedef struct DLManagedTensorVersioned managed_tensor;
+
+enum { kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
+
+static int given_back;
+static void give_back(managed_tensor* managed) {
+  (void)managed;
+  ++given_back;
+}
+
+static managed_tensor memory_of(int32_t device, void* data, int64_t* shape) {
+  const managed_tensor managed = {.major = 1,
+                                  .deleter = give_back,
+                                  .data = data,
+                                  .device_type = device,
+                                  .ndim = 1,
+                                  .code = 2,
+                                  .bits = 32,
+                                  .lanes = 1,
+                                  .shape = shape};
+  return managed;
+}
+
+// Memory of a device, shared and copied; the stand-in's is the host's.
+static void test_dlpack_of_device(trafo_context* context) {
+  float values[] = {1, 2, 3};
+  int64_t shape[] = {3}, backwards[] = {-1};
+  managed_tensor managed = memory_of(kCuda, values, shape);
+  trafo_tensor *tensor = NULL, *twice = NULL;
+  OK(trafo_tensor_from_dlpack(context, &managed, TRAFO_COPY_NEVER, &tensor));
+  values[2] = 30;
+  OK(trafo_op_scale(context, tensor, 2, &twice));
+  VALUES(twice, 3, 2, 4, 60);
+  managed_tensor* out = NULL;
+  OK(trafo_tensor_to_dlpack(tensor, &out));
+  CHECK(out->device_type == kCuda && out->device_id == 0 && out->data == values);
+  out->deleter(out);
+  trafo_tensor_free(tensor);
+  CHECK(given_back == 1);
+
+  managed = memory_of(kCudaManaged, values, shape);
+  OK(trafo_tensor_from_dlpack(context, &managed, TRAFO_COPY_ALWAYS, &tensor));
+  CHECK(given_back == 2);
+  values[0] = 9;
+  VALUES(tensor, 3, 1, 2, 30);
+  managed.strides = backwards;
+  managed.data = values + 2;
+  FAILS(trafo_tensor_from_dlpack(context, &managed, TRAFO_COPY_ALWAYS, &tensor), TRAFO_UNSUPPORTED,
+        "negative");
+  managed = memory_of(kCuda, values, shape);
+  managed.device_id = 1;
+  FAILS(trafo_tensor_from_dlpack(context, &managed, TRAFO_COPY_ALWAYS, &tensor), TRAFO_UNSUPPORTED,
+        "device 1");
+  managed = memory_of(kCudaHost, values, shape);
+  FAILS(trafo_tensor_from_dlpack(context, &managed, TRAFO_COPY_NEVER, &tensor), TRAFO_UNSUPPORTED,
+        "the host's");
+  OK(trafo_tensor_from_dlpack(context, &managed, TRAFO_COPY_IF_NEEDED, &tensor));
+  VALUES(tensor, 3, 9, 2, 30);
+  CHECK(given_back == 3);
+}
+
+// The CUDA plugin of tests/reliability, which computes on the CPU.
+static void test_stand_in(void) {
+  setenv("TRAFO_CUDA_LIBRARY", TRAFO_FAULT_PLUGIN, 1);
+  int32_t count = 0, device = -1, index = -1;
+  char* why = NULL;
+  OK(trafo_device_count(TRAFO_DEVICE_CUDA, &count, &why));
+  CHECK(count >= 1 && why && why[0] == '\0');
+  trafo_string_free(why);
+  trafo_device_info info;
+  OK(trafo_device_get_info(TRAFO_DEVICE_CUDA, 0, &info, sizeof info));
+  CHECK(info.memory_bytes > 0 && info.name[0] != '\0');
+  FAILS(trafo_device_get_info(TRAFO_DEVICE_CUDA, count, &info, sizeof info), TRAFO_UNSUPPORTED,
+        "the last one is number");
+  trafo_context_options options;
+  trafo_context* context = NULL;
+  OK(trafo_context_options_init(&options, sizeof options));
+  options.device = TRAFO_DEVICE_AUTO;
+  options.threads = 1;
+  OK(trafo_context_new(&options, &context));
+  OK(trafo_context_get_device(context, &device, &index));
+  CHECK(device == TRAFO_DEVICE_CUDA && index == 0);
+  test_dlpack_of_device(context);
+  trafo_context_free(context);
+  unsetenv("TRAFO_CUDA_LIBRARY");
+}
+
+static void test_strides_and_leaves(trafo_context* context) {
+  const float values[] = {1, 2, 3, 4};
+  const int64_t square[] = {2, 2};
+  trafo_tensor *x = floats(context, values, 2, square), *turned = NULL, *wide = NULL, *y = NULL;
+  OK(trafo_op_transpose(context, x, 0, 1, &turned));
+  FAILS(trafo_tensor_write(turned, values, sizeof values), TRAFO_INVALID_ARGUMENT, "strided");
+  FAILS(trafo_tensor_write(x, NULL, sizeof values), TRAFO_INVALID_ARGUMENT, "data is NULL");
+  FAILS(trafo_tensor_write(x, values, 4), TRAFO_SHAPE_MISMATCH, "16 bytes");
+  trafo_tensor* empty = NULL;
+  const int64_t none[] = {0};
+  OK(trafo_tensor_new(context, TRAFO_FLOAT32, none, 1, NULL, 0, &empty));
+  OK(trafo_tensor_write(empty, NULL, 0));
+  trafo_tensor_free(empty);
+
+  trafo_adamw *optimizer = NULL, *later = NULL;
+  OK(trafo_tensor_set_requires_grad(turned, 1));
+  FAILS(trafo_adamw_new(context, &turned, 1, NULL, &optimizer), TRAFO_INVALID_ARGUMENT, "strided");
+  OK(trafo_tensor_set_requires_grad(x, 1));
+  OK(trafo_op_multiply(context, x, x, &y));
+  FAILS(trafo_tensor_write(y, values, sizeof values), TRAFO_INVALID_ARGUMENT, "result of an op");
+  FAILS(trafo_adamw_new(context, &y, 1, NULL, &optimizer), TRAFO_INVALID_ARGUMENT, "leaf");
+  const double doubles[] = {1, 2};
+  const int64_t two[] = {2};
+  OK(trafo_tensor_new(context, TRAFO_FLOAT64, two, 1, doubles, sizeof doubles, &wide));
+  OK(trafo_tensor_set_requires_grad(wide, 1));
+  trafo_tensor* mixed[] = {x, wide};
+  FAILS(trafo_adamw_new(context, mixed, 2, NULL, &optimizer), TRAFO_INVALID_ARGUMENT, "dtype");
+  OK(trafo_adamw_new(context, &x, 1, NULL, &optimizer));
+  OK(trafo_adamw_new(context, &x, 1, NULL, &later));
+  FAILS(trafo_adamw_step(optimizer, 0.1, NULL), TRAFO_INVALID_ARGUMENT, "another optimizer");
+  trafo_adamw_free(optimizer);
+  trafo_adamw_free(later);
+  trafo_tensor_free(y);
+  trafo_tensor_free(wide);
+  trafo_tensor_free(turned);
+  trafo_tensor_free(x);
+}
+
+static trafo_tokenizer* make_tokenizer(const trafo_string_view* lines, size_t count, int32_t bpe) {
+  trafo_tokenizer_options options;
+  trafo_tokenizer* tokenizer = NULL;
+  OK(trafo_tokenizer_options_init(&options, sizeof options));
+  options.vocabulary = 24;
+  options.soft_limit = 1;
+  options.bpe = bpe;
+  OK(trafo_tokenizer_train(lines, count, &options, &tokenizer));
+  return tokenizer;
+}
+
+static void test_shortlists(trafo_context* context) {
+  const trafo_string_view lines[] = {view("ab cd ab"), view("cd ab cd"), view("b d b d")};
+  trafo_tokenizer *pieces = make_tokenizer(lines, 3, 0), *other = make_tokenizer(lines, 3, 1);
+  trafo_shortlist *list = NULL, *foreign = NULL;
+  OK(trafo_shortlist_learn(pieces, lines, lines, 3, 4, &list));
+  OK(trafo_shortlist_learn(other, lines, lines, 3, 4, &foreign));
+  trafo_model_config config;
+  trafo_model* model = NULL;
+  OK(trafo_model_config_init(&config, sizeof config));
+  OK(trafo_tokenizer_get_vocabulary(pieces, &config.vocabulary));
+  config.encoder_layers = config.decoder_layers = 1;
+  config.width = config.ffn_width = 8;
+  config.heads = 2;
+  config.max_positions = 32;
+  OK(trafo_model_new(context, &config, 1, &model));
+  trafo_translate_options options;
+  trafo_translations* out = NULL;
+  OK(trafo_translate_options_init(&options, sizeof options));
+  options.shortlist = list;
+  OK(trafo_translate(model, pieces, lines, 1, &options, NULL, &out));
+  trafo_translations_free(out);
+  options.shortlist_first = -1;
+  FAILS(trafo_translate(model, pieces, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
+        "at least 0");
+  options.shortlist_first = 0;
+  options.shortlist_best = -1;
+  FAILS(trafo_translate(model, pieces, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
+        "at least 0");
+  options.shortlist_best = 0;
+  FAILS(trafo_translate(model, pieces, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
+        "both 0");
+  options.shortlist_best = 4;
+  OK(trafo_translate(model, pieces, lines, 1, &options, NULL, &out));
+  trafo_translations_free(out);
+  options.shortlist = foreign;
+  FAILS(trafo_translate(model, pieces, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
+        "another tokenizer");
+  trafo_model_free(model);
+  trafo_shortlist_free(list);
+  trafo_shortlist_free(foreign);
+  trafo_tokenizer_free(pieces);
+  trafo_tokenizer_free(other);
+}
+
+void test_edges(void) {
+  trafo_context* context = new_context(1);
+  test_strides_and_leaves(context);
+  test_shortlists(context);
+  trafo_context_free(context);
+  test_stand_in();
+}
