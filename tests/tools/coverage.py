@@ -59,8 +59,8 @@ FUZZ_REPLAY = "tests/reliability/fuzz/fuzz_replay"
 # Families that take the engine as objects: they are linked again as the tests are.
 FAMILIES = ["tests/save_faults", "tests/damaged_files", "tests/reliability/allocation_failure", FUZZ_REPLAY]
 # And those that take the library, which is found by LD_LIBRARY_PATH.
-WITH_LIBRARY = ["tests/capi/c_api_test", "tests/capi/c_api_threads_test", "tests/misuse_family", "tests/reliability/process_test",
-                "tests/cli/cli_tests"]
+WITH_LIBRARY = ["tests/misuse_family", "tests/cli/cli_tests", "tests/capi/c_api_test", "tests/capi/c_api_threads_test",
+                "tests/reliability/process_test"]
 # A function check(bool condition, why...), whose callers' conditions are wanted one by one.
 CHECKS = re.compile(r"(void check)(\(bool condition)|check = \[.*?\]\(bool condition")
 
@@ -116,11 +116,12 @@ def run(commands, profile, jobs):
 
 
 def test_commands():
-    release = relink.RELEASE
+    """The slowest first."""
     quiet = {"tests/cli/cli_tests": ["--gtest_brief=1"]}
-    return [*([str(WORK / name), "--gtest_brief=1"] for name in relink.TEST_PROGRAMS),
-            *([str(release / name), *quiet.get(name, [])] for name in WITH_LIBRARY),
+    return [*([str(relink.RELEASE / name), *quiet.get(name, [])] for name in WITH_LIBRARY),
             *([str(WORK / name)] for name in FAMILIES if name != FUZZ_REPLAY),
+            *([str(WORK / name), "--gtest_brief=1"] for name in relink.TEST_PROGRAMS if name != "tests/op_tests"),
+            [str(WORK / "tests/op_tests"), "--gtest_brief=1"],
             *corpus_commands()]
 
 
