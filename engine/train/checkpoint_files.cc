@@ -56,7 +56,7 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
   } else {
     stage_weights(content.weights, model, staged);
   }
-  seek(saved.state.position);
+  seek(saved.state);
   staged.commit(context);
   trainer.go_on_from(saved.state.trainer);
   model.parameters().follow_master(context);

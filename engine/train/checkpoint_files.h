@@ -39,8 +39,9 @@ struct CheckpointContent {
   SafetensorsReader weights, optimizer;
   std::function<SafetensorsReader()> unsmoothed;  // opens it; only asked of runs that have one
 };
-// Moves the data to a position, or throws and leaves it where it is.
-using SeekFunction = std::function<void(const BatcherState&)>;
+// Moves the data to the position of a state, and does with the state whatever else may fail, or
+// throws and leaves the data where it is.
+using SeekFunction = std::function<void(RunState&)>;
 // Gives model, trainer and data what it holds, after `identity` and the model's configuration were
 // checked and every byte was read. Nothing has changed if it throws.
 RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,

@@ -112,7 +112,7 @@ void TrainingRun::begin_counting() {
 }
 
 void TrainingRun::restore() {
-  const auto seek = [this](const BatcherState& position) { batcher_.seek(position); };
+  const auto seek = [this](const RunState& state) { batcher_.seek(state.position); };
   auto checkpoint = directory_->restore(context_, model_, trainer_, identity_, seek);
   if (!checkpoint) return;
   refused_ = std::move(checkpoint->refused);
@@ -136,10 +136,12 @@ void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
   Session session{none, nullptr};
   while (!started_.empty()) finish_step(session);
   batcher_moved_ = true;  // unless all of it was taken, the next update goes back
-  state_ = restore_checkpoint(context_, model_, trainer_, identity_, content,
-                              [this](const BatcherState& position) { batcher_.seek(position); });
+  state_ =
+      restore_checkpoint(context_, model_, trainer_, identity_, content, [this](RunState& state) {
+        merge_best(options_, state);
+        batcher_.seek(state.position);
+      });
   batcher_moved_ = false;
-  merge_best(options_, state_);
   last_step_ = {};
   changed_ = true;
   save_due_ = false;
