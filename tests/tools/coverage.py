@@ -97,7 +97,7 @@ def build(jobs):
 
 
 def run(commands, profile, jobs):
-    """Runs the programs, with their counts added up in `profile`."""
+    """Runs the programs, with their counts added up in `profile`; whether one of them failed."""
     with tempfile.TemporaryDirectory(prefix="trafo-coverage-") as folder, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         counts = pathlib.Path(folder) / "counts"
         environment = dict(os.environ, LD_LIBRARY_PATH=str(WORK), TMPDIR=folder, LLVM_PROFILE_FILE=f"{counts}/%4m.profraw",
@@ -110,13 +110,12 @@ def run(commands, profile, jobs):
                 print(done.stdout.decode(errors="replace")[-3000:], flush=True)
             return done.returncode
 
-        if any(list(pool.map(start, commands))):
-            sys.exit("coverage.py: a program failed; nothing is counted")
+        failed = any(list(pool.map(start, commands)))
         subprocess.run(["llvm-profdata", "merge", "-sparse", "-o", str(profile), *map(str, counts.glob("*.profraw"))], check=True)
+    return failed
 
 
 def test_commands():
-    """The slowest first."""
     quiet = {"tests/cli/cli_tests": ["--gtest_brief=1"]}
     return [*([str(relink.RELEASE / name), *quiet.get(name, [])] for name in WITH_LIBRARY),
             *([str(WORK / name)] for name in FAMILIES if name != FUZZ_REPLAY),
@@ -265,13 +264,13 @@ def main():
     options = parser.parse_args()
     if not options.no_run:
         build(options.jobs)
-    missed = False
+    missed = failed = False
     if not options.only_tests:
         rows, gaps = [], {}
         for target, (pattern, without) in PARSERS.items():
             profile = WORK / f"{target}.profdata"
             if not options.no_run:
-                run(corpus_commands([target]), profile, 1)
+                failed |= run(corpus_commands([target]), profile, 1)
             group = {path: counts for path, counts in read_counts(profile, without).items() if re.match(pattern, path)}
             gaps.update({f"{target} {path}": counts for path, counts in group.items()})
             rows.append((target, "lines", share([counts.lines for counts in group.values()]), PARSER_TARGET))
@@ -283,7 +282,7 @@ def main():
     if not options.only_corpus:
         profile = WORK / "tests.profdata"
         if not options.no_run:
-            run(test_commands(), profile, options.jobs)
+            failed |= run(test_commands(), profile, options.jobs)
         files = read_counts(profile)
         lines, below = table(rows_of_tests(files))
         missed |= below
@@ -291,7 +290,9 @@ def main():
             write_gaps(options.gaps, files)
         if options.update_docs:
             update_document("tests", lines)
-    sys.exit(1 if missed else 0)
+    if failed:
+        print("coverage.py: programs failed, see above; what they counted until then is in the table")
+    sys.exit(1 if missed or failed else 0)
 
 
 if __name__ == "__main__":
