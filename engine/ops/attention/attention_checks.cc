@@ -19,8 +19,8 @@ void check_columns(const Context& context, std::string_view op, const ops::Atten
   require(tensor.rank() == 2, ErrorCode::shape_mismatch, op, name, " must be [rows, width], got ",
           tensor.shape().str());
   require(input.column >= 0 && input.column <= tensor.dim(1) - columns, ErrorCode::shape_mismatch,
-          op, name, " needs columns ", input.column, " to ", input.column + columns,
-          " (heads * head_dim of them), its tensor has ", tensor.dim(1));
+          op, name, " needs heads * head_dim = ", columns, " columns from number ", input.column,
+          " on; its tensor has ", tensor.dim(1));
 }
 
 void check_row_numbers(const Context& context, std::string_view op, const Tensor& tensor,
