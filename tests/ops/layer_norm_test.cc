@@ -70,7 +70,10 @@ TEST(LayerNorm, FirstVectorFarFromTheOthers) {
     std::vector<float> x = normal_rows(3 * width, 0);
     for (int64_t row = 0; row < 3; ++row)
       for (int64_t i = 0; i < 16; ++i) x[static_cast<size_t>(row * width + i)] += 1e3f;
-    EXPECT_LT(worst_error(x, 3, width), 2e-5) << "width " << width;
+    // Squares cancel to an eighth before the kernel sums again (x 8), the root halves it, and sums
+    // of the shortest vectors, four lanes, round width / 4 times, now up and now down.
+    const double bound = 4 * std::ldexp(1.0, -24) * std::sqrt(static_cast<double>(width) / 4);
+    EXPECT_LT(worst_error(x, 3, width), bound) << "width " << width;
   }
 }
 
