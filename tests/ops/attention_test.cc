@@ -153,7 +153,7 @@ TEST_F(AttentionTest, NamesWhatIsWrong) {
                8);
   expect_error(invalid_argument, "cu_seqlens_k must not fall", {0, 2, 3, 4}, {0, 3, 2, 4}, 8);
   expect_error(shape_mismatch, "entries", {0, 2, 4}, {0, 4}, 8);
-  expect_error(shape_mismatch, "columns 9 to 13", {0, 4}, {0, 4}, 9);
+  expect_error(shape_mismatch, "4 columns from number 9 on", {0, 4}, {0, 4}, 9);
   options.max_keys = 3;
   expect_error(invalid_argument, "max_keys is 3, the longest sequence has 4", {0, 4}, {0, 4}, 8);
   options.max_keys = options.max_queries = 4;
