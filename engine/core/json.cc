@@ -1,44 +1,86 @@
 #include "engine/core/json.h"
 
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace trafo {
 
+namespace {
+
+// Goes through a text before any value is made of it: what is refused costs no memory, and the
+// library's own callback while it makes values takes quadratic time for lists of objects.
+class Bounds final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  Bounds(const JsonBounds& bounds, std::string_view origin, std::string_view label)
+      : bounds_(bounds), origin_(origin), label_(label) {}
+
+  template <class... Why>
+  void check(bool condition, const Why&... why) const {
+    require(condition, ErrorCode::corrupt_file, origin_, label_, ": ", why...);
+  }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+
+  bool start_object(size_t) override {
+    keys_.emplace_back();
+    return enter();
+  }
+  bool key(string_t& key) override {
+    check(keys_.back().size() < bounds_.members, "a JSON object has more than ", bounds_.members,
+          " members");
+    check(keys_.back().insert(std::move(key)).second, "a JSON object has a key twice");
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return end_array();
+  }
+  bool start_array(size_t) override { return enter(); }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool parse_error(size_t byte, const std::string&,
+                   const nlohmann::json::exception& error) override {
+    const bool of_range = dynamic_cast<const nlohmann::json::out_of_range*>(&error) != nullptr;
+    check(!of_range, "not valid JSON: a number is out of range");
+    check(false, "not valid JSON at byte ", byte);
+    return false;
+  }
+
+ private:
+  bool enter() {
+    check(depth_ < bounds_.depth, "the JSON text is nested more than ", bounds_.depth, " deep");
+    ++depth_;
+    return true;
+  }
+
+  const JsonBounds& bounds_;
+  std::string_view origin_, label_;
+  int depth_ = 0;
+  std::vector<std::set<std::string>> keys_;  // of the objects around the value that is read
+};
+
+}  // namespace
+
 template <class Json>
 Json parse_json(std::string_view text, std::string_view origin, std::string_view label,
                 const JsonBounds& bounds) {
-  const auto check = [&](bool condition, const auto&... why) {
-    require(condition, ErrorCode::corrupt_file, origin, label, ": ", why...);
-  };
-  check(text.size() <= bounds.bytes, "the JSON text has ", text.size(), " bytes, the limit is ",
-        bounds.bytes);
+  Bounds within(bounds, origin, label);
+  within.check(text.size() <= bounds.bytes, "the JSON text has ", text.size(),
+               " bytes, the limit is ", bounds.bytes);
   // The parser would take a NUL for the end of the text.
-  check(text.find('\0') == std::string_view::npos, "the JSON text has a NUL byte");
-  std::vector<std::set<std::string>> keys;  // of the objects around the value that is read
-  const auto look = [&](int depth, typename Json::parse_event_t event, Json& value) {
-    using Event = typename Json::parse_event_t;
-    if (event == Event::object_start || event == Event::array_start) {
-      check(depth < bounds.depth, "the JSON text is nested more than ", bounds.depth, " deep");
-      if (event == Event::object_start) keys.emplace_back();
-    } else if (event == Event::object_end) {
-      keys.pop_back();
-    } else if (event == Event::key) {
-      std::string key = value.template get<std::string>();
-      check(keys.back().size() < bounds.members, "a JSON object has more than ", bounds.members,
-            " members");
-      check(keys.back().insert(std::move(key)).second, "a JSON object has a key twice");
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), look);
-  } catch (const nlohmann::json::parse_error& error) {
-    check(false, "not valid JSON at byte ", error.byte);
-  } catch (const nlohmann::json::exception&) {
-    check(false, "not valid JSON: a number is out of range");
-  }
-  return {};
+  within.check(text.find('\0') == std::string_view::npos, "the JSON text has a NUL byte");
+  nlohmann::json::sax_parse(text.begin(), text.end(), &within);
+  return Json::parse(text.begin(), text.end());
 }
 
 template nlohmann::json parse_json(std::string_view, std::string_view, std::string_view,

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "engine/core/limits.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
 #include "engine/train/model_io.h"
@@ -21,9 +22,6 @@ namespace trafo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int64_t kAllowance = int64_t{64} << 20;
-constexpr double kMostSeconds = 1;
 
 // A file, and who reads it. The reader throws what it has against it.
 struct Target {
@@ -105,7 +103,7 @@ class Damage {
     if (!refused) return refused;
     most_memory_ = std::max(most_memory_, memory_peak());
     slowest_ = std::max(slowest_, took);
-    family_.require(memory_peak() <= static_cast<int64_t>(bytes.size()) + kAllowance,
+    family_.require(memory_peak() <= static_cast<int64_t>(bytes.size() + limits::kRefusalBytes),
                     concat(label, ": ", memory_peak(), " bytes to refuse it"));
     family_.require(took <= kMostSeconds, concat(label, ": took ", took, " s"));
     return refused;

@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <vector>
@@ -45,6 +46,7 @@ class Refusals {
               bool may_be_taken = false) {
     family_.tried();
     bool refused = false;
+    const std::clock_t begin = std::clock();
     reset_memory_peak();
     try {
       read();
@@ -55,6 +57,8 @@ class Refusals {
       family_.failed(what + ": an exception that is no Error: " + error.what());
     }
     const int64_t peak = memory_peak();
+    const double took = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    family_.require(took <= kMostSeconds, concat(what, ": took ", took, " s"));
     if (!refused) return family_.require(may_be_taken, what + ": taken");
     const auto most = static_cast<int64_t>(bytes + limits::kRefusalBytes);
     family_.require(peak <= most, concat(what, ": ", peak, " bytes to refuse ", bytes));

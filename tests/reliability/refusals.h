@@ -5,8 +5,11 @@
 
 namespace trafo::testing {
 
-// Every reader meets files that are made to cost memory. Each that is refused is refused with at
-// most its size and 64 MiB.
+// Of the processor, for refusing one file: what takes longer would be a hang with a larger one.
+inline constexpr double kMostSeconds = 1;
+
+// Every reader meets files that are made to cost memory or time. Each that is refused is refused
+// with at most its size and 64 MiB.
 void try_costly_files(Family& family);
 
 }  // namespace trafo::testing
