@@ -2,7 +2,6 @@
 // run, weights to train on from.
 #include <cmath>
 
-#include "engine/io/checkpoint_directory.h"
 #include "engine/train/average.h"
 #include "engine/train/model_io.h"
 #include "engine/train/run_directory.h"
@@ -131,10 +130,7 @@ TEST_F(AverageTest, ARunEndsWithTheMeanOfItsNewestCheckpoints) {
   longer.run->run(callback);
   EXPECT_EQ(averaged.message, "15, 20, 25");
   longer.run.reset();
-  // Those that there are: what else is kept is the best, whichever that was.
-  const std::vector<int64_t> kept = CheckpointDirectory(run).list();
-  ASSERT_GE(kept.size(), 2u);
-  EXPECT_EQ(RunDirectory(run).average(2).updates, std::vector<int64_t>(kept.end() - 2, kept.end()));
+  EXPECT_EQ(RunDirectory(run).average(2).updates, (std::vector<int64_t>{20, 25}));
 }
 
 TEST_F(AverageTest, AMeanNeedsARunDirectory) {
