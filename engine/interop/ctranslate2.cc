@@ -6,6 +6,7 @@
 //   u32 count     { string alias   string name }
 //
 // A string is a u16 length, which counts a final NUL, and the bytes.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <map>
@@ -214,7 +215,7 @@ class Reader {
   // Before anything of a size that the file claims is made.
   void require_left(uint64_t count) const {
     const uint64_t size = file_.size();
-    require(position_ <= size && count <= size - position_, ErrorCode::corrupt_file, kOrigin,
+    require(count <= size - std::min(position_, size), ErrorCode::corrupt_file, kOrigin,
             file_.path().string(), " ends too early");
   }
   const Descriptor& file() const { return file_; }

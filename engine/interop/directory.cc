@@ -125,8 +125,8 @@ int64_t ConfigReader::integer(const char* field, int64_t low, int64_t high) cons
 
 double ConfigReader::number(const char* field) const {
   const nlohmann::json& value = at(field);
-  require(value.is_number() && std::isfinite(value.get<double>()), ErrorCode::corrupt_file, kOrigin,
-          label_, ": ", field, " must be a number");
+  require(value.is_number(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+          " must be a number");
   return value.get<double>();
 }
 

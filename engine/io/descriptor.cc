@@ -138,8 +138,8 @@ void ensure_directory(const std::filesystem::path& path) {
     open_directory_for_sync(path);  // throws when it is something else than a directory
     return;
   }
-  const bool can_create_parent =
-      errno == ENOENT && path.has_parent_path() && path.parent_path() != path;
+  // Of the root, which would be its own parent, errno is EEXIST.
+  const bool can_create_parent = errno == ENOENT && path.has_parent_path();
   if (!can_create_parent) fail_errno(errno, "create_directory", "cannot create directory", path);
   ensure_directory(path.parent_path());
   make_new_directory(path);

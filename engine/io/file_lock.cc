@@ -42,7 +42,7 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
 
 DirectoryLock::~DirectoryLock() {
   // The file must stay: unlinking it would let two processes lock two files of the same name.
-  if (file_.is_open()) file_system::truncate(file_.fd(), 0);
+  file_system::truncate(file_.fd(), 0);
 }
 
 }  // namespace trafo

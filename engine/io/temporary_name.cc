@@ -29,7 +29,7 @@ std::string temporary_file_name(std::string_view name) {
 
 std::optional<TemporaryName> parse_temporary_name(std::string_view file_name) {
   const size_t dot = file_name.rfind('.');
-  if (!file_name.starts_with('.') || dot < 2 || dot == std::string_view::npos) return std::nullopt;
+  if (!file_name.starts_with('.') || dot < 2) return std::nullopt;
   std::string_view rest = file_name.substr(dot + 1);
   TemporaryName result;
   result.name = file_name.substr(1, dot - 1);

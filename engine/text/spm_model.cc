@@ -196,7 +196,7 @@ SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
   size_t pieces = 0;
   SpmFields reader(serialized, name);
   for (SpmField field; reader.next(field);) {
-    if (field.number >= 1 && field.number <= 5)
+    if (field.number <= 5)
       checker.check(field.wire == SpmField::bytes_of, "field ", field.number, " is not a message");
     if (field.number == spm_field::kPiece) {
       checker.check(pieces < limits::kVocabulary, "more than ", limits::kVocabulary, " pieces");

@@ -172,6 +172,22 @@ TEST_F(InteropFormsTest, WhereTheWeightsAreMissing) {
          [&](const fs::path& directory) { fs::remove(weights(directory)); });
 }
 
+TEST_F(InteropFormsTest, NumbersAreNumbersAndFinite) {
+  const auto model = unbiased_lm(true);
+  const auto epsilon = [&](const char* value, const char* text) {
+    broken(*model, ExportFormat::hf_gpt2, ErrorCode::corrupt_file, text,
+           [&](const fs::path& directory) {
+             edit_json(directory / "config.json",
+                       [](Json& json) { json["layer_norm_epsilon"] = "EPSILON"; });
+             std::string json = read_text_file(directory / "config.json", 1 << 20);
+             json.replace(json.find("\"EPSILON\""), 9, value);
+             write_file_atomically(directory / "config.json", json);
+           });
+  };
+  epsilon("\"1e-5\"", "layer_norm_epsilon must be a number");
+  for (const char* value : {"1e999", "-1e999", "nan", "Infinity"}) epsilon(value, "config.json");
+}
+
 TEST_F(InteropFormsTest, ActivationsByTheirOtherNames) {
   const auto imported_as = [&](const char* name, Activation ours) {
     ModelConfig config = config_of(Architecture::encoder_decoder, false);

@@ -1,0 +1,179 @@
+// What is read beside the weights of a run: its state, its product plans, the models of a mean.
+#include "engine/train/state.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/io/checksum.h"
+#include "engine/train/average.h"
+#include "engine/train/model_io.h"
+#include "engine/train/product_plans.h"
+#include "tests/support/errors.h"
+#include "tests/train/training_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+namespace fs = std::filesystem;
+
+TEST(RunStateText, NumbersAreHexadecimalToTheirEnd) {
+  const std::string good = encode_state({}, {0xabc, "", "{}"});
+  EXPECT_EQ(decode_state(good, "s").identity.corpus, 0xabcu);
+  const auto with = [&](const std::string& field, const std::string& value) {
+    auto json = nlohmann::json::parse(good);
+    EXPECT_TRUE(json.contains(field));
+    json[field] = value;
+    return json.dump();
+  };
+  EXPECT_EQ(decode_state(with("data_seed", "ffffffffffffffff"), "s").state.position.seed,
+            ~uint64_t{0});
+  for (const char* wrong : {"", "xyz", "12zz", "-1", " 1", "fffffffffffffffff", "0x12"})
+    expect_error(ErrorCode::corrupt_file, "is not a hexadecimal number",
+                 [&] { decode_state(with("data_seed", wrong), "s"); });
+}
+
+TEST(RunStateText, OptionsYoungerThanACheckpointHadTheirOldMeaning) {
+  const std::string text =
+      R"({"optimizer_states":"fp32","exponential_smoothing":0.0,"maxi_batch":0,)"
+      R"("drop_identical":false,"max_length_ratio":0.0,"source_alpha":0.0,"target_alpha":0.0,)"
+      R"("batch_tokens":100})";
+  const RunIdentity before{1, "", R"({"batch_tokens":100})"}, now{1, "", text};
+  check_identity(before, now, "a run");
+  const auto refused = [&](const std::string& name, const std::string& value,
+                           const std::string& said) {
+    auto options = nlohmann::ordered_json::parse(text);
+    options[name] = nlohmann::ordered_json::parse(value);
+    expect_error(ErrorCode::invalid_argument, said, [&] {
+      check_identity(before, {1, "", options.dump()}, "a run");
+    });
+  };
+  refused("maxi_batch", "100", "maxi_batch was 0 and is 100 now");
+  refused("drop_identical", "true", "drop_identical was false and is true now");
+  for (const char* share : {"max_length_ratio", "source_alpha", "target_alpha"})
+    refused(share, "0.5", concat(share, " was 0.0 and is 0.5 now"));
+  refused("batch_tokens", "50", "batch_tokens was 100 and is 50 now");
+  refused("of_tomorrow", "1", "of_tomorrow was null and is 1 now");
+}
+
+// ---- the mean of models ----
+
+class MeanTest : public ::testing::Test {
+ protected:
+  fs::path save(const std::string& name, const ModelConfig& config, uint64_t seed, DType dtype,
+                const SafetensorsMetadata& metadata = {}) {
+    const auto model = make_model(*context_, config, seed, dtype);
+    save_model(directory_ / name, *context_, *model, metadata);
+    return directory_ / name;
+  }
+  // The same file with one tensor more, of another type.
+  fs::path with_tensor(const fs::path& file, const std::string& name, DType dtype) {
+    const auto reader = SafetensorsReader::open(file);
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<TensorEntry> entries;
+    for (const TensorInfo& info : reader.tensors()) {
+      reader.read(info, bytes.emplace_back(info.bytes));
+      entries.push_back({info.name, info.dtype, info.shape, {}});
+    }
+    bytes.emplace_back(dtype_size(dtype));
+    entries.push_back({name, dtype, {1}, {}});
+    for (size_t i = 0; i < entries.size(); ++i) entries[i].data = bytes[i];
+    const fs::path to = file.string() + "-and-" + name;
+    save_safetensors(to, entries, reader.metadata());
+    return to;
+  }
+  void refused(const std::vector<fs::path>& files, ErrorCode code, const char* text) {
+    expect_error(code, text, [&] { average_models(files, directory_ / "mean"); });
+    EXPECT_FALSE(fs::exists(directory_ / "mean"));
+  }
+
+  std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 1);
+  TemporaryDirectory directory_;
+};
+
+TEST_F(MeanTest, OfDoublesIsExact) {
+  const ModelConfig config = tiny_config();
+  const std::vector<fs::path> files{save("a", config, 1, DType::f64),
+                                    save("b", config, 2, DType::f64)};
+  average_models(files, directory_ / "mean");
+  const auto values = [&](const fs::path& file) {
+    const auto model = load_model(*context_, file);
+    EXPECT_EQ(model->parameters().dtype(), DType::f64);
+    return context_->values<double>(model->parameters().flat().detach());
+  };
+  const auto a = values(files[0]), b = values(files[1]), mean = values(directory_ / "mean");
+  for (size_t i = 0; i < mean.size(); ++i) ASSERT_EQ(mean[i], (a[i] + b[i]) / 2) << i;
+  EXPECT_NE(mean, a);
+}
+
+TEST_F(MeanTest, TensorsBesidesAndOfOtherTypesAreRefused) {
+  const fs::path plain = save("a", tiny_config(), 1, DType::f32);
+  const fs::path more = with_tensor(plain, "extra", DType::f32);
+  refused({plain, more}, ErrorCode::invalid_argument, "it has the tensor extra besides");
+  refused({more, plain}, ErrorCode::invalid_argument, "it lacks the tensor extra");
+  for (const DType dtype : {DType::bf16, DType::i32}) {
+    const fs::path other = with_tensor(plain, dtype_name(dtype), dtype);
+    refused({other, other}, ErrorCode::unsupported, "weights are float32 or float64");
+  }
+}
+
+TEST_F(MeanTest, AModelWithoutAVocabularyMayBePartOfIt) {
+  const ModelConfig config = tiny_config();
+  const fs::path with = save("with", config, 1, DType::f32, {{kTokenizerKey, "01234567"}}),
+                 without = save("without", config, 2, DType::f32);
+  const std::vector<std::vector<fs::path>> orders{{with, without}, {without, with}, {with, with}};
+  for (const auto& files : orders) {
+    average_models(files, directory_ / "mean");
+    EXPECT_EQ(SafetensorsReader::open(directory_ / "mean").metadata().contains(kTokenizerKey),
+              files[0] == with);
+    fs::remove(directory_ / "mean");
+  }
+}
+
+// ---- product plans ----
+
+class Tuner final : public ProductTuner {
+ public:
+  std::vector<float> measure(const GemmParams&) override { return {}; }
+  void set_tuning(bool) override {}
+  std::string library() const override { return "card, library 1"; }
+  std::vector<ProductChoice> choices() const override { return choices_; }
+  void set_choices(std::span<const ProductChoice> choices) override {
+    choices_.assign(choices.begin(), choices.end());
+  }
+  std::vector<ProductChoice> choices_;
+};
+
+TEST(ProductPlanLines, HoldTheNumbersOfOneKernel) {
+  Tuner tuner;
+  tuner.choices_.resize(1);
+  tuner.choices_[0].kernel[7] = 0xbeef;
+  const std::string good = encode_product_plans(tuner);
+  const size_t seal = good.find('\n') - 8;  // the end of the first line
+  Tuner other;
+  decode_product_plans(other, good, "plans");
+  ASSERT_EQ(other.choices_.size(), 1u);
+  EXPECT_EQ(other.choices_[0].kernel[7], 0xbeefu);
+  for (const char* wrong : {"zzzz", "", "beef 1", "11111111111111111"}) {
+    std::string text = good;
+    text.replace(text.rfind("beef"), 4, wrong);
+    seal_text(text, seal);
+    expect_error(ErrorCode::corrupt_file, "has a line that names no kernel",
+                 [&] { decode_product_plans(other, text, "plans"); });
+  }
+  EXPECT_EQ(other.choices_.size(), 1u) << "what was refused has changed something";
+}
+
+TEST(ProductPlanLines, AFileOfOtherPlansIsReplaced) {
+  const TemporaryDirectory folder;
+  const fs::path path = folder / kProductPlansFile;
+  Tuner tuner, other;
+  tuner.choices_.resize(1);
+  write_product_plans(tuner, path);
+  tuner.choices_.resize(2);
+  write_product_plans(tuner, path);
+  read_product_plans(other, path);
+  EXPECT_EQ(other.choices_.size(), 2u);
+}
+
+}  // namespace
+}  // namespace trafo
