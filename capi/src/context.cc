@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "capi/src/handles.h"
 #include "engine/io/atomic_file.h"
@@ -56,7 +57,8 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
             : make_context({static_cast<DeviceKind>(o.device), o.device_index}, threads);
     context->set_fused_kernels(fused);
     context->set_graphs(graphs);
-    *out = new_handle<trafo_context>(std::shared_ptr<Context>(context.release(), ContextOwner{}));
+    ContextOwner owner;  // takes memory: made while the context still has an owner
+    *out = new_handle<trafo_context>(std::shared_ptr<Context>(context.release(), std::move(owner)));
   });
 }
 
