@@ -93,11 +93,12 @@ int demo(const DemoArguments& arguments) {
   const auto training = Clock::now();
   const double limit = 60 * arguments.minutes;
   bool out_of_time = false;
-  const RunResult result = train_run(
-      demo_settings(arguments, data), arguments.run, reporter, [&](const trafo_event& event) {
-        if (event.kind == TRAFO_EVENT_DISPLAY && since(training) > limit) out_of_time = true;
-        return !out_of_time;
-      });
+  const RunResult result = train_run(demo_settings(arguments, data), arguments.run, reporter,
+                                     [&](const trafo_event& event) {
+                                       if (event.kind == TRAFO_EVENT_LOG && since(training) > limit)
+                                         out_of_time = true;
+                                       return !out_of_time;
+                                     });
   if (result.exit_code != kDone) return result.exit_code;
   if (out_of_time && result.stop != TRAFO_STOP_LIMIT)
     reporter.warn("this machine is slow: training was ended early");

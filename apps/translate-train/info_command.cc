@@ -77,7 +77,7 @@ void show_vocabulary(const std::string& path, LineWriter& out) {
   for (int32_t id = 0; id < std::min<int64_t>(pieces, 12); ++id) {
     char* piece = nullptr;
     size_t length = 0;
-    check(trafo_tokenizer_piece(tokenizer.get(), id, &piece, &length));
+    check(trafo_tokenizer_get_token(tokenizer.get(), id, &piece, &length));
     first += (id == 0 ? "" : " ") + std::string(piece, length);
     trafo_string_free(piece);
   }

@@ -95,7 +95,7 @@ Json RunRecords::take(const trafo_event& e) {
     case TRAFO_EVENT_RESUMED:
       begin(e, true);
       return {};
-    case TRAFO_EVENT_DISPLAY:
+    case TRAFO_EVENT_LOG:
       return train(e);
     case TRAFO_EVENT_SKIPPED: {
       Json record = new_record("skipped", e.update);

@@ -159,9 +159,9 @@ constexpr SettingSpec kSpecs[] = {
      "none, selective or full: what backward computes a second time instead of keeping it; less "
      "memory, more time, the same results",
      1, 1, true},
-    {"tune-products", "", kMachine, "on|off",
+    {"autotune-gemm", "", kMachine, "on|off",
      "on: CUDA measures the kernels of matrix products when a batch has a new shape and takes the "
-     "fastest; RUN/product-plans keeps them for continuing; nothing on the CPU (default off)",
+     "fastest; RUN/gemm-cache keeps them for continuing; nothing on the CPU (default off)",
      0, 1, true},
     {"memory-limit", "", kMachine, "SIZE",
      "of the device, as 800MiB or 4GiB (default 0: what is free); a run that needs more is refused",

@@ -373,8 +373,8 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
                             grouped(config.model.vocabulary), run));
   int32_t device = TRAFO_DEVICE_CPU, index = 0;
   check(trafo_context_get_device(context.get(), &device, &index));
-  if (config.trainer.tune_products != 0 && device == TRAFO_DEVICE_CPU)
-    reporter.info("tune-products: the CPU has one kernel for each product, none is measured");
+  if (config.trainer.autotune_gemm != 0 && device == TRAFO_DEVICE_CPU)
+    reporter.info("autotune-gemm: the CPU has one kernel for each product, none is measured");
   RunRecords records({.description = {{"version", trafo_version()},
                                       {"device", device_text(context.get(), where, precision)},
                                       {"task", settings.text("task")},

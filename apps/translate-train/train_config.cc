@@ -214,7 +214,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("cpu-threads", {"0"});
   settings.set_default("precision", {"auto"});
   settings.set_default("recompute", {"none"});
-  settings.set_default("tune-products", {"off"});
+  settings.set_default("autotune-gemm", {"off"});
   settings.set_default("memory-limit", {"0"});
   settings.set_default("cuda-graphs", {"on"});
   settings.set_default("fused-kernels", {"on"});
@@ -304,9 +304,9 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   t.learning_rate = settings.real("learn-rate");
   t.warmup = settings.integer("lr-warmup");
   t.schedule = schedule_of(settings);
-  t.optimizer_delay = small_integer(settings, "optimizer-delay");
+  t.gradient_accumulation = small_integer(settings, "optimizer-delay");
   t.optimizer_states = settings.choice("optimizer-states", kOptimizerStates);
-  t.exponential_smoothing = smoothing_of(settings);
+  t.ema_alpha = smoothing_of(settings);
   t.label_smoothing = settings.real("label-smoothing");
   t.clip_norm = settings.real("clip-norm");
   t.weight_decay = settings.real("weight-decay");
@@ -320,8 +320,8 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   }
   t.valid_freq = parse_period(settings, "valid-freq", settings.text("valid-freq"));
   t.save_freq = parse_period(settings, "save-freq", settings.text("save-freq"));
-  t.disp_freq = parse_period(settings, "disp-freq", settings.text("disp-freq"));
-  t.disp_first = 5;
+  t.log_freq = parse_period(settings, "disp-freq", settings.text("disp-freq"));
+  t.log_first = 5;
   t.early_stopping = small_integer(settings, "early-stopping");
   t.early_stopping_on = settings.choice("early-stopping-on", kStoppingMetrics);
   t.average_last = small_integer(settings, "average-last");
@@ -340,7 +340,7 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   t.keep_last = small_integer(settings, "keep-last");
   t.keep_best = settings.flag("keep-best");
   t.recompute = settings.choice("recompute", kRecompute);
-  t.tune_products = settings.flag("tune-products");
+  t.autotune_gemm = settings.flag("autotune-gemm");
   if (!parse_bytes(settings.text("memory-limit"), t.memory_limit))
     settings.refuse("memory-limit", fmt::format("wants a size as 800MiB or 4GiB, got '{}'",
                                                 settings.text("memory-limit")));

@@ -53,7 +53,7 @@ class RunDisplay {
       case TRAFO_EVENT_EPOCH:
         if (!message.empty()) reporter_.warn(message);
         break;
-      case TRAFO_EVENT_DISPLAY:
+      case TRAFO_EVENT_LOG:
         display(e, record);
         break;
       case TRAFO_EVENT_SKIPPED:

@@ -53,7 +53,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode(const trafo_tokeniz
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_decode(const trafo_tokenizer *tokenizer, const int32_t *ids,
                                                              size_t count, char **out_text, size_t *out_length);
 /* since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_piece(const trafo_tokenizer *tokenizer, int32_t id, char **out_piece,
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_token(const trafo_tokenizer *tokenizer, int32_t id, char **out_piece,
                                                             size_t *out_length);
 /* since 0.1 */
 TRAFO_API void trafo_tokenizer_free(trafo_tokenizer *tokenizer);
@@ -236,7 +236,7 @@ typedef struct trafo_trainer_options {
   int64_t warmup;           /* updates; default 1000 */
   int64_t schedule_updates; /* cosine and linear: the update at which the rate reaches its end; must be set for them */
   int32_t schedule;         /* default TRAFO_SCHEDULE_INVERSE_SQRT */
-  int32_t optimizer_delay;  /* batches accumulated per update; default 1 */
+  int32_t gradient_accumulation;  /* batches accumulated per update; default 1 */
   double label_smoothing;   /* default 0.1 */
   double clip_norm;         /* global gradient norm; default 1; 0: off */
   double weight_decay;      /* default 0 */
@@ -250,26 +250,26 @@ typedef struct trafo_trainer_options {
   int64_t after_tokens;     /* target tokens */
   trafo_period valid_freq;  /* default 1000 updates; validation happens at the end as well */
   trafo_period save_freq;   /* default 1000 updates; likewise */
-  trafo_period disp_freq;   /* default 100 updates */
-  int64_t disp_first;       /* the first so many updates are displayed as well; default 0 */
+  trafo_period log_freq;   /* default 100 updates */
+  int64_t log_first;       /* the first so many updates are displayed as well; default 0 */
   int32_t early_stopping;   /* validations in a row without improvement (see early_stopping_on); default 0: never */
   int32_t valid_metrics;    /* bits TRAFO_METRIC_*; default all */
   int32_t first_metric;     /* one bit of valid_metrics: the metric that decides; default TRAFO_METRIC_BLEU */
   int32_t valid_beam;       /* default 1: greedy */
   int32_t keep_last;        /* checkpoints kept; default 3 */
   int32_t keep_best;        /* default 1: the best checkpoint of every metric is kept as well */
-  int32_t max_bad_steps;    /* updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10 */
+  int32_t max_non_finite_steps;    /* updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10 */
   int32_t recompute;        /* TRAFO_RECOMPUTE_*; default none. Less memory for more time; never changes a bit */
   int32_t optimizer_states; /* TRAFO_OPTIMIZER_STATES_*; default float32. A run continues with those it has begun with */
   int32_t batch_fit;        /* 1: batch_tokens is the largest that the memory has room for; default 0 */
   int64_t memory_limit;     /* bytes that training may take; default 0: what the device has free */
-  int32_t tune_products;    /* 1: on CUDA the kernels of a new batch shape's products are measured before they first run and the fastest
+  int32_t autotune_gemm;    /* 1: on CUDA the kernels of a new batch shape's products are measured before they first run and the fastest
                              * kept, in the run directory too: a continued run uses the same. Nothing on the CPU. Default 0 */
   int32_t reserved;         /* 0 */
   /* Share of every update's weights in their running mean, as Marian's of this name (1e-4 is usual; larger in the beginning). The
    * mean is what is validated and saved as model.safetensors; training goes on from the weights themselves, which the model keeps
    * and checkpoints hold as unsmoothed.safetensors. A run continues with the share it has begun with. Default 0: none */
-  double exponential_smoothing;
+  double ema_alpha;
   int32_t early_stopping_on; /* TRAFO_STOPPING_*: the metrics that early_stopping counts; default first_metric alone */
   int32_t average_last;      /* at the end the mean of so many of the newest checkpoints (which are kept for it) is written to
                               * RUN/ckpt/averaged/model.safetensors and measured, see TRAFO_EVENT_AVERAGED; default 0: not */
@@ -288,7 +288,7 @@ typedef struct trafo_memory_plan {
   size_t struct_size;
   int64_t weights_bytes;     /* with the float32 masters of a bfloat16 model */
   int64_t gradients_bytes;
-  int64_t optimizer_bytes;   /* the moments, and the mean of the weights under exponential_smoothing */
+  int64_t optimizer_bytes;   /* the moments, and the mean of the weights under ema_alpha */
   int64_t activations_bytes; /* what forward and backward keep and use */
   int64_t total_bytes;       /* the peak of trafo_context_memory_stats, with the batch and small change */
   int64_t batch_tokens;      /* target tokens of the batch: those given, or the largest that fits */
@@ -298,7 +298,7 @@ typedef struct trafo_memory_plan {
 } trafo_memory_plan;
 
 /* What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a
- * decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states, exponential_smoothing and
+ * decoder-lm has no source). Of `options`, which may be NULL, gradient_accumulation, optimizer_states, ema_alpha and
  * recompute matter; with batch_fit and a memory_limit the batch is made larger or smaller, its sentences of the same lengths, to
  * the largest that the limit has room for (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this
  * model. since 0.1 */
@@ -322,7 +322,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, cons
 #define TRAFO_EVENT_STARTED 0            /* message: what was dropped from the corpora, if anything */
 #define TRAFO_EVENT_RESUMED 1            /* path: the checkpoint */
 #define TRAFO_EVENT_CHECKPOINT_REFUSED 2 /* a newer checkpoint is damaged and was passed over; message: why */
-#define TRAFO_EVENT_DISPLAY 3
+#define TRAFO_EVENT_LOG 3
 #define TRAFO_EVENT_SKIPPED 4 /* an update with NaN or Inf was left out; message: its loss and gradient norm */
 #define TRAFO_EVENT_EPOCH 5   /* an epoch is complete; message: what was dropped from it, if anything */
 #define TRAFO_EVENT_VALIDATED 6 /* path: the translations, if any were written */

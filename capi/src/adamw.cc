@@ -2,9 +2,9 @@
 
 #include "capi/src/handles.h"
 #include "engine/ops/op_kernel.h"
-#include "engine/ops/optimizer/optimizer.h"
 #include "engine/optim/adamw.h"
 #include "engine/optim/clip.h"
+#include "engine/optim/optimizer.h"
 
 using namespace trafo;
 

@@ -7,10 +7,10 @@
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"
 #include "capi/src/trainer_handles.h"
-#include "engine/text/batch_packer.h"
-#include "engine/text/shuffle.h"
-#include "engine/text/utf8.h"
-#include "engine/train/model_io.h"
+#include "engine/core/shuffle.h"
+#include "engine/core/utf8.h"
+#include "engine/data/batch_packer.h"
+#include "engine/models/model_io.h"
 #include "engine/train/upload.h"
 
 using namespace trafo;

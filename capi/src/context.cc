@@ -4,8 +4,8 @@
 
 #include "capi/src/handles.h"
 #include "engine/io/atomic_file.h"
-#include "engine/io/trace_report.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/runtime/trace_report.h"
 
 using namespace trafo;
 using namespace trafo::capi;

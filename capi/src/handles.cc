@@ -19,7 +19,7 @@ trafo_error* out_of_memory_handle() {
 }  // namespace
 
 Call::~Call() {
-  if (holds_) turns_of(holds_).end();
+  if (holds_) lock_of(holds_).end();
   for (size_t i = 0; i < in_use_count_; ++i) end_use(in_use_[i]);
   for (const void* handle : more_in_use_) end_use(handle);
 }
@@ -39,7 +39,7 @@ void Call::keep(const void* handle) const {
 
 void Call::use(const std::shared_ptr<Context>& context, CallsBack calls_back) const {
   if (holds_) return;
-  if (!turns_of(context).begin(calls_back == CallsBack::yes))
+  if (!lock_of(context).begin(calls_back == CallsBack::yes))
     refuse(
         "the context is at work on another thread, in a call that may call back; wait for its end, "
         "or use a context of your own");

@@ -22,11 +22,11 @@
 #include <vector>
 
 #include "capi/include/trafo.h"
-#include "capi/src/registry.h"
-#include "capi/src/turns.h"
-#include "engine/autograd/context.h"
+#include "capi/src/context_lock.h"
+#include "capi/src/handle_table.h"
 #include "engine/core/status.h"
-#include "engine/core/trace.h"
+#include "engine/runtime/context.h"
+#include "engine/runtime/trace.h"
 #include "engine/train/cancel.h"
 
 namespace trafo::capi {
@@ -213,7 +213,7 @@ Handle* new_handle(Args&&... args) {
 // Whose destructor works with the context.
 template <class Object>
 concept UsesContext = !std::is_same_v<Object, ContextObject> && requires(Object object) {
-  turns_of(object.context);
+  lock_of(object.context);
 };
 
 template <class Handle>
@@ -224,7 +224,7 @@ void free_handle(Handle* handle) noexcept {
     if constexpr (UsesContext<Object>) {
       // Outlives the object, which may be the last that holds it.
       const std::shared_ptr<Context> context = static_cast<Object*>(ended)->context;
-      turns_of(context).destroy(ended, destroy);
+      lock_of(context).destroy(ended, destroy);
     } else {
       destroy(ended);
     }

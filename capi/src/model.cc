@@ -5,8 +5,8 @@
 
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"
+#include "engine/models/model_io.h"
 #include "engine/train/average.h"
-#include "engine/train/model_io.h"
 #include "engine/train/run_directory.h"
 
 using namespace trafo;

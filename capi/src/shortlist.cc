@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "capi/src/text_handles.h"
+#include "engine/core/open_error.h"
 #include "engine/io/atomic_file.h"
-#include "engine/text/open_error.h"
 
 using namespace trafo;
 using namespace trafo::capi;

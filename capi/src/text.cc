@@ -1,9 +1,10 @@
 #include <limits>
 
 #include "capi/src/text_handles.h"
+#include "engine/data/train_tokenizer.h"
 #include "engine/io/atomic_file.h"
-#include "engine/text/bleu.h"
-#include "engine/text/chrf.h"
+#include "engine/metrics/bleu.h"
+#include "engine/metrics/chrf.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -123,8 +124,8 @@ trafo_error* trafo_tokenizer_decode(const trafo_tokenizer* tokenizer, const int3
   });
 }
 
-trafo_error* trafo_tokenizer_piece(const trafo_tokenizer* tokenizer, int32_t id, char** out_piece,
-                                   size_t* out_length) {
+trafo_error* trafo_tokenizer_get_token(const trafo_tokenizer* tokenizer, int32_t id,
+                                       char** out_piece, size_t* out_length) {
   return api(__func__, [&](const Call& call) {
     call.out(out_piece, "out_piece");
     call.out(out_length, "out_length");
@@ -252,7 +253,7 @@ trafo_error* trafo_corpus_train_tokenizer(const trafo_corpus* corpus,
   return api(__func__, [&](const Call& call) {
     call.out(out);
     *out = new_handle<trafo_tokenizer>(
-        Tokenizer::train(call.handle(corpus, "corpus").corpus, to_options(call, options)));
+        train_tokenizer(call.handle(corpus, "corpus").corpus, to_options(call, options)));
   });
 }
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "capi/src/handles.h"
-#include "engine/text/lexical_table.h"
-#include "engine/text/text_corpus.h"
-#include "engine/text/tokenizer.h"
+#include "engine/data/text_corpus.h"
+#include "engine/decode/lexical_table.h"
+#include "engine/tokenizer/tokenizer.h"
 
 namespace trafo::capi {
 

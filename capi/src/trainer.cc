@@ -29,7 +29,7 @@ trafo_trainer_options trainer_defaults() {
   o.learning_rate = 2e-3;
   o.warmup = 1000;
   o.schedule = TRAFO_SCHEDULE_INVERSE_SQRT;
-  o.optimizer_delay = 1;
+  o.gradient_accumulation = 1;
   o.label_smoothing = 0.1;
   o.clip_norm = 1;
   o.beta1 = 0.9;
@@ -39,14 +39,14 @@ trafo_trainer_options trainer_defaults() {
   o.max_length = 256;
   o.valid_freq = {1000, TRAFO_UNIT_UPDATES, 0};
   o.save_freq = {1000, TRAFO_UNIT_UPDATES, 0};
-  o.disp_freq = {100, TRAFO_UNIT_UPDATES, 0};
+  o.log_freq = {100, TRAFO_UNIT_UPDATES, 0};
   o.valid_metrics = kAllMetrics;
   o.first_metric = TRAFO_METRIC_BLEU;
   o.valid_beam = 1;
   o.valid_normalize = 1;
   o.keep_last = 3;
   o.keep_best = 1;
-  o.max_bad_steps = 10;
+  o.max_non_finite_steps = 10;
   return o;
 }
 
@@ -80,8 +80,8 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
   t.maxi_batch = o.maxi_batch;
   t.source_alpha = o.source_alpha;
   t.target_alpha = o.target_alpha;
-  t.tune_products = call.flag(o.tune_products, "tune_products");
-  t.exponential_smoothing = o.exponential_smoothing;
+  t.autotune_gemm = call.flag(o.autotune_gemm, "autotune_gemm");
+  t.ema_alpha = o.ema_alpha;
   t.early_stopping_on = static_cast<StoppingMetrics>(o.early_stopping_on);
   t.average_last = o.average_last;
   t.optimizer_states = static_cast<OptimizerStates>(o.optimizer_states);
@@ -98,17 +98,17 @@ TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
   t.beta1 = o.beta1;
   t.beta2 = o.beta2;
   t.epsilon = o.epsilon;
-  t.optimizer_delay = o.optimizer_delay;
+  t.gradient_accumulation = o.gradient_accumulation;
   t.seed = o.seed;
-  t.max_bad_steps_in_a_row = o.max_bad_steps;
+  t.max_non_finite_steps = o.max_non_finite_steps;
   t.batch_tokens = o.batch_tokens;
   t.max_length = o.max_length;
   t.after_updates = o.after_updates;
   t.after_epochs = o.after_epochs;
   t.after_tokens = o.after_tokens;
   t.early_stopping = o.early_stopping;
-  t.disp_freq = to_period(call, o.disp_freq, "disp_freq");
-  t.disp_first = o.disp_first;
+  t.log_freq = to_period(call, o.log_freq, "log_freq");
+  t.log_first = o.log_first;
   t.valid_freq = to_period(call, o.valid_freq, "valid_freq");
   t.save_freq = to_period(call, o.save_freq, "save_freq");
   t.valid_beam = o.valid_beam;

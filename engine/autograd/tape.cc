@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 namespace {
@@ -57,7 +57,7 @@ void consume(const std::vector<std::shared_ptr<Variable>>& outputs) {
     if (!output) continue;
     output->consumed = true;
     output->grad = {};
-    output->again = nullptr;  // it holds the inputs of the op
+    output->recompute = nullptr;  // it holds the inputs of the op
     output->written = output->unit = false;
   }
 }

@@ -26,7 +26,7 @@ struct Variable {
   bool written = false;   // false: `grad` holds nothing yet and the next gradient overwrites it
   // Computes the tensor's value once more, bit for bit, from what backward keeps anyway; null where
   // that is not possible or not wanted (Context::recompute).
-  std::function<Tensor(Context&)> again;
+  std::function<Tensor(Context&)> recompute;
   bool unit = false;  // `grad` is the one that backward started with: known without reading it
 };
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/backend/product_tuner.h"
+#include "engine/backend/gemm_tuner.h"
 #include "engine/backend/stream_device.h"
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
@@ -49,7 +49,7 @@ struct GemmParams {
   int64_t batch = 1;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
 
-  // Only where Backend::product_epilogues(): bf16, one product, C [m, n] without gaps and not added
+  // Only where Backend::gemm_epilogues(): bf16, one product, C [m, n] without gaps and not added
   // to.
   Epilogue epilogue = Epilogue::none;
   void* aux = nullptr;  // bf16 [m, n]
@@ -97,9 +97,9 @@ class Backend : public MemoryOwner {
   virtual void gemm(const GemmParams& params) = 0;
   // Whether products of `dtype` take GemmParams::epilogue and a_sums. What the device's library has
   // no kernel for then runs in several, with a rounding more.
-  virtual bool product_epilogues(DType) const { return false; }
+  virtual bool gemm_epilogues(DType) const { return false; }
   // Null where a product has but one kernel.
-  virtual ProductTuner* product_tuner() { return nullptr; }
+  virtual GemmTuner* gemm_tuner() { return nullptr; }
 
   // False on a device that only plans: what is written there need not be computed.
   virtual bool keeps_data() const { return true; }

@@ -1,7 +1,7 @@
 #include "engine/decode/packing.h"
 
-#include "engine/autograd/context.h"
 #include "engine/ops/cast/cast.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 namespace {
@@ -23,8 +23,8 @@ Tensor upload(Context& context, const std::vector<int32_t>& values) {
 
 void check(const Context& context, const ModelConfig& config, const char* ids_name,
            const char* positions_name, const Side& side) {
-  check_indices(context, ids_name, side.ids, config.vocabulary);
-  check_indices(context, positions_name, side.positions, config.max_positions);
+  validate_indices(context, ids_name, side.ids, config.vocabulary);
+  validate_indices(context, positions_name, side.positions, config.max_positions);
 }
 
 void set_source(Context& context, const ModelConfig& config, Batch& batch, const Side& side) {
@@ -49,7 +49,7 @@ Batch pack_sources(Context& context, const ModelConfig& config,
                    std::span<const std::vector<int32_t>* const> sources) {
   Batch batch;
   batch.sentences = static_cast<int64_t>(sources.size());
-  batch.indices_checked = true;
+  batch.indices_validated = true;
   if (config.architecture == Architecture::decoder_lm) return batch;
   Side side;
   for (const std::vector<int32_t>* source : sources) {
@@ -82,8 +82,8 @@ Batch pack_pairs(Context& context, const ModelConfig& config, const SpecialToken
   batch.sentences = static_cast<int64_t>(pairs.size());
   if (!stream) set_source(context, config, batch, source);
   check(context, config, "target_in", "target_positions", target);
-  check_indices(context, "target_out", labels, config.vocabulary, kNoLabel);
-  batch.indices_checked = true;
+  validate_indices(context, "target_out", labels, config.vocabulary, kNoLabel);
+  batch.indices_validated = true;
   batch.longest_target = longest_sentence(target.cu_seqlens);
   batch.target_in = upload(context, target.ids);
   batch.target_positions = upload(context, target.positions);

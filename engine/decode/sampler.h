@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/autograd/context.h"
 #include "engine/decode/options.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

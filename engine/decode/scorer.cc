@@ -61,7 +61,7 @@ std::vector<PairScore> score(Context& context, const Model& model,
     std::vector<const SentencePair*> members;
     for (const int64_t i : group) members.push_back(&pairs[static_cast<size_t>(i)]);
     const Batch batch = pack_pairs(context, config, options.tokens, members);
-    nll_options.labels_checked = batch.indices_checked;
+    nll_options.labels_validated = batch.indices_validated;
     const std::vector<double> nll = to_doubles(
         context,
         ops::cross_entropy(context, model.logits(context, batch), batch.target_out, nll_options)

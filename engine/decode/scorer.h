@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "engine/autograd/context.h"
 #include "engine/decode/options.h"
 #include "engine/decode/packing.h"
 #include "engine/models/model.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

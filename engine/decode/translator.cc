@@ -96,7 +96,7 @@ class BatchDecoder {
                                               std::min(capacity_limit(), prefix + kFirstCapacity));
     use_shortlist(state, sources);
     // Sources and special tokens have been checked, top_k gives tokens, and slots end in time.
-    state.indices_checked = true;
+    state.indices_validated = true;
     while (!slots_.empty()) {
       require(!(options_.cancelled && options_.cancelled()), ErrorCode::cancelled, kOrigin,
               "cancelled by the caller");

@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "engine/autograd/context.h"
 #include "engine/decode/beam_search.h"
 #include "engine/decode/options.h"
 #include "engine/models/model.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

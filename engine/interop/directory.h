@@ -11,7 +11,7 @@
 #include "engine/interop/host_model.h"
 #include "engine/interop/tensor_map.h"
 #include "engine/io/safetensors.h"
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 
 namespace trafo::interop {
 

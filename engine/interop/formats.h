@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/interop/host_model.h"
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 
 namespace trafo::interop {
 

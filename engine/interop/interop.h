@@ -10,7 +10,7 @@
 #include <string>
 
 #include "engine/models/model.h"
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 
 namespace trafo {
 

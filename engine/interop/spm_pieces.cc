@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "engine/text/spm_fields.h"
+#include "engine/tokenizer/spm_fields.h"
 
 namespace trafo::interop {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/text/spm_model.h"
+#include "engine/tokenizer/spm_model.h"
 
 namespace trafo::interop {
 

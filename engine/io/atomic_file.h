@@ -16,7 +16,7 @@ namespace trafo {
 
 // Collects the bytes in a new file `.NAME.tmp-PID-N` beside the target; commit() makes them durable
 // and gives them the target's name in one step. Until then, and after any failure, the target is as
-// it was. What a process that died left of the same target is removed by the next one to write it.
+// it was. What a process that freed left of the same target is removed by the next one to write it.
 // Errors: IO with path and reason.
 class AtomicFile final : public ByteSink {
  public:

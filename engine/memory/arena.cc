@@ -10,7 +10,7 @@ void FittingArena::begin(void* base, const ArenaPlan& plan) {
   base_ = static_cast<std::byte*>(base);
   plan_ = &plan;
   next_ = taken_ = gone_ = deaths_ = 0;
-  on_course_ = true;
+  follows_plan_ = true;
   dead_.assign(plan.places.size(), 0);
   at_offset_.clear();
   for (const auto& place : plan.places) at_offset_.emplace_back(place.offset, 0);
@@ -20,13 +20,13 @@ void FittingArena::begin(void* base, const ArenaPlan& plan) {
 
 void* FittingArena::take(size_t bytes) {
   const auto& places = plan_->places;
-  on_course_ = on_course_ && next_ < places.size() && bytes <= places[next_].bytes;
-  if (on_course_) {
-    const size_t wanted = places[next_].deaths_before;
-    while (deaths_ < wanted && dead_[plan_->deaths[deaths_]]) ++deaths_;
-    on_course_ = deaths_ == wanted;
+  follows_plan_ = follows_plan_ && next_ < places.size() && bytes <= places[next_].bytes;
+  if (follows_plan_) {
+    const size_t wanted = places[next_].frees_before;
+    while (deaths_ < wanted && dead_[plan_->frees[deaths_]]) ++deaths_;
+    follows_plan_ = deaths_ == wanted;
   }
-  if (!on_course_) {
+  if (!follows_plan_) {
     ++refused_;
     return nullptr;
   }

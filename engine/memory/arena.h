@@ -52,7 +52,7 @@ class FittingArena final : public Arena {
 
  private:
   size_t taken_ = 0, gone_ = 0, deaths_ = 0;
-  bool on_course_ = true;
+  bool follows_plan_ = true;
   int64_t refused_ = 0;
   std::vector<uint8_t> dead_;                         // of each allocation
   std::vector<std::pair<size_t, size_t>> at_offset_;  // offsets in order -> the allocation there

@@ -5,13 +5,13 @@
 
 namespace trafo {
 
-size_t AllocationTrace::born(size_t bytes) {
+size_t AllocationTrace::allocated(size_t bytes) {
   lifetimes_.push_back({bytes, time_++, INT64_MAX});
   return lifetimes_.size() - 1;
 }
 
-void AllocationTrace::died(size_t allocation) {
-  lifetimes_[allocation].died = time_++;
+void AllocationTrace::freed(size_t allocation) {
+  lifetimes_[allocation].freed = time_++;
 }
 
 ArenaPlan plan_arena(const AllocationTrace& trace) {
@@ -33,7 +33,7 @@ ArenaPlan plan_arena(const AllocationTrace& trace) {
     size_t offset = 0;
     for (const size_t other : placed) {
       const auto& theirs = lifetimes[other];
-      if (theirs.died < mine.born || mine.died < theirs.born) continue;
+      if (theirs.freed < mine.allocated || mine.freed < theirs.allocated) continue;
       if (plan.places[other].offset >= offset + bytes) break;
       offset = std::max(offset, plan.places[other].offset + padded(plan.places[other].bytes));
     }
@@ -46,14 +46,14 @@ ArenaPlan plan_arena(const AllocationTrace& trace) {
   }
 
   for (size_t i = 0; i < lifetimes.size(); ++i)
-    if (lifetimes[i].died != INT64_MAX) plan.deaths.push_back(i);
-  std::sort(plan.deaths.begin(), plan.deaths.end(),
-            [&](size_t a, size_t b) { return lifetimes[a].died < lifetimes[b].died; });
-  size_t deaths = 0;
+    if (lifetimes[i].freed != INT64_MAX) plan.frees.push_back(i);
+  std::sort(plan.frees.begin(), plan.frees.end(),
+            [&](size_t a, size_t b) { return lifetimes[a].freed < lifetimes[b].freed; });
+  size_t frees = 0;
   for (size_t i = 0; i < lifetimes.size(); ++i) {
-    while (deaths < plan.deaths.size() && lifetimes[plan.deaths[deaths]].died < lifetimes[i].born)
-      ++deaths;
-    plan.places[i].deaths_before = deaths;
+    while (frees < plan.frees.size() && lifetimes[plan.frees[frees]].freed < lifetimes[i].allocated)
+      ++frees;
+    plan.places[i].frees_before = frees;
   }
   return plan;
 }

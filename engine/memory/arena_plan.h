@@ -12,13 +12,13 @@ class AllocationTrace {
  public:
   struct Lifetime {
     size_t bytes;
-    int64_t born, died;  // times: every allocation and every release is one
+    int64_t allocated, freed;  // times: every allocation and every release is one
   };
 
-  // -> number of the allocation, for died()
-  size_t born(size_t bytes);
-  void died(size_t allocation);
-  // What has not died lives until the end.
+  // -> number of the allocation, for freed()
+  size_t allocated(size_t bytes);
+  void freed(size_t allocation);
+  // What has not freed lives until the end.
   const std::vector<Lifetime>& lifetimes() const { return lifetimes_; }
 
  private:
@@ -31,11 +31,11 @@ struct ArenaPlan {
 
   struct Place {
     size_t offset, bytes;
-    size_t deaths_before = 0;  // how many of `deaths` come before it is taken
+    size_t frees_before = 0;  // how many of `frees` come before it is taken
   };
-  std::vector<Place> places;   // of allocation 0, 1, ...
-  std::vector<size_t> deaths;  // allocations in the order in which they die
-  size_t bytes = 0;            // of the block
+  std::vector<Place> places;  // of allocation 0, 1, ...
+  std::vector<size_t> frees;  // allocations in the order in which they die
+  size_t bytes = 0;           // of the block
 };
 
 // Greedy by size (Pisarchyk & Lee, arXiv 2001.03288): the largest first, each at the lowest offset

@@ -4,8 +4,8 @@
 
 namespace trafo {
 
-void check_indices(const Context& context, const char* name, std::span<const int32_t> indices,
-                   int64_t limit, std::optional<int32_t> ignored) {
+void validate_indices(const Context& context, const char* name, std::span<const int32_t> indices,
+                      int64_t limit, std::optional<int32_t> ignored) {
   if (context.device().kind == DeviceKind::cpu) return;
   for (size_t t = 0; t < indices.size(); ++t)
     require((indices[t] >= 0 && indices[t] < limit) || indices[t] == ignored,

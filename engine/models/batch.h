@@ -5,8 +5,8 @@
 #include <optional>
 #include <span>
 
-#include "engine/autograd/context.h"
 #include "engine/models/model_config.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
@@ -24,14 +24,14 @@ struct Batch {
 
   // What spares an accelerator read-backs. Tokens of the longest sentence of a side; 0: unknown.
   int64_t longest_source = 0, longest_target = 0;
-  bool indices_checked = false;  // ids, positions, labels and weights: by check_indices below
+  bool indices_validated = false;  // ids, positions, labels and weights: by validate_indices below
 };
 
 // Ids, positions or labels of a batch in host memory, before they go to an accelerator, where
 // nobody looks at them any more: INVALID_ARGUMENT, naming the first token that is outside 0 to
 // limit - 1 and is not `ignored`. On the CPU the ops look themselves.
-void check_indices(const Context& context, const char* name, std::span<const int32_t> indices,
-                   int64_t limit, std::optional<int32_t> ignored = {});
+void validate_indices(const Context& context, const char* name, std::span<const int32_t> indices,
+                      int64_t limit, std::optional<int32_t> ignored = {});
 
 // The longest sentence of cu_seqlens in host memory.
 int64_t longest_sentence(std::span<const int32_t> cu_seqlens);

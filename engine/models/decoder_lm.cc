@@ -70,7 +70,7 @@ class DecoderLm final : public Transformer {
   Tensor decode_rows(Context& context, DecodeState& state, const Tensor& ids) const override {
     const Layers run = layers(context, {});
     Rows rows = run.start(embed(run, ids, constant_positions(context, state.rows, state.length),
-                                state.indices_checked),
+                                state.indices_validated),
                           layers_[0].attention_norm);
     const SelfRanges ranges = self_ranges(context, state);
     for (size_t i = 0; i < layers_.size(); ++i) {
@@ -86,14 +86,14 @@ class DecoderLm final : public Transformer {
 
  private:
   Tensor embed(const Layers& run, const Tensor& ids, const Tensor& positions,
-               bool indices_checked) const {
+               bool indices_validated) const {
     ops::EmbeddingOptions options;
-    options.indices_checked = indices_checked;
+    options.indices_validated = indices_validated;
     if (positions_ != kNoParam) {
       options.positions = positions;
       options.position_table = parameters_.value(positions_);
     }
-    options.dropout = run.sites().at(kEmbeddingSites, 0, config_.dropout);
+    options.dropout = run.sites().at(kEmbeddingDropout, 0, config_.dropout);
     return ops::embedding(run.context(), ids, parameters_.value(embedding_), options);
   }
 
@@ -106,7 +106,7 @@ class DecoderLm final : public Transformer {
   }
 
   Rows layer(const Layers& run, size_t i, Rows rows, const PackedSide& side) const {
-    const DropoutSites& sites = run.sites();
+    const DropoutIds& sites = run.sites();
     const LmLayer& layer = layers_[i];
     const auto number = static_cast<uint32_t>(i + 1);
     Tensor output = run.self_attention(rows.input, layer.attention, side, true,
@@ -121,7 +121,7 @@ class DecoderLm final : public Transformer {
   Tensor forward(Context& context, const Batch& batch, const DropoutPass& pass) const {
     const Layers run = layers(context, pass);
     Rows rows =
-        run.start(embed(run, batch.target_in, batch.target_positions, batch.indices_checked),
+        run.start(embed(run, batch.target_in, batch.target_positions, batch.indices_validated),
                   layers_[0].attention_norm);
     const PackedSide side{batch.target_cu_seqlens, batch.longest_target, batch.target_positions};
     for (size_t i = 0; i < layers_.size(); ++i)

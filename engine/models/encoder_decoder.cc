@@ -101,7 +101,7 @@ class EncoderDecoder final : public Transformer {
   Tensor decode_rows(Context& context, DecodeState& state, const Tensor& ids) const override {
     const Layers run = layers(context, {});
     Rows rows = run.start(embed(run, ids, constant_positions(context, state.rows, state.length),
-                                target_embedding_, 1, state.indices_checked),
+                                target_embedding_, 1, state.indices_validated),
                           decoder_[0].attention_norm);
     const SelfRanges ranges = self_ranges(context, state);
     ops::AttentionOptions cross = run.attention_options(false, {});
@@ -128,13 +128,13 @@ class EncoderDecoder final : public Transformer {
 
  private:
   Tensor embed(const Layers& run, const Tensor& ids, const Tensor& positions, ParamId table,
-               uint32_t place, bool indices_checked) const {
+               uint32_t place, bool indices_validated) const {
     ops::EmbeddingOptions options;
-    options.indices_checked = indices_checked;
+    options.indices_validated = indices_validated;
     options.scale = std::sqrt(static_cast<double>(config_.width));
     options.positions = positions;
     options.position_table = positions_;
-    options.dropout = run.sites().at(kEmbeddingSites, place, config_.dropout);
+    options.dropout = run.sites().at(kEmbeddingDropout, place, config_.dropout);
     return ops::embedding(run.context(), ids, parameters_.value(table), options);
   }
 
@@ -159,7 +159,7 @@ class EncoderDecoder final : public Transformer {
   }
 
   Rows encoder_layer(const Layers& run, size_t i, Rows rows, const PackedSide& source) const {
-    const DropoutSites& sites = run.sites();
+    const DropoutIds& sites = run.sites();
     const EncoderLayer& layer = encoder_[i];
     const auto number = static_cast<uint32_t>(i + 1);
     Tensor output = run.self_attention(rows.input, layer.attention, source, false,
@@ -174,7 +174,7 @@ class EncoderDecoder final : public Transformer {
 
   Rows decoder_layer(const Layers& run, size_t i, Rows rows, const Tensor& kv,
                      const PackedSide& target, const PackedSide& source) const {
-    const DropoutSites& sites = run.sites();
+    const DropoutIds& sites = run.sites();
     const DecoderLayer& layer = decoder_[i];
     const auto number = static_cast<uint32_t>(encoder_.size() + i + 1);
     Tensor output = run.self_attention(rows.input, layer.attention, target, true,
@@ -194,7 +194,7 @@ class EncoderDecoder final : public Transformer {
   // -> [Ts, width], normalised
   Tensor encode(const Layers& run, const Batch& batch) const {
     Rows rows = run.start(embed(run, batch.source_ids, batch.source_positions, source_embedding_, 0,
-                                batch.indices_checked),
+                                batch.indices_validated),
                           encoder_[0].attention_norm);
     const PackedSide source{batch.source_cu_seqlens, batch.longest_source};
     for (size_t i = 0; i < encoder_.size(); ++i)
@@ -209,7 +209,7 @@ class EncoderDecoder final : public Transformer {
     const Layers run = layers(context, pass);
     const Tensor kv = run.linear(encode(run, batch), cross_kv_);
     Rows rows = run.start(embed(run, batch.target_in, batch.target_positions, target_embedding_, 1,
-                                batch.indices_checked),
+                                batch.indices_validated),
                           decoder_[0].attention_norm);
     const PackedSide source{batch.source_cu_seqlens, batch.longest_source};
     const PackedSide target{batch.target_cu_seqlens, batch.longest_target};

@@ -22,8 +22,8 @@ struct DecodeState {
   int64_t longest_source = 0;     // tokens of the longest source at the start; 0: unknown
   // Of restrict_output: the rows of the output layer that logits are computed of; undefined: all.
   Tensor output_weight, output_bias;
-  bool indices_checked = false;  // the ids that are fed are tokens, and positions suffice: see
-                                 // EmbeddingOptions
+  bool indices_validated = false;  // the ids that are fed are tokens, and positions suffice: see
+                                   // EmbeddingOptions
 };
 
 class Model {

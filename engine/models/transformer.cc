@@ -36,7 +36,7 @@ ops::CrossEntropyOutput Transformer::vocabulary_loss(Context& context, const Ten
   options.loss.weights = batch.target_weights;
   options.loss.reduction = Reduction::sum;
   options.loss.scale = scale;
-  options.loss.labels_checked = batch.indices_checked;
+  options.loss.labels_validated = batch.indices_validated;
   const Tensor bias = output.bias == kNoParam ? Tensor{} : parameters_.value(output.bias);
   return ops::linear_cross_entropy(context, rows, parameters_.value(output.weight), bias,
                                    batch.target_out, options);

@@ -12,8 +12,8 @@ class Transformer : public Model {
   explicit Transformer(const ModelConfig& config) : Model(config) {}
 
   Layers layers(Context& context, const DropoutPass& pass) const;
-  // The layer of DropoutSites that belongs to embeddings; blocks count from 1.
-  static constexpr uint32_t kEmbeddingSites = 0;
+  // The layer of DropoutIds that belongs to embeddings; blocks count from 1.
+  static constexpr uint32_t kEmbeddingDropout = 0;
 
   // Key ranges of every row in the cache, the token being decoded included.
   struct SelfRanges {

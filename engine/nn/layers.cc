@@ -76,13 +76,13 @@ Rows Layers::seam(const Tensor& output, const LinearParams& projection, const Ro
   if (norm.beta == kNoParam) {  // then the projection has no bias either
     const ops::ResidualRmsNorm result = ops::residual_rms_norm(
         context_, output, rows.hidden, param(norm.gamma), settings_.norm_epsilon, dropout);
-    if (settings_.pre_norm) return {result.sum, result.normed, result.again};
+    if (settings_.pre_norm) return {result.sum, result.normed, result.recompute};
     return {result.normed, result.normed};
   }
   const ops::ResidualNorm result = ops::bias_dropout_residual_norm(
       context_, output, param(projection.bias), rows.hidden, param(norm.gamma), param(norm.beta),
       settings_.norm_epsilon, dropout);
-  if (settings_.pre_norm) return {result.sum, result.normed, result.again};
+  if (settings_.pre_norm) return {result.sum, result.normed, result.recompute};
   return {result.normed, result.normed};
 }
 
@@ -135,15 +135,15 @@ Tensor Layers::cross_attention(const Tensor& x, const CrossAttentionParams& p, c
 Rows Layers::layer(const Rows& rows, const Tensor& memory, LayerFn fn) const {
   if (context_.recompute() != Recompute::full) return fn(rows, memory);
   // The first run leaves here what spares the next region its copy of `input`.
-  const auto again = std::make_shared<std::function<Tensor(Context&)>>();
+  const auto recompute = std::make_shared<std::function<Tensor(Context&)>>();
   const std::vector<Tensor> outputs =
       checkpoint(context_, {rows.hidden, rows.input, memory},
-                 [fn = std::move(fn), again](Context&, const std::vector<Tensor>& inputs) {
+                 [fn = std::move(fn), recompute](Context&, const std::vector<Tensor>& inputs) {
                    Rows result = fn({inputs[0], inputs[1]}, inputs[2]);
-                   *again = std::move(result.input_again);
+                   *recompute = std::move(result.recompute_input);
                    return std::vector<Tensor>{result.hidden, result.input};
                  });
-  if (outputs[1].variable()) outputs[1].variable()->again = std::move(*again);
+  if (outputs[1].variable()) outputs[1].variable()->recompute = std::move(*recompute);
   return {outputs[0], outputs[1]};
 }
 

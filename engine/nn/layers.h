@@ -73,7 +73,7 @@ class LayerDeclarer {
 };
 
 // Numbers the dropouts of a forward pass: the same place in the model always has the same site.
-struct DropoutSites {
+struct DropoutIds {
   uint64_t seed = 0;
   uint32_t step = 0;
   bool training = false;
@@ -95,7 +95,7 @@ struct Rows {
   Tensor hidden;  // residual stream
   Tensor input;   // what the next block reads
   // Computes `input` once more from `hidden`, where a checkpointed region ends with them; or null.
-  std::function<Tensor(Context&)> input_again = nullptr;
+  std::function<Tensor(Context&)> recompute_input = nullptr;
 };
 
 class Layers {
@@ -110,7 +110,7 @@ class Layers {
     double rope_theta = 0;
   };
   Layers(Context& context, const ParameterStore& store, const Settings& settings,
-         const DropoutSites& sites)
+         const DropoutIds& sites)
       : context_(context), store_(store), settings_(settings), sites_(sites) {}
 
   Tensor param(ParamId id) const { return id == kNoParam ? Tensor{} : store_.value(id); }
@@ -142,7 +142,7 @@ class Layers {
   using LayerFn = std::function<Rows(const Rows& rows, const Tensor& memory)>;
   Rows layer(const Rows& rows, const Tensor& memory, LayerFn fn) const;
 
-  const DropoutSites& sites() const { return sites_; }
+  const DropoutIds& sites() const { return sites_; }
   const Settings& settings() const { return settings_; }
   Context& context() const { return context_; }
   ops::AttentionOptions attention_options(bool causal, const Dropout& dropout) const;
@@ -151,7 +151,7 @@ class Layers {
   Context& context_;
   const ParameterStore& store_;
   Settings settings_;
-  DropoutSites sites_;
+  DropoutIds sites_;
 };
 
 }  // namespace trafo

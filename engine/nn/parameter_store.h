@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

@@ -78,7 +78,7 @@ constexpr KernelFn kKernels[] = {
 #undef TRAFO_UPDATE
 };
 
-constexpr ProductFallbacks kFallbacks{
+constexpr GemmFallbacks kFallbacks{
     [](DeviceState& device, Epilogue kind, int64_t count, const void* from, void* to) {
       const auto activation = kind == Epilogue::relu ? Activation::relu : Activation::gelu;
       return activation_forward_cuda(device, {DType::bf16, activation, count, from, to});

@@ -4,7 +4,7 @@
 
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
-#include "engine/ops/optimizer/state_code.h"
+#include "engine/optim/state_code.h"
 
 namespace trafo {
 namespace {

@@ -1,15 +1,15 @@
 // AdamW (Loshchilov & Hutter, arXiv 1711.05101) over one flat workspace: one kernel an update.
 #pragma once
 
-#include "engine/autograd/context.h"
-#include "engine/ops/optimizer/optimizer.h"
+#include "engine/optim/optimizer.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
 // What the moments are kept in. Values are part of the C ABI: never renumber, only append.
 enum class OptimizerStates : int32_t {
   float32 = 0,   // the dtype of the parameters: float64 for those
-  eight_bit = 1  // codes of a byte in blocks (engine/ops/optimizer/state_code.h)
+  eight_bit = 1  // codes of a byte in blocks (engine/optim/state_code.h)
 };
 
 // "fp32", "8bit"; "unknown" for a value that is none.

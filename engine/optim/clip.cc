@@ -4,7 +4,7 @@
 
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
-#include "engine/ops/optimizer/optimizer.h"
+#include "engine/optim/optimizer.h"
 
 namespace trafo {
 

@@ -1,7 +1,7 @@
 // The norm of a flat gradient workspace, and what to multiply it with.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

@@ -2,8 +2,8 @@
 // that nothing of an update has to come back to the host before the next one starts.
 #pragma once
 
-#include "engine/ops/optimizer/optimizer.h"
 #include "engine/optim/adamw.h"
+#include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
 
 namespace trafo {

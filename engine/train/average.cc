@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/io/safetensors.h"
+#include "engine/models/model_io.h"
 #include "engine/train/checkpoint_files.h"
-#include "engine/train/model_io.h"
 
 namespace trafo {
 namespace {

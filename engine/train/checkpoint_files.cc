@@ -6,7 +6,7 @@
 #include "engine/core/library_memory.h"
 #include "engine/io/checksum.h"
 #include "engine/io/manifest.h"
-#include "engine/train/model_io.h"
+#include "engine/models/model_io.h"
 
 namespace trafo {
 namespace {
@@ -25,11 +25,11 @@ std::vector<CheckpointFile> checkpoint_files(Context& context, const Model& mode
        [&](ByteSink& sink) {
          SafetensorsMetadata metadata;
          if (!identity.tokenizer.empty()) metadata[kTokenizerKey] = identity.tokenizer;
-         write_model(sink, context, model, trainer.smoothed_weights(), metadata);
+         write_model(sink, context, model, trainer.ema_weights(), metadata);
        }},
       {kOptimizerFile, [&](ByteSink& sink) { trainer.write_optimizer(sink); }},
       {kStateFile, [&](ByteSink& sink) { sink.write(encode_state(state, identity)); }}};
-  if (trainer.smooths())
+  if (trainer.has_ema())
     files.push_back({kUnsmoothedFile, [&](ByteSink& sink) { write_model(sink, context, model); }});
   return files;
 }
@@ -48,8 +48,8 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
   check_identity(saved.identity, identity, content.label);
   StagedTensors staged;
   trainer.stage_optimizer(content.optimizer, staged);
-  if (trainer.smooths()) {
-    const Tensor mean = trainer.running_mean();
+  if (trainer.has_ema()) {
+    const Tensor mean = trainer.ema();
     const std::string no_prefix;
     stage_workspaces(model.parameters(), content.weights, {&mean, 1}, {&no_prefix, 1}, staged);
     stage_weights(content.unsmoothed(), model, staged);

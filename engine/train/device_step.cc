@@ -23,15 +23,15 @@ int64_t round_up(int64_t n, int64_t step) {
 }
 
 // Every batch in a block has weights.
-StepShape device_shape(const StepShape& exact) {
-  StepShape shape = filled_shape(exact);
+BatchBucket device_bucket(const BatchBucket& exact) {
+  BatchBucket shape = padded_bucket(exact);
   shape.weighted = true;
   return shape;
 }
 
 }  // namespace
 
-DeviceStep::Layout::Layout(const StepShape& shape) {
+DeviceStep::Layout::Layout(const BatchBucket& shape) {
   const auto take = [&](int64_t count) {
     const int64_t at = words;
     words += round_up(count, 64);
@@ -57,13 +57,13 @@ DeviceStep::DeviceStep(Context& context, Model& model, const TrainOptions& optio
       options_(options),
       sums_(sums),
       stream_(*context.backend().stream_device()),
-      planner_(make_plan_backend(context.device(), kOpKernelCount)),
-      plan_context_(planner_),
+      meta_backend_(make_meta_backend(context.device(), kOpKernelCount)),
+      meta_context_(meta_backend_),
       staging_(kStagings) {
   const DType sums_dtype = stat_dtype(model.parameters().dtype());
   // Constants that a step would otherwise make in its arena.
   context.one(sums_dtype);
-  plan_context_.one(sums_dtype);
+  meta_context_.one(sums_dtype);
 }
 
 DeviceStep::~DeviceStep() {
@@ -84,8 +84,8 @@ void DeviceStep::forget_graphs() noexcept {
 
 void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t pass,
                             bool first) {
-  check_batch(context_, batch, model_.config());
-  const StepShape shape = device_shape(exact_shape(batch, model_.config(), first));
+  validate_batch(context_, batch, model_.config());
+  const BatchBucket shape = device_bucket(exact_bucket(batch, model_.config(), first));
   const Layout layout(shape);
 
   if (shapes_.size() >= kShapes && !shapes_.contains(shape)) {
@@ -115,17 +115,17 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
   } else {
     Arena arena(context_.backend().arena_memory(), recorded.plan);
     const ArenaScope scope(context_.backend(), arena);
-    const TuningScope tuning(options_.tune_products ? context_.backend().product_tuner() : nullptr);
+    const TuningScope tuning(options_.autotune_gemm ? context_.backend().gemm_tuner() : nullptr);
     run(context_, on_device, first, sums_);
   }
   ++recorded.runs;
 }
 
-void DeviceStep::reserve(std::span<const StepShape> shapes) {
+void DeviceStep::reserve(std::span<const BatchBucket> shapes) {
   size_t arena_bytes = 0;
   int64_t block_words = 0;
-  for (const StepShape& exact : shapes) {
-    const StepShape shape = device_shape(exact);
+  for (const BatchBucket& exact : shapes) {
+    const BatchBucket shape = device_bucket(exact);
     const Layout layout(shape);
     arena_bytes = std::max(arena_bytes, plan(shape, layout, batch_of(exact)).plan.bytes);
     block_words = std::max(block_words, layout.words);
@@ -135,18 +135,18 @@ void DeviceStep::reserve(std::span<const StepShape> shapes) {
 }
 
 // The memory of a step is planned by running it where nothing happens.
-DeviceStep::Recorded& DeviceStep::plan(const StepShape& shape, const Layout& layout,
+DeviceStep::Recorded& DeviceStep::plan(const BatchBucket& shape, const Layout& layout,
                                        const PackedBatchHost& batch) {
   Recorded& recorded = shapes_[shape];
   if (recorded.planned) return recorded;
   const PhaseRange phase(context_, "planning", false);
-  plan_context_.set_product_epilogues(context_.product_epilogues());
-  const Tensor block = plan_context_.empty({layout.words}, DType::i32);
-  const LossSums sums(plan_context_, model_.parameters().dtype());
+  meta_context_.set_gemm_epilogues(context_.gemm_epilogues());
+  const Tensor block = meta_context_.empty({layout.words}, DType::i32);
+  const LossSums sums(meta_context_, model_.parameters().dtype());
   fill(batch, shape, layout, 1, 0, block.data<int32_t>());
-  planner_->take_trace();
-  run(plan_context_, view(block, shape, layout), shape.first, sums);
-  recorded.plan = plan_arena(planner_->take_trace());
+  meta_backend_->take_trace();
+  run(meta_context_, view(block, shape, layout), shape.first, sums);
+  recorded.plan = plan_arena(meta_backend_->take_trace());
   recorded.planned = true;
   return recorded;
 }
@@ -170,7 +170,7 @@ void DeviceStep::prepare_memory(size_t arena_bytes, int64_t block_words) {
   block_ = context_.empty({block_words + block_words / 4}, DType::i32);
 }
 
-void DeviceStep::record(const StepShape& shape, const Batch& batch, Recorded& recorded) {
+void DeviceStep::record(const BatchBucket& shape, const Batch& batch, Recorded& recorded) {
   const PhaseRange phase(context_, "graph capture", false);
   const Profiler::NoDeviceTimes no_device_times(context_.profiler());
   char reason[256] = "a kernel could not be recorded";
@@ -198,12 +198,12 @@ void DeviceStep::run(Context& context, const Batch& batch, bool first, const Los
   } dropout_step(stream_, static_cast<const uint32_t*>(block_.defined() ? block_.raw() : nullptr));
   // A replayed step leaves no trace on the host: what an earlier micro-batch has done to the
   // gradients is said here. On the planning device nothing is filled.
-  if (!first) model_.parameters().complete_grads(plan_context_);
+  if (!first) model_.parameters().complete_grads(meta_context_);
   // The label weights carry the division by the label count, the block the number of the pass.
   accumulate_gradients(context, model_, batch, options_, {options_.seed, 0, true}, 1, first, sums);
 }
 
-void DeviceStep::fill(const PackedBatchHost& batch, const StepShape& shape, const Layout& layout,
+void DeviceStep::fill(const PackedBatchHost& batch, const BatchBucket& shape, const Layout& layout,
                       double labels, uint32_t pass, int32_t* block) const {
   std::memcpy(block + layout.pass, &pass, sizeof pass);
   const auto put = [&](int64_t at, const std::vector<int32_t>& values, int64_t count,
@@ -242,7 +242,7 @@ void DeviceStep::fill(const PackedBatchHost& batch, const StepShape& shape, cons
   }
 }
 
-Batch DeviceStep::view(const Tensor& block, const StepShape& shape, const Layout& layout) const {
+Batch DeviceStep::view(const Tensor& block, const BatchBucket& shape, const Layout& layout) const {
   const auto array = [&](int64_t at, int64_t count, DType dtype = DType::i32) {
     return Tensor(block.storage(), dtype, {count}, {1}, at);
   };
@@ -250,7 +250,7 @@ Batch DeviceStep::view(const Tensor& block, const StepShape& shape, const Layout
   batch.sentences = shape.sentences;
   batch.longest_source = shape.longest_source;
   batch.longest_target = shape.longest_target;
-  batch.indices_checked = true;
+  batch.indices_validated = true;
   if (shape.with_source) {
     batch.source_ids = array(layout.source_ids, shape.source_tokens);
     batch.source_positions = array(layout.source_positions, shape.source_tokens);

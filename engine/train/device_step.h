@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "engine/backend/plan/plan_backend.h"
+#include "engine/backend/meta/meta_backend.h"
+#include "engine/data/batcher.h"
 #include "engine/models/model.h"
-#include "engine/text/batcher.h"
+#include "engine/train/batch_bucket.h"
 #include "engine/train/micro_batch.h"
-#include "engine/train/step_shape.h"
 
 namespace trafo {
 
@@ -27,7 +27,7 @@ class DeviceStep {
   DeviceStep& operator=(const DeviceStep&) = delete;
 
   // Takes the memory of steps of these shapes, so that they and smaller ones need no more.
-  void reserve(std::span<const StepShape> shapes);
+  void reserve(std::span<const BatchBucket> shapes);
 
   // accumulate_gradients() of the batch's share of a mean over `labels`, with the dropout of
   // forward pass `pass`. Returns before it has run, and needs `batch` no longer then.
@@ -39,7 +39,7 @@ class DeviceStep {
     int64_t pass = 0, source_ids = 0, source_positions = 0, source_cu_seqlens = 0, target_in = 0,
             target_out = 0, target_positions = 0, target_cu_seqlens = 0, target_weights = 0,
             words = 0;
-    explicit Layout(const StepShape& shape);
+    explicit Layout(const BatchBucket& shape);
   };
   // What is known of a shape.
   struct Recorded {
@@ -49,13 +49,13 @@ class DeviceStep {
     void* graph = nullptr;
   };
 
-  void fill(const PackedBatchHost& batch, const StepShape& shape, const Layout& layout,
+  void fill(const PackedBatchHost& batch, const BatchBucket& shape, const Layout& layout,
             double labels, uint32_t pass, int32_t* block) const;
-  Batch view(const Tensor& block, const StepShape& shape, const Layout& layout) const;
+  Batch view(const Tensor& block, const BatchBucket& shape, const Layout& layout) const;
   void run(Context& context, const Batch& batch, bool first, const LossSums& sums);
-  Recorded& plan(const StepShape& shape, const Layout& layout, const PackedBatchHost& batch);
+  Recorded& plan(const BatchBucket& shape, const Layout& layout, const PackedBatchHost& batch);
   void prepare_memory(size_t arena_bytes, int64_t block_words);
-  void record(const StepShape& shape, const Batch& batch, Recorded& recorded);
+  void record(const BatchBucket& shape, const Batch& batch, Recorded& recorded);
   void forget_graphs() noexcept;
   int32_t* staging(int64_t words);
 
@@ -64,10 +64,10 @@ class DeviceStep {
   TrainOptions options_;
   LossSums sums_;
   StreamDevice& stream_;
-  std::shared_ptr<PlanBackend> planner_;
-  Context plan_context_;
+  std::shared_ptr<MetaBackend> meta_backend_;
+  Context meta_context_;
 
-  std::map<StepShape, Recorded> shapes_;
+  std::map<BatchBucket, Recorded> shapes_;
   void* arena_ = nullptr;  // the backend's, that graphs were recorded in
   Tensor block_;           // the batch on the device
 

@@ -17,12 +17,12 @@ HostStep::HostStep(Context& context, Model& model, const TrainOptions& options)
     : context_(context),
       model_(model),
       options_(options),
-      planner_(make_plan_backend(context.device(), kOpKernelCount)),
-      plan_context_(planner_) {
+      meta_backend_(make_meta_backend(context.device(), kOpKernelCount)),
+      meta_context_(meta_backend_) {
   // Constants that a step would otherwise make in its arena.
   const DType sums = stat_dtype(model.parameters().dtype());
   context.one(sums);
-  plan_context_.one(sums);
+  meta_context_.one(sums);
 }
 
 HostStep::~HostStep() {
@@ -31,9 +31,9 @@ HostStep::~HostStep() {
   if (memory_ && memory_ == backend.arena_memory()) backend.set_arena_memory(0);
 }
 
-void HostStep::reserve(std::span<const StepShape> shapes) {
+void HostStep::reserve(std::span<const BatchBucket> shapes) {
   size_t bytes = 0;
-  for (const StepShape& shape : shapes) bytes = std::max(bytes, plan(shape).bytes);
+  for (const BatchBucket& shape : shapes) bytes = std::max(bytes, plan(shape).bytes);
   prepare_memory(bytes);
   model_.parameters().zero_grad();
 }
@@ -44,8 +44,8 @@ void HostStep::accumulate(const PackedBatchHost& batch, const DropoutPass& pass,
   // must not be written over.
   if (!context_.fused_kernels() || arena_.living() > 0)
     return run(context_, batch, pass, scale, first, sums);
-  check_batch(context_, batch, model_.config());
-  const ArenaPlan& planned = plan(exact_shape(batch, model_.config(), first));
+  validate_batch(context_, batch, model_.config());
+  const ArenaPlan& planned = plan(exact_bucket(batch, model_.config(), first));
   prepare_memory(planned.bytes);
   arena_.begin(context_.backend().arena_memory(), planned);
   const ArenaScope scope(context_.backend(), arena_);
@@ -53,17 +53,17 @@ void HostStep::accumulate(const PackedBatchHost& batch, const DropoutPass& pass,
 }
 
 // Planned by running it where nothing happens.
-const ArenaPlan& HostStep::plan(const StepShape& exact) {
-  const StepShape shape = filled_shape(exact);
+const ArenaPlan& HostStep::plan(const BatchBucket& exact) {
+  const BatchBucket shape = padded_bucket(exact);
   const auto found = plans_.find(shape);
   if (found != plans_.end()) return found->second;
   if (plans_.size() >= kPlans) plans_.clear();
-  const LossSums sums(plan_context_, model_.parameters().dtype());
+  const LossSums sums(meta_context_, model_.parameters().dtype());
   // What an earlier micro-batch has done to the gradients is said here; there, nothing is filled.
-  if (!shape.first) model_.parameters().complete_grads(plan_context_);
-  planner_->take_trace();
-  run(plan_context_, batch_of(shape), {options_.seed, 0, true}, 1, shape.first, sums);
-  return plans_[shape] = plan_arena(planner_->take_trace());
+  if (!shape.first) model_.parameters().complete_grads(meta_context_);
+  meta_backend_->take_trace();
+  run(meta_context_, batch_of(shape), {options_.seed, 0, true}, 1, shape.first, sums);
+  return plans_[shape] = plan_arena(meta_backend_->take_trace());
 }
 
 void HostStep::prepare_memory(size_t bytes) {

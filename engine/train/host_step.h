@@ -5,11 +5,11 @@
 #include <memory>
 #include <span>
 
-#include "engine/backend/plan/plan_backend.h"
+#include "engine/backend/meta/meta_backend.h"
 #include "engine/memory/arena.h"
 #include "engine/models/model.h"
+#include "engine/train/batch_bucket.h"
 #include "engine/train/micro_batch.h"
-#include "engine/train/step_shape.h"
 
 namespace trafo {
 
@@ -23,7 +23,7 @@ class HostStep {
   HostStep& operator=(const HostStep&) = delete;
 
   // Takes the memory of steps of these shapes, so that they and smaller ones need no more.
-  void reserve(std::span<const StepShape> shapes);
+  void reserve(std::span<const BatchBucket> shapes);
   // accumulate_gradients() of the batch, `scale` times its summed loss.
   void accumulate(const PackedBatchHost& batch, const DropoutPass& pass, double scale, bool first,
                   const LossSums& sums);
@@ -34,15 +34,15 @@ class HostStep {
  private:
   void run(Context& context, const PackedBatchHost& batch, const DropoutPass& pass, double scale,
            bool first, const LossSums& sums);
-  const ArenaPlan& plan(const StepShape& exact);
+  const ArenaPlan& plan(const BatchBucket& exact);
   void prepare_memory(size_t bytes);
 
   Context& context_;
   Model& model_;
   TrainOptions options_;
-  std::shared_ptr<PlanBackend> planner_;
-  Context plan_context_;
-  std::map<StepShape, ArenaPlan> plans_;  // of filled shapes
+  std::shared_ptr<MetaBackend> meta_backend_;
+  Context meta_context_;
+  std::map<BatchBucket, ArenaPlan> plans_;  // of filled shapes
   FittingArena arena_;
   void* memory_ = nullptr;  // the backend's, if we have taken it
 };

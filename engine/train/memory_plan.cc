@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/backend/plan/plan_backend.h"
+#include "engine/backend/meta/meta_backend.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/trainer.h"
 
@@ -20,11 +20,11 @@ void check_side(const ModelConfig& config, const BatchSizes& sizes, const char* 
           " ", side, " tokens: a sentence has 1 to ", config.max_positions);
 }
 
-StepShape shape_of(const ModelConfig& config, const BatchSizes& sizes) {
+BatchBucket shape_of(const ModelConfig& config, const BatchSizes& sizes) {
   require(sizes.sentences >= 1, ErrorCode::invalid_argument, kOrigin,
           "a batch has at least one sentence, got ", sizes.sentences);
   check_side(config, sizes, "target", sizes.target_tokens);
-  StepShape shape;
+  BatchBucket shape;
   shape.with_source = config.architecture == Architecture::encoder_decoder;
   if (shape.with_source)
     check_side(config, sizes, "source", sizes.source_tokens);
@@ -45,12 +45,12 @@ StepShape shape_of(const ModelConfig& config, const BatchSizes& sizes) {
 
 }  // namespace
 
-std::vector<StepShape> of_an_update(std::span<const StepShape> shapes,
-                                    const TrainOptions& options) {
-  std::vector<StepShape> all(shapes.begin(), shapes.end());
-  for (StepShape& shape : all) shape.first = true;
-  if (options.optimizer_delay == 1) return all;
-  for (StepShape shape : shapes) {
+std::vector<BatchBucket> of_an_update(std::span<const BatchBucket> shapes,
+                                      const TrainOptions& options) {
+  std::vector<BatchBucket> all(shapes.begin(), shapes.end());
+  for (BatchBucket& shape : all) shape.first = true;
+  if (options.gradient_accumulation == 1) return all;
+  for (BatchBucket shape : shapes) {
     shape.first = false;
     all.push_back(shape);
   }
@@ -58,10 +58,10 @@ std::vector<StepShape> of_an_update(std::span<const StepShape> shapes,
 }
 
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, std::span<const StepShape> shapes) {
+                         const TrainOptions& options, std::span<const BatchBucket> shapes) {
   validate(config);
   validate(options);
-  const auto backend = make_plan_backend(device, kOpKernelCount);
+  const auto backend = make_meta_backend(device, kOpKernelCount);
   Context context(backend);
   context.set_graphs(false);
   const auto model = make_model(context, config, 1, dtype);
@@ -108,7 +108,7 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes) {
   validate(config);
-  const StepShape shape = shape_of(config, sizes);
+  const BatchBucket shape = shape_of(config, sizes);
   return plan_training(device, config, dtype, options, {&shape, 1});
 }
 

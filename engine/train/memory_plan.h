@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/models/model_config.h"
+#include "engine/train/batch_bucket.h"
 #include "engine/train/options.h"
-#include "engine/train/step_shape.h"
 
 namespace trafo {
 
@@ -33,7 +33,7 @@ int64_t largest_that(Fits fits, int64_t low, int64_t most) {
 struct MemoryPlan {
   int64_t weights = 0;      // with float32 masters and constant tables
   int64_t gradients = 0;    // float32 or the model's dtype
-  int64_t optimizer = 0;    // moments, and the mean of the weights under exponential_smoothing
+  int64_t optimizer = 0;    // moments, and the mean of the weights under ema_alpha
   int64_t activations = 0;  // the arena of forward and backward
   int64_t total = 0;        // with the batch and small change
 };
@@ -49,7 +49,7 @@ struct BatchSizes {
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes);
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, std::span<const StepShape> shapes);
+                         const TrainOptions& options, std::span<const BatchBucket> shapes);
 
 // `sizes` times the largest factor whose plan has room in options.memory_limit, to within one part
 // in 128; sentences keep their lengths. OUT_OF_MEMORY, of a device OUT_OF_DEVICE_MEMORY: not even
@@ -59,6 +59,7 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
 
 // The shapes as they come in an update: each also behind the first of its micro-batches, if the
 // options have updates of several.
-std::vector<StepShape> of_an_update(std::span<const StepShape> shapes, const TrainOptions& options);
+std::vector<BatchBucket> of_an_update(std::span<const BatchBucket> shapes,
+                                      const TrainOptions& options);
 
 }  // namespace trafo

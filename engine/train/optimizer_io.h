@@ -5,15 +5,15 @@
 //   of
 //          16 elements, zeros between them), in blocks of 256: exp_avg and exp_avg_sq, int32
 //          [blocks, 64], a block's codes in the order of their bytes; exp_avg_scale and
-//          exp_avg_sq_scale, float32 [blocks]. engine/ops/optimizer/state_code.h says what a code
+//          exp_avg_sq_scale, float32 [blocks]. engine/optim/state_code.h says what a code
 //          means.
 #pragma once
 
 #include "engine/io/byte_sink.h"
 #include "engine/io/safetensors.h"
+#include "engine/models/model_io.h"
 #include "engine/nn/parameter_store.h"
 #include "engine/optim/adamw.h"
-#include "engine/train/model_io.h"
 
 namespace trafo {
 

@@ -54,9 +54,9 @@ void validate(const TrainOptions& o) {
               o.optimizer_states == OptimizerStates::eight_bit,
           ErrorCode::invalid_argument, kOrigin, "optimizer_states has the unknown value ",
           static_cast<int32_t>(o.optimizer_states));
-  check_real("exponential_smoothing", o.exponential_smoothing, 0, 1, true);
-  check_range("optimizer_delay", o.optimizer_delay, 1, 1 << 20);
-  check_range("max_bad_steps_in_a_row", o.max_bad_steps_in_a_row, 1, 1 << 30);
+  check_real("exponential_smoothing", o.ema_alpha, 0, 1, true);
+  check_range("optimizer_delay", o.gradient_accumulation, 1, 1 << 20);
+  check_range("max_non_finite_steps", o.max_non_finite_steps, 1, 1 << 30);
   check_range("batch_tokens", o.batch_tokens, 2, 1 << 28);
   check_range("max_length", o.max_length, 2, 1 << 24);
   check_range("sort_window", o.sort_window, 0, kLargest);
@@ -75,8 +75,8 @@ void validate(const TrainOptions& o) {
       o.early_stopping_on >= StoppingMetrics::first && o.early_stopping_on <= StoppingMetrics::all,
       ErrorCode::invalid_argument, kOrigin, "early_stopping_on has the unknown value ",
       static_cast<int32_t>(o.early_stopping_on));
-  check_period("disp_freq", o.disp_freq);
-  check_count("disp_first", o.disp_first);
+  check_period("log_freq", o.log_freq);
+  check_count("log_first", o.log_first);
   check_period("valid_freq", o.valid_freq);
   check_period("save_freq", o.save_freq);
   require(!o.valid_metrics.empty(), ErrorCode::invalid_argument, kOrigin,
@@ -121,8 +121,8 @@ std::string fixed_options_json(const TrainOptions& o) {
   out["beta2"] = o.beta2;
   out["epsilon"] = o.epsilon;
   out["optimizer_states"] = optimizer_states_name(o.optimizer_states);
-  out["exponential_smoothing"] = o.exponential_smoothing;
-  out["optimizer_delay"] = o.optimizer_delay;
+  out["exponential_smoothing"] = o.ema_alpha;
+  out["optimizer_delay"] = o.gradient_accumulation;
   out["seed"] = o.seed;
   out["batch_tokens"] = o.batch_tokens;
   out["max_length"] = o.max_length;

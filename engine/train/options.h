@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/autograd/context.h"
 #include "engine/optim/adamw.h"
 #include "engine/optim/schedule.h"
+#include "engine/runtime/context.h"
 #include "engine/train/period.h"
 
 namespace trafo {
@@ -36,14 +36,15 @@ struct TrainOptions {
   OptimizerStates optimizer_states = OptimizerStates::float32;  // eight_bit: not for float64 models
   // Share of every update's weights in their running mean, which is what is validated and saved to
   // be used; 0: none is kept.
-  double exponential_smoothing = 0;
-  int64_t optimizer_delay = 1;  // micro-batches an update; the last one of an epoch may have fewer
+  double ema_alpha = 0;
+  int64_t gradient_accumulation =
+      1;  // micro-batches an update; the last one of an epoch may have fewer
   Recompute recompute = Recompute::none;  // changes memory and time, never a bit; not fixed
   // CUDA: the kernel of every matrix product is the fastest of the library's proposals instead of
   // the first. A run directory keeps which, so that a run goes on with the same bits; not fixed.
-  bool tune_products = false;
-  uint64_t seed = 1;                    // of dropout and of the data order
-  int64_t max_bad_steps_in_a_row = 10;  // of not finite loss or gradient; more: NON_FINITE
+  bool autotune_gemm = false;
+  uint64_t seed = 1;                  // of dropout and of the data order
+  int64_t max_non_finite_steps = 10;  // of not finite loss or gradient; more: NON_FINITE
 
   // --- data, used where text becomes a corpus; fixed as well ---
   int64_t batch_tokens = 4096;  // target tokens a micro-batch
@@ -69,8 +70,8 @@ struct TrainOptions {
   StoppingMetrics early_stopping_on = StoppingMetrics::first;
 
   // --- what happens on the way ---
-  Period disp_freq{100, PeriodUnit::updates};
-  int64_t disp_first = 0;                        // the first so many updates are displayed as well
+  Period log_freq{100, PeriodUnit::updates};
+  int64_t log_first = 0;                         // the first so many updates are displayed as well
   Period valid_freq{1000, PeriodUnit::updates};  // and at the end; without validation data: never
   Period save_freq{1000, PeriodUnit::updates};   // and at the end; without a run directory: never
   std::vector<std::string> valid_metrics{"ce-mean-words"};  // also "bleu", "chrf"

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/train/model_io.h"
+#include "engine/models/model_io.h"
 
 namespace trafo {
 namespace {
 
 // Enough that the device never waits for the host between updates of a few hundred microseconds.
 constexpr size_t kUpdatesAhead = 8;
-static_assert(kUpdatesAhead < Trainer::kMostUnderWay);
+static_assert(kUpdatesAhead < Trainer::kMaxInFlight);
 
 TrainingData checked(TrainingData data, const Model& model, const TrainOptions& options,
                      bool has_directory) {
@@ -91,11 +91,11 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       trainer_(context, model, options_),
       batcher_(std::move(first_batches_)),
       identity_(identity_of(data_, options_)),
-      micro_batches_(static_cast<size_t>(options.optimizer_delay)) {
+      micro_batches_(static_cast<size_t>(options.gradient_accumulation)) {
   trainer_.reserve(of_an_update(plan_.shapes, options_));
   state_.position = batcher_.state();
   // A run begins with the library's own choice of products, whatever the context has done before.
-  if (ProductTuner* tuner = context.backend().product_tuner()) tuner->set_choices({});
+  if (GemmTuner* tuner = context.backend().gemm_tuner()) tuner->set_choices({});
   if (run_directory) {
     directory_.emplace(*run_directory);
     restore();
@@ -217,7 +217,7 @@ void TrainingRun::advance(Session& session, int64_t pause_at) {
 bool TrainingRun::waits_for_results(const Progress& before, const Progress& after,
                                     int64_t pause_at) const {
   return end_reason(after) != StopReason::none || after.updates >= pause_at ||
-         after.updates <= options_.disp_first || is_due(options_.disp_freq, before, after) ||
+         after.updates <= options_.log_first || is_due(options_.log_freq, before, after) ||
          (data_.valid && is_due(options_.valid_freq, before, after)) ||
          (directory_ && is_due(options_.save_freq, before, after));
 }
@@ -268,7 +268,7 @@ void TrainingRun::follow_position() {
 
 // After a result that ends the run: what else was started is forgotten.
 void TrainingRun::abandon_steps() {
-  while (trainer_.under_way() > 0) {
+  while (trainer_.in_flight() > 0) {
     try {
       trainer_.collect();
     } catch (const Error&) {  // the first error is the one to tell
@@ -319,9 +319,9 @@ void TrainingRun::report(Session& session, const StepResult& result, const Progr
   const Progress after = progress();
   state_.validation_due = data_.valid && is_due(options_.valid_freq, before, after);
   save_due_ = save_due_ || (directory_ && is_due(options_.save_freq, before, after));
-  const bool first = !result.skipped && after.updates <= options_.disp_first;
+  const bool first = !result.skipped && after.updates <= options_.log_first;
   const bool display =
-      state_.display.labels > 0 && (first || is_due(options_.disp_freq, before, after));
+      state_.display.labels > 0 && (first || is_due(options_.log_freq, before, after));
   update_clock();
   std::vector<TrainEvent> events;
   if (result.skipped) {
@@ -383,7 +383,7 @@ bool TrainingRun::run_validation(Session& session, bool scheduled) {
 }
 
 std::optional<ValidationResult> TrainingRun::validate(const CancelToken* cancel) {
-  const SmoothedWeights weights(trainer_);
+  const EmaWeights weights(trainer_);
   return validate_model(context_, model_, data_, options_, cancel);
 }
 

@@ -9,11 +9,11 @@
 #include <optional>
 
 #include "engine/train/cancel.h"
-#include "engine/train/data.h"
 #include "engine/train/event.h"
 #include "engine/train/run_directory.h"
 #include "engine/train/run_plan.h"
 #include "engine/train/trainer.h"
+#include "engine/train/training_data.h"
 #include "engine/train/validation.h"
 
 namespace trafo {

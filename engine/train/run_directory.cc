@@ -8,7 +8,7 @@
 #include "engine/io/checksum.h"
 #include "engine/io/descriptor.h"
 #include "engine/train/average.h"
-#include "engine/train/product_plans.h"
+#include "engine/train/gemm_cache.h"
 
 namespace trafo {
 namespace {
@@ -67,8 +67,8 @@ std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, 
       SafetensorsReader::open_no_follow(folder / kModelFile),
       SafetensorsReader::open_no_follow(folder / kOptimizerFile),
       [&] { return SafetensorsReader::open_no_follow(folder / kUnsmoothedFile); }};
-  if (ProductTuner* tuner = context.backend().product_tuner())
-    read_product_plans(*tuner, path_ / kProductPlansFile);
+  if (GemmTuner* tuner = context.backend().gemm_tuner())
+    read_gemm_cache(*tuner, path_ / kGemmCacheFile);
   return Checkpoint{restore_checkpoint(context, model, trainer, identity, content, seek),
                     std::move(newest.refused)};
 }
@@ -79,8 +79,8 @@ void RunDirectory::save(Context& context, const Model& model, const Trainer& tra
   require(std::filesystem::is_directory(path_), ErrorCode::io, kOrigin, path_.string(),
           " was moved or removed while the run wrote to it; saving works again once it is back");
   // Before the checkpoint that was computed with them; later ones only add to them.
-  if (const ProductTuner* tuner = context.backend().product_tuner())
-    write_product_plans(*tuner, path_ / kProductPlansFile);
+  if (const GemmTuner* tuner = context.backend().gemm_tuner())
+    write_gemm_cache(*tuner, path_ / kGemmCacheFile);
   const auto files = checkpoint_files(context, model, trainer, state, identity);
   checkpoints_.save(state.trainer.update, files);
 }

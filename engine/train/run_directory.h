@@ -2,13 +2,13 @@
 //
 //   RUN/ckpt/UPDATE/{model.safetensors, optimizer.safetensors, state.json}
 //   RUN/ckpt/UPDATE/unsmoothed.safetensors
-//                                 under exponential_smoothing: the weights that training goes on
+//                                 under ema_alpha: the weights that training goes on
 //                                 with; model.safetensors are those to use
 //   RUN/ckpt/averaged/model.safetensors
 //                                 the mean of the newest checkpoints, if it was asked for
 //   RUN/latest, RUN/best-METRIC   text: an UPDATE
 //   RUN/valid/UPDATE.hyp          translations of the validation sources, a line each
-//   RUN/product-plans             the kernels of matrix products, if they were measured
+//   RUN/gemm-cache             the kernels of matrix products, if they were measured
 //
 // Other files of the directory (logs, the resolved configuration, the vocabulary) are the caller's.
 #pragma once

@@ -57,7 +57,7 @@ class Plans {
   MemoryPlan of(Recompute recompute, int64_t batch_tokens, int64_t delay = 1) const {
     TrainOptions options = options_;
     options.recompute = recompute;
-    options.optimizer_delay = std::max(options.optimizer_delay, delay);
+    options.gradient_accumulation = std::max(options.gradient_accumulation, delay);
     return plan_training(device_, config_, dtype_, options,
                          largest_shapes(batcher_, config_, batch_tokens));
   }
@@ -97,9 +97,9 @@ class Plans {
     // Smaller batches, so several an update.
     const int64_t tokens = plans.largest(level, plan.limit, plan.batch_tokens - 1, 2);
     if (tokens == 0) continue;
-    const int64_t delay = (options.optimizer_delay * plan.batch_tokens + tokens - 1) / tokens;
+    const int64_t delay = (options.gradient_accumulation * plan.batch_tokens + tokens - 1) / tokens;
     add(concat(level == options.recompute ? "" : "recompute full, ", "batch_tokens ", tokens,
-               " and, to update with as many, optimizer_delay ", delay),
+               " and, to update with as many, gradient_accumulation ", delay),
         plans.of(level, tokens, 2).total);
     break;
   }
@@ -125,15 +125,15 @@ const char* recompute_name(Recompute recompute) {
                                              : "none";
 }
 
-std::vector<StepShape> largest_shapes(const Batcher& batcher, const ModelConfig& config,
-                                      int64_t batch_tokens) {
+std::vector<BatchBucket> largest_shapes(const Batcher& batcher, const ModelConfig& config,
+                                        int64_t batch_tokens) {
   const bool lm = config.architecture == Architecture::decoder_lm;
-  StepShape common;                    // sentences cost next to nothing
+  BatchBucket common;                  // sentences cost next to nothing
   std::map<int64_t, int64_t> sources;  // filled target tokens -> most filled source tokens
   for (const BatchExtent& extent : batcher.extents(batch_tokens)) {
-    const StepShape shape =
-        filled_shape({extent.sentences, extent.source_tokens, extent.target_tokens,
-                      extent.longest_source, extent.longest_target});
+    const BatchBucket shape =
+        padded_bucket({extent.sentences, extent.source_tokens, extent.target_tokens,
+                       extent.longest_source, extent.longest_target});
     common.sentences = std::max(common.sentences, shape.sentences);
     common.longest_source = std::max(common.longest_source, extent.longest_source);
     common.longest_target = std::max(common.longest_target, extent.longest_target);
@@ -142,7 +142,7 @@ std::vector<StepShape> largest_shapes(const Batcher& batcher, const ModelConfig&
   }
   common.with_source = !lm;
   common.weighted = lm;  // labels of the source do not count
-  std::vector<StepShape> shapes;
+  std::vector<BatchBucket> shapes;
   int64_t most = -1;
   for (auto each = sources.rbegin(); each != sources.rend(); ++each) {
     if (each->second <= most) continue;

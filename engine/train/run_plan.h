@@ -5,17 +5,17 @@
 #include <optional>
 #include <vector>
 
-#include "engine/autograd/context.h"
 #include "engine/backend/device_memory.h"
-#include "engine/text/batcher.h"
-#include "engine/train/data.h"
+#include "engine/data/batcher.h"
+#include "engine/runtime/context.h"
 #include "engine/train/memory_plan.h"
+#include "engine/train/training_data.h"
 
 namespace trafo {
 
 struct RunPlan {
   MemoryPlan memory;
-  std::vector<StepShape> shapes;  // of the largest batches: what Trainer::reserve takes
+  std::vector<BatchBucket> shapes;  // of the largest batches: what Trainer::reserve takes
   int64_t batch_tokens = 0;
   std::optional<DeviceMemory> device;  // before training; none: the device does not say
   int64_t limit = 0;                   // bytes the run may take; 0: no limit is known
@@ -27,8 +27,8 @@ inline constexpr int64_t kReservedShare = 16;
 
 // Shapes that the batches of the first window (of the first epoch, if it is one) come in with such
 // a budget, without those that others cover.
-std::vector<StepShape> largest_shapes(const Batcher& batcher, const ModelConfig& config,
-                                      int64_t batch_tokens);
+std::vector<BatchBucket> largest_shapes(const Batcher& batcher, const ModelConfig& config,
+                                        int64_t batch_tokens);
 
 // The plan of a run with this batcher, at its beginning. options.batch_fit: batch_tokens is
 // the largest budget whose plan fits the memory, but never less than the longest pair. `continued`:

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/text/batcher.h"
+#include "engine/data/batcher.h"
 #include "engine/train/options.h"
 
 namespace trafo {

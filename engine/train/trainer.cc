@@ -45,22 +45,22 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
       options_((validate(options), options)),
       optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay,
-                  options.optimizer_states, options.exponential_smoothing},
+                  options.optimizer_states, options.ema_alpha},
                  model.parameters().has_master() ? model.parameters().flat() : Tensor{}),
       schedule_(schedule_options(options, model.config().width)),
       update_(context, optimizer_, schedule_, options.clip_norm),
       sums_(context, model.parameters().dtype()) {
   const ParameterStore& parameters = model.parameters();
-  if (smooths() && !parameters.has_master())
+  if (has_ema() && !parameters.has_master())
     exchange_ =
         context.empty({std::min(kExchanged, parameters.flat().numel())}, parameters.dtype());
   if (StreamDevice* stream = context.backend().stream_device()) {
     device_step_ = std::make_unique<DeviceStep>(context, model, options_, sums_);
     records_ =
-        static_cast<UpdateRecord*>(stream->allocate_pinned(kMostUnderWay * sizeof(UpdateRecord)));
+        static_cast<UpdateRecord*>(stream->allocate_pinned(kMaxInFlight * sizeof(UpdateRecord)));
   } else {
     host_step_ = std::make_unique<HostStep>(context, model, options_);
-    host_records_.resize(kMostUnderWay);
+    host_records_.resize(kMaxInFlight);
     records_ = host_records_.data();
   }
 }
@@ -121,10 +121,10 @@ void Trainer::submit(std::span<const PackedBatchHost> micro_batches) {
 
 // `gradients` fills the flat gradient and the sums of the losses.
 void Trainer::start(const StepResult& result, const std::function<void()>& gradients) {
-  require(under_way_.size() < (works_ahead() ? kMostUnderWay : 1), ErrorCode::invalid_argument,
-          kOrigin, under_way_.size(), " updates are under way, collect one first");
+  require(in_flight_.size() < (works_ahead() ? kMaxInFlight : 1), ErrorCode::invalid_argument,
+          kOrigin, in_flight_.size(), " updates are under way, collect one first");
   const uint64_t passes_before = state_.forward_passes;
-  const size_t before = under_way_.size();
+  const size_t before = in_flight_.size();
   ParameterStore& parameters = model_.parameters();
   UpdateRecord& record = records_[next_record_];
   const PhaseRange step(context_, "step", true);
@@ -132,7 +132,7 @@ void Trainer::start(const StepResult& result, const std::function<void()>& gradi
     gradients();
     update_.prepare(state_.update + 1, state_.update + 1 + static_cast<int64_t>(before));
     const PhaseRange phase(context_, "update", true);
-    under_way_.push_back({result, &record});
+    in_flight_.push_back({result, &record});
     update_.run(sums_.loss, sums_.nll);
     // From here on only a device that is lost can fail.
     if (StreamDevice* stream = works_ahead() ? context_.backend().stream_device() : nullptr) {
@@ -142,21 +142,21 @@ void Trainer::start(const StepResult& result, const std::function<void()>& gradi
       context_.backend().copy_to_host(&record, update_.record(), sizeof record);
     }
   } catch (...) {
-    if (under_way_.size() > before) under_way_.pop_back();
+    if (in_flight_.size() > before) in_flight_.pop_back();
     state_.forward_passes = passes_before;
     parameters.zero_grad();
     throw;
   }
-  next_record_ = (next_record_ + 1) % kMostUnderWay;
+  next_record_ = (next_record_ + 1) % kMaxInFlight;
   parameters.zero_grad();
 }
 
 StepResult Trainer::collect() {
-  require(!under_way_.empty(), ErrorCode::invalid_argument, kOrigin, "no update is under way");
+  require(!in_flight_.empty(), ErrorCode::invalid_argument, kOrigin, "no update is under way");
   // It counts as collected even if the device fails: whoever collects all of them comes to an end.
   const PhaseRange phase(context_, "wait", false);
-  const UnderWay oldest = under_way_.front();
-  under_way_.pop_front();
+  const InFlight oldest = in_flight_.front();
+  in_flight_.pop_front();
   const UpdateRecord& record = *oldest.record;
   if (device_step_)  // at once where copy_to_host() has waited already
     context_.backend().stream_device()->wait(
@@ -176,7 +176,7 @@ StepResult Trainer::collect() {
   }
   result.update = state_.update;
   optimizer_.set_steps(state_.update);
-  require(state_.skipped_in_a_row < options_.max_bad_steps_in_a_row, ErrorCode::non_finite, kOrigin,
+  require(state_.skipped_in_a_row < options_.max_non_finite_steps, ErrorCode::non_finite, kOrigin,
           "training has diverged: after update ", state_.update,
           " the loss or the gradient was not finite ", state_.skipped_in_a_row,
           " times in a row (loss ", result.loss, ", gradient norm ", result.grad_norm, ")");
@@ -191,7 +191,7 @@ void Trainer::accumulate(const Batch& batch, double labels, bool first) {
   accumulate_gradients(context_, model_, batch, options_, next_pass(), 1 / labels, first, sums_);
 }
 
-void Trainer::reserve(std::span<const StepShape> shapes) {
+void Trainer::reserve(std::span<const BatchBucket> shapes) {
   require_idle();
   if (!context_.fused_kernels()) return;  // composed ops never use an arena
   if (device_step_)
@@ -201,12 +201,12 @@ void Trainer::reserve(std::span<const StepShape> shapes) {
 }
 
 void Trainer::require_idle() const {
-  require(under_way_.empty(), ErrorCode::invalid_argument, kOrigin, under_way_.size(),
+  require(in_flight_.empty(), ErrorCode::invalid_argument, kOrigin, in_flight_.size(),
           " updates are under way, collect them first");
 }
 
-const Tensor& Trainer::smoothed_weights() const {
-  return smooths() && state_.update > 0 ? optimizer_.mean() : model_.parameters().master();
+const Tensor& Trainer::ema_weights() const {
+  return has_ema() && state_.update > 0 ? optimizer_.mean() : model_.parameters().master();
 }
 
 // Exact, so that training goes on with the same bits.
@@ -223,8 +223,8 @@ void Trainer::exchange_weights() {
   }
 }
 
-SmoothedWeights::SmoothedWeights(Trainer& trainer)
-    : trainer_(trainer), active_(trainer.smooths() && trainer.state().update > 0) {
+EmaWeights::EmaWeights(Trainer& trainer)
+    : trainer_(trainer), active_(trainer.has_ema() && trainer.state().update > 0) {
   trainer.require_idle();
   if (!active_) return;
   const ParameterStore& parameters = trainer.model_.parameters();
@@ -235,7 +235,7 @@ SmoothedWeights::SmoothedWeights(Trainer& trainer)
     trainer.exchange_weights();
 }
 
-SmoothedWeights::~SmoothedWeights() {
+EmaWeights::~EmaWeights() {
   if (!active_) return;
   try {
     ParameterStore& parameters = trainer_.model_.parameters();

@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "engine/data/batcher.h"
 #include "engine/io/byte_sink.h"
 #include "engine/io/safetensors.h"
 #include "engine/models/model.h"
 #include "engine/optim/clipped_update.h"
-#include "engine/text/batcher.h"
 #include "engine/train/device_step.h"
 #include "engine/train/host_step.h"
 #include "engine/train/options.h"
@@ -42,7 +42,7 @@ class Trainer {
 
   // Forward and backward over each micro-batch, then one clipped AdamW update with the gradient of
   // the mean loss over all their labels. Errors: INVALID_ARGUMENT for no batch or no label that
-  // counts; NON_FINITE after max_bad_steps_in_a_row skipped updates, and whatever the model
+  // counts; NON_FINITE after max_non_finite_steps skipped updates, and whatever the model
   // throws. After any error but NON_FINITE the trainer is as it was before the call.
   StepResult step(std::span<const Batch> micro_batches);
   // The same from host memory; one micro-batch is on the device at a time.
@@ -50,19 +50,19 @@ class Trainer {
 
   // step() in two halves, so that an accelerator has the next update before this one is done.
   // submit() starts an update; collect() waits for the oldest that was started and gives its
-  // result, or throws what step() throws after the fact. At most kMostUnderWay may be under way;
+  // result, or throws what step() throws after the fact. At most kMaxInFlight may be under way;
   // all must be collected before anything else is done with trainer or model.
-  static constexpr size_t kMostUnderWay = StreamDevice::kEvents / 2;
+  static constexpr size_t kMaxInFlight = StreamDevice::kEvents / 2;
   void submit(std::span<const PackedBatchHost> micro_batches);
   StepResult collect();
-  size_t under_way() const { return under_way_.size(); }
+  size_t in_flight() const { return in_flight_.size(); }
   // False: a step is done when submit() returns, there is nothing to gain from several. So it is
   // with composed ops, which look at values on the host.
   bool works_ahead() const { return device_step_ && context_.fused_kernels(); }
 
   // Takes the memory of micro-batches of these sizes, so that they and smaller ones need no more;
   // otherwise it is taken as they come.
-  void reserve(std::span<const StepShape> shapes);
+  void reserve(std::span<const BatchBucket> shapes);
   // Of steps on the CPU, allocations that were not planned: none, but for composed ops.
   int64_t unplanned_allocations() const { return host_step_ ? host_step_->unplanned() : 0; }
 
@@ -76,12 +76,12 @@ class Trainer {
 
   int64_t optimizer_bytes() const { return optimizer_.state_bytes(); }
 
-  bool smooths() const { return optimizer_.mean().defined(); }
-  // The weights to use: the running mean, without exponential_smoothing and before the first update
+  bool has_ema() const { return optimizer_.mean().defined(); }
+  // The weights to use: the running mean, without ema_alpha and before the first update
   // the model's own. Laid out like ParameterStore::master().
-  const Tensor& smoothed_weights() const;
+  const Tensor& ema_weights() const;
   // The running mean itself, to be filled in by who restores a run.
-  const Tensor& running_mean() const { return optimizer_.mean(); }
+  const Tensor& ema() const { return optimizer_.mean(); }
 
   // What a checkpoint holds besides the weights: optimizer.safetensors, see optimizer_io.h.
   void write_optimizer(ByteSink& sink) const;
@@ -95,7 +95,7 @@ class Trainer {
 
  private:
   // An update that was started.
-  struct UnderWay {
+  struct InFlight {
     StepResult result;
     const UpdateRecord* record;  // filled in when its event has passed
   };
@@ -105,7 +105,7 @@ class Trainer {
   void require_idle() const;
   void exchange_weights();
 
-  friend class SmoothedWeights;
+  friend class EmaWeights;
   Context& context_;
   Model& model_;
   TrainOptions options_;
@@ -117,20 +117,20 @@ class Trainer {
   std::unique_ptr<DeviceStep> device_step_;  // on an accelerator
   std::unique_ptr<HostStep> host_step_;      // else
   TrainerState state_;
-  std::deque<UnderWay> under_way_;
-  UpdateRecord* records_ = nullptr;  // kMostUnderWay of them, where the device can write
+  std::deque<InFlight> in_flight_;
+  UpdateRecord* records_ = nullptr;  // kMaxInFlight of them, where the device can write
   std::vector<UpdateRecord> host_records_;
   size_t next_record_ = 0;
 };
 
-// While it lives, the model computes with Trainer::smoothed_weights(). No update may be under way
+// While it lives, the model computes with Trainer::ema_weights(). No update may be under way
 // or started, nothing saved.
-class SmoothedWeights {
+class EmaWeights {
  public:
-  explicit SmoothedWeights(Trainer& trainer);
-  ~SmoothedWeights();
-  SmoothedWeights(const SmoothedWeights&) = delete;
-  SmoothedWeights& operator=(const SmoothedWeights&) = delete;
+  explicit EmaWeights(Trainer& trainer);
+  ~EmaWeights();
+  EmaWeights(const EmaWeights&) = delete;
+  EmaWeights& operator=(const EmaWeights&) = delete;
 
  private:
   Trainer& trainer_;

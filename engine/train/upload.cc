@@ -29,7 +29,7 @@ void check_boundaries(const char* name, const std::vector<int32_t>& boundaries, 
           " must start at 0, never decrease and end at the number of tokens, ", tokens);
 }
 
-// What the loss checks itself on the CPU; see check_indices.
+// What the loss checks itself on the CPU; see validate_indices.
 void check_weights(const Context& context, const std::vector<float>& weights) {
   if (context.device().kind == DeviceKind::cpu) return;
   for (size_t t = 0; t < weights.size(); ++t)
@@ -44,7 +44,8 @@ Tensor upload_weights(Context& context, const std::vector<float>& weights, DType
 
 }  // namespace
 
-void check_batch(const Context& context, const PackedBatchHost& host, const ModelConfig& config) {
+void validate_batch(const Context& context, const PackedBatchHost& host,
+                    const ModelConfig& config) {
   const size_t tokens = host.target_in.size();
   require(!host.target_cu_seqlens.empty(), ErrorCode::shape_mismatch, kOrigin,
           "target_cu_seqlens is empty, it has one element more than there are sentences");
@@ -56,16 +57,16 @@ void check_batch(const Context& context, const PackedBatchHost& host, const Mode
     check_length("source_positions", host.source_positions.size(), host.source_ids.size());
     check_boundaries("source_cu_seqlens", host.source_cu_seqlens, sentences,
                      host.source_ids.size());
-    check_indices(context, "source_ids", host.source_ids, config.vocabulary);
-    check_indices(context, "source_positions", host.source_positions, config.max_positions);
+    validate_indices(context, "source_ids", host.source_ids, config.vocabulary);
+    validate_indices(context, "source_positions", host.source_positions, config.max_positions);
   } else {
     require(host.source_ids.empty(), ErrorCode::invalid_argument, kOrigin,
             "a decoder-lm reads the source in target_in, source_ids must be empty");
   }
-  check_indices(context, "target_in", host.target_in, config.vocabulary);
-  check_indices(context, "target_out", host.target_out, config.vocabulary,
-                ops::CrossEntropyOptions{}.ignore_label);
-  check_indices(context, "target_positions", host.target_positions, config.max_positions);
+  validate_indices(context, "target_in", host.target_in, config.vocabulary);
+  validate_indices(context, "target_out", host.target_out, config.vocabulary,
+                   ops::CrossEntropyOptions{}.ignore_label);
+  validate_indices(context, "target_positions", host.target_positions, config.max_positions);
   if (host.target_weights.empty()) return;
   check_length("target_weights", host.target_weights.size(), tokens);
   check_weights(context, host.target_weights);
@@ -74,7 +75,7 @@ void check_batch(const Context& context, const PackedBatchHost& host, const Mode
 Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& config,
              DType dtype) {
   const PhaseRange phase(context, "upload", true);
-  check_batch(context, host, config);
+  validate_batch(context, host, config);
   Batch batch;
   batch.sentences = static_cast<int64_t>(host.target_cu_seqlens.size()) - 1;
   if (config.architecture == Architecture::encoder_decoder) {
@@ -83,7 +84,7 @@ Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& c
     batch.source_positions = to_device(context, host.source_positions);
     batch.source_cu_seqlens = to_device(context, host.source_cu_seqlens);
   }
-  batch.indices_checked = true;
+  batch.indices_validated = true;
   batch.longest_target = longest_sentence(host.target_cu_seqlens);
   batch.target_in = to_device(context, host.target_in);
   batch.target_out = to_device(context, host.target_out);

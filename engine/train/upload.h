@@ -1,15 +1,15 @@
 // Packed batches from host memory to the device of a context.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/data/batcher.h"
 #include "engine/models/batch.h"
 #include "engine/models/model_config.h"
-#include "engine/text/batcher.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
 // What upload() refuses.
-void check_batch(const Context& context, const PackedBatchHost& host, const ModelConfig& config);
+void validate_batch(const Context& context, const PackedBatchHost& host, const ModelConfig& config);
 
 // For a model of `dtype`. Arrays whose lengths do not fit together are SHAPE_MISMATCH, tokens the
 // model does not know INVALID_ARGUMENT (on the CPU found by the ops that use them); a batch without

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "engine/decode/translator.h"
-#include "engine/text/bleu.h"
-#include "engine/text/chrf.h"
+#include "engine/metrics/bleu.h"
+#include "engine/metrics/chrf.h"
 #include "engine/train/upload.h"
 
 namespace trafo {

@@ -7,7 +7,7 @@
 
 #include "engine/models/model.h"
 #include "engine/train/cancel.h"
-#include "engine/train/data.h"
+#include "engine/train/training_data.h"
 
 namespace trafo {
 

@@ -114,7 +114,7 @@ void Report::print_ratios() {
       if (values.empty()) continue;
       const double mean = geometric_mean(values), middle = median(values);
       const char* shapes = full ? "full" : "all";
-      add({{"sec", "fused_against_composed"},
+      add({{"sec", "fused_against_reference"},
            {"what", kind},
            {"shapes", shapes},
            {"count", values.size()},

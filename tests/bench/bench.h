@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo::bench {
 

@@ -31,7 +31,7 @@ constexpr Section kSections[] = {
     {"softmax", bench_softmax},     {"layernorm", bench_layer_norm},
     {"dropout", bench_dropout},     {"cross_entropy", bench_cross_entropy},
     {"attention", bench_attention}, {"flce", bench_linear_cross_entropy},
-    {"seed", bench_seed},           {"products", bench_products},
+    {"seed", bench_seed},           {"products", bench_gemms},
     {"adamw", bench_adamw},         {"llama", bench_llama},
 };
 
@@ -138,10 +138,10 @@ void measure(OpBench& bench, const OpRun& run) {
       bench.report.add_ratio((run.section == "seed" ? "seed " : "") + kind + " " + name, run.full,
                              ratio);
     };
-    if (bench.composed && run.composed_forward)
-      compare("fw", time_forward(context, bench.sampling, run.composed_forward));
-    if (bench.composed && run.composed_record)
-      compare("bw", time_backward(context, bench.sampling, run.composed_record, run.upstream).us);
+    if (bench.composed && run.reference_forward)
+      compare("fw", time_forward(context, bench.sampling, run.reference_forward));
+    if (bench.composed && run.reference_record)
+      compare("bw", time_backward(context, bench.sampling, run.reference_record, run.upstream).us);
     print_table_row(row);
     bench.report.add(row);
   });

@@ -27,9 +27,9 @@
 
 #include "engine/core/philox.h"
 #include "engine/io/atomic_file.h"
-#include "engine/io/trace_report.h"
 #include "engine/models/model.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/runtime/trace_report.h"
 #include "engine/train/trainer.h"
 #include "engine/train/upload.h"
 #include "tests/bench/bench.h"
@@ -73,8 +73,8 @@ struct StepOptions {
   int steps = 0;  // 0: the default of the device
   bool fused = true, graphs = true;
   Recompute recompute = Recompute::none;
-  bool tune = false;       // TrainOptions::tune_products
-  bool epilogues = false;  // Context::product_epilogues
+  bool tune = false;       // TrainOptions::autotune_gemm
+  bool epilogues = false;  // Context::gemm_epilogues
   OptimizerStates states = OptimizerStates::float32;
   bool resident = false;  // the batch stands on the device
   std::string profile;    // where a trace goes; empty: nowhere
@@ -141,13 +141,13 @@ ModelConfig model_config(const Workload& w) {
 // Steps with a batch from the host, as many under way as the trainer takes. The loss of the last
 // one.
 double steps_from_host(Trainer& trainer, const PackedBatchHost& batch, int count) {
-  const size_t most = trainer.works_ahead() ? Trainer::kMostUnderWay : 1;
+  const size_t most = trainer.works_ahead() ? Trainer::kMaxInFlight : 1;
   double loss = 0;
   for (int i = 0; i < count; ++i) {
-    if (trainer.under_way() == most) trainer.collect();
+    if (trainer.in_flight() == most) trainer.collect();
     trainer.submit({&batch, 1});
   }
-  while (trainer.under_way() > 0) loss = trainer.collect().loss;
+  while (trainer.in_flight() > 0) loss = trainer.collect().loss;
   return loss;
 }
 
@@ -169,7 +169,7 @@ double time_steps(Context& context, int steps, const std::function<void(int)>& r
 Json measure(const Workload& w, const StepOptions& o, Json row) {
   const auto context = make_context(o.device, o.threads);
   context->set_fused_kernels(o.fused);
-  context->set_product_epilogues(o.epilogues);
+  context->set_gemm_epilogues(o.epilogues);
   context->set_graphs(o.graphs);
   const auto model = make_model(*context, model_config(w), 1, o.precision);
   const bool lm = w.architecture == Architecture::decoder_lm;
@@ -177,7 +177,7 @@ Json measure(const Workload& w, const StepOptions& o, Json row) {
   options.learn_rate = 1e-4;
   options.label_smoothing = lm ? 0 : 0.1;
   options.recompute = o.recompute;
-  options.tune_products = o.tune;
+  options.autotune_gemm = o.tune;
   options.optimizer_states = o.states;
   Trainer trainer(*context, *model, options);
   const PackedBatchHost host = make_batch(w);

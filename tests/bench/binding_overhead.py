@@ -50,7 +50,7 @@ fn main() -> Result<()> {
     }
     let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?;
     let model = Model::new_on(&ContextOptions::new().threads(a[3].parse().unwrap()), &config, 1)?;
-    let options = TrainerOptions::new().after_updates(updates).disp_freq(Period::Updates(20)).disp_first(5);
+    let options = TrainerOptions::new().after_updates(updates).log_freq(Period::Updates(20)).log_first(5);
     let options = options.early_stopping(10).label_smoothing(0.1).clip_norm(1.0).learning_rate(2e-3).warmup(1000)
         .batch_tokens(a[4].parse().unwrap());
     let mut trainer = Trainer::builder(model, &tokenizer, &corpus).valid(&valid).options(options).run_directory(&a[1]).build()?;
@@ -99,7 +99,7 @@ func main() {
 	model := must(device.NewModel(config, 1))
 	options := trafo.DefaultTrainerOptions()
 	options.AfterUpdates = int64(must(strconv.Atoi(os.Args[2])))
-	options.DispFreq, options.DispFirst, options.RunDirectory = trafo.Every(20, trafo.Updates), 5, os.Args[1]
+	options.LogFreq, options.LogFirst, options.RunDirectory = trafo.Every(20, trafo.Updates), 5, os.Args[1]
 	options.EarlyStopping, options.LabelSmoothing, options.ClipNorm, options.LearningRate, options.Warmup = 10, 0.1, 1, 2e-3, 1000
 	options.BatchTokens = int64(must(strconv.Atoi(os.Args[4])))
 	trainer := must(model.NewTrainer(tokenizer, corpus, valid, &options))

@@ -45,7 +45,7 @@ Tensor composed(Context& context, const AttentionCase& c, const Tensor& qkv,
   const Tensor q = split(0), k = split(1), v = split(2);
   Tensor scores = ops::scale(context, ops::matmul(context, q, k, {.transpose_b = true}), c.scale());
   if (c.causal) scores = ops::add(context, scores, future_penalty);
-  const Tensor out = ops::matmul(context, ops::softmax_composed(context, scores, {}), v);
+  const Tensor out = ops::matmul(context, ops::softmax_reference(context, scores, {}), v);
   const Tensor heads = ops::reshape(context, out, {c.sequences, c.heads, c.length, c.head_dim});
   return ops::reshape(context, ops::transpose(context, heads, 1, 2), {c.tokens(), c.width()});
 }
@@ -67,14 +67,14 @@ struct Reference {
   const AttentionCase& c;
   Matrix q, k, v, dout;
   std::vector<int64_t> checked;  // queries, and keys too
-  bool keys_checked;
+  bool keys_validated;
   Matrix out, dq, dk, dv;  // rows of `checked`
 
   Reference(const AttentionCase& attention, const RandomTensor& qkv, const RandomTensor& upstream,
             int64_t sequence, int64_t head)
       : c(attention),
         checked(spread(attention.length, kCheckedRows)),
-        keys_checked(attention.length <= kLongestFullCheck) {
+        keys_validated(attention.length <= kLongestFullCheck) {
     const auto take = [&](const RandomTensor& from, int64_t columns, int64_t column) {
       Matrix matrix;
       for (int64_t i = 0; i < c.length; ++i)
@@ -90,7 +90,7 @@ struct Reference {
     for (Matrix* matrix : {&out, &dq, &dk, &dv})
       matrix->assign(checked.size() * static_cast<size_t>(c.head_dim), 0.0);
     std::vector<int64_t> queries = checked;
-    if (keys_checked) {
+    if (keys_validated) {
       queries.clear();
       for (int64_t i = 0; i < c.length; ++i) queries.push_back(i);
     }
@@ -159,7 +159,7 @@ void check(Context& context, const AttentionCase& c, const RandomTensor& qkv,
   };
   compare(out, 0, reference.out, forward);
   compare(gradient, 0, reference.dq, backward);
-  if (!reference.keys_checked) return;
+  if (!reference.keys_validated) return;
   compare(gradient, c.width(), reference.dk, backward);
   compare(gradient, 2 * c.width(), reference.dv, backward);
 }
@@ -205,8 +205,8 @@ void attention_case(OpBench& bench, DType dtype, const AttentionCase& c) {
     for (int64_t i = 0; i < c.length; ++i)
       for (int64_t j = 0; j < c.length; ++j) hidden.push_back(j > i ? -1e9 : 0);
     penalty = context.from_doubles(hidden, {1, c.length, c.length}, dtype);
-    run.composed_forward = [&] { composed(context, c, qkv.tensor, penalty); };
-    run.composed_record = [&] {
+    run.reference_forward = [&] { composed(context, c, qkv.tensor, penalty); };
+    run.reference_record = [&] {
       return std::vector{composed(context, c, make_leaf(qkv.tensor, gradient), penalty)};
     };
   }

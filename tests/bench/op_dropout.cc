@@ -94,11 +94,11 @@ void measure_chain(OpBench& bench, const Chain& c, OpRun run, const Fused& fused
   Context& context = c.context;
   run.upstream = {c.dy.tensor};
   run.forward = [&] { fused(c.x.tensor, c.bias.tensor); };
-  run.composed_forward = [&] { composed(c.x.tensor, c.bias.tensor); };
+  run.reference_forward = [&] { composed(c.x.tensor, c.bias.tensor); };
   run.record = [&] {
     return std::vector{fused(make_leaf(c.x.tensor, c.dx), make_leaf(c.bias.tensor, c.dbias))};
   };
-  run.composed_record = [&] {
+  run.reference_record = [&] {
     return std::vector{composed(make_leaf(c.x.tensor, c.dx), make_leaf(c.bias.tensor, c.dbias))};
   };
   run.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
@@ -160,7 +160,7 @@ void bias_dropout_residual_norm(OpBench& bench, const Chain& c) {
   const auto composed = [&](const Inputs& in) {
     const Tensor sum =
         ops::add(context, in[2], ops::dropout(context, ops::add(context, in[0], in[1]), kDropout));
-    return std::vector{sum, ops::layer_norm_composed(context, sum, in[3], in[4], kEpsilon)};
+    return std::vector{sum, ops::layer_norm_reference(context, sum, in[3], in[4], kEpsilon)};
   };
   const auto fused = [&](const Inputs& in) {
     const ops::ResidualNorm out = ops::bias_dropout_residual_norm(context, in[0], in[1], in[2],
@@ -177,9 +177,9 @@ void bias_dropout_residual_norm(OpBench& bench, const Chain& c) {
     return made;
   };
   run.forward = [&] { fused(constants); };
-  run.composed_forward = [&] { composed(constants); };
+  run.reference_forward = [&] { composed(constants); };
   run.record = [&] { return fused(leaves()); };
-  run.composed_record = [&] { return composed(leaves()); };
+  run.reference_record = [&] { return composed(leaves()); };
   run.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
     const NoGrad no_grad(context);
     const Tensor normed = fused(constants)[1];

@@ -93,12 +93,12 @@ void rms_norms(OpBench& bench, DType dtype, const Shape& shape) {
     return leaves(
         [&](const Tensor& a, const Tensor& g) { return ops::rms_norm(context, a, g, kEpsilon); });
   };
-  alone.composed_forward = [&] {
-    ops::rms_norm_composed(context, x.tensor, gamma.tensor, kEpsilon);
+  alone.reference_forward = [&] {
+    ops::rms_norm_reference(context, x.tensor, gamma.tensor, kEpsilon);
   };
-  alone.composed_record = [&] {
+  alone.reference_record = [&] {
     return leaves([&](const Tensor& a, const Tensor& g) {
-      return ops::rms_norm_composed(context, a, g, kEpsilon);
+      return ops::rms_norm_reference(context, a, g, kEpsilon);
     });
   };
   alone.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
@@ -122,16 +122,16 @@ void rms_norms(OpBench& bench, DType dtype, const Shape& shape) {
     return std::vector<Tensor>{out.sum, out.normed};
   };
   const auto composed = [&](const Tensor& a, const Tensor& r, const Tensor& g) {
-    const Tensor sum = ops::bias_dropout_residual_composed(context, a, {}, r, {});
-    return std::vector<Tensor>{sum, ops::rms_norm_composed(context, sum, g, kEpsilon)};
+    const Tensor sum = ops::bias_dropout_residual_reference(context, a, {}, r, {});
+    return std::vector<Tensor>{sum, ops::rms_norm_reference(context, sum, g, kEpsilon)};
   };
-  const auto seam_leaves = [&](auto&& op) {
+  const auto add_norm_leaves = [&](auto&& op) {
     return op(x.tensor, make_leaf(residual.tensor, dresidual), make_leaf(gamma.tensor, dgamma));
   };
   seam.forward = [&] { fused(x.tensor, residual.tensor, gamma.tensor); };
-  seam.record = [&] { return seam_leaves(fused); };
-  seam.composed_forward = [&] { composed(x.tensor, residual.tensor, gamma.tensor); };
-  seam.composed_record = [&] { return seam_leaves(composed); };
+  seam.record = [&] { return add_norm_leaves(fused); };
+  seam.reference_forward = [&] { composed(x.tensor, residual.tensor, gamma.tensor); };
+  seam.reference_record = [&] { return add_norm_leaves(composed); };
   seam.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
     const NoGrad no_grad(context);
     const Tensor normed = fused(x.tensor, residual.tensor, gamma.tensor)[1];
@@ -171,9 +171,9 @@ void rotary_positions(OpBench& bench, DType dtype, int64_t rows, int64_t heads, 
   run.record = [&] {
     return std::vector{ops::rotary(context, make_leaf(x.tensor, dx), positions, options)};
   };
-  run.composed_forward = [&] { ops::rotary_composed(context, x.tensor, positions, options); };
-  run.composed_record = [&] {
-    return std::vector{ops::rotary_composed(context, make_leaf(x.tensor, dx), positions, options)};
+  run.reference_forward = [&] { ops::rotary_reference(context, x.tensor, positions, options); };
+  run.reference_record = [&] {
+    return std::vector{ops::rotary_reference(context, make_leaf(x.tensor, dx), positions, options)};
   };
   run.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
     const NoGrad no_grad(context);
@@ -212,9 +212,9 @@ void gates(OpBench& bench, DType dtype, int64_t rows, int64_t ffn) {
   run.upstream = {dy.tensor};
   run.forward = [&] { ops::swiglu(context, x.tensor); };
   run.record = [&] { return std::vector{ops::swiglu(context, make_leaf(x.tensor, dx))}; };
-  run.composed_forward = [&] { ops::swiglu_composed(context, x.tensor); };
-  run.composed_record = [&] {
-    return std::vector{ops::swiglu_composed(context, make_leaf(x.tensor, dx))};
+  run.reference_forward = [&] { ops::swiglu_reference(context, x.tensor); };
+  run.reference_record = [&] {
+    return std::vector{ops::swiglu_reference(context, make_leaf(x.tensor, dx))};
   };
   run.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
     const NoGrad no_grad(context);

@@ -82,17 +82,17 @@ void softmax_case(OpBench& bench, const SoftmaxCase& c) {
   run.upstream = {dy.tensor};
   if (c.forward) {
     run.forward = [&] { ops::softmax(context, x.tensor, options); };
-    run.composed_forward = [&] {
+    run.reference_forward = [&] {
       const Tensor scores = penalty.defined() ? ops::add(context, x.tensor, penalty) : x.tensor;
-      ops::softmax_composed(context, scores, {});
+      ops::softmax_reference(context, scores, {});
     };
   }
   if (c.backward) {
     run.record = [&] {
       return std::vector<Tensor>{ops::softmax(context, make_leaf(x.tensor, dx), options)};
     };
-    run.composed_record = [&] {  // a mask that is added costs its backward nothing
-      return std::vector<Tensor>{ops::softmax_composed(context, make_leaf(x.tensor, dx), {})};
+    run.reference_record = [&] {  // a mask that is added costs its backward nothing
+      return std::vector<Tensor>{ops::softmax_reference(context, make_leaf(x.tensor, dx), {})};
     };
   }
   run.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
@@ -212,7 +212,7 @@ void norm_case(OpBench& bench, const NormCase& c) {
                  beta = make_leaf(t.beta.tensor, t.dbeta);
     return std::vector<Tensor>{fused
                                    ? ops::layer_norm(context, x, gamma, beta, c.epsilon)
-                                   : ops::layer_norm_composed(context, x, gamma, beta, c.epsilon)};
+                                   : ops::layer_norm_reference(context, x, gamma, beta, c.epsilon)};
   };
   OpRun run = run_of(c);
   run.upstream = {t.dy.tensor};
@@ -220,10 +220,10 @@ void norm_case(OpBench& bench, const NormCase& c) {
     ops::layer_norm(context, t.x.tensor, t.gamma.tensor, t.beta.tensor, c.epsilon);
   };
   run.record = [&] { return recorded(true); };
-  run.composed_forward = [&] {
-    ops::layer_norm_composed(context, t.x.tensor, t.gamma.tensor, t.beta.tensor, c.epsilon);
+  run.reference_forward = [&] {
+    ops::layer_norm_reference(context, t.x.tensor, t.gamma.tensor, t.beta.tensor, c.epsilon);
   };
-  run.composed_record = [&] { return recorded(false); };
+  run.reference_record = [&] { return recorded(false); };
   run.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
     const NoGrad no_grad(context);
     const Tensor y = ops::layer_norm(context, t.x.tensor, t.gamma.tensor, t.beta.tensor, c.epsilon);

@@ -36,8 +36,8 @@ struct OpRun {
   bool full = false;                            // the shape fills the device
   std::function<void()> forward;                // null: not measured, as the three below
   std::function<std::vector<Tensor>()> record;  // one forward on leaves of its own, its roots
-  std::function<void()> composed_forward;
-  std::function<std::vector<Tensor>()> composed_record;
+  std::function<void()> reference_forward;
+  std::function<std::vector<Tensor>()> reference_record;
   std::vector<Tensor> upstream;  // gradients of the roots
   // Bytes that each direction must at least move, or operations that it must do; 0: not given.
   double forward_bytes = 0, backward_bytes = 0;
@@ -59,6 +59,6 @@ void bench_cross_entropy(OpBench& bench);
 void bench_attention(OpBench& bench);
 void bench_linear_cross_entropy(OpBench& bench);
 void bench_adamw(OpBench& bench);
-void bench_products(OpBench& bench);
+void bench_gemms(OpBench& bench);
 
 }  // namespace trafo::bench

@@ -92,7 +92,7 @@ void update_case(OpBench& bench, DType dtype, bool clipped) {
     wide.update.set_updates(0);
     narrow.update.set_updates(0);
     run.forward = body(*updater);
-    if (updater == &narrow) run.composed_forward = body(wide);
+    if (updater == &narrow) run.reference_forward = body(wide);
     // The parameter and the moments are read and written, the gradient is read, for its norm again.
     run.forward_bytes = static_cast<double>(count) * (8 + (clipped ? 8 : 4)) +
                         2 * static_cast<double>(updater->optimizer.state_bytes()) +

@@ -38,7 +38,7 @@ static trafo_trainer* new_trainer(const setting* s, trafo_model* model,
   OK(trafo_trainer_options_init(&options, sizeof options));
   options.batch_tokens = 64;
   options.max_length = 16;
-  options.exponential_smoothing = 0.01;
+  options.ema_alpha = 0.01;
   OK(trafo_trainer_new(model, s->tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
   return trainer;
 }

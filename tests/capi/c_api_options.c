@@ -164,7 +164,7 @@ void test_options(void) {
   OK(trafo_trainer_options_init(&trainer, sizeof trainer));
   CHECK(trainer.learning_rate == 2e-3 && trainer.batch_tokens == 4096 &&
         trainer.valid_metrics == 7 && trainer.optimizer_states == TRAFO_OPTIMIZER_STATES_FLOAT32 &&
-        trainer.tune_products == 0 && trainer.reserved == 0);
+        trainer.autotune_gemm == 0 && trainer.reserved == 0);
   trafo_memory_plan wide, narrow;
   config.width = 128;
   OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &wide, sizeof wide));
@@ -177,24 +177,24 @@ void test_options(void) {
   FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "optimizer_states must be");
   trainer.optimizer_states = TRAFO_OPTIMIZER_STATES_FLOAT32;
-  trainer.tune_products = 1;
+  trainer.autotune_gemm = 1;
   OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow));
   CHECK(narrow.total_bytes == wide.total_bytes);
   const int32_t no_switches[] = {2, -1};
   for (int i = 0; i < 2; ++i) {
-    trainer.tune_products = no_switches[i];
+    trainer.autotune_gemm = no_switches[i];
     FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
-          TRAFO_INVALID_ARGUMENT, "tune_products must be 0 or 1, got");
+          TRAFO_INVALID_ARGUMENT, "autotune_gemm must be 0 or 1, got");
   }
-  trainer.tune_products = 0;
-  CHECK(trainer.exponential_smoothing == 0);
-  trainer.exponential_smoothing = 1e-4;
+  trainer.autotune_gemm = 0;
+  CHECK(trainer.ema_alpha == 0);
+  trainer.ema_alpha = 1e-4;
   OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow));
   CHECK(narrow.optimizer_bytes * 2 == wide.optimizer_bytes * 3);  // a mean beside two moments
-  trainer.exponential_smoothing = 1;
+  trainer.ema_alpha = 1;
   FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
-        TRAFO_INVALID_ARGUMENT, "exponential_smoothing must be");
-  trainer.exponential_smoothing = 0;
+        TRAFO_INVALID_ARGUMENT, "ema_alpha must be");
+  trainer.ema_alpha = 0;
   CHECK(trainer.early_stopping_on == TRAFO_STOPPING_FIRST && trainer.average_last == 0);
   trainer.early_stopping_on = 3;
   FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),

@@ -27,7 +27,7 @@ static int ok(trafo_error* error) {
 }
 
 static int32_t on_event(void* user_data, const trafo_event* event) {
-  if (event->kind == TRAFO_EVENT_DISPLAY) atomic_fetch_add(&((lesson*)user_data)->displays, 1);
+  if (event->kind == TRAFO_EVENT_LOG) atomic_fetch_add(&((lesson*)user_data)->displays, 1);
   return 0;
 }
 
@@ -53,7 +53,7 @@ static void* train(void* argument) {
   config.max_positions = 32;
   ok(trafo_model_new(context, &config, 1, &model));
   ok(trafo_trainer_options_init(&training, sizeof training));
-  training.disp_freq.value = 3;
+  training.log_freq.value = 3;
   training.max_length = 16;
   if (ok(trafo_trainer_new(model, tokenizer, corpus, corpus, &training, NULL, 0, &trainer))) {
     trafo_step_result step;
@@ -144,7 +144,7 @@ static void test_one_model_for_many_threads(int frozen) {
     int32_t stop = 0;
     ok(trafo_trainer_options_init(&training, sizeof training));
     training.max_length = 16;
-    training.disp_freq.value = 1;
+    training.log_freq.value = 1;
     ok(trafo_trainer_new(shared, tokenizer, corpus, NULL, &training, NULL, 0, &trainer));
     const int before = atomic_load(&failures);
     trafo_error_free(trafo_trainer_run(trainer, 3, NULL, ask_elsewhere, NULL, &stop));

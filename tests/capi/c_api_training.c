@@ -35,7 +35,7 @@ static int32_t on_event(void* user_data, const trafo_event* event) {
   if (event->kind == TRAFO_EVENT_VALIDATED)
     CHECK(isfinite(event->valid_ce) && isfinite(event->valid_bleu));
   if (event->kind == TRAFO_EVENT_SAVED) CHECK(event->path.length > 0);
-  if (log->trainer && event->kind == TRAFO_EVENT_DISPLAY && !log->refused) {
+  if (log->trainer && event->kind == TRAFO_EVENT_LOG && !log->refused) {
     trafo_step_result step;
     FAILS(trafo_trainer_step(log->trainer, &step), TRAFO_INVALID_ARGUMENT, "at work");
     FAILS(trafo_trainer_save(log->trainer), TRAFO_INVALID_ARGUMENT, "at work");
@@ -80,12 +80,12 @@ static void test_text(trafo_tokenizer* tokenizer, trafo_corpus* corpus) {
   OK(trafo_tokenizer_encode(tokenizer, NULL, 0, &ids, &count));
   CHECK(ids != NULL && count == 0);
   trafo_ids_free(ids);
-  OK(trafo_tokenizer_piece(tokenizer, TRAFO_TOKEN_EOS, &text, &length));
+  OK(trafo_tokenizer_get_token(tokenizer, TRAFO_TOKEN_EOS, &text, &length));
   CHECK(strcmp(text, "</s>") == 0);
   trafo_string_free(text);
   const int32_t wild[] = {(int32_t)vocabulary};
   FAILS(trafo_tokenizer_decode(tokenizer, wild, 1, &text, &length), TRAFO_INVALID_ARGUMENT, "");
-  FAILS(trafo_tokenizer_piece(tokenizer, -1, &text, &length), TRAFO_INVALID_ARGUMENT, "-1");
+  FAILS(trafo_tokenizer_get_token(tokenizer, -1, &text, &length), TRAFO_INVALID_ARGUMENT, "-1");
 
   trafo_tokenizer *loaded = NULL, *from_buffer = NULL;
   const char* path = work_path("spm.model");
@@ -177,7 +177,7 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
   options.max_length = 32;
   options.warmup = 10;
   options.after_updates = 12;
-  options.disp_freq.value = 2;
+  options.log_freq.value = 2;
   options.valid_freq.value = 6;
   options.save_freq.value = 5;
   const char *directory = work_path("run"), *whole = work_path("whole");
@@ -190,7 +190,7 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
   log.trainer = trainer;
   OK(trafo_trainer_run(trainer, 0, NULL, on_event, &log, &stop));
   CHECK(stop == TRAFO_STOP_LIMIT && log.refused == 1);
-  CHECK(log.count[TRAFO_EVENT_STARTED] == 1 && log.count[TRAFO_EVENT_DISPLAY] == 6 &&
+  CHECK(log.count[TRAFO_EVENT_STARTED] == 1 && log.count[TRAFO_EVENT_LOG] == 6 &&
         log.count[TRAFO_EVENT_VALIDATING] == 2 && log.count[TRAFO_EVENT_VALIDATED] == 2 &&
         log.count[TRAFO_EVENT_SAVED] >= 3 && log.count[TRAFO_EVENT_FINISHED] == 1);
   trafo_step_result step;

@@ -255,21 +255,21 @@ TEST_F(Cli, PlanSaysWhatTrainingTakesWithoutAGpu) {
   EXPECT_EQ(run({"plan", "--memory-limit", "3 apples"}).exit_code, 2);
 }
 
-TEST_F(Cli, TuningProductsIsKeptAndDoesNothingOnTheCpu) {
-  const Outcome tuned = run(small("tuned", "6u") + Arguments{"--tune-products"});
+TEST_F(Cli, AutotuneGemmIsKeptAndDoesNothingOnTheCpu) {
+  const Outcome tuned = run(small("tuned", "6u") + Arguments{"--autotune-gemm"});
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
-  EXPECT_NE(tuned.err.find("tune-products: the CPU"), std::string::npos) << tuned.err;
+  EXPECT_NE(tuned.err.find("autotune-gemm: the CPU"), std::string::npos) << tuned.err;
   const std::string config = read_file(file("tuned/config.yml"));
-  EXPECT_NE(config.find("tune-products: on\n"), std::string::npos) << config;
-  EXPECT_FALSE(fs::exists(file("tuned/product-plans")));
+  EXPECT_NE(config.find("autotune-gemm: on\n"), std::string::npos) << config;
+  EXPECT_FALSE(fs::exists(file("tuned/gemm-cache")));
   const Outcome plain = run(small("plain", "6u"));
   ASSERT_EQ(plain.exit_code, 0) << plain.err;
-  EXPECT_EQ(plain.err.find("tune-products"), std::string::npos) << plain.err;
+  EXPECT_EQ(plain.err.find("autotune-gemm"), std::string::npos) << plain.err;
   EXPECT_EQ(read_file(file("tuned/ckpt/6/model.safetensors")),
             read_file(file("plain/ckpt/6/model.safetensors")));
-  const Outcome wrong = run(small("wrong", "6u") + Arguments{"--tune-products", "maybe"});
+  const Outcome wrong = run(small("wrong", "6u") + Arguments{"--autotune-gemm", "maybe"});
   EXPECT_EQ(wrong.exit_code, 2);
-  EXPECT_NE(wrong.err.find("tune-products: wants on or off"), std::string::npos) << wrong.err;
+  EXPECT_NE(wrong.err.find("autotune-gemm: wants on or off"), std::string::npos) << wrong.err;
 }
 
 // The plan that is printed before the first update is the memory that the first ones have taken.

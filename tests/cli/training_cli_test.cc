@@ -68,7 +68,7 @@ class TrainingCli : public ::testing::Test {
 };
 TemporaryFolder* TrainingCli::folder_ = nullptr;
 
-TEST_F(TrainingCli, SmoothingIsKeptBesideTheWeights) {
+TEST_F(TrainingCli, EmaIsKeptBesideTheWeights) {
   trained(train("ema", "10u") + Arguments{"--exponential-smoothing"});
   const std::string config = read_file(file("ema/config.yml"));
   EXPECT_NE(config.find("exponential-smoothing: "), std::string::npos) << config;
@@ -94,7 +94,7 @@ TEST_F(TrainingCli, SmoothingIsKeptBesideTheWeights) {
     refused(train("wrong", "5u") + Arguments{"--exponential-smoothing=" + std::string(wrong)},
             "exponential-smoothing");
   refused(train("ema", "20u") + Arguments{"--exponential-smoothing", "off"},
-          "exponential_smoothing was 0.0001 and is 0.0 now");
+          "ema_alpha was 0.0001 and is 0.0 now");
 }
 
 TEST_F(TrainingCli, CheckpointsAreAveraged) {

@@ -73,7 +73,7 @@ TEST_F(AttentionTest, ABatchThatIsFilledUpDropsWhatItDropsAlone) {
   }
 }
 
-TEST_F(AttentionTest, LongSequenceEqualsComposedAndKeepsNoMatrixOfScores) {
+TEST_F(AttentionTest, LongSequenceEqualsReferenceAndKeepsNoMatrixOfScores) {
   const int64_t length = 1000;
   Tensor qkv = maker_.uniform({length, 3 * 32}, -3, 3);
   set_requires_grad(qkv, true);

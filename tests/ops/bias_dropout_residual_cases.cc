@@ -6,7 +6,7 @@ namespace {
 
 enum Outputs { both, only_sum, only_normed };
 
-std::vector<Tensor> seam_inputs(InputMaker& make, const Shape& shape) {
+std::vector<Tensor> add_norm_inputs(InputMaker& make, const Shape& shape) {
   const Shape width{shape.back()};
   return {make.uniform(shape), make.uniform(width), make.uniform(shape),
           make.uniform(width, 0.5, 1.5), make.uniform(width)};
@@ -31,7 +31,7 @@ OpCase norm_case(const char* label, const Shape& shape, float p, Outputs used = 
                  bool with_bias = true) {
   OpCase test;
   test.label = concat("norm, ", label);
-  test.inputs = [shape](InputMaker& make) { return seam_inputs(make, shape); };
+  test.inputs = [shape](InputMaker& make) { return add_norm_inputs(make, shape); };
   test.run = [p, used, with_bias](Context& context, const std::vector<Tensor>& in) {
     const auto out =
         ops::bias_dropout_residual_norm(context, in[0], with_bias ? in[1] : Tensor{}, in[2], in[3],
@@ -51,14 +51,14 @@ OpCase partly_constant_case(std::vector<size_t> wanted) {
   const Shape shape{5, 10};
   OpCase test = norm_case("some inputs constant", shape, 0.3f);
   test.inputs = [shape, wanted](InputMaker& make) {
-    const std::vector<Tensor> all = seam_inputs(make, shape);
+    const std::vector<Tensor> all = add_norm_inputs(make, shape);
     std::vector<Tensor> inputs;
     for (const size_t i : wanted) inputs.push_back(all[i]);
     return inputs;
   };
   test.run = [run = test.run, shape, wanted](Context& context, const std::vector<Tensor>& in) {
     InputMaker make(context, in[0].dtype(), 5);
-    std::vector<Tensor> all = seam_inputs(make, shape);
+    std::vector<Tensor> all = add_norm_inputs(make, shape);
     for (size_t i = 0; i < wanted.size(); ++i) all[wanted[i]] = in[i];
     return run(context, all);
   };

@@ -14,7 +14,7 @@ namespace {
 class EpilogueDevice final : public Accelerator {
  public:
   Device device() const override { return {DeviceKind::cpu, 0}; }
-  bool product_epilogues(DType) const override { return true; }
+  bool gemm_epilogues(DType) const override { return true; }
   void gemm(const GemmParams& params) override {
     GemmParams p = params;
     p.epilogue = Epilogue::none;
@@ -40,7 +40,7 @@ class EpilogueDevice final : public Accelerator {
 
 class FeedForward : public ::testing::Test {
  protected:
-  FeedForward() { context_.set_product_epilogues(true); }
+  FeedForward() { context_.set_gemm_epilogues(true); }
   std::vector<Tensor> inputs(DType dtype) {  // 5 rows, 6 wide, 9 inside, 4 out
     InputMaker make(context_, dtype, 3);
     return {make.uniform({5, 6}), make.uniform({9, 6}), make.uniform({9}), make.uniform({4, 9})};
@@ -116,7 +116,7 @@ TEST_F(FeedForward, OnlyGeluWithoutDropoutIsTakenIntoProducts) {
 }
 
 TEST_F(FeedForward, EpiloguesAreAChoice) {
-  context_.set_product_epilogues(false);
+  context_.set_gemm_epilogues(false);
   gradients(Recompute::none);
   EXPECT_EQ(device_->epilogues, 0);
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/autograd/context.h"
 #include "engine/core/philox.h"
+#include "engine/runtime/context.h"
 
 namespace trafo::testing {
 

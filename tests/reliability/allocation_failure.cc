@@ -1,4 +1,4 @@
-// Family 6: memory runs out. Of every call of a life with the library, from creating to freeing,
+// Suite 6: memory runs out. Of every call of a life with the library, from creating to freeing,
 // the i-th allocation fails, for i = 1, 2, ... until the call goes through untouched: that one
 // alone, and that one and all after it. Each time the call says that memory ran out, nothing is
 // lost or leaked, and what survives trains on bitwise as if nothing had happened.
@@ -209,7 +209,7 @@ void first_steps() {
 void steps() {
   for (const int32_t delay : {1, 3}) {
     WorkloadOptions options = settings();
-    options.optimizer_delay = delay;
+    options.gradient_accumulation = delay;
     Workload w(options);
     w.make_all();
     Reference reference(options);
@@ -454,14 +454,14 @@ void run_phase(const Phase& phase, bool device) {
   if (child < 0 || waitpid(child, &status, 0) != child) std::exit(3);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   failed(WIFSIGNALED(status)
-             ? std::string("the process died of ") + strsignal(WTERMSIG(status))
+             ? std::string("the process freed of ") + strsignal(WTERMSIG(status))
              : "the process ended with status " + std::to_string(WEXITSTATUS(status)));
 }
 
 // One phase, or a share of its places, in a process of its own.
 void start_phase(Jobs& jobs, const Phase& phase, bool device, int64_t part, int64_t parts) {
   const std::string name = std::string(device ? "device_" : "") + phase.name;
-  jobs.start(name, [&](Family& family) {
+  jobs.start(name, [&](Suite& suite) {
     tally = static_cast<Tally*>(
         mmap(nullptr, sizeof(Tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     if (tally == MAP_FAILED) std::exit(3);
@@ -469,8 +469,8 @@ void start_phase(Jobs& jobs, const Phase& phase, bool device, int64_t part, int6
     shares = parts;
     const auto begin = std::chrono::steady_clock::now();
     run_phase(phase, device);
-    family.tried(tally->tried);
-    family.add_failures(tally->failed);
+    suite.tried(tally->tried);
+    suite.add_failures(tally->failed);
     std::printf("%-22s %lld/%lld %8lld tries, %.1f s\n", name.c_str(),
                 static_cast<long long>(part + 1), static_cast<long long>(parts),
                 static_cast<long long>(tally->tried),
@@ -504,9 +504,9 @@ int main(int argc, char** argv) {
     host = false;
   }
   setenv("TRAFO_CUDA_LIBRARY", TRAFO_FAULT_PLUGIN, 1);
-  Family family("allocation_failure");
+  Suite suite("allocation_failure");
   {
-    Jobs jobs(family);
+    Jobs jobs(suite);
     // Each place is a try of its own: the long form cuts a phase into pieces for several
     // processors.
     const int64_t parts = places_a_call == 0 ? kParts : 1;
@@ -520,5 +520,5 @@ int main(int argc, char** argv) {
       }
     }
   }
-  return family.finish();
+  return suite.finish();
 }

@@ -1,5 +1,5 @@
 // Memory that runs out on demand, for tests: the program that links allocation_faults.cc has its
-// malloc family and pthread_create replaced, for itself and for every library it loads. Nothing of
+// malloc suite and pthread_create replaced, for itself and for every library it loads. Nothing of
 // it is in the engine.
 #pragma once
 

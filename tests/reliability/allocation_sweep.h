@@ -1,4 +1,4 @@
-// How family 6 makes the calls of a phase run out of memory, and compares what survives.
+// How suite 6 makes the calls of a phase run out of memory, and compares what survives.
 #pragma once
 
 #include <cstdint>

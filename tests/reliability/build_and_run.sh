@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# build_and_run.sh TARGET PROGRAM [ARGUMENT ...]: builds a family's target in the release build (TRAFO_BUILD: another) and runs PROGRAM
+# build_and_run.sh TARGET PROGRAM [ARGUMENT ...]: builds a suite's target in the release build (TRAFO_BUILD: another) and runs PROGRAM
 # of its tests. TRAFO_PREBUILT=1: takes it as it is there, on a machine that has the programs and no compiler.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -8,7 +8,7 @@ where TRAFO_CUDA_LIBRARY says; exit status 77 without TRAFO_TEST_DEVICE=cuda. A 
 memcheck and every eighth test. initcheck is not among the tools: it does not follow what cuBLASLt's kernels write with the copy engine;
 what racecheck reports inside cuBLASLt's own kernels (nvjet_*), whose synchronisation it does not know, does not count.
 
-The last line is  family: compute_sanitizer  tried: N  failed: M.
+The last line is  suite: compute_sanitizer  tried: N  failed: M.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def main():
             if wrong:
                 failed += 1
                 print(f"{' '.join(trial)}: {wrong}", flush=True)
-    print(f"family: compute_sanitizer  tried: {tried}  failed: {failed}")
+    print(f"suite: compute_sanitizer  tried: {tried}  failed: {failed}")
     return 1 if failed else 0
 
 

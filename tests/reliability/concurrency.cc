@@ -1,4 +1,4 @@
-// Family 7: many threads. Eight trainers handed round between sixteen calling threads, calls that
+// Suite 7: many threads. Eight trainers handed round between sixteen calling threads, calls that
 // collide on one trainer, one model that serves translations to all threads, and handles that are
 // made and freed in races. Every number is bitwise that of a lone run; meant to run under the
 // thread sanitizer as well (preset tsan). Without a flag 12 updates a trainer and 250 races a
@@ -50,7 +50,7 @@ WorkloadOptions options_of(int trainer) {
   options.seed = static_cast<uint64_t>(trainer) + 1;
   options.threads = trainer % 3 + 1;
   options.smoothing = trainer % 2 ? 0.01 : 0;
-  options.optimizer_delay = trainer % 4 + 1;
+  options.gradient_accumulation = trainer % 4 + 1;
   return options;
 }
 
@@ -238,7 +238,7 @@ int main(int argc, char** argv) {
   part("colliding calls", colliding_calls, all ? 60 : 8);
   part("serving", serving, all ? 30 : 3);
   part("races", races, all ? 3000 : 250);
-  std::printf("family: concurrency  tried: %lld  failed: %lld\n",
+  std::printf("suite: concurrency  tried: %lld  failed: %lld\n",
               static_cast<long long>(tried.load()), static_cast<long long>(failures.load()));
   return failures != 0;
 }

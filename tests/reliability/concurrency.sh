@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Family 7, see concurrency.cc: builds it and runs it under the thread sanitizer, whose first report ends it. The short form takes the
+# Suite 7, see concurrency.cc: builds it and runs it under the thread sanitizer, whose first report ends it. The short form takes the
 # release build where there is none with that sanitizer yet.
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -1,4 +1,4 @@
-// Family 3: files of a checkpoint that were cut off or changed. Each is refused, by name, with
+// Suite 3: files of a checkpoint that were cut off or changed. Each is refused, by name, with
 // little memory, and what was there before is as it was.
 #include <algorithm>
 #include <cstring>
@@ -11,10 +11,10 @@
 #include "engine/core/limits.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
-#include "engine/train/model_io.h"
-#include "tests/reliability/family.h"
+#include "engine/models/model_io.h"
 #include "tests/reliability/memory_meter.h"
 #include "tests/reliability/refusals.h"
+#include "tests/reliability/suite.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
@@ -32,29 +32,29 @@ struct Target {
 
 class Damage {
  public:
-  explicit Damage(Family& family) : family_(family) {}
+  explicit Damage(Suite& suite) : suite_(suite) {}
 
   // Refused, with `culprit` in the message.
   void try_one(const Target& target, const std::string& bytes, const std::string& what,
                const std::string& culprit) {
-    family_.tried();
+    suite_.tried();
     const std::string label = target.name + ", " + what;
     const auto refused = attempt(target, bytes, label);
     if (!refused) {
-      family_.failed(label + ": accepted");
+      suite_.failed(label + ": accepted");
     } else {
       const ErrorCode code = refused->code();
-      family_.require(code == ErrorCode::corrupt_file || code == ErrorCode::version ||
-                          code == ErrorCode::invalid_argument || code == ErrorCode::unsupported,
-                      label + ": the error is " + refused->what());
-      family_.require(mentions(*refused, culprit),
-                      label + ": " + culprit + " is not named: " + refused->what());
+      suite_.require(code == ErrorCode::corrupt_file || code == ErrorCode::version ||
+                         code == ErrorCode::invalid_argument || code == ErrorCode::unsupported,
+                     label + ": the error is " + refused->what());
+      suite_.require(mentions(*refused, culprit),
+                     label + ": " + culprit + " is not named: " + refused->what());
     }
   }
 
   // Refused or, if it means something, accepted; within its bounds in any case.
   void try_any(const Target& target, const std::string& bytes, const std::string& what) {
-    family_.tried();
+    suite_.tried();
     attempt(target, bytes, target.name + ", " + what);
   }
 
@@ -97,19 +97,19 @@ class Damage {
     } catch (const Error& error) {
       refused = error;
     } catch (const std::exception& error) {
-      family_.failed(label + ": an exception that is no Error: " + error.what());
+      suite_.failed(label + ": an exception that is no Error: " + error.what());
     }
     const double took = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     if (!refused) return refused;
     most_memory_ = std::max(most_memory_, memory_peak());
     slowest_ = std::max(slowest_, took);
-    family_.require(memory_peak() <= static_cast<int64_t>(bytes.size() + limits::kRefusalBytes),
-                    concat(label, ": ", memory_peak(), " bytes to refuse it"));
-    family_.require(took <= kMostSeconds, concat(label, ": took ", took, " s"));
+    suite_.require(memory_peak() <= static_cast<int64_t>(bytes.size() + limits::kRefusalBytes),
+                   concat(label, ": ", memory_peak(), " bytes to refuse it"));
+    suite_.require(took <= kMostSeconds, concat(label, ": took ", took, " s"));
     return refused;
   }
 
-  Family& family_;
+  Suite& suite_;
   std::mt19937_64 random_{29};
   int64_t most_memory_ = 0;
   double slowest_ = 0;
@@ -163,18 +163,18 @@ void try_hostile_numbers(Damage& damage, const Target& target) {
 int main(int argc, char** argv) {
   using namespace trafo;
   using namespace trafo::testing;
-  Family family("damaged_files");
+  Suite suite("damaged_files");
   prefer_memory_file_system();
   const int64_t flips = is_long(argc, argv) ? 100000 : 10000;
-  Damage damage(family);
-  try_costly_files(family);
+  Damage damage(suite);
+  try_costly_files(suite);
 
   // A run with every file that a checkpoint can have, and the run that reads them.
   const TemporaryDirectory folder;
   const TrainingData data = copy_data(Architecture::decoder_lm);
   const ModelConfig config = tiny_config(Architecture::decoder_lm);
   TrainOptions options = quick_options();
-  options.exponential_smoothing = 1e-2;
+  options.ema_alpha = 1e-2;
   std::string stream;
   {
     Process process(data, options, folder / "run", 1, config);
@@ -239,8 +239,8 @@ int main(int argc, char** argv) {
   };
   damage.random_flips(whole_stream, flips, list_end, member_of_stream);
   damage.every_length(whole_stream);
-  family.require(process.weights() == weights && timeless(process.run->state()) == state,
-                 "a run has changed although every checkpoint was refused");
+  suite.require(process.weights() == weights && timeless(process.run->state()) == state,
+                "a run has changed although every checkpoint was refused");
 
   // A run directory whose only checkpoint is damaged: the file is named. A process that is asked to
   // continue it refuses, which a sample of them shows.
@@ -265,11 +265,11 @@ int main(int argc, char** argv) {
     spill(file, member.whole);
   }
   Process again(data, options, folder / "run", 1, config);
-  family.require(again.run->resumed(), "the whole checkpoint does not load");
+  suite.require(again.run->resumed(), "the whole checkpoint does not load");
 
   std::printf("refused with at most %lld bytes of memory%s, in at most %.3f s\n",
               static_cast<long long>(damage.most_memory()),
               measures_memory() ? "" : " (not measured: sanitizers have their own)",
               damage.slowest());
-  return family.finish();
+  return suite.finish();
 }

@@ -43,24 +43,24 @@ bool mount_small(const fs::path& at, const char* options) {
          mount("trafo-test", at.c_str(), "tmpfs", 0, options) == 0;
 }
 
-int failures_of(const Family& family) {
-  return family.failures() == 0 ? 0 : 1;
+int failures_of(const Suite& suite) {
+  return suite.failures() == 0 ? 0 : 1;
 }
 
-void expect_io(Family& family, const std::string& label, const char* text,
+void expect_io(Suite& suite, const std::string& label, const char* text,
                const std::function<void()>& action) {
   try {
     action();
-    family.failed(label + ": no error");
+    suite.failed(label + ": no error");
   } catch (const Error& error) {
-    family.require(error.code() == ErrorCode::io && mentions(error, text),
-                   label + ": the error says " + error.what());
+    suite.require(error.code() == ErrorCode::io && mentions(error, text),
+                  label + ": the error says " + error.what());
   }
 }
 
 // Filled to the last block in the middle of a run; then there is room again.
 int full_disk(const RunTrials& trials, const fs::path& at, const char* options) {
-  Family family("full disk");
+  Suite suite("full disk");
   if (!mount_small(at, options)) return kNotAllowed;
   fs::copy(trials.prepared(), at / "run", fs::copy_options::recursive);
   {
@@ -70,60 +70,60 @@ int full_disk(const RunTrials& trials, const fs::path& at, const char* options) 
       std::ofstream out(at / concat("filler-", i), std::ios::binary);
       if (!out.is_open() || !out.write(std::string(16 << 10, 'x').data(), 16 << 10).flush()) break;
     }
-    expect_io(family, "full disk", "No space left on device", [&] { process.run->save(); });
-    trials.check_checkpoints(family, at / "run", RunTrials::kSavedLater, "full disk");
+    expect_io(suite, "full disk", "No space left on device", [&] { process.run->save(); });
+    trials.check_checkpoints(suite, at / "run", RunTrials::kSavedLater, "full disk");
     for (const auto& entry : fs::directory_iterator(at))
       if (entry.path().filename().string().starts_with("filler-")) fs::remove(entry.path());
-    trials.check_end(family, process, "full disk");
+    trials.check_end(suite, process, "full disk");
   }
-  trials.check_later_process(family, at / "run", "full disk");
-  return failures_of(family);
+  trials.check_later_process(suite, at / "run", "full disk");
+  return failures_of(suite);
 }
 
 // Mounted read-only, which stops root too.
 int read_only(const RunTrials& trials, const fs::path& at) {
-  Family family("read-only");
+  Suite suite("read-only");
   if (!mount_small(at, "size=16m")) return kNotAllowed;
   fs::copy(trials.prepared(), at / "run", fs::copy_options::recursive);
   if (mount(nullptr, at.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) != 0) return kNotAllowed;
-  expect_io(family, "read-only", "Read-only file system", [&] { trials.open(at / "run"); });
-  expect_io(family, "read-only", "Read-only file system", [&] { trials.open(at / "new"); });
-  trials.check_checkpoints(family, at / "run", RunTrials::kSaved, "read-only");
-  return failures_of(family);
+  expect_io(suite, "read-only", "Read-only file system", [&] { trials.open(at / "run"); });
+  expect_io(suite, "read-only", "Read-only file system", [&] { trials.open(at / "new"); });
+  trials.check_checkpoints(suite, at / "run", RunTrials::kSaved, "read-only");
+  return failures_of(suite);
 }
 
 int removed_while_running(const RunTrials& trials) {
-  Family family("removed while running");
+  Suite suite("removed while running");
   const RunCopy run(trials.prepared());
   {
     Process process = trials.open(run.path());
     process.run->run({}, nullptr, RunTrials::kPaused - RunTrials::kSaved);
     fs::remove_all(run.path());
-    expect_io(family, "removed", run.path().c_str(), [&] { process.run->save(); });
+    expect_io(suite, "removed", run.path().c_str(), [&] { process.run->save(); });
     fs::copy(trials.prepared(), run.path(), fs::copy_options::recursive);
-    trials.check_end(family, process, "removed and put back");
+    trials.check_end(suite, process, "removed and put back");
   }
-  trials.check_later_process(family, run.path(), "removed and put back");
-  return failures_of(family);
+  trials.check_later_process(suite, run.path(), "removed and put back");
+  return failures_of(suite);
 }
 
 int two_processes(const RunTrials& trials) {
-  Family family("two processes");
+  Suite suite("two processes");
   const RunCopy run(trials.prepared());
   const Process first = trials.open(run.path());
   const int second = in_child([&] {
-    Family other("second process");
+    Suite other("second process");
     expect_io(other, "second process", "is in use by process", [&] { trials.open(run.path()); });
     return failures_of(other);
   });
-  family.require(second == 0, "two processes on one run directory");
-  trials.check_checkpoints(family, run.path(), RunTrials::kSaved, "two processes");
-  return failures_of(family);
+  suite.require(second == 0, "two processes on one run directory");
+  trials.check_checkpoints(suite, run.path(), RunTrials::kSaved, "two processes");
+  return failures_of(suite);
 }
 
 }  // namespace
 
-void try_environment(Family& family) {
+void try_environment(Suite& suite) {
   const RunTrials trials;
   const TemporaryDirectory mounts;
   const std::pair<const char*, std::function<int()>> cases[] = {
@@ -139,8 +139,8 @@ void try_environment(Family& family) {
       std::printf("environment, %s: SKIPPED, this process may not mount file systems\n", name);
       continue;
     }
-    family.tried();
-    family.require(status == 0, concat("environment, ", name, ": status ", status));
+    suite.tried();
+    suite.require(status == 0, concat("environment, ", name, ": status ", status));
   }
 }
 

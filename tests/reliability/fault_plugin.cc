@@ -130,14 +130,14 @@ int32_t own_device(int32_t version, PluginTable* table) {
   t.gemm = [](void* device, const GemmParams* params, Why why) -> int32_t {
     return guarded(why, [&] { of(device).gemm(*params); });
   };
-  t.measure_product = [](void*, const GemmParams*, cuda::ProductTimes* times, Why) -> int32_t {
+  t.measure_gemm = [](void*, const GemmParams*, cuda::GemmTimes* times, Why) -> int32_t {
     times->count = 0;
     return cuda::kSuccess;
   };
-  t.set_product_tuning = [](void*, int32_t) {};
-  t.product_library = [](void*, Why text) { say(text, "stand-in"); };
-  t.product_choices = [](void*, ProductChoice*, int32_t) -> int32_t { return 0; };
-  t.set_product_choices = [](void*, const ProductChoice*, int32_t) {};
+  t.set_gemm_tuning = [](void*, int32_t) {};
+  t.gemm_library = [](void*, Why text) { say(text, "stand-in"); };
+  t.gemm_choices = [](void*, GemmChoice*, int32_t) -> int32_t { return 0; };
+  t.set_gemm_choices = [](void*, const GemmChoice*, int32_t) {};
   t.allocate_pinned = [](void*, size_t bytes, void** pointer, Why why) -> int32_t {
     *pointer = refuse() ? nullptr : std::malloc(bytes);
     return *pointer ? cuda::kSuccess : say(why, "no pinned memory, by a test");

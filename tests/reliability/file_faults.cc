@@ -6,12 +6,12 @@
 #include <map>
 
 #include "engine/io/atomic_file.h"
+#include "engine/models/model_io.h"
 #include "engine/train/average.h"
-#include "engine/train/model_io.h"
+#include "tests/interop/interop_support.h"
 #include "tests/reliability/io_faults.h"
 #include "tests/reliability/jobs.h"
 #include "tests/reliability/save_faults.h"
-#include "tests/train/interop_support.h"
 
 namespace trafo::testing {
 namespace {
@@ -35,7 +35,7 @@ std::map<std::string, std::string> content_of(const fs::path& directory, bool wi
 
 class FileFaults {
  public:
-  FileFaults(Family& family, const Writer& writer) : family_(family), writer_(writer) {
+  FileFaults(Suite& suite, const Writer& writer) : suite_(suite), writer_(writer) {
     const TemporaryDirectory folder;
     prepare(folder.path());
     old_ = content_of(folder.path(), true);
@@ -47,7 +47,7 @@ class FileFaults {
     for (int64_t at = 1;; ++at) {
       const IoFaultPlan plan{fault, at, persistent};
       if (!(fault == IoFault::kill ? try_killed(plan) : try_failing(plan))) return at - 1;
-      family_.tried();
+      suite_.tried();
     }
   }
 
@@ -76,10 +76,10 @@ class FileFaults {
       what += ", " + faults.first_failure();
     }
     if (plan.fault == IoFault::interrupted || plan.fault == IoFault::short_transfer)
-      family_.require(!error, what + ": " + (error ? error->what() : ""));
+      suite_.require(!error, what + ": " + (error ? error->what() : ""));
     if (error)
-      family_.require(error->code() == ErrorCode::io && mentions(*error, folder.path().string()),
-                      what + ": the error says " + error->what());
+      suite_.require(error->code() == ErrorCode::io && mentions(*error, folder.path().string()),
+                     what + ": the error says " + error->what());
     check(folder.path(), !error, what);
     return true;
   }
@@ -100,36 +100,36 @@ class FileFaults {
     int status = 0;
     waitpid(child, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return false;
-    family_.require(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
-                    label(plan) + ": not killed");
+    suite_.require(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+                   label(plan) + ": not killed");
     check(folder.path(), false, label(plan));
     if (writer_.replaces)
-      family_.require(content_of(folder.path(), true) == new_, label(plan) + ": something is left");
+      suite_.require(content_of(folder.path(), true) == new_, label(plan) + ": something is left");
     return true;
   }
 
   // The target is as it was or as it should be, and is written when nothing fails.
   void check(const fs::path& folder, bool succeeded, const std::string& what) {
     const auto content = content_of(folder, false);
-    family_.require(content == new_ || (!succeeded && content == old_),
-                    what + ": the target is neither old nor new");
+    suite_.require(content == new_ || (!succeeded && content == old_),
+                   what + ": the target is neither old nor new");
     if (!writer_.replaces && content == new_) return;  // it may not be written twice
     try {
       writer_.write(folder / "out");
     } catch (const Error& error) {
-      family_.failed(what + ": cannot be written later: " + error.what());
+      suite_.failed(what + ": cannot be written later: " + error.what());
     }
-    family_.require(content_of(folder, false) == new_, what + ": other bytes when written later");
+    suite_.require(content_of(folder, false) == new_, what + ": other bytes when written later");
   }
 
-  Family& family_;
+  Suite& suite_;
   const Writer& writer_;
   std::map<std::string, std::string> old_, new_;
 };
 
 }  // namespace
 
-void try_files(Family& family, bool is_long) {
+void try_files(Suite& suite, bool is_long) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   ModelConfig config = tiny_config(Architecture::decoder_lm);
   config.vocabulary = tokenizer().vocab_size();
@@ -155,7 +155,7 @@ void try_files(Family& family, bool is_long) {
                          export_model(*context, *model, tokenizer(), ExportFormat::ctranslate2, to);
                        },
                        false});
-  const auto try_writer = [](Family& own, const Writer& writer) {
+  const auto try_writer = [](Suite& own, const Writer& writer) {
     FileFaults faults(own, writer);
     for (const IoFault fault : kIoFaults) {
       const bool lasts = fault != IoFault::interrupted && fault != IoFault::kill;
@@ -168,9 +168,9 @@ void try_files(Family& family, bool is_long) {
       }
     }
   };
-  Jobs jobs(family);
+  Jobs jobs(suite);
   for (const Writer& writer : writers)
-    jobs.start(writer.name, [&](Family& own) { try_writer(own, writer); });
+    jobs.start(writer.name, [&](Suite& own) { try_writer(own, writer); });
 }
 
 }  // namespace trafo::testing

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Family 4: hostile files, arguments and call sequences.
+"""Suite 4: hostile files, arguments and call sequences.
 
-Without a flag: every checked-in input of tests/reliability/corpus is replayed with fuzz_replay of a
+Without a flag: every checked-in input of tests/fuzz/corpus is replayed with fuzz_replay of a
 build (any compiler, best with address and undefined sanitizers), and if the build of the preset
 `fuzz` is there, its fuzz_targets looks for new inputs, 5 seconds a target. --long: 10 minutes a
 target. What is found lies in FUZZ/findings and makes the exit status 1.
 
-The last line is  family: fuzzing  tried: N  failed: M  (inputs run, inputs that were findings).
+The last line is  suite: fuzzing  tried: N  failed: M  (inputs run, inputs that were findings).
 """
 
 import argparse
@@ -20,7 +20,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-CORPUS = HERE / "corpus"
+CORPUS = HERE.parent / "fuzz/corpus"
 # A leak, a hang and too much memory are findings as well.
 LIMITS = ["-timeout=5", "-rss_limit_mb=1024", "-malloc_limit_mb=256", "-max_len=16384"]
 # A caller may ask for a tensor of any size: what is not to be had is an error. A file may not ask for that much.
@@ -74,8 +74,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 2), help="targets at a time")
     options = parser.parse_args()
 
-    replayer = options.build / "tests/reliability/fuzz/fuzz_replay"
-    fuzzer = options.fuzz / "tests/reliability/fuzz/fuzz_targets"
+    replayer = options.build / "tests/fuzz/fuzz_replay"
+    fuzzer = options.fuzz / "tests/fuzz/fuzz_targets"
     if not replayer.exists():
         sys.exit(f"there is no {replayer}: cmake --build --preset release --target fuzz_replay")
     if options.long and not fuzzer.exists():
@@ -97,7 +97,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         counts = list(pool.map(run, options.target or names))
     tried, failed = (sum(numbers) for numbers in zip(*counts))
-    print(f"family: fuzzing  tried: {tried}  failed: {failed}")
+    print(f"suite: fuzzing  tried: {tried}  failed: {failed}")
     return 1 if failed else 0
 
 

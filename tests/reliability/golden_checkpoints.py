@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Family 10: every later release loads, continues and translates with what an earlier one wrote; a newer file is refused by name.
+"""Suite 10: every later release loads, continues and translates with what an earlier one wrote; a newer file is refused by name.
 
     tests/reliability/golden_checkpoints.py [--long]
 
@@ -31,7 +31,7 @@ ROOT = FOLDER.parents[1]
 BUILD = pathlib.Path(os.environ.get("TRAFO_BUILD", ROOT / "build" / "release"))
 PROGRAM = BUILD / "translate-train"
 SCORES, LOSSES = 2e-4, 2e-4  # absolute; sums of a few hundred float32 terms, over a few updates
-sys.path.insert(0, str(FOLDER / "golden"))
+sys.path.insert(0, str(FOLDER / "../golden/checkpoints"))
 from make_golden import write_corpus, data_flags  # noqa: E402
 
 LINE = re.compile(r"(\d+) \|\|\| (.*) \|\|\| Score= (\S+) \|\|\| (\S+)")
@@ -194,7 +194,7 @@ def main():
         sys.exit(__doc__)
     if not PROGRAM.is_file():
         sys.exit(f"{PROGRAM} is missing: build it first")
-    folders = sorted(path.parent for path in (FOLDER / "golden").glob("*/*/expected.json"))
+    folders = sorted(path.parent for path in (ROOT / "tests/golden/checkpoints").glob("*/*/expected.json"))
     tried = failed = 0
     with tempfile.TemporaryDirectory(prefix="trafo-golden-") as name:
         scratch = pathlib.Path(name)
@@ -210,7 +210,7 @@ def main():
                 except (Failure, subprocess.TimeoutExpired, OSError) as error:
                     failed += 1
                     print(f"FAILED {form.name}, {trial}: {error}")
-    print(f"family: golden_checkpoints  tried: {tried}  failed: {failed}")
+    print(f"suite: golden_checkpoints  tried: {tried}  failed: {failed}")
     sys.exit(1 if failed else 0)
 
 

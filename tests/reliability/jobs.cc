@@ -28,13 +28,13 @@ size_t processors() {
 
 }  // namespace
 
-Jobs::Jobs(Family& family) : family_(family), at_once_(processors()) {}
+Jobs::Jobs(Suite& suite) : suite_(suite), at_once_(processors()) {}
 
 Jobs::~Jobs() {
   finish();
 }
 
-void Jobs::start(const std::string& name, const std::function<void(Family&)>& part) {
+void Jobs::start(const std::string& name, const std::function<void(Suite&)>& part) {
   while (running_.size() >= at_once_) collect_one();
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error("no pipe");
@@ -43,7 +43,7 @@ void Jobs::start(const std::string& name, const std::function<void(Family&)>& pa
   if (child < 0) throw std::runtime_error("no process");
   if (child == 0) {
     close(ends[0]);
-    Family own(family_.name());
+    Suite own(suite_.name());
     try {
       part(own);
     } catch (const std::exception& error) {
@@ -69,7 +69,7 @@ void Jobs::collect_one() {
   std::vector<pollfd> waiting;
   for (const Running& each : running_) waiting.push_back({each.pipe, POLLIN, 0});
   while (poll(waiting.data(), waiting.size(), -1) < 0)
-    if (errno != EINTR) throw std::runtime_error("cannot wait for the parts of a family");
+    if (errno != EINTR) throw std::runtime_error("cannot wait for the parts of a suite");
   const auto ready = std::find_if(waiting.begin(), waiting.end(),
                                   [](const pollfd& each) { return each.revents != 0; });
   const auto at = running_.begin() + (ready - waiting.begin());
@@ -79,9 +79,9 @@ void Jobs::collect_one() {
   int status = 0;
   while (waitpid(at->pid, &status, 0) < 0 && errno == EINTR) {
   }
-  family_.tried(counts.tried);
-  family_.add_failures(counts.failed);
-  if (!told) family_.failed(at->name + ": its process ended before it was done");
+  suite_.tried(counts.tried);
+  suite_.add_failures(counts.failed);
+  if (!told) suite_.failed(at->name + ": its process ended before it was done");
   running_.erase(at);
 }
 

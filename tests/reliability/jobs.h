@@ -1,25 +1,25 @@
-// Parts of a family that do not depend on each other, each in a process of its own.
+// Parts of a suite that do not depend on each other, each in a process of its own.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "tests/reliability/family.h"
+#include "tests/reliability/suite.h"
 
 namespace trafo::testing {
 
 class Jobs {
  public:
   // As many at a time as there are processors, or as TRAFO_JOBS says.
-  explicit Jobs(Family& family);
+  explicit Jobs(Suite& suite);
   ~Jobs();
   Jobs(const Jobs&) = delete;
   Jobs& operator=(const Jobs&) = delete;
 
-  // Forks: no thread may be running. What `part` counts is added to the family; a part that ends in
+  // Forks: no thread may be running. What `part` counts is added to the suite; a part that ends in
   // any other way than by returning has failed. Waits for another one to end while all are busy.
-  void start(const std::string& name, const std::function<void(Family&)>& part);
+  void start(const std::string& name, const std::function<void(Suite&)>& part);
   // Waits for all.
   void finish();
 
@@ -31,7 +31,7 @@ class Jobs {
   };
   void collect_one();
 
-  Family& family_;
+  Suite& suite_;
   size_t at_once_;
   std::vector<Running> running_;
 };

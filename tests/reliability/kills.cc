@@ -1,4 +1,4 @@
-// Family 2: translate-train is killed at random moments of training and saving, and continued.
+// Suite 2: translate-train is killed at random moments of training and saving, and continued.
 // Nothing that was saved is lost or damaged, and a run that was killed many times ends with the
 // bytes of one that was not. tests/cli/kill_resume_test.cc is its smallest form.
 #include <signal.h>
@@ -13,14 +13,14 @@
 #include "engine/core/status.h"
 #include "engine/io/checkpoint_directory.h"
 #include "tests/cli/kill_runs.h"
-#include "tests/reliability/family.h"
+#include "tests/reliability/suite.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 using namespace translate_train::testing;
 using trafo::concat;
-using trafo::testing::Family;
+using trafo::testing::Suite;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
@@ -33,8 +33,8 @@ bool is_saving(const fs::path& run) {
 
 class Kills {
  public:
-  Kills(Family& family, const TemporaryFolder& folder, std::string expected, milliseconds whole)
-      : family_(family), folder_(folder), expected_(std::move(expected)), whole_(whole) {}
+  Kills(Suite& suite, const TemporaryFolder& folder, std::string expected, milliseconds whole)
+      : suite_(suite), folder_(folder), expected_(std::move(expected)), whole_(whole) {}
 
   int64_t killed() const { return killed_; }
   int64_t in_saves() const { return in_saves_; }
@@ -60,7 +60,7 @@ class Kills {
     if (outcome.exit_code == 128 + SIGKILL) {
       ++killed_;
       in_saves_ += saw_save;
-      family_.tried();
+      suite_.tried();
       check_nothing_lost();
     } else {
       check_end(outcome);
@@ -80,27 +80,27 @@ class Kills {
     try {
       acknowledged_ = std::max(acknowledged_, checkpoints.read_pointer("latest").value_or(-1));
       const trafo::NewestValid newest = checkpoints.newest_valid();
-      family_.require(newest.refused.empty(), label + ": a checkpoint is damaged");
-      family_.require(newest.update.value_or(-1) >= acknowledged_,
-                      concat(label, ": checkpoint ", acknowledged_, " was saved, the newest is ",
-                             newest.update.value_or(-1)));
+      suite_.require(newest.refused.empty(), label + ": a checkpoint is damaged");
+      suite_.require(newest.update.value_or(-1) >= acknowledged_,
+                     concat(label, ": checkpoint ", acknowledged_, " was saved, the newest is ",
+                            newest.update.value_or(-1)));
     } catch (const trafo::Error& error) {
-      family_.failed(label + ": " + error.what());
+      suite_.failed(label + ": " + error.what());
     }
   }
 
   void check_end(const Outcome& outcome) {
-    family_.require(outcome.exit_code == 0,
-                    concat("run ", finished_, " ends with ", outcome.exit_code, ": ", outcome.err));
-    family_.require(final_weights(folder_, run()) == expected_,
-                    concat("run ", finished_, " ends with other weights"));
+    suite_.require(outcome.exit_code == 0,
+                   concat("run ", finished_, " ends with ", outcome.exit_code, ": ", outcome.err));
+    suite_.require(final_weights(folder_, run()) == expected_,
+                   concat("run ", finished_, " ends with other weights"));
     std::error_code ignored;
     fs::remove_all(folder_.file(run()), ignored);
     ++finished_;
     acknowledged_ = -1;
   }
 
-  Family& family_;
+  Suite& suite_;
   const TemporaryFolder& folder_;
   std::string expected_;
   milliseconds whole_;  // time of a run that is not killed
@@ -111,25 +111,25 @@ class Kills {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Family family("kills");
+  Suite suite("kills");
   const bool long_form = trafo::testing::is_long(argc, argv);
   const int64_t wanted = long_form ? 1000 : 100;
   // The short form has its time, however slow the machine is.
   const auto end = Clock::now() + (long_form ? std::chrono::hours(12) : std::chrono::seconds(45));
   const TemporaryFolder folder;
   if (const std::string wrong = prepare_killed_runs(folder); !wrong.empty()) {
-    family.failed(wrong);
-    return family.finish();
+    suite.failed(wrong);
+    return suite.finish();
   }
   const auto start = Clock::now();
   const Outcome uncut = run_program(folder.path(), killed_run_command("uncut", 2));
-  family.require(uncut.exit_code == 0, "the run that is not killed fails: " + uncut.err);
+  suite.require(uncut.exit_code == 0, "the run that is not killed fails: " + uncut.err);
   const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
-  Kills kills(family, folder, final_weights(folder, "uncut"), took);
-  while (kills.killed() < wanted && Clock::now() < end && family.failures() < 20) kills.go_on();
+  Kills kills(suite, folder, final_weights(folder, "uncut"), took);
+  while (kills.killed() < wanted && Clock::now() < end && suite.failures() < 20) kills.go_on();
   kills.finish();
   std::printf("%lld kills, %lld of them while a checkpoint was written; %lld runs to their end\n",
               static_cast<long long>(kills.killed()), static_cast<long long>(kills.in_saves()),
               static_cast<long long>(kills.finished()));
-  return family.finish();
+  return suite.finish();
 }

@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
-# Family 2, see kills.cc; --long is its long form.
+# Suite 2, see kills.cc; --long is its long form.
 exec "$(dirname "$0")/build_and_run.sh" kills kills "$@"

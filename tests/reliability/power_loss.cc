@@ -16,7 +16,7 @@ constexpr size_t kParts = 20;  // in a process each
 // A run from its preparation to its end on a disk that forgets what was not synced: whatever the
 // moment and whatever it forgets, the newest checkpoint that was acknowledged is there and whole.
 // Every kParts-th of the orders, from `part` on.
-void lose_power(Family& family, const RunTrials& trials, size_t part, size_t orders) {
+void lose_power(Suite& suite, const RunTrials& trials, size_t part, size_t orders) {
   const RunCopy run(trials.prepared());
   DiskModel disk(run.path());
   struct Acknowledged {
@@ -45,22 +45,22 @@ void lose_power(Family& family, const RunTrials& trials, size_t part, size_t ord
     const TemporaryDirectory after;
     disk.crash(count, random, after / "run");
     const std::string label = concat("power loss ", i, " after change ", count);
-    family.tried();
-    trials.check_checkpoints(family, after / "run", newest, label);
-    if (i / kParts % 20 == part) trials.check_resumed(family, after / "run", newest, label);
+    suite.tried();
+    trials.check_checkpoints(suite, after / "run", newest, label);
+    if (i / kParts % 20 == part) trials.check_resumed(suite, after / "run", newest, label);
   }
 }
 
 }  // namespace
 
-void try_power_loss(Family& family, bool is_long) {
+void try_power_loss(Suite& suite, bool is_long) {
   const RunTrials trials;
   const size_t orders = is_long ? 20000 : 1000;
-  Jobs jobs(family);
+  Jobs jobs(suite);
   // Each records a run of its own: what is left behind goes once the process that made it is gone,
   // or is the one that looks.
   for (size_t part = 0; part < kParts; ++part)
-    jobs.start("power loss", [&](Family& own) { lose_power(own, trials, part, orders); });
+    jobs.start("power loss", [&](Suite& own) { lose_power(own, trials, part, orders); });
 }
 
 }  // namespace trafo::testing

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "engine/core/limits.h"
+#include "engine/data/corpus.h"
+#include "engine/decode/lexical_table.h"
 #include "engine/io/checkpoint_directory.h"
-#include "engine/text/corpus.h"
-#include "engine/text/lexical_table.h"
-#include "engine/train/model_io.h"
+#include "engine/models/model_io.h"
 #include "engine/train/state.h"
+#include "tests/interop/interop_support.h"
 #include "tests/reliability/memory_meter.h"
-#include "tests/train/interop_support.h"
 
 namespace trafo::testing {
 namespace {
@@ -39,12 +39,12 @@ std::string with_length(const std::string& header) {
 
 class Refusals {
  public:
-  Refusals(Family& family) : family_(family) {}
+  Refusals(Suite& suite) : suite_(suite) {}
 
   // `bytes`: of the files that are read. `is_taken`: what may be read to its end, too.
   void expect(const std::string& what, size_t bytes, const std::function<void()>& read,
               bool may_be_taken = false) {
-    family_.tried();
+    suite_.tried();
     bool refused = false;
     const std::clock_t begin = std::clock();
     reset_memory_peak();
@@ -52,22 +52,22 @@ class Refusals {
       read();
     } catch (const Error& error) {
       refused = true;
-      family_.require(error.code() != ErrorCode::internal, what + ": " + error.what());
+      suite_.require(error.code() != ErrorCode::internal, what + ": " + error.what());
     } catch (const std::exception& error) {
-      family_.failed(what + ": an exception that is no Error: " + error.what());
+      suite_.failed(what + ": an exception that is no Error: " + error.what());
     }
     const int64_t peak = memory_peak();
     const double took = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-    family_.require(took <= kMostSeconds, concat(what, ": took ", took, " s"));
-    if (!refused) return family_.require(may_be_taken, what + ": taken");
+    suite_.require(took <= kMostSeconds, concat(what, ": took ", took, " s"));
+    if (!refused) return suite_.require(may_be_taken, what + ": taken");
     const auto most = static_cast<int64_t>(bytes + limits::kRefusalBytes);
-    family_.require(peak <= most, concat(what, ": ", peak, " bytes to refuse ", bytes));
+    suite_.require(peak <= most, concat(what, ": ", peak, " bytes to refuse ", bytes));
     dearest_ = std::max(dearest_, peak - static_cast<int64_t>(bytes));
   }
   int64_t dearest() const { return dearest_; }
 
  private:
-  Family& family_;
+  Suite& suite_;
   int64_t dearest_ = 0;
 };
 
@@ -189,11 +189,11 @@ void try_imports(Refusals& refusals, Context& context, const fs::path& folder) {
 
 }  // namespace
 
-void try_costly_files(Family& family) {
+void try_costly_files(Suite& suite) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const TemporaryDirectory folder;
   tokenizer();
-  Refusals refusals(family);
+  Refusals refusals(suite);
   try_safetensors(refusals, *context);
   try_checkpoint(refusals);
   try_texts(refusals, folder / "file");

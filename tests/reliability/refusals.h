@@ -1,7 +1,7 @@
-// Part of the family damaged_files.
+// Part of the suite damaged_files.
 #pragma once
 
-#include "tests/reliability/family.h"
+#include "tests/reliability/suite.h"
 
 namespace trafo::testing {
 
@@ -10,6 +10,6 @@ inline constexpr double kMostSeconds = 1;
 
 // Every reader meets files that are made to cost memory or time. Each that is refused is refused
 // with at most its size and 64 MiB.
-void try_costly_files(Family& family);
+void try_costly_files(Suite& suite);
 
 }  // namespace trafo::testing

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Runs the test families of docs/reliability.md and prints their summary table.
+"""Runs the test suites of docs/reliability.md and prints their summary table.
 
     tests/reliability/run.py [--long] [--device cuda] [--only NAME...] [--update-docs] [--build DIRECTORY] [--jobs N]
 
-A family is one command. Its last line on standard output that has the form `family: NAME  tried: N  failed: M` is its result. A
-family counts as passed only with such a line, its own name in it, something tried, nothing failed and exit status 0. Exit status 77
+A suite is one command. Its last line on standard output that has the form `suite: NAME  tried: N  failed: M` is its result. A
+suite counts as passed only with such a line, its own name in it, something tried, nothing failed and exit status 0. Exit status 77
 means that it cannot run here (no compiler of that kind, no GPU): it is listed as skipped, which is not a pass.
 
---device cuda runs the families that a GPU has a form of, on one; their results have a table of their own.
+--device cuda runs the suites that a GPU has a form of, on one; their results have a table of their own.
 
-Exit status: 0 all passed, 1 something failed, 77 nothing failed and something was skipped. Every family's output is kept in
-build/reliability/NAME.log. --update-docs writes the rows of the families that ran into docs/reliability.md.
+Exit status: 0 all passed, 1 something failed, 77 nothing failed and something was skipped. Every suite's output is kept in
+build/reliability/NAME.log. --update-docs writes the rows of the suites that ran into docs/reliability.md.
 """
 
 import argparse
@@ -33,12 +33,12 @@ MARKERS = {
     "cpu": ("<!-- table of tests/reliability/run.py: begin -->", "<!-- table of tests/reliability/run.py: end -->"),
     "cuda": ("<!-- table of tests/reliability/run.py --device cuda: begin -->", "<!-- table of tests/reliability/run.py --device cuda: end -->"),
 }
-RESULT = re.compile(r"^family: (\S+) +tried: (\d+) +failed: (\d+)$")
+RESULT = re.compile(r"^suite: (\S+) +tried: (\d+) +failed: (\d+)$")
 SKIPPED = 77
-COLUMNS = ["#", "family", "command", "form", "tried", "failed", "seconds", "date", "machine", "note"]
+COLUMNS = ["#", "suite", "command", "form", "tried", "failed", "seconds", "date", "machine", "note"]
 
 # Number in docs/reliability.md, name, what it tries.
-FAMILIES = [
+SUITES = [
     (1, "save_faults", "every call of a save fails in turn"),
     (2, "kills", "SIGKILL at random moments of training and saving"),
     (3, "damaged_files", "truncated and flipped checkpoints"),
@@ -47,11 +47,11 @@ FAMILIES = [
     (6, "allocation_failure", "the i-th allocation fails"),
     (7, "concurrency", "many trainers, many threads"),
     (8, "soak", "long runs: memory, descriptors, threads"),
-    (9, "seeded_faults", "faults sown into our own code"),
+    (9, "mutation", "faults sown into our own code"),
     (10, "golden_checkpoints", "checkpoints of earlier releases"),
     (11, "misuse", "every function of the C ABI called wrongly"),
 ]
-FAMILIES_ON_A_GPU = [
+SUITES_ON_A_GPU = [
     (6, "allocation_failure", "the i-th allocation of device memory fails"),
     (8, "soak", "long runs: memory of host and device, descriptors, threads"),
     (12, "compute_sanitizer", "memory errors, races and missed barriers in kernels"),
@@ -59,12 +59,12 @@ FAMILIES_ON_A_GPU = [
 
 
 def command_of(name, build):
-    """The family's script beside this one, or its program among the built tests; None if there is neither."""
+    """The suite's script beside this one, or its program among the built tests; None if there is neither."""
     for path in [FOLDER / f"{name}.py", FOLDER / f"{name}.sh", FOLDER / name / "run.py", FOLDER / name / "run.sh"]:
         if path.is_file():
             return path
     for depth in ("", "*/", "*/*/"):
-        for path in sorted(build.glob(f"tests/{depth}{name}")) + sorted(build.glob(f"tests/{depth}{name}_family")):
+        for path in sorted(build.glob(f"tests/{depth}{name}")) + sorted(build.glob(f"tests/{depth}{name}_suite")):
             if path.is_file() and os.access(path, os.X_OK):
                 return path
     return None
@@ -119,9 +119,9 @@ def judged(name, lines, status):
         return "0", "1", "ran past its time"
     if not results:
         return "0", "1", f"no result line, exit status {status}: {last}"
-    family, tried, failed = results[-1].groups()
-    if family != name:
-        return tried, str(max(1, int(failed))), f"the result line names {family}"
+    suite, tried, failed = results[-1].groups()
+    if suite != name:
+        return tried, str(max(1, int(failed))), f"the result line names {suite}"
     if int(tried) == 0:
         return tried, "1", "tried nothing"
     if int(failed) == 0 and status != 0:
@@ -129,7 +129,7 @@ def judged(name, lines, status):
     return tried, failed, "" if int(failed) == 0 else "see its log"
 
 
-def run_family(number, name, options):
+def run_suite(number, name, options):
     path = command_of(name, options.build)
     form = "long" if options.long else "short"
     command = [str(path)] + (["--long"] if options.long else []) if path else []
@@ -147,7 +147,7 @@ def run_family(number, name, options):
         except OSError as error:
             tried, failed, note = "0", "1", f"cannot be started: {error.strerror}"
     seconds = time.monotonic() - begin
-    return {"#": str(number), "family": name, "command": shown, "form": form, "tried": tried, "failed": failed,
+    return {"#": str(number), "suite": name, "command": shown, "form": form, "tried": tried, "failed": failed,
             "seconds": f"{seconds:.0f}", "date": datetime.date.today().isoformat(), "machine": options.machine,
             "note": note[:120].replace("|", "/")}
 
@@ -169,7 +169,7 @@ def rows_in(block):
 
 
 def update_document(rows, device):
-    """Replaces the rows of the families that ran; those of the others stay with the date they have."""
+    """Replaces the rows of the suites that ran; those of the others stay with the date they have."""
     text = DOCUMENT.read_text(encoding="utf-8")
     begin, end = MARKERS[device]
     if text.count(begin) != 1 or text.count(end) != 1:
@@ -177,7 +177,7 @@ def update_document(rows, device):
     before, rest = text.split(begin)
     block, after = rest.split(end)
     known = rows_in(block)
-    known.update({row["family"]: row for row in rows})
+    known.update({row["suite"]: row for row in rows})
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     for row in sorted(known.values(), key=lambda row: int(row["#"])):
         lines.append("| " + " | ".join(row[column] for column in COLUMNS) + " |")
@@ -185,37 +185,37 @@ def update_document(rows, device):
 
 
 def main():
-    names = sorted({name for _, name, _ in FAMILIES + FAMILIES_ON_A_GPU})
-    parser = argparse.ArgumentParser(description="Runs the reliability families and prints their summary table.",
-                                     epilog="Families: " + "; ".join(f"{name}: {what}" for _, name, what in FAMILIES))
-    parser.add_argument("--device", choices=sorted(MARKERS), default="cpu", help="cuda: the families that have a form for a GPU")
-    parser.add_argument("--long", action="store_true", help="the long form of every family (hours)")
-    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these families")
+    names = sorted({name for _, name, _ in SUITES + SUITES_ON_A_GPU})
+    parser = argparse.ArgumentParser(description="Runs the reliability suites and prints their summary table.",
+                                     epilog="Suites: " + "; ".join(f"{name}: {what}" for _, name, what in SUITES))
+    parser.add_argument("--device", choices=sorted(MARKERS), default="cpu", help="cuda: the suites that have a form for a GPU")
+    parser.add_argument("--long", action="store_true", help="the long form of every suite (hours)")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these suites")
     parser.add_argument("--update-docs", action="store_true", help="write the table into docs/reliability.md")
     parser.add_argument("--build", help="build folder of the release build (default build/release)")
-    parser.add_argument("--jobs", type=int, default=1, help="families at a time (default 1; each has threads of its own)")
-    parser.add_argument("--limit", type=float, help="seconds a family may take (default 900, long form: 43200)")
+    parser.add_argument("--jobs", type=int, default=1, help="suites at a time (default 1; each has threads of its own)")
+    parser.add_argument("--limit", type=float, help="seconds a suite may take (default 900, long form: 43200)")
     options = parser.parse_args()
     options.limit = options.limit or (43200 if options.long else 900)
     options.machine = machine_class()
     options.build = pathlib.Path(options.build or os.environ.get("TRAFO_BUILD", ROOT / "build" / "release")).resolve()
-    os.environ["TRAFO_BUILD"] = str(options.build)  # scripts of families look there
+    os.environ["TRAFO_BUILD"] = str(options.build)  # scripts of suites look there
     if options.device == "cuda":
         os.environ["TRAFO_TEST_DEVICE"] = "cuda"
     else:
         os.environ.pop("TRAFO_TEST_DEVICE", None)
 
-    def run(family):
-        number, name, what = family
+    def run(suite):
+        number, name, what = suite
         print(f"{name}: {what} ...", flush=True)
-        row = run_family(number, name, options)
-        print(f"family: {name}  tried: {row['tried']}  failed: {row['failed']}", flush=True)
+        row = run_suite(number, name, options)
+        print(f"suite: {name}  tried: {row['tried']}  failed: {row['failed']}", flush=True)
         return row
 
-    families = [family for family in (FAMILIES_ON_A_GPU if options.device == "cuda" else FAMILIES)
-                if not options.only or family[1] in options.only]
+    suites = [suite for suite in (SUITES_ON_A_GPU if options.device == "cuda" else SUITES)
+                if not options.only or suite[1] in options.only]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        rows = list(pool.map(run, families))
+        rows = list(pool.map(run, suites))
     print()
     printed_table(rows)
     if options.update_docs:

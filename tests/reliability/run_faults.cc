@@ -51,7 +51,7 @@ Scenario open_scenario() {
 
 class RunFaults {
  public:
-  RunFaults(Family& family, const RunTrials& trials) : family_(family), trials_(trials) {}
+  RunFaults(Suite& suite, const RunTrials& trials) : suite_(suite), trials_(trials) {}
 
   // Fails call 1, `stride` + 1, ... until there are no more. Returns how many calls there are.
   int64_t try_all(const Scenario& scenario, IoFault fault, bool persistent, int64_t stride) {
@@ -60,7 +60,7 @@ class RunFaults {
       const bool fired =
           fault == IoFault::kill ? try_killed(scenario, plan) : try_failing(scenario, plan);
       if (!fired) return at - 1;
-      family_.tried();
+      suite_.tried();
     }
   }
 
@@ -94,21 +94,21 @@ class RunFaults {
     }
     const std::string what = label(scenario, plan, where);
     if (plan.fault == IoFault::interrupted || plan.fault == IoFault::short_transfer)
-      family_.require(!error, what + ": " + (error ? error->what() : ""));
+      suite_.require(!error, what + ": " + (error ? error->what() : ""));
     if (error) {
-      family_.require(error->code() == ErrorCode::io && mentions(*error, reason_of(plan.fault)) &&
-                          mentions(*error, run.path().string()),
-                      what + ": the error says " + error->what());
+      suite_.require(error->code() == ErrorCode::io && mentions(*error, reason_of(plan.fault)) &&
+                         mentions(*error, run.path().string()),
+                     what + ": the error says " + error->what());
     }
-    trials_.check_checkpoints(family_, run.path(), acknowledged, what);
+    trials_.check_checkpoints(suite_, run.path(), acknowledged, what);
     if (scenario.opens && !error)
-      family_.require(
+      suite_.require(
           process->run->resumed() && process->run->state().trainer.update == RunTrials::kSaved,
           what + ": not the newest checkpoint");
     if (!process) process.emplace(trials_.open(run.path(), 99));
-    trials_.check_end(family_, *process, what);
+    trials_.check_end(suite_, *process, what);
     process.reset();
-    trials_.check_later_process(family_, run.path(), what);
+    trials_.check_later_process(suite_, run.path(), what);
     return true;
   }
 
@@ -128,9 +128,9 @@ class RunFaults {
     waitpid(child, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return false;
     const std::string what = label(scenario, plan);
-    family_.require(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, what + ": not killed");
-    trials_.check_checkpoints(family_, run.path(), acknowledged, what);
-    trials_.check_resumed(family_, run.path(), acknowledged, what);
+    suite_.require(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, what + ": not killed");
+    trials_.check_checkpoints(suite_, run.path(), acknowledged, what);
+    trials_.check_resumed(suite_, run.path(), acknowledged, what);
     return true;
   }
 
@@ -153,15 +153,15 @@ class RunFaults {
     }
   }
 
-  Family& family_;
+  Suite& suite_;
   const RunTrials& trials_;
 };
 
 }  // namespace
 
-void try_runs(Family& family, bool is_long) {
+void try_runs(Suite& suite, bool is_long) {
   const RunTrials trials;
-  Jobs jobs(family);
+  Jobs jobs(suite);
   for (const Scenario& scenario : {open_scenario(), save_scenario(), finish_scenario()}) {
     for (const IoFault fault : kIoFaults) {
       const bool lasts = fault != IoFault::interrupted && fault != IoFault::kill;
@@ -170,7 +170,7 @@ void try_runs(Family& family, bool is_long) {
         // The short form leaves out some calls of the end of a run, whose saves are those of the
         // scenario before it.
         const int64_t stride = is_long || std::string(scenario.name) != "finish" ? 1 : 3;
-        jobs.start(scenario.name, [&](Family& part) {
+        jobs.start(scenario.name, [&](Suite& part) {
           const int64_t calls =
               RunFaults(part, trials).try_all(scenario, fault, persistent, stride);
           part.require(calls > 0, concat(scenario.name, ": there is no call to fail"));

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "tests/reliability/family.h"
+#include "tests/reliability/suite.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
@@ -27,15 +27,15 @@ class RunTrials {
   Process open(const std::filesystem::path& run, uint64_t model_seed = 5) const;
 
   // Nothing of checkpoint `acknowledged` or newer is lost or damaged.
-  void check_checkpoints(Family& family, const std::filesystem::path& run, int64_t acknowledged,
+  void check_checkpoints(Suite& suite, const std::filesystem::path& run, int64_t acknowledged,
                          const std::string& label) const;
   // To the end in this process; the weights are those of the run that nothing happened to.
-  void check_end(Family& family, Process& process, const std::string& label) const;
+  void check_end(Suite& suite, Process& process, const std::string& label) const;
   // A later process finds the end of the run and no leftovers.
-  void check_later_process(Family& family, const std::filesystem::path& run,
+  void check_later_process(Suite& suite, const std::filesystem::path& run,
                            const std::string& label) const;
   // The last two, in a new process.
-  void check_resumed(Family& family, const std::filesystem::path& run, int64_t acknowledged,
+  void check_resumed(Suite& suite, const std::filesystem::path& run, int64_t acknowledged,
                      const std::string& label) const;
 
  private:

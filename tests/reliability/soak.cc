@@ -1,4 +1,4 @@
-// Family 8: a long run. Training with validation, saving and translating in between, in ten equal
+// Suite 8: a long run. Training with validation, saving and translating in between, in ten equal
 // windows after a warm-up; then resident memory, the device's bytes, open files and threads are
 // where they were. Without a flag 500 updates, --long: 10,000. TRAFO_TEST_DEVICE=cuda: on a card.
 #include <algorithm>
@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
         static_cast<long long>(first.files), static_cast<long long>(first.threads));
     expect(grown <= most / 100 + 1000, "resident memory has grown by " + std::to_string(grown));
   }
-  std::printf("family: soak  tried: %lld  failed: %lld\n", static_cast<long long>(tried),
+  std::printf("suite: soak  tried: %lld  failed: %lld\n", static_cast<long long>(tried),
               static_cast<long long>(failures));
   return failures != 0;
 }

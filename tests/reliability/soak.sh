@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
-# Family 8, see soak.cc. 500 updates, with --long 10,000; on a card with TRAFO_TEST_DEVICE=cuda.
+# Suite 8, see soak.cc. 500 updates, with --long 10,000; on a card with TRAFO_TEST_DEVICE=cuda.
 exec "$(dirname "$0")/build_and_run.sh" soak reliability/soak "$@"

@@ -106,9 +106,9 @@ trafo_error* Workload::make_trainer() {
   settings.batch_tokens = 96;
   settings.max_length = 96;
   settings.warmup = 10;
-  settings.optimizer_delay = options.optimizer_delay;
-  settings.exponential_smoothing = options.smoothing;
-  settings.valid_freq.value = settings.save_freq.value = settings.disp_freq.value = 0;
+  settings.gradient_accumulation = options.gradient_accumulation;
+  settings.ema_alpha = options.smoothing;
+  settings.valid_freq.value = settings.save_freq.value = settings.log_freq.value = 0;
   settings.valid_metrics = TRAFO_METRIC_CE | TRAFO_METRIC_BLEU;
   settings.keep_last = 2;
   return trafo_trainer_new(model, tokenizer, corpus, corpus, &settings,

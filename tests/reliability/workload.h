@@ -1,4 +1,4 @@
-// A small training run over the C ABI: what the families about memory, threads and long runs work
+// A small training run over the C ABI: what the suites about memory, threads and long runs work
 // on. Every call hands its error on, so that a caller can make it fail.
 #pragma once
 
@@ -15,7 +15,7 @@ struct WorkloadOptions {
   int32_t threads = 1;
   uint64_t seed = 1;
   int64_t width = 16;
-  int32_t optimizer_delay = 1;
+  int32_t gradient_accumulation = 1;
   double smoothing = 0;
   std::string run_directory;  // empty: nothing is saved
 };

@@ -5,25 +5,27 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 # folder: what it may include besides itself
+core="engine/core"
+backend="engine/memory engine/backend"
+runtime="engine/autograd engine/runtime"  # one layer: a Context owns a tape, and a tape's backward functions run on a Context
+model="engine/ops engine/nn engine/models"
+text="engine/tokenizer engine/data engine/metrics"
 allowed() {
   case "$1" in
     engine/core) echo "" ;;
-    engine/memory) echo "engine/core" ;;
-    engine/backend) echo "engine/core engine/memory" ;;
-    engine/autograd) echo "engine/core engine/memory engine/backend" ;;
-    engine/ops) echo "engine/core engine/memory engine/backend engine/autograd" ;;
-    engine/nn | engine/optim) echo "engine/core engine/memory engine/backend engine/autograd engine/ops" ;;
-    engine/models) echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn" ;;
-    engine/decode) echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn engine/models" ;;
-    engine/text | engine/io) echo "engine/core" ;;
-    engine/train)
-      echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn engine/models engine/decode" \
-           "engine/optim engine/text engine/io" ;;
-    engine/interop)
-      echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn engine/models engine/decode" \
-           "engine/text engine/io" ;;
-    capi) echo "engine/core engine/memory engine/backend engine/autograd engine/ops engine/nn engine/models engine/decode" \
-               "engine/optim engine/text engine/io engine/train engine/interop" ;;
+    engine/memory) echo "$core" ;;
+    engine/io) echo "$core" ;;
+    engine/backend) echo "$core engine/memory" ;;
+    engine/autograd | engine/runtime) echo "$core $backend $runtime engine/io" ;;
+    engine/ops) echo "$core $backend $runtime" ;;
+    engine/nn | engine/optim) echo "$core $backend $runtime engine/ops" ;;
+    engine/models) echo "$core $backend $runtime $model engine/io" ;;
+    engine/tokenizer | engine/metrics) echo "$core" ;;
+    engine/data) echo "$core engine/tokenizer" ;;
+    engine/decode) echo "$core $backend $runtime $model engine/io engine/tokenizer" ;;
+    engine/train) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io" ;;
+    engine/interop) echo "$core $backend $runtime $model $text engine/decode engine/io" ;;
+    capi) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/train engine/interop" ;;
     apps | bindings) echo "capi/include" ;;
     *) return 1 ;;
   esac

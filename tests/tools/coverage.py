@@ -33,33 +33,33 @@ DOCUMENT = ROOT / "docs" / "reliability.md"
 SKIPPED = 77
 GROUPS = {
     "checkpoint": r"engine/io/(atomic_file|checkpoint_directory|checksum|descriptor|file_lock|file_system|manifest|temporary_name)\.|"
-                  r"engine/train/(average|checkpoint_files|model_io|optimizer_io|product_plans|run_directory|state)\.",
+                  r"engine/(train|models)/(average|checkpoint_files|model_io|optimizer_io|gemm_cache|run_directory|state)\.",
     "parsers": r"engine/io/safetensors|engine/core/(checked|json)\.|engine/interop/|engine/models/model_config\.|"
-               r"engine/text/(corpus|disk_text|lexical_table|spm_fields|spm_model|text_corpus|text_pairs|tokenized_corpus|utf8)\.",
+               r"engine/(core|data|decode|tokenizer)/(corpus|disk_text|lexical_table|spm_fields|spm_model|text_corpus|text_pairs|tokenized_corpus|utf8)\.",
     "C ABI": r"capi/src/",
 }
-# Target of tests/reliability/fuzz -> the files that read its inputs, and their functions that read nothing: writers, and what works on
+# Target of tests/fuzz -> the files that read its inputs, and their functions that read nothing: writers, and what works on
 # what was read.
 PARSERS = {
     "safetensors": (r"engine/io/safetensors",
                     r"write_|save_|safetensors_to_memory|check_entry|check_metadata|encode_|is_valid_utf8_without_nul"),
-    "checkpoint": (r"engine/io/(manifest|checksum|temporary_name)\.|engine/train/(checkpoint_files|state|product_plans)\.",
-                   r"encode_|write_|read_product_plans|temporary_\w+_name|checkpoint_files\(|restore_checkpoint|\bappend<|to_hex"),
+    "checkpoint": (r"engine/io/(manifest|checksum|temporary_name)\.|engine/train/(checkpoint_files|state|gemm_cache)\.",
+                   r"encode_|write_|read_gemm_cache|temporary_\w+_name|checkpoint_files\(|restore_checkpoint|\bappend<|to_hex"),
     "config": (r"engine/core/json\.|engine/models/model_config\.", None),
-    "corpus": (r"engine/text/(corpus|disk_text|utf8)\.", r"append_utf8|truncate_utf8|to_code_points|read_lines"),
-    "sentencepiece": (r"engine/text/(spm_fields|spm_model)\.|engine/interop/spm_pieces\.", r"serialize_spm"),
-    "vocabulary": (r"engine/text/lexical_table\.", r"LexicalTable::(learn|write|of|candidates|size)|PairTable|sort_unique"),
+    "corpus": (r"engine/(core|data)/(corpus|disk_text|utf8)\.", r"append_utf8|truncate_utf8|to_code_points|read_lines"),
+    "sentencepiece": (r"engine/tokenizer/(spm_fields|spm_model)\.|engine/interop/spm_pieces\.", r"serialize_spm"),
+    "vocabulary": (r"engine/decode/lexical_table\.", r"LexicalTable::(learn|write|of|candidates|size)|PairTable|sort_unique"),
     "importer": (r"engine/interop/",
                  r"write_|export_|serialize_spm|config_json|generation_json|check_expressible|cannot_express|refuse_llama|"
                  r"fast_tokenizer|base64|has_fast_form|put_special_ids|copy_to_host|fixed_|logit_difference|output_bias|gather\(|"
                  r"activation_to_name|activation_id|check_vocabulary|add_varint|add_bytes|UnfinishedDirectory"),
 }
 LINES_TARGET, BRANCHES_TARGET, PARSER_TARGET = 85, 95, 95
-FUZZ_REPLAY = "tests/reliability/fuzz/fuzz_replay"
-# Families that take the engine as objects: they are linked again as the tests are.
-FAMILIES = ["tests/save_faults", "tests/damaged_files", "tests/reliability/allocation_failure", FUZZ_REPLAY]
+FUZZ_REPLAY = "tests/fuzz/fuzz_replay"
+# Suites that take the engine as objects: they are linked again as the tests are.
+SUITES = ["tests/save_faults", "tests/damaged_files", "tests/reliability/allocation_failure", FUZZ_REPLAY]
 # And those that take the library, which is found by LD_LIBRARY_PATH.
-WITH_LIBRARY = ["tests/misuse_family", "tests/cli/cli_tests", "tests/capi/c_api_test", "tests/capi/c_api_threads_test",
+WITH_LIBRARY = ["tests/misuse_suite", "tests/cli/cli_tests", "tests/capi/c_api_test", "tests/capi/c_api_threads_test",
                 "tests/reliability/process_test"]
 # A function check(bool condition, why...), whose callers' conditions are wanted one by one.
 CHECKS = re.compile(r"(void check)(\(bool condition)|check = \[.*?\]\(bool condition")
@@ -70,7 +70,7 @@ def build(jobs):
     if not shutil.which("clang++") or not shutil.which("llvm-cov"):
         print("SKIPPED, nothing was measured: there is no clang with llvm-cov (scripts/install-dependencies.sh --fuzz)")
         sys.exit(SKIPPED)
-    relink.build_release(jobs, [*FAMILIES, *WITH_LIBRARY])
+    relink.build_release(jobs, [*SUITES, *WITH_LIBRARY])
     COPIES.mkdir(parents=True, exist_ok=True)
     sources = WORK / "sources.txt"  # nothing of the libraries' headers is counted
     if not sources.is_file():
@@ -93,7 +93,7 @@ def build(jobs):
         return result + (["-DTRAFO_CHECK_CONDITIONS"] if source in checking else [])
 
     relink.relink(lambda source, _: source.startswith(("engine/", "capi/src/")), WORK, jobs, copies=COPIES, compile_flags=flags,
-                  link_flags=["-fprofile-instr-generate"], kernel_flags=["-O1"], compiler="clang++", programs=FAMILIES)
+                  link_flags=["-fprofile-instr-generate"], kernel_flags=["-O1"], compiler="clang++", programs=SUITES)
 
 
 def run(commands, profile, jobs):
@@ -118,14 +118,14 @@ def run(commands, profile, jobs):
 def test_commands():
     quiet = {"tests/cli/cli_tests": ["--gtest_brief=1"]}
     return [*([str(relink.RELEASE / name), *quiet.get(name, [])] for name in WITH_LIBRARY),
-            *([str(WORK / name)] for name in FAMILIES if name != FUZZ_REPLAY),
+            *([str(WORK / name)] for name in SUITES if name != FUZZ_REPLAY),
             *([str(WORK / name), "--gtest_brief=1"] for name in relink.TEST_PROGRAMS if name != "tests/op_tests"),
             [str(WORK / "tests/op_tests"), "--gtest_brief=1"],
             *corpus_commands()]
 
 
 def corpus_commands(targets=None):
-    corpus = ROOT / "tests/reliability/corpus"
+    corpus = ROOT / "tests/fuzz/corpus"
     return [[str(WORK / FUZZ_REPLAY), target, str(corpus / target)] for target in targets or sorted(os.listdir(corpus))]
 
 

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RELEASE = pathlib.Path(os.environ.get("TRAFO_BUILD", ROOT / "build" / "release"))
 # What is linked again; the other programs take the library at run time.
 TEST_PROGRAMS = ["tests/unit_tests", "tests/op_tests", "tests/train_tests", "tests/parity_tests", "tests/save_faults"]
-TARGETS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "save_faults", "c_api_test", "c_api_threads_test", "misuse_family",
+TARGETS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "save_faults", "c_api_test", "c_api_threads_test", "misuse_suite",
            "process_test", "cli_tests", "translate-train"]
 HAS_AVX2 = pathlib.Path("/proc/cpuinfo").exists() and " avx2 " in pathlib.Path("/proc/cpuinfo").read_text()
 

@@ -116,12 +116,12 @@ class StreamAccelerator final : public Accelerator, public StreamDevice {
     }
     const auto* from = static_cast<const std::byte*>(source);
     Copy copy{static_cast<std::byte*>(target), from, {from, from + bytes}, is_pinned(target)};
-    for (Copy& other : under_way_) note_if_changed(other);
+    for (Copy& other : in_flight_) note_if_changed(other);
     if (copy.to_host)
       std::memset(target, 0xff, bytes);
     else
       std::memcpy(target, source, bytes);
-    under_way_.push_back(std::move(copy));
+    in_flight_.push_back(std::move(copy));
     ++started_;
   }
   void record(int event) override { marks_.at(static_cast<size_t>(event)) = started_; }
@@ -242,16 +242,16 @@ class StreamAccelerator final : public Accelerator, public StreamDevice {
   // The first `count` copies of all that were ever started.
   void arrive(int64_t count) {
     for (; arrived_ < count; ++arrived_) {
-      Copy& copy = under_way_.front();
+      Copy& copy = in_flight_.front();
       note_if_changed(copy);
       if (copy.to_host) std::memcpy(copy.target, copy.bytes.data(), copy.bytes.size());
-      under_way_.pop_front();
+      in_flight_.pop_front();
     }
   }
 
   const uint32_t* dropout_step_ = nullptr;
   std::map<std::byte*, size_t> pinned_;
-  std::deque<Copy> under_way_;
+  std::deque<Copy> in_flight_;
   int64_t started_ = 0, arrived_ = 0;
   std::array<int64_t, kEvents> marks_{};
 };

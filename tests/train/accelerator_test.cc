@@ -2,7 +2,7 @@
 #include "tests/train/accelerator.h"
 #include "engine/decode/scorer.h"
 #include "engine/decode/translator.h"
-#include "engine/train/model_io.h"
+#include "engine/models/model_io.h"
 #include "engine/train/trainer.h"
 #include "engine/train/upload.h"
 #include "tests/train/training_support.h"
@@ -23,10 +23,10 @@ class MuteAccelerator final : public Accelerator {
   }
   void gemm(const GemmParams& params) override {
     EXPECT_EQ(params.dtype, DType::bf16);
-    (params.c_is_f32 ? wide_products : narrow_products) += 1;
+    (params.c_is_f32 ? wide_gemms : narrow_gemms) += 1;
   }
 
-  int wide_products = 0, narrow_products = 0;
+  int wide_gemms = 0, narrow_gemms = 0;
 
  protected:
   void* allocate_block(size_t bytes) override {
@@ -168,12 +168,12 @@ TEST_P(AcceleratorTest, Bfloat16ModelsTrainDecodeAndKeepFloat32Files) {
   Trainer trainer(context, *model, quick_options());
   auto data = batches(1);
   data[0].target_weights.assign(data[0].target_out.size(), 1.0f);
-  device->waits = device->narrow_products = 0;
+  device->waits = device->narrow_gemms = 0;
   trainer.step(data);  // of zeros: nothing is applied
   EXPECT_EQ(device->waits, 1);
   // Of three products, the one that gives the gradient of a weight is kept in float32.
-  EXPECT_GT(device->wide_products, 0);
-  EXPECT_EQ(device->narrow_products, 2 * device->wide_products);
+  EXPECT_GT(device->wide_gemms, 0);
+  EXPECT_EQ(device->narrow_gemms, 2 * device->wide_gemms);
 
   const std::vector<std::vector<int32_t>> sources{{5, 6, 2}};
   DecodeOptions options;

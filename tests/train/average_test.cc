@@ -2,8 +2,8 @@
 // run, weights to train on from.
 #include <cmath>
 
+#include "engine/models/model_io.h"
 #include "engine/train/average.h"
-#include "engine/train/model_io.h"
 #include "engine/train/run_directory.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/io/checksum.h"
-#include "engine/train/model_io.h"
+#include "engine/models/model_io.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
@@ -46,7 +46,7 @@ std::string with_file(const std::string& stream, const std::string& name,
 class CheckpointStreamTest : public ::testing::Test {
  protected:
   CheckpointStreamTest() {
-    options_.exponential_smoothing = 1e-2;
+    options_.ema_alpha = 1e-2;
     Process process(data_, options_);
     process.run->run({}, nullptr, 5);
     stream_ = stream_of(process);

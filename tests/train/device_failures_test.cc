@@ -35,7 +35,7 @@ TEST_F(DeviceFailures, AnUpdateThatCannotStartIsNotUnderWay) {
   break_kernel(OpKernel::clipped_adamw);
   EXPECT_THROW(a.submit({&data_[1], 1}), Error);
   mend_kernels();
-  EXPECT_EQ(a.under_way(), 1u);
+  EXPECT_EQ(a.in_flight(), 1u);
   EXPECT_THROW(a.step({&data_[1], 1}), Error) << "another update is under way";
   a.submit({&data_[1], 1});
   for (const PackedBatchHost& batch : data_) {
@@ -90,7 +90,7 @@ TEST_F(DeviceFailures, ALostDeviceEndsTheRun) {
   const auto trained = model();
   TrainOptions options = quick_options();
   options.after_updates = 40;
-  options.disp_freq = options.save_freq = options.valid_freq = {100, PeriodUnit::updates};
+  options.log_freq = options.save_freq = options.valid_freq = {100, PeriodUnit::updates};
   TrainingRun run(context_, *trained, copy_data(Architecture::encoder_decoder), options);
   run.run({}, nullptr, 3);
   device_->lost = true;

@@ -19,11 +19,11 @@ using namespace testing;
 TEST(FilledShape, AddsFewTokensAndRoomForThem) {
   for (const int64_t tokens : {1, 15, 16, 17, 100, 1000, 4095, 4096, 4097, 25600, 100001}) {
     for (const int64_t longest : {1, 7, 32, 33, 128, 129, 1000}) {
-      StepShape exact;
+      BatchBucket exact;
       exact.sentences = (tokens + longest - 1) / longest;
       exact.source_tokens = exact.target_tokens = tokens;
       exact.longest_source = exact.longest_target = std::min(longest, tokens);
-      const StepShape shape = filled_shape(exact);
+      const BatchBucket shape = padded_bucket(exact);
       EXPECT_GE(shape.target_tokens, tokens);
       EXPECT_LE(shape.target_tokens, tokens + std::max<int64_t>(15, tokens / 16));
       EXPECT_GE(shape.longest_target, exact.longest_target);
@@ -31,7 +31,7 @@ TEST(FilledShape, AddsFewTokensAndRoomForThem) {
       EXPECT_GE((shape.sentences - exact.sentences) * shape.longest_target,
                 shape.target_tokens - tokens);
       EXPECT_LE(shape.sentences, exact.sentences + exact.sentences / 4 + 16);
-      EXPECT_EQ(filled_shape(shape).target_tokens, shape.target_tokens);
+      EXPECT_EQ(padded_bucket(shape).target_tokens, shape.target_tokens);
       EXPECT_EQ(dropout_key_stride(shape.longest_target), dropout_key_stride(exact.longest_target));
     }
   }
@@ -144,7 +144,7 @@ TEST_P(DeviceStepTest, EightBitStatesAreTheSameBitsAheadAndContinued) {
   Trainer a(*context_, *once, options), b(*context_, *ahead, options);
   const auto data = batches(6);
   for (const PackedBatchHost& batch : data) b.submit({&batch, 1});
-  while (b.under_way() > 0) b.collect();
+  while (b.in_flight() > 0) b.collect();
   const auto steps = [&](Trainer& trainer, size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) trainer.step({&data[i], 1});
   };
@@ -202,7 +202,7 @@ TEST_P(DeviceStepTest, ThePlanIsWhatTrainingTakes) {
     TrainOptions options = quick_options();
     options.recompute = recompute;
     options.optimizer_states = states;
-    options.optimizer_delay = 2;
+    options.gradient_accumulation = 2;
     const auto model = make_model(*context, model_config, 5);
     Trainer trainer(*context, *model, options);
     PackedBatchHost batch;  // three sentences of 5, 6 and 6 tokens a side
@@ -304,7 +304,7 @@ TEST_P(DeviceStepTest, RecomputingSavesMemoryAndChangesNoBit) {
 TEST_P(DeviceStepTest, BadUpdatesAreSkippedWhileOthersAreUnderWay) {
   const auto model = make_model(*context_, config(), 5);
   TrainOptions options = quick_options();
-  options.max_bad_steps_in_a_row = 3;
+  options.max_non_finite_steps = 3;
   Trainer trainer(*context_, *model, options);
   const auto data = batches(2);
   const auto good = weight_bytes(*context_, *model);
@@ -368,8 +368,8 @@ TEST_P(DeviceStepTest, ARunThatLooksLateIsTheSameRun) {
     const auto model = make_model(*context, config(), 5);
     TrainOptions options = quick_options();
     options.after_updates = 30;
-    options.optimizer_delay = 2;
-    options.disp_freq = {every, PeriodUnit::updates};
+    options.gradient_accumulation = 2;
+    options.log_freq = {every, PeriodUnit::updates};
     options.valid_freq = {0, PeriodUnit::updates};
     options.valid_metrics = {"ce-mean-words"};
     TemporaryDirectory directory;
@@ -413,7 +413,7 @@ TEST_P(DeviceStepTest, ACallbackMayThrowWhileUpdatesAreUnderWay) {
   const TrainingData data = copy_data(architecture());
   TrainOptions options = quick_options();
   options.after_updates = 40;
-  options.disp_freq = options.save_freq = options.valid_freq = {100, PeriodUnit::updates};
+  options.log_freq = options.save_freq = options.valid_freq = {100, PeriodUnit::updates};
   std::vector<std::byte> weights;
   for (const bool throwing : {false, true}) {
     const auto context = std::get<0>(GetParam()).make();

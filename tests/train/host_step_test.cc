@@ -49,8 +49,8 @@ TEST_P(HostStepTest, IsTheSameBitsAsWithoutAPlan) {
 TEST_P(HostStepTest, TakesNothingFromTheSystem) {
   const TrainingData data = copy_data(GetParam(), 200);
   TrainOptions options = quick_options();
-  options.optimizer_delay = 2;
-  options.disp_freq = options.save_freq = options.valid_freq = {0, PeriodUnit::updates};
+  options.gradient_accumulation = 2;
+  options.log_freq = options.save_freq = options.valid_freq = {0, PeriodUnit::updates};
   const auto context = make_context({DeviceKind::cpu, 0}, 2);
   const auto model = make_model(*context, tiny_config(GetParam()), 5);
   TrainingRun run(*context, *model, data, options);

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/ops/optimizer/state_code.h"
+#include "engine/optim/state_code.h"
 #include "engine/train/optimizer_io.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"

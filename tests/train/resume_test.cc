@@ -21,9 +21,9 @@ struct Form {
 class ResumeTest : public ::testing::TestWithParam<Form> {
  protected:
   ResumeTest() {
-    options_.optimizer_delay = GetParam().delay;
+    options_.gradient_accumulation = GetParam().delay;
     options_.optimizer_states = GetParam().states;
-    options_.exponential_smoothing = GetParam().smoothing;
+    options_.ema_alpha = GetParam().smoothing;
   }
 
   ModelConfig config_ = tiny_config(GetParam().architecture);
@@ -171,7 +171,7 @@ TEST_P(KillTest, KilledProcessesEndWithTheSameBits) {
   options.save_freq = {3, PeriodUnit::updates};
   const Reference reference = uncut(data, options, 60);
   options.after_updates = 60;
-  options.disp_freq = {1, PeriodUnit::updates};
+  options.log_freq = {1, PeriodUnit::updates};
   PhiloxStream random(11, 0);
   int killed = 0;
   for (int attempt = 0; attempt < 200; ++attempt) {

@@ -69,11 +69,11 @@ TEST_F(RunPlanTest, WhatDoesNotFitIsRefusedWithWhatDoes) {
   EXPECT_LE(plan(recomputing).memory.total, options_.memory_limit);
   TrainOptions smaller = options_;
   smaller.batch_tokens = std::atoll(word_after(message, "or with batch_tokens ").c_str());
-  smaller.optimizer_delay = std::atoll(word_after(message, "optimizer_delay ").c_str());
+  smaller.gradient_accumulation = std::atoll(word_after(message, "gradient_accumulation ").c_str());
   ASSERT_GT(smaller.batch_tokens, 0) << message;
-  ASSERT_GT(smaller.optimizer_delay, 0) << message;
+  ASSERT_GT(smaller.gradient_accumulation, 0) << message;
   EXPECT_LT(smaller.batch_tokens, 600);
-  EXPECT_GE(smaller.batch_tokens * smaller.optimizer_delay, 600);
+  EXPECT_GE(smaller.batch_tokens * smaller.gradient_accumulation, 600);
   EXPECT_LE(plan(smaller).memory.total, options_.memory_limit);
 
   options_.memory_limit = 1000;

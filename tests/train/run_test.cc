@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 
-#include "engine/train/model_io.h"
+#include "engine/models/model_io.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
@@ -24,7 +24,7 @@ class RunTest : public ::testing::Test {
 };
 
 TEST_F(RunTest, EpochsAreWholePassesAndLimitsHold) {
-  options_.optimizer_delay = 4;
+  options_.gradient_accumulation = 4;
   options_.after_epochs = 3;
   Process process(data_, options_);
   int64_t epochs = 0;
@@ -48,7 +48,7 @@ TEST_F(RunTest, EpochsAreWholePassesAndLimitsHold) {
 
 TEST_F(RunTest, EventsComeWhenTheyAreDue) {
   options_.after_updates = 20;
-  options_.disp_first = 2;
+  options_.log_first = 2;
   std::map<TrainEventKind, std::vector<int64_t>> seen;
   Process process(data_, options_, directory_.path());
   process.run->run([&](const TrainEvent& event) {
@@ -146,7 +146,7 @@ TEST_F(RunTest, EarlyStoppingAndTheBestSurviveResuming) {
 }
 
 TEST_F(RunTest, AnInterruptedValidationIsDoneAfterResuming) {
-  options_.disp_freq = {7, PeriodUnit::updates};
+  options_.log_freq = {7, PeriodUnit::updates};
   options_.keep_best = false;
   const Reference reference = uncut(data_, options_, 20);
   options_.after_updates = 20;
@@ -203,7 +203,7 @@ struct Poison {
 };
 
 TEST_F(RunTest, SkippedUpdatesAreReportedAndResumedBehind) {
-  options_.disp_freq = {1, PeriodUnit::updates};
+  options_.log_freq = {1, PeriodUnit::updates};
   options_.save_freq = {2, PeriodUnit::updates};
   options_.after_updates = 12;
   Process straight(data_, options_);
@@ -235,9 +235,9 @@ TEST_F(RunTest, SkippedUpdatesAreReportedAndResumedBehind) {
 }
 
 TEST_F(RunTest, ADivergedRunIsAnErrorAndKeepsItsLastGoodCheckpoint) {
-  options_.disp_freq = {1, PeriodUnit::updates};
+  options_.log_freq = {1, PeriodUnit::updates};
   options_.after_updates = 12;
-  options_.max_bad_steps_in_a_row = 4;
+  options_.max_non_finite_steps = 4;
   Process process(data_, options_, directory_.path());
   Poison poison{process, 100};
   const Error error = error_of([&] { process.run->run(std::ref(poison)); });

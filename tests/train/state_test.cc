@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/io/checksum.h"
+#include "engine/models/model_io.h"
 #include "engine/train/average.h"
-#include "engine/train/model_io.h"
-#include "engine/train/product_plans.h"
+#include "engine/train/gemm_cache.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
@@ -34,7 +34,7 @@ TEST(RunStateText, NumbersAreHexadecimalToTheirEnd) {
 
 TEST(RunStateText, OptionsYoungerThanACheckpointHadTheirOldMeaning) {
   const std::string text =
-      R"({"optimizer_states":"fp32","exponential_smoothing":0.0,"maxi_batch":0,)"
+      R"({"optimizer_states":"fp32","ema_alpha":0.0,"maxi_batch":0,)"
       R"("drop_identical":false,"max_length_ratio":0.0,"source_alpha":0.0,"target_alpha":0.0,)"
       R"("batch_tokens":100})";
   const RunIdentity before{1, "", R"({"batch_tokens":100})"}, now{1, "", text};
@@ -131,26 +131,26 @@ TEST_F(MeanTest, AModelWithoutAVocabularyMayBePartOfIt) {
 
 // ---- product plans ----
 
-class Tuner final : public ProductTuner {
+class Tuner final : public GemmTuner {
  public:
   std::vector<float> measure(const GemmParams&) override { return {}; }
   void set_tuning(bool) override {}
   std::string library() const override { return "card, library 1"; }
-  std::vector<ProductChoice> choices() const override { return choices_; }
-  void set_choices(std::span<const ProductChoice> choices) override {
+  std::vector<GemmChoice> choices() const override { return choices_; }
+  void set_choices(std::span<const GemmChoice> choices) override {
     choices_.assign(choices.begin(), choices.end());
   }
-  std::vector<ProductChoice> choices_;
+  std::vector<GemmChoice> choices_;
 };
 
-TEST(ProductPlanLines, HoldTheNumbersOfOneKernel) {
+TEST(GemmCacheLines, HoldTheNumbersOfOneKernel) {
   Tuner tuner;
   tuner.choices_.resize(1);
   tuner.choices_[0].kernel[7] = 0xbeef;
-  const std::string good = encode_product_plans(tuner);
+  const std::string good = encode_gemm_cache(tuner);
   const size_t seal = good.find('\n') - 8;  // the end of the first line
   Tuner other;
-  decode_product_plans(other, good, "plans");
+  decode_gemm_cache(other, good, "plans");
   ASSERT_EQ(other.choices_.size(), 1u);
   EXPECT_EQ(other.choices_[0].kernel[7], 0xbeefu);
   for (const char* wrong : {"zzzz", "", "beef 1", "11111111111111111"}) {
@@ -158,20 +158,20 @@ TEST(ProductPlanLines, HoldTheNumbersOfOneKernel) {
     text.replace(text.rfind("beef"), 4, wrong);
     seal_text(text, seal);
     expect_error(ErrorCode::corrupt_file, "has a line that names no kernel",
-                 [&] { decode_product_plans(other, text, "plans"); });
+                 [&] { decode_gemm_cache(other, text, "plans"); });
   }
   EXPECT_EQ(other.choices_.size(), 1u) << "what was refused has changed something";
 }
 
-TEST(ProductPlanLines, AFileOfOtherPlansIsReplaced) {
+TEST(GemmCacheLines, AFileOfOtherPlansIsReplaced) {
   const TemporaryDirectory folder;
-  const fs::path path = folder / kProductPlansFile;
+  const fs::path path = folder / kGemmCacheFile;
   Tuner tuner, other;
   tuner.choices_.resize(1);
-  write_product_plans(tuner, path);
+  write_gemm_cache(tuner, path);
   tuner.choices_.resize(2);
-  write_product_plans(tuner, path);
-  read_product_plans(other, path);
+  write_gemm_cache(tuner, path);
+  read_gemm_cache(other, path);
   EXPECT_EQ(other.choices_.size(), 2u);
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/train/model_io.h"
+#include "engine/models/model_io.h"
 #include "engine/train/upload.h"
 #include "engine/train/validation.h"
 #include "tests/support/errors.h"
@@ -113,7 +113,7 @@ TEST_P(TrainerTest, AccumulatedGradientsEqualOneBatchInDoublePrecision) {
 TEST_P(TrainerTest, BadUpdatesAreSkippedCountedAndFinallyAnError) {
   const auto model = make_model(*context_, tiny_config(GetParam()), 5);
   TrainOptions options = quick_options();
-  options.max_bad_steps_in_a_row = 3;
+  options.max_non_finite_steps = 3;
   Trainer trainer(*context_, *model, options);
   const auto data = batches(1);
   trainer.step(data);
@@ -264,7 +264,8 @@ TEST(TrainOptionsTest, ErrorsNameFieldAndRange) {
   refused([](TrainOptions& o) { o.label_smoothing = 1; }, "label_smoothing must be at least 0");
   refused([](TrainOptions& o) { o.clip_norm = -1; }, "clip_norm");
   refused([](TrainOptions& o) { o.beta2 = 1; }, "beta2");
-  refused([](TrainOptions& o) { o.optimizer_delay = 0; }, "optimizer_delay must be 1 to");
+  refused([](TrainOptions& o) { o.gradient_accumulation = 0; },
+          "gradient_accumulation must be 1 to");
   refused([](TrainOptions& o) { o.optimizer_states = static_cast<OptimizerStates>(2); },
           "optimizer_states has the unknown value 2");
   refused([](TrainOptions& o) { o.keep_last = 0; }, "keep_last");

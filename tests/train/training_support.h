@@ -13,7 +13,7 @@
 #include "engine/core/philox.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/run.h"
-#include "tests/unit/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace trafo::testing {
 
@@ -87,7 +87,7 @@ inline TrainOptions quick_options() {
   options.batch_tokens = 40;
   options.max_length = 32;
   options.seed = 42;
-  options.disp_freq = {4, PeriodUnit::updates};
+  options.log_freq = {4, PeriodUnit::updates};
   options.valid_freq = {7, PeriodUnit::updates};
   options.save_freq = {5, PeriodUnit::updates};
   return options;

@@ -237,7 +237,7 @@ func TestGoroutinesShareAContext(t *testing.T) {
 	stillWorks(t, c)
 }
 
-func TestComposedOpsAgree(t *testing.T) {
+func TestReferenceOpsAgree(t *testing.T) {
 	for _, fused := range []bool{true, false} {
 		c := newContext(t, trafo.WithFusedKernels(fused), trafo.WithDevice(trafo.CPU, 0))
 		x := tensor(t, c, []float64{1, 3}, 1, 2)

@@ -22,7 +22,7 @@ var (
 // A cancelled run returns within a second or one update, whichever is longer, and trains on.
 func TestCancellationAtRandomMoments(t *testing.T) {
 	l := newLesson(t)
-	l.options.DispFreq, l.options.ValidFreq = trafo.Every(1, trafo.Updates), trafo.Every(7, trafo.Updates)
+	l.options.LogFreq, l.options.ValidFreq = trafo.Every(1, trafo.Updates), trafo.Every(7, trafo.Updates)
 	trainer := l.trainer(t) // without a limit
 	source, _ := sentences()
 	random := rand.New(rand.NewPCG(1, 2))

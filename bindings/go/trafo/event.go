@@ -13,7 +13,7 @@ const (
 	EventStarted           EventKind = C.TRAFO_EVENT_STARTED            // Message: what was dropped from the corpora, if anything
 	EventResumed           EventKind = C.TRAFO_EVENT_RESUMED            // Path: the checkpoint
 	EventCheckpointRefused EventKind = C.TRAFO_EVENT_CHECKPOINT_REFUSED // a newer checkpoint is damaged and was passed over; Message: why
-	EventDisplay           EventKind = C.TRAFO_EVENT_DISPLAY
+	EventDisplay           EventKind = C.TRAFO_EVENT_LOG
 	EventSkipped           EventKind = C.TRAFO_EVENT_SKIPPED   // an update with NaN or Inf was left out; Message: its loss and gradient norm
 	EventEpoch             EventKind = C.TRAFO_EVENT_EPOCH     // an epoch is complete; Message: what was dropped from it, if anything
 	EventValidated         EventKind = C.TRAFO_EVENT_VALIDATED // Path: the translations, if any were written

@@ -73,7 +73,7 @@ func Example_trainAndTranslate() {
 	}
 	defer s.Close()
 	options := schoolOptions()
-	options.AfterUpdates, options.DispFreq = 150, trafo.Every(75, trafo.Updates)
+	options.AfterUpdates, options.LogFreq = 150, trafo.Every(75, trafo.Updates)
 	trainer, err := s.model.NewTrainer(s.tokenizer, s.corpus, nil, options)
 	if err != nil {
 		log.Fatal(err)
@@ -250,7 +250,7 @@ func ExampleTrainer_Run_cancel() {
 	}
 	defer s.Close()
 	options := schoolOptions()
-	options.DispFreq = trafo.Every(1, trafo.Updates)
+	options.LogFreq = trafo.Every(1, trafo.Updates)
 	trainer, err := s.model.NewTrainer(s.tokenizer, s.corpus, nil, options) // has no limit of its own
 	if err != nil {
 		log.Fatal(err)

@@ -8,7 +8,7 @@ import "C"
 type MemoryPlan struct {
 	Weights     int64 // with the float32 masters of a bfloat16 model
 	Gradients   int64
-	Optimizer   int64 // the moments, and the mean of the weights under ExponentialSmoothing
+	Optimizer   int64 // the moments, and the mean of the weights under EmaAlpha
 	Activations int64 // what forward and backward keep and use
 	Total       int64 // the peak: all of these, the batch and small change
 	BatchTokens int64 // target tokens of the batch: those given, or the largest that fits

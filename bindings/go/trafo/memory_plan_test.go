@@ -67,11 +67,11 @@ func TestPlansKnowWhatRecomputingSaves(t *testing.T) {
 
 func TestSwitchesOfTrainerOptionsReachTheEngine(t *testing.T) {
 	options := DefaultTrainerOptions()
-	if options.TuneProducts || options.c().tune_products != 0 {
+	if options.AutotuneGemm || options.c().autotune_gemm != 0 {
 		t.Error("products are tuned by default")
 	}
-	options.TuneProducts = true
-	if c := options.c(); c.tune_products != 1 || c.batch_fit != 0 {
+	options.AutotuneGemm = true
+	if c := options.c(); c.autotune_gemm != 1 || c.batch_fit != 0 {
 		t.Errorf("%+v", *c)
 	}
 }

@@ -104,7 +104,7 @@ func TestDecoderLM(t *testing.T) {
 	}
 	l.model = must[*trafo.Model](t)(l.context.NewModel(config, 2))
 	l.options.MaxLength = 31
-	l.options.DispFreq = trafo.Every(10, trafo.Updates)
+	l.options.LogFreq = trafo.Every(10, trafo.Updates)
 	var losses []float64
 	_, err := l.trainer(t).Run(t.Context(), 60, func(e trafo.Event) error {
 		if e.Kind == trafo.EventDisplay {

@@ -153,7 +153,7 @@ func (t *Tokenizer) Piece(id int32) (piece string, err error) {
 	err = t.in("Tokenizer.Piece", func(ptr *C.trafo_tokenizer) *C.trafo_error {
 		var out *C.char
 		var length C.size_t
-		if e := C.trafo_tokenizer_piece(ptr, C.int32_t(id), &out, &length); e != nil {
+		if e := C.trafo_tokenizer_get_token(ptr, C.int32_t(id), &out, &length); e != nil {
 			return e
 		}
 		piece = takeString(out, length)

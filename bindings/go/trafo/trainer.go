@@ -74,7 +74,7 @@ type TrainerOptions struct {
 	Warmup          int64    // updates; default 1000
 	Schedule        Schedule // default ScheduleInverseSqrt
 	ScheduleUpdates int64    // cosine and linear: the update at which the rate reaches its end
-	OptimizerDelay  int      // batches accumulated in an update; default 1
+	GradientAccumulation  int      // batches accumulated in an update; default 1
 	LabelSmoothing  float64  // default 0.1
 	ClipNorm        float64  // global gradient norm; default 1; 0: off
 	WeightDecay     float64  // default 0
@@ -91,8 +91,8 @@ type TrainerOptions struct {
 
 	ValidFreq      Period    // default 1000 updates; validation happens at the end as well
 	SaveFreq       Period    // default 1000 updates; likewise
-	DispFreq       Period    // default 100 updates
-	DispFirst      int64     // the first so many updates are displayed as well; default 0
+	LogFreq       Period    // default 100 updates
+	LogFirst      int64     // the first so many updates are displayed as well; default 0
 	EarlyStopping  int       // validations in a row without improvement of FirstMetric; default 0: never
 	ValidMetrics   Metric    // default all
 	FirstMetric    Metric    // the one of ValidMetrics that decides; default MetricBLEU
@@ -100,7 +100,7 @@ type TrainerOptions struct {
 	ValidNormalize float64   // of that beam: score = log-probability / length^ValidNormalize; default 1
 	KeepLast       int       // checkpoints kept; default 3
 	KeepBest       bool      // the best checkpoint of every metric is kept as well; default true
-	MaxBadSteps    int       // updates in a row with NaN or Inf before ErrNonFinite; default 10
+	MaxNonFiniteSteps    int       // updates in a row with NaN or Inf before ErrNonFinite; default 10
 	Recompute      Recompute // what backward computes a second time instead of keeping it; default RecomputeNone
 	MemoryLimit    int64     // bytes that training may take; default 0: what the device has free
 	BatchFit       bool      // BatchTokens is the largest that the memory has room for; default false
@@ -110,12 +110,12 @@ type TrainerOptions struct {
 	// On CUDA the kernels of a new batch shape's matrix products are measured before they first run and
 	// the fastest kept; the run directory holds the choices, so that a continued run computes the same
 	// bits. Changes nothing on the CPU. Default false.
-	TuneProducts bool
+	AutotuneGemm bool
 
 	// Share of every update's weights in their running mean (1e-4 is usual), which is what validations
 	// measure and checkpoints hold to be used; the model keeps the weights that training goes on with.
 	// Default 0: none is kept.
-	ExponentialSmoothing float64
+	EmaAlpha float64
 
 	EarlyStoppingOn StoppingMetrics // the metrics that EarlyStopping counts; default StoppingFirst
 
@@ -170,19 +170,19 @@ func DefaultTrainerOptions() TrainerOptions {
 	return TrainerOptions{
 		Seed: uint64(o.seed), LearningRate: float64(o.learning_rate), Warmup: int64(o.warmup),
 		Schedule: Schedule(o.schedule), ScheduleUpdates: int64(o.schedule_updates),
-		OptimizerDelay: int(o.optimizer_delay), LabelSmoothing: float64(o.label_smoothing),
+		GradientAccumulation: int(o.gradient_accumulation), LabelSmoothing: float64(o.label_smoothing),
 		ClipNorm: float64(o.clip_norm), WeightDecay: float64(o.weight_decay),
 		Beta1: float64(o.beta1), Beta2: float64(o.beta2), Epsilon: float64(o.epsilon),
 		BatchTokens: int64(o.batch_tokens), MaxLength: int64(o.max_length),
 		AfterUpdates: int64(o.after_updates), AfterEpochs: int64(o.after_epochs), AfterTokens: int64(o.after_tokens),
-		ValidFreq: period(o.valid_freq), SaveFreq: period(o.save_freq), DispFreq: period(o.disp_freq),
-		DispFirst: int64(o.disp_first), EarlyStopping: int(o.early_stopping),
+		ValidFreq: period(o.valid_freq), SaveFreq: period(o.save_freq), LogFreq: period(o.log_freq),
+		LogFirst: int64(o.log_first), EarlyStopping: int(o.early_stopping),
 		ValidMetrics: Metric(o.valid_metrics), FirstMetric: Metric(o.first_metric), ValidBeam: int(o.valid_beam),
 		ValidNormalize: float64(o.valid_normalize),
-		KeepLast:       int(o.keep_last), KeepBest: o.keep_best != 0, MaxBadSteps: int(o.max_bad_steps),
+		KeepLast:       int(o.keep_last), KeepBest: o.keep_best != 0, MaxNonFiniteSteps: int(o.max_non_finite_steps),
 		Recompute: Recompute(o.recompute), OptimizerStates: OptimizerStates(o.optimizer_states),
 		MemoryLimit: int64(o.memory_limit), BatchFit: o.batch_fit != 0,
-		TuneProducts: o.tune_products != 0, ExponentialSmoothing: float64(o.exponential_smoothing),
+		AutotuneGemm: o.autotune_gemm != 0, EmaAlpha: float64(o.ema_alpha),
 		EarlyStoppingOn: StoppingMetrics(o.early_stopping_on), AverageLast: int(o.average_last),
 		MaxLengthRatio: float64(o.max_length_ratio), DropIdentical: o.drop_identical != 0, MaxiBatch: int(o.maxi_batch),
 		SourceAlpha: float64(o.source_alpha), TargetAlpha: float64(o.target_alpha),
@@ -200,7 +200,7 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c.warmup = C.int64_t(o.Warmup)
 	c.schedule = C.int32_t(o.Schedule)
 	c.schedule_updates = C.int64_t(o.ScheduleUpdates)
-	c.optimizer_delay = cInt(o.OptimizerDelay)
+	c.gradient_accumulation = cInt(o.GradientAccumulation)
 	c.label_smoothing = C.double(o.LabelSmoothing)
 	c.clip_norm = C.double(o.ClipNorm)
 	c.weight_decay = C.double(o.WeightDecay)
@@ -214,8 +214,8 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c.after_tokens = C.int64_t(o.AfterTokens)
 	c.valid_freq = period(o.ValidFreq)
 	c.save_freq = period(o.SaveFreq)
-	c.disp_freq = period(o.DispFreq)
-	c.disp_first = C.int64_t(o.DispFirst)
+	c.log_freq = period(o.LogFreq)
+	c.log_first = C.int64_t(o.LogFirst)
 	c.early_stopping = cInt(o.EarlyStopping)
 	c.valid_metrics = C.int32_t(o.ValidMetrics)
 	c.first_metric = C.int32_t(o.FirstMetric)
@@ -223,13 +223,13 @@ func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c.valid_normalize = C.double(o.ValidNormalize)
 	c.keep_last = cInt(o.KeepLast)
 	c.keep_best = cBool(o.KeepBest)
-	c.max_bad_steps = cInt(o.MaxBadSteps)
+	c.max_non_finite_steps = cInt(o.MaxNonFiniteSteps)
 	c.recompute = C.int32_t(o.Recompute)
 	c.memory_limit = C.int64_t(o.MemoryLimit)
 	c.batch_fit = cBool(o.BatchFit)
 	c.optimizer_states = C.int32_t(o.OptimizerStates)
-	c.tune_products = cBool(o.TuneProducts)
-	c.exponential_smoothing = C.double(o.ExponentialSmoothing)
+	c.autotune_gemm = cBool(o.AutotuneGemm)
+	c.ema_alpha = C.double(o.EmaAlpha)
 	c.early_stopping_on = C.int32_t(o.EarlyStoppingOn)
 	c.average_last = cInt(o.AverageLast)
 	c.max_length_ratio = C.double(o.MaxLengthRatio)

@@ -16,7 +16,7 @@ import (
 func TestTrainingTranslates(t *testing.T) {
 	l := newLesson(t)
 	l.options.Warmup = 100
-	l.options.AfterUpdates, l.options.ValidFreq, l.options.DispFreq = 500, trafo.Every(100, trafo.Updates), trafo.Every(10, trafo.Updates)
+	l.options.AfterUpdates, l.options.ValidFreq, l.options.LogFreq = 500, trafo.Every(100, trafo.Updates), trafo.Every(10, trafo.Updates)
 	trainer := l.trainer(t)
 	var displays []trafo.Event
 	var validated trafo.Event
@@ -193,17 +193,17 @@ func TestCancellingFromAnotherGoroutine(t *testing.T) {
 	stillWorks(t, l.context)
 }
 
-func TestTuningProductsChangesNothingOnTheCPU(t *testing.T) {
+func TestAutotuneGemmChangesNothingOnTheCPU(t *testing.T) {
 	var models [2][]byte
 	for i, tune := range []bool{false, true} {
 		l := newLesson(t)
-		l.options.AfterUpdates, l.options.TuneProducts, l.options.RunDirectory = 6, tune, t.TempDir()
+		l.options.AfterUpdates, l.options.AutotuneGemm, l.options.RunDirectory = 6, tune, t.TempDir()
 		reason, err := l.trainer(t).Run(t.Context(), 0, nil)
 		ok(t, err)
 		if reason != trafo.StopLimit {
 			t.Error(reason)
 		}
-		if _, err := os.Stat(filepath.Join(l.options.RunDirectory, "product-plans")); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(l.options.RunDirectory, "gemm-cache")); !errors.Is(err, os.ErrNotExist) {
 			t.Error("products were measured", err)
 		}
 		models[i] = must[[]byte](t)(os.ReadFile(filepath.Join(l.options.RunDirectory, "ckpt", "6", "model.safetensors")))
@@ -213,9 +213,9 @@ func TestTuningProductsChangesNothingOnTheCPU(t *testing.T) {
 	}
 }
 
-func TestSmoothingKeepsTheMeanBesideTheWeights(t *testing.T) {
+func TestEMAIsKeptBesideTheWeights(t *testing.T) {
 	l := newLesson(t)
-	l.options.AfterUpdates, l.options.ExponentialSmoothing, l.options.RunDirectory = 12, 0.05, t.TempDir()
+	l.options.AfterUpdates, l.options.EmaAlpha, l.options.RunDirectory = 12, 0.05, t.TempDir()
 	reason, err := l.trainer(t).Run(t.Context(), 0, nil)
 	ok(t, err)
 	if reason != trafo.StopLimit {
@@ -310,7 +310,7 @@ func TestAGoroutineThatWaitsForTheEngineCanBeCancelled(t *testing.T) {
 
 func TestErrorsAndPanicsOfOnEvent(t *testing.T) {
 	l := newLesson(t)
-	l.options.DispFreq, l.options.RunDirectory = trafo.Every(1, trafo.Updates), t.TempDir()
+	l.options.LogFreq, l.options.RunDirectory = trafo.Every(1, trafo.Updates), t.TempDir()
 	trainer := l.trainer(t)
 	enough := errors.New("enough")
 	calls := 0
@@ -350,7 +350,7 @@ func TestOnEventMayUseTheContextButNotItsTrainer(t *testing.T) {
 	ok(t, err)
 
 	l := newLesson(t)
-	l.options.DispFreq = trafo.Every(3, trafo.Updates)
+	l.options.LogFreq = trafo.Every(3, trafo.Updates)
 	trainer := l.trainer(t)
 	translated := 0
 	_, err = trainer.Run(t.Context(), 10, func(e trafo.Event) error {

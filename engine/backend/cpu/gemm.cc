@@ -13,7 +13,7 @@ namespace {
 std::atomic<int64_t> scratch_total{0};
 
 // Products below this many multiplications are not worth a hand-over to another thread.
-constexpr int64_t kSmallProduct = 1 << 20;
+constexpr int64_t kSmallGemm = 1 << 20;
 
 void check(const GemmParams& p) {
   const auto fits = [](bool ok, const char* what, int64_t ld, int64_t width) {
@@ -60,8 +60,8 @@ void gemm_batch(ThreadPool& pool, const GemmParams& p,
   // Small products run whole, one a block; large ones are themselves cut into blocks (inside a
   // block, that runs inline).
   const int64_t work = p.m * p.n * std::max<int64_t>(p.k, 1);
-  if (p.batch > 1 && work < 16 * kSmallProduct) {
-    parallel_for_range(pool, p.batch, std::max<int64_t>(1, kSmallProduct / work / 4),
+  if (p.batch > 1 && work < 16 * kSmallGemm) {
+    parallel_for_range(pool, p.batch, std::max<int64_t>(1, kSmallGemm / work / 4),
                        [&](int64_t begin, int64_t end) {
                          for (int64_t index = begin; index < end; ++index) item(index);
                        });

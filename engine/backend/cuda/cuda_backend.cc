@@ -113,7 +113,7 @@ ErrorCode code_of(int32_t result) {
   }
 }
 
-class CudaBackend final : public Backend, public StreamDevice, public ProductTuner {
+class CudaBackend final : public Backend, public StreamDevice, public GemmTuner {
  public:
   CudaBackend(const Plugin& plugin, int32_t index, std::span<const char* const> kernel_names)
       : table_(plugin.table), index_(index) {
@@ -181,30 +181,29 @@ class CudaBackend final : public Backend, public StreamDevice, public ProductTun
   int threads() const override { return 1; }
   void set_threads(int) override {}
 
-  bool product_epilogues(DType dtype) const override { return dtype == DType::bf16; }
+  bool gemm_epilogues(DType dtype) const override { return dtype == DType::bf16; }
 
-  // --- ProductTuner ---
-  ProductTuner* product_tuner() override { return this; }
+  // --- GemmTuner ---
+  GemmTuner* gemm_tuner() override { return this; }
   std::vector<float> measure(const GemmParams& params) override {
     WhyText why;
-    cuda::ProductTimes times{};
-    check(table_.measure_product(device_, &params, &times, why.why()), "product tuning", why);
+    cuda::GemmTimes times{};
+    check(table_.measure_gemm(device_, &params, &times, why.why()), "product tuning", why);
     return {times.us, times.us + times.count};
   }
-  void set_tuning(bool on) override { table_.set_product_tuning(device_, on ? 1 : 0); }
+  void set_tuning(bool on) override { table_.set_gemm_tuning(device_, on ? 1 : 0); }
   std::string library() const override {
     WhyText text;
-    table_.product_library(device_, text.why());
+    table_.gemm_library(device_, text.why());
     return text.text;
   }
-  std::vector<ProductChoice> choices() const override {
-    std::vector<ProductChoice> found(
-        static_cast<size_t>(table_.product_choices(device_, nullptr, 0)));
-    table_.product_choices(device_, found.data(), static_cast<int32_t>(found.size()));
+  std::vector<GemmChoice> choices() const override {
+    std::vector<GemmChoice> found(static_cast<size_t>(table_.gemm_choices(device_, nullptr, 0)));
+    table_.gemm_choices(device_, found.data(), static_cast<int32_t>(found.size()));
     return found;
   }
-  void set_choices(std::span<const ProductChoice> choices) override {
-    table_.set_product_choices(device_, choices.data(), static_cast<int32_t>(choices.size()));
+  void set_choices(std::span<const GemmChoice> choices) override {
+    table_.set_gemm_choices(device_, choices.data(), static_cast<int32_t>(choices.size()));
   }
 
   // --- StreamDevice ---

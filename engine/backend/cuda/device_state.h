@@ -17,7 +17,7 @@ struct GemmPlans;  // gemm_plans.h
 struct DeviceState;
 
 // Kernels of ops, for what cuBLASLt cannot do inside a product. bf16; `from` may be `to`.
-struct ProductFallbacks {
+struct GemmFallbacks {
   int32_t (*activate)(DeviceState&, Epilogue kind, int64_t count, const void* from, void* to);
   // to = dy gelu'(x)
   int32_t (*gelu_gradient)(DeviceState&, int64_t count, const void* x, const void* dy, void* to);
@@ -37,7 +37,7 @@ struct DeviceState {
   cublasLtHandle_t blas = nullptr;
   void* blas_workspace = nullptr;
   GemmPlans* gemm_plans = nullptr;
-  const ProductFallbacks* fallbacks = nullptr;
+  const GemmFallbacks* fallbacks = nullptr;
   std::string error;  // newest failure, in words
 
   // Scratch for partial sums, reused by every kernel in stream order; grows when it must. Null if
@@ -55,7 +55,7 @@ struct DeviceState {
   const uint32_t* dropout_step = nullptr;
 };
 
-// product_tuning.cu
+// gemm_tuning.cu
 void fill_tuning_functions(PluginTable& table);
 // streams.cu
 void fill_stream_functions(PluginTable& table);

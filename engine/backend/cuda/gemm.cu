@@ -85,7 +85,7 @@ int32_t plain(DeviceState& device, const GemmParams& params);
 
 // For a bf16 C that something is added to: the product stays float32 until its bias (if any) and
 // the old value are added, so that C is rounded once. With beta 1 cuBLASLt would round twice.
-int32_t product_then_sum(DeviceState& device, const GemmParams& p) {
+int32_t gemm_then_sum(DeviceState& device, const GemmParams& p) {
   const int64_t count = p.batch * p.m * p.n;
   auto* product = static_cast<float*>(device.scratch(static_cast<size_t>(count) * sizeof(float)));
   if (!product) return kOutOfMemory;
@@ -111,7 +111,7 @@ int32_t plain(DeviceState& device, const GemmParams& params) {
 
   int32_t result = kSuccess;
   const bool c_is_bf16 = p.dtype == DType::bf16 && !p.c_is_f32;
-  if (c_is_bf16 && p.accumulate) return product_then_sum(device, p);
+  if (c_is_bf16 && p.accumulate) return gemm_then_sum(device, p);
   GemmParams direct = p;
   // The epilogue reads the bias in 16-byte pieces.
   if (!aligned16(p.bias)) direct.bias = nullptr;
@@ -122,7 +122,7 @@ int32_t plain(DeviceState& device, const GemmParams& params) {
   }
   if (!plan) return result;
   const bool bias_is_left = p.bias && !direct.bias;
-  if (c_is_bf16 && bias_is_left) return product_then_sum(device, p);
+  if (c_is_bf16 && bias_is_left) return gemm_then_sum(device, p);
   if (!plan->found) return no_kernel(device, p);
   const cublasStatus_t status = run_plan(device, direct, *plan);
   if (status != CUBLAS_STATUS_SUCCESS) return blas_failed(device, status, "matrix product");

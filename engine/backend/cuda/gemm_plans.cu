@@ -154,7 +154,7 @@ cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(at.c));
   if (status != CUBLAS_STATUS_SUCCESS) return status;
 
-  cublasLtMatmulHeuristicResult_t results[ProductTimes::kMost] = {};
+  cublasLtMatmulHeuristicResult_t results[GemmTimes::kMost] = {};
   int found = 0;
   GemmPlan described = plan;
   status = cublasLtMatmulAlgoGetHeuristic(device.blas, &described.operation, &described.a,

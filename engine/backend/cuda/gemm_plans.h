@@ -13,7 +13,7 @@ namespace trafo::cuda {
 // Everything that a choice of algorithm depends on. Batches of one have stride 0, so that products
 // of one shape meet.
 using PlanKey = std::array<int64_t, 16>;
-static_assert(sizeof(PlanKey) == sizeof(ProductChoice::product));
+static_assert(sizeof(PlanKey) == sizeof(GemmChoice::product));
 using AlgorithmWords = std::array<uint64_t, 8>;
 static_assert(sizeof(AlgorithmWords) == sizeof(cublasLtMatmulAlgo_t));
 
@@ -54,17 +54,17 @@ cublasStatus_t run_plan(DeviceState& device, const GemmParams& params, GemmPlan&
 
 int32_t blas_failed(DeviceState& device, cublasStatus_t status, const char* what);
 
-// --- gemm_plans.cu, for product_tuning.cu ---
+// --- gemm_plans.cu, for gemm_tuning.cu ---
 PlanKey key_of(const GemmParams& params, Alignments& at);
 cublasStatus_t describe(const GemmParams& params, GemmPlan& plan);
-// cuBLASLt's proposals, its first choice first, at most `most` of ProductTimes::kMost; none for a
+// cuBLASLt's proposals, its first choice first, at most `most` of GemmTimes::kMost; none for a
 // product that it does not do.
 cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan& plan, int most,
                        std::vector<Proposal>& proposals);
-// --- product_tuning.cu, for gemm_plans.cu ---
+// --- gemm_tuning.cu, for gemm_plans.cu ---
 // Times proposals of a described product and leaves the fastest in `plan`; `times`, if given, gets
 // the microseconds. kOutOfMemory leaves the plan as it is.
 int32_t measure(DeviceState& device, const GemmParams& params, const Alignments& at, int most,
-                GemmPlan& plan, ProductTimes* times);
+                GemmPlan& plan, GemmTimes* times);
 
 }  // namespace trafo::cuda

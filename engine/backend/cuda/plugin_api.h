@@ -38,7 +38,7 @@ struct Why {
 };
 
 // Microseconds of the kernels that were measured, the library's first proposal first.
-struct ProductTimes {
+struct GemmTimes {
   static constexpr int32_t kMost = 32;
   int32_t count;
   float us[kMost];
@@ -72,13 +72,13 @@ struct PluginTable {
   int32_t (*synchronize)(void* device, Why why);
   int32_t (*gemm)(void* device, const GemmParams* params, Why why);
 
-  // What ProductTuner (engine/backend/product_tuner.h) needs.
-  int32_t (*measure_product)(void* device, const GemmParams* params, ProductTimes* times, Why why);
-  void (*set_product_tuning)(void* device, int32_t on);
-  void (*product_library)(void* device, Why text);
+  // What GemmTuner (engine/backend/gemm_tuner.h) needs.
+  int32_t (*measure_gemm)(void* device, const GemmParams* params, GemmTimes* times, Why why);
+  void (*set_gemm_tuning)(void* device, int32_t on);
+  void (*gemm_library)(void* device, Why text);
   // At most `most` of them; returns how many there are.
-  int32_t (*product_choices)(void* device, ProductChoice* choices, int32_t most);
-  void (*set_product_choices)(void* device, const ProductChoice* choices, int32_t count);
+  int32_t (*gemm_choices)(void* device, GemmChoice* choices, int32_t most);
+  void (*set_gemm_choices)(void* device, const GemmChoice* choices, int32_t count);
 
   // What StreamDevice (engine/backend/stream_device.h) needs.
   int32_t (*allocate_pinned)(void* device, size_t bytes, void** pointer, Why why);

@@ -30,7 +30,7 @@ namespace {
 constexpr const char* kOp = "activation";
 
 // max(0, x); at a tie the first operand, the zero, takes the gradient.
-Tensor relu_composed(Context& context, const Tensor& x) {
+Tensor relu_reference(Context& context, const Tensor& x) {
   Shape shape = x.shape();
   shape.push_back(1);
   const std::array<Tensor, 2> operands = {context.zeros(shape, x.dtype()),
@@ -38,7 +38,7 @@ Tensor relu_composed(Context& context, const Tensor& x) {
   return max(context, ops::concat(context, operands, -1), -1);
 }
 
-Tensor gelu_composed(Context& context, const Tensor& x) {
+Tensor gelu_reference(Context& context, const Tensor& x) {
   const double sqrt_2_over_pi = 0.79788456080286535588;
   const Tensor cube = multiply(context, multiply(context, x, x), x);
   const Tensor u = scale(context, add(context, x, scale(context, cube, 0.044715)), sqrt_2_over_pi);
@@ -47,12 +47,12 @@ Tensor gelu_composed(Context& context, const Tensor& x) {
 
 }  // namespace
 
-Tensor activation_composed(Context& context, const Tensor& x, Activation kind) {
+Tensor activation_reference(Context& context, const Tensor& x, Activation kind) {
   switch (kind) {
     case Activation::relu:
-      return relu_composed(context, x);
+      return relu_reference(context, x);
     case Activation::gelu:
-      return gelu_composed(context, x);
+      return gelu_reference(context, x);
     case Activation::silu:
       break;
   }
@@ -63,7 +63,7 @@ Tensor activation(Context& context, const Tensor& x, Activation kind) {
   const OpRange range(context, kOp, x);
   check_compute_input(context, kOp, "x", x);
   check_activation(kOp, kind);
-  if (!context.fused_kernels()) return activation_composed(context, x, kind);
+  if (!context.fused_kernels()) return activation_reference(context, x, kind);
 
   const Tensor in = contiguous(context, x);
   Tensor y = context.empty(x.shape(), x.dtype());

@@ -2,7 +2,7 @@
 // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). Backward uses the input.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
@@ -32,7 +32,7 @@ struct ActivationBackwardParams {
 namespace ops {
 
 Tensor activation(Context& context, const Tensor& x, Activation kind);
-Tensor activation_composed(Context& context, const Tensor& x, Activation kind);
+Tensor activation_reference(Context& context, const Tensor& x, Activation kind);
 
 }  // namespace ops
 }  // namespace trafo

@@ -184,7 +184,7 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
                  const AttentionOptions& options) {
   const OpRange range(context, kOp, q.tensor, k.tensor, v.tensor);
   if (!context.fused_kernels())
-    return attention_composed(context, q, k, v, cu_seqlens_q, cu_seqlens_k, options);
+    return attention_reference(context, q, k, v, cu_seqlens_q, cu_seqlens_k, options);
   check_attention_inputs(context, kOp, q, k, v, options);
 
   Saved saved;

@@ -12,13 +12,13 @@
 // size S x S is kept.
 #pragma once
 
-#include "engine/autograd/context.h"
 #include "engine/core/philox.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
 // Dropout elements from one query and head to the next. Of nearly equal longest sequences the same,
-// and of its own results: a batch that is filled up (StepShape) drops what it drops alone.
+// and of its own results: a batch that is filled up (BatchBucket) drops what it drops alone.
 constexpr int64_t dropout_key_stride(int64_t max_keys) {
   const int64_t step = max_keys <= 128 ? 32 : 128;
   return (max_keys + step - 1) / step * step;
@@ -93,9 +93,9 @@ struct AttentionOptions {
 Tensor attention(Context& context, const AttentionInput& q, const AttentionInput& k,
                  const AttentionInput& v, const Tensor& cu_seqlens_q, const Tensor& cu_seqlens_k,
                  const AttentionOptions& options);
-Tensor attention_composed(Context& context, const AttentionInput& q, const AttentionInput& k,
-                          const AttentionInput& v, const Tensor& cu_seqlens_q,
-                          const Tensor& cu_seqlens_k, const AttentionOptions& options);
+Tensor attention_reference(Context& context, const AttentionInput& q, const AttentionInput& k,
+                           const AttentionInput& v, const Tensor& cu_seqlens_q,
+                           const Tensor& cu_seqlens_k, const AttentionOptions& options);
 
 // One query row per sequence against key ranges anywhere in k and v: decoding with a KV cache.
 // key_begin, key_end [rows] int32; ranges may overlap (hypotheses of a beam share their source).

@@ -113,8 +113,9 @@ struct RowState {
   T maximum, sum;
 };
 
-// Turns a row of scores into exp(scale * score - maximum), zeros behind `visible`, and returns the
-// new statistics. The factor by which everything gathered before must shrink goes to `shrink`.
+// ContextLock a row of scores into exp(scale * score - maximum), zeros behind `visible`, and
+// returns the new statistics. The factor by which everything gathered before must shrink goes to
+// `shrink`.
 template <class T>
 RowState<T> softmax_row(T* row, int64_t visible, int64_t padded, T scale_factor, RowState<T> state,
                         T& shrink) {

@@ -90,19 +90,19 @@ __device__ __forceinline__ uint32_t describe(uint32_t address) {
 
 // Shared memory that this thread's copies and stores have written may be read by products after a
 // barrier.
-__device__ __forceinline__ void publish_to_products() {
+__device__ __forceinline__ void wgmma_publish() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 // Before the first product after registers of its operands were written.
-__device__ __forceinline__ void begin_products() {
+__device__ __forceinline__ void wgmma_begin() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void commit_products() {
+__device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 // All but the newest `Open` groups are done.
 template <int Open>
-__device__ __forceinline__ void wait_products() {
+__device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Open) : "memory");
 }
 // Keeps the compiler from moving accesses of sums across the place of the call.

@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
   for (int first = other_begin; first < other_end; first += 64) {
     const int set = first / 64 % 2;
     wait_copies<0>();
-    publish_to_products();
+    wgmma_publish();
     __syncthreads();  // the tile is here; nobody reads the one before it any more
     if (first + 64 < other_end) copy_other(first + 64);
     commit_copies();
@@ -126,16 +126,16 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
 
     const Panels<D, 64> tile_a = other_tile(set, 0), tile_b = other_tile(set, 1);
     Sums s, dp;
-    begin_products();
+    wgmma_begin();
     multiply_tiles<D, kOwn>(s, own_a, group_row, tile_a);
-    commit_products();
+    wgmma_commit();
     multiply_tiles<D, kOwn>(dp, own_b, group_row, tile_b);
-    commit_products();
+    wgmma_commit();
 
     // Somewhere in the 64 x 64 a query does not see a key, or does not exist.
     const int q0 = ForKeys ? first : own0 + group_row, k0 = ForKeys ? own0 + group_row : first;
     const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0);
-    wait_products<1>();
+    wgmma_wait<1>();
     pin(s);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
@@ -161,13 +161,13 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
 #pragma unroll
         for (int kk = 0; kk < 4; ++kk) left_p[kk] = as_left(s[2 * kk], s[2 * kk + 1]);
         pin_all(sum_b);
-        begin_products();
+        wgmma_begin();
         multiply_add_tiles<D>(sum_b, left_p, tile_b);
-        commit_products();
+        wgmma_commit();
       }
     };
     if constexpr (kEarly) add_to_dv();
-    wait_products<kEarly ? 1 : 0>();
+    wgmma_wait<kEarly ? 1 : 0>();
     pin(dp);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
@@ -186,10 +186,10 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
     for (int kk = 0; kk < 4; ++kk) left_ds[kk] = as_left(dp[2 * kk], dp[2 * kk + 1]);
     if constexpr (!kEarly) add_to_dv();
     pin_all(sum_a);
-    begin_products();
+    wgmma_begin();
     multiply_add_tiles<D>(sum_a, left_ds, tile_a);
-    commit_products();
-    wait_products<0>();
+    wgmma_commit();
+    wgmma_wait<0>();
     pin_all(sum_a);
     if constexpr (ForKeys) pin_all(sum_b);
   }

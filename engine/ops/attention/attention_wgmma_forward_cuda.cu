@@ -64,17 +64,17 @@ __global__ void __launch_bounds__(kThreads, 2)
 
   for (int k0 = 0; k0 < keys_end; k0 += 64) {
     wait_copies<0>();
-    publish_to_products();
+    wgmma_publish();
     __syncthreads();  // the tile is here; nobody reads the one before it any more
     if (k0 + 64 < keys_end) copy_keys(k0 + 64);
     commit_copies();
     if (k0 >= group_end) continue;
 
     Sums s;
-    begin_products();
+    wgmma_begin();
     multiply_tiles<D, kQueries>(s, q_tile, group_row, tile_of(k0, 0));
-    commit_products();
-    wait_products<0>();
+    wgmma_commit();
+    wgmma_wait<0>();
     pin(s);
 
     const bool masked = k0 + 64 > group_all;
@@ -129,10 +129,10 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
     for (int kk = 0; kk < 4; ++kk) left[kk] = as_left(s[2 * kk], s[2 * kk + 1]);
     pin_all(gathered);
-    begin_products();
+    wgmma_begin();
     multiply_add_tiles<D>(gathered, left, tile_of(k0, 1));
-    commit_products();
-    wait_products<0>();
+    wgmma_commit();
+    wgmma_wait<0>();
     pin_all(gathered);
   }
   wait_copies<0>();

@@ -143,7 +143,7 @@ __device__ __forceinline__ void multiply_add_tile(SumsOf<D>& c, const Quad (&a)[
 }
 
 // Zeros from `row` on, by the threads of a warpgroup; the products see them after
-// publish_to_products and a barrier of these threads.
+// wgmma_publish and a barrier of these threads.
 template <int D, int Rows>
 __device__ __forceinline__ void clear_rows(const Panels<D, Rows>& tile, int row, int thread) {
   constexpr int kWords = D / 2;

@@ -175,21 +175,21 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
       // What stands behind the last row may be anything, and 0 times that must be 0.
       clear_rows(tile_a, rows, static_cast<int>(threadIdx.x) % kWarpgroup);
       clear_rows(tile_b, rows, static_cast<int>(threadIdx.x) % kWarpgroup);
-      publish_to_products();
+      wgmma_publish();
       sync_threads(2 + group, kWarpgroup);
     }
     Sums s, dp;
-    begin_products();
+    wgmma_begin();
     multiply_tiles<kWidth, S::kOwn>(s, room.own(0), group_row, tile_a);
-    commit_products();
+    wgmma_commit();
     multiply_tiles<kWidth, S::kOwn>(dp, room.own(1), group_row, tile_b);
-    commit_products();
+    wgmma_commit();
 
     // Somewhere in the 64 x 64 a query does not see a key, or does not exist.
     const int q0 = ForKeys ? first : own0 + group_row, k0 = ForKeys ? own0 + group_row : first;
     const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0);
     const float* statistics = statistics_memory + 2 * stage * 64 + 2 * t;
-    wait_products<1>();
+    wgmma_wait<1>();
     pin(s);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
@@ -209,11 +209,11 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
 #pragma unroll
       for (int k = 0; k < 4; ++k) left_p[k] = as_left(s[2 * k], s[2 * k + 1]);
       pin(sum_b);
-      begin_products();
+      wgmma_begin();
       multiply_add_tile(sum_b, left_p, tile_b);
-      commit_products();
+      wgmma_commit();
     }
-    wait_products<ForKeys ? 1 : 0>();
+    wgmma_wait<ForKeys ? 1 : 0>();
     pin(dp);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
@@ -227,10 +227,10 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
 #pragma unroll
     for (int k = 0; k < 4; ++k) left_ds[k] = as_left(dp[2 * k], dp[2 * k + 1]);
     pin(sum_a);
-    begin_products();
+    wgmma_begin();
     multiply_add_tile(sum_a, left_ds, tile_a);
-    commit_products();
-    wait_products<0>();
+    wgmma_commit();
+    wgmma_wait<0>();
     pin(sum_a);
     if constexpr (ForKeys) pin(sum_b);
     give_back();

@@ -259,7 +259,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
       const int keys = item.keys - n * S::kKeys;
       if (keys < S::kKeys) {
         clear_rows(tile, keys, static_cast<int>(threadIdx.x) % kWarpgroup);
-        publish_to_products();
+        wgmma_publish();
         sync_threads(5 + group, kWarpgroup);
       }
       return tile;
@@ -294,10 +294,10 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
         for (int k = 0; k < S::kKeys / 16; ++k) left[k] = as_left(s[2 * k], s[2 * k + 1]);
       };
       const typename S::Keys first = wait_full(0, 0);
-      begin_products();
+      wgmma_begin();
       multiply_tiles(s, room.queries(), group_row, first);
-      commit_products();
-      wait_products<0>();
+      wgmma_commit();
+      wgmma_wait<0>();
       pin(s);
       release(0, 0);
       mask(s, 0);
@@ -308,13 +308,13 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
         const typename S::Keys values = wait_values(n - 1);
         wait_for_turn(n);
         pin(gathered);
-        begin_products();
+        wgmma_begin();
         multiply_tiles(s, room.queries(), group_row, keys);
-        commit_products();
+        wgmma_commit();
         multiply_add_tile(gathered, left, values);
-        commit_products();
+        wgmma_commit();
         pass_turn(n);
-        wait_products<1>();
+        wgmma_wait<1>();
         pin(s);
         release(0, n);
         mask(s, n);
@@ -323,10 +323,10 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
         // ptxas moves a wait ahead of the exponentials unless a branch stands between them; this
         // one is taken by all of the warpgroup, as a wait demands, which `grown` is not.
         if (a.heads > 0) {
-          wait_products<0>();
+          wgmma_wait<0>();
           pin(gathered);
         }
-        wait_products<0>();
+        wgmma_wait<0>();
         pin(gathered);
         if (grown) state.shrink_sums(gathered);
         release(1, n - 1);
@@ -335,10 +335,10 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
       give_back(room.queries_empty());
       const typename S::Keys last = wait_values(own_tiles - 1);
       pin(gathered);
-      begin_products();
+      wgmma_begin();
       multiply_add_tile(gathered, left, last);
-      commit_products();
-      wait_products<0>();
+      wgmma_commit();
+      wgmma_wait<0>();
       pin(gathered);
       release(1, own_tiles - 1);
     } else if (work.tiles > 0) {

@@ -12,8 +12,8 @@ namespace {
 constexpr const char* kOp = "bias_act_dropout";
 }
 
-Tensor bias_act_dropout_composed(Context& context, const Tensor& x, const Tensor& bias,
-                                 Activation kind, const Dropout& dropout) {
+Tensor bias_act_dropout_reference(Context& context, const Tensor& x, const Tensor& bias,
+                                  Activation kind, const Dropout& dropout) {
   const Tensor biased = bias.defined() ? add(context, x, bias) : x;
   const Tensor y = activation(context, biased, kind);
   return dropout.active() ? ops::dropout(context, y, dropout) : y;
@@ -26,7 +26,7 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
   if (bias.defined()) check_row_vector(context, kOp, "bias", bias, x);
   check_activation(kOp, kind);
   check_dropout(dropout, kOp);
-  if (!context.fused_kernels()) return bias_act_dropout_composed(context, x, bias, kind, dropout);
+  if (!context.fused_kernels()) return bias_act_dropout_reference(context, x, bias, kind, dropout);
 
   const Tensor in = contiguous(context, x);
   const Tensor vector = bias.defined() ? contiguous(context, bias) : Tensor{};
@@ -70,7 +70,7 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
                    launch(b.context(), OpKernel::bias_act_dropout_backward, kOp, q);
                  });
   if (context.recompute() == Recompute::selective && requires_grad(y) && !from_output)
-    y.variable()->again = [x = kept, bias = kept_bias, kind, dropout](Context& ctx) {
+    y.variable()->recompute = [x = kept, bias = kept_bias, kind, dropout](Context& ctx) {
       const NoGrad no_grad(ctx);
       return bias_act_dropout(ctx, x, bias, kind, dropout);
     };

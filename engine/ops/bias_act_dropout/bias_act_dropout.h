@@ -36,8 +36,8 @@ namespace ops {
 
 Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, Activation kind,
                         const Dropout& dropout);
-Tensor bias_act_dropout_composed(Context& context, const Tensor& x, const Tensor& bias,
-                                 Activation kind, const Dropout& dropout);
+Tensor bias_act_dropout_reference(Context& context, const Tensor& x, const Tensor& bias,
+                                  Activation kind, const Dropout& dropout);
 
 }  // namespace ops
 }  // namespace trafo

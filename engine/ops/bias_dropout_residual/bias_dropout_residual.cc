@@ -13,8 +13,8 @@ namespace {
 constexpr const char* kOp = "bias_dropout_residual";
 constexpr const char* kNormOp = "bias_dropout_residual_norm";
 
-void check_seam(const Context& context, const char* op, const Tensor& x, const Tensor& bias,
-                const Tensor& residual, const Dropout& dropout) {
+void check_add_norm(const Context& context, const char* op, const Tensor& x, const Tensor& bias,
+                    const Tensor& residual, const Dropout& dropout) {
   check_row_tensor(context, op, "x", x);
   check_compute_input(context, op, "residual", residual);
   check_same_dtype(op, "residual", residual, x);
@@ -45,26 +45,26 @@ Tensor contiguous_or_none(Context& context, const Tensor& tensor) {
 
 }  // namespace
 
-Tensor bias_dropout_residual_composed(Context& context, const Tensor& x, const Tensor& bias,
-                                      const Tensor& residual, const Dropout& dropout) {
+Tensor bias_dropout_residual_reference(Context& context, const Tensor& x, const Tensor& bias,
+                                       const Tensor& residual, const Dropout& dropout) {
   const Tensor biased = bias.defined() ? add(context, x, bias) : x;
   return add(context, residual, dropout.active() ? ops::dropout(context, biased, dropout) : biased);
 }
 
-ResidualNorm bias_dropout_residual_norm_composed(Context& context, const Tensor& x,
-                                                 const Tensor& bias, const Tensor& residual,
-                                                 const Tensor& gamma, const Tensor& beta,
-                                                 double epsilon, const Dropout& dropout) {
-  const Tensor sum = bias_dropout_residual_composed(context, x, bias, residual, dropout);
-  return {sum, layer_norm_composed(context, sum, gamma, beta, epsilon)};
+ResidualNorm bias_dropout_residual_norm_reference(Context& context, const Tensor& x,
+                                                  const Tensor& bias, const Tensor& residual,
+                                                  const Tensor& gamma, const Tensor& beta,
+                                                  double epsilon, const Dropout& dropout) {
+  const Tensor sum = bias_dropout_residual_reference(context, x, bias, residual, dropout);
+  return {sum, layer_norm_reference(context, sum, gamma, beta, epsilon)};
 }
 
 Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bias,
                              const Tensor& residual, const Dropout& dropout) {
   const OpRange range(context, kOp, x, bias, residual);
-  check_seam(context, kOp, x, bias, residual, dropout);
+  check_add_norm(context, kOp, x, bias, residual, dropout);
   if (!context.fused_kernels())
-    return bias_dropout_residual_composed(context, x, bias, residual, dropout);
+    return bias_dropout_residual_reference(context, x, bias, residual, dropout);
 
   const Tensor in = contiguous(context, x);
   const Tensor vector = contiguous_or_none(context, bias);
@@ -107,13 +107,13 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
                                         const Tensor& beta, double epsilon,
                                         const Dropout& dropout) {
   const OpRange range(context, kNormOp, x, bias, residual, gamma, beta);
-  check_seam(context, kNormOp, x, bias, residual, dropout);
+  check_add_norm(context, kNormOp, x, bias, residual, dropout);
   check_row_vector(context, kNormOp, "gamma", gamma, x);
   check_row_vector(context, kNormOp, "beta", beta, x);
   check_epsilon(kNormOp, epsilon);
   if (!context.fused_kernels())
-    return bias_dropout_residual_norm_composed(context, x, bias, residual, gamma, beta, epsilon,
-                                               dropout);
+    return bias_dropout_residual_norm_reference(context, x, bias, residual, gamma, beta, epsilon,
+                                                dropout);
 
   const Tensor inputs[] = {contiguous(context, x), contiguous_or_none(context, bias),
                            contiguous(context, residual), contiguous(context, gamma),
@@ -121,7 +121,7 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
   const bool recorded = context.needs_grad({inputs[0], inputs[1], inputs[2], inputs[3], inputs[4]});
   const int64_t rows = x.numel() / x.dim(-1);
   ResidualNorm out{context.empty(x.shape(), x.dtype()), context.empty(x.shape(), x.dtype())};
-  Tensor mean, rstd, mean_parts;
+  Tensor mean, rstd, saved_mean;
   BiasDropoutResidualForwardParams p =
       forward_params(inputs[0], inputs[1], inputs[2], dropout, out.sum);
   p.epsilon = epsilon;
@@ -136,14 +136,15 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
     p.mean = mean.raw();
     p.rstd = rstd.raw();
     if (context.recompute() == Recompute::selective || checkpointed)
-      mean_parts = context.empty({rows, 2}, stat_dtype(x.dtype()));
-    p.mean_parts = raw_or_null(mean_parts);
+      saved_mean = context.empty({rows, 2}, stat_dtype(x.dtype()));
+    p.saved_mean = raw_or_null(saved_mean);
   }
   launch(context, OpKernel::bias_dropout_residual_forward, kNormOp, p);
-  std::function<Tensor(Context&)> again;
-  if (mean_parts.defined()) again = norm_again(out.sum, inputs[3], inputs[4], mean_parts, rstd);
+  std::function<Tensor(Context&)> recompute;
+  if (saved_mean.defined())
+    recompute = norm_recompute(out.sum, inputs[3], inputs[4], saved_mean, rstd);
   if (!recorded) {
-    out.again = std::move(again);
+    out.recompute = std::move(recompute);
     return out;
   }
 
@@ -186,7 +187,7 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
         q.dbeta = raw_or_null(dbeta.buffer);
         launch(b.context(), OpKernel::bias_dropout_residual_backward, kNormOp, q);
       });
-  out.normed.variable()->again = std::move(again);
+  out.normed.variable()->recompute = std::move(recompute);
   return out;
 }
 

@@ -6,8 +6,8 @@
 // dbias, dgamma and dbeta; sums over rows use a fixed partition.
 #pragma once
 
-#include "engine/autograd/context.h"
 #include "engine/core/philox.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
@@ -25,7 +25,7 @@ struct BiasDropoutResidualForwardParams {
   void* normed;
   void* mean;  // [rows], stat_dtype(dtype), as rstd
   void* rstd;
-  void* mean_parts;  // [rows, 2], see NormApplyParams, or null
+  void* saved_mean;  // [rows, 2], see NormApplyParams, or null
 };
 
 struct BiasDropoutResidualBackwardParams {
@@ -50,23 +50,23 @@ namespace ops {
 
 Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bias,
                              const Tensor& residual, const Dropout& dropout);
-Tensor bias_dropout_residual_composed(Context& context, const Tensor& x, const Tensor& bias,
-                                      const Tensor& residual, const Dropout& dropout);
+Tensor bias_dropout_residual_reference(Context& context, const Tensor& x, const Tensor& bias,
+                                       const Tensor& residual, const Dropout& dropout);
 
 struct ResidualNorm {
   Tensor sum;
   Tensor normed;
   // Under Recompute::full, where nothing is recorded: what computes `normed` once more from `sum`.
   // What is recorded under Recompute::selective has it in its variable.
-  std::function<Tensor(Context&)> again = nullptr;
+  std::function<Tensor(Context&)> recompute = nullptr;
 };
 ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const Tensor& bias,
                                         const Tensor& residual, const Tensor& gamma,
                                         const Tensor& beta, double epsilon, const Dropout& dropout);
-ResidualNorm bias_dropout_residual_norm_composed(Context& context, const Tensor& x,
-                                                 const Tensor& bias, const Tensor& residual,
-                                                 const Tensor& gamma, const Tensor& beta,
-                                                 double epsilon, const Dropout& dropout);
+ResidualNorm bias_dropout_residual_norm_reference(Context& context, const Tensor& x,
+                                                  const Tensor& bias, const Tensor& residual,
+                                                  const Tensor& gamma, const Tensor& beta,
+                                                  double epsilon, const Dropout& dropout);
 
 }  // namespace ops
 }  // namespace trafo

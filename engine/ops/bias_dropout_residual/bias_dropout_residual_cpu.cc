@@ -50,7 +50,7 @@ void forward(ThreadPool& pool, const BiasDropoutResidualForwardParams& p) {
           row_statistics<T>(sum, p.width, shift, sums, static_cast<T>(p.epsilon));
       normalize_row(sum, static_cast<const T*>(p.gamma), static_cast<const T*>(p.beta), p.width,
                     statistics, static_cast<T*>(p.normed) + row * p.width);
-      statistics.store(row, p.mean, p.rstd, p.mean_parts);
+      statistics.store(row, p.mean, p.rstd, p.saved_mean);
     }
   });
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine/ops/bias_dropout_residual/seam_backward.cuh"
+#include "engine/ops/bias_dropout_residual/add_norm_backward.cuh"
 #include "engine/ops/layer_norm/norm_forward.cuh"
 
 namespace trafo {
@@ -54,7 +54,7 @@ int32_t forward(DeviceState& device, const BiasDropoutResidualForwardParams& p) 
   args.y = static_cast<T*>(p.normed);
   args.mean = static_cast<float*>(p.mean);
   args.rstd = static_cast<float*>(p.rstd);
-  args.mean_parts = static_cast<float*>(p.mean_parts);
+  args.saved_mean = static_cast<float*>(p.saved_mean);
   args.rows = p.rows;
   args.width = p.width;
   args.epsilon = static_cast<float>(p.epsilon);
@@ -68,9 +68,10 @@ int32_t forward(DeviceState& device, const BiasDropoutResidualForwardParams& p) 
 }
 
 template <class T, int Lanes, bool kBranch>
-int32_t launch_rows(DeviceState& device, const SeamBackwardArgs<T>& args, const ColumnSums& to) {
-  constexpr int kThreads = kSeamThreads<Lanes>, kRows = kThreads / Lanes, kSums = kBranch ? 3 : 2;
-  const int64_t resident = int64_t{kSeamBlocks<Lanes>} * device.multiprocessors;
+int32_t launch_rows(DeviceState& device, const AddNormBackwardArgs<T>& args, const ColumnSums& to) {
+  constexpr int kThreads = kAddNormThreads<Lanes>, kRows = kThreads / Lanes,
+                kSums = kBranch ? 3 : 2;
+  const int64_t resident = int64_t{kAddNormBlocks<Lanes>} * device.multiprocessors;
   const int64_t blocks = std::min(resident, (args.rows + kRows - 1) / kRows);
   float* partials = nullptr;
   if (to.out[0] || to.out[1] || to.out[2]) {
@@ -78,8 +79,8 @@ int32_t launch_rows(DeviceState& device, const SeamBackwardArgs<T>& args, const 
         device.scratch(static_cast<size_t>(blocks * kSums * args.width) * sizeof(float)));
     if (!partials) return kOutOfMemory;
   }
-  const auto kernel = seam_rows_kernel<T, Lanes, kBranch>;
-  const int bytes = kSeamStages * (args.dsum ? 3 : 2) * kThreads * 16;
+  const auto kernel = add_norm_rows_kernel<T, Lanes, kBranch>;
+  const int bytes = kAddNormStages * (args.dsum ? 3 : 2) * kThreads * 16;
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return report(device, error, kBackward);
@@ -91,7 +92,7 @@ int32_t launch_rows(DeviceState& device, const SeamBackwardArgs<T>& args, const 
 }
 
 template <class T, int V, bool kNorm>
-int32_t launch_by_tiles(DeviceState& device, const SeamBackwardArgs<T>& args,
+int32_t launch_by_tiles(DeviceState& device, const AddNormBackwardArgs<T>& args,
                         const ColumnSums& all) {
   constexpr int kSums = kNorm ? 3 : 1;
   ColumnSums to = all;
@@ -111,12 +112,12 @@ int32_t launch_by_tiles(DeviceState& device, const SeamBackwardArgs<T>& args,
     if (result != kSuccess) return result;
   }
   return launch_tiles<T, V, kSums>(device, args.rows, args.width, plan,
-                                   SeamBody<T, V, kNorm>{args, means}, to,
+                                   AddNormBody<T, V, kNorm>{args, means}, to,
                                    summing ? scratch + for_means : nullptr, kBackward);
 }
 
 template <class T, bool kBranch>
-int32_t backward_norm(DeviceState& device, const SeamBackwardArgs<T>& args, const ColumnSums& to,
+int32_t backward_norm(DeviceState& device, const AddNormBackwardArgs<T>& args, const ColumnSums& to,
                       bool packed) {
   const int64_t packs = args.width / kPackWidth<T>;
   if (!packed) return launch_by_tiles<T, 1, true>(device, args, to);
@@ -132,7 +133,7 @@ int32_t backward_norm(DeviceState& device, const SeamBackwardArgs<T>& args, cons
 template <class T>
 int32_t backward(DeviceState& device, const BiasDropoutResidualBackwardParams& p) {
   constexpr int V = kPackWidth<T>;
-  SeamBackwardArgs<T> args{};
+  AddNormBackwardArgs<T> args{};
   args.sum = static_cast<const T*>(p.sum);
   args.gamma = static_cast<const T*>(p.gamma);
   args.mean = static_cast<const float*>(p.mean);

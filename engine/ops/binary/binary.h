@@ -3,7 +3,7 @@
 // Backward: the usual products, summed over broadcast dimensions in a fixed order.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

@@ -2,7 +2,7 @@
 // gradient back.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

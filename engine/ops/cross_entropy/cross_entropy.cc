@@ -114,7 +114,7 @@ LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int
   }
   const bool mean = options.reduction == Reduction::mean;
   double weight_sum = options.weight_sum;
-  if (context.device().kind == DeviceKind::cpu || !options.labels_checked ||
+  if (context.device().kind == DeviceKind::cpu || !options.labels_validated ||
       (mean && weight_sum < 0))
     weight_sum = checked_weight_sum(context, op, classes, inputs, options.ignore_label);
   if (mean) inputs.scale = weight_sum > 0 ? options.scale / weight_sum : 0;
@@ -127,7 +127,7 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
                                  const CrossEntropyOptions& options) {
   const OpRange range(context, kOp, logits, labels);
   check_logits(context, logits);
-  if (!context.fused_kernels()) return cross_entropy_composed(context, logits, labels, options);
+  if (!context.fused_kernels()) return cross_entropy_reference(context, logits, labels, options);
   const int64_t rows = logits.dim(0), classes = logits.dim(1);
   const DType dtype = logits.dtype();
   const LossInputs inputs = check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
@@ -184,9 +184,9 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   return out;
 }
 
-CrossEntropyOutput cross_entropy_composed(Context& context, const Tensor& given,
-                                          const Tensor& labels,
-                                          const CrossEntropyOptions& options) {
+CrossEntropyOutput cross_entropy_reference(Context& context, const Tensor& given,
+                                           const Tensor& labels,
+                                           const CrossEntropyOptions& options) {
   check_logits(context, given);
   const Tensor logits = given.dtype() == DType::bf16 ? cast(context, given, DType::f32) : given;
   const int64_t rows = logits.dim(0), classes = logits.dim(1);

@@ -7,7 +7,7 @@
 // large logits all probabilities of a row would be off by as much.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
@@ -67,7 +67,7 @@ struct CrossEntropyOptions {
       1;  // times the reduced loss and nll, and so times the gradient; 1 for Reduction::none
   // The caller has checked labels and weights: an accelerator, which would have to be waited for,
   // does not read them back. Unchecked labels out of range are undefined behaviour there.
-  bool labels_checked = false;
+  bool labels_validated = false;
   double weight_sum =
       -1;  // over labels not ignored, for a mean of checked labels; negative: unknown
 };
@@ -80,8 +80,9 @@ struct CrossEntropyOutput {
 // Labels outside 0 .. V-1 that are not ignored are INVALID_ARGUMENT. A mean over nothing is 0.
 CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const Tensor& labels,
                                  const CrossEntropyOptions& options = {});
-CrossEntropyOutput cross_entropy_composed(Context& context, const Tensor& logits,
-                                          const Tensor& labels, const CrossEntropyOptions& options);
+CrossEntropyOutput cross_entropy_reference(Context& context, const Tensor& logits,
+                                           const Tensor& labels,
+                                           const CrossEntropyOptions& options);
 
 }  // namespace ops
 }  // namespace trafo

@@ -2,8 +2,8 @@
 // core/philox.h. Nothing is saved for backward; the mask is drawn again.
 #pragma once
 
-#include "engine/autograd/context.h"
 #include "engine/core/philox.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

@@ -22,8 +22,8 @@ void check_table(const Context& context, const Tensor& table, const char* name) 
           " must be [entries, width], got ", table.shape().str());
 }
 
-void check_indices(const Context& context, const Tensor& indices, int64_t limit, const char* name,
-                   bool checked) {
+void validate_indices(const Context& context, const Tensor& indices, int64_t limit,
+                      const char* name, bool checked) {
   check_input(context, kOp, name, indices);
   require(indices.rank() == 1, ErrorCode::shape_mismatch, kOp, "the ", name,
           "s must be [tokens], got ", indices.shape().str());
@@ -42,8 +42,8 @@ Tensor embed_checked(Context& context, const Tensor& ids, const Tensor& table,
                      const EmbeddingOptions& options);
 
 // Rows picked from each table on its own, and everything else by other ops.
-Tensor embedding_composed(Context& context, const Tensor& ids, const Tensor& table,
-                          const EmbeddingOptions& options) {
+Tensor embedding_reference(Context& context, const Tensor& ids, const Tensor& table,
+                           const EmbeddingOptions& options) {
   Tensor y = scale(context, embed_checked(context, ids, table, {}), options.scale);
   if (options.position_table.defined())
     y = add(context, y, embed_checked(context, options.positions, options.position_table, {}));
@@ -120,7 +120,7 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
   require(positioned == options.positions.defined(), ErrorCode::invalid_argument, kOp,
           "positions and position_table go together: one of them is missing");
   const Tensor ids_flat = contiguous(context, ids);
-  check_indices(context, ids_flat, table.dim(0), "id", options.indices_checked);
+  validate_indices(context, ids_flat, table.dim(0), "id", options.indices_validated);
   EmbeddingOptions flat = options;
   if (positioned) {
     check_table(context, options.position_table, "position table");
@@ -133,11 +133,11 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
     flat.positions = contiguous(context, options.positions);
     require(flat.positions.shape() == ids.shape(), ErrorCode::shape_mismatch, kOp, "there are ",
             flat.positions.numel(), " positions for ", ids.numel(), " ids");
-    check_indices(context, flat.positions, options.position_table.dim(0), "position",
-                  options.indices_checked);
+    validate_indices(context, flat.positions, options.position_table.dim(0), "position",
+                     options.indices_validated);
   }
   return context.fused_kernels() ? embed_checked(context, ids_flat, table, flat)
-                                 : embedding_composed(context, ids_flat, table, flat);
+                                 : embedding_reference(context, ids_flat, table, flat);
 }
 
 }  // namespace ops

@@ -6,8 +6,8 @@
 // first.
 #pragma once
 
-#include "engine/autograd/context.h"
 #include "engine/core/philox.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
@@ -49,7 +49,7 @@ struct EmbeddingOptions {
   // The caller has checked ids and positions against the tables: an accelerator, which would have
   // to be waited for, does not read them back. Unchecked indices out of range are undefined
   // behaviour there.
-  bool indices_checked = false;
+  bool indices_validated = false;
 };
 
 Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,

@@ -136,8 +136,8 @@ Tensor feed_forward(Context& context, const Tensor& x, const Tensor& up, const T
   check_dropout(dropout, kOp);
   // Whether gradients are wanted makes no difference: a checkpointed region runs without them
   // first.
-  const bool in_products = context.product_epilogues() && context.fused_kernels() &&
-                           context.backend().product_epilogues(x.dtype()) &&
+  const bool in_products = context.gemm_epilogues() && context.fused_kernels() &&
+                           context.backend().gemm_epilogues(x.dtype()) &&
                            kind == Activation::gelu && !dropout.active() && up_bias.defined();
   if (!in_products) {
     const Tensor wide = linear(context, x, up);

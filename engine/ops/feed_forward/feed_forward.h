@@ -2,7 +2,7 @@
 // which the seam after it adds.
 //
 // x [.., C], up U [F, C], up_bias [F], down D [C', F] -> [.., C']. It is linear, bias_act_dropout
-// and linear. Where Context::product_epilogues() asks for it and the backend's products have
+// and linear. Where Context::gemm_epilogues() asks for it and the backend's products have
 // epilogues, GELU without dropout is taken into the products: the first writes GELU of
 // h = x U^T + bias and h, and the one that makes the activation's gradient multiplies it with
 // GELU's derivative before it is rounded.

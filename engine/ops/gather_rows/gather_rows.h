@@ -3,7 +3,7 @@
 // gather that has a gradient.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

@@ -57,14 +57,14 @@ struct RowStatistics {
   T rstd;
   T mean() const { return shift + shifted_mean; }
   // What backward and a second computation need; row `row` of arrays that may all be null.
-  void store(int64_t row, void* mean_of_row, void* rstd_of_row, void* mean_parts) const {
+  void store(int64_t row, void* mean_of_row, void* rstd_of_row, void* saved_mean) const {
     if (mean_of_row) {
       static_cast<T*>(mean_of_row)[row] = mean();
       static_cast<T*>(rstd_of_row)[row] = rstd;
     }
-    if (mean_parts) {
-      static_cast<T*>(mean_parts)[2 * row] = shift;
-      static_cast<T*>(mean_parts)[2 * row + 1] = shifted_mean;
+    if (saved_mean) {
+      static_cast<T*>(saved_mean)[2 * row] = shift;
+      static_cast<T*>(saved_mean)[2 * row + 1] = shifted_mean;
     }
   }
 };

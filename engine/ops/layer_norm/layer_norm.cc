@@ -12,8 +12,8 @@ namespace {
 constexpr const char* kOp = "layer_norm";
 }
 
-Tensor layer_norm_composed(Context& context, const Tensor& x, const Tensor& gamma,
-                           const Tensor& beta, double epsilon) {
+Tensor layer_norm_reference(Context& context, const Tensor& x, const Tensor& gamma,
+                            const Tensor& beta, double epsilon) {
   const Tensor centred = subtract(context, x, mean(context, x, -1, true));
   const Tensor variance = mean(context, multiply(context, centred, centred), -1, true);
   const Tensor xhat = divide(context, centred, sqrt(context, shift(context, variance, epsilon)));
@@ -27,7 +27,7 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
   check_row_vector(context, kOp, "gamma", gamma, x);
   check_row_vector(context, kOp, "beta", beta, x);
   check_epsilon(kOp, epsilon);
-  if (!context.fused_kernels()) return layer_norm_composed(context, x, gamma, beta, epsilon);
+  if (!context.fused_kernels()) return layer_norm_reference(context, x, gamma, beta, epsilon);
 
   const Tensor in = contiguous(context, x);
   const Tensor weight = contiguous(context, gamma);
@@ -35,12 +35,12 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
   const int64_t rows = x.numel() / width;
   const bool recorded = context.needs_grad({in, weight, bias});
   Tensor y = context.empty(x.shape(), x.dtype());
-  Tensor mean, rstd, mean_parts;
+  Tensor mean, rstd, saved_mean;
   if (recorded) {
     mean = context.empty({rows}, stat_dtype(x.dtype()));
     rstd = context.empty({rows}, stat_dtype(x.dtype()));
     if (context.recompute() == Recompute::selective)
-      mean_parts = context.empty({rows, 2}, stat_dtype(x.dtype()));
+      saved_mean = context.empty({rows, 2}, stat_dtype(x.dtype()));
   }
   LayerNormForwardParams p{};
   p.dtype = x.dtype();
@@ -53,7 +53,7 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
   p.y = y.raw();
   p.mean = recorded ? mean.raw() : nullptr;
   p.rstd = recorded ? rstd.raw() : nullptr;
-  p.mean_parts = raw_or_null(mean_parts);
+  p.saved_mean = raw_or_null(saved_mean);
   launch(context, OpKernel::layer_norm_forward, kOp, p);
   if (!recorded) return y;
 
@@ -80,13 +80,15 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
                    q.dbeta = raw_or_null(dbeta.buffer);
                    launch(b.context(), OpKernel::layer_norm_backward, kOp, q);
                  });
-  if (mean_parts.defined()) y.variable()->again = norm_again(in, weight, bias, mean_parts, rstd);
+  if (saved_mean.defined())
+    y.variable()->recompute = norm_recompute(in, weight, bias, saved_mean, rstd);
   return y;
 }
 
-std::function<Tensor(Context&)> norm_again(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                                           const Tensor& mean_parts, const Tensor& rstd) {
-  return [x = x.detach(), gamma = gamma.detach(), beta = beta.detach(), mean_parts,
+std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& gamma,
+                                               const Tensor& beta, const Tensor& saved_mean,
+                                               const Tensor& rstd) {
+  return [x = x.detach(), gamma = gamma.detach(), beta = beta.detach(), saved_mean,
           rstd](Context& ctx) {
     const OpRange range(ctx, kOp, x, gamma, beta);
     Tensor y = ctx.empty(x.shape(), x.dtype());
@@ -97,7 +99,7 @@ std::function<Tensor(Context&)> norm_again(const Tensor& x, const Tensor& gamma,
     p.x = x.raw();
     p.gamma = gamma.raw();
     p.beta = beta.raw();
-    p.mean_parts = mean_parts.raw();
+    p.saved_mean = saved_mean.raw();
     p.rstd = rstd.raw();
     p.y = y.raw();
     launch(ctx, OpKernel::norm_apply, kOp, p);

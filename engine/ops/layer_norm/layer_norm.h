@@ -8,7 +8,7 @@
 // fixed row partition.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
@@ -22,18 +22,18 @@ struct LayerNormForwardParams {
   void* y;
   void* mean;        // [rows], stat_dtype(dtype)
   void* rstd;        // [rows]
-  void* mean_parts;  // [rows, 2], as NormApplyParams, or null
+  void* saved_mean;  // [rows, 2], as NormApplyParams, or null
 };
 
 // The norm of rows whose statistics are known, bit for bit what the forward kernels wrote:
-// y = (x - mean_parts[0] - mean_parts[1]) * rstd * gamma + beta.
+// y = (x - saved_mean[0] - saved_mean[1]) * rstd * gamma + beta.
 struct NormApplyParams {
   DType dtype;
   int64_t rows, width;
   const void* x;
   const void* gamma;
   const void* beta;
-  const void* mean_parts;  // [rows, 2], stat_dtype(dtype): their sum is more exact than `mean`
+  const void* saved_mean;  // [rows, 2], stat_dtype(dtype): their sum is more exact than `mean`
   const void* rstd;        // [rows]
   void* y;
 };
@@ -57,12 +57,13 @@ namespace ops {
 
 Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   double epsilon = 1e-5);
-Tensor layer_norm_composed(Context& context, const Tensor& x, const Tensor& gamma,
-                           const Tensor& beta, double epsilon);
+Tensor layer_norm_reference(Context& context, const Tensor& x, const Tensor& gamma,
+                            const Tensor& beta, double epsilon);
 
 // What computes a norm of `x` once more, bit for bit (Variable::again).
-std::function<Tensor(Context&)> norm_again(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                                           const Tensor& mean_parts, const Tensor& rstd);
+std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& gamma,
+                                               const Tensor& beta, const Tensor& saved_mean,
+                                               const Tensor& rstd);
 
 }  // namespace ops
 }  // namespace trafo

@@ -7,7 +7,7 @@
 
 #include "engine/ops/layer_norm/layer_norm-inl.h"
 
-#include "engine/ops/layer_norm/seam_backward_params.h"
+#include "engine/ops/layer_norm/add_norm_backward_params.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
@@ -26,7 +26,7 @@ void forward(ThreadPool& pool, const LayerNormForwardParams& p) {
       const auto statistics = row_statistics(x, p.width, shift, sums, static_cast<T>(p.epsilon));
       normalize_row(x, static_cast<const T*>(p.gamma), static_cast<const T*>(p.beta), p.width,
                     statistics, static_cast<T*>(p.y) + row * p.width);
-      statistics.store(row, p.mean, p.rstd, p.mean_parts);
+      statistics.store(row, p.mean, p.rstd, p.saved_mean);
     }
   });
 }
@@ -35,7 +35,7 @@ template <class T>
 void apply(ThreadPool& pool, const NormApplyParams& p) {
   parallel_for_range(pool, p.rows, rows_per_block(p.width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const T* parts = static_cast<const T*>(p.mean_parts) + 2 * row;
+      const T* parts = static_cast<const T*>(p.saved_mean) + 2 * row;
       const RowStatistics<T> statistics{parts[0], parts[1], static_cast<const T*>(p.rstd)[row]};
       normalize_row(static_cast<const T*>(p.x) + row * p.width, static_cast<const T*>(p.gamma),
                     static_cast<const T*>(p.beta), p.width, statistics,
@@ -67,7 +67,7 @@ TRAFO_CPU_KERNEL(layer_norm_forward, LayerNormForwardParams)
 TRAFO_CPU_KERNEL(norm_apply, NormApplyParams)
 
 void layer_norm_backward_cpu(ThreadPool& pool, const LayerNormBackwardParams& p) {
-  bias_dropout_residual_backward_cpu(pool, seam_backward_params(p));
+  bias_dropout_residual_backward_cpu(pool, add_norm_backward_params(p));
 }
 
 }  // namespace trafo

@@ -1,6 +1,6 @@
 // CUDA launchers of layer norm.
+#include "engine/ops/layer_norm/add_norm_backward_params.h"
 #include "engine/ops/layer_norm/norm_forward.cuh"
-#include "engine/ops/layer_norm/seam_backward_params.h"
 
 namespace trafo {
 
@@ -20,7 +20,7 @@ int32_t layer_norm_forward_cuda(cuda::DeviceState& device, const LayerNormForwar
     args.y = static_cast<T*>(p.y);
     args.mean = static_cast<float*>(p.mean);
     args.rstd = static_cast<float*>(p.rstd);
-    args.mean_parts = static_cast<float*>(p.mean_parts);
+    args.saved_mean = static_cast<float*>(p.saved_mean);
     args.rows = p.rows;
     args.width = p.width;
     args.epsilon = static_cast<float>(p.epsilon);
@@ -30,7 +30,7 @@ int32_t layer_norm_forward_cuda(cuda::DeviceState& device, const LayerNormForwar
 }
 
 int32_t layer_norm_backward_cuda(cuda::DeviceState& device, const LayerNormBackwardParams& p) {
-  return bias_dropout_residual_backward_cuda(device, seam_backward_params(p));
+  return bias_dropout_residual_backward_cuda(device, add_norm_backward_params(p));
 }
 
 }  // namespace trafo

@@ -12,7 +12,7 @@ struct ApplyBody {
   const T* x;
   const T* gamma;
   const T* beta;
-  const float2* mean_parts;
+  const float2* saved_mean;
   const float* rstd;
   T* y;
   Divider row_packs;
@@ -21,7 +21,7 @@ struct ApplyBody {
   static constexpr bool kWords = false;
   struct Loaded {
     Held<T, V> x;
-    float2 mean_parts;
+    float2 saved_mean;
     float rstd;
   };
   struct Columns {
@@ -35,7 +35,7 @@ struct ApplyBody {
     const int64_t pack = i / V;
     const int64_t row =
         few ? row_packs.quotient(static_cast<uint32_t>(pack)) : pack / row_packs.divisor;
-    return {load_once<T, V>(x + i), mean_parts[row], rstd[row]};
+    return {load_once<T, V>(x + i), saved_mean[row], rstd[row]};
   }
   __device__ void finish(int64_t i, uint32_t, const Loaded& loaded, const Columns& of_columns,
                          const uint4&) const {
@@ -45,7 +45,7 @@ struct ApplyBody {
     to_floats<T>(of_columns.beta, b);
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const float centred = (v[j] - loaded.mean_parts.x) - loaded.mean_parts.y;
+      const float centred = (v[j] - loaded.saved_mean.x) - loaded.saved_mean.y;
       v[j] = fmaf(centred * loaded.rstd, g[j], b[j]);
     }
     store_floats<T, V>(y + i, v);
@@ -58,7 +58,7 @@ int32_t apply(DeviceState& device, const NormApplyParams& p) {
   body.x = static_cast<const T*>(p.x);
   body.gamma = static_cast<const T*>(p.gamma);
   body.beta = static_cast<const T*>(p.beta);
-  body.mean_parts = static_cast<const float2*>(p.mean_parts);
+  body.saved_mean = static_cast<const float2*>(p.saved_mean);
   body.rstd = static_cast<const float*>(p.rstd);
   body.y = static_cast<T*>(p.y);
   if (p.width / V >= (int64_t{1} << 30))

@@ -19,7 +19,7 @@ struct NormForwardArgs {
   T* y;
   float* mean;  // null where no backward follows, with rstd
   float* rstd;
-  float* mean_parts;  // [rows, 2], or null
+  float* saved_mean;  // [rows, 2], or null
   int64_t rows, width;
   float epsilon;
   bool dropping;
@@ -128,7 +128,7 @@ struct Centre {
   }
 };
 
-template <class T, int V, int Lanes, int P, bool kSeam>
+template <class T, int V, int Lanes, int P, bool kAddNorm>
 __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
     norm_forward_rows(NormForwardArgs<T> a) {
   constexpr int kRows = kThreadsOfBlock<Lanes> / Lanes;
@@ -140,17 +140,17 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
   const int width = there ? static_cast<int>(a.width) : 0;
   const int64_t start = row * a.width;
   Held<T, V> x[P] = {};
-  [[maybe_unused]] Held<T, V> residual[kSeam ? P : 1] = {};
+  [[maybe_unused]] Held<T, V> residual[kAddNorm ? P : 1] = {};
 #pragma unroll
   for (int k = 0; k < P; ++k) {
     const int column = (k * Lanes + lane) * V;
     if (column < width) {
       x[k] = load_once<T, V>(a.x + start + column);
-      if constexpr (kSeam) residual[k] = load_once<T, V>(a.residual + start + column);
+      if constexpr (kAddNorm) residual[k] = load_once<T, V>(a.residual + start + column);
     }
   }
   float shift = 0;
-  if (there) shift = row_shift<T, V>((kSeam ? a.residual : a.x) + start, a.width);
+  if (there) shift = row_shift<T, V>((kAddNorm ? a.residual : a.x) + start, a.width);
 
   float v[P][V];
   float2 sums = {0, 0};
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
   for (int k = 0; k < P; ++k) {
     const int column = (k * Lanes + lane) * V;
     if (column < width) {
-      if constexpr (kSeam) {
+      if constexpr (kAddNorm) {
         store_held<T, V>(a.sum + start + column,
                          residual_sum_at<T, V>(x[k], a.bias, residual[k], a.dropping, a.dropout,
                                                start + column, column, v[k]));
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
   if (there && lane == 0 && a.mean) {
     a.mean[row] = centre.mean;
     a.rstd[row] = rstd;
-    if (a.mean_parts) centre.store(a.mean_parts + 2 * row);
+    if (a.saved_mean) centre.store(a.saved_mean + 2 * row);
   }
 #pragma unroll
   for (int k = 0; k < P; ++k) {
@@ -237,22 +237,22 @@ __device__ __forceinline__ float residual_sum_shift(const NormForwardArgs<T>& a,
 
 // A block a row of any width. V is 1 or a whole pack.
 inline constexpr int kNormLoopThreads = 256;
-template <class T, int V, bool kSeam>
+template <class T, int V, bool kAddNorm>
 __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwardArgs<T> a) {
   __shared__ float2 shared[kNormLoopThreads / 32];
   __shared__ float shared_centred[kNormLoopThreads / 32];
   const int64_t row = blockIdx.x, start = row * a.width;
   // What is normalised; in the seam each thread reads back what it wrote itself.
-  const T* in = (kSeam ? a.sum : a.x) + start;
+  const T* in = (kAddNorm ? a.sum : a.x) + start;
   float shift;
-  if constexpr (kSeam)
+  if constexpr (kAddNorm)
     shift = residual_sum_shift<T, V>(a, start);
   else
     shift = row_shift<T, V>(in, a.width);
   float2 sums = {0, 0};
   for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
     float v[V];
-    if constexpr (kSeam) {
+    if constexpr (kAddNorm) {
       store_held<T, V>(a.sum + start + column,
                        residual_sum_at<T, V>(load_held<T, V>(a.x + start + column), a.bias,
                                              load_held<T, V>(a.residual + start + column),
@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
   if (threadIdx.x == 0 && a.mean) {
     a.mean[row] = centre.mean;
     a.rstd[row] = rstd;
-    if (a.mean_parts) centre.store(a.mean_parts + 2 * row);
+    if (a.saved_mean) centre.store(a.saved_mean + 2 * row);
   }
   for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
     float v[V], gamma[V], beta[V];
@@ -301,12 +301,12 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
   }
 }
 
-template <bool kSeam, class T>
+template <bool kAddNorm, class T>
 int32_t launch_norm_forward(DeviceState& device, const NormForwardArgs<T>& args, const char* name) {
   constexpr int V = kPackWidth<T>;
   const auto rows = [&](auto lanes, auto packs) {
     constexpr int Lanes = lanes(), P = packs(), kRows = kThreadsOfBlock<Lanes> / Lanes;
-    norm_forward_rows<T, V, Lanes, P, kSeam>
+    norm_forward_rows<T, V, Lanes, P, kAddNorm>
         <<<static_cast<unsigned>((args.rows + kRows - 1) / kRows), kThreadsOfBlock<Lanes>, 0,
            device.stream>>>(args);
   };
@@ -317,7 +317,7 @@ int32_t launch_norm_forward(DeviceState& device, const NormForwardArgs<T>& args,
   const int64_t packs = args.width / V;
   using std::integral_constant;
   if (!packed)
-    norm_forward_loop<T, 1, kSeam><<<grid, kNormLoopThreads, 0, device.stream>>>(args);
+    norm_forward_loop<T, 1, kAddNorm><<<grid, kNormLoopThreads, 0, device.stream>>>(args);
   else if (packs <= 32)
     rows(integral_constant<int, 32>{}, integral_constant<int, 1>{});
   else if (packs <= 64)
@@ -335,7 +335,7 @@ int32_t launch_norm_forward(DeviceState& device, const NormForwardArgs<T>& args,
   else if (packs <= 2048)
     rows(integral_constant<int, 512>{}, integral_constant<int, 4>{});
   else
-    norm_forward_loop<T, V, kSeam><<<grid, kNormLoopThreads, 0, device.stream>>>(args);
+    norm_forward_loop<T, V, kAddNorm><<<grid, kNormLoopThreads, 0, device.stream>>>(args);
   return launched(device, name);
 }
 

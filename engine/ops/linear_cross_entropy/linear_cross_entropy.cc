@@ -193,7 +193,7 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   const OpRange range(context, kOp, x, weight, bias, labels);
   check_inputs(context, x, weight, bias, options);
   if (!context.fused_kernels())
-    return linear_cross_entropy_composed(context, x, weight, bias, labels, options);
+    return linear_cross_entropy_reference(context, x, weight, bias, labels, options);
   const int64_t rows = x.dim(0), classes = weight.dim(0);
   const DType dtype = x.dtype();
   const LossInputs inputs =
@@ -253,12 +253,12 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   return out;
 }
 
-CrossEntropyOutput linear_cross_entropy_composed(Context& context, const Tensor& x,
-                                                 const Tensor& weight, const Tensor& bias,
-                                                 const Tensor& labels,
-                                                 const LinearCrossEntropyOptions& options) {
+CrossEntropyOutput linear_cross_entropy_reference(Context& context, const Tensor& x,
+                                                  const Tensor& weight, const Tensor& bias,
+                                                  const Tensor& labels,
+                                                  const LinearCrossEntropyOptions& options) {
   check_inputs(context, x, weight, bias, options);
-  return cross_entropy_composed(context, linear(context, x, weight, bias), labels, options.loss);
+  return cross_entropy_reference(context, linear(context, x, weight, bias), labels, options.loss);
 }
 
 }  // namespace trafo::ops

@@ -28,9 +28,9 @@ struct LinearCrossEntropyOptions {
 CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const Tensor& weight,
                                         const Tensor& bias, const Tensor& labels,
                                         const LinearCrossEntropyOptions& options = {});
-CrossEntropyOutput linear_cross_entropy_composed(Context& context, const Tensor& x,
-                                                 const Tensor& weight, const Tensor& bias,
-                                                 const Tensor& labels,
-                                                 const LinearCrossEntropyOptions& options);
+CrossEntropyOutput linear_cross_entropy_reference(Context& context, const Tensor& x,
+                                                  const Tensor& weight, const Tensor& bias,
+                                                  const Tensor& labels,
+                                                  const LinearCrossEntropyOptions& options);
 
 }  // namespace trafo::ops

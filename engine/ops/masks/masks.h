@@ -2,8 +2,8 @@
 // are constants to autodiff.
 #pragma once
 
-#include "engine/autograd/context.h"
 #include "engine/core/philox.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

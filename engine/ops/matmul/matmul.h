@@ -2,7 +2,7 @@
 // buffer.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo::ops {
 

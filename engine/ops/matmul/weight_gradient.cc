@@ -8,7 +8,7 @@
 namespace trafo::ops {
 
 void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<size_t> bias,
-                              const Tensor& dy, int64_t out, const ProductInput& x) {
+                              const Tensor& dy, int64_t out, const GemmInput& x) {
   Context& context = backward.context();
   const DType dtype = dy.dtype();
   GradTarget sums;
@@ -31,7 +31,7 @@ void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<s
     p.ldb = x.ld;
     p.c = dw.buffer.raw();
     p.ldc = x.width;
-    if (!summed && p.c_is_f32 && context.backend().product_epilogues(dtype)) {
+    if (!summed && p.c_is_f32 && context.backend().gemm_epilogues(dtype)) {
       p.a_sums = sums.buffer.raw();
       p.accumulate_sums = sums.accumulate;
       summed = true;

@@ -3,12 +3,12 @@
 
 #include <optional>
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo::ops {
 
 // x [rows, in] as a product reads it: rows `ld` apart, or stored transposed.
-struct ProductInput {
+struct GemmInput {
   const void* data;
   bool transposed;
   int64_t ld;
@@ -20,6 +20,6 @@ struct ProductInput {
 // their buffers. Where the device can, the sums are made beside the product. x.data may be null
 // where dW is not wanted.
 void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<size_t> bias,
-                              const Tensor& dy, int64_t out, const ProductInput& x);
+                              const Tensor& dy, int64_t out, const GemmInput& x);
 
 }  // namespace trafo::ops

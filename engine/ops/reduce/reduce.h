@@ -5,7 +5,7 @@
 // occurrence.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

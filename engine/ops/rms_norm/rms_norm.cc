@@ -44,8 +44,8 @@ RmsNormBackwardParams backward_params(const Tensor& sum, const Tensor& gamma, co
 }
 
 // What computes a norm of `x` once more, bit for bit (Variable::again).
-std::function<Tensor(Context&)> norm_again(const Tensor& x, const Tensor& gamma,
-                                           const Tensor& rstd) {
+std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& gamma,
+                                               const Tensor& rstd) {
   return [x = x.detach(), gamma = gamma.detach(), rstd](Context& ctx) {
     const OpRange range(ctx, kOp, x, gamma);
     Tensor y = ctx.empty(x.shape(), x.dtype());
@@ -102,7 +102,7 @@ void residual_backward(Backward& b, const Tensor& sum, const Tensor& gamma, cons
 
 }  // namespace
 
-Tensor rms_norm_composed(Context& context, const Tensor& x, const Tensor& gamma, double epsilon) {
+Tensor rms_norm_reference(Context& context, const Tensor& x, const Tensor& gamma, double epsilon) {
   const Tensor square = mean(context, multiply(context, x, x), -1, true);
   const Tensor xhat = divide(context, x, sqrt(context, shift(context, square, epsilon)));
   return multiply(context, xhat, gamma);
@@ -113,7 +113,7 @@ Tensor rms_norm(Context& context, const Tensor& x, const Tensor& gamma, double e
   check_row_tensor(context, kOp, "x", x);
   check_row_vector(context, kOp, "gamma", gamma, x);
   check_epsilon(kOp, epsilon);
-  if (!context.fused_kernels()) return rms_norm_composed(context, x, gamma, epsilon);
+  if (!context.fused_kernels()) return rms_norm_reference(context, x, gamma, epsilon);
 
   const Tensor in = contiguous(context, x);
   const Tensor weight = contiguous(context, gamma);
@@ -137,7 +137,7 @@ Tensor rms_norm(Context& context, const Tensor& x, const Tensor& gamma, double e
                    launch(b.context(), OpKernel::rms_norm_backward, kOp, q);
                  });
   if (context.recompute() == Recompute::selective)
-    y.variable()->again = norm_again(in, weight, rstd);
+    y.variable()->recompute = norm_recompute(in, weight, rstd);
   return y;
 }
 
@@ -153,8 +153,8 @@ ResidualRmsNorm residual_rms_norm(Context& context, const Tensor& x, const Tenso
   check_epsilon(kResidualOp, epsilon);
   check_dropout(dropout, kResidualOp);
   if (!context.fused_kernels()) {
-    const Tensor sum = bias_dropout_residual_composed(context, x, {}, residual, dropout);
-    return {sum, rms_norm_composed(context, sum, gamma, epsilon)};
+    const Tensor sum = bias_dropout_residual_reference(context, x, {}, residual, dropout);
+    return {sum, rms_norm_reference(context, sum, gamma, epsilon)};
   }
 
   const Tensor in = contiguous(context, x), branch = contiguous(context, residual),
@@ -171,11 +171,11 @@ ResidualRmsNorm residual_rms_norm(Context& context, const Tensor& x, const Tenso
   if (recorded || checkpointed) rstd = context.empty({p.rows}, stat_dtype(x.dtype()));
   p.rstd = raw_or_null(rstd);
   launch(context, OpKernel::rms_norm_forward, kResidualOp, p);
-  std::function<Tensor(Context&)> again;
+  std::function<Tensor(Context&)> recompute;
   if (checkpointed || (recorded && context.recompute() == Recompute::selective))
-    again = norm_again(out.sum, weight, rstd);
+    recompute = norm_recompute(out.sum, weight, rstd);
   if (!recorded) {
-    out.again = std::move(again);
+    out.recompute = std::move(recompute);
     return out;
   }
 
@@ -183,7 +183,7 @@ ResidualRmsNorm residual_rms_norm(Context& context, const Tensor& x, const Tenso
                  [sum = out.sum.detach(), gamma = weight.detach(), rstd, dropout](Backward& b) {
                    residual_backward(b, sum, gamma, rstd, dropout);
                  });
-  out.normed.variable()->again = std::move(again);
+  out.normed.variable()->recompute = std::move(recompute);
   return out;
 }
 

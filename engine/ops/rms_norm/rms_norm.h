@@ -7,8 +7,8 @@
 // g = dy gamma, xhat = x rstd; dgamma = sum dy xhat over a fixed row partition.
 #pragma once
 
-#include "engine/autograd/context.h"
 #include "engine/core/philox.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
@@ -44,13 +44,13 @@ struct RmsNormBackwardParams {
 namespace ops {
 
 Tensor rms_norm(Context& context, const Tensor& x, const Tensor& gamma, double epsilon = 1e-6);
-Tensor rms_norm_composed(Context& context, const Tensor& x, const Tensor& gamma, double epsilon);
+Tensor rms_norm_reference(Context& context, const Tensor& x, const Tensor& gamma, double epsilon);
 
 struct ResidualRmsNorm {
   Tensor sum;
   Tensor normed;
   // As ResidualNorm::again.
-  std::function<Tensor(Context&)> again = nullptr;
+  std::function<Tensor(Context&)> recompute = nullptr;
 };
 ResidualRmsNorm residual_rms_norm(Context& context, const Tensor& x, const Tensor& residual,
                                   const Tensor& gamma, double epsilon, const Dropout& dropout);

@@ -188,9 +188,9 @@ __device__ __forceinline__ void write_gradients(const BackwardArgs<T>& a, int64_
   put_floats<T, V>(a.dx + i, total, a.accumulate_dx);
 }
 
-// As seam_rows_kernel: a row is one pack for each of Lanes threads, rows of a block lie `blocks`
-// steps apart so that the sums over rows stay in registers, and what a thread needs of its next
-// rows is copied ahead into its own slots of shared memory.
+// As add_norm_rows_kernel: a row is one pack for each of Lanes threads, rows of a block lie
+// `blocks` steps apart so that the sums over rows stay in registers, and what a thread needs of its
+// next rows is copied ahead into its own slots of shared memory.
 constexpr int kBackThreads = 512, kBackBlocks = 2, kBackStages = 3;
 
 template <class T, int Lanes>

@@ -67,8 +67,8 @@ Tensor repeat(Context& context, const Tensor& heads, int64_t repeats) {
 
 }  // namespace
 
-Tensor rotary_composed(Context& context, const Tensor& x, const Tensor& positions,
-                       const RotaryOptions& options) {
+Tensor rotary_reference(Context& context, const Tensor& x, const Tensor& positions,
+                        const RotaryOptions& options) {
   const int64_t rows = x.dim(0), half = options.head_dim / 2;
   std::vector<double> cosines(static_cast<size_t>(rows * half)), sines(cosines.size());
   const Tensor flat_positions = contiguous(context, positions);
@@ -101,7 +101,7 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
               const RotaryOptions& options) {
   const OpRange range(context, kOp, x, positions);
   check(context, x, positions, options);
-  if (!context.fused_kernels()) return rotary_composed(context, x, positions, options);
+  if (!context.fused_kernels()) return rotary_reference(context, x, positions, options);
 
   const int64_t repeats = repeats_of(options);
   const Tensor in = row_view(context, x);

@@ -10,7 +10,7 @@
 // 2305.13245): y [T, 3 heads head_dim]. Backward turns back and sums over the repeats.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
@@ -53,8 +53,8 @@ struct RotaryOptions {
 
 Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
               const RotaryOptions& options);
-Tensor rotary_composed(Context& context, const Tensor& x, const Tensor& positions,
-                       const RotaryOptions& options);
+Tensor rotary_reference(Context& context, const Tensor& x, const Tensor& positions,
+                        const RotaryOptions& options);
 
 }  // namespace ops
 }  // namespace trafo

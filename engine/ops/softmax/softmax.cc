@@ -65,7 +65,7 @@ Tensor visible_of(Context& context, const Tensor& x, const SoftmaxOptions& optio
 
 }  // namespace
 
-Tensor softmax_composed(Context& context, const Tensor& x, const SoftmaxOptions& options) {
+Tensor softmax_reference(Context& context, const Tensor& x, const SoftmaxOptions& options) {
   const Tensor scores = options.scale == 1 ? x : scale(context, x, options.scale);
   if (x.numel() == 0) return contiguous(context, scores);  // there is no maximum of nothing
   const bool masked = options.causal || options.padding_mask.defined();
@@ -95,7 +95,7 @@ Tensor masked_softmax(Context& context, const Tensor& x, const Tensor& visible) 
 Tensor softmax(Context& context, const Tensor& x, const SoftmaxOptions& options) {
   const OpRange range(context, kOp, x);
   check(context, x, options);
-  if (!context.fused_kernels()) return softmax_composed(context, x, options);
+  if (!context.fused_kernels()) return softmax_reference(context, x, options);
 
   const Tensor in = contiguous(context, x);
   const Tensor mask =

@@ -6,7 +6,7 @@
 // zeros and passes no gradient. Any length. dx = scale * y (dy - sum dy y).
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
@@ -39,7 +39,7 @@ struct SoftmaxOptions {
 };
 
 Tensor softmax(Context& context, const Tensor& x, const SoftmaxOptions& options = {});
-Tensor softmax_composed(Context& context, const Tensor& x, const SoftmaxOptions& options);
+Tensor softmax_reference(Context& context, const Tensor& x, const SoftmaxOptions& options);
 // Of the same from simpler ops, where `visible` (undefined, or broadcastable against x, its last
 // dimension that of x) is not 0 but 1.
 Tensor masked_softmax(Context& context, const Tensor& x, const Tensor& visible);

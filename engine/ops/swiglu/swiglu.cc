@@ -11,11 +11,11 @@ namespace {
 constexpr const char* kOp = "swiglu";
 }
 
-Tensor swiglu_composed(Context& context, const Tensor& x) {
+Tensor swiglu_reference(Context& context, const Tensor& x) {
   const int64_t width = x.dim(-1) / 2;
   const Tensor gate = slice(context, x, -1, 0, width);
   const Tensor up = slice(context, x, -1, width, 2 * width);
-  return multiply(context, activation_composed(context, gate, Activation::silu), up);
+  return multiply(context, activation_reference(context, gate, Activation::silu), up);
 }
 
 Tensor swiglu(Context& context, const Tensor& x) {
@@ -24,7 +24,7 @@ Tensor swiglu(Context& context, const Tensor& x) {
   require(both % 2 == 0, ErrorCode::shape_mismatch, kOp,
           "x holds a gate and as many columns that it acts on, its last dimension must be even: ",
           x.shape().str());
-  if (!context.fused_kernels()) return swiglu_composed(context, x);
+  if (!context.fused_kernels()) return swiglu_reference(context, x);
 
   const Tensor in = contiguous(context, x);
   const int64_t rows = x.numel() / both;
@@ -54,7 +54,7 @@ Tensor swiglu(Context& context, const Tensor& x) {
     launch(b.context(), OpKernel::swiglu_backward, kOp, q);
   });
   if (context.recompute() == Recompute::selective)
-    y.variable()->again = [x = in.detach()](Context& ctx) {
+    y.variable()->recompute = [x = in.detach()](Context& ctx) {
       const NoGrad no_grad(ctx);
       return swiglu(ctx, x);
     };

@@ -5,7 +5,7 @@
 // silu(a), in one pass.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
@@ -28,7 +28,7 @@ struct SwigluBackwardParams {
 namespace ops {
 
 Tensor swiglu(Context& context, const Tensor& x);
-Tensor swiglu_composed(Context& context, const Tensor& x);
+Tensor swiglu_reference(Context& context, const Tensor& x);
 
 }  // namespace ops
 }  // namespace trafo

@@ -1,7 +1,7 @@
 // Elementwise functions of one tensor. Backward uses the input or the output, whichever is cheaper.
 #pragma once
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

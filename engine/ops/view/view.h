@@ -7,7 +7,7 @@
 
 #include <span>
 
-#include "engine/autograd/context.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 

@@ -1,4 +1,4 @@
-// Family 5: what becomes of odd training text, from memory, from disk and on the command line.
+// Suite 5: what becomes of odd training text, from memory, from disk and on the command line.
 //   corpus_table PROGRAM DOCUMENT    PROGRAM: translate-train; DOCUMENT must show the table
 //   corpus_table --table             prints the table
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "engine/core/status.h"
-#include "engine/text/text_corpus.h"
-#include "engine/text/tokenized_corpus.h"
+#include "engine/data/text_corpus.h"
+#include "engine/data/tokenized_corpus.h"
 #include "tests/reliability/corpus_table/cases.h"
 #include "tests/support/scratch_directory.h"
 
@@ -259,7 +259,7 @@ int run(const std::string& program, const std::string& document) {
         document + " does not show the table of `corpus_table --table`");
   const size_t count = cases().size() + std::size(kSpecial);
   check(count >= 40, concat("there are only ", count, " cases"));
-  std::printf("%zu cases\nfamily: corpus_table  tried: %d  failed: %d\n", count, tried, failed);
+  std::printf("%zu cases\nsuite: corpus_table  tried: %d  failed: %d\n", count, tried, failed);
   return failed == 0 ? 0 : 1;
 }
 

@@ -217,7 +217,7 @@ ENUMS = {"dtype", "precision", "activation", "device", "copy", "format", "reduct
          "optimizer_states", "early_stopping_on", "unit", "architecture", "norm", "ffn", "positions", "first_metric"}
 FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "requires_grad", "lowercase",
          "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual", "pre_norm", "tied_embeddings",
-         "depth_scaled_init", "biases", "keep_best", "batch_fit", "tune_products", "drop_identical", "truncate", "sampling"}
+         "depth_scaled_init", "biases", "keep_best", "batch_fit", "autotune_gemm", "drop_identical", "truncate", "sampling"}
 ANY = {"seed", "identity", "ignore_label", "step", "site", "code", "first_line"}
 INDEXES = {"index", "id"}
 COUNTS = {"count", "input_count", "output_count", "bytes"}
@@ -225,16 +225,16 @@ COUNTS = {"count", "input_count", "output_count", "bytes"}
 QUANTITIES = {"rank", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
               "chunk_bytes", "positions", "width", "heads", "kv_heads", "head_dim", "start", "stop", "device_index", "vocabulary",
               "encoder_layers", "decoder_layers", "ffn_width", "max_positions", "q_column", "k_column", "v_column",
-              "memory_bytes", "warmup", "schedule_updates", "optimizer_delay", "batch_tokens", "max_length", "after_updates",
-              "after_epochs", "after_tokens", "value", "disp_first", "early_stopping", "valid_metrics", "valid_beam", "keep_last",
-              "max_bad_steps", "memory_limit", "average_last", "maxi_batch", "beam", "n_best", "min_length", "top_k",
+              "memory_bytes", "warmup", "schedule_updates", "gradient_accumulation", "batch_tokens", "max_length", "after_updates",
+              "after_epochs", "after_tokens", "value", "log_first", "early_stopping", "valid_metrics", "valid_beam", "keep_last",
+              "max_non_finite_steps", "memory_limit", "average_last", "maxi_batch", "beam", "n_best", "min_length", "top_k",
               "shortlist_first", "shortlist_best"}
 # Any sign means something: a dimension counted from the end.
 SIGNED = {"dim", "dim0", "dim1"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
 REALS = {"label_smoothing", "beta1", "beta2", "epsilon", "weight_decay", "clip_norm", "learning_rate", "dropout",
          "attention_dropout", "ffn_dropout", "norm_epsilon", "rope_theta", "character_coverage", "length_penalty", "temperature",
-         "top_p", "exponential_smoothing", "max_length_ratio", "source_alpha", "target_alpha", "valid_normalize", "theta", "p",
+         "top_p", "ema_alpha", "max_length_ratio", "source_alpha", "target_alpha", "valid_normalize", "theta", "p",
          "eps", "atol", "rtol"}
 FACTORS = {"scale", "factor"}
 

@@ -1,7 +1,7 @@
 /* Runs the misuse table, each function in a process of its own that goes on behind a case that
  * killed it, and prints it.
  *
- *   misuse_family [-v] [FUNCTION]
+ *   misuse_suite [-v] [FUNCTION]
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -394,7 +394,7 @@ static void batch(const misuse_function* f, void (*run)(const misuse_function*),
       snprintf(why, sizeof why, "the process ended with status %d", WEXITSTATUS(status));
       wrong(f, CLASS_valid, why);
     }
-    if (shared->next == before) ++shared->next; /* it died before the case began */
+    if (shared->next == before) ++shared->next; /* it freed before the case began */
   } while (shared->next < count);
 }
 
@@ -419,7 +419,7 @@ static void print_table(void) {
     }
     printf("\n");
   }
-  printf("family: misuse  tried: %ld  failed: %d\n", tried, shared->failed);
+  printf("suite: misuse  tried: %ld  failed: %d\n", tried, shared->failed);
 }
 
 static void only_files(const misuse_function* f) {

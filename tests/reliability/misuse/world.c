@@ -46,7 +46,7 @@ int32_t region_copies(void* user_data, trafo_context* context, const trafo_tenso
 /* Stops a run that a wrong argument has made endless. */
 int32_t event_ignored(void* user_data, const trafo_event* event) {
   (void)user_data;
-  return event->kind == TRAFO_EVENT_DISPLAY && ++events > 8;
+  return event->kind == TRAFO_EVENT_LOG && ++events > 8;
 }
 trafo_event_fn event_counter(void) {
   events = 0;
@@ -146,7 +146,7 @@ void good_dlpack(struct DLManagedTensorVersioned* managed, int64_t* shape) {
 }
 void trainer_settings(trafo_trainer_options* options) {
   options->max_length = 16;
-  options->disp_freq.value = 1;
+  options->log_freq.value = 1;
   options->valid_beam = 1;
 }
 
@@ -175,7 +175,7 @@ const char* fresh_path(void) {
 char* fresh_string(void) {
   char* text = NULL;
   size_t length;
-  must(trafo_tokenizer_piece(w.tokenizer, 5, &text, &length));
+  must(trafo_tokenizer_get_token(w.tokenizer, 5, &text, &length));
   return text;
 }
 int32_t* fresh_ids(void) {

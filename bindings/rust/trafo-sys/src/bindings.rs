@@ -67,7 +67,7 @@ pub const TRAFO_METRIC_CHRF: i32 = 4;
 pub const TRAFO_EVENT_STARTED: i32 = 0;
 pub const TRAFO_EVENT_RESUMED: i32 = 1;
 pub const TRAFO_EVENT_CHECKPOINT_REFUSED: i32 = 2;
-pub const TRAFO_EVENT_DISPLAY: i32 = 3;
+pub const TRAFO_EVENT_LOG: i32 = 3;
 pub const TRAFO_EVENT_SKIPPED: i32 = 4;
 pub const TRAFO_EVENT_EPOCH: i32 = 5;
 pub const TRAFO_EVENT_VALIDATED: i32 = 6;
@@ -1251,7 +1251,7 @@ unsafe extern "C" {
 unsafe extern "C" {
     #[must_use]
     #[doc = " since 0.1"]
-    pub fn trafo_tokenizer_piece(
+    pub fn trafo_tokenizer_get_token(
         tokenizer: *const trafo_tokenizer,
         id: i32,
         out_piece: *mut *mut ::core::ffi::c_char,
@@ -1629,7 +1629,7 @@ pub struct trafo_trainer_options {
     #[doc = " default TRAFO_SCHEDULE_INVERSE_SQRT"]
     pub schedule: i32,
     #[doc = " batches accumulated per update; default 1"]
-    pub optimizer_delay: i32,
+    pub gradient_accumulation: i32,
     #[doc = " default 0.1"]
     pub label_smoothing: f64,
     #[doc = " global gradient norm; default 1; 0: off"]
@@ -1656,9 +1656,9 @@ pub struct trafo_trainer_options {
     #[doc = " default 1000 updates; likewise"]
     pub save_freq: trafo_period,
     #[doc = " default 100 updates"]
-    pub disp_freq: trafo_period,
+    pub log_freq: trafo_period,
     #[doc = " the first so many updates are displayed as well; default 0"]
-    pub disp_first: i64,
+    pub log_first: i64,
     #[doc = " validations in a row without improvement (see early_stopping_on); default 0: never"]
     pub early_stopping: i32,
     #[doc = " bits TRAFO_METRIC_*; default all"]
@@ -1672,7 +1672,7 @@ pub struct trafo_trainer_options {
     #[doc = " default 1: the best checkpoint of every metric is kept as well"]
     pub keep_best: i32,
     #[doc = " updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10"]
-    pub max_bad_steps: i32,
+    pub max_non_finite_steps: i32,
     #[doc = " TRAFO_RECOMPUTE_*; default none. Less memory for more time; never changes a bit"]
     pub recompute: i32,
     #[doc = " TRAFO_OPTIMIZER_STATES_*; default float32. A run continues with those it has begun with"]
@@ -1682,11 +1682,11 @@ pub struct trafo_trainer_options {
     #[doc = " bytes that training may take; default 0: what the device has free"]
     pub memory_limit: i64,
     #[doc = " 1: on CUDA the kernels of a new batch shape's products are measured before they first run and the fastest\n kept, in the run directory too: a continued run uses the same. Nothing on the CPU. Default 0"]
-    pub tune_products: i32,
+    pub autotune_gemm: i32,
     #[doc = " 0"]
     pub reserved: i32,
     #[doc = " Share of every update's weights in their running mean, as Marian's of this name (1e-4 is usual; larger in the beginning). The\n mean is what is validated and saved as model.safetensors; training goes on from the weights themselves, which the model keeps\n and checkpoints hold as unsmoothed.safetensors. A run continues with the share it has begun with. Default 0: none"]
-    pub exponential_smoothing: f64,
+    pub ema_alpha: f64,
     #[doc = " TRAFO_STOPPING_*: the metrics that early_stopping counts; default first_metric alone"]
     pub early_stopping_on: i32,
     #[doc = " at the end the mean of so many of the newest checkpoints (which are kept for it) is written to\n RUN/ckpt/averaged/model.safetensors and measured, see TRAFO_EVENT_AVERAGED; default 0: not"]
@@ -1720,8 +1720,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, schedule_updates) - 32usize];
     ["Offset of field: trafo_trainer_options::schedule"]
         [::core::mem::offset_of!(trafo_trainer_options, schedule) - 40usize];
-    ["Offset of field: trafo_trainer_options::optimizer_delay"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_delay) - 44usize];
+    ["Offset of field: trafo_trainer_options::gradient_accumulation"]
+        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 44usize];
     ["Offset of field: trafo_trainer_options::label_smoothing"]
         [::core::mem::offset_of!(trafo_trainer_options, label_smoothing) - 48usize];
     ["Offset of field: trafo_trainer_options::clip_norm"]
@@ -1748,10 +1748,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 136usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
         [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 152usize];
-    ["Offset of field: trafo_trainer_options::disp_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, disp_freq) - 168usize];
-    ["Offset of field: trafo_trainer_options::disp_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, disp_first) - 184usize];
+    ["Offset of field: trafo_trainer_options::log_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 168usize];
+    ["Offset of field: trafo_trainer_options::log_first"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 184usize];
     ["Offset of field: trafo_trainer_options::early_stopping"]
         [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 192usize];
     ["Offset of field: trafo_trainer_options::valid_metrics"]
@@ -1764,8 +1764,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 208usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
         [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 212usize];
-    ["Offset of field: trafo_trainer_options::max_bad_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_bad_steps) - 216usize];
+    ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 216usize];
     ["Offset of field: trafo_trainer_options::recompute"]
         [::core::mem::offset_of!(trafo_trainer_options, recompute) - 220usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
@@ -1774,12 +1774,12 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 228usize];
     ["Offset of field: trafo_trainer_options::memory_limit"]
         [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 232usize];
-    ["Offset of field: trafo_trainer_options::tune_products"]
-        [::core::mem::offset_of!(trafo_trainer_options, tune_products) - 240usize];
+    ["Offset of field: trafo_trainer_options::autotune_gemm"]
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 240usize];
     ["Offset of field: trafo_trainer_options::reserved"]
         [::core::mem::offset_of!(trafo_trainer_options, reserved) - 244usize];
-    ["Offset of field: trafo_trainer_options::exponential_smoothing"]
-        [::core::mem::offset_of!(trafo_trainer_options, exponential_smoothing) - 248usize];
+    ["Offset of field: trafo_trainer_options::ema_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 248usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
         [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 256usize];
     ["Offset of field: trafo_trainer_options::average_last"]
@@ -1804,7 +1804,7 @@ pub struct trafo_memory_plan {
     #[doc = " with the float32 masters of a bfloat16 model"]
     pub weights_bytes: i64,
     pub gradients_bytes: i64,
-    #[doc = " the moments, and the mean of the weights under exponential_smoothing"]
+    #[doc = " the moments, and the mean of the weights under ema_alpha"]
     pub optimizer_bytes: i64,
     #[doc = " what forward and backward keep and use"]
     pub activations_bytes: i64,
@@ -1845,7 +1845,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, optimizer_delay, optimizer_states, exponential_smoothing and\n recompute matter; with batch_fit and a memory_limit the batch is made larger or smaller, its sentences of the same lengths, to\n the largest that the limit has room for (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this\n model. since 0.1"]
+    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, gradient_accumulation, optimizer_states, ema_alpha and\n recompute matter; with batch_fit and a memory_limit the batch is made larger or smaller, its sentences of the same lengths, to\n the largest that the limit has room for (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this\n model. since 0.1"]
     pub fn trafo_plan_training(
         config: *const trafo_model_config,
         options: *const trafo_trainer_options,

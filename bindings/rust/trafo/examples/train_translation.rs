@@ -88,7 +88,7 @@ fn main() -> trafo::Result<()> {
         .batch_tokens(512)
         .max_length(50)
         .after_updates(300)
-        .disp_freq(Period::Updates(50))
+        .log_freq(Period::Updates(50))
         .valid_freq(Period::Updates(100))
         .valid_metrics(&[Metric::Bleu, Metric::Ce]);
     let mut trainer =

@@ -188,7 +188,7 @@ impl Event {
             sys::TRAFO_EVENT_STARTED => EventKind::Started { message },
             sys::TRAFO_EVENT_RESUMED => EventKind::Resumed { checkpoint: path },
             sys::TRAFO_EVENT_CHECKPOINT_REFUSED => EventKind::CheckpointRefused { message },
-            sys::TRAFO_EVENT_DISPLAY => EventKind::Display,
+            sys::TRAFO_EVENT_LOG => EventKind::Display,
             sys::TRAFO_EVENT_SKIPPED => EventKind::Skipped { message },
             sys::TRAFO_EVENT_EPOCH => EventKind::Epoch { message },
             sys::TRAFO_EVENT_VALIDATED => EventKind::Validated {

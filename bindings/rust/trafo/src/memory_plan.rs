@@ -23,7 +23,7 @@ pub struct MemoryPlan {
     pub weights: i64,
     /// Gradients.
     pub gradients: i64,
-    /// The optimizer's moments, and the mean of the weights under `exponential_smoothing`.
+    /// The optimizer's moments, and the mean of the weights under `ema_alpha`.
     pub optimizer: i64,
     /// What forward and backward keep and use.
     pub activations: i64,

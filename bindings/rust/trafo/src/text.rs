@@ -181,7 +181,7 @@ impl Tokenizer {
         let mut piece = OutString::new();
         // SAFETY: the outputs are valid.
         check(unsafe {
-            sys::trafo_tokenizer_piece(self.as_ptr(), id, &mut piece.data, &mut piece.length)
+            sys::trafo_tokenizer_get_token(self.as_ptr(), id, &mut piece.data, &mut piece.length)
         })?;
         Ok(piece.to_text())
     }

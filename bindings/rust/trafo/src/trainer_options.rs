@@ -140,7 +140,7 @@ impl TrainerOptions {
         /// The update at which cosine and linear schedules reach their end; must be set for them.
         schedule_updates: i64;
         /// Batches accumulated for an update; default 1.
-        optimizer_delay: i32;
+        gradient_accumulation: i32;
         /// Default 0.1.
         label_smoothing: f64;
         /// Limit of the global gradient norm; default 1, 0 is off.
@@ -164,7 +164,7 @@ impl TrainerOptions {
         /// Done after so many target tokens; 0 is never.
         after_tokens: i64;
         /// The first so many updates are displayed as well.
-        disp_first: i64;
+        log_first: i64;
         /// Done after so many validations in a row without improvement; 0 is never.
         early_stopping: i32;
         /// Beam of validations; default 1, greedy.
@@ -174,12 +174,12 @@ impl TrainerOptions {
         /// Checkpoints kept; default 3.
         keep_last: i32;
         /// Updates in a row with NaN or Inf before the error [`NonFinite`](crate::ErrorCode::NonFinite); default 10.
-        max_bad_steps: i32;
+        max_non_finite_steps: i32;
         /// Bytes that training may take; default 0, what the device has free.
         memory_limit: i64;
         /// Share of every update's weights in their running mean (1e-4 is usual), which is what validations measure and
         /// checkpoints hold to be used; the model keeps the weights that training goes on with. Default 0: none is kept.
-        exponential_smoothing: f64;
+        ema_alpha: f64;
         /// At the end the mean of so many of the newest checkpoints, which are kept for it, is written to
         /// `ckpt/averaged/model.safetensors` and measured; needs a run directory. Default 0: not.
         average_last: i32;
@@ -206,8 +206,8 @@ impl TrainerOptions {
     /// Whether, on CUDA, the kernels of a new batch shape's matrix products are measured before they first run and the
     /// fastest kept; the run directory holds the choices, so that a continued run computes the same bits. Changes nothing
     /// on the CPU. Default no.
-    pub fn tune_products(mut self, tune: bool) -> Self {
-        self.0.tune_products = tune.into();
+    pub fn autotune_gemm(mut self, tune: bool) -> Self {
+        self.0.autotune_gemm = tune.into();
         self
     }
     /// What backward computes a second time instead of keeping it; default [`Recompute::None`].
@@ -258,8 +258,8 @@ impl TrainerOptions {
         self
     }
     /// How often it tells about its progress; default 100 updates.
-    pub fn disp_freq(mut self, period: Period) -> Self {
-        self.0.disp_freq = period.to_raw();
+    pub fn log_freq(mut self, period: Period) -> Self {
+        self.0.log_freq = period.to_raw();
         self
     }
     /// What validations measure; the first decides what is best. Default: BLEU, chrF and cross-entropy.
@@ -288,9 +288,9 @@ mod tests {
     #[test]
     fn switches_reach_the_options_of_the_engine() {
         let options = TrainerOptions::new();
-        assert_eq!(options.0.tune_products, 0);
-        let options = options.tune_products(true);
-        assert_eq!((options.0.tune_products, options.0.batch_fit), (1, 0));
-        assert_eq!(options.tune_products(false).0.tune_products, 0);
+        assert_eq!(options.0.autotune_gemm, 0);
+        let options = options.autotune_gemm(true);
+        assert_eq!((options.0.autotune_gemm, options.0.batch_fit), (1, 0));
+        assert_eq!(options.autotune_gemm(false).0.autotune_gemm, 0);
     }
 }

@@ -33,7 +33,7 @@ fn a_model_learns_and_translates() -> Result<()> {
         .options(
             options()
                 .after_updates(250)
-                .disp_freq(Period::Updates(50))
+                .log_freq(Period::Updates(50))
                 .valid_freq(Period::Updates(125))
                 .valid_metrics(&[Metric::Bleu, Metric::Ce]),
         )
@@ -126,7 +126,7 @@ fn a_resumed_run_ends_with_the_same_bits() -> Result<()> {
     let corpus = corpus();
     let tokenizer = tokenizer(&corpus);
     let options =
-        options().after_updates(30).save_freq(Period::Updates(1000)).disp_freq(Period::Updates(5));
+        options().after_updates(30).save_freq(Period::Updates(1000)).log_freq(Period::Updates(5));
     let start = |folder: &TestFolder| {
         Trainer::builder(model(&tokenizer), &tokenizer, &corpus)
             .options(options.clone())
@@ -173,7 +173,7 @@ fn a_resumed_run_ends_with_the_same_bits() -> Result<()> {
 }
 
 #[test]
-fn tuning_products_changes_nothing_on_the_cpu() -> Result<()> {
+fn autotuning_changes_nothing_on_the_cpu() -> Result<()> {
     let train = corpus();
     let tokenizer = tokenizer(&train);
     let folder = TestFolder::new();
@@ -181,11 +181,11 @@ fn tuning_products_changes_nothing_on_the_cpu() -> Result<()> {
     for tune in [false, true] {
         let run = folder.join(if tune { "tuned" } else { "plain" });
         let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &train)
-            .options(options().tune_products(tune).after_updates(6))
+            .options(options().autotune_gemm(tune).after_updates(6))
             .run_directory(&run)
             .build()?;
         assert_eq!(trainer.run(quiet)?, Stop::Limit);
-        assert!(run.join("latest").exists() && !run.join("product-plans").exists());
+        assert!(run.join("latest").exists() && !run.join("gemm-cache").exists());
         results.push(weights(trainer.model()));
     }
     assert!(results[0] == results[1]);
@@ -193,12 +193,12 @@ fn tuning_products_changes_nothing_on_the_cpu() -> Result<()> {
 }
 
 #[test]
-fn smoothing_keeps_the_mean_beside_the_weights() -> Result<()> {
+fn ema_is_kept_beside_the_weights() -> Result<()> {
     let train = corpus();
     let tokenizer = tokenizer(&train);
     let folder = TestFolder::new();
     let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &train)
-        .options(options().exponential_smoothing(0.05).after_updates(12))
+        .options(options().ema_alpha(0.05).after_updates(12))
         .run_directory(folder.path())
         .build()?;
     assert_eq!(trainer.run(quiet)?, Stop::Limit);
@@ -267,7 +267,7 @@ fn cancelling_from_another_thread() -> Result<()> {
     let tokenizer = tokenizer(&corpus);
     let token = CancelToken::new();
     let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &corpus)
-        .options(options().disp_freq(Period::Updates(1)))
+        .options(options().log_freq(Period::Updates(1)))
         .cancel(&token)
         .build()?;
     let elsewhere = token.clone();
@@ -298,7 +298,7 @@ fn a_panic_in_the_callback_stops_and_goes_on_in_the_caller() -> Result<()> {
     let corpus = corpus();
     let tokenizer = tokenizer(&corpus);
     let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &corpus)
-        .options(options().after_updates(20).disp_freq(Period::Updates(1)))
+        .options(options().after_updates(20).log_freq(Period::Updates(1)))
         .build()?;
     let mut calls = 0;
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -415,7 +415,7 @@ fn bad_files_and_arguments_are_errors() -> Result<()> {
         options().batch_tokens(-1),
         options().learning_rate(f64::NAN),
         options().schedule(Schedule::Cosine),
-        options().disp_freq(Period::Updates(-3)),
+        options().log_freq(Period::Updates(-3)),
     ] {
         assert_eq!(start(options).unwrap_err().code(), ErrorCode::InvalidArgument);
     }

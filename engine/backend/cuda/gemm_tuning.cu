@@ -1,0 +1,206 @@
+// The plugin's side of GemmTuner: which of cuBLASLt's kernels is the fastest for a product.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "engine/backend/cuda/gemm.h"
+#include "engine/backend/cuda/gemm_plans.h"
+
+namespace trafo::cuda {
+
+namespace {
+
+// A kernel is timed over so many microseconds, or launches if it is short; the shortest of the
+// rounds counts. Launches are recorded, so that the host is not what is measured.
+constexpr float kSampleUs = 2000;
+constexpr float kMostLaunches = 20;
+constexpr int kRounds = 3;
+
+struct Candidate {
+  GemmPlan plan;
+  cudaGraphExec_t graph = nullptr;  // null: the kernel does not run
+  float launches = 0;
+  float us = 0;  // 0: not measured yet
+};
+
+// Events, graphs and memory of one measurement.
+struct Measurement {
+  DeviceState& device;
+  cudaEvent_t begin = nullptr, end = nullptr;
+  void* sum = nullptr;  // what a product that adds to C adds to instead
+  std::vector<Candidate> candidates;
+  cudaError_t error = cudaSuccess;
+
+  explicit Measurement(DeviceState& state) : device(state) {
+    check(cudaEventCreate(&begin));
+    check(cudaEventCreate(&end));
+  }
+  ~Measurement() {
+    for (const Candidate& candidate : candidates)
+      if (candidate.graph) cudaGraphExecDestroy(candidate.graph);
+    if (sum) cudaFree(sum);
+    if (end) cudaEventDestroy(end);
+    if (begin) cudaEventDestroy(begin);
+  }
+  Measurement(const Measurement&) = delete;
+  Measurement& operator=(const Measurement&) = delete;
+
+  bool check(cudaError_t result) {
+    if (error == cudaSuccess) error = result;
+    return error == cudaSuccess;
+  }
+
+  // Microseconds between the two events around `issue`.
+  template <class Issue>
+  float time(const Issue& issue) {
+    float ms = 0;
+    if (!check(cudaEventRecord(begin, device.stream))) return 0;
+    issue();
+    if (check(cudaEventRecord(end, device.stream)) && check(cudaEventSynchronize(end)))
+      check(cudaEventElapsedTime(&ms, begin, end));
+    return ms * 1000;
+  }
+
+  // Records as many launches of the kernel as make a sample.
+  void prepare(const GemmParams& p, Candidate& candidate) {
+    if (run_plan(device, p, candidate.plan) != CUBLAS_STATUS_SUCCESS) {
+      cudaGetLastError();
+      return;
+    }
+    const float once = time([&] { run_plan(device, p, candidate.plan); });
+    if (error != cudaSuccess) return;
+    candidate.launches = std::clamp(kSampleUs / std::max(once, 1.0f), 1.0f, kMostLaunches);
+    candidate.launches = static_cast<float>(static_cast<int>(candidate.launches));
+    if (!check(cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeThreadLocal))) return;
+    bool issued = true;
+    for (int i = 0; i < static_cast<int>(candidate.launches); ++i)
+      issued &= run_plan(device, p, candidate.plan) == CUBLAS_STATUS_SUCCESS;
+    cudaGraph_t recorded = nullptr;
+    if (!check(cudaStreamEndCapture(device.stream, &recorded))) return;
+    if (issued) check(cudaGraphInstantiate(&candidate.graph, recorded, 0));
+    cudaGraphDestroy(recorded);
+  }
+};
+
+}  // namespace
+
+int32_t measure(DeviceState& device, const GemmParams& params, const Alignments& at, int most,
+                GemmPlan& plan, GemmTimes* times) {
+  std::vector<Proposal> proposals;
+  const cublasStatus_t status = propose(device, at, plan, most, proposals);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    return blas_failed(device, status, "preparing a matrix product");
+  Measurement m(device);
+  GemmParams p = params;
+  if (p.accumulate) {
+    const auto bytes =
+        static_cast<size_t>(((p.batch - 1) * p.stride_c + (p.m - 1) * p.ldc + p.n) * 4);
+    const cudaError_t allocated = cudaMalloc(&m.sum, bytes);
+    if (allocated != cudaSuccess) return report(device, allocated, "memory to measure in");
+    m.check(cudaMemsetAsync(m.sum, 0, bytes, device.stream));
+    p.c = m.sum;
+  }
+  for (const Proposal& proposal : proposals) {
+    Candidate& candidate = m.candidates.emplace_back();
+    candidate.plan = plan;
+    candidate.plan.algorithm = proposal.algorithm;
+    candidate.plan.workspace_bytes = proposal.workspace_bytes;
+    candidate.plan.found = true;
+    m.prepare(p, candidate);
+    if (m.error != cudaSuccess) return report(device, m.error, "measuring a matrix product");
+  }
+  // Round by round, so that a slow spell of the device meets all of them.
+  for (int round = 0; round < kRounds; ++round) {
+    for (Candidate& candidate : m.candidates) {
+      if (!candidate.graph) continue;
+      const float us = m.time([&] { m.check(cudaGraphLaunch(candidate.graph, device.stream)); }) /
+                       candidate.launches;
+      if (m.error != cudaSuccess) return report(device, m.error, "measuring a matrix product");
+      candidate.us = candidate.us > 0 ? std::min(candidate.us, us) : us;
+    }
+  }
+  const Candidate* best = nullptr;
+  for (const Candidate& candidate : m.candidates) {
+    if (!candidate.graph) continue;
+    if (!best || candidate.us < best->us) best = &candidate;
+    if (times && times->count < GemmTimes::kMost) times->us[times->count++] = candidate.us;
+  }
+  if (best) plan = best->plan;
+  return kSuccess;
+}
+
+namespace {
+
+int32_t tell(Why why, int32_t result, const char* text) {
+  if (why.text && why.size > 0) std::snprintf(why.text, why.size, "%s", text);
+  return result;
+}
+
+int32_t measure_gemm(void* device, const GemmParams* params, GemmTimes* times, Why why) {
+  DeviceState& state = enter(device);
+  times->count = 0;
+  const GemmParams p = normalised(*params);
+  if (p.m == 0 || p.n == 0 || p.k == 0 || p.batch == 0) return kSuccess;
+  Alignments at;
+  const PlanKey key = key_of(p, at);
+  GemmPlan plan{};
+  const cublasStatus_t status = describe(p, plan);
+  const int32_t result = status == CUBLAS_STATUS_SUCCESS
+                             ? measure(state, p, at, GemmTimes::kMost, plan, times)
+                             : blas_failed(state, status, "preparing a matrix product");
+  if (result != kSuccess) return tell(why, result, state.error.c_str());
+  if (!plan.found) return kSuccess;
+  GemmPlans& plans = plans_of(state);
+  plans.by_key[key] = plan;
+  std::memcpy(plans.choices[key].data(), &plan.algorithm, sizeof plan.algorithm);
+  return kSuccess;
+}
+
+void set_gemm_tuning(void* device, int32_t on) {
+  plans_of(*static_cast<DeviceState*>(device)).tuning = on != 0;
+}
+
+void gemm_library(void* device, Why text) {
+  cudaDeviceProp properties{};
+  const DeviceState& state = enter(device);
+  if (cudaGetDeviceProperties(&properties, state.index) != cudaSuccess)
+    std::snprintf(properties.name, sizeof properties.name, "unknown device");
+  if (text.text && text.size > 0)
+    std::snprintf(text.text, text.size, "%.200s, %d multiprocessors, cuBLASLt %zu", properties.name,
+                  properties.multiProcessorCount, cublasLtGetVersion());
+}
+
+int32_t gemm_choices(void* device, GemmChoice* choices, int32_t most) {
+  const GemmPlans& plans = plans_of(*static_cast<DeviceState*>(device));
+  int32_t count = 0;
+  for (const auto& [key, algorithm] : plans.choices) {
+    if (count >= most) break;
+    std::memcpy(choices[count].product, key.data(), sizeof key);
+    std::memcpy(choices[count].kernel, algorithm.data(), sizeof algorithm);
+    ++count;
+  }
+  return static_cast<int32_t>(plans.choices.size());
+}
+
+void set_gemm_choices(void* device, const GemmChoice* choices, int32_t count) {
+  GemmPlans& plans = plans_of(*static_cast<DeviceState*>(device));
+  plans.by_key.clear();
+  plans.choices.clear();
+  for (int32_t i = 0; i < count; ++i) {
+    PlanKey key;
+    std::memcpy(key.data(), choices[i].product, sizeof key);
+    std::memcpy(plans.choices[key].data(), choices[i].kernel, sizeof choices[i].kernel);
+  }
+}
+
+}  // namespace
+
+void fill_tuning_functions(PluginTable& table) {
+  table.measure_gemm = &measure_gemm;
+  table.set_gemm_tuning = &set_gemm_tuning;
+  table.gemm_library = &gemm_library;
+  table.gemm_choices = &gemm_choices;
+  table.set_gemm_choices = &set_gemm_choices;
+}
+
+}  // namespace trafo::cuda

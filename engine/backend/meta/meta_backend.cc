@@ -1,0 +1,184 @@
+#include "engine/backend/meta/meta_backend.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/memory/cached_blocks.h"
+
+namespace trafo {
+namespace {
+
+int32_t do_nothing(void*, const void*) {
+  return 0;
+}
+
+// Addresses that nothing lies behind until it is written to; read, it is zero.
+class AddressRanges {
+ public:
+  AddressRanges() = default;
+  ~AddressRanges() {
+    for (const Range& range : ranges_) munmap(range.begin, range.bytes);
+  }
+  AddressRanges(const AddressRanges&) = delete;
+  AddressRanges& operator=(const AddressRanges&) = delete;
+
+  void* take(size_t bytes) {
+    require(bytes <= SIZE_MAX / 2, ErrorCode::out_of_memory, "memory plan", bytes,
+            " bytes were asked for");
+    const size_t step =
+        (bytes + ArenaPlan::kAlignment - 1) / ArenaPlan::kAlignment * ArenaPlan::kAlignment;
+    if (ranges_.empty() || step > ranges_.back().bytes - used_) map(std::max(step, kBytes));
+    void* at = ranges_.back().begin + used_;
+    used_ += step;
+    return at;
+  }
+  // Everything that was taken is gone, contents included.
+  void clear() {
+    if (ranges_.empty()) return;
+    for (; ranges_.size() > 1; ranges_.pop_back())
+      munmap(ranges_.back().begin, ranges_.back().bytes);
+    madvise(ranges_.front().begin, ranges_.front().bytes, MADV_DONTNEED);
+    used_ = 0;
+  }
+
+ private:
+  static constexpr size_t kBytes = size_t{1} << 30;  // of a range, or what one allocation needs
+  struct Range {
+    std::byte* begin;
+    size_t bytes;
+  };
+
+  void map(size_t bytes) {
+    ranges_.reserve(ranges_.size() + 1);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    require(memory != MAP_FAILED, ErrorCode::out_of_memory, "memory plan",
+            "the system gives no range of ", bytes, " addresses to plan in");
+    ranges_.push_back({static_cast<std::byte*>(memory), bytes});
+    used_ = 0;
+  }
+
+  std::vector<Range> ranges_;  // the last one is taken from
+  size_t used_ = 0;            // of the last one
+};
+
+class NotingBackend final : public MetaBackend, public StreamDevice {
+ public:
+  NotingBackend(Device device, int kernels)
+      : device_(device), kernels_(static_cast<size_t>(kernels), &do_nothing) {
+    set_kernels(kernels_);
+  }
+
+  Device device() const override { return device_; }
+  MemoryStats memory_stats() const override { return stats_; }
+  void reset_peak_memory() override { stats_.peak_bytes = stats_.allocated_bytes; }
+  void release_cached_memory() override {}
+
+  void* stream() override { return nullptr; }
+  // Indices have to be there, because front doors read them; what a kernel computes with need not.
+  void copy_from_host(void* device, const void* host, size_t bytes) override {
+    if (bytes > 0 && bytes <= kIndexBytes) std::memcpy(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, size_t bytes) override {
+    if (bytes > 0) std::memcpy(host, device, bytes);
+  }
+  void copy(void*, const void*, size_t) override {}
+  void fill_zero(void*, size_t) override {}
+  void synchronize() override {}
+  void gemm(const GemmParams&) override {}
+  // As the device it stands for has them.
+  bool gemm_epilogues(DType dtype) const override {
+    return device_.kind == DeviceKind::cuda && dtype == DType::bf16;
+  }
+  int threads() const override { return 1; }
+  void set_threads(int) override {}
+
+  bool keeps_data() const override { return false; }
+  StreamDevice* stream_device() override {
+    return device_.kind == DeviceKind::cpu ? nullptr : this;
+  }
+  void* allocate_pinned(size_t bytes) override {
+    void* memory = std::malloc(bytes);
+    require(memory != nullptr, ErrorCode::out_of_memory, "memory plan", "no ", bytes, " bytes");
+    return memory;
+  }
+  void release_pinned(void* pointer) noexcept override { std::free(pointer); }
+  void copy_async(void*, const void*, size_t) override {}
+  void record(int) override {}
+  void wait(int) override {}
+  void begin_capture() override {}
+  void* end_capture(char* reason, size_t size) override {
+    std::snprintf(reason, size, "a device that only plans has no graphs");
+    return nullptr;
+  }
+  void launch_graph(void*) override {}
+  void release_graph(void*) noexcept override {}
+  void set_dropout_step(const uint32_t*) override {}
+  int64_t record_time() override { return 0; }
+  double elapsed(int64_t, int64_t) override { return 0; }
+  void forget_times() noexcept override {}
+  bool annotates() override { return false; }
+  void push_name(const char*, const char*) override {}
+  void pop_name() noexcept override {}
+
+  AllocationTrace take_trace() override {
+    if (living_.empty()) addresses_.clear();
+    living_.clear();
+    return std::exchange(trace_, {});
+  }
+
+ protected:
+  void* allocate_block(size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    void* at = addresses_.take(bytes);
+    living_[at] = trace_.allocated(bytes);
+    count(static_cast<int64_t>(CachedBlocks::rounded(bytes)));
+    return at;
+  }
+  void release_block(void* pointer, size_t bytes) noexcept override {
+    if (!pointer) return;
+    count(-static_cast<int64_t>(CachedBlocks::rounded(bytes)));
+    const auto found = living_.find(pointer);
+    if (found == living_.end()) return;  // older than the trace
+    trace_.freed(found->second);
+    living_.erase(found);
+  }
+  // Arenas are no part of what a step allocates.
+  void* allocate_exactly(size_t bytes) override {
+    count(static_cast<int64_t>(bytes));
+    return addresses_.take(bytes);
+  }
+  void release_exactly(void*, size_t bytes) noexcept override {
+    count(-static_cast<int64_t>(bytes));
+  }
+
+ private:
+  void count(int64_t bytes) {
+    stats_.allocated_bytes += bytes;
+    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
+  }
+
+  static constexpr size_t kIndexBytes = size_t{1} << 24;
+
+  Device device_;
+  std::vector<KernelFn> kernels_;
+  AddressRanges addresses_;
+  AllocationTrace trace_;
+  std::unordered_map<void*, size_t> living_;
+  MemoryStats stats_;
+};
+
+}  // namespace
+
+std::shared_ptr<MetaBackend> make_meta_backend(Device device, int kernels) {
+  return std::make_shared<NotingBackend>(device, kernels);
+}
+
+}  // namespace trafo

@@ -1,0 +1,115 @@
+#include "engine/data/batch_packer.h"
+
+#include <algorithm>
+
+#include "engine/core/status.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "batch";
+
+// More than any batch, and what products of two of them have room for.
+constexpr int64_t kMostRows = int64_t{1} << 24, kMostIds = int64_t{1} << 28;
+
+void append(std::span<const int32_t> from, std::vector<int32_t>& to) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+// Ends a sequence of `length` tokens: its positions 0, 1, ... and its boundary.
+void end_sequence(size_t length, std::vector<int32_t>& positions, std::vector<int32_t>& cu_seqlens,
+                  int32_t& longest) {
+  const auto tokens = static_cast<int32_t>(length);
+  for (int32_t i = 0; i < tokens; ++i) positions.push_back(i);
+  cu_seqlens.push_back(cu_seqlens.back() + tokens);
+  longest = std::max(longest, tokens);
+}
+
+void check_matrix(const char* side, const int32_t* ids, int64_t width, const int32_t* lengths,
+                  int64_t rows) {
+  require(ids != nullptr && lengths != nullptr, ErrorCode::invalid_argument, kOrigin, "the ", side,
+          " of the batch, or its lengths, is NULL");
+  require(width >= 1 && width <= kMostIds / rows, ErrorCode::invalid_argument, kOrigin, "the ",
+          side, " of the batch has ", rows, " rows of ", width, " ids: 1 to ", kMostIds / rows,
+          " can be");
+}
+
+std::span<const int32_t> row_of(const char* side, const int32_t* ids, int64_t width,
+                                const int32_t* lengths, int64_t row, int64_t vocabulary) {
+  const int64_t length = lengths[row];
+  require(length >= 1 && length <= width, ErrorCode::invalid_argument, kOrigin, "row ", row,
+          " of the ", side, " has ", length, " ids, it must have 1 to ", width);
+  const std::span<const int32_t> result(ids + row * width, static_cast<size_t>(length));
+  for (const int32_t id : result)
+    require(id >= 0 && id < vocabulary, ErrorCode::invalid_argument, kOrigin, "row ", row,
+            " of the ", side, " has the id ", id, ", ids are 0 to ", vocabulary - 1);
+  return result;
+}
+
+}  // namespace
+
+BatchPacker::BatchPacker(PackedBatchHost& batch, SequenceForm form, int32_t start_id)
+    : batch_(batch), decoder_only_(form == SequenceForm::decoder_only), start_id_(start_id) {
+  for (auto* list :
+       {&batch.source_ids, &batch.source_positions, &batch.source_cu_seqlens, &batch.target_in,
+        &batch.target_out, &batch.target_positions, &batch.target_cu_seqlens})
+    list->clear();
+  batch.target_weights.clear();
+  batch.sentence_ids.clear();
+  batch.max_source_len = batch.max_target_len = 0;
+  batch.label_count = 0;
+  batch.target_cu_seqlens.push_back(0);
+  if (!decoder_only_) batch.source_cu_seqlens.push_back(0);
+}
+
+void BatchPacker::add(std::span<const int32_t> source, std::span<const int32_t> target,
+                      int64_t sentence) {
+  batch_.sentence_ids.push_back(sentence);
+  size_t length = target.size();
+  if (decoder_only_) {
+    // Stream s1 .. sn </s> t1 .. tm </s>: read all but the last, predict all but the first; t1 is
+    // predicted from the </s> between the two.
+    length = source.size() + target.size() - 1;
+    append(source, batch_.target_in);
+    append(target.first(target.size() - 1), batch_.target_in);
+    append(source.subspan(1), batch_.target_out);
+    append(target, batch_.target_out);
+    batch_.target_weights.insert(batch_.target_weights.end(), source.size() - 1, 0.0f);
+    batch_.target_weights.insert(batch_.target_weights.end(), target.size(), 1.0f);
+  } else {
+    append(source, batch_.source_ids);
+    end_sequence(source.size(), batch_.source_positions, batch_.source_cu_seqlens,
+                 batch_.max_source_len);
+    batch_.target_in.push_back(start_id_);
+    append(target.first(target.size() - 1), batch_.target_in);
+    append(target, batch_.target_out);
+  }
+  end_sequence(length, batch_.target_positions, batch_.target_cu_seqlens, batch_.max_target_len);
+  batch_.label_count += static_cast<int64_t>(target.size());
+}
+
+void pack_rows(const BatchRows& rows, const BatchLimits& limits, PackedBatchHost& batch) {
+  require(rows.sentences >= 1 && rows.sentences <= kMostRows, ErrorCode::invalid_argument, kOrigin,
+          "the batch has ", rows.sentences, " sentences, it must have 1 to ", kMostRows);
+  check_matrix("source", rows.source, rows.source_width, rows.source_lengths, rows.sentences);
+  check_matrix("target", rows.target, rows.target_width, rows.target_lengths, rows.sentences);
+  BatchPacker packer(batch, limits.form, limits.start_id);
+  for (int64_t i = 0; i < rows.sentences; ++i) {
+    const auto source =
+        row_of("source", rows.source, rows.source_width, rows.source_lengths, i, limits.vocabulary);
+    const auto target =
+        row_of("target", rows.target, rows.target_width, rows.target_lengths, i, limits.vocabulary);
+    const size_t longest = limits.form == SequenceForm::decoder_only
+                               ? source.size() + target.size() - 1
+                               : std::max(source.size(), target.size());
+    require(static_cast<int64_t>(longest) <= limits.max_positions, ErrorCode::invalid_argument,
+            kOrigin, "row ", i, " has ", longest, " tokens, the model has ", limits.max_positions,
+            " positions");
+    packer.add(source, target, i);
+  }
+  batch.epoch = batch.index = 0;
+  batch.last_in_epoch = false;
+  batch.epoch_drops = {};
+}
+
+}  // namespace trafo

@@ -1,0 +1,358 @@
+#include "engine/data/batcher.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/core/shuffle.h"
+#include "engine/core/status.h"
+#include "engine/data/batch_packer.h"
+
+namespace trafo {
+namespace {
+
+constexpr std::string_view kOrigin = "batcher";
+// As many draws at a time when a window's end depends on what they hold.
+constexpr int64_t kReadAtATime = 1024;
+
+}  // namespace
+
+Batcher::Batcher(const PairSource& corpus, const BatcherOptions& options)
+    : corpus_(&corpus), options_(options), state_{} {
+  require(options.sort_window >= 0, ErrorCode::invalid_argument, kOrigin, "sort_window is ",
+          options.sort_window, ", it must be 0 (the whole corpus) or a number of sentences");
+  require(options.maxi_batch >= 0, ErrorCode::invalid_argument, kOrigin, "maxi_batch is ",
+          options.maxi_batch, ", it must be 0 (no such limit) or a number of batches");
+  open_epoch(options.seed, 0);
+}
+
+Batcher::~Batcher() {
+  drop_ahead();
+}
+
+int64_t Batcher::batch_tokens() const noexcept {
+  return options_.batch_tokens > 0 ? options_.batch_tokens : corpus_->options().batch_tokens;
+}
+
+double Batcher::epoch_fraction() const noexcept {
+  const auto part = static_cast<double>(state_.next_in_window) /
+                    static_cast<double>(std::max<int64_t>(1, window_.batches()));
+  const auto draws = static_cast<double>(window_.end - window_.begin);
+  return (static_cast<double>(window_.begin) + part * draws) / static_cast<double>(epoch_draws());
+}
+
+void Batcher::restart(int64_t batch_tokens) {
+  drop_ahead();
+  options_.batch_tokens = batch_tokens;
+  open_epoch(options_.seed, 0);
+}
+
+BatchExtent Batcher::extent(const PairTokens& pair) const {
+  const auto source = static_cast<int64_t>(pair.source.size());
+  const auto target = static_cast<int64_t>(pair.target.size());
+  if (corpus_->options().form == SequenceForm::decoder_only)
+    return {1, 0, source + target - 1, 0, source + target - 1};
+  return {1, source, target, source, target};
+}
+
+template <class Batch>
+void Batcher::divide(const Window& window, int64_t budget, Batch batch) const {
+  BatchExtent sum;
+  int64_t begin = 0;
+  const auto size = static_cast<int64_t>(window.order.size());
+  for (int64_t i = 0; i < size; ++i) {
+    const BatchExtent next = extent(window.pairs.tokens[window.order[static_cast<size_t>(i)]]);
+    if (i > begin && (sum.target_tokens + next.target_tokens > budget ||
+                      sum.source_tokens + next.source_tokens > 2 * budget)) {
+      batch(begin, i, sum);
+      begin = i;
+      sum = {};
+    }
+    ++sum.sentences;
+    sum.source_tokens += next.source_tokens;
+    sum.target_tokens += next.target_tokens;
+    sum.longest_source = std::max(sum.longest_source, next.longest_source);
+    sum.longest_target = std::max(sum.longest_target, next.longest_target);
+  }
+  batch(begin, size, sum);
+}
+
+std::vector<BatchExtent> Batcher::extents(int64_t batch_tokens) const {
+  std::vector<BatchExtent> all;
+  divide(window_, batch_tokens,
+         [&](int64_t, int64_t, const BatchExtent& extent) { all.push_back(extent); });
+  return all;
+}
+
+void Batcher::plan_epoch(uint64_t seed, int64_t epoch) {
+  if (draws_epoch_ == epoch && draws_seed_ == seed) return;
+  draws_.resize(static_cast<size_t>(corpus_->draws(epoch)));
+  std::iota(draws_.begin(), draws_.end(), 0u);
+  first_window_rng_ = ShuffleRng(seed, static_cast<uint64_t>(epoch));
+  if (options_.shuffle) first_window_rng_.shuffle(draws_);
+  draws_seed_ = seed;
+  draws_epoch_ = epoch;
+}
+
+// The window of draws_ that begins at `begin`, and nothing of it if there is nothing to train on.
+Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* stop) const {
+  Window window;
+  window.epoch = draws_epoch_;
+  window.begin = window.end = begin;
+  const int64_t size = epoch_draws();
+  const int64_t limit =
+      options_.sort_window == 0 ? size : std::min(size, begin + options_.sort_window);
+  const int64_t enough =
+      options_.maxi_batch == 0 ? INT64_MAX : options_.maxi_batch * batch_tokens();
+  int64_t tokens = 0;
+  while (window.end < limit && tokens < enough) {
+    const int64_t count =
+        options_.maxi_batch == 0 ? limit - window.end : std::min(kReadAtATime, limit - window.end);
+    const size_t before = window.pairs.tokens.size();
+    const PairDrops drops = window.pairs.dropped;
+    corpus_->read(
+        std::span(draws_).subspan(static_cast<size_t>(window.end), static_cast<size_t>(count)),
+        draws_epoch_, window.pairs, stop);
+    if (stop != nullptr && stop->load()) return window;
+    size_t used = before;
+    while (used < window.pairs.tokens.size() && tokens < enough)
+      tokens += extent(window.pairs.tokens[used++]).target_tokens;
+    if (used < window.pairs.tokens.size()) {
+      // Read too far. What was left out behind the end belongs to the next window, and is counted
+      // there: count again what was left out up to here.
+      window.pairs.tokens.resize(before);
+      window.pairs.ids.resize(before);
+      window.pairs.dropped = drops;
+      corpus_->read(std::span(draws_).subspan(static_cast<size_t>(window.end), used - before),
+                    draws_epoch_, window.pairs, stop);
+    }
+    window.end += static_cast<int64_t>(used - before);
+  }
+  std::vector<uint32_t>& order = window.order;
+  for (size_t i = 0; i < window.pairs.tokens.size(); ++i)
+    if (!window.pairs.tokens[i].target.empty()) order.push_back(static_cast<uint32_t>(i));
+  if (order.empty()) return window;
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return extent(window.pairs.tokens[a]).target_tokens <
+           extent(window.pairs.tokens[b]).target_tokens;
+  });
+  window.begins.assign(1, 0);
+  divide(window, batch_tokens(),
+         [&](int64_t, int64_t past, const BatchExtent&) { window.begins.push_back(past); });
+  window.batch_order.resize(window.begins.size() - 1);
+  std::iota(window.batch_order.begin(), window.batch_order.end(), 0u);
+  if (options_.shuffle) {
+    // Of the first window what follows the epoch's shuffle, of others a stream of their own: they
+    // must not depend on how many batches came before.
+    ShuffleRng rng = begin == 0 ? first_window_rng_
+                                : ShuffleRng(mix_bits(draws_seed_ ^ static_cast<uint64_t>(begin)),
+                                             static_cast<uint64_t>(draws_epoch_));
+    rng.shuffle(window.batch_order);
+  }
+  return window;
+}
+
+void Batcher::drop_ahead() noexcept {
+  if (!ahead_.valid()) return;
+  stop_ahead_ = true;
+  ahead_.wait();
+  ahead_ = {};
+  stop_ahead_ = false;
+}
+
+void Batcher::look_ahead() {
+  if (!corpus_->is_slow() || window_.end >= epoch_draws()) return;
+  ahead_ = std::async(std::launch::async,
+                      [this, begin = window_.end] { return make_window(begin, &stop_ahead_); });
+}
+
+bool Batcher::open_window(int64_t begin) {
+  while (begin < epoch_draws()) {
+    window_ = ahead_.valid() ? ahead_.get() : make_window(begin, nullptr);
+    if (window_.batches() > 0) {
+      look_ahead();
+      return true;
+    }
+    state_.drops += window_.pairs.dropped;
+    begin = window_.end;
+  }
+  return false;
+}
+
+void Batcher::open_epoch(uint64_t seed, int64_t epoch) {
+  plan_epoch(seed, epoch);
+  state_ = {};
+  state_.seed = seed;
+  state_.epoch = epoch;
+  require(open_window(0), ErrorCode::invalid_argument, kOrigin,
+          "no sentence pair is left to train on: of ", epoch_draws(), " of epoch ", epoch + 1, ", ",
+          state_.drops.too_long, " are longer than max_length ", corpus_->options().max_length,
+          " or the batch, ", state_.drops.ratio, " differ too much in length, ",
+          state_.drops.identical, " have the same text on both sides and ", state_.drops.empty,
+          " have an empty side");
+  state_.window = window_.begin;
+}
+
+void Batcher::seek(const BatcherState& state) {
+  require(state.epoch >= 0 && state.next_batch >= 0 && state.next_in_window >= 0,
+          ErrorCode::invalid_argument, kOrigin, "epoch ", state.epoch, ", batch ", state.next_batch,
+          " is no position: below 0");
+  const BatcherState old = state_;
+  const auto go = [this](const BatcherState& to) {
+    if (to.seed != draws_seed_ || to.epoch != draws_epoch_ || to.window != window_.begin ||
+        window_.epoch != to.epoch) {
+      drop_ahead();
+      plan_epoch(to.seed, to.epoch);
+      state_ = to;
+      require(to.window >= 0 && to.window < epoch_draws() && open_window(to.window) &&
+                  window_.begin == to.window,
+              ErrorCode::invalid_argument, kOrigin, "no batch begins at pair ", to.window,
+              " of epoch ", to.epoch);
+    }
+    state_ = to;
+    require(to.next_in_window < window_.batches(), ErrorCode::invalid_argument, kOrigin, "batch ",
+            to.next_batch, " of epoch ", to.epoch, " does not exist, this corpus gives ",
+            window_.batches(), " batches from pair ", to.window, " on");
+  };
+  BatcherState target = state;
+  const bool old_form = state.window < 0;
+  if (old_form) {
+    target.window = 0;
+    target.next_in_window = state.next_batch;
+  }
+  require(target.next_batch >= target.next_in_window &&
+              (target.window > 0 || target.next_batch == target.next_in_window),
+          ErrorCode::invalid_argument, kOrigin, "batch ", state.next_batch, " of epoch ",
+          state.epoch, " is not batch ", state.next_in_window, " from pair ", state.window, " on");
+  try {
+    go(target);
+    require(!old_form || one_window(), ErrorCode::invalid_argument, kOrigin,
+            "the position was saved by a release that sorted the whole corpus at once, which is "
+            "too large for that now");
+  } catch (...) {
+    go(old);
+    throw;
+  }
+}
+
+void Batcher::next(PackedBatchHost& batch) {
+  const auto b =
+      static_cast<size_t>(window_.batch_order[static_cast<size_t>(state_.next_in_window)]);
+  const auto begin = static_cast<size_t>(window_.begins[b]);
+  const auto end = static_cast<size_t>(window_.begins[b + 1]);
+  const BatcherState before = state_;
+  pack(window_, std::span(window_.order).subspan(begin, end - begin), batch);
+  batch.epoch = state_.epoch;
+  batch.index = state_.next_batch;
+  batch.last_in_epoch = false;
+  batch.epoch_drops = {};
+  ++state_.next_batch;
+  if (++state_.next_in_window < window_.batches()) return;
+  try {
+    state_.drops += window_.pairs.dropped;
+    if (window_.end < epoch_draws() && open_window(window_.end)) {
+      state_.window = window_.begin;
+      state_.next_in_window = 0;
+      return;
+    }
+    batch.last_in_epoch = true;
+    batch.epoch_drops = state_.drops;
+    open_epoch(state_.seed, state_.epoch + 1);
+  } catch (...) {
+    state_ = before;
+    throw;
+  }
+}
+
+void Batcher::pack(const Window& window, std::span<const uint32_t> places,
+                   PackedBatchHost& batch) const {
+  BatchPacker packer(batch, corpus_->options().form, options_.start_id);
+  for (const uint32_t place : places) {
+    const auto [source, target] = window.pairs.tokens[place];
+    packer.add(source, target, window.pairs.ids[place]);
+  }
+}
+
+PrefetchingBatcher::PrefetchingBatcher(const PairSource& corpus, const BatcherOptions& options,
+                                       size_t queue_depth)
+    : PrefetchingBatcher(std::make_unique<Batcher>(corpus, options), queue_depth) {}
+
+PrefetchingBatcher::PrefetchingBatcher(std::unique_ptr<Batcher> batcher, size_t queue_depth)
+    : batcher_(std::move(batcher)),
+      slots_(queue_depth),
+      state_(batcher_->state()),
+      epoch_fraction_(batcher_->epoch_fraction()) {
+  require(queue_depth >= 1 && queue_depth <= 1024, ErrorCode::invalid_argument, kOrigin,
+          "queue_depth is ", queue_depth, ", it must lie between 1 and 1024");
+}
+
+PrefetchingBatcher::~PrefetchingBatcher() {
+  stop();
+}
+
+void PrefetchingBatcher::stop() noexcept {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  stopping_ = false;
+  head_ = filled_ = 0;
+  error_ = nullptr;
+}
+
+void PrefetchingBatcher::run() {
+  try {
+    while (true) {
+      Slot* slot = nullptr;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return stopping_ || filled_ < slots_.size(); });
+        if (stopping_) return;
+        slot = &slots_[(head_ + filled_) % slots_.size()];
+      }
+      batcher_->next(slot->batch);
+      slot->state_after = batcher_->state();
+      slot->epoch_fraction_after = batcher_->epoch_fraction();
+      {
+        const std::lock_guard lock(mutex_);
+        ++filled_;
+      }
+      changed_.notify_all();
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    error_ = std::current_exception();
+    changed_.notify_all();
+  }
+}
+
+void PrefetchingBatcher::next(PackedBatchHost& batch) {
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return filled_ > 0 || error_ != nullptr; });
+  if (filled_ == 0) std::rethrow_exception(error_);
+  Slot& slot = slots_[head_];
+  std::swap(batch, slot.batch);  // the caller's storage serves a later batch
+  state_ = slot.state_after;
+  epoch_fraction_ = slot.epoch_fraction_after;
+  head_ = (head_ + 1) % slots_.size();
+  --filled_;
+  lock.unlock();
+  changed_.notify_all();
+}
+
+void PrefetchingBatcher::seek(const BatcherState& state) {
+  stop();
+  try {
+    batcher_->seek(state);
+  } catch (...) {
+    batcher_->seek(state_);  // it had run ahead
+    throw;
+  }
+  state_ = batcher_->state();
+  epoch_fraction_ = batcher_->epoch_fraction();
+}
+
+}  // namespace trafo

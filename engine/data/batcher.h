@@ -1,0 +1,178 @@
+// Padding-free batches of a fixed token budget over a tokenised parallel corpus, in a reproducible
+// shuffled order.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "engine/core/shuffle.h"
+#include "engine/data/pair_source.h"
+#include "engine/data/tokenized_corpus.h"
+
+namespace trafo {
+
+// n sentences packed without padding; sentence i owns [cu_seqlens[i], cu_seqlens[i+1]).
+// decoder_only leaves the source arrays empty (source_cu_seqlens too) and puts the input stream
+// into target_in.
+struct PackedBatchHost {
+  std::vector<int32_t> source_ids, source_positions;  // [source tokens]
+  std::vector<int32_t> source_cu_seqlens;             // [n + 1]
+  std::vector<int32_t> target_in;                     // [target tokens]: what the decoder reads
+  std::vector<int32_t> target_out;                    // [target tokens]: what it has to predict
+  std::vector<int32_t> target_positions;              // [target tokens]
+  std::vector<int32_t> target_cu_seqlens;             // [n + 1]
+  std::vector<float> target_weights;  // [target tokens], 0 or 1; empty (encoder_decoder): all 1
+  std::vector<int64_t> sentence_ids;  // [n]: numbers of the pairs in the corpus
+  int32_t max_source_len = 0;
+  int32_t max_target_len = 0;
+  int64_t label_count = 0;  // predictions that count: the sum of the weights
+  int64_t epoch = 0;        // counted from 0
+  int64_t index = 0;        // of the batch in its epoch
+  bool last_in_epoch = false;
+  PairDrops epoch_drops;  // last_in_epoch: of the whole epoch, found when its pairs were read
+
+  int64_t sentences() const noexcept { return static_cast<int64_t>(sentence_ids.size()); }
+};
+
+struct BatcherOptions {
+  uint64_t seed = 1;
+  int32_t start_id = 1;  // first decoder input of encoder_decoder (bos, or eos as Marian has it)
+  bool shuffle = true;   // false: sorted by length, the same in every epoch (validation, scoring)
+  // Sentences sorted by length together (ties in random order) and cut into batches, whose order is
+  // random as well; then the next so many of the shuffled sentences. 0: the whole corpus.
+  int64_t sort_window = 0;
+  // A window also ends with the sentence that fills so many batches; 0: it does not.
+  int64_t maxi_batch = 0;
+  int64_t batch_tokens = 0;  // 0: the corpus's; else at least the longest pair
+};
+
+// Tokens that the encoder and the decoder read.
+struct BatchExtent {
+  int64_t sentences = 0;
+  int64_t source_tokens = 0, target_tokens = 0;
+  int64_t longest_source = 0, longest_target = 0;
+};
+
+// Position in the endless sequence of batches. Saved in checkpoints.
+struct BatcherState {
+  uint64_t seed = 1;
+  int64_t epoch = 0;
+  int64_t next_batch = 0;  // index in the epoch
+  // Where the current window begins among the epoch's draws, and the next batch in it. A window of
+  // -1 is a position from before there were windows, in an epoch that is one.
+  int64_t window = 0;
+  int64_t next_in_window = 0;
+  PairDrops drops{};  // of the epoch's windows before this one
+  bool operator==(const BatcherState&) const = default;
+};
+
+// Endless sequence of batches, a pure function of corpus, options and state. A batch has at most
+// options().batch_tokens target tokens and at most twice as many source tokens. The corpus must
+// outlive the batcher.
+class Batcher {
+ public:
+  Batcher(const PairSource& corpus, const BatcherOptions& options);
+  ~Batcher();
+  Batcher(const Batcher&) = delete;
+  Batcher& operator=(const Batcher&) = delete;
+
+  void next(PackedBatchHost& batch);  // reuses the batch's storage
+  BatcherState state() const noexcept { return state_; }
+  // The following batches are those that followed when state() returned this. INVALID_ARGUMENT if
+  // out of range.
+  void seek(const BatcherState& state);
+  // Share of the epoch state().epoch that is behind state(), 0 to 1.
+  double epoch_fraction() const noexcept;
+  // The sizes that the batches of this window would have with another budget, or have. They are
+  // those of the epoch if it is one window.
+  std::vector<BatchExtent> extents(int64_t batch_tokens) const;
+  int64_t batch_tokens() const noexcept;
+  // From the beginning, with another budget.
+  void restart(int64_t batch_tokens);
+  const PairSource& corpus() const noexcept { return *corpus_; }
+  bool one_window() const noexcept { return window_.begin == 0 && window_.end == epoch_draws(); }
+
+ private:
+  // Consecutive draws of an epoch, sorted and cut into batches.
+  struct Window {
+    int64_t epoch = 0;
+    int64_t begin = 0, end = 0;  // draws
+    PairBlock pairs;
+    std::vector<uint32_t> order;  // places in pairs, without those left out
+    std::vector<int64_t> begins;  // batch b is order[begins[b] .. begins[b+1])
+    std::vector<uint32_t> batch_order;
+    int64_t batches() const noexcept { return static_cast<int64_t>(batch_order.size()); }
+  };
+  int64_t epoch_draws() const noexcept { return static_cast<int64_t>(draws_.size()); }
+  void plan_epoch(uint64_t seed, int64_t epoch);
+  void open_epoch(uint64_t seed, int64_t epoch);
+  bool open_window(int64_t begin);  // of the planned epoch; false: nothing is left from there on
+  Window make_window(int64_t begin, const std::atomic<bool>* stop) const;
+  void look_ahead();
+  void drop_ahead() noexcept;
+  BatchExtent extent(const PairTokens& pair) const;
+  template <class Batch>  // batch(first, past, extent): positions in window.order
+  void divide(const Window& window, int64_t budget, Batch batch) const;
+  void pack(const Window& window, std::span<const uint32_t> places, PackedBatchHost& batch) const;
+
+  const PairSource* corpus_;
+  BatcherOptions options_;
+  BatcherState state_;
+  std::vector<uint32_t> draws_;  // of the planned epoch, shuffled
+  uint64_t draws_seed_ = 0;
+  int64_t draws_epoch_ = -1;
+  ShuffleRng first_window_rng_{0, 0};  // behind the shuffle of draws_
+  Window window_;
+  std::future<Window> ahead_;  // of a slow corpus: the next window of this epoch
+  std::atomic<bool> stop_ahead_{false};
+};
+
+// The same sequence, prepared ahead on one own thread, which starts with the first next(). One
+// consumer thread.
+class PrefetchingBatcher {
+ public:
+  PrefetchingBatcher(const PairSource& corpus, const BatcherOptions& options,
+                     size_t queue_depth = 4);
+  explicit PrefetchingBatcher(std::unique_ptr<Batcher> batcher, size_t queue_depth = 4);
+  ~PrefetchingBatcher();
+  PrefetchingBatcher(const PrefetchingBatcher&) = delete;
+  PrefetchingBatcher& operator=(const PrefetchingBatcher&) = delete;
+
+  // Rethrows what the preparing thread met.
+  void next(PackedBatchHost& batch);
+  BatcherState state() const noexcept { return state_; }  // behind the last batch handed out
+  void seek(const BatcherState& state);
+  double epoch_fraction() const noexcept { return epoch_fraction_; }
+
+ private:
+  struct Slot {
+    PackedBatchHost batch;
+    BatcherState state_after;
+    double epoch_fraction_after = 0;
+  };
+  void run();
+  void stop() noexcept;
+
+  std::unique_ptr<Batcher> batcher_;  // the preparing thread's while it runs
+  std::vector<Slot> slots_;
+  BatcherState state_;
+  double epoch_fraction_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t head_ = 0;    // first full slot
+  size_t filled_ = 0;  // full slots
+  bool stopping_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
+};
+
+}  // namespace trafo

@@ -1,0 +1,413 @@
+#include "engine/data/corpus.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "engine/core/open_error.h"
+#include "engine/core/status.h"
+#include "engine/core/utf8.h"
+
+namespace trafo {
+namespace {
+
+constexpr std::string_view kOrigin = "corpus";
+constexpr size_t kBufferBytes = size_t{1} << 17;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+// A file in gzip's format (RFC 1952) taken apart as it comes: one member or several, as `cat` joins
+// them, and zeros behind them, as tapes have them. zlib's own reader takes anything else behind the
+// first member for the end, so that damage there would lose lines in silence.
+class GzipStream {
+ public:
+  enum class State { reading, ended, no_gzip, truncated, damaged, goes_on };
+
+  GzipStream() : input_(kBufferBytes) {
+    require(inflateInit2(&stream_, 16 + MAX_WBITS) == Z_OK, ErrorCode::out_of_memory, kOrigin,
+            "no memory for decompression");
+  }
+  ~GzipStream() { inflateEnd(&stream_); }
+  GzipStream(const GzipStream&) = delete;
+  GzipStream& operator=(const GzipStream&) = delete;
+
+  State state() const { return state_; }
+
+  // Bytes written to `out`; 0: see state(). `more(buffer, size)` reads from the file, 0 at its end.
+  template <class More>
+  size_t read(char* out, size_t size, More more) {
+    stream_.next_out = reinterpret_cast<Bytef*>(out);
+    stream_.avail_out = static_cast<uInt>(size);
+    while (stream_.avail_out == size && state_ == State::reading) {
+      if (stream_.avail_in == 0) {
+        stream_.next_in = reinterpret_cast<Bytef*>(input_.data());
+        stream_.avail_in = static_cast<uInt>(more(input_.data(), input_.size()));
+      }
+      if (stream_.avail_in == 0) {
+        state_ = !any_ ? State::no_gzip : in_member_ ? State::truncated : State::ended;
+      } else if (in_member_) {
+        inflate_some();
+      } else {
+        between_members();
+      }
+    }
+    return size - stream_.avail_out;
+  }
+
+ private:
+  void inflate_some() {
+    const int code = inflate(&stream_, Z_NO_FLUSH);
+    if (code == Z_STREAM_END)
+      any_ = true, in_member_ = false;
+    else if (code == Z_OK)
+      any_ = any_ || stream_.total_in >= 2;
+    else if (code == Z_MEM_ERROR)
+      throw std::bad_alloc();
+    else if (code != Z_BUF_ERROR)
+      state_ = any_ || stream_.total_in > 2 ? State::damaged : State::no_gzip;
+  }
+  void between_members() {
+    if (!padding_ && *stream_.next_in == 0x1f) {
+      inflateReset(&stream_);
+      in_member_ = true;
+    } else if (*stream_.next_in == 0) {
+      padding_ = true;
+      ++stream_.next_in;
+      --stream_.avail_in;
+    } else {
+      state_ = State::goes_on;
+    }
+  }
+
+  z_stream stream_{};
+  std::vector<char> input_;
+  State state_ = State::reading;
+  bool any_ = false;  // it has shown to be gzip
+  bool in_member_ = true;
+  bool padding_ = false;
+};
+
+// Bytes of a plain file, a gzip file or standard input.
+class ByteSource {
+ public:
+  explicit ByteSource(const std::string& path) {
+    if (path == "-") {
+      name_ = "standard input";
+      descriptor_ = STDIN_FILENO;
+      return;
+    }
+    name_ = path;
+    descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor_ < 0) fail_to_open(kOrigin, name_, errno);
+    owned_ = true;
+    struct stat info {};
+    if (fstat(descriptor_, &info) == 0 && S_ISDIR(info.st_mode)) {
+      close_all();
+      fail(ErrorCode::invalid_argument, kOrigin, name_, ": is a directory");
+    }
+    if (!path.ends_with(".gz")) return;
+    gzip_ = std::make_unique<GzipStream>();
+  }
+  ~ByteSource() { close_all(); }
+  ByteSource(const ByteSource&) = delete;
+  ByteSource& operator=(const ByteSource&) = delete;
+
+  const std::string& name() const { return name_; }
+
+  // Bytes read, 0 at the end. `line` is for messages.
+  size_t read(char* buffer, size_t size, int64_t line) {
+    return gzip_ != nullptr ? read_gzip(buffer, size, line) : read_plain(buffer, size, line);
+  }
+
+ private:
+  size_t read_plain(char* buffer, size_t size, int64_t line) {
+    while (true) {
+      const ssize_t got = ::read(descriptor_, buffer, size);
+      if (got >= 0) return static_cast<size_t>(got);
+      require(errno == EINTR, errno == EISDIR ? ErrorCode::invalid_argument : ErrorCode::io,
+              kOrigin, name_, ":", line, ": cannot be read: ", std::strerror(errno));
+    }
+  }
+
+  size_t read_gzip(char* buffer, size_t size, int64_t line) {
+    const size_t got = gzip_->read(
+        buffer, size, [&](char* raw, size_t room) { return read_plain(raw, room, line); });
+    using State = GzipStream::State;
+    const State state = gzip_->state();
+    if (got > 0 || state == State::ended) return got;
+    // The name says that it has to be gzip.
+    if (state == State::no_gzip)
+      fail(ErrorCode::corrupt_file, kOrigin, name_, ": is named .gz but holds no gzip data");
+    fail(ErrorCode::corrupt_file, kOrigin, name_, ":", line, ": the gzip file is ",
+         state == State::truncated ? "truncated"
+         : state == State::damaged ? "damaged"
+                                   : "damaged: something else follows its data");
+  }
+
+  void close_all() {
+    if (owned_) close(descriptor_);
+    owned_ = false;
+  }
+
+  std::string name_;
+  int descriptor_ = -1;
+  bool owned_ = false;
+  std::unique_ptr<GzipStream> gzip_;  // of a file named .gz
+};
+
+// `where` names the line or sentence.
+void check_line(std::string_view text, std::string_view where, const CorpusOptions& options) {
+  require(text.size() <= options.max_line_bytes, ErrorCode::invalid_argument, kOrigin, where,
+          ": the line is longer than ", options.max_line_bytes, " bytes");
+  const size_t bad = find_invalid_utf8(text);
+  if (bad != kValidUtf8) {
+    constexpr char digits[] = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(text[bad]);
+    fail(ErrorCode::invalid_argument, kOrigin, where, ": invalid UTF-8 at byte ", bad + 1, " (0x",
+         digits[byte >> 4], digits[byte & 15], ")");
+  }
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
+    fail(ErrorCode::invalid_argument, kOrigin, where, ": NUL byte at byte ", nul + 1);
+}
+
+void add_pair(ParallelCorpus& corpus, std::string&& source, std::string&& target, int64_t line) {
+  ++corpus.report.lines;
+  if ((!corpus.monolingual && is_blank(source)) || is_blank(target)) {
+    ++corpus.report.dropped_empty;
+    return;
+  }
+  ++corpus.report.pairs;
+  corpus.source.push_back(std::move(source));
+  corpus.target.push_back(std::move(target));
+  corpus.line.push_back(line);
+}
+
+// A bijection of 64 bits between multiplications: good enough to tell texts apart, and fast.
+uint64_t fold(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0x9fb21c651e98df25u;
+  return hash ^ (hash >> 29);
+}
+
+}  // namespace
+
+bool is_blank(std::string_view text) noexcept {
+  for (size_t position = 0; position < text.size();)
+    if (!is_unicode_space(next_code_point(text, position))) return false;
+  return true;
+}
+
+void LineHash::add(std::string_view line) noexcept {
+  uint64_t hash = fold(value_, line.size());
+  const char* bytes = line.data();
+  size_t left = line.size();
+  for (; left >= 8; bytes += 8, left -= 8) {
+    uint64_t word;
+    std::memcpy(&word, bytes, 8);
+    hash = fold(hash, word);
+  }
+  uint64_t rest = 0;
+  if (left > 0) std::memcpy(&rest, bytes, left);
+  value_ = fold(hash, rest);
+}
+
+uint64_t corpus_fingerprint(uint64_t source, uint64_t target) noexcept {
+  return fold(fold(0, source), target);
+}
+
+std::pair<std::string_view, std::string_view> split_tsv(std::string_view line,
+                                                        std::string_view file, int64_t number) {
+  const size_t tab = line.find('\t');
+  if (tab == std::string_view::npos || line.find('\t', tab + 1) != std::string_view::npos)
+    fail(ErrorCode::invalid_argument, kOrigin, file, ":", number, ": ",
+         std::count(line.begin(), line.end(), '\t'),
+         " tabs, a line must have exactly one: source, tab, target");
+  return {line.substr(0, tab), line.substr(tab + 1)};
+}
+
+void fail_line_counts(std::string_view source, int64_t source_lines, std::string_view target,
+                      int64_t target_lines) {
+  fail(ErrorCode::invalid_argument, kOrigin, "the two sides differ in length: ", source, " has ",
+       source_lines, " lines, ", target, " has ", target_lines);
+}
+
+void check_usable(const CorpusReport& report, std::string_view name) {
+  require(report.lines > 0, ErrorCode::invalid_argument, kOrigin, name, ": is empty (0 lines)");
+  require(report.pairs > 0, ErrorCode::invalid_argument, kOrigin, name,
+          ": no usable sentence pair: each of the ", report.lines, " lines has an empty side");
+}
+
+struct LineReader::Impl {
+  Impl(const std::string& path, const CorpusOptions& reader_options)
+      : source(path), options(reader_options), buffer(kBufferBytes) {}
+
+  bool fill() {
+    before += end;
+    begin = 0;
+    end = at_end ? 0 : source.read(buffer.data(), buffer.size(), line_number + 1);
+    at_end = end == 0;
+    if (copy >= 0) write_copy();
+    return !at_end;
+  }
+
+  void write_copy() const {
+    for (size_t done = 0; done < end;) {
+      const ssize_t wrote = ::write(copy, buffer.data() + done, end - done);
+      if (wrote < 0 && errno == EINTR) continue;
+      require(wrote > 0, ErrorCode::io, kOrigin, source.name(), " cannot be unpacked in ",
+              copy_directory, ": ", wrote < 0 ? std::strerror(errno) : "nothing was written");
+      done += static_cast<size_t>(wrote);
+    }
+  }
+
+  ByteSource source;
+  CorpusOptions options;
+  std::vector<char> buffer;
+  size_t begin = 0, end = 0;  // unread part of the buffer
+  bool at_end = false;
+  int64_t line_number = 0;
+  uint64_t before = 0;  // bytes of the file before the buffer
+  uint64_t offset = 0;  // of the last line's text
+  int copy = -1;
+  std::string copy_directory;
+};
+
+LineReader::LineReader(std::string path, CorpusOptions options)
+    : impl_(std::make_unique<Impl>(path, options)) {}
+LineReader::~LineReader() = default;
+LineReader::LineReader(LineReader&&) noexcept = default;
+LineReader& LineReader::operator=(LineReader&&) noexcept = default;
+
+int64_t LineReader::line_number() const noexcept {
+  return impl_->line_number;
+}
+uint64_t LineReader::offset() const noexcept {
+  return impl_->offset;
+}
+void LineReader::copy_to(int descriptor, std::string directory) {
+  impl_->copy = descriptor;
+  impl_->copy_directory = std::move(directory);
+}
+const std::string& LineReader::name() const noexcept {
+  return impl_->source.name();
+}
+
+bool LineReader::next(std::string& line) {
+  Impl& in = *impl_;
+  line.clear();
+  if (in.begin == in.end && !in.fill()) return false;
+  in.offset = in.before + in.begin;
+  const size_t limit = in.options.max_line_bytes;
+  bool complete = false;
+  do {
+    const char* start = in.buffer.data() + in.begin;
+    const auto* newline = static_cast<const char*>(std::memchr(start, '\n', in.end - in.begin));
+    const size_t length =
+        newline == nullptr ? in.end - in.begin : static_cast<size_t>(newline - start);
+    line.append(start, length);
+    in.begin += length + (newline == nullptr ? 0 : 1);
+    complete = newline != nullptr;
+    // Stop before an endless line fills the memory; a mark and a CR may still go.
+    if (line.size() > limit && line.size() - limit > kByteOrderMark.size() + 1) break;
+  } while (!complete && in.fill());
+  ++in.line_number;
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  if (in.line_number == 1 && line.starts_with(kByteOrderMark)) {
+    line.erase(0, kByteOrderMark.size());
+    in.offset += kByteOrderMark.size();
+  }
+  check_line(line, concat(name(), ":", in.line_number), in.options);
+  return true;
+}
+
+std::vector<std::string> read_lines(const std::string& path, const CorpusOptions& options) {
+  LineReader reader(path, options);
+  std::vector<std::string> lines;
+  for (std::string line; reader.next(line);) lines.push_back(line);
+  return lines;
+}
+
+ParallelCorpus read_parallel(const std::string& source_path, const std::string& target_path,
+                             const CorpusOptions& options) {
+  require(source_path != "-" || target_path != "-", ErrorCode::invalid_argument, kOrigin,
+          "standard input cannot be both sides; give one TSV instead");
+  LineReader source(source_path, options);
+  LineReader target(target_path, options);
+  ParallelCorpus corpus;
+  LineHash source_hash, target_hash;
+  std::string source_line, target_line;
+  while (true) {
+    const bool has_source = source.next(source_line);
+    const bool has_target = target.next(target_line);
+    if (has_source != has_target) {
+      while (source.next(source_line)) {
+      }
+      while (target.next(target_line)) {
+      }
+      fail_line_counts(source.name(), source.line_number(), target.name(), target.line_number());
+    }
+    if (!has_source) break;
+    source_hash.add(source_line);
+    target_hash.add(target_line);
+    add_pair(corpus, std::string(source_line), std::string(target_line), source.line_number());
+  }
+  check_usable(corpus.report, concat(source.name(), " and ", target.name()));
+  corpus.fingerprint = corpus_fingerprint(source_hash.value(), target_hash.value());
+  return corpus;
+}
+
+ParallelCorpus read_tsv(const std::string& path, const CorpusOptions& options) {
+  LineReader reader(path, options);
+  ParallelCorpus corpus;
+  LineHash source_hash, target_hash;
+  for (std::string line; reader.next(line);) {
+    const auto [source, target] = split_tsv(line, reader.name(), reader.line_number());
+    source_hash.add(source);
+    target_hash.add(target);
+    add_pair(corpus, std::string(source), std::string(target), reader.line_number());
+  }
+  check_usable(corpus.report, reader.name());
+  corpus.fingerprint = corpus_fingerprint(source_hash.value(), target_hash.value());
+  return corpus;
+}
+
+ParallelCorpus read_monolingual(const std::string& path, const CorpusOptions& options) {
+  LineReader reader(path, options);
+  ParallelCorpus corpus;
+  corpus.monolingual = true;
+  LineHash hash;
+  for (std::string line; reader.next(line);) {
+    hash.add(line);
+    add_pair(corpus, {}, std::string(line), reader.line_number());
+  }
+  check_usable(corpus.report, reader.name());
+  corpus.fingerprint = corpus_fingerprint(0, hash.value());
+  return corpus;
+}
+
+ParallelCorpus make_parallel(std::vector<std::string> source, std::vector<std::string> target,
+                             const CorpusOptions& options) {
+  require(source.size() == target.size(), ErrorCode::invalid_argument, kOrigin,
+          "the two sides differ in length: ", source.size(), " source sentences, ", target.size(),
+          " target sentences");
+  ParallelCorpus corpus;
+  LineHash source_hash, target_hash;
+  for (size_t i = 0; i < source.size(); ++i) {
+    check_line(source[i], concat("source sentence ", i + 1), options);
+    check_line(target[i], concat("target sentence ", i + 1), options);
+    source_hash.add(source[i]);
+    target_hash.add(target[i]);
+    add_pair(corpus, std::move(source[i]), std::move(target[i]), static_cast<int64_t>(i) + 1);
+  }
+  check_usable(corpus.report, "the corpus");
+  corpus.fingerprint = corpus_fingerprint(source_hash.value(), target_hash.value());
+  return corpus;
+}
+
+}  // namespace trafo

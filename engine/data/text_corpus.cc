@@ -1,0 +1,267 @@
+#include "engine/data/text_corpus.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "engine/core/checked.h"
+#include "engine/core/shuffle.h"
+#include "engine/core/status.h"
+#include "engine/data/disk_text.h"
+
+namespace trafo {
+namespace {
+
+constexpr std::string_view kOrigin = "corpus";
+constexpr uint64_t kOrderSeed = 0x5eed0fc0;  // of fractional weights
+
+class MemoryText final : public PairText {
+ public:
+  explicit MemoryText(ParallelCorpus corpus) : corpus_(std::move(corpus)) {
+    report_ = corpus_.report;
+    fingerprint_ = corpus_.fingerprint;
+    monolingual_ = corpus_.monolingual;
+  }
+  int64_t size() const noexcept override { return static_cast<int64_t>(corpus_.source.size()); }
+  PairView view(int64_t pair, PairBuffers&) const override {
+    const auto i = static_cast<size_t>(pair);
+    return {corpus_.source[i], corpus_.target[i]};
+  }
+
+ private:
+  ParallelCorpus corpus_;
+};
+
+// FNV-1a with a final mix, so that the smallest values are a fair sample.
+uint64_t pair_hash(const PairView& pair) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  const auto add = [&hash](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+    hash = (hash ^ '\t') * 0x100000001B3u;
+  };
+  add(pair.source);
+  add(pair.target);
+  hash ^= hash >> 32;
+  hash *= 0xD6E8FEB86659FD93u;
+  return hash ^ (hash >> 32);
+}
+
+// Bytes of text to expect; -1: not known before it is read.
+int64_t expected_bytes(const std::string& path) {
+  struct stat info {};
+  if (path == "-") return -1;
+  if (stat(path.c_str(), &info) != 0) return 0;  // opening it will say why
+  if (S_ISDIR(info.st_mode)) return 0;
+  if (!S_ISREG(info.st_mode)) return -1;
+  return path.ends_with(".gz") ? checked_mul(int64_t{info.st_size}, int64_t{4}, kOrigin)
+                               : info.st_size;
+}
+
+bool stays_on_disk(std::initializer_list<std::string> paths, const LoadOptions& options) {
+  int64_t sum = 0;
+  for (const std::string& path : paths) {
+    const int64_t bytes = expected_bytes(path);
+    if (bytes < 0) return true;
+    sum = checked_add(sum, bytes, kOrigin);
+  }
+  return sum > options.memory_bytes;
+}
+
+}  // namespace
+
+// --- epochs ---
+
+EpochMix::EpochMix(std::vector<std::pair<int64_t, double>> corpora) {
+  int64_t first = 0;
+  double draws = 0;
+  for (size_t i = 0; i < corpora.size(); ++i) {
+    const auto [size, weight] = corpora[i];
+    require(std::isfinite(weight) && weight > 0 && weight <= 1e6, ErrorCode::invalid_argument,
+            kOrigin, "the weight of corpus ", i + 1, " is ", weight,
+            ", it must be above 0 and at most a million");
+    Corpus corpus{size, first, weight * static_cast<double>(size), {}};
+    require(corpus.per_epoch >= 1, ErrorCode::invalid_argument, kOrigin, "the weight of corpus ",
+            i + 1, ", ", weight, ", is too small: of its ", size,
+            " pairs an epoch would not have one");
+    draws += std::ceil(corpus.per_epoch);
+    // Before anything is made room for: whoever shuffles an epoch counts its draws in 32 bits.
+    require(draws <= double{UINT32_MAX}, ErrorCode::unsupported, kOrigin,
+            "with these weights an epoch draws ", static_cast<int64_t>(draws),
+            " pairs, more than the limit of ", UINT32_MAX);
+    if (weight != std::floor(weight)) {
+      corpus.order.resize(static_cast<size_t>(size));
+      std::iota(corpus.order.begin(), corpus.order.end(), 0u);
+      ShuffleRng(kOrderSeed, i).shuffle(corpus.order);
+    }
+    first += size;
+    corpora_.push_back(std::move(corpus));
+  }
+}
+
+int64_t EpochMix::begin(const Corpus& corpus, int64_t epoch) {
+  return static_cast<int64_t>(std::floor(static_cast<double>(epoch) * corpus.per_epoch));
+}
+
+int64_t EpochMix::draws(int64_t epoch) const {
+  int64_t sum = 0;
+  for (const Corpus& corpus : corpora_) sum += begin(corpus, epoch + 1) - begin(corpus, epoch);
+  return sum;
+}
+
+int64_t EpochMix::pair(int64_t epoch, int64_t draw) const {
+  for (const Corpus& corpus : corpora_) {
+    const int64_t start = begin(corpus, epoch);
+    const int64_t count = begin(corpus, epoch + 1) - start;
+    if (draw >= count) {
+      draw -= count;
+      continue;
+    }
+    const int64_t place = (start + draw) % corpus.size;
+    return corpus.first +
+           (corpus.order.empty() ? place : int64_t{corpus.order[static_cast<size_t>(place)]});
+  }
+  fail(ErrorCode::internal, kOrigin, "draw out of range");
+}
+
+// --- corpora ---
+
+int64_t TextCorpus::Part::size() const noexcept {
+  return selection ? static_cast<int64_t>(selection->size()) : text->size();
+}
+
+TextCorpus::TextCorpus(std::vector<Part> parts) : parts_(std::move(parts)) {
+  for (const Part& part : parts_) size_ += part.size();
+  require(size_ > 0, ErrorCode::invalid_argument, kOrigin, "there is no sentence pair");
+  require(size_ <= int64_t{UINT32_MAX}, ErrorCode::unsupported, kOrigin, size_,
+          " pairs are more than the limit of ", UINT32_MAX);
+}
+
+TextCorpus::TextCorpus(std::shared_ptr<const PairText> text) {
+  const uint64_t fingerprint = text->fingerprint();
+  *this = TextCorpus({Part{std::move(text), nullptr, 1, fingerprint}});
+}
+
+TextCorpus::TextCorpus(ParallelCorpus corpus)
+    : TextCorpus(std::make_shared<const MemoryText>(std::move(corpus))) {}
+
+TextCorpus TextCorpus::mix(std::vector<std::pair<TextCorpus, double>> corpora) {
+  require(!corpora.empty(), ErrorCode::invalid_argument, kOrigin, "a mix of no corpora");
+  const bool one_sided = corpora.front().first.monolingual();
+  std::vector<Part> parts;
+  for (auto& [corpus, weight] : corpora) {
+    require(corpus.monolingual() == one_sided, ErrorCode::invalid_argument, kOrigin,
+            "monolingual and parallel corpora cannot be mixed");
+    for (Part& part : corpus.parts_) {
+      part.weight *= weight;
+      parts.push_back(std::move(part));
+    }
+  }
+  TextCorpus result(std::move(parts));
+  result.epochs();  // checks the weights
+  return result;
+}
+
+PairView TextCorpus::view(int64_t pair, PairBuffers& buffers) const {
+  for (const Part& part : parts_) {
+    if (pair < part.size()) {
+      const int64_t place =
+          part.selection ? int64_t{(*part.selection)[static_cast<size_t>(pair)]} : pair;
+      return part.text->view(place, buffers);
+    }
+    pair -= part.size();
+  }
+  fail(ErrorCode::internal, kOrigin, "pair out of range");
+}
+
+CorpusReport TextCorpus::report() const {
+  CorpusReport sum;
+  for (const Part& part : parts_) {
+    sum.lines += part.text->report().lines;
+    sum.dropped_empty += part.text->report().dropped_empty;
+    sum.pairs += part.size();
+  }
+  return sum;
+}
+
+uint64_t TextCorpus::fingerprint() const {
+  if (parts_.size() == 1 && parts_[0].weight == 1) return parts_[0].fingerprint;
+  uint64_t hash = 0;
+  for (const Part& part : parts_) {
+    // In millionths: a weight that went through text and back is still the same.
+    const auto weight = static_cast<uint64_t>(std::llround(part.weight * 1e6));
+    hash = mix_bits(mix_bits(hash + part.fingerprint) ^ weight) + 1;
+  }
+  return hash;
+}
+
+bool TextCorpus::is_large() const noexcept {
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [](const Part& part) { return part.text->is_large(); });
+}
+
+EpochMix TextCorpus::epochs() const {
+  std::vector<std::pair<int64_t, double>> corpora;
+  for (const Part& part : parts_) corpora.emplace_back(part.size(), part.weight);
+  return EpochMix(std::move(corpora));
+}
+
+std::pair<TextCorpus, TextCorpus> TextCorpus::hold_out(int64_t count) const {
+  require(count > 0 && count < size_, ErrorCode::invalid_argument, kOrigin, "cannot hold out ",
+          count, " of ", size_, " pairs");
+  std::vector<uint64_t> hashes(static_cast<size_t>(size_));
+  PairBuffers buffers;
+  for (int64_t i = 0; i < size_; ++i) hashes[static_cast<size_t>(i)] = pair_hash(view(i, buffers));
+  std::vector<uint64_t> sorted = hashes;
+  std::nth_element(sorted.begin(), sorted.begin() + (count - 1), sorted.end());
+  const uint64_t threshold = sorted[static_cast<size_t>(count - 1)];
+  sorted = {};
+  std::vector<Part> kept, held;
+  std::set<uint64_t> seen;
+  size_t i = 0;
+  for (const Part& part : parts_) {
+    std::vector<uint32_t> inside, outside;
+    for (int64_t pair = 0; pair < part.size(); ++pair, ++i) {
+      const uint32_t place = part.selection ? (*part.selection)[static_cast<size_t>(pair)]
+                                            : static_cast<uint32_t>(pair);
+      if (hashes[i] > threshold)
+        inside.push_back(place);
+      else if (seen.insert(hashes[i]).second)  // else a copy: neither here nor there
+        outside.push_back(place);
+    }
+    const auto add = [&](std::vector<Part>& parts, std::vector<uint32_t>& selection, double weight,
+                         uint64_t which) {
+      if (selection.empty()) return;
+      const auto size = static_cast<uint64_t>(selection.size());
+      parts.push_back({part.text,
+                       std::make_shared<const std::vector<uint32_t>>(std::move(selection)), weight,
+                       mix_bits(part.fingerprint ^ mix_bits(2 * size + which))});
+    };
+    add(kept, inside, part.weight, 0);
+    add(held, outside, 1, 1);
+  }
+  return {TextCorpus(std::move(kept)), TextCorpus(std::move(held))};
+}
+
+// --- files ---
+
+TextCorpus load_parallel(const std::string& source_path, const std::string& target_path,
+                         const LoadOptions& options) {
+  if (!stays_on_disk({source_path, target_path}, options))
+    return read_parallel(source_path, target_path);
+  return TextCorpus(open_parallel(source_path, target_path, options));
+}
+
+TextCorpus load_tsv(const std::string& path, const LoadOptions& options) {
+  if (!stays_on_disk({path}, options)) return read_tsv(path);
+  return TextCorpus(open_tsv(path, options));
+}
+
+TextCorpus load_monolingual(const std::string& path, const LoadOptions& options) {
+  if (!stays_on_disk({path}, options)) return read_monolingual(path);
+  return TextCorpus(open_monolingual(path, options));
+}
+
+}  // namespace trafo

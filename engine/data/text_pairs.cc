@@ -1,0 +1,70 @@
+#include "engine/data/text_pairs.h"
+
+#include "engine/core/shuffle.h"
+#include "engine/core/status.h"
+#include "engine/data/encode_pairs.h"
+
+namespace trafo {
+
+TextPairs::TextPairs(TextCorpus corpus, const Tokenizer& tokenizer,
+                     const TokenizedCorpusOptions& options, const SubwordSampling& sampling,
+                     int num_threads)
+    : corpus_(std::move(corpus)),
+      tokenizer_(tokenizer),
+      epochs_(corpus_.epochs()),
+      sampling_(sampling),
+      num_threads_(num_threads) {
+  check_options(options);
+  options_ = options;
+  report_ = corpus_.report();
+  fingerprint_ = mix_bits(corpus_.fingerprint() + static_cast<uint64_t>(options_.form) + 1);
+  if (sampling.source_alpha > 0 || sampling.target_alpha > 0) sampler_.emplace(tokenizer_);
+}
+
+void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& block,
+                     const std::atomic<bool>* stop) const {
+  const auto count = static_cast<int64_t>(draws.size());
+  const auto pair_of = [&](int64_t i) {
+    return epochs_.pair(epoch, int64_t{draws[static_cast<size_t>(i)]});
+  };
+  Encoder encoder;
+  if (sampler_)
+    encoder = [&](std::string_view text, int side, int64_t i, std::vector<int32_t>& ids) {
+      const double alpha = side == 0 ? sampling_.source_alpha : sampling_.target_alpha;
+      if (alpha == 0) {
+        tokenizer_.encode(text, ids);
+        return;
+      }
+      // A stream of its own for each side of each draw: any thread may come to it at any time.
+      const uint64_t draw = draws[static_cast<size_t>(i)];
+      ShuffleRng rng(mix_bits(sampling_.seed + 2 * draw + static_cast<uint64_t>(side) + 1),
+                     static_cast<uint64_t>(epoch));
+      sampler_->sample(text, alpha, rng, ids);
+    };
+  const std::vector<EncodedPair> pairs =
+      encode_pairs(corpus_, tokenizer_, count, pair_of, encoder, num_threads_, stop);
+  if (stop != nullptr && stop->load()) return;
+
+  size_t tokens = 0;
+  for (const EncodedPair& pair : pairs) tokens += pair.source.size() + pair.target.size() + 2;
+  std::vector<int32_t>& ids = block.storage.emplace_back();
+  ids.reserve(tokens);  // spans point into it: it must not move
+  const auto append = [&](const std::vector<int32_t>& from) {
+    const size_t begin = ids.size();
+    ids.insert(ids.end(), from.begin(), from.end());
+    ids.push_back(tokenizer_.eos_id());
+    return std::span<const int32_t>(ids).subspan(begin);
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    const EncodedPair& pair = pairs[static_cast<size_t>(i)];
+    block.ids.push_back(pair_of(i));
+    PairTokens& out = block.tokens.emplace_back();
+    if (!keep_pair(options_, corpus_.monolingual(), pair.source.size(), pair.target.size(),
+                   pair.identical, block.dropped))
+      continue;
+    out.source = append(pair.source);
+    out.target = append(pair.target);
+  }
+}
+
+}  // namespace trafo

@@ -1,0 +1,36 @@
+// Pairs that are cut into pieces as they are needed: of corpora that are not kept in memory, and of
+// sampled segmentations, which differ in every epoch.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "engine/data/pair_source.h"
+#include "engine/data/text_corpus.h"
+#include "engine/tokenizer/subword_sampler.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace trafo {
+
+class TextPairs final : public PairSource {
+ public:
+  // `sampling`: none if both alphas are 0. num_threads only changes the speed.
+  TextPairs(TextCorpus corpus, const Tokenizer& tokenizer, const TokenizedCorpusOptions& options,
+            const SubwordSampling& sampling, int num_threads);
+
+  int64_t draws(int64_t epoch) const override { return epochs_.draws(epoch); }
+  void read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& block,
+            const std::atomic<bool>* stop) const override;
+  bool is_slow() const noexcept override { return true; }
+  bool varies() const noexcept override { return sampler_.has_value(); }
+
+ private:
+  TextCorpus corpus_;
+  Tokenizer tokenizer_;
+  EpochMix epochs_;
+  SubwordSampling sampling_;
+  std::optional<SubwordSampler> sampler_;
+  int num_threads_;
+};
+
+}  // namespace trafo

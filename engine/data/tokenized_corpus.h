@@ -1,0 +1,52 @@
+// Corpora as token ids in memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/data/pair_source.h"
+#include "engine/data/text_corpus.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace trafo {
+
+// Token ids of all pairs in two flat arrays. Source and target both end with </s>.
+class TokenizedCorpus final : public PairSource {
+ public:
+  // num_threads only changes the speed. INVALID_ARGUMENT when nothing is left after dropping.
+  TokenizedCorpus(const TextCorpus& corpus, const Tokenizer& tokenizer,
+                  const TokenizedCorpusOptions& options, int num_threads = 1);
+  // From ids made elsewhere, without </s>: pair i is source[source_offsets[i] ..
+  // source_offsets[i+1]), same for target. Ids must lie in [0, vocab_size).
+  TokenizedCorpus(std::span<const int32_t> source, std::span<const int64_t> source_offsets,
+                  std::span<const int32_t> target, std::span<const int64_t> target_offsets,
+                  int32_t vocab_size, int32_t eos_id, const TokenizedCorpusOptions& options);
+
+  int64_t size() const noexcept { return static_cast<int64_t>(pair_.size()); }
+  std::span<const int32_t> source(int64_t index) const;  // with </s>
+  std::span<const int32_t> target(int64_t index) const;  // with </s>
+  int64_t pair(int64_t index) const {
+    return pair_[static_cast<size_t>(index)];
+  }  // index before dropping
+  int64_t target_tokens() const noexcept { return static_cast<int64_t>(target_ids_.size()); }
+
+  int64_t draws(int64_t epoch) const override { return epochs_.draws(epoch); }
+  void read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& block,
+            const std::atomic<bool>* stop) const override;
+
+ private:
+  void add(std::span<const int32_t> source, std::span<const int32_t> target, int32_t eos_id,
+           bool identical);
+  void finish();
+  void hash_ids();
+
+  EpochMix epochs_;
+  bool monolingual_ = false;
+  std::vector<int32_t> source_ids_, target_ids_;
+  std::vector<int64_t> source_offsets_{0}, target_offsets_{0};
+  std::vector<int64_t> pair_;
+  std::vector<int32_t> index_;  // of every pair before dropping; -1: dropped
+};
+
+}  // namespace trafo

@@ -1,0 +1,13 @@
+// A tokenizer for a corpus.
+#pragma once
+
+#include "engine/data/text_corpus.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace trafo {
+
+// Trains on all sources, then all targets. Of a corpus on disk, only the sampled lines are read.
+// Errors: those of Tokenizer::train.
+Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions& options);
+
+}  // namespace trafo

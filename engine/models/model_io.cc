@@ -1,0 +1,279 @@
+#include "engine/models/model_io.h"
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/checked.h"
+#include "engine/core/library_memory.h"
+#include "engine/core/limits.h"
+#include "engine/io/atomic_file.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "model file";
+
+std::vector<int64_t> dims(const Shape& shape) {
+  return {shape.begin(), shape.end()};
+}
+
+// Byte range of a parameter in a flat workspace of the master's dtype.
+struct Range {
+  size_t offset, bytes;
+};
+
+Range range_of(const ParameterStore& parameters, ParamId id) {
+  const Tensor& value = parameters.value(id);
+  const auto first = static_cast<size_t>(value.offset() - parameters.flat().offset());
+  const size_t size = dtype_size(parameters.master().dtype());
+  return {checked_mul(first, size, kOrigin),
+          checked_mul(static_cast<size_t>(value.numel()), size, kOrigin)};
+}
+
+void stage_master(const SafetensorsReader& reader, const ParameterStore& parameters,
+                  StagedTensors& staged) {
+  const Tensor master = parameters.master();
+  const std::string no_prefix;
+  stage_workspaces(parameters, reader, {&master, 1}, {&no_prefix, 1}, staged);
+}
+
+void read_weights(Context& context, const SafetensorsReader& reader, ParameterStore& parameters) {
+  StagedTensors staged;
+  stage_master(reader, parameters, staged);
+  staged.commit(context);
+  parameters.follow_master(context);
+}
+
+// A file of a few kilobytes must not make us allocate what its configuration claims: the weights
+// of every configuration are at least these, and the file has to contain them. Only the table of
+// sinusoidal positions is in no file; it may take 64 MiB more than the file.
+void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& config, DType dtype) {
+  constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
+  double payload = 0;
+  for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
+  const bool is_lm = config.architecture == Architecture::decoder_lm;
+  const auto element = static_cast<double>(dtype_size(dtype));
+  const auto width = static_cast<double>(config.width);
+  const int64_t layers = config.decoder_layers + (is_lm ? 0 : config.encoder_layers);
+  const double table = config.positions == Positions::rotary
+                           ? 0
+                           : static_cast<double>(config.max_positions) * width * element;
+  const int64_t ffn_gemms = config.ffn == FeedForward::swiglu ? 3 : 2;
+  const auto rows_of_a_layer =
+      static_cast<double>(config.qkv_width() + config.width + ffn_gemms * config.ffn_width);
+  const double weights =
+      element * width *
+          (static_cast<double>(config.vocabulary) + static_cast<double>(layers) * rows_of_a_layer) +
+      (is_lm ? table : 0);
+  require(weights <= payload, ErrorCode::corrupt_file, kOrigin, reader.label(), " holds ", payload,
+          " bytes of tensors, its configuration needs at least ", weights);
+  require(is_lm || table <= payload + kTableAllowance, ErrorCode::corrupt_file, kOrigin,
+          reader.label(), ": max_positions ", config.max_positions,
+          " is out of proportion to the model");
+}
+
+DType stored_dtype(const SafetensorsReader& reader) {
+  require(!reader.tensors().empty(), ErrorCode::corrupt_file, kOrigin, reader.label(),
+          " holds no tensors");
+  const DType dtype = reader.tensors().front().dtype;
+  require(is_compute(dtype), ErrorCode::unsupported, kOrigin, reader.label(), " holds ",
+          dtype_name(dtype), " weights, they must be float32 or float64");
+  return dtype;
+}
+
+void check_entry(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
+                 const std::string& prefix) {
+  const TensorInfo* info = reader.find(prefix + parameters.name(id));
+  require(info != nullptr, ErrorCode::corrupt_file, kOrigin, reader.label(), " lacks the tensor ",
+          prefix, parameters.name(id));
+  require(info->shape == dims(parameters.shape(id)), ErrorCode::corrupt_file, kOrigin,
+          reader.label(), ": ", info->name, " has the shape ",
+          Shape(std::span<const int64_t>(info->shape)).str(), ", the model needs ",
+          parameters.shape(id).str());
+  const DType dtype = parameters.master().dtype();
+  require(info->dtype == dtype, ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", info->name,
+          " is ", dtype_name(info->dtype), ", the model needs ", dtype_name(dtype));
+}
+
+// Everything but the values: names, shapes, dtypes, and nothing besides them.
+void check_tensors(const SafetensorsReader& reader, const ParameterStore& parameters,
+                   std::span<const std::string> prefixes) {
+  for (const std::string& prefix : prefixes)
+    for (size_t i = 0; i < parameters.count(); ++i)
+      check_entry(reader, parameters, static_cast<ParamId>(i), prefix);
+  if (reader.tensors().size() == prefixes.size() * parameters.count()) return;
+  for (const TensorInfo& info : reader.tensors()) {
+    bool known = false;
+    for (const std::string& prefix : prefixes)
+      known = known || (info.name.starts_with(prefix) &&
+                        parameters.find(info.name.substr(prefix.size())) != kNoParam);
+    require(known, ErrorCode::corrupt_file, kOrigin, reader.label(), " has the tensor ", info.name,
+            ", which the model does not know");
+  }
+}
+
+// Moments that are not finite would spoil every update from the first on, and no loss or gradient
+// would tell.
+template <class T>
+void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& reader,
+                    const std::string& name) {
+  for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    require(std::isfinite(value), ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", name,
+            " has the element ", value, ", which no update could use");
+  }
+}
+
+}  // namespace
+
+std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
+                                           const Tensor& workspace, const std::string& prefix,
+                                           std::vector<std::byte>& storage) {
+  storage.resize(workspace.bytes());
+  context.to_host(workspace.detach(), storage.data(), storage.size());
+  std::vector<TensorEntry> entries;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const Range range = range_of(parameters, id);
+    entries.push_back({prefix + parameters.name(id), workspace.dtype(), dims(parameters.shape(id)),
+                       std::span<const std::byte>(storage).subspan(range.offset, range.bytes)});
+  }
+  return entries;
+}
+
+void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader& reader,
+                      std::span<const Tensor> workspaces, std::span<const std::string> prefixes,
+                      StagedTensors& staged) {
+  check_tensors(reader, parameters, prefixes);
+  for (size_t w = 0; w < workspaces.size(); ++w) {
+    std::vector<std::byte> bytes(workspaces[w].bytes());  // the alignment padding stays zero
+    for (size_t i = 0; i < parameters.count(); ++i) {
+      const auto id = static_cast<ParamId>(i);
+      const Range range = range_of(parameters, id);
+      const std::string name = prefixes[w] + parameters.name(id);
+      const auto values = std::span(bytes).subspan(range.offset, range.bytes);
+      reader.read(name, values);
+      if (prefixes[w].empty()) continue;
+      if (workspaces[w].dtype() == DType::f64)
+        require_finite<double>(values, reader, name);
+      else
+        require_finite<float>(values, reader, name);
+    }
+    staged.add(workspaces[w], std::move(bytes));
+  }
+}
+
+void StagedTensors::commit(Context& context) const {
+  for (const auto& [to, bytes] : staged_)
+    context.backend().copy_from_host(to.raw(), bytes.data(), bytes.size());
+  context.backend().synchronize();
+}
+
+void write_model(ByteSink& sink, Context& context, const Model& model,
+                 const SafetensorsMetadata& metadata) {
+  write_model(sink, context, model, model.parameters().master(), metadata);
+}
+
+void write_model(ByteSink& sink, Context& context, const Model& model, const Tensor& weights,
+                 const SafetensorsMetadata& metadata) {
+  SafetensorsMetadata all = metadata;
+  all[kModelConfigKey] = to_json(model.config());
+  std::vector<std::byte> storage;
+  const auto entries = workspace_entries(context, model.parameters(), weights, "", storage);
+  write_safetensors(sink, entries, all);
+}
+
+void save_model(const std::filesystem::path& path, Context& context, const Model& model,
+                const SafetensorsMetadata& metadata) {
+  AtomicFile file(path);
+  write_model(file, context, model, metadata);
+  file.commit();
+}
+
+ModelConfig read_model_config(const SafetensorsReader& reader) {
+  const auto found = reader.metadata().find(kModelConfigKey);
+  require(found != reader.metadata().end(), ErrorCode::corrupt_file, kOrigin, reader.label(),
+          " has no '", kModelConfigKey, "' in its metadata: it is not a model of this program");
+  try {
+    return model_config_from_json(found->second);
+  } catch (const Error& error) {
+    fail(ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", error.message());
+  }
+}
+
+std::string describe_differences(const ModelConfig& saved, const ModelConfig& given) {
+  const LibraryMemory memory(LibraryMemory::json(0));
+  const auto a = nlohmann::json::parse(to_json(saved)), b = nlohmann::json::parse(to_json(given));
+  std::string text;
+  for (const auto& [name, value] : a.items())
+    if (value != b.at(name))
+      text += concat(text.empty() ? "" : "; ", name, " is ", value.dump(), " in the checkpoint, ",
+                     b.at(name).dump(), " here");
+  return text;
+}
+
+std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader,
+                                  std::optional<DType> dtype) {
+  const ModelConfig config = read_model_config(reader);
+  const DType stored = stored_dtype(reader);
+  require(!dtype || stat_dtype(*dtype) == stored, ErrorCode::unsupported, kOrigin, reader.label(),
+          " holds ", dtype_name(stored), " weights, of which no ",
+          dtype_name(dtype.value_or(stored)), " model is made");
+  check_claimed_size(reader, config, stored);
+  std::unique_ptr<Model> model = make_model(context, config, 0, dtype.value_or(stored));
+  read_weights(context, reader, model->parameters());
+  return model;
+}
+
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path,
+                                  std::optional<DType> dtype) {
+  return load_model(context, SafetensorsReader::open(path), dtype);
+}
+
+void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model) {
+  const ParameterStore& parameters = model.parameters();
+  std::string misfit;
+  for (size_t i = 0; i < parameters.count() && misfit.empty(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const TensorInfo* info = reader.find(parameters.name(id));
+    if (info == nullptr)
+      misfit = concat("it lacks the tensor ", parameters.name(id));
+    else if (info->shape != dims(parameters.shape(id)))
+      misfit =
+          concat("its ", info->name, " is ", Shape(std::span<const int64_t>(info->shape)).str(),
+                 ", the model's ", parameters.shape(id).str());
+  }
+  for (const TensorInfo& info : reader.tensors())
+    if (misfit.empty() && parameters.find(info.name) == kNoParam)
+      misfit = concat("it has the tensor ", info.name, ", the model has none of this name");
+  ModelConfig saved = read_model_config(reader);
+  const ModelConfig& given = model.config();
+  saved.dropout = given.dropout;
+  saved.attention_dropout = given.attention_dropout;
+  saved.ffn_dropout = given.ffn_dropout;
+  saved.max_positions = given.max_positions;
+  saved.depth_scaled_init = given.depth_scaled_init;
+  const std::string differences = describe_differences(saved, given);
+  require(misfit.empty() && differences.empty(), ErrorCode::invalid_argument, kOrigin,
+          reader.label(), " is not for this model: ", misfit,
+          misfit.empty() || differences.empty() ? "" : "; ", differences);
+  read_weights(context, reader, model.parameters());
+}
+
+void stage_weights(const SafetensorsReader& reader, Model& model, StagedTensors& staged) {
+  const ModelConfig saved = read_model_config(reader);
+  require(saved == model.config(), ErrorCode::invalid_argument, kOrigin, reader.label(),
+          " holds another model: ", describe_differences(saved, model.config()));
+  stage_master(reader, model.parameters(), staged);
+}
+
+void load_weights(Context& context, const SafetensorsReader& reader, Model& model) {
+  StagedTensors staged;
+  stage_weights(reader, model, staged);
+  staged.commit(context);
+  model.parameters().follow_master(context);
+}
+
+}  // namespace trafo

@@ -1,0 +1,132 @@
+#include "engine/ops/attention/attention_checks.h"
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/gather_rows/gather_rows.h"
+#include "engine/ops/masks/masks.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/op_kernel.h"
+#include "engine/ops/softmax/softmax.h"
+#include "engine/ops/unary/unary.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo::ops {
+namespace {
+
+// out[i] = x[from[i]]; x [rows, columns]. The gradient of a row is that of the one place it has
+// gone to, so that of rows that fill up is never looked at.
+Tensor moved_rows(Context& context, const Tensor& x, const Tensor& from, const Tensor& to) {
+  const auto move = [](Context& ctx, const Tensor& source, const Tensor& index, void* target) {
+    GatherRowsParams p{};
+    p.dtype = source.dtype();
+    p.x_rows = source.dim(0);
+    p.rows = index.numel();
+    p.width = p.out_stride = source.dim(1);
+    p.x_stride = source.dim(0) > 1 ? source.strides()[0] : source.dim(1);
+    p.x = source.raw();
+    p.index = index.data<int32_t>();
+    p.out = target;
+    launch(ctx, OpKernel::gather_rows, "attention", p);
+  };
+  const bool dense = x.dim(1) <= 1 || x.strides()[1] == 1;
+  const Tensor source = dense && x.strides()[0] >= x.dim(1) ? x : contiguous(context, x);
+  const OpRange range(context, "moved_rows", source, from);
+  Tensor out = context.empty({from.numel(), x.dim(1)}, x.dtype());
+  move(context, source, from, out.raw());
+  if (context.needs_grad({source}))
+    context.record("moved_rows", {source}, {&out}, [move, to, shape = x.shape()](Backward& b) {
+      const Tensor dy = b.grad_output();
+      const Tensor dx = b.context().empty(shape, dy.dtype());
+      move(b.context(), dy, to, dx.raw());
+      b.add(0, dx);
+    });
+  return out;
+}
+
+// One side of the scores: the sequences in rows of one length.
+struct Side {
+  int64_t sequences, length;
+  PaddedRows rows;
+};
+
+// [sequences * heads, length, head_dim]
+Tensor heads_of(Context& context, const AttentionInput& input, const Side& side,
+                const AttentionOptions& options) {
+  const int64_t width = options.heads * options.head_dim;
+  const Tensor columns = slice(context, input.tensor, 1, input.column, input.column + width);
+  const Tensor padded = reshape(context, moved_rows(context, columns, side.rows.from, side.rows.to),
+                                {side.sequences, side.length, options.heads, options.head_dim});
+  return reshape(context, transpose(context, padded, 1, 2),
+                 {side.sequences * options.heads, side.length, options.head_dim});
+}
+
+// What the fused kernel multiplies the probabilities [sequences, heads, queries, keys] with.
+Tensor padded_mask(Context& context, const Side& queries, int64_t rows, int64_t keys,
+                   int64_t max_keys, DType dtype, const AttentionOptions& options) {
+  const int64_t stride = dropout_key_stride(max_keys);
+  const Tensor mask = dropout_mask(context, {rows, options.heads * stride}, dtype, options.dropout);
+  const Tensor padded = reshape(context, gather_rows(context, mask, queries.rows.from),
+                                {queries.sequences, queries.length, options.heads, stride});
+  return slice(context, transpose(context, padded, 1, 2), 3, 0, keys);
+}
+
+}  // namespace
+
+Tensor attention_padded(Context& context, const AttentionInput& q, const AttentionInput& k,
+                        const AttentionInput& v, const AttentionRanges& ranges,
+                        const AttentionRows& rows, const AttentionOptions& options) {
+  const int64_t query_rows = q.tensor.dim(0), key_rows = k.tensor.dim(0);
+  // Where there is nothing, a length that was given is none.
+  const int64_t length = query_rows > 0 ? ranges.max_queries : 0;
+  const int64_t keys = key_rows > 0 ? ranges.max_keys : 0;
+  const bool recorded = context.needs_grad({k.tensor, v.tensor});
+  const Side of_queries{ranges.sequences, length,
+                        padded_rows(context, rows.query_begin, rows.query_end, ranges.sequences,
+                                    length, query_rows, true)};
+  const Side of_keys{ranges.sequences, keys,
+                     padded_rows(context, rows.key_begin, rows.key_end, ranges.sequences, keys,
+                                 key_rows, recorded)};
+  VisibleKeysParams mask{};
+  mask.dtype = q.tensor.dtype();
+  mask.causal = options.causal;
+  mask.sequences = ranges.sequences;
+  mask.queries = length;
+  mask.keys = keys;
+  mask.query_begin = rows.query_begin;
+  mask.query_end = rows.query_end;
+  mask.key_begin = rows.key_begin;
+  mask.key_end = rows.key_end;
+  const Tensor visible = visible_keys(context, mask, {ranges.sequences, 1, length, keys});
+
+  const Tensor scores = matmul(context, heads_of(context, q, of_queries, options),
+                               heads_of(context, k, of_keys, options), {.transpose_b = true});
+  const Shape by_head{ranges.sequences, options.heads, length, keys};
+  Tensor probabilities = masked_softmax(
+      context, reshape(context, scale(context, scores, attention_scale(options)), by_head),
+      visible);
+  if (options.dropout.active())
+    probabilities = multiply(context, probabilities,
+                             padded_mask(context, of_queries, query_rows, keys, ranges.max_keys,
+                                         q.tensor.dtype(), options));
+  const Tensor mixed = matmul(context, reshape(context, probabilities, scores.shape()),
+                              heads_of(context, v, of_keys, options));
+  const Tensor by_row = transpose(
+      context, reshape(context, mixed, {ranges.sequences, options.heads, length, options.head_dim}),
+      1, 2);
+  return moved_rows(
+      context,
+      reshape(context, by_row, {ranges.sequences * length, options.heads * options.head_dim}),
+      of_queries.rows.to, of_queries.rows.from);
+}
+
+Tensor attention_reference(Context& context, const AttentionInput& q, const AttentionInput& k,
+                           const AttentionInput& v, const Tensor& cu_seqlens_q,
+                           const Tensor& cu_seqlens_k, const AttentionOptions& options) {
+  check_attention_inputs(context, "attention", q, k, v, options);
+  const AttentionRanges ranges = packed_ranges(context, "attention", cu_seqlens_q, q.tensor.dim(0),
+                                               cu_seqlens_k, k.tensor.dim(0), options);
+  const int32_t* queries = cu_seqlens_q.data<int32_t>();
+  const int32_t* keys = cu_seqlens_k.data<int32_t>();
+  return attention_padded(context, q, k, v, ranges, {queries, queries + 1, keys, keys + 1},
+                          options);
+}
+
+}  // namespace trafo::ops

@@ -1,0 +1,404 @@
+#include "engine/optim/optimizer.h"
+
+#include <cmath>
+
+#include "engine/backend/cuda/device/numeric.cuh"
+#include "engine/backend/cuda/device_state.h"
+#include "engine/optim/state_code.h"
+
+namespace trafo {
+namespace cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Elements of one partial sum: fixed, so that the sum is the same on every device.
+constexpr int64_t kBlockElements = 32768;
+
+// The sum over the block, in thread 0; always in the same order.
+__device__ double block_sum(double x) {
+  __shared__ double warp_sums[kThreads / 32];
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
+  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = x;
+  __syncthreads();
+  double total = 0;
+  if (threadIdx.x == 0)
+    for (int w = 0; w < kThreads / 32; ++w) total += warp_sums[w];
+  return total;
+}
+
+// Widened before squaring: the square of a finite float is always a finite double.
+template <class T, int W>
+__global__ void __launch_bounds__(kThreads)
+    sum_of_squares_kernel(const T* __restrict__ x, int64_t count, double* __restrict__ partial) {
+  constexpr int kUnroll = 4;
+  const int64_t begin = blockIdx.x * kBlockElements;
+  const int64_t end = min(begin + kBlockElements, count);
+  double sum = 0;
+  int64_t i = begin + threadIdx.x * W;
+  constexpr int64_t kStep = int64_t{kThreads} * W;
+  for (; i + (kUnroll - 1) * kStep + W <= end; i += kUnroll * kStep) {
+    Pack<T, W> packs[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) packs[u] = load_pack<T, W>(x + i + u * kStep);
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u)
+#pragma unroll
+      for (int j = 0; j < W; ++j) {
+        const double value = to_float(packs[u].v[j]);
+        sum = fma(value, value, sum);
+      }
+  }
+  for (; i < end; i += kStep)
+    for (int64_t j = i; j < min(i + W, end); ++j) {
+      const double value = to_float(x[j]);
+      sum = fma(value, value, sum);
+    }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    sum_partials_kernel(const double* __restrict__ partial, int64_t count,
+                        double* __restrict__ out) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) sum += partial[i];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *out = sum;
+}
+
+struct AdamWArgs {
+  float grad_scale, beta1, rest1, beta2, rest2, correction2, epsilon, rate, keep, share;
+  uint32_t step;
+  bool applied;
+
+  __device__ void update(float g, float& momentum, float& variance, float& value) const {
+    g *= grad_scale;
+    momentum = fmaf(momentum, beta1, g * rest1);
+    variance = fmaf(variance, beta2, g * g * rest2);
+    const float denominator = sqrtf(variance * correction2) + epsilon;
+    value = fmaf(-rate, momentum / denominator, value * keep);
+  }
+  __device__ float smoothed(float mean, float value) const {
+    return fmaf(share, value - mean, mean);
+  }
+};
+
+// 1 - beta^step without cancellation for beta near one; 1 for beta = 0.
+__host__ __device__ double bias_correction(double beta, int64_t step) {
+  return beta > 0 ? -expm1(static_cast<double>(step) * log(beta)) : 1.0;
+}
+
+struct AdamWConstants {
+  double beta1, beta2, epsilon, weight_decay, smoothing;
+
+  __host__ __device__ AdamWArgs args(double learning_rate, double grad_scale, int64_t step) const {
+    AdamWArgs a;
+    a.grad_scale = static_cast<float>(grad_scale);
+    a.beta1 = static_cast<float>(beta1);
+    a.rest1 = static_cast<float>(1 - beta1);
+    a.beta2 = static_cast<float>(beta2);
+    a.rest2 = static_cast<float>(1 - beta2);
+    a.correction2 = static_cast<float>(1 / bias_correction(beta2, step));
+    a.epsilon = static_cast<float>(epsilon);
+    a.rate = static_cast<float>(learning_rate / bias_correction(beta1, step));
+    a.keep = static_cast<float>(1 - learning_rate * weight_decay);
+    a.share = static_cast<float>(smoothing_share(smoothing, step));
+    a.step = static_cast<uint32_t>(step);
+    a.applied = true;
+    return a;
+  }
+};
+
+// What clipped_adamw decides between its norm and its update; one block.
+__global__ void __launch_bounds__(kThreads)
+    decide_update_kernel(AdamWConstants constants, double max_norm,
+                         const double* __restrict__ partial, int64_t count,
+                         const float* __restrict__ loss, const float* __restrict__ nll,
+                         const LearningRates* __restrict__ rates, UpdateRecord* record,
+                         AdamWArgs* args) {
+  double squares = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) squares += partial[i];
+  squares = block_sum(squares);
+  if (threadIdx.x != 0) return;
+  UpdateRecord r = *record;
+  r.loss = *loss;
+  r.nll = *nll;
+  r.norm = sqrt(squares);
+  r.learning_rate = rates->rates[r.updates + 1 - rates->first];
+  const bool clipped = max_norm > 0 && r.norm > max_norm;
+  // A square that float32 does not hold would stay in the second moment for ever.
+  const bool squares_fit = (clipped ? max_norm : r.norm) < 1.8e19;
+  r.applied = isfinite(r.loss) && isfinite(r.norm) && squares_fit;
+  AdamWArgs a{};
+  if (r.applied) {
+    ++r.updates;
+    a = constants.args(r.learning_rate, clipped ? max_norm / r.norm : 1.0, r.updates);
+  }
+  *args = a;
+  *record = r;
+}
+
+// `decided`: arguments that a kernel left in device memory, instead of `given`.
+template <int W>
+__global__ void __launch_bounds__(kThreads)
+    adamw_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, int64_t count,
+                 float* __restrict__ param, const float* __restrict__ grad, float* __restrict__ m,
+                 float* __restrict__ v, bf16* __restrict__ rounded, float* __restrict__ mean) {
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * W;
+  if (i >= count) return;
+  const AdamWArgs a = decided ? *decided : given;
+  if (!a.applied) return;
+  if (i + W <= count) {
+    const Pack<float, W> g = load_pack<float, W>(grad + i);
+    Pack<float, W> momentum = load_pack<float, W>(m + i), variance = load_pack<float, W>(v + i);
+    Pack<float, W> value = load_pack<float, W>(param + i);
+#pragma unroll
+    for (int j = 0; j < W; ++j) a.update(g.v[j], momentum.v[j], variance.v[j], value.v[j]);
+    store_pack(m + i, momentum);
+    store_pack(v + i, variance);
+    store_pack(param + i, value);
+    if (mean) {
+      Pack<float, W> smoothed = load_pack<float, W>(mean + i);
+#pragma unroll
+      for (int j = 0; j < W; ++j) smoothed.v[j] = a.smoothed(smoothed.v[j], value.v[j]);
+      store_pack(mean + i, smoothed);
+    }
+    if (rounded) {
+      Pack<bf16, W> narrow;
+#pragma unroll
+      for (int j = 0; j < W; ++j) narrow.v[j] = from_float<bf16>(value.v[j]);
+      store_pack(rounded + i, narrow);
+    }
+  } else {
+    for (int64_t j = i; j < count; ++j) {
+      a.update(grad[j], m[j], v[j], param[j]);
+      if (mean) mean[j] = a.smoothed(mean[j], param[j]);
+      if (rounded) rounded[j] = from_float<bf16>(param[j]);
+    }
+  }
+}
+
+// The same with moments in 8 bits (state_code.h): a warp holds a block of them in registers, from
+// decoding to coding. Lane l has elements 4 l .. 4 l + 3 of either half, so that every access of a
+// warp is one range. `kWhole`: of parameters and gradients that can be moved by fours.
+constexpr int kHalf = static_cast<int>(state_code::kBlock) / 2;
+static_assert(kHalf == 4 * 32);
+
+__device__ __forceinline__ uint8_t byte_of(uint32_t codes, int j) {
+  return static_cast<uint8_t>(codes >> (8 * j));
+}
+
+// The low bytes of four words.
+__device__ __forceinline__ uint32_t four_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+}
+
+// The largest of numbers that are not negative: their bits are in the same order.
+__device__ __forceinline__ float warp_largest(float x) {
+  return __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(x)));
+}
+
+template <bool kAligned>
+__global__ void __launch_bounds__(kThreads)
+    adamw_coded_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, int64_t count,
+                       float* __restrict__ param, const float* __restrict__ grad,
+                       uint32_t* __restrict__ m, uint32_t* __restrict__ v,
+                       float* __restrict__ m_scale, float* __restrict__ v_scale,
+                       bf16* __restrict__ rounded, float* __restrict__ mean) {
+  const int64_t block = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
+  const int64_t begin = block * state_code::kBlock;
+  if (begin >= count) return;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const bool whole = kAligned && begin + state_code::kBlock <= count;
+
+  Pack<float, 4> g[2], value[2], momentum[2], variance[2];
+  uint32_t m_codes[2], v_codes[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int64_t i = begin + h * kHalf + lane * 4;
+    m_codes[h] = m[i / 4];
+    v_codes[h] = v[i / 4];
+    if (whole) {
+      g[h] = load_pack<float, 4>(grad + i);
+      value[h] = load_pack<float, 4>(param + i);
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const bool inside = i + j < count;
+        g[h].v[j] = inside ? grad[i + j] : 0.0f;
+        value[h].v[j] = inside ? param[i + j] : 0.0f;
+      }
+    }
+  }
+  const float old_m_scale = m_scale[block], old_v_scale = v_scale[block];
+  const AdamWArgs a = decided ? *decided : given;
+  if (!a.applied) return;
+
+  float largest_m = 0, largest_v = 0;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      float& mj = momentum[h].v[j];
+      float& vj = variance[h].v[j];
+      mj = state_code::decode_first(byte_of(m_codes[h], j), old_m_scale);
+      vj = state_code::decode_second(byte_of(v_codes[h], j), old_v_scale);
+      a.update(g[h].v[j], mj, vj, value[h].v[j]);
+      largest_m = fmaxf(largest_m, fabsf(mj));
+      largest_v = fmaxf(largest_v, vj);
+    }
+  }
+  const float new_m_scale =
+      state_code::scale_of(warp_largest(largest_m), state_code::kFirstLargest);
+  const float new_v_scale =
+      state_code::scale_of(warp_largest(largest_v), state_code::kSecondLargest);
+  const float m_inverse = state_code::inverse_of(new_m_scale);
+  const float v_inverse = state_code::inverse_of(new_v_scale);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int64_t i = begin + h * kHalf + lane * 4;
+    uint32_t m_place[4], v_place[4];
+#pragma unroll
+    for (int j = 0; j < 4; j += 2) {
+      const uint32_t random = state_code::random_bits(static_cast<uint32_t>((i + j) / 2), a.step);
+#pragma unroll
+      for (int k = j; k < j + 2; ++k) {
+        const uint32_t offset = state_code::rounding_offset(random, static_cast<uint32_t>(k));
+        m_place[k] =
+            state_code::first_place(__float_as_uint(fabsf(momentum[h].v[k]) * m_inverse), offset);
+        v_place[k] = state_code::encode_second(variance[h].v[k], v_inverse, offset);
+      }
+    }
+    // The signs are set in all four at once.
+    const uint32_t signs = four_bytes(
+        __float_as_uint(momentum[h].v[0]) >> 24, __float_as_uint(momentum[h].v[1]) >> 24,
+        __float_as_uint(momentum[h].v[2]) >> 24, __float_as_uint(momentum[h].v[3]) >> 24);
+    const uint32_t m_out =
+        four_bytes(m_place[0], m_place[1], m_place[2], m_place[3]) | (signs & 0x80808080u);
+    const uint32_t v_out = four_bytes(v_place[0], v_place[1], v_place[2], v_place[3]);
+    m[i / 4] = m_out;
+    v[i / 4] = v_out;
+    if (whole) {
+      store_pack(param + i, value[h]);
+      if (mean) {
+        Pack<float, 4> smoothed = load_pack<float, 4>(mean + i);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) smoothed.v[j] = a.smoothed(smoothed.v[j], value[h].v[j]);
+        store_pack(mean + i, smoothed);
+      }
+      if (rounded) {
+        Pack<bf16, 4> narrow;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) narrow.v[j] = from_float<bf16>(value[h].v[j]);
+        store_pack(rounded + i, narrow);
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (i + j >= count) continue;
+        param[i + j] = value[h].v[j];
+        if (mean) mean[i + j] = a.smoothed(mean[i + j], value[h].v[j]);
+        if (rounded) rounded[i + j] = from_float<bf16>(value[h].v[j]);
+      }
+    }
+  }
+  if (lane == 0) {
+    m_scale[block] = new_m_scale;
+    v_scale[block] = new_v_scale;
+  }
+}
+
+// One partial sum of squares a block of elements.
+int64_t square_blocks(int64_t count) {
+  return (count + kBlockElements - 1) / kBlockElements;
+}
+
+template <class T>
+void launch_squares(DeviceState& device, const T* x, int64_t count, double* partial) {
+  const auto grid = static_cast<unsigned>(square_blocks(count));
+  if (grid == 0) return;
+  if (aligned16(x))
+    sum_of_squares_kernel<T, kPackWidth<T>>
+        <<<grid, kThreads, 0, device.stream>>>(x, count, partial);
+  else
+    sum_of_squares_kernel<T, 1><<<grid, kThreads, 0, device.stream>>>(x, count, partial);
+}
+
+// Params of either update.
+template <class Params>
+int32_t launch_adamw(DeviceState& device, const Params& p, const AdamWArgs& given,
+                     const AdamWArgs* decided, const char* name) {
+  auto* param = static_cast<float*>(p.param);
+  const auto* grad = static_cast<const float*>(p.grad);
+  auto* rounded = static_cast<bf16*>(p.param_bf16);
+  auto* mean = static_cast<float*>(p.mean);
+  const bool aligned = reinterpret_cast<uintptr_t>(rounded) % 8 == 0 && aligned16(param) &&
+                       aligned16(grad) && aligned16(mean);
+  // `elements`: of a block of threads.
+  const auto run = [&](auto kernel, int64_t elements, auto... states) {
+    const auto grid = static_cast<unsigned>((p.count + elements - 1) / elements);
+    kernel<<<grid, kThreads, 0, device.stream>>>(given, decided, p.count, param, grad, states...,
+                                                 rounded, mean);
+  };
+  if (p.m_scale) {
+    auto* m = static_cast<uint32_t*>(p.m);
+    auto* v = static_cast<uint32_t*>(p.v);
+    run(aligned ? adamw_coded_kernel<true> : adamw_coded_kernel<false>,
+        kThreads / 32 * state_code::kBlock, m, v, p.m_scale, p.v_scale);
+  } else {
+    auto* m = static_cast<float*>(p.m);
+    auto* v = static_cast<float*>(p.v);
+    const bool vectors = aligned && aligned16(m) && aligned16(v);
+    run(vectors ? adamw_kernel<4> : adamw_kernel<1>, int64_t{kThreads} * (vectors ? 4 : 1), m, v);
+  }
+  return launched(device, name);
+}
+
+}  // namespace
+}  // namespace cuda
+
+int32_t sum_of_squares_cuda(cuda::DeviceState& device, const SumOfSquaresParams& p) {
+  using namespace cuda;
+  const int64_t blocks = square_blocks(p.count);
+  auto* partial =
+      static_cast<double*>(device.scratch(static_cast<size_t>(blocks + 1) * sizeof(double)));
+  if (!partial) return kOutOfMemory;
+  const bool known = with_device_type(p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch_squares(device, static_cast<const T*>(p.x), p.count, partial);
+  });
+  if (!known) return unsupported(device, "sum_of_squares: CUDA has float32 and bfloat16");
+  sum_partials_kernel<<<1, kThreads, 0, device.stream>>>(partial, blocks, p.out);
+  return launched(device, "sum_of_squares");
+}
+
+int32_t adamw_cuda(cuda::DeviceState& device, const AdamWParams& p) {
+  using namespace cuda;
+  if (p.dtype != DType::f32)
+    return unsupported(device, "adamw: parameters and states are float32 on CUDA");
+  if (p.count == 0) return kSuccess;
+  const AdamWConstants constants{p.beta1, p.beta2, p.epsilon, p.weight_decay, p.smoothing};
+  return launch_adamw(device, p, constants.args(p.learning_rate, p.grad_scale, p.step), nullptr,
+                      "adamw");
+}
+
+int32_t clipped_adamw_cuda(cuda::DeviceState& device, const ClippedAdamWParams& p) {
+  using namespace cuda;
+  if (p.dtype != DType::f32)
+    return unsupported(device, "clipped_adamw: parameters and states are float32 on CUDA");
+  const int64_t blocks = square_blocks(p.count);
+  auto* partial = static_cast<double*>(
+      device.scratch(static_cast<size_t>(blocks) * sizeof(double) + sizeof(AdamWArgs)));
+  if (!partial) return kOutOfMemory;
+  auto* args = reinterpret_cast<AdamWArgs*>(partial + blocks);
+  launch_squares(device, static_cast<const float*>(p.grad), p.count, partial);
+  decide_update_kernel<<<1, kThreads, 0, device.stream>>>(
+      {p.beta1, p.beta2, p.epsilon, p.weight_decay, p.smoothing}, p.max_norm, partial, blocks,
+      static_cast<const float*>(p.loss), static_cast<const float*>(p.nll), p.rates, p.record, args);
+  if (p.count == 0) return launched(device, "clipped_adamw");
+  return launch_adamw(device, p, {}, args, "clipped_adamw");
+}
+
+}  // namespace trafo

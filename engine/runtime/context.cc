@@ -1,0 +1,132 @@
+#include "engine/runtime/context.h"
+
+#include <algorithm>
+
+namespace trafo {
+
+Tensor Context::empty(const Shape& shape, DType dtype) const {
+  const int64_t bytes =
+      checked_mul(element_count(shape), static_cast<int64_t>(dtype_size(dtype)), "tensor");
+  const auto size = static_cast<size_t>(bytes);
+  void* data = backend_->allocate(size);
+  std::shared_ptr<Storage> storage;
+  try {
+    storage = std::make_shared<Storage>(backend_, device(), data, size);
+  } catch (...) {
+    if (data) backend_->release(data, size);
+    throw;
+  }
+  return Tensor(std::move(storage), dtype, shape, contiguous_strides(shape), 0);
+}
+
+Tensor Context::zeros(const Shape& shape, DType dtype) const {
+  Tensor tensor = empty(shape, dtype);
+  backend_->fill_zero(tensor.raw(), tensor.bytes());
+  return tensor;
+}
+
+Tensor Context::from_host(const void* host, size_t bytes, const Shape& shape, DType dtype) const {
+  Tensor tensor = empty(shape, dtype);
+  require(bytes == tensor.bytes(), ErrorCode::shape_mismatch, "tensor", "shape ", shape.str(),
+          " of ", dtype_name(dtype), " takes ", tensor.bytes(), " bytes, got ", bytes);
+  backend_->copy_from_host(tensor.raw(), host, bytes);
+  return tensor;
+}
+
+void Context::to_host(const Tensor& tensor, void* host, size_t bytes) const {
+  require(tensor.is_contiguous(), ErrorCode::invalid_argument, "tensor",
+          "only a contiguous tensor can be copied to the host");
+  require(bytes == tensor.bytes(), ErrorCode::shape_mismatch, "tensor", "the tensor takes ",
+          tensor.bytes(), " bytes, the buffer has ", bytes);
+  backend_->copy_to_host(host, tensor.raw(), bytes);
+}
+
+Tensor Context::scalar(double value, const Shape& shape, DType dtype) const {
+  const float as_float = static_cast<float>(value);
+  const BFloat16 as_bfloat16 = BFloat16::from_float(as_float);
+  const int32_t as_int = static_cast<int32_t>(value);
+  const void* host = dtype == DType::f64    ? static_cast<const void*>(&value)
+                     : dtype == DType::f32  ? static_cast<const void*>(&as_float)
+                     : dtype == DType::bf16 ? static_cast<const void*>(&as_bfloat16)
+                                            : static_cast<const void*>(&as_int);
+  return from_host(host, dtype_size(dtype), shape, dtype);
+}
+
+const Tensor& Context::one(DType dtype) const {
+  Tensor& one = ones_[static_cast<size_t>(dtype)];
+  if (!one.defined()) one = scalar(1, {1}, dtype);
+  return one;
+}
+
+Tensor Context::from_doubles(std::span<const double> values, const Shape& shape,
+                             DType dtype) const {
+  if (dtype == DType::f64) return from_values<double>(values, shape);
+  const std::vector<float> narrow(values.begin(), values.end());
+  if (dtype == DType::f32) return from_values<float>(narrow, shape);
+  std::vector<BFloat16> rounded(narrow.size());
+  std::transform(narrow.begin(), narrow.end(), rounded.begin(), &BFloat16::from_float);
+  return from_values<BFloat16>(rounded, shape);
+}
+
+double Context::item(const Tensor& tensor) const {
+  require(tensor.numel() == 1, ErrorCode::shape_mismatch, "item", "the tensor of shape ",
+          tensor.shape().str(), " does not have one element");
+  if (tensor.dtype() == DType::f64) return values<double>(tensor)[0];
+  if (tensor.dtype() == DType::bf16) return values<BFloat16>(tensor)[0].to_float();
+  return values<float>(tensor)[0];
+}
+
+bool Context::needs_grad(std::initializer_list<Tensor> inputs) const {
+  if (!grad_enabled_) return false;
+  for (const Tensor& input : inputs)
+    if (requires_grad(input)) return true;
+  return false;
+}
+
+void Context::record(const char* op, std::initializer_list<Tensor> inputs,
+                     std::initializer_list<Tensor*> outputs, BackwardFn backward) {
+  record(op, std::span<const Tensor>(inputs.begin(), inputs.size()),
+         std::span<Tensor* const>(outputs.begin(), outputs.size()), std::move(backward));
+}
+
+void Context::record(const char* op, std::span<const Tensor> inputs,
+                     std::span<Tensor* const> outputs, BackwardFn backward) {
+  if (!grad_enabled_) return;
+  bool wanted = false;
+  for (const Tensor& input : inputs) wanted = wanted || requires_grad(input);
+  if (wanted) tape_->record(op, inputs, outputs, std::move(backward));
+}
+
+Trace Context::finish_profile() {
+  struct LookAway {
+    Context& context;
+    ~LookAway() {
+      if (!context.profiler_.annotates()) context.looking_on_ = nullptr;
+    }
+  } look_away{*this};
+  return profiler_.finish();
+}
+
+void Context::backward(const Tensor& root, const Tensor& upstream) {
+  require(requires_grad(root), ErrorCode::invalid_argument, "backward",
+          "the tensor does not depend on anything that wants a gradient");
+  require(!root.variable()->consumed, ErrorCode::invalid_argument, "backward",
+          "backward has already run over this graph");
+  Tensor seed = upstream;
+  const bool unit = !seed.defined();
+  if (!unit) {
+    require(seed.shape() == root.shape() && seed.dtype() == root.dtype(), ErrorCode::shape_mismatch,
+            "backward", "the upstream gradient is ", seed.shape().str(), " ",
+            dtype_name(seed.dtype()), ", the tensor ", root.shape().str(), " ",
+            dtype_name(root.dtype()));
+    require(seed.is_contiguous(), ErrorCode::invalid_argument, "backward",
+            "the upstream gradient must be contiguous");
+  } else {
+    require(root.numel() == 1, ErrorCode::shape_mismatch, "backward", "a tensor of shape ",
+            root.shape().str(), " needs an upstream gradient");
+    seed = root.rank() == 1 ? one(root.dtype()) : one(root.dtype()).reshaped(root.shape());
+  }
+  tape_->backward(*this, {&root, 1}, {&seed, 1}, unit);
+}
+
+}  // namespace trafo

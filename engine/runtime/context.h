@@ -1,0 +1,230 @@
+// A Context is where work happens: a device, a tape, and the switches that ops obey. One thread
+// uses it at a time; it may move between threads.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/autograd/tape.h"
+#include "engine/backend/backend.h"
+#include "engine/core/tensor.h"
+#include "engine/runtime/profiler.h"
+
+namespace trafo {
+
+// What backward computes a second time instead of keeping it. Gradients are the same bits under
+// each.
+enum class Recompute : int32_t {
+  none = 0,
+  selective = 1,  // what is large and cheap: outputs of norms and of activations
+  full = 2        // everything between the layers' boundaries (models decide where)
+};
+
+class Context {
+ public:
+  explicit Context(std::shared_ptr<Backend> backend)
+      : backend_(std::move(backend)), profiler_(*backend_) {
+    profiler_.look_for_tools();
+    if (profiler_.annotates()) looking_on_ = &profiler_;
+  }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  Backend& backend() const { return *backend_; }
+  Device device() const { return backend_->device(); }
+
+  // --- tensors ---
+  Tensor empty(const Shape& shape, DType dtype) const;  // contents unspecified
+  Tensor zeros(const Shape& shape, DType dtype) const;
+  // Copies `bytes` of host memory, which must be exactly the tensor's size.
+  Tensor from_host(const void* host, size_t bytes, const Shape& shape, DType dtype) const;
+  template <class T>
+  Tensor from_values(std::span<const T> values, const Shape& shape) const {
+    return from_host(values.data(), values.size_bytes(), shape, dtype_of<T>);
+  }
+  Tensor scalar(double value, const Shape& shape, DType dtype) const;  // `shape` has one element
+  // [1], the same constant at every call: nothing is copied but the first time.
+  const Tensor& one(DType dtype) const;
+  // Rounds to `dtype`, a floating-point one.
+  Tensor from_doubles(std::span<const double> values, const Shape& shape, DType dtype) const;
+  // Copies a contiguous tensor out; waits for the device.
+  void to_host(const Tensor& tensor, void* host, size_t bytes) const;
+  template <class T>
+  std::vector<T> values(const Tensor& tensor) const {
+    (void)tensor.data<T>();  // checks the dtype
+    std::vector<T> out(static_cast<size_t>(tensor.numel()));
+    to_host(tensor, out.data(), out.size() * sizeof(T));
+    return out;
+  }
+  double item(const Tensor& tensor) const;  // the one element of a floating-point tensor
+
+  // --- autodiff ---
+  bool recording() const { return grad_enabled_; }
+  void set_recording(bool enabled) { grad_enabled_ = enabled; }
+  // True if an op on these inputs will be recorded: it must keep what its backward needs.
+  bool needs_grad(std::initializer_list<Tensor> inputs) const;
+  // Records an op. `outputs` get Variables. A null `backward` is an error (UNSUPPORTED) when a
+  // gradient is wanted.
+  void record(const char* op, std::initializer_list<Tensor> inputs,
+              std::initializer_list<Tensor*> outputs, BackwardFn backward);
+  void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
+              BackwardFn backward);
+  // Gradients of all leaves that `root` depends on, added to what they hold; frees the graph.
+  // `upstream` is the gradient of `root` (contiguous, its shape and dtype); default: one, for a
+  // root of one element only. The default is known on the host, an upstream gradient is not.
+  void backward(const Tensor& root, const Tensor& upstream = {});
+  Tape& tape() { return *tape_; }
+
+  // --- profiles ---
+  // Null while nobody looks on: the one test that an op costs then.
+  Profiler* profiler() const { return looking_on_; }
+  // See Profiler::start. Never changes a result.
+  void start_profile(bool graphs = false) {
+    profiler_.start(graphs);
+    looking_on_ = &profiler_;
+  }
+  bool profiling() const { return profiler_.recording(); }
+  Trace finish_profile();
+
+  // --- switches ---
+  bool fused_kernels() const { return fused_; }  // off: every op runs its composed reference
+  void set_fused_kernels(bool fused) { fused_ = fused; }
+
+  Recompute recompute() const { return recompute_; }
+  void set_recompute(Recompute recompute) { recompute_ = recompute; }
+  // Off: training steps on an accelerator are issued one kernel at a time instead of being recorded
+  // once and replayed. The results are the same bits.
+  bool graphs() const { return graphs_ && profiler_.keeps_graphs(); }
+  void set_graphs(bool graphs) { graphs_ = graphs; }
+  // Whether GELU and its derivative are taken into the products beside them where the backend's
+  // products have epilogues: other roundings, and Recompute::selective repeats a product.
+  bool gemm_epilogues() const { return gemm_epilogues_; }
+  void set_gemm_epilogues(bool epilogues) { gemm_epilogues_ = epilogues; }
+
+  void launch(int kernel, const char* op, const void* params) const {
+    backend_->launch(kernel, op, params);
+  }
+
+ private:
+  friend class TapeScope;
+  std::shared_ptr<Backend> backend_;
+  Tape root_tape_;
+  Tape* tape_ = &root_tape_;
+  bool grad_enabled_ = true;
+  bool fused_ = true;
+  bool graphs_ = true;
+  Recompute recompute_ = Recompute::none;
+  bool gemm_epilogues_ = false;
+  mutable Tensor ones_[kDTypeCount];
+  Profiler profiler_;
+  Profiler* looking_on_ = nullptr;
+};
+
+// Around what an op does forward; with its inputs, for profiles.
+class OpRange : public ProfileRange {
+ public:
+  template <class... Tensors>
+  OpRange(const Context& context, const char* op, const Tensors&... inputs)
+      : ProfileRange(context.profiler(), op, TraceKind::forward, true) {
+    if (profiler_) [[unlikely]]
+      (add(inputs), ...);
+  }
+
+ private:
+  void add(const Tensor& tensor) {
+    if (tensor.defined()) profiler_->add_input(token_, tensor.shape(), tensor.dtype());
+  }
+  void add(std::span<const Tensor> tensors) {
+    for (const Tensor& tensor : tensors) add(tensor);
+  }
+};
+
+// Around what changes parameters.
+class UpdateRange : public ProfileRange {
+ public:
+  UpdateRange(const Context& context, const char* name)
+      : ProfileRange(context.profiler(), name, TraceKind::update, true) {}
+};
+
+// A phase of a training step, or of what is done between steps. on_device: it issues work.
+class PhaseRange : public ProfileRange {
+ public:
+  PhaseRange(const Context& context, const char* name, bool on_device)
+      : ProfileRange(context.profiler(), name, TraceKind::phase, on_device) {}
+};
+
+// Nothing is recorded while one of these lives.
+class NoGrad {
+ public:
+  explicit NoGrad(Context& context) : context_(context), previous_(context.recording()) {
+    context.set_recording(false);
+  }
+  ~NoGrad() { context_.set_recording(previous_); }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  Context& context_;
+  bool previous_;
+};
+
+// Sets the policy while it lives.
+class RecomputeScope {
+ public:
+  RecomputeScope(Context& context, Recompute recompute)
+      : context_(context), previous_(context.recompute()) {
+    context.set_recompute(recompute);
+  }
+  ~RecomputeScope() { context_.set_recompute(previous_); }
+  RecomputeScope(const RecomputeScope&) = delete;
+  RecomputeScope& operator=(const RecomputeScope&) = delete;
+
+ private:
+  Context& context_;
+  Recompute previous_;
+};
+
+// Runs on a tape of its own; checkpointed regions are recomputed on one.
+class TapeScope {
+ public:
+  explicit TapeScope(Context& context)
+      : context_(context), previous_(context.tape_), recording_(context.grad_enabled_) {
+    context.tape_ = &tape_;
+    context.grad_enabled_ = true;
+  }
+  ~TapeScope() {
+    context_.tape_ = previous_;
+    context_.grad_enabled_ = recording_;
+  }
+  TapeScope(const TapeScope&) = delete;
+  TapeScope& operator=(const TapeScope&) = delete;
+
+ private:
+  Context& context_;
+  Tape tape_;
+  Tape* previous_;
+  bool recording_;
+};
+
+// A tensor that a backward function needs, kept or computed again, as its variable says.
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+  explicit SavedTensor(const Tensor& tensor) {
+    if (tensor.variable() && tensor.variable()->recompute)
+      recompute_ = tensor.variable()->recompute;
+    else
+      tensor_ = tensor.detach();
+  }
+  Tensor get(Context& context) const { return recompute_ ? recompute_(context) : tensor_; }
+
+ private:
+  Tensor tensor_;
+  std::function<Tensor(Context&)> recompute_;
+};
+
+}  // namespace trafo

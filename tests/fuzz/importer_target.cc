@@ -1,0 +1,123 @@
+// Model directories of other programs: one file of a good directory is the input; none at all: it
+// is missing.
+#include "engine/backend/cpu/cpu_backend.h"
+#include "engine/interop/formats.h"
+#include "engine/interop/interop.h"
+#include "engine/runtime/context.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "tests/fuzz/support.h"
+#include "tests/fuzz/targets.h"
+
+namespace trafo::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Good {
+  const char* format;
+  ModelConfig config;
+  fs::path directory;
+  std::vector<std::string> names;  // of its files, in order
+  std::vector<std::string> contents;
+};
+
+ModelConfig config_of(const char* format, int64_t vocabulary) {
+  ModelConfig config;
+  config.vocabulary = vocabulary;
+  config.encoder_layers = config.decoder_layers = 1;
+  config.width = config.ffn_width = 4;
+  config.heads = 2;
+  config.max_positions = 8;
+  const std::string_view name = format;
+  if (name == "marian" || name == "ctranslate2") {
+    config.pre_norm = false;
+    config.activation = Activation::relu;
+    return config;
+  }
+  config.architecture = Architecture::decoder_lm;
+  config.pre_norm = true;
+  config.activation = Activation::gelu;
+  if (name == "llama") {
+    config.norm = Norm::rms;
+    config.positions = Positions::rotary;
+    config.ffn = FeedForward::swiglu;
+    config.activation = Activation::silu;
+    config.biases = false;
+  }
+  return config;
+}
+
+Context& context() {
+  static Context one(make_cpu_backend(1));
+  return one;
+}
+
+std::string content(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+Good make_good(const char* format) {
+  TokenizerTrainOptions options;
+  options.vocab_size = 24;
+  options.hard_vocab_limit = false;
+  const std::vector<std::string> lines = {"ab cd ab", "cd ab cd", "b d b d"};
+  const Tokenizer tokenizer = Tokenizer::train(std::span<const std::string>(lines), options);
+  const auto model = make_model(context(), config_of(format, tokenizer.vocab_size()), 1);
+  const interop::HostModel host = interop::copy_to_host(context(), *model);
+  Good good{format, model->config(), folder().path() / format, {}, {}};
+  fs::create_directories(good.directory);
+  const std::string_view name = format;
+  if (name == "marian") interop::write_marian(host, tokenizer, good.directory);
+  if (name == "gpt2") interop::write_gpt2(host, tokenizer, good.directory);
+  if (name == "llama") interop::write_llama(host, tokenizer, good.directory);
+  if (name == "ctranslate2") interop::write_ctranslate2(host, tokenizer, good.directory);
+  for (const auto& entry : fs::directory_iterator(good.directory))
+    good.names.push_back(entry.path().filename().string());
+  std::sort(good.names.begin(), good.names.end());
+  for (const std::string& file : good.names)
+    good.contents.push_back(content(good.directory / file));
+  return good;
+}
+
+std::vector<Good>& directories() {
+  static std::vector<Good> all = {make_good("marian"), make_good("gpt2"), make_good("llama"),
+                                  make_good("ctranslate2")};
+  return all;
+}
+
+}  // namespace
+
+void run_importer(Bytes input) {
+  Parts parts(input);
+  Good& good = directories()[parts.byte() % 4];
+  const size_t place = parts.byte() % good.names.size();
+  const std::string name = std::string(good.format) + "/" + good.names[place];
+  if (parts.empty())
+    fs::remove(folder().path() / name);
+  else
+    folder().write(name, parts.rest());
+  attempt([&] {
+    if (std::string_view(good.format) == "ctranslate2")
+      interop::read_back_ctranslate2(good.config, good.directory);
+    else
+      import_model(context(), good.directory);
+  });
+  folder().write(name, good.contents[place]);
+}
+
+std::vector<Seed> importer_seeds() {
+  std::vector<Seed> seeds;
+  for (size_t format = 0; format < directories().size(); ++format) {
+    const Good& good = directories()[format];
+    for (size_t place = 0; place < good.names.size(); ++place) {
+      const std::string head{static_cast<char>(format), static_cast<char>(place)};
+      if (good.contents[place].size() <= 16384)
+        seeds.push_back(
+            {std::string(good.format) + "-" + good.names[place], head + good.contents[place]});
+    }
+  }
+  return seeds;
+}
+
+}  // namespace trafo::fuzz

@@ -1,0 +1,277 @@
+// Directories of other programs in all the forms they come in, places that cannot be written to,
+// and what the parts of the export refuse by themselves.
+#include <cmath>
+
+#include "engine/interop/formats.h"
+#include "engine/interop/tensor_map.h"
+#include "tests/interop/interop_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+
+class InteropFormsTest : public InteropTest {
+ protected:
+  // A decoder whose output bias is zero, so that GPT-2's form has the same tensors.
+  std::unique_ptr<Model> unbiased_lm(bool tied) {
+    ModelConfig config = config_of(Architecture::decoder_lm, true);
+    config.tied_embeddings = tied;
+    auto model = model_of(config);
+    const std::vector<float> zeros(static_cast<size_t>(config.vocabulary));
+    model->parameters().set_value(*context_, model->parameters().find("output.bias"), zeros.data(),
+                                  zeros.size() * sizeof(float));
+    return model;
+  }
+};
+
+TEST_F(InteropFormsTest, FormatsHaveNames) {
+  EXPECT_STREQ(export_format_name(ExportFormat::hf_marian), "hf-marian");
+  EXPECT_STREQ(export_format_name(ExportFormat::hf_gpt2), "hf-gpt2");
+  EXPECT_STREQ(export_format_name(ExportFormat::hf_llama), "hf-llama");
+  EXPECT_STREQ(export_format_name(ExportFormat::ctranslate2), "ctranslate2");
+  const auto unknown = static_cast<ExportFormat>(77);
+  EXPECT_STREQ(export_format_name(unknown), "unknown");
+  const auto model = make_model(*context_, config_of(Architecture::decoder_lm, true), 1);
+  expect_error(ErrorCode::invalid_argument, "unknown format 77",
+               [&] { exported(*model, unknown, "x"); });
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(InteropFormsTest, PlacesThatNoDirectoryCanBeMadeAt) {
+  const auto model = make_model(*context_, config_of(Architecture::decoder_lm, true), 1);
+  const auto refused = [&](const fs::path& place, const char* text) {
+    expect_error(ErrorCode::invalid_argument, text, [&] {
+      export_model(*context_, *model, tokenizer(), ExportFormat::hf_gpt2, place);
+    });
+  };
+  fs::create_directory(path("here"));
+  refused(path("here") / ".", "is not the name of a new directory");
+  refused(path("here") / "..", "is not the name of a new directory");
+  refused("/", "is not the name of a new directory");
+  write_file_atomically(path("file"), std::string_view("mine"));
+  refused(path("file"), "exists and is not an empty directory");
+  fs::create_symlink(path("here"), path("link"));
+  refused(path("link"), "exists and is not an empty directory");
+  EXPECT_EQ(read_text_file(path("file"), 10), "mine");
+  EXPECT_TRUE(fs::is_empty(path("here")));
+}
+
+TEST_F(InteropFormsTest, PartsOfTheLlamaFormAreNamed) {
+  ModelConfig rotary = config_of(Architecture::decoder_lm, true);
+  rotary.encoder_layers = ModelConfig{}.encoder_layers;
+  rotary.positions = Positions::rotary;
+  refused(rotary, ExportFormat::hf_gpt2, "rotary positions");
+  ModelConfig gated = config_of(Architecture::decoder_lm, true);
+  gated.ffn = FeedForward::swiglu;
+  gated.activation = Activation::silu;
+  refused(gated, ExportFormat::ctranslate2, "SwiGLU");
+  ModelConfig bare = config_of(Architecture::decoder_lm, true);
+  bare.biases = false;
+  refused(bare, ExportFormat::hf_gpt2, "without biases");
+  ModelConfig learned = llama_config(0, true);
+  learned.positions = Positions::standard;
+  refused(learned, ExportFormat::hf_llama, "positions");
+  for (const auto change : {+[](ModelConfig& c) { c.norm = Norm::rms; },
+                            +[](ModelConfig& c) { c.positions = Positions::rotary; },
+                            +[](ModelConfig& c) { c.ffn = FeedForward::swiglu; },
+                            +[](ModelConfig& c) { c.biases = false; }}) {
+    ModelConfig config = config_of(Architecture::encoder_decoder, true);
+    change(config);
+    expect_error(ErrorCode::invalid_argument, "are for decoder-lm", [&] { validate(config); });
+  }
+}
+
+TEST_F(InteropFormsTest, Ctranslate2TakesEveryActivation) {
+  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu}) {
+    ModelConfig config = config_of(Architecture::decoder_lm, true);
+    config.activation = activation;
+    const std::string name = activation_name(activation);
+    EXPECT_EQ(exported(*model_of(config), ExportFormat::ctranslate2, name), 0);
+    // The number is in the file: another activation is another model.
+    config.activation = activation == Activation::relu ? Activation::silu : Activation::relu;
+    expect_error(ErrorCode::corrupt_file, "decoder/activation is ",
+                 [&] { interop::read_back_ctranslate2(config, path(name)); });
+  }
+}
+
+TEST_F(InteropFormsTest, ACtranslate2FileCutShortIsCorrupt) {
+  const auto model = model_of(config_of(Architecture::decoder_lm, true));
+  exported(*model, ExportFormat::ctranslate2, "cut");
+  const fs::path file = path("cut") / "model.bin";
+  const std::string whole = read_text_file(file, 1 << 24);
+  for (size_t size = whole.size() - 1; size > 16; size = size * 9 / 10) {
+    write_file_atomically(file, whole.substr(0, size));
+    EXPECT_EQ(code_of([&] { interop::read_back_ctranslate2(model->config(), path("cut")); }),
+              ErrorCode::corrupt_file)
+        << size;
+  }
+}
+
+TEST_F(InteropFormsTest, Gpt2OfTheHubHasShorterNames) {
+  for (const bool tied : {true, false}) {
+    const auto model = unbiased_lm(tied);
+    const std::string name = concat("hub", tied);
+    exported(*model, ExportFormat::hf_gpt2, name);
+    edit_tensors(path(name), [](std::vector<Stored>& all) {
+      for (Stored& tensor : all)
+        if (tensor.name.starts_with("transformer.")) tensor.name.erase(0, 12);
+      all.push_back({"h.0.attn.bias", "U8", {1, 1, 2, 2}, std::vector<std::byte>(4)});
+      all.push_back({"h.0.attn.masked_bias", "F32", {}, std::vector<std::byte>(4)});
+    });
+    EXPECT_EQ(weight_bytes(*context_, *import_model(*context_, path(name)).model),
+              weight_bytes(*context_, *model));
+    broken(*model, ExportFormat::hf_gpt2, ErrorCode::corrupt_file, "has the tensor strange",
+           [](const fs::path& directory) {
+             edit_tensors(directory, [](std::vector<Stored>& all) {
+               all.push_back({"strange", "F32", {0}, {}});
+             });
+           });
+  }
+}
+
+TEST_F(InteropFormsTest, ATensorTooManyIsNamedWhateverIsTied) {
+  for (const bool tied : {true, false})
+    broken(*model_of(llama_config(1, tied)), ExportFormat::hf_llama, ErrorCode::corrupt_file,
+           "has the tensor strange", [](const fs::path& directory) {
+             edit_tensors(directory, [](std::vector<Stored>& all) {
+               all.push_back({"strange", "F32", {0}, {}});
+             });
+           });
+}
+
+// The same numbers in another type are no copy: which one would count?
+TEST_F(InteropFormsTest, CopiesAreOfTheTypeOfTheOriginal) {
+  const auto model = model_of(config_of(Architecture::encoder_decoder, false));
+  for (const char* dtype : {"BF16", "F16", "F32"})
+    broken(*model, ExportFormat::hf_marian, ErrorCode::corrupt_file,
+           "lm_head.weight and model.shared.weight differ", [&](const fs::path& directory) {
+             edit_tensors(directory, [&](std::vector<Stored>& all) {
+               Stored copy = find(all, "model.shared.weight");
+               copy.name = "lm_head.weight";
+               copy.dtype = dtype;
+               if (copy.dtype == "F32")
+                 std::swap(copy.shape[0], copy.shape[1]);
+               else
+                 copy.bytes.resize(copy.bytes.size() / 2);
+               all.push_back(copy);
+             });
+           });
+}
+
+TEST_F(InteropFormsTest, WhereTheWeightsAreMissing) {
+  const auto model = model_of(config_of(Architecture::encoder_decoder, false));
+  const auto weights = [](const fs::path& directory) { return directory / "model.safetensors"; };
+  broken(*model, ExportFormat::hf_marian, ErrorCode::unsupported, "weights in several files",
+         [&](const fs::path& directory) {
+           fs::remove(weights(directory));
+           write_file_atomically(directory / "model.safetensors.index.json",
+                                 std::string_view("{}"));
+         });
+  broken(*model, ExportFormat::hf_marian, ErrorCode::not_found, "model.safetensors",
+         [&](const fs::path& directory) { fs::remove(weights(directory)); });
+}
+
+TEST_F(InteropFormsTest, NumbersAreNumbersAndFinite) {
+  const auto model = unbiased_lm(true);
+  const auto epsilon = [&](const char* value, const char* text) {
+    broken(*model, ExportFormat::hf_gpt2, ErrorCode::corrupt_file, text,
+           [&](const fs::path& directory) {
+             edit_json(directory / "config.json",
+                       [](Json& json) { json["layer_norm_epsilon"] = "EPSILON"; });
+             std::string json = read_text_file(directory / "config.json", 1 << 20);
+             json.replace(json.find("\"EPSILON\""), 9, value);
+             write_file_atomically(directory / "config.json", json);
+           });
+  };
+  epsilon("\"1e-5\"", "layer_norm_epsilon must be a number");
+  for (const char* value : {"1e999", "-1e999", "nan", "Infinity"}) epsilon(value, "config.json");
+}
+
+TEST_F(InteropFormsTest, ActivationsByTheirOtherNames) {
+  const auto imported_as = [&](const char* name, Activation ours) {
+    ModelConfig config = config_of(Architecture::encoder_decoder, false);
+    config.activation = ours;
+    fs::remove_all(path("named"));
+    exported(*model_of(config), ExportFormat::hf_marian, "named");
+    edit_json(path("named") / "config.json", [&](Json& json) {
+      EXPECT_NE(json["activation_function"], name);
+      json["activation_function"] = name;
+    });
+    return import_model(*context_, path("named")).model->config().activation;
+  };
+  EXPECT_EQ(imported_as("gelu_pytorch_tanh", Activation::gelu), Activation::gelu);
+  EXPECT_EQ(imported_as("gelu_fast", Activation::gelu), Activation::gelu);
+  EXPECT_EQ(imported_as("silu", Activation::silu), Activation::silu);
+}
+
+TEST_F(InteropFormsTest, DoublePrecisionBecomesFloat32) {
+  const ModelConfig config = config_of(Architecture::encoder_decoder, false);
+  const auto wide = make_model(*context_, config, 5, DType::f64);
+  exported(*wide, ExportFormat::hf_marian, "wide");
+  const ImportedModel imported = import_model(*context_, path("wide"));
+  const ParameterStore &from = wide->parameters(), &to = imported.model->parameters();
+  ASSERT_EQ(from.count(), to.count());
+  for (size_t i = 0; i < from.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const Tensor &precise = from.value(id), &rounded = to.value(id);
+    for (int64_t k = 0; k < precise.numel(); ++k)
+      ASSERT_EQ(rounded.data<float>()[k], static_cast<float>(precise.data<double>()[k])) << k;
+  }
+}
+
+// ---- what the parts refuse ----
+
+TEST_F(InteropFormsTest, LogitsAreComparedWithCare) {
+  const ModelConfig config = config_of(Architecture::decoder_lm, true);
+  const interop::HostModel a = interop::make_host_model(config);
+  interop::HostModel b = interop::make_host_model(config);
+  EXPECT_EQ(interop::logit_difference(a, b), 0);
+  b.values("decoder.norm.weight")[3] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(interop::logit_difference(a, b), std::numeric_limits<double>::infinity());
+  ModelConfig larger = config;
+  larger.vocabulary += 4;
+  expect_error(ErrorCode::internal, "different vocabularies",
+               [&] { interop::logit_difference(a, interop::make_host_model(larger)); });
+  expect_error(ErrorCode::internal, "has no parameter nothing", [&] { a.values("nothing"); });
+}
+
+TEST_F(InteropFormsTest, TheOutputBiasMovesOnlyWhereItCan) {
+  for (const ModelConfig& config :
+       {config_of(Architecture::decoder_lm, false), config_of(Architecture::encoder_decoder, true)})
+    expect_error(ErrorCode::internal, "pre-norm decoder",
+                 [&] { interop::fold_output_bias(interop::make_host_model(config)); });
+  const auto model = model_of(config_of(Architecture::decoder_lm, true));
+  const ParameterStore& parameters = model->parameters();
+  parameters.value(parameters.find("decoder.norm.weight")).data<float>()[5] = 0;
+  expect_error(ErrorCode::unsupported, "decoder.norm.weight[5] is 0",
+               [&] { exported(*model, ExportFormat::hf_gpt2, "folded"); });
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(InteropFormsTest, TensorsAreRowsThatAreThere) {
+  const interop::HostModel host =
+      interop::make_host_model(config_of(Architecture::decoder_lm, true));
+  const interop::MappedTensor fine{"t", {4, 16}, "embedding.weight", 2, 4};
+  const std::vector<float> values = interop::gather(host.parameters(), fine);
+  EXPECT_EQ(values.size(), 64u);
+  interop::scatter(host.parameters(), fine, values);
+  expect_error(ErrorCode::internal, "t has 3 elements", [&] {
+    interop::scatter(host.parameters(), fine, {1, 2, 3});
+  });
+  interop::MappedTensor wrong = fine;
+  wrong.parameter = "nothing";
+  expect_error(ErrorCode::internal, "has no parameter nothing",
+               [&] { interop::gather(host.parameters(), wrong); });
+  wrong = fine;
+  wrong.first_row = host.config().vocabulary - 3;
+  expect_error(ErrorCode::internal, "does not fit into embedding.weight",
+               [&] { interop::gather(host.parameters(), wrong); });
+  wrong = fine;
+  wrong.shape = {4, 15};
+  expect_error(ErrorCode::internal, "does not fit into embedding.weight",
+               [&] { interop::gather(host.parameters(), wrong); });
+}
+
+}  // namespace
+}  // namespace trafo

@@ -1,0 +1,237 @@
+// What the files say about tokenizers that are not as ours are trained: without <s> or <pad>, with
+// byte pieces, with another normaliser, in another order.
+#include "engine/interop/spm_pieces.h"
+#include "engine/tokenizer/spm_fields.h"
+#include "tests/interop/interop_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+using interop::ScoredPiece;
+using interop::SpmModel;
+
+Json json_of(const fs::path& file) {
+  return Json::parse(read_text_file(file, 1 << 22));
+}
+
+// A message inside another, below 128 bytes of key and 16,384 of content.
+std::string field_of(uint32_t number, std::string_view bytes) {
+  std::string field;
+  for (uint64_t value : {uint64_t{number} << 3 | 2, uint64_t{bytes.size()}}) {
+    for (; value >= 0x80; value >>= 7) field += static_cast<char>(value | 0x80);
+    field += static_cast<char>(value);
+  }
+  return field.append(bytes);
+}
+std::string flag_of(uint32_t number, bool value) {
+  return {static_cast<char>(number << 3), static_cast<char>(value)};
+}
+
+std::string from_base64(const std::string& text) {
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    bits = bits << 6 | static_cast<uint32_t>(digits.find(c));
+    if ((count += 6) >= 8) bytes += static_cast<char>(bits >> (count -= 8) & 0xff);
+  }
+  return bytes;
+}
+
+class InteropTokenizerTest : public InteropTest {
+ protected:
+  // The usual tokenizer with its pieces changed and further fields behind the others, which count.
+  static Tokenizer changed(const std::function<void(std::vector<ScoredPiece>&)>& change,
+                           const std::string& further = "") {
+    const SpmModel model = interop::parse_spm(tokenizer().serialized());
+    std::vector<ScoredPiece> pieces = model.pieces;
+    change(pieces);
+    return Tokenizer::from_bytes(interop::serialize_spm(model, pieces) + further);
+  }
+  static Tokenizer normalised(const std::string& fields) {
+    return changed([](auto&) {}, field_of(spm_field::kNormalizer, fields));
+  }
+  static Tokenizer without(const char* piece) {
+    return changed([&](std::vector<ScoredPiece>& pieces) {
+      for (ScoredPiece& each : pieces)
+        if (each.text == piece) each = {"none", 0, SpmPiece::unused};
+    });
+  }
+  fs::path exported_with(const Tokenizer& tokenizer, Architecture architecture, ExportFormat format,
+                         const std::string& name) {
+    ModelConfig config = config_of(architecture, architecture == Architecture::decoder_lm);
+    config.vocabulary = tokenizer.vocab_size();
+    EXPECT_LT(export_model(*context_, *model_of(config), tokenizer, format, path(name)), 1e-4);
+    return path(name);
+  }
+  fs::path gpt2(const Tokenizer& tokenizer, const std::string& name) {
+    return exported_with(tokenizer, Architecture::decoder_lm, ExportFormat::hf_gpt2, name);
+  }
+};
+
+TEST_F(InteropTokenizerTest, TheNormaliserIsWrittenAsItIs) {
+  Json json = json_of(gpt2(normalised(flag_of(spm_field::kDummyPrefix, false) +
+                                      flag_of(spm_field::kExtraWhitespaces, false) +
+                                      field_of(spm_field::kCharacterMap, "")),
+                           "bare") /
+                      "tokenizer.json");
+  EXPECT_EQ(json["pre_tokenizer"]["prepend_scheme"], "never");
+  EXPECT_EQ(json["normalizer"]["normalizers"], Json::array());
+
+  // Texts of every length: what is left of a group of three bytes is padded.
+  std::string map = interop::parse_spm(tokenizer().serialized()).character_map;
+  ASSERT_FALSE(map.empty());
+  for (int more = 0; more < 3; ++more, map += '\0') {
+    const Tokenizer with = normalised(field_of(spm_field::kCharacterMap, map));
+    json = json_of(gpt2(with, concat("map", more)) / "tokenizer.json");
+    EXPECT_EQ(json["pre_tokenizer"]["prepend_scheme"], "always");
+    const Json& first = json["normalizer"]["normalizers"][0];
+    EXPECT_EQ(first["type"], "Precompiled");
+    const std::string text = first["precompiled_charsmap"];
+    EXPECT_EQ(text.size() % 4, 0u);
+    EXPECT_EQ(from_base64(text), map);
+  }
+}
+
+TEST_F(InteropTokenizerTest, WhatTheFastFormCannotSayIsLeftToTheModelFile) {
+  TokenizerTrainOptions options;
+  options.vocab_size = 300;
+  options.hard_vocab_limit = false;
+  options.byte_fallback = true;
+  const std::vector<std::string> lines{"der Hund sieht einen Baum", "die Katze sucht ein Licht"};
+  const auto retyped = [](SpmPiece type) {
+    return changed([type](std::vector<ScoredPiece>& pieces) { pieces.back().type = type; });
+  };
+  std::vector<Tokenizer> slow{Tokenizer::train(std::span<const std::string>(lines), options)};
+  options.byte_fallback = false;
+  options.vocab_size = 60;
+  options.model = TokenizerModel::bpe;
+  slow.push_back(Tokenizer::train(std::span<const std::string>(lines), options));
+  slow.push_back(retyped(SpmPiece::user_defined));
+  slow.push_back(retyped(SpmPiece::unused));
+  slow.push_back(normalised(flag_of(spm_field::kEscape, false)));
+  for (size_t i = 0; i < slow.size(); ++i) {
+    const fs::path directory = gpt2(slow[i], concat("slow", i));
+    EXPECT_FALSE(fs::exists(directory / "tokenizer.json")) << i;
+    EXPECT_FALSE(fs::exists(directory / "tokenizer_config.json")) << i;
+    EXPECT_EQ(import_model(*context_, directory).tokenizer->serialized(), slow[i].serialized());
+  }
+  EXPECT_TRUE(fs::exists(gpt2(tokenizer(), "fast") / "tokenizer.json"));
+}
+
+TEST_F(InteropTokenizerTest, TheEndStandsForSpecialPiecesThatAreNotThere) {
+  const Tokenizer no_pad = without("<pad>");
+  ASSERT_EQ(no_pad.pad_id(), -1);
+  Json json = json_of(gpt2(no_pad, "no-pad") / "config.json");
+  EXPECT_EQ(json["pad_token_id"], no_pad.eos_id());
+  EXPECT_EQ(json["bos_token_id"], no_pad.bos_id());
+  json = json_of(path("no-pad") / "generation_config.json");
+  EXPECT_EQ(json["suppress_tokens"], Json::array({no_pad.unk_id(), no_pad.bos_id()}));
+
+  const Tokenizer no_bos = without("<s>");
+  ASSERT_EQ(no_bos.bos_id(), -1);
+  json = json_of(gpt2(no_bos, "no-bos") / "config.json");
+  EXPECT_EQ(json["bos_token_id"], no_bos.eos_id());
+  json = json_of(exported_with(no_bos, Architecture::decoder_lm, ExportFormat::ctranslate2, "ct") /
+                 "config.json");
+  EXPECT_EQ(json["bos_token"], "</s>");
+  // A decoder that starts from <s> needs one.
+  for (const ExportFormat format : {ExportFormat::hf_marian, ExportFormat::ctranslate2}) {
+    const auto model = model_of(config_of(Architecture::encoder_decoder, false));
+    expect_error(ErrorCode::invalid_argument, "the tokenizer has no <s>",
+                 [&] { export_model(*context_, *model, no_bos, format, path("refused")); });
+    EXPECT_FALSE(fs::exists(path("refused")));
+  }
+
+  // As GPT-2 itself has it: one piece that begins and ends a text.
+  const Tokenizer one =
+      changed([](auto&) {}, field_of(spm_field::kTrainer, field_of(spm_field::kBosPiece, "</s>")));
+  ASSERT_EQ(one.bos_id(), one.eos_id());
+  json = json_of(gpt2(one, "one") / "generation_config.json");
+  EXPECT_EQ(json["suppress_tokens"], Json::array({one.unk_id(), one.pad_id()}));
+  EXPECT_EQ(json_of(path("one") / "tokenizer_config.json")["bos_token"], "</s>");
+}
+
+TEST_F(InteropTokenizerTest, ADirectoryWithoutATokenizerSaysSo) {
+  fs::remove(gpt2(tokenizer(), "bare") / "tokenizer.model");
+  const ImportedModel imported = import_model(*context_, path("bare"));
+  EXPECT_FALSE(imported.tokenizer.has_value());
+  EXPECT_TRUE(contains(imported.note, "there is no tokenizer.model")) << imported.note;
+}
+
+class MarianVocabularyTest : public InteropTokenizerTest {
+ protected:
+  void SetUp() override {
+    exported_with(tokenizer(), Architecture::encoder_decoder, ExportFormat::hf_marian, "m");
+  }
+  // vocab.json with the ids of two pieces exchanged.
+  void exchange(const std::string& a, const std::string& b) {
+    edit_json(path("m") / "vocab.json", [&](Json& json) { std::swap(json.at(a), json.at(b)); });
+  }
+  Tokenizer imported() { return *import_model(*context_, path("m")).tokenizer; }
+};
+
+TEST_F(MarianVocabularyTest, SpecialPiecesMayStandAnywhere) {
+  const std::string other = tokenizer().piece(10);
+  exchange("<unk>", other);
+  EXPECT_EQ(imported().unk_id(), 10);
+  EXPECT_EQ(imported().piece(0), other);
+  exchange("<unk>", other);
+  exchange("</s>", other);
+  edit_json(path("m") / "config.json", [](Json& json) { json["eos_token_id"] = 10; });
+  EXPECT_EQ(imported().eos_id(), 10);
+  EXPECT_EQ(imported().piece(tokenizer().eos_id()), other);
+}
+
+TEST_F(MarianVocabularyTest, PiecesThatTheModelsDoNotKnow) {
+  const std::string known = tokenizer().piece(20);
+  const auto renamed = [&](const std::string& to) {
+    const std::string text = read_text_file(path("m") / "vocab.json", 1 << 22);
+    edit_json(path("m") / "vocab.json", [&](Json& json) {
+      json[to] = json.at(known);
+      json.erase(known);
+    });
+    const SpmModel joined = interop::parse_spm(imported().serialized());
+    EXPECT_EQ(joined.pieces[20].text, to);
+    write_file_atomically(path("m") / "vocab.json", text);
+    return joined.pieces[20].type;
+  };
+  EXPECT_EQ(renamed(">>de<<"), SpmPiece::user_defined);  // the language of a multilingual model
+  EXPECT_EQ(renamed(">>de"), SpmPiece::unused);
+  EXPECT_EQ(renamed("strange"), SpmPiece::unused);
+  edit_json(path("m") / "vocab.json", [](Json& json) { json[std::string(5000, 'x')] = 20; });
+  expect_error(ErrorCode::corrupt_file, "vocab.json", [&] { imported(); });
+}
+
+TEST_F(MarianVocabularyTest, TwoTokenizersAreJoinedIfBothAreUnigramModels) {
+  const auto shorter = changed([](std::vector<ScoredPiece>& pieces) { pieces.pop_back(); });
+  write_file_atomically(path("m") / "target.spm", shorter.serialized());
+  const ImportedModel joined = import_model(*context_, path("m"));
+  EXPECT_TRUE(contains(joined.note, "joined into one")) << joined.note;
+  EXPECT_EQ(joined.tokenizer->vocab_size(), tokenizer().vocab_size());
+  EXPECT_EQ(joined.tokenizer->encode("ein Hund"), tokenizer().encode("ein Hund"));
+  // Both shorter than the model: the last row has its piece from the vocabulary alone.
+  write_file_atomically(path("m") / "source.spm", shorter.serialized());
+  const ImportedModel longer = import_model(*context_, path("m"));
+  EXPECT_EQ(longer.note, "");
+  EXPECT_EQ(longer.tokenizer->vocab_size(), tokenizer().vocab_size());
+
+  TokenizerTrainOptions options;
+  options.vocab_size = 40;
+  options.hard_vocab_limit = false;
+  options.model = TokenizerModel::bpe;
+  const std::vector<std::string> lines{"der Hund sieht einen Baum"};
+  const Tokenizer bpe = Tokenizer::train(std::span<const std::string>(lines), options);
+  for (const char* side : {"source.spm", "target.spm"}) {
+    const std::string before = read_text_file(path("m") / side, 1 << 22);
+    write_file_atomically(path("m") / side, bpe.serialized());
+    expect_error(ErrorCode::unsupported, "are not both unigram models", [&] { imported(); });
+    write_file_atomically(path("m") / side, before);
+  }
+}
+
+}  // namespace
+}  // namespace trafo

@@ -1,0 +1,357 @@
+// The Llama form of the decoder: parameters, gradients, steps on every kind of device, files.
+#include <cmath>
+
+#include "engine/models/model_io.h"
+#include "engine/train/memory_plan.h"
+#include "engine/train/upload.h"
+#include "tests/models/llama_models.h"
+#include "tests/ops/cuda_test.h"
+#include "tests/support/errors.h"
+#include "tests/train/accelerator.h"
+#include "tests/train/training_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+
+ModelConfig tiny_llama(int64_t kv_heads = 0, bool tied = true, double dropout = 0.2) {
+  return llama_of(tiny_config(Architecture::decoder_lm, dropout), kv_heads, tied);
+}
+
+std::vector<PackedBatchHost> batches(size_t count) {
+  return copy_batches(Architecture::decoder_lm, count);
+}
+
+TEST(Llama, ParametersAndTheirShapes) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const auto model = make_model(*context, tiny_llama(1, false), 5);
+  const std::vector<std::pair<std::string, Shape>> expected = {
+      {"embedding.weight", {24, 16}},
+      {"decoder.0.attention_norm.weight", {16}},
+      {"decoder.0.ffn_norm.weight", {16}},
+      {"decoder.0.attention.qkv.weight", {32, 16}},  // 2 heads of queries, 1 of keys, 1 of values
+      {"decoder.0.attention.output.weight", {16, 16}},
+      {"decoder.0.ffn.gate_up.weight", {64, 16}},
+      {"decoder.0.ffn.down.weight", {16, 32}},
+      {"decoder.norm.weight", {16}},
+      {"output.weight", {24, 16}},
+  };
+  ASSERT_EQ(model->parameters().count(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(model->parameters().name(static_cast<ParamId>(i)), expected[i].first);
+    EXPECT_EQ(model->parameters().shape(static_cast<ParamId>(i)), expected[i].second);
+  }
+}
+
+double loss_of(Context& context, const Model& model, const Batch& batch) {
+  const NoGrad no_grad(context);
+  return context.item(model.loss(context, batch, 0.1, {}).loss);
+}
+
+// Every parameter gets the gradient that differences of the loss say, fused and composed.
+TEST(Llama, GradientsInFloat64) {
+  for (const auto& [kv_heads, tied] : {std::pair{0, true}, std::pair{1, false}}) {
+    for (const bool fused : {true, false}) {
+      const auto context = make_context({DeviceKind::cpu, 0}, 1);
+      context->set_fused_kernels(fused);
+      const ModelConfig config = tiny_llama(kv_heads, tied, 0);
+      const auto model = make_model(*context, config, 5, DType::f64);
+      const Batch batch = upload(*context, batches(1)[0], config, DType::f64);
+      context->backward(model->loss(*context, batch, 0.1, {}).loss);
+      ParameterStore& parameters = model->parameters();
+      for (size_t i = 0; i < parameters.count(); ++i) {
+        const auto id = static_cast<ParamId>(i);
+        double* values = parameters.value(id).data<double>();
+        const double* gradients = parameters.grad(id).data<double>();
+        for (int64_t at = 0; at < parameters.value(id).numel(); at += 37) {
+          constexpr double kStep = 1e-5;
+          const double kept = values[at];
+          values[at] = kept + kStep;
+          const double up = loss_of(*context, *model, batch);
+          values[at] = kept - kStep;
+          const double down = loss_of(*context, *model, batch);
+          values[at] = kept;
+          ASSERT_NEAR(gradients[at], (up - down) / (2 * kStep),
+                      1e-6 * (1 + std::abs(gradients[at])))
+              << parameters.name(id) << "[" << at << "], fused " << fused;
+        }
+      }
+    }
+  }
+}
+
+struct Outcome {
+  double loss;
+  std::vector<std::byte> gradients;
+};
+Outcome one_pass(Context& context, const ModelConfig& config, Recompute recompute) {
+  const RecomputeScope scope(context, recompute);
+  const auto model = make_model(context, config, 5);
+  const Batch batch = upload(context, batches(1)[0], config, DType::f32);
+  const Tensor loss = model->loss(context, batch, 0.1, {7, 3, true}).loss;
+  const double value = context.item(loss);
+  context.backward(loss);
+  return {value, bytes_of(context, model->parameters().flat_grad())};
+}
+
+TEST(Llama, RecomputingChangesNoBit) {
+  for (const bool pre_norm : {true, false}) {
+    ModelConfig config = tiny_llama(1);
+    config.decoder_layers = 3;
+    config.pre_norm = pre_norm;
+    const auto context = make_context({DeviceKind::cpu, 0}, 2);
+    const Outcome none = one_pass(*context, config, Recompute::none);
+    for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+      const Outcome other = one_pass(*context, config, recompute);
+      EXPECT_EQ(other.loss, none.loss);
+      EXPECT_TRUE(other.gradients == none.gradients) << static_cast<int>(recompute);
+    }
+  }
+}
+
+TEST(Llama, EveryPartIsAnOptionOfItsOwn) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  ModelConfig config = tiny_config(Architecture::decoder_lm);
+  std::vector<ModelConfig> forms(5, config);
+  forms[0].positions = Positions::rotary;
+  forms[1].ffn = FeedForward::swiglu;
+  forms[1].activation = Activation::silu;
+  forms[2].biases = false;
+  forms[3].biases = false;
+  forms[3].norm = Norm::rms;
+  forms[4].positions = Positions::rotary;
+  forms[4].kv_heads = 1;
+  forms[4].pre_norm = false;
+  for (const ModelConfig& form : forms) {
+    EXPECT_EQ(model_config_from_json(to_json(form)), form);
+    const auto model = make_model(*context, form, 5);
+    Trainer trainer(*context, *model, quick_options());
+    const auto data = batches(2);
+    const double first = trainer.step({&data[0], 1}).loss;
+    for (int i = 0; i < 30; ++i) trainer.step({&data[0], 1});
+    EXPECT_LT(trainer.step({&data[0], 1}).loss, 0.9 * first);
+  }
+}
+
+TEST(Llama, LearnsToCopy) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const auto model = make_model(*context, tiny_llama(1, true, 0), 5);
+  TrainOptions options = quick_options();
+  options.label_smoothing = 0;
+  Trainer trainer(*context, *model, options);
+  const auto data = batches(4);
+  const auto epoch = [&] {
+    double nll = 0, labels = 0;
+    for (const PackedBatchHost& batch : data) {
+      const StepResult result = trainer.step({&batch, 1});
+      nll += result.nll;
+      labels += result.labels;
+    }
+    return nll / labels;
+  };
+  const double first = epoch();
+  for (int i = 0; i < 120; ++i) epoch();
+  EXPECT_LT(epoch(), 0.5 * first);
+}
+
+TEST(Llama, AStoppedRunEndsWithTheSameBits) {
+  const ModelConfig config = tiny_llama(1);
+  const TrainingData data = copy_data(Architecture::decoder_lm);
+  TrainOptions options = quick_options();
+  const Reference reference = uncut(data, options, 15, 1, config);
+  EXPECT_TRUE(uncut(data, options, 15, 3, config).weights == reference.weights) << "3 threads";
+  options.after_updates = 15;
+  const TemporaryDirectory directory;
+  {
+    Process process(data, options, directory.path(), 1, config);
+    process.run->run({}, nullptr, 7);
+  }
+  Process process(data, options, directory.path(), 1, config, 99);
+  EXPECT_TRUE(process.run->resumed());
+  process.run->run();
+  EXPECT_TRUE(process.weights() == reference.weights);
+  EXPECT_EQ(timeless(process.run->state()), reference.state);
+}
+
+TEST(Llama, PlannedStepsOnTheCpuAreTheSameBits) {
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const auto context = make_context({DeviceKind::cpu, 0}, 2);
+    const ModelConfig config = tiny_llama(1);
+    const auto planned = make_model(*context, config, 5), plain = make_model(*context, config, 5);
+    TrainOptions options = quick_options();
+    options.recompute = recompute;
+    Trainer a(*context, *planned, options), b(*context, *plain, options);
+    for (const PackedBatchHost& batch : batches(4)) {
+      const Batch uploaded = upload(*context, batch, config, DType::f32);
+      EXPECT_EQ(a.step({&batch, 1}).loss, b.step(std::span(&uploaded, 1)).loss);
+    }
+    EXPECT_EQ(weight_bytes(*context, *planned), weight_bytes(*context, *plain));
+    EXPECT_EQ(a.unplanned_allocations(), 0);
+  }
+}
+
+// ---- on a stand-in device, and on a GPU with TRAFO_TEST_DEVICE=cuda ----
+
+struct Device {
+  const char* name;
+  std::unique_ptr<Context> (*make)();
+};
+
+std::unique_ptr<Context> stand_in() {
+  auto context = std::make_unique<Context>(std::make_shared<StreamAccelerator>());
+  context->set_graphs(false);
+  return context;
+}
+
+class LlamaOnDevice : public ::testing::TestWithParam<Device> {
+ protected:
+  void SetUp() override {
+    context_ = GetParam().make();
+    if (!context_) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
+  }
+  std::unique_ptr<Context> context_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, LlamaOnDevice,
+                         ::testing::Values(Device{"StandIn", &stand_in},
+                                           Device{"Cuda", &cuda_context}),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+TEST_P(LlamaOnDevice, EqualsTheCpu) {
+  for (const int64_t kv_heads : {0, 1}) {
+    const ModelConfig config = tiny_llama(kv_heads);
+    const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
+    const auto there = make_model(*context_, config, 5);
+    const auto here = make_model(*cpu, config, 5);
+    Trainer a(*context_, *there, quick_options()), b(*cpu, *here, quick_options());
+    const auto data = batches(9);
+    for (size_t i = 0; i + 2 <= data.size(); i += 2) {
+      const auto micro = std::span(data).subspan(i, 1 + i % 4 / 2);
+      const StepResult x = a.step(micro), y = b.step(micro);
+      EXPECT_NEAR(x.loss, y.loss, 1e-5 * y.loss);
+      EXPECT_NEAR(x.grad_norm, y.grad_norm, 1e-4 * y.grad_norm);
+    }
+  }
+}
+
+TEST_P(LlamaOnDevice, UpdatesUnderWayAndRecordedAreTheSameBits) {
+  const bool on_gpu = context_->graphs();
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    if (dtype == DType::bf16 && !on_gpu) continue;  // the stand-in computes with the CPU's kernels
+    const auto eager = GetParam().make();
+    eager->set_graphs(false);
+    const auto once = make_model(*eager, tiny_llama(1), 5, dtype),
+               ahead = make_model(*context_, tiny_llama(1), 5, dtype);
+    Trainer a(*eager, *once, quick_options()), b(*context_, *ahead, quick_options());
+    const auto data = batches(5);
+    for (int round = 0; round < 4; ++round) {
+      for (const PackedBatchHost& batch : data) b.submit({&batch, 1});
+      for (const PackedBatchHost& batch : data)
+        EXPECT_EQ(b.collect().loss, a.step({&batch, 1}).loss);
+    }
+    EXPECT_EQ(weight_bytes(*eager, *once), weight_bytes(*context_, *ahead));
+  }
+}
+
+TEST_P(LlamaOnDevice, RecomputingSavesMemoryAndChangesNoBit) {
+  ModelConfig large = tiny_llama(1);
+  large.decoder_layers = 4;
+  std::vector<std::byte> weights;
+  size_t most = SIZE_MAX;
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const auto context = GetParam().make();
+    const auto model = make_model(*context, large, 5);
+    TrainOptions options = quick_options();
+    options.recompute = recompute;
+    Trainer trainer(*context, *model, options);
+    for (const PackedBatchHost& batch : batches(3)) trainer.step({&batch, 1});
+    if (weights.empty()) weights = weight_bytes(*context, *model);
+    EXPECT_EQ(weight_bytes(*context, *model), weights);
+    EXPECT_LT(context->backend().arena_bytes(), most);
+    most = context->backend().arena_bytes();
+  }
+}
+
+TEST_P(LlamaOnDevice, ThePlanIsWhatTrainingTakes) {
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const auto context = GetParam().make();
+    TrainOptions options = quick_options();
+    options.recompute = recompute;
+    const auto model = make_model(*context, tiny_llama(1), 5);
+    Trainer trainer(*context, *model, options);
+    PackedBatchHost batch;  // three sentences of 5, 6 and 6 tokens
+    batch.target_cu_seqlens = {0, 5, 11, 17};
+    batch.target_positions = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5};
+    batch.target_in.assign(17, 4);
+    batch.target_out = batch.target_in;
+    trainer.step({&batch, 1});
+    const MemoryPlan plan =
+        plan_training(context->device(), tiny_llama(1), DType::f32, options, {3, 0, 17});
+    EXPECT_EQ(plan.activations, static_cast<int64_t>(context->backend().arena_bytes()));
+  }
+}
+
+// ---- configurations and files ----
+
+TEST(Llama, ConfigurationsComeBack) {
+  for (const bool tied : {false, true}) {
+    ModelConfig config = tiny_llama(1, tied);
+    config.rope_theta = 5e5;
+    EXPECT_EQ(model_config_from_json(to_json(config)), config);
+  }
+}
+
+// Files of version 0.1 before the Llama form lack its fields.
+TEST(Llama, OlderConfigurationsHaveTheDefaults) {
+  const ModelConfig config = tiny_config(Architecture::decoder_lm);
+  std::string text = to_json(config);
+  const auto cut = text.find(",\n  \"norm\":");
+  ASSERT_NE(cut, std::string::npos);
+  text = text.substr(0, cut) + "\n}";
+  EXPECT_EQ(model_config_from_json(text), config);
+  const std::string odd = text.substr(0, text.size() - 2) + ",\n  \"norm\": \"group\"\n}";
+  EXPECT_TRUE(mentions(error_of([&] { model_config_from_json(odd); }), "unknown norm group"));
+}
+
+TEST(Llama, FormsThatCannotBeAreRefused) {
+  const auto refused = [](const char* text, const auto& change) {
+    ModelConfig config = tiny_llama();
+    change(config);
+    const Error error = error_of([&] { validate(config); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_TRUE(mentions(error, text)) << error.what();
+  };
+  refused("for decoder-lm", [](ModelConfig& c) { c.architecture = Architecture::encoder_decoder; });
+  refused("goes without biases", [](ModelConfig& c) { c.biases = true; });
+  refused("the activation of ffn swiglu is silu",
+          [](ModelConfig& c) { c.activation = Activation::relu; });
+  refused("not a multiple of the 3 kv_heads", [](ModelConfig& c) {
+    c.heads = 4;
+    c.kv_heads = 3;
+  });
+  refused("kv_heads must be 0 to 2", [](ModelConfig& c) { c.kv_heads = 4; });
+  refused("come with rotary positions only", [](ModelConfig& c) {
+    c.kv_heads = 1;
+    c.positions = Positions::standard;
+  });
+  refused("heads of an even width", [](ModelConfig& c) { c.heads = 16; });
+  refused("rope_theta must be above 0", [](ModelConfig& c) { c.rope_theta = 0; });
+  refused("must be 0 or 1", [](ModelConfig& c) { c.norm = static_cast<Norm>(2); });
+}
+
+TEST(Llama, ModelFilesComeBack) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  ModelConfig config = tiny_llama(1, false);
+  config.max_positions = 1 << 20;  // in no table
+  const auto model = make_model(*context, config, 5);
+  const TemporaryDirectory directory;
+  const auto file = directory.path() / "model.safetensors";
+  save_model(file, *context, *model);
+  const auto again = load_model(*context, file);
+  EXPECT_EQ(again->config(), model->config());
+  EXPECT_EQ(weight_bytes(*context, *again), weight_bytes(*context, *model));
+}
+
+}  // namespace
+}  // namespace trafo

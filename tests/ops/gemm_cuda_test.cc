@@ -1,0 +1,308 @@
+// What products take along on CUDA: activations, their gradients, the gradient of a bias; against
+// sums in float64 on the host. And which kernel runs a product. For TRAFO_TEST_DEVICE=cuda.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/core/philox.h"
+#include "engine/ops/cast/cast.h"
+#include "engine/ops/feed_forward/feed_forward.h"
+#include "engine/ops/op_kernel.h"
+#include "tests/ops/cuda_test.h"
+
+namespace trafo::testing {
+namespace {
+
+using Doubles = std::vector<double>;
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+double gelu_slope(double x) {
+  const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), t = std::tanh(u);
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+
+struct Shapes {
+  int64_t m, n, k;
+};
+
+class CudaGemm : public CudaTest {
+ protected:
+  // Values that bfloat16 holds exactly.
+  Doubles random(int64_t count, double scale = 1) {
+    Doubles values(static_cast<size_t>(count));
+    for (double& value : values)
+      value = static_cast<double>(
+          BFloat16::from_float(static_cast<float>(random_.uniform(-scale, scale))).to_float());
+    return values;
+  }
+  Tensor upload(const Doubles& values, const Shape& shape) const {
+    std::vector<BFloat16> narrow;
+    for (const double value : values)
+      narrow.push_back(BFloat16::from_float(static_cast<float>(value)));
+    return context_->from_values<BFloat16>(narrow, shape);
+  }
+  Tensor half(const Shape& shape) const { return context_->empty(shape, DType::bf16); }
+
+  // Every element within `share` of itself, and `more` of the largest.
+  static void expect_close(const Doubles& actual, const Doubles& expected, double share,
+                           double more) {
+    ASSERT_EQ(actual.size(), expected.size());
+    double largest = 0;
+    for (const double value : expected) largest = std::max(largest, std::abs(value));
+    for (size_t i = 0; i < actual.size(); ++i)
+      ASSERT_NEAR(actual[i], expected[i], share * std::abs(expected[i]) + more * largest)
+          << "element " << i;
+  }
+
+  GemmParams params(const Tensor& a, const Tensor& b, const Tensor& c, const Shapes& s) const {
+    GemmParams p;
+    p.dtype = DType::bf16;
+    p.trans_b = true;
+    p.m = s.m;
+    p.n = s.n;
+    p.k = s.k;
+    p.a = a.raw();
+    p.lda = p.ldb = s.k;
+    p.b = b.raw();
+    p.c = c.raw();
+    p.ldc = s.n;
+    return p;
+  }
+
+  PhiloxStream random_{15, 16};
+};
+
+// x W^T + bias in float64, W [n, k].
+Doubles biased_gemm(const Doubles& x, const Doubles& w, const Doubles& bias, const Shapes& s) {
+  Doubles out(static_cast<size_t>(s.m * s.n));
+  for (int64_t i = 0; i < s.m; ++i)
+    for (int64_t j = 0; j < s.n; ++j) {
+      double sum = bias.empty() ? 0 : bias[static_cast<size_t>(j)];
+      for (int64_t l = 0; l < s.k; ++l)
+        sum += x[static_cast<size_t>(i * s.k + l)] * w[static_cast<size_t>(j * s.k + l)];
+      out[static_cast<size_t>(i * s.n + j)] = sum;
+    }
+  return out;
+}
+
+// The second halves have widths for which cuBLASLt has no epilogue.
+constexpr Shapes kShapes[] = {{128, 256, 64}, {200, 1024, 96}, {1, 64, 32}, {640, 8, 16},
+                              {33, 7, 24},    {5, 30, 9},      {4, 16, 0}};
+
+TEST_F(CudaGemm, Activations) {
+  for (const Shapes& s : kShapes) {
+    for (const bool with_bias : {false, true}) {
+      SCOPED_TRACE(concat(s.m, " x ", s.n, " x ", s.k, with_bias ? ", bias" : ""));
+      const Doubles x = random(s.m * s.k), w = random(s.n * s.k, 0.3);
+      const Doubles bias = with_bias ? random(s.n) : Doubles{};
+      const Tensor dx = upload(x, {s.m, s.k}), dw = upload(w, {s.n, s.k});
+      const Tensor dbias = with_bias ? upload(bias, {s.n}) : Tensor{};
+      const Doubles v = biased_gemm(x, w, bias, s);
+      Doubles relu = v, gelus = v;
+      for (double& value : relu) value = std::max(value, 0.0);
+      for (double& value : gelus) value = gelu(value);
+      const Tensor y = half({s.m, s.n}), aux = half({s.m, s.n});
+      GemmParams p = params(dx, dw, y, s);
+      p.bias = with_bias ? dbias.raw() : nullptr;
+      p.epilogue = Epilogue::relu;
+      ASSERT_NO_THROW(context_->backend().gemm(p));
+      // A kernel may round the product before the bias and what follows: three roundings.
+      expect_close(download(y), relu, 0x1p-7, 0x1p-8);
+      if (HasFatalFailure()) return;
+      p.epilogue = Epilogue::gelu;
+      for (const bool keep : {false, true}) {
+        p.aux = keep ? aux.raw() : nullptr;
+        ASSERT_NO_THROW(context_->backend().gemm(p));
+        expect_close(download(y), gelus, 0x1p-7, 0x1p-8);
+        if (HasFatalFailure()) return;
+      }
+      expect_close(download(aux), v, 0x1p-7, 0x1p-8);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(CudaGemm, GeluGradients) {
+  for (const Shapes& s : kShapes) {
+    SCOPED_TRACE(concat(s.m, " x ", s.n, " x ", s.k));
+    const Doubles x = random(s.m * s.k), w = random(s.n * s.k, 0.3), h = random(s.m * s.n, 4);
+    const Tensor dx = upload(x, {s.m, s.k}), dw = upload(w, {s.n, s.k});
+    Doubles expected = biased_gemm(x, w, {}, s);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] *= gelu_slope(h[i]);
+    const Tensor aux = upload(h, {s.m, s.n}), y = half({s.m, s.n});
+    GemmParams p = params(dx, dw, y, s);
+    p.epilogue = Epilogue::dgelu;
+    p.aux = aux.raw();
+    ASSERT_NO_THROW(context_->backend().gemm(p));
+    const Doubles first = download(y);
+    expect_close(first, expected, 0x1p-7, 0x1p-8);
+    if (HasFatalFailure()) return;
+    context_->backend().gemm(p);
+    EXPECT_EQ(download(y), first);
+    EXPECT_EQ(download(aux), h);
+  }
+}
+
+TEST_F(CudaGemm, SumsOfABesideTheProduct) {
+  for (const Shapes& s : {Shapes{256, 128, 2048}, {64, 40, 333}, {7, 5, 19}, {16, 8, 0}}) {
+    for (const bool accumulate : {false, true}) {
+      SCOPED_TRACE(concat(s.m, " x ", s.n, " x ", s.k, accumulate ? ", accumulated" : ""));
+      const Doubles dy = random(s.k * s.m), x = random(s.k * s.n);
+      const Tensor a = upload(dy, {s.k, s.m}), b = upload(x, {s.k, s.n});
+      std::vector<float> old(static_cast<size_t>(s.m * s.n), 0.5f);
+      const Tensor dw = context_->from_values<float>(old, {s.m, s.n});
+      old.resize(static_cast<size_t>(s.m));
+      const Tensor sums = context_->from_values<float>(old, {s.m});
+      GemmParams p;
+      p.dtype = DType::bf16;
+      p.trans_a = p.c_is_f32 = true;
+      p.accumulate = p.accumulate_sums = accumulate;
+      p.m = s.m;
+      p.n = s.n;
+      p.k = s.k;
+      p.a = a.raw();
+      p.lda = s.m;
+      p.b = b.raw();
+      p.ldb = p.ldc = s.n;
+      p.c = dw.raw();
+      p.a_sums = sums.raw();
+      ASSERT_NO_THROW(context_->backend().gemm(p));
+      Doubles product(static_cast<size_t>(s.m * s.n), accumulate ? 0.5 : 0),
+          expected(static_cast<size_t>(s.m), accumulate ? 0.5 : 0);
+      for (int64_t l = 0; l < s.k; ++l)
+        for (int64_t i = 0; i < s.m; ++i) {
+          const double value = dy[static_cast<size_t>(l * s.m + i)];
+          expected[static_cast<size_t>(i)] += value;
+          for (int64_t j = 0; j < s.n; ++j)
+            product[static_cast<size_t>(i * s.n + j)] +=
+                value * x[static_cast<size_t>(l * s.n + j)];
+        }
+      expect_close(download(sums), expected, 1e-6, 2e-6);
+      expect_close(download(dw), product, 1e-6, 1e-5);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// The whole block in bfloat16: float32 on the same device is the reference.
+TEST_F(CudaGemm, FeedForward) {
+  for (const Shapes& s : {Shapes{96, 256, 64}, {33, 30, 12}}) {  // rows, ffn, width
+    SCOPED_TRACE(concat(s.m, " rows, ", s.n, ", ", s.k));
+    const Doubles values[] = {random(s.m * s.k), random(s.n * s.k, 0.3), random(s.n),
+                              random(s.k * s.n, 0.3)};
+    const Shape shapes[] = {{s.m, s.k}, {s.n, s.k}, {s.n}, {s.k, s.n}};
+    const Doubles upstream = random(s.m * s.k);
+    // Output and gradients.
+    const auto run = [&](DType dtype, Recompute recompute) {
+      const RecomputeScope scope(*context_, recompute);
+      std::vector<Tensor> in;
+      for (size_t i = 0; i < 4; ++i) {
+        Tensor tensor = upload(values[i], shapes[i]);
+        if (dtype == DType::f32) tensor = ops::cast(*context_, tensor, DType::f32);
+        in.push_back(tensor.detach());
+        set_requires_grad(in.back(), true);
+      }
+      const Tensor y = ops::feed_forward(*context_, in[0], in[1], in[2], in[3], Activation::gelu,
+                                         Dropout{0, 1, 2, 3});
+      Tensor dy = upload(upstream, {s.m, s.k});
+      if (dtype == DType::f32) dy = ops::cast(*context_, dy, DType::f32).detach();
+      context_->backward(y, dy);
+      std::vector<Doubles> results{download(y)};
+      for (const Tensor& tensor : in) results.push_back(download(grad_of(tensor)));
+      return results;
+    };
+    const auto expected = run(DType::f32, Recompute::none);
+    const auto kept = run(DType::bf16, Recompute::none);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      SCOPED_TRACE(concat("result ", i));
+      expect_close(kept[i], expected[i], 0x1p-7, 0x1p-6);
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_EQ(run(DType::bf16, Recompute::none), kept);
+    EXPECT_EQ(run(DType::bf16, Recompute::selective), kept);
+  }
+}
+
+TEST_F(CudaGemm, AMeasuredChoiceIsKept) {
+  GemmTuner* tuner = context_->backend().gemm_tuner();
+  ASSERT_NE(tuner, nullptr);
+  EXPECT_NE(tuner->library().find("cuBLASLt"), std::string::npos);
+  const Shapes s{512, 768, 256};
+  const Doubles x = random(s.m * s.k), w = random(s.n * s.k);
+  const Tensor dx = upload(x, {s.m, s.k}), dw = upload(w, {s.n, s.k}), y = half({s.m, s.n});
+  const GemmParams p = params(dx, dw, y, s);
+  EXPECT_TRUE(tuner->choices().empty());
+  const std::vector<float> times = tuner->measure(p);
+  ASSERT_FALSE(times.empty());
+  for (const float us : times) EXPECT_GT(us, 0);
+  const std::vector<GemmChoice> choices = tuner->choices();
+  ASSERT_EQ(choices.size(), 1u);
+  context_->backend().gemm(p);
+  const Doubles first = download(y);
+  expect_close(first, biased_gemm(x, w, {}, s), 0x1p-7, 0x1p-8);
+
+  tuner->set_choices({});
+  EXPECT_TRUE(tuner->choices().empty());
+  tuner->set_choices(choices);
+  ASSERT_EQ(tuner->choices().size(), 1u);
+  EXPECT_EQ(std::memcmp(tuner->choices().data(), choices.data(), sizeof(GemmChoice)), 0);
+  context_->backend().gemm(p);
+  EXPECT_EQ(download(y), first);
+
+  // What is met while tuning is on is measured once; one of another dtype is refused.
+  tuner->set_choices({});
+  {
+    const TuningScope scope(tuner);
+    context_->backend().gemm(p);
+    context_->backend().gemm(p);
+  }
+  EXPECT_EQ(tuner->choices().size(), 1u);
+  expect_close(download(y), biased_gemm(x, w, {}, s), 0x1p-7, 0x1p-8);
+  GemmParams wide = p;
+  const Tensor fx = ops::cast(*context_, dx, DType::f32), fw = ops::cast(*context_, dw, DType::f32);
+  const Tensor fy = context_->empty({s.m, s.n}, DType::f32);
+  wide.dtype = DType::f32;
+  wide.a = fx.raw();
+  wide.b = fw.raw();
+  wide.c = fy.raw();
+  tuner->set_choices({});
+  ASSERT_FALSE(tuner->measure(wide).empty());
+  GemmChoice wrong = choices[0];
+  const std::vector<GemmChoice> of_float = tuner->choices();
+  std::copy(std::begin(of_float[0].kernel), std::end(of_float[0].kernel), wrong.kernel);
+  tuner->set_choices({&wrong, 1});
+  try {
+    context_->backend().gemm(p);
+    FAIL() << "a float32 kernel was taken for a bfloat16 product";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported) << error.what();
+  }
+  tuner->set_choices({});
+  EXPECT_NO_THROW(context_->backend().gemm(p));
+}
+
+// A product that adds to C leaves it alone while it is measured.
+TEST_F(CudaGemm, MeasuringDoesNotAddTwice) {
+  const Shapes s{64, 48, 128};
+  const Doubles x = random(s.m * s.k), w = random(s.n * s.k);
+  const Tensor dx = upload(x, {s.m, s.k}), dw = upload(w, {s.n, s.k});
+  const std::vector<float> ones(static_cast<size_t>(s.m * s.n), 1.0f);
+  const Tensor c = context_->from_values<float>(ones, {s.m, s.n});
+  GemmParams p = params(dx, dw, c, s);
+  p.c_is_f32 = p.accumulate = true;
+  {
+    const TuningScope scope(context_->backend().gemm_tuner());
+    context_->backend().gemm(p);
+  }
+  Doubles expected = biased_gemm(x, w, {}, s);
+  for (double& value : expected) value += 1;
+  expect_close(download(c), expected, 1e-6, 1e-6);
+}
+
+}  // namespace
+}  // namespace trafo::testing

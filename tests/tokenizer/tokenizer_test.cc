@@ -1,0 +1,314 @@
+#include "engine/tokenizer/tokenizer.h"
+
+#include "engine/data/corpus.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/core/status.h"
+#include "engine/tokenizer/spm_model.h"
+#include "tests/support/errors.h"
+
+namespace trafo {
+namespace {
+
+// A few thousand distinct words' worth of text without any file.
+std::vector<std::string> sample_sentences(int count = 400) {
+  const std::vector<std::string> words{"der",    "Hund", "läuft",  "schnell", "über", "die",
+                                       "Straße", "und",  "sieht",  "ein",     "Haus", "im",
+                                       "Garten", "zwei", "Frauen", "lachen",  "laut", "heute"};
+  std::vector<std::string> sentences;
+  uint32_t state = 7;
+  for (int i = 0; i < count; ++i) {
+    std::string sentence;
+    for (int j = 0; j < 4 + i % 5; ++j) {
+      state = state * 1664525u + 1013904223u;
+      sentence += (j == 0 ? "" : " ") + words[(state >> 16) % words.size()];
+    }
+    sentences.push_back(sentence + (i % 3 == 0 ? "." : "!"));
+  }
+  return sentences;
+}
+
+Tokenizer train_small(TokenizerModel model = TokenizerModel::unigram, bool byte_fallback = false) {
+  TokenizerTrainOptions options;
+  options.vocab_size = byte_fallback ? 340 : 80;
+  options.model = model;
+  options.byte_fallback = byte_fallback;
+  options.hard_vocab_limit = false;
+  return Tokenizer::train(sample_sentences(), options);
+}
+
+TEST(Tokenizer, RoundTripsTrainedText) {
+  for (const auto model : {TokenizerModel::unigram, TokenizerModel::bpe}) {
+    const Tokenizer tokenizer = train_small(model);
+    EXPECT_LE(tokenizer.vocab_size(), 80);
+    for (const std::string& sentence : sample_sentences(50)) {
+      const auto ids = tokenizer.encode(sentence);
+      EXPECT_FALSE(ids.empty());
+      EXPECT_EQ(tokenizer.decode(ids), sentence);
+    }
+    EXPECT_TRUE(tokenizer.encode("").empty());
+    EXPECT_EQ(tokenizer.decode({}), "");
+  }
+}
+
+TEST(Tokenizer, HasTheHouseIds) {
+  const Tokenizer tokenizer = train_small();
+  EXPECT_EQ(tokenizer.unk_id(), 0);
+  EXPECT_EQ(tokenizer.bos_id(), 1);
+  EXPECT_EQ(tokenizer.eos_id(), 2);
+  EXPECT_EQ(tokenizer.pad_id(), 3);
+  EXPECT_EQ(tokenizer.piece(2), "</s>");
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    EXPECT_EQ(tokenizer.id(tokenizer.piece(id)), id);
+  EXPECT_EQ(tokenizer.id("no such piece"), tokenizer.unk_id());
+  const std::vector<int32_t> special{1, 2, 3};
+  EXPECT_EQ(tokenizer.decode(special), "");
+}
+
+TEST(Tokenizer, ByteFallbackLeavesNothingUnknown) {
+  const Tokenizer tokenizer = train_small(TokenizerModel::unigram, true);
+  const std::string text = "你好 Hund 🙂";
+  const auto ids = tokenizer.encode(text);
+  for (const int32_t id : ids) EXPECT_NE(id, tokenizer.unk_id());
+  EXPECT_EQ(tokenizer.decode(ids), text);
+}
+
+TEST(Tokenizer, TrainingIsDeterministic) {
+  TokenizerTrainOptions options;
+  options.vocab_size = 70;
+  options.hard_vocab_limit = false;
+  options.max_sentences = 200;  // sampling takes part
+  const auto sentences = sample_sentences(900);
+  const std::string first = Tokenizer::train(sentences, options).serialized();
+  EXPECT_EQ(Tokenizer::train(sentences, options).serialized(), first);
+  std::string other;
+  std::thread([&] { other = Tokenizer::train(sentences, options).serialized(); }).join();
+  EXPECT_EQ(other, first);
+  options.seed = 2;
+  EXPECT_NE(Tokenizer::train(sentences, options).serialized(), first);
+}
+
+TEST(Tokenizer, TooLargeVocabularyNamesTheOneThatFits) {
+  const std::vector<std::string> tiny{"hello world this", "is a test of it"};
+  TokenizerTrainOptions options;
+  options.vocab_size = 1000;
+  const Error error = error_of([&] { Tokenizer::train(tiny, options); });
+  EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+  EXPECT_TRUE(contains(error.message(), "at most 20 fit")) << error.message();
+  options.vocab_size = 20;
+  EXPECT_EQ(Tokenizer::train(tiny, options).vocab_size(), 20);
+  options.vocab_size = 1000;
+  options.hard_vocab_limit = false;
+  EXPECT_EQ(Tokenizer::train(tiny, options).vocab_size(), 20);
+  options.vocab_size = 6;
+  const Error small = error_of([&] { Tokenizer::train(tiny, options); });
+  EXPECT_TRUE(contains(small.message(), "need 17")) << small.message();
+}
+
+TEST(Tokenizer, RefusesBadTrainingInput) {
+  const TokenizerTrainOptions options;
+  auto message = [&](std::vector<std::string> sentences) {
+    const Error error = error_of([&] { Tokenizer::train(sentences, options); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.message();
+  };
+  EXPECT_TRUE(contains(message({}), "empty"));
+  EXPECT_TRUE(contains(message({"", ""}), "no sentence"));
+  EXPECT_TRUE(contains(message({"good", "b\xc3"}), "sentence 2: invalid UTF-8 at byte 2"));
+  EXPECT_TRUE(contains(message({std::string("a\0b", 3)}), "NUL"));
+  EXPECT_TRUE(contains(message({std::string(5000, 'x')}), "4192"));
+
+  auto option_error = [](auto change) {
+    TokenizerTrainOptions changed;
+    change(changed);
+    return error_of([&] { Tokenizer::train(sample_sentences(), changed); }).message();
+  };
+  EXPECT_TRUE(contains(option_error([](auto& o) { o.vocab_size = 3; }), "vocab_size is 3"));
+  EXPECT_TRUE(contains(option_error([](auto& o) { o.vocab_size = 1 << 30; }), "vocab_size"));
+  EXPECT_TRUE(contains(option_error([](auto& o) { o.character_coverage = 0.5; }), "0.98"));
+  EXPECT_TRUE(contains(option_error([](auto& o) { o.max_sentences = 0; }), "max_sentences"));
+}
+
+TEST(Tokenizer, TrainingAndLoadingPrintNothing) {
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  const Tokenizer tokenizer = train_small();
+  Tokenizer::from_bytes(tokenizer.serialized());
+  EXPECT_THROW(Tokenizer::from_bytes("garbage"), Error);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(Tokenizer, RefusesBadTextAndIds) {
+  const Tokenizer tokenizer = train_small();
+  EXPECT_EQ(error_of([&] { tokenizer.encode("\xff"); }).code(), ErrorCode::invalid_argument);
+  EXPECT_EQ(error_of([&] { tokenizer.encode(std::string_view("\0", 1)); }).code(),
+            ErrorCode::invalid_argument);
+  for (const int32_t id : {-1, tokenizer.vocab_size()}) {
+    const std::vector<int32_t> ids{4, id};
+    EXPECT_TRUE(contains(error_of([&] { tokenizer.decode(ids); }).message(), "token 1 is"));
+    EXPECT_THROW(tokenizer.piece(id), Error);
+    EXPECT_THROW(tokenizer.score(id), Error);
+  }
+}
+
+TEST(Tokenizer, FilesRoundTrip) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / "trafo_tokenizer";
+  std::filesystem::create_directories(folder);
+  const Tokenizer tokenizer = train_small();
+  std::ofstream(folder / "vocab.spm", std::ios::binary) << tokenizer.serialized();
+  const Tokenizer loaded = Tokenizer::load(folder / "vocab.spm");
+  EXPECT_EQ(loaded.serialized(), tokenizer.serialized());
+  EXPECT_EQ(loaded.encode("der Hund läuft."), tokenizer.encode("der Hund läuft."));
+
+  const auto text = folder / "text.txt";
+  std::ofstream out(text);
+  for (const auto& sentence : sample_sentences()) out << sentence << "\r\n";
+  out.close();
+  TokenizerTrainOptions options;
+  options.vocab_size = 80;
+  options.hard_vocab_limit = false;
+  EXPECT_EQ(Tokenizer::train(read_lines(text.string()), options).serialized(),
+            Tokenizer::train(sample_sentences(), options).serialized());
+
+  EXPECT_EQ(error_of([&] { Tokenizer::load(folder / "absent.spm"); }).code(), ErrorCode::not_found);
+  EXPECT_EQ(error_of([&] { Tokenizer::load(folder); }).code(), ErrorCode::invalid_argument);
+  std::ofstream(folder / "empty.spm").close();
+  EXPECT_EQ(error_of([&] { Tokenizer::load(folder / "empty.spm"); }).code(),
+            ErrorCode::corrupt_file);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Tokenizer, TruncatedModelsAreCorruptNeverACrash) {
+  const std::string good = train_small().serialized();
+  for (size_t size = 0; size < good.size(); size += size < 4000 ? 7 : 2503) {
+    try {
+      // A cut between two fields can leave a smaller but sound message; then it has to work.
+      Tokenizer::from_bytes(std::string_view(good).substr(0, size)).encode("der Hund läuft.");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::corrupt_file) << error.what();
+    }
+  }
+}
+
+TEST(Tokenizer, FlippedBitsAreCorruptOrHarmless) {
+  for (const auto model : {TokenizerModel::unigram, TokenizerModel::bpe}) {
+    const std::string good = train_small(model).serialized();
+    int refused = 0;
+    uint32_t state = 99;
+    for (int i = 0; i < 120; ++i) {
+      state = state * 1664525u + 1013904223u;
+      std::string bad = good;
+      // Half of the flips into the pieces at the start, half anywhere (mostly the character map).
+      const size_t position = (state >> 3) % (i % 2 == 0 ? size_t{1500} : bad.size());
+      bad[position] = static_cast<char>(bad[position] ^ (1 << (state >> 29)));
+      try {
+        const Tokenizer tokenizer = Tokenizer::from_bytes(bad, "flipped.spm");
+        const auto ids = tokenizer.encode("der Hund läuft über die Straße ﬁ ½ ㌀ Å.");
+        for (const int32_t id : ids) EXPECT_LT(id, tokenizer.vocab_size());
+        tokenizer.decode(ids);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::corrupt_file) << error.what();
+        EXPECT_TRUE(contains(error.message(), "flipped.spm"));
+        ++refused;
+      }
+    }
+    EXPECT_GT(refused, 15);
+  }
+}
+
+// Minimal protocol buffers writer for models that no trainer makes.
+std::string field(int number, const std::string& bytes) {
+  std::string out(1, static_cast<char>(number << 3 | 2));
+  size_t length = bytes.size();
+  for (; length >= 0x80; length >>= 7) out.push_back(static_cast<char>((length & 0x7f) | 0x80));
+  out.push_back(static_cast<char>(length));
+  return out + bytes;
+}
+
+std::string piece(const std::string& text, int type, const std::string& score) {
+  return field(1, field(1, text) + "\x15" + score + "\x18" + static_cast<char>(type));
+}
+
+TEST(Tokenizer, ChecksPiecesAndRequiredSymbols) {
+  const std::string zero(4, '\0');
+  const std::string base = piece("<unk>", 2, zero) + piece("</s>", 3, zero);
+  auto reason = [&](const std::string& model) {
+    const Error error = error_of([&] { Tokenizer::from_bytes(model); });
+    EXPECT_EQ(error.code(), ErrorCode::corrupt_file);
+    return error.message();
+  };
+  const Tokenizer usable = Tokenizer::from_bytes(base + piece("a", 1, zero));
+  EXPECT_EQ(usable.bos_id(), -1);
+  EXPECT_EQ(usable.pad_id(), -1);
+  EXPECT_EQ(usable.eos_id(), 1);
+  EXPECT_TRUE(contains(reason(base + piece("", 1, zero)), "piece 2 is empty"));
+  EXPECT_TRUE(contains(reason(base + piece(std::string(8193, 'x'), 1, zero)), "8193 bytes"));
+  EXPECT_TRUE(contains(reason(base + piece("\xc3", 1, zero)), "not UTF-8"));
+  EXPECT_TRUE(contains(reason(base + piece(std::string(1, '\0'), 1, zero)), "NUL"));
+  EXPECT_TRUE(contains(reason(base + piece("a", 9, zero)), "known type"));
+  EXPECT_TRUE(contains(reason(base + piece("a", 1, {'\0', '\0', '\x80', '\x7f'})), "not finite"));
+  reason(base + piece("a", 1, zero) + piece("a", 1, zero));  // twice the same piece
+  EXPECT_TRUE(contains(reason(piece("<unk>", 2, zero) + piece("a", 1, zero)), "end-of-sentence"));
+  reason(piece("</s>", 3, zero) + piece("a", 1, zero));  // no unknown piece
+  std::string nested = base;
+  for (int i = 1; i <= 65; ++i) nested += piece(std::string(static_cast<size_t>(i), 'z'), 4, zero);
+  EXPECT_TRUE(contains(reason(nested), "start with each other"));
+}
+
+// A character map made by hand: one block of 256 units.
+std::string map_model(const std::vector<std::pair<size_t, uint32_t>>& units,
+                      const std::string& texts) {
+  std::vector<uint32_t> trie(256, 0);
+  for (const auto& [position, value] : units) trie[position] = value;
+  std::string blob(4 + 1024, '\0');
+  const uint32_t size = 1024;
+  std::memcpy(blob.data(), &size, 4);
+  std::memcpy(blob.data() + 4, trie.data(), 1024);
+  return field(1, field(1, "<unk>") + "\x15" + std::string(4, '\0') + "\x18\x02") +
+         field(3, field(2, blob + texts));
+}
+
+TEST(Tokenizer, ChecksTheCharacterMap) {
+  auto reason = [](const std::string& model) {
+    return error_of([&] { check_spm_model(model, "map.spm"); }).message();
+  };
+  const std::string texts("x\0", 2);
+  // Root children at base 0; label 'a' at unit 0x61 leads with a leaf to base 0x61 ^ (0x61 ^ 0x80)
+  // = 0x80.
+  const uint32_t leaf_a = 0x61u | 1u << 8 | (0x61u ^ 0x80u) << 10;
+  EXPECT_NO_THROW(check_spm_model(map_model({{0x61, leaf_a}, {0x80, 1u << 31}}, texts), "map.spm"));
+  EXPECT_TRUE(contains(reason(map_model({{0x61, leaf_a}, {0x80, 5}}, texts)), "outside its texts"));
+  EXPECT_TRUE(
+      contains(reason(map_model({{0x61, 0x61u | 0x3000u << 10}}, texts)), "outside itself"));
+  EXPECT_TRUE(contains(reason(map_model({{0x61, 0x61u | 0x61u << 10}}, texts)), "cycle"));
+  EXPECT_TRUE(contains(reason(map_model({}, "x")), "unterminated"));
+}
+
+TEST(Tokenizer, IsSafeToShareBetweenThreads) {
+  const Tokenizer tokenizer = train_small();
+  const auto sentences = sample_sentences(60);
+  std::vector<std::vector<int32_t>> expected;
+  for (const auto& sentence : sentences) expected.push_back(tokenizer.encode(sentence));
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4, 0);
+  for (size_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t, copy = tokenizer] {
+      for (size_t i = 0; i < sentences.size(); ++i)
+        wrong[t] +=
+            copy.encode(sentences[i]) != expected[i] || copy.decode(expected[i]) != sentences[i];
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(4, 0));
+}
+
+}  // namespace
+}  // namespace trafo
