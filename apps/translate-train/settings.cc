@@ -159,7 +159,7 @@ constexpr SettingSpec kSpecs[] = {
      "none, selective or full: what backward computes a second time instead of keeping it; less "
      "memory, more time, the same results",
      1, 1, true},
-    {"autotune-gemm", "", kMachine, "on|off",
+    {"autotune-gemm", "--tune-products", kMachine, "on|off",
      "on: CUDA measures the kernels of matrix products when a batch has a new shape and takes the "
      "fastest; RUN/gemm-cache keeps them for continuing; nothing on the CPU (default off)",
      0, 1, true},
@@ -206,8 +206,16 @@ std::span<const SettingSpec> setting_specs() {
 }
 
 const SettingSpec* find_setting(std::string_view name) {
-  for (const SettingSpec& spec : kSpecs)
+  const std::string flag = "--" + std::string(name);
+  for (const SettingSpec& spec : kSpecs) {
     if (name == spec.name) return &spec;
+    const std::string_view aliases = spec.aliases;
+    for (size_t begin = 0; begin < aliases.size();) {
+      const size_t end = std::min(aliases.find(',', begin), aliases.size());
+      if (aliases.substr(begin, end - begin) == flag) return &spec;
+      begin = end + 1;
+    }
+  }
   return nullptr;
 }
 
@@ -349,11 +357,12 @@ Settings Settings::from_yaml(const std::string& path) {
   if (!root.IsMap()) usage_error(fmt::format("{}:1 wants lines like 'learn-rate: 0.001'", path));
   for (const auto& entry : root) {
     const std::string where = fmt::format("{}:{}", path, entry.first.Mark().line + 1);
-    const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
-    const SettingSpec* spec = find_setting(key);
+    const std::string given = entry.first.IsScalar() ? entry.first.Scalar() : "";
+    const SettingSpec* spec = find_setting(given);
     if (spec == nullptr)
-      usage_error(fmt::format("{} unknown key '{}', the nearest known one is '{}'", where, key,
-                              nearest_setting(key)));
+      usage_error(fmt::format("{} unknown key '{}', the nearest known one is '{}'", where, given,
+                              nearest_setting(given)));
+    const std::string key = spec->name;
     if (settings.has(key)) usage_error(fmt::format("{} key '{}' is given twice", where, key));
     std::vector<std::string> values;
     if (entry.second.IsScalar()) {

@@ -12,8 +12,8 @@
 namespace translate_train {
 
 struct SettingSpec {
-  const char* name;     // without dashes: also the key in YAML
-  const char* aliases;  // for the command line, comma separated, with dashes
+  const char* name;     // without dashes; also the key in config.yml
+  const char* aliases;  // other names, comma separated, with dashes; long ones are keys as well
   const char* group;
   const char* values;  // shown in the help
   const char* help;
@@ -21,6 +21,7 @@ struct SettingSpec {
   bool in_run;  // written to config.yml
 };
 std::span<const SettingSpec> setting_specs();
+// By name or long alias, without dashes; null if there is none.
 const SettingSpec* find_setting(std::string_view name);
 size_t edit_distance(std::string_view a, std::string_view b);
 // By edit distance.

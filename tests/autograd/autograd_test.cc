@@ -251,9 +251,9 @@ TEST_F(Autograd, AResultThatIsKeptDoesNotKeepWhatItWasMadeFrom) {
   const auto run = [&] {
     kept = {};
     kept = ops::bias_act_dropout(c(), ops::tanh(c(), x), {}, Activation::gelu, {});
-    EXPECT_TRUE(kept.variable()->again);
+    EXPECT_TRUE(kept.variable()->recompute);
     c().backward(ops::sum(c(), kept));
-    EXPECT_FALSE(kept.variable()->again);
+    EXPECT_FALSE(kept.variable()->recompute);
   };
   run();
   const auto with_result = bytes();

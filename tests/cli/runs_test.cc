@@ -141,7 +141,8 @@ TEST_F(Cli, ConfigFileAndCommandLine) {
   write_file(file("good.yml"),
              "train-sets: [t.de, t.en]\nvalid-sets: [v.de, v.en]\ntask: tiny\nenc-depth: 1\n"
              "dec-depth: 1\ndim-emb: 32\ntransformer-dim-ffn: 64\ntransformer-heads: 2\n"
-             "dim-vocabs: 300\nmini-batch-words: 300\nafter: 50u\nlearn-rate: 0.001\n");
+             "dim-vocabs: 300\nmini-batch-words: 300\nafter: 50u\nlearn-rate: 0.001\n"
+             "tune-products: off\n");  // an alias, as files of 0.1.0 have it
   const Outcome outcome = run({"train", "--config", "good.yml", "--model", "configured", "--after",
                                "2u", "--quiet", "--lr", "0.002"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -149,6 +150,7 @@ TEST_F(Cli, ConfigFileAndCommandLine) {
   const std::string config = read_file(file("configured/config.yml"));
   EXPECT_NE(config.find("after: [2u]"), std::string::npos) << config;
   EXPECT_NE(config.find("learn-rate: 0.002"), std::string::npos) << config;
+  EXPECT_NE(config.find("autotune-gemm: off"), std::string::npos) << config;
 }
 
 TEST_F(Cli, StandardInputGzipHoldOutAndJson) {

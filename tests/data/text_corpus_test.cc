@@ -326,7 +326,7 @@ TEST_F(TextCorpusTest, MonolingualTextIsAStreamAfterEos) {
     TokenizerTrainOptions train;
     train.vocab_size = 30;
     train.hard_vocab_limit = false;
-    const Tokenizer tokenizer = Tokenizer::train(text, train);
+    const Tokenizer tokenizer = train_tokenizer(text, train);
     TokenizedCorpusOptions options;
     options.form = SequenceForm::decoder_only;
     options.drop_identical = true;  // says nothing about text without a source

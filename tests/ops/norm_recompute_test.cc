@@ -58,8 +58,8 @@ void expect_same_again(Context& context, DType dtype, int64_t rows, int64_t widt
   const RecomputeScope selective(context, Recompute::selective);
   NormInputs data(context, dtype, rows, width);
   const auto check = [&](const Tensor& normed, const char* what) {
-    ASSERT_TRUE(normed.variable() && normed.variable()->again) << what;
-    const Tensor again = normed.variable()->again(context);
+    ASSERT_TRUE(normed.variable() && normed.variable()->recompute) << what;
+    const Tensor again = normed.variable()->recompute(context);
     EXPECT_EQ(again.shape(), normed.shape());
     EXPECT_NE(again.raw(), normed.raw());
     EXPECT_TRUE(bytes_of(context, again) == bytes_of(context, normed)) << what;
@@ -88,7 +88,7 @@ TEST(NormRecompute, TheBitsOfForward) {
 TEST(NormRecompute, OnlyWhereItIsWanted) {
   const auto context = cpu_context();
   NormInputs data(*context, DType::f32, 4, 8);
-  EXPECT_FALSE(ops::layer_norm(*context, data.in, data.gamma, data.beta).variable()->again !=
+  EXPECT_FALSE(ops::layer_norm(*context, data.in, data.gamma, data.beta).variable()->recompute !=
                nullptr);
   const RecomputeScope selective(*context, Recompute::selective);
   set_requires_grad(data.in, false);
@@ -110,9 +110,9 @@ TEST(NormRecompute, OnceForEveryProductAndTheSameGradients) {
     const ops::ResidualNorm out = ops::bias_dropout_residual_norm(
         *context, data.in, data.bias, data.residual, data.gamma, data.beta, 1e-5, {});
     int calls = 0;
-    auto& again = out.normed.variable()->again;
-    if (again)
-      again = [&calls, first = again](Context& ctx) {
+    auto& recompute_fn = out.normed.variable()->recompute;
+    if (recompute_fn)
+      recompute_fn = [&calls, first = recompute_fn](Context& ctx) {
         ++calls;
         return first(ctx);
       };

@@ -80,7 +80,7 @@ Results run(Context& context, DType dtype, int64_t rows, int64_t width, float p,
   else
     out = {{}, ops::rms_norm(context, x, gamma, 1e-6)};
   result.normed = host(out.normed);
-  result.again = host(out.normed.variable()->again(context));
+  result.again = host(out.normed.variable()->recompute(context));
   const std::vector<Tensor> roots =
       residual ? std::vector{out.sum, out.normed} : std::vector{out.normed};
   const std::vector<Tensor> upstream = residual ? std::vector{dsum, dy} : std::vector{dy};

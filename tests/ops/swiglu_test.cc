@@ -33,8 +33,8 @@ TEST(Swiglu, ComputedAgainItHasTheSameBits) {
   Tensor x = make.uniform({7, 46}, -4, 4);
   set_requires_grad(x, true);
   const Tensor y = ops::swiglu(*context, x);
-  ASSERT_TRUE(y.variable()->again);
-  EXPECT_EQ(doubles(y.variable()->again(*context)), doubles(y));
+  ASSERT_TRUE(y.variable()->recompute);
+  EXPECT_EQ(doubles(y.variable()->recompute(*context)), doubles(y));
   context->tape().clear();
 }
 

@@ -43,7 +43,7 @@ RmsNormBackwardParams backward_params(const Tensor& sum, const Tensor& gamma, co
   return q;
 }
 
-// What computes a norm of `x` once more, bit for bit (Variable::again).
+// What computes a norm of `x` once more, bit for bit (Variable::recompute).
 std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& gamma,
                                                const Tensor& rstd) {
   return [x = x.detach(), gamma = gamma.detach(), rstd](Context& ctx) {

@@ -49,7 +49,7 @@ Tensor rms_norm_reference(Context& context, const Tensor& x, const Tensor& gamma
 struct ResidualRmsNorm {
   Tensor sum;
   Tensor normed;
-  // As ResidualNorm::again.
+  // As ResidualNorm::recompute.
   std::function<Tensor(Context&)> recompute = nullptr;
 };
 ResidualRmsNorm residual_rms_norm(Context& context, const Tensor& x, const Tensor& residual,
