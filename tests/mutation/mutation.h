@@ -1,6 +1,6 @@
-// Chooses between the right and the wrong form of a seeded fault: only in the copy of the sources
-// that mutation.py writes. TRAFO_MUTATION is the number of the one fault that is on; none
-// if it is not set.
+// Chooses between the right and the wrong form of a mutated place, in the copy of the sources that
+// mutation.py writes and nowhere else. TRAFO_MUTATION is the number of the one mutation that is on;
+// none if it is not set.
 #pragma once
 
 #include <cstdlib>

@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
-"""Suite 9: faults sown into a copy of our own code; the tests must catch every one.
+"""Suite 9, mutation tests: one place of the engine is made wrong at a time, and the tests must notice every one.
 
     tests/mutation/mutation.py [--long] [--only ID...] [--jobs N]
 
-The tables in mutation/*.toml have for each fault
-  id, kind     what it is called and what sort of error it is
-  file         where it is
-  right        text that occurs exactly once in the file
-  expression   the part of `right` that is wrong in the fault (default: all of it); once in `right`
-  wrong        what stands there in the fault. A part that ends in ";" is a statement, any other an expression
+The tables in tests/mutation/mutations have for each mutation
+  id, kind     its name and the sort of error it is
+  function     where it is: the qualified name of a function (or variable, or class), as far as it is needed: "Batcher::seek"
+  right        text that occurs exactly once in the definitions of that name
+  expression   the part of `right` that the mutation changes (default: all of it); once in `right`
+  wrong        what the mutation puts there. A part that ends in ";" is a statement, any other an expression
   constant     true where the right text is in a constant expression, which the copy makes an ordinary one
-  tests        the tests that ought to notice: BINARY, BINARY:GTEST_FILTER or save_faults:PART; if they do not, all binaries run
+  tests        the tests that must notice: BINARY, BINARY:GTEST_FILTER or save_faults:PART; if they do not, all binaries run
 
-The copies of those files (build/mutation/tree) have both forms of every place and ask an environment variable which to take
-(mutated_here.h); they are compiled once and linked with the other objects of the release build. The sources hold no trace of it.
+Texts are compared token by token in all sources under engine/ and capi/: a mutation survives if its function moves to another file,
+or if lines are formatted in another way.
 
-Short form: every entry still fits its file, and a few faults run if the copy has been built. --long: builds the copies, runs the tests
-without a fault, which must pass, and then with each. build/mutation/report.txt says which test caught what.
+The copies of the mutated files (build/mutation/tree) have both forms of every place and ask an environment variable which one to
+take (mutated_here in mutation.h). They are compiled once and linked with the other objects of the release build. The sources hold no
+trace of it.
+
+Short form: every entry still matches exactly one place, and a few mutations run if the copy has been built. --long: builds the copies,
+runs the tests without a mutation, which must pass, and then with each. build/mutation/report.txt says which test noticed what.
 """
 
 import argparse
@@ -29,6 +33,8 @@ import sys
 import tempfile
 import time
 import tomllib
+
+import definitions
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 import relink  # noqa: E402
@@ -46,44 +52,100 @@ WITH_LIBRARY = {"c_api_test", "misuse_suite", "cli_tests", "c_api_threads_test",
 # What stands behind the colon is an argument.
 WITHOUT_GTEST = {"c_api_test", "misuse_suite", "c_api_threads_test", "process_test", "save_faults"}
 HANDFUL = 5
-SECONDS = 600  # a test that a fault keeps from ending has noticed it
+SECONDS = 600  # a test that a mutation keeps from ending has noticed it
 INCLUDE = '#include "tests/mutation/mutation.h"\n'
+SOURCES = ("engine", "capi")
 
 
-def read_faults():
-    faults = []
+class Sources:
+    """The sources that mutations are looked for in. A file is taken apart when a name that it contains is asked for."""
+
+    def __init__(self):
+        paths = [path for folder in SOURCES for path in (ROOT / folder).rglob("*") if path.suffix in (".cc", ".h")]
+        self.texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(paths)}
+        self.parsed = {}
+
+    def parse(self, file):
+        if file not in self.parsed:
+            tokens = definitions.tokens_of(self.texts[file])
+            self.parsed[file] = tokens, definitions.definitions(tokens)
+        return self.parsed[file]
+
+    def find(self, name, wanted):
+        """Places (file, first token, token behind the last) of `wanted` in definitions of `name`; whether there is such a definition."""
+        parts, places, defined = tuple(name.split("::")), set(), False
+        word = parts[-1].removeprefix("~") if "operator" not in parts[-1] else "operator"
+        for file, text in self.texts.items():
+            if word not in text:
+                continue
+            tokens, found = self.parse(file)
+            for path, begin, end in found:
+                if path[-len(parts):] == parts:
+                    defined = True
+                    body = [token for token, _, _ in tokens[begin:end]]
+                    places.update((file, begin + at, begin + at + len(wanted)) for at in definitions.occurrences(body, wanted))
+        return sorted(places), defined
+
+    def line(self, file, token):
+        return self.texts[file].count("\n", 0, self.parse(file)[0][token][1]) + 1
+
+
+def read_mutations():
+    mutations = []
     for table in sorted((FOLDER / "mutations").glob("*.toml")):
-        for fault in tomllib.loads(table.read_text(encoding="utf-8"))["fault"]:
-            unknown = set(fault) - {"id", "kind", "file", "right", "expression", "wrong", "constant", "tests"}
+        for mutation in tomllib.loads(table.read_text(encoding="utf-8"))["mutation"]:
+            unknown = set(mutation) - {"id", "kind", "function", "right", "expression", "wrong", "constant", "tests"}
             if unknown:
-                sys.exit(f"{table.name}: {fault.get('id')} has unknown fields {sorted(unknown)}")
-            faults.append(fault)
-    names = [fault["id"] for fault in faults]
+                sys.exit(f"{table.name}: {mutation.get('id')} has unknown fields {sorted(unknown)}")
+            mutations.append(mutation)
+    names = [mutation["id"] for mutation in mutations]
     for name in names:
         if names.count(name) > 1:
-            sys.exit(f"there are two faults named {name}")
-    for number, fault in enumerate(faults, 1):
-        fault["number"] = number
-    return faults
+            sys.exit(f"there are two mutations named {name}")
+    for number, mutation in enumerate(mutations, 1):
+        mutation["number"] = number
+    return mutations
 
 
-def place(fault, text):
-    """(begin, end) of what changes in the text of its file, or a message."""
-    right = fault["right"]
-    if text.count(right) != 1:
-        return None, f"`right` occurs {text.count(right)} times in {fault['file']}"
-    part = fault.get("expression", right)
-    if part != right and right.count(part) != 1:
-        return None, f"`expression` occurs {right.count(part)} times in `right`"
-    for entry in fault["tests"]:
+def locate(mutation, sources):
+    """Sets file, begin and end of the part that changes; a message if there is no such place or more than one."""
+    name, right = mutation["function"], words_of(mutation["right"])
+    part = words_of(mutation.get("expression", mutation["right"]))
+    for entry in mutation["tests"]:
         if entry.split(":")[0] not in BINARIES:
-            return None, f"there is no test binary {entry}"
-    begin = text.index(right) + right.index(part)
-    return (begin, begin + len(part)), None
+            return f"there is no test binary {entry}"
+    places, defined = sources.find(name, right)
+    if not defined:
+        return f"nothing named {name} is defined under {' or '.join(SOURCES)}"
+    if len(places) != 1:
+        lines = ", ".join(f"{file}:{sources.line(file, first)}" for file, first, _ in places)
+        return f"`right` occurs {len(places)} times in {name}{': ' + lines if lines else ''}"
+    starts = definitions.occurrences(right, part)
+    if len(starts) != 1:
+        return f"`expression` occurs {len(starts)} times in `right`"
+    file, first, _ = places[0]
+    tokens = sources.parse(file)[0]
+    first += starts[0]
+    mutation.update(file=file, begin=tokens[first][1], end=tokens[first + len(part) - 1][2])
+    return None
 
 
-def both_forms(fault, part):
-    number, wrong = fault["number"], fault["wrong"]
+def words_of(text):
+    return [token for token, _, _ in definitions.tokens_of(text)]
+
+
+def locate_all(mutations, sources):
+    """(mutation, message) of those without a place of their own."""
+    messages = [(mutation, message) for mutation in mutations if (message := locate(mutation, sources))]
+    placed = sorted((mutation for mutation in mutations if "file" in mutation), key=lambda each: (each["file"], each["begin"]))
+    for first, second in zip(placed, placed[1:]):
+        if second["file"] == first["file"] and second["begin"] < first["end"]:
+            messages.append((second, f"overlaps {first['id']}"))
+    return messages
+
+
+def both_forms(mutation, part):
+    number, wrong = mutation["number"], mutation["wrong"]
     if part.rstrip().endswith(";"):
         return f"if (trafo::mutated_here({number})) {{ {wrong} }} else {{ {part} }}"
     return f"(trafo::mutated_here({number}) ? ({wrong}) : ({part}))"
@@ -95,53 +157,23 @@ def without_constexpr(text, begin):
     return text[:at] + "const    " + text[at + len("constexpr"):]  # the same length
 
 
-def mutated(faults, file):
-    """The text of `file` with both forms of its faults; messages of those that do not fit."""
-    text = (ROOT / file).read_text(encoding="utf-8")
-    places, messages = [], []
-    for fault in faults:
-        span, message = place(fault, text)
-        if message:
-            messages.append((fault, message))
-        else:
-            places.append((span, fault))
-    places.sort(key=lambda entry: entry[0])
-    for (first, _), (second, fault) in zip(places, places[1:]):
-        if second[0] < first[1]:
-            messages.append((fault, "overlaps another fault"))
-    for (begin, end), fault in reversed(places):
-        if fault.get("constant"):
+def mutated_files(mutations, sources):
+    """Of every file with a mutation, its text with both forms of each."""
+    texts = {mutation["file"]: sources.texts[mutation["file"]] for mutation in mutations}
+    for mutation in sorted(mutations, key=lambda each: each["begin"], reverse=True):
+        text, begin, end = texts[mutation["file"]], mutation["begin"], mutation["end"]
+        if mutation.get("constant"):
             text = without_constexpr(text, begin)
-        text = text[:begin] + both_forms(fault, text[begin:end]) + text[end:]
-    # A header keeps its guard in front.
-    if "#pragma once" in text:
-        text = text.replace("#pragma once\n", "#pragma once\n" + INCLUDE, 1)
-    else:
-        text = INCLUDE + text
-    return text, messages
+        texts[mutation["file"]] = text[:begin] + both_forms(mutation, text[begin:end]) + text[end:]
+    for file, text in texts.items():
+        # A header keeps its guard in front.
+        guarded = "#pragma once\n" in text
+        texts[file] = text.replace("#pragma once\n", "#pragma once\n" + INCLUDE, 1) if guarded else INCLUDE + text
+    return texts
 
 
-def by_file(faults):
-    files = {}
-    for fault in faults:
-        files.setdefault(fault["file"], []).append(fault)
-    return files
-
-
-def check_table(faults):
-    """Messages of the entries that no longer fit their files."""
-    messages = []
-    for file, group in by_file(faults).items():
-        if not (ROOT / file).is_file():
-            messages += [(fault, f"there is no file {file}") for fault in group]
-        else:
-            messages += mutated(group, file)[1]
-    return messages
-
-
-def write_tree(faults):
-    """The changed files; one whose text stays the same keeps its time, so that building again is quick."""
-    wanted = {file: mutated(group, file)[0] for file, group in by_file(faults).items()}
+def write_tree(wanted):
+    """The mutated files. One whose text stays the same keeps its time, so that building again is quick."""
     for path in list(TREE.rglob("*")):
         if path.is_file() and str(path.relative_to(TREE)) not in wanted:
             path.unlink()
@@ -161,11 +193,10 @@ def build(jobs):
                   compile_flags=["-O1"])
 
 
-def is_built(fault, faults):
-    """Whether the copy has this fault, under its number, in the file as it is now."""
-    path = TREE / fault["file"]
-    group = [other for other in faults if other["file"] == fault["file"]]
-    return path.is_file() and path.read_text(encoding="utf-8") == mutated(group, fault["file"])[0]
+def is_built(mutation, wanted):
+    """Whether the copy has this mutation, under its number, in the file as it is now."""
+    path = TREE / mutation["file"]
+    return path.is_file() and path.read_text(encoding="utf-8") == wanted[mutation["file"]]
 
 
 def run_tests(entry, number):
@@ -180,7 +211,7 @@ def run_tests(entry, number):
     elif pattern:
         command.append(pattern)
     environment = dict(os.environ, TRAFO_MUTATION=str(number), LD_LIBRARY_PATH=str(WORK))
-    with tempfile.TemporaryDirectory(prefix="trafo-seeded-") as folder:
+    with tempfile.TemporaryDirectory(prefix="trafo-mutation-") as folder:
         environment["TMPDIR"] = folder
         try:
             done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS)
@@ -198,64 +229,66 @@ def run_tests(entry, number):
     return f"{binary} ({'signal ' + str(-done.returncode) if done.returncode < 0 else (lines[-1][:80] if lines else 'failed')})"
 
 
-def hunt(fault, wide):
-    for entry in fault["tests"]:
-        caught = run_tests(entry, fault["number"])
+def run_one(mutation, wide):
+    """(what noticed the mutation or None, whether it is one of its own tests)."""
+    for entry in mutation["tests"]:
+        caught = run_tests(entry, mutation["number"])
         if caught:
             return caught, True
     for binary in BINARIES if wide else []:
-        if binary not in fault["tests"]:
-            caught = run_tests(binary, fault["number"])
+        if binary not in mutation["tests"]:
+            caught = run_tests(binary, mutation["number"])
             if caught:
                 return caught, False
     return None, False
 
 
-def hunt_all(faults, jobs, wide):
-    """Number of faults that no test noticed; `wide`: of all binaries, else of those that ought to."""
+def run_all(mutations, jobs, wide):
+    """How many mutations survive. `wide`: all binaries run, else only the tests of each mutation."""
     survived, lines = [], []
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for fault, (caught, expected) in zip(faults, pool.map(lambda fault: hunt(fault, wide), faults)):
-            line = f"{fault['id']} ({fault['kind']}): " + ("SURVIVED" if caught is None else f"caught by {caught}" + ("" if expected else
-                                                           ", not by those that ought to"))
+        for mutation, (caught, own) in zip(mutations, pool.map(lambda mutation: run_one(mutation, wide), mutations)):
+            outcome = "SURVIVED" if caught is None else f"caught by {caught}" + ("" if own else ", not by its own tests")
+            line = f"{mutation['id']} ({mutation['kind']}): {outcome}"
             print(line, flush=True)
             lines.append(line)
             if caught is None:
-                survived.append(fault["id"])
+                survived.append(mutation["id"])
     REPORT.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return len(survived)
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Seeded faults: do the tests notice?")
-    parser.add_argument("--long", action="store_true", help="build the copy and run every fault")
-    parser.add_argument("--only", nargs="+", metavar="ID", help="only these faults")
+    parser = argparse.ArgumentParser(description="Mutation tests: do the tests notice a wrong engine?")
+    parser.add_argument("--long", action="store_true", help="build the copy and run every mutation")
+    parser.add_argument("--only", nargs="+", metavar="ID", help="only these mutations")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--no-build", action="store_true", help="with --long: take the copy as it was built; TRAFO_PREBUILT=1 does too")
-    parser.add_argument("--quick", action="store_true", help="with --long: only the tests that ought to notice, no run without a fault")
+    parser.add_argument("--quick", action="store_true", help="with --long: only each mutation's own tests, no run without a mutation")
     options = parser.parse_args()
-    faults = read_faults()
-    messages = check_table(faults)
-    for fault, message in messages:
-        print(f"{fault['id']}: {message}")
-    tried, failed = len(faults), len(messages)
+    mutations, sources = read_mutations(), Sources()
+    messages = locate_all(mutations, sources)
+    for mutation, message in messages:
+        print(f"{mutation['id']}: {message}")
+    tried, failed = len(mutations), len(messages)
     if not messages:
-        wanted = [fault for fault in faults if not options.only or fault["id"] in options.only]
+        files = mutated_files(mutations, sources)
+        wanted = [mutation for mutation in mutations if not options.only or mutation["id"] in options.only]
         if options.long:
             if not options.no_build and os.environ.get("TRAFO_PREBUILT") != "1":
-                write_tree(faults)
+                write_tree(files)
                 build(options.jobs)
             begin = time.monotonic()
             binaries = [] if options.quick else list(BINARIES)
             with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
                 for binary, caught in zip(binaries, pool.map(lambda binary: run_tests(binary, 0), binaries)):
                     if caught:
-                        sys.exit(f"without a fault: {caught}")
-                    print(f"{binary} passes without a fault, {time.monotonic() - begin:.0f} s", flush=True)
-            tried, failed = len(wanted), hunt_all(wanted, options.jobs, not options.quick)
+                        sys.exit(f"without a mutation: {caught}")
+                    print(f"{binary} passes without a mutation, {time.monotonic() - begin:.0f} s", flush=True)
+            tried, failed = len(wanted), run_all(wanted, options.jobs, not options.quick)
         elif (WORK / "libtrafo.so.0").exists():
-            wanted = [fault for fault in wanted if is_built(fault, faults)]
-            failed = hunt_all(wanted[:: max(1, len(wanted) // HANDFUL)][:HANDFUL], options.jobs, False)
+            wanted = [mutation for mutation in wanted if is_built(mutation, files)]
+            failed = run_all(wanted[:: max(1, len(wanted) // HANDFUL)][:HANDFUL], options.jobs, False)
     print(f"suite: mutation  tried: {tried}  failed: {failed}")
     sys.exit(1 if failed else 0)
 

@@ -47,7 +47,7 @@ SUITES = [
     (6, "allocation_failure", "the i-th allocation fails"),
     (7, "concurrency", "many trainers, many threads"),
     (8, "soak", "long runs: memory, descriptors, threads"),
-    (9, "mutation", "faults sown into our own code"),
+    (9, "mutation", "the engine made wrong in one place at a time"),
     (10, "golden_checkpoints", "checkpoints of earlier releases"),
     (11, "misuse", "every function of the C ABI called wrongly"),
 ]
@@ -59,10 +59,11 @@ SUITES_ON_A_GPU = [
 
 
 def command_of(name, build):
-    """The suite's script beside this one, or its program among the built tests; None if there is neither."""
-    for path in [FOLDER / f"{name}.py", FOLDER / f"{name}.sh", FOLDER / name / "run.py", FOLDER / name / "run.sh"]:
-        if path.is_file():
-            return path
+    """The suite's script, here or in another folder of tests, or its program among the built tests; None if there is neither."""
+    for pattern in (f"reliability/{name}.*", f"*/{name}.*"):
+        for path in sorted(FOLDER.parent.glob(pattern)):
+            if path.suffix in (".py", ".sh"):
+                return path
     for depth in ("", "*/", "*/*/"):
         for path in sorted(build.glob(f"tests/{depth}{name}")) + sorted(build.glob(f"tests/{depth}{name}_suite")):
             if path.is_file() and os.access(path, os.X_OK):

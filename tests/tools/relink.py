@@ -1,4 +1,4 @@
-"""The release build's programs with some of its objects compiled in another way: what seeded faults and coverage need, without building
+"""The release build's programs with some of its objects compiled in another way: what mutation tests and coverage need, without building
 the rest again. Needs a release build made with Ninja, which exports its compile commands."""
 
 import concurrent.futures
@@ -33,8 +33,10 @@ def files_of_objects():
     for line in ninja("-t", "deps").splitlines():
         if line and not line.startswith(" "):
             current = objects.setdefault(line.split(":")[0], set())
-        elif line.strip().startswith(str(ROOT) + "/"):
-            current.add(line.strip()[len(str(ROOT)) + 1:])
+        elif line.strip():
+            path = os.path.normpath(RELEASE / line.strip())
+            if path.startswith(f"{ROOT}/"):
+                current.add(path[len(str(ROOT)) + 1:])
     return objects
 
 

@@ -18,9 +18,8 @@ import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-CORPUS = HERE.parent / "fuzz/corpus"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CORPUS = ROOT / "tests/fuzz/corpus"
 # A leak, a hang and too much memory are findings as well.
 LIMITS = ["-timeout=5", "-rss_limit_mb=1024", "-malloc_limit_mb=256", "-max_len=16384"]
 # A caller may ask for a tensor of any size: what is not to be had is an error. A file may not ask for that much.
