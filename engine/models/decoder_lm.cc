@@ -51,14 +51,17 @@ class DecoderLm final : public Transformer {
     parameters_.allocate(context, dtype, seed);
   }
 
-  ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
-                               const DropoutPass& dropout, double scale) const override {
-    const Tensor rows = forward(context, batch, dropout);
-    return vocabulary_loss(context, rows, output_, batch, label_smoothing, scale, dropout.training);
-  }
-
-  Tensor logits(Context& context, const Batch& batch) const override {
-    return layers(context, {}).linear(forward(context, batch, {}), output_);
+  Tensor hidden(Context& context, const Batch& batch, const DropoutPass& pass) const override {
+    const Layers run = layers(context, pass);
+    Rows rows =
+        run.start(embed(run, batch.target_in, batch.target_positions, batch.indices_validated),
+                  layers_[0].attention_norm);
+    const PackedSide side{batch.target_cu_seqlens, batch.longest_target, batch.target_positions};
+    for (size_t i = 0; i < layers_.size(); ++i)
+      rows = run.layer(rows, {}, [this, run, side, i](const Rows& input, const Tensor&) {
+        return layer(run, i, input, side);
+      });
+    return rows.input;
   }
 
   DecodeState start_decoding(Context& context, const Batch& batch, int64_t beam,
@@ -81,7 +84,7 @@ class DecoderLm final : public Transformer {
       output = run.feed_forward(rows.input, layer.ffn, {});
       rows = run.seam(output, layer.ffn.down, rows, after_ffn(i), {});
     }
-    return step_logits(run, rows.input, output_, state);
+    return step_logits(run.context(), rows.input, state);
   }
 
  private:
@@ -118,23 +121,9 @@ class DecoderLm final : public Transformer {
                     sites.at(number, 3, config_.dropout));
   }
 
-  Tensor forward(Context& context, const Batch& batch, const DropoutPass& pass) const {
-    const Layers run = layers(context, pass);
-    Rows rows =
-        run.start(embed(run, batch.target_in, batch.target_positions, batch.indices_validated),
-                  layers_[0].attention_norm);
-    const PackedSide side{batch.target_cu_seqlens, batch.longest_target, batch.target_positions};
-    for (size_t i = 0; i < layers_.size(); ++i)
-      rows = run.layer(rows, {}, [this, run, side, i](const Rows& input, const Tensor&) {
-        return layer(run, i, input, side);
-      });
-    return rows.input;
-  }
-
   ParamId embedding_ = kNoParam, positions_ = kNoParam;
   std::vector<LmLayer> layers_;
   NormParams final_norm_;
-  LinearParams output_;
 };
 
 }  // namespace

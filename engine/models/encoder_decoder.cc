@@ -69,14 +69,20 @@ class EncoderDecoder final : public Transformer {
     positions_ = sinusoidal_positions(context, config.max_positions, width, dtype);
   }
 
-  ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
-                               const DropoutPass& dropout, double scale) const override {
-    const Tensor rows = forward(context, batch, dropout);
-    return vocabulary_loss(context, rows, output_, batch, label_smoothing, scale, dropout.training);
-  }
-
-  Tensor logits(Context& context, const Batch& batch) const override {
-    return layers(context, {}).linear(forward(context, batch, {}), output_);
+  Tensor hidden(Context& context, const Batch& batch, const DropoutPass& pass) const override {
+    const Layers run = layers(context, pass);
+    const Tensor kv = run.linear(encode(run, batch), cross_kv_);
+    Rows rows = run.start(embed(run, batch.target_in, batch.target_positions, target_embedding_, 1,
+                                batch.indices_validated),
+                          decoder_[0].attention_norm);
+    const PackedSide source{batch.source_cu_seqlens, batch.longest_source};
+    const PackedSide target{batch.target_cu_seqlens, batch.longest_target};
+    for (size_t i = 0; i < decoder_.size(); ++i)
+      rows = run.layer(rows, kv,
+                       [this, run, target, source, i](const Rows& input, const Tensor& memory) {
+                         return decoder_layer(run, i, input, memory, target, source);
+                       });
+    return rows.input;
   }
 
   DecodeState start_decoding(Context& context, const Batch& batch, int64_t beam,
@@ -123,7 +129,7 @@ class EncoderDecoder final : public Transformer {
       output = run.feed_forward(rows.input, layer.ffn, {});
       rows = run.seam(output, layer.ffn.down, rows, after_decoder_ffn(i), {});
     }
-    return step_logits(run, rows.input, output_, state);
+    return step_logits(run.context(), rows.input, state);
   }
 
  private:
@@ -204,30 +210,12 @@ class EncoderDecoder final : public Transformer {
     return rows.input;
   }
 
-  // -> [Tt, width], normalised, ready for the output projection
-  Tensor forward(Context& context, const Batch& batch, const DropoutPass& pass) const {
-    const Layers run = layers(context, pass);
-    const Tensor kv = run.linear(encode(run, batch), cross_kv_);
-    Rows rows = run.start(embed(run, batch.target_in, batch.target_positions, target_embedding_, 1,
-                                batch.indices_validated),
-                          decoder_[0].attention_norm);
-    const PackedSide source{batch.source_cu_seqlens, batch.longest_source};
-    const PackedSide target{batch.target_cu_seqlens, batch.longest_target};
-    for (size_t i = 0; i < decoder_.size(); ++i)
-      rows = run.layer(rows, kv,
-                       [this, run, target, source, i](const Rows& input, const Tensor& memory) {
-                         return decoder_layer(run, i, input, memory, target, source);
-                       });
-    return rows.input;
-  }
-
   ParamId source_embedding_ = kNoParam, target_embedding_ = kNoParam;
   std::vector<EncoderLayer> encoder_;
   std::vector<DecoderLayer> decoder_;
   NormParams encoder_norm_, decoder_norm_;
   LinearParams cross_kv_;  // [layers * 2 * width, width]: keys then values of each layer
-  LinearParams output_;
-  Tensor positions_;  // [max_positions, width]
+  Tensor positions_;       // [max_positions, width]
 };
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include "engine/models/batch.h"
 #include "engine/models/model_config.h"
 #include "engine/nn/parameter_store.h"
-#include "engine/ops/cross_entropy/cross_entropy.h"
 
 namespace trafo {
 
@@ -26,6 +25,12 @@ struct DecodeState {
                                    // EmbeddingOptions
 };
 
+// logits = hidden weight^T + bias.
+struct OutputProjection {
+  Tensor weight;  // [vocabulary, width]
+  Tensor bias;    // [vocabulary]; undefined: none
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -34,13 +39,12 @@ class Model {
   ParameterStore& parameters() { return parameters_; }
   const ParameterStore& parameters() const { return parameters_; }
 
-  // `scale` times the summed loss over the batch, per Reduction::sum (1 / batch.label_count gives a
-  // mean); nll is the unsmoothed loss. With dropout.training, backward must follow, from the loss
-  // alone and with an upstream gradient of one: the output layer's gradients are made here.
-  virtual ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
-                                       const DropoutPass& dropout, double scale = 1) const = 0;
-  // Logits of every target row [Tt, V] without dropout.
-  virtual Tensor logits(Context& context, const Batch& batch) const = 0;
+  // The hidden states of every target token, [Tt, width], normalised and ready for the output
+  // projection.
+  virtual Tensor hidden(Context& context, const Batch& batch, const DropoutPass& dropout) const = 0;
+  virtual OutputProjection output_projection() const = 0;
+  // The logits of every target token, [Tt, vocabulary], without dropout.
+  Tensor logits(Context& context, const Batch& batch) const;
 
   // Starts decoding for the sentences of `batch` (encoder_decoder: its source side is encoded;
   // decoder_lm: nothing is read) with `beam` rows a sentence, row r belonging to sentence r / beam,

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "engine/ops/checks.h"
-#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
@@ -26,26 +25,17 @@ Layers Transformer::layers(Context& context, const DropoutPass& pass) const {
   return Layers(context, parameters_, settings, {pass.seed, pass.step, pass.training});
 }
 
-ops::CrossEntropyOutput Transformer::vocabulary_loss(Context& context, const Tensor& rows,
-                                                     const LinearParams& output, const Batch& batch,
-                                                     double label_smoothing, double scale,
-                                                     bool training) const {
-  ops::LinearCrossEntropyOptions options;
-  options.gradients_at_once = training;
-  options.loss.label_smoothing = label_smoothing;
-  options.loss.weights = batch.target_weights;
-  options.loss.reduction = Reduction::sum;
-  options.loss.scale = scale;
-  options.loss.labels_validated = batch.indices_validated;
-  const Tensor bias = output.bias == kNoParam ? Tensor{} : parameters_.value(output.bias);
-  return ops::linear_cross_entropy(context, rows, parameters_.value(output.weight), bias,
-                                   batch.target_out, options);
+OutputProjection Transformer::output_projection() const {
+  return {parameters_.value(output_.weight),
+          output_.bias == kNoParam ? Tensor{} : parameters_.value(output_.bias)};
 }
 
-Tensor Transformer::step_logits(const Layers& layers, const Tensor& rows,
-                                const LinearParams& output, const DecodeState& state) {
-  if (!state.output_weight.defined()) return layers.linear(rows, output);
-  return ops::linear(layers.context(), rows, state.output_weight, state.output_bias);
+Tensor Transformer::step_logits(Context& context, const Tensor& hidden,
+                                const DecodeState& state) const {
+  const OutputProjection output = state.output_weight.defined()
+                                      ? OutputProjection{state.output_weight, state.output_bias}
+                                      : output_projection();
+  return ops::linear(context, hidden, output.weight, output.bias);
 }
 
 DecodeState Transformer::make_state(Context& context, int64_t rows, int64_t capacity) const {
@@ -103,6 +93,11 @@ Tensor Transformer::cached_self_attention(const Layers& layers, const Tensor& x,
       ops::attention_decode(context, {qkv, 0}, {state.self_cache, column},
                             {state.self_cache, column + width}, ranges.begin, ranges.end, options);
   return ops::linear(context, mixed, layers.param(p.output.weight));
+}
+
+Tensor Model::logits(Context& context, const Batch& batch) const {
+  const OutputProjection output = output_projection();
+  return ops::linear(context, hidden(context, batch, {}), output.weight, output.bias);
 }
 
 Tensor Model::decode_step(Context& context, DecodeState& state, const Tensor& ids) const {

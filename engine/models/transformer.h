@@ -24,17 +24,15 @@ class Transformer : public Model {
   // are turned already) and attends over everything a row has seen.
   Tensor cached_self_attention(const Layers& layers, const Tensor& x, const SelfAttentionParams& p,
                                DecodeState& state, const SelfRanges& ranges, int64_t layer) const;
-  // Model::loss from the last rows on.
-  ops::CrossEntropyOutput vocabulary_loss(Context& context, const Tensor& rows,
-                                          const LinearParams& output, const Batch& batch,
-                                          double label_smoothing, double scale,
-                                          bool training) const;
-  // Logits of a decoder's step: of the whole vocabulary, or of what the state restricts them to.
-  static Tensor step_logits(const Layers& layers, const Tensor& rows, const LinearParams& output,
-                            const DecodeState& state);
+  OutputProjection output_projection() const override;
+  // The logits of a decode step: of the whole vocabulary, or of the tokens that the state restricts
+  // them to.
+  Tensor step_logits(Context& context, const Tensor& hidden, const DecodeState& state) const;
   DecodeState make_state(Context& context, int64_t rows, int64_t capacity) const;
   SelfRanges self_ranges(Context& context, const DecodeState& state) const;
   static Tensor constant_positions(Context& context, int64_t rows, int64_t position);
+
+  LinearParams output_;  // the output projection
 };
 
 std::unique_ptr<Model> make_encoder_decoder(Context& context, const ModelConfig& config,

@@ -50,10 +50,11 @@ DeviceStep::Layout::Layout(const BatchBucket& shape) {
   target_weights = take(shape.target_tokens);
 }
 
-DeviceStep::DeviceStep(Context& context, Model& model, const TrainOptions& options,
-                       const LossSums& sums)
+DeviceStep::DeviceStep(Context& context, Model& model, const Objective& objective,
+                       const TrainOptions& options, const LossSums& sums)
     : context_(context),
       model_(model),
+      objective_(objective),
       options_(options),
       sums_(sums),
       stream_(*context.backend().stream_device()),
@@ -200,7 +201,8 @@ void DeviceStep::run(Context& context, const Batch& batch, bool first, const Los
   // gradients is said here. On the planning device nothing is filled.
   if (!first) model_.parameters().complete_grads(meta_context_);
   // The label weights carry the division by the label count, the block the number of the pass.
-  accumulate_gradients(context, model_, batch, options_, {options_.seed, 0, true}, 1, first, sums);
+  accumulate_gradients(context, model_, batch, objective_, options_.recompute,
+                       {options_.seed, 0, true}, 1, first, sums);
 }
 
 void DeviceStep::fill(const PackedBatchHost& batch, const BatchBucket& shape, const Layout& layout,

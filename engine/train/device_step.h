@@ -14,14 +14,16 @@
 #include "engine/models/model.h"
 #include "engine/train/batch_bucket.h"
 #include "engine/train/micro_batch.h"
+#include "engine/train/options.h"
 
 namespace trafo {
 
-// Context and model must outlive it. One thread at a time.
+// Context, model and objective must outlive it. One thread at a time.
 class DeviceStep {
  public:
   // The context's device has a StreamDevice. `sums` is where the losses go.
-  DeviceStep(Context& context, Model& model, const TrainOptions& options, const LossSums& sums);
+  DeviceStep(Context& context, Model& model, const Objective& objective,
+             const TrainOptions& options, const LossSums& sums);
   ~DeviceStep();
   DeviceStep(const DeviceStep&) = delete;
   DeviceStep& operator=(const DeviceStep&) = delete;
@@ -61,6 +63,7 @@ class DeviceStep {
 
   Context& context_;
   Model& model_;
+  const Objective& objective_;
   TrainOptions options_;
   LossSums sums_;
   StreamDevice& stream_;

@@ -13,9 +13,11 @@ constexpr size_t kPlans = 256;
 
 }  // namespace
 
-HostStep::HostStep(Context& context, Model& model, const TrainOptions& options)
+HostStep::HostStep(Context& context, Model& model, const Objective& objective,
+                   const TrainOptions& options)
     : context_(context),
       model_(model),
+      objective_(objective),
       options_(options),
       meta_backend_(make_meta_backend(context.device(), kOpKernelCount)),
       meta_context_(meta_backend_) {
@@ -75,7 +77,8 @@ void HostStep::prepare_memory(size_t bytes) {
 void HostStep::run(Context& context, const PackedBatchHost& batch, const DropoutPass& pass,
                    double scale, bool first, const LossSums& sums) {
   const Batch uploaded = upload(context, batch, model_.config(), model_.parameters().dtype());
-  accumulate_gradients(context, model_, uploaded, options_, pass, scale, first, sums);
+  accumulate_gradients(context, model_, uploaded, objective_, options_.recompute, pass, scale,
+                       first, sums);
 }
 
 }  // namespace trafo

@@ -10,14 +10,15 @@
 #include "engine/models/model.h"
 #include "engine/train/batch_bucket.h"
 #include "engine/train/micro_batch.h"
+#include "engine/train/options.h"
 
 namespace trafo {
 
 // Batches are computed as they are, never filled up; the plan of the shape that each would be
-// filled up to serves them all. Context and model must outlive it. One thread at a time.
+// filled up to serves them all. Context, model and objective must outlive it. One thread at a time.
 class HostStep {
  public:
-  HostStep(Context& context, Model& model, const TrainOptions& options);
+  HostStep(Context& context, Model& model, const Objective& objective, const TrainOptions& options);
   ~HostStep();
   HostStep(const HostStep&) = delete;
   HostStep& operator=(const HostStep&) = delete;
@@ -39,6 +40,7 @@ class HostStep {
 
   Context& context_;
   Model& model_;
+  const Objective& objective_;
   TrainOptions options_;
   std::shared_ptr<MetaBackend> meta_backend_;
   Context meta_context_;

@@ -1,8 +1,7 @@
 // Forward and backward of one micro-batch of an update.
 #pragma once
 
-#include "engine/models/model.h"
-#include "engine/train/options.h"
+#include "engine/models/objective.h"
 
 namespace trafo {
 
@@ -16,11 +15,11 @@ struct LossSums {
         nll(context.zeros(loss.shape(), loss.dtype())) {}
 };
 
-// `scale` times the summed loss of the batch and its gradient. For the first micro-batch of an
-// update the flat gradient and `sums` are overwritten, for the others added to; the flat gradient
-// is whole after each. Waits for nothing.
+// Computes `scale` times the summed loss of the batch, and its gradient. The first micro-batch of
+// an update overwrites the flat gradient and `sums`, the others add to them; the flat gradient is
+// complete after each. Does not wait for the device.
 void accumulate_gradients(Context& context, Model& model, const Batch& batch,
-                          const TrainOptions& options, const DropoutPass& pass, double scale,
-                          bool first, const LossSums& sums);
+                          const Objective& objective, Recompute recompute, const DropoutPass& pass,
+                          double scale, bool first, const LossSums& sums);
 
 }  // namespace trafo

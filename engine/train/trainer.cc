@@ -43,6 +43,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
     : context_(context),
       model_(model),
       options_((validate(options), options)),
+      objective_(options.label_smoothing),
       optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay,
                   options.optimizer_states, options.ema_alpha},
@@ -55,11 +56,11 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
     exchange_ =
         context.empty({std::min(kExchanged, parameters.flat().numel())}, parameters.dtype());
   if (StreamDevice* stream = context.backend().stream_device()) {
-    device_step_ = std::make_unique<DeviceStep>(context, model, options_, sums_);
+    device_step_ = std::make_unique<DeviceStep>(context, model, objective_, options_, sums_);
     records_ =
         static_cast<UpdateRecord*>(stream->allocate_pinned(kMaxInFlight * sizeof(UpdateRecord)));
   } else {
-    host_step_ = std::make_unique<HostStep>(context, model, options_);
+    host_step_ = std::make_unique<HostStep>(context, model, objective_, options_);
     host_records_.resize(kMaxInFlight);
     records_ = host_records_.data();
   }
@@ -188,7 +189,8 @@ DropoutPass Trainer::next_pass() {
 }
 
 void Trainer::accumulate(const Batch& batch, double labels, bool first) {
-  accumulate_gradients(context_, model_, batch, options_, next_pass(), 1 / labels, first, sums_);
+  accumulate_gradients(context_, model_, batch, objective_, options_.recompute, next_pass(),
+                       1 / labels, first, sums_);
 }
 
 void Trainer::reserve(std::span<const BatchBucket> shapes) {

@@ -11,7 +11,7 @@
 #include "engine/data/batcher.h"
 #include "engine/io/byte_sink.h"
 #include "engine/io/safetensors.h"
-#include "engine/models/model.h"
+#include "engine/models/objective.h"
 #include "engine/optim/clipped_update.h"
 #include "engine/train/device_step.h"
 #include "engine/train/host_step.h"
@@ -109,6 +109,7 @@ class Trainer {
   Context& context_;
   Model& model_;
   TrainOptions options_;
+  LabelSmoothedCrossEntropy objective_;
   AdamW optimizer_;
   Schedule schedule_;
   ClippedUpdate update_;

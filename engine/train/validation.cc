@@ -5,6 +5,7 @@
 #include "engine/decode/translator.h"
 #include "engine/metrics/bleu.h"
 #include "engine/metrics/chrf.h"
+#include "engine/models/objective.h"
 #include "engine/train/upload.h"
 
 namespace trafo {
@@ -49,13 +50,14 @@ double mean_cross_entropy(Context& context, const Model& model, const TokenizedC
   order.start_id = tokens.bos;
   order.batch_tokens = batch_tokens;
   Batcher batcher(corpus, order);
+  const LabelSmoothedCrossEntropy cross_entropy(0);
   double nll = 0, labels = 0;
   for (PackedBatchHost host; !host.last_in_epoch;) {
     require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, "validation",
             "cancelled by the caller");
     batcher.next(host);
     const Batch batch = upload(context, host, model.config(), model.parameters().dtype());
-    nll += context.item(model.loss(context, batch, 0, {}).nll);
+    nll += context.item(cross_entropy.loss(context, model, batch, {}).nll);
     labels += batch.label_count;
   }
   return nll / labels;
