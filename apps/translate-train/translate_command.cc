@@ -221,7 +221,7 @@ int translate(const TranslateArguments& arguments) {
   LoadedModel loaded = load_model(arguments.model, reporter);
   {
     const Reporter::Phase phase(reporter, "preparing the model");
-    check(trafo_model_freeze(loaded.model.get()));
+    check(trafo_model_prepare_inference(loaded.model.get()));
   }
   TranslateRun run(arguments, reporter, std::move(loaded));
   const auto begin = std::chrono::steady_clock::now();

@@ -448,11 +448,11 @@ typedef struct trafo_translate_options {
 
 typedef struct trafo_translations trafo_translations;
 
-/* Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.
- * Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched
- * with. A trainer, trafo_model_get_parameter and trafo_model_load_weights refuse a frozen model, and a model with a trainer is not frozen; parameters taken before
- * must not be written any more. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_freeze(trafo_model *model);
+/* Prepares the model for translation only. On the CPU the weights are packed, which takes as much memory again. Small batches are
+ * then translated up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights cannot
+ * change any more: trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from here on, and
+ * tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a trainer. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prepare_inference(trafo_model *model);
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_options_init(trafo_translate_options *options, size_t struct_size);

@@ -189,7 +189,7 @@ trafo_error* trafo_model_load_weights(trafo_model* model, const trafo_tokenizer*
   return api(__func__, [&](const Call& call) {
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
-    check_not_frozen(call, m);
+    check_changeable(call, m);
     const Tokenizer* pieces = tokenizer ? &call.handle(tokenizer, "tokenizer").tokenizer : nullptr;
     const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"));
     const auto noted = reader.metadata().find(kTokenizerKey);
@@ -210,15 +210,15 @@ trafo_error* trafo_average_models(const trafo_string_view* paths, size_t count, 
   });
 }
 
-trafo_error* trafo_model_freeze(trafo_model* model) {
+trafo_error* trafo_model_prepare_inference(trafo_model* model) {
   return api(__func__, [&](const Call& call) {
     ModelObject& m = call.handle(model, "model");
     call.use(m.context);
-    if (m.frozen) return;
+    if (m.for_inference) return;
     // Its updates would go past the copy of the weights that translation reads from then on.
     if (m.model.use_count() > 1) call.refuse("the model has a trainer: free that first");
     m.packed = pack_for_decoding(*m.context, *m.model);
-    m.frozen = true;
+    m.for_inference = true;
   });
 }
 
@@ -259,7 +259,7 @@ trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index, const 
     if (out_tensor) *out_tensor = nullptr;
     ModelObject& m = call.handle(model, "model");
     call.use(m.context);
-    check_not_frozen(call, m);
+    check_changeable(call, m);
     const ParameterStore& parameters = m.model->parameters();
     if (index < 0 || static_cast<size_t>(index) >= parameters.count())
       call.refuse("index must be 0 to ", static_cast<int64_t>(parameters.count()) - 1, ", got ",

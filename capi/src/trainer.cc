@@ -211,7 +211,7 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
     call.out(out);
     ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);
-    check_not_frozen(call, m);
+    check_changeable(call, m);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
     const TextCorpus& training = call.handle(train, "train").corpus;
     const TextCorpus* validation = valid ? &call.handle(valid, "valid").corpus : nullptr;

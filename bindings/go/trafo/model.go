@@ -232,12 +232,12 @@ func AverageModels(models []string, output string) error {
 	return check(C.trafo_average_models(paths, C.size_t(len(models)), data, length))
 }
 
-// Freeze says that the weights stay as they are, and lays them out once more for translation on the
-// CPU, which takes as much memory again: little at a time is translated up to twice as fast, and a
-// translation does not depend in a single bit on what it is batched with. NewTrainer, LoadWeights and
-// Parameters refuse a frozen model.
-func (m *Model) Freeze() error {
-	return m.in("Model.Freeze", func() *C.trafo_error { return C.trafo_model_freeze(m.ptr) })
+// PrepareInference packs the weights for translation on the CPU, which takes as much memory again.
+// Small batches are then translated up to twice as fast, and a translation does not depend on the
+// batch it is in, not in a single bit. The weights cannot change any more: NewTrainer, LoadWeights
+// and Parameters refuse the model from here on.
+func (m *Model) PrepareInference() error {
+	return m.in("Model.PrepareInference", func() *C.trafo_error { return C.trafo_model_prepare_inference(m.ptr) })
 }
 
 // Save writes the file whole or not at all.

@@ -14,7 +14,7 @@ import (
 func TestSamplesAreTheSameOfTheSameSeed(t *testing.T) {
 	l := newLesson(t)
 	source, _ := sentences()
-	if err := l.model.Freeze(); err != nil {
+	if err := l.model.PrepareInference(); err != nil {
 		t.Fatal(err)
 	}
 	_, err := l.model.Parameters()

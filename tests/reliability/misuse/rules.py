@@ -17,7 +17,7 @@ HANDLES = {"trafo_error", "trafo_context", "trafo_tensor", "trafo_cancel", "traf
 
 # Handles that a function needs others of than its kind's; by parameter, then by name.
 HANDLE_VALUES = {
-    "trafo_trainer_new.model": "w.free_model", "trafo_model_freeze.model": "w.free_model",
+    "trafo_trainer_new.model": "w.free_model", "trafo_model_prepare_inference.model": "w.free_model",
     "trafo_model_load_weights.model": "w.free_model", "trafo_trainer_new.valid": "w.corpus",
     "trafo_tensor_set_requires_grad.tensor": "w.doubles", "trafo_tensor_get_grad.tensor": "w.leaf",
     "trafo_tensor_zero_grad.tensor": "w.leaf", "trafo_op_linear.bias": "w.row", "trafo_tensor_get_shape.tensor": "w.cube",

@@ -2196,8 +2196,8 @@ pub struct trafo_translations {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.\n Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched\n with. A trainer, trafo_model_get_parameter and trafo_model_load_weights refuse a frozen model, and a model with a trainer is not frozen; parameters taken before\n must not be written any more. since 0.1"]
-    pub fn trafo_model_freeze(model: *mut trafo_model) -> *mut trafo_error;
+    #[doc = " Prepares the model for translation only. On the CPU the weights are packed, which takes as much memory again. Small batches are\n then translated up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights cannot\n change any more: trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from here on, and\n tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a trainer. since 0.1"]
+    pub fn trafo_model_prepare_inference(model: *mut trafo_model) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]

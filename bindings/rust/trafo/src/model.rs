@@ -170,12 +170,12 @@ impl Model {
         // SAFETY: the handles are live, the path is valid during the call.
         check(unsafe { sys::trafo_model_load_weights(self.as_ptr(), pieces, data, length) })
     }
-    /// Says that the weights stay as they are, and lays them out once more for translation on the CPU, which takes as much
-    /// memory again: little at a time is translated up to twice as fast, and a translation does not depend in a single bit
-    /// on what it is batched with. A trainer and `load_weights` refuse a frozen model.
-    pub fn freeze(&mut self) -> Result<()> {
+    /// Packs the weights for translation on the CPU, which takes as much memory again. Small batches are then translated
+    /// up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights
+    /// cannot change any more: a trainer, `parameters` and `load_weights` refuse the model from here on.
+    pub fn prepare_inference(&mut self) -> Result<()> {
         // SAFETY: the handle is live and exclusive.
-        check(unsafe { sys::trafo_model_freeze(self.as_ptr()) })
+        check(unsafe { sys::trafo_model_prepare_inference(self.as_ptr()) })
     }
     /// Writes the mean of model files, added up in float64, to a file, whole or not at all. `InvalidArgument` names the
     /// tensor or the setting in which one is not like the first.

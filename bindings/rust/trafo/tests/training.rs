@@ -459,7 +459,7 @@ fn types_cross_threads_as_documented() {
 fn samples_are_the_same_of_the_same_seed() -> Result<()> {
     let tokenizer = common::tokenizer(&common::corpus());
     let mut model = common::model(&tokenizer);
-    model.freeze()?;
+    model.prepare_inference()?;
     assert_eq!(model.parameters().unwrap_err().code(), ErrorCode::InvalidArgument);
     let drawn = |lines: &[&str], seed, first_line| {
         let sampling = Sampling { temperature: 0.9, top_k: 20, top_p: 0.95, seed, first_line };
