@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "capi/src/handles.h"
-#include "engine/decode/translator.h"
+#include "engine/decode/search.h"
 #include "engine/models/model.h"
 
 namespace trafo::capi {

@@ -4,7 +4,7 @@
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"
 #include "engine/decode/scorer.h"
-#include "engine/decode/translator.h"
+#include "engine/decode/search.h"
 
 using namespace trafo;
 
@@ -142,7 +142,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
       if (truncate && tokens > limit) cut_source(pieces, sources.back(), limit);
       result.sources.push_back({tokens, static_cast<int64_t>(sources.back().size())});
     }
-    for (const auto& hypotheses : translate(*m.context, *m.model, sources, decode)) {
+    for (const auto& hypotheses : translate_tokens(*m.context, *m.model, sources, decode)) {
       auto& line = result.lines.emplace_back();
       for (const Hypothesis& h : hypotheses) line.push_back({pieces.decode(h.tokens), h.score});
     }

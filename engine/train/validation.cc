@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/decode/translator.h"
+#include "engine/decode/search.h"
 #include "engine/metrics/bleu.h"
 #include "engine/metrics/chrf.h"
 #include "engine/models/objective.h"
@@ -34,7 +34,7 @@ std::vector<std::string> translate_all(Context& context, const Model& model,
                                             : options.batch_tokens;
   if (cancel != nullptr) decode.cancelled = [cancel] { return cancel->is_cancelled(); };
   std::vector<std::string> texts;
-  for (const auto& hypotheses : translate(context, model, sources, decode))
+  for (const auto& hypotheses : translate_tokens(context, model, sources, decode))
     texts.push_back(data.tokenizer->decode(hypotheses.front().tokens));
   return texts;
 }

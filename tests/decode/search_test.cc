@@ -1,6 +1,6 @@
-// Limits, special sentences, errors and cancellation of translate() and score(); the rules of
-// BeamSearch.
-#include "engine/decode/translator.h"
+// Limits, special sentences, errors and cancellation of translate_tokens() and score(); the rules
+// of BeamSearch.
+#include "engine/decode/search.h"
 #include "tests/support/errors.h"
 
 #include <gtest/gtest.h>
@@ -15,26 +15,26 @@ namespace {
 
 using Sentences = std::vector<std::vector<int32_t>>;
 
-class Translator : public ::testing::TestWithParam<Architecture> {
+class TranslateTokens : public ::testing::TestWithParam<Architecture> {
  protected:
   void SetUp() override { model_ = random_model(*context_, decode_config(GetParam()), 5); }
 
   std::string error_for(const Sentences& sources, const DecodeOptions& options = {}) {
-    return error_text([&] { translate(*context_, *model_, sources, options); });
+    return error_text([&] { translate_tokens(*context_, *model_, sources, options); });
   }
 
   std::unique_ptr<Context> context_ = cpu_context();
   std::unique_ptr<Model> model_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, Translator,
+INSTANTIATE_TEST_SUITE_P(Models, TranslateTokens,
                          ::testing::Values(Architecture::encoder_decoder, Architecture::decoder_lm),
                          architecture_name);
 
-TEST_P(Translator, EmptySentencesAndEmptyInput) {
-  EXPECT_TRUE(translate(*context_, *model_, {}).empty());
+TEST_P(TranslateTokens, EmptySentencesAndEmptyInput) {
+  EXPECT_TRUE(translate_tokens(*context_, *model_, {}).empty());
   const Sentences sources = {{}, {5, 6, kEos}, {kEos}};
-  const auto found = translate(*context_, *model_, sources);
+  const auto found = translate_tokens(*context_, *model_, sources);
   ASSERT_EQ(found.size(), 3u);
   for (const size_t i : {size_t{0}, size_t{2}}) {
     ASSERT_EQ(found[i].size(), 1u);
@@ -42,38 +42,39 @@ TEST_P(Translator, EmptySentencesAndEmptyInput) {
     EXPECT_EQ(found[i][0].log_probability, 0);
   }
   EXPECT_LT(found[1][0].log_probability, 0);
-  EXPECT_EQ(found[1][0].tokens, translate(*context_, *model_, {&sources[1], 1})[0][0].tokens);
+  EXPECT_EQ(found[1][0].tokens,
+            translate_tokens(*context_, *model_, {&sources[1], 1})[0][0].tokens);
 }
 
-TEST_P(Translator, StopsAtTheMaximumLength) {
+TEST_P(TranslateTokens, StopsAtTheMaximumLength) {
   set_output_bias(*context_, *model_, kEos, -1e9);
   const Sentences sources = {{5, 6, 7, kEos}, {5, kEos}};
   DecodeOptions options;
   options.max_length_extra = 3;
-  auto found = translate(*context_, *model_, sources, options);
+  auto found = translate_tokens(*context_, *model_, sources, options);
   EXPECT_EQ(found[0][0].tokens.size(), 2u * 4 + 3);
   EXPECT_EQ(found[1][0].tokens.size(), 2u * 2 + 3);
   EXPECT_FALSE(found[0][0].finished);
   EXPECT_NEAR(found[1][0].score, found[1][0].log_probability / 7, 1e-12);
 
   options.max_length = 6;
-  found = translate(*context_, *model_, sources, options);
+  found = translate_tokens(*context_, *model_, sources, options);
   EXPECT_EQ(found[0][0].tokens.size(), 6u);
 
   // As far as there are positions: the last token is never fed.
   options.max_length = 1000;
   options.max_length_factor = 1e300;
-  found = translate(*context_, *model_, sources, options);
+  found = translate_tokens(*context_, *model_, sources, options);
   const bool stream = GetParam() == Architecture::decoder_lm;
   EXPECT_EQ(found[0][0].tokens.size(), stream ? 48u - 4 + 1 : 48u);
   EXPECT_EQ(found[1][0].tokens.size(), stream ? 48u - 2 + 1 : 48u);
 }
 
-TEST_P(Translator, SpecialPiecesAreNotGenerated) {
+TEST_P(TranslateTokens, SpecialPiecesAreNotGenerated) {
   const Sentences sources = {{5, 6, 7, kEos}};
   for (const int32_t token : {0, 1, 3}) {
     set_output_bias(*context_, *model_, token, 30);
-    const auto found = translate(*context_, *model_, sources);
+    const auto found = translate_tokens(*context_, *model_, sources);
     for (const int32_t id : found[0][0].tokens) EXPECT_NE(id, token);
     EXPECT_LT(found[0][0].log_probability, -20);  // they keep their share
   }
@@ -81,11 +82,11 @@ TEST_P(Translator, SpecialPiecesAreNotGenerated) {
   DecodeOptions options;
   options.allow_unk = true;
   options.beam = 1;
-  const auto found = translate(*context_, *model_, sources, options);
+  const auto found = translate_tokens(*context_, *model_, sources, options);
   EXPECT_NE(std::count(found[0][0].tokens.begin(), found[0][0].tokens.end(), 0), 0);
 }
 
-TEST_P(Translator, LongSourcesAreErrorsOrCut) {
+TEST_P(TranslateTokens, LongSourcesAreErrorsOrCut) {
   const int64_t limit = longest_source(model_->config());
   EXPECT_EQ(limit, GetParam() == Architecture::decoder_lm ? 24 : 48);
   std::vector<int32_t> longest(static_cast<size_t>(limit - 1), 5);
@@ -99,11 +100,11 @@ TEST_P(Translator, LongSourcesAreErrorsOrCut) {
 
   DecodeOptions options;
   options.long_source = LongSource::truncate;
-  const auto cut = translate(*context_, *model_, Sentences{too_long, longest}, options);
+  const auto cut = translate_tokens(*context_, *model_, Sentences{too_long, longest}, options);
   EXPECT_EQ(cut[0][0].tokens, cut[1][0].tokens);
 }
 
-TEST_P(Translator, NamesWhatIsWrong) {
+TEST_P(TranslateTokens, NamesWhatIsWrong) {
   EXPECT_TRUE(contains(error_for({{5, kEos}, {}, {5, 6}}), "sentence 3 must end with eos"));
   EXPECT_TRUE(contains(error_for({{5, 13, kEos}}), "sentence 1 has token 13"));
   const auto with = [&](auto change) {
@@ -119,23 +120,23 @@ TEST_P(Translator, NamesWhatIsWrong) {
   EXPECT_TRUE(contains(with([](auto& o) { o.tokens.eos = 13; }), "eos"));
 }
 
-TEST_P(Translator, ModelsThatAnswerNaNAreNamed) {
+TEST_P(TranslateTokens, ModelsThatAnswerNaNAreNamed) {
   set_output_bias(*context_, *model_, 4, std::nan(""));
   const std::string error = error_for({{}, {5, kEos}});
   EXPECT_TRUE(contains(error, "NON_FINITE: ")) << error;
   EXPECT_TRUE(contains(error, "sentence 2")) << error;
 }
 
-TEST_P(Translator, CanBeCancelledAndUsedAgain) {
+TEST_P(TranslateTokens, CanBeCancelledAndUsedAgain) {
   const Sentences sources = random_sentences(5, 6, 13, 2);
-  const auto expected = translate(*context_, *model_, sources);
+  const auto expected = translate_tokens(*context_, *model_, sources);
   DecodeOptions options;
   int steps = 0;
   options.cancelled = [&] { return ++steps == 3; };
   EXPECT_TRUE(contains(error_for(sources, options), "CANCELLED"));
   EXPECT_EQ(steps, 3);
   EXPECT_TRUE(context_->recording());
-  const auto again = translate(*context_, *model_, sources);
+  const auto again = translate_tokens(*context_, *model_, sources);
   for (size_t i = 0; i < sources.size(); ++i) EXPECT_EQ(again[i][0].tokens, expected[i][0].tokens);
 
   ScoreOptions score_options;
@@ -145,15 +146,15 @@ TEST_P(Translator, CanBeCancelledAndUsedAgain) {
       contains(error_text([&] { score(*context_, *model_, pairs, score_options); }), "CANCELLED"));
 }
 
-TEST_P(Translator, RecordsNothing) {
+TEST_P(TranslateTokens, RecordsNothing) {
   const Sentences sources = {{5, 6, kEos}};
-  translate(*context_, *model_, sources);
+  translate_tokens(*context_, *model_, sources);
   const std::vector<SentencePair> pairs = {{{5, kEos}, {6, kEos}}};
   score(*context_, *model_, pairs);
   EXPECT_EQ(context_->tape().size(), 0u);
 }
 
-TEST_P(Translator, ScoreSumsTheTokensOfEachPair) {
+TEST_P(TranslateTokens, ScoreSumsTheTokensOfEachPair) {
   std::vector<SentencePair> pairs;
   const Sentences sources = random_sentences(9, 7, 13, 41),
                   targets = random_sentences(9, 9, 13, 42);
@@ -175,7 +176,7 @@ TEST_P(Translator, ScoreSumsTheTokensOfEachPair) {
   }
 }
 
-TEST_P(Translator, ScoreNamesBadPairs) {
+TEST_P(TranslateTokens, ScoreNamesBadPairs) {
   const auto error_for_pairs = [&](const std::vector<SentencePair>& pairs) {
     return error_text([&] { score(*context_, *model_, pairs); });
   };

@@ -1,4 +1,4 @@
-#include "engine/decode/translator.h"
+#include "engine/decode/search.h"
 
 #include <algorithm>
 #include <cmath>
@@ -325,9 +325,9 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
   return packed;
 }
 
-std::vector<std::vector<Hypothesis>> translate(Context& context, const Model& model,
-                                               std::span<const std::vector<int32_t>> sources,
-                                               const DecodeOptions& wanted) {
+std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Model& model,
+                                                      std::span<const std::vector<int32_t>> sources,
+                                                      const DecodeOptions& wanted) {
   const ModelConfig& config = model.config();
   check(config, wanted);
   DecodeOptions options = wanted;

@@ -1,4 +1,4 @@
-// Translation of sentences with a trained model, by greedy or beam search or by sampling.
+// Translation of token sequences with a trained model: greedy search, beam search or sampling.
 //
 // A Model is only read: any number of threads may translate with one at the same time, each with a
 // Context of its own on the model's device. Nothing is recorded for autodiff.
@@ -36,8 +36,8 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
 // INVALID_ARGUMENT: a source that is too long (see LongSource) or lacks eos, naming its number,
 // counted from 1; options out of range. NON_FINITE: the model answers a sentence with NaN or
 // infinity. CANCELLED.
-std::vector<std::vector<Hypothesis>> translate(Context& context, const Model& model,
-                                               std::span<const std::vector<int32_t>> sources,
-                                               const DecodeOptions& options = {});
+std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Model& model,
+                                                      std::span<const std::vector<int32_t>> sources,
+                                                      const DecodeOptions& options = {});
 
 }  // namespace trafo
