@@ -69,41 +69,41 @@ type TrainerOptions struct {
 	// training goes on from the newest whole one, bit for bit.
 	RunDirectory string
 
-	Seed            uint64   // of dropout and data order; default 1
-	LearningRate    float64  // peak; default 2e-3
-	Warmup          int64    // updates; default 1000
-	Schedule        Schedule // default ScheduleInverseSqrt
-	ScheduleUpdates int64    // cosine and linear: the update at which the rate reaches its end
-	GradientAccumulation  int      // batches accumulated in an update; default 1
-	LabelSmoothing  float64  // default 0.1
-	ClipNorm        float64  // global gradient norm; default 1; 0: off
-	WeightDecay     float64  // default 0
-	Beta1           float64  // default 0.9
-	Beta2           float64  // default 0.98
-	Epsilon         float64  // default 1e-9
-	BatchTokens     int64    // target tokens a batch; default 4096
-	MaxLength       int64    // longer pairs are dropped and counted; default 256 tokens a side
+	Seed                 uint64   // of dropout and data order; default 1
+	LearningRate         float64  // peak; default 2e-3
+	Warmup               int64    // updates; default 1000
+	Schedule             Schedule // default ScheduleInverseSqrt
+	ScheduleUpdates      int64    // cosine and linear: the update at which the rate reaches its end
+	GradientAccumulation int      // batches accumulated in an update; default 1
+	LabelSmoothing       float64  // default 0.1
+	ClipNorm             float64  // global gradient norm; default 1; 0: off
+	WeightDecay          float64  // default 0
+	Beta1                float64  // default 0.9
+	Beta2                float64  // default 0.98
+	Epsilon              float64  // default 1e-9
+	BatchTokens          int64    // target tokens a batch; default 4096
+	MaxLength            int64    // longer pairs are dropped and counted; default 256 tokens a side
 
 	// Training is done at the first of these that is reached; default 0: never by itself.
 	AfterUpdates int64
 	AfterEpochs  int64
 	AfterTokens  int64 // target tokens
 
-	ValidFreq      Period    // default 1000 updates; validation happens at the end as well
-	SaveFreq       Period    // default 1000 updates; likewise
-	LogFreq       Period    // default 100 updates
-	LogFirst      int64     // the first so many updates are displayed as well; default 0
-	EarlyStopping  int       // validations in a row without improvement of FirstMetric; default 0: never
-	ValidMetrics   Metric    // default all
-	FirstMetric    Metric    // the one of ValidMetrics that decides; default MetricBLEU
-	ValidBeam      int       // default 1: greedy
-	ValidNormalize float64   // of that beam: score = log-probability / length^ValidNormalize; default 1
-	KeepLast       int       // checkpoints kept; default 3
-	KeepBest       bool      // the best checkpoint of every metric is kept as well; default true
-	MaxNonFiniteSteps    int       // updates in a row with NaN or Inf before ErrNonFinite; default 10
-	Recompute      Recompute // what backward computes a second time instead of keeping it; default RecomputeNone
-	MemoryLimit    int64     // bytes that training may take; default 0: what the device has free
-	BatchFit       bool      // BatchTokens is the largest that the memory has room for; default false
+	ValidFreq         Period    // default 1000 updates; validation happens at the end as well
+	SaveFreq          Period    // default 1000 updates; likewise
+	LogFreq           Period    // default 100 updates
+	LogFirst          int64     // the first so many updates are displayed as well; default 0
+	EarlyStopping     int       // validations in a row without improvement of FirstMetric; default 0: never
+	ValidMetrics      Metric    // default all
+	FirstMetric       Metric    // the one of ValidMetrics that decides; default MetricBLEU
+	ValidBeam         int       // default 1: greedy
+	ValidNormalize    float64   // of that beam: score = log-probability / length^ValidNormalize; default 1
+	KeepLast          int       // checkpoints kept; default 3
+	KeepBest          bool      // the best checkpoint of every metric is kept as well; default true
+	MaxNonFiniteSteps int       // updates in a row with NaN or Inf before ErrNonFinite; default 10
+	Recompute         Recompute // what backward computes a second time instead of keeping it; default RecomputeNone
+	MemoryLimit       int64     // bytes that training may take; default 0: what the device has free
+	BatchFit          bool      // BatchTokens is the largest that the memory has room for; default false
 
 	OptimizerStates OptimizerStates // what the optimizer keeps its moments in; default StatesFloat32
 
