@@ -272,34 +272,10 @@ int dump_config(Settings settings, const std::string& run, const Pretrained* pre
   return kDone;
 }
 
-int train(const CLI::App& app, const TrainArguments& arguments) {
-  std::string run;
-  Settings settings = collect(app, arguments, run);
-  if (!settings.has("tsv") && !settings.has("train-sets"))
-    usage_error("--train-sets SRC TRG or --tsv FILE is missing");
-  if (is_monolingual(settings) && !settings.has("task"))
-    settings.set_default("arch", {"decoder-lm"});
-  // Mistakes in the values are found before the corpus is read, whose size only moves defaults.
-  Settings trial = settings;
-  const std::optional<Pretrained> pretrained =
-      find_pretrained(settings, run, fs::exists(run + "/latest"));
-  if (pretrained) fill_shape(trial, *pretrained);
-  fill_defaults(trial, 0);
-  resolve(trial, pretrained ? &*pretrained : nullptr);
-  check_readable(settings);
-  const ProfileRequest profile =
-      profile_request(arguments.profile, arguments.profile_updates, arguments.profile_graphs);
-  Reporter reporter = make_reporter(trial);
-  if (arguments.dump_config)
-    return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
-  return train_run(std::move(settings), run, reporter, {}, profile).exit_code;
-}
-
-}  // namespace
-
-RunResult train_run(Settings settings, const std::string& run, Reporter& reporter,
-                    const std::function<bool(const trafo_event&)>& keep_going,
-                    const ProfileRequest& profile) {
+// Corpus, vocabulary and model by `settings`, which get their defaults here, and the run in (or
+// continued from) the directory `run`.
+int train_run(Settings settings, const std::string& run, Reporter& reporter,
+              const ProfileRequest& profile) {
   const bool continuing = fs::exists(run + "/latest");
   // First, because it says at once if there is no such device.
   trafo_context_options where =
@@ -388,8 +364,33 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
                      reporter);
   ProfileRequest profiled = profile;
   profiled.context = context.get();
-  return run_trainer(trainer.get(), config.trainer, records, reporter, keep_going, profiled);
+  return run_trainer(trainer.get(), config.trainer, records, reporter, profiled);
 }
+
+int train(const CLI::App& app, const TrainArguments& arguments) {
+  std::string run;
+  Settings settings = collect(app, arguments, run);
+  if (!settings.has("tsv") && !settings.has("train-sets"))
+    usage_error("--train-sets SRC TRG or --tsv FILE is missing");
+  if (is_monolingual(settings) && !settings.has("task"))
+    settings.set_default("arch", {"decoder-lm"});
+  // Mistakes in the values are found before the corpus is read, whose size only moves defaults.
+  Settings trial = settings;
+  const std::optional<Pretrained> pretrained =
+      find_pretrained(settings, run, fs::exists(run + "/latest"));
+  if (pretrained) fill_shape(trial, *pretrained);
+  fill_defaults(trial, 0);
+  resolve(trial, pretrained ? &*pretrained : nullptr);
+  check_readable(settings);
+  const ProfileRequest profile =
+      profile_request(arguments.profile, arguments.profile_updates, arguments.profile_graphs);
+  Reporter reporter = make_reporter(trial);
+  if (arguments.dump_config)
+    return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
+  return train_run(std::move(settings), run, reporter, profile);
+}
+
+}  // namespace
 
 Action add_train(CLI::App& app) {
   auto arguments = std::make_shared<TrainArguments>();

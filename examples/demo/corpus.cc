@@ -1,10 +1,10 @@
-#include "demo_corpus.h"
+#include "corpus.h"
 
 #include <unordered_set>
 
-#include "demo_grammar.h"
+#include "grammar.h"
 
-namespace translate_train {
+namespace demo {
 namespace {
 
 struct Conjunction {
@@ -48,18 +48,18 @@ constexpr Happening kVehicles[] = {{"der Zug", "the train"},
                                    {"das Schiff", "the ship"},
                                    {"die Straßenbahn", "the tram"}};
 
-DemoPair sentence(const std::string& german, const std::string& english, char end) {
+Pair sentence(const std::string& german, const std::string& english, char end) {
   return {capitalized(german) + end, capitalized(english) + end};
 }
 
-DemoPair statement(Random& random) {
+Pair statement(Random& random) {
   const Clause clause = make_clause(random, make_subject(random));
   const bool time_first = random.chance(45);
   return sentence(german_verb_second(clause, time_first), english_statement(clause, time_first),
                   '.');
 }
 
-DemoPair question(Random& random) {
+Pair question(Random& random) {
   ClauseOptions options;
   options.negation = false;
   if (random.chance(50)) {
@@ -74,7 +74,7 @@ DemoPair question(Random& random) {
                   join(std::string(word.english), english_question(clause)), '?');
 }
 
-DemoPair subordinate(Random& random) {
+Pair subordinate(Random& random) {
   const Conjunction& conjunction = random.pick(std::span<const Conjunction>(kSubordinating));
   ClauseOptions options;
   options.tense = random.chance(50) ? Tense::present : Tense::perfect;
@@ -95,7 +95,7 @@ DemoPair subordinate(Random& random) {
                   english_statement(main, false) + " " + english_side, '.');
 }
 
-DemoPair reported(Random& random) {
+Pair reported(Random& random) {
   const Opinion& opinion = random.pick(std::span<const Opinion>(kOpinions));
   const Clause clause = make_clause(random, make_subject(random));
   return sentence(std::string(opinion.german) + ", dass " + german_verb_final(clause),
@@ -103,7 +103,7 @@ DemoPair reported(Random& random) {
 }
 
 // "Das Buch, das der Mann gekauft hat, ist teuer." / "Die Frau, die ihm hilft, wartet im Park."
-DemoPair relative(Random& random) {
+Pair relative(Random& random) {
   ClauseOptions inner;
   inner.negation = false;
   inner.place = false;
@@ -146,7 +146,7 @@ std::string be_form(const NounPhrase& subject, bool past) {
   return plural ? "are" : "is";
 }
 
-DemoPair description(Random& random) {
+Pair description(Random& random) {
   const int kind = random.below(3);
   if (kind == 0) {  // comparison
     while (true) {
@@ -189,7 +189,7 @@ DemoPair description(Random& random) {
                   '.');
 }
 
-DemoPair price(Random& random) {
+Pair price(Random& random) {
   const NounPhrase thing = make_noun_phrase(random, kThing, {.indefinite = false});
   const int roll = random.below(3);
   int euros = roll == 0   ? random.between(2, 20)
@@ -207,7 +207,7 @@ DemoPair price(Random& random) {
                   '.');
 }
 
-DemoPair schedule(Random& random) {
+Pair schedule(Random& random) {
   std::string german_date, english_date, german_clock, english_clock;
   make_date(random, german_date, english_date);
   make_clock(random, german_clock, english_clock);
@@ -249,7 +249,7 @@ DemoPair schedule(Random& random) {
                   '.');
 }
 
-DemoPair existence(Random& random) {
+Pair existence(Random& random) {
   const NounPhrase thing =
       make_noun_phrase(random, kThing | kAnimal, {.adjectives = true, .only_indefinite = true});
   const Adverb& place = random.pick(places());
@@ -260,7 +260,7 @@ DemoPair existence(Random& random) {
       '.');
 }
 
-DemoPair any_sentence(Random& random) {
+Pair any_sentence(Random& random) {
   const int roll = random.below(100);
   if (roll < 32) return statement(random);
   if (roll < 44) return question(random);
@@ -348,22 +348,22 @@ void make_time(Random& random, Tense tense, std::string& german, std::string& en
   }
 }
 
-DemoCorpus make_demo_corpus(uint64_t seed, size_t train_pairs, size_t held_out_pairs) {
+Corpus make_corpus(uint64_t seed, size_t train_pairs, size_t held_out_pairs) {
   Random random(seed);
-  DemoCorpus corpus;
+  Corpus corpus;
   std::unordered_set<std::string> german, held_out_english;
   while (corpus.held_out.size() < held_out_pairs) {
-    DemoPair pair = any_sentence(random);
+    Pair pair = any_sentence(random);
     if (!german.insert(pair.german).second) continue;
     held_out_english.insert(pair.english);
     corpus.held_out.push_back(std::move(pair));
   }
   while (corpus.train.size() < train_pairs) {
-    DemoPair pair = any_sentence(random);
+    Pair pair = any_sentence(random);
     if (held_out_english.contains(pair.english) || !german.insert(pair.german).second) continue;
     corpus.train.push_back(std::move(pair));
   }
   return corpus;
 }
 
-}  // namespace translate_train
+}  // namespace demo

@@ -1,9 +1,9 @@
-#include "demo_grammar.h"
+#include "grammar.h"
 
 #include <string_view>
 #include <vector>
 
-namespace translate_train {
+namespace demo {
 namespace {
 
 enum class Determiner { definite, indefinite, possessive, demonstrative, number };
@@ -397,4 +397,4 @@ std::string capitalized(std::string text) {
   return text;
 }
 
-}  // namespace translate_train
+}  // namespace demo

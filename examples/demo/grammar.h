@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "demo_lexicon.h"
+#include "lexicon.h"
 
-namespace translate_train {
+namespace demo {
 
 // SplitMix64: the same sentences on every platform, which the standard distributions do not
 // promise.
@@ -112,4 +112,4 @@ std::string join(const Parts&... parts) {
 // First letter of the sentence, German umlauts included.
 std::string capitalized(std::string text);
 
-}  // namespace translate_train
+}  // namespace demo

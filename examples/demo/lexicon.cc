@@ -1,6 +1,6 @@
-#include "demo_lexicon.h"
+#include "lexicon.h"
 
-namespace translate_train {
+namespace demo {
 namespace {
 
 constexpr Gender kM = Gender::masculine, kF = Gender::feminine, kN = Gender::neuter;
@@ -303,4 +303,4 @@ std::string english_ordinal(int number) {
   return std::string(kEnglishTens[number / 10]) + "-" + kIrregular[number % 10];
 }
 
-}  // namespace translate_train
+}  // namespace demo

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-namespace translate_train {
+namespace demo {
 
 enum class Gender { masculine, feminine, neuter };
 enum class Case { nominative, accusative, dative };
@@ -102,4 +102,4 @@ struct NamePair {
 std::span<const NamePair> months();
 std::span<const NamePair> weekdays();
 
-}  // namespace translate_train
+}  // namespace demo

@@ -1,42 +1,42 @@
-#include "apps/translate-train/demo_corpus.h"
+#include "examples/demo/corpus.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
-#include "apps/translate-train/demo_grammar.h"
+#include "examples/demo/grammar.h"
 
-namespace translate_train {
+namespace demo {
 namespace {
 
 TEST(DemoCorpus, SentencesAreDistinctAndTheHeldOutOnesAreNew) {
-  const DemoCorpus corpus = make_demo_corpus(1, 12000, 500);
+  const Corpus corpus = make_corpus(1, 12000, 500);
   ASSERT_EQ(corpus.train.size(), 12000u);
   ASSERT_EQ(corpus.held_out.size(), 500u);
   std::set<std::string> german, english;
-  for (const DemoPair& pair : corpus.train) {
+  for (const Pair& pair : corpus.train) {
     EXPECT_TRUE(german.insert(pair.german).second) << pair.german;
     english.insert(pair.english);
   }
-  for (const DemoPair& pair : corpus.held_out) {
+  for (const Pair& pair : corpus.held_out) {
     EXPECT_TRUE(german.insert(pair.german).second) << pair.german;
     EXPECT_FALSE(english.contains(pair.english)) << pair.english;
   }
 }
 
 TEST(DemoCorpus, TheSeedDecides) {
-  const auto flat = [](const DemoCorpus& corpus) {
+  const auto flat = [](const Corpus& corpus) {
     std::string text;
-    for (const DemoPair& pair : corpus.train) text += pair.german + "\t" + pair.english + "\n";
+    for (const Pair& pair : corpus.train) text += pair.german + "\t" + pair.english + "\n";
     return text;
   };
-  EXPECT_EQ(flat(make_demo_corpus(7, 300, 20)), flat(make_demo_corpus(7, 300, 20)));
-  EXPECT_NE(flat(make_demo_corpus(7, 300, 20)), flat(make_demo_corpus(8, 300, 20)));
+  EXPECT_EQ(flat(make_corpus(7, 300, 20)), flat(make_corpus(7, 300, 20)));
+  EXPECT_NE(flat(make_corpus(7, 300, 20)), flat(make_corpus(8, 300, 20)));
 }
 
 TEST(DemoCorpus, SentencesAreWellFormed) {
-  for (const DemoPair& pair : make_demo_corpus(3, 3000, 1).train) {
+  for (const Pair& pair : make_corpus(3, 3000, 1).train) {
     for (const std::string* text : {&pair.german, &pair.english}) {
       const unsigned char first = static_cast<unsigned char>((*text)[0]);
       EXPECT_TRUE((first >= 'A' && first <= 'Z') || first == 0xC3) << *text;
@@ -159,4 +159,4 @@ TEST(DemoGrammar, Numbers) {
 }
 
 }  // namespace
-}  // namespace translate_train
+}  // namespace demo
