@@ -141,7 +141,8 @@ void colliding_calls(int updates) {
   expect(run.weights() == lone.weights(), "colliding calls have changed the run");
 }
 
-// One model without a trainer, prepared for inference: the threads take turns, and share the tokenizer without any.
+// One model without a trainer, prepared for inference: its calls are serialised. The threads share
+// the tokenizer without a lock.
 void serving(int rounds) {
   Workload run(options_of(0));
   run.make_all();
