@@ -1,5 +1,6 @@
 #include "engine/models/model.h"
 
+#include "engine/ops/checks.h"
 #include "engine/ops/gather_rows/gather_rows.h"
 #include "engine/ops/matmul/matmul.h"
 
@@ -17,7 +18,7 @@ Tensor project(Context& context, const Tensor& hidden, const OutputProjection& o
 }  // namespace
 
 void Model::declare_output(ParamId weight) {
-  const ParamId bias = config_.biases && config_.output_bias
+  const ParamId bias = config_.has_output_bias()
                            ? parameters_.declare("output.bias", {config_.vocabulary}, Init::zeros())
                            : kNoParam;
   output_ = nn::Linear(parameters_, weight, bias);
