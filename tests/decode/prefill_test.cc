@@ -34,8 +34,11 @@ class Prefill : public ::testing::TestWithParam<Form> {
   std::unique_ptr<Context> context_ = cpu_context(2);
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, Prefill, ::testing::ValuesIn(forms()),
-                         [](const auto& info) { return std::string(info.param.name); });
+std::string form_name(const ::testing::TestParamInfo<Form>& info) {
+  return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Prefill, ::testing::ValuesIn(forms()), form_name);
 
 // Sources and prompts of one batch; the prompts have different lengths, one of them a single token.
 const Sentences kSources = random_sentences(4, 7, 13, 5);
