@@ -9,7 +9,7 @@
 #include "engine/core/philox.h"
 #include "engine/core/status.h"
 #include "engine/decode/packing.h"
-#include "engine/decode/translator.h"
+#include "engine/decode/search.h"
 #include "engine/ops/op_kernel.h"
 
 namespace trafo::interop {

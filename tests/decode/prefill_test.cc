@@ -160,9 +160,9 @@ TEST_P(Prefill, TranslationsDoNotDependOnTheBatch) {
   options.max_length = 12;
   options.beam = 3;
   options.n_best = 3;
-  const auto together = translate(*context_, *model, sources, options);
+  const auto together = translate_tokens(*context_, *model, sources, options);
   for (size_t i = 0; i < sources.size(); ++i) {
-    const auto alone = translate(*context_, *model, {&sources[i], 1}, options);
+    const auto alone = translate_tokens(*context_, *model, {&sources[i], 1}, options);
     ASSERT_EQ(alone[0].size(), together[i].size());
     for (size_t j = 0; j < alone[0].size(); ++j)
       EXPECT_EQ(alone[0][j].tokens, together[i][j].tokens) << "sentence " << i;
