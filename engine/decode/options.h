@@ -7,22 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "engine/tokenizer/special_tokens.h"
+
 namespace trafo {
 
 class PackedWeights;
-
-// Numbers of the special pieces; -1: the vocabulary has no such piece.
-struct SpecialTokens {
-  int32_t bos = 1;  // first decoder input of an encoder_decoder
-  int32_t eos = 2;  // ends every sentence
-  int32_t pad = 3;
-  int32_t unk = 0;
-};
-
-enum class LongSource {
-  error,     // INVALID_ARGUMENT, naming the sentence
-  truncate,  // the first tokens and eos are translated
-};
 
 // Drawing translations instead of searching for the best. What is drawn at a place of a line
 // follows from the model's probabilities and (seed, line, number of the sample, place) alone.
@@ -49,15 +38,14 @@ struct DecodeOptions {
   int64_t max_length_extra = 10;
   int64_t n_best = 1;           // hypotheses returned of each sentence, at most `beam`; samples
   int64_t batch_tokens = 4096;  // source tokens times beam of the sentences decoded together
-  LongSource long_source = LongSource::error;
-  bool allow_unk = false;  // false: unk is never generated; bos and pad never are
+  bool allow_unk = false;       // false: unk is never generated; bos and pad never are
   SpecialTokens tokens;
   DrawOptions sampling;  // `on`: instead of the search; beam is not used
   // The tokens that translations of these source tokens, of a whole batch, may consist of; none:
   // all. eos may come always. Probabilities are over them alone.
   std::function<std::vector<int32_t>(std::span<const int32_t> sources)> shortlist;
-  // Of pack_for_decoding, while the model's weights are as they were; null: translate lays them out
-  // for itself where that pays.
+  // Of pack_for_decoding, while the model's weights are as they were; null: translate_tokens
+  // lays them out for one call where that pays.
   std::shared_ptr<const PackedWeights> weights;
   // Asked before every step of the decoder, on the calling thread; true ends the call with
   // CANCELLED.

@@ -252,9 +252,8 @@ class BatchDecoder {
   std::vector<BeamSearch::Candidate> candidates_;
 };
 
-// The source as it is fed; throws where it cannot be.
-std::vector<int32_t> checked_source(const ModelConfig& config, const DecodeOptions& options,
-                                    const std::vector<int32_t>& source, int64_t number) {
+void check_source(const ModelConfig& config, const DecodeOptions& options,
+                  const std::vector<int32_t>& source, int64_t number) {
   require(source.back() == options.tokens.eos, ErrorCode::invalid_argument, kOrigin, "sentence ",
           number, " must end with eos, token ", options.tokens.eos, "; its last token is ",
           source.back());
@@ -263,12 +262,8 @@ std::vector<int32_t> checked_source(const ModelConfig& config, const DecodeOptio
             number, " has token ", id, ", the vocabulary has 0 to ", config.vocabulary - 1);
   const int64_t limit = longest_source(config);
   const int64_t size = static_cast<int64_t>(source.size());
-  if (size <= limit) return source;
-  require(options.long_source == LongSource::truncate, ErrorCode::invalid_argument, kOrigin,
-          "sentence ", number, " has ", size, " tokens, the model takes at most ", limit);
-  std::vector<int32_t> shortened(source.begin(), source.begin() + limit);
-  shortened.back() = options.tokens.eos;
-  return shortened;
+  require(size <= limit, ErrorCode::invalid_argument, kOrigin, "sentence ", number, " has ", size,
+          " tokens, the model takes at most ", limit);
 }
 
 // Each sample of a sentence is decoded as a sentence of its own.
@@ -325,20 +320,19 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
   if (options.sampling.on) options.beam = options.n_best = 1;
   const NoGrad no_grad(context);
   std::vector<std::vector<Hypothesis>> results(sources.size());
-  std::vector<std::vector<int32_t>> checked(sources.size());
   std::vector<int64_t> items;
   for (size_t i = 0; i < sources.size(); ++i) {
     const std::vector<int32_t>& source = sources[i];
     results[i].resize(static_cast<size_t>(samples));
     if (source.empty() || (source.size() == 1 && source[0] == options.tokens.eos)) continue;
     const int64_t sentence = static_cast<int64_t>(i);
-    checked[i] = checked_source(config, options, source, sentence + 1);
+    check_source(config, options, source, sentence + 1);
     for (int64_t sample = 0; sample < samples; ++sample)
       items.push_back(sentence * samples + sample);
   }
 
   const auto tokens_of = [&](int64_t item) {
-    return static_cast<int64_t>(checked[static_cast<size_t>(item / samples)].size());
+    return static_cast<int64_t>(sources[static_cast<size_t>(item / samples)].size());
   };
   // Laying the weights out takes about as long as one step with many rows.
   constexpr int64_t kRowsThatPay = 16;
@@ -353,7 +347,7 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
     std::vector<const std::vector<int32_t>*> inputs;
     std::vector<Slot> slots;
     for (const int64_t item : group) {
-      const std::vector<int32_t>& source = checked[static_cast<size_t>(item / samples)];
+      const std::vector<int32_t>& source = sources[static_cast<size_t>(item / samples)];
       if (inputs.empty() || inputs.back() != &source) inputs.push_back(&source);
       slots.push_back(make_slot(config, options, samples, source, item,
                                 static_cast<int64_t>(inputs.size()) - 1));

@@ -33,7 +33,7 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
 // changes a sentence's scores by rounding at most (not even that with `weights`), and sentences
 // that are finished leave the batch.
 //
-// INVALID_ARGUMENT: a source that is too long (see LongSource) or lacks eos, naming its number,
+// INVALID_ARGUMENT: a source that is too long (see longest_source) or lacks eos, naming its number,
 // counted from 1; options out of range. NON_FINITE: the model answers a sentence with NaN or
 // infinity. CANCELLED.
 std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Model& model,

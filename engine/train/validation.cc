@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/decode/search.h"
+#include "engine/decode/translator.h"
 #include "engine/metrics/bleu.h"
 #include "engine/metrics/chrf.h"
 #include "engine/models/objective.h"
@@ -17,25 +17,21 @@ constexpr int64_t kFittedDecoding = 4096;  // source tokens
 std::vector<std::string> translate_all(Context& context, const Model& model,
                                        const TrainingData& data, const TrainOptions& options,
                                        const CancelToken* cancel) {
-  std::vector<std::vector<int32_t>> sources;
-  for (const std::string& text : data.valid_sources) {
-    sources.push_back(data.tokenizer->encode(text));
-    sources.back().push_back(data.tokens.eos);
-  }
-  DecodeOptions decode;
+  TranslateOptions translate;
+  translate.truncate = true;
+  DecodeOptions& decode = translate.decode;
   decode.beam = options.valid_beam;
   decode.length_penalty = options.valid_normalize;
-  decode.long_source = LongSource::truncate;
-  decode.tokens = data.tokens;
-  // Cached keys and values take the memory here, and there is a set of them for each hypothesis.
-  // A budget that fills the memory with training leaves none.
+  // The KV cache takes the memory here, and every hypothesis has its own. A budget that fills the
+  // memory with training leaves none.
   decode.batch_tokens = options.valid_batch_tokens > 0 ? options.valid_batch_tokens
                         : options.batch_fit ? std::min(options.batch_tokens, kFittedDecoding)
                                             : options.batch_tokens;
   if (cancel != nullptr) decode.cancelled = [cancel] { return cancel->is_cancelled(); };
+  const std::vector<std::string_view> lines(data.valid_sources.begin(), data.valid_sources.end());
   std::vector<std::string> texts;
-  for (const auto& hypotheses : translate_tokens(context, model, sources, decode))
-    texts.push_back(data.tokenizer->decode(hypotheses.front().tokens));
+  for (Translation& line : Translator(context, model, *data.tokenizer).translate(lines, translate))
+    texts.push_back(std::move(line.hypotheses.front().text));
   return texts;
 }
 

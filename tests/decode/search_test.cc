@@ -86,7 +86,7 @@ TEST_P(TranslateTokens, SpecialPiecesAreNotGenerated) {
   EXPECT_NE(std::count(found[0][0].tokens.begin(), found[0][0].tokens.end(), 0), 0);
 }
 
-TEST_P(TranslateTokens, LongSourcesAreErrorsOrCut) {
+TEST_P(TranslateTokens, LongSourcesAreErrors) {
   const int64_t limit = longest_source(model_->config());
   EXPECT_EQ(limit, GetParam() == Architecture::decoder_lm ? 24 : 48);
   std::vector<int32_t> longest(static_cast<size_t>(limit - 1), 5);
@@ -97,11 +97,6 @@ TEST_P(TranslateTokens, LongSourcesAreErrorsOrCut) {
   const std::string error = error_for({{5, kEos}, too_long});
   EXPECT_TRUE(contains(error, "INVALID_ARGUMENT: sentence 2 has ")) << error;
   EXPECT_TRUE(contains(error, std::to_string(limit))) << error;
-
-  DecodeOptions options;
-  options.long_source = LongSource::truncate;
-  const auto cut = translate_tokens(*context_, *model_, Sentences{too_long, longest}, options);
-  EXPECT_EQ(cut[0][0].tokens, cut[1][0].tokens);
 }
 
 TEST_P(TranslateTokens, NamesWhatIsWrong) {

@@ -1,0 +1,80 @@
+// Translation of text: lines in, lines out.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/decode/lexical_table.h"
+#include "engine/decode/scorer.h"
+#include "engine/decode/search.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace trafo {
+
+// Restricts translations to the tokens that are likely for the source sentences of a batch, so that
+// a decode step computes few rows of the output projection.
+struct Shortlist {
+  const LexicalTable* table = nullptr;  // borrowed for the call; null: the whole vocabulary
+  int64_t first = 100;                  // the first tokens of the vocabulary are always allowed,
+  int64_t best = 100;                   // and of each source token the most probable translations
+};
+
+struct TranslateOptions {
+  // The Translator sets `tokens`, `shortlist` and `weights` itself.
+  DecodeOptions decode;
+  Shortlist shortlist;
+  // A line with more tokens than longest_source() is true: cut, false: INVALID_ARGUMENT.
+  bool truncate = false;
+};
+
+struct TextHypothesis : Hypothesis {
+  std::string text;
+};
+
+struct Translation {
+  std::vector<TextHypothesis> hypotheses;  // best first; of sampling, in the order of the samples
+  int64_t source_tokens = 0;               // of the line, eos counted
+  int64_t used_tokens = 0;                 // of them translated; fewer where the line was cut
+
+  bool truncated() const { return used_tokens < source_tokens; }
+};
+
+// Translates and scores with one model and its tokenizer.
+//
+// A Translator is cheap to make. It borrows the context and the model, which must outlive it and
+// are not changed. A context serves one thread at a time: threads that share a model use a context
+// and a Translator each.
+class Translator {
+ public:
+  // `weights`: of pack_for_decoding, if they stay valid; null: see DecodeOptions::weights.
+  // INVALID_ARGUMENT: the tokenizer has not as many tokens as the model.
+  Translator(Context& context, const Model& model, Tokenizer tokenizer,
+             std::shared_ptr<const PackedWeights> weights = nullptr);
+
+  // One result a line, in the order of the lines. An empty line has an empty translation.
+  // INVALID_ARGUMENT: text that cannot be tokenised (the message names the line, counted from 1)
+  // and everything that translate_tokens refuses. NON_FINITE, CANCELLED: as there.
+  std::vector<Translation> translate(std::span<const std::string_view> lines,
+                                     const TranslateOptions& options = {}) const;
+
+  // The log-probability of each target line as the translation of the source line beside it.
+  // `options.tokens` is set by the Translator. INVALID_ARGUMENT: text that cannot be tokenised, a
+  // pair that is too long.
+  std::vector<PairScore> score(std::span<const std::string_view> sources,
+                               std::span<const std::string_view> targets,
+                               ScoreOptions options = {}) const;
+
+ private:
+  std::vector<int32_t> encode(std::string_view line, const char* side, size_t number) const;
+  void truncate(std::vector<int32_t>& ids, int64_t limit) const;
+
+  Context& context_;
+  const Model& model_;
+  Tokenizer tokenizer_;
+  std::shared_ptr<const PackedWeights> weights_;
+};
+
+}  // namespace trafo

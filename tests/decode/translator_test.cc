@@ -1,0 +1,203 @@
+// Translator: text in, text out, against the functions on tokens.
+#include "engine/decode/translator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/decode/decode_models.h"
+#include "tests/support/errors.h"
+
+namespace trafo::testing {
+namespace {
+
+using Lines = std::vector<std::string_view>;
+
+Tokenizer small_tokenizer() {
+  const std::vector<std::string> text = {"der hund sieht die katze", "die katze sieht den hund",
+                                         "ein hund und eine katze", "das haus ist alt und rot",
+                                         "ein altes haus sieht gut aus"};
+  TokenizerTrainOptions options;
+  options.vocab_size = 300;
+  options.byte_fallback = true;
+  options.hard_vocab_limit = false;
+  return Tokenizer::train(text, options);
+}
+
+class TranslatorTest : public ::testing::TestWithParam<Architecture> {
+ protected:
+  static void SetUpTestSuite() { tokenizer_ = new Tokenizer(small_tokenizer()); }
+  static void TearDownTestSuite() {
+    delete tokenizer_;
+    tokenizer_ = nullptr;
+  }
+  void SetUp() override {
+    model_ = random_model(*context_, decode_config(GetParam(), tokenizer_->vocab_size()), 5);
+    // Translations end early.
+    set_output_bias(*context_, *model_, tokenizer_->eos_id(), 3);
+  }
+
+  Translator translator() const { return {*context_, *model_, *tokenizer_}; }
+  std::vector<int32_t> encoded(std::string_view line) const {
+    std::vector<int32_t> ids = tokenizer_->encode(line);
+    ids.push_back(tokenizer_->eos_id());
+    return ids;
+  }
+  // More tokens than the model takes: every word has two of them at least.
+  std::string long_line() const {
+    std::string line;
+    for (int i = 0; i < 48; ++i) line += "xq ";
+    return line;
+  }
+  std::string error_for(const Lines& lines, const TranslateOptions& options = {}) const {
+    return error_text([&] { translator().translate(lines, options); });
+  }
+
+  static Tokenizer* tokenizer_;
+  std::unique_ptr<Context> context_ = cpu_context();
+  std::unique_ptr<Model> model_;
+};
+Tokenizer* TranslatorTest::tokenizer_ = nullptr;
+
+INSTANTIATE_TEST_SUITE_P(Models, TranslatorTest,
+                         ::testing::Values(Architecture::encoder_decoder, Architecture::decoder_lm),
+                         architecture_name);
+
+TEST_P(TranslatorTest, TranslatesAsTheTokensOfEachLine) {
+  const Lines lines = {"der hund sieht", "", "die katze und das rote haus"};
+  TranslateOptions options;
+  options.decode.beam = 3;
+  options.decode.n_best = 2;
+  const auto found = translator().translate(lines, options);
+  std::vector<std::vector<int32_t>> sources;
+  for (const std::string_view line : lines) sources.push_back(encoded(line));
+  DecodeOptions decode = options.decode;
+  decode.tokens = tokenizer_->special_tokens();
+  const auto expected = translate_tokens(*context_, *model_, sources, decode);
+  ASSERT_EQ(found.size(), lines.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    ASSERT_EQ(found[i].hypotheses.size(), expected[i].size());
+    for (size_t rank = 0; rank < expected[i].size(); ++rank) {
+      const TextHypothesis& hypothesis = found[i].hypotheses[rank];
+      EXPECT_EQ(hypothesis.tokens, expected[i][rank].tokens);
+      EXPECT_EQ(hypothesis.text, tokenizer_->decode(expected[i][rank].tokens));
+      EXPECT_EQ(hypothesis.score, expected[i][rank].score);
+      EXPECT_EQ(hypothesis.log_probability, expected[i][rank].log_probability);
+      EXPECT_EQ(hypothesis.finished, expected[i][rank].finished);
+    }
+    EXPECT_EQ(found[i].source_tokens, static_cast<int64_t>(sources[i].size()));
+    EXPECT_FALSE(found[i].truncated());
+  }
+  EXPECT_EQ(found[1].hypotheses[0].text, "");
+  EXPECT_TRUE(translator().translate({}).empty());
+}
+
+TEST_P(TranslatorTest, SamplesAreTranslationsOfTheirLine) {
+  TranslateOptions options;
+  options.decode.sampling.on = true;
+  options.decode.n_best = 4;
+  const auto found = translator().translate(Lines{"der hund", "die katze"}, options);
+  for (const Translation& line : found) ASSERT_EQ(line.hypotheses.size(), 4u);
+  options.decode.sampling.first_line = 1;
+  const auto second = translator().translate(Lines{"die katze"}, options);
+  for (size_t sample = 0; sample < 4; ++sample)
+    EXPECT_EQ(second[0].hypotheses[sample].text, found[1].hypotheses[sample].text);
+}
+
+TEST_P(TranslatorTest, LongLinesAreErrorsOrCut) {
+  const std::string line = long_line();
+  const std::vector<int32_t> ids = encoded(line);
+  const int64_t limit = longest_source(model_->config());
+  ASSERT_GT(static_cast<int64_t>(ids.size()), limit);
+  const std::string error = error_for({"der hund", line});
+  EXPECT_TRUE(contains(error, "INVALID_ARGUMENT: sentence 2 has ")) << error;
+
+  TranslateOptions options;
+  options.truncate = true;
+  const auto found = translator().translate(Lines{"der hund", line}, options);
+  EXPECT_FALSE(found[0].truncated());
+  EXPECT_TRUE(found[1].truncated());
+  EXPECT_EQ(found[1].source_tokens, static_cast<int64_t>(ids.size()));
+  const auto used = static_cast<size_t>(found[1].used_tokens);
+  EXPECT_LE(found[1].used_tokens, limit);
+  std::vector<int32_t> kept(ids.begin(), ids.begin() + static_cast<int64_t>(used) - 1);
+  kept.push_back(tokenizer_->eos_id());
+  DecodeOptions decode;
+  decode.tokens = tokenizer_->special_tokens();
+  EXPECT_EQ(found[1].hypotheses[0].tokens,
+            translate_tokens(*context_, *model_, {&kept, 1}, decode)[0][0].tokens);
+}
+
+// The vocabulary spells the character in three byte tokens.
+TEST_P(TranslatorTest, ACharacterIsCutWholeOrNotAtAll) {
+  const int64_t limit = longest_source(model_->config());
+  TranslateOptions options;
+  options.truncate = true;
+  options.decode.beam = 1;
+  for (const std::string start : {"", "a", "aa", "a a"}) {
+    std::string line = start;
+    for (int i = 0; i < 30; ++i) line += "\u4e2d";
+    const auto found = translator().translate(Lines{line}, options);
+    ASSERT_TRUE(found[0].truncated());
+    EXPECT_GT(found[0].used_tokens, limit - 3);
+    const std::vector<int32_t> ids = encoded(line);
+    const auto first_lost = static_cast<size_t>(found[0].used_tokens - 1);
+    EXPECT_EQ(tokenizer_->piece(ids[first_lost]), "<0xE4>") << start;
+  }
+}
+
+TEST_P(TranslatorTest, AShortlistRestrictsTheTokens) {
+  const std::vector<std::vector<int32_t>> sources = {tokenizer_->encode("der hund")},
+                                          targets = {tokenizer_->encode("die katze")};
+  const LexicalTable table = LexicalTable::learn(sources, targets, tokenizer_->vocab_size(), 4);
+  TranslateOptions options;
+  options.shortlist = {&table, 8, 4};
+  std::vector<int32_t> source = encoded("der hund");
+  const std::vector<int32_t> allowed = table.candidates(source, 8, 4);
+  const auto found = translator().translate(Lines{"der hund"}, options);
+  for (const int32_t id : found[0].hypotheses[0].tokens)
+    EXPECT_TRUE(std::binary_search(allowed.begin(), allowed.end(), id)) << id;
+
+  options.shortlist = {&table, 0, 0};
+  EXPECT_TRUE(contains(error_for({"der hund"}, options), "both 0"));
+  options.shortlist = {nullptr, -1, 0};
+  EXPECT_TRUE(contains(error_for({"der hund"}, options), "at least 0"));
+}
+
+TEST_P(TranslatorTest, ScoresAsTheTokensOfEachPair) {
+  const Lines sources = {"der hund", "die katze sieht"}, targets = {"das haus", "ein hund und"};
+  const auto found = translator().score(sources, targets);
+  ScoreOptions options;
+  options.tokens = tokenizer_->special_tokens();
+  const std::vector<SentencePair> pairs = {{encoded(sources[0]), encoded(targets[0])},
+                                           {encoded(sources[1]), encoded(targets[1])}};
+  const auto expected = score(*context_, *model_, pairs, options);
+  ASSERT_EQ(found.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(found[i].log_probability, expected[i].log_probability);
+    EXPECT_EQ(found[i].tokens, expected[i].tokens);
+  }
+}
+
+TEST_P(TranslatorTest, NamesWhatIsWrong) {
+  const std::string bad = "\xc3(";
+  EXPECT_TRUE(contains(error_for({"gut", bad}), "line 2: "));
+  const auto score_error = [&](const Lines& sources, const Lines& targets) {
+    return error_text([&] { translator().score(sources, targets); });
+  };
+  EXPECT_TRUE(contains(score_error({"gut"}, {bad}), "target, line 1: "));
+  EXPECT_TRUE(contains(score_error({bad}, {"gut"}), "source, line 1: "));
+  EXPECT_TRUE(contains(score_error({"gut"}, {}), "1 source lines and 0 target lines"));
+  const auto other =
+      random_model(*context_, decode_config(GetParam(), tokenizer_->vocab_size() + 1), 5);
+  EXPECT_TRUE(contains(error_text([&] { Translator(*context_, *other, *tokenizer_); }),
+                       "they do not belong together"));
+  TranslateOptions options;
+  options.decode.cancelled = [] { return true; };
+  EXPECT_TRUE(contains(error_for({"gut"}, options), "CANCELLED"));
+}
+
+}  // namespace
+}  // namespace trafo::testing
