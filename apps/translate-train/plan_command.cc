@@ -18,28 +18,6 @@ struct PlanArguments {
   int64_t sentence_length = 32;
 };
 
-// What decides how much memory training takes.
-constexpr const char* kNames[] = {"task",
-                                  "arch",
-                                  "enc-depth",
-                                  "dec-depth",
-                                  "dim-emb",
-                                  "transformer-dim-ffn",
-                                  "transformer-heads",
-                                  "transformer-kv-heads",
-                                  "transformer-norm",
-                                  "tied-embeddings-all",
-                                  "dim-vocabs",
-                                  "mini-batch-words",
-                                  "mini-batch-fit",
-                                  "memory-limit",
-                                  "max-length",
-                                  "optimizer-delay",
-                                  "optimizer-states",
-                                  "exponential-smoothing",
-                                  "precision",
-                                  "recompute"};
-
 int plan(const CLI::App& app, const PlanArguments& arguments) {
   Settings settings;
   for (const auto& [name, values] : arguments.values)
@@ -88,8 +66,8 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
 
 Action add_plan(CLI::App& app) {
   auto arguments = std::make_shared<PlanArguments>();
-  for (const char* name : kNames) {
-    const SettingSpec& spec = *find_setting(name);
+  for (const SettingSpec& spec : setting_specs()) {
+    if (!spec.in_plan) continue;
     app.add_option("--" + std::string(spec.name), arguments->values[spec.name], spec.help)
         ->expected(spec.min_values, spec.max_values)
         ->type_name(spec.values)
