@@ -23,24 +23,33 @@ from schema import ROOT, Schema
 
 def targets(schema):
     """(path, region or None, lines)"""
-    model, training = schema.tables["model"], schema.tables["training"]
+    model, training, decoding = (schema.tables[name] for name in ("model", "training", "decoding"))
     header = "capi/include/trafo_models.h"
-    yield "engine/models/model_config.h", "ModelConfig", engine.struct_fields(model)
-    yield "engine/train/options.h", "TrainOptions", engine.struct_fields(training)
+    yield "engine/models/model_config.h", "ModelConfig", engine.struct_fields(model.engine_rows)
+    yield "engine/train/options.h", "TrainOptions", engine.struct_fields(training.engine_rows)
     yield ("engine/models/model_config_fields.generated.h", None,
            engine.fields_header(schema, model, "engine/models/model_config.h"))
     yield "engine/train/train_options_fields.generated.h", None, engine.fields_header(schema, training, "engine/train/options.h")
+    rows = decoding.engine_rows
+    yield "engine/decode/options.h", "DrawOptions", engine.struct_fields([row for row in rows if row in decoding.part("sampling")])
+    yield "engine/decode/options.h", "DecodeOptions", engine.struct_fields([row for row in rows if row.part is None])
+    yield ("engine/decode/decode_options_fields.generated.h", None,
+           engine.fields_header(schema, decoding, "engine/decode/options.h"))
     for table in (model, training):
         constants = [c_abi.constants(enum) for enum in schema.enums_of(table) if not enum.shared]
         joined = [line for block in constants for line in [*block, ""]][:-1]
         yield header, f"constants of {table.c}", joined
         yield header, table.c, c_abi.struct_fields(table)
+    yield header, decoding.c, c_abi.struct_fields(decoding)
     yield "capi/src/options.generated.cc", None, c_abi.source(schema)
     yield "apps/translate-train/settings.generated.cc", None, cli.source(schema)
     yield "bindings/rust/trafo/src/model_config.generated.rs", None, rust.file(model.source, rust.model(schema))
     yield "bindings/rust/trafo/src/trainer_options.generated.rs", None, rust.file(training.source, rust.training(schema))
-    yield "bindings/go/trafo/model.go", "ModelConfig", go.struct_fields(model)
-    yield "bindings/go/trafo/trainer.go", "TrainerOptions", go.struct_fields(training)
+    yield "bindings/rust/trafo/src/translation.generated.rs", None, rust.file(decoding.source, rust.decoding(schema))
+    yield "bindings/go/trafo/model.go", "ModelConfig", go.struct_fields(model, model.c_rows)
+    yield "bindings/go/trafo/trainer.go", "TrainerOptions", go.struct_fields(training, training.c_rows)
+    yield "bindings/go/trafo/translate.go", "TranslateOptions", go.struct_fields(decoding, go.translate_rows(decoding))
+    yield "bindings/go/trafo/translate.go", "Sampling", go.struct_fields(decoding, decoding.part("sampling"))
     yield "bindings/go/trafo/options.generated.go", None, go.source(schema)
     yield "docs/options.md", None, docs.page(schema)
 

@@ -31,6 +31,7 @@ std::vector<std::string> metric_names(const trafo_trainer_options& options);
 // of the struct's value.
 void read_options(const Settings& settings, trafo_trainer_options& options);
 void read_options(const Settings& settings, trafo_model_config& config);
+void read_options(const Settings& settings, trafo_translate_options& options);
 void set_defaults(Settings& settings, const trafo_trainer_options& options);
 void set_defaults(Settings& settings, const trafo_model_config& config);
 // The settings that decide the shape of a model's weights.

@@ -217,6 +217,36 @@ constexpr SettingSpec kSpecs[] = {
      1, 1, false, false, nullptr},
 };
 
+constexpr SettingSpec kTranslateSpecs[] = {
+    {"max-length", "", "", "Text", "N",
+     "longest translation in tokens, 0: twice the source and 10, at most 200 (default 0)",
+     1, 1, true, false, nullptr},
+    {"min-length", "--min-len", "", "Text", "N",
+     "tokens before a translation may end (default 0)",
+     1, 1, true, false, nullptr},
+    {"beam-size", "-b,--beam", "", "Search", "N",
+     "hypotheses kept of each sentence; 1: greedy (default 5)",
+     1, 1, true, false, nullptr},
+    {"normalize", "-n,--lenpen", "", "Search", "A",
+     "score = log-probability / length^A (default 1)",
+     1, 1, true, false, nullptr},
+    {"temperature", "", "", "Sampling, instead of the search", "T",
+     "below 1: closer to the most probable, above: wilder (default 1)",
+     1, 1, true, false, nullptr},
+    {"sampling-topk", "", "", "Sampling, instead of the search", "N",
+     "the same as --output-sampling topk N (default 0)",
+     1, 1, true, false, nullptr},
+    {"sampling-topp", "", "", "Sampling, instead of the search", "P",
+     "the same as --output-sampling nucleus P (default 1)",
+     1, 1, true, false, nullptr},
+    {"seed", "", "", "Sampling, instead of the search", "N",
+     "the same seed draws the same of a line (default 1)",
+     1, 1, true, false, nullptr},
+    {"mini-batch-words", "", "", "Batches", "N",
+     "source tokens times beam decoded together (default 4096)",
+     1, 1, true, false, nullptr},
+};
+
 constexpr const char* kSchedule[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam"};
 constexpr const char* kOptimizerStates[] = {"fp32", "8bit"};
 constexpr const char* kRecompute[] = {"none", "selective", "full"};
@@ -230,6 +260,7 @@ constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm",
 }  // namespace
 
 std::span<const SettingSpec> setting_specs() { return kSpecs; }
+std::span<const SettingSpec> translate_specs() { return kTranslateSpecs; }
 std::span<const char* const> task_names() { return kTasks; }
 
 void read_options(const Settings& s, trafo_trainer_options& o) {
@@ -332,6 +363,18 @@ void set_defaults(Settings& s, const trafo_model_config& o) {
   s.set_default("transformer-dropout-ffn", {fmt::format("{}", o.ffn_dropout)});
   s.set_default("transformer-kv-heads", {fmt::format("{}", o.kv_heads)});
   s.set_default("transformer-depth-scaling", {o.depth_scaled_init != 0 ? "on" : "off"});
+}
+
+void read_options(const Settings& s, trafo_translate_options& o) {
+  if (s.has("beam-size")) o.beam = s.integer("beam-size");
+  if (s.has("normalize")) o.length_penalty = s.real("normalize");
+  if (s.has("max-length")) o.max_length = s.integer("max-length");
+  if (s.has("min-length")) o.min_length = s.integer("min-length");
+  if (s.has("mini-batch-words")) o.batch_tokens = s.integer("mini-batch-words");
+  if (s.has("temperature")) o.temperature = s.real("temperature");
+  if (s.has("sampling-topk")) o.top_k = s.integer("sampling-topk");
+  if (s.has("sampling-topp")) o.top_p = s.real("sampling-topp");
+  if (s.has("seed")) o.seed = s.seed("seed");
 }
 
 std::span<const char* const> shape_settings() {

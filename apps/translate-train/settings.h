@@ -24,7 +24,8 @@ struct SettingSpec {
   bool in_plan;               // decides how much memory training takes: a flag of `plan`
   const char* default_value;  // of what only this program has; null: none, or the library's
 };
-std::span<const SettingSpec> setting_specs();
+std::span<const SettingSpec> setting_specs();    // of `train`
+std::span<const SettingSpec> translate_specs();  // of `translate`
 // By name, long alias or old name, without dashes; null if there is none.
 const SettingSpec* find_setting(std::string_view name);
 // "--lr,--rate" is two names.

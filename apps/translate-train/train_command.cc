@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "device.h"
 #include "run_files.h"
+#include "setting_flags.h"
 #include "text_io.h"
 #include "train_config.h"
 #include "training.h"
@@ -22,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct TrainArguments {
-  std::map<std::string, std::vector<std::string>> values;
+  FlagValues values;
   std::string config;
   std::string profile, profile_updates;
   bool profile_graphs = false;
@@ -84,13 +85,7 @@ void take_after_epochs(Settings& given) {
 
 // Command line over --config over what the run directory was started with.
 Settings collect(const CLI::App& app, const TrainArguments& arguments, std::string& run) {
-  Settings line;
-  for (const SettingSpec& spec : setting_specs()) {
-    std::vector<std::string> names = names_in(spec.old_names);
-    names.push_back("--" + std::string(spec.name));
-    for (const std::string& name : names)
-      if (app.get_option(name)->count() > 0) line.set(spec.name, arguments.values.at(name), name);
-  }
+  const Settings line = given_settings(app, setting_specs(), arguments.values);
   Settings given;
   if (!arguments.config.empty()) given = Settings::from_yaml(arguments.config);
   given.overlay(line);
@@ -404,19 +399,7 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
 
 Action add_train(CLI::App& app) {
   auto arguments = std::make_shared<TrainArguments>();
-  for (const SettingSpec& spec : setting_specs()) {
-    std::string names = "--" + std::string(spec.name);
-    if (spec.aliases[0] != 0) names += "," + std::string(spec.aliases);
-    app.add_option(names, arguments->values["--" + std::string(spec.name)], spec.help)
-        ->expected(spec.min_values, spec.max_values)
-        ->type_name(spec.values)
-        ->group(spec.group)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    for (const std::string& old : names_in(spec.old_names))
-      app.add_option(old, arguments->values[old], spec.help)
-          ->expected(spec.min_values, spec.max_values)
-          ->group("");  // not in the help
-  }
+  for (const SettingSpec& spec : setting_specs()) add_setting(app, spec, arguments->values);
   app.add_option("-c,--config", arguments->config,
                  "settings by the names above; the command line wins")
       ->type_name("FILE.yml")

@@ -466,23 +466,34 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_save(const trafo_shortlist
 TRAFO_API void trafo_shortlist_free(trafo_shortlist *shortlist);
 
 typedef struct trafo_translate_options {
+  /* options: begin trafo_translate_options (scripts/generate_options.py) */
   size_t struct_size;
-  int32_t beam;            /* default 5; 1: greedy */
-  int32_t n_best;          /* default 1; at most beam; sampling: translations drawn of each line */
-  double length_penalty;   /* score = log-probability / length^penalty; default 1 */
-  int64_t max_length;      /* tokens; default 0: twice the source plus 10 */
-  int64_t batch_tokens;    /* source tokens times beam decoded together; default 4096 */
-  int32_t truncate;        /* 1 (default): a source over the model's limit is cut; 0: INVALID_ARGUMENT */
-  int32_t sampling;        /* 0 (default): search; 1: every token is drawn, beam is not used */
-  int64_t min_length;      /* tokens before </s> may come; default 0 */
-  double temperature;      /* of sampling: logits are divided by it; default 1 */
-  double top_p;            /* of sampling: the fewest tokens with this share of the probability; default 1: all */
-  int64_t top_k;           /* of sampling: the most probable tokens; default 0: all */
-  uint64_t seed;           /* of sampling; default 1. A line's draws follow from seed, line number and place alone */
-  int64_t first_line;      /* number of lines[0] for sampling; default 0: a text in several calls is drawn as in one */
-  const trafo_shortlist *shortlist; /* default NULL: the whole vocabulary */
-  int64_t shortlist_first; /* with a shortlist, also the first so many pieces; default 100 */
-  int64_t shortlist_best;  /* and the best so many of each source piece; default 100 */
+  int64_t beam; /* Hypotheses kept of each sentence. 1 is greedy search. Default 5. */
+  /* Hypotheses returned of each sentence, at most beam. With sampling: translations drawn of each sentence. Default 1. */
+  int64_t n_best;
+  /* The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's --normalize). 0: no
+   * normalisation. Default 1. */
+  double length_penalty;
+  int64_t max_length; /* Longest translation in tokens. Default 0: twice the source plus 10, at most 200. */
+  int64_t min_length; /* Tokens before a translation may end. Default 0. */
+  int64_t batch_tokens; /* Source tokens times beam of the sentences that are decoded together. Default 4096. */
+  int32_t truncate; /* 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1. */
+  /* 1: every token is drawn instead of searching for the best; beam is not used then. What is drawn follows from the model's
+   * probabilities, the seed, the number of the line, of the sample and of the token alone. */
+  int32_t sampling;
+  double temperature; /* Sampling: logits are divided by it. Default 1. */
+  int64_t top_k; /* Sampling: only so many of the most probable tokens. Default 0: all. */
+  /* Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
+   * Default 1. */
+  double top_p;
+  uint64_t seed; /* Sampling: seed of the draws. Default 1. */
+  int64_t first_line; /* Sampling: number of the first line, so that a text in several calls is drawn as in one. Default 0. */
+  const trafo_shortlist *shortlist; /* Only tokens of the list are chosen among. Default NULL: the whole vocabulary. */
+  /* With a shortlist: the first so many tokens of the vocabulary are chosen among as well. Default 100. */
+  int64_t shortlist_first;
+  /* With a shortlist: the best so many translations of each source token are chosen among. Default 100. */
+  int64_t shortlist_best;
+  /* options: end */
 } trafo_translate_options;
 
 typedef struct trafo_translations trafo_translations;

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "capi/src/model_handles.h"
+#include "capi/src/options.h"
 #include "capi/src/text_handles.h"
 #include "engine/decode/scorer.h"
 #include "engine/decode/search.h"
@@ -23,22 +24,6 @@ struct trafo::capi::TranslationsObject {
 using namespace trafo::capi;
 
 namespace {
-
-trafo_translate_options translate_defaults() {
-  trafo_translate_options options{};
-  options.struct_size = sizeof options;
-  options.beam = 5;
-  options.n_best = 1;
-  options.length_penalty = 1;
-  options.batch_tokens = 4096;
-  options.truncate = 1;
-  options.temperature = 1;
-  options.top_p = 1;
-  options.seed = 1;
-  options.shortlist_first = 100;
-  options.shortlist_best = 100;
-  return options;
-}
 
 SpecialTokens special_tokens(const Tokenizer& tokenizer) {
   return {tokenizer.bos_id(), tokenizer.eos_id(), tokenizer.pad_id(), tokenizer.unk_id()};
@@ -80,7 +65,7 @@ void cut_source(const Tokenizer& tokenizer, std::vector<int32_t>& ids, int64_t l
 
 trafo_error* trafo_translate_options_init(trafo_translate_options* options, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, translate_defaults());
+    init_options(call, options, struct_size, to_c(DecodeOptions{}));
   });
 }
 
@@ -93,7 +78,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
-    const trafo_translate_options o = read_options(call, options, translate_defaults());
+    const trafo_translate_options o = read_options(call, options, to_c(DecodeOptions{}));
     const std::shared_ptr<CancelToken> token =
         cancel ? call.handle(cancel, "cancel").token : nullptr;
     const bool truncate = call.flag(o.truncate, "truncate");
@@ -101,19 +86,12 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     check_vocabulary(call, *m.model, pieces);
     if (o.max_length < 0) call.refuse("max_length must be at least 0, got ", o.max_length);
 
-    DecodeOptions decode;
-    decode.beam = o.beam;
-    decode.n_best = o.n_best;
-    decode.length_penalty = o.length_penalty;
+    DecodeOptions decode = from_c(call, o);
     if (o.max_length > 0) {
       decode.max_length = o.max_length;
       decode.max_length_factor = 0;
       decode.max_length_extra = o.max_length;
     }
-    decode.min_length = o.min_length;
-    decode.batch_tokens = o.batch_tokens;
-    decode.sampling = {
-        call.flag(o.sampling, "sampling"), o.temperature, o.top_k, o.top_p, o.seed, o.first_line};
     decode.weights = m.packed;
     if (o.shortlist_first < 0 || o.shortlist_best < 0)
       call.refuse("shortlist_first and shortlist_best must be at least 0, got ", o.shortlist_first,

@@ -1,4 +1,5 @@
 """The structs and constants of the C header, their defaults, and how they become the engine's."""
+from engine import member as engine_member
 from schema import described, default_text, wrap
 
 WIDTH = 128
@@ -41,7 +42,7 @@ def text(row):
 
 def member(row):
     if row.type == "handle":
-        return "const trafo_shortlist *" + row.name
+        return f"const trafo_{row.name} *{row.name}"
     return f"{'int32_t' if row.enum else C[row.type]} {row.name}"
 
 
@@ -122,8 +123,10 @@ def to_c(table):
                 lines.append(f"  c.{row.name} = TRAFO_{row.default.upper()};")
             elif row.type == "metric":
                 lines.append(f"  c.{row.name} = first_bit(o.valid_metrics);")
+            elif row.type != "handle":
+                lines.append(f"  c.{row.name} = {literal(row, row.default)};")
             continue
-        value = f"o.{row.name}"
+        value = f"o.{engine_member(row)}"
         if row.enum:
             value = f"static_cast<int32_t>({value})"
         elif row.type == "flag":
@@ -153,7 +156,7 @@ def from_c(table):
             value = f'to_period(call, {value}, "{row.name}")'
         elif row.type == "metrics":
             value = f"to_metrics(call, {value}, c.first_metric)"
-        lines.append(f"  o.{row.name} = {value};")
+        lines.append(f"  o.{engine_member(row)} = {value};")
     return lines + ["  return o;", "}"]
 
 
@@ -164,8 +167,7 @@ def source(schema):
     for enum in schema.enums.values():
         for value in enum.values:
             lines.append(f"static_assert(static_cast<int32_t>({enum.engine}::{value['name']}) == {value['c']});")
-    for name in ("model", "training"):
-        table = schema.tables[name]
+    for table in schema.tables.values():
         lines += [""] + to_c(table) + [""] + from_c(table)
     lines += ["", "namespace {", "", "constexpr Preset kPresets[] = {"]
     for name, values in schema.presets.items():

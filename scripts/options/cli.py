@@ -73,6 +73,9 @@ def source(schema):
              '#include <fmt/format.h>', "", '#include "setting_types.h"', "", "namespace translate_train {", "namespace {", "",
              "constexpr SettingSpec kSpecs[] = {"]
     lines += [spec(schema, row) for row in rows] + ["};", ""]
+    decoding = schema.tables["decoding"]
+    lines += ["constexpr SettingSpec kTranslateSpecs[] = {"]
+    lines += [spec(schema, row) for row in sorted(decoding.flags, key=lambda row: GROUPS.index(row.group))] + ["};", ""]
     for table in tables:
         for row in table.flags:
             if (row.enum or row.cli_values) and row.only != "cli":
@@ -81,11 +84,15 @@ def source(schema):
     presets = ", ".join(json.dumps(name) for name in schema.presets)
     lines += ["", f"constexpr const char* kTasks[] = {{{presets}}};", "", "}  // namespace", "",
               "std::span<const SettingSpec> setting_specs() { return kSpecs; }",
+              "std::span<const SettingSpec> translate_specs() { return kTranslateSpecs; }",
               "std::span<const char* const> task_names() { return kTasks; }"]
-    for table in tables:
+    for table in [*tables, decoding]:
         readers = [row for row in table.flags if row.only != "cli" or row.read]
         lines += ["", f"void read_options(const Settings& s, {table.c}& o) {{"]
         lines += [f"  if (s.has({json.dumps(row.flag)})) {reader(row)};" for row in readers]
+        if table is decoding:
+            lines.append("}")
+            continue
         lines += ["}", "", f"void set_defaults(Settings& s, const {table.c}& o) {{"]
         for row in table.flags:
             if row.only == "cli":

@@ -19,15 +19,16 @@ def initial(row):
     return f" = {plain(row.default)}"
 
 
-def struct_fields(table):
-    """The members of the engine's struct."""
+def struct_fields(rows):
+    """Members of an engine's struct."""
     lines = ["  // clang-format off"]
-    for row in table.engine_rows:
+    for row in rows:
         if row.section:
             lines += [""] * (len(lines) > 1) + wrap(f"--- {row.section} ---", 98, "  // ")
         kind = row.enum.engine if row.enum else CPP[row.type]
         member = f"  {kind} {row.name}{initial(row)};"
-        text = row.doc.replace("{", "").replace("}", "")
+        text = row.doc.replace("{", "").replace("}", "").removeprefix("Sampling: ")
+        text = text[0].upper() + text[1:]
         if row.zero:
             text += f" 0: {row.zero}."
         if len(member) + 4 + len(text) <= 100:
@@ -37,8 +38,15 @@ def struct_fields(table):
     return [*lines, "  // clang-format on"]
 
 
+def member(row):
+    """Of an engine's struct: parts are structs of their own."""
+    if row.part is None:
+        return row.name
+    return f"{row.part}.on" if row.name == row.part else f"{row.part}.{row.name}"
+
+
 def real(value):
-    return "kNoLimit" if value >= UNLIMITED else plain(value)
+    return "kNoLimit" if value >= UNLIMITED else "-kNoLimit" if value <= -UNLIMITED else plain(value)
 
 
 def field(row):
@@ -73,5 +81,5 @@ def fields_header(schema, table, header):
     lines += ["", f"// visit(OptionField, member) for every member of {table.engine}.", "template <class Options, class Visit>",
               f"void for_each_field_of_{table.name}(Options& o, Visit visit) {{"]
     for row in table.engine_rows:
-        lines.append(f"  visit(OptionField{field(row)}, o.{row.name});")
+        lines.append(f"  visit(OptionField{field(row)}, o.{member(row)});")
     return guard + lines + ["}", "", "}  // namespace trafo"]

@@ -18,6 +18,11 @@ def doc(text, indent):
     return wrap(text, WIDTH, f"{indent}// ")
 
 
+def translate_rows(decoding):
+    """The fields of TranslateOptions: those of sampling are a struct, the shortlist a handle."""
+    return [row for row in decoding.c_rows if row.part != "sampling" and row.type != "handle"]
+
+
 INTEGER = {"model": "int", "training": "int64", "decoding": "int64"}
 TYPES = {"seed": "uint64", "bytes": "int64", "real": "float64", "flag": "bool", "period": "Period", "metrics": "Metric",
          "metric": "Metric", "dtype": "DType"}
@@ -39,12 +44,13 @@ def default(row):
     return default_text(row, lambda enum, value: enum.value(value)["go"])
 
 
-def struct_fields(table):
+def struct_fields(table, rows):
     lines = []
-    for row in table.c_rows:
+    for row in rows:
         if row.section:
             lines += [""] * bool(lines) + doc(row.section, "\t") + [""]
-        text = described(row, default(row), name_of)
+        text = described(row, default(row), name_of).removeprefix("Sampling: ")
+        text = text[0].upper() + text[1:]
         lines += doc(text, "\t") + [f"\t{name_of(row.name)} {type_of(table, row)}"]
     return lines
 
@@ -57,9 +63,9 @@ def enum_type(enum):
     return lines + [")", ""]
 
 
-def conversions(table):
-    lines = [f"func (o *{table.go}) fromC(c *C.{table.c}) {{"]
-    for row in table.c_rows:
+def conversions(table, go, rows):
+    lines = [f"func (o *{go}) fromC(c *C.{table.c}) {{"]
+    for row in rows:
         field, value = name_of(row.name), f"c.{row.name}"
         if row.type == "flag":
             value += " != 0"
@@ -68,8 +74,8 @@ def conversions(table):
         else:
             value = f"{type_of(table, row)}({value})"
         lines.append(f"\to.{field} = {value}")
-    lines += ["}", "", f"func (o *{table.go}) toC(c *C.{table.c}) {{"]
-    for row in table.c_rows:
+    lines += ["}", "", f"func (o *{go}) toC(c *C.{table.c}) {{"]
+    for row in rows:
         value = f"o.{name_of(row.name)}"
         if row.type == "flag":
             value = f"cBool({value})"
@@ -88,5 +94,9 @@ def source(schema):
         if not enum.shared:
             lines += enum_type(enum)
     for name in ("model", "training"):
-        lines += conversions(schema.tables[name])
+        table = schema.tables[name]
+        lines += conversions(table, table.go, table.c_rows)
+    decoding = schema.tables["decoding"]
+    lines += conversions(decoding, decoding.go, translate_rows(decoding))
+    lines += conversions(decoding, "Sampling", decoding.part("sampling"))
     return lines[:-1]

@@ -72,5 +72,31 @@ def training(schema):
     return lines + ["}"]
 
 
+DECODING = {"int": ("usize", "to_i64"), "seed": ("u64", "same"), "real": ("f64", "same"), "flag": ("bool", "i32::from")}
+
+
+def decoding(schema):
+    table = schema.tables["decoding"]
+    lines = ["setters! {"]
+    for row in table.c_rows:
+        if row.part is None:
+            kind, to = DECODING[row.type]
+            lines += doc(words(row), "    ") + [f"    {row.name}: {kind} = {to};"]
+    lines += ["}"]
+    switch = table.row("sampling")
+    lines += doc("How [`TranslateOptions::sampling`] draws. " + words(switch).partition(". ")[2], "")
+    lines += ["#[derive(Clone, Debug, PartialEq)]", "pub struct Sampling {"]
+    rows = table.part("sampling")
+    for row in rows:
+        text = words(row).removeprefix("Sampling: ")
+        lines += doc(text[0].upper() + text[1:], "    ")
+        lines.append(f"    pub {row.name}: {DECODING[row.type][0]},")
+    lines += ["}", "impl Sampling {", "    fn write(&self, raw: &mut sys::trafo_translate_options) {", "        raw.sampling = 1;"]
+    lines += [f"        raw.{row.name} = {DECODING[row.type][1]}(self.{row.name});" for row in rows]
+    lines += ["    }", "}", "impl Default for Sampling {", "    fn default() -> Self {", "        Sampling {"]
+    lines += [f"            {row.name}: {float(row.default) if row.type == 'real' else row.default}," for row in rows]
+    return lines + ["        }", "    }", "}"]
+
+
 def file(source, lines):
     return [f"// Written by scripts/generate_options.py from {source}: change that."] + lines

@@ -8,9 +8,10 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = ROOT / "engine/options"
 KEYS = {"name", "type", "default", "range", "zero", "fixed", "later", "json", "only", "section", "flag", "alias", "old",
-        "group", "value", "count", "in_run", "plan", "cli_values", "read", "help", "doc"}
+        "part", "group", "value", "count", "in_run", "plan", "cli_values", "read", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "dtype", "handle"}
-GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Search", "Sampling", "Text", "Batches"]
+GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
+          "Batches"]
 UNITS = {"u": "updates", "t": "target tokens", "e": "epochs"}
 UNLIMITED = 2.0**62
 
@@ -48,7 +49,7 @@ class Row:
         self.count = spec.get("count", [0, 1] if self.meta == "on|off" else [1, 1])
         self.in_run, self.plan = spec.get("in_run", True), spec.get("plan", False)
         self.cli_values, self.read = spec.get("cli_values"), spec.get("read")
-        self.help, self.doc = spec.get("help"), spec.get("doc")
+        self.help, self.doc, self.part = spec.get("help"), spec.get("doc"), spec.get("part")
         self.range = parse_range(spec["range"]) if "range" in spec else None
         where = f"{table}: option {self.name}"
         if self.only not in (None, "engine", "cli", "bindings"):
@@ -99,6 +100,8 @@ def limit(name):
 
 
 def parse_range(text):
+    if text == "any":
+        return Range(text, -UNLIMITED, UNLIMITED, True, True)
     match = re.fullmatch(r"([\[(])([^,]+),([^\])]*)([\])])", text)
     if not match:
         raise SystemExit(f"{text!r} is no range")
@@ -136,6 +139,10 @@ class Table:
     def flags(self):
         return [row for row in self.rows if row.flag]
 
+    def part(self, name):
+        """The rows of a part; the row that has its name switches it on."""
+        return [row for row in self.rows if row.part == name and row.name != name]
+
     def row(self, name):
         return next((row for row in self.rows if row.name == name), None)
 
@@ -144,7 +151,7 @@ class Schema:
     def __init__(self):
         enums = tomllib.loads((TABLES / "enums.toml").read_text())
         self.enums = {name: Enum(name, spec) for name, spec in enums.items()}
-        self.tables = {name: Table(name, self.enums) for name in ("model", "training")}
+        self.tables = {name: Table(name, self.enums) for name in ("model", "training", "decoding")}
         presets = tomllib.loads((TABLES / "presets.toml").read_text())
         self.common = presets.pop("all")
         self.preset_docs = {name: values.pop("doc") for name, values in presets.items()}
@@ -200,7 +207,7 @@ def default_text(row, names=lambda enum, value: enum.value(value)["text"]):
 def described(row, default, refer):
     """The doc of a row with what 0 means and its default; `refer` writes the name of another option."""
     text = re.sub(r"\{(\w+)\}", lambda match: refer(match[1]), row.doc)
-    if row.default is None:
+    if row.default is None or row.name == row.part:
         return text
     zero = row.default == 0 and row.type != "flag"
     if row.zero and zero:

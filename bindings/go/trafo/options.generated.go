@@ -237,3 +237,43 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	c.keep_last = C.int64_t(o.KeepLast)
 	c.average_last = C.int64_t(o.AverageLast)
 }
+
+func (o *TranslateOptions) fromC(c *C.trafo_translate_options) {
+	o.Beam = int64(c.beam)
+	o.NBest = int64(c.n_best)
+	o.LengthPenalty = float64(c.length_penalty)
+	o.MaxLength = int64(c.max_length)
+	o.MinLength = int64(c.min_length)
+	o.BatchTokens = int64(c.batch_tokens)
+	o.Truncate = c.truncate != 0
+	o.ShortlistFirst = int64(c.shortlist_first)
+	o.ShortlistBest = int64(c.shortlist_best)
+}
+
+func (o *TranslateOptions) toC(c *C.trafo_translate_options) {
+	c.beam = C.int64_t(o.Beam)
+	c.n_best = C.int64_t(o.NBest)
+	c.length_penalty = C.double(o.LengthPenalty)
+	c.max_length = C.int64_t(o.MaxLength)
+	c.min_length = C.int64_t(o.MinLength)
+	c.batch_tokens = C.int64_t(o.BatchTokens)
+	c.truncate = cBool(o.Truncate)
+	c.shortlist_first = C.int64_t(o.ShortlistFirst)
+	c.shortlist_best = C.int64_t(o.ShortlistBest)
+}
+
+func (o *Sampling) fromC(c *C.trafo_translate_options) {
+	o.Temperature = float64(c.temperature)
+	o.TopK = int64(c.top_k)
+	o.TopP = float64(c.top_p)
+	o.Seed = uint64(c.seed)
+	o.FirstLine = int64(c.first_line)
+}
+
+func (o *Sampling) toC(c *C.trafo_translate_options) {
+	c.temperature = C.double(o.Temperature)
+	c.top_k = C.int64_t(o.TopK)
+	c.top_p = C.double(o.TopP)
+	c.seed = C.uint64_t(o.Seed)
+	c.first_line = C.int64_t(o.FirstLine)
+}
