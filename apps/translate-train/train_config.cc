@@ -99,8 +99,7 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
       settings.refuse("enc-depth", "a decoder-lm has no encoder");
     m.encoder_layers = encoder_layers;
   }
-  trafo_trainer_options& t = config.trainer =
-      with_defaults<trafo_trainer_options>(trafo_trainer_options_init);
+  trafo_trainer_options& t = config.trainer = training_preset(settings.text("task"));
   read_options(settings, t);
   config.seed = t.seed;
   // The longest pair that --max-length lets through has to fit, </s> and <s> included.

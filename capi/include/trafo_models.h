@@ -305,7 +305,7 @@ typedef struct trafo_trainer_options {
   /* How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates. */
   trafo_period save_freq;
   trafo_period log_freq; /* How often it logs (the event LOG). Default 20 updates. */
-  int64_t log_first; /* The first so many updates are logged as well. Default 5. */
+  int64_t log_first; /* The first so many updates are logged as well. Default 0. */
   int64_t valid_beam; /* Beam of validation. 1 is greedy search. Default 1. */
   double valid_normalize; /* Length normalisation of that beam: score = log-probability / length^valid_normalize. Default 1. */
   int64_t keep_last; /* Newest checkpoints that are kept. Default 3. */

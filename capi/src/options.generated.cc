@@ -236,6 +236,7 @@ constexpr Preset kPresets[] = {
    },
    [](trafo_trainer_options& c) {
      c.early_stopping = 10;
+     c.log_first = 5;
      c.learning_rate = 0.005;
      c.warmup = 1000;
    }},
@@ -253,6 +254,7 @@ constexpr Preset kPresets[] = {
    },
    [](trafo_trainer_options& c) {
      c.early_stopping = 10;
+     c.log_first = 5;
      c.learning_rate = 0.002;
      c.warmup = 1000;
      c.ema_alpha = 0.0001;
@@ -269,6 +271,7 @@ constexpr Preset kPresets[] = {
    },
    [](trafo_trainer_options& c) {
      c.early_stopping = 10;
+     c.log_first = 5;
      c.learning_rate = 0.0005;
      c.warmup = 4000;
      c.ema_alpha = 0.0001;
@@ -285,6 +288,7 @@ constexpr Preset kPresets[] = {
    },
    [](trafo_trainer_options& c) {
      c.early_stopping = 10;
+     c.log_first = 5;
      c.learning_rate = 0.0007;
      c.warmup = 4000;
      c.ema_alpha = 0.0001;
@@ -301,6 +305,7 @@ constexpr Preset kPresets[] = {
    },
    [](trafo_trainer_options& c) {
      c.early_stopping = 10;
+     c.log_first = 5;
      c.learning_rate = 0.0005;
      c.warmup = 4000;
      c.ema_alpha = 0.0001;
@@ -318,6 +323,7 @@ constexpr Preset kPresets[] = {
    },
    [](trafo_trainer_options& c) {
      c.early_stopping = 10;
+     c.log_first = 5;
      c.learning_rate = 0.001;
      c.warmup = 1000;
    }},
@@ -334,6 +340,7 @@ constexpr Preset kPresets[] = {
    },
    [](trafo_trainer_options& c) {
      c.early_stopping = 10;
+     c.log_first = 5;
      c.learning_rate = 0.0006;
      c.warmup = 2000;
    }},
@@ -354,6 +361,7 @@ constexpr Preset kPresets[] = {
    },
    [](trafo_trainer_options& c) {
      c.early_stopping = 10;
+     c.log_first = 5;
      c.learning_rate = 0.001;
      c.warmup = 1000;
    }},

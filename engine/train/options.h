@@ -100,7 +100,7 @@ struct TrainOptions {
   // How often it saves, besides at the end. Nothing is saved without a run directory.
   Period save_freq{1000, PeriodUnit::updates};
   Period log_freq{20, PeriodUnit::updates};  // How often it logs (the event LOG).
-  int64_t log_first = 5;  // The first so many updates are logged as well.
+  int64_t log_first = 0;  // The first so many updates are logged as well.
   // What validation measures.
   std::vector<std::string> valid_metrics{"bleu", "chrf", "ce-mean-words"};
   int64_t valid_beam = 1;  // Beam of validation. 1 is greedy search.

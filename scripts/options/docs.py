@@ -7,11 +7,13 @@ HEAD = """# Options
 
 <!-- Written by scripts/generate_options.py from engine/options/*.toml: change those. -->
 
-This page lists every option of models, of training and of decoding: its name in C and Rust, its name in Go, its flag on the command line of
-`translate-train train`, its default and its range. `config.yml` has the flags as its keys, without dashes.
-[training.md](training.md) says how to use them.
+This page lists every option of models, of training and of decoding: its name in C and Rust, its
+name in Go, its flag on the command line of `translate-train`, its default and its range.
+`config.yml` has the flags of `train` as its keys, without dashes. [training.md](training.md) says
+how to use them.
 
-An option marked *fixed* belongs to a run from its first update to its last: resuming with another value is refused.
+An option marked *fixed* belongs to a run from its first update to its last. Resuming with another
+value is refused.
 """
 
 
@@ -78,9 +80,9 @@ def page(schema):
     decoding = schema.tables["decoding"]
     return (HEAD.rstrip().split("\n") + ["", "## Model", "", "C: `trafo_model_config`; Rust and Go: `ModelConfig`.", ""] +
             options(schema.tables["model"]) + ["", "## Training", "",
-            "C: `trafo_trainer_options`; Rust and Go: `TrainerOptions`. In Rust `valid_metrics` sets `first_metric` as well.", ""] +
+            "C: `trafo_trainer_options`; Rust and Go: `TrainerOptions`. In Rust `valid_metrics` sets", "`first_metric` as well.", ""] +
             options(schema.tables["training"]) + ["", "## Decoding", "",
-            "C: `trafo_translate_options`; Rust and Go: `TranslateOptions`, with the options of sampling in a `Sampling`. The flags are",
-            "those of `translate-train translate`.", ""] + options(decoding) + ["", "## Presets", "",
-            "`trafo_model_config_preset` and `trafo_trainer_options_preset` fill a preset; `translate-train train --task` takes it as",
-            "defaults.", ""] + presets(schema) + ["", "## Flags of translate-train train", ""] + flags(schema))[:-1]
+            "C: `trafo_translate_options`; Rust and Go: `TranslateOptions`, with the options of sampling in a",
+            "`Sampling`. The flags are those of `translate-train translate`.", ""] + options(decoding) + ["", "## Presets", "",
+            "`trafo_model_config_preset` and `trafo_trainer_options_preset` fill a preset.",
+            "`translate-train train --task` takes its values as defaults.", ""] + presets(schema) + ["", "## Flags of translate-train train", ""] + flags(schema))[:-1]

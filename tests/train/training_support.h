@@ -90,7 +90,6 @@ inline TrainOptions quick_options() {
   options.log_freq = {4, PeriodUnit::updates};
   options.valid_freq = {7, PeriodUnit::updates};
   options.save_freq = {5, PeriodUnit::updates};
-  options.log_first = 0;
   options.valid_metrics = {"ce-mean-words"};
   return options;
 }

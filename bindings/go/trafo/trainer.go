@@ -149,7 +149,7 @@ type TrainerOptions struct {
 	SaveFreq Period
 	// How often it logs (the event LOG). Default 20 updates.
 	LogFreq Period
-	// The first so many updates are logged as well. Default 5.
+	// The first so many updates are logged as well. Default 0.
 	LogFirst int64
 	// What validation measures. Default all.
 	ValidMetrics Metric

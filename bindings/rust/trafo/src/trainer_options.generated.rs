@@ -159,7 +159,7 @@ setters! {
     save_freq: Period = Period::to_raw;
     /// How often it logs (the event LOG). Default 20 updates.
     log_freq: Period = Period::to_raw;
-    /// The first so many updates are logged as well. Default 5.
+    /// The first so many updates are logged as well. Default 0.
     log_first: i64 = same;
     /// Beam of validation. 1 is greedy search. Default 1.
     valid_beam: i64 = same;
