@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "device.h"
 #include "run_files.h"
+#include "setting_flags.h"
 #include "text_io.h"
 #include "train_config.h"
 #include "training.h"
@@ -22,9 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct TrainArguments {
-  std::map<std::string, std::vector<std::string>> values;
+  FlagValues values;
   std::string config;
-  std::string epochs, ema_decay;
   std::string profile, profile_updates;
   bool profile_graphs = false;
   bool dump_config = false;
@@ -65,27 +65,33 @@ void take_workspace(Settings& given) {
   given.unset("workspace");
 }
 
+// fairseq's form of the share: 1 - D.
+void take_ema_decay(Settings& given) {
+  if (!given.has("ema-decay")) return;
+  const double share = 1 - given.real("ema-decay");
+  given.set("exponential-smoothing", {fmt::format("{:.12g}", share)}, "--ema-decay");
+  given.unset("ema-decay");
+}
+
+// A limit in epochs beside those of --after.
+void take_after_epochs(Settings& given) {
+  if (!given.has("after-epochs")) return;
+  std::vector<std::string> after =
+      given.has("after") ? given.list("after") : std::vector<std::string>();
+  after.push_back(given.text("after-epochs") + "e");
+  given.set("after", after, "--after-epochs");
+  given.unset("after-epochs");
+}
+
 // Command line over --config over what the run directory was started with.
 Settings collect(const CLI::App& app, const TrainArguments& arguments, std::string& run) {
-  Settings line;
-  for (const SettingSpec& spec : setting_specs())
-    if (const auto* option = app.get_option("--" + std::string(spec.name)); option->count() > 0)
-      line.set(spec.name, arguments.values.at(spec.name), "--" + std::string(spec.name));
-  if (!arguments.epochs.empty()) {
-    std::vector<std::string> after =
-        line.has("after") ? line.list("after") : std::vector<std::string>();
-    after.push_back(arguments.epochs + "e");
-    line.set("after", after, "--after-epochs");
-  }
-  if (!arguments.ema_decay.empty()) {
-    line.set("exponential-smoothing", {arguments.ema_decay}, "--ema-decay");
-    line.set("exponential-smoothing",
-             {fmt::format("{:.12g}", 1 - line.real("exponential-smoothing"))}, "--ema-decay");
-  }
+  const Settings line = given_settings(app, setting_specs(), arguments.values);
   Settings given;
   if (!arguments.config.empty()) given = Settings::from_yaml(arguments.config);
   given.overlay(line);
   take_workspace(given);
+  take_ema_decay(given);
+  take_after_epochs(given);
   run = given.has("model") ? given.text("model") : "run";
   if (given.has("tsv") && given.has("train-sets"))
     usage_error("--train-sets and --tsv: give one of them");
@@ -93,6 +99,8 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   const std::string saved = run + "/config.yml";
   if (fs::exists(run + "/latest") && fs::exists(saved)) {
     all = Settings::from_yaml(saved);
+    // Releases before this setting gave every model with biases an output bias.
+    all.set_default("output-bias", {"on"});
     check_continued(all, given, run);
   }
   if (given.has("tsv")) all.unset("train-sets");
@@ -171,8 +179,7 @@ Corpus open_training(const Settings& settings, const trafo_corpus_options& optio
 Corpora load_corpora(const Settings& settings, const std::string& run, Reporter& reporter) {
   const Reporter::Phase phase(reporter, "reading the corpus");
   auto options = with_defaults<trafo_corpus_options>(trafo_corpus_options_init);
-  if (settings.has("data-in-memory"))
-    parse_bytes(settings.text("data-in-memory"), options.memory_bytes);
+  if (settings.has("data-in-memory")) options.memory_bytes = settings.bytes("data-in-memory");
   options.unpack_directory = view(settings.has("tempdir") ? settings.text("tempdir") : run);
   options.monolingual = is_monolingual(settings);
   Corpora corpora;
@@ -394,15 +401,7 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
 
 Action add_train(CLI::App& app) {
   auto arguments = std::make_shared<TrainArguments>();
-  for (const SettingSpec& spec : setting_specs()) {
-    std::string names = "--" + std::string(spec.name);
-    if (spec.aliases[0] != 0) names += "," + std::string(spec.aliases);
-    app.add_option(names, arguments->values[spec.name], spec.help)
-        ->expected(spec.min_values, spec.max_values)
-        ->type_name(spec.values)
-        ->group(spec.group)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  }
+  for (const SettingSpec& spec : setting_specs()) add_setting(app, spec, arguments->values);
   app.add_option("-c,--config", arguments->config,
                  "settings by the names above; the command line wins")
       ->type_name("FILE.yml")
@@ -410,13 +409,6 @@ Action add_train(CLI::App& app) {
   app.add_flag("--dump-config", arguments->dump_config,
                "print every setting as YAML for --config, and do nothing else")
       ->group("Output");
-  app.add_option("--after-epochs,--max-epoch", arguments->epochs, "the same as --after Ne")
-      ->type_name("N")
-      ->group("Training");
-  app.add_option("--ema-decay", arguments->ema_decay,
-                 "the same as --exponential-smoothing 1 - D (fairseq)")
-      ->type_name("D")
-      ->group("Training");
   app.add_option(
          "--profile", arguments->profile,
          "write a Chrome trace (chrome://tracing, Perfetto) of a few updates, op by op, and "

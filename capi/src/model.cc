@@ -1,9 +1,9 @@
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "capi/src/model_handles.h"
+#include "capi/src/options.h"
 #include "capi/src/text_handles.h"
 #include "engine/models/model_io.h"
 #include "engine/train/average.h"
@@ -13,85 +13,6 @@ using namespace trafo;
 using namespace trafo::capi;
 
 namespace {
-
-trafo_model_config to_c(const ModelConfig& config) {
-  trafo_model_config c{};
-  c.struct_size = sizeof c;
-  c.architecture = static_cast<int32_t>(config.architecture);
-  c.activation = static_cast<int32_t>(config.activation);
-  c.vocabulary = config.vocabulary;
-  c.encoder_layers = config.encoder_layers;
-  c.decoder_layers = config.decoder_layers;
-  c.width = config.width;
-  c.ffn_width = config.ffn_width;
-  c.heads = config.heads;
-  c.max_positions = config.max_positions;
-  c.pre_norm = config.pre_norm;
-  c.tied_embeddings = config.tied_embeddings;
-  c.dropout = config.dropout;
-  c.attention_dropout = config.attention_dropout;
-  c.ffn_dropout = config.ffn_dropout;
-  c.norm_epsilon = config.norm_epsilon;
-  c.precision = TRAFO_FLOAT32;
-  c.norm = static_cast<int32_t>(config.norm);
-  c.positions = static_cast<int32_t>(config.positions);
-  c.ffn = static_cast<int32_t>(config.ffn);
-  c.biases = config.biases;
-  c.kv_heads = config.kv_heads;
-  c.rope_theta = config.rope_theta;
-  c.depth_scaled_init = config.depth_scaled_init;
-  return c;
-}
-
-ModelConfig from_c(const Call& call, const trafo_model_config& c) {
-  ModelConfig config;
-  config.architecture = static_cast<Architecture>(c.architecture);
-  config.activation = static_cast<Activation>(c.activation);
-  config.vocabulary = c.vocabulary;
-  config.encoder_layers = c.encoder_layers;
-  config.decoder_layers = c.decoder_layers;
-  config.width = c.width;
-  config.ffn_width = c.ffn_width;
-  config.heads = c.heads;
-  config.max_positions = c.max_positions;
-  config.pre_norm = call.flag(c.pre_norm, "pre_norm");
-  config.tied_embeddings = call.flag(c.tied_embeddings, "tied_embeddings");
-  config.dropout = c.dropout;
-  config.attention_dropout = c.attention_dropout;
-  config.ffn_dropout = c.ffn_dropout;
-  config.norm_epsilon = c.norm_epsilon;
-  config.norm = static_cast<Norm>(c.norm);
-  config.positions = static_cast<Positions>(c.positions);
-  config.ffn = static_cast<FeedForward>(c.ffn);
-  config.biases = call.flag(c.biases, "biases");
-  config.kv_heads = c.kv_heads;
-  config.rope_theta = c.rope_theta;
-  config.depth_scaled_init = call.flag(c.depth_scaled_init, "depth_scaled_init");
-  return config;
-}
-
-struct Preset {
-  const char* name;
-  Architecture architecture;
-  int64_t encoder_layers, decoder_layers, width, ffn_width, heads;
-  double dropout;
-  bool llama = false;
-};
-
-// tiny and small: Wu et al., arXiv 2105.14462; iwslt, base, big: Vaswani et al. and fairseq's
-// settings for them; lm: a small decoder; gpt2: the smallest of Radford et al., 2019; llama: as
-// many weights as lm in the form of Touvron et al., arXiv 2302.13971 (ffn 2/3 of 4 width, as the
-// gate is a product more).
-constexpr std::array<Preset, 8> kPresets = {{
-    {"tiny", Architecture::encoder_decoder, 4, 4, 128, 256, 4, 0.3},
-    {"small", Architecture::encoder_decoder, 4, 4, 256, 1024, 4, 0.3},
-    {"iwslt", Architecture::encoder_decoder, 6, 6, 512, 1024, 4, 0.3},
-    {"base", Architecture::encoder_decoder, 6, 6, 512, 2048, 8, 0.1},
-    {"big", Architecture::encoder_decoder, 6, 6, 1024, 4096, 16, 0.3},
-    {"lm", Architecture::decoder_lm, 0, 4, 256, 1024, 8, 0.1},
-    {"gpt2", Architecture::decoder_lm, 0, 12, 768, 3072, 12, 0.1},
-    {"llama", Architecture::decoder_lm, 0, 4, 256, 688, 8, 0.1, true},
-}};
 
 trafo_model* load(const Call& call, trafo_context* context, const char* path, size_t path_length,
                   std::optional<DType> precision) {
@@ -126,34 +47,8 @@ trafo_error* trafo_model_config_init(trafo_model_config* config, size_t struct_s
 trafo_error* trafo_model_config_preset(trafo_model_config* config, const char* name,
                                        size_t name_length) {
   return api(__func__, [&](const Call& call) {
-    const std::string_view wanted = call.text(name, name_length, "name");
-    if (!config) call.refuse("config is NULL");
-    std::string names;
-    for (const Preset& preset : kPresets) {
-      names += (names.empty() ? "" : ", ") + std::string(preset.name);
-      if (wanted != preset.name) continue;
-      trafo_model_config c = read_options(call, config, to_c(ModelConfig{}));
-      c.architecture = static_cast<int32_t>(preset.architecture);
-      const bool lm = preset.architecture == Architecture::decoder_lm;
-      c.activation = preset.llama ? TRAFO_SILU : lm ? TRAFO_GELU : TRAFO_RELU;
-      c.norm = preset.llama ? TRAFO_NORM_RMS : TRAFO_NORM_LAYER;
-      c.positions = preset.llama ? TRAFO_POSITIONS_ROTARY : TRAFO_POSITIONS_STANDARD;
-      c.ffn = preset.llama ? TRAFO_FFN_SWIGLU : TRAFO_FFN_PLAIN;
-      c.biases = !preset.llama;
-      c.kv_heads = 0;
-      c.encoder_layers = lm ? ModelConfig{}.encoder_layers : preset.encoder_layers;
-      c.decoder_layers = preset.decoder_layers;
-      c.width = preset.width;
-      c.ffn_width = preset.ffn_width;
-      c.heads = preset.heads;
-      c.dropout = preset.dropout;
-      const size_t size = config->struct_size;
-      std::memcpy(static_cast<void*>(config), &c, std::min(size, sizeof c));
-      config->struct_size = size;
-      return;
-    }
-    fail(ErrorCode::not_found, call.function(), "there is no preset \"", wanted, "\"; there are ",
-         names);
+    const Preset& wanted = preset(call, call.text(name, name_length, "name"));
+    write_preset(call, config, "config", to_c(ModelConfig{}), wanted.model);
   });
 }
 

@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "capi/src/model_handles.h"
+#include "capi/src/options.h"
 #include "capi/src/text_handles.h"
 #include "engine/decode/translator.h"
 
@@ -14,22 +15,6 @@ using namespace trafo::capi;
 
 namespace {
 
-trafo_translate_options translate_defaults() {
-  trafo_translate_options options{};
-  options.struct_size = sizeof options;
-  options.beam = 5;
-  options.n_best = 1;
-  options.length_penalty = 1;
-  options.batch_tokens = 4096;
-  options.truncate = 1;
-  options.temperature = 1;
-  options.top_p = 1;
-  options.seed = 1;
-  options.shortlist_first = 100;
-  options.shortlist_best = 100;
-  return options;
-}
-
 // Without the shortlist's table.
 TranslateOptions to_options(const Call& call, const trafo_translate_options& o) {
   if (o.max_length < 0) call.refuse("max_length must be at least 0, got ", o.max_length);
@@ -37,19 +22,12 @@ TranslateOptions to_options(const Call& call, const trafo_translate_options& o) 
   options.truncate = call.flag(o.truncate, "truncate");
   options.shortlist.first = o.shortlist_first;
   options.shortlist.best = o.shortlist_best;
-  DecodeOptions& decode = options.decode;
-  decode.beam = o.beam;
-  decode.n_best = o.n_best;
-  decode.length_penalty = o.length_penalty;
+  options.decode = from_c(call, o);
   if (o.max_length > 0) {
-    decode.max_length = o.max_length;
-    decode.max_length_factor = 0;
-    decode.max_length_extra = o.max_length;
+    options.decode.max_length = o.max_length;
+    options.decode.max_length_factor = 0;
+    options.decode.max_length_extra = o.max_length;
   }
-  decode.min_length = o.min_length;
-  decode.batch_tokens = o.batch_tokens;
-  decode.sampling = {
-      call.flag(o.sampling, "sampling"), o.temperature, o.top_k, o.top_p, o.seed, o.first_line};
   return options;
 }
 
@@ -65,7 +43,7 @@ const Translation& line_at(const Call& call, const trafo_translations* translati
 
 trafo_error* trafo_translate_options_init(trafo_translate_options* options, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, translate_defaults());
+    init_options(call, options, struct_size, to_c(DecodeOptions{}));
   });
 }
 
@@ -78,7 +56,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
-    const trafo_translate_options o = read_options(call, options, translate_defaults());
+    const trafo_translate_options o = read_options(call, options, to_c(DecodeOptions{}));
     TranslateOptions wanted = to_options(call, o);
     if (o.shortlist) {
       const ShortlistObject& list = call.handle(o.shortlist, "shortlist");

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/decode/decode_options_fields.generated.h"
 #include "engine/decode/packing.h"
 #include "engine/decode/sampler.h"
 #include "engine/ops/top_k/top_k.h"
@@ -21,29 +22,16 @@ void check(const ModelConfig& config, const DecodeOptions& options) {
   const auto check_range = [](bool good, const char* what, auto value, const char* range) {
     require(good, ErrorCode::invalid_argument, kOrigin, what, " must be ", range, ", got ", value);
   };
-  check_range(options.beam >= 1 && options.beam <= 4096, "beam", options.beam, "1 to 4096");
-  const DrawOptions& sampling = options.sampling;
-  if (sampling.on) {
-    check_range(options.n_best >= 1 && options.n_best <= 4096, "n_best", options.n_best,
-                "1 to 4096");
-  } else {
-    check_range(options.n_best >= 1 && options.n_best <= options.beam, "n_best", options.n_best,
-                "1 to the beam");
-  }
-  check_range(std::isfinite(sampling.temperature) && sampling.temperature > 0, "temperature",
-              sampling.temperature, "more than 0");
-  check_range(sampling.top_k >= 0, "top_k", sampling.top_k, "0 or more");
-  check_range(sampling.top_p > 0 && sampling.top_p <= 1, "top_p", sampling.top_p,
-              "more than 0 and at most 1");
-  check_range(std::isfinite(options.length_penalty) && options.length_penalty >= 0,
-              "length_penalty", options.length_penalty, "0 or more");
+  for_each_field_of_decoding(options, [](const OptionField& field, const auto& value) {
+    check_option(kOrigin, field, value);
+  });
+  check_range(options.sampling.on || options.n_best <= options.beam, "n_best", options.n_best,
+              "1 to the beam");
   check_range(options.max_length >= 1, "max_length", options.max_length, "1 or more");
   check_range(std::isfinite(options.max_length_factor) && options.max_length_factor >= 0,
               "max_length_factor", options.max_length_factor, "0 or more");
-  check_range(options.min_length >= 0, "min_length", options.min_length, "0 or more");
   check_range(options.max_length_extra >= 1, "max_length_extra", options.max_length_extra,
               "1 or more");
-  check_range(options.batch_tokens >= 1, "batch_tokens", options.batch_tokens, "1 or more");
   const SpecialTokens& tokens = options.tokens;
   check_range(tokens.eos >= 0 && tokens.eos < config.vocabulary, "eos", tokens.eos,
               "a token of the vocabulary");

@@ -4,6 +4,7 @@
 
 #include "engine/core/json.h"
 #include "engine/core/library_memory.h"
+#include "engine/train/train_options_fields.generated.h"
 
 namespace trafo {
 namespace {
@@ -85,15 +86,15 @@ void check_counts(const RunState& s, const std::string& label) {
     check("stalled_by_metric", count, int64_t{0}, kMost);
 }
 
-// What a checkpoint that lacks an option was trained with: options that are younger than it.
+// What a checkpoint that lacks an option was trained with; null if every checkpoint has it.
 nlohmann::json before_there_was(const std::string& option) {
-  if (option == "optimizer_states") return "fp32";
-  if (option == "exponential_smoothing") return 0.0;
-  if (option == "maxi_batch") return 0;
-  if (option == "drop_identical") return false;
-  if (option == "max_length_ratio" || option == "source_alpha" || option == "target_alpha")
-    return 0.0;
-  return {};
+  nlohmann::ordered_json defaults;
+  const TrainOptions options;
+  for_each_field_of_training(options, [&]<class T>(const OptionField& field, const T& value) {
+    if constexpr (!std::is_same_v<T, Period>)  // none of them is fixed
+      if (field.later && option == field.json_key()) write_option(defaults, field, value);
+  });
+  return defaults.contains(option) ? defaults[option] : nlohmann::ordered_json();
 }
 
 }  // namespace

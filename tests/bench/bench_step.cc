@@ -174,7 +174,7 @@ Json measure(const Workload& w, const StepOptions& o, Json row) {
   const auto model = make_model(*context, model_config(w), 1, o.precision);
   const bool lm = w.architecture == Architecture::decoder_lm;
   TrainOptions options;
-  options.learn_rate = 1e-4;
+  options.learning_rate = 1e-4;
   options.label_smoothing = lm ? 0 : 0.1;
   options.recompute = o.recompute;
   options.autotune_gemm = o.tune;

@@ -225,13 +225,13 @@ TEST(SamplingOptions, OutOfRangeAreNamed) {
   const auto error = [&](const DecodeOptions& options) {
     return error_text([&] { translate_tokens(*context, *model, sources, options); });
   };
-  EXPECT_EQ(error(sampling(0, 0, 1)), "INVALID_ARGUMENT: temperature must be more than 0, got 0");
-  EXPECT_EQ(error(sampling(1, -1, 1)), "INVALID_ARGUMENT: top_k must be 0 or more, got -1");
+  EXPECT_EQ(error(sampling(0, 0, 1)), "INVALID_ARGUMENT: temperature must be above 0, got 0");
+  EXPECT_EQ(error(sampling(1, -1, 1)), "INVALID_ARGUMENT: top_k must be 0 (all) or above, got -1");
   EXPECT_EQ(error(sampling(1, 0, 1.5)),
-            "INVALID_ARGUMENT: top_p must be more than 0 and at most 1, got 1.5");
+            "INVALID_ARGUMENT: top_p must be above 0 and at most 1, got 1.5");
   DecodeOptions options;
   options.min_length = -1;
-  EXPECT_EQ(error(options), "INVALID_ARGUMENT: min_length must be 0 or more, got -1");
+  EXPECT_EQ(error(options), "INVALID_ARGUMENT: min_length must be at least 0, got -1");
 }
 
 class ShortlistedDecoding : public ::testing::TestWithParam<Architecture> {};

@@ -63,7 +63,7 @@ TEST_P(ModelOptionsTest, Learns) {
   const auto batches = copy_batches(GetParam().architecture, 4);
   const double before = loss_of(*context, *model, batches);
   TrainOptions options = quick_options();
-  options.learn_rate = 5e-3;
+  options.learning_rate = 5e-3;
   Trainer trainer(*context, *model, options);
   for (int u = 0; u < 60; ++u)
     trainer.step(std::span(batches).subspan(static_cast<size_t>(u) % 4, 1));

@@ -80,7 +80,7 @@ func TestLlamaPreset(t *testing.T) {
 	defer c.Close()
 	config := must[trafo.ModelConfig](t)(trafo.Preset("llama"))
 	if config.Norm != trafo.NormRMS || config.Positions != trafo.RotaryPositions || config.FFN != trafo.SwiGLUFFN ||
-		!config.NoBiases || config.RopeTheta != 10000 {
+		config.Biases || config.RopeTheta != 10000 {
 		t.Fatalf("preset llama is %+v", config)
 	}
 	config.Vocabulary, config.DecoderLayers, config.KVHeads = 40, 1, 2
