@@ -15,7 +15,7 @@ struct DecodeState {
   int64_t rows = 0;
   int64_t length = 0;    // tokens every row has seen
   int64_t capacity = 0;  // tokens the cache has room for
-  Tensor self_cache;     // [rows * capacity, layers * 2 * width]: keys then values of each layer
+  Tensor self_cache;     // [rows * capacity, layers * 2 * kv_width]: keys then values of each layer
   Tensor cross_cache;    // [Ts, layers * 2 * width]; undefined for decoder_lm
   Tensor cross_begin, cross_end;  // [rows] int32: each row's source tokens in cross_cache
   int64_t longest_source = 0;     // tokens of the longest source at the start; 0: unknown

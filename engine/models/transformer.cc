@@ -3,9 +3,8 @@
 #include <vector>
 
 #include "engine/ops/checks.h"
+#include "engine/ops/kv_cache/kv_cache.h"
 #include "engine/ops/matmul/matmul.h"
-#include "engine/ops/op_kernel.h"
-#include "engine/ops/view/view.h"
 
 namespace trafo {
 
@@ -42,20 +41,23 @@ DecodeState Transformer::make_state(Context& context, int64_t rows, int64_t capa
   DecodeState state;
   state.rows = rows;
   state.capacity = capacity;
-  state.self_cache = context.empty(
-      {checked_mul(rows, capacity, "start_decoding"), config_.decoder_layers * 2 * config_.width},
-      parameters_.dtype());
+  state.self_cache = context.empty({checked_mul(rows, capacity, "start_decoding"),
+                                    config_.decoder_layers * 2 * config_.kv_width()},
+                                   parameters_.dtype());
   return state;
 }
 
 Transformer::SelfRanges Transformer::self_ranges(Context& context, const DecodeState& state) const {
-  std::vector<int32_t> begin(static_cast<size_t>(state.rows)), end(begin.size());
+  std::vector<int32_t> begin(static_cast<size_t>(state.rows)), slots(begin.size()),
+      end(begin.size());
   for (size_t r = 0; r < begin.size(); ++r) {
     begin[r] = static_cast<int32_t>(static_cast<int64_t>(r) * state.capacity);
-    end[r] = begin[r] + static_cast<int32_t>(state.length) + 1;
+    slots[r] = begin[r] + static_cast<int32_t>(state.length);
+    end[r] = slots[r] + 1;
   }
   return {context.from_values<int32_t>(begin, {state.rows}),
           context.from_values<int32_t>(end, {state.rows}),
+          context.from_values<int32_t>(slots, {state.rows}),
           config_.positions == Positions::rotary
               ? constant_positions(context, state.rows, state.length)
               : Tensor{}};
@@ -70,28 +72,16 @@ Tensor Transformer::cached_self_attention(const Layers& layers, const Tensor& x,
                                           const SelfAttentionParams& p, DecodeState& state,
                                           const SelfRanges& ranges, int64_t layer) const {
   Context& context = layers.context();
-  const int64_t width = config_.width, columns = state.self_cache.dim(1);
+  const int64_t width = config_.width, kv_width = config_.kv_width();
+  const int64_t column = layer * 2 * kv_width;
   const Tensor qkv = layers.queries_keys_values(x, p.qkv, ranges.positions);
-  CopyStridedParams copy{};
-  copy.dtype = qkv.dtype();
-  copy.rank = 2;
-  copy.shape[0] = state.rows;
-  copy.shape[1] = 2 * width;
-  copy.src_strides[0] = 3 * width;
-  copy.src_strides[1] = copy.dst_strides[1] = 1;
-  copy.dst_strides[0] = state.capacity * columns;
-  const int64_t size = static_cast<int64_t>(dtype_size(qkv.dtype()));
-  copy.src = static_cast<const std::byte*>(qkv.raw()) + width * size;
-  copy.dst = static_cast<std::byte*>(state.self_cache.raw()) +
-             (state.length * columns + layer * 2 * width) * size;
-  launch(context, OpKernel::copy_strided, "decode_step", copy);
-
+  ops::kv_cache_append(context, qkv, width, 2 * kv_width, ranges.slots, state.self_cache, column);
   ops::AttentionOptions options = layers.attention_options(false, {});
+  options.kv_heads = config_.kv_heads;
   options.max_keys = state.length + 1;
-  const int64_t column = layer * 2 * width;
-  const Tensor mixed =
-      ops::attention_decode(context, {qkv, 0}, {state.self_cache, column},
-                            {state.self_cache, column + width}, ranges.begin, ranges.end, options);
+  const Tensor mixed = ops::attention_decode(context, {qkv, 0}, {state.self_cache, column},
+                                             {state.self_cache, column + kv_width}, ranges.begin,
+                                             ranges.end, options);
   return ops::linear(context, mixed, layers.param(p.output.weight));
 }
 

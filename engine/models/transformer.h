@@ -18,10 +18,11 @@ class Transformer : public Model {
   // Key ranges of every row in the cache, the token being decoded included.
   struct SelfRanges {
     Tensor begin, end;
+    Tensor slots;      // [rows], of the token being decoded
     Tensor positions;  // [rows], of the token being decoded; with rotary positions
   };
-  // Adds the new keys and values of qkv [rows, 3 width] to the cache (with rotary positions they
-  // are turned already) and attends over everything a row has seen.
+  // Appends the new keys and values to the cache, after rotation where positions are rotary, and
+  // attends over every token of a row.
   Tensor cached_self_attention(const Layers& layers, const Tensor& x, const SelfAttentionParams& p,
                                DecodeState& state, const SelfRanges& ranges, int64_t layer) const;
   OutputProjection output_projection() const override;

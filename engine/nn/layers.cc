@@ -111,10 +111,12 @@ Tensor Layers::queries_keys_values(const Tensor& x, const LinearParams& p,
 Tensor Layers::self_attention(const Tensor& x, const SelfAttentionParams& p, const PackedSide& side,
                               bool causal, const Dropout& dropout) const {
   const int64_t width = settings_.heads * settings_.head_dim;
+  const int64_t kv_width = settings_.kv_heads * settings_.head_dim;
   const Tensor qkv = queries_keys_values(x, p.qkv, side.positions);
   ops::AttentionOptions options = attention_options(causal, dropout);
+  options.kv_heads = settings_.kv_heads;
   options.max_queries = options.max_keys = side.longest;
-  const Tensor mixed = ops::attention(context_, {qkv, 0}, {qkv, width}, {qkv, 2 * width},
+  const Tensor mixed = ops::attention(context_, {qkv, 0}, {qkv, width}, {qkv, width + kv_width},
                                       side.cu_seqlens, side.cu_seqlens, options);
   return ops::linear(context_, mixed, param(p.output.weight));
 }
