@@ -66,8 +66,10 @@ struct ModelConfig {
   bool has_output_bias() const { return biases && output_bias; }
   int64_t head_dim() const { return width / heads; }
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
-  // Columns of the packed product of queries, keys and values.
-  int64_t qkv_width() const { return width + 2 * key_heads() * head_dim(); }
+  // Columns of keys, and as many of values.
+  int64_t kv_width() const { return key_heads() * head_dim(); }
+  // Columns of the packed projection of queries, keys and values.
+  int64_t qkv_width() const { return width + 2 * kv_width(); }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

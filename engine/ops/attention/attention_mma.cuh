@@ -289,29 +289,6 @@ struct KeptBits {
   }
 };
 
-// 16 bytes at a time can be read from every row of every head.
-inline bool in_pieces(std::initializer_list<const void*> pointers,
-                      std::initializer_list<int64_t> strides) {
-  for (const void* p : pointers)
-    if (!aligned16(p)) return false;
-  for (const int64_t stride : strides)
-    if (stride % 8 != 0) return false;
-  return true;
-}
-
-template <class Params>
-bool fits_mma(const Params& p) {
-  return p.dtype == DType::bf16 && p.head_dim % 8 == 0 && p.head_dim <= 128 &&
-         in_pieces({p.q, p.k, p.v, p.out}, {p.q_stride, p.k_stride, p.v_stride});
-}
-
-// No sequence has more queries or keys than a block holds at once.
-inline constexpr int64_t kShortRows = 64;
-template <class Params>
-bool all_short(const Params& p) {
-  return p.max_queries <= kShortRows && p.max_keys <= kShortRows;
-}
-
 // One block for each head of each sequence, one warp for each group of 16 rows, as many rows of
 // shared memory as the longest sequence has. Calls run(D, Groups), integral constants: the columns
 // there is room for, and the groups of keys.

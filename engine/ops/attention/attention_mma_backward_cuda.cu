@@ -36,11 +36,12 @@ __global__ void __launch_bounds__(kMmaThreads)
   const int width = static_cast<int>(a.head_dim);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
-  const int64_t column = item.head * width, out_stride = a.heads * width;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width,
+                out_stride = a.heads * width;
   const bf16* q = q_all + item.query * a.q_stride + column;
   const bf16* dout = dout_all + item.query * out_stride + column;
-  const bf16* k = k_all + item.key * a.k_stride + column;
-  const bf16* v = v_all + item.key * a.v_stride + column;
+  const bf16* k = k_all + item.key * a.k_stride + kv_column;
+  const bf16* v = v_all + item.key * a.v_stride + kv_column;
   const float* lse_row = lse + item.query * a.heads + item.head;
   float* delta_row = delta + item.query * a.heads + item.head;
 
@@ -261,11 +262,6 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, floa
 }
 
 }  // namespace
-
-bool attention_fits_mma(const AttentionBackwardParams& p) {
-  return fits_mma(p) &&
-         in_pieces({p.dout, p.dq, p.dk, p.dv}, {p.dq_stride, p.dk_stride, p.dv_stride});
-}
 
 int32_t attention_backward_mma(DeviceState& device, const AttentionBackwardParams& p,
                                float* delta) {

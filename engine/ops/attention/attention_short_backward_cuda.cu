@@ -43,10 +43,11 @@ __global__ void __launch_bounds__(32 * Groups, resident_blocks(D, Groups))
   const AttentionItem item = AttentionItem::of_short_block(a, rows);
   if (item.queries == 0 && item.keys == 0) return;
   const int width = static_cast<int>(a.head_dim);
-  const int64_t column = item.head * width, out_stride = a.heads * width;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width,
+                out_stride = a.heads * width;
   copy_rows<D>(q_tile, q_all + item.query * a.q_stride + column, a.q_stride, item.queries, width);
-  copy_rows<D>(k_tile, k_all + item.key * a.k_stride + column, a.k_stride, item.keys, width);
-  copy_rows<D>(v_tile, v_all + item.key * a.v_stride + column, a.v_stride, item.keys, width);
+  copy_rows<D>(k_tile, k_all + item.key * a.k_stride + kv_column, a.k_stride, item.keys, width);
+  copy_rows<D>(v_tile, v_all + item.key * a.v_stride + kv_column, a.v_stride, item.keys, width);
   copy_rows<D>(dout_tile, dout_all + item.query * out_stride + column, out_stride, item.queries,
                width);
   commit_copies();
@@ -189,10 +190,6 @@ __global__ void __launch_bounds__(32 * Groups, resident_blocks(D, Groups))
 }
 
 }  // namespace
-
-bool attention_is_short(const AttentionBackwardParams& p) {
-  return attention_fits_mma(p) && all_short(p);
-}
 
 int32_t attention_short_backward(DeviceState& device, const AttentionBackwardParams& p) {
   const int groups = short_groups(p);

@@ -19,10 +19,10 @@ __global__ void __launch_bounds__(32 * Groups)
   const AttentionItem item = AttentionItem::of_short_block(a, rows);
   if (item.queries == 0) return;
   const int width = static_cast<int>(a.head_dim);
-  const int64_t column = item.head * width;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width;
   copy_rows<D>(q_tile, q_all + item.query * a.q_stride + column, a.q_stride, item.queries, width);
-  copy_rows<D>(k_tile, k_all + item.key * a.k_stride + column, a.k_stride, item.keys, width);
-  copy_rows<D>(v_tile, v_all + item.key * a.v_stride + column, a.v_stride, item.keys, width);
+  copy_rows<D>(k_tile, k_all + item.key * a.k_stride + kv_column, a.k_stride, item.keys, width);
+  copy_rows<D>(v_tile, v_all + item.key * a.v_stride + kv_column, a.v_stride, item.keys, width);
   commit_copies();
   KeptBits kept(shared + 3 * tile_bytes);
   const bool dropping = a.dropout.threshold != 0;
@@ -120,10 +120,6 @@ __global__ void __launch_bounds__(32 * Groups)
 }
 
 }  // namespace
-
-bool attention_is_short(const AttentionForwardParams& p) {
-  return attention_fits_mma(p) && all_short(p);
-}
 
 int32_t attention_short_forward(DeviceState& device, const AttentionForwardParams& p) {
   const int groups = short_groups(p);

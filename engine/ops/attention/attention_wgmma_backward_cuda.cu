@@ -50,11 +50,12 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const int group_row = S::kWarpgroups == 1 ? 0 : warp_row / 64 * 64;
-  const int64_t column = item.head * width, out_stride = a.heads * width;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width,
+                out_stride = a.heads * width;
   const bf16* q = q_all + item.query * a.q_stride + column;
   const bf16* dout = dout_all + item.query * out_stride + column;
-  const bf16* k = k_all + item.key * a.k_stride + column;
-  const bf16* v = v_all + item.key * a.v_stride + column;
+  const bf16* k = k_all + item.key * a.k_stride + kv_column;
+  const bf16* v = v_all + item.key * a.v_stride + kv_column;
   const float* lse_row = lse + item.query * a.heads + item.head;
   float* delta_row = delta + item.query * a.heads + item.head;
 
@@ -243,15 +244,8 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, floa
 
 }  // namespace
 
-bool attention_fits_wgmma(const DeviceState& device, const AttentionBackwardParams& p) {
-  return fits_wgmma(device, p);
-}
-
 int32_t attention_backward_wgmma(DeviceState& device, const AttentionBackwardParams& p,
                                  float* delta) {
-  bool taken = false;
-  const int32_t result = attention_backward_pipeline(device, p, delta, taken);
-  if (taken) return result;
   return p.head_dim <= 64 ? run_backward<64>(device, p, delta)
                           : run_backward<128>(device, p, delta);
 }

@@ -33,9 +33,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int queries = min(kQueries, item.queries - q0), width = static_cast<int>(a.head_dim);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, group_row = warp_row / 64 * 64;
-  const int64_t column = item.head * width;
-  const bf16* k = k_all + item.key * a.k_stride + column;
-  const bf16* v = v_all + item.key * a.v_stride + column;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width;
+  const bf16* k = k_all + item.key * a.k_stride + kv_column;
+  const bf16* v = v_all + item.key * a.v_stride + kv_column;
 
   const int keys_end = item.visible(a, q0 + queries - 1);
   // The warpgroup's own: any of its queries sees keys below, every one sees keys below.
@@ -173,15 +173,15 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
 
 }  // namespace
 
-bool attention_fits_wgmma(const DeviceState& device, const AttentionForwardParams& p) {
-  // A tile of queries is two warpgroups' work.
-  return fits_wgmma(device, p) && p.scale > 0 && p.max_queries > 64;
+bool attention_has_wgmma() {
+#ifdef TRAFO_CUDA_90A
+  return true;
+#else
+  return false;
+#endif
 }
 
 int32_t attention_forward_wgmma(DeviceState& device, const AttentionForwardParams& p) {
-  bool taken = false;
-  const int32_t result = attention_forward_pipeline(device, p, taken);
-  if (taken) return result;
   return p.head_dim <= 64 ? run_forward<64>(device, p) : run_forward<128>(device, p);
 }
 

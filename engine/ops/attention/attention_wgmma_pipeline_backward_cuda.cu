@@ -84,8 +84,10 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Work<Fo
                                         const float* lse_row, const float* delta_row) {
   using S = Shape<ForKeys>;
   const int lane = static_cast<int>(threadIdx.x);
-  const int head = static_cast<int>(work.item.head);
-  const auto load = [&](auto tile, const CUtensorMap& map, uint32_t barrier, int row) {
+  const int query_head = static_cast<int>(work.item.head),
+            kv_head = static_cast<int>(work.item.kv_head);
+  const int own_head = ForKeys ? kv_head : query_head, other_head = ForKeys ? query_head : kv_head;
+  const auto load = [&](auto tile, const CUtensorMap& map, uint32_t barrier, int head, int row) {
     using Tile = decltype(tile);
 #pragma unroll
     for (int panel = 0; panel < kWidth / 64; ++panel)
@@ -95,8 +97,8 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Work<Fo
   const int other_row = static_cast<int>(ForKeys ? work.item.query : work.item.key);
   if (lane == 0) {
     arrive_expecting(room.own_full(), 2 * S::Own::kBytes);
-    load(room.own(0), maps.own_a, room.own_full(), own_row);
-    load(room.own(1), maps.own_b, room.own_full(), own_row);
+    load(room.own(0), maps.own_a, room.own_full(), own_head, own_row);
+    load(room.own(1), maps.own_b, room.own_full(), own_head, own_row);
   }
   for (int first = work.begin; first < work.end; first += 64) {
     const int fill = (first - work.begin) / 64, stage = fill % kStages;
@@ -104,8 +106,8 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Work<Fo
     __syncwarp();
     if (lane == 0) {
       arrive_expecting(room.full(stage), 2 * S::Other::kBytes);
-      load(room.other(stage, 0), maps.other_a, room.full(stage), other_row + first);
-      load(room.other(stage, 1), maps.other_b, room.full(stage), other_row + first);
+      load(room.other(stage, 0), maps.other_a, room.full(stage), other_head, other_row + first);
+      load(room.other(stage, 1), maps.other_b, room.full(stage), other_head, other_row + first);
     }
     if constexpr (ForKeys) {
 #pragma unroll
@@ -312,20 +314,20 @@ int32_t run_pass(DeviceState& device, const AttentionBackwardParams& p, const Ma
 int32_t attention_backward_pipeline(DeviceState& device, const AttentionBackwardParams& p,
                                     float* delta, bool& taken) {
   const int64_t width = p.heads * p.head_dim;
-  const auto map = [&](CUtensorMap& to, const void* x, int64_t stride, int64_t rows, int box) {
-    return make_tensor_map(to, x, stride, rows, p.heads, p.head_dim, box);
+  const auto query_map = [&](CUtensorMap& to, const void* x, int64_t stride, int box) {
+    return make_tensor_map(to, x, stride, p.query_rows, p.heads, p.head_dim, box);
+  };
+  const auto kv_map = [&](CUtensorMap& to, const void* x, int64_t stride, int box) {
+    return make_tensor_map(to, x, stride, p.key_rows, p.kv_heads, p.head_dim, box);
   };
   constexpr int kKeys = Shape<true>::kOwn, kQueries = Shape<false>::kOwn;
   Maps keys, queries;
-  taken = kUseAttentionPipelineBackward && p.head_dim > 64 && p.max_queries > 192 &&
-          p.max_keys > 192 && map(keys.own_a, p.k, p.k_stride, p.key_rows, kKeys) &&
-          map(keys.own_b, p.v, p.v_stride, p.key_rows, kKeys) &&
-          map(keys.other_a, p.q, p.q_stride, p.query_rows, 64) &&
-          map(keys.other_b, p.dout, width, p.query_rows, 64) &&
-          map(queries.own_a, p.q, p.q_stride, p.query_rows, kQueries) &&
-          map(queries.own_b, p.dout, width, p.query_rows, kQueries) &&
-          map(queries.other_a, p.k, p.k_stride, p.key_rows, 64) &&
-          map(queries.other_b, p.v, p.v_stride, p.key_rows, 64);
+  taken =
+      kv_map(keys.own_a, p.k, p.k_stride, kKeys) && kv_map(keys.own_b, p.v, p.v_stride, kKeys) &&
+      query_map(keys.other_a, p.q, p.q_stride, 64) && query_map(keys.other_b, p.dout, width, 64) &&
+      query_map(queries.own_a, p.q, p.q_stride, kQueries) &&
+      query_map(queries.own_b, p.dout, width, kQueries) &&
+      kv_map(queries.other_a, p.k, p.k_stride, 64) && kv_map(queries.other_b, p.v, p.v_stride, 64);
   if (!taken) return kSuccess;
   // The queries' kernel leaves delta behind for the keys'.
   int32_t result = kSuccess;
