@@ -77,9 +77,12 @@ double Context::item(const Tensor& tensor) const {
 }
 
 bool Context::needs_grad(std::initializer_list<Tensor> inputs) const {
-  if (!grad_enabled_) return false;
+  if (!grad_enabled_ && !leaf_used_) return false;
   for (const Tensor& input : inputs)
-    if (requires_grad(input)) return true;
+    if (requires_grad(input)) {
+      if (leaf_used_) *leaf_used_ = true;
+      return grad_enabled_;
+    }
   return false;
 }
 
@@ -91,10 +94,11 @@ void Context::record(const char* op, std::initializer_list<Tensor> inputs,
 
 void Context::record(const char* op, std::span<const Tensor> inputs,
                      std::span<Tensor* const> outputs, BackwardFn backward) {
-  if (!grad_enabled_) return;
+  if (!grad_enabled_ && !leaf_used_) return;
   bool wanted = false;
   for (const Tensor& input : inputs) wanted = wanted || requires_grad(input);
-  if (wanted) tape_->record(op, inputs, outputs, std::move(backward));
+  if (wanted && leaf_used_) *leaf_used_ = true;
+  if (wanted && grad_enabled_) tape_->record(op, inputs, outputs, std::move(backward));
 }
 
 Trace Context::finish_profile() {
