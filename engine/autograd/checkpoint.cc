@@ -1,5 +1,7 @@
 #include "engine/autograd/checkpoint.h"
 
+#include "engine/autograd/leaf_watch.h"
+
 namespace trafo {
 
 std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inputs,
@@ -12,7 +14,7 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
   for (const Tensor& input : inputs) trainable = trainable || requires_grad(input);
   {
     NoGrad no_grad(context);
-    const LeafWatch leaves(context);
+    const LeafWatch leaves;
     std::vector<Tensor> constants;
     for (const Tensor& input : inputs)
       constants.push_back(input.defined() ? input.detach() : input);

@@ -110,13 +110,11 @@ class Context {
   }
 
  private:
-  friend class LeafWatch;
   friend class TapeScope;
   std::shared_ptr<Backend> backend_;
   Tape root_tape_;
   Tape* tape_ = &root_tape_;
   bool grad_enabled_ = true;
-  bool* leaf_used_ = nullptr;  // of the LeafWatch that lives
   bool fused_ = true;
   bool graphs_ = true;
   Recompute recompute_ = Recompute::none;
@@ -172,27 +170,6 @@ class NoGrad {
  private:
   Context& context_;
   bool previous_;
-};
-
-// Says whether an op has used a tensor that wants a gradient, recorded or not, while it lives.
-// Under NoGrad that can only be a leaf, such as a trainable parameter.
-class LeafWatch {
- public:
-  explicit LeafWatch(Context& context) : context_(context), previous_(context.leaf_used_) {
-    context.leaf_used_ = &used_;
-  }
-  ~LeafWatch() {
-    context_.leaf_used_ = previous_;
-    if (previous_) *previous_ = *previous_ || used_;
-  }
-  LeafWatch(const LeafWatch&) = delete;
-  LeafWatch& operator=(const LeafWatch&) = delete;
-  bool used() const { return used_; }
-
- private:
-  Context& context_;
-  bool* previous_;
-  bool used_ = false;
 };
 
 // Sets the policy while it lives.
