@@ -134,7 +134,21 @@ void ParameterStore::regroup(Context& context, const std::vector<ParameterGroup>
   }
   next.follow_master(context);
   context.backend().synchronize();
-  *this = std::move(next);
+  // Names stay where they are: the C ABI lends them to its callers.
+  for (size_t i = 0; i < groups.size(); ++i) {
+    Entry& entry = entries_[i];
+    Entry& moved = next.entries_[i];
+    entry.group.trainable = moved.group.trainable;
+    entry.group.lr_factor = moved.group.lr_factor;
+    entry.group.weight_decay = moved.group.weight_decay;
+    entry.offset = moved.offset;
+    entry.value = std::move(moved.value);
+    entry.grad = std::move(moved.grad);
+  }
+  flat_ = std::move(next.flat_);
+  master_ = std::move(next.master_);
+  flat_grad_ = std::move(next.flat_grad_);
+  frozen_ = std::move(next.frozen_);
 }
 
 int64_t ParameterStore::set_trainable(Context& context, std::string_view pattern, bool trainable) {

@@ -50,11 +50,10 @@ Pass pass_of(Context& context, const ModelConfig& config, const std::vector<std:
   const auto model = make_model(context, config, 5);
   ParameterStore& parameters = model->parameters();
   for (const std::string& pattern : frozen) parameters.set_trainable(context, pattern, false);
-  TrainOptions options = quick_options();
-  options.recompute = recompute;
+  const LabelSmoothedCrossEntropy objective(0.1);
   const LossSums sums(context, parameters.dtype());
   const Batch batch = upload(context, batches_of(config, 1)[0], config, DType::f32);
-  accumulate_gradients(context, *model, batch, options, {7, 3, true}, 1, true, sums);
+  accumulate_gradients(context, *model, batch, objective, recompute, {7, 3, true}, 1, true, sums);
   Pass pass{context.item(sums.loss), {}};
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
@@ -116,15 +115,14 @@ Cost cost_of(const ModelConfig& config, const std::vector<std::string>& frozen,
   const auto model = make_model(context, config, 5);
   for (const std::string& pattern : frozen)
     model->parameters().set_trainable(context, pattern, false);
-  TrainOptions options = quick_options();
-  options.recompute = recompute;
+  const LabelSmoothedCrossEntropy objective(0.1);
   const LossSums sums(context, DType::f32);
   const Batch batch = upload(context, batches_of(config, 1)[0], config, DType::f32);
   context.one(DType::f32);
   device->launches = device->gemms = 0;
   device->reset_peak_memory();
   const int64_t before = device->memory_stats().allocated_bytes;
-  accumulate_gradients(context, *model, batch, options, {7, 3, true}, 1, true, sums);
+  accumulate_gradients(context, *model, batch, objective, recompute, {7, 3, true}, 1, true, sums);
   return {device->launches, device->gemms, device->memory_stats().peak_bytes - before};
 }
 
