@@ -57,10 +57,10 @@ struct RunState {
 
 // What must be the same when a run continues.
 struct RunIdentity {
-  uint64_t corpus = 0;    // TokenizedCorpus::fingerprint
-  std::string tokenizer;  // CRC-32 of the serialised tokenizer; empty when the run has none
-  std::string options;    // fixed_options_json
-  std::string groups;     // parameter_groups_json
+  uint64_t corpus = 0;      // TokenizedCorpus::fingerprint
+  std::string tokenizer;    // CRC-32 of the serialised tokenizer; empty when the run has none
+  std::string options;      // fixed_options_json
+  std::string groups = {};  // parameter_groups_json
 };
 
 // What is frozen and what has factors of its own, as a JSON object of parameter names; empty for a
