@@ -119,6 +119,9 @@ constexpr SettingSpec kSpecs[] = {
     {"weight-decay", "", "", "Training", "X",
      "decoupled weight decay (default 0)",
      1, 1, true, false, nullptr},
+    {"decay-norms-and-biases", "", "", "Training", "on|off",
+     "off: --weight-decay is for matrices only (default on)",
+     0, 1, true, false, nullptr},
     {"optimizer-states", "", "", "Training", "NAME",
      "fp32 or 8bit: what the moments of AdamW are kept in, 8 or 2.03 bytes a parameter (default fp32)",
      1, 1, true, true, nullptr},
@@ -273,6 +276,7 @@ void read_options(const Settings& s, trafo_trainer_options& o) {
   if (s.has("label-smoothing")) o.label_smoothing = s.real("label-smoothing");
   if (s.has("clip-norm")) o.clip_norm = s.real("clip-norm");
   if (s.has("weight-decay")) o.weight_decay = s.real("weight-decay");
+  if (s.has("decay-norms-and-biases")) o.decay_norms_and_biases = s.flag("decay-norms-and-biases");
   if (s.has("optimizer-states")) o.optimizer_states = s.choice("optimizer-states", kOptimizerStates);
   if (s.has("exponential-smoothing")) read_ema_alpha(s, "exponential-smoothing", o);
   if (s.has("optimizer-delay")) o.gradient_accumulation = s.integer("optimizer-delay");
@@ -308,6 +312,7 @@ void set_defaults(Settings& s, const trafo_trainer_options& o) {
   s.set_default("label-smoothing", {fmt::format("{}", o.label_smoothing)});
   s.set_default("clip-norm", {fmt::format("{}", o.clip_norm)});
   s.set_default("weight-decay", {fmt::format("{}", o.weight_decay)});
+  s.set_default("decay-norms-and-biases", {o.decay_norms_and_biases != 0 ? "on" : "off"});
   s.set_default("optimizer-states", {first_name(kOptimizerStates[o.optimizer_states])});
   s.set_default("exponential-smoothing", {fmt::format("{}", o.ema_alpha)});
   s.set_default("optimizer-delay", {fmt::format("{}", o.gradient_accumulation)});

@@ -101,6 +101,7 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.label_smoothing = o.label_smoothing;
   c.clip_norm = o.clip_norm;
   c.weight_decay = o.weight_decay;
+  c.decay_norms_and_biases = o.decay_norms_and_biases ? 1 : 0;
   c.beta1 = o.beta1;
   c.beta2 = o.beta2;
   c.epsilon = o.epsilon;
@@ -142,6 +143,7 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
 TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& c) {
   call.reserved(c.reserved);
   call.reserved(c.reserved2);
+  call.reserved(c.reserved3);
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -150,6 +152,7 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.label_smoothing = c.label_smoothing;
   o.clip_norm = c.clip_norm;
   o.weight_decay = c.weight_decay;
+  o.decay_norms_and_biases = call.flag(c.decay_norms_and_biases, "decay_norms_and_biases");
   o.beta1 = c.beta1;
   o.beta2 = c.beta2;
   o.epsilon = c.epsilon;

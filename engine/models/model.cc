@@ -69,7 +69,7 @@ DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t 
   state.output = output_projection();
   state.cache = nn::KvCache(
       context,
-      {.layers = config_.decoder_layers, .kv_width = config_.width, .dtype = parameters_.dtype()},
+      {.layers = config_.decoder_layers, .kv_width = config_.kv_width(), .dtype = parameters_.dtype()},
       batch.sentences, capacity);
   state.encoder = encode(context, batch, {});
   if (!state.encoder.values.defined()) return state;

@@ -39,6 +39,8 @@ struct TrainOptions {
   double label_smoothing = 0.1;
   double clip_norm = 1;  // Largest global norm of the mean gradient. 0: no clipping.
   double weight_decay = 0;  // Decoupled weight decay.
+  // Whether weight_decay acts on norms and biases too, and not only on matrices.
+  bool decay_norms_and_biases = true;
   double beta1 = 0.9;  // Decay of AdamW's first moment.
   double beta2 = 0.98;  // Decay of AdamW's second moment.
   double epsilon = 1e-9;  // AdamW's epsilon.

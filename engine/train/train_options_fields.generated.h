@@ -35,6 +35,7 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "label_smoothing", .fixed = true, .low = 0, .high = 1, .high_inside = false}, o.label_smoothing);
   visit(OptionField{.name = "clip_norm", .fixed = true, .low = 0, .high = kNoLimit, .high_inside = false, .zero = "no clipping"}, o.clip_norm);
   visit(OptionField{.name = "weight_decay", .fixed = true, .low = 0, .high = 1000000, .high_inside = false}, o.weight_decay);
+  visit(OptionField{.name = "decay_norms_and_biases", .fixed = true, .later = true}, o.decay_norms_and_biases);
   visit(OptionField{.name = "beta1", .fixed = true, .low = 0, .high = 1, .high_inside = false}, o.beta1);
   visit(OptionField{.name = "beta2", .fixed = true, .low = 0, .high = 1, .high_inside = false}, o.beta2);
   visit(OptionField{.name = "epsilon", .fixed = true, .low = 0, .high = 1, .low_inside = false, .high_inside = false}, o.epsilon);

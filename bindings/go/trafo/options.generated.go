@@ -158,6 +158,7 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.LabelSmoothing = float64(c.label_smoothing)
 	o.ClipNorm = float64(c.clip_norm)
 	o.WeightDecay = float64(c.weight_decay)
+	o.DecayNormsAndBiases = c.decay_norms_and_biases != 0
 	o.Beta1 = float64(c.beta1)
 	o.Beta2 = float64(c.beta2)
 	o.Epsilon = float64(c.epsilon)
@@ -203,6 +204,7 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	c.label_smoothing = C.double(o.LabelSmoothing)
 	c.clip_norm = C.double(o.ClipNorm)
 	c.weight_decay = C.double(o.WeightDecay)
+	c.decay_norms_and_biases = cBool(o.DecayNormsAndBiases)
 	c.beta1 = C.double(o.Beta1)
 	c.beta2 = C.double(o.Beta2)
 	c.epsilon = C.double(o.Epsilon)

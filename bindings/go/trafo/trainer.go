@@ -74,6 +74,8 @@ type TrainerOptions struct {
 	ClipNorm float64
 	// Decoupled weight decay. Default 0.
 	WeightDecay float64
+	// Whether weight_decay acts on norms and biases too, and not only on matrices. Default true.
+	DecayNormsAndBiases bool
 	// Decay of AdamW's first moment. Default 0.9.
 	Beta1 float64
 	// Decay of AdamW's second moment. Default 0.98.

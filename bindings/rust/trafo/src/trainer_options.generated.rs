@@ -98,6 +98,8 @@ setters! {
     clip_norm: f64 = same;
     /// Decoupled weight decay. Default 0.
     weight_decay: f64 = same;
+    /// Whether weight_decay acts on norms and biases too, and not only on matrices. Default true.
+    decay_norms_and_biases: bool = i32::from;
     /// Decay of AdamW's first moment. Default 0.9.
     beta1: f64 = same;
     /// Decay of AdamW's second moment. Default 0.98.
