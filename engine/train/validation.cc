@@ -5,7 +5,7 @@
 #include "engine/decode/translator.h"
 #include "engine/metrics/bleu.h"
 #include "engine/metrics/chrf.h"
-#include "engine/train/upload.h"
+#include "engine/models/upload.h"
 
 namespace trafo {
 namespace {

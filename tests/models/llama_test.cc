@@ -3,7 +3,7 @@
 
 #include "engine/models/model_io.h"
 #include "engine/train/memory_plan.h"
-#include "engine/train/upload.h"
+#include "engine/models/upload.h"
 #include "tests/models/llama_models.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/support/errors.h"
@@ -248,7 +248,7 @@ TEST_P(LlamaOnDevice, UpdatesUnderWayAndRecordedAreTheSameBits) {
     for (int round = 0; round < 4; ++round) {
       for (const PackedBatchHost& batch : data) b.submit({&batch, 1});
       for (const PackedBatchHost& batch : data)
-        EXPECT_EQ(b.collect().loss, a.step({&batch, 1}).loss);
+        EXPECT_EQ(b.await().loss, a.step({&batch, 1}).loss);
     }
     EXPECT_EQ(weight_bytes(*eager, *once), weight_bytes(*context_, *ahead));
   }

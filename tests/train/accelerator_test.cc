@@ -4,7 +4,7 @@
 #include "engine/decode/translator.h"
 #include "engine/models/model_io.h"
 #include "engine/train/trainer.h"
-#include "engine/train/upload.h"
+#include "engine/models/upload.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -123,7 +123,7 @@ TEST_P(DeviceStepTest, UpdatesUnderWayAreTheSameBits) {
       b.submit(micro);
     }
     for (size_t i = 0; i < data.size(); ++i) {
-      const StepResult got = b.collect();
+      const StepResult got = b.await();
       EXPECT_EQ(got.loss, expected[i].loss);
       EXPECT_EQ(got.grad_norm, expected[i].grad_norm);
       EXPECT_EQ(got.update, expected[i].update);
@@ -133,7 +133,7 @@ TEST_P(DeviceStepTest, UpdatesUnderWayAreTheSameBits) {
   }
   EXPECT_EQ(weight_bytes(*context_, *once), weight_bytes(*context_, *ahead));
   EXPECT_EQ(a.state(), b.state());
-  EXPECT_THROW(b.collect(), Error);
+  EXPECT_THROW(b.await(), Error);
 }
 
 // Moments in 8 bits: several updates under way, and a trainer that continues in the middle.
@@ -144,7 +144,7 @@ TEST_P(DeviceStepTest, EightBitStatesAreTheSameBitsAheadAndContinued) {
   Trainer a(*context_, *once, options), b(*context_, *ahead, options);
   const auto data = batches(6);
   for (const PackedBatchHost& batch : data) b.submit({&batch, 1});
-  while (b.in_flight() > 0) b.collect();
+  while (b.in_flight() > 0) b.await();
   const auto steps = [&](Trainer& trainer, size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) trainer.step({&data[i], 1});
   };
@@ -318,7 +318,7 @@ TEST_P(DeviceStepTest, BadUpdatesAreSkippedWhileOthersAreUnderWay) {
   trainer.submit({&data[0], 1});
   trainer.submit({&data[1], 1});
   for (int i = 1; i <= 2; ++i) {
-    const StepResult result = trainer.collect();
+    const StepResult result = trainer.await();
     EXPECT_TRUE(result.skipped);
     EXPECT_EQ(result.update, 0);
     EXPECT_EQ(trainer.state().skipped_in_a_row, i);
@@ -352,8 +352,8 @@ TEST_P(DeviceStepTest, ABadBatchHarmsNoneOfThoseUnderWay) {
   a.submit({&data[2], 1});
   b.step({&data[0], 1});
   b.step({&data[2], 1});
-  a.collect();
-  a.collect();
+  a.await();
+  a.await();
   EXPECT_EQ(weight_bytes(*context_, *one), weight_bytes(*context_, *two));
   EXPECT_EQ(a.state(), b.state());
 }
