@@ -172,6 +172,10 @@ StepResult Trainer::await() {
   return result;
 }
 
+uint32_t Trainer::next_pass() {
+  return static_cast<uint32_t>(state_.forward_passes++);
+}
+
 void Trainer::reserve(std::span<const BatchBucket> buckets) {
   require_idle();
   if (context_.fused_kernels()) gradients_->reserve(buckets);  // reference ops use no arena

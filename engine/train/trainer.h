@@ -99,7 +99,7 @@ class Trainer {
     const UpdateRecord* record;  // filled in when its event has passed
   };
   void start(const StepResult& result, const std::function<void()>& gradients);
-  uint32_t next_pass() { return static_cast<uint32_t>(state_.forward_passes++); }
+  uint32_t next_pass();
   void require_idle() const;
   void exchange_weights();
 

@@ -28,10 +28,10 @@
 #include "engine/core/philox.h"
 #include "engine/io/atomic_file.h"
 #include "engine/models/model.h"
+#include "engine/models/upload.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/runtime/trace_report.h"
 #include "engine/train/trainer.h"
-#include "engine/models/upload.h"
 #include "tests/bench/bench.h"
 
 namespace trafo::bench {

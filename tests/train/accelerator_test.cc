@@ -3,8 +3,8 @@
 #include "engine/decode/scorer.h"
 #include "engine/decode/translator.h"
 #include "engine/models/model_io.h"
-#include "engine/train/trainer.h"
 #include "engine/models/upload.h"
+#include "engine/train/trainer.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
