@@ -326,6 +326,9 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
                                    pretrained->model.size()));
     reporter.info("training begins with the weights of " + pretrained->model);
   }
+  if (settings.has("freeze"))
+    for (const std::string& pattern : settings.list("freeze"))
+      check(trafo_model_freeze(model.get(), pattern.data(), pattern.size(), nullptr));
   Trainer trainer;
   {
     const Reporter::Phase phase(reporter, "preparing the corpus");

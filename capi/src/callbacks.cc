@@ -11,7 +11,7 @@
 #include "engine/core/utf8.h"
 #include "engine/data/batch_packer.h"
 #include "engine/models/model_io.h"
-#include "engine/train/upload.h"
+#include "engine/models/upload.h"
 
 using namespace trafo;
 using namespace trafo::capi;

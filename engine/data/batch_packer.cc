@@ -50,11 +50,7 @@ std::span<const int32_t> row_of(const char* side, const int32_t* ids, int64_t wi
 
 BatchPacker::BatchPacker(PackedBatchHost& batch, SequenceForm form, int32_t start_id)
     : batch_(batch), decoder_only_(form == SequenceForm::decoder_only), start_id_(start_id) {
-  for (auto* list :
-       {&batch.source_ids, &batch.source_positions, &batch.source_cu_seqlens, &batch.target_in,
-        &batch.target_out, &batch.target_positions, &batch.target_cu_seqlens})
-    list->clear();
-  batch.target_weights.clear();
+  for_each_batch_field(batch, [](const BatchField&, auto& values) { values.clear(); });
   batch.sentence_ids.clear();
   batch.max_source_len = batch.max_target_len = 0;
   batch.label_count = 0;

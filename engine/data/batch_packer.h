@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "engine/data/batcher.h"
+#include "engine/data/packed_batch.h"
 
 namespace trafo {
 

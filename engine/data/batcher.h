@@ -14,33 +14,11 @@
 #include <vector>
 
 #include "engine/core/shuffle.h"
+#include "engine/data/packed_batch.h"
 #include "engine/data/pair_source.h"
 #include "engine/data/tokenized_corpus.h"
 
 namespace trafo {
-
-// n sentences packed without padding; sentence i owns [cu_seqlens[i], cu_seqlens[i+1]).
-// decoder_only leaves the source arrays empty (source_cu_seqlens too) and puts the input stream
-// into target_in.
-struct PackedBatchHost {
-  std::vector<int32_t> source_ids, source_positions;  // [source tokens]
-  std::vector<int32_t> source_cu_seqlens;             // [n + 1]
-  std::vector<int32_t> target_in;                     // [target tokens]: what the decoder reads
-  std::vector<int32_t> target_out;                    // [target tokens]: what it has to predict
-  std::vector<int32_t> target_positions;              // [target tokens]
-  std::vector<int32_t> target_cu_seqlens;             // [n + 1]
-  std::vector<float> target_weights;  // [target tokens], 0 or 1; empty (encoder_decoder): all 1
-  std::vector<int64_t> sentence_ids;  // [n]: numbers of the pairs in the corpus
-  int32_t max_source_len = 0;
-  int32_t max_target_len = 0;
-  int64_t label_count = 0;  // predictions that count: the sum of the weights
-  int64_t epoch = 0;        // counted from 0
-  int64_t index = 0;        // of the batch in its epoch
-  bool last_in_epoch = false;
-  PairDrops epoch_drops;  // last_in_epoch: of the whole epoch, found when its pairs were read
-
-  int64_t sentences() const noexcept { return static_cast<int64_t>(sentence_ids.size()); }
-};
 
 struct BatcherOptions {
   uint64_t seed = 1;

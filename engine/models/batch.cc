@@ -4,6 +4,15 @@
 
 namespace trafo {
 
+Tensor& Batch::field(FieldId id) {
+  static constexpr Tensor Batch::*kTensors[] = {
+#define BATCH_FIELD(name, ...) &Batch::name,
+#include "engine/data/batch_fields.def"
+#undef BATCH_FIELD
+  };
+  return this->*kTensors[static_cast<size_t>(id)];
+}
+
 void validate_indices(const Context& context, const char* name, std::span<const int32_t> indices,
                       int64_t limit, std::optional<int32_t> ignored) {
   if (context.device().kind == DeviceKind::cpu) return;

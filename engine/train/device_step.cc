@@ -4,51 +4,20 @@
 #include <cstring>
 
 #include "engine/ops/op_kernel.h"
-#include "engine/train/upload.h"
 
 namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "training step";
 
-// Batches that the host may be ahead by; each has an event of its own.
+// Staging blocks, and so batches that the host may be ahead by. Each has an event of its own.
 constexpr size_t kStagings = 16;
 static_assert(kStagings <= StreamDevice::kEvents / 2);
 
-// Shapes whose graphs are kept; a corpus in batches of one token budget has a few dozen.
-constexpr size_t kShapes = 256;
-
-int64_t round_up(int64_t n, int64_t step) {
-  return (n + step - 1) / step * step;
-}
-
-// Every batch in a block has weights.
-BatchBucket device_bucket(const BatchBucket& exact) {
-  BatchBucket shape = padded_bucket(exact);
-  shape.weighted = true;
-  return shape;
-}
+// Buckets whose plans and graphs are kept. A corpus in batches of one token budget has a few dozen.
+constexpr size_t kMaxBuckets = 256;
 
 }  // namespace
-
-DeviceStep::Layout::Layout(const BatchBucket& shape) {
-  const auto take = [&](int64_t count) {
-    const int64_t at = words;
-    words += round_up(count, 64);
-    return at;
-  };
-  pass = take(1);
-  if (shape.with_source) {
-    source_ids = take(shape.source_tokens);
-    source_positions = take(shape.source_tokens);
-    source_cu_seqlens = take(shape.sentences + 1);
-  }
-  target_in = take(shape.target_tokens);
-  target_out = take(shape.target_tokens);
-  target_positions = take(shape.target_tokens);
-  target_cu_seqlens = take(shape.sentences + 1);
-  target_weights = take(shape.target_tokens);
-}
 
 DeviceStep::DeviceStep(Context& context, Model& model, const Objective& objective,
                        const TrainOptions& options, const LossSums& sums)
@@ -61,131 +30,143 @@ DeviceStep::DeviceStep(Context& context, Model& model, const Objective& objectiv
       meta_backend_(make_meta_backend(context.device(), kOpKernelCount)),
       meta_context_(meta_backend_),
       staging_(kStagings) {
+  // A context makes this constant on first use, which must not be inside an arena.
   const DType sums_dtype = stat_dtype(model.parameters().dtype());
-  // Constants that a step would otherwise make in its arena.
   context.one(sums_dtype);
   meta_context_.one(sums_dtype);
 }
 
 DeviceStep::~DeviceStep() {
-  forget_graphs();
+  release_graphs();
   for (const Staging& staging : staging_) stream_.release_pinned(staging.block);
-  // Whoever else works in the arena asks for it again.
+  // Another trainer that uses the arena allocates it again.
   Backend& backend = context_.backend();
   if (arena_ && arena_ == backend.arena_memory()) backend.set_arena_memory(0);
 }
 
-void DeviceStep::forget_graphs() noexcept {
-  for (auto& [shape, recorded] : shapes_) {
-    stream_.release_graph(recorded.graph);
-    recorded.graph = nullptr;
-    recorded.runs = 0;
+void DeviceStep::release_graphs() noexcept {
+  for (auto& [key, bucket] : buckets_) {
+    stream_.release_graph(bucket.graph);
+    bucket.graph = nullptr;
+    bucket.runs = 0;
   }
+}
+
+// Weights are always there: they carry the division by the label count and mask the padding.
+BatchLayout DeviceStep::layout(const BatchBucket& exact) const {
+  BatchBucket bucket = padded_bucket(exact);
+  bucket.add(FieldId::target_weights);
+  return BatchLayout(bucket, model_.parameters().dtype(), sizeof(uint32_t));
 }
 
 void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t pass,
                             bool first) {
   validate_batch(context_, batch, model_.config());
-  const BatchBucket shape = device_bucket(exact_bucket(batch, model_.config(), first));
-  const Layout layout(shape);
-
-  if (shapes_.size() >= kShapes && !shapes_.contains(shape)) {
+  const BatchBucket exact = exact_bucket(batch, first);
+  if (!context_.fused_kernels()) {
+    const BatchLayout unpadded(exact, model_.parameters().dtype());
+    return accumulate_gradients(context_, model_, upload(context_, batch, unpadded), objective_, options_.recompute,
+                                {options_.seed, pass, true}, 1 / labels, first, sums_);
+  }
+  const BatchLayout layout = this->layout(exact);
+  if (buckets_.size() >= kMaxBuckets && !buckets_.contains(layout.bucket())) {
     context_.backend().synchronize();
-    forget_graphs();
-    shapes_.clear();
+    release_graphs();
+    buckets_.clear();
   }
-  Recorded& recorded = plan(shape, layout, batch);
-  prepare_memory(recorded.plan.bytes, layout.words);
+  Bucket& bucket = plan(layout);
+  prepare_memory(bucket.plan.bytes, layout.words());
+  upload_async(batch, layout, labels, pass);
 
-  {
-    const PhaseRange phase(context_, "upload", true);
-    const size_t slot = next_staging_;
-    int32_t* host = staging(layout.words);
-    fill(batch, shape, layout, labels, pass, host);
-    stream_.copy_async(block_.raw(), host, static_cast<size_t>(layout.words) * sizeof(int32_t));
-    stream_.record(static_cast<int>(slot));
-  }
-
-  // A shape's first run is made kernel by kernel, so that whatever a kernel sets up once is there
-  // when it is recorded; shapes that come once are never recorded.
-  const Batch on_device = view(block_, shape, layout);
-  if (context_.graphs() && recorded.runs > 0) {
-    if (!recorded.graph) record(shape, on_device, recorded);
+  // The first run of a bucket launches kernel by kernel: one-time setup inside a kernel or a
+  // library must not be captured, and a bucket that comes once is not worth a graph.
+  const Batch on_device = layout.view(block_);
+  if (context_.graphs() && bucket.runs > 0) {
+    if (!bucket.graph) capture(on_device, first, bucket);
     const PhaseRange phase(context_, "graph replay", true);
-    stream_.launch_graph(recorded.graph);
+    stream_.launch_graph(bucket.graph);
   } else {
-    Arena arena(context_.backend().arena_memory(), recorded.plan);
+    Arena arena(context_.backend().arena_memory(), bucket.plan);
     const ArenaScope scope(context_.backend(), arena);
     const TuningScope tuning(options_.autotune_gemm ? context_.backend().gemm_tuner() : nullptr);
     run(context_, on_device, first, sums_);
   }
-  ++recorded.runs;
+  ++bucket.runs;
 }
 
-void DeviceStep::reserve(std::span<const BatchBucket> shapes) {
+void DeviceStep::reserve(std::span<const BatchBucket> buckets) {
   size_t arena_bytes = 0;
   int64_t block_words = 0;
-  for (const BatchBucket& exact : shapes) {
-    const BatchBucket shape = device_bucket(exact);
-    const Layout layout(shape);
-    arena_bytes = std::max(arena_bytes, plan(shape, layout, batch_of(exact)).plan.bytes);
-    block_words = std::max(block_words, layout.words);
+  for (const BatchBucket& exact : buckets) {
+    const BatchLayout layout = this->layout(exact);
+    arena_bytes = std::max(arena_bytes, plan(layout).plan.bytes);
+    block_words = std::max(block_words, layout.words());
   }
   prepare_memory(arena_bytes, block_words);
   model_.parameters().zero_grad();
 }
 
-// The memory of a step is planned by running it where nothing happens.
-DeviceStep::Recorded& DeviceStep::plan(const BatchBucket& shape, const Layout& layout,
-                                       const PackedBatchHost& batch) {
-  Recorded& recorded = shapes_[shape];
-  if (recorded.planned) return recorded;
+// Plans the arena of a bucket by a dry run on the meta device.
+DeviceStep::Bucket& DeviceStep::plan(const BatchLayout& layout) {
+  Bucket& bucket = buckets_[layout.bucket()];
+  if (bucket.planned) return bucket;
   const PhaseRange phase(context_, "planning", false);
   meta_context_.set_gemm_epilogues(context_.gemm_epilogues());
-  const Tensor block = meta_context_.empty({layout.words}, DType::i32);
+  const Batch batch = dry_run_batch(meta_context_, layout);
   const LossSums sums(meta_context_, model_.parameters().dtype());
-  fill(batch, shape, layout, 1, 0, block.data<int32_t>());
-  meta_backend_->take_trace();
-  run(meta_context_, view(block, shape, layout), shape.first, sums);
-  recorded.plan = plan_arena(meta_backend_->take_trace());
-  recorded.planned = true;
-  return recorded;
+  meta_backend_->take_trace();  // the batch and the sums are not in the arena
+  run(meta_context_, batch, layout.bucket().first, sums);
+  bucket.plan = plan_arena(meta_backend_->take_trace());
+  bucket.planned = true;
+  return bucket;
 }
 
-// An arena and a block of at least so much.
+// Makes room for an arena and a block of at least these sizes. Graphs hold addresses in both, so
+// they are captured again if one has moved.
 void DeviceStep::prepare_memory(size_t arena_bytes, int64_t block_words) {
   Backend& backend = context_.backend();
   if (backend.arena_bytes() < arena_bytes) {
     backend.synchronize();
     backend.set_arena_memory(arena_bytes);
   }
-  if (arena_ != backend.arena_memory()) {  // ours have grown, or another trainer's
+  if (arena_ != backend.arena_memory()) {  // we or another trainer have moved it
     backend.synchronize();
-    forget_graphs();
+    release_graphs();
     arena_ = backend.arena_memory();
   }
   if (block_.defined() && block_.numel() >= block_words) return;
   backend.synchronize();
-  forget_graphs();
+  release_graphs();
   block_ = {};
   block_ = context_.empty({block_words + block_words / 4}, DType::i32);
 }
 
-void DeviceStep::record(const BatchBucket& shape, const Batch& batch, Recorded& recorded) {
+void DeviceStep::upload_async(const PackedBatchHost& batch, const BatchLayout& layout,
+                              double labels, uint32_t pass) {
+  const PhaseRange phase(context_, "upload", true);
+  const size_t slot = next_staging_;
+  int32_t* host = staging(layout.words());
+  std::memcpy(host, &pass, sizeof pass);
+  layout.write(batch, host, labels);
+  stream_.copy_async(block_.raw(), host, static_cast<size_t>(layout.words()) * sizeof(int32_t));
+  stream_.record(static_cast<int>(slot));
+}
+
+void DeviceStep::capture(const Batch& batch, bool first, Bucket& bucket) {
   const PhaseRange phase(context_, "graph capture", false);
   const Profiler::NoDeviceTimes no_device_times(context_.profiler());
   char reason[256] = "a kernel could not be recorded";
-  Arena arena(arena_, recorded.plan);
+  Arena arena(arena_, bucket.plan);
   stream_.begin_capture();
   try {
     const ArenaScope scope(context_.backend(), arena);
-    run(context_, batch, shape.first, sums_);
+    run(context_, batch, first, sums_);
   } catch (...) {
     stream_.release_graph(stream_.end_capture(reason, sizeof reason));
     throw;
   }
-  recorded.graph = stream_.end_capture(reason, sizeof reason);
-  require(recorded.graph != nullptr, ErrorCode::unsupported, kOrigin,
+  bucket.graph = stream_.end_capture(reason, sizeof reason);
+  require(bucket.graph != nullptr, ErrorCode::unsupported, kOrigin,
           "the step could not be recorded as a graph (", reason, "); turn graphs off");
 }
 
@@ -197,73 +178,12 @@ void DeviceStep::run(Context& context, const Batch& batch, bool first, const Los
     }
     ~DropoutStep() { stream.set_dropout_step(nullptr); }
   } dropout_step(stream_, static_cast<const uint32_t*>(block_.defined() ? block_.raw() : nullptr));
-  // A replayed step leaves no trace on the host: what an earlier micro-batch has done to the
-  // gradients is said here. On the planning device nothing is filled.
+  // Replaying a graph runs no host code. The store must therefore be told here, through the meta
+  // context where zeroing costs nothing, that earlier micro-batches have written every gradient.
   if (!first) model_.parameters().complete_grads(meta_context_);
-  // The label weights carry the division by the label count, the block the number of the pass.
+  // The weights carry the division by the label count, the block the number of the forward pass.
   accumulate_gradients(context, model_, batch, objective_, options_.recompute,
                        {options_.seed, 0, true}, 1, first, sums);
-}
-
-void DeviceStep::fill(const PackedBatchHost& batch, const BatchBucket& shape, const Layout& layout,
-                      double labels, uint32_t pass, int32_t* block) const {
-  std::memcpy(block + layout.pass, &pass, sizeof pass);
-  const auto put = [&](int64_t at, const std::vector<int32_t>& values, int64_t count,
-                       int32_t filler) {
-    const auto end = std::copy(values.begin(), values.end(), block + at);
-    std::fill(end, block + at + count, filler);
-  };
-  const auto put_boundaries = [&](int64_t at, const std::vector<int32_t>& boundaries,
-                                  int64_t tokens, int64_t longest) {
-    int32_t* end = std::copy(boundaries.begin(), boundaries.end(), block + at);
-    int64_t filled = boundaries.back();
-    for (; end < block + at + shape.sentences + 1; ++end) {
-      filled = std::min(tokens, filled + longest);
-      *end = static_cast<int32_t>(filled);
-    }
-  };
-  if (shape.with_source) {
-    put(layout.source_ids, batch.source_ids, shape.source_tokens, 0);
-    put(layout.source_positions, batch.source_positions, shape.source_tokens, 0);
-    put_boundaries(layout.source_cu_seqlens, batch.source_cu_seqlens, shape.source_tokens,
-                   shape.longest_source);
-  }
-  put(layout.target_in, batch.target_in, shape.target_tokens, 0);
-  put(layout.target_out, batch.target_out, shape.target_tokens,
-      ops::CrossEntropyOptions{}.ignore_label);
-  put(layout.target_positions, batch.target_positions, shape.target_tokens, 0);
-  put_boundaries(layout.target_cu_seqlens, batch.target_cu_seqlens, shape.target_tokens,
-                 shape.longest_target);
-  auto* weights = reinterpret_cast<float*>(block + layout.target_weights);
-  for (size_t t = 0; t < static_cast<size_t>(shape.target_tokens); ++t) {
-    const bool filler = t >= batch.target_out.size();
-    const double weight = filler                         ? 0
-                          : batch.target_weights.empty() ? 1
-                                                         : double{batch.target_weights[t]};
-    weights[t] = static_cast<float>(weight / labels);
-  }
-}
-
-Batch DeviceStep::view(const Tensor& block, const BatchBucket& shape, const Layout& layout) const {
-  const auto array = [&](int64_t at, int64_t count, DType dtype = DType::i32) {
-    return Tensor(block.storage(), dtype, {count}, {1}, at);
-  };
-  Batch batch;
-  batch.sentences = shape.sentences;
-  batch.longest_source = shape.longest_source;
-  batch.longest_target = shape.longest_target;
-  batch.indices_validated = true;
-  if (shape.with_source) {
-    batch.source_ids = array(layout.source_ids, shape.source_tokens);
-    batch.source_positions = array(layout.source_positions, shape.source_tokens);
-    batch.source_cu_seqlens = array(layout.source_cu_seqlens, shape.sentences + 1);
-  }
-  batch.target_in = array(layout.target_in, shape.target_tokens);
-  batch.target_out = array(layout.target_out, shape.target_tokens);
-  batch.target_positions = array(layout.target_positions, shape.target_tokens);
-  batch.target_cu_seqlens = array(layout.target_cu_seqlens, shape.sentences + 1);
-  batch.target_weights = array(layout.target_weights, shape.target_tokens, DType::f32);
-  return batch;
 }
 
 int32_t* DeviceStep::staging(int64_t words) {

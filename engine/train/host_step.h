@@ -1,40 +1,30 @@
-// Forward and backward of a micro-batch on the CPU, in memory that is planned as on an accelerator.
+// GradientStep on the CPU.
 #pragma once
 
 #include <map>
 #include <memory>
-#include <span>
 
 #include "engine/backend/meta/meta_backend.h"
 #include "engine/memory/arena.h"
-#include "engine/models/model.h"
-#include "engine/train/batch_bucket.h"
+#include "engine/models/upload.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/options.h"
 
 namespace trafo {
 
-// Batches are computed as they are, never filled up; the plan of the shape that each would be
-// filled up to serves them all. Context, model and objective must outlive it. One thread at a time.
-class HostStep {
+// Batches are not padded. A batch runs in the arena plan of the bucket that it would be padded to.
+// Context, model and objective must outlive it.
+class HostStep final : public GradientStep {
  public:
-  HostStep(Context& context, Model& model, const Objective& objective, const TrainOptions& options);
-  ~HostStep();
-  HostStep(const HostStep&) = delete;
-  HostStep& operator=(const HostStep&) = delete;
+  HostStep(Context& context, Model& model, const Objective& objective, const TrainOptions& options,
+           const LossSums& sums);
+  ~HostStep() override;
 
-  // Takes the memory of steps of these shapes, so that they and smaller ones need no more.
-  void reserve(std::span<const BatchBucket> shapes);
-  // accumulate_gradients() of the batch, `scale` times its summed loss.
-  void accumulate(const PackedBatchHost& batch, const DropoutPass& pass, double scale, bool first,
-                  const LossSums& sums);
-
-  // Allocations that had no place in the arena, because a step was not what was planned.
-  int64_t unplanned() const { return arena_.refused(); }
+  void reserve(std::span<const BatchBucket> buckets) override;
+  void accumulate(const PackedBatchHost& batch, double labels, uint32_t pass, bool first) override;
+  int64_t unplanned_allocations() const override { return arena_.refused(); }
 
  private:
-  void run(Context& context, const PackedBatchHost& batch, const DropoutPass& pass, double scale,
-           bool first, const LossSums& sums);
   const ArenaPlan& plan(const BatchBucket& exact);
   void prepare_memory(size_t bytes);
 
@@ -42,11 +32,12 @@ class HostStep {
   Model& model_;
   const Objective& objective_;
   TrainOptions options_;
+  LossSums sums_;
   std::shared_ptr<MetaBackend> meta_backend_;
   Context meta_context_;
-  std::map<BatchBucket, ArenaPlan> plans_;  // of filled shapes
+  std::map<BatchBucket, ArenaPlan> plans_;  // by padded bucket
   FittingArena arena_;
-  void* memory_ = nullptr;  // the backend's, if we have taken it
+  void* memory_ = nullptr;  // the backend's arena, once this has used it
 };
 
 }  // namespace trafo

@@ -20,13 +20,12 @@ void check_side(const ModelConfig& config, const BatchSizes& sizes, const char* 
           " ", side, " tokens: a sentence has 1 to ", config.max_positions);
 }
 
-BatchBucket shape_of(const ModelConfig& config, const BatchSizes& sizes) {
+BatchBucket bucket_of(const ModelConfig& config, const BatchSizes& sizes) {
   require(sizes.sentences >= 1, ErrorCode::invalid_argument, kOrigin,
           "a batch has at least one sentence, got ", sizes.sentences);
   check_side(config, sizes, "target", sizes.target_tokens);
-  BatchBucket shape;
-  shape.with_source = config.architecture == Architecture::encoder_decoder;
-  if (shape.with_source)
+  BatchBucket bucket;
+  if (has_source(config.architecture))
     check_side(config, sizes, "source", sizes.source_tokens);
   else
     require(sizes.source_tokens == 0, ErrorCode::invalid_argument, kOrigin,
@@ -34,31 +33,31 @@ BatchBucket shape_of(const ModelConfig& config, const BatchSizes& sizes) {
   const auto longest = [&](int64_t tokens) {
     return (tokens + sizes.sentences - 1) / sizes.sentences;
   };
-  shape.sentences = sizes.sentences;
-  shape.source_tokens = sizes.source_tokens;
-  shape.target_tokens = sizes.target_tokens;
-  shape.longest_source = longest(sizes.source_tokens);
-  shape.longest_target = longest(sizes.target_tokens);
-  shape.weighted = !shape.with_source;  // labels of the source do not count
-  return shape;
+  bucket.sentences = sizes.sentences;
+  bucket.source_tokens = sizes.source_tokens;
+  bucket.target_tokens = sizes.target_tokens;
+  bucket.longest_source = longest(sizes.source_tokens);
+  bucket.longest_target = longest(sizes.target_tokens);
+  bucket.fields = packed_fields(config.architecture);
+  return bucket;
 }
 
 }  // namespace
 
-std::vector<BatchBucket> of_an_update(std::span<const BatchBucket> shapes,
-                                      const TrainOptions& options) {
-  std::vector<BatchBucket> all(shapes.begin(), shapes.end());
-  for (BatchBucket& shape : all) shape.first = true;
+std::vector<BatchBucket> buckets_of_an_update(std::span<const BatchBucket> buckets,
+                                              const TrainOptions& options) {
+  std::vector<BatchBucket> all(buckets.begin(), buckets.end());
+  for (BatchBucket& bucket : all) bucket.first = true;
   if (options.gradient_accumulation == 1) return all;
-  for (BatchBucket shape : shapes) {
-    shape.first = false;
-    all.push_back(shape);
+  for (BatchBucket bucket : buckets) {
+    bucket.first = false;
+    all.push_back(bucket);
   }
   return all;
 }
 
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, std::span<const BatchBucket> shapes,
+                         const TrainOptions& options, std::span<const BatchBucket> buckets,
                          const ParameterStore* groups) {
   validate(config);
   validate(options);
@@ -73,7 +72,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   plan.weights = backend->memory_stats().allocated_bytes - plan.gradients;
   Trainer trainer(context, *model, options);
   plan.optimizer = trainer.optimizer_bytes();
-  trainer.reserve(of_an_update(shapes, options));
+  trainer.reserve(buckets_of_an_update(buckets, options));
   plan.activations = static_cast<int64_t>(backend->arena_bytes());
   plan.total = backend->memory_stats().peak_bytes;
   return plan;
@@ -82,7 +81,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
 BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes) {
   validate(config);
-  shape_of(config, sizes);
+  bucket_of(config, sizes);
   require(options.memory_limit > 0, ErrorCode::invalid_argument, kOrigin,
           "batch_fit needs a memory_limit to fit a batch to");
   const auto of = [&](int64_t sentences) {
@@ -112,8 +111,8 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
                          const ParameterStore* groups) {
   validate(config);
-  const BatchBucket shape = shape_of(config, sizes);
-  return plan_training(device, config, dtype, options, {&shape, 1}, groups);
+  const BatchBucket bucket = bucket_of(config, sizes);
+  return plan_training(device, config, dtype, options, {&bucket, 1}, groups);
 }
 
 }  // namespace trafo

@@ -1,18 +1,18 @@
-// The memory that training will take, known before it starts and without the device.
+// How much memory training will need, computed before it starts and without the device.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "engine/models/batch_bucket.h"
 #include "engine/models/model_config.h"
 #include "engine/nn/parameter_store.h"
-#include "engine/train/batch_bucket.h"
 #include "engine/train/options.h"
 
 namespace trafo {
 
-// The largest number from `low` to `most`, to within one part in 128, for which fits(number) is
-// true, as it then is for all smaller ones; 0: not even for `low`.
+// The largest number from `low` to `most` for which fits(number) is true, to within one part in
+// 128; 0 if fits(low) is false. fits must be true for all numbers below one for which it is.
 template <class Fits>
 int64_t largest_that(Fits fits, int64_t low, int64_t most) {
   if (low > most || !fits(low)) return 0;
@@ -29,14 +29,14 @@ int64_t largest_that(Fits fits, int64_t low, int64_t most) {
   return low;
 }
 
-// Bytes, as the device's allocator counts them: Backend::memory_stats() shows `total` as the peak
-// of a trainer that has had batches of these sizes and none that needs more.
+// Bytes as the device's allocator counts them. `total` is the peak in Backend::memory_stats() of a
+// trainer whose largest batches have these sizes.
 struct MemoryPlan {
   int64_t weights = 0;      // with float32 masters and constant tables
   int64_t gradients = 0;    // float32 or the model's dtype
   int64_t optimizer = 0;    // moments, EMA of the weights, table of parameter groups
   int64_t activations = 0;  // the arena of forward and backward
-  int64_t total = 0;        // with the batch and small change
+  int64_t total = 0;        // also the batch and small buffers
 };
 
 // Sizes of a micro-batch; decoder_lm has no source.
@@ -45,25 +45,25 @@ struct BatchSizes {
   int64_t source_tokens = 0, target_tokens = 0;
 };
 
-// Of a model and its trainer, from a dry run on the meta device; the device need not exist.
-// `groups`: parameters of such a model, whose frozen ones are planned as frozen; default: all are
-// trainable. INVALID_ARGUMENT for sizes that are no batch of this model.
+// The memory of a model and its trainer, from a dry run on the meta device. The device itself need
+// not exist. `groups`: the parameters of such a model, whose frozen ones are planned as frozen. By
+// default all are trainable. INVALID_ARGUMENT if the model has no batches of these sizes.
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
                          const ParameterStore* groups = nullptr);
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, std::span<const BatchBucket> shapes,
+                         const TrainOptions& options, std::span<const BatchBucket> buckets,
                          const ParameterStore* groups = nullptr);
 
-// `sizes` times the largest factor whose plan has room in options.memory_limit, to within one part
-// in 128; sentences keep their lengths. OUT_OF_MEMORY, of a device OUT_OF_DEVICE_MEMORY: not even
-// one sentence has.
+// `sizes` times the largest factor whose plan fits options.memory_limit, to within one part in 128.
+// Sentences keep their lengths. OUT_OF_MEMORY (of an accelerator: OUT_OF_DEVICE_MEMORY) if one
+// sentence does not fit.
 BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes);
 
-// The shapes as they come in an update: each also behind the first of its micro-batches, if the
-// options have updates of several.
-std::vector<BatchBucket> of_an_update(std::span<const BatchBucket> shapes,
-                                      const TrainOptions& options);
+// The buckets as the first micro-batch of an update. With gradient accumulation also as a later
+// one, which adds to the gradients and so allocates differently.
+std::vector<BatchBucket> buckets_of_an_update(std::span<const BatchBucket> buckets,
+                                              const TrainOptions& options);
 
 }  // namespace trafo

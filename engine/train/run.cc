@@ -92,7 +92,7 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       batcher_(std::move(first_batches_)),
       identity_(identity_of(model, data_, options_)),
       micro_batches_(static_cast<size_t>(options.gradient_accumulation)) {
-  trainer_.reserve(of_an_update(plan_.shapes, options_));
+  trainer_.reserve(buckets_of_an_update(plan_.buckets, options_));
   state_.position = batcher_.state();
   // A run begins with the library's own choice of products, whatever the context has done before.
   if (GemmTuner* tuner = context.backend().gemm_tuner()) tuner->set_choices({});
@@ -270,7 +270,7 @@ void TrainingRun::follow_position() {
 void TrainingRun::abandon_steps() {
   while (trainer_.in_flight() > 0) {
     try {
-      trainer_.collect();
+      trainer_.await();
     } catch (const Error&) {  // the first error is the one to tell
     }
   }
@@ -283,7 +283,7 @@ void TrainingRun::finish_step(Session& session) {
   const Progress before = progress();
   const auto begin = Clock::now();
   try {
-    last_step_ = trainer_.collect();
+    last_step_ = trainer_.await();
   } catch (...) {
     abandon_steps();
     throw;

@@ -60,7 +60,7 @@ class Plans {
     options.gradient_accumulation = std::max(options.gradient_accumulation, delay);
     const ParameterStore& parameters = model_.parameters();
     return plan_training(device_, model_.config(), parameters.dtype(), options,
-                         largest_shapes(batcher_, model_.config(), batch_tokens), &parameters);
+                         largest_buckets(batcher_, model_.config(), batch_tokens), &parameters);
   }
   // The largest budget, to within one part in 128, that `limit` has room for; 0: there is none.
   int64_t largest(Recompute recompute, int64_t limit, int64_t most, int64_t delay = 1) const {
@@ -125,33 +125,31 @@ const char* recompute_name(Recompute recompute) {
                                              : "none";
 }
 
-std::vector<BatchBucket> largest_shapes(const Batcher& batcher, const ModelConfig& config,
-                                        int64_t batch_tokens) {
-  const bool lm = config.architecture == Architecture::decoder_lm;
-  BatchBucket common;                  // sentences cost next to nothing
-  std::map<int64_t, int64_t> sources;  // filled target tokens -> most filled source tokens
+std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConfig& config,
+                                         int64_t batch_tokens) {
+  BatchBucket common;                  // more sentences cost next to nothing
+  std::map<int64_t, int64_t> sources;  // padded target tokens -> most padded source tokens
   for (const BatchExtent& extent : batcher.extents(batch_tokens)) {
-    const BatchBucket shape =
+    const BatchBucket padded =
         padded_bucket({extent.sentences, extent.source_tokens, extent.target_tokens,
                        extent.longest_source, extent.longest_target});
-    common.sentences = std::max(common.sentences, shape.sentences);
+    common.sentences = std::max(common.sentences, padded.sentences);
     common.longest_source = std::max(common.longest_source, extent.longest_source);
     common.longest_target = std::max(common.longest_target, extent.longest_target);
-    int64_t& source = sources[shape.target_tokens];
-    source = std::max(source, shape.source_tokens);
+    int64_t& source = sources[padded.target_tokens];
+    source = std::max(source, padded.source_tokens);
   }
-  common.with_source = !lm;
-  common.weighted = lm;  // labels of the source do not count
-  std::vector<BatchBucket> shapes;
+  common.fields = packed_fields(config.architecture);
+  std::vector<BatchBucket> buckets;
   int64_t most = -1;
   for (auto each = sources.rbegin(); each != sources.rend(); ++each) {
     if (each->second <= most) continue;
     most = each->second;
     common.target_tokens = each->first;
     common.source_tokens = each->second;
-    shapes.push_back(common);
+    buckets.push_back(common);
   }
-  return shapes;
+  return buckets;
 }
 
 RunPlan plan_run(const Context& context, const Model& model, const Batcher& batcher,
@@ -182,7 +180,7 @@ RunPlan plan_run(const Context& context, const Model& model, const Batcher& batc
   }
   if (plan.limit > 0 && plan.memory.total > plan.limit)
     refuse(plans, plan, device, options, continued);
-  plan.shapes = largest_shapes(plans.batcher(), config, plan.batch_tokens);
+  plan.buckets = largest_buckets(plans.batcher(), config, plan.batch_tokens);
   return plan;
 }
 

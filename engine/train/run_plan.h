@@ -16,7 +16,7 @@ namespace trafo {
 
 struct RunPlan {
   MemoryPlan memory;
-  std::vector<BatchBucket> shapes;  // of the largest batches: what Trainer::reserve takes
+  std::vector<BatchBucket> buckets;  // of the largest batches, for Trainer::reserve
   int64_t batch_tokens = 0;
   std::optional<DeviceMemory> device;  // before training; none: the device does not say
   int64_t limit = 0;                   // bytes the run may take; 0: no limit is known
@@ -28,8 +28,8 @@ inline constexpr int64_t kReservedShare = 16;
 
 // Shapes that the batches of the first window (of the first epoch, if it is one) come in with such
 // a budget, without those that others cover.
-std::vector<BatchBucket> largest_shapes(const Batcher& batcher, const ModelConfig& config,
-                                        int64_t batch_tokens);
+std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConfig& config,
+                                         int64_t batch_tokens);
 
 // The plan of a run with this batcher, at its beginning. options.batch_fit: batch_tokens is
 // the largest budget whose plan fits the memory, but never less than the longest pair. `continued`:

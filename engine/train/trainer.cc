@@ -4,20 +4,17 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/models/upload.h"
 #include "engine/ops/cast/cast.h"
+#include "engine/train/device_step.h"
+#include "engine/train/host_step.h"
 #include "engine/train/optimizer_io.h"
-#include "engine/train/upload.h"
 
 namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "trainer";
 constexpr int64_t kExchanged = 1 << 20;  // elements at a time
-
-double label_count(const PackedBatchHost& batch) {
-  if (batch.target_weights.empty()) return static_cast<double>(batch.target_out.size());
-  return std::accumulate(batch.target_weights.begin(), batch.target_weights.end(), 0.0);
-}
 
 // The labels of an update: what its loss is divided by.
 template <class Batches, class Count>
@@ -81,29 +78,30 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
                  update_groups(model.parameters(), options)),
       schedule_(schedule_options(options, model.config().width)),
       update_(context, optimizer_, schedule_, options.clip_norm),
-      sums_(context, model.parameters().dtype()) {
+      sums_(context, model.parameters().dtype()),
+      stream_(context.backend().stream_device()) {
   const ParameterStore& parameters = model.parameters();
   if (has_ema() && !parameters.has_master())
     exchange_ =
         context.empty({std::min(kExchanged, parameters.flat().numel())}, parameters.dtype());
-  if (StreamDevice* stream = context.backend().stream_device()) {
-    device_step_ = std::make_unique<DeviceStep>(context, model, objective_, options_, sums_);
+  if (stream_) {
+    gradients_ = std::make_unique<DeviceStep>(context, model, objective_, options_, sums_);
     records_ =
-        static_cast<UpdateRecord*>(stream->allocate_pinned(kMaxInFlight * sizeof(UpdateRecord)));
+        static_cast<UpdateRecord*>(stream_->allocate_pinned(kMaxInFlight * sizeof(UpdateRecord)));
   } else {
-    host_step_ = std::make_unique<HostStep>(context, model, objective_, options_);
+    gradients_ = std::make_unique<HostStep>(context, model, objective_, options_, sums_);
     host_records_.resize(kMaxInFlight);
     records_ = host_records_.data();
   }
 }
 
 Trainer::~Trainer() {
-  if (!device_step_) return;
+  if (!stream_) return;
   try {
     context_.backend().synchronize();
   } catch (const Error&) {  // the device is lost: nothing will be written any more
   }
-  context_.backend().stream_device()->release_pinned(records_);
+  stream_->release_pinned(records_);
 }
 
 StepResult Trainer::step(std::span<const Batch> micro_batches) {
@@ -117,15 +115,16 @@ StepResult Trainer::step(std::span<const Batch> micro_batches) {
   }
   start(result, [&] {
     for (const Batch& batch : micro_batches)
-      accumulate(batch, result.labels, &batch == micro_batches.data());
+      accumulate_gradients(context_, model_, batch, objective_, options_.recompute, {options_.seed, next_pass(), true},
+                           1 / result.labels, &batch == micro_batches.data(), sums_);
   });
-  return collect();
+  return await();
 }
 
 StepResult Trainer::step(std::span<const PackedBatchHost> micro_batches) {
   require_idle();
   submit(micro_batches);
-  return collect();
+  return await();
 }
 
 void Trainer::submit(std::span<const PackedBatchHost> micro_batches) {
@@ -137,24 +136,15 @@ void Trainer::submit(std::span<const PackedBatchHost> micro_batches) {
     result.source_tokens += static_cast<int64_t>(batch.source_ids.size());
   }
   start(result, [&] {
-    for (const PackedBatchHost& batch : micro_batches) {
-      const bool first = &batch == micro_batches.data();
-      if (works_ahead())
-        device_step_->accumulate(batch, result.labels,
-                                 static_cast<uint32_t>(state_.forward_passes++), first);
-      else if (host_step_)
-        host_step_->accumulate(batch, next_pass(), 1 / result.labels, first, sums_);
-      else
-        accumulate(upload(context_, batch, model_.config(), model_.parameters().dtype()),
-                   result.labels, first);
-    }
+    for (const PackedBatchHost& batch : micro_batches)
+      gradients_->accumulate(batch, result.labels, next_pass(), &batch == micro_batches.data());
   });
 }
 
 // `gradients` fills the flat gradient and the sums of the losses.
 void Trainer::start(const StepResult& result, const std::function<void()>& gradients) {
   require(in_flight_.size() < (works_ahead() ? kMaxInFlight : 1), ErrorCode::invalid_argument,
-          kOrigin, in_flight_.size(), " updates are under way, collect one first");
+          kOrigin, in_flight_.size(), " updates are in flight, await one first");
   const uint64_t passes_before = state_.forward_passes;
   const size_t before = in_flight_.size();
   ParameterStore& parameters = model_.parameters();
@@ -167,9 +157,9 @@ void Trainer::start(const StepResult& result, const std::function<void()>& gradi
     in_flight_.push_back({result, &record});
     update_.run(sums_.loss, sums_.nll);
     // From here on only a device that is lost can fail.
-    if (StreamDevice* stream = works_ahead() ? context_.backend().stream_device() : nullptr) {
-      stream->copy_async(&record, update_.record(), sizeof record);
-      stream->record(record_event(next_record_));
+    if (works_ahead()) {
+      stream_->copy_async(&record, update_.record(), sizeof record);
+      stream_->record(record_event(next_record_));
     } else {
       context_.backend().copy_to_host(&record, update_.record(), sizeof record);
     }
@@ -183,16 +173,15 @@ void Trainer::start(const StepResult& result, const std::function<void()>& gradi
   parameters.zero_grad();
 }
 
-StepResult Trainer::collect() {
-  require(!in_flight_.empty(), ErrorCode::invalid_argument, kOrigin, "no update is under way");
-  // It counts as collected even if the device fails: whoever collects all of them comes to an end.
+StepResult Trainer::await() {
+  require(!in_flight_.empty(), ErrorCode::invalid_argument, kOrigin, "no update is in flight");
+  // The update leaves the queue even if the device fails, so that awaiting all of them ends.
   const PhaseRange phase(context_, "wait", false);
   const InFlight oldest = in_flight_.front();
   in_flight_.pop_front();
   const UpdateRecord& record = *oldest.record;
-  if (device_step_)  // at once where copy_to_host() has waited already
-    context_.backend().stream_device()->wait(
-        record_event(static_cast<size_t>(oldest.record - records_)));
+  if (stream_)  // returns at once where copy_to_host() has waited already
+    stream_->wait(record_event(static_cast<size_t>(oldest.record - records_)));
   StepResult result = oldest.result;
   result.loss = record.loss;
   result.nll = record.nll;
@@ -215,27 +204,18 @@ StepResult Trainer::collect() {
   return result;
 }
 
-DropoutPass Trainer::next_pass() {
-  return {options_.seed, static_cast<uint32_t>(state_.forward_passes++), true};
+uint32_t Trainer::next_pass() {
+  return static_cast<uint32_t>(state_.forward_passes++);
 }
 
-void Trainer::accumulate(const Batch& batch, double labels, bool first) {
-  accumulate_gradients(context_, model_, batch, objective_, options_.recompute, next_pass(),
-                       1 / labels, first, sums_);
-}
-
-void Trainer::reserve(std::span<const BatchBucket> shapes) {
+void Trainer::reserve(std::span<const BatchBucket> buckets) {
   require_idle();
-  if (!context_.fused_kernels()) return;  // composed ops never use an arena
-  if (device_step_)
-    device_step_->reserve(shapes);
-  else
-    host_step_->reserve(shapes);
+  if (context_.fused_kernels()) gradients_->reserve(buckets);  // reference ops use no arena
 }
 
 void Trainer::require_idle() const {
   require(in_flight_.empty(), ErrorCode::invalid_argument, kOrigin, in_flight_.size(),
-          " updates are under way, collect them first");
+          " updates are in flight, await them first");
 }
 
 const Tensor& Trainer::ema_weights() const {

@@ -13,8 +13,7 @@
 #include "engine/io/safetensors.h"
 #include "engine/models/objective.h"
 #include "engine/optim/clipped_update.h"
-#include "engine/train/device_step.h"
-#include "engine/train/host_step.h"
+#include "engine/train/micro_batch.h"
 #include "engine/train/options.h"
 #include "engine/train/state.h"
 
@@ -49,22 +48,22 @@ class Trainer {
   StepResult step(std::span<const PackedBatchHost> micro_batches);
 
   // step() in two halves, so that an accelerator has the next update before this one is done.
-  // submit() starts an update; collect() waits for the oldest that was started and gives its
-  // result, or throws what step() throws after the fact. At most kMaxInFlight may be under way;
-  // all must be collected before anything else is done with trainer or model.
+  // submit() starts an update. await() waits for the oldest update in flight and returns its
+  // result, or throws what step() throws. At most kMaxInFlight may be in flight; all must be
+  // awaited before any other use of the trainer or the model.
   static constexpr size_t kMaxInFlight = StreamDevice::kEvents / 2;
   void submit(std::span<const PackedBatchHost> micro_batches);
-  StepResult collect();
+  StepResult await();
   size_t in_flight() const { return in_flight_.size(); }
-  // False: a step is done when submit() returns, there is nothing to gain from several. So it is
-  // with composed ops, which look at values on the host.
-  bool works_ahead() const { return device_step_ && context_.fused_kernels(); }
+  // False if a step is done when submit() returns, so that there is nothing to gain from several in
+  // flight: on the CPU, and without fused kernels, because reference ops read values on the host.
+  bool works_ahead() const { return stream_ != nullptr && context_.fused_kernels(); }
 
-  // Takes the memory of micro-batches of these sizes, so that they and smaller ones need no more;
-  // otherwise it is taken as they come.
-  void reserve(std::span<const BatchBucket> shapes);
-  // Of steps on the CPU, allocations that were not planned: none, but for composed ops.
-  int64_t unplanned_allocations() const { return host_step_ ? host_step_->unplanned() : 0; }
+  // Allocates the memory for micro-batches of these sizes. They and smaller ones then allocate
+  // nothing. Without this call, memory is allocated as larger batches come.
+  void reserve(std::span<const BatchBucket> buckets);
+  // Allocations of steps on the CPU that the plan did not have: none with fused kernels.
+  int64_t unplanned_allocations() const { return gradients_->unplanned_allocations(); }
 
   const TrainOptions& options() const { return options_; }
   const TrainerState& state() const { return state_; }
@@ -100,8 +99,7 @@ class Trainer {
     const UpdateRecord* record;  // filled in when its event has passed
   };
   void start(const StepResult& result, const std::function<void()>& gradients);
-  DropoutPass next_pass();
-  void accumulate(const Batch& batch, double labels, bool first);
+  uint32_t next_pass();
   void require_idle() const;
   void exchange_weights();
 
@@ -115,8 +113,8 @@ class Trainer {
   ClippedUpdate update_;
   LossSums sums_;
   Tensor exchange_;  // room for a piece of the weights, where they and their mean change places
-  std::unique_ptr<DeviceStep> device_step_;  // on an accelerator
-  std::unique_ptr<HostStep> host_step_;      // else
+  StreamDevice* stream_;  // null on the CPU
+  std::unique_ptr<GradientStep> gradients_;
   TrainerState state_;
   std::deque<InFlight> in_flight_;
   UpdateRecord* records_ = nullptr;  // kMaxInFlight of them, where the device can write

@@ -4,7 +4,7 @@
 
 #include "engine/core/status.h"
 #include "engine/data/text_pairs.h"
-#include "engine/train/upload.h"
+#include "engine/models/upload.h"
 
 namespace trafo {
 namespace {

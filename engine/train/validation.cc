@@ -6,7 +6,7 @@
 #include "engine/metrics/bleu.h"
 #include "engine/metrics/chrf.h"
 #include "engine/models/objective.h"
-#include "engine/train/upload.h"
+#include "engine/models/upload.h"
 
 namespace trafo {
 namespace {

@@ -28,10 +28,10 @@
 #include "engine/core/philox.h"
 #include "engine/io/atomic_file.h"
 #include "engine/models/model.h"
+#include "engine/models/upload.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/runtime/trace_report.h"
 #include "engine/train/trainer.h"
-#include "engine/train/upload.h"
 #include "tests/bench/bench.h"
 
 namespace trafo::bench {
@@ -144,10 +144,10 @@ double steps_from_host(Trainer& trainer, const PackedBatchHost& batch, int count
   const size_t most = trainer.works_ahead() ? Trainer::kMaxInFlight : 1;
   double loss = 0;
   for (int i = 0; i < count; ++i) {
-    if (trainer.in_flight() == most) trainer.collect();
+    if (trainer.in_flight() == most) trainer.await();
     trainer.submit({&batch, 1});
   }
-  while (trainer.in_flight() > 0) loss = trainer.collect().loss;
+  while (trainer.in_flight() > 0) loss = trainer.await().loss;
   return loss;
 }
 

@@ -3,8 +3,8 @@
 
 #include "engine/models/model_io.h"
 #include "engine/models/objective.h"
+#include "engine/models/upload.h"
 #include "engine/train/memory_plan.h"
-#include "engine/train/upload.h"
 #include "tests/models/llama_models.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/support/errors.h"
@@ -249,8 +249,7 @@ TEST_P(LlamaOnDevice, UpdatesUnderWayAndRecordedAreTheSameBits) {
     const auto data = batches(5);
     for (int round = 0; round < 4; ++round) {
       for (const PackedBatchHost& batch : data) b.submit({&batch, 1});
-      for (const PackedBatchHost& batch : data)
-        EXPECT_EQ(b.collect().loss, a.step({&batch, 1}).loss);
+      for (const PackedBatchHost& batch : data) EXPECT_EQ(b.await().loss, a.step({&batch, 1}).loss);
     }
     EXPECT_EQ(weight_bytes(*eager, *once), weight_bytes(*context_, *ahead));
   }

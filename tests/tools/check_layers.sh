@@ -19,10 +19,10 @@ allowed() {
     engine/autograd | engine/runtime) echo "$core $backend $runtime engine/io" ;;
     engine/ops) echo "$core $backend $runtime" ;;
     engine/nn | engine/optim) echo "$core $backend $runtime engine/ops" ;;
-    engine/models) echo "$core $backend $runtime $model engine/io" ;;
+    engine/models) echo "$core $backend $runtime $model engine/data engine/io" ;;
     engine/tokenizer | engine/metrics) echo "$core" ;;
     engine/data) echo "$core engine/tokenizer" ;;
-    engine/decode) echo "$core $backend $runtime $model engine/io engine/tokenizer" ;;
+    engine/decode) echo "$core $backend $runtime $model engine/data engine/io engine/tokenizer" ;;
     engine/train) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io" ;;
     engine/interop) echo "$core $backend $runtime $model $text engine/decode engine/io" ;;
     capi) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/train engine/interop" ;;

@@ -3,8 +3,8 @@
 #include "engine/decode/scorer.h"
 #include "engine/decode/search.h"
 #include "engine/models/model_io.h"
+#include "engine/models/upload.h"
 #include "engine/train/trainer.h"
-#include "engine/train/upload.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -39,7 +39,7 @@ TEST_F(DeviceFailures, AnUpdateThatCannotStartIsNotUnderWay) {
   EXPECT_THROW(a.step({&data_[1], 1}), Error) << "another update is under way";
   a.submit({&data_[1], 1});
   for (const PackedBatchHost& batch : data_) {
-    const StepResult x = a.collect(), y = b.step({&batch, 1});
+    const StepResult x = a.await(), y = b.step({&batch, 1});
     EXPECT_EQ(x.loss, y.loss);
     EXPECT_EQ(x.update, y.update);
   }

@@ -16,23 +16,24 @@ namespace {
 
 using namespace testing;
 
-TEST(FilledShape, AddsFewTokensAndRoomForThem) {
+TEST(BucketPadding, AddsFewTokensAndSentencesForThem) {
   for (const int64_t tokens : {1, 15, 16, 17, 100, 1000, 4095, 4096, 4097, 25600, 100001}) {
     for (const int64_t longest : {1, 7, 32, 33, 128, 129, 1000}) {
       BatchBucket exact;
       exact.sentences = (tokens + longest - 1) / longest;
       exact.source_tokens = exact.target_tokens = tokens;
       exact.longest_source = exact.longest_target = std::min(longest, tokens);
-      const BatchBucket shape = padded_bucket(exact);
-      EXPECT_GE(shape.target_tokens, tokens);
-      EXPECT_LE(shape.target_tokens, tokens + std::max<int64_t>(15, tokens / 16));
-      EXPECT_GE(shape.longest_target, exact.longest_target);
-      // Every filling token belongs to a sentence that is not too long.
-      EXPECT_GE((shape.sentences - exact.sentences) * shape.longest_target,
-                shape.target_tokens - tokens);
-      EXPECT_LE(shape.sentences, exact.sentences + exact.sentences / 4 + 16);
-      EXPECT_EQ(padded_bucket(shape).target_tokens, shape.target_tokens);
-      EXPECT_EQ(dropout_key_stride(shape.longest_target), dropout_key_stride(exact.longest_target));
+      const BatchBucket padded = padded_bucket(exact);
+      EXPECT_GE(padded.target_tokens, tokens);
+      EXPECT_LE(padded.target_tokens, tokens + std::max<int64_t>(15, tokens / 16));
+      EXPECT_GE(padded.longest_target, exact.longest_target);
+      // Every padding token belongs to a sentence that is not too long.
+      EXPECT_GE((padded.sentences - exact.sentences) * padded.longest_target,
+                padded.target_tokens - tokens);
+      EXPECT_LE(padded.sentences, exact.sentences + exact.sentences / 4 + 16);
+      EXPECT_EQ(padded_bucket(padded).target_tokens, padded.target_tokens);
+      EXPECT_EQ(dropout_key_stride(padded.longest_target),
+                dropout_key_stride(exact.longest_target));
     }
   }
 }
@@ -82,8 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeviceStepTest, ::testing::ValuesIn(instances(
                                        : "EncoderDecoder");
                          });
 
-// Filled up, planned and decided on the device, an update is what the CPU makes of the batch alone,
-// with the same elements dropped.
+// An update that is padded, planned and decided on the device equals the CPU's update with the
+// batch as it is, with the same elements dropped.
 TEST_P(DeviceStepTest, EqualsTheCpu) {
   const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
   const auto there = make_model(*context_, config(), 5);
@@ -110,7 +111,7 @@ TEST_P(DeviceStepTest, EqualsTheCpu) {
   }
 }
 
-TEST_P(DeviceStepTest, UpdatesUnderWayAreTheSameBits) {
+TEST_P(DeviceStepTest, UpdatesInFlightAreTheSameBits) {
   const auto once = make_model(*context_, config(), 5), ahead = make_model(*context_, config(), 5);
   Trainer a(*context_, *once, quick_options()), b(*context_, *ahead, quick_options());
   ASSERT_TRUE(b.works_ahead());
@@ -123,7 +124,7 @@ TEST_P(DeviceStepTest, UpdatesUnderWayAreTheSameBits) {
       b.submit(micro);
     }
     for (size_t i = 0; i < data.size(); ++i) {
-      const StepResult got = b.collect();
+      const StepResult got = b.await();
       EXPECT_EQ(got.loss, expected[i].loss);
       EXPECT_EQ(got.grad_norm, expected[i].grad_norm);
       EXPECT_EQ(got.update, expected[i].update);
@@ -133,10 +134,10 @@ TEST_P(DeviceStepTest, UpdatesUnderWayAreTheSameBits) {
   }
   EXPECT_EQ(weight_bytes(*context_, *once), weight_bytes(*context_, *ahead));
   EXPECT_EQ(a.state(), b.state());
-  EXPECT_THROW(b.collect(), Error);
+  EXPECT_THROW(b.await(), Error);
 }
 
-// Moments in 8 bits: several updates under way, and a trainer that continues in the middle.
+// Moments in 8 bits: several updates in flight, and a trainer that continues in the middle.
 TEST_P(DeviceStepTest, EightBitStatesAreTheSameBitsAheadAndContinued) {
   TrainOptions options = quick_options();
   options.optimizer_states = OptimizerStates::eight_bit;
@@ -144,7 +145,7 @@ TEST_P(DeviceStepTest, EightBitStatesAreTheSameBitsAheadAndContinued) {
   Trainer a(*context_, *once, options), b(*context_, *ahead, options);
   const auto data = batches(6);
   for (const PackedBatchHost& batch : data) b.submit({&batch, 1});
-  while (b.in_flight() > 0) b.collect();
+  while (b.in_flight() > 0) b.await();
   const auto steps = [&](Trainer& trainer, size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) trainer.step({&data[i], 1});
   };
@@ -267,7 +268,7 @@ TEST_P(DeviceStepTest, ATrainerGivesItsMemoryBackAndAnotherGoesOn) {
   EXPECT_EQ(weight_bytes(*context_, *two), weight_bytes(*eager, *reference));
 }
 
-TEST_P(DeviceStepTest, ComposedOpsTrainToo) {
+TEST_P(DeviceStepTest, ReferenceOpsTrainToo) {
   const auto fused = make_model(*context_, config(), 5),
              composed = make_model(*context_, config(), 5);
   Trainer a(*context_, *fused, quick_options()), b(*context_, *composed, quick_options());
@@ -301,7 +302,7 @@ TEST_P(DeviceStepTest, RecomputingSavesMemoryAndChangesNoBit) {
   }
 }
 
-TEST_P(DeviceStepTest, BadUpdatesAreSkippedWhileOthersAreUnderWay) {
+TEST_P(DeviceStepTest, NonFiniteUpdatesAreSkippedWhileOthersAreInFlight) {
   const auto model = make_model(*context_, config(), 5);
   TrainOptions options = quick_options();
   options.max_non_finite_steps = 3;
@@ -318,7 +319,7 @@ TEST_P(DeviceStepTest, BadUpdatesAreSkippedWhileOthersAreUnderWay) {
   trainer.submit({&data[0], 1});
   trainer.submit({&data[1], 1});
   for (int i = 1; i <= 2; ++i) {
-    const StepResult result = trainer.collect();
+    const StepResult result = trainer.await();
     EXPECT_TRUE(result.skipped);
     EXPECT_EQ(result.update, 0);
     EXPECT_EQ(trainer.state().skipped_in_a_row, i);
@@ -339,7 +340,7 @@ TEST_P(DeviceStepTest, BadUpdatesAreSkippedWhileOthersAreUnderWay) {
   EXPECT_EQ(result.learning_rate, trainer.learning_rate(1));
 }
 
-TEST_P(DeviceStepTest, ABadBatchHarmsNoneOfThoseUnderWay) {
+TEST_P(DeviceStepTest, ABadBatchHarmsNoneOfThoseInFlight) {
   const auto one = make_model(*context_, config(), 5), two = make_model(*context_, config(), 5);
   Trainer a(*context_, *one, quick_options()), b(*context_, *two, quick_options());
   auto data = batches(3);
@@ -352,8 +353,8 @@ TEST_P(DeviceStepTest, ABadBatchHarmsNoneOfThoseUnderWay) {
   a.submit({&data[2], 1});
   b.step({&data[0], 1});
   b.step({&data[2], 1});
-  a.collect();
-  a.collect();
+  a.await();
+  a.await();
   EXPECT_EQ(weight_bytes(*context_, *one), weight_bytes(*context_, *two));
   EXPECT_EQ(a.state(), b.state());
 }
@@ -408,8 +409,8 @@ TEST_P(DeviceStepTest, ARunThatLooksLateIsTheSameRun) {
   }
 }
 
-// An epoch ends while updates are under way; a callback that throws there must not harm them.
-TEST_P(DeviceStepTest, ACallbackMayThrowWhileUpdatesAreUnderWay) {
+// An epoch ends while updates are in flight; a callback that throws there must not harm them.
+TEST_P(DeviceStepTest, ACallbackMayThrowWhileUpdatesAreInFlight) {
   const TrainingData data = copy_data(architecture());
   TrainOptions options = quick_options();
   options.after_updates = 40;

@@ -152,9 +152,9 @@ TEST_P(EmaTest, UpdatesUnderWayAreTheSameBits) {
   for (size_t u = 0; u < data.size(); ++u) {
     a.step(std::span(data).subspan(u, 1));
     b.submit(std::span(data).subspan(u, 1));
-    if (!b.works_ahead()) b.collect();
+    if (!b.works_ahead()) b.await();
   }
-  while (b.in_flight() > 0) b.collect();
+  while (b.in_flight() > 0) b.await();
   EXPECT_EQ(bytes_of(*context_, a.ema_weights()), bytes_of(*context_, b.ema_weights()));
   EXPECT_NE(bytes_of(*context_, a.ema_weights()), bytes_of(*context_, weights(*one)));
 }

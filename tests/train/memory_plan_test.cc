@@ -79,11 +79,11 @@ TEST(MemoryPlan, ActivationsOfALlamaLayer) {
 
 // The first micro-batch of an update begins its gradient, the others add to it: both are planned.
 TEST(MemoryPlan, AllMicroBatchesOfAnUpdateArePlanned) {
-  const std::vector<BatchBucket> shapes(2);
+  const std::vector<BatchBucket> buckets(2);
   TrainOptions options;
-  EXPECT_EQ(of_an_update(shapes, options).size(), 2u);
+  EXPECT_EQ(buckets_of_an_update(buckets, options).size(), 2u);
   options.gradient_accumulation = 3;
-  const std::vector<BatchBucket> all = of_an_update(shapes, options);
+  const std::vector<BatchBucket> all = buckets_of_an_update(buckets, options);
   ASSERT_EQ(all.size(), 4u);
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].first, i < 2) << i;
 }

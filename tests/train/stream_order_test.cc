@@ -32,7 +32,7 @@ Outcome train(Architecture architecture, bool late, size_t micro_batches, size_t
     for (size_t i = 0; i < together; ++i)
       trainer.submit(std::span(batches).subspan(i * micro_batches, micro_batches));
     for (size_t i = 0; i < together; ++i) {
-      const StepResult result = trainer.collect();
+      const StepResult result = trainer.await();
       outcome.losses.push_back(result.loss);
       outcome.norms.push_back(result.grad_norm);
     }

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/models/model_io.h"
-#include "engine/train/upload.h"
+#include "engine/models/upload.h"
 #include "engine/train/validation.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"

@@ -56,9 +56,11 @@ struct CrossEntropyBackwardParams {
 
 namespace ops {
 
+inline constexpr int32_t kIgnoreLabel = -100;
+
 struct CrossEntropyOptions {
-  double label_smoothing = 0;   // 0 <= e < 1
-  int32_t ignore_label = -100;  // labels equal to this count for nothing
+  double label_smoothing = 0;           // 0 <= e < 1
+  int32_t ignore_label = kIgnoreLabel;  // labels equal to this count for nothing
   // [T], dtype of the logits (float32 for bfloat16), non-negative; undefined: all 1. Gets no
   // gradient
   Tensor weights = {};

@@ -1,5 +1,5 @@
-// What fills a batch up to a planned size reaches the loss masked twice: by its label and by its
-// weight. Either alone would do, so neither is seen in any result.
+// Padding tokens are masked twice in the loss, by their label and by their weight. One would do, so
+// no result shows whether both are there. This test looks at the kernel's parameters.
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/train/trainer.h"
 #include "tests/train/accelerator.h"
@@ -10,9 +10,9 @@ namespace {
 
 using namespace testing;
 
-class FillerTest : public ::testing::TestWithParam<Architecture> {};
+class PaddingTest : public ::testing::TestWithParam<Architecture> {};
 
-INSTANTIATE_TEST_SUITE_P(Architectures, FillerTest,
+INSTANTIATE_TEST_SUITE_P(Architectures, PaddingTest,
                          ::testing::Values(Architecture::encoder_decoder, Architecture::decoder_lm),
                          [](const auto& instance) {
                            return std::string(instance.param == Architecture::decoder_lm
@@ -20,13 +20,13 @@ INSTANTIATE_TEST_SUITE_P(Architectures, FillerTest,
                                                   : "EncoderDecoder");
                          });
 
-TEST_P(FillerTest, HasNeitherLabelNorWeight) {
+TEST_P(PaddingTest, HasNeitherLabelNorWeight) {
   const auto device = std::make_shared<StreamAccelerator>();
   Context context(device);
   context.set_graphs(false);
   const auto model = make_model(context, tiny_config(GetParam(), 0), 5);
   Trainer trainer(context, *model, quick_options());
-  size_t tokens = 0, losses = 0, fillers = 0;
+  size_t tokens = 0, losses = 0, padding = 0;
   device->on_launch = [&](OpKernel kernel, const void* params) {
     if (kernel != OpKernel::cross_entropy_forward) return;
     const auto& loss = *static_cast<const CrossEntropyForwardParams*>(params);
@@ -35,7 +35,7 @@ TEST_P(FillerTest, HasNeitherLabelNorWeight) {
     for (size_t t = tokens; t < static_cast<size_t>(loss.rows); ++t) {
       EXPECT_EQ(loss.labels[t], loss.ignore_label) << t;
       EXPECT_EQ(static_cast<const float*>(loss.weights)[t], 0) << t;
-      ++fillers;
+      ++padding;
     }
   };
   auto data = copy_batches(GetParam(), 6);
@@ -46,7 +46,7 @@ TEST_P(FillerTest, HasNeitherLabelNorWeight) {
     trainer.step({&data[i], 1});
   }
   EXPECT_EQ(losses, data.size());
-  EXPECT_GT(fillers, 0u);
+  EXPECT_GT(padding, 0u);
 }
 
 }  // namespace
