@@ -67,10 +67,11 @@ DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t 
   const NoGrad no_grad(context);
   DecodeState state;
   state.output = output_projection();
-  state.cache = nn::KvCache(
-      context,
-      {.layers = config_.decoder_layers, .kv_width = config_.kv_width(), .dtype = parameters_.dtype()},
-      batch.sentences, capacity);
+  state.cache = nn::KvCache(context,
+                            {.layers = config_.decoder_layers,
+                             .kv_width = config_.kv_width(),
+                             .dtype = parameters_.dtype()},
+                            batch.sentences, capacity);
   state.encoder = encode(context, batch, {});
   if (!state.encoder.values.defined()) return state;
   const auto ends = context.values<int32_t>(batch.source_cu_seqlens);

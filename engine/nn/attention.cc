@@ -56,7 +56,8 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
                                   {cache->storage(), cache->value_column(layer)},
                                   cache->key_begin(), cache->key_end(), options);
   } else {
-    ops::AttentionOptions options = attention_options(options_, options_.kv_heads, options_.causal, dropout);
+    ops::AttentionOptions options =
+        attention_options(options_, options_.kv_heads, options_.causal, dropout);
     options.max_queries = options.max_keys = sequences.longest;
     mixed = ops::attention(context, {qkv, 0}, {qkv, key_column}, {qkv, value_column},
                            sequences.cu_seqlens, sequences.cu_seqlens, options);

@@ -65,8 +65,9 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
   const BatchBucket exact = exact_bucket(batch, first);
   if (!context_.fused_kernels()) {
     const BatchLayout unpadded(exact, model_.parameters().dtype());
-    return accumulate_gradients(context_, model_, upload(context_, batch, unpadded), objective_, options_.recompute,
-                                {options_.seed, pass, true}, 1 / labels, first, sums_);
+    return accumulate_gradients(context_, model_, upload(context_, batch, unpadded), objective_,
+                                options_.recompute, {options_.seed, pass, true}, 1 / labels, first,
+                                sums_);
   }
   const BatchLayout layout = this->layout(exact);
   if (buckets_.size() >= kMaxBuckets && !buckets_.contains(layout.bucket())) {

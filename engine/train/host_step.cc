@@ -45,8 +45,8 @@ void HostStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t 
   const BatchBucket exact = exact_bucket(batch, first);
   const auto run = [&] {
     const BatchLayout layout(exact, model_.parameters().dtype());
-    accumulate_gradients(context_, model_, upload(context_, batch, layout), objective_, options_.recompute,
-                         {options_.seed, pass, true}, 1 / labels, first, sums_);
+    accumulate_gradients(context_, model_, upload(context_, batch, layout), objective_,
+                         options_.recompute, {options_.seed, pass, true}, 1 / labels, first, sums_);
   };
   // Reference ops read values, which a dry run does not have. A tensor of an earlier step that is
   // still alive must not be overwritten.
@@ -70,8 +70,8 @@ const ArenaPlan& HostStep::plan(const BatchBucket& exact) {
   if (!padded.first) model_.parameters().complete_grads(meta_context_);
   meta_backend_->take_trace();
   const BatchLayout layout(padded, model_.parameters().dtype());
-  accumulate_gradients(meta_context_, model_, dry_run_batch(meta_context_, layout), objective_, options_.recompute,
-                       {options_.seed, 0, true}, 1, padded.first, sums);
+  accumulate_gradients(meta_context_, model_, dry_run_batch(meta_context_, layout), objective_,
+                       options_.recompute, {options_.seed, 0, true}, 1, padded.first, sums);
   return plans_[padded] = plan_arena(meta_backend_->take_trace());
 }
 

@@ -115,8 +115,9 @@ StepResult Trainer::step(std::span<const Batch> micro_batches) {
   }
   start(result, [&] {
     for (const Batch& batch : micro_batches)
-      accumulate_gradients(context_, model_, batch, objective_, options_.recompute, {options_.seed, next_pass(), true},
-                           1 / result.labels, &batch == micro_batches.data(), sums_);
+      accumulate_gradients(context_, model_, batch, objective_, options_.recompute,
+                           {options_.seed, next_pass(), true}, 1 / result.labels,
+                           &batch == micro_batches.data(), sums_);
   });
   return await();
 }
