@@ -1,5 +1,7 @@
 // translate-train: trains and uses translation models from the command line.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -7,6 +9,7 @@
 
 #include "commands.h"
 #include "settings.h"
+#include "terminal_text.h"
 
 namespace translate_train {
 namespace {
@@ -21,8 +24,17 @@ int fail_with(int code, const std::string& message) {
     else if (!line.empty() && line.back() != ' ')
       line += ' ';
   }
-  std::fprintf(stderr, "translate-train: error: %s\n", line.c_str());
+  std::fprintf(stderr, "translate-train: error: %s\n", terminal_text(line).c_str());
   return code;
+}
+
+// A program may be started without standard streams. The next file it opens would then be one, and
+// a warning would be written into it. Nothing can be written to what stands in for them.
+void reserve_standard_streams() {
+  int file = 0;
+  do file = open("/dev/null", O_RDONLY);
+  while (file >= 0 && file <= STDERR_FILENO);
+  if (file >= 0) close(file);
 }
 
 std::vector<std::string> flag_names(const CLI::App& app) {
@@ -107,6 +119,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace translate_train;
+  reserve_standard_streams();
   try {
     return run(argc, argv);
   } catch (const CliError& error) {

@@ -83,6 +83,15 @@ void take_after_epochs(Settings& given) {
   given.unset("after-epochs");
 }
 
+// Where event files go; empty: nowhere.
+std::string tensorboard_folder(const Settings& settings, const std::string& run) {
+  if (!settings.has("tensorboard")) return {};
+  const auto& values = settings.list("tensorboard");
+  const std::string value = values.empty() || values[0].empty() ? "on" : values[0];
+  if (value == "on" || value == "true") return run + "/tensorboard";
+  return value == "off" || value == "false" ? "" : value;
+}
+
 // Command line over --config over what the run directory was started with.
 Settings collect(const CLI::App& app, const TrainArguments& arguments, std::string& run) {
   const Settings line = given_settings(app, setting_specs(), arguments.values);
@@ -96,27 +105,22 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   if (given.has("tsv") && given.has("train-sets"))
     usage_error("--train-sets and --tsv: give one of them");
   Settings all;
+  check_run_files(run);
   const std::string saved = run + "/config.yml";
   if (fs::exists(run + "/latest") && fs::exists(saved)) {
     all = Settings::from_yaml(saved);
     // Releases before this setting gave every model with biases an output bias.
     all.set_default("output-bias", {"on"});
     check_continued(all, given, run);
+    // A run directory may be a stranger's. Where it is written to, apart from itself, is said anew.
+    all.unset("tempdir");
+    if (!tensorboard_folder(all, run).empty()) all.set("tensorboard", {"on"}, "config.yml");
   }
   if (given.has("tsv")) all.unset("train-sets");
   if (given.has("train-sets")) all.unset("tsv");
   if (given.has("tsv") || given.has("train-sets")) all.unset("data-weights");
   all.overlay(given);
   return all;
-}
-
-// Where event files go; empty: nowhere.
-std::string tensorboard_folder(const Settings& settings, const std::string& run) {
-  if (!settings.has("tensorboard")) return {};
-  const auto& values = settings.list("tensorboard");
-  const std::string value = values.empty() || values[0].empty() ? "on" : values[0];
-  if (value == "on" || value == "true") return run + "/tensorboard";
-  return value == "off" || value == "false" ? "" : value;
 }
 
 void make_absolute(Settings& settings) {
@@ -361,17 +365,19 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
   check(trafo_context_get_device(context.get(), &device, &index));
   if (config.trainer.autotune_gemm != 0 && device == TRAFO_DEVICE_CPU)
     reporter.info("autotune-gemm: the CPU has one kernel for each product, none is measured");
-  RunRecords records({.description = {{"version", trafo_version()},
-                                      {"device", device_text(context.get(), where, precision)},
-                                      {"task", settings.text("task")},
-                                      {"arch", settings.text("arch")},
-                                      {"parameters", parameters},
-                                      {"vocabulary", config.model.vocabulary},
-                                      {"train_pairs", pair_count(corpora.train)},
-                                      {"valid_pairs", pair_count(corpora.valid)}},
-                      .samples = pick_samples(corpora.valid),
-                      .tensorboard = tensorboard_folder(settings, run)},
-                     reporter);
+  RunRecords records(
+      {.description = {{"version", trafo_version()},
+                       {"device", device_text(context.get(), where, precision)},
+                       {"task", settings.text("task")},
+                       {"arch", settings.text("arch")},
+                       {"parameters", parameters},
+                       {"vocabulary", config.model.vocabulary},
+                       {"train_pairs", pair_count(corpora.train)},
+                       {"valid_pairs", pair_count(corpora.valid)}},
+       .samples = pick_samples(corpora.valid),
+       .tensorboard = tensorboard_folder(settings, run),
+       .tensorboard_is_own = tensorboard_folder(settings, run) == run + "/tensorboard"},
+      reporter);
   ProfileRequest profiled = profile;
   profiled.context = context.get();
   return run_trainer(trainer.get(), config.trainer, records, reporter, profiled);

@@ -1,4 +1,4 @@
-// Attention of one query a sequence: reading keys and values is all the work.
+// Attention of one query a sequence. The time goes into reading keys and values.
 #include "engine/backend/cuda/device/reduce.cuh"
 #include "engine/ops/attention/attention_cuda.cuh"
 
@@ -24,9 +24,9 @@ __device__ __forceinline__ float dot(const T* row, const float* query, int width
   return sum;
 }
 
-// A block for each head of each sequence. A warp takes 32 keys at a time: first a lane for each
-// key, then for the sum over values a lane for every 32nd column. The warps' results are joined at
-// the end.
+// A block for each query head of each sequence; the blocks of a group read the same keys and
+// values, which the L2 cache then holds. A warp takes 32 keys at a time: first a lane for each key,
+// then a lane for every 32nd column of the values. The warps' results are merged at the end.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     decode_kernel(AttentionProblem a, bool vectors, const T* __restrict__ q_all,

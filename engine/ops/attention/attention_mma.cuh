@@ -1,5 +1,5 @@
-// Tiles of bfloat16 in shared memory and products of them on the tensor cores (mma.sync m16n8k16,
-// float32 sums).
+// Tiles of bfloat16 in shared memory, and their multiplication on the tensor cores (mma.sync
+// m16n8k16, float32 sums).
 //
 // Lane 4 g + t of a warp holds, of a 16 x 8 result, rows g and g + 8, columns 2 t and 2 t + 1:
 // c[0], c[1] and c[2], c[3].
@@ -13,11 +13,11 @@
 namespace trafo::cuda {
 
 inline constexpr int kMmaThreads = 128;
-inline constexpr int kStreamedRows = 64;  // of a tile that blocks walk over
+inline constexpr int kStreamedRows = 64;  // of the tiles that a block loops over
 inline constexpr float kLog2e = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
 
-// Groups of 16 rows, what one product takes, that `rows` rows touch.
+// Groups of 16 rows, the height of one mma, that `rows` rows touch.
 __host__ __device__ constexpr int whole_groups(int rows) {
   return (rows + 15) / 16;
 }
@@ -26,8 +26,8 @@ struct Quad {
   uint32_t x[4];
 };
 
-// A tile [rows, D] in shared memory. 16-byte pieces of a row change places with the row's number,
-// so that the eight rows one matrix load reads stand in different banks.
+// A tile [rows, D] in shared memory. The 16-byte pieces of a row are permuted by the row's number,
+// so that the eight rows of one matrix load lie in different banks.
 template <int D>
 struct MmaTile {
   static_assert(D == 32 || D == 64 || D == 128);
@@ -148,8 +148,8 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-// Starts copying rows of x into a tile: zeros behind `rows` and `width` (a multiple of 8). All
-// `Threads` threads.
+// Starts copying rows of x into a tile: zeros behind `rows` and `width` (a multiple of 8). Called
+// by all `Threads` threads.
 template <int D, int Rows, int Threads>
 __device__ __forceinline__ void copy_tile(const MmaTile<D>& tile, const bf16* x, int64_t stride,
                                           int rows, int width) {

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   auto* kept_memory = shared + (kQueries + 2 * kKeys) * D * 2;
 
   AttentionItem item = AttentionItem::of_block(a, tiles);
-  if (a.causal) item.tile = tiles - 1 - item.tile;  // the ones with most keys first
+  if (a.causal) item.tile = tiles - 1 - item.tile;  // tiles with most keys first
   const int q0 = static_cast<int>(item.tile) * kQueries;
   if (q0 >= item.queries) return;
   const int queries = min(kQueries, item.queries - q0), width = static_cast<int>(a.head_dim);

@@ -1,5 +1,5 @@
-// Attention of short sequences in bfloat16 on the tensor cores: a block has all queries and keys of
-// a head, so that nothing is rescaled, and works on the groups of 16 rows that exist.
+// Attention of short sequences in bfloat16 on the tensor cores. A block holds all queries and keys
+// of a head, so softmax needs no rescaling, and it computes only the groups of 16 rows that exist.
 #include "engine/ops/attention/attention_mma.cuh"
 
 namespace trafo::cuda {
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(32 * Groups)
   for (int n = 0; n < 2 * Groups; ++n)
 #pragma unroll
     for (int e = 0; e < 4; ++e) s[n][e] = 0;
-      // Loops stay loops here and below: a block runs its code once, and instructions have to come
+      // Not unrolled, here and below: a block runs its code once, and instructions have to come
       // from memory too.
 #pragma unroll 2
   for (int kk = 0; kk < whole_groups(width); ++kk) {

@@ -1,9 +1,9 @@
-// Products of a warpgroup (four warps) on the tensor cores of compute capability 9.0a: 64 rows of
-// results a warpgroup, 64 columns a product, right operands from shared memory.
+// Matrix multiplication of a warpgroup (four warps) on the tensor cores of compute capability 9.0a:
+// 64 rows of results a warpgroup, 64 columns an instruction, right operands from shared memory.
 //
 // Lane 4 g + t of warp w holds, of the 64 x 64 result, rows 16 w + g and 16 w + g + 8, columns
-// 8 n + 2 t and the next: c[n][0], c[n][1] and c[n][2], c[n][3]: as mma.sync has it, so that
-// results become left operands in registers by as_left().
+// 8 n + 2 t and the next: c[n][0], c[n][1] and c[n][2], c[n][3]: as in mma.sync, so
+// as_left() turns results into left operands in registers.
 #pragma once
 
 #include "engine/ops/attention/attention_mma.cuh"
@@ -164,7 +164,7 @@ __device__ __forceinline__ void clear_all(Sums (&c)[Count]) {
 // Probabilities of a thread, its own rows `own` and own + 8, the other ones from `first` + `column`
 // on: zero where a query does not see a key, or does not exist.
 template <bool ForKeys>
-__device__ __forceinline__ void hide_probabilities(Sums& s, const AttentionProblem& a,
+__device__ __forceinline__ void mask_probabilities(Sums& s, const AttentionProblem& a,
                                                    const AttentionItem& item, int own, int first,
                                                    int column) {
 #pragma unroll

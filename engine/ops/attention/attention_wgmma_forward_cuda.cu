@@ -1,6 +1,6 @@
 // Attention in bfloat16 for compute capability 9.0a: two warpgroups of 64 queries share the tiles
-// of keys and values. The two blocks of a multiprocessor work independently: the exponentials of
-// one stand beside the products of the other.
+// of keys and values. The two blocks of a multiprocessor work independently, so the exponentials of
+// one overlap with the matrix instructions of the other.
 #include "engine/ops/attention/attention_wgmma.cuh"
 
 namespace trafo::cuda {
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const Panels<D, kQueries> q_tile{base};
 
   AttentionItem item = AttentionItem::of_block(a, tiles);
-  if (a.causal) item.tile = tiles - 1 - item.tile;  // the ones with most keys first
+  if (a.causal) item.tile = tiles - 1 - item.tile;  // tiles with most keys first
   const int q0 = static_cast<int>(item.tile) * kQueries;
   if (q0 >= item.queries) return;
   const int queries = min(kQueries, item.queries - q0), width = static_cast<int>(a.head_dim);

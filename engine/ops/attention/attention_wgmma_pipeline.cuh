@@ -1,5 +1,5 @@
-// What the kernels of compute capability 9.0 with a producer need beside attention_wgmma.cuh: tiles
-// that the copy engine brings by tensor maps, barriers in shared memory, products 128 columns wide.
+// For the kernels of compute capability 9.0 with a producer, beside attention_wgmma.cuh: tiles
+// loaded by TMA, barriers in shared memory, multiplication 128 columns wide.
 #pragma once
 
 #include "engine/backend/cuda/device/tensor_map.cuh"

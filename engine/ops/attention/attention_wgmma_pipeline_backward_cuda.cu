@@ -1,7 +1,7 @@
 // Backward of attention in bfloat16 for compute capability 9.0a, long sequences of wide heads, in
-// the two passes of attention_wgmma_backward_cuda.cu. A producer brings the tiles walked over by
-// the copy engine, once for all warpgroups of the block: from the second cache comes half (keys'
-// gradients) or a third (queries') of what one warpgroup alone would ask for.
+// the two passes of attention_wgmma_backward_cuda.cu. A producer loads the streamed tiles by TMA,
+// once for all warpgroups of the block. L2 traffic is half (keys' gradients) or a third (queries')
+// of that of one warpgroup a block.
 #include "engine/ops/attention/attention_wgmma_pipeline.cuh"
 
 namespace trafo::cuda {
@@ -56,7 +56,7 @@ struct Work {
 
   __device__ __forceinline__ Work(const AttentionProblem& a, int64_t tiles)
       : item(AttentionItem::of_block(a, tiles)) {
-    if (!ForKeys && a.causal) item.tile = tiles - 1 - item.tile;  // the ones with most keys first
+    if (!ForKeys && a.causal) item.tile = tiles - 1 - item.tile;  // tiles with most keys first
     own0 = static_cast<int>(item.tile) * Shape<ForKeys>::kOwn;
     own = min(Shape<ForKeys>::kOwn, (ForKeys ? item.keys : item.queries) - own0);
     begin = first_tile(a, own0);
@@ -174,7 +174,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
     const typename S::Other tile_a = room.other(stage, 0), tile_b = room.other(stage, 1);
     const int rows = (ForKeys ? item.queries : item.keys) - first;
     if (rows < 64) {
-      // What stands behind the last row may be anything, and 0 times that must be 0.
+      // Rows behind the last may hold NaN, and 0 * NaN is not 0.
       clear_rows(tile_a, rows, static_cast<int>(threadIdx.x) % kWarpgroup);
       clear_rows(tile_b, rows, static_cast<int>(threadIdx.x) % kWarpgroup);
       wgmma_publish();
@@ -187,7 +187,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
     multiply_tiles<kWidth, S::kOwn>(dp, room.own(1), group_row, tile_b);
     wgmma_commit();
 
-    // Somewhere in the 64 x 64 a query does not see a key, or does not exist.
+    // Some query of the 64 x 64 has a masked key, or does not exist.
     const int q0 = ForKeys ? first : own0 + group_row, k0 = ForKeys ? own0 + group_row : first;
     const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0);
     const float* statistics = statistics_memory + 2 * stage * 64 + 2 * t;
@@ -204,7 +204,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
         s[n][e] = fast_exp2(fmaf(s[n][e], scale, -log_sum));
       }
     }
-    if (masked) hide_probabilities<ForKeys>(s, a, item, own0 + warp_row + g, first, 2 * t);
+    if (masked) mask_probabilities<ForKeys>(s, a, item, own0 + warp_row + g, first, 2 * t);
     // dv's product runs while ds is made.
     Quad left_p[ForKeys ? 4 : 1], left_ds[4];
     if constexpr (ForKeys) {

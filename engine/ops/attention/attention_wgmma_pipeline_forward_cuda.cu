@@ -1,8 +1,8 @@
-// Attention in bfloat16 for compute capability 9.0a, long sequences: a producer brings tiles by the
-// copy engine while two or three warpgroups of 64 queries work on those before. A warpgroup starts
-// the scores of the next tile and the sums of the last one before the exponentials of this one, and
-// the warpgroups take turns to do so: the tensor cores work for the others in the meantime (Shah et
-// al., arXiv 2407.08608, sections 3.1 and 3.2).
+// Attention in bfloat16 for compute capability 9.0a, long sequences. A producer loads tiles by TMA
+// while two or three warpgroups of 64 queries compute on earlier ones. A warpgroup issues the
+// scores of the next tile and the sums of the last one before the exponentials of this one. The
+// warpgroups alternate, so the tensor cores work for the others meanwhile (Shah et al., arXiv
+// 2407.08608, sections 3.1 and 3.2).
 #include "engine/ops/attention/attention_wgmma_pipeline.cuh"
 
 namespace trafo::cuda {
@@ -254,7 +254,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
     const auto release = [&](int which, int n) {
       give_back(room.empty(which, (filled + static_cast<uint32_t>(n)) % S::kStages));
     };
-    // What stands behind the last key may be anything, and 0 times that must be 0.
+    // Rows behind the last key may hold NaN, and 0 * NaN is not 0.
     const auto wait_values = [&](int n) {
       const typename S::Keys tile = wait_full(1, n);
       const int keys = item.keys - n * S::kKeys;
@@ -410,7 +410,7 @@ __global__ void __launch_bounds__(Shape<D>::kThreads, 1)
 #endif
 }
 
-// Keys and values that are to stay in the second cache, which has 50 MB.
+// Bytes of keys and values to keep in the L2 cache, which has 50 MB.
 constexpr int64_t kCachedBytes = 16 << 20;
 
 template <int D>
