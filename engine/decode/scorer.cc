@@ -9,12 +9,8 @@ namespace {
 
 constexpr const char* kOrigin = "score";
 
-bool is_stream(const ModelConfig& config) {
-  return config.architecture == Architecture::decoder_lm;
-}
-
 int64_t decoder_tokens(const ModelConfig& config, const SentencePair& pair) {
-  const size_t source = is_stream(config) ? pair.source.size() - 1 : 0;
+  const size_t source = !config.has_encoder() ? pair.source.size() - 1 : 0;
   return static_cast<int64_t>(source + pair.target.size());
 }
 

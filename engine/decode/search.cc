@@ -8,15 +8,14 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/decode/packing.h"
 #include "engine/decode/sampler.h"
-#include "engine/models/decode_state.h"
 #include "engine/ops/top_k/top_k.h"
 
 namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "translate";
-constexpr int64_t kFirstCapacity =
-    32;  // tokens a row behind the prefix before the cache first grows
+// Tokens that a row has room for behind its prompt before the cache first grows.
+constexpr int64_t kFirstCapacity = 32;
 
 void check(const ModelConfig& config, const DecodeOptions& options) {
   const auto check_range = [](bool good, const char* what, auto value, const char* range) {
@@ -48,20 +47,25 @@ void check(const ModelConfig& config, const DecodeOptions& options) {
   const SpecialTokens& tokens = options.tokens;
   check_range(tokens.eos >= 0 && tokens.eos < config.vocabulary, "eos", tokens.eos,
               "a token of the vocabulary");
-  if (config.architecture == Architecture::encoder_decoder)
+  if (config.has_encoder())
     check_range(tokens.bos >= 0 && tokens.bos < config.vocabulary, "bos", tokens.bos,
                 "a token of the vocabulary");
 }
 
-// A sentence that is being decoded: `prefix` is fed first, one row; from its last token on, a row a
-// live hypothesis.
+// A sentence that is being decoded, or one sample of it.
 struct Slot {
   int64_t sentence;
   int32_t sample;
-  std::vector<int32_t> prefix;
+  int64_t row;  // of its first live hypothesis in logits and cache; the others follow
   BeamSearch search;
-  int64_t positions;  // most tokens that are ever fed
+  int64_t positions;  // most tokens that a row of it ever holds
 };
+
+// What the decoder reads before it chooses the first token.
+std::vector<int32_t> prompt_of(const ModelConfig& config, const DecodeOptions& options,
+                               const std::vector<int32_t>& source) {
+  return config.has_encoder() ? std::vector<int32_t>{options.tokens.bos} : source;
+}
 
 // The log-probabilities of one step on the host, [rows, k].
 struct Scores {
@@ -83,54 +87,56 @@ class BatchDecoder {
     if (options.sampling.on) sampler_.emplace(options.sampling, tokens.eos, banned_);
   }
 
-  // Decodes the sentences of `slots` together; hands each result to done(slot, hypotheses).
+  // Decodes `slots` together; hands each result to done(slot, hypotheses). The slots of sentence i
+  // of `sources` begin in row i, the row of its prompt.
   template <class Done>
-  void decode(const Batch& batch, std::span<const std::vector<int32_t>* const> sources,
-              std::vector<Slot> slots, Done&& done) {
+  void decode(std::span<const std::vector<int32_t>* const> sources, std::vector<Slot> slots,
+              Done&& done) {
     slots_ = std::move(slots);
-    int64_t prefix = 0;
-    for (const Slot& slot : slots_)
-      prefix = std::max(prefix, static_cast<int64_t>(slot.prefix.size()));
-    // One row a sentence at first: hypotheses come with the first choice.
-    DecodeState state = model_.start_decoding(context_, batch, 1,
-                                              std::min(capacity_limit(), prefix + kFirstCapacity));
+    std::vector<std::vector<int32_t>> prompts;
+    int64_t longest = 0;
+    for (const std::vector<int32_t>* source : sources) {
+      prompts.push_back(prompt_of(model_.config(), options_, *source));
+      longest = std::max(longest, static_cast<int64_t>(prompts.back().size()));
+    }
+    check_cancelled();
+    DecodeState state =
+        model_.start_decoding(context_, pack_sources(context_, model_.config(), sources),
+                              std::min(capacity_limit(), longest + kFirstCapacity));
     use_shortlist(state, sources);
-    // Sources and special tokens have been checked, top_k gives tokens, and slots end in time.
+    // Sources and special tokens have been validated, top_k gives tokens, and slots end in time.
     state.indices_validated = true;
-    while (!slots_.empty()) {
-      require(!(options_.cancelled && options_.cancelled()), ErrorCode::cancelled, kOrigin,
-              "cancelled by the caller");
-      if (state.length == state.capacity)
-        grow_cache(context_, state, std::min(capacity_limit(), 2 * state.capacity));
-      const int64_t position = state.length;
-      const std::vector<int32_t> ids = next_ids(position);
-      const Tensor logits = model_.decode_step(
-          context_, state, context_.from_values<int32_t>(ids, {static_cast<int64_t>(ids.size())}));
-      const std::vector<int32_t> parents = advance(logits, position, done);
-      if (!slots_.empty()) Model::reorder(context_, state, parents);
+    Tensor logits = model_.prefill(context_, state, prompts);
+    for (;;) {
+      const std::vector<int32_t> parents = advance(logits, done);
+      if (slots_.empty()) return;
+      reorder(context_, state, parents);
+      check_cancelled();
+      const int64_t capacity = state.cache.capacity();
+      if (state.cache.longest() == capacity)
+        state.cache.grow(context_, std::min(capacity_limit(), 2 * capacity));
+      logits = model_.decode_step(context_, state,
+                                  context_.from_values<int32_t>(last_tokens(), {state.rows()}));
     }
   }
 
  private:
+  void check_cancelled() const {
+    require(!(options_.cancelled && options_.cancelled()), ErrorCode::cancelled, kOrigin,
+            "cancelled by the caller");
+  }
+
   int64_t capacity_limit() const {
     int64_t limit = 0;
     for (const Slot& slot : slots_) limit = std::max(limit, slot.positions);
     return limit;
   }
 
-  static bool in_prefix(const Slot& slot, int64_t position) {
-    return position < static_cast<int64_t>(slot.prefix.size());
-  }
-
-  std::vector<int32_t> next_ids(int64_t position) const {
+  // Of every live hypothesis, in the order of the rows.
+  std::vector<int32_t> last_tokens() const {
     std::vector<int32_t> ids;
-    for (const Slot& slot : slots_) {
-      if (in_prefix(slot, position)) {
-        ids.push_back(slot.prefix[static_cast<size_t>(position)]);
-      } else {
-        for (const BeamSearch::Live& live : slot.search.live()) ids.push_back(live.tokens.back());
-      }
-    }
+    for (const Slot& slot : slots_)
+      for (const BeamSearch::Live& live : slot.search.live()) ids.push_back(live.tokens.back());
     return ids;
   }
 
@@ -144,11 +150,11 @@ class BatchDecoder {
     return scores;
   }
 
-  void collect(const Slot& slot, const Scores& scores, int64_t row) {
+  void collect(const Slot& slot, const Scores& scores) {
     candidates_.clear();
     const auto& live = slot.search.live();
     for (size_t i = 0; i < live.size(); ++i) {
-      const size_t begin = static_cast<size_t>(row * k_) + i * static_cast<size_t>(k_);
+      const size_t begin = static_cast<size_t>(slot.row * k_) + i * static_cast<size_t>(k_);
       for (size_t j = begin; j < begin + static_cast<size_t>(k_); ++j) {
         require(!std::isnan(scores.values[j]), ErrorCode::non_finite, kOrigin,
                 "the model answers sentence ", slot.sentence + 1, " with NaN or infinity behind ",
@@ -173,7 +179,7 @@ class BatchDecoder {
     std::erase_if(shortlist_, [&](int32_t id) { return id < 0 || id >= vocabulary; });
     std::sort(shortlist_.begin(), shortlist_.end());
     shortlist_.erase(std::unique(shortlist_.begin(), shortlist_.end()), shortlist_.end());
-    restrict_output(context_, model_, state, shortlist_);
+    restrict_output(context_, state, shortlist_);
     const auto column_of = [&](int32_t token) {
       const auto found = std::lower_bound(shortlist_.begin(), shortlist_.end(), token);
       return found != shortlist_.end() && *found == token
@@ -192,57 +198,44 @@ class BatchDecoder {
     return options_.shortlist ? shortlist_[static_cast<size_t>(column)] : column;
   }
 
-  // A slot that samples has one row.
-  std::vector<Sampler::Draw> draw_tokens(const Tensor& logits, int64_t position) {
+  // A slot that samples has one hypothesis.
+  std::vector<Sampler::Draw> draw_tokens(const Tensor& logits) {
     std::vector<Sampler::Place> places;
-    int64_t row = 0;
     for (const Slot& slot : slots_) {
-      if (!in_prefix(slot, position + 1)) {
-        const auto drawn = static_cast<int32_t>(slot.search.live()[0].tokens.size());
-        places.push_back({row, slot.sentence, slot.sample, drawn, drawn >= options_.min_length});
-      }
-      ++row;
+      const auto drawn = static_cast<int32_t>(slot.search.live()[0].tokens.size());
+      places.push_back({slot.row, slot.sentence, slot.sample, drawn, drawn >= options_.min_length});
     }
     return sampler_->draw(context_, logits, places);
   }
 
-  // Uses the logits of every row; finished sentences leave slots_. Returns the row that each new
-  // row continues.
+  // Chooses the next tokens of every slot; finished slots leave slots_. Returns the row that each
+  // new row continues.
   template <class Done>
-  std::vector<int32_t> advance(const Tensor& logits, int64_t position, Done&& done) {
-    const bool choose = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-      return !in_prefix(slot, position + 1);
-    });
-    const Scores scores = choose && !sampler_ ? best_tokens(logits) : Scores{};
+  std::vector<int32_t> advance(const Tensor& logits, Done&& done) {
+    const Scores scores = sampler_ ? Scores{} : best_tokens(logits);
     const std::vector<Sampler::Draw> draws =
-        choose && sampler_ ? draw_tokens(logits, position) : std::vector<Sampler::Draw>{};
+        sampler_ ? draw_tokens(logits) : std::vector<Sampler::Draw>{};
     size_t next_draw = 0;
     std::vector<int32_t> parents;
     std::vector<Slot> left;
-    int64_t row = 0;
     for (Slot& slot : slots_) {
-      const int64_t rows = static_cast<int64_t>(slot.search.live().size());
-      if (in_prefix(slot, position + 1)) {
-        parents.push_back(static_cast<int32_t>(row));
-        left.push_back(std::move(slot));
+      if (sampler_) {
+        const Sampler::Draw& draw = draws[next_draw++];
+        candidates_ = {{slot.search.live()[0].log_probability + draw.log_probability, 0,
+                        token_of(draw.token)}};
       } else {
-        if (sampler_) {
-          const Sampler::Draw& draw = draws[next_draw++];
-          candidates_ = {{slot.search.live()[0].log_probability + draw.log_probability, 0,
-                          token_of(draw.token)}};
-        } else {
-          collect(slot, scores, row);
-        }
-        slot.search.advance(candidates_);
-        if (slot.search.done()) {
-          done(slot, slot.search.results());
-        } else {
-          for (const BeamSearch::Live& live : slot.search.live())
-            parents.push_back(static_cast<int32_t>(row + live.parent));
-          left.push_back(std::move(slot));
-        }
+        collect(slot, scores);
       }
-      row += rows;
+      slot.search.advance(candidates_);
+      if (slot.search.done()) {
+        done(slot, slot.search.results());
+        continue;
+      }
+      const int64_t row = static_cast<int64_t>(parents.size());
+      for (const BeamSearch::Live& live : slot.search.live())
+        parents.push_back(static_cast<int32_t>(slot.row + live.parent));
+      slot.row = row;
+      left.push_back(std::move(slot));
     }
     slots_ = std::move(left);
     return parents;
@@ -283,30 +276,27 @@ int64_t samples_of(const DecodeOptions& options) {
   return options.sampling.on ? options.n_best : 1;
 }
 
-// Item: sentence * samples + number of the sample.
+// Item: sentence * samples + number of the sample. row: of its prompt.
 Slot make_slot(const ModelConfig& config, const DecodeOptions& options, int64_t samples,
-               const std::vector<int32_t>& source, int64_t item) {
-  const bool stream = config.architecture == Architecture::decoder_lm;
+               const std::vector<int32_t>& source, int64_t item, int64_t row) {
   const int64_t size = static_cast<int64_t>(source.size());
-  std::vector<int32_t> prefix = stream ? source : std::vector<int32_t>{options.tokens.bos};
-  const int64_t prefix_size = static_cast<int64_t>(prefix.size());
+  const int64_t prompt = static_cast<int64_t>(prompt_of(config, options, source).size());
   // The last token of a hypothesis is never fed.
-  const int64_t room = config.max_positions - prefix_size + 1;
+  const int64_t room = config.max_positions - prompt + 1;
   const double wanted = options.max_length_factor * static_cast<double>(size) +
                         static_cast<double>(options.max_length_extra);
   const double steps =
       std::min({wanted, static_cast<double>(options.max_length), static_cast<double>(room)});
   const int64_t max_steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
-  return {item / samples, static_cast<int32_t>(item % samples), std::move(prefix),
-          BeamSearch(options, max_steps), prefix_size + max_steps - 1};
+  return {item / samples, static_cast<int32_t>(item % samples), row, BeamSearch(options, max_steps),
+          prompt + max_steps - 1};
 }
 
 }  // namespace
 
 int64_t longest_source(const ModelConfig& config) {
-  return config.architecture == Architecture::decoder_lm
-             ? std::max<int64_t>(1, config.max_positions / 2)
-             : config.max_positions;
+  return config.has_encoder() ? config.max_positions
+                              : std::max<int64_t>(1, config.max_positions / 2);
 }
 
 std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const Model& model) {
@@ -359,21 +349,22 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
   BatchDecoder decoder(context, model, options);
   const int64_t budget = std::max<int64_t>(1, options.batch_tokens / options.beam);
   for (const std::vector<int64_t>& group : group_by_length(items, budget, tokens_of)) {
+    // The samples of a sentence are side by side and share its prompt.
     std::vector<const std::vector<int32_t>*> inputs;
     std::vector<Slot> slots;
     for (const int64_t item : group) {
-      inputs.push_back(&checked[static_cast<size_t>(item / samples)]);
-      slots.push_back(make_slot(config, options, samples, *inputs.back(), item));
+      const std::vector<int32_t>& source = checked[static_cast<size_t>(item / samples)];
+      if (inputs.empty() || inputs.back() != &source) inputs.push_back(&source);
+      slots.push_back(make_slot(config, options, samples, source, item,
+                                static_cast<int64_t>(inputs.size()) - 1));
     }
-    const Batch batch = pack_sources(context, config, inputs);
-    decoder.decode(batch, inputs, std::move(slots),
-                   [&](const Slot& slot, std::vector<Hypothesis> best) {
-                     std::vector<Hypothesis>& result = results[static_cast<size_t>(slot.sentence)];
-                     if (options.sampling.on)
-                       result[static_cast<size_t>(slot.sample)] = std::move(best[0]);
-                     else
-                       result = std::move(best);
-                   });
+    decoder.decode(inputs, std::move(slots), [&](const Slot& slot, std::vector<Hypothesis> best) {
+      std::vector<Hypothesis>& result = results[static_cast<size_t>(slot.sentence)];
+      if (options.sampling.on)
+        result[static_cast<size_t>(slot.sample)] = std::move(best[0]);
+      else
+        result = std::move(best);
+    });
   }
   return results;
 }

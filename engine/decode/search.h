@@ -28,10 +28,10 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
 // least one; of sampling, n_best of them in the order of their numbers. Each source ends with eos,
 // as training batches have it; the translation of an empty one, or of eos alone, is empty.
 //
-// encoder_decoder starts with bos. decoder_lm reads the source token by token and continues behind
-// its eos. Sentences are decoded together by length; what else is in a batch changes a sentence's
-// scores by rounding at most (not even that with `weights`), and sentences that are finished leave
-// the batch.
+// encoder_decoder starts with bos. decoder_lm reads the sources of a batch in one pass and
+// continues behind their eos. Sentences are decoded together by length; what else is in a batch
+// changes a sentence's scores by rounding at most (not even that with `weights`), and sentences
+// that are finished leave the batch.
 //
 // INVALID_ARGUMENT: a source that is too long (see LongSource) or lacks eos, naming its number,
 // counted from 1; options out of range. NON_FINITE: the model answers a sentence with NaN or

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "engine/core/json.h"
 #include "engine/core/library_memory.h"
@@ -36,6 +37,7 @@ void for_each_later_field(Config& c, Visit visit) {
   visit("kv_heads", c.kv_heads);
   visit("rope_theta", c.rope_theta);
   visit("depth_scaled_init", c.depth_scaled_init);
+  visit("output_bias", c.output_bias);
 }
 
 const char* name_of(Norm norm) {
@@ -56,10 +58,6 @@ void for_each_later_choice(Config& c, Visit visit) {
   visit("ffn", c.ffn, std::array{FeedForward::plain, FeedForward::swiglu});
 }
 
-const char* architecture_name(Architecture architecture) {
-  return architecture == Architecture::decoder_lm ? "decoder-lm" : "encoder-decoder";
-}
-
 void check_range(const char* field, int64_t value, int64_t low, int64_t high) {
   require(value >= low && value <= high, ErrorCode::invalid_argument, kOrigin, field, " must be ",
           low, " to ", high, ", got ", value);
@@ -76,11 +74,11 @@ void check_form(const ModelConfig& c) {
           "norm, positions and ffn must be 0 or 1, got ", static_cast<int32_t>(c.norm), ", ",
           static_cast<int32_t>(c.positions), " and ", static_cast<int32_t>(c.ffn));
   const bool rotary = c.positions == Positions::rotary;
-  require(c.architecture == Architecture::decoder_lm ||
+  require(info_of(c.architecture).free_form ||
               (c.norm == Norm::layer && !rotary && c.ffn == FeedForward::plain && c.biases),
           ErrorCode::invalid_argument, kOrigin,
-          "RMS norm, rotary positions, SwiGLU and products without biases are for decoder-lm, an "
-          "encoder-decoder has none of them");
+          "RMS norm, rotary positions, SwiGLU and projections without biases are for decoder-lm; ",
+          info_of(c.architecture).name, " has none of them");
   require(c.norm == Norm::layer || !c.biases, ErrorCode::invalid_argument, kOrigin,
           "norm rms goes without biases: set biases to 0");
   require(c.ffn == FeedForward::plain || c.activation == Activation::silu,
@@ -102,10 +100,7 @@ void check_form(const ModelConfig& c) {
 }  // namespace
 
 void validate(const ModelConfig& c) {
-  require(
-      c.architecture == Architecture::encoder_decoder || c.architecture == Architecture::decoder_lm,
-      ErrorCode::invalid_argument, kOrigin, "unknown architecture ",
-      static_cast<int32_t>(c.architecture));
+  info_of(c.architecture);  // throws for an unknown one
   require(c.activation == Activation::relu || c.activation == Activation::gelu ||
               c.activation == Activation::silu,
           ErrorCode::invalid_argument, kOrigin, "unknown activation ",
@@ -132,7 +127,7 @@ void validate(const ModelConfig& c) {
 std::string to_json(const ModelConfig& config) {
   const LibraryMemory memory(LibraryMemory::json(0));
   nlohmann::ordered_json out;
-  out["architecture"] = architecture_name(config.architecture);
+  out["architecture"] = info_of(config.architecture).name;
   out["activation"] = activation_name(config.activation);
   for_each_field(config, [&](const char* name, const auto& value) { out[name] = value; });
   for_each_later_choice(
@@ -163,9 +158,10 @@ ModelConfig model_config_from_json(const std::string& text) {
             chosen.substr(0, 64));
     value = *found;
   };
-  take_choice("architecture", config.architecture,
-              std::array{Architecture::encoder_decoder, Architecture::decoder_lm},
-              architecture_name);
+  std::vector<Architecture> known;
+  for (const ArchitectureInfo& info : architectures()) known.push_back(info.architecture);
+  take_choice("architecture", config.architecture, known,
+              [](Architecture architecture) { return info_of(architecture).name; });
   take_choice("activation", config.activation,
               std::array{Activation::relu, Activation::gelu, Activation::silu}, activation_name);
   for_each_field(config, take);

@@ -5,15 +5,10 @@
 #include <cstdint>
 #include <string>
 
+#include "engine/models/architecture.h"
 #include "engine/ops/activation/activation.h"
 
 namespace trafo {
-
-// Values are part of the C ABI: never renumber, only append.
-enum class Architecture : int32_t {
-  encoder_decoder = 0,  // Vaswani et al., arXiv 1706.03762
-  decoder_lm = 1,       // source <eos> target <eos> in one stream, causal
-};
 
 // What a decoder_lm may have of Llama (Touvron et al., arXiv 2302.13971). An encoder_decoder has
 // the first of each. Values are part of the C ABI: never renumber, only append.
@@ -54,8 +49,12 @@ struct ModelConfig {
   int64_t kv_heads = 0;     // heads of keys and values, which heads / kv_heads queries share, with
                             // rotary positions; 0: as many as `heads`
   double rope_theta = 1e4;  // of rotary positions
+  bool output_bias = true;  // of the output projection, where `biases` is set; GPT-2 has none
   bool depth_scaled_init = false;  // initial weights of layer l are divided by the root of l
 
+  // False: one sequence holds source and target.
+  bool has_encoder() const { return info_of(architecture).has_encoder; }
+  bool has_output_bias() const { return biases && output_bias; }
   int64_t head_dim() const { return width / heads; }
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   // Columns of keys, and as many of values.

@@ -52,7 +52,7 @@ void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& conf
   constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
   double payload = 0;
   for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
-  const bool is_lm = config.architecture == Architecture::decoder_lm;
+  const bool is_lm = !config.has_encoder();
   const auto element = static_cast<double>(dtype_size(dtype));
   const auto width = static_cast<double>(config.width);
   const int64_t layers = config.decoder_layers + (is_lm ? 0 : config.encoder_layers);

@@ -7,7 +7,6 @@
 #include <set>
 #include <thread>
 
-#include "engine/models/decode_state.h"
 #include "tests/decode/decode_models.h"
 #include "tests/models/llama_models.h"
 
@@ -113,17 +112,23 @@ void expect_incremental_equals_full(Context& context, const Model& model, const 
   const std::vector<double> full = as_doubles(context, model.logits(context, batch));
   const auto ends = context.values<int32_t>(batch.target_cu_seqlens);
   const auto input = context.values<int32_t>(batch.target_in);
-  DecodeState state = model.start_decoding(context, batch, beam, 2);
+  DecodeState state = model.start_decoding(context, batch, 2);
   std::vector<size_t> sentence_of;  // of each row
-  for (int64_t r = 0; r < state.rows; ++r) sentence_of.push_back(static_cast<size_t>(r / beam));
+  std::vector<int32_t> copies;
+  for (int64_t r = 0; r < batch.sentences * beam; ++r) {
+    sentence_of.push_back(static_cast<size_t>(r / beam));
+    copies.push_back(static_cast<int32_t>(r / beam));
+  }
+  reorder(context, state, copies);
   size_t compared = 0;
   for (int32_t t = 0; !sentence_of.empty(); ++t) {
-    if (state.length == state.capacity) grow_cache(context, state, state.capacity + 3);
+    if (state.cache.longest() == state.cache.capacity())
+      state.cache.grow(context, state.cache.capacity() + 3);
     std::vector<int32_t> ids, parents;
     for (const size_t s : sentence_of) ids.push_back(input[static_cast<size_t>(ends[s] + t)]);
     const std::vector<double> logits = as_doubles(
         context,
-        model.decode_step(context, state, context.from_values<int32_t>(ids, {state.rows})));
+        model.decode_step(context, state, context.from_values<int32_t>(ids, {state.rows()})));
     for (size_t r = 0; r < sentence_of.size(); ++r) {
       const size_t row = static_cast<size_t>(ends[sentence_of[r]] + t);
       for (size_t c = 0; c < classes; ++c)
@@ -136,7 +141,7 @@ void expect_incremental_equals_full(Context& context, const Model& model, const 
     std::vector<size_t> next;
     for (const int32_t parent : parents) next.push_back(sentence_of[static_cast<size_t>(parent)]);
     sentence_of = next;
-    if (!parents.empty()) Model::reorder(context, state, parents);
+    if (!parents.empty()) reorder(context, state, parents);
   }
   EXPECT_EQ(compared, static_cast<size_t>(beam) * input.size());
 }

@@ -135,5 +135,42 @@ TEST(DepthScaledInit, DividesTheWeightsOfALayerByTheRootOfItsDepth) {
   EXPECT_NE(to_json(ModelConfig{}).find("\"depth_scaled_init\": false"), std::string::npos);
 }
 
+TEST(OutputBias, IsAParameterWhereTheConfigurationHasOne) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  for (const auto architecture : {Architecture::encoder_decoder, Architecture::decoder_lm}) {
+    ModelConfig config = tiny_config(architecture);
+    const auto with = make_model(*context, config, 7);
+    config.output_bias = false;
+    const auto without = make_model(*context, config, 7);
+    EXPECT_NE(with->parameters().find("output.bias"), kNoParam);
+    EXPECT_EQ(without->parameters().find("output.bias"), kNoParam);
+    EXPECT_FALSE(without->output_projection().bias.defined());
+    EXPECT_EQ(without->parameters().count() + 1, with->parameters().count());
+    const TemporaryDirectory directory;
+    save_model(directory / "model", *context, *without);
+    EXPECT_FALSE(load_model(*context, directory / "model")->config().output_bias);
+  }
+}
+
+TEST(OutputBias, FilesWithoutTheFieldHaveOne) {
+  ModelConfig config = tiny_config(Architecture::decoder_lm);
+  config.output_bias = false;
+  std::string text = to_json(config);
+  EXPECT_FALSE(model_config_from_json(text).output_bias);
+  const size_t at = text.find(",\n  \"output_bias\": false");
+  ASSERT_NE(at, std::string::npos);
+  text.erase(at, text.find('\n', at + 2) - at);
+  EXPECT_TRUE(model_config_from_json(text).output_bias);
+}
+
+TEST(Architectures, HaveNamesThatAreReadBack) {
+  for (const ArchitectureInfo& info : architectures()) {
+    EXPECT_EQ(&info_of(info.architecture), &info);
+    const ModelConfig config = tiny_config(info.architecture);
+    EXPECT_EQ(model_config_from_json(to_json(config)).architecture, info.architecture);
+    EXPECT_NE(to_json(config).find(info.name), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace trafo
