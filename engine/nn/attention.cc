@@ -14,11 +14,10 @@ LinearOptions projection(const AttentionOptions& options, int64_t out) {
           .depth = options.depth};
 }
 
-ops::AttentionOptions attention_options(const AttentionOptions& options, int64_t kv_heads,
-                                        bool causal, const Dropout& dropout) {
+ops::AttentionOptions attention_options(const AttentionOptions& options, bool causal,
+                                        const Dropout& dropout) {
   ops::AttentionOptions result;
   result.heads = options.heads;
-  result.kv_heads = kv_heads;
   result.head_dim = options.head_dim();
   result.causal = causal;
   result.dropout = dropout;
@@ -46,18 +45,19 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
     rotary.in_place = true;  // a product does not keep its output for backward
     qkv = ops::rotary(context, qkv, sequences.positions, rotary);
   }
-  const int64_t key_column = options_.width, value_column = key_column + options_.kv_width();
+  const int64_t key_column = options_.width, value_column = options_.width + options_.kv_width();
   if (cache) cache->append(context, layer, qkv, key_column);
+  const bool decode_step = cache && !cache->is_prefill();
+  ops::AttentionOptions options =
+      attention_options(options_, options_.causal && !decode_step, dropout);
+  options.kv_heads = options_.kv_heads;
   Tensor mixed;
-  if (cache && !cache->is_prefill()) {
-    ops::AttentionOptions options = attention_options(options_, options_.kv_heads, false, {});
+  if (decode_step) {
     options.max_keys = cache->longest() + 1;
     mixed = ops::attention_decode(context, {qkv, 0}, {cache->storage(), cache->key_column(layer)},
                                   {cache->storage(), cache->value_column(layer)},
                                   cache->key_begin(), cache->key_end(), options);
   } else {
-    ops::AttentionOptions options =
-        attention_options(options_, options_.kv_heads, options_.causal, dropout);
     options.max_queries = options.max_keys = sequences.longest;
     mixed = ops::attention(context, {qkv, 0}, {qkv, key_column}, {qkv, value_column},
                            sequences.cu_seqlens, sequences.cu_seqlens, options);
@@ -79,7 +79,7 @@ PendingBias CrossAttention::forward(Context& context, const Tensor& x,
   const ops::AttentionInput query{query_.forward(context, x), 0};
   const ops::AttentionInput keys{encoder.values, key_column};
   const ops::AttentionInput values{encoder.values, key_column + options_.width};
-  ops::AttentionOptions options = attention_options(options_, 0, false, dropout);
+  ops::AttentionOptions options = attention_options(options_, false, dropout);
   options.max_keys = encoder.sequences.longest;
   options.max_queries = sequences.longest;
   const Tensor mixed =
