@@ -54,8 +54,8 @@ void validate(const TrainOptions& o) {
               o.optimizer_states == OptimizerStates::eight_bit,
           ErrorCode::invalid_argument, kOrigin, "optimizer_states has the unknown value ",
           static_cast<int32_t>(o.optimizer_states));
-  check_real("exponential_smoothing", o.ema_alpha, 0, 1, true);
-  check_range("optimizer_delay", o.gradient_accumulation, 1, 1 << 20);
+  check_real("ema_alpha", o.ema_alpha, 0, 1, true);
+  check_range("gradient_accumulation", o.gradient_accumulation, 1, 1 << 20);
   check_range("max_non_finite_steps", o.max_non_finite_steps, 1, 1 << 30);
   check_range("batch_tokens", o.batch_tokens, 2, 1 << 28);
   check_range("max_length", o.max_length, 2, 1 << 24);

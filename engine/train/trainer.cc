@@ -123,7 +123,7 @@ void Trainer::submit(std::span<const PackedBatchHost> micro_batches) {
 // `gradients` fills the flat gradient and the sums of the losses.
 void Trainer::start(const StepResult& result, const std::function<void()>& gradients) {
   require(in_flight_.size() < (works_ahead() ? kMaxInFlight : 1), ErrorCode::invalid_argument,
-          kOrigin, in_flight_.size(), " updates are under way, collect one first");
+          kOrigin, in_flight_.size(), " updates are in flight, collect one first");
   const uint64_t passes_before = state_.forward_passes;
   const size_t before = in_flight_.size();
   ParameterStore& parameters = model_.parameters();
@@ -153,7 +153,7 @@ void Trainer::start(const StepResult& result, const std::function<void()>& gradi
 }
 
 StepResult Trainer::collect() {
-  require(!in_flight_.empty(), ErrorCode::invalid_argument, kOrigin, "no update is under way");
+  require(!in_flight_.empty(), ErrorCode::invalid_argument, kOrigin, "no update is in flight");
   // It counts as collected even if the device fails: whoever collects all of them comes to an end.
   const PhaseRange phase(context_, "wait", false);
   const InFlight oldest = in_flight_.front();
@@ -204,7 +204,7 @@ void Trainer::reserve(std::span<const BatchBucket> shapes) {
 
 void Trainer::require_idle() const {
   require(in_flight_.empty(), ErrorCode::invalid_argument, kOrigin, in_flight_.size(),
-          " updates are under way, collect them first");
+          " updates are in flight, collect them first");
 }
 
 const Tensor& Trainer::ema_weights() const {

@@ -82,8 +82,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeviceStepTest, ::testing::ValuesIn(instances(
                                        : "EncoderDecoder");
                          });
 
-// Filled up, planned and decided on the device, an update is what the CPU makes of the batch alone,
-// with the same elements dropped.
+// Padded to a bucket, planned and decided on the device, an update is what the CPU makes of the
+// batch alone, with the same elements dropped.
 TEST_P(DeviceStepTest, EqualsTheCpu) {
   const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
   const auto there = make_model(*context_, config(), 5);
@@ -136,7 +136,7 @@ TEST_P(DeviceStepTest, UpdatesUnderWayAreTheSameBits) {
   EXPECT_THROW(b.collect(), Error);
 }
 
-// Moments in 8 bits: several updates under way, and a trainer that continues in the middle.
+// Moments in 8 bits: several updates in flight, and a trainer that continues in the middle.
 TEST_P(DeviceStepTest, EightBitStatesAreTheSameBitsAheadAndContinued) {
   TrainOptions options = quick_options();
   options.optimizer_states = OptimizerStates::eight_bit;
@@ -408,7 +408,7 @@ TEST_P(DeviceStepTest, ARunThatLooksLateIsTheSameRun) {
   }
 }
 
-// An epoch ends while updates are under way; a callback that throws there must not harm them.
+// An epoch ends while updates are in flight; a callback that throws there must not harm them.
 TEST_P(DeviceStepTest, ACallbackMayThrowWhileUpdatesAreUnderWay) {
   const TrainingData data = copy_data(architecture());
   TrainOptions options = quick_options();
