@@ -138,7 +138,7 @@ ModelConfig model_config(const Workload& w) {
   return config;
 }
 
-// Steps with a batch from the host, as many under way as the trainer takes. The loss of the last
+// Steps with a batch from the host, as many in flight as the trainer takes. The loss of the last
 // one.
 double steps_from_host(Trainer& trainer, const PackedBatchHost& batch, int count) {
   const size_t most = trainer.works_ahead() ? Trainer::kMaxInFlight : 1;

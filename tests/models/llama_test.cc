@@ -50,7 +50,8 @@ double loss_of(Context& context, const Model& model, const Batch& batch) {
   return context.item(LabelSmoothedCrossEntropy(0.1).loss(context, model, batch, {}).loss);
 }
 
-// Every parameter gets the gradient that differences of the loss say, fused and composed.
+// Every parameter gets the gradient that differences of the loss say, fused and by the reference
+// path.
 TEST(Llama, GradientsInFloat64) {
   for (const auto& [kv_heads, tied] : {std::pair{0, true}, std::pair{1, false}}) {
     for (const bool fused : {true, false}) {

@@ -70,13 +70,14 @@ TEST_P(ModelOptionsTest, Learns) {
   EXPECT_LT(loss_of(*context, *model, batches), 0.8 * before);
 }
 
-TEST_P(ModelOptionsTest, ComposedOpsGiveTheSameLoss) {
+TEST_P(ModelOptionsTest, ReferenceOpsGiveTheSameLoss) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
-  const auto composed = make_context({DeviceKind::cpu, 0}, 1);
-  composed->set_fused_kernels(false);
+  const auto reference = make_context({DeviceKind::cpu, 0}, 1);
+  reference->set_fused_kernels(false);
   const auto batches = copy_batches(GetParam().architecture, 2);
   const double loss = loss_of(*context, *make_model(*context, config(), 5), batches);
-  EXPECT_NEAR(loss_of(*composed, *make_model(*composed, config(), 5), batches), loss, 1e-5 * loss);
+  EXPECT_NEAR(loss_of(*reference, *make_model(*reference, config(), 5), batches), loss,
+              1e-5 * loss);
 }
 
 TEST_P(ModelOptionsTest, TyingIsOneMatrix) {

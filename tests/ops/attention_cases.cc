@@ -41,7 +41,7 @@ OpCase make(const char* label, const AttentionCase& c) {
   // A score of 60 in float32 is rounded by up to 4e-6, and its exponential by as much, relative.
   if (c.scale > 10) test.tolerance = 1e-5;
   // In bfloat16 that score is off by 0.12.
-  if (c.scale > 10) test.composed_bfloat16_tolerance = 0.25;
+  if (c.scale > 10) test.reference_bfloat16_tolerance = 0.25;
   test.inputs = [c](InputMaker& maker) {
     const int64_t width = c.width(), kv_width = c.kv_width();
     const int64_t tq = total(c.queries), tk = total(c.keys);

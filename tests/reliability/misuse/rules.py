@@ -30,7 +30,7 @@ HANDLE_VALUES = {
     "trafo_tensor_zero_grad.tensor": "w.leaf", "trafo_op_linear.bias": "w.row", "trafo_tensor_get_shape.tensor": "w.cube",
     "trafo_op_softmax.padding_mask": "NULL", "trafo_backward.upstream": "NULL", "trafo_tensor_read.tensor": "w.row",
     "trafo_tensor_write.tensor": "w.row",
-    "ids": "w.ids", "labels": "w.ids", "positions": "w.ids", "cu_seqlens_q": "w.seams", "cu_seqlens_k": "w.seams",
+    "ids": "w.ids", "labels": "w.ids", "positions": "w.ids", "cu_seqlens_q": "w.offsets", "cu_seqlens_k": "w.offsets",
     "gamma": "w.row", "beta": "w.row", "bias": "w.row",
 }
 KIND_VALUES = {"trafo_tensor": "w.matrix"}
