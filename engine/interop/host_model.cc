@@ -71,19 +71,17 @@ HostModel make_host_model(const ModelConfig& config) {
 HostModel copy_to_host(Context& context, const Model& model) {
   HostModel host = make_host_model(model.config());
   const ParameterStore& from = model.parameters();
-  const std::span<float> to = span_of(host.parameters().flat());
-  // Both workspaces are laid out alike: that depends on the configuration alone.
-  const Tensor master = from.master().detach();
-  if (master.dtype() == DType::f64) {
-    const std::vector<double> wide = context.values<double>(master);
-    std::transform(wide.begin(), wide.end(), to.begin(),
-                   [](double value) { return static_cast<float>(value); });
-  } else {
-    context.to_host(master, to.data(), to.size_bytes());
-  }
   for (size_t i = 0; i < from.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const std::span<float> values = span_of(host.parameters().value(id));
+    if (from.dtype() == DType::f64) {
+      std::vector<double> wide(values.size());
+      from.get_value(context, id, wide.data(), wide.size() * sizeof(double));
+      std::transform(wide.begin(), wide.end(), values.begin(),
+                     [](double value) { return static_cast<float>(value); });
+    } else {
+      from.get_value(context, id, values.data(), values.size_bytes());
+    }
     require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
             ErrorCode::non_finite, kOrigin, "the parameter ", from.name(id),
             " has values that are not finite float32 numbers");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/models/model_config.h"
+#include "engine/nn/parameter_store.h"
 #include "engine/train/batch_bucket.h"
 #include "engine/train/options.h"
 
@@ -33,7 +34,7 @@ int64_t largest_that(Fits fits, int64_t low, int64_t most) {
 struct MemoryPlan {
   int64_t weights = 0;      // with float32 masters and constant tables
   int64_t gradients = 0;    // float32 or the model's dtype
-  int64_t optimizer = 0;    // moments, and the mean of the weights under ema_alpha
+  int64_t optimizer = 0;    // moments, EMA of the weights, table of parameter groups
   int64_t activations = 0;  // the arena of forward and backward
   int64_t total = 0;        // with the batch and small change
 };
@@ -44,12 +45,15 @@ struct BatchSizes {
   int64_t source_tokens = 0, target_tokens = 0;
 };
 
-// Of a model and its trainer on a device that only notes allocations, in host time; the device need
-// not exist. INVALID_ARGUMENT for sizes that are no batch of this model.
+// Of a model and its trainer, from a dry run on the meta device; the device need not exist.
+// `groups`: parameters of such a model, whose frozen ones are planned as frozen; default: all are
+// trainable. INVALID_ARGUMENT for sizes that are no batch of this model.
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, const BatchSizes& sizes);
+                         const TrainOptions& options, const BatchSizes& sizes,
+                         const ParameterStore* groups = nullptr);
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, std::span<const BatchBucket> shapes);
+                         const TrainOptions& options, std::span<const BatchBucket> shapes,
+                         const ParameterStore* groups = nullptr);
 
 // `sizes` times the largest factor whose plan has room in options.memory_limit, to within one part
 // in 128; sentences keep their lengths. OUT_OF_MEMORY, of a device OUT_OF_DEVICE_MEMORY: not even

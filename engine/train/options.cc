@@ -117,6 +117,7 @@ std::string fixed_options_json(const TrainOptions& o) {
   out["label_smoothing"] = o.label_smoothing;
   out["clip_norm"] = o.clip_norm;
   out["weight_decay"] = o.weight_decay;
+  out["decay_norms_and_biases"] = o.decay_norms_and_biases;
   out["beta1"] = o.beta1;
   out["beta2"] = o.beta2;
   out["epsilon"] = o.epsilon;

@@ -32,6 +32,7 @@ struct TrainOptions {
   double label_smoothing = 0.1;
   double clip_norm = 1.0;  // global norm of the mean gradient; 0: no clipping
   double weight_decay = 0;
+  bool decay_norms_and_biases = true;  // false: weight_decay is for matrices only
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;
   OptimizerStates optimizer_states = OptimizerStates::float32;  // eight_bit: not for float64 models
   // Share of every update's weights in their running mean, which is what is validated and saved to

@@ -96,12 +96,12 @@ TEST_P(EmaTest, IsTheMeanOfTheWeightsOfAllUpdates) {
 }
 
 TEST_P(EmaTest, TheEarlyShareFallsToTheGivenOne) {
-  EXPECT_EQ(smoothing_share(1e-4, 1), 1);
-  EXPECT_EQ(smoothing_share(1e-4, 2), 0.9);
-  EXPECT_EQ(smoothing_share(1e-4, 10), 0.5);
-  EXPECT_GT(smoothing_share(1e-4, 80000), 1e-4);
-  EXPECT_EQ(smoothing_share(1e-4, 90000), 1e-4);
-  EXPECT_EQ(smoothing_share(0.5, 100), 0.5);
+  EXPECT_EQ(ema_weight(1e-4, 1), 1);
+  EXPECT_EQ(ema_weight(1e-4, 2), 0.9);
+  EXPECT_EQ(ema_weight(1e-4, 10), 0.5);
+  EXPECT_GT(ema_weight(1e-4, 80000), 1e-4);
+  EXPECT_EQ(ema_weight(1e-4, 90000), 1e-4);
+  EXPECT_EQ(ema_weight(0.5, 100), 0.5);
 }
 
 TEST_P(EmaTest, SkippedUpdatesLeaveTheMean) {
