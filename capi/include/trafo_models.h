@@ -172,6 +172,36 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_count(const traf
 /* Name (borrowed) and a handle on the parameter's own memory; out_name, out_tensor may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter(trafo_model *model, int64_t index, const char **out_name,
                                                                 trafo_tensor **out_tensor);
+
+typedef struct trafo_parameter_info {
+  size_t struct_size;
+  const char *name;            /* borrowed from the model */
+  const char *group;           /* borrowed: "matrices", "norms_and_biases", or a group that the model has declared */
+  int64_t elements;
+  int32_t dtype;               /* of the values */
+  int32_t trainable;           /* 0: frozen */
+  double lr_factor;            /* multiplied with the learning rate */
+  double weight_decay_factor;  /* multiplied with weight_decay */
+} trafo_parameter_info;
+
+/* How parameter `index` is trained. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_info(const trafo_model *model, int64_t index,
+                                                                     trafo_parameter_info *out, size_t struct_size);
+/* Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and
+ * backward work for them. '*' stands for any characters, '?' for one: "encoder.*" and "*embedding.weight" leave the decoder to be
+ * trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:
+ * none. INVALID_ARGUMENT: the model has a trainer, or tensors of its parameters are not freed. A run directory continues with the
+ * same parameters frozen. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_freeze(trafo_model *model, const char *pattern, size_t pattern_length,
+                                                         int64_t *out_count);
+/* Makes such parameters trainable again. out_count may be NULL. Errors as for trafo_model_freeze. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_unfreeze(trafo_model *model, const char *pattern, size_t pattern_length,
+                                                           int64_t *out_count);
+/* Sets what learning rate and weight decay are multiplied with for such parameters, at least 0. out_count may be NULL. Errors as for
+ * trafo_model_freeze. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model *model, const char *pattern,
+                                                                     size_t pattern_length, double lr_factor,
+                                                                     double weight_decay_factor, int64_t *out_count);
 #define TRAFO_EXPORT_HF_MARIAN 0   /* transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings */
 #define TRAFO_EXPORT_HF_GPT2 1     /* transformers' GPT2LMHeadModel: pre-norm decoder-lm */
 #define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture, but not the Llama form */

@@ -101,6 +101,31 @@ trafo_model* load(const Call& call, trafo_context* context, const char* path, si
                         load_model(c, path_argument(call, path, path_length, "path"), precision)));
 }
 
+ParamId checked_parameter(const Call& call, const ParameterStore& parameters, int64_t index) {
+  if (index < 0 || static_cast<size_t>(index) >= parameters.count())
+    call.refuse("index must be 0 to ", static_cast<int64_t>(parameters.count()) - 1, ", got ",
+                index);
+  return static_cast<ParamId>(index);
+}
+
+// A model whose parameters may be grouped in another way.
+const ModelObject& untrained(const Call& call, trafo_model* model) {
+  const ModelObject& m = call.handle(model, "model");
+  call.use(m.context);
+  check_changeable(call, m);
+  if (m.model.use_count() > 1) call.refuse("the model has a trainer: free that first");
+  return m;
+}
+
+void set_trainable(const Call& call, trafo_model* model, const char* pattern, size_t length,
+                   bool trainable, int64_t* out_count) {
+  if (out_count) *out_count = 0;
+  const std::string_view names = call.text(pattern, length, "pattern");
+  const ModelObject& m = untrained(call, model);
+  const int64_t count = m.model->parameters().set_trainable(*m.context, names, trainable);
+  if (out_count) *out_count = count;
+}
+
 }  // namespace
 
 DType trafo::capi::checked_precision(const Call& call, int32_t precision) {
@@ -215,7 +240,7 @@ trafo_error* trafo_model_prepare_inference(trafo_model* model) {
     ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     if (m.for_inference) return;
-    // Its updates would go past the copy of the weights that translation reads from then on.
+    // Translation reads a copy of the weights from here on, which a trainer would not update.
     if (m.model.use_count() > 1) call.refuse("the model has a trainer: free that first");
     m.packed = pack_for_decoding(*m.context, *m.model);
     m.for_inference = true;
@@ -261,10 +286,7 @@ trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index, const 
     call.use(m.context);
     check_changeable(call, m);
     const ParameterStore& parameters = m.model->parameters();
-    if (index < 0 || static_cast<size_t>(index) >= parameters.count())
-      call.refuse("index must be 0 to ", static_cast<int64_t>(parameters.count()) - 1, ", got ",
-                  index);
-    const auto id = static_cast<ParamId>(index);
+    const ParamId id = checked_parameter(call, parameters, index);
     if (out_tensor) {
       // The same memory and gradient, but a view of its own: switching its gradient off does not
       // reach into the model.
@@ -273,6 +295,51 @@ trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index, const 
       *out_tensor = give_tensor(m.context, std::move(view));
     }
     if (out_name) *out_name = parameters.name(id).c_str();
+  });
+}
+
+trafo_error* trafo_model_get_parameter_info(const trafo_model* model, int64_t index,
+                                            trafo_parameter_info* out, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
+    const ParameterStore& parameters = call.handle(model, "model").model->parameters();
+    const ParamId id = checked_parameter(call, parameters, index);
+    const ParameterGroup& group = parameters.group(id);
+    trafo_parameter_info info{};
+    info.name = parameters.name(id).c_str();
+    info.group = group.name.c_str();
+    info.elements = parameters.value(id).numel();
+    info.dtype = static_cast<int32_t>(group.dtype);
+    info.trainable = group.trainable;
+    info.lr_factor = group.lr_factor;
+    info.weight_decay_factor = group.weight_decay;
+    init_options(call, out, struct_size, info);
+  });
+}
+
+trafo_error* trafo_model_freeze(trafo_model* model, const char* pattern, size_t pattern_length,
+                                int64_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    set_trainable(call, model, pattern, pattern_length, false, out_count);
+  });
+}
+
+trafo_error* trafo_model_unfreeze(trafo_model* model, const char* pattern, size_t pattern_length,
+                                  int64_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    set_trainable(call, model, pattern, pattern_length, true, out_count);
+  });
+}
+
+trafo_error* trafo_model_set_update_factors(trafo_model* model, const char* pattern,
+                                            size_t pattern_length, double lr_factor,
+                                            double weight_decay_factor, int64_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    if (out_count) *out_count = 0;
+    const std::string_view names = call.text(pattern, pattern_length, "pattern");
+    const ModelObject& m = untrained(call, model);
+    const int64_t count = m.model->parameters().set_factors(names, lr_factor, weight_decay_factor);
+    if (out_count) *out_count = count;
   });
 }
 

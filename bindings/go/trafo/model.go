@@ -286,6 +286,74 @@ func (m *Model) Parameters() (parameters []Parameter, err error) {
 	return parameters, err
 }
 
+// ParameterInfo says how a parameter is trained.
+type ParameterInfo struct {
+	Name     string
+	Group    string // "matrices", "norms_and_biases", or a group that the model has declared
+	Elements int64
+	DType    DType // of the values
+	Frozen   bool
+	// What learning rate and weight decay are multiplied with.
+	LearningRateFactor, WeightDecayFactor float64
+}
+
+// ParameterInfos lists how the parameters are trained, in the order of the file.
+func (m *Model) ParameterInfos() (infos []ParameterInfo, err error) {
+	err = m.in("Model.ParameterInfos", func() *C.trafo_error {
+		var tensors, elements C.int64_t
+		if e := C.trafo_model_get_parameter_count(m.ptr, &tensors, &elements); e != nil {
+			return e
+		}
+		for i := range tensors {
+			var c C.trafo_parameter_info
+			if e := C.trafo_model_get_parameter_info(m.ptr, i, &c, C.sizeof_trafo_parameter_info); e != nil {
+				return e
+			}
+			infos = append(infos, ParameterInfo{
+				C.GoString(c.name), C.GoString(c.group), int64(c.elements), DType(c.dtype), c.trainable == 0,
+				float64(c.lr_factor), float64(c.weight_decay_factor),
+			})
+		}
+		return nil
+	})
+	return infos, err
+}
+
+// Freeze freezes the parameters whose whole names match the pattern, and says how many match. Training
+// does not change them, and takes no gradients, optimizer states and backward work for them. '*' stands
+// for any characters, '?' for one: "encoder.*" and "*embedding.weight" leave the decoder to be trained.
+// ErrNotFound: no name matches. ErrInvalidArgument: the model has a trainer, or tensors of its
+// parameters are open. A run directory continues with the same parameters frozen.
+func (m *Model) Freeze(pattern string) (int64, error) {
+	var count C.int64_t
+	err := m.in("Model.Freeze", func() *C.trafo_error {
+		data, length := chars(pattern)
+		return C.trafo_model_freeze(m.ptr, data, length, &count)
+	})
+	return int64(count), err
+}
+
+// Unfreeze makes the parameters whose names match trainable again, and says how many match.
+func (m *Model) Unfreeze(pattern string) (int64, error) {
+	var count C.int64_t
+	err := m.in("Model.Unfreeze", func() *C.trafo_error {
+		data, length := chars(pattern)
+		return C.trafo_model_unfreeze(m.ptr, data, length, &count)
+	})
+	return int64(count), err
+}
+
+// SetUpdateFactors sets what learning rate and weight decay are multiplied with for the parameters whose
+// names match, and says how many match. ErrInvalidArgument: a factor is negative or not finite.
+func (m *Model) SetUpdateFactors(pattern string, learningRate, weightDecay float64) (int64, error) {
+	var count C.int64_t
+	err := m.in("Model.SetUpdateFactors", func() *C.trafo_error {
+		data, length := chars(pattern)
+		return C.trafo_model_set_update_factors(m.ptr, data, length, C.double(learningRate), C.double(weightDecay), &count)
+	})
+	return int64(count), err
+}
+
 // Size counts the model's parameters: numbers, not tensors.
 func (m *Model) Size() (int64, error) {
 	var tensors, elements C.int64_t

@@ -18,6 +18,8 @@ HANDLES = {"trafo_error", "trafo_context", "trafo_tensor", "trafo_cancel", "traf
 # Handles that a function needs others of than its kind's; by parameter, then by name.
 HANDLE_VALUES = {
     "trafo_trainer_new.model": "w.free_model", "trafo_model_prepare_inference.model": "w.free_model",
+    "trafo_model_freeze.model": "w.free_model", "trafo_model_unfreeze.model": "w.free_model",
+    "trafo_model_set_update_factors.model": "w.free_model",
     "trafo_model_load_weights.model": "w.free_model", "trafo_trainer_new.valid": "w.corpus",
     "trafo_tensor_set_requires_grad.tensor": "w.doubles", "trafo_tensor_get_grad.tensor": "w.leaf",
     "trafo_tensor_zero_grad.tensor": "w.leaf", "trafo_op_linear.bias": "w.row", "trafo_tensor_get_shape.tensor": "w.cube",
@@ -167,6 +169,8 @@ ARRAYS = {
     "trafo_tokenizer_encode.text": {"good": "@ = \"alpha beta\";", "bends": [
         ("NUL or not UTF-8", "either", "@ = \"a\\0b\\xff\\xfe\"; a->text_length = 5;")]},
     "trafo_model_config_preset.name": {"good": "@ = \"tiny\";", "bends": [("NUL or not UTF-8", "refused", "@ = \"a\\0b\";")]},
+    "pattern": {"good": "@ = \"*norm*\";", "bends": [
+        ("NUL or not UTF-8", "refused", "@ = \"a\\0b\";"), ("zero", "refused", "@ = \"\"; a->pattern_length = 0;")]},
     "trafo_tokenizer_load.path": path("w.files.tokenizer", "path_length"),
     "trafo_shortlist_load.path": path("w.files.shortlist", "path_length"),
     "trafo_corpus_load_tsv.path": path("w.files.tsv", "path_length"),
@@ -192,6 +196,7 @@ VALUES = {
     "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "seed": "1", "identity": "7", "pairs": "3",
     "max_updates": "1", "sentences": "2", "source_tokens": "8", "target_tokens": "8", "lowercase": "0", "best": "2",
     "learning_rate": "0.1", "eps": "1e-6", "atol": "1e-5", "rtol": "1e-3", "chunk_bytes": "0", "positions": "2", "width": "2",
+    "lr_factor": "1", "weight_decay_factor": "1",
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
@@ -206,7 +211,7 @@ def value(function, name, ctype):
         return f"sizeof(a->{'options' if function.endswith('options_init') else 'config' if 'config_init' in function else 'out'}_v.v)"
     if f"{function}.{name}" in VALUES:
         return VALUES[f"{function}.{name}"]
-    if name.endswith("_length") and name in ("path_length", "directory_length", "output_length", "text_length", "name_length"):
+    if name.endswith("_length") and name in ("path_length", "directory_length", "output_length", "text_length", "name_length", "pattern_length"):
         return f"strlen(a->{name.removesuffix('_length')})"
     if name in ("source_length", "target_length"):
         return f"strlen(a->{name.removesuffix('_length')}_path)"
@@ -235,7 +240,7 @@ SIGNED = {"dim", "dim0", "dim1"}
 REALS = {"label_smoothing", "beta1", "beta2", "epsilon", "weight_decay", "clip_norm", "learning_rate", "dropout",
          "attention_dropout", "ffn_dropout", "norm_epsilon", "rope_theta", "character_coverage", "length_penalty", "temperature",
          "top_p", "ema_alpha", "max_length_ratio", "source_alpha", "target_alpha", "valid_normalize", "theta", "p",
-         "eps", "atol", "rtol"}
+         "eps", "atol", "rtol", "lr_factor", "weight_decay_factor"}
 FACTORS = {"scale", "factor"}
 
 

@@ -1563,6 +1563,87 @@ unsafe extern "C" {
         out_tensor: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_parameter_info {
+    pub struct_size: usize,
+    #[doc = " borrowed from the model"]
+    pub name: *const ::core::ffi::c_char,
+    #[doc = " borrowed: \"matrices\", \"norms_and_biases\", or a group that the model has declared"]
+    pub group: *const ::core::ffi::c_char,
+    pub elements: i64,
+    #[doc = " of the values"]
+    pub dtype: i32,
+    #[doc = " 0: frozen"]
+    pub trainable: i32,
+    #[doc = " multiplied with the learning rate"]
+    pub lr_factor: f64,
+    #[doc = " multiplied with weight_decay"]
+    pub weight_decay_factor: f64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_parameter_info"][::core::mem::size_of::<trafo_parameter_info>() - 56usize];
+    ["Alignment of trafo_parameter_info"][::core::mem::align_of::<trafo_parameter_info>() - 8usize];
+    ["Offset of field: trafo_parameter_info::struct_size"]
+        [::core::mem::offset_of!(trafo_parameter_info, struct_size) - 0usize];
+    ["Offset of field: trafo_parameter_info::name"]
+        [::core::mem::offset_of!(trafo_parameter_info, name) - 8usize];
+    ["Offset of field: trafo_parameter_info::group"]
+        [::core::mem::offset_of!(trafo_parameter_info, group) - 16usize];
+    ["Offset of field: trafo_parameter_info::elements"]
+        [::core::mem::offset_of!(trafo_parameter_info, elements) - 24usize];
+    ["Offset of field: trafo_parameter_info::dtype"]
+        [::core::mem::offset_of!(trafo_parameter_info, dtype) - 32usize];
+    ["Offset of field: trafo_parameter_info::trainable"]
+        [::core::mem::offset_of!(trafo_parameter_info, trainable) - 36usize];
+    ["Offset of field: trafo_parameter_info::lr_factor"]
+        [::core::mem::offset_of!(trafo_parameter_info, lr_factor) - 40usize];
+    ["Offset of field: trafo_parameter_info::weight_decay_factor"]
+        [::core::mem::offset_of!(trafo_parameter_info, weight_decay_factor) - 48usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " How parameter `index` is trained. since 0.1"]
+    pub fn trafo_model_get_parameter_info(
+        model: *const trafo_model,
+        index: i64,
+        out: *mut trafo_parameter_info,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and\n backward work for them. '*' stands for any characters, '?' for one: \"encoder.*\" and \"*embedding.weight\" leave the decoder to be\n trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:\n none. INVALID_ARGUMENT: the model has a trainer, or tensors of its parameters are not freed. A run directory continues with the\n same parameters frozen. since 0.1"]
+    pub fn trafo_model_freeze(
+        model: *mut trafo_model,
+        pattern: *const ::core::ffi::c_char,
+        pattern_length: usize,
+        out_count: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Makes such parameters trainable again. out_count may be NULL. Errors as for trafo_model_freeze. since 0.1"]
+    pub fn trafo_model_unfreeze(
+        model: *mut trafo_model,
+        pattern: *const ::core::ffi::c_char,
+        pattern_length: usize,
+        out_count: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Sets what learning rate and weight decay are multiplied with for such parameters, at least 0. out_count may be NULL. Errors as for\n trafo_model_freeze. since 0.1"]
+    pub fn trafo_model_set_update_factors(
+        model: *mut trafo_model,
+        pattern: *const ::core::ffi::c_char,
+        pattern_length: usize,
+        lr_factor: f64,
+        weight_decay_factor: f64,
+        out_count: *mut i64,
+    ) -> *mut trafo_error;
+}
 unsafe extern "C" {
     #[must_use]
     #[doc = " Writes a model directory for another program, whole or not at all; it must not exist or be empty. What was written is read\n back first: out_difference (may be NULL) gets how far its logits are from the model's. UNSUPPORTED names the setting that the\n format cannot express. since 0.1"]
