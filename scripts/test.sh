@@ -20,6 +20,7 @@ scripts/install-dependencies.sh --tests
 step "source checks"
 tests/tools/check_layers.sh
 tests/tools/check_format.sh
+scripts/generate_options.py --check
 
 step "release build and tests"
 cmake --preset release -DTRAFO_WERROR=ON -DTRAFO_BUILD_TESTS=ON -DTRAFO_BUILD_BENCH=ON >/dev/null

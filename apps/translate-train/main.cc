@@ -1,5 +1,7 @@
 // translate-train: trains and uses translation models from the command line.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -7,6 +9,7 @@
 
 #include "commands.h"
 #include "settings.h"
+#include "terminal_text.h"
 
 namespace translate_train {
 namespace {
@@ -21,8 +24,17 @@ int fail_with(int code, const std::string& message) {
     else if (!line.empty() && line.back() != ' ')
       line += ' ';
   }
-  std::fprintf(stderr, "translate-train: error: %s\n", line.c_str());
+  std::fprintf(stderr, "translate-train: error: %s\n", terminal_text(line).c_str());
   return code;
+}
+
+// A program may be started without standard streams. The next file it opens would then be one, and
+// a warning would be written into it. Nothing can be written to what stands in for them.
+void reserve_standard_streams() {
+  int file = 0;
+  do file = open("/dev/null", O_RDONLY);
+  while (file >= 0 && file <= STDERR_FILENO);
+  if (file >= 0) close(file);
 }
 
 std::vector<std::string> flag_names(const CLI::App& app) {
@@ -84,7 +96,6 @@ int run(int argc, char** argv) {
       {"export", "write a model for transformers or CTranslate2", add_export},
       {"import", "read a MarianMT, GPT-2 or Llama model of transformers", add_import},
       {"completion", "completion for bash, zsh or fish", add_completion},
-      {"demo", "make a small corpus, train on it, translate", add_demo},
   };
   std::vector<std::pair<CLI::App*, Action>> actions;
   for (const Command& command : kCommands) {
@@ -108,6 +119,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace translate_train;
+  reserve_standard_streams();
   try {
     return run(argc, argv);
   } catch (const CliError& error) {

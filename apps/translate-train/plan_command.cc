@@ -1,12 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 
 #include "commands.h"
 #include "reporter.h"
-#include "settings.h"
+#include "setting_flags.h"
 #include "text_io.h"
 #include "train_config.h"
 
@@ -14,36 +13,12 @@ namespace translate_train {
 namespace {
 
 struct PlanArguments {
-  std::map<std::string, std::vector<std::string>> values;
+  FlagValues values;
   int64_t sentence_length = 32;
 };
 
-// What decides how much memory training takes.
-constexpr const char* kNames[] = {"task",
-                                  "arch",
-                                  "enc-depth",
-                                  "dec-depth",
-                                  "dim-emb",
-                                  "transformer-dim-ffn",
-                                  "transformer-heads",
-                                  "transformer-kv-heads",
-                                  "transformer-norm",
-                                  "tied-embeddings-all",
-                                  "dim-vocabs",
-                                  "mini-batch-words",
-                                  "mini-batch-fit",
-                                  "memory-limit",
-                                  "max-length",
-                                  "optimizer-delay",
-                                  "optimizer-states",
-                                  "exponential-smoothing",
-                                  "precision",
-                                  "recompute"};
-
 int plan(const CLI::App& app, const PlanArguments& arguments) {
-  Settings settings;
-  for (const auto& [name, values] : arguments.values)
-    if (app.count("--" + name) > 0) settings.set(name, values, "command line");
+  Settings settings = given_settings(app, setting_specs(), arguments.values);
   fill_defaults(settings, 0);
   TrainConfig config = resolve(settings);
   config.model.vocabulary = settings.integer("dim-vocabs");
@@ -88,13 +63,8 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
 
 Action add_plan(CLI::App& app) {
   auto arguments = std::make_shared<PlanArguments>();
-  for (const char* name : kNames) {
-    const SettingSpec& spec = *find_setting(name);
-    app.add_option("--" + std::string(spec.name), arguments->values[spec.name], spec.help)
-        ->expected(spec.min_values, spec.max_values)
-        ->type_name(spec.values)
-        ->group(spec.group);
-  }
+  for (const SettingSpec& spec : setting_specs())
+    if (spec.in_plan) add_setting(app, spec, arguments->values);
   app.add_option("--sentence-length", arguments->sentence_length,
                  "tokens of a sentence of the batch that is planned")
       ->type_name("N")

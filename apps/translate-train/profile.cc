@@ -1,7 +1,9 @@
 #include "profile.h"
 
 #include <fmt/format.h>
+
 #include <unistd.h>
+#include <sstream>
 
 #include <cerrno>
 #include <cstring>
@@ -106,8 +108,10 @@ bool run_profiled(const ProfileRequest& request, const std::function<int32_t(int
   }
   written = recording.write();
   if (stop == TRAFO_STOP_PAUSED) run_for(0);
-  reporter.info(fmt::format("profile of updates {} to {}{}\n{}", request.first, request.last,
-                            written ? ": " + request.path : "", recording.table()));
+  reporter.info(fmt::format("profile of updates {} to {}{}", request.first, request.last,
+                            written ? ": " + request.path : ""));
+  std::istringstream table(recording.table());
+  for (std::string line; std::getline(table, line);) reporter.info(line);
   return written;
 }
 

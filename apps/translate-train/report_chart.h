@@ -19,7 +19,7 @@ struct Axis {
 
 struct Series {
   size_t run;
-  size_t color;    // 0 to kColors - 1
+  size_t color;    // 0 to 7
   bool secondary;  // of two of a run: drawn dashed
   bool markers;    // few points that count one by one
   std::string label;
@@ -28,7 +28,6 @@ struct Series {
   std::vector<double> low, high;  // empty, or the spread of the displays that y is the mean of
   int marked = -1;                // index of the best point
 };
-inline constexpr size_t kColors = 8;
 
 struct Chart {
   const char* id;

@@ -2,16 +2,19 @@
 #include "run_files.h"
 
 #include <fmt/format.h>
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "cli_error.h"
+#include "terminal_text.h"
 
 namespace translate_train {
 namespace {
@@ -23,6 +26,25 @@ constexpr auto kRedraw = std::chrono::milliseconds(500);
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
+
+// train.log. spdlog's own file would follow a symbolic link.
+class LogFile final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  explicit LogFile(const std::string& path) : file_(path, OutputFile::Mode::append) {
+    if (!file_.is_open()) throw CliError(kFailed, path + ": cannot be written to: " + reason());
+  }
+
+ private:
+  static std::string reason() { return std::strerror(errno); }
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    if (!file_.write({line.data(), line.size()})) throw spdlog::spdlog_ex(reason());
+  }
+  void flush_() override {}
+
+  OutputFile file_;
+};
 
 size_t terminal_width() {
   winsize size{};
@@ -48,12 +70,8 @@ Reporter::~Reporter() {
 }
 
 void Reporter::open_files(const std::string& run_directory) {
-  try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_st>(run_directory + "/train.log");
-    log_ = std::make_shared<spdlog::logger>("train", sink);
-  } catch (const spdlog::spdlog_ex& error) {
-    throw CliError(kFailed, error.what());
-  }
+  log_ = std::make_shared<spdlog::logger>("train",
+                                          std::make_shared<LogFile>(run_directory + "/train.log"));
   log_->set_pattern(options_.json ? "%v" : "[%Y-%m-%d %H:%M:%S] %v");
   log_->flush_on(spdlog::level::info);
   // A full disk must not end a run that could still be saved elsewhere: said once, then ignored.
@@ -71,7 +89,10 @@ void Reporter::rewind_metrics(int64_t update) {
   while (std::getline(in, line)) {
     const auto record = nlohmann::json::parse(line, nullptr, false);
     // Lines cut off by a kill are not JSON.
-    if (record.is_object() && record.value("update", int64_t{0}) <= update) kept += line + "\n";
+    if (!record.is_object()) continue;
+    const auto of = record.find("update");
+    if (of == record.end() || (of->is_number() && of->get<double>() <= static_cast<double>(update)))
+      kept += line + "\n";
   }
   in.close();
   if (!replace_file(metrics_path_, kept)) warn(metrics_path_ + ": cannot be rewritten");
@@ -92,11 +113,9 @@ void Reporter::progress(const std::string& text, nlohmann::ordered_json record) 
 
 void Reporter::metric(const nlohmann::ordered_json& record) {
   if (metrics_path_.empty() || metrics_failed_) return;
-  std::ofstream out(metrics_path_, std::ios::app);
+  OutputFile out(metrics_path_, OutputFile::Mode::append);
   // Translations may hold bytes that are no UTF-8: pieces can be single bytes.
-  out << record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  out.close();
-  if (!out) {
+  if (!out.write(record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n")) {
     metrics_failed_ = true;
     warn(metrics_path_ + ": cannot be written");
   }
@@ -104,23 +123,23 @@ void Reporter::metric(const nlohmann::ordered_json& record) {
 
 void Reporter::status(const std::string& text) {
   const std::lock_guard lock(mutex_);
-  status_ = text;
+  status_ = terminal_text(text);
   status_time_ = Clock::now();
   if (!live_) return;
   if (text.empty())
     erase();
   else
-    draw(text);
+    draw(status_);
 }
 
 void Reporter::log(const char* level, const std::string& text, nlohmann::ordered_json record,
                    bool on_screen) {
   const bool warning = level[0] == 'w';
-  std::string line = (warning ? "warning: " : "") + text;
+  std::string line = (warning ? "warning: " : "") + terminal_text(text);
   if (options_.json) {
     nlohmann::ordered_json object = {{"level", level}, {"message", text}};
     for (auto& [key, value] : record.items()) object[key] = value;
-    line = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    line = terminal_text(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
   const std::lock_guard lock(mutex_);
   if (log_) log_->info("{}", line);

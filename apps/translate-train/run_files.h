@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace translate_train {
@@ -17,9 +18,39 @@ std::string pointed_checkpoint(const std::string& run, const std::string& name);
 // The best checkpoint by BLEU, else the latest; empty: none.
 std::string usual_checkpoint(const std::string& run);
 
-// Writes a small file whole or not at all; false: it could not be written, and is as it was.
+// Refuses a run directory that has a FIFO, a device or a directory where one of the files that are
+// read from it should be. Reading it might never end.
+void check_run_files(const std::string& run);
+
+// Writes a small file whole or not at all; false: it could not be written, and is as it was. A
+// symbolic link of that name is replaced, not followed.
 bool replace_file(const std::string& path, std::string_view text);
 // The same, or throws.
 void write_file(const std::string& path, std::string_view text);
+
+// RUN/NAME, made if it is not there. Throws if it is a symbolic link or no directory.
+void make_own_folder(const std::string& path);
+
+// A file that grows. What is not a regular file, is a symbolic link, or has a second name is
+// refused: a run directory of a stranger must not write elsewhere.
+class OutputFile {
+ public:
+  enum class Mode { append, create };  // create: there must be nothing of that name
+  OutputFile() = default;
+  OutputFile(const std::string& path, Mode mode);
+  OutputFile(OutputFile&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  OutputFile& operator=(OutputFile&& other) noexcept {
+    std::swap(file_, other.file_);
+    return *this;
+  }
+  ~OutputFile();
+
+  bool is_open() const { return file_ >= 0; }
+  // All of it, or false; errno says why.
+  bool write(std::string_view text);
+
+ private:
+  int file_ = -1;
+};
 
 }  // namespace translate_train

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "run_files.h"
 #include "text_io.h"
 
 namespace translate_train {
@@ -147,6 +148,7 @@ void RunRecords::begin(const trafo_event& e, bool resumed) {
     reporter_.metric(samples);
   }
   if (!facts_.tensorboard.empty()) {
+    if (facts_.tensorboard_is_own) make_own_folder(facts_.tensorboard);
     board_ = std::make_unique<TensorBoardWriter>(facts_.tensorboard, unix_seconds());
     board_->start_session(resumed ? e.update + 1 : 0, unix_seconds());
   }

@@ -35,7 +35,8 @@ std::vector<SamplePair> pick_samples(const Corpus& valid);
 struct RunFacts {
   nlohmann::ordered_json description;  // members of the run record
   std::vector<SamplePair> samples;
-  std::string tensorboard;  // folder of its event files; empty: none
+  std::string tensorboard;          // folder of its event files; empty: none
+  bool tensorboard_is_own = false;  // RUN/tensorboard, which must be a directory of its own
 };
 
 class RunRecords {

@@ -1,5 +1,5 @@
-// The settings of a training run by name: from defaults, the run directory, a YAML file and the
-// command line, each stronger than the one before.
+// The settings of a training run by name. They come from defaults, the run directory, a YAML file
+// and the command line; each is stronger than the one before.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,25 @@
 
 namespace translate_train {
 
+// The table follows from engine/options (settings.generated.cc).
 struct SettingSpec {
-  const char* name;     // without dashes; also the key in config.yml
-  const char* aliases;  // other names, comma separated, with dashes; long ones are keys as well
+  const char* name;       // without dashes: also the key in YAML
+  const char* aliases;    // other names, comma separated, with dashes; long ones are keys as well
+  const char* old_names;  // the same, but no help shows them
   const char* group;
   const char* values;  // shown in the help
   const char* help;
   int min_values, max_values;
-  bool in_run;  // written to config.yml
+  bool in_run;                // written to config.yml
+  bool in_plan;               // decides how much memory training takes: a flag of `plan`
+  const char* default_value;  // of what only this program has; null: none, or the library's
 };
-std::span<const SettingSpec> setting_specs();
-// By name or long alias, without dashes; null if there is none.
+std::span<const SettingSpec> setting_specs();    // of `train`
+std::span<const SettingSpec> translate_specs();  // of `translate`
+// By name, long alias or old name, without dashes; null if there is none.
 const SettingSpec* find_setting(std::string_view name);
+// "--lr,--rate" is two names.
+std::vector<std::string> names_in(std::string_view list);
 size_t edit_distance(std::string_view a, std::string_view b);
 // By edit distance.
 std::string nearest(std::string_view name, std::span<const std::string> candidates);
@@ -47,10 +54,12 @@ class Settings {
   const std::vector<std::string>& list(const std::string& name) const;
   const std::string& text(const std::string& name) const;
   int64_t integer(const std::string& name) const;
+  uint64_t seed(const std::string& name) const;
+  int64_t bytes(const std::string& name) const;  // "800MiB"
   double real(const std::string& name) const;
   std::vector<double> reals(const std::string& name) const;
   bool flag(const std::string& name) const;  // on, off, true, false
-  // One of `names`; returns its index.
+  // One of `names`, each with its aliases as "name|alias"; returns its index.
   int choice(const std::string& name, std::span<const char* const> names) const;
   [[noreturn]] void refuse(const std::string& name, const std::string& reason) const;
 
@@ -63,6 +72,9 @@ class Settings {
  private:
   std::map<std::string, Value> values_;
 };
+
+// "inv-sqrt" of "inv-sqrt|inverse_sqrt".
+std::string first_name(std::string_view names);
 
 // "500k" and "2M" are 500,000 and 2,000,000.
 bool parse_count(std::string_view text, int64_t& out);

@@ -127,9 +127,9 @@ TensorBoardWriter::TensorBoardWriter(const std::string& directory, double time) 
   fs::create_directories(directory);
   path_ = fmt::format("{}/{}{:010}.trafo.{}", directory, kPrefix,
                       time_after_existing_files(directory, time), getpid());
-  out_.open(path_, std::ios::binary);
+  out_ = OutputFile(path_, OutputFile::Mode::create);
   record(new_event(0, time).bytes(event::kFileVersion, "brain.Event:2").encoded());
-  if (!out_) throw CliError(kFailed, path_ + ": cannot be written");
+  if (failed_) throw CliError(kFailed, path_ + ": cannot be written");
 } catch (const fs::filesystem_error& error) {
   throw CliError(kFailed, directory + ": " + error.code().message());
 }
@@ -177,8 +177,7 @@ void TensorBoardWriter::record(const std::string& event) {
   frame += event;
   append_little_endian(frame, masked_crc32c(event));
   // Whole records only: a reader may look at any time.
-  out_.write(frame.data(), static_cast<std::streamsize>(frame.size()));
-  out_.flush();
+  failed_ = failed_ || !out_.write(frame);
 }
 
 }  // namespace translate_train

@@ -7,10 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "run_files.h"
 
 namespace translate_train {
 
@@ -36,13 +37,14 @@ class TensorBoardWriter {
   void text(int64_t step, double time, const std::string& tag, const std::string& markdown);
 
   const std::string& path() const { return path_; }
-  bool failed() const { return !out_; }
+  bool failed() const { return failed_; }
 
  private:
   void record(const std::string& event);
 
   std::string path_;
-  std::ofstream out_;
+  OutputFile out_;
+  bool failed_ = false;
 };
 
 }  // namespace translate_train

@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "device.h"
 #include "run_files.h"
+#include "setting_flags.h"
 #include "text_io.h"
 #include "train_config.h"
 #include "training.h"
@@ -22,9 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct TrainArguments {
-  std::map<std::string, std::vector<std::string>> values;
+  FlagValues values;
   std::string config;
-  std::string epochs, ema_decay;
   std::string profile, profile_updates;
   bool profile_graphs = false;
   bool dump_config = false;
@@ -65,41 +65,22 @@ void take_workspace(Settings& given) {
   given.unset("workspace");
 }
 
-// Command line over --config over what the run directory was started with.
-Settings collect(const CLI::App& app, const TrainArguments& arguments, std::string& run) {
-  Settings line;
-  for (const SettingSpec& spec : setting_specs())
-    if (const auto* option = app.get_option("--" + std::string(spec.name)); option->count() > 0)
-      line.set(spec.name, arguments.values.at(spec.name), "--" + std::string(spec.name));
-  if (!arguments.epochs.empty()) {
-    std::vector<std::string> after =
-        line.has("after") ? line.list("after") : std::vector<std::string>();
-    after.push_back(arguments.epochs + "e");
-    line.set("after", after, "--after-epochs");
-  }
-  if (!arguments.ema_decay.empty()) {
-    line.set("exponential-smoothing", {arguments.ema_decay}, "--ema-decay");
-    line.set("exponential-smoothing",
-             {fmt::format("{:.12g}", 1 - line.real("exponential-smoothing"))}, "--ema-decay");
-  }
-  Settings given;
-  if (!arguments.config.empty()) given = Settings::from_yaml(arguments.config);
-  given.overlay(line);
-  take_workspace(given);
-  run = given.has("model") ? given.text("model") : "run";
-  if (given.has("tsv") && given.has("train-sets"))
-    usage_error("--train-sets and --tsv: give one of them");
-  Settings all;
-  const std::string saved = run + "/config.yml";
-  if (fs::exists(run + "/latest") && fs::exists(saved)) {
-    all = Settings::from_yaml(saved);
-    check_continued(all, given, run);
-  }
-  if (given.has("tsv")) all.unset("train-sets");
-  if (given.has("train-sets")) all.unset("tsv");
-  if (given.has("tsv") || given.has("train-sets")) all.unset("data-weights");
-  all.overlay(given);
-  return all;
+// fairseq's form of the share: 1 - D.
+void take_ema_decay(Settings& given) {
+  if (!given.has("ema-decay")) return;
+  const double share = 1 - given.real("ema-decay");
+  given.set("exponential-smoothing", {fmt::format("{:.12g}", share)}, "--ema-decay");
+  given.unset("ema-decay");
+}
+
+// A limit in epochs beside those of --after.
+void take_after_epochs(Settings& given) {
+  if (!given.has("after-epochs")) return;
+  std::vector<std::string> after =
+      given.has("after") ? given.list("after") : std::vector<std::string>();
+  after.push_back(given.text("after-epochs") + "e");
+  given.set("after", after, "--after-epochs");
+  given.unset("after-epochs");
 }
 
 // Where event files go; empty: nowhere.
@@ -109,6 +90,37 @@ std::string tensorboard_folder(const Settings& settings, const std::string& run)
   const std::string value = values.empty() || values[0].empty() ? "on" : values[0];
   if (value == "on" || value == "true") return run + "/tensorboard";
   return value == "off" || value == "false" ? "" : value;
+}
+
+// Command line over --config over what the run directory was started with.
+Settings collect(const CLI::App& app, const TrainArguments& arguments, std::string& run) {
+  const Settings line = given_settings(app, setting_specs(), arguments.values);
+  Settings given;
+  if (!arguments.config.empty()) given = Settings::from_yaml(arguments.config);
+  given.overlay(line);
+  take_workspace(given);
+  take_ema_decay(given);
+  take_after_epochs(given);
+  run = given.has("model") ? given.text("model") : "run";
+  if (given.has("tsv") && given.has("train-sets"))
+    usage_error("--train-sets and --tsv: give one of them");
+  Settings all;
+  check_run_files(run);
+  const std::string saved = run + "/config.yml";
+  if (fs::exists(run + "/latest") && fs::exists(saved)) {
+    all = Settings::from_yaml(saved);
+    // Releases before this setting gave every model with biases an output bias.
+    all.set_default("output-bias", {"on"});
+    check_continued(all, given, run);
+    // A run directory may be a stranger's. Where it is written to, apart from itself, is said anew.
+    all.unset("tempdir");
+    if (!tensorboard_folder(all, run).empty()) all.set("tensorboard", {"on"}, "config.yml");
+  }
+  if (given.has("tsv")) all.unset("train-sets");
+  if (given.has("train-sets")) all.unset("tsv");
+  if (given.has("tsv") || given.has("train-sets")) all.unset("data-weights");
+  all.overlay(given);
+  return all;
 }
 
 void make_absolute(Settings& settings) {
@@ -171,8 +183,7 @@ Corpus open_training(const Settings& settings, const trafo_corpus_options& optio
 Corpora load_corpora(const Settings& settings, const std::string& run, Reporter& reporter) {
   const Reporter::Phase phase(reporter, "reading the corpus");
   auto options = with_defaults<trafo_corpus_options>(trafo_corpus_options_init);
-  if (settings.has("data-in-memory"))
-    parse_bytes(settings.text("data-in-memory"), options.memory_bytes);
+  if (settings.has("data-in-memory")) options.memory_bytes = settings.bytes("data-in-memory");
   options.unpack_directory = view(settings.has("tempdir") ? settings.text("tempdir") : run);
   options.monolingual = is_monolingual(settings);
   Corpora corpora;
@@ -272,34 +283,10 @@ int dump_config(Settings settings, const std::string& run, const Pretrained* pre
   return kDone;
 }
 
-int train(const CLI::App& app, const TrainArguments& arguments) {
-  std::string run;
-  Settings settings = collect(app, arguments, run);
-  if (!settings.has("tsv") && !settings.has("train-sets"))
-    usage_error("--train-sets SRC TRG or --tsv FILE is missing");
-  if (is_monolingual(settings) && !settings.has("task"))
-    settings.set_default("arch", {"decoder-lm"});
-  // Mistakes in the values are found before the corpus is read, whose size only moves defaults.
-  Settings trial = settings;
-  const std::optional<Pretrained> pretrained =
-      find_pretrained(settings, run, fs::exists(run + "/latest"));
-  if (pretrained) fill_shape(trial, *pretrained);
-  fill_defaults(trial, 0);
-  resolve(trial, pretrained ? &*pretrained : nullptr);
-  check_readable(settings);
-  const ProfileRequest profile =
-      profile_request(arguments.profile, arguments.profile_updates, arguments.profile_graphs);
-  Reporter reporter = make_reporter(trial);
-  if (arguments.dump_config)
-    return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
-  return train_run(std::move(settings), run, reporter, {}, profile).exit_code;
-}
-
-}  // namespace
-
-RunResult train_run(Settings settings, const std::string& run, Reporter& reporter,
-                    const std::function<bool(const trafo_event&)>& keep_going,
-                    const ProfileRequest& profile) {
+// Corpus, vocabulary and model by `settings`, which get their defaults here, and the run in (or
+// continued from) the directory `run`.
+int train_run(Settings settings, const std::string& run, Reporter& reporter,
+              const ProfileRequest& profile) {
   const bool continuing = fs::exists(run + "/latest");
   // First, because it says at once if there is no such device.
   trafo_context_options where =
@@ -343,6 +330,9 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
                                    pretrained->model.size()));
     reporter.info("training begins with the weights of " + pretrained->model);
   }
+  if (settings.has("freeze"))
+    for (const std::string& pattern : settings.list("freeze"))
+      check(trafo_model_freeze(model.get(), pattern.data(), pattern.size(), nullptr));
   Trainer trainer;
   {
     const Reporter::Phase phase(reporter, "preparing the corpus");
@@ -375,33 +365,52 @@ RunResult train_run(Settings settings, const std::string& run, Reporter& reporte
   check(trafo_context_get_device(context.get(), &device, &index));
   if (config.trainer.autotune_gemm != 0 && device == TRAFO_DEVICE_CPU)
     reporter.info("autotune-gemm: the CPU has one kernel for each product, none is measured");
-  RunRecords records({.description = {{"version", trafo_version()},
-                                      {"device", device_text(context.get(), where, precision)},
-                                      {"task", settings.text("task")},
-                                      {"arch", settings.text("arch")},
-                                      {"parameters", parameters},
-                                      {"vocabulary", config.model.vocabulary},
-                                      {"train_pairs", pair_count(corpora.train)},
-                                      {"valid_pairs", pair_count(corpora.valid)}},
-                      .samples = pick_samples(corpora.valid),
-                      .tensorboard = tensorboard_folder(settings, run)},
-                     reporter);
+  RunRecords records(
+      {.description = {{"version", trafo_version()},
+                       {"device", device_text(context.get(), where, precision)},
+                       {"task", settings.text("task")},
+                       {"arch", settings.text("arch")},
+                       {"parameters", parameters},
+                       {"vocabulary", config.model.vocabulary},
+                       {"train_pairs", pair_count(corpora.train)},
+                       {"valid_pairs", pair_count(corpora.valid)}},
+       .samples = pick_samples(corpora.valid),
+       .tensorboard = tensorboard_folder(settings, run),
+       .tensorboard_is_own = tensorboard_folder(settings, run) == run + "/tensorboard"},
+      reporter);
   ProfileRequest profiled = profile;
   profiled.context = context.get();
-  return run_trainer(trainer.get(), config.trainer, records, reporter, keep_going, profiled);
+  return run_trainer(trainer.get(), config.trainer, records, reporter, profiled);
 }
+
+int train(const CLI::App& app, const TrainArguments& arguments) {
+  std::string run;
+  Settings settings = collect(app, arguments, run);
+  if (!settings.has("tsv") && !settings.has("train-sets"))
+    usage_error("--train-sets SRC TRG or --tsv FILE is missing");
+  if (is_monolingual(settings) && !settings.has("task"))
+    settings.set_default("arch", {"decoder-lm"});
+  // Mistakes in the values are found before the corpus is read, whose size only moves defaults.
+  Settings trial = settings;
+  const std::optional<Pretrained> pretrained =
+      find_pretrained(settings, run, fs::exists(run + "/latest"));
+  if (pretrained) fill_shape(trial, *pretrained);
+  fill_defaults(trial, 0);
+  resolve(trial, pretrained ? &*pretrained : nullptr);
+  check_readable(settings);
+  const ProfileRequest profile =
+      profile_request(arguments.profile, arguments.profile_updates, arguments.profile_graphs);
+  Reporter reporter = make_reporter(trial);
+  if (arguments.dump_config)
+    return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
+  return train_run(std::move(settings), run, reporter, profile);
+}
+
+}  // namespace
 
 Action add_train(CLI::App& app) {
   auto arguments = std::make_shared<TrainArguments>();
-  for (const SettingSpec& spec : setting_specs()) {
-    std::string names = "--" + std::string(spec.name);
-    if (spec.aliases[0] != 0) names += "," + std::string(spec.aliases);
-    app.add_option(names, arguments->values[spec.name], spec.help)
-        ->expected(spec.min_values, spec.max_values)
-        ->type_name(spec.values)
-        ->group(spec.group)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  }
+  for (const SettingSpec& spec : setting_specs()) add_setting(app, spec, arguments->values);
   app.add_option("-c,--config", arguments->config,
                  "settings by the names above; the command line wins")
       ->type_name("FILE.yml")
@@ -409,13 +418,6 @@ Action add_train(CLI::App& app) {
   app.add_flag("--dump-config", arguments->dump_config,
                "print every setting as YAML for --config, and do nothing else")
       ->group("Output");
-  app.add_option("--after-epochs,--max-epoch", arguments->epochs, "the same as --after Ne")
-      ->type_name("N")
-      ->group("Training");
-  app.add_option("--ema-decay", arguments->ema_decay,
-                 "the same as --exponential-smoothing 1 - D (fairseq)")
-      ->type_name("D")
-      ->group("Training");
   app.add_option(
          "--profile", arguments->profile,
          "write a Chrome trace (chrome://tracing, Perfetto) of a few updates, op by op, and "

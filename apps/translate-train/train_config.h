@@ -32,8 +32,5 @@ void fill_defaults(Settings& settings, int64_t pairs);
 // The settings are complete. `pretrained`, if there is one, decides what no setting does, and is
 // what it is in all that decides its weights. Throws usage errors.
 TrainConfig resolve(const Settings& settings, const Pretrained* pretrained = nullptr);
-// "1000u", "2Mt", "10e"; no unit means updates.
-trafo_period parse_period(const Settings& settings, const std::string& name,
-                          const std::string& text);
 
 }  // namespace translate_train

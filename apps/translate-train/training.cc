@@ -152,7 +152,6 @@ class RunDisplay {
 
 struct Session {
   RunDisplay display;
-  const std::function<bool(const trafo_event&)>& keep_going;
   std::string problem;  // what a callback threw: it may not pass through C
 };
 
@@ -162,7 +161,7 @@ int32_t on_event(void* user_data, const trafo_event* event) {
   auto& session = *static_cast<Session*>(user_data);
   try {
     session.display.show(*event);
-    return session.keep_going && !session.keep_going(*event) ? 1 : 0;
+    return 0;
   } catch (const std::exception& error) {
     session.problem = error.what();
     return 1;
@@ -201,34 +200,33 @@ Tokenizer train_vocabulary(const Corpus& corpus, int64_t pieces, bool soft_limit
   return tokenizer;
 }
 
-RunResult run_trainer(trafo_trainer* trainer, const trafo_trainer_options& options,
-                      RunRecords& records, Reporter& reporter,
-                      const std::function<bool(const trafo_event&)>& keep_going,
-                      const ProfileRequest& profile) {
+int run_trainer(trafo_trainer* trainer, const trafo_trainer_options& options, RunRecords& records,
+                Reporter& reporter, const ProfileRequest& profile) {
   const auto cancel = make<Cancel>(trafo_cancel_new);
   trafo_memory_plan plan{};
   check(trafo_trainer_get_plan(trainer, &plan, sizeof plan));
-  Session session{RunDisplay(options, plan.device_bytes, records, reporter), keep_going, {}};
-  RunResult result;
+  Session session{RunDisplay(options, plan.device_bytes, records, reporter), {}};
+  int exit_code = kDone;
   const SignalCancel signals(cancel.get());
   const auto run_for = [&](int64_t updates) {
-    check(trafo_trainer_run(trainer, updates, cancel.get(), on_event, &session, &result.stop));
-    return result.stop;
+    int32_t stop = TRAFO_STOP_NONE;
+    check(trafo_trainer_run(trainer, updates, cancel.get(), on_event, &session, &stop));
+    return stop;
   };
   try {
     if (profile.path.empty())
       run_for(0);
     else if (!run_profiled(profile, run_for, reporter))
-      result.exit_code = kFailed;
+      exit_code = kFailed;
   } catch (const CliError& error) {
     if (error.trafo_code() != TRAFO_CANCELLED) records.fail(error.trafo_code() == TRAFO_NON_FINITE);
     if (!session.problem.empty()) throw CliError(kFailed, session.problem);
     if (error.trafo_code() != TRAFO_CANCELLED) throw;
     if (signals.received() != 0)
-      result.exit_code = signals.received() == SIGTERM ? kTerminated : kInterrupted;
+      exit_code = signals.received() == SIGTERM ? kTerminated : kInterrupted;
   }
   reporter.status("");
-  return result;
+  return exit_code;
 }
 
 }  // namespace translate_train

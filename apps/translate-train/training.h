@@ -1,7 +1,6 @@
-// The parts of a training run that `train` and `demo` share.
+// The parts of a training run.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,22 +25,8 @@ Tokenizer train_vocabulary(const Corpus& corpus, int64_t pieces, bool soft_limit
 
 int64_t pair_count(const Corpus& corpus);
 
-struct RunResult {
-  int exit_code = 0;
-  int32_t stop = TRAFO_STOP_NONE;
-};
-
-// Runs to the end, showing progress; SIGTERM and SIGINT save and stop. `keep_going`, called at
-// every event, may end the run, which then counts as done.
-RunResult run_trainer(trafo_trainer* trainer, const trafo_trainer_options& options,
-                      RunRecords& records, Reporter& reporter,
-                      const std::function<bool(const trafo_event&)>& keep_going = {},
-                      const ProfileRequest& profile = {});
-
-// The whole of `train`: corpus, vocabulary and model by `settings`, which get their defaults here,
-// and the run in (or continued from) the directory `run`.
-RunResult train_run(Settings settings, const std::string& run, Reporter& reporter,
-                    const std::function<bool(const trafo_event&)>& keep_going = {},
-                    const ProfileRequest& profile = {});
+// Runs to the end and shows progress. SIGTERM and SIGINT save and stop. Returns the exit code.
+int run_trainer(trafo_trainer* trainer, const trafo_trainer_options& options, RunRecords& records,
+                Reporter& reporter, const ProfileRequest& profile);
 
 }  // namespace translate_train

@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "commands.h"
+#include "setting_flags.h"
+#include "setting_types.h"
 #include "text_io.h"
 
 namespace translate_train {
@@ -14,20 +16,15 @@ namespace {
 struct TranslateArguments {
   ModelArguments model;
   std::string input = "-", output = "-";
-  int beam = 5;
-  int n_best = 0;  // 0: plain lines
-  double normalize = 1;
-  int64_t max_length = 0, min_length = 0;
-  int64_t batch_words = 0;
+  FlagValues values;  // of translate_specs()
+  Settings settings;  // those of them that were given
+  int n_best = 0;     // 0: plain lines
   int64_t batch_lines = 1000;
   bool crop = true;
   bool quiet = false;
   bool sampling = false;
   std::vector<std::string> shortlist;  // FILE [FIRST [BEST]]
   std::vector<std::string> method;     // of --output-sampling
-  double temperature = 1, top_p = 1;
-  int64_t top_k = 0;
-  uint64_t seed = 1;
 };
 
 // --output-sampling full | topk N | nucleus P
@@ -53,18 +50,10 @@ void read_method(const std::vector<std::string>& method, trafo_translate_options
 
 trafo_translate_options translate_options(const TranslateArguments& arguments) {
   auto options = with_defaults<trafo_translate_options>(trafo_translate_options_init);
-  options.beam = arguments.beam;
+  read_options(arguments.settings, options);
   options.n_best = arguments.n_best > 0 ? arguments.n_best : 1;
-  options.length_penalty = arguments.normalize;
-  options.max_length = arguments.max_length;
-  options.min_length = arguments.min_length;
   options.truncate = arguments.crop;
-  if (arguments.batch_words > 0) options.batch_tokens = arguments.batch_words;
   options.sampling = arguments.sampling;
-  options.temperature = arguments.temperature;
-  options.top_k = arguments.top_k;
-  options.top_p = arguments.top_p;
-  options.seed = arguments.seed;
   read_method(arguments.method, options);
   const auto number = [&](size_t place, int64_t otherwise) {
     if (arguments.shortlist.size() <= place) return otherwise;
@@ -221,7 +210,7 @@ int translate(const TranslateArguments& arguments) {
   LoadedModel loaded = load_model(arguments.model, reporter);
   {
     const Reporter::Phase phase(reporter, "preparing the model");
-    check(trafo_model_freeze(loaded.model.get()));
+    check(trafo_model_prepare_inference(loaded.model.get()));
   }
   TranslateRun run(arguments, reporter, std::move(loaded));
   const auto begin = std::chrono::steady_clock::now();
@@ -252,23 +241,11 @@ Action add_translate(CLI::App& app) {
                           "||| S', lines counted from 0: the best, or so many samples")
                ->type_name("N")
                ->check(CLI::Range(1, 1024)));
-  in_group(kText, app.add_option("--max-length", a.max_length,
-                                 "longest translation in pieces (default: twice the source and 10)")
-                      ->type_name("N"));
-  in_group(kText, app.add_option("--min-length,--min-len", a.min_length,
-                                 "pieces before a translation may end (default 0)")
-                      ->type_name("N"));
   in_group(kText,
            app.add_flag("--max-length-crop,!--no-max-length-crop", a.crop,
                         "cut a line that is longer than the model takes, and say so (default); "
                         "--no-max-length-crop: such a line is an error"));
   constexpr const char* kSearch = "Search";
-  in_group(kSearch, app.add_option("-b,--beam-size,--beam", a.beam, "(default 5; 1: greedy)")
-                        ->type_name("N")
-                        ->check(CLI::Range(1, 1024)));
-  in_group(kSearch, app.add_option("-n,--normalize,--lenpen", a.normalize,
-                                   "score = log-probability / length^A (default 1)")
-                        ->type_name("A"));
   in_group(kSearch,
            app.add_option("--shortlist", a.shortlist,
                           "of the command shortlist or Marian's lex.s2t: choose among the "
@@ -284,34 +261,21 @@ Action add_translate(CLI::App& app) {
           ->expected(0, 2)
           ->type_name("[full|topk N|nucleus P]");
   in_group(kSampling, method);
-  in_group(kSampling, app.add_option("--sampling-topk", a.top_k, "the same as topk N")
-                          ->type_name("N")
-                          ->needs(method));
-  in_group(kSampling, app.add_option("--sampling-topp", a.top_p, "the same as nucleus P")
-                          ->type_name("P")
-                          ->needs(method));
-  in_group(kSampling,
-           app.add_option("--temperature", a.temperature,
-                          "below 1: closer to the most probable, above: wilder (default 1)")
-               ->type_name("T")
-               ->needs(method));
-  in_group(kSampling,
-           app.add_option("--seed", a.seed, "(default 1): the same seed draws the same of a line")
-               ->type_name("N")
-               ->needs(method));
   constexpr const char* kBatches = "Batches";
-  in_group(kBatches, app.add_option("--mini-batch-words", a.batch_words,
-                                    "source pieces times beam decoded together (default 4096)")
-                         ->type_name("N"));
   in_group(kBatches, app.add_option("--maxi-batch", a.batch_lines,
                                     "lines of one length are sought among so many (default 1000)")
                          ->type_name("N")
                          ->check(CLI::Range(1, 1000000)));
+  for (const SettingSpec& spec : translate_specs()) {
+    CLI::Option* option = add_setting(app, spec, a.values);
+    if (std::string_view(spec.group) == kSampling) option->needs(method);
+  }
   app.add_flag("-q,--quiet", a.quiet, "errors and warnings only");
   app.footer(
       "Lines come out in the order of the input, and as soon as the input pauses: nothing waits "
       "for a full batch.");
-  return [arguments, method] {
+  return [&app, arguments, method] {
+    arguments->settings = given_settings(app, translate_specs(), arguments->values);
     arguments->sampling = method->count() > 0;
     return translate(*arguments);
   };

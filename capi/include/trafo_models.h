@@ -96,51 +96,66 @@ TRAFO_API void trafo_corpus_free(trafo_corpus *corpus);
 
 typedef struct trafo_model trafo_model;
 
-#define TRAFO_ENCODER_DECODER 0
-#define TRAFO_DECODER_LM 1 /* source <eos> target <eos> in one causal stream */
+/* options: begin constants of trafo_model_config (scripts/generate_options.py) */
+/* Kinds of models. */
+#define TRAFO_ENCODER_DECODER 0 /* Encoder and decoder with cross-attention. */
+#define TRAFO_DECODER_LM      1 /* `source <eos> target <eos>` in one causal stream. */
 
-#define TRAFO_NORM_LAYER 0
-#define TRAFO_NORM_RMS 1           /* decoder-lm without biases */
-#define TRAFO_POSITIONS_STANDARD 0 /* sinusoidal (encoder-decoder) or learned (decoder-lm) */
-#define TRAFO_POSITIONS_ROTARY 1   /* decoder-lm */
-#define TRAFO_FFN_PLAIN 0
-#define TRAFO_FFN_SWIGLU 1         /* decoder-lm with TRAFO_SILU */
+/* The norm of a decoder-lm. */
+#define TRAFO_NORM_LAYER 0 /* Layer norm. */
+#define TRAFO_NORM_RMS   1 /* RMS norm, without biases. A decoder-lm only. */
+
+/* How a model knows the position of a token. */
+#define TRAFO_POSITIONS_STANDARD 0 /* Sinusoidal (encoder-decoder) or learned (decoder-lm). */
+#define TRAFO_POSITIONS_ROTARY   1 /* Rotary position embedding of queries and keys. A decoder-lm only. */
+
+/* The feed-forward blocks of a decoder-lm. */
+#define TRAFO_FFN_PLAIN  0 /* Two linear layers with an activation between them. */
+#define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. A decoder-lm only. */
+/* options: end */
 
 typedef struct trafo_model_config {
+  /* options: begin trafo_model_config (scripts/generate_options.py) */
   size_t struct_size;
-  int32_t architecture;    /* default TRAFO_ENCODER_DECODER */
-  int32_t activation;      /* default TRAFO_RELU (encoder-decoder) */
-  int64_t vocabulary;      /* pieces; must be set */
-  int64_t encoder_layers;  /* default 6; not used by TRAFO_DECODER_LM */
-  int64_t decoder_layers;  /* default 6 */
-  int64_t width;           /* default 512 */
-  int64_t ffn_width;       /* default 2048 */
-  int64_t heads;           /* default 8 */
-  int64_t max_positions;   /* longest sequence in tokens; default 1024 */
-  int32_t pre_norm;        /* default 1 */
-  int32_t tied_embeddings; /* default 1 */
-  double dropout;          /* default 0.1 */
-  double attention_dropout; /* default 0 */
-  double ffn_dropout;      /* default 0 */
-  double norm_epsilon;     /* default 1e-5 */
-  /* What the model computes in: TRAFO_FLOAT32 (default); TRAFO_BFLOAT16 on CUDA, with float32 master copies of the
-   * parameters that the optimizer works on and files hold; TRAFO_FLOAT64 on the CPU, for gradient checks. Not part of the
-   * file: trafo_model_load gives float32, trafo_model_load_as what it is told. */
+  int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
+  int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
+  int64_t vocabulary; /* Tokens of the vocabulary. It must be set. */
+  int64_t encoder_layers; /* Layers of the encoder. A decoder-lm has none and ignores it. Default 6. */
+  int64_t decoder_layers; /* Layers of the decoder. Default 6. */
+  int64_t width; /* Width of the residual stream: an even multiple of heads. Default 512. */
+  int64_t ffn_width; /* Width inside the feed-forward layers. Default 2048. */
+  int64_t heads; /* Attention heads. Default 8. */
+  int64_t max_positions; /* Longest sequence that either side may have, in tokens. Default 1024. */
+  int32_t pre_norm; /* 1: the norm stands before each block instead of after it. Default 1. */
+  /* 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1. */
+  int32_t tied_embeddings;
+  double dropout; /* Dropout of the embeddings and of the output of every block. Default 0.1. */
+  double attention_dropout; /* Dropout of attention probabilities. Default 0. */
+  double ffn_dropout; /* Dropout after the activation of the feed-forward layers. Default 0. */
+  double norm_epsilon; /* Epsilon of the norms. Default 1e-5. */
+  int32_t norm; /* TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER. */
+  int32_t positions; /* TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD. */
+  int32_t ffn; /* TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN. */
+  int32_t biases; /* 1: the linear layers have biases. A model with RMS norm has none. Default 1. */
+  /* Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads. */
+  int64_t kv_heads;
+  double rope_theta; /* Base of the angles of rotary positions. Default 10000. */
+  /* 1: the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep models begin better.
+   * Default 0. */
+  int32_t depth_scaled_init;
+  int32_t output_bias; /* 1: the output layer has a bias, in a model with biases. GPT-2 has none. Default 1. */
+  /* What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer
+   * works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
-  int32_t depth_scaled_init; /* 1: initial weights of layer l are divided by the root of l (Zhang et al. 2019); default 0 */
-  int32_t norm;            /* TRAFO_NORM_*; default layer */
-  int32_t positions;       /* TRAFO_POSITIONS_*; default standard */
-  int32_t ffn;             /* TRAFO_FFN_*; default plain */
-  int32_t biases;          /* of the products; default 1 */
-  int64_t kv_heads;        /* heads of keys and values, with rotary positions; default 0: as many as heads */
-  double rope_theta;       /* of rotary positions; default 10000 */
+  int32_t reserved; /* 0 */
+  /* options: end */
 } trafo_model_config;
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
-/* Fills a preset: "tiny" (4+4 x 128, ffn 256, 4 heads), "small" (4+4 x 256, ffn 1024, 4 heads), "iwslt", "base", "big",
- * "lm" (a decoder-lm: 4 x 256, ffn 1024, 8 heads, GELU), "llama" (as large as lm, with RMS norm, rotary positions and SwiGLU,
- * ffn 688), "gpt2" (12 x 768). NOT_FOUND lists the names. since 0.1 */
+/* Fills a config, whose struct_size is set, with a preset by task: "tiny", "small", "iwslt", "base", "big", "lm", "gpt2" or
+ * "llama" (docs/options.md has a table). Fields that the preset does not name get their defaults; vocabulary is the usual size
+ * of a new vocabulary. NOT_FOUND lists the names. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
                                                                 size_t name_length);
 /* Parameters drawn from `seed`. UNSUPPORTED: a precision that the device does not compute in. since 0.1 */
@@ -172,6 +187,36 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_count(const traf
 /* Name (borrowed) and a handle on the parameter's own memory; out_name, out_tensor may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter(trafo_model *model, int64_t index, const char **out_name,
                                                                 trafo_tensor **out_tensor);
+
+typedef struct trafo_parameter_info {
+  size_t struct_size;
+  const char *name;            /* borrowed from the model */
+  const char *group;           /* borrowed: "matrices", "norms_and_biases", or a group that the model has declared */
+  int64_t elements;
+  int32_t dtype;               /* of the values */
+  int32_t trainable;           /* 0: frozen */
+  double lr_factor;            /* multiplied with the learning rate */
+  double weight_decay_factor;  /* multiplied with weight_decay */
+} trafo_parameter_info;
+
+/* How parameter `index` is trained. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_info(const trafo_model *model, int64_t index,
+                                                                     trafo_parameter_info *out, size_t struct_size);
+/* Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and
+ * backward work for them. '*' stands for any characters, '?' for one: "encoder.*" and "*embedding.weight" leave the decoder to be
+ * trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:
+ * none. INVALID_ARGUMENT: the model has a trainer, or tensors of its parameters are not freed. A run directory continues with the
+ * same parameters frozen. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_freeze(trafo_model *model, const char *pattern, size_t pattern_length,
+                                                         int64_t *out_count);
+/* Makes such parameters trainable again. out_count may be NULL. Errors as for trafo_model_freeze. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_unfreeze(trafo_model *model, const char *pattern, size_t pattern_length,
+                                                           int64_t *out_count);
+/* Sets what learning rate and weight decay are multiplied with for such parameters, at least 0. out_count may be NULL. Errors as for
+ * trafo_model_freeze. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model *model, const char *pattern,
+                                                                     size_t pattern_length, double lr_factor,
+                                                                     double weight_decay_factor, int64_t *out_count);
 #define TRAFO_EXPORT_HF_MARIAN 0   /* transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings */
 #define TRAFO_EXPORT_HF_GPT2 1     /* transformers' GPT2LMHeadModel: pre-norm decoder-lm */
 #define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture, but not the Llama form */
@@ -195,29 +240,32 @@ TRAFO_API void trafo_model_free(trafo_model *model);
 
 typedef struct trafo_trainer trafo_trainer;
 
-#define TRAFO_SCHEDULE_CONSTANT 0
-#define TRAFO_SCHEDULE_LINEAR 1
-#define TRAFO_SCHEDULE_COSINE 2
-#define TRAFO_SCHEDULE_INVERSE_SQRT 3
-#define TRAFO_SCHEDULE_NOAM 4
+/* options: begin constants of trafo_trainer_options (scripts/generate_options.py) */
+/* How the learning rate goes after the warm-up. */
+#define TRAFO_SCHEDULE_CONSTANT     0 /* It stays at its peak. */
+#define TRAFO_SCHEDULE_LINEAR       1 /* It falls to zero on a line; needs schedule_updates. */
+#define TRAFO_SCHEDULE_COSINE       2 /* It falls to zero on half a cosine; needs schedule_updates. */
+#define TRAFO_SCHEDULE_INVERSE_SQRT 3 /* It falls with the square root of the update. */
+#define TRAFO_SCHEDULE_NOAM         4 /* The schedule of the first transformer. */
+
+/* What the optimizer keeps its two moments of every parameter in. */
+#define TRAFO_OPTIMIZER_STATES_FLOAT32 0 /* float32: 8 bytes a parameter. */
+#define TRAFO_OPTIMIZER_STATES_8BIT    1 /* Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter. */
+
+/* What backward computes a second time instead of keeping it (gradient checkpointing). Results are the same bits under each. */
+#define TRAFO_RECOMPUTE_NONE      0 /* Nothing. */
+#define TRAFO_RECOMPUTE_SELECTIVE 1 /* Outputs of norms and of activations, which are large and cheap. */
+#define TRAFO_RECOMPUTE_FULL      2 /* Everything inside a layer. */
+
+/* The metrics that early stopping looks at. */
+#define TRAFO_STOPPING_FIRST 0 /* The metric that decides which checkpoint is best. */
+#define TRAFO_STOPPING_ANY   1 /* Stops when any metric has stalled for so long. */
+#define TRAFO_STOPPING_ALL   2 /* Stops when all metrics have stalled for so long. */
+/* options: end */
 
 #define TRAFO_UNIT_UPDATES 0
 #define TRAFO_UNIT_TOKENS 1 /* target tokens */
 #define TRAFO_UNIT_EPOCHS 2
-
-/* What backward computes a second time instead of keeping it. */
-#define TRAFO_RECOMPUTE_NONE 0
-#define TRAFO_RECOMPUTE_SELECTIVE 1 /* outputs of norms and of activations: large and cheap */
-#define TRAFO_RECOMPUTE_FULL 2      /* everything inside a layer */
-
-/* What the optimizer keeps its two moments of every parameter in. */
-#define TRAFO_OPTIMIZER_STATES_FLOAT32 0
-#define TRAFO_OPTIMIZER_STATES_8BIT 1 /* codes in blocks of 256 with a scale: 2.03 bytes a parameter instead of 8 */
-
-/* Metrics that early stopping counts validations without a better one of. */
-#define TRAFO_STOPPING_FIRST 0 /* first_metric */
-#define TRAFO_STOPPING_ANY 1   /* one of them is enough to stop */
-#define TRAFO_STOPPING_ALL 2   /* none may have become better */
 
 #define TRAFO_METRIC_CE 1 /* bits: ce-mean-words */
 #define TRAFO_METRIC_BLEU 2
@@ -230,58 +278,80 @@ typedef struct trafo_period {
 } trafo_period;
 
 typedef struct trafo_trainer_options {
+  /* options: begin trafo_trainer_options (scripts/generate_options.py) */
   size_t struct_size;
-  uint64_t seed;            /* dropout and data order; default 1 */
-  double learning_rate;     /* peak; default 2e-3 */
-  int64_t warmup;           /* updates; default 1000 */
-  int64_t schedule_updates; /* cosine and linear: the update at which the rate reaches its end; must be set for them */
-  int32_t schedule;         /* default TRAFO_SCHEDULE_INVERSE_SQRT */
-  int32_t gradient_accumulation;  /* batches accumulated per update; default 1 */
-  double label_smoothing;   /* default 0.1 */
-  double clip_norm;         /* global gradient norm; default 1; 0: off */
-  double weight_decay;      /* default 0 */
-  double beta1;             /* default 0.9 */
-  double beta2;             /* default 0.98 */
-  double epsilon;           /* default 1e-9 */
-  int64_t batch_tokens;     /* target tokens a batch; default 4096 */
-  int64_t max_length;       /* longer pairs are dropped and counted; default 256 tokens a side */
-  int64_t after_updates;    /* training is done at the first of these that is reached; default 0: never by itself */
-  int64_t after_epochs;
-  int64_t after_tokens;     /* target tokens */
-  trafo_period valid_freq;  /* default 1000 updates; validation happens at the end as well */
-  trafo_period save_freq;   /* default 1000 updates; likewise */
-  trafo_period log_freq;   /* default 100 updates */
-  int64_t log_first;       /* the first so many updates are displayed as well; default 0 */
-  int32_t early_stopping;   /* validations in a row without improvement (see early_stopping_on); default 0: never */
-  int32_t valid_metrics;    /* bits TRAFO_METRIC_*; default all */
-  int32_t first_metric;     /* one bit of valid_metrics: the metric that decides; default TRAFO_METRIC_BLEU */
-  int32_t valid_beam;       /* default 1: greedy */
-  int32_t keep_last;        /* checkpoints kept; default 3 */
-  int32_t keep_best;        /* default 1: the best checkpoint of every metric is kept as well */
-  int32_t max_non_finite_steps;    /* updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10 */
-  int32_t recompute;        /* TRAFO_RECOMPUTE_*; default none. Less memory for more time; never changes a bit */
-  int32_t optimizer_states; /* TRAFO_OPTIMIZER_STATES_*; default float32. A run continues with those it has begun with */
-  int32_t batch_fit;        /* 1: batch_tokens is the largest that the memory has room for; default 0 */
-  int64_t memory_limit;     /* bytes that training may take; default 0: what the device has free */
-  int32_t autotune_gemm;    /* 1: on CUDA the kernels of a new batch shape's products are measured before they first run and the fastest
-                             * kept, in the run directory too: a continued run uses the same. Nothing on the CPU. Default 0 */
-  int32_t reserved;         /* 0 */
-  /* Share of every update's weights in their running mean, as Marian's of this name (1e-4 is usual; larger in the beginning). The
-   * mean is what is validated and saved as model.safetensors; training goes on from the weights themselves, which the model keeps
-   * and checkpoints hold as unsmoothed.safetensors. A run continues with the share it has begun with. Default 0: none */
+  /* ---- The step. A run cannot be resumed with other values. ---- */
+  double learning_rate; /* Peak of the learning rate. Default 0.002. */
+  int64_t warmup; /* Updates in which the rate rises to its peak on a line. Default 1000. */
+  /* The update at which cosine and linear schedules reach their end. It must be set for them. Default 0. */
+  int64_t schedule_updates;
+  double label_smoothing; /* Share of the target probability that is spread over the other tokens. Default 0.1. */
+  double clip_norm; /* Largest global norm of the mean gradient. 0: no clipping. Default 1. */
+  double weight_decay; /* Decoupled weight decay. Default 0. */
+  double beta1; /* Decay of AdamW's first moment. Default 0.9. */
+  double beta2; /* Decay of AdamW's second moment. Default 0.98. */
+  double epsilon; /* AdamW's epsilon. Default 1e-9. */
+  /* EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and
+   * saved as model.safetensors. Training goes on from the weights themselves, which the model keeps and checkpoints hold as
+   * unsmoothed.safetensors. Default 0: no EMA. */
   double ema_alpha;
-  int32_t early_stopping_on; /* TRAFO_STOPPING_*: the metrics that early_stopping counts; default first_metric alone */
-  int32_t average_last;      /* at the end the mean of so many of the newest checkpoints (which are kept for it) is written to
-                              * RUN/ckpt/averaged/model.safetensors and measured, see TRAFO_EVENT_AVERAGED; default 0: not */
-  /* Filters; what they drop is counted, and told by TRAFO_EVENT_STARTED or, of corpora cut into pieces on the way, _EPOCH. */
-  double max_length_ratio;   /* pairs with a side of more than so many times the other's tokens; default 0: none, else >= 1 */
-  int32_t drop_identical;    /* 1: pairs with the same text on both sides; default 0 */
-  int32_t maxi_batch;        /* batches filled from sentences sorted by length together; default 0: 262144 sentences */
-  /* Segmentations of the training text are sampled anew in every epoch: of a unigram vocabulary by probability^alpha, of a BPE
-   * vocabulary with every merge left out with probability alpha. Default 0: the best segmentation */
+  /* Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1. */
+  int64_t gradient_accumulation;
+  uint64_t seed; /* Seed of dropout and of the data order. Default 1. */
+  int32_t schedule; /* TRAFO_SCHEDULE_*. How the learning rate goes after the warm-up. Default TRAFO_SCHEDULE_INVERSE_SQRT. */
+  int32_t decay_norms_and_biases; /* 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1. */
+  /* TRAFO_OPTIMIZER_STATES_*. What the optimizer keeps its two moments of every parameter in. float64 models have float32.
+   * Default TRAFO_OPTIMIZER_STATES_FLOAT32. */
+  int32_t optimizer_states;
+  int32_t reserved; /* 0 */
+  /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
+  int64_t batch_tokens; /* Target tokens of a batch. Default 4096. */
+  int64_t max_length; /* Tokens a side. Longer pairs are dropped and counted. Default 256. */
+  int64_t maxi_batch; /* Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences. */
+  double max_length_ratio; /* Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any. */
+  /* Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by probability^alpha, of a BPE
+   * vocabulary with every merge left out with probability alpha. Default 0: the best segmentation. */
   double source_alpha;
-  double target_alpha;
-  double valid_normalize;    /* of the beam of validation: score = log-probability / length^valid_normalize; default 1 */
+  double target_alpha; /* The same for the target text. Default 0: the best segmentation. */
+  /* Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free. */
+  int64_t memory_limit;
+  int32_t drop_identical; /* 1: pairs with the same text on both sides are dropped and counted. Default 0. */
+  int32_t batch_fit; /* 1: batch_tokens is chosen: the largest that the memory has room for. Default 0. */
+  /* TRAFO_RECOMPUTE_*. What backward computes a second time instead of keeping it: less memory for more time. It never changes
+   * a bit. Default TRAFO_RECOMPUTE_NONE. */
+  int32_t recompute;
+  /* 1: CUDA measures the GEMM kernels of a new batch shape before they first run and keeps the fastest. The run directory holds
+   * the choices, so that a resumed run computes the same bits. Nothing on the CPU. Default 0. */
+  int32_t autotune_gemm;
+  /* ---- The end of a run: the first limit that is reached. All 0: until it is stopped. ---- */
+  int64_t after_updates; /* Training is done after so many updates. Default 0: never. */
+  int64_t after_epochs; /* Training is done after so many epochs. Default 0: never. */
+  int64_t after_tokens; /* Training is done after so many target tokens. Default 0: never. */
+  /* Training is done after so many validations in a row without a better metric (see early_stopping_on). Default 0: never. */
+  int64_t early_stopping;
+  /* Updates in a row with a non-finite loss or gradient (NaN or infinity) before the error NON_FINITE. Default 10. */
+  int64_t max_non_finite_steps;
+  int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
+  int32_t reserved2; /* 0 */
+  /* ---- On the way. ---- */
+  /* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates. */
+  trafo_period valid_freq;
+  /* How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates. */
+  trafo_period save_freq;
+  trafo_period log_freq; /* How often it logs (the event LOG). Default 20 updates. */
+  int64_t log_first; /* The first so many updates are logged as well. Default 0. */
+  int64_t valid_beam; /* Beam of validation. 1 is greedy search. Default 1. */
+  double valid_normalize; /* Length normalisation of that beam: score = log-probability / length^valid_normalize. Default 1. */
+  int64_t keep_last; /* Newest checkpoints that are kept. Default 3. */
+  /* At the end the mean of so many of the newest checkpoints, which are kept for it, is written to
+   * ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average. */
+  int64_t average_last;
+  int32_t valid_metrics; /* Bits TRAFO_METRIC_*. What validation measures. Default all. */
+  /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
+  int32_t first_metric;
+  int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
+  int32_t reserved3; /* 0 */
+  /* options: end */
 } trafo_trainer_options;
 
 typedef struct trafo_memory_plan {
@@ -307,8 +377,11 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_conf
                                                           int64_t source_tokens, int64_t target_tokens,
                                                           trafo_memory_plan *out, size_t struct_size);
 
-/* since 0.1 */
+/* The defaults. Training has no limit of its own then. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t struct_size);
+/* The same for how the model of a preset is trained; see trafo_model_config_preset. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,
+                                                                   size_t name_length);
 /* The model (which the trainer changes), tokenizer and corpora are kept alive. `valid` may be NULL. run_directory may be empty:
  * nothing is written. If it holds a checkpoint, training continues from the newest whole one, bitwise; one of another
  * architecture, tokenizer or corpus is refused. OUT_OF_MEMORY, OUT_OF_DEVICE_MEMORY: the plan of its memory does not fit; the
@@ -427,32 +500,43 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_save(const trafo_shortlist
 TRAFO_API void trafo_shortlist_free(trafo_shortlist *shortlist);
 
 typedef struct trafo_translate_options {
+  /* options: begin trafo_translate_options (scripts/generate_options.py) */
   size_t struct_size;
-  int32_t beam;            /* default 5; 1: greedy */
-  int32_t n_best;          /* default 1; at most beam; sampling: translations drawn of each line */
-  double length_penalty;   /* score = log-probability / length^penalty; default 1 */
-  int64_t max_length;      /* tokens; default 0: twice the source plus 10 */
-  int64_t batch_tokens;    /* source tokens times beam decoded together; default 4096 */
-  int32_t truncate;        /* 1 (default): a source over the model's limit is cut; 0: INVALID_ARGUMENT */
-  int32_t sampling;        /* 0 (default): search; 1: every token is drawn, beam is not used */
-  int64_t min_length;      /* tokens before </s> may come; default 0 */
-  double temperature;      /* of sampling: logits are divided by it; default 1 */
-  double top_p;            /* of sampling: the fewest tokens with this share of the probability; default 1: all */
-  int64_t top_k;           /* of sampling: the most probable tokens; default 0: all */
-  uint64_t seed;           /* of sampling; default 1. A line's draws follow from seed, line number and place alone */
-  int64_t first_line;      /* number of lines[0] for sampling; default 0: a text in several calls is drawn as in one */
-  const trafo_shortlist *shortlist; /* default NULL: the whole vocabulary */
-  int64_t shortlist_first; /* with a shortlist, also the first so many pieces; default 100 */
-  int64_t shortlist_best;  /* and the best so many of each source piece; default 100 */
+  int64_t beam; /* Hypotheses kept of each sentence. 1 is greedy search. Default 5. */
+  /* Hypotheses returned of each sentence, at most beam. With sampling: translations drawn of each sentence. Default 1. */
+  int64_t n_best;
+  /* The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's --normalize). 0: no
+   * normalisation. Default 1. */
+  double length_penalty;
+  int64_t max_length; /* Longest translation in tokens. Default 0: twice the source plus 10, at most 200. */
+  int64_t min_length; /* Tokens before a translation may end. Default 0. */
+  int64_t batch_tokens; /* Source tokens times beam of the sentences that are decoded together. Default 4096. */
+  int32_t truncate; /* 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1. */
+  /* 1: every token is drawn instead of searching for the best; beam is not used then. What is drawn follows from the model's
+   * probabilities, the seed, the number of the line, of the sample and of the token alone. */
+  int32_t sampling;
+  double temperature; /* Sampling: logits are divided by it. Default 1. */
+  int64_t top_k; /* Sampling: only so many of the most probable tokens. Default 0: all. */
+  /* Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
+   * Default 1. */
+  double top_p;
+  uint64_t seed; /* Sampling: seed of the draws. Default 1. */
+  int64_t first_line; /* Sampling: number of the first line, so that a text in several calls is drawn as in one. Default 0. */
+  const trafo_shortlist *shortlist; /* Only tokens of the list are chosen among. Default NULL: the whole vocabulary. */
+  /* With a shortlist: the first so many tokens of the vocabulary are chosen among as well. Default 100. */
+  int64_t shortlist_first;
+  /* With a shortlist: the best so many translations of each source token are chosen among. Default 100. */
+  int64_t shortlist_best;
+  /* options: end */
 } trafo_translate_options;
 
 typedef struct trafo_translations trafo_translations;
 
-/* Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.
- * Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched
- * with. A trainer, trafo_model_get_parameter and trafo_model_load_weights refuse a frozen model, and a model with a trainer is not frozen; parameters taken before
- * must not be written any more. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_freeze(trafo_model *model);
+/* Prepares the model for translation only. On the CPU the weights are packed, which takes as much memory again. Small batches are
+ * then translated up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights cannot
+ * change any more: trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from here on, and
+ * tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a trainer. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prepare_inference(trafo_model *model);
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_options_init(trafo_translate_options *options, size_t struct_size);

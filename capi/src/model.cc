@@ -1,9 +1,9 @@
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "capi/src/model_handles.h"
+#include "capi/src/options.h"
 #include "capi/src/text_handles.h"
 #include "engine/models/model_io.h"
 #include "engine/train/average.h"
@@ -14,91 +14,37 @@ using namespace trafo::capi;
 
 namespace {
 
-trafo_model_config to_c(const ModelConfig& config) {
-  trafo_model_config c{};
-  c.struct_size = sizeof c;
-  c.architecture = static_cast<int32_t>(config.architecture);
-  c.activation = static_cast<int32_t>(config.activation);
-  c.vocabulary = config.vocabulary;
-  c.encoder_layers = config.encoder_layers;
-  c.decoder_layers = config.decoder_layers;
-  c.width = config.width;
-  c.ffn_width = config.ffn_width;
-  c.heads = config.heads;
-  c.max_positions = config.max_positions;
-  c.pre_norm = config.pre_norm;
-  c.tied_embeddings = config.tied_embeddings;
-  c.dropout = config.dropout;
-  c.attention_dropout = config.attention_dropout;
-  c.ffn_dropout = config.ffn_dropout;
-  c.norm_epsilon = config.norm_epsilon;
-  c.precision = TRAFO_FLOAT32;
-  c.norm = static_cast<int32_t>(config.norm);
-  c.positions = static_cast<int32_t>(config.positions);
-  c.ffn = static_cast<int32_t>(config.ffn);
-  c.biases = config.biases;
-  c.kv_heads = config.kv_heads;
-  c.rope_theta = config.rope_theta;
-  c.depth_scaled_init = config.depth_scaled_init;
-  return c;
-}
-
-ModelConfig from_c(const Call& call, const trafo_model_config& c) {
-  ModelConfig config;
-  config.architecture = static_cast<Architecture>(c.architecture);
-  config.activation = static_cast<Activation>(c.activation);
-  config.vocabulary = c.vocabulary;
-  config.encoder_layers = c.encoder_layers;
-  config.decoder_layers = c.decoder_layers;
-  config.width = c.width;
-  config.ffn_width = c.ffn_width;
-  config.heads = c.heads;
-  config.max_positions = c.max_positions;
-  config.pre_norm = call.flag(c.pre_norm, "pre_norm");
-  config.tied_embeddings = call.flag(c.tied_embeddings, "tied_embeddings");
-  config.dropout = c.dropout;
-  config.attention_dropout = c.attention_dropout;
-  config.ffn_dropout = c.ffn_dropout;
-  config.norm_epsilon = c.norm_epsilon;
-  config.norm = static_cast<Norm>(c.norm);
-  config.positions = static_cast<Positions>(c.positions);
-  config.ffn = static_cast<FeedForward>(c.ffn);
-  config.biases = call.flag(c.biases, "biases");
-  config.kv_heads = c.kv_heads;
-  config.rope_theta = c.rope_theta;
-  config.depth_scaled_init = call.flag(c.depth_scaled_init, "depth_scaled_init");
-  return config;
-}
-
-struct Preset {
-  const char* name;
-  Architecture architecture;
-  int64_t encoder_layers, decoder_layers, width, ffn_width, heads;
-  double dropout;
-  bool llama = false;
-};
-
-// tiny and small: Wu et al., arXiv 2105.14462; iwslt, base, big: Vaswani et al. and fairseq's
-// settings for them; lm: a small decoder; gpt2: the smallest of Radford et al., 2019; llama: as
-// many weights as lm in the form of Touvron et al., arXiv 2302.13971 (ffn 2/3 of 4 width, as the
-// gate is a product more).
-constexpr std::array<Preset, 8> kPresets = {{
-    {"tiny", Architecture::encoder_decoder, 4, 4, 128, 256, 4, 0.3},
-    {"small", Architecture::encoder_decoder, 4, 4, 256, 1024, 4, 0.3},
-    {"iwslt", Architecture::encoder_decoder, 6, 6, 512, 1024, 4, 0.3},
-    {"base", Architecture::encoder_decoder, 6, 6, 512, 2048, 8, 0.1},
-    {"big", Architecture::encoder_decoder, 6, 6, 1024, 4096, 16, 0.3},
-    {"lm", Architecture::decoder_lm, 0, 4, 256, 1024, 8, 0.1},
-    {"gpt2", Architecture::decoder_lm, 0, 12, 768, 3072, 12, 0.1},
-    {"llama", Architecture::decoder_lm, 0, 4, 256, 688, 8, 0.1, true},
-}};
-
 trafo_model* load(const Call& call, trafo_context* context, const char* path, size_t path_length,
                   std::optional<DType> precision) {
   Context& c = call.context(context);
   return new_handle<trafo_model>(
       call.owner(), std::shared_ptr<Model>(
                         load_model(c, path_argument(call, path, path_length, "path"), precision)));
+}
+
+ParamId checked_parameter(const Call& call, const ParameterStore& parameters, int64_t index) {
+  if (index < 0 || static_cast<size_t>(index) >= parameters.count())
+    call.refuse("index must be 0 to ", static_cast<int64_t>(parameters.count()) - 1, ", got ",
+                index);
+  return static_cast<ParamId>(index);
+}
+
+// A model whose parameters may be grouped in another way.
+const ModelObject& untrained(const Call& call, trafo_model* model) {
+  const ModelObject& m = call.handle(model, "model");
+  call.use(m.context);
+  check_changeable(call, m);
+  if (m.model.use_count() > 1) call.refuse("the model has a trainer: free that first");
+  return m;
+}
+
+void set_trainable(const Call& call, trafo_model* model, const char* pattern, size_t length,
+                   bool trainable, int64_t* out_count) {
+  if (out_count) *out_count = 0;
+  const std::string_view names = call.text(pattern, length, "pattern");
+  const ModelObject& m = untrained(call, model);
+  const int64_t count = m.model->parameters().set_trainable(*m.context, names, trainable);
+  if (out_count) *out_count = count;
 }
 
 }  // namespace
@@ -126,34 +72,8 @@ trafo_error* trafo_model_config_init(trafo_model_config* config, size_t struct_s
 trafo_error* trafo_model_config_preset(trafo_model_config* config, const char* name,
                                        size_t name_length) {
   return api(__func__, [&](const Call& call) {
-    const std::string_view wanted = call.text(name, name_length, "name");
-    if (!config) call.refuse("config is NULL");
-    std::string names;
-    for (const Preset& preset : kPresets) {
-      names += (names.empty() ? "" : ", ") + std::string(preset.name);
-      if (wanted != preset.name) continue;
-      trafo_model_config c = read_options(call, config, to_c(ModelConfig{}));
-      c.architecture = static_cast<int32_t>(preset.architecture);
-      const bool lm = preset.architecture == Architecture::decoder_lm;
-      c.activation = preset.llama ? TRAFO_SILU : lm ? TRAFO_GELU : TRAFO_RELU;
-      c.norm = preset.llama ? TRAFO_NORM_RMS : TRAFO_NORM_LAYER;
-      c.positions = preset.llama ? TRAFO_POSITIONS_ROTARY : TRAFO_POSITIONS_STANDARD;
-      c.ffn = preset.llama ? TRAFO_FFN_SWIGLU : TRAFO_FFN_PLAIN;
-      c.biases = !preset.llama;
-      c.kv_heads = 0;
-      c.encoder_layers = lm ? ModelConfig{}.encoder_layers : preset.encoder_layers;
-      c.decoder_layers = preset.decoder_layers;
-      c.width = preset.width;
-      c.ffn_width = preset.ffn_width;
-      c.heads = preset.heads;
-      c.dropout = preset.dropout;
-      const size_t size = config->struct_size;
-      std::memcpy(static_cast<void*>(config), &c, std::min(size, sizeof c));
-      config->struct_size = size;
-      return;
-    }
-    fail(ErrorCode::not_found, call.function(), "there is no preset \"", wanted, "\"; there are ",
-         names);
+    const Preset& wanted = preset(call, call.text(name, name_length, "name"));
+    write_preset(call, config, "config", to_c(ModelConfig{}), wanted.model);
   });
 }
 
@@ -189,7 +109,7 @@ trafo_error* trafo_model_load_weights(trafo_model* model, const trafo_tokenizer*
   return api(__func__, [&](const Call& call) {
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
-    check_not_frozen(call, m);
+    check_changeable(call, m);
     const Tokenizer* pieces = tokenizer ? &call.handle(tokenizer, "tokenizer").tokenizer : nullptr;
     const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"));
     const auto noted = reader.metadata().find(kTokenizerKey);
@@ -210,15 +130,15 @@ trafo_error* trafo_average_models(const trafo_string_view* paths, size_t count, 
   });
 }
 
-trafo_error* trafo_model_freeze(trafo_model* model) {
+trafo_error* trafo_model_prepare_inference(trafo_model* model) {
   return api(__func__, [&](const Call& call) {
     ModelObject& m = call.handle(model, "model");
     call.use(m.context);
-    if (m.frozen) return;
-    // Its updates would go past the copy of the weights that translation reads from then on.
+    if (m.for_inference) return;
+    // Translation reads a copy of the weights from here on, which a trainer would not update.
     if (m.model.use_count() > 1) call.refuse("the model has a trainer: free that first");
     m.packed = pack_for_decoding(*m.context, *m.model);
-    m.frozen = true;
+    m.for_inference = true;
   });
 }
 
@@ -259,12 +179,9 @@ trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index, const 
     if (out_tensor) *out_tensor = nullptr;
     ModelObject& m = call.handle(model, "model");
     call.use(m.context);
-    check_not_frozen(call, m);
+    check_changeable(call, m);
     const ParameterStore& parameters = m.model->parameters();
-    if (index < 0 || static_cast<size_t>(index) >= parameters.count())
-      call.refuse("index must be 0 to ", static_cast<int64_t>(parameters.count()) - 1, ", got ",
-                  index);
-    const auto id = static_cast<ParamId>(index);
+    const ParamId id = checked_parameter(call, parameters, index);
     if (out_tensor) {
       // The same memory and gradient, but a view of its own: switching its gradient off does not
       // reach into the model.
@@ -273,6 +190,51 @@ trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index, const 
       *out_tensor = give_tensor(m.context, std::move(view));
     }
     if (out_name) *out_name = parameters.name(id).c_str();
+  });
+}
+
+trafo_error* trafo_model_get_parameter_info(const trafo_model* model, int64_t index,
+                                            trafo_parameter_info* out, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
+    const ParameterStore& parameters = call.handle(model, "model").model->parameters();
+    const ParamId id = checked_parameter(call, parameters, index);
+    const ParameterGroup& group = parameters.group(id);
+    trafo_parameter_info info{};
+    info.name = parameters.name(id).c_str();
+    info.group = group.name.c_str();
+    info.elements = parameters.value(id).numel();
+    info.dtype = static_cast<int32_t>(group.dtype);
+    info.trainable = group.trainable;
+    info.lr_factor = group.lr_factor;
+    info.weight_decay_factor = group.weight_decay;
+    init_options(call, out, struct_size, info);
+  });
+}
+
+trafo_error* trafo_model_freeze(trafo_model* model, const char* pattern, size_t pattern_length,
+                                int64_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    set_trainable(call, model, pattern, pattern_length, false, out_count);
+  });
+}
+
+trafo_error* trafo_model_unfreeze(trafo_model* model, const char* pattern, size_t pattern_length,
+                                  int64_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    set_trainable(call, model, pattern, pattern_length, true, out_count);
+  });
+}
+
+trafo_error* trafo_model_set_update_factors(trafo_model* model, const char* pattern,
+                                            size_t pattern_length, double lr_factor,
+                                            double weight_decay_factor, int64_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    if (out_count) *out_count = 0;
+    const std::string_view names = call.text(pattern, pattern_length, "pattern");
+    const ModelObject& m = untrained(call, model);
+    const int64_t count = m.model->parameters().set_factors(names, lr_factor, weight_decay_factor);
+    if (out_count) *out_count = count;
   });
 }
 

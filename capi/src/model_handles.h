@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "capi/src/handles.h"
-#include "engine/decode/translator.h"
+#include "engine/decode/search.h"
 #include "engine/models/model.h"
 
 namespace trafo::capi {
@@ -19,14 +19,13 @@ DType checked_precision(const Call& call, int32_t precision);
 struct ModelObject {
   std::shared_ptr<Context> context;
   std::shared_ptr<Model> model;
-  bool frozen = false;
-  std::shared_ptr<const PackedWeights> packed = nullptr;  // of a frozen one on the CPU
+  bool for_inference = false;  // trafo_model_prepare_inference: the weights stay as they are
+  std::shared_ptr<const PackedWeights> packed = nullptr;  // on the CPU, of a model for inference
 };
 
-inline void check_not_frozen(const Call& call, const ModelObject& model) {
-  if (model.frozen)
-    call.refuse(
-        "the model is frozen: its weights stay as they are; load it once more to change it");
+inline void check_changeable(const Call& call, const ModelObject& model) {
+  if (model.for_inference)
+    call.refuse("the model is prepared for inference; load it once more to change its weights");
 }
 
 }  // namespace trafo::capi

@@ -57,11 +57,8 @@ trafo_error* trafo_tokenizer_train(const trafo_string_view* lines, size_t count,
                                    const trafo_tokenizer_options* options, trafo_tokenizer** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    call.array(lines, count, "lines");
-    std::vector<std::string_view> views;
-    for (size_t i = 0; i < count; ++i)
-      views.push_back(call.text(lines[i].data, lines[i].length, "lines"));
-    *out = new_handle<trafo_tokenizer>(Tokenizer::train(views, to_options(call, options)));
+    *out = new_handle<trafo_tokenizer>(
+        Tokenizer::train(views_argument(call, lines, count, "lines"), to_options(call, options)));
   });
 }
 

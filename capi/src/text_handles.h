@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capi/src/handles.h"
@@ -24,14 +25,23 @@ struct ShortlistObject {
   LexicalTable table;
 };
 
+// Lines of the caller, borrowed while the call is in flight.
+inline std::vector<std::string_view> views_argument(const Call& call,
+                                                    const trafo_string_view* lines, size_t count,
+                                                    const char* name) {
+  call.array(lines, count, name);
+  std::vector<std::string_view> views;
+  views.reserve(count);
+  for (size_t i = 0; i < count; ++i)
+    views.push_back(call.text(lines[i].data, lines[i].length, name));
+  return views;
+}
+
+// Copies of them.
 inline std::vector<std::string> lines_argument(const Call& call, const trafo_string_view* lines,
                                                size_t count, const char* name) {
-  call.array(lines, count, name);
-  std::vector<std::string> result;
-  result.reserve(count);
-  for (size_t i = 0; i < count; ++i)
-    result.emplace_back(call.text(lines[i].data, lines[i].length, name));
-  return result;
+  const std::vector<std::string_view> views = views_argument(call, lines, count, name);
+  return {views.begin(), views.end()};
 }
 
 }  // namespace trafo::capi

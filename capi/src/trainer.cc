@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "capi/src/options.h"
 #include "capi/src/text_handles.h"
 #include "capi/src/trainer_handles.h"
 #include "engine/train/memory_plan.h"
@@ -13,119 +14,6 @@ using namespace trafo::capi;
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-struct MetricName {
-  int32_t bit;
-  const char* name;
-};
-constexpr MetricName kMetrics[] = {
-    {TRAFO_METRIC_BLEU, "bleu"}, {TRAFO_METRIC_CHRF, "chrf"}, {TRAFO_METRIC_CE, "ce-mean-words"}};
-constexpr int32_t kAllMetrics = TRAFO_METRIC_BLEU | TRAFO_METRIC_CHRF | TRAFO_METRIC_CE;
-
-trafo_trainer_options trainer_defaults() {
-  trafo_trainer_options o{};
-  o.struct_size = sizeof o;
-  o.seed = 1;
-  o.learning_rate = 2e-3;
-  o.warmup = 1000;
-  o.schedule = TRAFO_SCHEDULE_INVERSE_SQRT;
-  o.gradient_accumulation = 1;
-  o.label_smoothing = 0.1;
-  o.clip_norm = 1;
-  o.beta1 = 0.9;
-  o.beta2 = 0.98;
-  o.epsilon = 1e-9;
-  o.batch_tokens = 4096;
-  o.max_length = 256;
-  o.valid_freq = {1000, TRAFO_UNIT_UPDATES, 0};
-  o.save_freq = {1000, TRAFO_UNIT_UPDATES, 0};
-  o.log_freq = {100, TRAFO_UNIT_UPDATES, 0};
-  o.valid_metrics = kAllMetrics;
-  o.first_metric = TRAFO_METRIC_BLEU;
-  o.valid_beam = 1;
-  o.valid_normalize = 1;
-  o.keep_last = 3;
-  o.keep_best = 1;
-  o.max_non_finite_steps = 10;
-  return o;
-}
-
-Period to_period(const Call& call, const trafo_period& period, const char* name) {
-  call.reserved(period.reserved);
-  if (period.unit < TRAFO_UNIT_UPDATES || period.unit > TRAFO_UNIT_EPOCHS)
-    call.refuse(name, " has the unknown unit ", period.unit);
-  if (period.value < 0) call.refuse(name, " must be at least 0, got ", period.value);
-  return {period.value, static_cast<PeriodUnit>(period.unit)};
-}
-
-TrainOptions to_options(const Call& call, const trafo_trainer_options& o) {
-  if (o.schedule < TRAFO_SCHEDULE_CONSTANT || o.schedule > TRAFO_SCHEDULE_NOAM)
-    call.refuse("unknown schedule ", o.schedule);
-  if ((o.valid_metrics & ~kAllMetrics) != 0)
-    call.refuse("valid_metrics has unknown bits: ", o.valid_metrics);
-  if (o.recompute < TRAFO_RECOMPUTE_NONE || o.recompute > TRAFO_RECOMPUTE_FULL)
-    call.refuse("recompute must be TRAFO_RECOMPUTE_NONE (0), _SELECTIVE (1) or _FULL (2), got ",
-                o.recompute);
-  if (o.optimizer_states < TRAFO_OPTIMIZER_STATES_FLOAT32 ||
-      o.optimizer_states > TRAFO_OPTIMIZER_STATES_8BIT)
-    call.refuse("optimizer_states must be TRAFO_OPTIMIZER_STATES_FLOAT32 (0) or _8BIT (1), got ",
-                o.optimizer_states);
-  if (o.early_stopping_on < TRAFO_STOPPING_FIRST || o.early_stopping_on > TRAFO_STOPPING_ALL)
-    call.refuse("early_stopping_on must be TRAFO_STOPPING_FIRST (0), _ANY (1) or _ALL (2), got ",
-                o.early_stopping_on);
-  call.reserved(o.reserved);
-  TrainOptions t;
-  t.max_length_ratio = o.max_length_ratio;
-  t.drop_identical = call.flag(o.drop_identical, "drop_identical");
-  t.maxi_batch = o.maxi_batch;
-  t.source_alpha = o.source_alpha;
-  t.target_alpha = o.target_alpha;
-  t.autotune_gemm = call.flag(o.autotune_gemm, "autotune_gemm");
-  t.ema_alpha = o.ema_alpha;
-  t.early_stopping_on = static_cast<StoppingMetrics>(o.early_stopping_on);
-  t.average_last = o.average_last;
-  t.optimizer_states = static_cast<OptimizerStates>(o.optimizer_states);
-  t.memory_limit = o.memory_limit;
-  t.batch_fit = call.flag(o.batch_fit, "batch_fit");
-  t.recompute = static_cast<Recompute>(o.recompute);
-  t.learn_rate = o.learning_rate;
-  t.schedule = static_cast<ScheduleKind>(o.schedule);
-  t.warmup = o.warmup;
-  t.schedule_updates = o.schedule_updates;
-  t.label_smoothing = o.label_smoothing;
-  t.clip_norm = o.clip_norm;
-  t.weight_decay = o.weight_decay;
-  t.beta1 = o.beta1;
-  t.beta2 = o.beta2;
-  t.epsilon = o.epsilon;
-  t.gradient_accumulation = o.gradient_accumulation;
-  t.seed = o.seed;
-  t.max_non_finite_steps = o.max_non_finite_steps;
-  t.batch_tokens = o.batch_tokens;
-  t.max_length = o.max_length;
-  t.after_updates = o.after_updates;
-  t.after_epochs = o.after_epochs;
-  t.after_tokens = o.after_tokens;
-  t.early_stopping = o.early_stopping;
-  t.log_freq = to_period(call, o.log_freq, "log_freq");
-  t.log_first = o.log_first;
-  t.valid_freq = to_period(call, o.valid_freq, "valid_freq");
-  t.save_freq = to_period(call, o.save_freq, "save_freq");
-  t.valid_beam = o.valid_beam;
-  t.valid_normalize = o.valid_normalize;
-  t.keep_best = call.flag(o.keep_best, "keep_best");
-  t.keep_last = o.keep_last;
-  // The engine decides by the first of the list.
-  t.valid_metrics.clear();
-  for (const bool first : {true, false})
-    for (const MetricName& metric : kMetrics)
-      if ((o.valid_metrics & metric.bit) != 0 && (o.first_metric == metric.bit) == first)
-        t.valid_metrics.emplace_back(metric.name);
-  if (o.valid_metrics != 0 && ((o.first_metric & o.valid_metrics) != o.first_metric ||
-                               (o.first_metric & (o.first_metric - 1)) != 0 || o.first_metric == 0))
-    call.refuse("first_metric ", o.first_metric, " is not one of valid_metrics ", o.valid_metrics);
-  return t;
-}
 
 trafo_memory_plan to_c(const MemoryPlan& plan) {
   trafo_memory_plan result{};
@@ -179,7 +67,15 @@ trafo_event to_c(const TrainEvent& event) {
 
 trafo_error* trafo_trainer_options_init(trafo_trainer_options* options, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, trainer_defaults());
+    init_options(call, options, struct_size, to_c(TrainOptions{}));
+  });
+}
+
+trafo_error* trafo_trainer_options_preset(trafo_trainer_options* options, const char* name,
+                                          size_t name_length) {
+  return api(__func__, [&](const Call& call) {
+    const Preset& wanted = preset(call, call.text(name, name_length, "name"));
+    write_preset(call, options, "options", to_c(TrainOptions{}), wanted.training);
   });
 }
 
@@ -190,7 +86,7 @@ trafo_error* trafo_plan_training(const trafo_model_config* config,
   return api(__func__, [&](const Call& call) {
     call.out_struct(out, struct_size);
     const WantedModel wanted = wanted_model(call, config);
-    const TrainOptions training = to_options(call, read_options(call, options, trainer_defaults()));
+    const TrainOptions training = from_c(call, read_options(call, options, to_c(TrainOptions{})));
     BatchSizes sizes{sentences, source_tokens, target_tokens};
     if (training.batch_fit)
       sizes =
@@ -211,11 +107,11 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
     call.out(out);
     ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);
-    check_not_frozen(call, m);
+    check_changeable(call, m);
     const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
     const TextCorpus& training = call.handle(train, "train").corpus;
     const TextCorpus* validation = valid ? &call.handle(valid, "valid").corpus : nullptr;
-    const TrainOptions settings = to_options(call, read_options(call, options, trainer_defaults()));
+    const TrainOptions settings = from_c(call, read_options(call, options, to_c(TrainOptions{})));
     validate(settings);
     std::optional<std::filesystem::path> directory;
     if (!call.text(run_directory, run_directory_length, "run_directory").empty())

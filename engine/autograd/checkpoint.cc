@@ -1,5 +1,7 @@
 #include "engine/autograd/checkpoint.h"
 
+#include "engine/autograd/leaf_watch.h"
+
 namespace trafo {
 
 std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inputs,
@@ -8,17 +10,23 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
   if (!context.recording()) return region(context, inputs);
 
   std::vector<Tensor> outputs;
+  bool trainable = false;
+  for (const Tensor& input : inputs) trainable = trainable || requires_grad(input);
   {
     NoGrad no_grad(context);
+    const LeafWatch leaves;
     std::vector<Tensor> constants;
     for (const Tensor& input : inputs)
       constants.push_back(input.defined() ? input.detach() : input);
     outputs = region(context, constants);
+    trainable = trainable || leaves.used();
   }
   for (Tensor& output : outputs)
     if (output.defined()) output = output.detach();  // an input handed through must not be changed
 
-  // The parameters a region uses are not in `inputs`, so its outputs always want a gradient.
+  if (!trainable) return outputs;  // all parameters of the region are frozen
+
+  // The parameters a region uses are not in `inputs`: its outputs want a gradient in any case.
   Tensor token = context.empty({1}, DType::f32);
   set_requires_grad(token, true);
   std::vector<Tensor> recorded_inputs = inputs;

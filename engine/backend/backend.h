@@ -1,4 +1,4 @@
-// What a device must offer the engine: memory, copies, a matrix product and a table of kernels.
+// What a device must offer the engine: memory, copies, GEMM and a table of kernels.
 //
 // A kernel is a C function that takes a stream and a plain struct of pointers, sizes, strides and
 // scalars, so that a device can live in a shared object of its own: no C++ object crosses. Which
@@ -21,15 +21,15 @@
 
 namespace trafo {
 
-// What becomes of a product before it is written.
+// What is done with A B (+ bias) before it is written.
 enum class Epilogue : int32_t {
   none = 0,
-  relu = 1,   // C = max(0, v), v being the product and its bias
+  relu = 1,   // C = max(0, v), v = A B + bias
   gelu = 2,   // C = gelu(v), the tanh form; aux, if given, gets v
   dgelu = 3,  // C = v gelu'(aux)
 };
 
-// C[m,n] = A[m,k] B[k,n] (+ C) (+ bias[n]), row-major with leading dimensions, `batch` products at
+// C[m,n] = A[m,k] B[k,n] (+ C) (+ bias[n]), row-major with leading dimensions, `batch` of them at
 // fixed strides (in elements). trans_a means that A is stored [k,m]; trans_b that B is stored
 // [n,k].
 struct GemmParams {
@@ -49,14 +49,10 @@ struct GemmParams {
   int64_t batch = 1;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
 
-  // Only where Backend::gemm_epilogues(): bf16, one product, C [m, n] without gaps and not added
+  // Only where Backend::gemm_epilogues(): bf16, batch 1, C [m, n] without gaps and not added
   // to.
   Epilogue epilogue = Epilogue::none;
   void* aux = nullptr;  // bf16 [m, n]
-  // The gradient of a bias beside that of a weight: float32 [m], the sum over k of A^T, which is
-  // stored [k, m] without gaps; C is float32, one product.
-  void* a_sums = nullptr;
-  bool accumulate_sums = false;
 };
 
 // Returns 0, or a device error code that Backend::check turns into an Error.
@@ -95,10 +91,10 @@ class Backend : public MemoryOwner {
   virtual void synchronize() = 0;
 
   virtual void gemm(const GemmParams& params) = 0;
-  // Whether products of `dtype` take GemmParams::epilogue and a_sums. What the device's library has
-  // no kernel for then runs in several, with a rounding more.
+  // Whether GEMMs of `dtype` take GemmParams::epilogue. Where the device's library has no such
+  // kernel, several run instead, with one more rounding.
   virtual bool gemm_epilogues(DType) const { return false; }
-  // Null where a product has but one kernel.
+  // Null where a GEMM has but one kernel.
   virtual GemmTuner* gemm_tuner() { return nullptr; }
 
   // False on a device that only plans: what is written there need not be computed.

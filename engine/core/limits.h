@@ -31,7 +31,16 @@ inline constexpr int64_t kEpochs = int64_t{1} << 30;
 
 // vocabularies and text
 inline constexpr int kVocabulary = 1 << 22;
-inline constexpr int kPieceBytes = 8 << 10;
+// The library builds the trie of the pieces with a recursion for each byte.
+inline constexpr int kPieceBytes = 1 << 10;
+inline constexpr size_t kMappedBytes = 1 << 10;  // text that a character map has for one entry
+// The normal form of a text: at most kNormalizedGrowth times the text, and at most kNormalizedExtra
+// bytes more than it. Up to kNormalizedFree bytes are always allowed.
+inline constexpr size_t kNormalizedGrowth = 16;
+inline constexpr size_t kNormalizedExtra = 4u << 20;
+inline constexpr size_t kNormalizedFree = 64u << 10;
+inline constexpr size_t kTrainingSentenceBytes = 4192;    // SentencePiece leaves longer ones out
+inline constexpr size_t kDecodedBytes = 64u << 20;        // by a model with a denormalizer
 inline constexpr uint64_t kTokenizerBytes = 256u << 20;   // .spm of another program
 inline constexpr uint64_t kVocabularyBytes = 256u << 20;  // vocab.json of another program
 inline constexpr size_t kLineBytes = size_t{1} << 20;     // the default of a setting

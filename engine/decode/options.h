@@ -7,57 +7,58 @@
 #include <span>
 #include <vector>
 
+#include "engine/tokenizer/special_tokens.h"
+
 namespace trafo {
 
 class PackedWeights;
-
-// Numbers of the special pieces; -1: the vocabulary has no such piece.
-struct SpecialTokens {
-  int32_t bos = 1;  // first decoder input of an encoder_decoder
-  int32_t eos = 2;  // ends every sentence
-  int32_t pad = 3;
-  int32_t unk = 0;
-};
-
-enum class LongSource {
-  error,     // INVALID_ARGUMENT, naming the sentence
-  truncate,  // the first tokens and eos are translated
-};
 
 // Drawing translations instead of searching for the best. What is drawn at a place of a line
 // follows from the model's probabilities and (seed, line, number of the sample, place) alone.
 struct DrawOptions {
   bool on = false;
-  double temperature = 1;  // logits are divided by it
-  int64_t top_k = 0;       // only the most probable tokens; 0: all
-  double top_p = 1;        // only the fewest tokens that have this share of the probability
-                           // together (Holtzman et al., arXiv 1904.09751); 1: all
-  uint64_t seed = 1;
-  int64_t first_line = 0;  // number of the first source
+  // options: begin DrawOptions (scripts/generate_options.py)
+  // clang-format off
+  double temperature = 1;  // Logits are divided by it.
+  int64_t top_k = 0;  // Only so many of the most probable tokens. 0: all.
+  // Only the fewest tokens that have this share of the probability together (Holtzman et al.,
+  // arXiv 1904.09751).
+  double top_p = 1;
+  uint64_t seed = 1;  // Seed of the draws.
+  // Number of the first line, so that a text in several calls is drawn as in one.
+  int64_t first_line = 0;
+  // clang-format on
+  // options: end
 };
 
 struct DecodeOptions {
-  int64_t beam = 5;  // hypotheses kept of each sentence; 1: greedy search
-  // Score of a hypothesis: log-probability / tokens^length_penalty, eos counted (Marian's
-  // --normalize). 0: no normalisation.
-  double length_penalty = 1.0;
-  int64_t min_length = 0;  // tokens before eos may come
+  // options: begin DecodeOptions (scripts/generate_options.py)
+  // clang-format off
+  int64_t beam = 5;  // Hypotheses kept of each sentence. 1 is greedy search.
+  // Hypotheses returned of each sentence, at most beam. With sampling: translations drawn of each
+  // sentence.
+  int64_t n_best = 1;
+  // The score of a hypothesis is log-probability / tokens^length_penalty, its end counted
+  // (Marian's --normalize). 0: no normalisation.
+  double length_penalty = 1;
+  int64_t min_length = 0;  // Tokens before a translation may end.
+  // Source tokens times beam of the sentences that are decoded together.
+  int64_t batch_tokens = 4096;
+  // clang-format on
+  // options: end
   // Longest translation of n source tokens, eos counted on both sides: min(max_length,
   // max_length_factor * n + max_length_extra), and never more than the model has positions for.
   int64_t max_length = 200;
   double max_length_factor = 2.0;
   int64_t max_length_extra = 10;
-  int64_t n_best = 1;           // hypotheses returned of each sentence, at most `beam`; samples
-  int64_t batch_tokens = 4096;  // source tokens times beam of the sentences decoded together
-  LongSource long_source = LongSource::error;
   bool allow_unk = false;  // false: unk is never generated; bos and pad never are
   SpecialTokens tokens;
   DrawOptions sampling;  // `on`: instead of the search; beam is not used
   // The tokens that translations of these source tokens, of a whole batch, may consist of; none:
   // all. eos may come always. Probabilities are over them alone.
   std::function<std::vector<int32_t>(std::span<const int32_t> sources)> shortlist;
-  // Of pack_for_decoding, while the model's weights are as they were; null: translate lays them out
-  // for itself where that pays.
+  // Of pack_for_decoding, while the model's weights are as they were; null: translate_tokens
+  // lays them out for one call where that pays.
   std::shared_ptr<const PackedWeights> weights;
   // Asked before every step of the decoder, on the calling thread; true ends the call with
   // CANCELLED.

@@ -50,7 +50,7 @@ Batch pack_sources(Context& context, const ModelConfig& config,
   Batch batch;
   batch.sentences = static_cast<int64_t>(sources.size());
   batch.indices_validated = true;
-  if (config.architecture == Architecture::decoder_lm) return batch;
+  if (!config.has_encoder()) return batch;
   Side side;
   for (const std::vector<int32_t>* source : sources) {
     for (const int32_t id : *source) side.add(id);
@@ -62,7 +62,7 @@ Batch pack_sources(Context& context, const ModelConfig& config,
 
 Batch pack_pairs(Context& context, const ModelConfig& config, const SpecialTokens& tokens,
                  std::span<const SentencePair* const> pairs) {
-  const bool stream = config.architecture == Architecture::decoder_lm;
+  const bool stream = !config.has_encoder();
   Side source, target;
   std::vector<int32_t> labels;
   for (const SentencePair* pair : pairs) {

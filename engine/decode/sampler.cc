@@ -109,7 +109,7 @@ std::vector<Sampler::Draw> Sampler::draw_from_best(Context& context, const Tenso
                                                    std::span<const Place> places) {
   const int64_t most = logits.dim(1) - static_cast<int64_t>(banned_.size());
   // One more, in place of an eos that may not come.
-  const int64_t k = std::min(options_.top_k + 1, most);
+  const int64_t k = std::min(options_.top_k, most - 1) + 1;
   const Tensor scaled =
       options_.temperature == 1 ? logits : ops::scale(context, logits, 1 / options_.temperature);
   const ops::TopK top = ops::top_k(context, scaled, k, banned_);

@@ -2,17 +2,15 @@
 
 #include <numeric>
 
+#include "engine/models/objective.h"
+
 namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "score";
 
-bool is_stream(const ModelConfig& config) {
-  return config.architecture == Architecture::decoder_lm;
-}
-
 int64_t decoder_tokens(const ModelConfig& config, const SentencePair& pair) {
-  const size_t source = is_stream(config) ? pair.source.size() - 1 : 0;
+  const size_t source = !config.has_encoder() ? pair.source.size() - 1 : 0;
   return static_cast<int64_t>(source + pair.target.size());
 }
 
@@ -51,9 +49,6 @@ std::vector<PairScore> score(Context& context, const Model& model,
   const auto tokens_of = [&](int64_t i) {
     return decoder_tokens(config, pairs[static_cast<size_t>(i)]);
   };
-  ops::CrossEntropyOptions nll_options;
-  nll_options.ignore_label = kNoLabel;
-  nll_options.reduction = Reduction::none;
   for (const std::vector<int64_t>& group :
        group_by_length(order, options.batch_tokens, tokens_of)) {
     require(!(options.cancelled && options.cancelled()), ErrorCode::cancelled, kOrigin,
@@ -61,11 +56,7 @@ std::vector<PairScore> score(Context& context, const Model& model,
     std::vector<const SentencePair*> members;
     for (const int64_t i : group) members.push_back(&pairs[static_cast<size_t>(i)]);
     const Batch batch = pack_pairs(context, config, options.tokens, members);
-    nll_options.labels_validated = batch.indices_validated;
-    const std::vector<double> nll = to_doubles(
-        context,
-        ops::cross_entropy(context, model.logits(context, batch), batch.target_out, nll_options)
-            .nll);
+    const std::vector<double> nll = to_doubles(context, label_nll(context, model, batch, kNoLabel));
     size_t row = 0;
     for (const int64_t i : group) {
       PairScore& result = scores[static_cast<size_t>(i)];

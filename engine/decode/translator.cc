@@ -1,381 +1,98 @@
 #include "engine/decode/translator.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <optional>
-
-#include "engine/backend/cpu/cpu_backend.h"
-#include "engine/decode/packing.h"
-#include "engine/decode/sampler.h"
-#include "engine/models/decode_state.h"
-#include "engine/ops/top_k/top_k.h"
+#include <utility>
 
 namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "translate";
-constexpr int64_t kFirstCapacity =
-    32;  // tokens a row behind the prefix before the cache first grows
 
-void check(const ModelConfig& config, const DecodeOptions& options) {
-  const auto check_range = [](bool good, const char* what, auto value, const char* range) {
-    require(good, ErrorCode::invalid_argument, kOrigin, what, " must be ", range, ", got ", value);
-  };
-  check_range(options.beam >= 1 && options.beam <= 4096, "beam", options.beam, "1 to 4096");
-  const DrawOptions& sampling = options.sampling;
-  if (sampling.on) {
-    check_range(options.n_best >= 1 && options.n_best <= 4096, "n_best", options.n_best,
-                "1 to 4096");
-  } else {
-    check_range(options.n_best >= 1 && options.n_best <= options.beam, "n_best", options.n_best,
-                "1 to the beam");
-  }
-  check_range(std::isfinite(sampling.temperature) && sampling.temperature > 0, "temperature",
-              sampling.temperature, "more than 0");
-  check_range(sampling.top_k >= 0, "top_k", sampling.top_k, "0 or more");
-  check_range(sampling.top_p > 0 && sampling.top_p <= 1, "top_p", sampling.top_p,
-              "more than 0 and at most 1");
-  check_range(std::isfinite(options.length_penalty) && options.length_penalty >= 0,
-              "length_penalty", options.length_penalty, "0 or more");
-  check_range(options.max_length >= 1, "max_length", options.max_length, "1 or more");
-  check_range(std::isfinite(options.max_length_factor) && options.max_length_factor >= 0,
-              "max_length_factor", options.max_length_factor, "0 or more");
-  check_range(options.min_length >= 0, "min_length", options.min_length, "0 or more");
-  check_range(options.max_length_extra >= 1, "max_length_extra", options.max_length_extra,
-              "1 or more");
-  check_range(options.batch_tokens >= 1, "batch_tokens", options.batch_tokens, "1 or more");
-  const SpecialTokens& tokens = options.tokens;
-  check_range(tokens.eos >= 0 && tokens.eos < config.vocabulary, "eos", tokens.eos,
-              "a token of the vocabulary");
-  if (config.architecture == Architecture::encoder_decoder)
-    check_range(tokens.bos >= 0 && tokens.bos < config.vocabulary, "bos", tokens.bos,
-                "a token of the vocabulary");
-}
-
-// A sentence that is being decoded: `prefix` is fed first, one row; from its last token on, a row a
-// live hypothesis.
-struct Slot {
-  int64_t sentence;
-  int32_t sample;
-  std::vector<int32_t> prefix;
-  BeamSearch search;
-  int64_t positions;  // most tokens that are ever fed
-};
-
-// The log-probabilities of one step on the host, [rows, k].
-struct Scores {
-  std::vector<double> values;
-  std::vector<int32_t> ids;
-};
-
-class BatchDecoder {
- public:
-  BatchDecoder(Context& context, const Model& model, const DecodeOptions& options)
-      : context_(context), model_(model), options_(options) {
-    const SpecialTokens& tokens = options.tokens;
-    for (const int32_t id : {tokens.pad, tokens.bos, options.allow_unk ? -1 : tokens.unk})
-      if (id >= 0 && id < model.config().vocabulary && id != tokens.eos &&
-          std::find(banned_.begin(), banned_.end(), id) == banned_.end())
-        banned_.push_back(id);
-    k_ = std::min(options.beam + 1,
-                  model.config().vocabulary - static_cast<int64_t>(banned_.size()));
-    if (options.sampling.on) sampler_.emplace(options.sampling, tokens.eos, banned_);
-  }
-
-  // Decodes the sentences of `slots` together; hands each result to done(slot, hypotheses).
-  template <class Done>
-  void decode(const Batch& batch, std::span<const std::vector<int32_t>* const> sources,
-              std::vector<Slot> slots, Done&& done) {
-    slots_ = std::move(slots);
-    int64_t prefix = 0;
-    for (const Slot& slot : slots_)
-      prefix = std::max(prefix, static_cast<int64_t>(slot.prefix.size()));
-    // One row a sentence at first: hypotheses come with the first choice.
-    DecodeState state = model_.start_decoding(context_, batch, 1,
-                                              std::min(capacity_limit(), prefix + kFirstCapacity));
-    use_shortlist(state, sources);
-    // Sources and special tokens have been checked, top_k gives tokens, and slots end in time.
-    state.indices_validated = true;
-    while (!slots_.empty()) {
-      require(!(options_.cancelled && options_.cancelled()), ErrorCode::cancelled, kOrigin,
-              "cancelled by the caller");
-      if (state.length == state.capacity)
-        grow_cache(context_, state, std::min(capacity_limit(), 2 * state.capacity));
-      const int64_t position = state.length;
-      const std::vector<int32_t> ids = next_ids(position);
-      const Tensor logits = model_.decode_step(
-          context_, state, context_.from_values<int32_t>(ids, {static_cast<int64_t>(ids.size())}));
-      const std::vector<int32_t> parents = advance(logits, position, done);
-      if (!slots_.empty()) Model::reorder(context_, state, parents);
-    }
-  }
-
- private:
-  int64_t capacity_limit() const {
-    int64_t limit = 0;
-    for (const Slot& slot : slots_) limit = std::max(limit, slot.positions);
-    return limit;
-  }
-
-  static bool in_prefix(const Slot& slot, int64_t position) {
-    return position < static_cast<int64_t>(slot.prefix.size());
-  }
-
-  std::vector<int32_t> next_ids(int64_t position) const {
-    std::vector<int32_t> ids;
-    for (const Slot& slot : slots_) {
-      if (in_prefix(slot, position)) {
-        ids.push_back(slot.prefix[static_cast<size_t>(position)]);
-      } else {
-        for (const BeamSearch::Live& live : slot.search.live()) ids.push_back(live.tokens.back());
-      }
-    }
-    return ids;
-  }
-
-  Scores best_tokens(const Tensor& logits) {
-    const ops::TopK top =
-        ops::top_k(context_, logits, k_, options_.shortlist ? banned_columns_ : banned_);
-    Scores scores;
-    scores.ids = context_.values<int32_t>(top.ids);
-    for (int32_t& id : scores.ids) id = token_of(id);
-    scores.values = to_doubles(context_, top.log_probabilities);
-    return scores;
-  }
-
-  void collect(const Slot& slot, const Scores& scores, int64_t row) {
-    candidates_.clear();
-    const auto& live = slot.search.live();
-    for (size_t i = 0; i < live.size(); ++i) {
-      const size_t begin = static_cast<size_t>(row * k_) + i * static_cast<size_t>(k_);
-      for (size_t j = begin; j < begin + static_cast<size_t>(k_); ++j) {
-        require(!std::isnan(scores.values[j]), ErrorCode::non_finite, kOrigin,
-                "the model answers sentence ", slot.sentence + 1, " with NaN or infinity behind ",
-                live[i].tokens.size(), " tokens");
-        if (scores.values[j] == -std::numeric_limits<double>::infinity()) break;
-        candidates_.push_back(
-            {live[i].log_probability + scores.values[j], static_cast<int32_t>(i), scores.ids[j]});
-      }
-    }
-  }
-
-  // Logits of this batch are of the tokens of shortlist_. Banned ones that are on it keep their
-  // share of the probability, as without a list.
-  void use_shortlist(DecodeState& state, std::span<const std::vector<int32_t>* const> sources) {
-    if (!options_.shortlist) return;
-    std::vector<int32_t> tokens;
-    for (const std::vector<int32_t>* source : sources)
-      tokens.insert(tokens.end(), source->begin(), source->end());
-    shortlist_ = options_.shortlist(tokens);
-    shortlist_.push_back(options_.tokens.eos);
-    const int64_t vocabulary = model_.config().vocabulary;
-    std::erase_if(shortlist_, [&](int32_t id) { return id < 0 || id >= vocabulary; });
-    std::sort(shortlist_.begin(), shortlist_.end());
-    shortlist_.erase(std::unique(shortlist_.begin(), shortlist_.end()), shortlist_.end());
-    restrict_output(context_, model_, state, shortlist_);
-    const auto column_of = [&](int32_t token) {
-      const auto found = std::lower_bound(shortlist_.begin(), shortlist_.end(), token);
-      return found != shortlist_.end() && *found == token
-                 ? static_cast<int32_t>(found - shortlist_.begin())
-                 : -1;
-    };
-    banned_columns_.clear();
-    for (const int32_t token : banned_)
-      if (column_of(token) >= 0) banned_columns_.push_back(column_of(token));
-    k_ = std::min(options_.beam + 1,
-                  static_cast<int64_t>(shortlist_.size() - banned_columns_.size()));
-    if (sampler_)
-      sampler_.emplace(options_.sampling, column_of(options_.tokens.eos), banned_columns_);
-  }
-  int32_t token_of(int32_t column) const {
-    return options_.shortlist ? shortlist_[static_cast<size_t>(column)] : column;
-  }
-
-  // A slot that samples has one row.
-  std::vector<Sampler::Draw> draw_tokens(const Tensor& logits, int64_t position) {
-    std::vector<Sampler::Place> places;
-    int64_t row = 0;
-    for (const Slot& slot : slots_) {
-      if (!in_prefix(slot, position + 1)) {
-        const auto drawn = static_cast<int32_t>(slot.search.live()[0].tokens.size());
-        places.push_back({row, slot.sentence, slot.sample, drawn, drawn >= options_.min_length});
-      }
-      ++row;
-    }
-    return sampler_->draw(context_, logits, places);
-  }
-
-  // Uses the logits of every row; finished sentences leave slots_. Returns the row that each new
-  // row continues.
-  template <class Done>
-  std::vector<int32_t> advance(const Tensor& logits, int64_t position, Done&& done) {
-    const bool choose = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-      return !in_prefix(slot, position + 1);
-    });
-    const Scores scores = choose && !sampler_ ? best_tokens(logits) : Scores{};
-    const std::vector<Sampler::Draw> draws =
-        choose && sampler_ ? draw_tokens(logits, position) : std::vector<Sampler::Draw>{};
-    size_t next_draw = 0;
-    std::vector<int32_t> parents;
-    std::vector<Slot> left;
-    int64_t row = 0;
-    for (Slot& slot : slots_) {
-      const int64_t rows = static_cast<int64_t>(slot.search.live().size());
-      if (in_prefix(slot, position + 1)) {
-        parents.push_back(static_cast<int32_t>(row));
-        left.push_back(std::move(slot));
-      } else {
-        if (sampler_) {
-          const Sampler::Draw& draw = draws[next_draw++];
-          candidates_ = {{slot.search.live()[0].log_probability + draw.log_probability, 0,
-                          token_of(draw.token)}};
-        } else {
-          collect(slot, scores, row);
-        }
-        slot.search.advance(candidates_);
-        if (slot.search.done()) {
-          done(slot, slot.search.results());
-        } else {
-          for (const BeamSearch::Live& live : slot.search.live())
-            parents.push_back(static_cast<int32_t>(row + live.parent));
-          left.push_back(std::move(slot));
-        }
-      }
-      row += rows;
-    }
-    slots_ = std::move(left);
-    return parents;
-  }
-
-  Context& context_;
-  const Model& model_;
-  const DecodeOptions& options_;
-  std::vector<int32_t> banned_;
-  std::vector<int32_t> shortlist_, banned_columns_;
-  std::optional<Sampler> sampler_;
-  int64_t k_;  // expansions of a hypothesis: eos and `beam` others are enough
-  std::vector<Slot> slots_;
-  std::vector<BeamSearch::Candidate> candidates_;
-};
-
-// The source as it is fed; throws where it cannot be.
-std::vector<int32_t> checked_source(const ModelConfig& config, const DecodeOptions& options,
-                                    const std::vector<int32_t>& source, int64_t number) {
-  require(source.back() == options.tokens.eos, ErrorCode::invalid_argument, kOrigin, "sentence ",
-          number, " must end with eos, token ", options.tokens.eos, "; its last token is ",
-          source.back());
-  for (const int32_t id : source)
-    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kOrigin, "sentence ",
-            number, " has token ", id, ", the vocabulary has 0 to ", config.vocabulary - 1);
-  const int64_t limit = longest_source(config);
-  const int64_t size = static_cast<int64_t>(source.size());
-  if (size <= limit) return source;
-  require(options.long_source == LongSource::truncate, ErrorCode::invalid_argument, kOrigin,
-          "sentence ", number, " has ", size, " tokens, the model takes at most ", limit);
-  std::vector<int32_t> shortened(source.begin(), source.begin() + limit);
-  shortened.back() = options.tokens.eos;
-  return shortened;
-}
-
-// Each sample of a sentence is decoded as a sentence of its own.
-int64_t samples_of(const DecodeOptions& options) {
-  return options.sampling.on ? options.n_best : 1;
-}
-
-// Item: sentence * samples + number of the sample.
-Slot make_slot(const ModelConfig& config, const DecodeOptions& options, int64_t samples,
-               const std::vector<int32_t>& source, int64_t item) {
-  const bool stream = config.architecture == Architecture::decoder_lm;
-  const int64_t size = static_cast<int64_t>(source.size());
-  std::vector<int32_t> prefix = stream ? source : std::vector<int32_t>{options.tokens.bos};
-  const int64_t prefix_size = static_cast<int64_t>(prefix.size());
-  // The last token of a hypothesis is never fed.
-  const int64_t room = config.max_positions - prefix_size + 1;
-  const double wanted = options.max_length_factor * static_cast<double>(size) +
-                        static_cast<double>(options.max_length_extra);
-  const double steps =
-      std::min({wanted, static_cast<double>(options.max_length), static_cast<double>(room)});
-  const int64_t max_steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
-  return {item / samples, static_cast<int32_t>(item % samples), std::move(prefix),
-          BeamSearch(options, max_steps), prefix_size + max_steps - 1};
+// A byte token from <0x80> to <0xBF>: in UTF-8 never the first byte of a character.
+bool continues_character(const Tokenizer& tokenizer, int32_t id) {
+  return tokenizer.type(id) == SpmPiece::byte && tokenizer.piece(id) >= "<0x80>" &&
+         tokenizer.piece(id) <= "<0xBF>";
 }
 
 }  // namespace
 
-int64_t longest_source(const ModelConfig& config) {
-  return config.architecture == Architecture::decoder_lm
-             ? std::max<int64_t>(1, config.max_positions / 2)
-             : config.max_positions;
+Translator::Translator(Context& context, const Model& model, Tokenizer tokenizer,
+                       std::shared_ptr<const PackedWeights> weights)
+    : context_(context),
+      model_(model),
+      tokenizer_(std::move(tokenizer)),
+      weights_(std::move(weights)) {
+  require(tokenizer_.vocab_size() == model.config().vocabulary, ErrorCode::invalid_argument,
+          kOrigin, "the tokenizer has ", tokenizer_.vocab_size(), " tokens, the model ",
+          model.config().vocabulary, ": they do not belong together");
 }
 
-std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const Model& model) {
-  const ParameterStore& parameters = model.parameters();
-  ThreadPool* pool = cpu_thread_pool(context.backend());
-  if (pool == nullptr || parameters.dtype() != DType::f32) return nullptr;
-  auto packed = std::make_shared<PackedWeights>();
-  for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id) {
-    const Tensor& weight = parameters.value(id);
-    const std::string& name = parameters.name(id);
-    const bool table = name.starts_with("positions.") || name.starts_with("source_embedding.") ||
-                       (name.starts_with("embedding.") && !model.config().tied_embeddings);
-    if (weight.rank() == 2 && !table)
-      packed->add(*pool, weight.data<float>(), weight.dim(0), weight.dim(1));
+std::vector<Translation> Translator::translate(std::span<const std::string_view> lines,
+                                               const TranslateOptions& options) const {
+  DecodeOptions decode = options.decode;
+  decode.tokens = tokenizer_.special_tokens();
+  decode.weights = weights_;
+  const Shortlist& list = options.shortlist;
+  require(list.first >= 0 && list.best >= 0, ErrorCode::invalid_argument, kOrigin,
+          "shortlist_first and shortlist_best must be at least 0, got ", list.first, " and ",
+          list.best);
+  if (list.table != nullptr) {
+    require(list.first > 0 || list.best > 0, ErrorCode::invalid_argument, kOrigin,
+            "shortlist_first and shortlist_best are both 0: no token would be left");
+    decode.shortlist = [list](std::span<const int32_t> sources) {
+      return list.table->candidates(sources, list.first, list.best);
+    };
   }
-  return packed;
-}
-
-std::vector<std::vector<Hypothesis>> translate(Context& context, const Model& model,
-                                               std::span<const std::vector<int32_t>> sources,
-                                               const DecodeOptions& wanted) {
-  const ModelConfig& config = model.config();
-  check(config, wanted);
-  DecodeOptions options = wanted;
-  const int64_t samples = samples_of(options);
-  if (options.sampling.on) options.beam = options.n_best = 1;
-  const NoGrad no_grad(context);
-  std::vector<std::vector<Hypothesis>> results(sources.size());
-  std::vector<std::vector<int32_t>> checked(sources.size());
-  std::vector<int64_t> items;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const std::vector<int32_t>& source = sources[i];
-    results[i].resize(static_cast<size_t>(samples));
-    if (source.empty() || (source.size() == 1 && source[0] == options.tokens.eos)) continue;
-    const int64_t sentence = static_cast<int64_t>(i);
-    checked[i] = checked_source(config, options, source, sentence + 1);
-    for (int64_t sample = 0; sample < samples; ++sample)
-      items.push_back(sentence * samples + sample);
+  const int64_t limit = longest_source(model_.config());
+  std::vector<Translation> translations(lines.size());
+  std::vector<std::vector<int32_t>> sources;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::vector<int32_t>& ids = sources.emplace_back(encode(lines[i], "", i + 1));
+    translations[i].source_tokens = static_cast<int64_t>(ids.size());
+    if (options.truncate) truncate(ids, limit);
+    translations[i].used_tokens = static_cast<int64_t>(ids.size());
   }
-
-  const auto tokens_of = [&](int64_t item) {
-    return static_cast<int64_t>(checked[static_cast<size_t>(item / samples)].size());
-  };
-  // Laying the weights out takes about as long as one step with many rows.
-  constexpr int64_t kRowsThatPay = 16;
-  std::shared_ptr<const PackedWeights> weights = options.weights;
-  if (!weights && static_cast<int64_t>(items.size()) * options.beam >= kRowsThatPay)
-    weights = pack_for_decoding(context, model);
-  const PackedWeightsScope scope(context.backend(), weights);
-  BatchDecoder decoder(context, model, options);
-  const int64_t budget = std::max<int64_t>(1, options.batch_tokens / options.beam);
-  for (const std::vector<int64_t>& group : group_by_length(items, budget, tokens_of)) {
-    std::vector<const std::vector<int32_t>*> inputs;
-    std::vector<Slot> slots;
-    for (const int64_t item : group) {
-      inputs.push_back(&checked[static_cast<size_t>(item / samples)]);
-      slots.push_back(make_slot(config, options, samples, *inputs.back(), item));
+  std::vector<std::vector<Hypothesis>> found = translate_tokens(context_, model_, sources, decode);
+  for (size_t i = 0; i < found.size(); ++i)
+    for (Hypothesis& hypothesis : found[i]) {
+      std::string text = tokenizer_.decode(hypothesis.tokens);
+      translations[i].hypotheses.push_back({std::move(hypothesis), std::move(text)});
     }
-    const Batch batch = pack_sources(context, config, inputs);
-    decoder.decode(batch, inputs, std::move(slots),
-                   [&](const Slot& slot, std::vector<Hypothesis> best) {
-                     std::vector<Hypothesis>& result = results[static_cast<size_t>(slot.sentence)];
-                     if (options.sampling.on)
-                       result[static_cast<size_t>(slot.sample)] = std::move(best[0]);
-                     else
-                       result = std::move(best);
-                   });
+  return translations;
+}
+
+std::vector<PairScore> Translator::score(std::span<const std::string_view> sources,
+                                         std::span<const std::string_view> targets,
+                                         ScoreOptions options) const {
+  require(sources.size() == targets.size(), ErrorCode::invalid_argument, kOrigin, sources.size(),
+          " source lines and ", targets.size(), " target lines are no pairs");
+  options.tokens = tokenizer_.special_tokens();
+  std::vector<SentencePair> pairs;
+  for (size_t i = 0; i < sources.size(); ++i)
+    pairs.push_back({encode(sources[i], "source, ", i + 1), encode(targets[i], "target, ", i + 1)});
+  return trafo::score(context_, model_, pairs, options);
+}
+
+// The tokens of a line and eos.
+std::vector<int32_t> Translator::encode(std::string_view line, const char* side,
+                                        size_t number) const {
+  try {
+    std::vector<int32_t> ids = tokenizer_.encode(line);
+    ids.push_back(tokenizer_.eos_id());
+    return ids;
+  } catch (const Error& error) {
+    fail(error.code(), kOrigin, side, "line ", number, ": ", error.message());
   }
-  return results;
+}
+
+// Keeps the first tokens and eos, at most `limit` in total. A character that is spelled in byte
+// tokens is kept whole or not at all.
+void Translator::truncate(std::vector<int32_t>& ids, int64_t limit) const {
+  if (static_cast<int64_t>(ids.size()) <= limit) return;
+  auto kept = static_cast<size_t>(std::max<int64_t>(limit - 1, 0));
+  while (kept > 0 && continues_character(tokenizer_, ids[kept])) --kept;
+  ids.resize(kept);
+  ids.push_back(tokenizer_.eos_id());
 }
 
 }  // namespace trafo

@@ -1,43 +1,80 @@
-// Translation of sentences with a trained model, by greedy or beam search or by sampling.
-//
-// A Model is only read: any number of threads may translate with one at the same time, each with a
-// Context of its own on the model's device. Nothing is recorded for autodiff.
+// Translation of text: lines in, lines out.
 #pragma once
 
+#include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "engine/decode/beam_search.h"
-#include "engine/decode/options.h"
-#include "engine/models/model.h"
-#include "engine/runtime/context.h"
+#include "engine/decode/lexical_table.h"
+#include "engine/decode/scorer.h"
+#include "engine/decode/search.h"
+#include "engine/tokenizer/tokenizer.h"
 
 namespace trafo {
 
-// Most tokens a source may have, eos counted. decoder_lm: half of the positions, which source and
-// translation share.
-int64_t longest_source(const ModelConfig& config);
+// Restricts translations to the tokens that are likely for the source sentences of a batch, so that
+// a decode step computes few rows of the output projection.
+struct Shortlist {
+  const LexicalTable* table = nullptr;  // borrowed for the call; null: the whole vocabulary
+  int64_t first = 100;                  // the first tokens of the vocabulary are always allowed,
+  int64_t best = 100;                   // and of each source token the most probable translations
+};
 
-// A copy of the model's weights in the layout that the CPU's products with few rows want, as large
-// as the model: decoding one sentence is up to twice as fast with it, and what a sentence is
-// decoded with does not change its bits. Null on an accelerator and for a model that is not
-// float32.
-std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const Model& model);
+struct TranslateOptions {
+  // The Translator sets `tokens`, `shortlist` and `weights` itself.
+  DecodeOptions decode;
+  Shortlist shortlist;
+  // A line with more tokens than longest_source() is true: cut, false: INVALID_ARGUMENT.
+  bool truncate = false;
+};
 
-// The translations of each source, in the order of the sources, best first: at most n_best, at
-// least one; of sampling, n_best of them in the order of their numbers. Each source ends with eos,
-// as training batches have it; the translation of an empty one, or of eos alone, is empty.
+struct TextHypothesis : Hypothesis {
+  std::string text;
+};
+
+struct Translation {
+  std::vector<TextHypothesis> hypotheses;  // best first; of sampling, in the order of the samples
+  int64_t source_tokens = 0;               // of the line, eos counted
+  int64_t used_tokens = 0;                 // of them translated; fewer where the line was cut
+
+  bool truncated() const { return used_tokens < source_tokens; }
+};
+
+// Translates and scores with one model and its tokenizer.
 //
-// encoder_decoder starts with bos. decoder_lm reads the source token by token and continues behind
-// its eos. Sentences are decoded together by length; what else is in a batch changes a sentence's
-// scores by rounding at most (not even that with `weights`), and sentences that are finished leave
-// the batch.
-//
-// INVALID_ARGUMENT: a source that is too long (see LongSource) or lacks eos, naming its number,
-// counted from 1; options out of range. NON_FINITE: the model answers a sentence with NaN or
-// infinity. CANCELLED.
-std::vector<std::vector<Hypothesis>> translate(Context& context, const Model& model,
-                                               std::span<const std::vector<int32_t>> sources,
-                                               const DecodeOptions& options = {});
+// A Translator is cheap to make. It borrows the context and the model, which must outlive it and
+// are not changed. A context serves one thread at a time: threads that share a model use a context
+// and a Translator each.
+class Translator {
+ public:
+  // `weights`: of pack_for_decoding, if they stay valid; null: see DecodeOptions::weights.
+  // INVALID_ARGUMENT: the tokenizer has not as many tokens as the model.
+  Translator(Context& context, const Model& model, Tokenizer tokenizer,
+             std::shared_ptr<const PackedWeights> weights = nullptr);
+
+  // One result a line, in the order of the lines. An empty line has an empty translation.
+  // INVALID_ARGUMENT: text that cannot be tokenised (the message names the line, counted from 1)
+  // and everything that translate_tokens refuses. NON_FINITE, CANCELLED: as there.
+  std::vector<Translation> translate(std::span<const std::string_view> lines,
+                                     const TranslateOptions& options = {}) const;
+
+  // The log-probability of each target line as the translation of the source line beside it.
+  // `options.tokens` is set by the Translator. INVALID_ARGUMENT: text that cannot be tokenised, a
+  // pair that is too long.
+  std::vector<PairScore> score(std::span<const std::string_view> sources,
+                               std::span<const std::string_view> targets,
+                               ScoreOptions options = {}) const;
+
+ private:
+  std::vector<int32_t> encode(std::string_view line, const char* side, size_t number) const;
+  void truncate(std::vector<int32_t>& ids, int64_t limit) const;
+
+  Context& context_;
+  const Model& model_;
+  Tokenizer tokenizer_;
+  std::shared_ptr<const PackedWeights> weights_;
+};
 
 }  // namespace trafo

@@ -32,8 +32,7 @@ struct Spec {
   uint32_t revision;
 };
 Spec spec_of(const ModelConfig& config) {
-  return config.architecture == Architecture::decoder_lm ? Spec{"TransformerDecoderSpec", 8}
-                                                         : Spec{"TransformerSpec", 7};
+  return !config.has_encoder() ? Spec{"TransformerDecoderSpec", 8} : Spec{"TransformerSpec", 7};
 }
 
 int8_t activation_id(Activation activation) {
@@ -81,7 +80,7 @@ struct Scalar {
 };
 
 std::vector<Scalar> scalars_of(const ModelConfig& config) {
-  const bool lm = config.architecture == Architecture::decoder_lm;
+  const bool lm = !config.has_encoder();
   std::vector<Scalar> scalars;
   const auto side = [&](const std::string& name) {
     scalars.push_back({name + "/num_heads", kInt16, static_cast<int16_t>(config.heads)});
@@ -108,10 +107,9 @@ std::map<std::string, std::string> aliases_of(const ModelConfig& config) {
   std::map<std::string, std::string> aliases;
   if (config.tied_embeddings) {
     aliases["decoder/projection/weight"] = "decoder/embeddings/weight";
-    if (config.architecture == Architecture::encoder_decoder)
-      aliases["encoder/embeddings_0/weight"] = "decoder/embeddings/weight";
+    if (config.has_encoder()) aliases["encoder/embeddings_0/weight"] = "decoder/embeddings/weight";
   }
-  if (config.architecture == Architecture::encoder_decoder)
+  if (config.has_encoder())
     aliases["encoder/position_encodings/encodings"] = "decoder/position_encodings/encodings";
   return aliases;
 }
@@ -140,7 +138,7 @@ void write_binary(const HostModel& host, const fs::path& file) {
   const Spec spec = spec_of(config);
   const std::vector<MappedTensor> tensors = stored_tensors(config);
   const std::vector<Scalar> scalars = scalars_of(config);
-  const bool table = config.architecture == Architecture::encoder_decoder;
+  const bool table = config.has_encoder();
   AtomicFile sink(file);
   Writer out(sink);
   out.number(kBinaryVersion);
@@ -175,7 +173,7 @@ void write_binary(const HostModel& host, const fs::path& file) {
 
 Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
   Json json;
-  if (config.architecture == Architecture::encoder_decoder) {
+  if (config.has_encoder()) {
     json["add_source_bos"] = false;
     json["add_source_eos"] = true;
     json["decoder_start_token"] = tokenizer.piece(tokenizer.bos_id());
@@ -231,7 +229,7 @@ void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer,
                        const fs::path& directory) {
   refuse_llama_form(kFormat, host.config());
   const ModelConfig& config = host.config();
-  const bool lm = config.architecture == Architecture::decoder_lm;
+  const bool lm = !config.has_encoder();
   check_expressible(config);
   require(lm || tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
           "the tokenizer has no <s>, from which the decoder starts");

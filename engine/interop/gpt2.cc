@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 constexpr const char* kFormat = "GPT-2";
 
 void check_expressible(const ModelConfig& config) {
-  if (config.architecture != Architecture::decoder_lm)
+  if (config.has_encoder())
     cannot_express(kFormat, "an encoder-decoder (--arch); use hf-marian or ctranslate2");
   if (!config.pre_norm) cannot_express(kFormat, "post-norm layers (--transformer-norm post)");
   refuse_llama_form(kFormat, config);
@@ -91,6 +91,7 @@ Imported read_gpt2(const fs::path& directory) {
   config.attention_dropout = json.number("attn_pdrop", 0.1);
   config.tied_embeddings = json.flag("tie_word_embeddings", true);
   config.pre_norm = true;
+  config.output_bias = false;
   try {
     validate(config);
   } catch (const Error& error) {

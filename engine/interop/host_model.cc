@@ -9,6 +9,7 @@
 #include "engine/core/philox.h"
 #include "engine/core/status.h"
 #include "engine/decode/packing.h"
+#include "engine/decode/search.h"
 #include "engine/ops/op_kernel.h"
 
 namespace trafo::interop {
@@ -23,9 +24,7 @@ std::span<float> span_of(const Tensor& value) {
 // Sentences of lengths from one token to dozens, of tokens from all over the vocabulary.
 std::vector<SentencePair> fixed_pairs(const ModelConfig& config, int32_t eos) {
   PhiloxStream random(7, 11);
-  const int64_t longest = std::min<int64_t>(48, config.architecture == Architecture::decoder_lm
-                                                    ? std::max<int64_t>(1, config.max_positions / 2)
-                                                    : config.max_positions);
+  const int64_t longest = std::min<int64_t>(48, longest_source(config));
   std::vector<SentencePair> pairs;
   for (const int64_t wanted : {int64_t{1}, int64_t{2}, int64_t{9}, int64_t{23}, int64_t{48}}) {
     const auto sentence = [&] {
@@ -71,19 +70,17 @@ HostModel make_host_model(const ModelConfig& config) {
 HostModel copy_to_host(Context& context, const Model& model) {
   HostModel host = make_host_model(model.config());
   const ParameterStore& from = model.parameters();
-  const std::span<float> to = span_of(host.parameters().flat());
-  // Both workspaces are laid out alike: that depends on the configuration alone.
-  const Tensor master = from.master().detach();
-  if (master.dtype() == DType::f64) {
-    const std::vector<double> wide = context.values<double>(master);
-    std::transform(wide.begin(), wide.end(), to.begin(),
-                   [](double value) { return static_cast<float>(value); });
-  } else {
-    context.to_host(master, to.data(), to.size_bytes());
-  }
   for (size_t i = 0; i < from.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const std::span<float> values = span_of(host.parameters().value(id));
+    if (from.dtype() == DType::f64) {
+      std::vector<double> wide(values.size());
+      from.get_value(context, id, wide.data(), wide.size() * sizeof(double));
+      std::transform(wide.begin(), wide.end(), values.begin(),
+                     [](double value) { return static_cast<float>(value); });
+    } else {
+      from.get_value(context, id, values.data(), values.size_bytes());
+    }
     require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
             ErrorCode::non_finite, kOrigin, "the parameter ", from.name(id),
             " has values that are not finite float32 numbers");
@@ -117,15 +114,16 @@ double logit_difference(const HostModel& a, const HostModel& b) {
 }
 
 bool has_output_bias(const HostModel& model) {
+  if (model.parameters().find("output.bias") == kNoParam) return false;
   const float* bias = model.values("output.bias");
   return std::any_of(bias, bias + model.config().vocabulary, [](float b) { return b != 0; });
 }
 
 HostModel fold_output_bias(const HostModel& lm) {
   ModelConfig config = lm.config();
-  require(config.architecture == Architecture::decoder_lm && config.pre_norm, ErrorCode::internal,
-          kOrigin, "only a pre-norm decoder ends with a layer norm");
-  config.tied_embeddings = false;
+  require(!config.has_encoder() && config.pre_norm, ErrorCode::internal, kOrigin,
+          "only a pre-norm decoder ends with a layer norm");
+  config.tied_embeddings = config.output_bias = false;
   HostModel folded = make_host_model(config);
   ParameterStore& to = folded.parameters();
   for (size_t i = 0; i < to.count(); ++i) {
@@ -138,7 +136,7 @@ HostModel fold_output_bias(const HostModel& lm) {
   const auto width = static_cast<size_t>(config.width);
   const float* gamma = folded.values("decoder.norm.weight");
   float* beta = folded.values("decoder.norm.bias");
-  float* bias = folded.values("output.bias");
+  const float* bias = lm.values("output.bias");
   float* matrix = folded.values("output.weight");
   for (size_t c = 0; c < width; ++c)
     require(gamma[c] != 0, ErrorCode::unsupported, kOrigin, "decoder.norm.weight[", c,
@@ -150,7 +148,6 @@ HostModel fold_output_bias(const HostModel& lm) {
       moved += static_cast<double>(row[c]) * (static_cast<double>(beta[c]) - gamma[c]);
     for (size_t c = 0; c < width; ++c)
       row[c] = static_cast<float>(row[c] + moved / (static_cast<double>(width) * gamma[c]));
-    bias[v] = 0;
   }
   std::copy(gamma, gamma + width, beta);
   return folded;

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 constexpr const char* kFormat = "Llama";
 
 void check_expressible(const ModelConfig& config) {
-  if (config.architecture != Architecture::decoder_lm)
+  if (config.has_encoder())
     cannot_express(kFormat, "an encoder-decoder (--arch); use hf-marian or ctranslate2");
   if (config.norm != Norm::rms) cannot_express(kFormat, "layer norm; train with --task llama");
   if (config.positions != Positions::rotary)

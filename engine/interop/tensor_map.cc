@@ -122,8 +122,10 @@ std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
     t.norm(name + ".encoder_attn_layer_norm", ours + ".cross_norm");
     marian_feed_forward(t, name, ours);
   }
-  t.vector("final_logits_bias", "output.bias", config.vocabulary);
-  t.tensors().back().shape = {1, config.vocabulary};
+  if (config.has_output_bias()) {
+    t.vector("final_logits_bias", "output.bias", config.vocabulary);
+    t.tensors().back().shape = {1, config.vocabulary};
+  }
   return t.take();
 }
 
@@ -174,7 +176,7 @@ std::vector<MappedTensor> llama_tensors(const ModelConfig& config) {
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
   Table t(config);
   const int64_t w = config.width, v = config.vocabulary;
-  const bool lm = config.architecture == Architecture::decoder_lm;
+  const bool lm = !config.has_encoder();
   if (!lm) {
     t.matrix("encoder/embeddings_0/weight",
              config.tied_embeddings ? "embedding.weight" : "source_embedding.weight", v, w);
@@ -204,7 +206,7 @@ std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
   if (config.pre_norm) ct2_norm(t, "decoder", "decoder.norm");
   t.matrix("decoder/projection/weight",
            config.tied_embeddings ? "embedding.weight" : "output.weight", v, w);
-  t.vector("decoder/projection/bias", "output.bias", v);
+  if (config.has_output_bias()) t.vector("decoder/projection/bias", "output.bias", v);
   return t.take();
 }
 

@@ -144,7 +144,8 @@ std::filesystem::path CheckpointDirectory::temporary(int64_t update, std::string
 
 void CheckpointDirectory::save(int64_t update, std::span<const CheckpointFile> files) {
   check_files(update, files);
-  ensure_directory(root_);
+  ensure_directory(run_);
+  ensure_own_directory(root_);
   const std::filesystem::path unfinished = temporary(update, "tmp");
   remove_tree(unfinished);  // of a dead process that had our number
   make_new_directory(unfinished);
@@ -258,6 +259,7 @@ std::vector<int64_t> CheckpointDirectory::remove_old(int64_t keep_last,
                                                      std::span<const int64_t> keep) {
   require(keep_last >= 1, ErrorCode::invalid_argument, kOrigin,
           "at least one checkpoint must be kept, not ", keep_last);
+  refuse_linked_directory(root_);
   const std::vector<int64_t> updates = list();
   const auto is_valid = [&](int64_t update) {
     if (update == saved_) return true;
@@ -291,6 +293,7 @@ std::vector<int64_t> CheckpointDirectory::remove_old(int64_t keep_last,
 }
 
 std::vector<std::string> CheckpointDirectory::remove_leftovers() {
+  refuse_linked_directory(root_);
   std::vector<std::string> removed;
   const auto is_dead = [](const TemporaryName& temporary) {
     // Under our own number it is a dead process too: in containers every first process is number 1.
@@ -330,7 +333,7 @@ std::optional<int64_t> CheckpointDirectory::read_pointer(std::string_view name) 
   const std::filesystem::path path = run_ / name;
   std::string text;
   try {
-    text = read_text_file(path, 64);
+    text = read_text_file(path, 64, FollowLinks::no);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;
     return std::nullopt;

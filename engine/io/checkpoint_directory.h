@@ -5,9 +5,10 @@
 //   write_pointer RUN/ckpt/.UPDATE.tmp-PID   being written or being deleted; .UPDATE.old-PID: being
 //   replaced
 //
-// A checkpoint appears whole or not at all, also after kill -9 and power loss. Only one process may
-// write: hold a DirectoryLock on RUN. Not thread-safe. IO errors leave the earlier checkpoints as
-// they were.
+// RUN/ckpt must be a directory of its own: where it is a symbolic link, nothing is saved or
+// deleted. A checkpoint appears whole or not at all, also after kill -9 and power loss. Only one
+// process may write: hold a DirectoryLock on RUN. Not thread-safe. IO errors leave the earlier
+// checkpoints as they were.
 #pragma once
 
 #include <cstdint>

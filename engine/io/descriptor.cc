@@ -146,6 +146,23 @@ void ensure_directory(const std::filesystem::path& path) {
   sync_directory(path.parent_path());
 }
 
+void ensure_own_directory(const std::filesystem::path& path) {
+  if (file_system::make_directory(path.c_str(), 0777) == 0) {
+    sync_directory(path.has_parent_path() ? path.parent_path() : ".");
+    return;
+  }
+  if (errno != EEXIST) fail_errno(errno, "create_directory", "cannot create directory", path);
+  refuse_linked_directory(path);
+}
+
+void refuse_linked_directory(const std::filesystem::path& path) {
+  const Descriptor directory = try_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (directory.is_open() || errno == ENOENT) return;
+  require(errno != ENOTDIR && errno != ELOOP, ErrorCode::io, "open_directory", path.string(),
+          " is a symbolic link or no directory; what belongs to a run lies in its own directory");
+  fail_errno(errno, "open_directory", "cannot open directory", path);
+}
+
 void sync_directory(const std::filesystem::path& path) {
   open_directory_for_sync(path).sync();
 }

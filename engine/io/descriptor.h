@@ -58,6 +58,10 @@ Descriptor try_create_new_file(const std::filesystem::path& path);
 
 void make_new_directory(const std::filesystem::path& path);  // an existing one is an error
 void ensure_directory(const std::filesystem::path& path);    // and its parents, each made durable
+// The same for the last part of the path only, where a symbolic link is no directory: IO.
+void ensure_own_directory(const std::filesystem::path& path);
+// IO if something else than a directory, a symbolic link for one, is there.
+void refuse_linked_directory(const std::filesystem::path& path);
 void sync_directory(const std::filesystem::path& path);
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 void remove_tree(const std::filesystem::path& path);

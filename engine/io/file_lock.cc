@@ -27,8 +27,14 @@ std::string holder_of(const Descriptor& file) {
 
 DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / ".lock";
-  file_ = try_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
+  file_ = try_open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (!file_.is_open()) fail_errno(errno, "lock_directory", "cannot open", path);
+  struct stat status;
+  if (file_system::stat(file_.fd(), &status) != 0)
+    fail_errno(errno, "lock_directory", "cannot examine", path);
+  // The lock is emptied and written to. A second name would make that another file's loss.
+  require(S_ISREG(status.st_mode) && status.st_nlink == 1, ErrorCode::io, "lock_directory",
+          path.string(), " is no file of its own: it is special or has a second name; remove it");
   if (file_system::lock_exclusive(file_.fd()) != 0) {
     if (errno != EWOULDBLOCK) fail_errno(errno, "lock_directory", "cannot lock", path);
     fail(ErrorCode::io, "lock_directory", directory.string(), " is in use by ", holder_of(file_),

@@ -13,7 +13,8 @@ namespace trafo {
 class DirectoryLock {
  public:
   // Errors: IO "in use by process PID" when another process (or another object of this one) holds
-  // it; IO when the directory is missing or not writable.
+  // it; IO when the directory is missing or not writable, or when .lock is a link, has a second
+  // name, or is no regular file.
   explicit DirectoryLock(const std::filesystem::path& directory);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock&) = delete;

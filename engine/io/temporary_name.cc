@@ -1,5 +1,7 @@
 #include "engine/io/temporary_name.h"
 
+#include <sys/random.h>
+
 #include <atomic>
 #include <charconv>
 #include <cstdint>
@@ -23,8 +25,12 @@ std::string temporary_directory_name(std::string_view name, std::string_view kin
 }
 
 std::string temporary_file_name(std::string_view name) {
-  static std::atomic<uint64_t> counter{0};
-  return concat(temporary_directory_name(name, "tmp"), "-", counter.fetch_add(1));
+  uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != sizeof number) {  // interrupted: unlikely, harmless
+    static std::atomic<uint64_t> counter{0};
+    number = counter.fetch_add(1);
+  }
+  return concat(temporary_directory_name(name, "tmp"), "-", number >> 1);
 }
 
 std::optional<TemporaryName> parse_temporary_name(std::string_view file_name) {

@@ -1,6 +1,6 @@
-// Names of unfinished things: ".NAME.KIND-PID" for directories, ".NAME.tmp-PID-N" for files. The
-// leading dot hides them from listings, the process id tells a later process whether anybody is
-// still at work on them.
+// Names of unfinished things: ".NAME.KIND-PID" for directories, ".NAME.tmp-PID-N" for files, N
+// random. The leading dot hides them from listings, the process id tells a later process whether
+// anybody is still at work on them.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ struct TemporaryName {
 };
 
 std::string temporary_directory_name(std::string_view name, std::string_view kind);
-std::string temporary_file_name(std::string_view name);  // another N each time
+std::string temporary_file_name(std::string_view name);
 
 // Canonical decimal without sign or leading zero, so that each number has one name; none for
 // anything else.

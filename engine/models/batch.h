@@ -7,6 +7,7 @@
 
 #include "engine/data/packed_batch.h"
 #include "engine/models/model_config.h"
+#include "engine/nn/dropout_pass.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {
@@ -37,12 +38,5 @@ void validate_indices(const Context& context, const char* name, std::span<const 
 
 // Tokens of the longest sentence; cu_seqlens is in host memory.
 int64_t longest_sentence(std::span<const int32_t> cu_seqlens);
-
-// Where the dropout of one forward pass lives.
-struct DropoutPass {
-  uint64_t seed = 0;
-  uint32_t step = 0;      // number of the forward pass in the run
-  bool training = false;  // off: no dropout anywhere
-};
 
 }  // namespace trafo

@@ -1,70 +1,111 @@
 // A transformer that can be trained and decoded from.
+//
+// An architecture is a class that declares modules (engine/nn) in its constructor and says how they
+// encode the source and decode the target. Training, prefill and decode steps run the same code.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/models/batch.h"
 #include "engine/models/model_config.h"
+#include "engine/nn/kv_cache.h"
+#include "engine/nn/linear.h"
 #include "engine/nn/parameter_store.h"
-#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/nn/transformer_block.h"
 
 namespace trafo {
 
-// State of incremental decoding: R rows (hypotheses), each with its own past.
+// logits = hidden weight^T + bias.
+struct OutputProjection {
+  Tensor weight;  // [vocabulary, width]
+  Tensor bias;    // [vocabulary]; undefined: none
+};
+
+// State of incremental decoding: rows (hypotheses), each with a past of its own.
 struct DecodeState {
-  int64_t rows = 0;
-  int64_t length = 0;    // tokens every row has seen
-  int64_t capacity = 0;  // tokens the cache has room for
-  Tensor self_cache;     // [rows * capacity, layers * 2 * width]: keys then values of each layer
-  Tensor cross_cache;    // [Ts, layers * 2 * width]; undefined for decoder_lm
-  Tensor cross_begin, cross_end;  // [rows] int32: each row's source tokens in cross_cache
-  int64_t longest_source = 0;     // tokens of the longest source at the start; 0: unknown
-  // Of restrict_output: the rows of the output layer that logits are computed of; undefined: all.
-  Tensor output_weight, output_bias;
-  bool indices_validated = false;  // the ids that are fed are tokens, and positions suffice: see
-                                   // EmbeddingOptions
+  nn::KvCache cache;
+  nn::EncoderKeysValues encoder;  // of the encoded source; undefined without an encoder
+  OutputProjection output;        // of the model, or restricted to some tokens
+  // The caller vouches for token ids and positions: see ops::EmbeddingOptions.
+  bool indices_validated = false;
+
+  int64_t rows() const { return cache.rows(); }
 };
 
 class Model {
  public:
   virtual ~Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
 
   const ModelConfig& config() const { return config_; }
   ParameterStore& parameters() { return parameters_; }
   const ParameterStore& parameters() const { return parameters_; }
 
-  // `scale` times the summed loss over the batch, per Reduction::sum (1 / batch.label_count gives a
-  // mean); nll is the unsmoothed loss. With dropout.training, backward must follow, from the loss
-  // alone and with an upstream gradient of one: the output layer's gradients are made here.
-  virtual ops::CrossEntropyOutput loss(Context& context, const Batch& batch, double label_smoothing,
-                                       const DropoutPass& dropout, double scale = 1) const = 0;
-  // Logits of every target row [Tt, V] without dropout.
-  virtual Tensor logits(Context& context, const Batch& batch) const = 0;
+  // The hidden states of every target token, [Tt, width], normalised and ready for the output
+  // projection.
+  Tensor hidden(Context& context, const Batch& batch, const DropoutPass& dropout) const;
+  OutputProjection output_projection() const { return {output_.weight(), output_.bias()}; }
+  // The logits of every target token, [Tt, vocabulary], without dropout.
+  Tensor logits(Context& context, const Batch& batch) const;
 
-  // Starts decoding for the sentences of `batch` (encoder_decoder: its source side is encoded;
-  // decoder_lm: nothing is read) with `beam` rows a sentence, row r belonging to sentence r / beam,
-  // and room for `capacity` tokens a row. Not recorded.
-  virtual DecodeState start_decoding(Context& context, const Batch& batch, int64_t beam,
-                                     int64_t capacity) const = 0;
-  // Feeds one token to every row (ids [rows] int32) and returns the logits of the next, [rows, V].
+  // Encodes the source side of `batch`, where the model has an encoder, and gives every sentence an
+  // empty row with room for `capacity` tokens. Not recorded, as all of decoding.
+  DecodeState start_decoding(Context& context, const Batch& batch, int64_t capacity) const;
+  // Appends prompts[r], one token at least, to row r in one pass; returns the logits of the tokens
+  // that follow the prompts, [rows, vocabulary]. Rows must be empty and in the order of the batch.
+  Tensor prefill(Context& context, DecodeState& state,
+                 std::span<const std::vector<int32_t>> prompts) const;
+  // Appends one token to every row (ids [rows] int32) and returns the logits of the next, [rows,
+  // vocabulary].
   Tensor decode_step(Context& context, DecodeState& state, const Tensor& ids) const;
-  // Makes row i continue what row parents[i] has seen ([new rows] int32, host values): beam
-  // reordering and shrinking.
-  static void reorder(Context& context, DecodeState& state, const std::vector<int32_t>& parents);
 
  protected:
   explicit Model(const ModelConfig& config) : config_(config) {}
-  virtual Tensor decode_rows(Context& context, DecodeState& state, const Tensor& ids) const = 0;
+
+  // The output projection over `weight`; declares output.bias where the configuration has one.
+  void declare_output(ParamId weight);
+  // Sizes and dropout of the model's blocks; attention is causal in a decoder.
+  nn::BlockOptions block_options(bool causal) const;
+
+  // Keys and values for the cross-attention of the decoder; none without an encoder.
+  virtual nn::EncoderKeysValues encode(Context& context, const Batch& batch,
+                                       const DropoutPass& dropout) const;
+  // The decoder on target tokens: ids [T] -> hidden states [T, width], ready for the output
+  // projection. inputs.sequences.positions are the positions of the tokens.
+  virtual Tensor decode(Context& context, const Tensor& ids, const nn::BlockInputs& inputs,
+                        bool indices_validated) const = 0;
 
   ModelConfig config_;
   ParameterStore parameters_;
+  nn::Linear output_;
+
+ private:
+  // Appends counts[r] of the packed `ids` to row r and returns the hidden states of all of them.
+  Tensor append(Context& context, DecodeState& state, const Tensor& ids,
+                std::span<const int32_t> counts) const;
 };
+
+// Row i continues what row parents[i] holds: a beam search reorders, copies and drops rows. No
+// prefill is possible afterwards.
+void reorder(Context& context, DecodeState& state, std::span<const int32_t> parents);
+// The logits of the steps to come are those of these tokens alone, in their order: [rows, tokens].
+void restrict_output(Context& context, DecodeState& state, std::span<const int32_t> tokens);
 
 // Validates the configuration, declares, allocates and initialises parameters: float32; bfloat16
 // with float32 masters on CUDA; float64 for gradient checks on the CPU. UNSUPPORTED for a dtype
 // that the device does not compute with.
 std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, uint64_t seed,
                                   DType dtype = DType::f32);
+
+// The factories of architectures.def; make_model calls them.
+#define TRAFO_ARCHITECTURE(name, ...)                                                            \
+  std::unique_ptr<Model> make_##name(Context& context, const ModelConfig& config, uint64_t seed, \
+                                     DType dtype);
+#include "engine/models/architectures.def"
+#undef TRAFO_ARCHITECTURE
 
 }  // namespace trafo

@@ -5,15 +5,10 @@
 #include <cstdint>
 #include <string>
 
+#include "engine/models/architecture.h"
 #include "engine/ops/activation/activation.h"
 
 namespace trafo {
-
-// Values are part of the C ABI: never renumber, only append.
-enum class Architecture : int32_t {
-  encoder_decoder = 0,  // Vaswani et al., arXiv 1706.03762
-  decoder_lm = 1,       // source <eos> target <eos> in one stream, causal
-};
 
 // What a decoder_lm may have of Llama (Touvron et al., arXiv 2302.13971). An encoder_decoder has
 // the first of each. Values are part of the C ABI: never renumber, only append.
@@ -31,35 +26,50 @@ enum class FeedForward : int32_t {
 };
 
 struct ModelConfig {
-  Architecture architecture = Architecture::encoder_decoder;
-  int64_t vocabulary = 0;
-  int64_t encoder_layers = 6;  // not used by decoder_lm
-  int64_t decoder_layers = 6;
-  int64_t width = 512;
-  int64_t ffn_width = 2048;
-  int64_t heads = 8;
-  int64_t max_positions = 1024;  // longest sequence either side may have, in tokens
-  Activation activation = Activation::relu;
-  bool pre_norm = true;
-  bool tied_embeddings =
-      true;  // source, target and output share one matrix; otherwise three (decoder_lm: two)
-  double dropout = 0.1;          // on embeddings and on the output of every block
-  double attention_dropout = 0;  // on attention probabilities
-  double ffn_dropout = 0;        // after the activation
-  double norm_epsilon = 1e-5;
-  Norm norm = Norm::layer;
-  Positions positions = Positions::standard;
-  FeedForward ffn = FeedForward::plain;
-  bool biases = true;       // of the products; RMS norm goes without
-  int64_t kv_heads = 0;     // heads of keys and values, which heads / kv_heads queries share, with
-                            // rotary positions; 0: as many as `heads`
-  double rope_theta = 1e4;  // of rotary positions
-  bool depth_scaled_init = false;  // initial weights of layer l are divided by the root of l
+  // options: begin ModelConfig (scripts/generate_options.py)
+  // clang-format off
+  Architecture architecture = Architecture::encoder_decoder;  // Kind of model.
+  Activation activation = Activation::relu;  // Activation of the feed-forward layers.
+  int64_t vocabulary = 0;  // Tokens of the vocabulary. It must be set.
+  int64_t encoder_layers = 6;  // Layers of the encoder. A decoder-lm has none and ignores it.
+  int64_t decoder_layers = 6;  // Layers of the decoder.
+  int64_t width = 512;  // Width of the residual stream: an even multiple of heads.
+  int64_t ffn_width = 2048;  // Width inside the feed-forward layers.
+  int64_t heads = 8;  // Attention heads.
+  int64_t max_positions = 1024;  // Longest sequence that either side may have, in tokens.
+  bool pre_norm = true;  // Whether the norm stands before each block instead of after it.
+  // Whether source, target and output share one embedding matrix. Otherwise there are three, two
+  // in a decoder-lm.
+  bool tied_embeddings = true;
+  double dropout = 0.1;  // Dropout of the embeddings and of the output of every block.
+  double attention_dropout = 0;  // Dropout of attention probabilities.
+  double ffn_dropout = 0;  // Dropout after the activation of the feed-forward layers.
+  double norm_epsilon = 1e-5;  // Epsilon of the norms.
+  Norm norm = Norm::layer;  // Norm of a decoder-lm; an encoder-decoder has layer norm.
+  Positions positions = Positions::standard;  // Positions of a decoder-lm.
+  FeedForward ffn = FeedForward::plain;  // Feed-forward blocks of a decoder-lm.
+  bool biases = true;  // Whether the linear layers have biases. A model with RMS norm has none.
+  // Heads of keys and values (grouped-query attention), with rotary positions. 0: as many as
+  // heads.
+  int64_t kv_heads = 0;
+  double rope_theta = 10000;  // Base of the angles of rotary positions.
+  // Whether the initial weights of layer l are divided by the root of l (Zhang et al., arXiv
+  // 1908.11365). Deep models begin better.
+  bool depth_scaled_init = false;
+  // Whether the output layer has a bias, in a model with biases. GPT-2 has none.
+  bool output_bias = true;
+  // clang-format on
+  // options: end
 
+  // False: one sequence holds source and target.
+  bool has_encoder() const { return info_of(architecture).has_encoder; }
+  bool has_output_bias() const { return biases && output_bias; }
   int64_t head_dim() const { return width / heads; }
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
-  // Columns of the packed product of queries, keys and values.
-  int64_t qkv_width() const { return width + 2 * key_heads() * head_dim(); }
+  // Columns of keys, and as many of values.
+  int64_t kv_width() const { return key_heads() * head_dim(); }
+  // Columns of the packed projection of queries, keys and values.
+  int64_t qkv_width() const { return width + 2 * kv_width(); }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

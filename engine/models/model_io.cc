@@ -18,17 +18,22 @@ std::vector<int64_t> dims(const Shape& shape) {
   return {shape.begin(), shape.end()};
 }
 
-// Byte range of a parameter in a flat workspace of the master's dtype.
-struct Range {
-  size_t offset, bytes;
-};
+size_t bytes_of(const ParameterStore& parameters, ParamId id) {
+  return checked_mul(static_cast<size_t>(parameters.value(id).numel()),
+                     dtype_size(parameters.master().dtype()), kOrigin);
+}
 
-Range range_of(const ParameterStore& parameters, ParamId id) {
-  const Tensor& value = parameters.value(id);
-  const auto first = static_cast<size_t>(value.offset() - parameters.flat().offset());
-  const size_t size = dtype_size(parameters.master().dtype());
-  return {checked_mul(first, size, kOrigin),
-          checked_mul(static_cast<size_t>(value.numel()), size, kOrigin)};
+// The bytes of a trainable parameter in a flat workspace of the master's dtype.
+template <class Byte>
+std::span<Byte> part_of(std::span<Byte> workspace, const ParameterStore& parameters, ParamId id) {
+  const size_t first = checked_mul(static_cast<size_t>(parameters.offset(id)),
+                                   dtype_size(parameters.master().dtype()), kOrigin);
+  return workspace.subspan(first, bytes_of(parameters, id));
+}
+
+// A file of weights (no prefix) holds every parameter, one of optimizer states the trainable ones.
+bool in_file(const ParameterStore& parameters, ParamId id, const std::string& prefix) {
+  return prefix.empty() || parameters.trainable(id);
 }
 
 void stage_master(const SafetensorsReader& reader, const ParameterStore& parameters,
@@ -52,7 +57,7 @@ void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& conf
   constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
   double payload = 0;
   for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
-  const bool is_lm = config.architecture == Architecture::decoder_lm;
+  const bool is_lm = !config.has_encoder();
   const auto element = static_cast<double>(dtype_size(dtype));
   const auto width = static_cast<double>(config.width);
   const int64_t layers = config.decoder_layers + (is_lm ? 0 : config.encoder_layers);
@@ -99,22 +104,46 @@ void check_entry(const SafetensorsReader& reader, const ParameterStore& paramete
 // Everything but the values: names, shapes, dtypes, and nothing besides them.
 void check_tensors(const SafetensorsReader& reader, const ParameterStore& parameters,
                    std::span<const std::string> prefixes) {
+  size_t expected = 0;
   for (const std::string& prefix : prefixes)
-    for (size_t i = 0; i < parameters.count(); ++i)
-      check_entry(reader, parameters, static_cast<ParamId>(i), prefix);
-  if (reader.tensors().size() == prefixes.size() * parameters.count()) return;
+    for (size_t i = 0; i < parameters.count(); ++i) {
+      const auto id = static_cast<ParamId>(i);
+      if (!in_file(parameters, id, prefix)) continue;
+      check_entry(reader, parameters, id, prefix);
+      ++expected;
+    }
+  if (reader.tensors().size() == expected) return;
   for (const TensorInfo& info : reader.tensors()) {
     bool known = false;
-    for (const std::string& prefix : prefixes)
-      known = known || (info.name.starts_with(prefix) &&
-                        parameters.find(info.name.substr(prefix.size())) != kNoParam);
+    for (const std::string& prefix : prefixes) {
+      if (!info.name.starts_with(prefix)) continue;
+      const ParamId id = parameters.find(info.name.substr(prefix.size()));
+      known = known || (id != kNoParam && in_file(parameters, id, prefix));
+    }
     require(known, ErrorCode::corrupt_file, kOrigin, reader.label(), " has the tensor ", info.name,
             ", which the model does not know");
   }
 }
 
-// Moments that are not finite would spoil every update from the first on, and no loss or gradient
-// would tell.
+// Stages a frozen parameter: in the dtype that the model computes with.
+void stage_frozen(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
+                  StagedTensors& staged) {
+  const Tensor& value = parameters.value(id);
+  std::vector<std::byte> bytes(bytes_of(parameters, id));
+  reader.read(parameters.name(id), bytes);
+  if (value.dtype() != DType::bf16) return staged.add(value, std::move(bytes));
+  std::vector<std::byte> rounded(value.bytes());
+  for (size_t i = 0; i < bytes.size() / sizeof(float); ++i) {
+    float wide;
+    std::memcpy(&wide, bytes.data() + i * sizeof(float), sizeof wide);
+    const BFloat16 narrow = BFloat16::from_float(wide);
+    std::memcpy(rounded.data() + i * sizeof(BFloat16), &narrow, sizeof narrow);
+  }
+  staged.add(value, std::move(rounded));
+}
+
+// Non-finite moments would spoil every update from the first on, and no loss or gradient would show
+// it.
 template <class T>
 void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& reader,
                     const std::string& name) {
@@ -131,14 +160,28 @@ void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& r
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
                                            const Tensor& workspace, const std::string& prefix,
                                            std::vector<std::byte>& storage) {
-  storage.resize(workspace.bytes());
-  context.to_host(workspace.detach(), storage.data(), storage.size());
+  // The workspace, and behind it the frozen parameters one by one.
+  size_t at = workspace.bytes(), total = at;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    if (prefix.empty() && !parameters.trainable(id)) total += bytes_of(parameters, id);
+  }
+  storage.resize(total);
+  context.to_host(workspace.detach(), storage.data(), at);
   std::vector<TensorEntry> entries;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    const Range range = range_of(parameters, id);
-    entries.push_back({prefix + parameters.name(id), workspace.dtype(), dims(parameters.shape(id)),
-                       std::span<const std::byte>(storage).subspan(range.offset, range.bytes)});
+    if (!in_file(parameters, id, prefix)) continue;
+    std::span<std::byte> bytes(storage);
+    if (parameters.trainable(id)) {
+      bytes = part_of(bytes, parameters, id);
+    } else {
+      bytes = bytes.subspan(at, bytes_of(parameters, id));
+      at += bytes.size();
+      parameters.get_value(context, id, bytes.data(), bytes.size());
+    }
+    entries.push_back(
+        {prefix + parameters.name(id), workspace.dtype(), dims(parameters.shape(id)), bytes});
   }
   return entries;
 }
@@ -151,9 +194,12 @@ void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader&
     std::vector<std::byte> bytes(workspaces[w].bytes());  // the alignment padding stays zero
     for (size_t i = 0; i < parameters.count(); ++i) {
       const auto id = static_cast<ParamId>(i);
-      const Range range = range_of(parameters, id);
+      if (!parameters.trainable(id)) {
+        if (prefixes[w].empty()) stage_frozen(reader, parameters, id, staged);
+        continue;
+      }
       const std::string name = prefixes[w] + parameters.name(id);
-      const auto values = std::span(bytes).subspan(range.offset, range.bytes);
+      const auto values = part_of(std::span(bytes), parameters, id);
       reader.read(name, values);
       if (prefixes[w].empty()) continue;
       if (workspaces[w].dtype() == DType::f64)

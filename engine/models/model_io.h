@@ -49,15 +49,16 @@ ModelConfig read_model_config(const SafetensorsReader& reader);
 // "width is 512 in the checkpoint, 256 here; ..."; empty when the two are equal.
 std::string describe_differences(const ModelConfig& saved, const ModelConfig& given);
 
-// --- flat workspaces laid out like the model's parameters: weights, moments ---
+// --- flat workspaces laid out like the trainable parameters: weights, moments ---
 
-// One tensor of a file per parameter, named PREFIX + parameter name. `storage` receives the host
-// copy that the entries point to.
+// One tensor of a file per parameter, named PREFIX + parameter name. Without a prefix it is a file
+// of weights, and frozen parameters are in it with the values of the model. Optimizer states have a
+// prefix; frozen parameters have none. `storage` receives the host copy that the entries point to.
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
                                            const Tensor& workspace, const std::string& prefix,
                                            std::vector<std::byte>& storage);
-// Tensors and the bytes that files hold for them, read and checked but not yet put there: so that
-// several files overwrite nothing unless all of them are well.
+// Tensors and the bytes that files hold for them, read and checked. commit() copies them: a reader
+// of several files commits once all of them are checked, and changes nothing before.
 class StagedTensors {
  public:
   void add(const Tensor& to, std::vector<std::byte> bytes) {
@@ -69,8 +70,8 @@ class StagedTensors {
   std::vector<std::pair<Tensor, std::vector<std::byte>>> staged_;
 };
 
-// Reads them back; every tensor of the file must begin with one of `prefixes`, workspace i having
-// prefix i.
+// Reads them back: workspace i from the tensors with prefix i, and without a prefix also the frozen
+// parameters. Every tensor of the file must begin with one of the prefixes.
 void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader& reader,
                       std::span<const Tensor> workspaces, std::span<const std::string> prefixes,
                       StagedTensors& staged);

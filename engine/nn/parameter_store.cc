@@ -40,28 +40,21 @@ size_t ParameterStore::index(ParamId id) const {
   return static_cast<size_t>(id);
 }
 
-ParamId ParameterStore::declare(std::string name, const Shape& shape, Init init) {
+ParamId ParameterStore::declare(std::string name, const Shape& shape, Init init,
+                                const std::string& group) {
   require(!flat_.defined(), ErrorCode::internal, "parameters", name, " is declared too late");
   require(find(name) == kNoParam, ErrorCode::internal, "parameters", name, " is declared twice");
-  const int64_t count = element_count(shape);
-  entries_.push_back({std::move(name), shape, init, size_, {}, {}});
-  size_ = checked_add(size_, (count + kAlignment - 1) / kAlignment * kAlignment, "parameters");
+  const std::string by_rank = shape.rank() == 1 ? kNormsAndBiases : kMatrices;
+  entries_.push_back({std::move(name), shape, init, {group.empty() ? by_rank : group}});
   return static_cast<ParamId>(entries_.size() - 1);
 }
 
 void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed) {
   require(is_floating(dtype), ErrorCode::dtype_mismatch, "parameters",
           "parameters are floating-point numbers, not ", dtype_name(dtype));
-  flat_ = context.zeros({size_}, dtype);
-  master_ = dtype == DType::bf16 ? context.zeros({size_}, DType::f32) : flat_;
-  flat_grad_ = context.zeros({size_}, master_.dtype());
+  make_workspaces(context, dtype);
   for (size_t i = 0; i < entries_.size(); ++i) {
-    Entry& entry = entries_[i];
-    const Strides strides = contiguous_strides(entry.shape);
-    entry.value = flat_.as_strided(entry.shape, strides, entry.offset);
-    entry.grad = flat_grad_.as_strided(entry.shape, strides, entry.offset);
-    set_requires_grad(entry.value, true);
-    bind_grad(entry.value, entry.grad);
+    const Entry& entry = entries_[i];
     if (entry.init.kind == Init::Kind::zeros || !context.backend().keeps_data()) continue;
     const int64_t count = entry.value.numel();
     if (dtype == DType::f64) {
@@ -72,6 +65,135 @@ void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed) {
       set_value(context, static_cast<ParamId>(i), values.data(), values.size() * sizeof(float));
     }
   }
+}
+
+// Gives every entry its place by its group, in workspaces of zeros.
+void ParameterStore::make_workspaces(Context& context, DType dtype) {
+  int64_t trainable = 0, frozen = 0;
+  for (Entry& entry : entries_) {
+    int64_t& size = entry.group.trainable ? trainable : frozen;
+    entry.offset = size;
+    const int64_t count = element_count(entry.shape);
+    size = checked_add(size, (count + kAlignment - 1) / kAlignment * kAlignment, "parameters");
+  }
+  flat_ = context.zeros({trainable}, dtype);
+  master_ = dtype == DType::bf16 ? context.zeros({trainable}, DType::f32) : flat_;
+  flat_grad_ = context.zeros({trainable}, master_.dtype());
+  frozen_ = frozen > 0 ? context.zeros({frozen}, dtype) : Tensor{};
+  for (Entry& entry : entries_) {
+    entry.group.dtype = dtype;
+    const Strides strides = contiguous_strides(entry.shape);
+    const Tensor& workspace = entry.group.trainable ? flat_ : frozen_;
+    entry.value = workspace.as_strided(entry.shape, strides, entry.offset);
+    entry.grad = {};
+    if (!entry.group.trainable) continue;
+    entry.grad = flat_grad_.as_strided(entry.shape, strides, entry.offset);
+    set_requires_grad(entry.value, true);
+    bind_grad(entry.value, entry.grad);
+  }
+}
+
+Tensor ParameterStore::exact_value(const Entry& entry) const {
+  if (!entry.group.trainable || !has_master()) return entry.value.detach();
+  return master_.as_strided(entry.shape, contiguous_strides(entry.shape), entry.offset);
+}
+
+std::vector<size_t> ParameterStore::matching(std::string_view pattern) const {
+  std::vector<size_t> matches;
+  for (size_t i = 0; i < entries_.size(); ++i)
+    if (matches_pattern(entries_[i].name, pattern)) matches.push_back(i);
+  require(!matches.empty(), ErrorCode::not_found, "parameters",
+          "no parameter has a name that matches \"", pattern.substr(0, 100), "\"");
+  return matches;
+}
+
+// Its own tensors aside, nothing may look at the values: an optimizer, or a tensor that the host
+// program holds, would go on with the old workspaces.
+void ParameterStore::require_unused() const {
+  long in_flat = 1, in_frozen = 1;
+  for (const Entry& entry : entries_) ++(entry.group.trainable ? in_flat : in_frozen);
+  const bool used = flat_.storage().use_count() > in_flat ||
+                    (has_master() && master_.storage().use_count() > 1) ||
+                    (frozen_.defined() && frozen_.storage().use_count() > in_frozen);
+  require(!used, ErrorCode::invalid_argument, "parameters",
+          "the parameters are in use, by a trainer or by tensors that were taken of them: free "
+          "those first");
+}
+
+void ParameterStore::regroup(Context& context, const std::vector<ParameterGroup>& groups) {
+  require_unused();
+  ParameterStore next = *this;
+  for (size_t i = 0; i < groups.size(); ++i) next.entries_[i].group = groups[i];
+  next.make_workspaces(context, dtype());
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const Tensor from = exact_value(entries_[i]), to = next.exact_value(next.entries_[i]);
+    if (from.dtype() == to.dtype())
+      context.backend().copy(to.raw(), from.raw(), to.bytes());
+    else
+      convert_into(context, to, from);
+  }
+  next.follow_master(context);
+  context.backend().synchronize();
+  // Names stay where they are: the C ABI lends them to its callers.
+  for (size_t i = 0; i < groups.size(); ++i) {
+    Entry& entry = entries_[i];
+    Entry& moved = next.entries_[i];
+    entry.group.trainable = moved.group.trainable;
+    entry.group.lr_factor = moved.group.lr_factor;
+    entry.group.weight_decay = moved.group.weight_decay;
+    entry.offset = moved.offset;
+    entry.value = std::move(moved.value);
+    entry.grad = std::move(moved.grad);
+  }
+  flat_ = std::move(next.flat_);
+  master_ = std::move(next.master_);
+  flat_grad_ = std::move(next.flat_grad_);
+  frozen_ = std::move(next.frozen_);
+}
+
+int64_t ParameterStore::set_trainable(Context& context, std::string_view pattern, bool trainable) {
+  const std::vector<size_t> matches = matching(pattern);
+  std::vector<ParameterGroup> groups;
+  for (const Entry& entry : entries_) groups.push_back(entry.group);
+  bool changes = false;
+  for (const size_t i : matches) {
+    changes = changes || groups[i].trainable != trainable;
+    groups[i].trainable = trainable;
+  }
+  if (changes) regroup(context, groups);
+  return static_cast<int64_t>(matches.size());
+}
+
+int64_t ParameterStore::set_factors(std::string_view pattern, double lr_factor,
+                                    double weight_decay) {
+  for (const double factor : {lr_factor, weight_decay})
+    require(std::isfinite(factor) && factor >= 0, ErrorCode::invalid_argument, "parameters",
+            "the factors of learning rate and weight decay must be finite and not negative, got ",
+            factor);
+  const std::vector<size_t> matches = matching(pattern);
+  require_unused();
+  for (const size_t i : matches) {
+    entries_[i].group.lr_factor = lr_factor;
+    entries_[i].group.weight_decay = weight_decay;
+  }
+  return static_cast<int64_t>(matches.size());
+}
+
+void ParameterStore::copy_groups(Context& context, const ParameterStore& from) {
+  require(from.count() == count(), ErrorCode::internal, "parameters",
+          "groups come from a model of another configuration");
+  std::vector<ParameterGroup> groups;
+  bool changes = false;
+  for (size_t i = 0; i < count(); ++i) {
+    groups.push_back(from.entries_[i].group);
+    changes = changes || groups.back() != entries_[i].group;
+  }
+  if (changes) regroup(context, groups);
+}
+
+bool ParameterStore::any_trainable() const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [](const Entry& entry) { return entry.group.trainable; });
 }
 
 ParamId ParameterStore::find(const std::string& name) const {
@@ -92,7 +214,7 @@ void ParameterStore::zero_grad() {
 
 void ParameterStore::complete_grads(Context& context) {
   for (const Entry& entry : entries_) {
-    if (grad_of(entry.value).defined()) continue;
+    if (!entry.group.trainable || grad_of(entry.value).defined()) continue;
     context.backend().fill_zero(entry.grad.raw(), entry.grad.bytes());
     keep_grad(entry.value);
   }
@@ -104,12 +226,46 @@ void ParameterStore::follow_master(Context& context) {
 
 void ParameterStore::set_value(Context& context, ParamId id, const void* data, size_t bytes) {
   const Entry& entry = entries_[index(id)];
-  const Tensor master =
-      master_.as_strided(entry.shape, contiguous_strides(entry.shape), entry.offset);
-  require(bytes == master.bytes(), ErrorCode::shape_mismatch, "parameters", name(id), " takes ",
-          master.bytes(), " bytes, got ", bytes);
-  context.backend().copy_from_host(master.raw(), data, bytes);
-  if (has_master()) convert_into(context, entry.value, master);
+  const size_t needed = static_cast<size_t>(entry.value.numel()) * dtype_size(master_.dtype());
+  require(bytes == needed, ErrorCode::shape_mismatch, "parameters", name(id), " takes ", needed,
+          " bytes, got ", bytes);
+  const Tensor to = exact_value(entry);
+  if (to.dtype() == master_.dtype())
+    context.backend().copy_from_host(to.raw(), data, bytes);
+  else  // a frozen bfloat16 parameter
+    convert_into(context, to, context.from_host(data, bytes, entry.shape, master_.dtype()));
+  if (entry.group.trainable && has_master()) convert_into(context, entry.value, to);
+}
+
+void ParameterStore::get_value(const Context& context, ParamId id, void* data, size_t bytes) const {
+  const Tensor from = exact_value(entries_[index(id)]);
+  if (from.dtype() == master_.dtype()) return context.to_host(from, data, bytes);
+  const auto values = context.values<BFloat16>(from);
+  require(bytes == values.size() * sizeof(float), ErrorCode::shape_mismatch, "parameters", name(id),
+          " has ", values.size() * sizeof(float), " bytes as float32, the buffer ", bytes);
+  std::transform(values.begin(), values.end(), static_cast<float*>(data),
+                 [](BFloat16 value) { return value.to_float(); });
+}
+
+bool matches_pattern(std::string_view name, std::string_view pattern) {
+  size_t n = 0, p = 0;
+  size_t star = std::string_view::npos, after_star = 0;  // where a mismatch goes back to
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      after_star = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++after_star;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
 }
 
 }  // namespace trafo

@@ -1,12 +1,15 @@
-// All parameters of a model in one allocation, all gradients in another; tensors are named views of
-// them.
+// The parameters of a model, in groups. Each parameter is a named view of a flat workspace.
 //
-// bfloat16 parameters have a float32 master copy, and float32 gradients: the optimizer works on the
-// master, files hold the master, and the values that a model computes with are the master rounded.
+// Trainable parameters share the workspaces of values, gradients and masters. bfloat16 parameters
+// have a float32 master copy and float32 gradients: the optimizer works on the master, files hold
+// the master, and the model computes with the master rounded.
+//
+// Frozen parameters lie in a workspace of their own. They have no gradient and no master.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/runtime/context.h"
@@ -30,10 +33,29 @@ struct Init {
 using ParamId = int32_t;
 inline constexpr ParamId kNoParam = -1;
 
+// What the parameters of a group have in common. Parameters of one name may be in several groups,
+// which differ in the other fields.
+struct ParameterGroup {
+  std::string name;
+  DType dtype = DType::f32;  // of the values that the model computes with
+  bool trainable = true;
+  double weight_decay = 1;  // multiplied with the weight decay of the optimizer
+  double lr_factor = 1;     // multiplied with the learning rate
+  bool operator==(const ParameterGroup&) const = default;
+};
+
+// The groups that parameters are declared in by default, by their rank.
+inline constexpr const char* kMatrices = "matrices";
+inline constexpr const char* kNormsAndBiases = "norms_and_biases";
+
+// Whether `name` matches the pattern: '*' stands for any characters, '?' for one.
+bool matches_pattern(std::string_view name, std::string_view pattern);
+
 class ParameterStore {
  public:
-  // Declaration phase: names are unique; order is the order of the flat workspace.
-  ParamId declare(std::string name, const Shape& shape, Init init);
+  // Declaration phase: names are unique; order is the order of the flat workspace. Without a group:
+  // kNormsAndBiases for a vector, else kMatrices.
+  ParamId declare(std::string name, const Shape& shape, Init init, const std::string& group = {});
   // Allocates the workspaces and draws initial values from (seed, parameter number): the same for
   // every device and thread count, for bfloat16 those of float32 rounded. Ends the declaration
   // phase.
@@ -43,17 +65,35 @@ class ParameterStore {
   const std::string& name(ParamId id) const { return entries_[index(id)].name; }
   const Shape& shape(ParamId id) const { return entries_[index(id)].shape; }
   const Tensor& value(ParamId id) const { return entries_[index(id)].value; }
-  const Tensor& grad(ParamId id) const { return entries_[index(id)].grad; }
+  const Tensor& grad(ParamId id) const { return entries_[index(id)].grad; }  // undefined: frozen
   ParamId find(const std::string& name) const;  // kNoParam if there is none
   int64_t parameter_count() const;              // elements, without alignment padding
   DType dtype() const { return flat_.dtype(); }
 
+  // --- groups ---
+  const ParameterGroup& group(ParamId id) const { return entries_[index(id)].group; }
+  bool trainable(ParamId id) const { return group(id).trainable; }
+  bool any_trainable() const;
+  // Freezes the parameters whose names match, or makes them trainable again. The workspaces are
+  // allocated anew; gradients are dropped. A bfloat16 parameter loses the digits of its master when
+  // it is frozen. Returns how many parameters match. NOT_FOUND: none. INVALID_ARGUMENT: a trainer
+  // or another tensor uses the parameters. After an error nothing has changed.
+  int64_t set_trainable(Context& context, std::string_view pattern, bool trainable);
+  // Sets the factors of the parameters whose names match. Errors as above, and INVALID_ARGUMENT for
+  // a factor that is negative or not finite.
+  int64_t set_factors(std::string_view pattern, double lr_factor, double weight_decay);
+  // Takes the groups of a model of the same configuration.
+  void copy_groups(Context& context, const ParameterStore& from);
+
+  // --- workspaces of trainable parameters ---
   // Every tensor starts at a multiple of 16 elements; the padding between them is zero and stays
   // zero.
   const Tensor& flat() const { return flat_; }            // of dtype()
   const Tensor& master() const { return master_; }        // flat() itself unless that is bfloat16
   const Tensor& flat_grad() const { return flat_grad_; }  // of the master's dtype
   bool has_master() const { return flat_.dtype() != master_.dtype(); }
+  // Elements of a workspace before a trainable parameter.
+  int64_t offset(ParamId id) const { return entries_[index(id)].offset; }
   // Makes the values follow a master that was written to.
   void follow_master(Context& context);
 
@@ -65,20 +105,29 @@ class ParameterStore {
 
   // Replaces a value, given in the master's dtype; the sizes must agree.
   void set_value(Context& context, ParamId id, const void* data, size_t bytes);
+  // Reads a value in the master's dtype; the sizes must agree.
+  void get_value(const Context& context, ParamId id, void* data, size_t bytes) const;
 
  private:
   struct Entry {
     std::string name;
     Shape shape;
     Init init;
-    int64_t offset;
-    Tensor value, grad;
+    ParameterGroup group;
+    int64_t offset = 0;  // elements, in flat_ or in frozen_
+    Tensor value = {}, grad = {};
   };
   size_t index(ParamId id) const;
+  std::vector<size_t> matching(std::string_view pattern) const;
+  void require_unused() const;
+  void make_workspaces(Context& context, DType dtype);
+  void regroup(Context& context, const std::vector<ParameterGroup>& groups);
+  // The values with the most digits: the master's, or those of a frozen parameter.
+  Tensor exact_value(const Entry& entry) const;
 
   std::vector<Entry> entries_;
-  int64_t size_ = 0;  // elements of a workspace
   Tensor flat_, master_, flat_grad_;
+  Tensor frozen_;  // undefined while nothing is frozen
 };
 
 }  // namespace trafo

@@ -86,10 +86,6 @@ constexpr GemmFallbacks kFallbacks{
     [](DeviceState& device, int64_t count, const void* x, const void* dy, void* to) {
       return activation_backward_cuda(device,
                                       {DType::bf16, Activation::gelu, false, count, x, dy, to});
-    },
-    [](DeviceState& device, int64_t rows, int64_t width, const void* x, void* out,
-       bool accumulate) {
-      return column_sum_cuda(device, {DType::bf16, accumulate, rows, width, x, out});
     }};
 
 int32_t device_count(int32_t* count, Why why) {

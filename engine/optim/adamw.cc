@@ -1,9 +1,12 @@
 #include "engine/optim/adamw.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/row_op.h"
 #include "engine/optim/state_code.h"
 
 namespace trafo {
@@ -23,8 +26,8 @@ void check_options(const AdamWOptions& options) {
         options.epsilon);
   check(options.weight_decay >= 0 && std::isfinite(options.weight_decay),
         "weight_decay must not be negative", options.weight_decay);
-  check(options.smoothing >= 0 && options.smoothing < 1, "smoothing must be at least 0 and below 1",
-        options.smoothing);
+  check(options.ema_alpha >= 0 && options.ema_alpha < 1, "ema_alpha must be at least 0 and below 1",
+        options.ema_alpha);
   require(
       options.states == OptimizerStates::float32 || options.states == OptimizerStates::eight_bit,
       ErrorCode::invalid_argument, kOrigin, "unknown optimizer states ",
@@ -40,7 +43,7 @@ const char* optimizer_states_name(OptimizerStates states) {
 }
 
 AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients,
-             const AdamWOptions& options, const Tensor& rounded)
+             const AdamWOptions& options, const Tensor& rounded, const UpdateGroups& groups)
     : context_(context), options_(options) {
   check_options(options);
   check_compute_input(context, kOrigin, "parameters", parameters);
@@ -66,7 +69,8 @@ AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients
   }
   parameters_ = parameters.detach();
   gradients_ = gradients.detach();
-  if (options.smoothing > 0) mean_ = context.zeros(parameters.shape(), parameters.dtype());
+  set_groups(groups);
+  if (options.ema_alpha > 0) ema_ = context.zeros(parameters.shape(), parameters.dtype());
   if (options.states == OptimizerStates::eight_bit) {
     require(parameters.dtype() == DType::f32, ErrorCode::unsupported, kOrigin,
             "8-bit states belong to float32 parameters or masters, these are ",
@@ -83,9 +87,60 @@ AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients
   v_ = context.zeros(parameters.shape(), parameters.dtype());
 }
 
+void AdamW::set_groups(const UpdateGroups& groups) {
+  const auto is_one = [](const UpdateFactors& f) { return f == UpdateFactors{}; };
+  if (std::all_of(groups.factors.begin(), groups.factors.end(), is_one)) return;
+  const auto cells =
+      static_cast<size_t>((parameters_.numel() + kGroupElements - 1) / kGroupElements);
+  require(groups.factors.size() <= 256, ErrorCode::invalid_argument, kOrigin, "there are ",
+          groups.factors.size(), " groups of parameters, at most 256 are possible");
+  for (const UpdateFactors& f : groups.factors)
+    require(f.learning_rate >= 0 && std::isfinite(f.learning_rate) && f.weight_decay >= 0 &&
+                std::isfinite(f.weight_decay),
+            ErrorCode::invalid_argument, kOrigin,
+            "the factors of a group must be finite and not negative, got ", f.learning_rate,
+            " for the learning rate and ", f.weight_decay, " for the weight decay");
+  require(groups.group_of.size() == cells, ErrorCode::invalid_argument, kOrigin, "group_of has ",
+          groups.group_of.size(), " entries, the parameters need ", cells);
+  for (const uint8_t group : groups.group_of)
+    require(group < groups.factors.size(), ErrorCode::invalid_argument, kOrigin,
+            "there is no group ", static_cast<int>(group));
+  const auto words = [&](const void* from, size_t bytes) {
+    std::vector<int32_t> padded((bytes + sizeof(int32_t) - 1) / sizeof(int32_t));
+    if (bytes > 0) std::memcpy(padded.data(), from, bytes);
+    return context_.from_values<int32_t>(padded, {static_cast<int64_t>(padded.size())});
+  };
+  group_of_ = words(groups.group_of.data(), cells);
+  factors_ = words(groups.factors.data(), groups.factors.size() * sizeof(UpdateFactors));
+  groups_ = static_cast<int32_t>(groups.factors.size());
+}
+
+AdamWState AdamW::state() const {
+  AdamWState s{};
+  s.dtype = parameters_.dtype();
+  s.count = parameters_.numel();
+  s.beta1 = options_.beta1;
+  s.beta2 = options_.beta2;
+  s.epsilon = options_.epsilon;
+  s.weight_decay = options_.weight_decay;
+  s.param = parameters_.raw();
+  s.grad = gradients_.raw();
+  s.m = m_.raw();
+  s.v = v_.raw();
+  s.param_bf16 = raw_or_null(rounded_);
+  s.m_scale = static_cast<float*>(raw_or_null(m_scale_));
+  s.v_scale = static_cast<float*>(raw_or_null(v_scale_));
+  s.ema = raw_or_null(ema_);
+  s.ema_alpha = options_.ema_alpha;
+  s.group_of = static_cast<const uint8_t*>(raw_or_null(group_of_));
+  s.factors = static_cast<const UpdateFactors*>(raw_or_null(factors_));
+  s.groups = groups_;
+  return s;
+}
+
 int64_t AdamW::state_bytes() const {
   int64_t bytes = 0;
-  for (const Tensor& state : {m_, v_, m_scale_, v_scale_, mean_})
+  for (const Tensor& state : {m_, v_, m_scale_, v_scale_, ema_, group_of_, factors_})
     if (state.defined()) bytes += static_cast<int64_t>(state.bytes());
   return bytes;
 }
@@ -102,12 +157,8 @@ void AdamW::step(double learning_rate, double grad_scale) {
   require(std::isfinite(grad_scale), ErrorCode::invalid_argument, kOrigin,
           "grad_scale must be finite, got ", grad_scale);
   const UpdateRange range(context_, kOrigin);
-  AdamWParams p{};
-  describe(p);
-  p.learning_rate = learning_rate;
-  p.grad_scale = grad_scale;
-  p.step = steps_ + 1;
-  launch(context_, OpKernel::adamw, kOrigin, p);
+  launch(context_, OpKernel::adamw, kOrigin,
+         AdamWParams{state(), learning_rate, grad_scale, steps_ + 1});
   ++steps_;
 }
 

@@ -34,7 +34,7 @@ ClippedUpdate::ClippedUpdate(Context& context, AdamW& optimizer, const Schedule&
 void ClippedUpdate::prepare(int64_t earliest, int64_t latest) {
   if (earliest >= first_rate_ && latest < past_rate_) return;
   require(latest - earliest < LearningRates::kCount, ErrorCode::internal, kOrigin,
-          latest - earliest, " updates are under way");
+          latest - earliest, " updates are in flight");
   LearningRates rates{};
   rates.first = earliest;
   for (int64_t i = 0; i < LearningRates::kCount; ++i) {
@@ -50,18 +50,14 @@ void ClippedUpdate::prepare(int64_t earliest, int64_t latest) {
 void ClippedUpdate::run(const Tensor& loss, const Tensor& nll) {
   require(past_rate_ > 0, ErrorCode::internal, kOrigin, "no learning rate was prepared");
   const UpdateRange range(context_, kOrigin);
-  ClippedAdamWParams p{};
-  optimizer_.describe(p);
   for (const Tensor& sum : {loss, nll})
     require(sum.dtype() == optimizer_.dtype(), ErrorCode::dtype_mismatch, kOrigin,
             "loss and nll are ", dtype_name(sum.dtype()), ", the parameters ",
             dtype_name(optimizer_.dtype()));
-  p.max_norm = max_norm_;
-  p.loss = loss.raw();
-  p.nll = nll.raw();
-  p.rates = static_cast<const LearningRates*>(rates_.raw());
-  p.record = static_cast<UpdateRecord*>(record_.raw());
-  launch(context_, OpKernel::clipped_adamw, kOrigin, p);
+  launch(context_, OpKernel::clipped_adamw, kOrigin,
+         ClippedAdamWParams{optimizer_.state(), max_norm_, loss.raw(), nll.raw(),
+                            static_cast<const LearningRates*>(rates_.raw()),
+                            static_cast<UpdateRecord*>(record_.raw())});
 }
 
 void ClippedUpdate::set_updates(int64_t updates) {

@@ -1,5 +1,5 @@
-// Clipping, the skipping of bad steps, the learning rate and AdamW as one piece of device work, so
-// that nothing of an update has to come back to the host before the next one starts.
+// Clipping, the skipping of non-finite steps, the learning rate and AdamW as one piece of device
+// work. The host needs no result of an update before it starts the next one.
 #pragma once
 
 #include "engine/optim/adamw.h"
@@ -10,11 +10,11 @@ namespace trafo {
 
 class ClippedUpdate {
  public:
-  // max_norm: of the gradient, 0: any. Context and optimizer must outlive this.
+  // max_norm: of the gradient; 0: no clipping. Context and optimizer must outlive this.
   ClippedUpdate(Context& context, AdamW& optimizer, const Schedule& schedule, double max_norm);
 
-  // Call before run(): the next update is at least `earliest` and at most `latest` (counted from 1;
-  // they differ by the updates under way, of which some may be skipped).
+  // Call before run(): the next update is at least `earliest` and at most `latest`, counted from 1.
+  // They differ by the updates in flight, as some of those may be skipped.
   void prepare(int64_t earliest, int64_t latest);
   // From the next prepare() on.
   void set_schedule(const Schedule& schedule) {
@@ -23,7 +23,7 @@ class ClippedUpdate {
   }
   // loss, nll: [1], of the gradients' dtype.
   void run(const Tensor& loss, const Tensor& nll);
-  // As if `updates` had been applied; nothing may be under way.
+  // As if `updates` had been applied; nothing may be in flight.
   void set_updates(int64_t updates);
 
   // An UpdateRecord in device memory: of the newest update that has run.

@@ -1,5 +1,5 @@
 // The optimizer's kernels over flat workspaces: global norm, AdamW (Loshchilov & Hutter, arXiv
-// 1711.05101) and the exponential smoothing of what it makes.
+// 1711.05101) and the EMA of the parameters.
 #pragma once
 
 #include "engine/runtime/context.h"
@@ -14,24 +14,30 @@ struct SumOfSquaresParams {
   double* out;
 };
 
-// The share of the parameters of update `step` (1 for the first) in their running mean: mean +=
-// share (parameters - mean). As in Marian's --exponential-smoothing it is larger in the beginning,
-// when a mean over 1 / share updates would be one of initial weights: max(share, 1 - (n + 1) / (n +
-// 10)), n updates after the one that the mean begins with, here the first.
-constexpr double smoothing_share(double share, int64_t step) {
+// The weight of the parameters of update `step` (1 for the first) in their EMA: ema += weight
+// (parameters - ema). As in Marian's --exponential-smoothing it is larger in the beginning, when an
+// average over 1 / alpha updates would mostly hold initial weights: max(alpha, 1 - (n + 1) / (n +
+// 10)), n updates after the one that the average begins with, here the first.
+constexpr double ema_weight(double alpha, int64_t step) {
   const double early = 9.0 / static_cast<double>(step + 8);
-  return share > early ? share : early;
+  return alpha > early ? alpha : early;
 }
 
-// g = grad_scale * grad; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-// p -= lr * (mhat / (sqrt(vhat) + epsilon) + weight_decay p), mhat = m / (1 - b1^step), vhat = v /
-// (1 - b2^step).
-struct AdamWParams {
+// What a parameter group multiplies the learning rate and the weight decay of an update with.
+struct UpdateFactors {
+  double learning_rate = 1;
+  double weight_decay = 1;
+  bool operator==(const UpdateFactors&) const = default;
+};
+
+// Elements that share a group index. Parameters start at multiples of it in a flat workspace.
+inline constexpr int64_t kGroupElements = 16;
+
+// The parameters, their optimizer states and the constants of every update.
+struct AdamWState {
   DType dtype;
   int64_t count;
-  double learning_rate, beta1, beta2, epsilon, weight_decay;
-  double grad_scale;  // clipping and averaging
-  int64_t step;       // 1 for the first update
+  double beta1, beta2, epsilon, weight_decay;
   void* param;
   const void* grad;
   void* m;
@@ -40,17 +46,32 @@ struct AdamWParams {
   // rounded to nearest even, in the same pass.
   void* param_bf16;
   // Null: m and v are of dtype, [count]. Else dtype is float32, m and v are the codes of
-  // state_code.h, a byte an element of whole blocks, and these their scales, one a block. Every
-  // update decodes them, and codes what it has made of them with `step` as the random numbers'.
+  // state_code.h, one byte an element of whole blocks, and these are their scales, one a block.
+  // Every update decodes the moments and codes the new ones; `step` is part of the random numbers
+  // of the rounding.
   float* m_scale;
   float* v_scale;
-  // Null, or the running mean of the parameters, of dtype, [count]: smoothing_share(smoothing,
-  // step) of it become the new ones.
-  void* mean;
-  double smoothing;
+  // Null, or the EMA of the parameters, of dtype, [count], with weight ema_weight(ema_alpha, step).
+  void* ema;
+  double ema_alpha;
+  // Null: every factor is 1. Else elements [16 i, 16 i + 16) have factors[group_of[i]]; both arrays
+  // are in the memory of the device.
+  const uint8_t* group_of;
+  const UpdateFactors* factors;
+  int32_t groups;  // factors in the array, at most 256
 };
 
-// What the updates of a run carry along, in device memory.
+// g = grad_scale * grad; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+// p -= lr * (mhat / (sqrt(vhat) + epsilon) + weight_decay p), mhat = m / (1 - b1^step), vhat = v /
+// (1 - b2^step), lr and weight_decay times the factors of the element.
+struct AdamWParams {
+  AdamWState state;
+  double learning_rate;
+  double grad_scale;  // clipping and averaging
+  int64_t step;       // 1 for the first update
+};
+
+// The result of an update, and the count of updates, in device memory.
 struct UpdateRecord {
   int64_t updates;  // applied so far
   // Of the newest update, applied or not:
@@ -65,27 +86,16 @@ struct LearningRates {
   double rates[kCount];
 };
 
-// A whole update that the host has no part in: norm of the gradient, clipping (Pascanu et al.,
-// arXiv 1211.5063), AdamW as above with the step and the learning rate of update
-// record->updates + 1, unless loss or norm is not finite. One graph of work for every update.
+// A whole update without the host: norm of the gradient, clipping (Pascanu et al., arXiv
+// 1211.5063), AdamW as above with the step and the learning rate of update record->updates + 1. The
+// update is skipped if loss or norm is not finite.
 struct ClippedAdamWParams {
-  DType dtype;
-  int64_t count;
-  double beta1, beta2, epsilon, weight_decay;
-  double max_norm;  // 0: any
-  void* param;
-  const void* grad;
-  void* m;
-  void* v;
-  void* param_bf16;  // as above
+  AdamWState state;
+  double max_norm;   // 0: no clipping
   const void* loss;  // [1] of dtype, and the same for nll
   const void* nll;
   const LearningRates* rates;  // covers the update
   UpdateRecord* record;
-  float* m_scale;  // as above
-  float* v_scale;
-  void* mean;
-  double smoothing;
 };
 
 }  // namespace trafo

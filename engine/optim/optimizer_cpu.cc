@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "engine/backend/cpu/thread_pool.h"
@@ -65,41 +66,74 @@ double bias_correction(double beta, int64_t step) {
   return beta > 0 ? -std::expm1(static_cast<double>(step) * std::log(beta)) : 1.0;
 }
 
-// The constants of an update in every lane.
+// What the factors of a group change in an update: p = keep p - rate m / (sqrt(v c) + e).
+template <class T>
+struct GroupRate {
+  T rate, keep;
+
+  GroupRate(const AdamWParams& p, const UpdateFactors& factors) {
+    const double learning_rate = p.learning_rate * factors.learning_rate;
+    rate = static_cast<T>(learning_rate * (1 / bias_correction(p.state.beta1, p.step)));
+    keep = static_cast<T>(1 - learning_rate * (p.state.weight_decay * factors.weight_decay));
+  }
+};
+
+// The constants of an update in every lane, for elements of one group.
 template <class D>
 class Update {
   using V = hn::Vec<D>;
+  using T = hn::TFromD<D>;
 
  public:
-  Update(D d, const AdamWParams& p)
+  Update(D d, const AdamWParams& p, const UpdateFactors& factors = {})
       : grad_scale_(set(d, p.grad_scale)),
-        beta1_(set(d, p.beta1)),
-        beta2_(set(d, p.beta2)),
-        rest1_(set(d, 1 - p.beta1)),
-        rest2_(set(d, 1 - p.beta2)),
-        correction2_(set(d, 1 / bias_correction(p.beta2, p.step))),
-        epsilon_(set(d, p.epsilon)),
-        rate_(set(d, p.learning_rate * (1 / bias_correction(p.beta1, p.step)))),
-        keep_(set(d, 1 - p.learning_rate * p.weight_decay)) {}
+        beta1_(set(d, p.state.beta1)),
+        beta2_(set(d, p.state.beta2)),
+        rest1_(set(d, 1 - p.state.beta1)),
+        rest2_(set(d, 1 - p.state.beta2)),
+        correction2_(set(d, 1 / bias_correction(p.state.beta2, p.step))),
+        epsilon_(set(d, p.state.epsilon)) {
+    const GroupRate<T> group(p, factors);
+    rate_ = hn::Set(d, group.rate);
+    keep_ = hn::Set(d, group.keep);
+  }
 
   HWY_INLINE void operator()(V g, V& momentum, V& variance, V& value) const {
+    (*this)(g, momentum, variance, value, rate_, keep_);
+  }
+  // With the rates of each lane.
+  HWY_INLINE void operator()(V g, V& momentum, V& variance, V& value, V rate, V keep) const {
     g = hn::Mul(g, grad_scale_);
     momentum = hn::MulAdd(momentum, beta1_, hn::Mul(g, rest1_));
     variance = hn::MulAdd(variance, beta2_, hn::Mul(hn::Mul(g, g), rest2_));
     const V denominator = hn::Add(hn::Sqrt(hn::Mul(variance, correction2_)), epsilon_);
-    value = hn::NegMulAdd(rate_, hn::Div(momentum, denominator), hn::Mul(value, keep_));
+    value = hn::NegMulAdd(rate, hn::Div(momentum, denominator), hn::Mul(value, keep));
   }
 
  private:
-  static V set(D d, double x) { return hn::Set(d, static_cast<hn::TFromD<D>>(x)); }
+  static V set(D d, double x) { return hn::Set(d, static_cast<T>(x)); }
 
   V grad_scale_, beta1_, beta2_, rest1_, rest2_;
   V correction2_;  // sqrt(v c) + e in one: the correction of v goes under the root
   V epsilon_, rate_, keep_;
 };
 
+// Calls run(begin, end, factors) for each longest range of elements of one group.
+template <class Run>
+void for_each_group(const AdamWState& s, int64_t begin, int64_t end, Run run) {
+  if (!s.group_of) return run(begin, end, UpdateFactors{});
+  while (begin < end) {
+    const uint8_t group = s.group_of[begin / kGroupElements];
+    int64_t past = begin / kGroupElements + 1;
+    while (past * kGroupElements < end && s.group_of[past] == group) ++past;
+    past = std::min(past * kGroupElements, end);
+    run(begin, past, s.factors[group]);
+    begin = past;
+  }
+}
+
 template <class T>
-void round_parameters(const AdamWParams& p, int64_t begin, int64_t end) {
+void round_parameters(const AdamWState& p, int64_t begin, int64_t end) {
   const T* param = static_cast<const T*>(p.param);
   BFloat16* rounded = static_cast<BFloat16*>(p.param_bf16);
   if (!rounded) return;
@@ -107,53 +141,63 @@ void round_parameters(const AdamWParams& p, int64_t begin, int64_t end) {
     rounded[i] = BFloat16::from_float(static_cast<float>(param[i]));
 }
 
-// The running mean takes in the new parameters.
 template <class T>
-void smooth_parameters(const AdamWParams& p, int64_t begin, int64_t end) {
-  T* mean = static_cast<T*>(p.mean);
+void update_ema(const AdamWState& p, int64_t step, int64_t begin, int64_t end) {
+  T* ema = static_cast<T*>(p.ema);
   const T* param = static_cast<const T*>(p.param);
-  if (!mean) return;
+  if (!ema) return;
   const hn::ScalableTag<T> d;
-  const auto share = hn::Set(d, static_cast<T>(smoothing_share(p.smoothing, p.step)));
+  const auto share = hn::Set(d, static_cast<T>(ema_weight(p.ema_alpha, step)));
   const auto mix = [&](auto old, auto value) {
     return hn::MulAdd(share, hn::Sub(value, old), old);
   };
   int64_t i = begin;
   for (; i + lanes(d) <= end; i += lanes(d))
-    hn::StoreU(mix(hn::LoadU(d, mean + i), hn::LoadU(d, param + i)), d, mean + i);
+    hn::StoreU(mix(hn::LoadU(d, ema + i), hn::LoadU(d, param + i)), d, ema + i);
   if (i < end)
-    store_n(mix(load_n(d, mean + i, end - i), load_n(d, param + i, end - i)), d, mean + i, end - i);
+    store_n(mix(load_n(d, ema + i, end - i), load_n(d, param + i, end - i)), d, ema + i, end - i);
 }
 
+// Elements [begin, end), all of one group.
 template <class T>
-void adamw(ThreadPool& pool, const AdamWParams& p) {
+void adamw_range(const AdamWState& p, const Update<hn::ScalableTag<T>>& update, int64_t begin,
+                 int64_t end) {
+  const hn::ScalableTag<T> d;
   T* param = static_cast<T*>(p.param);
   const T* grad = static_cast<const T*>(p.grad);
   T* m = static_cast<T*>(p.m);
   T* v = static_cast<T*>(p.v);
-  parallel_for_range(pool, p.count, kBlockElements, [&](int64_t begin, int64_t end) {
-    const hn::ScalableTag<T> d;
-    const Update<hn::ScalableTag<T>> update(d, p);
-    int64_t i = begin;
-    for (; i + lanes(d) <= end; i += lanes(d)) {
-      auto momentum = hn::LoadU(d, m + i), variance = hn::LoadU(d, v + i);
-      auto value = hn::LoadU(d, param + i);
-      update(hn::LoadU(d, grad + i), momentum, variance, value);
-      hn::StoreU(momentum, d, m + i);
-      hn::StoreU(variance, d, v + i);
-      hn::StoreU(value, d, param + i);
-    }
-    if (i < end) {
-      const int64_t rest = end - i;
-      auto momentum = load_n(d, m + i, rest), variance = load_n(d, v + i, rest);
-      auto value = load_n(d, param + i, rest);
-      update(load_n(d, grad + i, rest), momentum, variance, value);
-      store_n(momentum, d, m + i, rest);
-      store_n(variance, d, v + i, rest);
-      store_n(value, d, param + i, rest);
-    }
-    round_parameters<T>(p, begin, end);
-    smooth_parameters<T>(p, begin, end);
+  int64_t i = begin;
+  for (; i + lanes(d) <= end; i += lanes(d)) {
+    auto momentum = hn::LoadU(d, m + i), variance = hn::LoadU(d, v + i);
+    auto value = hn::LoadU(d, param + i);
+    update(hn::LoadU(d, grad + i), momentum, variance, value);
+    hn::StoreU(momentum, d, m + i);
+    hn::StoreU(variance, d, v + i);
+    hn::StoreU(value, d, param + i);
+  }
+  if (i < end) {
+    const int64_t rest = end - i;
+    auto momentum = load_n(d, m + i, rest), variance = load_n(d, v + i, rest);
+    auto value = load_n(d, param + i, rest);
+    update(load_n(d, grad + i, rest), momentum, variance, value);
+    store_n(momentum, d, m + i, rest);
+    store_n(variance, d, v + i, rest);
+    store_n(value, d, param + i, rest);
+  }
+}
+
+template <class T>
+void adamw(ThreadPool& pool, const AdamWParams& p) {
+  parallel_for_range(pool, p.state.count, kBlockElements, [&](int64_t begin, int64_t end) {
+    for_each_group(p.state, begin, end,
+                   [&](int64_t first, int64_t past, const UpdateFactors& factors) {
+                     const hn::ScalableTag<T> d;
+                     const Update<hn::ScalableTag<T>> update(d, p, factors);
+                     adamw_range<T>(p.state, update, first, past);
+                   });
+    round_parameters<T>(p.state, begin, end);
+    update_ema<T>(p.state, p.step, begin, end);
   });
 }
 
@@ -226,18 +270,36 @@ HWY_INLINE Words encode_second(Floats value, Floats inverse, Words offset) {
   return place_of(hn::Add(more, hn::Sub(offset, word(kSecondBase))));
 }
 
+// The rates of each element of a block of moments.
+struct BlockRates {
+  HWY_ALIGN float rate[state_code::kBlock], keep[state_code::kBlock];
+
+  BlockRates(const AdamWParams& p, int64_t begin, int64_t count) {
+    for_each_group(p.state, begin, begin + count,
+                   [&](int64_t first, int64_t past, const UpdateFactors& factors) {
+                     const GroupRate<float> group(p, factors);
+                     std::fill(rate + (first - begin), rate + (past - begin), group.rate);
+                     std::fill(keep + (first - begin), keep + (past - begin), group.keep);
+                   });
+    std::fill(rate + count, std::end(rate), 0.0f);
+    std::fill(keep + count, std::end(keep), 0.0f);
+  }
+};
+
 // One block of moments: elements [begin, begin + count) of the parameters, 1 <= count <= kBlock.
-void adamw_coded_block(const AdamWParams& p, const Update<FloatTag>& update, int64_t begin,
-                       int64_t count) {
+// apply(i, g, m, v, value) updates the lanes from element begin + i on.
+template <class Apply>
+void adamw_8bit_block(const AdamWParams& p, int64_t begin, int64_t count, Apply apply) {
   using namespace state_code;
   const FloatTag d;
   static_assert(kBlock % static_cast<int64_t>(hn::MaxLanes(FloatTag())) == 0);
-  float* param = static_cast<float*>(p.param) + begin;
-  const float* grad = static_cast<const float*>(p.grad) + begin;
-  uint8_t* m = static_cast<uint8_t*>(p.m) + begin;
-  uint8_t* v = static_cast<uint8_t*>(p.v) + begin;
-  float& m_scale = p.m_scale[begin / kBlock];
-  float& v_scale = p.v_scale[begin / kBlock];
+  const AdamWState& s = p.state;
+  float* param = static_cast<float*>(s.param) + begin;
+  const float* grad = static_cast<const float*>(s.grad) + begin;
+  uint8_t* m = static_cast<uint8_t*>(s.m) + begin;
+  uint8_t* v = static_cast<uint8_t*>(s.v) + begin;
+  float& m_scale = s.m_scale[begin / kBlock];
+  float& v_scale = s.v_scale[begin / kBlock];
 
   HWY_ALIGN float momenta[kBlock], variances[kBlock];
   const Floats old_m_scale = hn::Set(d, m_scale), old_v_scale = hn::Set(d, v_scale);
@@ -245,7 +307,7 @@ void adamw_coded_block(const AdamWParams& p, const Update<FloatTag>& update, int
   const auto advance = [&](int64_t i, Floats g, Floats& value) {
     Floats momentum = decode_first(load_codes(m + i), old_m_scale);
     Floats variance = decode_second(load_codes(v + i), old_v_scale);
-    update(g, momentum, variance, value);
+    apply(i, g, momentum, variance, value);
     largest_m = hn::Max(largest_m, hn::Abs(momentum));
     largest_v = hn::Max(largest_v, variance);
     hn::Store(momentum, d, momenta + i);
@@ -263,7 +325,7 @@ void adamw_coded_block(const AdamWParams& p, const Update<FloatTag>& update, int
     store_n(value, d, param + i, count - i);
     i += lanes(d);
   }
-  const int64_t coded = i;  // lanes behind the end hold what no element has: codes of zero
+  const int64_t coded = i;  // lanes behind the end get codes of zero
 
   m_scale = scale_of(reduce_max(d, largest_m), kFirstLargest);
   v_scale = scale_of(reduce_max(d, largest_v), kSecondLargest);
@@ -277,15 +339,28 @@ void adamw_coded_block(const AdamWParams& p, const Update<FloatTag>& update, int
   }
 }
 
-void adamw_coded(ThreadPool& pool, const AdamWParams& p) {
+void adamw_8bit(ThreadPool& pool, const AdamWParams& p) {
   using state_code::kBlock;
   static_assert(kBlockElements % kBlock == 0);
-  parallel_for_range(pool, p.count, kBlockElements, [&](int64_t begin, int64_t end) {
+  const bool grouped = p.state.group_of != nullptr;
+  parallel_for_range(pool, p.state.count, kBlockElements, [&](int64_t begin, int64_t end) {
     const Update<FloatTag> update(FloatTag(), p);
-    for (int64_t block = begin; block < end; block += kBlock)
-      adamw_coded_block(p, update, block, std::min(kBlock, end - block));
-    round_parameters<float>(p, begin, end);
-    smooth_parameters<float>(p, begin, end);
+    for (int64_t block = begin; block < end; block += kBlock) {
+      const int64_t count = std::min(kBlock, end - block);
+      if (!grouped) {
+        adamw_8bit_block(p, block, count, [&](int64_t, Floats g, Floats& m, Floats& v, Floats& x) {
+          update(g, m, v, x);
+        });
+        continue;
+      }
+      const BlockRates rates(p, block, count);
+      adamw_8bit_block(p, block, count, [&](int64_t i, Floats g, Floats& m, Floats& v, Floats& x) {
+        const FloatTag d;
+        update(g, m, v, x, hn::Load(d, rates.rate + i), hn::Load(d, rates.keep + i));
+      });
+    }
+    round_parameters<float>(p.state, begin, end);
+    update_ema<float>(p.state, p.step, begin, end);
   });
 }
 
@@ -294,11 +369,11 @@ int32_t sum_of_squares_simd(ThreadPool& pool, const SumOfSquaresParams& p) {
 }
 
 int32_t adamw_simd(ThreadPool& pool, const AdamWParams& p) {
-  if (p.m_scale) {
-    adamw_coded(pool, p);
+  if (p.state.m_scale) {
+    adamw_8bit(pool, p);
     return 0;
   }
-  return with_compute_type(p.dtype, [&](auto zero) { adamw<decltype(zero)>(pool, p); });
+  return with_compute_type(p.state.dtype, [&](auto zero) { adamw<decltype(zero)>(pool, p); });
 }
 
 }  // namespace
@@ -312,11 +387,12 @@ TRAFO_CPU_KERNEL(sum_of_squares, SumOfSquaresParams)
 TRAFO_CPU_KERNEL(adamw, AdamWParams)
 
 void clipped_adamw_cpu(ThreadPool& pool, const ClippedAdamWParams& p) {
+  const AdamWState& s = p.state;
   UpdateRecord& record = *p.record;
   double squares = 0;
-  sum_of_squares_cpu(pool, {p.dtype, p.count, p.grad, &squares});
+  sum_of_squares_cpu(pool, {s.dtype, s.count, s.grad, &squares});
   const auto value = [&](const void* at) {
-    return p.dtype == DType::f64 ? *static_cast<const double*>(at)
+    return s.dtype == DType::f64 ? *static_cast<const double*>(at)
                                  : static_cast<double>(*static_cast<const float*>(at));
   };
   record.loss = value(p.loss);
@@ -325,15 +401,13 @@ void clipped_adamw_cpu(ThreadPool& pool, const ClippedAdamWParams& p) {
   const int64_t update = record.updates + 1;
   record.learning_rate = p.rates->rates[update - p.rates->first];
   const bool clipped = p.max_norm > 0 && record.norm > p.max_norm;
-  // A square that float32 does not hold would stay in the second moment for ever.
+  // float32 second moments would keep an infinite square for ever.
   const double applied_norm = clipped ? p.max_norm : record.norm;
-  const bool squares_fit = p.dtype == DType::f64 || applied_norm < 1.8e19;
+  const bool squares_fit = s.dtype == DType::f64 || applied_norm < 1.8e19;
   record.applied = std::isfinite(record.loss) && std::isfinite(record.norm) && squares_fit;
   if (!record.applied) return;
   record.updates = update;
-  adamw_cpu(pool, {p.dtype, p.count, record.learning_rate, p.beta1, p.beta2, p.epsilon,
-                   p.weight_decay, clipped ? p.max_norm / record.norm : 1.0, update, p.param,
-                   p.grad, p.m, p.v, p.param_bf16, p.m_scale, p.v_scale, p.mean, p.smoothing});
+  adamw_cpu(pool, {s, record.learning_rate, clipped ? p.max_norm / record.norm : 1.0, update});
 }
 
 }  // namespace trafo

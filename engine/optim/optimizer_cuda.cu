@@ -1,6 +1,7 @@
 #include "engine/optim/optimizer.h"
 
 #include <cmath>
+#include <cstddef>
 
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device_state.h"
@@ -68,20 +69,28 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *out = sum;
 }
 
+// What the factors of a group change in an update: p = keep p - rate m / (sqrt(v c) + e).
+struct GroupRate {
+  float rate, keep;
+};
+
+// The constants of one update.
 struct AdamWArgs {
-  float grad_scale, beta1, rest1, beta2, rest2, correction2, epsilon, rate, keep, share;
+  float grad_scale, beta1, rest1, beta2, rest2, correction2, epsilon, ema_weight;
+  GroupRate group;  // of parameters with factors of 1
   uint32_t step;
   bool applied;
 
-  __device__ void update(float g, float& momentum, float& variance, float& value) const {
+  __device__ void update(const GroupRate& rates, float g, float& momentum, float& variance,
+                         float& value) const {
     g *= grad_scale;
     momentum = fmaf(momentum, beta1, g * rest1);
     variance = fmaf(variance, beta2, g * g * rest2);
     const float denominator = sqrtf(variance * correction2) + epsilon;
-    value = fmaf(-rate, momentum / denominator, value * keep);
+    value = fmaf(-rates.rate, momentum / denominator, value * rates.keep);
   }
-  __device__ float smoothed(float mean, float value) const {
-    return fmaf(share, value - mean, mean);
+  __device__ float new_ema(float ema, float value) const {
+    return fmaf(ema_weight, value - ema, ema);
   }
 };
 
@@ -91,8 +100,14 @@ __host__ __device__ double bias_correction(double beta, int64_t step) {
 }
 
 struct AdamWConstants {
-  double beta1, beta2, epsilon, weight_decay, smoothing;
+  double beta1, beta2, epsilon, weight_decay, ema_alpha;
 
+  __host__ __device__ GroupRate rate(double learning_rate, int64_t step,
+                                     const UpdateFactors& factors) const {
+    learning_rate *= factors.learning_rate;
+    return {static_cast<float>(learning_rate / bias_correction(beta1, step)),
+            static_cast<float>(1 - learning_rate * (weight_decay * factors.weight_decay))};
+  }
   __host__ __device__ AdamWArgs args(double learning_rate, double grad_scale, int64_t step) const {
     AdamWArgs a;
     a.grad_scale = static_cast<float>(grad_scale);
@@ -102,33 +117,59 @@ struct AdamWConstants {
     a.rest2 = static_cast<float>(1 - beta2);
     a.correction2 = static_cast<float>(1 / bias_correction(beta2, step));
     a.epsilon = static_cast<float>(epsilon);
-    a.rate = static_cast<float>(learning_rate / bias_correction(beta1, step));
-    a.keep = static_cast<float>(1 - learning_rate * weight_decay);
-    a.share = static_cast<float>(smoothing_share(smoothing, step));
+    a.group = rate(learning_rate, step, {});
+    a.ema_weight = static_cast<float>(trafo::ema_weight(ema_alpha, step));
     a.step = static_cast<uint32_t>(step);
     a.applied = true;
     return a;
   }
 };
 
-// What clipped_adamw decides between its norm and its update; one block.
+AdamWConstants constants_of(const AdamWState& s) {
+  return {s.beta1, s.beta2, s.epsilon, s.weight_decay, s.ema_alpha};
+}
+
+// The groups of an update: a table of indices, and the rates that the kernel before computed.
+struct Groups {
+  const uint8_t* group_of;  // one for every kGroupElements elements
+  const GroupRate* rates;
+
+  __device__ GroupRate at(int64_t element) const {
+    return rates[group_of[element / kGroupElements]];
+  }
+};
+
+// One block; the learning rate comes from the host.
+__global__ void __launch_bounds__(kThreads)
+    group_rates_kernel(AdamWConstants constants, double learning_rate, int64_t step,
+                       const UpdateFactors* __restrict__ factors, GroupRate* __restrict__ rates) {
+  rates[threadIdx.x] = constants.rate(learning_rate, step, factors[threadIdx.x]);
+}
+
+// What clipped_adamw decides between its norm and its update; one block. With groups: one thread
+// computes the rates of one group.
 __global__ void __launch_bounds__(kThreads)
     decide_update_kernel(AdamWConstants constants, double max_norm,
                          const double* __restrict__ partial, int64_t count,
                          const float* __restrict__ loss, const float* __restrict__ nll,
                          const LearningRates* __restrict__ rates, UpdateRecord* record,
-                         AdamWArgs* args) {
+                         AdamWArgs* args, const UpdateFactors* __restrict__ factors, int32_t groups,
+                         GroupRate* __restrict__ group_rates) {
   double squares = 0;
   for (int64_t i = threadIdx.x; i < count; i += kThreads) squares += partial[i];
   squares = block_sum(squares);
-  if (threadIdx.x != 0) return;
   UpdateRecord r = *record;
+  const double learning_rate = rates->rates[r.updates + 1 - rates->first];
+  if (threadIdx.x < groups)
+    group_rates[threadIdx.x] = constants.rate(learning_rate, r.updates + 1, factors[threadIdx.x]);
+  __syncthreads();  // every thread has read the record
+  if (threadIdx.x != 0) return;
   r.loss = *loss;
   r.nll = *nll;
   r.norm = sqrt(squares);
-  r.learning_rate = rates->rates[r.updates + 1 - rates->first];
+  r.learning_rate = learning_rate;
   const bool clipped = max_norm > 0 && r.norm > max_norm;
-  // A square that float32 does not hold would stay in the second moment for ever.
+  // float32 second moments would keep an infinite square for ever.
   const bool squares_fit = (clipped ? max_norm : r.norm) < 1.8e19;
   r.applied = isfinite(r.loss) && isfinite(r.norm) && squares_fit;
   AdamWArgs a{};
@@ -140,30 +181,35 @@ __global__ void __launch_bounds__(kThreads)
   *record = r;
 }
 
-// `decided`: arguments that a kernel left in device memory, instead of `given`.
-template <int W>
+// `decided`: arguments that a kernel left in device memory, instead of `given`. kGrouped: elements
+// have the rates of their group.
+template <int W, bool kGrouped>
 __global__ void __launch_bounds__(kThreads)
-    adamw_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, int64_t count,
-                 float* __restrict__ param, const float* __restrict__ grad, float* __restrict__ m,
-                 float* __restrict__ v, bf16* __restrict__ rounded, float* __restrict__ mean) {
+    adamw_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, Groups groups,
+                 int64_t count, float* __restrict__ param, const float* __restrict__ grad,
+                 float* __restrict__ m, float* __restrict__ v, bf16* __restrict__ rounded,
+                 float* __restrict__ ema) {
+  static_assert(kGroupElements % W == 0);
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * W;
   if (i >= count) return;
   const AdamWArgs a = decided ? *decided : given;
   if (!a.applied) return;
+  GroupRate rates = a.group;
+  if constexpr (kGrouped) rates = groups.at(i);
   if (i + W <= count) {
     const Pack<float, W> g = load_pack<float, W>(grad + i);
     Pack<float, W> momentum = load_pack<float, W>(m + i), variance = load_pack<float, W>(v + i);
     Pack<float, W> value = load_pack<float, W>(param + i);
 #pragma unroll
-    for (int j = 0; j < W; ++j) a.update(g.v[j], momentum.v[j], variance.v[j], value.v[j]);
+    for (int j = 0; j < W; ++j) a.update(rates, g.v[j], momentum.v[j], variance.v[j], value.v[j]);
     store_pack(m + i, momentum);
     store_pack(v + i, variance);
     store_pack(param + i, value);
-    if (mean) {
-      Pack<float, W> smoothed = load_pack<float, W>(mean + i);
+    if (ema) {
+      Pack<float, W> average = load_pack<float, W>(ema + i);
 #pragma unroll
-      for (int j = 0; j < W; ++j) smoothed.v[j] = a.smoothed(smoothed.v[j], value.v[j]);
-      store_pack(mean + i, smoothed);
+      for (int j = 0; j < W; ++j) average.v[j] = a.new_ema(average.v[j], value.v[j]);
+      store_pack(ema + i, average);
     }
     if (rounded) {
       Pack<bf16, W> narrow;
@@ -173,8 +219,8 @@ __global__ void __launch_bounds__(kThreads)
     }
   } else {
     for (int64_t j = i; j < count; ++j) {
-      a.update(grad[j], m[j], v[j], param[j]);
-      if (mean) mean[j] = a.smoothed(mean[j], param[j]);
+      a.update(rates, grad[j], m[j], v[j], param[j]);
+      if (ema) ema[j] = a.new_ema(ema[j], param[j]);
       if (rounded) rounded[j] = from_float<bf16>(param[j]);
     }
   }
@@ -182,7 +228,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // The same with moments in 8 bits (state_code.h): a warp holds a block of them in registers, from
 // decoding to coding. Lane l has elements 4 l .. 4 l + 3 of either half, so that every access of a
-// warp is one range. `kWhole`: of parameters and gradients that can be moved by fours.
+// warp is one range. kAligned: parameters and gradients can be moved by fours.
 constexpr int kHalf = static_cast<int>(state_code::kBlock) / 2;
 static_assert(kHalf == 4 * 32);
 
@@ -200,13 +246,13 @@ __device__ __forceinline__ float warp_largest(float x) {
   return __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(x)));
 }
 
-template <bool kAligned>
+template <bool kAligned, bool kGrouped>
 __global__ void __launch_bounds__(kThreads)
-    adamw_coded_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, int64_t count,
-                       float* __restrict__ param, const float* __restrict__ grad,
-                       uint32_t* __restrict__ m, uint32_t* __restrict__ v,
-                       float* __restrict__ m_scale, float* __restrict__ v_scale,
-                       bf16* __restrict__ rounded, float* __restrict__ mean) {
+    adamw_8bit_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, Groups groups,
+                      int64_t count, float* __restrict__ param, const float* __restrict__ grad,
+                      uint32_t* __restrict__ m, uint32_t* __restrict__ v,
+                      float* __restrict__ m_scale, float* __restrict__ v_scale,
+                      bf16* __restrict__ rounded, float* __restrict__ ema) {
   const int64_t block = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
   const int64_t begin = block * state_code::kBlock;
   if (begin >= count) return;
@@ -239,13 +285,18 @@ __global__ void __launch_bounds__(kThreads)
   float largest_m = 0, largest_v = 0;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
+    GroupRate rates = a.group;
+    if constexpr (kGrouped) {
+      const int64_t i = begin + h * kHalf + lane * 4;
+      if (i < count) rates = groups.at(i);
+    }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       float& mj = momentum[h].v[j];
       float& vj = variance[h].v[j];
       mj = state_code::decode_first(byte_of(m_codes[h], j), old_m_scale);
       vj = state_code::decode_second(byte_of(v_codes[h], j), old_v_scale);
-      a.update(g[h].v[j], mj, vj, value[h].v[j]);
+      a.update(rates, g[h].v[j], mj, vj, value[h].v[j]);
       largest_m = fmaxf(largest_m, fabsf(mj));
       largest_v = fmaxf(largest_v, vj);
     }
@@ -282,11 +333,11 @@ __global__ void __launch_bounds__(kThreads)
     v[i / 4] = v_out;
     if (whole) {
       store_pack(param + i, value[h]);
-      if (mean) {
-        Pack<float, 4> smoothed = load_pack<float, 4>(mean + i);
+      if (ema) {
+        Pack<float, 4> average = load_pack<float, 4>(ema + i);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) smoothed.v[j] = a.smoothed(smoothed.v[j], value[h].v[j]);
-        store_pack(mean + i, smoothed);
+        for (int j = 0; j < 4; ++j) average.v[j] = a.new_ema(average.v[j], value[h].v[j]);
+        store_pack(ema + i, average);
       }
       if (rounded) {
         Pack<bf16, 4> narrow;
@@ -299,7 +350,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int j = 0; j < 4; ++j) {
         if (i + j >= count) continue;
         param[i + j] = value[h].v[j];
-        if (mean) mean[i + j] = a.smoothed(mean[i + j], value[h].v[j]);
+        if (ema) ema[i + j] = a.new_ema(ema[i + j], value[h].v[j]);
         if (rounded) rounded[i + j] = from_float<bf16>(value[h].v[j]);
       }
     }
@@ -326,34 +377,41 @@ void launch_squares(DeviceState& device, const T* x, int64_t count, double* part
     sum_of_squares_kernel<T, 1><<<grid, kThreads, 0, device.stream>>>(x, count, partial);
 }
 
-// Params of either update.
-template <class Params>
-int32_t launch_adamw(DeviceState& device, const Params& p, const AdamWArgs& given,
-                     const AdamWArgs* decided, const char* name) {
-  auto* param = static_cast<float*>(p.param);
-  const auto* grad = static_cast<const float*>(p.grad);
-  auto* rounded = static_cast<bf16*>(p.param_bf16);
-  auto* mean = static_cast<float*>(p.mean);
+template <bool kGrouped>
+int32_t launch_adamw(DeviceState& device, const AdamWState& s, const AdamWArgs& given,
+                     const AdamWArgs* decided, const Groups& groups, const char* name) {
+  auto* param = static_cast<float*>(s.param);
+  const auto* grad = static_cast<const float*>(s.grad);
+  auto* rounded = static_cast<bf16*>(s.param_bf16);
+  auto* ema = static_cast<float*>(s.ema);
   const bool aligned = reinterpret_cast<uintptr_t>(rounded) % 8 == 0 && aligned16(param) &&
-                       aligned16(grad) && aligned16(mean);
+                       aligned16(grad) && aligned16(ema);
   // `elements`: of a block of threads.
   const auto run = [&](auto kernel, int64_t elements, auto... states) {
-    const auto grid = static_cast<unsigned>((p.count + elements - 1) / elements);
-    kernel<<<grid, kThreads, 0, device.stream>>>(given, decided, p.count, param, grad, states...,
-                                                 rounded, mean);
+    const auto grid = static_cast<unsigned>((s.count + elements - 1) / elements);
+    kernel<<<grid, kThreads, 0, device.stream>>>(given, decided, groups, s.count, param, grad,
+                                                 states..., rounded, ema);
   };
-  if (p.m_scale) {
-    auto* m = static_cast<uint32_t*>(p.m);
-    auto* v = static_cast<uint32_t*>(p.v);
-    run(aligned ? adamw_coded_kernel<true> : adamw_coded_kernel<false>,
-        kThreads / 32 * state_code::kBlock, m, v, p.m_scale, p.v_scale);
+  if (s.m_scale) {
+    auto* m = static_cast<uint32_t*>(s.m);
+    auto* v = static_cast<uint32_t*>(s.v);
+    run(aligned ? adamw_8bit_kernel<true, kGrouped> : adamw_8bit_kernel<false, kGrouped>,
+        kThreads / 32 * state_code::kBlock, m, v, s.m_scale, s.v_scale);
   } else {
-    auto* m = static_cast<float*>(p.m);
-    auto* v = static_cast<float*>(p.v);
+    auto* m = static_cast<float*>(s.m);
+    auto* v = static_cast<float*>(s.v);
     const bool vectors = aligned && aligned16(m) && aligned16(v);
-    run(vectors ? adamw_kernel<4> : adamw_kernel<1>, int64_t{kThreads} * (vectors ? 4 : 1), m, v);
+    run(vectors ? adamw_kernel<4, kGrouped> : adamw_kernel<1, kGrouped>,
+        int64_t{kThreads} * (vectors ? 4 : 1), m, v);
   }
   return launched(device, name);
+}
+
+// With groups if `groups` has a table.
+int32_t launch_adamw(DeviceState& device, const AdamWState& s, const AdamWArgs& given,
+                     const AdamWArgs* decided, const Groups& groups, const char* name) {
+  return groups.group_of ? launch_adamw<true>(device, s, given, decided, groups, name)
+                         : launch_adamw<false>(device, s, given, decided, groups, name);
 }
 
 }  // namespace
@@ -376,29 +434,45 @@ int32_t sum_of_squares_cuda(cuda::DeviceState& device, const SumOfSquaresParams&
 
 int32_t adamw_cuda(cuda::DeviceState& device, const AdamWParams& p) {
   using namespace cuda;
-  if (p.dtype != DType::f32)
+  const AdamWState& s = p.state;
+  if (s.dtype != DType::f32)
     return unsupported(device, "adamw: parameters and states are float32 on CUDA");
-  if (p.count == 0) return kSuccess;
-  const AdamWConstants constants{p.beta1, p.beta2, p.epsilon, p.weight_decay, p.smoothing};
-  return launch_adamw(device, p, constants.args(p.learning_rate, p.grad_scale, p.step), nullptr,
-                      "adamw");
+  if (s.count == 0) return kSuccess;
+  const AdamWConstants constants = constants_of(s);
+  Groups groups{s.group_of, nullptr};
+  if (s.group_of) {
+    auto* rates =
+        static_cast<GroupRate*>(device.scratch(static_cast<size_t>(s.groups) * sizeof(GroupRate)));
+    if (!rates) return kOutOfMemory;
+    group_rates_kernel<<<1, static_cast<unsigned>(s.groups), 0, device.stream>>>(
+        constants, p.learning_rate, p.step, s.factors, rates);
+    groups.rates = rates;
+  }
+  return launch_adamw(device, s, constants.args(p.learning_rate, p.grad_scale, p.step), nullptr,
+                      groups, "adamw");
 }
 
 int32_t clipped_adamw_cuda(cuda::DeviceState& device, const ClippedAdamWParams& p) {
   using namespace cuda;
-  if (p.dtype != DType::f32)
+  const AdamWState& s = p.state;
+  if (s.dtype != DType::f32)
     return unsupported(device, "clipped_adamw: parameters and states are float32 on CUDA");
-  const int64_t blocks = square_blocks(p.count);
-  auto* partial = static_cast<double*>(
-      device.scratch(static_cast<size_t>(blocks) * sizeof(double) + sizeof(AdamWArgs)));
-  if (!partial) return kOutOfMemory;
-  auto* args = reinterpret_cast<AdamWArgs*>(partial + blocks);
-  launch_squares(device, static_cast<const float*>(p.grad), p.count, partial);
+  // Of the scratch memory: partial sums, the rates of the groups, the arguments of the update.
+  const int64_t blocks = square_blocks(s.count);
+  const size_t partial_bytes = static_cast<size_t>(blocks) * sizeof(double);
+  const size_t rates_bytes = static_cast<size_t>(s.groups) * sizeof(GroupRate);
+  auto* scratch =
+      static_cast<std::byte*>(device.scratch(partial_bytes + rates_bytes + sizeof(AdamWArgs)));
+  if (!scratch) return kOutOfMemory;
+  auto* partial = reinterpret_cast<double*>(scratch);
+  auto* rates = reinterpret_cast<GroupRate*>(scratch + partial_bytes);
+  auto* args = reinterpret_cast<AdamWArgs*>(scratch + partial_bytes + rates_bytes);
+  launch_squares(device, static_cast<const float*>(s.grad), s.count, partial);
   decide_update_kernel<<<1, kThreads, 0, device.stream>>>(
-      {p.beta1, p.beta2, p.epsilon, p.weight_decay, p.smoothing}, p.max_norm, partial, blocks,
-      static_cast<const float*>(p.loss), static_cast<const float*>(p.nll), p.rates, p.record, args);
-  if (p.count == 0) return launched(device, "clipped_adamw");
-  return launch_adamw(device, p, {}, args, "clipped_adamw");
+      constants_of(s), p.max_norm, partial, blocks, static_cast<const float*>(p.loss),
+      static_cast<const float*>(p.nll), p.rates, p.record, args, s.factors, s.groups, rates);
+  if (s.count == 0) return launched(device, "clipped_adamw");
+  return launch_adamw(device, s, {}, args, {s.group_of, rates}, "clipped_adamw");
 }
 
 }  // namespace trafo

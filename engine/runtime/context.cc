@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/autograd/leaf_watch.h"
+
 namespace trafo {
 
 Tensor Context::empty(const Shape& shape, DType dtype) const {
@@ -77,9 +79,12 @@ double Context::item(const Tensor& tensor) const {
 }
 
 bool Context::needs_grad(std::initializer_list<Tensor> inputs) const {
-  if (!grad_enabled_) return false;
+  if (!grad_enabled_ && !LeafWatch::active()) return false;
   for (const Tensor& input : inputs)
-    if (requires_grad(input)) return true;
+    if (requires_grad(input)) {
+      LeafWatch::note();
+      return grad_enabled_;
+    }
   return false;
 }
 
@@ -91,10 +96,11 @@ void Context::record(const char* op, std::initializer_list<Tensor> inputs,
 
 void Context::record(const char* op, std::span<const Tensor> inputs,
                      std::span<Tensor* const> outputs, BackwardFn backward) {
-  if (!grad_enabled_) return;
+  if (!grad_enabled_ && !LeafWatch::active()) return;
   bool wanted = false;
   for (const Tensor& input : inputs) wanted = wanted || requires_grad(input);
-  if (wanted) tape_->record(op, inputs, outputs, std::move(backward));
+  if (wanted) LeafWatch::note();
+  if (wanted && grad_enabled_) tape_->record(op, inputs, outputs, std::move(backward));
 }
 
 Trace Context::finish_profile() {

@@ -14,9 +14,8 @@
 namespace trafo {
 namespace {
 
-// Fixed buffers of the library's prefix searches; more matches along one path would be read past
-// their end.
-constexpr int kMaxNormalizerMatches = 32;
+// The library's prefix search has a fixed buffer. More matches along one path would be read past
+// its end.
 constexpr int kMaxUserDefinedPrefixes = 64;
 
 struct Checker {
@@ -28,93 +27,13 @@ struct Checker {
   }
 };
 
-// Double array of the character map (darts-clone's layout): label in bits 0..7 and 31, bit 8 says
-// that a leaf follows, the rest is the offset to the children, or a leaf's value.
-class CharacterMap {
- public:
-  CharacterMap(const Checker& checker, std::string_view blob) : checker_(checker) {
-    uint32_t trie_bytes = 0;
-    checker.check(blob.size() > sizeof trie_bytes, "its character map is truncated");
-    std::memcpy(&trie_bytes, blob.data(), sizeof trie_bytes);
-    blob.remove_prefix(sizeof trie_bytes);
-    checker.check(trie_bytes < blob.size() && trie_bytes % 1024 == 0 && trie_bytes > 0,
-                  "its character map has a bad size");
-    units_.resize(trie_bytes / sizeof(uint32_t));
-    std::memcpy(units_.data(), blob.data(), trie_bytes);
-    texts_ = blob.substr(trie_bytes);
-    checker.check(texts_.back() == '\0', "its character map has an unterminated text");
-  }
-
-  void check_leaves() {
-    // Depth-first over the (shared) nodes; `matches_` holds 1 + the most leaves on any path below a
-    // node.
-    matches_.assign(units_.size(), 0);
-    active_.assign(units_.size(), false);
-    struct Frame {
-      uint32_t base;
-      uint32_t label;
-      int most;
-      int own;  // the leaf that leads here
-    };
-    std::vector<Frame> stack{{enter(0), 1, 0, 0}};
-    active_[stack.back().base] = true;
-    while (!stack.empty()) {
-      Frame& frame = stack.back();
-      frame.label = next_child(frame.base, frame.label);
-      if (frame.label == 256) {
-        const int total = frame.most + frame.own;
-        checker_.check(frame.most <= kMaxNormalizerMatches, "its character map nests too deep");
-        matches_[frame.base] = static_cast<uint8_t>(1 + frame.most);
-        active_[frame.base] = false;
-        stack.pop_back();
-        if (!stack.empty()) stack.back().most = std::max(stack.back().most, total);
-        continue;
-      }
-      const uint32_t position = frame.base ^ frame.label++;
-      const uint32_t unit = units_[position];
-      const bool leaf = (unit >> 8 & 1) != 0;
-      const uint32_t child = enter(position);
-      if (leaf)
-        checker_.check((units_[child] & 0x7fffffffu) < texts_.size(),
-                       "its character map points outside its texts");
-      checker_.check(!active_[child], "its character map has a cycle");
-      if (matches_[child] != 0) {
-        frame.most = std::max(frame.most, matches_[child] - 1 + (leaf ? 1 : 0));
-        continue;
-      }
-      active_[child] = true;
-      stack.push_back({child, 1, 0, leaf ? 1 : 0});
-    }
-  }
-
- private:
-  // The first label >= `label` that leads on from `base`, or 256. Label 0 is never followed: texts
-  // have no NUL.
-  uint32_t next_child(uint32_t base, uint32_t label) const {
-    const uint32_t* units = units_.data();
-    while (label < 256 && (units[base ^ label] & 0x800000ffu) != label) ++label;
-    return label;
-  }
-
-  uint32_t enter(uint32_t position) const {
-    const uint32_t unit = units_[position];
-    const uint32_t base = position ^ ((unit >> 10) << ((unit & (1u << 9)) >> 6));
-    checker_.check((base | 0xffu) < units_.size(), "its character map points outside itself");
-    return base;
-  }
-
-  const Checker& checker_;
-  std::vector<uint32_t> units_;
-  std::string_view texts_;
-  std::vector<uint8_t> matches_;
-  std::vector<bool> active_;
-};
-
-void check_normalizer(const Checker& checker, std::string_view bytes) {
-  SpmFields reader(bytes, checker.name);
+CharacterMap read_normalizer(std::string_view bytes, std::string_view name) {
+  CharacterMap map;
+  SpmFields reader(bytes, name);
   for (SpmField field; reader.next(field);)
-    if (field.is(spm_field::kCharacterMap, SpmField::bytes_of) && !field.bytes.empty())
-      CharacterMap(checker, field.bytes).check_leaves();
+    if (field.is(spm_field::kCharacterMap, SpmField::bytes_of))
+      map = field.bytes.empty() ? CharacterMap() : CharacterMap(field.bytes, name);
+  return map;
 }
 
 struct Piece {
@@ -164,10 +83,14 @@ SpmKind check_trainer(const Checker& checker, std::string_view bytes) {
   auto kind = SpmKind::unigram;
   SpmFields reader(bytes, checker.name);
   for (SpmField field; reader.next(field);) {
-    if (field.number != spm_field::kModelType) continue;
-    checker.check(field.wire == SpmField::varint && field.value >= 1 && field.value <= 4,
-                  "it is of no known kind");
-    kind = static_cast<SpmKind>(field.value);
+    if (field.number == spm_field::kUnknownSurface) {
+      checker.check(field.bytes.size() <= limits::kPieceBytes, "its unknown piece is written as ",
+                    field.bytes.size(), " bytes, the limit is ", limits::kPieceBytes);
+    } else if (field.number == spm_field::kModelType) {
+      checker.check(field.wire == SpmField::varint && field.value >= 1 && field.value <= 4,
+                    "it is of no known kind");
+      kind = static_cast<SpmKind>(field.value);
+    }
   }
   return kind;
 }
@@ -206,8 +129,12 @@ SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
       if (piece.type == SpmPiece::user_defined) user_defined.push_back(piece.text);
     } else if (field.number == spm_field::kTrainer) {
       summary.kind = check_trainer(checker, field.bytes);
-    } else if (field.number == spm_field::kNormalizer || field.number == spm_field::kDenormalizer) {
-      check_normalizer(checker, field.bytes);
+    } else if (field.number == spm_field::kNormalizer) {
+      summary.normalizer = read_normalizer(field.bytes, name);
+    } else if (field.number == spm_field::kDenormalizer) {
+      summary.denormalizer = read_normalizer(field.bytes, name);
+    } else if (field.number == spm_field::kSelfTest) {
+      summary.has_self_test = true;
     }
   }
   checker.check(pieces > 0, "it has no pieces");
@@ -216,6 +143,15 @@ SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
                 "two pieces have the same text");
   check_user_defined(checker, std::move(user_defined));
   return summary;
+}
+
+std::string without_self_test(std::string_view serialized, std::string_view name) {
+  std::string model;
+  model.reserve(serialized.size());
+  SpmFields reader(serialized, name);
+  for (SpmField field; reader.next(field);)
+    if (field.number != spm_field::kSelfTest) model += field.whole;
+  return model;
 }
 
 }  // namespace trafo

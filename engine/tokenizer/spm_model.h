@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/core/limits.h"
+#include "engine/tokenizer/character_map.h"
 
 namespace trafo {
 
@@ -23,11 +25,16 @@ enum class SpmPiece : uint8_t {
 struct SpmSummary {
   SpmKind kind = SpmKind::unigram;
   std::vector<SpmPiece> pieces;  // by id
+  CharacterMap normalizer, denormalizer;
+  bool has_self_test = false;
 };
 
-// Walks the whole message: wire format, piece texts and scores, and the normalizer's compiled
-// character map, whose trie the library follows without bounds checks. Throws CORRUPT_FILE with
-// `name` in the message.
+// Walks the whole message: wire format, piece texts and scores, and the character maps. The maps of
+// the summary refer to `serialized`. Throws CORRUPT_FILE with `name` in the message.
 SpmSummary check_spm_model(std::string_view serialized, std::string_view name);
+
+// The model without its self-test. The library would run the self-test while it loads the model, on
+// texts of any length.
+std::string without_self_test(std::string_view serialized, std::string_view name);
 
 }  // namespace trafo

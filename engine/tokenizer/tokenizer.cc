@@ -1,123 +1,48 @@
 #include "engine/tokenizer/tokenizer.h"
 
 #include <sentencepiece_processor.h>
-#include <sentencepiece_trainer.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
-#include <mutex>
-#include <unordered_map>
 
 #include "engine/core/library_memory.h"
 #include "engine/core/open_error.h"
-#include "engine/core/shuffle.h"
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/tokenizer/sentencepiece.h"
 #include "engine/tokenizer/spm_model.h"
 
 namespace trafo {
 namespace {
 
-constexpr std::string_view kOrigin = "tokenizer";
-constexpr int kSpecialPieces = 4;  // unk, bos, eos, pad
-constexpr int kBytePieces = 256;
+constexpr std::string_view kOrigin = kTokenizerOrigin;
+
+// Bytes that a token may be decoded to, where they are not the bytes of its piece.
+constexpr size_t kLongestSurface = limits::kPieceBytes;
 
 // What the library takes for a text: its lattice, and a message with every piece.
 LibraryMemory memory_for(size_t text) {
   return LibraryMemory((size_t{32} << 10) + 320 * text);
 }
 
-// The library logs to standard error from level 0 on, and has no other public way to set the level
-// than a training call, which reads its settings before it notices that there is nothing to train
-// on. Level 3 leaves only fatal errors.
-void silence_library() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    const LibraryMemory memory = memory_for(0);
-    sentencepiece::SentencePieceTrainer::Train(
-        std::unordered_map<std::string, std::string>{{"minloglevel", "3"}})
-        .IgnoreError();
-  });
-}
-
-void check_text(std::string_view text, std::string_view what) {
-  const size_t bad = find_invalid_utf8(text);
-  require(bad == kValidUtf8, ErrorCode::invalid_argument, kOrigin, what, ": invalid UTF-8 at byte ",
-          bad + 1);
-  require(text.find('\0') == std::string_view::npos, ErrorCode::invalid_argument, kOrigin, what,
-          ": NUL byte");
+// The size of what a character map makes of a text shows only with the text.
+void check_growth(const CharacterMap& map, std::string_view text) {
+  if (text.size() * map.longest_text() <= limits::kNormalizedFree) return;
+  const size_t allowed = std::max(
+      limits::kNormalizedFree,
+      std::min(limits::kNormalizedGrowth * text.size(), text.size() + limits::kNormalizedExtra));
+  const size_t bytes = map.normalized_bytes(text);
+  require(bytes <= allowed, ErrorCode::corrupt_file, kOrigin,
+          "the SentencePiece model turns a text of ", text.size(), " bytes into ", bytes,
+          ", the limit is ", allowed);
 }
 
 // Pieces and the text that a character map makes may not fit, which no look at the model shows.
 void check_encoded(const sentencepiece::util::Status& status) {
   require(status.ok(), ErrorCode::corrupt_file, kOrigin,
           "the SentencePiece model cannot encode the text: ", status.error_message());
-}
-
-template <class Text>
-class Sentences final : public sentencepiece::SentenceIterator {
- public:
-  explicit Sentences(std::vector<Text> texts) : texts_(std::move(texts)) { load(); }
-  bool done() const override { return index_ >= texts_.size(); }
-  void Next() override {
-    ++index_;
-    load();
-  }
-  const std::string& value() const override { return current_; }
-  sentencepiece::util::Status status() const override { return {}; }
-
- private:
-  void load() {
-    if (!done()) current_.assign(texts_[index_]);
-  }
-  std::vector<Text> texts_;
-  size_t index_ = 0;
-  std::string current_;
-};
-
-// Indices of a uniform sample, in order: reservoir sampling (algorithm R).
-std::vector<std::string_view> sample(std::vector<std::string_view> sentences, int64_t limit,
-                                     uint64_t seed) {
-  if (sentences.size() <= static_cast<size_t>(limit)) return sentences;
-  std::vector<std::string_view> result;
-  for (const size_t index : sample_indices(sentences.size(), limit, seed))
-    result.push_back(sentences[index]);
-  return result;
-}
-
-// The number that follows `marker` in the library's message, or -1.
-int64_t number_after(std::string_view message, std::string_view marker) {
-  const size_t found = message.find(marker);
-  if (found == std::string_view::npos) return -1;
-  const char* begin = message.data() + found + marker.size();
-  int64_t number = -1;
-  if (std::from_chars(begin, message.data() + message.size(), number).ec != std::errc()) return -1;
-  return number;
-}
-
-[[noreturn]] void fail_training(std::string_view message, const TokenizerTrainOptions& options) {
-  const auto code = ErrorCode::invalid_argument;
-  if (const int64_t fits = number_after(message, "value <= "); fits > 0)
-    fail(code, kOrigin, "a vocabulary of ", options.vocab_size,
-         " pieces is too large for this corpus: at most ", fits,
-         " fit; ask for so many, give more text, or allow a smaller vocabulary");
-  const std::string versus = concat(options.vocab_size, " vs ");
-  if (const int64_t needed = number_after(message, versus); needed > 0)
-    fail(code, kOrigin, "a vocabulary of ", options.vocab_size,
-         " pieces is too small for this corpus: its characters alone need ", needed,
-         "; ask for more, or lower character_coverage");
-  if (message.find("sentences_.empty()") != std::string_view::npos)
-    fail(code, kOrigin, "the corpus has no sentence of at most 4192 bytes to train on");
-  fail(code, kOrigin, "SentencePiece cannot train on this corpus: ", message);
-}
-
-std::string format_coverage(double coverage) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, coverage).ptr;  // independent of locale
-  return std::string(text, end);
 }
 
 std::string read_file(const std::filesystem::path& file) {
@@ -151,14 +76,15 @@ struct Tokenizer::Model {
 };
 
 Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view name) {
-  silence_library();
+  silence_sentencepiece();
   auto model = std::make_shared<Model>();
-  model->summary = check_spm_model(serialized, name);
   model->serialized = serialized;
+  model->summary = check_spm_model(model->serialized, name);
   std::string reason;
   const LibraryMemory memory((size_t{1} << 20) + 16 * serialized.size());
   try {
-    const auto status = model->processor.LoadFromSerializedProto(model->serialized);
+    const auto status = model->processor.LoadFromSerializedProto(
+        model->summary.has_self_test ? without_self_test(serialized, name) : model->serialized);
     if (!status.ok()) reason = status.error_message();
   } catch (const std::bad_alloc&) {
     throw;
@@ -186,65 +112,13 @@ Tokenizer Tokenizer::load(const std::filesystem::path& file) {
   return from_bytes(read_file(file), file.string());
 }
 
-void validate(const TokenizerTrainOptions& options) {
-  const int least = kSpecialPieces + 1 + (options.byte_fallback ? kBytePieces : 0);
-  require(options.vocab_size >= least && options.vocab_size <= limits::kVocabulary,
-          ErrorCode::invalid_argument, kOrigin, "vocab_size is ", options.vocab_size,
-          ", it must lie between ", least, " and ", limits::kVocabulary);
-  require(options.character_coverage >= 0.98 && options.character_coverage <= 1.0,
-          ErrorCode::invalid_argument, kOrigin, "character_coverage is ",
-          options.character_coverage, ", it must lie between 0.98 and 1");
-  require(options.max_sentences > 0, ErrorCode::invalid_argument, kOrigin, "max_sentences is ",
-          options.max_sentences, ", it must be positive");
-}
-
-Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
-                           const TokenizerTrainOptions& options) {
-  silence_library();
-  validate(options);
-  require(!sentences.empty(), ErrorCode::invalid_argument, kOrigin, "the corpus is empty");
-  for (size_t i = 0; i < sentences.size(); ++i)
-    check_text(sentences[i], concat("training sentence ", i + 1));
-
-  // The library's own sampling draws from a generator that lives as long as the thread: a second
-  // training would differ.
-  Sentences<std::string_view> iterator(
-      sample({sentences.begin(), sentences.end()}, options.max_sentences, options.seed));
-  const std::unordered_map<std::string, std::string> settings{
-      {"minloglevel", "3"},
-      {"model_type", options.model == TokenizerModel::bpe ? "bpe" : "unigram"},
-      {"vocab_size", std::to_string(options.vocab_size)},
-      {"character_coverage", format_coverage(options.character_coverage)},
-      {"byte_fallback", options.byte_fallback ? "true" : "false"},
-      {"hard_vocab_limit", options.hard_vocab_limit ? "true" : "false"},
-      {"unk_id", "0"},
-      {"bos_id", "1"},
-      {"eos_id", "2"},
-      {"pad_id", "3"},
-      {"num_threads", "16"},  // part of the result: partial sums are added by thread
-  };
-  size_t text = 0;
-  for (const std::string_view sentence : sentences) text += sentence.size();
-  // Its suffix array and a million candidates.
-  const LibraryMemory memory((size_t{16} << 20) + 128 * text);
-  std::string serialized;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &serialized);
-  if (!status.ok()) fail_training(status.error_message(), options);
-  return from_bytes(serialized, "trained tokenizer");
-}
-
-Tokenizer Tokenizer::train(std::span<const std::string> sentences,
-                           const TokenizerTrainOptions& options) {
-  const std::vector<std::string_view> views(sentences.begin(), sentences.end());
-  return train(std::span<const std::string_view>(views), options);
-}
-
 const std::string& Tokenizer::serialized() const noexcept {
   return model_->serialized;
 }
 
 void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   check_text(text, "text to encode");
+  check_growth(model_->summary.normalizer, text);
   const LibraryMemory memory = memory_for(text.size());
   check_encoded(model_->processor.Encode(text, &ids));
 }
@@ -259,6 +133,13 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   for (size_t i = 0; i < ids.size(); ++i)
     require(ids[i] >= 0 && ids[i] < model_->vocab_size, ErrorCode::invalid_argument, kOrigin,
             "token ", i, " is ", ids[i], ", the vocabulary has ", model_->vocab_size, " pieces");
+  if (const size_t longest = model_->summary.denormalizer.longest_text(); longest > 0) {
+    size_t bytes = 0;
+    for (const int32_t id : ids) bytes += std::max<size_t>(piece(id).size(), kLongestSurface);
+    require(bytes * longest <= limits::kDecodedBytes, ErrorCode::corrupt_file, kOrigin,
+            "the SentencePiece model could turn these ", ids.size(), " tokens into more than ",
+            limits::kDecodedBytes, " bytes");
+  }
   const LibraryMemory memory = memory_for(16 * ids.size());
   std::string text;
   const auto status = model_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
@@ -269,6 +150,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
 
 std::vector<NormalizedRun> Tokenizer::normalize(std::string_view text) const {
   check_text(text, "text to normalize");
+  check_growth(model_->summary.normalizer, text);
   const LibraryMemory memory = memory_for(text.size());
   sentencepiece::ImmutableSentencePieceText encoded;
   check_encoded(model_->processor.Encode(text, encoded.mutable_proto()));

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/tokenizer/special_tokens.h"
 #include "engine/tokenizer/spm_model.h"
 
 namespace trafo {
@@ -74,6 +75,7 @@ class Tokenizer {
   int32_t bos_id() const noexcept;
   int32_t eos_id() const noexcept;
   int32_t pad_id() const noexcept;
+  SpecialTokens special_tokens() const noexcept { return {bos_id(), eos_id(), pad_id(), unk_id()}; }
 
  private:
   struct Model;

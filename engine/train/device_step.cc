@@ -19,10 +19,11 @@ constexpr size_t kMaxBuckets = 256;
 
 }  // namespace
 
-DeviceStep::DeviceStep(Context& context, Model& model, const TrainOptions& options,
-                       const LossSums& sums)
+DeviceStep::DeviceStep(Context& context, Model& model, const Objective& objective,
+                       const TrainOptions& options, const LossSums& sums)
     : context_(context),
       model_(model),
+      objective_(objective),
       options_(options),
       sums_(sums),
       stream_(*context.backend().stream_device()),
@@ -64,8 +65,9 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
   const BatchBucket exact = exact_bucket(batch, first);
   if (!context_.fused_kernels()) {
     const BatchLayout unpadded(exact, model_.parameters().dtype());
-    return accumulate_gradients(context_, model_, upload(context_, batch, unpadded), options_,
-                                {options_.seed, pass, true}, 1 / labels, first, sums_);
+    return accumulate_gradients(context_, model_, upload(context_, batch, unpadded), objective_,
+                                options_.recompute, {options_.seed, pass, true}, 1 / labels, first,
+                                sums_);
   }
   const BatchLayout layout = this->layout(exact);
   if (buckets_.size() >= kMaxBuckets && !buckets_.contains(layout.bucket())) {
@@ -181,7 +183,8 @@ void DeviceStep::run(Context& context, const Batch& batch, bool first, const Los
   // context where zeroing costs nothing, that earlier micro-batches have written every gradient.
   if (!first) model_.parameters().complete_grads(meta_context_);
   // The weights carry the division by the label count, the block the number of the forward pass.
-  accumulate_gradients(context, model_, batch, options_, {options_.seed, 0, true}, 1, first, sums);
+  accumulate_gradients(context, model_, batch, objective_, options_.recompute,
+                       {options_.seed, 0, true}, 1, first, sums);
 }
 
 int32_t* DeviceStep::staging(int64_t words) {

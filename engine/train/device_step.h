@@ -9,16 +9,18 @@
 #include "engine/backend/meta/meta_backend.h"
 #include "engine/models/upload.h"
 #include "engine/train/micro_batch.h"
+#include "engine/train/options.h"
 
 namespace trafo {
 
 // Pads each batch to its bucket. A bucket is planned by a dry run before it first runs, captured as
-// a graph when it comes a second time, and replayed from then on. Context and model must outlive
-// it.
+// a graph when it comes a second time, and replayed from then on. Context, model and objective must
+// outlive it.
 class DeviceStep final : public GradientStep {
  public:
   // The context's device has a StreamDevice. The losses are added to `sums`.
-  DeviceStep(Context& context, Model& model, const TrainOptions& options, const LossSums& sums);
+  DeviceStep(Context& context, Model& model, const Objective& objective,
+             const TrainOptions& options, const LossSums& sums);
   ~DeviceStep() override;
 
   void reserve(std::span<const BatchBucket> buckets) override;
@@ -46,6 +48,7 @@ class DeviceStep final : public GradientStep {
 
   Context& context_;
   Model& model_;
+  const Objective& objective_;
   TrainOptions options_;
   LossSums sums_;
   StreamDevice& stream_;

@@ -12,7 +12,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "product plans";
+constexpr const char* kOrigin = "GEMM cache";
 constexpr std::string_view kTitle = "trafo-gemm-cache 1 ";
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 
@@ -73,10 +73,10 @@ std::string encode_gemm_cache(const GemmTuner& tuner) {
 void decode_gemm_cache(GemmTuner& tuner, std::string_view text, const std::filesystem::path& path) {
   const auto intact = [&](bool condition, const char* what) {
     require(condition, ErrorCode::corrupt_file, kOrigin, path.string(), " ", what,
-            "; without the file the products are measured again, and results differ in their last "
+            "; without the file the GEMMs are measured again, and results differ in their last "
             "digits from those before");
   };
-  intact(text.starts_with(kTitle), "is no file of product plans of this version");
+  intact(text.starts_with(kTitle), "is no GEMM cache of this version");
   intact(is_sealed(text, kTitle.size()), "is damaged: its checksum does not fit");
   const auto next_line = [&text] {
     const size_t end = std::min(text.find('\n'), text.size());

@@ -12,10 +12,11 @@ constexpr size_t kMaxPlans = 256;
 
 }  // namespace
 
-HostStep::HostStep(Context& context, Model& model, const TrainOptions& options,
-                   const LossSums& sums)
+HostStep::HostStep(Context& context, Model& model, const Objective& objective,
+                   const TrainOptions& options, const LossSums& sums)
     : context_(context),
       model_(model),
+      objective_(objective),
       options_(options),
       sums_(sums),
       meta_backend_(make_meta_backend(context.device(), kOpKernelCount)),
@@ -44,8 +45,8 @@ void HostStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t 
   const BatchBucket exact = exact_bucket(batch, first);
   const auto run = [&] {
     const BatchLayout layout(exact, model_.parameters().dtype());
-    accumulate_gradients(context_, model_, upload(context_, batch, layout), options_,
-                         {options_.seed, pass, true}, 1 / labels, first, sums_);
+    accumulate_gradients(context_, model_, upload(context_, batch, layout), objective_,
+                         options_.recompute, {options_.seed, pass, true}, 1 / labels, first, sums_);
   };
   // Reference ops read values, which a dry run does not have. A tensor of an earlier step that is
   // still alive must not be overwritten.
@@ -69,8 +70,8 @@ const ArenaPlan& HostStep::plan(const BatchBucket& exact) {
   if (!padded.first) model_.parameters().complete_grads(meta_context_);
   meta_backend_->take_trace();
   const BatchLayout layout(padded, model_.parameters().dtype());
-  accumulate_gradients(meta_context_, model_, dry_run_batch(meta_context_, layout), options_,
-                       {options_.seed, 0, true}, 1, padded.first, sums);
+  accumulate_gradients(meta_context_, model_, dry_run_batch(meta_context_, layout), objective_,
+                       options_.recompute, {options_.seed, 0, true}, 1, padded.first, sums);
   return plans_[padded] = plan_arena(meta_backend_->take_trace());
 }
 

@@ -8,14 +8,16 @@
 #include "engine/memory/arena.h"
 #include "engine/models/upload.h"
 #include "engine/train/micro_batch.h"
+#include "engine/train/options.h"
 
 namespace trafo {
 
 // Batches are not padded. A batch runs in the arena plan of the bucket that it would be padded to.
-// Context and model must outlive it.
+// Context, model and objective must outlive it.
 class HostStep final : public GradientStep {
  public:
-  HostStep(Context& context, Model& model, const TrainOptions& options, const LossSums& sums);
+  HostStep(Context& context, Model& model, const Objective& objective, const TrainOptions& options,
+           const LossSums& sums);
   ~HostStep() override;
 
   void reserve(std::span<const BatchBucket> buckets) override;
@@ -28,6 +30,7 @@ class HostStep final : public GradientStep {
 
   Context& context_;
   Model& model_;
+  const Objective& objective_;
   TrainOptions options_;
   LossSums sums_;
   std::shared_ptr<MetaBackend> meta_backend_;

@@ -57,13 +57,16 @@ std::vector<BatchBucket> buckets_of_an_update(std::span<const BatchBucket> bucke
 }
 
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, std::span<const BatchBucket> buckets) {
+                         const TrainOptions& options, std::span<const BatchBucket> buckets,
+                         const ParameterStore* groups) {
   validate(config);
   validate(options);
   const auto backend = make_meta_backend(device, kOpKernelCount);
   Context context(backend);
   context.set_graphs(false);
   const auto model = make_model(context, config, 1, dtype);
+  if (groups) model->parameters().copy_groups(context, *groups);
+  backend->reset_peak_memory();  // that had both layouts of the parameters
   MemoryPlan plan;
   plan.gradients = static_cast<int64_t>(model->parameters().flat_grad().bytes());
   plan.weights = backend->memory_stats().allocated_bytes - plan.gradients;
@@ -105,10 +108,11 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
 }
 
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, const BatchSizes& sizes) {
+                         const TrainOptions& options, const BatchSizes& sizes,
+                         const ParameterStore* groups) {
   validate(config);
   const BatchBucket bucket = bucket_of(config, sizes);
-  return plan_training(device, config, dtype, options, {&bucket, 1});
+  return plan_training(device, config, dtype, options, {&bucket, 1}, groups);
 }
 
 }  // namespace trafo

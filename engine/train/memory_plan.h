@@ -6,6 +6,7 @@
 
 #include "engine/models/batch_bucket.h"
 #include "engine/models/model_config.h"
+#include "engine/nn/parameter_store.h"
 #include "engine/train/options.h"
 
 namespace trafo {
@@ -33,7 +34,7 @@ int64_t largest_that(Fits fits, int64_t low, int64_t most) {
 struct MemoryPlan {
   int64_t weights = 0;      // with float32 masters and constant tables
   int64_t gradients = 0;    // float32 or the model's dtype
-  int64_t optimizer = 0;    // moments, and the EMA of the weights if there is one
+  int64_t optimizer = 0;    // moments, EMA of the weights, table of parameter groups
   int64_t activations = 0;  // the arena of forward and backward
   int64_t total = 0;        // also the batch and small buffers
 };
@@ -45,11 +46,14 @@ struct BatchSizes {
 };
 
 // The memory of a model and its trainer, from a dry run on the meta device. The device itself need
-// not exist. INVALID_ARGUMENT if the model has no batches of these sizes.
+// not exist. `groups`: the parameters of such a model, whose frozen ones are planned as frozen. By
+// default all are trainable. INVALID_ARGUMENT if the model has no batches of these sizes.
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, const BatchSizes& sizes);
+                         const TrainOptions& options, const BatchSizes& sizes,
+                         const ParameterStore* groups = nullptr);
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, std::span<const BatchBucket> buckets);
+                         const TrainOptions& options, std::span<const BatchBucket> buckets,
+                         const ParameterStore* groups = nullptr);
 
 // `sizes` times the largest factor whose plan fits options.memory_limit, to within one part in 128.
 // Sentences keep their lengths. OUT_OF_MEMORY (of an accelerator: OUT_OF_DEVICE_MEMORY) if one

@@ -5,19 +5,18 @@
 namespace trafo {
 
 void accumulate_gradients(Context& context, Model& model, const Batch& batch,
-                          const TrainOptions& options, const DropoutPass& pass, double scale,
-                          bool first, const LossSums& sums) {
-  // A tape of its own: what the caller has recorded on the context stays as it is, and what a
-  // failed step has recorded goes away.
+                          const Objective& objective, Recompute recompute, const DropoutPass& pass,
+                          double scale, bool first, const LossSums& sums) {
+  // A tape of its own keeps the caller's recorded nodes untouched, and a failed step leaves none
+  // behind.
   const TapeScope tape(context);
-  const RecomputeScope recompute(context, options.recompute);
+  const RecomputeScope recompute_scope(context, recompute);
   if (first) model.parameters().zero_grad();
   const ops::CrossEntropyOutput output = [&] {
     const PhaseRange phase(context, "forward", true);
-    return model.loss(context, batch, options.label_smoothing, pass, scale);
+    return objective.loss(context, model, batch, pass, scale);
   }();
   const PhaseRange phase(context, "backward", true);
-  // The upstream gradient is known to be one, and nothing has to be read before the end.
   context.backward(output.loss);
   if (first) {
     model.parameters().complete_grads(context);

@@ -5,8 +5,7 @@
 
 #include "engine/data/packed_batch.h"
 #include "engine/models/batch_bucket.h"
-#include "engine/models/model.h"
-#include "engine/train/options.h"
+#include "engine/models/objective.h"
 
 namespace trafo {
 
@@ -24,8 +23,8 @@ struct LossSums {
 // update overwrites the flat gradient and `sums`, the others add to them. The flat gradient is
 // complete after each. Does not wait for the device.
 void accumulate_gradients(Context& context, Model& model, const Batch& batch,
-                          const TrainOptions& options, const DropoutPass& pass, double scale,
-                          bool first, const LossSums& sums);
+                          const Objective& objective, Recompute recompute, const DropoutPass& pass,
+                          double scale, bool first, const LossSums& sums);
 
 // Computes the gradients of micro-batches that are in host memory, in an arena whose layout a dry
 // run has planned. One class for accelerators (DeviceStep) and one for the CPU (HostStep). One

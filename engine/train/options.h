@@ -1,4 +1,4 @@
-// Everything that decides how a model is trained.
+// How a model is trained. The table is engine/options/training.toml.
 #pragma once
 
 #include <cstdint>
@@ -12,77 +12,111 @@
 
 namespace trafo {
 
-inline constexpr int64_t kSortWindow = 1 << 18;  // sentences
+// Sentences that are sorted by length together. It is one for corpora in memory and on disk, so
+// that both are shuffled alike.
+inline constexpr int64_t kSortWindow = 1 << 18;
 
-// The metrics that early stopping counts validations without a better one of. Values are part of
-// the C ABI: never renumber, only append.
+// The metrics that early stopping looks at. Values are part of the C ABI: never renumber, only
+// append.
 enum class StoppingMetrics : int32_t {
   first = 0,
-  any = 1,  // stops when the first of them has not become better for so long
-  all = 2,  // stops when none of them has
+  any = 1,  // stops when one of them has stalled
+  all = 2,  // stops when all of them have
 };
 
 struct TrainOptions {
-  // --- the step; a run cannot be continued with other values (see fixed_options_json) ---
-  double learn_rate = 5e-4;  // peak
+  // options: begin TrainOptions (scripts/generate_options.py)
+  // clang-format off
+  // --- The step. A run cannot be resumed with other values. ---
+  double learning_rate = 0.002;  // Peak of the learning rate.
+  // How the learning rate goes after the warm-up.
   ScheduleKind schedule = ScheduleKind::inverse_sqrt;
-  int64_t warmup = 4000;         // updates with a linearly rising rate
-  int64_t schedule_updates = 0;  // cosine and linear: the update that arrives at final_rate
-  double final_rate = 0;
+  int64_t warmup = 1000;  // Updates in which the rate rises to its peak on a line.
+  // The update at which cosine and linear schedules reach their end. It must be set for them.
+  int64_t schedule_updates = 0;
+  double final_rate = 0;  // The rate at the end of cosine and linear schedules.
+  // Share of the target probability that is spread over the other tokens.
   double label_smoothing = 0.1;
-  double clip_norm = 1.0;  // global norm of the mean gradient; 0: no clipping
-  double weight_decay = 0;
-  double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;
-  OptimizerStates optimizer_states = OptimizerStates::float32;  // eight_bit: not for float64 models
-  // Share of every update's weights in their running mean, which is what is validated and saved to
-  // be used; 0: none is kept.
+  double clip_norm = 1;  // Largest global norm of the mean gradient. 0: no clipping.
+  double weight_decay = 0;  // Decoupled weight decay.
+  // Whether weight_decay acts on norms and biases too, and not only on matrices.
+  bool decay_norms_and_biases = true;
+  double beta1 = 0.9;  // Decay of AdamW's first moment.
+  double beta2 = 0.98;  // Decay of AdamW's second moment.
+  double epsilon = 1e-9;  // AdamW's epsilon.
+  // What the optimizer keeps its two moments of every parameter in. float64 models have float32.
+  OptimizerStates optimizer_states = OptimizerStates::float32;
+  // EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA
+  // is what is validated and saved as model.safetensors. Training goes on from the weights
+  // themselves, which the model keeps and checkpoints hold as unsmoothed.safetensors. 0: no EMA.
   double ema_alpha = 0;
-  int64_t gradient_accumulation =
-      1;  // micro-batches an update; the last one of an epoch may have fewer
-  Recompute recompute = Recompute::none;  // changes memory and time, never a bit; not fixed
-  // CUDA: the kernel of every matrix product is the fastest of the library's proposals instead of
-  // the first. A run directory keeps which, so that a run goes on with the same bits; not fixed.
+  // Batches whose gradients are accumulated for an update. The last update of an epoch may have
+  // fewer.
+  int64_t gradient_accumulation = 1;
+  uint64_t seed = 1;  // Seed of dropout and of the data order.
+
+  // --- Data, used where text becomes a corpus. Fixed as well. ---
+  int64_t batch_tokens = 4096;  // Target tokens of a batch.
+  int64_t max_length = 256;  // Tokens a side. Longer pairs are dropped and counted.
+  int64_t sort_window = 0;  // Sentences that are sorted by length together. 0: kSortWindow.
+  // Batches that are filled from sentences sorted by length together. 0: 262144 sentences.
+  int64_t maxi_batch = 0;
+  // Largest ratio of the tokens of both sides. Other pairs are dropped and counted. 0: any.
+  double max_length_ratio = 0;
+  // Whether pairs with the same text on both sides are dropped and counted.
+  bool drop_identical = false;
+  // Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by
+  // probability^alpha, of a BPE vocabulary with every merge left out with probability alpha. 0:
+  // the best segmentation.
+  double source_alpha = 0;
+  double target_alpha = 0;  // The same for the target text. 0: the best segmentation.
+  // Whether batch_tokens is chosen: the largest that the memory has room for.
+  bool batch_fit = false;
+  // What backward computes a second time instead of keeping it: less memory for more time. It
+  // never changes a bit.
+  Recompute recompute = Recompute::none;
+  // Whether CUDA measures the GEMM kernels of a new batch shape before they first run and keeps
+  // the fastest. The run directory holds the choices, so that a resumed run computes the same
+  // bits. Nothing on the CPU.
   bool autotune_gemm = false;
-  uint64_t seed = 1;                  // of dropout and of the data order
-  int64_t max_non_finite_steps = 10;  // of not finite loss or gradient; more: NON_FINITE
+  // Bytes that training may take. A run whose plan needs more is refused. 0: what the device has
+  // free.
+  int64_t memory_limit = 0;
 
-  // --- data, used where text becomes a corpus; fixed as well ---
-  int64_t batch_tokens = 4096;  // target tokens a micro-batch
-  int64_t max_length = 256;     // pieces a side; longer pairs are dropped and counted
-  // BatcherOptions::sort_window; 0: kSortWindow, so that corpora in memory and on disk are
-  // shuffled alike.
-  int64_t sort_window = 0;
-  int64_t maxi_batch = 0;       // batches sorted by length together at most; 0: sort_window decides
-  double max_length_ratio = 0;  // pairs whose sides differ more are dropped and counted; 0: any
-  bool drop_identical = false;  // pairs with the same text on both sides are, too
-  // Sampled segmentations of the training text, new in every epoch: see SubwordSampling.
-  double source_alpha = 0, target_alpha = 0;
-  bool batch_fit = false;  // batch_tokens is chosen: the largest that memory has room for
-
-  // --- memory: a run whose plan needs more is refused ---
-  int64_t memory_limit = 0;  // bytes; 0: what the device has free
-
-  // --- the end of a run: the first limit that is reached; all 0: until it is stopped ---
-  int64_t after_updates = 0;
-  int64_t after_epochs = 0;
-  int64_t after_tokens = 0;    // target tokens
-  int64_t early_stopping = 0;  // validations in a row without a better metric; 0: never
+  // --- The end of a run: the first limit that is reached. All 0: until it is stopped. ---
+  int64_t after_updates = 0;  // Training is done after so many updates. 0: never.
+  int64_t after_epochs = 0;  // Training is done after so many epochs. 0: never.
+  int64_t after_tokens = 0;  // Training is done after so many target tokens. 0: never.
+  // Training is done after so many validations in a row without a better metric (see
+  // early_stopping_on). 0: never.
+  int64_t early_stopping = 0;
+  // The metrics that early_stopping looks at.
   StoppingMetrics early_stopping_on = StoppingMetrics::first;
+  // Updates in a row with a non-finite loss or gradient (NaN or infinity) before the error
+  // NON_FINITE.
+  int64_t max_non_finite_steps = 10;
 
-  // --- what happens on the way ---
-  Period log_freq{100, PeriodUnit::updates};
-  int64_t log_first = 0;                         // the first so many updates are displayed as well
-  Period valid_freq{1000, PeriodUnit::updates};  // and at the end; without validation data: never
-  Period save_freq{1000, PeriodUnit::updates};   // and at the end; without a run directory: never
-  std::vector<std::string> valid_metrics{"ce-mean-words"};  // also "bleu", "chrf"
-  int64_t valid_beam = 1;                                   // 1: greedy
-  double valid_normalize = 1;      // exponent of the length normalisation of a beam
-  int64_t valid_batch_tokens = 0;  // source tokens translated at a time; 0: batch_tokens
-  bool keep_best = true;           // save at every best metric, and keep the best of each
-  int64_t keep_last = 3;           // checkpoints
-  // At the end the mean of so many of the newest checkpoints, which are kept for it, is written and
-  // measured; 0: not.
+  // --- On the way. ---
+  // How often it validates, besides at the end. Nothing is validated without validation data.
+  Period valid_freq{1000, PeriodUnit::updates};
+  // How often it saves, besides at the end. Nothing is saved without a run directory.
+  Period save_freq{1000, PeriodUnit::updates};
+  Period log_freq{20, PeriodUnit::updates};  // How often it logs (the event LOG).
+  int64_t log_first = 0;  // The first so many updates are logged as well.
+  // What validation measures.
+  std::vector<std::string> valid_metrics{"bleu", "chrf", "ce-mean-words"};
+  int64_t valid_beam = 1;  // Beam of validation. 1 is greedy search.
+  // Length normalisation of that beam: score = log-probability / length^valid_normalize.
+  double valid_normalize = 1;
+  // Source tokens that validation translates at a time. 0: batch_tokens.
+  int64_t valid_batch_tokens = 0;
+  bool keep_best = true;  // Whether the best checkpoint of every metric is kept as well.
+  int64_t keep_last = 3;  // Newest checkpoints that are kept.
+  // At the end the mean of so many of the newest checkpoints, which are kept for it, is written
+  // to ckpt/averaged/model.safetensors and measured. It needs a run directory. 0: no average.
   int64_t average_last = 0;
+  // clang-format on
+  // options: end
 };
 
 // Throws INVALID_ARGUMENT naming the field and what it may be.

@@ -44,19 +44,19 @@ RunPlan planned(const Context& context, const Model& model, const TrainingData& 
                 Batcher& batcher, TrainOptions& options,
                 const std::optional<std::filesystem::path>& run_directory) {
   const bool continued = run_directory && saved_batch_tokens(*run_directory);
-  RunPlan plan = plan_run(context, model.config(), model.parameters().dtype(), batcher,
-                          data.valid.get(), options, continued);
+  RunPlan plan = plan_run(context, model, batcher, data.valid.get(), options, continued);
   options.batch_tokens = options.batch_fit ? plan.batch_tokens : options.batch_tokens;
   if (options.batch_fit && batcher.batch_tokens() != options.batch_tokens)
     batcher.restart(options.batch_tokens);
   return plan;
 }
 
-RunIdentity identity_of(const TrainingData& data, const TrainOptions& options) {
+RunIdentity identity_of(const Model& model, const TrainingData& data, const TrainOptions& options) {
   RunIdentity identity;
   identity.corpus = data.train->fingerprint();
   if (data.tokenizer) identity.tokenizer = tokenizer_checksum(*data.tokenizer);
   identity.options = fixed_options_json(options);
+  identity.groups = parameter_groups_json(model.parameters());
   return identity;
 }
 
@@ -90,7 +90,7 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       plan_(planned(context, model, data_, *first_batches_, options_, run_directory)),
       trainer_(context, model, options_),
       batcher_(std::move(first_batches_)),
-      identity_(identity_of(data_, options_)),
+      identity_(identity_of(model, data_, options_)),
       micro_batches_(static_cast<size_t>(options.gradient_accumulation)) {
   trainer_.reserve(buckets_of_an_update(plan_.buckets, options_));
   state_.position = batcher_.state();

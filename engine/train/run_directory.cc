@@ -109,7 +109,7 @@ RunDirectory::Average RunDirectory::average(int64_t newest) const {
   for (const int64_t update : result.updates)
     models.push_back(checkpoints_.path(update) / kModelFile);
   const std::filesystem::path folder = path_ / "ckpt" / kAveragedFolder;
-  ensure_directory(folder);
+  ensure_own_directory(folder);
   result.path = folder / kModelFile;
   average_models(models, result.path);
   return result;
@@ -118,7 +118,7 @@ RunDirectory::Average RunDirectory::average(int64_t newest) const {
 std::filesystem::path RunDirectory::write_hypotheses(int64_t update,
                                                      std::span<const std::string> lines) const {
   const std::filesystem::path folder = path_ / "valid";
-  ensure_directory(folder);
+  ensure_own_directory(folder);
   std::string text;
   for (const std::string& line : lines) {
     text += line;

@@ -20,10 +20,10 @@ std::string mebibytes(int64_t bytes) {
 // Plans of one run under other options.
 class Plans {
  public:
-  Plans(Device device, const ModelConfig& config, DType dtype, const Batcher& batcher,
-        const TokenizedCorpus* valid, const TrainOptions& options)
-      : device_(device), config_(config), dtype_(dtype), batcher_(batcher), options_(options) {
-    const bool lm = config.architecture == Architecture::decoder_lm;
+  Plans(Device device, const Model& model, const Batcher& batcher, const TokenizedCorpus* valid,
+        const TrainOptions& options)
+      : device_(device), model_(model), batcher_(batcher), options_(options) {
+    const bool lm = model.config().architecture == Architecture::decoder_lm;
     const auto needs = [lm](int64_t source, int64_t target) {
       return lm ? target : std::max(target, (source + 1) / 2);
     };
@@ -58,8 +58,9 @@ class Plans {
     TrainOptions options = options_;
     options.recompute = recompute;
     options.gradient_accumulation = std::max(options.gradient_accumulation, delay);
-    return plan_training(device_, config_, dtype_, options,
-                         largest_buckets(batcher_, config_, batch_tokens));
+    const ParameterStore& parameters = model_.parameters();
+    return plan_training(device_, model_.config(), parameters.dtype(), options,
+                         largest_buckets(batcher_, model_.config(), batch_tokens), &parameters);
   }
   // The largest budget, to within one part in 128, that `limit` has room for; 0: there is none.
   int64_t largest(Recompute recompute, int64_t limit, int64_t most, int64_t delay = 1) const {
@@ -72,8 +73,7 @@ class Plans {
 
  private:
   Device device_;
-  ModelConfig config_;
-  DType dtype_;
+  const Model& model_;
   const Batcher& batcher_;
   TrainOptions options_;
   int64_t longest_ = 2, most_ = 0;
@@ -152,11 +152,11 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
   return buckets;
 }
 
-RunPlan plan_run(const Context& context, const ModelConfig& config, DType dtype,
-                 const Batcher& batcher, const TokenizedCorpus* valid, const TrainOptions& options,
-                 bool continued) {
+RunPlan plan_run(const Context& context, const Model& model, const Batcher& batcher,
+                 const TokenizedCorpus* valid, const TrainOptions& options, bool continued) {
   const Device device = context.device();
-  const Plans plans(device, config, dtype, batcher, valid, options);
+  const ModelConfig& config = model.config();
+  const Plans plans(device, model, batcher, valid, options);
   RunPlan plan;
   plan.device = device_memory(device);
   plan.batch_tokens = plans.batcher().batch_tokens();

@@ -7,6 +7,7 @@
 
 #include "engine/backend/device_memory.h"
 #include "engine/data/batcher.h"
+#include "engine/models/model.h"
 #include "engine/runtime/context.h"
 #include "engine/train/memory_plan.h"
 #include "engine/train/training_data.h"
@@ -34,9 +35,8 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
 // the largest budget whose plan fits the memory, but never less than the longest pair. `continued`:
 // the batches are those of a saved run. OUT_OF_MEMORY (of a device: OUT_OF_DEVICE_MEMORY) if the
 // plan does not fit, with the plan and with what would.
-RunPlan plan_run(const Context& context, const ModelConfig& config, DType dtype,
-                 const Batcher& batcher, const TokenizedCorpus* valid, const TrainOptions& options,
-                 bool continued);
+RunPlan plan_run(const Context& context, const Model& model, const Batcher& batcher,
+                 const TokenizedCorpus* valid, const TrainOptions& options, bool continued);
 
 const char* recompute_name(Recompute recompute);
 

@@ -4,6 +4,7 @@
 
 #include "engine/core/json.h"
 #include "engine/core/library_memory.h"
+#include "engine/train/train_options_fields.generated.h"
 
 namespace trafo {
 namespace {
@@ -85,18 +86,77 @@ void check_counts(const RunState& s, const std::string& label) {
     check("stalled_by_metric", count, int64_t{0}, kMost);
 }
 
-// What a checkpoint that lacks an option was trained with: options that are younger than it.
+// What a checkpoint that lacks an option was trained with; null if every checkpoint has it.
 nlohmann::json before_there_was(const std::string& option) {
-  if (option == "optimizer_states") return "fp32";
-  if (option == "exponential_smoothing") return 0.0;
-  if (option == "maxi_batch") return 0;
-  if (option == "drop_identical") return false;
-  if (option == "max_length_ratio" || option == "source_alpha" || option == "target_alpha")
-    return 0.0;
-  return {};
+  nlohmann::ordered_json defaults;
+  const TrainOptions options;
+  for_each_field_of_training(options, [&]<class T>(const OptionField& field, const T& value) {
+    if constexpr (!std::is_same_v<T, Period>)  // none of them is fixed
+      if (field.later && option == field.json_key()) write_option(defaults, field, value);
+  });
+  return defaults.contains(option) ? defaults[option] : nlohmann::ordered_json();
+}
+
+// Both as parameter_groups_json gives them.
+void check_groups(const std::string& saved, const std::string& given, const std::string& label) {
+  const auto parse = [](const std::string& text) {
+    return text.empty() ? nlohmann::json::object() : nlohmann::json::parse(text);
+  };
+  const nlohmann::json before = parse(saved), now = parse(given);
+  if (before == now) return;
+  const auto state = [](const nlohmann::json& groups, const std::string& name) {
+    return groups.is_object() && groups.contains(name) ? groups.at(name).dump() : "default";
+  };
+  // The first parameter that differs is enough to find the others.
+  std::string which = "a parameter";
+  for (const nlohmann::json* groups : {&before, &now})
+    for (const auto& [name, value] : groups->items())
+      if (which == "a parameter" && state(before, name) != state(now, name))
+        which = concat(name, " was ", state(before, name), " and is ", state(now, name), " now");
+  fail(ErrorCode::invalid_argument, kOrigin, label,
+       " cannot be continued with other parameters frozen or with other factors: ", which);
+}
+
+// Both as parameter_groups_json gives them.
+void check_groups(const std::string& saved, const std::string& given, const std::string& label) {
+  const auto parse = [](const std::string& text) {
+    return text.empty() ? nlohmann::json::object() : nlohmann::json::parse(text);
+  };
+  const nlohmann::json before = parse(saved), now = parse(given);
+  if (before == now) return;
+  const auto state = [](const nlohmann::json& groups, const std::string& name) {
+    return groups.is_object() && groups.contains(name) ? groups.at(name).dump() : "default";
+  };
+  // The first parameter that differs is enough to find the others.
+  std::string which = "a parameter";
+  for (const nlohmann::json* groups : {&before, &now})
+    for (const auto& [name, value] : groups->items())
+      if (which == "a parameter" && state(before, name) != state(now, name))
+        which = concat(name, " was ", state(before, name), " and is ", state(now, name), " now");
+  fail(ErrorCode::invalid_argument, kOrigin, label,
+       " cannot be continued with other parameters frozen or with other factors: ", which);
 }
 
 }  // namespace
+
+std::string parameter_groups_json(const ParameterStore& parameters) {
+  const LibraryMemory memory(LibraryMemory::json(parameters.count() * 64));
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const ParameterGroup& group = parameters.group(id);
+    nlohmann::ordered_json& entry = out[parameters.name(id)];
+    if (!group.trainable) {
+      entry["frozen"] = true;
+    } else if (group.lr_factor != 1 || group.weight_decay != 1) {
+      entry["lr_factor"] = group.lr_factor;
+      entry["weight_decay"] = group.weight_decay;
+    } else {
+      out.erase(parameters.name(id));
+    }
+  }
+  return out.empty() ? std::string() : out.dump();
+}
 
 std::string encode_state(const RunState& state, const RunIdentity& identity) {
   const LibraryMemory memory(LibraryMemory::json(identity.options.size()));
@@ -116,6 +176,7 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
   out["corpus"] = to_hex(identity.corpus);
   out["tokenizer"] = identity.tokenizer;
   out["options"] = Json::parse(identity.options);
+  if (!identity.groups.empty()) out["parameter_groups"] = Json::parse(identity.groups);
   return out.dump(2) + "\n";
 }
 
@@ -166,6 +227,7 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   require(in.at("options").is_object(), ErrorCode::corrupt_file, kOrigin, label,
           ": options is not an object");
   saved.identity.options = in.at("options").dump();
+  if (in.has("parameter_groups")) saved.identity.groups = in.at("parameter_groups").dump();
   check_counts(state, label);
   return saved;
 }
@@ -187,6 +249,7 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
   }
   require(differences.empty(), ErrorCode::invalid_argument, kOrigin, label,
           " cannot be continued with other options: ", differences);
+  check_groups(saved.groups, given.groups, label);
   require(saved.tokenizer == given.tokenizer, ErrorCode::invalid_argument, kOrigin, label,
           " cannot be continued: the vocabulary has changed");
   require(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/data/batcher.h"
+#include "engine/nn/parameter_store.h"
 #include "engine/train/options.h"
 
 namespace trafo {
@@ -56,10 +57,15 @@ struct RunState {
 
 // What must be the same when a run continues.
 struct RunIdentity {
-  uint64_t corpus = 0;    // TokenizedCorpus::fingerprint
-  std::string tokenizer;  // CRC-32 of the serialised tokenizer; empty when the run has none
-  std::string options;    // fixed_options_json
+  uint64_t corpus = 0;      // TokenizedCorpus::fingerprint
+  std::string tokenizer;    // CRC-32 of the serialised tokenizer; empty when the run has none
+  std::string options;      // fixed_options_json
+  std::string groups = {};  // parameter_groups_json
 };
+
+// What is frozen and what has factors of its own, as a JSON object of parameter names; empty for a
+// model whose parameters are all trained alike.
+std::string parameter_groups_json(const ParameterStore& parameters);
 
 std::string encode_state(const RunState& state, const RunIdentity& identity);
 

@@ -29,6 +29,36 @@ double total_labels(const Batches& batches, Count count) {
   return labels;
 }
 
+// The factors of the trainable parameters, from their groups and the options.
+UpdateGroups update_groups(const ParameterStore& parameters, const TrainOptions& options) {
+  UpdateGroups groups;
+  groups.group_of.resize(static_cast<size_t>(parameters.flat().numel() / kGroupElements));
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const ParameterGroup& group = parameters.group(id);
+    if (!group.trainable) continue;
+    const bool decays = options.decay_norms_and_biases || group.name != kNormsAndBiases;
+    UpdateFactors factors{group.lr_factor, decays ? group.weight_decay : 0};
+    if (options.weight_decay == 0) factors.weight_decay = 1;  // no factor matters: all are alike
+    const auto known = std::find(groups.factors.begin(), groups.factors.end(), factors);
+    const auto index = static_cast<size_t>(known - groups.factors.begin());
+    if (known == groups.factors.end()) groups.factors.push_back(factors);
+    require(index < 256, ErrorCode::unsupported, kOrigin,
+            "the parameters have more than 256 different factors");
+    const auto first = groups.group_of.begin() + parameters.offset(id) / kGroupElements;
+    const int64_t cells = (parameters.value(id).numel() + kGroupElements - 1) / kGroupElements;
+    std::fill(first, first + cells, static_cast<uint8_t>(index));
+  }
+  return groups;
+}
+
+// Refuses what cannot be trained, before anything is allocated.
+const ParameterStore& trainable(const ParameterStore& parameters) {
+  require(parameters.any_trainable(), ErrorCode::invalid_argument, kOrigin,
+          "every parameter of the model is frozen: there is nothing to train");
+  return parameters;
+}
+
 // Events of the device: the first half belongs to DeviceStep.
 int record_event(size_t record) {
   return StreamDevice::kEvents / 2 + static_cast<int>(record);
@@ -40,10 +70,12 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
     : context_(context),
       model_(model),
       options_((validate(options), options)),
-      optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
+      objective_(options.label_smoothing),
+      optimizer_(context, trainable(model.parameters()).master(), model.parameters().flat_grad(),
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay,
                   options.optimizer_states, options.ema_alpha},
-                 model.parameters().has_master() ? model.parameters().flat() : Tensor{}),
+                 model.parameters().has_master() ? model.parameters().flat() : Tensor{},
+                 update_groups(model.parameters(), options)),
       schedule_(schedule_options(options, model.config().width)),
       update_(context, optimizer_, schedule_, options.clip_norm),
       sums_(context, model.parameters().dtype()),
@@ -53,11 +85,11 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
     exchange_ =
         context.empty({std::min(kExchanged, parameters.flat().numel())}, parameters.dtype());
   if (stream_) {
-    gradients_ = std::make_unique<DeviceStep>(context, model, options_, sums_);
+    gradients_ = std::make_unique<DeviceStep>(context, model, objective_, options_, sums_);
     records_ =
         static_cast<UpdateRecord*>(stream_->allocate_pinned(kMaxInFlight * sizeof(UpdateRecord)));
   } else {
-    gradients_ = std::make_unique<HostStep>(context, model, options_, sums_);
+    gradients_ = std::make_unique<HostStep>(context, model, objective_, options_, sums_);
     host_records_.resize(kMaxInFlight);
     records_ = host_records_.data();
   }
@@ -83,8 +115,9 @@ StepResult Trainer::step(std::span<const Batch> micro_batches) {
   }
   start(result, [&] {
     for (const Batch& batch : micro_batches)
-      accumulate_gradients(context_, model_, batch, options_, {options_.seed, next_pass(), true},
-                           1 / result.labels, &batch == micro_batches.data(), sums_);
+      accumulate_gradients(context_, model_, batch, objective_, options_.recompute,
+                           {options_.seed, next_pass(), true}, 1 / result.labels,
+                           &batch == micro_batches.data(), sums_);
   });
   return await();
 }
@@ -187,15 +220,15 @@ void Trainer::require_idle() const {
 }
 
 const Tensor& Trainer::ema_weights() const {
-  return has_ema() && state_.update > 0 ? optimizer_.mean() : model_.parameters().master();
+  return has_ema() && state_.update > 0 ? optimizer_.ema() : model_.parameters().master();
 }
 
 // Exact, so that training goes on with the same bits.
 void Trainer::exchange_weights() {
   Backend& backend = context_.backend();
   auto* weights = static_cast<std::byte*>(model_.parameters().master().raw());
-  auto* mean = static_cast<std::byte*>(optimizer_.mean().raw());
-  const size_t bytes = optimizer_.mean().bytes();
+  auto* mean = static_cast<std::byte*>(optimizer_.ema().raw());
+  const size_t bytes = optimizer_.ema().bytes();
   for (size_t at = 0; at < bytes; at += exchange_.bytes()) {
     const size_t piece = std::min(exchange_.bytes(), bytes - at);
     backend.copy(exchange_.raw(), weights + at, piece);
@@ -211,7 +244,7 @@ EmaWeights::EmaWeights(Trainer& trainer)
   const ParameterStore& parameters = trainer.model_.parameters();
   // Where there is a master, the values are but its rounding and can be made again.
   if (parameters.has_master())
-    convert_into(trainer.context_, parameters.flat(), trainer.optimizer_.mean());
+    convert_into(trainer.context_, parameters.flat(), trainer.optimizer_.ema());
   else
     trainer.exchange_weights();
 }

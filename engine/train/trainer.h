@@ -11,7 +11,7 @@
 #include "engine/data/batcher.h"
 #include "engine/io/byte_sink.h"
 #include "engine/io/safetensors.h"
-#include "engine/models/model.h"
+#include "engine/models/objective.h"
 #include "engine/optim/clipped_update.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/options.h"
@@ -75,12 +75,12 @@ class Trainer {
 
   int64_t optimizer_bytes() const { return optimizer_.state_bytes(); }
 
-  bool has_ema() const { return optimizer_.mean().defined(); }
+  bool has_ema() const { return optimizer_.ema().defined(); }
   // The weights to use: the running mean, without ema_alpha and before the first update
   // the model's own. Laid out like ParameterStore::master().
   const Tensor& ema_weights() const;
   // The running mean itself, to be filled in by who restores a run.
-  const Tensor& ema() const { return optimizer_.mean(); }
+  const Tensor& ema() const { return optimizer_.ema(); }
 
   // What a checkpoint holds besides the weights: optimizer.safetensors, see optimizer_io.h.
   void write_optimizer(ByteSink& sink) const;
@@ -107,6 +107,7 @@ class Trainer {
   Context& context_;
   Model& model_;
   TrainOptions options_;
+  LabelSmoothedCrossEntropy objective_;
   AdamW optimizer_;
   Schedule schedule_;
   ClippedUpdate update_;

@@ -53,7 +53,7 @@ TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
     data.train = std::make_shared<TextPairs>(train, tokenizer, filters, sampling, num_threads);
   else
     data.train = std::make_shared<TokenizedCorpus>(train, tokenizer, filters, num_threads);
-  data.tokens = {tokenizer.bos_id(), tokenizer.eos_id(), tokenizer.pad_id(), tokenizer.unk_id()};
+  data.tokens = tokenizer.special_tokens();
   data.tokenizer = tokenizer;
   if (valid != nullptr) {
     data.valid = std::make_shared<TokenizedCorpus>(*valid, tokenizer, lengths, num_threads);

@@ -8,7 +8,6 @@
 
 #include "engine/data/batcher.h"
 #include "engine/data/text_corpus.h"
-#include "engine/decode/options.h"
 #include "engine/models/model_config.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/train/options.h"

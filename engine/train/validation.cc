@@ -5,6 +5,7 @@
 #include "engine/decode/translator.h"
 #include "engine/metrics/bleu.h"
 #include "engine/metrics/chrf.h"
+#include "engine/models/objective.h"
 #include "engine/models/upload.h"
 
 namespace trafo {
@@ -16,25 +17,21 @@ constexpr int64_t kFittedDecoding = 4096;  // source tokens
 std::vector<std::string> translate_all(Context& context, const Model& model,
                                        const TrainingData& data, const TrainOptions& options,
                                        const CancelToken* cancel) {
-  std::vector<std::vector<int32_t>> sources;
-  for (const std::string& text : data.valid_sources) {
-    sources.push_back(data.tokenizer->encode(text));
-    sources.back().push_back(data.tokens.eos);
-  }
-  DecodeOptions decode;
+  TranslateOptions translate;
+  translate.truncate = true;
+  DecodeOptions& decode = translate.decode;
   decode.beam = options.valid_beam;
   decode.length_penalty = options.valid_normalize;
-  decode.long_source = LongSource::truncate;
-  decode.tokens = data.tokens;
-  // Cached keys and values take the memory here, and there is a set of them for each hypothesis.
-  // A budget that fills the memory with training leaves none.
+  // The KV cache takes the memory here, and every hypothesis has its own. A budget that fills the
+  // memory with training leaves none.
   decode.batch_tokens = options.valid_batch_tokens > 0 ? options.valid_batch_tokens
                         : options.batch_fit ? std::min(options.batch_tokens, kFittedDecoding)
                                             : options.batch_tokens;
   if (cancel != nullptr) decode.cancelled = [cancel] { return cancel->is_cancelled(); };
+  const std::vector<std::string_view> lines(data.valid_sources.begin(), data.valid_sources.end());
   std::vector<std::string> texts;
-  for (const auto& hypotheses : translate(context, model, sources, decode))
-    texts.push_back(data.tokenizer->decode(hypotheses.front().tokens));
+  for (Translation& line : Translator(context, model, *data.tokenizer).translate(lines, translate))
+    texts.push_back(std::move(line.hypotheses.front().text));
   return texts;
 }
 
@@ -49,13 +46,14 @@ double mean_cross_entropy(Context& context, const Model& model, const TokenizedC
   order.start_id = tokens.bos;
   order.batch_tokens = batch_tokens;
   Batcher batcher(corpus, order);
+  const LabelSmoothedCrossEntropy cross_entropy(0);
   double nll = 0, labels = 0;
   for (PackedBatchHost host; !host.last_in_epoch;) {
     require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, "validation",
             "cancelled by the caller");
     batcher.next(host);
     const Batch batch = upload(context, host, model.config(), model.parameters().dtype());
-    nll += context.item(model.loss(context, batch, 0, {}).nll);
+    nll += context.item(cross_entropy.loss(context, model, batch, {}).nll);
     labels += batch.label_count;
   }
   return nll / labels;

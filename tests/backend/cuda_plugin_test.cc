@@ -3,7 +3,10 @@
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/ops/op_kernel.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -84,8 +87,50 @@ TEST(CudaPlugin, AFileThatCannotBeLoadedIsNotCalledMissing) {
 }
 
 TEST(CudaPlugin, AnotherLibraryIsNotAPlugin) {
-  const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", "libm.so.6");
-  expect_says(error_of_asking(), ErrorCode::unsupported, "libm.so.6 is not a Trafo CUDA plugin");
+  Dl_info info{};
+  ASSERT_NE(dladdr(reinterpret_cast<const void*>(&std::abort), &info), 0);
+  const std::string library = std::filesystem::canonical(info.dli_fname).string();
+  const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", library.c_str());
+  expect_says(error_of_asking(), ErrorCode::unsupported, library + " is not a Trafo CUDA plugin");
+}
+
+TEST(CudaPlugin, TakesNoRelativePath) {
+  for (const char* relative : {"libm.so.6", "./libtrafo_cuda.so", "build/libtrafo_cuda.so"}) {
+    const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", relative);
+    expect_says(error_of_asking(), ErrorCode::unsupported, "must be an absolute path");
+  }
+}
+
+// Run by the next test in another process.
+TEST(CudaPlugin, IsNotLookedForInTheCurrentDirectory) {
+  if (std::getenv("TRAFO_TEST_STARTED_BY_BARE_NAME") == nullptr)
+    GTEST_SKIP() << "CudaPlugin.AProgramStartedByABareName starts this";
+  const auto error = error_of_asking();
+  ASSERT_TRUE(error.has_value());
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(error->message().find(here), std::string::npos) << error->message();
+}
+
+TEST(CudaPlugin, AProgramStartedByABareName) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / concat("trafo_bare_name_", getpid());
+  std::filesystem::create_directories(folder);
+  // What the loader would take argv[0] for, with a library of a stranger beside it.
+  std::ofstream(folder / "program") << "no program";
+  std::ofstream(folder / "libtrafo_cuda.so") << "no library";
+  const pid_t child = fork();
+  if (child == 0) {
+    unsetenv("TRAFO_CUDA_LIBRARY");
+    setenv("TRAFO_TEST_STARTED_BY_BARE_NAME", "1", 1);
+    if (chdir(folder.c_str()) == 0)
+      execl("/proc/self/exe", "program",
+            "--gtest_filter=CudaPlugin.IsNotLookedForInTheCurrentDirectory", nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(CudaPlugin, AnEmptyVariableIsNoName) {

@@ -138,7 +138,7 @@ ModelConfig model_config(const Workload& w) {
   return config;
 }
 
-// Steps with a batch from the host, as many under way as the trainer takes. The loss of the last
+// Steps with a batch from the host, as many in flight as the trainer takes. The loss of the last
 // one.
 double steps_from_host(Trainer& trainer, const PackedBatchHost& batch, int count) {
   const size_t most = trainer.works_ahead() ? Trainer::kMaxInFlight : 1;
@@ -174,7 +174,7 @@ Json measure(const Workload& w, const StepOptions& o, Json row) {
   const auto model = make_model(*context, model_config(w), 1, o.precision);
   const bool lm = w.architecture == Architecture::decoder_lm;
   TrainOptions options;
-  options.learn_rate = 1e-4;
+  options.learning_rate = 1e-4;
   options.label_smoothing = lm ? 0 : 0.1;
   options.recompute = o.recompute;
   options.autotune_gemm = o.tune;

@@ -122,7 +122,7 @@ class Trafo:
         with open(os.path.join(folder, "run/latest"), encoding="utf-8") as file:
             model = os.path.join(folder, "run/ckpt", file.read().strip(), "model.safetensors").encode()
         self.call("model_load_as", self.context, model, c_size_t(len(model)), c_int32(precision), ctypes.byref(self.model))
-        self.call("model_freeze", self.model)
+        self.call("model_prepare_inference", self.model)
 
     def call(self, name, *arguments):
         function = getattr(self.c, "trafo_" + name)

@@ -129,8 +129,6 @@ struct Products {
     GemmParams added = dw;
     added.accumulate = true;
     product(name.c_str(), "dw added", added);
-    dw.a_sums = operands.sums.raw();
-    product(name.c_str(), "dw, dbias", dw);
   }
 
   // A kernel that an epilogue takes the place of.

@@ -115,8 +115,8 @@ void rms_norms(OpBench& bench, DType dtype, const Shape& shape) {
   // Forward reads x and the residual and writes the sum and its norm; backward reads the sum and
   // both gradients and writes one, which in a model is that of x and of the residual. x is a
   // constant here, as leaves would get copies.
-  OpRun seam = run_of("residual_rms_norm", dtype, shape, bytes, 4, 4);
-  seam.upstream = {dsum.tensor, dy.tensor};
+  OpRun add_norm = run_of("residual_rms_norm", dtype, shape, bytes, 4, 4);
+  add_norm.upstream = {dsum.tensor, dy.tensor};
   const auto fused = [&](const Tensor& a, const Tensor& r, const Tensor& g) {
     const auto out = ops::residual_rms_norm(context, a, r, g, kEpsilon, {});
     return std::vector<Tensor>{out.sum, out.normed};
@@ -128,11 +128,11 @@ void rms_norms(OpBench& bench, DType dtype, const Shape& shape) {
   const auto add_norm_leaves = [&](auto&& op) {
     return op(x.tensor, make_leaf(residual.tensor, dresidual), make_leaf(gamma.tensor, dgamma));
   };
-  seam.forward = [&] { fused(x.tensor, residual.tensor, gamma.tensor); };
-  seam.record = [&] { return add_norm_leaves(fused); };
-  seam.reference_forward = [&] { composed(x.tensor, residual.tensor, gamma.tensor); };
-  seam.reference_record = [&] { return add_norm_leaves(composed); };
-  seam.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
+  add_norm.forward = [&] { fused(x.tensor, residual.tensor, gamma.tensor); };
+  add_norm.record = [&] { return add_norm_leaves(fused); };
+  add_norm.reference_forward = [&] { composed(x.tensor, residual.tensor, gamma.tensor); };
+  add_norm.reference_record = [&] { return add_norm_leaves(composed); };
+  add_norm.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
     const NoGrad no_grad(context);
     const Tensor normed = fused(x.tensor, residual.tensor, gamma.tensor)[1];
     check_rows(
@@ -147,7 +147,7 @@ void rms_norms(OpBench& bench, DType dtype, const Shape& shape) {
         },
         forward, backward);
   };
-  measure(bench, seam);
+  measure(bench, add_norm);
 }
 
 void rotary_positions(OpBench& bench, DType dtype, int64_t rows, int64_t heads, int64_t dim) {

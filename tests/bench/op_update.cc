@@ -9,7 +9,7 @@
 namespace trafo::bench {
 namespace {
 
-constexpr int64_t kParameters = 124475904;  // the vocabulary filled up to 50304
+constexpr int64_t kParameters = 124475904;  // the vocabulary padded to 50304
 constexpr double kRate = 1e-3;
 
 AdamWOptions options_of(OptimizerStates states) {

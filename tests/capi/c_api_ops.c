@@ -183,18 +183,19 @@ static void test_sequences(void) {
 
   // Two sequences of one row: each attends to itself alone.
   trafo_attention_options attention;
-  trafo_tensor *q = MATRIX(2, 2, 1, 2, 3, 4), *seams = ints(context, (const int32_t[]){0, 1, 2}, 3);
+  trafo_tensor *q = MATRIX(2, 2, 1, 2, 3, 4),
+               *offsets = ints(context, (const int32_t[]){0, 1, 2}, 3);
   OK(trafo_attention_options_init(&attention, sizeof attention));
   attention.head_dim = 2;
-  OK(trafo_op_attention(context, q, q, q, seams, seams, &attention, &out));
+  OK(trafo_op_attention(context, q, q, q, offsets, offsets, &attention, &out));
   VALUES(out, 4, 1, 2, 3, 4);
   attention.head_dim = 3;
-  FAILS(trafo_op_attention(context, q, q, q, seams, seams, &attention, &out), TRAFO_SHAPE_MISMATCH,
-        "");
+  FAILS(trafo_op_attention(context, q, q, q, offsets, offsets, &attention, &out),
+        TRAFO_SHAPE_MISMATCH, "");
   trafo_tensor* torn = ints(context, (const int32_t[]){0, 2, 1}, 3);
   attention.head_dim = 2;
-  FAILS(trafo_op_attention(context, q, q, q, torn, seams, &attention, &out), TRAFO_INVALID_ARGUMENT,
-        "cu_seqlens");
+  FAILS(trafo_op_attention(context, q, q, q, torn, offsets, &attention, &out),
+        TRAFO_INVALID_ARGUMENT, "cu_seqlens");
 
   trafo_cross_entropy_options loss;
   trafo_tensor *logits = MATRIX(2, 2, 0, 0, 1, 1),
@@ -216,8 +217,8 @@ static void test_sequences(void) {
   OK(trafo_op_linear_cross_entropy(context, x, weight, NULL, labels, NULL, 0, &out, &nll));
   VALUES(out, 1, logf(3));
   VALUES(nll, 1, logf(3));
-  trafo_tensor* const all[] = {ids,   positions, table,  places, wild, q,
-                               seams, torn,      logits, labels, x,    weight};
+  trafo_tensor* const all[] = {ids,     positions, table,  places, wild, q,
+                               offsets, torn,      logits, labels, x,    weight};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) trafo_tensor_free(all[i]);
 }
 

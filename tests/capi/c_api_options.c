@@ -116,7 +116,9 @@ void test_options(void) {
   CHECK(config.width == 512 && config.encoder_layers == 6 && config.heads == 8 &&
         config.pre_norm == 1);
   FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT, "vocabulary");
+  config.attention_dropout = 0.5;
   OK(trafo_model_config_preset(&config, "tiny", 4));
+  CHECK(config.attention_dropout == 0 && config.vocabulary == 8000);  // nothing of before stays
   CHECK(config.width == 128 && config.ffn_width == 256 && config.heads == 4);
   CHECK(config.norm == TRAFO_NORM_LAYER && config.positions == TRAFO_POSITIONS_STANDARD &&
         config.ffn == TRAFO_FFN_PLAIN && config.biases == 1);
@@ -151,7 +153,7 @@ void test_options(void) {
   config.depth_scaled_init = 0;
   config.architecture = 5;
   FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT,
-        "unknown architecture 5");
+        "architecture must be 0 (encoder-decoder) or 1 (decoder-lm), got 5");
   config.architecture = TRAFO_ENCODER_DECODER;
   config.width = INT64_MAX;
   FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT, "width");
@@ -165,6 +167,17 @@ void test_options(void) {
   CHECK(trainer.learning_rate == 2e-3 && trainer.batch_tokens == 4096 &&
         trainer.valid_metrics == 7 && trainer.optimizer_states == TRAFO_OPTIMIZER_STATES_FLOAT32 &&
         trainer.autotune_gemm == 0 && trainer.reserved == 0);
+  trainer.warmup = 7;
+  OK(trafo_trainer_options_preset(&trainer, "base", 4));
+  CHECK(trainer.struct_size == sizeof trainer && trainer.learning_rate == 7e-4 &&
+        trainer.warmup == 4000 && trainer.ema_alpha == 1e-4 && trainer.early_stopping == 10 &&
+        trainer.label_smoothing == 0.1);
+  FAILS(trafo_trainer_options_preset(&trainer, "huge", 4), TRAFO_NOT_FOUND, "iwslt");
+  FAILS(trafo_trainer_options_preset(NULL, "base", 4), TRAFO_INVALID_ARGUMENT, "options is NULL");
+  CHECK(trainer.warmup == 4000);
+  trainer.struct_size = 3;
+  FAILS(trafo_trainer_options_preset(&trainer, "base", 4), TRAFO_INVALID_ARGUMENT, "struct_size");
+  OK(trafo_trainer_options_init(&trainer, sizeof trainer));
   trafo_memory_plan wide, narrow;
   config.width = 128;
   OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &wide, sizeof wide));

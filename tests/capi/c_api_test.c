@@ -416,6 +416,7 @@ int main(void) {
   test_dlpack();
   test_callbacks();
   test_edges();
+  test_freezing();
   nftw(work_directory(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
   printf("%d passed, %d failed\n", checks_passed, checks_failed);
   return checks_failed != 0;

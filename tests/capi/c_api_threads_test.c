@@ -124,7 +124,7 @@ static int32_t ask_elsewhere(void* user_data, const trafo_event* event) {
 }
 
 // Every answer is that of a lone call.
-static void test_one_model_for_many_threads(int frozen) {
+static void test_one_model_for_many_threads(int prepared) {
   trafo_context* context = NULL;
   trafo_context_options options;
   trafo_model_config config;
@@ -138,7 +138,7 @@ static void test_one_model_for_many_threads(int frozen) {
   config.heads = 2;
   config.max_positions = 32;
   ok(trafo_model_new(context, &config, 1, &shared));
-  if (!frozen) {  // something is learnt first, and asked for meanwhile
+  if (!prepared) {  // something is learnt first, and asked for meanwhile
     trafo_trainer_options training;
     trafo_trainer* trainer = NULL;
     int32_t stop = 0;
@@ -152,7 +152,7 @@ static void test_one_model_for_many_threads(int frozen) {
                                       atomic_load(&refused) % (kRounds * kTexts) != 0));
     trafo_trainer_free(trainer);
   } else {
-    ok(trafo_model_freeze(shared));
+    ok(trafo_model_prepare_inference(shared));
   }
   for (int i = 0; i < kTexts; ++i)
     if (!translate_one(i, alone[i], sizeof alone[i], &scores[i])) atomic_fetch_add(&failures, 1);

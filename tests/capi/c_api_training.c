@@ -251,12 +251,12 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
   CHECK(ce == 0);
   OK(trafo_trainer_step(trainer, &step));
   // What a trainer still changes cannot be promised to stay as it is.
-  FAILS(trafo_model_freeze(other), TRAFO_INVALID_ARGUMENT, "has a trainer");
+  FAILS(trafo_model_prepare_inference(other), TRAFO_INVALID_ARGUMENT, "has a trainer");
   OK(trafo_trainer_step(trainer, &step));
   trafo_trainer_free(trainer);
-  OK(trafo_model_freeze(other));
+  OK(trafo_model_prepare_inference(other));
   FAILS(trafo_trainer_new(other, tokenizer, corpus, NULL, &options, NULL, 0, &trainer),
-        TRAFO_INVALID_ARGUMENT, "frozen");
+        TRAFO_INVALID_ARGUMENT, "prepared for inference");
   trafo_model_free(other);
   trafo_model_free(model);
   trafo_model_free(uncut);

@@ -59,3 +59,4 @@ void test_bad_input(void);
 void test_dlpack(void);
 void test_callbacks(void);
 void test_edges(void);
+void test_freezing(void);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/translate-train/demo_corpus.h"
+#include "examples/demo/corpus.h"
 #include "tests/cli/program.h"
 
 namespace translate_train::testing {
@@ -30,14 +30,14 @@ class Cli : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TemporaryFolder;
-    const DemoCorpus corpus = make_demo_corpus(11, 400, 40);
+    const demo::Corpus corpus = demo::make_corpus(11, 400, 40);
     std::string de, en, tsv, valid_de, valid_en;
-    for (const DemoPair& pair : corpus.train) {
+    for (const demo::Pair& pair : corpus.train) {
       de += pair.german + "\n";
       en += pair.english + "\n";
       tsv += pair.german + "\t" + pair.english + "\n";
     }
-    for (const DemoPair& pair : corpus.held_out) {
+    for (const demo::Pair& pair : corpus.held_out) {
       valid_de += pair.german + "\n";
       valid_en += pair.english + "\n";
     }

@@ -202,7 +202,7 @@ TEST_F(Cli, DamagedFilesAreRefused) {
   expect_refused(run({"info", "damaged/ckpt/20/model.safetensors"}), "model.safetensors");
   expect_refused(run({"translate", "--model", "damaged", "--checkpoint", "20"}, "Ja.\n"),
                  "model.safetensors");
-  // Training goes on from the checkpoint before it, and says so.
+  // Training resumes from the checkpoint before it, and says so.
   const Outcome more = run({"train", "--model", "damaged", "--after", "20u"});
   EXPECT_EQ(more.exit_code, 0) << more.err;
   EXPECT_NE(more.err.find("passed over"), std::string::npos) << more.err;

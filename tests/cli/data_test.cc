@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/translate-train/demo_corpus.h"
+#include "examples/demo/corpus.h"
 #include "tests/cli/program.h"
 
 namespace translate_train::testing {
@@ -23,11 +23,11 @@ constexpr int kUsage = 2;
 class DataTest : public ::testing::Test {
  protected:
   DataTest() {
-    const DemoCorpus corpus = make_demo_corpus(7, 900, 60);
+    const demo::Corpus corpus = demo::make_corpus(7, 900, 60);
     std::string tsv;
-    const auto write_pairs = [&](const std::string& name, const std::vector<DemoPair>& pairs) {
+    const auto write_pairs = [&](const std::string& name, const std::vector<demo::Pair>& pairs) {
       std::string german, english;
-      for (const DemoPair& pair : pairs) {
+      for (const demo::Pair& pair : pairs) {
         german += pair.german + "\n";
         english += pair.english + "\n";
         if (name == "train") tsv += pair.german + "\t" + pair.english + "\n";

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "apps/translate-train/demo_corpus.h"
+#include "examples/demo/corpus.h"
 #include "tests/cli/program.h"
 
 namespace translate_train::testing {
@@ -17,9 +17,9 @@ class InteropCli : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TemporaryFolder;
-    const DemoCorpus corpus = make_demo_corpus(11, 200, 20);
+    const demo::Corpus corpus = demo::make_corpus(11, 200, 20);
     std::string de, en;
-    for (const DemoPair& pair : corpus.train) {
+    for (const demo::Pair& pair : corpus.train) {
       de += pair.german + "\n";
       en += pair.english + "\n";
     }

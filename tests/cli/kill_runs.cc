@@ -1,14 +1,14 @@
 #include "tests/cli/kill_runs.h"
 
-#include "apps/translate-train/demo_corpus.h"
+#include "examples/demo/corpus.h"
 
 namespace translate_train::testing {
 
 std::string prepare_killed_runs(const TemporaryFolder& folder) {
-  const DemoCorpus corpus = make_demo_corpus(7, 1200, 100);
-  const auto write_pairs = [&](const std::string& name, const std::vector<DemoPair>& pairs) {
+  const demo::Corpus corpus = demo::make_corpus(7, 1200, 100);
+  const auto write_pairs = [&](const std::string& name, const std::vector<demo::Pair>& pairs) {
     std::string german, english;
-    for (const DemoPair& pair : pairs) {
+    for (const demo::Pair& pair : pairs) {
       german += pair.german + "\n";
       english += pair.english + "\n";
     }

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "apps/translate-train/demo_corpus.h"
+#include "examples/demo/corpus.h"
 #include "tests/cli/program.h"
 
 namespace translate_train::testing {
@@ -39,10 +39,10 @@ class SlowInput {
 TEST(Progress, WhatTakesLongSaysWhatItIsDoing) {
   const TemporaryFolder folder;
   ASSERT_EQ(mkfifo(folder.file("slow").c_str(), 0600), 0);
-  const DemoCorpus corpus = make_demo_corpus(5, 200, 20);
+  const demo::Corpus corpus = demo::make_corpus(5, 200, 20);
   std::string pairs, german;
-  for (const DemoPair& pair : corpus.train) pairs += pair.german + "\t" + pair.english + "\n";
-  for (const DemoPair& pair : corpus.held_out) german += pair.german + "\n";
+  for (const demo::Pair& pair : corpus.train) pairs += pair.german + "\t" + pair.english + "\n";
+  for (const demo::Pair& pair : corpus.held_out) german += pair.german + "\n";
   const std::string half = pairs.substr(0, pairs.find('\n') + 1);
   const std::string rest = pairs.substr(half.size());
   {

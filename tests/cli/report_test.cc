@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/translate-train/demo_corpus.h"
+#include "examples/demo/corpus.h"
 #include "tests/cli/program.h"
 
 namespace translate_train::testing {
@@ -323,9 +323,9 @@ TEST_F(Report, LongRunsAreThinnedOutAndKeepTheirSpread) {
 }
 
 TEST_F(Report, ShowsARunThatWasTrained) {
-  const DemoCorpus corpus = make_demo_corpus(3, 200, 20);
+  const demo::Corpus corpus = demo::make_corpus(3, 200, 20);
   std::string de, en;
-  for (const DemoPair& pair : corpus.train) de += pair.german + "\n", en += pair.english + "\n";
+  for (const demo::Pair& pair : corpus.train) de += pair.german + "\n", en += pair.english + "\n";
   write_file(folder_.file("t.de"), de);
   write_file(folder_.file("t.en"), en);
   const Outcome trained = run_program(

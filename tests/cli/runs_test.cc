@@ -226,7 +226,7 @@ TEST_F(Cli, OptimizerStatesInEightBitsAreAQuarter) {
     return at == std::string::npos ? 0.0 : std::stod(outcome.out.substr(at + 9));
   };
   EXPECT_NEAR(optimizer("8bit") / optimizer("fp32"), 2.03125 / 8, 1e-3);
-  // The running mean takes as much as one moment in fp32.
+  // The EMA takes as much as one moment in fp32.
   EXPECT_NEAR(optimizer("fp32", "1e-4") / optimizer("fp32"), 1.5, 1e-3);
   const Outcome wrong = run({"plan", "--optimizer-states", "4bit"});
   EXPECT_EQ(wrong.exit_code, 2);

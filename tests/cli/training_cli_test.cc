@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "apps/translate-train/demo_corpus.h"
+#include "examples/demo/corpus.h"
 #include "tests/cli/program.h"
 
 namespace translate_train::testing {
@@ -26,13 +26,13 @@ class TrainingCli : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TemporaryFolder;
-    const DemoCorpus corpus = make_demo_corpus(12, 200, 30);
+    const demo::Corpus corpus = demo::make_corpus(12, 200, 30);
     std::string text[4];
-    for (const DemoPair& pair : corpus.train) {
+    for (const demo::Pair& pair : corpus.train) {
       text[0] += pair.german + "\n";
       text[1] += pair.english + "\n";
     }
-    for (const DemoPair& pair : corpus.held_out) {
+    for (const demo::Pair& pair : corpus.held_out) {
       text[2] += pair.german + "\n";
       text[3] += pair.english + "\n";
     }
@@ -94,7 +94,7 @@ TEST_F(TrainingCli, EmaIsKeptBesideTheWeights) {
     refused(train("wrong", "5u") + Arguments{"--exponential-smoothing=" + std::string(wrong)},
             "exponential-smoothing");
   refused(train("ema", "20u") + Arguments{"--exponential-smoothing", "off"},
-          "ema_alpha was 0.0001 and is 0.0 now");
+          "exponential_smoothing was 0.0001 and is 0.0 now");
 }
 
 TEST_F(TrainingCli, CheckpointsAreAveraged) {

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "apps/translate-train/demo_corpus.h"
+#include "examples/demo/corpus.h"
 #include "tests/cli/program.h"
 
 namespace translate_train::testing {
@@ -21,11 +21,11 @@ class Translate : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TemporaryFolder;
-    const DemoCorpus corpus = make_demo_corpus(5, 200, 20);
+    const demo::Corpus corpus = demo::make_corpus(5, 200, 20);
     std::string pairs;
     german_ = new std::string;
-    for (const DemoPair& pair : corpus.train) pairs += pair.german + "\t" + pair.english + "\n";
-    for (const DemoPair& pair : corpus.held_out) *german_ += pair.german + "\n";
+    for (const demo::Pair& pair : corpus.train) pairs += pair.german + "\t" + pair.english + "\n";
+    for (const demo::Pair& pair : corpus.held_out) *german_ += pair.german + "\n";
     write_file(folder_->file("pairs"), pairs);
     const Outcome trained =
         run_program(folder_->path(), with_tiny_model({"train", "--tsv", "pairs", "--model", "run",
@@ -173,9 +173,9 @@ TEST_F(Translate, LengthsAndNormalisation) {
 }
 
 TEST_F(Translate, AShortlistIsLearntAndUsed) {
-  const DemoCorpus corpus = make_demo_corpus(5, 200, 20);
+  const demo::Corpus corpus = demo::make_corpus(5, 200, 20);
   std::string german, english;
-  for (const DemoPair& pair : corpus.train) {
+  for (const demo::Pair& pair : corpus.train) {
     german += pair.german + "\n";
     english += pair.english + "\n";
   }

@@ -298,7 +298,7 @@ std::string piece(std::string_view text) {
 TEST(Limits, PieceBytes) {
   const auto check = [](const std::string& model) { check_spm_model(model, "forged"); };
   EXPECT_TAKEN(check(piece(std::string(limits::kPieceBytes, 'p'))));
-  EXPECT_REFUSED("the limit is 8192", check(piece(std::string(limits::kPieceBytes + 1, 'p'))));
+  EXPECT_REFUSED("the limit is 1024", check(piece(std::string(limits::kPieceBytes + 1, 'p'))));
   // Lengths of 2^63 and of 2^64 - 1 bytes.
   EXPECT_REFUSED("truncated", check("\x0a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"));
   EXPECT_REFUSED("truncated", check("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"));

@@ -11,7 +11,7 @@
 
 #include "engine/core/philox.h"
 #include "engine/decode/scorer.h"
-#include "engine/decode/translator.h"
+#include "engine/decode/search.h"
 #include "engine/ops/op_kernel.h"
 
 namespace trafo::testing {

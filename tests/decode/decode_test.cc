@@ -7,7 +7,6 @@
 #include <set>
 #include <thread>
 
-#include "engine/models/decode_state.h"
 #include "tests/decode/decode_models.h"
 #include "tests/models/llama_models.h"
 
@@ -113,17 +112,23 @@ void expect_incremental_equals_full(Context& context, const Model& model, const 
   const std::vector<double> full = as_doubles(context, model.logits(context, batch));
   const auto ends = context.values<int32_t>(batch.target_cu_seqlens);
   const auto input = context.values<int32_t>(batch.target_in);
-  DecodeState state = model.start_decoding(context, batch, beam, 2);
+  DecodeState state = model.start_decoding(context, batch, 2);
   std::vector<size_t> sentence_of;  // of each row
-  for (int64_t r = 0; r < state.rows; ++r) sentence_of.push_back(static_cast<size_t>(r / beam));
+  std::vector<int32_t> copies;
+  for (int64_t r = 0; r < batch.sentences * beam; ++r) {
+    sentence_of.push_back(static_cast<size_t>(r / beam));
+    copies.push_back(static_cast<int32_t>(r / beam));
+  }
+  reorder(context, state, copies);
   size_t compared = 0;
   for (int32_t t = 0; !sentence_of.empty(); ++t) {
-    if (state.length == state.capacity) grow_cache(context, state, state.capacity + 3);
+    if (state.cache.longest() == state.cache.capacity())
+      state.cache.grow(context, state.cache.capacity() + 3);
     std::vector<int32_t> ids, parents;
     for (const size_t s : sentence_of) ids.push_back(input[static_cast<size_t>(ends[s] + t)]);
     const std::vector<double> logits = as_doubles(
         context,
-        model.decode_step(context, state, context.from_values<int32_t>(ids, {state.rows})));
+        model.decode_step(context, state, context.from_values<int32_t>(ids, {state.rows()})));
     for (size_t r = 0; r < sentence_of.size(); ++r) {
       const size_t row = static_cast<size_t>(ends[sentence_of[r]] + t);
       for (size_t c = 0; c < classes; ++c)
@@ -136,7 +141,7 @@ void expect_incremental_equals_full(Context& context, const Model& model, const 
     std::vector<size_t> next;
     for (const int32_t parent : parents) next.push_back(sentence_of[static_cast<size_t>(parent)]);
     sentence_of = next;
-    if (!parents.empty()) Model::reorder(context, state, parents);
+    if (!parents.empty()) reorder(context, state, parents);
   }
   EXPECT_EQ(compared, static_cast<size_t>(beam) * input.size());
 }
@@ -188,7 +193,7 @@ TEST_P(Decode, EqualsANaiveSearch) {
       options.length_penalty = penalty;
       options.max_length_factor = 1.5;
       options.max_length_extra = 4;
-      const Translations found = translate(*context_, *model, sources, options);
+      const Translations found = translate_tokens(*context_, *model, sources, options);
       Translations expected;
       for (const auto& source : sources) {
         const auto steps = static_cast<int64_t>(1.5 * static_cast<double>(source.size())) + 4;
@@ -236,7 +241,7 @@ TEST_P(Decode, AHugeBeamIsExhaustiveSearch) {
   options.max_length_factor = 0;
   options.max_length_extra = 4;
   options.n_best = 1 + 3 + 9 + 27;
-  const Translations found = translate(*context_, *model, sources, options);
+  const Translations found = translate_tokens(*context_, *model, sources, options);
   Translations expected;
   for (const auto& source : sources)
     expected.push_back(all_translations(*context_, *model, source, 4, options.length_penalty));
@@ -247,7 +252,7 @@ TEST_P(Decode, AHugeBeamIsExhaustiveSearch) {
 TEST_P(Decode, ScoresOfTranslationsAreTheirForwardProbabilities) {
   const auto model = random_model(*context_, config(), 31, DType::f32);
   const Sentences sources = random_sentences(12, 9, 13, 6);
-  const Translations found = translate(*context_, *model, sources);
+  const Translations found = translate_tokens(*context_, *model, sources);
   std::vector<SentencePair> pairs;
   std::vector<double> expected;
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -270,15 +275,15 @@ TEST_P(Decode, CompanyInTheBatchChangesNothing) {
   DecodeOptions options;
   options.beam = 3;
   options.n_best = 3;
-  const Translations together = translate(*context_, *model, sources, options);
+  const Translations together = translate_tokens(*context_, *model, sources, options);
   options.batch_tokens = 60;
-  expect_same(translate(*context_, *model, sources, options), together, 1e-10);
+  expect_same(translate_tokens(*context_, *model, sources, options), together, 1e-10);
   Translations alone;
   for (const auto& source : sources)
-    alone.push_back(translate(*context_, *model, {&source, 1}, options)[0]);
+    alone.push_back(translate_tokens(*context_, *model, {&source, 1}, options)[0]);
   expect_same(alone, together, 1e-10);
   const Sentences reversed(sources.rbegin(), sources.rend());
-  Translations turned = translate(*context_, *model, reversed, options);
+  Translations turned = translate_tokens(*context_, *model, reversed, options);
   std::reverse(turned.begin(), turned.end());
   expect_same(turned, together, 1e-10);
 }
@@ -289,9 +294,9 @@ TEST_P(Decode, NBestIsSortedAndDistinct) {
   const Sentences sources = random_sentences(10, 8, 13, 10);
   DecodeOptions options;
   options.beam = options.n_best = 6;
-  const Translations many = translate(*context_, *model, sources, options);
+  const Translations many = translate_tokens(*context_, *model, sources, options);
   options.n_best = 1;
-  const Translations best = translate(*context_, *model, sources, options);
+  const Translations best = translate_tokens(*context_, *model, sources, options);
   size_t total = 0;
   for (size_t i = 0; i < sources.size(); ++i) {
     EXPECT_LE(many[i].size(), 6u);
@@ -319,7 +324,7 @@ TEST_P(Decode, AWiderBeamFindsBetterTranslations) {
   for (const int64_t beam : {1, 4, 12}) {
     options.beam = beam;
     double sum = 0;
-    for (const auto& hypotheses : translate(*context_, *model, sources, options))
+    for (const auto& hypotheses : translate_tokens(*context_, *model, sources, options))
       sum += hypotheses[0].score;
     means.push_back(sum / static_cast<double>(sources.size()));
   }
@@ -330,13 +335,13 @@ TEST_P(Decode, AWiderBeamFindsBetterTranslations) {
 TEST_P(Decode, ThreadsShareOneModel) {
   const std::unique_ptr<const Model> model = random_model(*context_, config(), 37);
   const Sentences sources = random_sentences(12, 8, 13, 14);
-  const Translations expected = translate(*context_, *model, sources);
+  const Translations expected = translate_tokens(*context_, *model, sources);
   std::vector<Translations> found(4);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < found.size(); ++i)
     threads.emplace_back([&, i] {
       const auto own = cpu_context(1 + static_cast<int>(i) % 2);
-      found[i] = translate(*own, *model, sources);
+      found[i] = translate_tokens(*own, *model, sources);
     });
   for (std::thread& thread : threads) thread.join();
   for (const Translations& one : found) expect_same(one, expected, 0);

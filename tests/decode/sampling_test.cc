@@ -97,7 +97,7 @@ TEST_P(Sampling, DrawsWhatTheDefinitionSaysInAnyBatch) {
     options.min_length = 2;
     for (const int64_t batch : {1, 20, 4096}) {
       options.batch_tokens = batch;
-      const auto results = translate(*context, *model, sources, options);
+      const auto results = translate_tokens(*context, *model, sources, options);
       for (size_t i = 0; i < sources.size(); ++i) {
         ASSERT_EQ(results[i].size(), 3u);
         for (uint32_t sample = 0; sample < 3; ++sample) {
@@ -118,10 +118,10 @@ TEST_P(Sampling, ATextInPiecesIsDrawnAsInOne) {
   const Sentences sources = random_sentences(6, 9, 13, 4);
   DecodeOptions options = sampling(1, 0, 1);
   options.weights = pack_for_decoding(*context, *model);
-  const auto whole = translate(*context, *model, sources, options);
+  const auto whole = translate_tokens(*context, *model, sources, options);
   for (size_t i = 0; i < sources.size(); ++i) {
     options.sampling.first_line = static_cast<int64_t>(i);
-    const auto one = translate(*context, *model, {&sources[i], 1}, options);
+    const auto one = translate_tokens(*context, *model, {&sources[i], 1}, options);
     for (size_t sample = 0; sample < 3; ++sample) {
       EXPECT_EQ(one[0][sample].tokens, whole[i][sample].tokens);
       EXPECT_EQ(one[0][sample].log_probability, whole[i][sample].log_probability);
@@ -129,7 +129,7 @@ TEST_P(Sampling, ATextInPiecesIsDrawnAsInOne) {
   }
   options.sampling.first_line = 0;
   options.sampling.seed = 8;
-  const auto other = translate(*context, *model, sources, options);
+  const auto other = translate_tokens(*context, *model, sources, options);
   size_t different = 0;
   for (size_t i = 0; i < sources.size(); ++i) different += other[i][0].tokens != whole[i][0].tokens;
   EXPECT_GE(different, 4u);
@@ -143,7 +143,7 @@ TEST_P(Sampling, TokensComeAsOftenAsTheirProbability) {
   options.n_best = 4000;
   options.max_length = 1;
   std::map<int32_t, double> seen;
-  const auto samples = translate(*context, *model, sources, options);
+  const auto samples = translate_tokens(*context, *model, sources, options);
   for (const Hypothesis& each : samples[0]) seen[each.tokens.empty() ? kEos : each.tokens[0]] += 1;
   const auto choices =
       choices_of(options, next_log_probabilities(*context, *model, sources[0], {}), true);
@@ -166,11 +166,11 @@ TEST_P(Sampling, NearlyGreedyWhereTheBestTokensMayNotCome) {
     greedy.beam = 1;
     greedy.length_penalty = 0;
     greedy.max_length = greedy.min_length = 9;  // eos, too, may not come where it is the best
-    const auto expected = translate(*context, *model, sources, greedy);
+    const auto expected = translate_tokens(*context, *model, sources, greedy);
     for (DecodeOptions options : {sampling(1e-5, 0, 1), sampling(1e-5, 0, 0.9),
                                   sampling(1e-5, 3, 1), sampling(1e-5, 3, 0.9)}) {
       options.min_length = 9;
-      const auto results = translate(*context, *model, sources, options);
+      const auto results = translate_tokens(*context, *model, sources, options);
       for (size_t i = 0; i < sources.size(); ++i) {
         EXPECT_EQ(results[i][0].tokens, expected[i][0].tokens);
         EXPECT_LE(results[i][0].log_probability, 0);
@@ -195,12 +195,12 @@ TEST_P(PackedDecoding, ABatchDoesNotChangeABitOfASentence) {
   const Sentences sources = random_sentences(40, 9, 70, 4);
   DecodeOptions options;
   options.max_length = 12;
-  const auto plain = translate(*context, *model, {sources.data(), 1}, options);
+  const auto plain = translate_tokens(*context, *model, {sources.data(), 1}, options);
   options.weights = pack_for_decoding(*context, *model);
   ASSERT_FALSE(options.weights->empty());
-  const auto together = translate(*context, *model, sources, options);
+  const auto together = translate_tokens(*context, *model, sources, options);
   for (size_t i = 0; i < sources.size(); ++i) {
-    const auto alone = translate(*context, *model, {&sources[i], 1}, options);
+    const auto alone = translate_tokens(*context, *model, {&sources[i], 1}, options);
     EXPECT_EQ(alone[0][0].tokens, together[i][0].tokens);
     EXPECT_EQ(alone[0][0].log_probability, together[i][0].log_probability);
   }
@@ -223,15 +223,15 @@ TEST(SamplingOptions, OutOfRangeAreNamed) {
   const auto model = random_model(*context, decode_config(Architecture::encoder_decoder), 3);
   const Sentences sources = random_sentences(1, 3, 13, 4);
   const auto error = [&](const DecodeOptions& options) {
-    return error_text([&] { translate(*context, *model, sources, options); });
+    return error_text([&] { translate_tokens(*context, *model, sources, options); });
   };
-  EXPECT_EQ(error(sampling(0, 0, 1)), "INVALID_ARGUMENT: temperature must be more than 0, got 0");
-  EXPECT_EQ(error(sampling(1, -1, 1)), "INVALID_ARGUMENT: top_k must be 0 or more, got -1");
+  EXPECT_EQ(error(sampling(0, 0, 1)), "INVALID_ARGUMENT: temperature must be above 0, got 0");
+  EXPECT_EQ(error(sampling(1, -1, 1)), "INVALID_ARGUMENT: top_k must be 0 (all) or above, got -1");
   EXPECT_EQ(error(sampling(1, 0, 1.5)),
-            "INVALID_ARGUMENT: top_p must be more than 0 and at most 1, got 1.5");
+            "INVALID_ARGUMENT: top_p must be above 0 and at most 1, got 1.5");
   DecodeOptions options;
   options.min_length = -1;
-  EXPECT_EQ(error(options), "INVALID_ARGUMENT: min_length must be 0 or more, got -1");
+  EXPECT_EQ(error(options), "INVALID_ARGUMENT: min_length must be at least 0, got -1");
 }
 
 class ShortlistedDecoding : public ::testing::TestWithParam<Architecture> {};
@@ -242,11 +242,11 @@ TEST_P(ShortlistedDecoding, AllTokensGiveTheSameAndFewGiveThemAlone) {
   const Sentences sources = random_sentences(6, 9, 40, 4);
   DecodeOptions options;
   options.max_length = 10;
-  const auto whole = translate(*context, *model, sources, options);
+  const auto whole = translate_tokens(*context, *model, sources, options);
   std::vector<int32_t> all;
   for (int32_t id = 0; id < 40; ++id) all.push_back(id);
   options.shortlist = [&](std::span<const int32_t>) { return all; };
-  const auto same = translate(*context, *model, sources, options);
+  const auto same = translate_tokens(*context, *model, sources, options);
   for (size_t i = 0; i < sources.size(); ++i) {
     EXPECT_EQ(same[i][0].tokens, whole[i][0].tokens);
     EXPECT_TRUE(std::none_of(same[i][0].tokens.begin(), same[i][0].tokens.end(),
@@ -260,7 +260,7 @@ TEST_P(ShortlistedDecoding, AllTokensGiveTheSameAndFewGiveThemAlone) {
   options.batch_tokens = 1;  // every sentence has a list of its own
   for (const bool draw : {false, true}) {
     options.sampling.on = draw;
-    const auto few = translate(*context, *model, sources, options);
+    const auto few = translate_tokens(*context, *model, sources, options);
     for (size_t i = 0; i < sources.size(); ++i)
       for (const int32_t id : few[i][0].tokens)
         EXPECT_NE(std::find(sources[i].begin(), sources[i].end(), id), sources[i].end());
@@ -281,10 +281,10 @@ TEST(MinLength, EosWaits) {
   for (const int64_t beam : {1, 4}) {
     options.beam = beam;
     options.min_length = 0;
-    for (const auto& result : translate(*context, *model, sources, options))
+    for (const auto& result : translate_tokens(*context, *model, sources, options))
       EXPECT_EQ(result[0].tokens.size(), 0u);
     options.min_length = 5;
-    for (const auto& result : translate(*context, *model, sources, options)) {
+    for (const auto& result : translate_tokens(*context, *model, sources, options)) {
       EXPECT_EQ(result[0].tokens.size(), 5u);
       EXPECT_TRUE(result[0].finished);
     }

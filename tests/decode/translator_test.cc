@@ -1,258 +1,202 @@
-// Limits, special sentences, errors and cancellation of translate() and score(); the rules of
-// BeamSearch.
+// Translator: text in, text out, against the functions on tokens.
 #include "engine/decode/translator.h"
-#include "tests/support/errors.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
+#include <string>
+#include <vector>
 
 #include "tests/decode/decode_models.h"
+#include "tests/support/errors.h"
 
 namespace trafo::testing {
 namespace {
 
-using Sentences = std::vector<std::vector<int32_t>>;
+using Lines = std::vector<std::string_view>;
 
-class Translator : public ::testing::TestWithParam<Architecture> {
+Tokenizer small_tokenizer() {
+  const std::vector<std::string> text = {"der hund sieht die katze", "die katze sieht den hund",
+                                         "ein hund und eine katze", "das haus ist alt und rot",
+                                         "ein altes haus sieht gut aus"};
+  TokenizerTrainOptions options;
+  options.vocab_size = 300;
+  options.byte_fallback = true;
+  options.hard_vocab_limit = false;
+  return Tokenizer::train(text, options);
+}
+
+class TranslatorTest : public ::testing::TestWithParam<Architecture> {
  protected:
-  void SetUp() override { model_ = random_model(*context_, decode_config(GetParam()), 5); }
-
-  std::string error_for(const Sentences& sources, const DecodeOptions& options = {}) {
-    return error_text([&] { translate(*context_, *model_, sources, options); });
+  static void SetUpTestSuite() { tokenizer_ = new Tokenizer(small_tokenizer()); }
+  static void TearDownTestSuite() {
+    delete tokenizer_;
+    tokenizer_ = nullptr;
+  }
+  void SetUp() override {
+    model_ = random_model(*context_, decode_config(GetParam(), tokenizer_->vocab_size()), 5);
+    // Translations end early.
+    set_output_bias(*context_, *model_, tokenizer_->eos_id(), 3);
   }
 
+  Translator translator() const { return {*context_, *model_, *tokenizer_}; }
+  std::vector<int32_t> encoded(std::string_view line) const {
+    std::vector<int32_t> ids = tokenizer_->encode(line);
+    ids.push_back(tokenizer_->eos_id());
+    return ids;
+  }
+  // More tokens than the model takes: every word has two of them at least.
+  std::string long_line() const {
+    std::string line;
+    for (int i = 0; i < 48; ++i) line += "xq ";
+    return line;
+  }
+  std::string error_for(const Lines& lines, const TranslateOptions& options = {}) const {
+    return error_text([&] { translator().translate(lines, options); });
+  }
+
+  static Tokenizer* tokenizer_;
   std::unique_ptr<Context> context_ = cpu_context();
   std::unique_ptr<Model> model_;
 };
+Tokenizer* TranslatorTest::tokenizer_ = nullptr;
 
-INSTANTIATE_TEST_SUITE_P(Models, Translator,
+INSTANTIATE_TEST_SUITE_P(Models, TranslatorTest,
                          ::testing::Values(Architecture::encoder_decoder, Architecture::decoder_lm),
                          architecture_name);
 
-TEST_P(Translator, EmptySentencesAndEmptyInput) {
-  EXPECT_TRUE(translate(*context_, *model_, {}).empty());
-  const Sentences sources = {{}, {5, 6, kEos}, {kEos}};
-  const auto found = translate(*context_, *model_, sources);
-  ASSERT_EQ(found.size(), 3u);
-  for (const size_t i : {size_t{0}, size_t{2}}) {
-    ASSERT_EQ(found[i].size(), 1u);
-    EXPECT_TRUE(found[i][0].tokens.empty());
-    EXPECT_EQ(found[i][0].log_probability, 0);
-  }
-  EXPECT_LT(found[1][0].log_probability, 0);
-  EXPECT_EQ(found[1][0].tokens, translate(*context_, *model_, {&sources[1], 1})[0][0].tokens);
-}
-
-TEST_P(Translator, StopsAtTheMaximumLength) {
-  set_output_bias(*context_, *model_, kEos, -1e9);
-  const Sentences sources = {{5, 6, 7, kEos}, {5, kEos}};
-  DecodeOptions options;
-  options.max_length_extra = 3;
-  auto found = translate(*context_, *model_, sources, options);
-  EXPECT_EQ(found[0][0].tokens.size(), 2u * 4 + 3);
-  EXPECT_EQ(found[1][0].tokens.size(), 2u * 2 + 3);
-  EXPECT_FALSE(found[0][0].finished);
-  EXPECT_NEAR(found[1][0].score, found[1][0].log_probability / 7, 1e-12);
-
-  options.max_length = 6;
-  found = translate(*context_, *model_, sources, options);
-  EXPECT_EQ(found[0][0].tokens.size(), 6u);
-
-  // As far as there are positions: the last token is never fed.
-  options.max_length = 1000;
-  options.max_length_factor = 1e300;
-  found = translate(*context_, *model_, sources, options);
-  const bool stream = GetParam() == Architecture::decoder_lm;
-  EXPECT_EQ(found[0][0].tokens.size(), stream ? 48u - 4 + 1 : 48u);
-  EXPECT_EQ(found[1][0].tokens.size(), stream ? 48u - 2 + 1 : 48u);
-}
-
-TEST_P(Translator, SpecialPiecesAreNotGenerated) {
-  const Sentences sources = {{5, 6, 7, kEos}};
-  for (const int32_t token : {0, 1, 3}) {
-    set_output_bias(*context_, *model_, token, 30);
-    const auto found = translate(*context_, *model_, sources);
-    for (const int32_t id : found[0][0].tokens) EXPECT_NE(id, token);
-    EXPECT_LT(found[0][0].log_probability, -20);  // they keep their share
-  }
-  set_output_bias(*context_, *model_, 0, 30);
-  DecodeOptions options;
-  options.allow_unk = true;
-  options.beam = 1;
-  const auto found = translate(*context_, *model_, sources, options);
-  EXPECT_NE(std::count(found[0][0].tokens.begin(), found[0][0].tokens.end(), 0), 0);
-}
-
-TEST_P(Translator, LongSourcesAreErrorsOrCut) {
-  const int64_t limit = longest_source(model_->config());
-  EXPECT_EQ(limit, GetParam() == Architecture::decoder_lm ? 24 : 48);
-  std::vector<int32_t> longest(static_cast<size_t>(limit - 1), 5);
-  longest.push_back(kEos);
-  std::vector<int32_t> too_long = longest;
-  too_long.insert(too_long.end() - 1, {6, 7});
-  EXPECT_EQ(error_for({longest}), "");
-  const std::string error = error_for({{5, kEos}, too_long});
-  EXPECT_TRUE(contains(error, "INVALID_ARGUMENT: sentence 2 has ")) << error;
-  EXPECT_TRUE(contains(error, std::to_string(limit))) << error;
-
-  DecodeOptions options;
-  options.long_source = LongSource::truncate;
-  const auto cut = translate(*context_, *model_, Sentences{too_long, longest}, options);
-  EXPECT_EQ(cut[0][0].tokens, cut[1][0].tokens);
-}
-
-TEST_P(Translator, NamesWhatIsWrong) {
-  EXPECT_TRUE(contains(error_for({{5, kEos}, {}, {5, 6}}), "sentence 3 must end with eos"));
-  EXPECT_TRUE(contains(error_for({{5, 13, kEos}}), "sentence 1 has token 13"));
-  const auto with = [&](auto change) {
-    DecodeOptions options;
-    change(options);
-    return error_for({{5, kEos}}, options);
-  };
-  EXPECT_TRUE(contains(with([](auto& o) { o.beam = 0; }), "beam must be 1 to 4096, got 0"));
-  EXPECT_TRUE(contains(with([](auto& o) { o.n_best = 6; }), "n_best must be 1 to the beam"));
-  EXPECT_TRUE(contains(with([](auto& o) { o.max_length = 0; }), "max_length"));
-  EXPECT_TRUE(contains(with([](auto& o) { o.length_penalty = std::nan(""); }), "length_penalty"));
-  EXPECT_TRUE(contains(with([](auto& o) { o.batch_tokens = 0; }), "batch_tokens"));
-  EXPECT_TRUE(contains(with([](auto& o) { o.tokens.eos = 13; }), "eos"));
-}
-
-TEST_P(Translator, ModelsThatAnswerNaNAreNamed) {
-  set_output_bias(*context_, *model_, 4, std::nan(""));
-  const std::string error = error_for({{}, {5, kEos}});
-  EXPECT_TRUE(contains(error, "NON_FINITE: ")) << error;
-  EXPECT_TRUE(contains(error, "sentence 2")) << error;
-}
-
-TEST_P(Translator, CanBeCancelledAndUsedAgain) {
-  const Sentences sources = random_sentences(5, 6, 13, 2);
-  const auto expected = translate(*context_, *model_, sources);
-  DecodeOptions options;
-  int steps = 0;
-  options.cancelled = [&] { return ++steps == 3; };
-  EXPECT_TRUE(contains(error_for(sources, options), "CANCELLED"));
-  EXPECT_EQ(steps, 3);
-  EXPECT_TRUE(context_->recording());
-  const auto again = translate(*context_, *model_, sources);
-  for (size_t i = 0; i < sources.size(); ++i) EXPECT_EQ(again[i][0].tokens, expected[i][0].tokens);
-
-  ScoreOptions score_options;
-  score_options.cancelled = [] { return true; };
-  const std::vector<SentencePair> pairs = {{{5, kEos}, {6, kEos}}};
-  EXPECT_TRUE(
-      contains(error_text([&] { score(*context_, *model_, pairs, score_options); }), "CANCELLED"));
-}
-
-TEST_P(Translator, RecordsNothing) {
-  const Sentences sources = {{5, 6, kEos}};
-  translate(*context_, *model_, sources);
-  const std::vector<SentencePair> pairs = {{{5, kEos}, {6, kEos}}};
-  score(*context_, *model_, pairs);
-  EXPECT_EQ(context_->tape().size(), 0u);
-}
-
-TEST_P(Translator, ScoreSumsTheTokensOfEachPair) {
-  std::vector<SentencePair> pairs;
-  const Sentences sources = random_sentences(9, 7, 13, 41),
-                  targets = random_sentences(9, 9, 13, 42);
-  for (size_t i = 0; i < sources.size(); ++i) pairs.push_back({sources[i], targets[i]});
-  pairs.push_back({{kEos}, {kEos}});
-  ScoreOptions options;
-  options.batch_tokens = 25;
-  const auto scores = score(*context_, *model_, pairs, options);
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    double expected = 0;
-    std::vector<int32_t> before;
-    for (const int32_t token : pairs[i].target) {
-      expected += next_log_probabilities(*context_, *model_, pairs[i].source,
-                                         before)[static_cast<size_t>(token)];
-      before.push_back(token);
+TEST_P(TranslatorTest, TranslatesAsTheTokensOfEachLine) {
+  const Lines lines = {"der hund sieht", "", "die katze und das rote haus"};
+  TranslateOptions options;
+  options.decode.beam = 3;
+  options.decode.n_best = 2;
+  const auto found = translator().translate(lines, options);
+  std::vector<std::vector<int32_t>> sources;
+  for (const std::string_view line : lines) sources.push_back(encoded(line));
+  DecodeOptions decode = options.decode;
+  decode.tokens = tokenizer_->special_tokens();
+  const auto expected = translate_tokens(*context_, *model_, sources, decode);
+  ASSERT_EQ(found.size(), lines.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    ASSERT_EQ(found[i].hypotheses.size(), expected[i].size());
+    for (size_t rank = 0; rank < expected[i].size(); ++rank) {
+      const TextHypothesis& hypothesis = found[i].hypotheses[rank];
+      EXPECT_EQ(hypothesis.tokens, expected[i][rank].tokens);
+      EXPECT_EQ(hypothesis.text, tokenizer_->decode(expected[i][rank].tokens));
+      EXPECT_EQ(hypothesis.score, expected[i][rank].score);
+      EXPECT_EQ(hypothesis.log_probability, expected[i][rank].log_probability);
+      EXPECT_EQ(hypothesis.finished, expected[i][rank].finished);
     }
-    EXPECT_NEAR(scores[i].log_probability, expected, 1e-10) << "pair " << i;
-    EXPECT_EQ(scores[i].tokens, static_cast<int64_t>(pairs[i].target.size()));
+    EXPECT_EQ(found[i].source_tokens, static_cast<int64_t>(sources[i].size()));
+    EXPECT_FALSE(found[i].truncated());
+  }
+  EXPECT_EQ(found[1].hypotheses[0].text, "");
+  EXPECT_TRUE(translator().translate({}).empty());
+}
+
+TEST_P(TranslatorTest, SamplesAreTranslationsOfTheirLine) {
+  TranslateOptions options;
+  options.decode.sampling.on = true;
+  options.decode.n_best = 4;
+  const auto found = translator().translate(Lines{"der hund", "die katze"}, options);
+  for (const Translation& line : found) ASSERT_EQ(line.hypotheses.size(), 4u);
+  options.decode.sampling.first_line = 1;
+  const auto second = translator().translate(Lines{"die katze"}, options);
+  for (size_t sample = 0; sample < 4; ++sample)
+    EXPECT_EQ(second[0].hypotheses[sample].text, found[1].hypotheses[sample].text);
+}
+
+TEST_P(TranslatorTest, LongLinesAreErrorsOrCut) {
+  const std::string line = long_line();
+  const std::vector<int32_t> ids = encoded(line);
+  const int64_t limit = longest_source(model_->config());
+  ASSERT_GT(static_cast<int64_t>(ids.size()), limit);
+  const std::string error = error_for({"der hund", line});
+  EXPECT_TRUE(contains(error, "INVALID_ARGUMENT: sentence 2 has ")) << error;
+
+  TranslateOptions options;
+  options.truncate = true;
+  const auto found = translator().translate(Lines{"der hund", line}, options);
+  EXPECT_FALSE(found[0].truncated());
+  EXPECT_TRUE(found[1].truncated());
+  EXPECT_EQ(found[1].source_tokens, static_cast<int64_t>(ids.size()));
+  const auto used = static_cast<size_t>(found[1].used_tokens);
+  EXPECT_LE(found[1].used_tokens, limit);
+  std::vector<int32_t> kept(ids.begin(), ids.begin() + static_cast<int64_t>(used) - 1);
+  kept.push_back(tokenizer_->eos_id());
+  DecodeOptions decode;
+  decode.tokens = tokenizer_->special_tokens();
+  EXPECT_EQ(found[1].hypotheses[0].tokens,
+            translate_tokens(*context_, *model_, {&kept, 1}, decode)[0][0].tokens);
+}
+
+// The vocabulary spells the character in three byte tokens.
+TEST_P(TranslatorTest, ACharacterIsCutWholeOrNotAtAll) {
+  const int64_t limit = longest_source(model_->config());
+  TranslateOptions options;
+  options.truncate = true;
+  options.decode.beam = 1;
+  for (const std::string start : {"", "a", "aa", "a a"}) {
+    std::string line = start;
+    for (int i = 0; i < 30; ++i) line += "\u4e2d";
+    const auto found = translator().translate(Lines{line}, options);
+    ASSERT_TRUE(found[0].truncated());
+    EXPECT_GT(found[0].used_tokens, limit - 3);
+    const std::vector<int32_t> ids = encoded(line);
+    const auto first_lost = static_cast<size_t>(found[0].used_tokens - 1);
+    EXPECT_EQ(tokenizer_->piece(ids[first_lost]), "<0xE4>") << start;
   }
 }
 
-TEST_P(Translator, ScoreNamesBadPairs) {
-  const auto error_for_pairs = [&](const std::vector<SentencePair>& pairs) {
-    return error_text([&] { score(*context_, *model_, pairs); });
+TEST_P(TranslatorTest, AShortlistRestrictsTheTokens) {
+  const std::vector<std::vector<int32_t>> sources = {tokenizer_->encode("der hund")},
+                                          targets = {tokenizer_->encode("die katze")};
+  const LexicalTable table = LexicalTable::learn(sources, targets, tokenizer_->vocab_size(), 4);
+  TranslateOptions options;
+  options.shortlist = {&table, 8, 4};
+  std::vector<int32_t> source = encoded("der hund");
+  const std::vector<int32_t> allowed = table.candidates(source, 8, 4);
+  const auto found = translator().translate(Lines{"der hund"}, options);
+  for (const int32_t id : found[0].hypotheses[0].tokens)
+    EXPECT_TRUE(std::binary_search(allowed.begin(), allowed.end(), id)) << id;
+
+  options.shortlist = {&table, 0, 0};
+  EXPECT_TRUE(contains(error_for({"der hund"}, options), "both 0"));
+  options.shortlist = {nullptr, -1, 0};
+  EXPECT_TRUE(contains(error_for({"der hund"}, options), "at least 0"));
+}
+
+TEST_P(TranslatorTest, ScoresAsTheTokensOfEachPair) {
+  const Lines sources = {"der hund", "die katze sieht"}, targets = {"das haus", "ein hund und"};
+  const auto found = translator().score(sources, targets);
+  ScoreOptions options;
+  options.tokens = tokenizer_->special_tokens();
+  const std::vector<SentencePair> pairs = {{encoded(sources[0]), encoded(targets[0])},
+                                           {encoded(sources[1]), encoded(targets[1])}};
+  const auto expected = score(*context_, *model_, pairs, options);
+  ASSERT_EQ(found.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(found[i].log_probability, expected[i].log_probability);
+    EXPECT_EQ(found[i].tokens, expected[i].tokens);
+  }
+}
+
+TEST_P(TranslatorTest, NamesWhatIsWrong) {
+  const std::string bad = "\xc3(";
+  EXPECT_TRUE(contains(error_for({"gut", bad}), "line 2: "));
+  const auto score_error = [&](const Lines& sources, const Lines& targets) {
+    return error_text([&] { translator().score(sources, targets); });
   };
-  const SentencePair good = {{5, kEos}, {6, kEos}};
-  EXPECT_TRUE(contains(error_for_pairs({good, {{}, {kEos}}}), "the source of pair 2 must end"));
-  EXPECT_TRUE(contains(error_for_pairs({{{kEos}, {5}}}), "the target of pair 1 must end"));
-  EXPECT_TRUE(contains(error_for_pairs({{{kEos}, {99, kEos}}}), "token 99"));
-  std::vector<int32_t> half(30, 5);
-  half.back() = kEos;
-  const std::string error = error_for_pairs({{half, half}});
-  EXPECT_EQ(contains(error, "59 tokens in one stream"), GetParam() == Architecture::decoder_lm)
-      << error;
-}
-
-std::vector<BeamSearch::Candidate> candidates(std::initializer_list<BeamSearch::Candidate> list) {
-  return list;
-}
-
-TEST(BeamSearch, OnlyTheFirstBeamCandidatesCanFinish) {
-  DecodeOptions options;
-  options.beam = 2;
-  options.n_best = 2;
-  BeamSearch search(options, 10);
-  auto first = candidates({{-3, 0, kEos}, {-1, 0, 7}, {-2, 0, 8}});
-  search.advance(first);  // eos is third: not finished
-  ASSERT_EQ(search.live().size(), 2u);
-  EXPECT_EQ(search.live()[0].tokens, (std::vector<int32_t>{7}));
-  EXPECT_EQ(search.live()[1].tokens, (std::vector<int32_t>{8}));
-  EXPECT_FALSE(search.done());
-
-  auto second = candidates({{-1.5, 0, kEos}, {-4, 0, 5}, {-2.5, 1, kEos}, {-6, 1, 5}});
-  search.advance(second);
-  EXPECT_TRUE(search.done());
-  const auto results = search.results();
-  ASSERT_EQ(results.size(), 2u);
-  EXPECT_EQ(results[0].tokens, (std::vector<int32_t>{7}));
-  EXPECT_EQ(results[0].score, -0.75);
-  EXPECT_EQ(results[0].log_probability, -1.5);
-  EXPECT_EQ(results[1].tokens, (std::vector<int32_t>{8}));
-}
-
-TEST(BeamSearch, EqualCandidatesGoByHypothesisThenToken) {
-  DecodeOptions options;
-  options.beam = 3;
-  BeamSearch search(options, 10);
-  auto first = candidates({{-1, 0, 9}, {-1, 0, 5}, {-1, 0, 7}, {-1, 0, 6}});
-  search.advance(first);
-  ASSERT_EQ(search.live().size(), 3u);
-  EXPECT_EQ(search.live()[0].tokens[0], 5);
-  EXPECT_EQ(search.live()[1].tokens[0], 6);
-  EXPECT_EQ(search.live()[2].tokens[0], 7);
-  auto second = candidates({{-2, 2, 4}, {-2, 0, 8}, {-2, 1, 4}});
-  search.advance(second);
-  EXPECT_EQ(search.live()[0].parent, 0);
-  EXPECT_EQ(search.live()[1].parent, 1);
-  EXPECT_EQ(search.live()[2].parent, 2);
-}
-
-TEST(BeamSearch, AFinishedHypothesisBeatsABetterUnfinishedOne) {
-  DecodeOptions options;
-  options.beam = 2;
-  BeamSearch search(options, 1);
-  auto only = candidates({{-1, 0, 5}, {-2, 0, kEos}, {-3, 0, 6}});
-  search.advance(only);
-  EXPECT_TRUE(search.done());
-  EXPECT_TRUE(search.results()[0].tokens.empty());
-  EXPECT_TRUE(search.results()[0].finished);
-}
-
-TEST(BeamSearch, EndsWhenNothingIsLeft) {
-  DecodeOptions options;
-  options.beam = 3;
-  BeamSearch search(options, 10);
-  auto only = candidates({{-1, 0, kEos}});
-  search.advance(only);
-  EXPECT_TRUE(search.done());
-  EXPECT_EQ(search.results().size(), 1u);
+  EXPECT_TRUE(contains(score_error({"gut"}, {bad}), "target, line 1: "));
+  EXPECT_TRUE(contains(score_error({bad}, {"gut"}), "source, line 1: "));
+  EXPECT_TRUE(contains(score_error({"gut"}, {}), "1 source lines and 0 target lines"));
+  const auto other =
+      random_model(*context_, decode_config(GetParam(), tokenizer_->vocab_size() + 1), 5);
+  EXPECT_TRUE(contains(error_text([&] { Translator(*context_, *other, *tokenizer_); }),
+                       "they do not belong together"));
+  TranslateOptions options;
+  options.decode.cancelled = [] { return true; };
+  EXPECT_TRUE(contains(error_for({"gut"}, options), "CANCELLED"));
 }
 
 }  // namespace

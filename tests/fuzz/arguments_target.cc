@@ -71,12 +71,6 @@ std::vector<std::string> arguments_of(std::string_view text) {
     if (line.find_first_not_of('.') == std::string::npos) line += 'x';
     arguments.push_back(line);
   }
-  // The demonstration trains; its flags are parsed as those of the others are.
-  for (size_t i = 1; i < arguments.size(); ++i)
-    if (arguments[i] == "demo") {
-      arguments.push_back("--help");
-      break;
-    }
   return arguments;
 }
 

@@ -9,6 +9,7 @@ std::span<const Target> all_targets() {
       {"config", run_config, config_seeds},
       {"corpus", run_corpus, corpus_seeds},
       {"sentencepiece", run_sentencepiece, sentencepiece_seeds},
+      {"training", run_training, training_seeds},
       {"vocabulary", run_vocabulary, vocabulary_seeds},
       {"importer", run_importer, importer_seeds},
       {"arguments", run_arguments, arguments_seeds},

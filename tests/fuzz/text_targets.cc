@@ -212,6 +212,43 @@ std::vector<Seed> sentencepiece_seeds() {
           {"bytes", bytes}};
 }
 
+// A byte of options, then sentences, one a line.
+void run_training(Bytes input) {
+  Parts parts(input);
+  const unsigned mode = parts.byte();
+  TokenizerTrainOptions options;
+  options.model = mode & 1 ? TokenizerModel::bpe : TokenizerModel::unigram;
+  options.byte_fallback = (mode & 2) != 0;
+  options.character_coverage = mode & 4 ? 0.98 : 1;
+  options.hard_vocab_limit = (mode & 8) != 0;
+  options.vocab_size = (mode & 2 ? 261 : 5) + static_cast<int32_t>(mode & 16 ? 8000 : mode >> 5);
+  std::vector<std::string_view> sentences;
+  for (std::string_view rest = parts.rest().substr(0, 1 << 14); !rest.empty();) {
+    const size_t end = rest.find('\n');
+    sentences.push_back(rest.substr(0, end));
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  }
+  attempt([&] {
+    const Tokenizer trained = Tokenizer::train(sentences, options);
+    for (const std::string_view sentence : sentences)
+      for (const int32_t id : trained.encode(sentence))
+        expect(id >= 0 && id < trained.vocab_size(), "a token outside the vocabulary");
+  });
+}
+
+std::vector<Seed> training_seeds() {
+  const std::string large(1, '\x10'), bpe(1, '\x11'), coverage(1, '\x14'), bytes(1, '\x12');
+  std::string special;
+  for (int i = 0; i < 100; ++i) special += "<s>";
+  return {{"text", large + "ein Hund\neine Katze\n"},
+          {"text-bpe", bpe + "ein Hund\neine Katze\n"},
+          {"spaces", large + "\u3000\n\u00a0\n\u200b\u2028\n"},
+          {"controls", large + "\x7f\x01\x1b\n\t\n"},
+          {"escapes", bpe + "\u2581\n\u3000\u2581\n"},
+          {"special", coverage + special},
+          {"bytes", bytes + "\ufffd\U0001f600\n"}};
+}
+
 std::vector<Seed> vocabulary_seeds() {
   std::ostringstream table;
   const std::vector<std::vector<int32_t>> sources = {{5, 6}, {7, 8}}, targets = {{9}, {10, 11}};

@@ -20,12 +20,8 @@ TEST_F(InteropTest, WeightsComeBackBitForBit) {
       config.activation = activation;
       config.ffn_dropout = lm ? 0 : 0.25;  // GPT-2 has none, and no encoder
       if (lm) config.encoder_layers = ModelConfig{}.encoder_layers;
+      config.output_bias = !lm;  // GPT-2 has none
       const auto model = model_of(config);
-      if (lm) {  // without the bias that GPT-2 does not have
-        const ParamId bias = model->parameters().find("output.bias");
-        const std::vector<float> zeros(static_cast<size_t>(config.vocabulary));
-        model->parameters().set_value(*context_, bias, zeros.data(), zeros.size() * sizeof(float));
-      }
       const std::string name = concat("weights-", activation_name(activation), lm);
       EXPECT_EQ(exported(*model, lm ? ExportFormat::hf_gpt2 : ExportFormat::hf_marian, name), 0);
       const ImportedModel imported = import_model(*context_, path(name));
@@ -61,9 +57,34 @@ TEST_F(InteropTest, OutputBiasOfAnLmMovesIntoTheMatrix) {
     EXPECT_LT(difference, 1e-5);
     const ImportedModel imported = import_model(*context_, path(name));
     EXPECT_FALSE(imported.model->config().tied_embeddings);
-    const Tensor& bias =
-        imported.model->parameters().value(imported.model->parameters().find("output.bias"));
-    for (const float value : context_->values<float>(bias)) EXPECT_EQ(value, 0);
+    EXPECT_FALSE(imported.model->config().output_bias);
+    EXPECT_EQ(imported.model->parameters().find("output.bias"), kNoParam);
+  }
+}
+
+TEST_F(InteropTest, OutputBiasOfZerosIsLeftOut) {
+  const auto model = model_of(config_of(Architecture::decoder_lm, true));
+  const ParamId bias = model->parameters().find("output.bias");
+  const std::vector<float> zeros(static_cast<size_t>(model->config().vocabulary));
+  model->parameters().set_value(*context_, bias, zeros.data(), zeros.size() * sizeof(float));
+  EXPECT_EQ(exported(*model, ExportFormat::hf_gpt2, "zeros"), 0);
+  const ImportedModel imported = import_model(*context_, path("zeros"));
+  EXPECT_TRUE(imported.model->config().tied_embeddings);
+  EXPECT_FALSE(imported.model->config().output_bias);
+}
+
+TEST_F(InteropTest, ModelsWithoutAnOutputBiasAreExported) {
+  for (const bool lm : {false, true}) {
+    ModelConfig config =
+        config_of(lm ? Architecture::decoder_lm : Architecture::encoder_decoder, false);
+    config.output_bias = false;
+    const auto model = model_of(config);
+    EXPECT_EQ(exported(*model, ExportFormat::ctranslate2, concat("bare-ct2-", lm)), 0);
+    if (lm) continue;
+    // The format has a bias, and zeros where its tensor is missing.
+    EXPECT_EQ(exported(*model, ExportFormat::hf_marian, "bare-marian"), 0);
+    const ImportedModel imported = import_model(*context_, path("bare-marian"));
+    EXPECT_TRUE(imported.model->config().output_bias);
   }
 }
 

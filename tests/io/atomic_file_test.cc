@@ -241,6 +241,20 @@ TEST(DirectoryLock, OtherProcessIsRefusedAndDeathUnlocks) {
   close(ready[1]);
 }
 
+TEST(DirectoryLock, OnlyAFileOfItsOwnIsEmptied) {
+  TemporaryDirectory directory;
+  write_file_atomically(directory / "victim", "precious");
+  std::filesystem::create_hard_link(directory / "victim", directory / ".lock");
+  expect_error(ErrorCode::io, "has a second name", [&] { DirectoryLock lock(directory.path()); });
+  std::filesystem::remove(directory / ".lock");
+  std::filesystem::create_symlink(directory / "victim", directory / ".lock");
+  EXPECT_EQ(code_of([&] { DirectoryLock lock(directory.path()); }), ErrorCode::io);
+  EXPECT_EQ(read_text_file(directory / "victim", 100), "precious");
+  std::filesystem::remove(directory / ".lock");
+  ASSERT_EQ(mkfifo((directory / ".lock").c_str(), 0600), 0);
+  expect_error(ErrorCode::io, "special", [&] { DirectoryLock lock(directory.path()); });
+}
+
 TEST(DirectoryLock, MissingDirectory) {
   const Error error = error_of([] { DirectoryLock lock("/nonexistent-directory"); });
   EXPECT_EQ(error.code(), ErrorCode::io);

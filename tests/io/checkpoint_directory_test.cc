@@ -10,6 +10,7 @@
 #include <limits>
 #include <thread>
 
+#include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/manifest.h"
@@ -66,6 +67,26 @@ TEST(CheckpointDirectory, RoundTrip) {
             Names({"empty", "manifest.json", "model.safetensors", "optimizer.safetensors",
                    "state.json"}));
   EXPECT_EQ(list_directory(run / "deeper/run/ckpt"), Names({"0", "1000", "200"}));
+}
+
+// ckpt may be a stranger's link: nothing of what it leads to is deleted or added to.
+TEST(CheckpointDirectory, ALinkedRootIsRefused) {
+  TemporaryDirectory run, other;
+  CheckpointDirectory victims(other.path());
+  for (const int64_t update : {1, 2, 3}) save_sample(victims, update);
+  const Names before = list_directory(other / "ckpt");
+  std::filesystem::create_directory_symlink(other / "ckpt", run / "ckpt");
+  CheckpointDirectory checkpoints(run.path());
+  const auto is_refused = [](auto call) {
+    expect_error(ErrorCode::io, "is a symbolic link", call);
+  };
+  is_refused([&] { save_sample(checkpoints, 4); });
+  is_refused([&] { checkpoints.remove_old(1, {}); });
+  is_refused([&] { checkpoints.remove_leftovers(); });
+  EXPECT_EQ(list_directory(other / "ckpt"), before);
+  write_file_atomically(run / "elsewhere", "3\n");
+  std::filesystem::create_symlink(run / "elsewhere", run / "latest");
+  expect_error(ErrorCode::io, "symbolic link", [&] { checkpoints.read_pointer("latest"); });
 }
 
 TEST(CheckpointDirectory, TensorsGoStraightIntoTheCheckpoint) {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,8 +17,7 @@ using Lines = std::vector<std::string>;
 
 // Written by tests/golden/metrics/make_metrics_golden.py with sacreBLEU.
 nlohmann::json golden_cases() {
-  std::ifstream file(std::filesystem::path(__FILE__).parent_path() /
-                     "../golden/metrics/metrics_golden.json");
+  std::ifstream file(TRAFO_GOLDEN_METRICS);
   return nlohmann::json::parse(file);
 }
 

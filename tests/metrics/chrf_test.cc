@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,8 +16,7 @@ using Lines = std::vector<std::string>;
 
 TEST(Chrf, EqualsSacreBleu) {
   // Written by tests/golden/metrics/make_metrics_golden.py with sacreBLEU.
-  std::ifstream file(std::filesystem::path(__FILE__).parent_path() /
-                     "../golden/metrics/metrics_golden.json");
+  std::ifstream file(TRAFO_GOLDEN_METRICS);
   const auto cases = nlohmann::json::parse(file);
   ASSERT_GE(cases.size(), 20u);
   for (const auto& c : cases) {

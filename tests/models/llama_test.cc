@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/models/model_io.h"
+#include "engine/models/objective.h"
 #include "engine/models/upload.h"
 #include "engine/train/memory_plan.h"
 #include "tests/models/llama_models.h"
@@ -46,10 +47,11 @@ TEST(Llama, ParametersAndTheirShapes) {
 
 double loss_of(Context& context, const Model& model, const Batch& batch) {
   const NoGrad no_grad(context);
-  return context.item(model.loss(context, batch, 0.1, {}).loss);
+  return context.item(LabelSmoothedCrossEntropy(0.1).loss(context, model, batch, {}).loss);
 }
 
-// Every parameter gets the gradient that differences of the loss say, fused and composed.
+// Every parameter gets the gradient that differences of the loss say, fused and by the reference
+// path.
 TEST(Llama, GradientsInFloat64) {
   for (const auto& [kv_heads, tied] : {std::pair{0, true}, std::pair{1, false}}) {
     for (const bool fused : {true, false}) {
@@ -58,7 +60,7 @@ TEST(Llama, GradientsInFloat64) {
       const ModelConfig config = tiny_llama(kv_heads, tied, 0);
       const auto model = make_model(*context, config, 5, DType::f64);
       const Batch batch = upload(*context, batches(1)[0], config, DType::f64);
-      context->backward(model->loss(*context, batch, 0.1, {}).loss);
+      context->backward(LabelSmoothedCrossEntropy(0.1).loss(*context, *model, batch, {}).loss);
       ParameterStore& parameters = model->parameters();
       for (size_t i = 0; i < parameters.count(); ++i) {
         const auto id = static_cast<ParamId>(i);
@@ -89,7 +91,8 @@ Outcome one_pass(Context& context, const ModelConfig& config, Recompute recomput
   const RecomputeScope scope(context, recompute);
   const auto model = make_model(context, config, 5);
   const Batch batch = upload(context, batches(1)[0], config, DType::f32);
-  const Tensor loss = model->loss(context, batch, 0.1, {7, 3, true}).loss;
+  const Tensor loss =
+      LabelSmoothedCrossEntropy(0.1).loss(context, *model, batch, {7, 3, true}).loss;
   const double value = context.item(loss);
   context.backward(loss);
   return {value, bytes_of(context, model->parameters().flat_grad())};

@@ -63,20 +63,21 @@ TEST_P(ModelOptionsTest, Learns) {
   const auto batches = copy_batches(GetParam().architecture, 4);
   const double before = loss_of(*context, *model, batches);
   TrainOptions options = quick_options();
-  options.learn_rate = 5e-3;
+  options.learning_rate = 5e-3;
   Trainer trainer(*context, *model, options);
   for (int u = 0; u < 60; ++u)
     trainer.step(std::span(batches).subspan(static_cast<size_t>(u) % 4, 1));
   EXPECT_LT(loss_of(*context, *model, batches), 0.8 * before);
 }
 
-TEST_P(ModelOptionsTest, ComposedOpsGiveTheSameLoss) {
+TEST_P(ModelOptionsTest, ReferenceOpsGiveTheSameLoss) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
-  const auto composed = make_context({DeviceKind::cpu, 0}, 1);
-  composed->set_fused_kernels(false);
+  const auto reference = make_context({DeviceKind::cpu, 0}, 1);
+  reference->set_fused_kernels(false);
   const auto batches = copy_batches(GetParam().architecture, 2);
   const double loss = loss_of(*context, *make_model(*context, config(), 5), batches);
-  EXPECT_NEAR(loss_of(*composed, *make_model(*composed, config(), 5), batches), loss, 1e-5 * loss);
+  EXPECT_NEAR(loss_of(*reference, *make_model(*reference, config(), 5), batches), loss,
+              1e-5 * loss);
 }
 
 TEST_P(ModelOptionsTest, TyingIsOneMatrix) {
@@ -133,6 +134,43 @@ TEST(DepthScaledInit, DividesTheWeightsOfALayerByTheRootOfItsDepth) {
     EXPECT_GT(divided, 1000);
   }
   EXPECT_NE(to_json(ModelConfig{}).find("\"depth_scaled_init\": false"), std::string::npos);
+}
+
+TEST(OutputBias, IsAParameterWhereTheConfigurationHasOne) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  for (const auto architecture : {Architecture::encoder_decoder, Architecture::decoder_lm}) {
+    ModelConfig config = tiny_config(architecture);
+    const auto with = make_model(*context, config, 7);
+    config.output_bias = false;
+    const auto without = make_model(*context, config, 7);
+    EXPECT_NE(with->parameters().find("output.bias"), kNoParam);
+    EXPECT_EQ(without->parameters().find("output.bias"), kNoParam);
+    EXPECT_FALSE(without->output_projection().bias.defined());
+    EXPECT_EQ(without->parameters().count() + 1, with->parameters().count());
+    const TemporaryDirectory directory;
+    save_model(directory / "model", *context, *without);
+    EXPECT_FALSE(load_model(*context, directory / "model")->config().output_bias);
+  }
+}
+
+TEST(OutputBias, FilesWithoutTheFieldHaveOne) {
+  ModelConfig config = tiny_config(Architecture::decoder_lm);
+  config.output_bias = false;
+  std::string text = to_json(config);
+  EXPECT_FALSE(model_config_from_json(text).output_bias);
+  const size_t at = text.find(",\n  \"output_bias\": false");
+  ASSERT_NE(at, std::string::npos);
+  text.erase(at, text.find('\n', at + 2) - at);
+  EXPECT_TRUE(model_config_from_json(text).output_bias);
+}
+
+TEST(Architectures, HaveNamesThatAreReadBack) {
+  for (const ArchitectureInfo& info : architectures()) {
+    EXPECT_EQ(&info_of(info.architecture), &info);
+    const ModelConfig config = tiny_config(info.architecture);
+    EXPECT_EQ(model_config_from_json(to_json(config)).architecture, info.architecture);
+    EXPECT_NE(to_json(config).find(info.name), std::string::npos);
+  }
 }
 
 }  // namespace

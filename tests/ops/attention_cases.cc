@@ -29,6 +29,10 @@ struct AttentionCase {
   bool causal = false;
   double scale = 0;
   Dropout dropout = {};
+  int64_t kv_heads = 0;
+
+  int64_t width() const { return heads * head_dim; }
+  int64_t kv_width() const { return (kv_heads > 0 ? kv_heads : heads) * head_dim; }
 };
 
 OpCase make(const char* label, const AttentionCase& c) {
@@ -37,27 +41,29 @@ OpCase make(const char* label, const AttentionCase& c) {
   // A score of 60 in float32 is rounded by up to 4e-6, and its exponential by as much, relative.
   if (c.scale > 10) test.tolerance = 1e-5;
   // In bfloat16 that score is off by 0.12.
-  if (c.scale > 10) test.composed_bfloat16_tolerance = 0.25;
+  if (c.scale > 10) test.reference_bfloat16_tolerance = 0.25;
   test.inputs = [c](InputMaker& maker) {
-    const int64_t width = c.heads * c.head_dim, tq = total(c.queries), tk = total(c.keys);
+    const int64_t width = c.width(), kv_width = c.kv_width();
+    const int64_t tq = total(c.queries), tk = total(c.keys);
     switch (c.layout) {
       case Layout::packed:
-        return std::vector<Tensor>{maker.uniform({tq, 3 * width})};
+        return std::vector<Tensor>{maker.uniform({tq, width + 2 * kv_width})};
       case Layout::one:
         return std::vector<Tensor>{maker.uniform({tq, width + 1})};
       case Layout::packed_keys_values:
-        return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, 2 * width})};
+        return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, 2 * kv_width})};
       case Layout::wide_keys_values:
-        return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, 5 * width})};
+        return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, 5 * kv_width})};
       default:
-        return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, width}),
-                                   maker.uniform({tk, width})};
+        return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, kv_width}),
+                                   maker.uniform({tk, kv_width})};
     }
   };
   test.run = [c](Context& context, const std::vector<Tensor>& x) {
-    const int64_t width = c.heads * c.head_dim;
+    const int64_t width = c.width(), kv_width = c.kv_width();
     ops::AttentionOptions options;
     options.heads = c.heads;
+    options.kv_heads = c.kv_heads;
     options.head_dim = c.head_dim;
     options.causal = c.causal;
     options.scale = c.scale;
@@ -69,15 +75,15 @@ OpCase make(const char* label, const AttentionCase& c) {
     };
     switch (c.layout) {
       case Layout::packed:
-        return std::vector<Tensor>{run({x[0], 0}, {x[0], width}, {x[0], 2 * width})};
+        return std::vector<Tensor>{run({x[0], 0}, {x[0], width}, {x[0], width + kv_width})};
       case Layout::one:  // k shares all columns with q, v all but one
         return std::vector<Tensor>{run({x[0], 0}, {x[0], 0}, {x[0], 1})};
       case Layout::packed_keys_values:
-        return std::vector<Tensor>{run({x[0], 0}, {x[1], 0}, {x[1], width})};
+        return std::vector<Tensor>{run({x[0], 0}, {x[1], 0}, {x[1], kv_width})};
       case Layout::wide_keys_values:  // two layers on the columns of one tensor, one column range
                                       // idle
-        return std::vector<Tensor>{run({x[0], 0}, {x[1], 0}, {x[1], width}),
-                                   run({x[0], 0}, {x[1], 3 * width}, {x[1], 2 * width})};
+        return std::vector<Tensor>{run({x[0], 0}, {x[1], 0}, {x[1], kv_width}),
+                                   run({x[0], 0}, {x[1], 3 * kv_width}, {x[1], 2 * kv_width})};
       default:
         return std::vector<Tensor>{run({x[0], 0}, {x[1], 0}, {x[2], 0})};
     }
@@ -98,7 +104,7 @@ OpCases attention_cases() {
       make("empty sequences and queries without keys", {2, 2, {0, 3, 0, 1}, {2, 0, 1, 2}}),
       make("empty batch", {2, 2, {}, {}}),
       make("empty sequences only", {2, 2, {0, 0}, {0, 3}, Layout::packed_keys_values}),
-      make("causal with hidden rows", {1, 2, {5, 2}, {2, 4}, Layout::separate, true}),
+      make("causal with masked rows", {1, 2, {5, 2}, {2, 4}, Layout::separate, true}),
       make("dropout", {2, 2, {3, 6}, {5, 4}, Layout::separate, false, 0, dropout}),
       make("dropout, causal, packed", {2, 2, {3, 6}, {3, 6}, Layout::packed, true, 0.8, dropout}),
       make("more than a tile", {1, 1, {70}, {131}, Layout::separate, false, 2, dropout}),
@@ -106,6 +112,20 @@ OpCases attention_cases() {
       make("shared columns", {2, 2, {3, 2}, {3, 2}, Layout::one, true}),
       make("columns of several layers", {2, 2, {2, 3}, {3, 1}, Layout::wide_keys_values}),
       make("peaked", {1, 4, {4}, {6}, Layout::separate, false, 30}),
+      make("one head of keys", {4, 2, {3, 2}, {3, 2}, Layout::packed, true, 0, {}, 1}),
+      make("two query heads a head of keys, odd head",
+           {4, 3, {2, 5}, {4, 1}, Layout::packed_keys_values, false, 0, {}, 2}),
+      make("three query heads a head of keys, no vector divides the head",
+           {6, 5, {4}, {4}, Layout::packed, false, 0, {}, 2}),
+      make("grouped, dropout", {4, 2, {3, 6}, {5, 4}, Layout::separate, false, 0, dropout, 2}),
+      make("grouped, more than a tile", {2, 1, {70}, {67}, Layout::separate, true, 2, {}, 1}),
+      make("grouped, whole vectors", {4, 16, {3, 2}, {3, 2}, Layout::packed, true, 0, {}, 2}),
+      make("grouped, shared columns", {4, 2, {3, 2}, {3, 2}, Layout::one, true, 0, {}, 2}),
+      make("grouped, columns of several layers",
+           {4, 2, {2, 3}, {3, 1}, Layout::wide_keys_values, false, 0, {}, 2}),
+      make("grouped, empty sequences",
+           {2, 2, {0, 3, 0}, {2, 0, 1}, Layout::separate, false, 0, {}, 1}),
+      make("grouped, empty batch", {2, 2, {}, {}, Layout::separate, false, 0, {}, 1}),
   };
 }
 

@@ -25,18 +25,21 @@ using Batch = std::vector<Lengths>;
 struct Problem {
   Batch batch;
   int64_t heads = 2, head_dim = 64;
+  int64_t kv_heads = 2;
   bool causal = false;
   double sharpness = 1.5;  // scale * sqrt(head_dim)
   Dropout dropout{};
   int64_t max_queries = 0, max_keys = 0;  // bounds; choose the kernel, too
 
   int64_t width() const { return heads * head_dim; }
+  int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t query_rows() const { return rows(&Lengths::queries); }
   int64_t key_rows() const { return rows(&Lengths::keys); }
   double scale() const { return sharpness / std::sqrt(static_cast<double>(head_dim)); }
   std::string text() const {
-    return concat("head_dim ", head_dim, causal ? ", causal" : "",
-                  dropout.active() ? ", dropout" : "", ", up to ", max_queries, " and ", max_keys);
+    return concat(heads, " heads, ", kv_heads, " of keys, head_dim ", head_dim,
+                  causal ? ", causal" : "", dropout.active() ? ", dropout" : "", ", up to ",
+                  max_queries, " and ", max_keys);
   }
 
  private:
@@ -47,28 +50,30 @@ struct Problem {
   }
 };
 
-// q, k, v, dout and what follows from them, [rows, width], all without padding.
+// Inputs and expected results, q, dout, out and dq [rows, width], the others [rows, kv_width],
+// without padding.
 struct Reference {
   Doubles q, k, v, dout, out, lse, dq, dk, dv;
 };
 
 Reference reference_of(const Problem& p, PhiloxStream& random) {
-  const auto width = static_cast<size_t>(p.width()), dim = static_cast<size_t>(p.head_dim);
-  const auto heads = static_cast<size_t>(p.heads);
+  const auto width = static_cast<size_t>(p.width()), kv_width = static_cast<size_t>(p.kv_width());
+  const auto dim = static_cast<size_t>(p.head_dim), heads = static_cast<size_t>(p.heads);
+  const size_t group = heads / static_cast<size_t>(p.kv_heads);
   const auto query_rows = static_cast<size_t>(p.query_rows()),
              key_rows = static_cast<size_t>(p.key_rows());
-  const auto drawn = [&](size_t rows) {
-    Doubles values(rows * width);
+  const auto drawn = [&](size_t rows, size_t columns) {
+    Doubles values(rows * columns);
     for (double& value : values)
       value = static_cast<double>(
           BFloat16::from_float(static_cast<float>(random.uniform(-1, 1))).to_float());
     return values;
   };
   Reference r;
-  r.q = drawn(query_rows);
-  r.k = drawn(key_rows);
-  r.v = drawn(key_rows);
-  r.dout = drawn(query_rows);
+  r.q = drawn(query_rows, width);
+  r.k = drawn(key_rows, kv_width);
+  r.v = drawn(key_rows, kv_width);
+  r.dout = drawn(query_rows, width);
   r.out.resize(r.q.size());
   r.dq.resize(r.q.size());
   r.dk.resize(r.k.size());
@@ -87,7 +92,7 @@ Reference reference_of(const Problem& p, PhiloxStream& random) {
         const auto dot = [&](const Doubles& x, const Doubles& y, size_t key) {
           double sum = 0;
           for (size_t c = 0; c < dim; ++c)
-            sum += x[at + c] * y[(first_key + key) * width + h * dim + c];
+            sum += x[at + c] * y[(first_key + key) * kv_width + h / group * dim + c];
           return sum;
         };
         Doubles probability(visible), dp(visible), factor(visible, 1.0);
@@ -107,7 +112,7 @@ Reference reference_of(const Problem& p, PhiloxStream& random) {
           delta += probability[j] * dp[j];
         }
         for (size_t j = 0; j < visible; ++j) {
-          const size_t key = (first_key + j) * width + h * dim;
+          const size_t key = (first_key + j) * kv_width + h / group * dim;
           const double dropped = probability[j] * factor[j];
           const double ds = probability[j] * (dp[j] - delta) * p.scale();
           for (size_t c = 0; c < dim; ++c) {
@@ -176,14 +181,15 @@ class CudaAttention : public CudaTest {
 
   // Forward, then backward; `old`: what every gradient holds before.
   Result run(const Problem& p, const Reference& r, const Gradients& gradients, double old) {
-    const int64_t width = p.width();
+    const int64_t width = p.width(), kv_width = p.kv_width();
     const Matrix q{p.query_rows(), width, 8, 0};
-    const Matrix keys{p.key_rows(), width, 0, width}, values{p.key_rows(), width, width, 0};
+    const Matrix keys{p.key_rows(), kv_width, 0, kv_width},
+        values{p.key_rows(), kv_width, kv_width, 0};
     const Tensor q_memory = upload(q.padded(r.q));
     Doubles both = keys.padded(r.k);  // keys and values are columns of one tensor
     const Doubles v_part = values.padded(r.v);
     for (size_t i = 0; i < both.size(); ++i)
-      if (static_cast<int64_t>(i) % (2 * width) >= width) both[i] = v_part[i];
+      if (static_cast<int64_t>(i) % (2 * kv_width) >= kv_width) both[i] = v_part[i];
     const Tensor kv_memory = upload(both), dout = upload(r.dout);
     const Tensor cu_q = bounds(p.batch, &Lengths::queries), cu_k = bounds(p.batch, &Lengths::keys);
     const Tensor out = upload(Doubles(r.out.size(), kOther));
@@ -197,6 +203,7 @@ class CudaAttention : public CudaTest {
       params.causal = p.causal;
       params.sequences = static_cast<int64_t>(p.batch.size());
       params.heads = p.heads;
+      params.kv_heads = p.kv_heads;
       params.head_dim = p.head_dim;
       params.query_rows = p.query_rows();
       params.key_rows = p.key_rows();
@@ -208,9 +215,9 @@ class CudaAttention : public CudaTest {
       params.key_end = params.key_begin + 1;
       params.q = column(q_memory, q.before);
       params.k = column(kv_memory, 0);
-      params.v = column(kv_memory, width);
+      params.v = column(kv_memory, kv_width);
       params.q_stride = q.stride();
-      params.k_stride = params.v_stride = 2 * width;
+      params.k_stride = params.v_stride = 2 * kv_width;
     };
     AttentionForwardParams forward{};
     fill(forward);
@@ -218,8 +225,9 @@ class CudaAttention : public CudaTest {
     forward.lse = const_cast<void*>(static_cast<const void*>(lse.raw()));
     launch(*context_, OpKernel::attention_forward, "test", forward);
 
-    const Matrix shapes[3] = {
-        {p.query_rows(), width, 16, 8}, {p.key_rows(), width, 0, 24}, {p.key_rows(), width, 8, 0}};
+    const Matrix shapes[3] = {{p.query_rows(), width, 16, 8},
+                              {p.key_rows(), kv_width, 0, 24},
+                              {p.key_rows(), kv_width, 8, 0}};
     const Doubles* like[3] = {&r.q, &r.k, &r.v};
     Tensor memory[3];
     for (size_t i = 0; i < 3; ++i)
@@ -243,6 +251,12 @@ class CudaAttention : public CudaTest {
     backward.accumulate_dq = gradients[0].accumulate;
     backward.accumulate_dk = gradients[1].accumulate;
     backward.accumulate_dv = gradients[2].accumulate;
+    Tensor by_head[2];
+    if (p.kv_heads < p.heads) {
+      for (Tensor& tensor : by_head) tensor = context_->empty({p.key_rows(), width}, DType::bf16);
+      if (backward.dk) backward.dk_by_head = column(by_head[0], 0);
+      if (backward.dv) backward.dv_by_head = column(by_head[1], 0);
+    }
     launch(*context_, OpKernel::attention_backward, "test", backward);
 
     Result result;
@@ -327,6 +341,29 @@ TEST_F(CudaAttention, EqualsFloat64) {
         }
 }
 
+// Every kernel with keys and values that query heads share.
+TEST_F(CudaAttention, GroupedQueriesEqualFloat64) {
+  std::vector<Batch> batches(std::begin(kBatches), std::end(kBatches));
+  batches.push_back({{257, 320}, {3, 70}, {200, 0}, {70, 1}});
+  batches.push_back(Batch(12, {256, 256}));
+  for (const Batch& batch : batches)
+    for (const int64_t head_dim : {8, 64, 72, 128})
+      for (const int64_t kv_heads : {1, 2})
+        for (const bool dropout : {false, true}) {
+          Problem p = problem_of(batch, 1 << 20);
+          p.heads = 4;
+          p.kv_heads = kv_heads;
+          p.head_dim = head_dim;
+          p.causal = kv_heads == 2;
+          if (dropout) p.dropout = Dropout{0.3f, 0x123456789abcdefull, 17, 4};
+          SCOPED_TRACE(p.text());
+          Gradients gradients;
+          for (Gradient& gradient : gradients) gradient.accumulate = dropout;
+          check(p, gradients);
+          if (HasFatalFailure()) return;
+        }
+}
+
 // Tiles of 64 and 128 rows, two sequences of which one ends inside of each: what the kernels for
 // compute capability 9.0 divide the work into, and the borders beside.
 TEST_F(CudaAttention, EqualsFloat64AroundTheBordersOfLongTiles) {
@@ -380,7 +417,7 @@ TEST_F(CudaAttention, EqualsFloat64InALongSequence) {
   for (const int64_t head_dim : {64, 128})
     for (const bool causal : {false, true}) {
       Problem p = problem_of({{1000, 1000}}, 1 << 20);
-      p.heads = 1;
+      p.heads = p.kv_heads = 1;
       p.head_dim = head_dim;
       p.causal = causal;
       p.sharpness = 12;
@@ -419,7 +456,7 @@ TEST_F(CudaAttention, AnyGradientsAloneAndAdded) {
         for (const bool general : {false, true}) {
           Problem p = problem_of(batch, 1 << 20);
           p.head_dim = general ? 64 : 32;
-          p.heads = 3;
+          p.heads = p.kv_heads = 3;
           p.causal = wanted % 2 != 0;
           if (general) p.max_queries = p.max_keys = std::max<int64_t>(p.max_keys, 70);
           Gradients gradients;

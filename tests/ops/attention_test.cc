@@ -53,8 +53,8 @@ TEST_F(AttentionTest, DropsTheProbabilitiesThatPhiloxSays) {
         }
 }
 
-// What fills a batch up has other rows and may be longer; the others' masks stay.
-TEST_F(AttentionTest, ABatchThatIsFilledUpDropsWhatItDropsAlone) {
+// Padding to a bucket adds rows and may add a longer sequence; the masks of the others stay.
+TEST_F(AttentionTest, ABatchPaddedToABucketDropsTheSameElements) {
   const Tensor alone = maker_.uniform({7, 24});
   const Tensor both[] = {alone, maker_.uniform({9, 24})};
   const Tensor filled = ops::concat(*context_, both, 0);
@@ -100,6 +100,79 @@ TEST_F(AttentionTest, LongSequenceEqualsReferenceAndKeepsNoMatrixOfScores) {
   }
   for (size_t i = 0; i < outputs[0].size(); ++i) ASSERT_NEAR(outputs[0][i], outputs[1][i], 1e-5);
   for (size_t i = 0; i < grads[0].size(); ++i) ASSERT_NEAR(grads[0][i], grads[1][i], 1e-4) << i;
+}
+
+// x [rows, kv_heads * head_dim] with every head `group` times in a row.
+Tensor repeated(Context& context, const Tensor& x, int64_t kv_heads, int64_t group) {
+  const int64_t rows = x.dim(0), dim = x.dim(1) / kv_heads;
+  const std::vector<Tensor> copies(static_cast<size_t>(group),
+                                   ops::reshape(context, x, {rows, kv_heads, 1, dim}));
+  return ops::reshape(context, ops::concat(context, copies, 2), {rows, kv_heads * group * dim});
+}
+
+// Grouped queries give the bits that repeated keys and values give, and gradients of a shared head
+// are the sums over its copies.
+TEST_F(AttentionTest, GroupedQueriesEqualRepeatedKeysAndValues) {
+  const int64_t heads = 6;
+  const Tensor queries = ints({0, 3, 80, 80, 96}), keys = ints({0, 70, 75, 77, 90});
+  for (const int64_t dim : {5, 16})
+    for (const int64_t kv_heads : {1, 2, 3})
+      for (const bool causal : {false, true}) {
+        SCOPED_TRACE(concat("head_dim ", dim, ", kv_heads ", kv_heads, causal ? ", causal" : ""));
+        Tensor inputs[] = {maker_.uniform({96, heads * dim}), maker_.uniform({90, kv_heads * dim}),
+                           maker_.uniform({90, kv_heads * dim})};
+        const Tensor upstream = maker_.uniform({96, heads * dim});
+        ops::AttentionOptions options;
+        options.heads = heads;
+        options.head_dim = dim;
+        options.causal = causal;
+        options.dropout = Dropout{0.2f, 8, 4, 2};
+        for (Tensor& input : inputs) set_requires_grad(input, true);
+        std::vector<std::vector<float>> outputs, grads[3];
+        for (const bool grouped : {true, false}) {
+          options.kv_heads = grouped ? kv_heads : 0;
+          const auto spread = [&](const Tensor& x) {
+            return grouped ? x : repeated(*context_, x, kv_heads, heads / kv_heads);
+          };
+          for (Tensor& input : inputs) zero_grad(input);
+          const Tensor y = ops::attention(*context_, {inputs[0]}, {spread(inputs[1])},
+                                          {spread(inputs[2])}, queries, keys, options);
+          context_->backward(y, upstream);
+          outputs.push_back(context_->values<float>(y));
+          for (size_t i = 0; i < 3; ++i)
+            grads[i].push_back(context_->values<float>(grad_of(inputs[i])));
+        }
+        EXPECT_EQ(outputs[0], outputs[1]);
+        EXPECT_EQ(grads[0][0], grads[0][1]) << "dq";
+        for (const size_t i : {1, 2})
+          for (size_t e = 0; e < grads[i][0].size(); ++e)
+            ASSERT_NEAR(grads[i][0][e], grads[i][1][e], 1e-5) << i << ' ' << e;
+      }
+}
+
+TEST_F(AttentionTest, DecodeWithGroupedQueriesEqualsRepeatedKeysAndValues) {
+  const int64_t heads = 6;
+  const Tensor begin = ints({3, 3, 20, 0}), end = ints({9, 9, 20, 150});
+  for (const int64_t dim : {5, 16})
+    for (const int64_t kv_heads : {1, 3})
+      for (const bool fused : {true, false}) {
+        context_->set_fused_kernels(fused);
+        const Tensor q = maker_.uniform({4, heads * dim}),
+                     k = maker_.uniform({150, kv_heads * dim}),
+                     v = maker_.uniform({150, kv_heads * dim});
+        ops::AttentionOptions options;
+        options.heads = heads;
+        options.head_dim = dim;
+        const int64_t group = heads / kv_heads;
+        const auto wide = context_->values<float>(
+            ops::attention_decode(*context_, {q}, {repeated(*context_, k, kv_heads, group)},
+                                  {repeated(*context_, v, kv_heads, group)}, begin, end, options));
+        options.kv_heads = kv_heads;
+        const auto narrow = context_->values<float>(
+            ops::attention_decode(*context_, {q}, {k}, {v}, begin, end, options));
+        for (size_t i = 0; i < wide.size(); ++i)
+          ASSERT_NEAR(narrow[i], wide[i], fused ? 0 : 1e-6) << i;
+      }
 }
 
 TEST_F(AttentionTest, DecodeReadsAnyRangeOfKeys) {
@@ -159,6 +232,15 @@ TEST_F(AttentionTest, NamesWhatIsWrong) {
   options.max_keys = options.max_queries = 4;
   ops::attention(*context_, {x, 0}, {x, 4}, {x, 8}, ints({0, 4}), ints({0, 4}), options);
   options.max_keys = options.max_queries = 0;
+  options.kv_heads = 3;
+  expect_error(invalid_argument, "kv_heads must be 0 or a divisor of heads = 2, got 3", {0, 4},
+               {0, 4}, 8);
+  options.kv_heads = -1;
+  expect_error(invalid_argument, "kv_heads must be", {0, 4}, {0, 4}, 8);
+  options.kv_heads = 1;  // two columns of keys and of values
+  ops::attention(*context_, {x, 0}, {x, 4}, {x, 10}, ints({0, 4}), ints({0, 4}), options);
+  expect_error(shape_mismatch, "v needs 2 columns", {0, 4}, {0, 4}, 11);
+  options.kv_heads = 0;
   options.dropout.p = 1;
   expect_error(invalid_argument, "attention", {0, 4}, {0, 4}, 8);
   options.dropout.p = 0;

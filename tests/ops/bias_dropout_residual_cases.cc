@@ -42,7 +42,7 @@ OpCase norm_case(const char* label, const Shape& shape, float p, Outputs used = 
   };
   test.tolerance = 5e-6;
   // Gradients there are what cancelling leaves of terms of 1 / sqrt(epsilon).
-  if (shape.back() == 1) test.composed_bfloat16_tolerance = 1;
+  if (shape.back() == 1) test.reference_bfloat16_tolerance = 1;
   return test;
 }
 
@@ -114,8 +114,8 @@ OpCases bias_dropout_residual_cases() {
                                ops::bias_dropout_residual(context, in[0], {}, in[0], off)};
   };
   cases.push_back(plain_same);
-  // The chain of a pre-norm model: the sum of one seam is the residual of the next.
-  OpCase chain = norm_case("two seams in a row", {5, 9}, 0.2f);
+  // The chain of a pre-norm model: the sum of one fused add-norm is the residual of the next.
+  OpCase chain = norm_case("two add-norms in a row", {5, 9}, 0.2f);
   chain.run = [](Context& context, const std::vector<Tensor>& in) {
     const auto one = ops::bias_dropout_residual_norm(context, in[0], in[1], in[2], in[3], in[4],
                                                      1e-5, Dropout{0.2f, 1, 2, 3});
@@ -126,7 +126,7 @@ OpCases bias_dropout_residual_cases() {
   chain.tolerance = 1e-5;
   cases.push_back(chain);
   // With one column the gradient through the norm is 0, but 1 / sqrt(epsilon) enlarges what the
-  // composed form rounds.
+  // reference path rounds.
   for (OpCase& test : cases)
     if (test.label == "norm, width 1") test.tolerance = 3e-5;
   return cases;

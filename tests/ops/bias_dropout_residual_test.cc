@@ -32,7 +32,7 @@ TEST(BiasDropoutResidual, MaskIsTheOneOfPhilox) {
   }
 }
 
-// Typical and awkward widths, many rows: float32 against the composed form in float64.
+// Typical and awkward widths, many rows: float32 against the reference path in float64.
 TEST(BiasDropoutResidual, ManyRows) {
   for (const int64_t width : {1, 7, 33, 128, 512, 1003}) {
     const int64_t rows = 200000 / (width + 50);

@@ -128,7 +128,7 @@ TEST(LayerNorm, ErrorsNameTheInput) {
                [&] { ops::layer_norm(c, Tensor{}, good, good); });
 }
 
-// 4096 rows: many partial sums. Gradients of float32 against the composed form in float64.
+// 4096 rows: many partial sums. Gradients of float32 against the reference path in float64.
 TEST(LayerNorm, GradientsOfManyRows) {
   for (const int64_t width : {33, 128}) {
     const int64_t rows = 4096;

@@ -65,16 +65,16 @@ void expect_same_again(Context& context, DType dtype, int64_t rows, int64_t widt
     EXPECT_TRUE(bytes_of(context, again) == bytes_of(context, normed)) << what;
   };
   check(ops::layer_norm(context, data.in, data.gamma, data.beta), "layer norm");
-  const auto seam = [&](const Tensor& bias, const Dropout& dropout) {
+  const auto add_norm = [&](const Tensor& bias, const Dropout& dropout) {
     return ops::bias_dropout_residual_norm(context, data.in, bias, data.residual, data.gamma,
                                            data.beta, 1e-5, dropout)
         .normed;
   };
-  check(seam(data.bias, {}), "seam");
-  check(seam({}, {}), "seam without a bias");
+  check(add_norm(data.bias, {}), "add-norm");
+  check(add_norm({}, {}), "add-norm without a bias");
   Dropout dropout;
   dropout.p = 0.3f;
-  check(seam(data.bias, dropout), "seam with dropout");
+  check(add_norm(data.bias, dropout), "add-norm with dropout");
   context.tape().clear();
 }
 

@@ -1,6 +1,6 @@
 // What every op is tested on. An op gives its cases in tests/ops/<op>_cases.cc; op_suite_test.cc
-// runs them all: gradcheck in float64, fused against composed, strided views, two runs and several
-// thread counts bitwise equal. op_suite_cuda_test.cc runs the same cases on a GPU.
+// runs them all: gradcheck in float64, fused against the reference, strided views, two runs and
+// several thread counts bitwise equal. op_suite_cuda_test.cc runs the same cases on a GPU.
 #pragma once
 
 #include <functional>
@@ -60,16 +60,16 @@ class InputMaker {
 struct OpCase {
   std::string label;  // the shape class: "width 1", "odd", "all-masked row", "empty batch", ...
   std::function<std::vector<Tensor>(InputMaker&)> inputs;
-  // Calls the op's front door; Context::fused_kernels chooses the path. Floating-point inputs get
-  // gradients. Outputs must be contiguous.
+  // Calls the public op function; Context::fused_kernels chooses the path. Floating-point inputs
+  // get gradients. Outputs must be contiguous.
   std::function<std::vector<Tensor>(Context&, const std::vector<Tensor>&)> run;
-  // Largest error of fused against composed, relative to the largest element (float32).
+  // Largest error of fused against the reference, relative to the largest element (float32).
   double tolerance = 2e-6;
   // Largest error of float32 on an accelerator against float64 on the CPU, relative to the largest
   // element; never below `tolerance`.
   double device_tolerance = 1e-5;
-  // The same of bfloat16 on the composed path, which rounds every intermediate tensor.
-  double composed_bfloat16_tolerance = 0x1p-4;
+  // The same of bfloat16 on the reference path, which rounds every intermediate tensor.
+  double reference_bfloat16_tolerance = 0x1p-4;
 };
 
 using OpCases = std::vector<OpCase>;

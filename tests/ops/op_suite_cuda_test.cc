@@ -41,7 +41,7 @@ TEST_P(OnCuda, EqualsFloat64OnTheCpu) {
     const double tolerance = std::max(test.tolerance, test.device_tolerance);
     const CaseRun expected = run_case(test, {.dtype = DType::f64, .values = DType::f32});
     expect_close(run_on_cuda(test, {}), expected, tolerance, "fused");
-    expect_close(run_on_cuda(test, {.fused = false}), expected, tolerance, "composed");
+    expect_close(run_on_cuda(test, {.fused = false}), expected, tolerance, "reference");
     expect_close(run_on_cuda(test, {.strided = true}), expected, tolerance, "strided");
   });
 }
@@ -52,8 +52,8 @@ TEST_P(OnCuda, BFloat16IsFloat64Rounded) {
     for (const bool fused : {true, false})
       for (const bool strided : {true, false})
         expect_close(run_on_cuda(test, {DType::bf16, fused, strided}), expected,
-                     fused ? kBFloat16Tolerance : test.composed_bfloat16_tolerance,
-                     concat(fused ? "fused" : "composed", strided ? ", strided" : ""));
+                     fused ? kBFloat16Tolerance : test.reference_bfloat16_tolerance,
+                     concat(fused ? "fused" : "reference", strided ? ", strided" : ""));
   });
 }
 
@@ -66,8 +66,8 @@ TEST_P(OnCuda, TheSameAtAnyAddress) {
                      run_on_cuda(test, {.dtype = dtype, .fused = fused}),
                      dtype == DType::f32 ? test.device_tolerance
                      : fused             ? kBFloat16Tolerance
-                                         : test.composed_bfloat16_tolerance,
-                     concat(dtype_name(dtype), fused ? ", fused" : ", composed"));
+                                         : test.reference_bfloat16_tolerance,
+                     concat(dtype_name(dtype), fused ? ", fused" : ", reference"));
   });
 }
 
@@ -76,7 +76,7 @@ TEST_P(OnCuda, BitwiseEqualAgain) {
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const bool fused : {true, false})
         expect_bitwise(run_on_cuda(test, {dtype, fused}), run_on_cuda(test, {dtype, fused}),
-                       concat(dtype_name(dtype), fused ? ", fused" : ", composed"));
+                       concat(dtype_name(dtype), fused ? ", fused" : ", reference"));
   });
 }
 

@@ -23,12 +23,12 @@ TEST_P(OpSuite, GradcheckInFloat64) {
       context->set_fused_kernels(fused);
       InputMaker maker(*context, DType::f64, 20240617);
       const GradcheckResult result = gradcheck(*context, test.run, test.inputs(maker));
-      EXPECT_TRUE(result.ok) << (fused ? "fused: " : "composed: ") << result.message;
+      EXPECT_TRUE(result.ok) << (fused ? "fused: " : "reference: ") << result.message;
     }
   }
 }
 
-TEST_P(OpSuite, FusedEqualsComposed) {
+TEST_P(OpSuite, FusedEqualsReference) {
   for (const OpCase& test : GetParam().cases()) {
     SCOPED_TRACE(test.label);
     for (const DType dtype : {DType::f64, DType::f32})
@@ -54,7 +54,7 @@ TEST_P(OpSuite, GradientsAreAddedToWhatIsThere) {
       CaseRun once = run_case(test, {.dtype = DType::f64, .fused = fused});
       for (HostCopy& grad : once.grads) grad.scale(2);
       expect_close(run_case(test, {.dtype = DType::f64, .fused = fused, .passes = 2}), once, 1e-12,
-                   fused ? "fused" : "composed");
+                   fused ? "fused" : "reference");
     }
   }
 }

@@ -102,7 +102,7 @@ TEST(RmsNorm, ComputedAgainItHasTheSameBits) {
       }
 }
 
-TEST(RmsNorm, DropsWhatTheSeamDrops) {
+TEST(RmsNorm, DropsWhatBiasDropoutResidualDrops) {
   const auto context = cpu_context();
   Dropout dropout;
   dropout.p = 0.4f;

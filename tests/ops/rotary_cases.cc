@@ -6,8 +6,8 @@
 namespace trafo::testing {
 namespace {
 
-OpCase turn_case(const char* label, int64_t rows, int64_t heads, int64_t kv_heads, int64_t head_dim,
-                 double theta = 10000, int32_t last_position = 40) {
+OpCase rotary_case(const char* label, int64_t rows, int64_t heads, int64_t kv_heads,
+                   int64_t head_dim, double theta = 10000, int32_t last_position = 40) {
   OpCase test;
   test.label = label;
   ops::RotaryOptions options;
@@ -29,25 +29,25 @@ OpCase turn_case(const char* label, int64_t rows, int64_t heads, int64_t kv_head
 
 OpCases rotary_cases() {
   OpCases cases = {
-      turn_case("one pair", 5, 1, 0, 2),
-      turn_case("two heads", 3, 2, 0, 4),
-      turn_case("odd pairs", 4, 3, 0, 6),
-      turn_case("half that no vector divides", 3, 2, 0, 26),
-      turn_case("one row", 1, 2, 0, 16),
-      turn_case("empty batch", 0, 2, 0, 8),
-      turn_case("packed product", 4, 2, 2, 8),
-      turn_case("packed product, one head", 5, 1, 1, 16),
-      turn_case("packed product, half that no vector divides", 3, 3, 3, 10),
-      turn_case("grouped queries", 4, 4, 2, 8),
-      turn_case("one head of keys", 3, 6, 1, 4),
-      turn_case("grouped queries, empty batch", 0, 4, 2, 8),
-      turn_case("large theta", 4, 2, 2, 8, 500000),
-      turn_case("far positions", 4, 2, 0, 8, 10000, 100000),
-      turn_case("positions beyond the table", 4, 2, 0, 4, 10000, 2000000),
-      turn_case("packed product of vectors", 3, 2, 2, 32),
+      rotary_case("one pair", 5, 1, 0, 2),
+      rotary_case("two heads", 3, 2, 0, 4),
+      rotary_case("odd pairs", 4, 3, 0, 6),
+      rotary_case("half that no vector divides", 3, 2, 0, 26),
+      rotary_case("one row", 1, 2, 0, 16),
+      rotary_case("empty batch", 0, 2, 0, 8),
+      rotary_case("packed projection", 4, 2, 2, 8),
+      rotary_case("packed projection, one head", 5, 1, 1, 16),
+      rotary_case("packed projection, half that no vector divides", 3, 3, 3, 10),
+      rotary_case("grouped queries", 4, 4, 2, 8),
+      rotary_case("one head of keys", 3, 6, 1, 4),
+      rotary_case("grouped queries, empty batch", 0, 4, 2, 8),
+      rotary_case("large theta", 4, 2, 2, 8, 500000),
+      rotary_case("far positions", 4, 2, 0, 8, 10000, 100000),
+      rotary_case("positions beyond the table", 4, 2, 0, 4, 10000, 2000000),
+      rotary_case("packed projection of vectors", 3, 2, 2, 32),
   };
-  // Queries and keys of one packed product, turned apart.
-  OpCase views = turn_case("parts of a packed product", 5, 6, 0, 8);
+  // Queries and keys of one packed projection, rotated apart.
+  OpCase views = rotary_case("parts of a packed projection", 5, 6, 0, 8);
   views.run = [](Context& context, const std::vector<Tensor>& in) {
     ops::RotaryOptions options;
     options.heads = 2;
@@ -59,7 +59,7 @@ OpCases rotary_cases() {
   };
   cases.push_back(views);
   // The gradients of two uses meet in one buffer.
-  OpCase twice = turn_case("used twice", 4, 2, 1, 6);
+  OpCase twice = rotary_case("used twice", 4, 2, 1, 6);
   twice.run = [](Context& context, const std::vector<Tensor>& in) {
     ops::RotaryOptions options;
     options.heads = 2;

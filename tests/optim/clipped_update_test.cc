@@ -193,7 +193,7 @@ TYPED_TEST(ClippedUpdateTest, RatesAreThoseOfTheScheduleAcrossTheBordersOfTheirT
   update.prepare(6, 6);
   EXPECT_EQ(run().learning_rate, schedule(6));
 
-  // With others under way: the table has the earliest and the latest that it may be.
+  // With others in flight: the table has the earliest and the latest that it may be.
   const int64_t last = 6 + LearningRates::kCount - 1;  // that the table covers
   update.set_updates(last - 3);
   update.prepare(last - 2, last + 5);

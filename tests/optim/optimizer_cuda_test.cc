@@ -32,7 +32,7 @@ class CudaOptimizer : public CudaTest {
           gradients(part(where, numbers(count, 0, 1), shift)),
           rounded(with_copy ? where.zeros({count}, DType::bf16) : Tensor{}),
           optimizer(where, parameters, gradients,
-                    {.beta2 = 0.99, .weight_decay = 0.01, .states = states, .smoothing = 0.2},
+                    {.beta2 = 0.99, .weight_decay = 0.01, .states = states, .ema_alpha = 0.2},
                     rounded) {}
 
     static Tensor part(Context& where, std::vector<float> values, int64_t shift) {
@@ -80,11 +80,11 @@ TEST_F(CudaOptimizer, EightBitStatesAreThoseOfTheCpu) {
         same(there.optimizer.second_scale(), here.optimizer.second_scale(), "second scale");
         same(there.optimizer.first_moment(), here.optimizer.first_moment(), "first codes");
         same(there.optimizer.second_moment(), here.optimizer.second_moment(), "second codes");
-        const auto p = download(there.parameters), mean = download(there.optimizer.mean());
+        const auto p = download(there.parameters), mean = download(there.optimizer.ema());
         for (int64_t i = 0; i < count; ++i) {
           const auto expected = static_cast<double>(here.parameters.data<float>()[i]);
           ASSERT_NEAR(p[static_cast<size_t>(i)], expected, 1e-6 * std::abs(expected) + 1e-7) << i;
-          const auto smooth = static_cast<double>(here.optimizer.mean().data<float>()[i]);
+          const auto smooth = static_cast<double>(here.optimizer.ema().data<float>()[i]);
           ASSERT_NEAR(mean[static_cast<size_t>(i)], smooth, 1e-6 * std::abs(smooth) + 1e-7) << i;
         }
         if (!with_copy) continue;
@@ -163,7 +163,7 @@ TEST_F(CudaOptimizer, SkippedUpdatesChangeNothing) {
     EXPECT_EQ(record.applied, 0);
     for (const auto& [x, y] :
          {std::pair{ours.parameters, theirs.parameters}, std::pair{ours.rounded, theirs.rounded},
-          std::pair{ours.optimizer.mean(), theirs.optimizer.mean()},
+          std::pair{ours.optimizer.ema(), theirs.optimizer.ema()},
           std::pair{ours.optimizer.first_moment(), theirs.optimizer.first_moment()},
           std::pair{ours.optimizer.second_moment(), theirs.optimizer.second_moment()}})
       EXPECT_EQ(bytes(*context_, x), bytes(*context_, y)) << optimizer_states_name(states);

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/models/model.h"
+#include "engine/models/objective.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/optim/adamw.h"
@@ -101,8 +101,9 @@ class Golden : public ::testing::TestWithParam<const char*> {
   // Mean loss; leaves its gradients in the flat workspace.
   double forward_backward() {
     model_->parameters().zero_grad();
-    const Tensor loss = ops::scale(*context_, model_->loss(*context_, batch_, 0.1, {}).loss,
-                                   1.0 / batch_.label_count);
+    const Tensor loss = ops::scale(
+        *context_, LabelSmoothedCrossEntropy(0.1).loss(*context_, *model_, batch_, {}).loss,
+        1.0 / batch_.label_count);
     context_->backward(loss);
     model_->parameters().complete_grads(*context_);
     return context_->item(loss);

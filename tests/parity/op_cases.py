@@ -292,7 +292,7 @@ def llama_ops():
                    transposed=("x",) if label == "strided" else ())
 
 
-def seams():
+def add_norms():
     for name, kind in (("relu", trafo.RELU), ("gelu", trafo.GELU), ("silu", trafo.SILU)):
         for label, shape, p, bias in [(*entry, 0.3, True) for entry in ROWS] + [
                 ("no dropout", (40, 99), 0, True), ("no bias", (40, 33), 0.5, False),
@@ -310,7 +310,7 @@ def seams():
             ("no dropout", (40, 99), 0, True), ("no bias", (40, 33), 0.5, False), ("no bias, no dropout", (3, 5), 0, False)]:
         drop = Dropout(p, 77, 3, 2)
 
-        def seam(x, drop=drop):
+        def add_norm(x, drop=drop):
             y = x["x"] + x["bias"] if "bias" in x else x["x"]
             return x["residual"] + reference.dropped(y, drop)
 
@@ -322,13 +322,13 @@ def seams():
             return c.op("bias_dropout_residual_norm", x["x"], x.get("bias"), x["residual"], x["gamma"], x["beta"], 1e-5,
                         drop.struct(), results=2)
 
-        def both(x, side, seam=seam):
-            total = seam(x)
+        def both(x, side, add_norm=add_norm):
+            total = add_norm(x)
             return [total, reference.layer_norm(total, x["gamma"], x["beta"], 1e-5)]
         strided = ("x", "residual") if label == "strided" else ()
         yield Case("bias_dropout_residual", label, inputs,
                    lambda c, x, drop=drop: [c.op("bias_dropout_residual", x["x"], x.get("bias"), x["residual"], drop.struct())],
-                   lambda x, side, seam=seam: [seam(x)], transposed=strided)
+                   lambda x, side, add_norm=add_norm: [add_norm(x)], transposed=strided)
         with_norm = lambda d, inputs=inputs: inputs(d, norm=True)
         yield Case("bias_dropout_residual_norm", label, with_norm, normed, both, differentiated=2, transposed=strided)
         if label in ("odd", "width 512", "very wide rows, odd"):
@@ -496,6 +496,6 @@ def optimizers():
 
 
 def all_cases():
-    for group in (binary, unary, reduce, views, products, dropouts, embeddings, layer_norms, llama_ops, softmaxes, attentions, seams,
+    for group in (binary, unary, reduce, views, products, dropouts, embeddings, layer_norms, llama_ops, softmaxes, attentions, add_norms,
                   losses, optimizers):
         yield from group()

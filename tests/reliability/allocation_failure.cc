@@ -350,17 +350,17 @@ void translating() {
   reference.compare_weights(w);
   w.free_trainer();
   must(w.make_model());
-  trafo_translations* frozen = nullptr;
+  trafo_translations* prepared = nullptr;
   make_and_undo(
-      "freeze and translate",
+      "prepare and translate",
       [&]() -> trafo_error* {
-        if (trafo_error* error = trafo_model_freeze(w.model)) return error;
-        return w.translate(2, &frozen);
+        if (trafo_error* error = trafo_model_prepare_inference(w.model)) return error;
+        return w.translate(2, &prepared);
       },
       [] {},
       [&] {
-        trafo_translations_free(frozen);
-        frozen = nullptr;
+        trafo_translations_free(prepared);
+        prepared = nullptr;
       });
 }
 

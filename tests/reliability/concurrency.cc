@@ -141,14 +141,15 @@ void colliding_calls(int updates) {
   expect(run.weights() == lone.weights(), "colliding calls have changed the run");
 }
 
-// One model without a trainer, frozen: the threads take turns, and share the tokenizer without any.
+// One model without a trainer, prepared for inference: its calls are serialised. The threads share
+// the tokenizer without a lock.
 void serving(int rounds) {
   Workload run(options_of(0));
   run.make_all();
   trafo_step_result result{};
   for (int i = 0; i < 5; ++i) must(run.step(&result));
   run.free_trainer();
-  must(trafo_model_freeze(run.model));
+  must(trafo_model_prepare_inference(run.model));
   trafo_translations* expected = nullptr;
   must(run.translate(3, &expected));
   const std::string text = Workload::text_of(expected);

@@ -67,7 +67,7 @@ class Kills {
     }
   }
 
-  // The run that is under way comes to its end.
+  // The run in progress comes to its end.
   void finish() { check_end(run_program(folder_.path(), killed_run_command(run(), 2))); }
 
  private:

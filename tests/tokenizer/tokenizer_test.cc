@@ -251,7 +251,7 @@ TEST(Tokenizer, ChecksPiecesAndRequiredSymbols) {
   EXPECT_EQ(usable.pad_id(), -1);
   EXPECT_EQ(usable.eos_id(), 1);
   EXPECT_TRUE(contains(reason(base + piece("", 1, zero)), "piece 2 is empty"));
-  EXPECT_TRUE(contains(reason(base + piece(std::string(8193, 'x'), 1, zero)), "8193 bytes"));
+  EXPECT_TRUE(contains(reason(base + piece(std::string(1025, 'x'), 1, zero)), "1025 bytes"));
   EXPECT_TRUE(contains(reason(base + piece("\xc3", 1, zero)), "not UTF-8"));
   EXPECT_TRUE(contains(reason(base + piece(std::string(1, '\0'), 1, zero)), "NUL"));
   EXPECT_TRUE(contains(reason(base + piece("a", 9, zero)), "known type"));
@@ -291,6 +291,66 @@ TEST(Tokenizer, ChecksTheCharacterMap) {
       contains(reason(map_model({{0x61, 0x61u | 0x3000u << 10}}, texts)), "outside itself"));
   EXPECT_TRUE(contains(reason(map_model({{0x61, 0x61u | 0x61u << 10}}, texts)), "cycle"));
   EXPECT_TRUE(contains(reason(map_model({}, "x")), "unterminated"));
+}
+
+// A model whose character map has `texts` for the letter a.
+std::string letter_map(const std::string& text, int which = 3) {
+  const uint32_t leaf_a = 0x61u | 1u << 8 | (0x61u ^ 0x80u) << 10;
+  const std::string model = map_model({{0x61, leaf_a}, {0x80, 1u << 31}}, text + '\0');
+  const std::string zero(4, '\0');
+  const size_t unknown = piece("<unk>", 2, zero).size();
+  std::string normalizer = model.substr(unknown);
+  normalizer[0] = static_cast<char>(which << 3 | 2);
+  return model.substr(0, unknown) + piece("</s>", 3, zero) + piece("a", 1, zero) +
+         piece("b", 1, zero) + normalizer;
+}
+
+TEST(Tokenizer, BoundsWhatACharacterMapMakesOfAText) {
+  const auto load = [](const std::string& model) { return Tokenizer::from_bytes(model, "m.spm"); };
+  expect_error(ErrorCode::corrupt_file, "more than 1024 bytes",
+               [&] { load(letter_map(std::string(1025, 'b'))); });
+  // Many entries may point into one long text: looking for its end must not take forever either.
+  expect_error(ErrorCode::corrupt_file, "more than 1024 bytes",
+               [&] { load(letter_map(std::string(1 << 20, 'b'))); });
+  const Tokenizer tokenizer = load(letter_map(std::string(1024, 'b')));
+  EXPECT_EQ(tokenizer.encode("a").size(), 1025u);  // and the prefix
+  EXPECT_NO_THROW(tokenizer.encode(std::string(60, 'a')));
+  const std::string bomb(100, 'a');
+  expect_error(ErrorCode::corrupt_file, "into 102403", [&] { tokenizer.encode(bomb); });
+  expect_error(ErrorCode::corrupt_file, "into 102403", [&] { tokenizer.normalize(bomb); });
+  EXPECT_NO_THROW(tokenizer.encode(std::string(100, 'b')));
+  // The longest growth of Unicode's own normal forms, 3 bytes to 39, passes at any length.
+  const Tokenizer usual = train_small();
+  std::string phrases;
+  for (int i = 0; i < 100'000; ++i) phrases += "\ufdfa";
+  EXPECT_NO_THROW(usual.encode(phrases));
+}
+
+TEST(Tokenizer, BoundsWhatADenormalizerMakesOfTokens) {
+  const Tokenizer tokenizer = Tokenizer::from_bytes(letter_map(std::string(1024, 'b'), 5));
+  const int32_t a = tokenizer.id("a");
+  EXPECT_TRUE(tokenizer.decode(std::vector<int32_t>(10, a)).ends_with(std::string(10240, 'b')));
+  expect_error(ErrorCode::corrupt_file, "more than 67108864 bytes",
+               [&] { tokenizer.decode(std::vector<int32_t>(100'000, a)); });
+}
+
+TEST(Tokenizer, BoundsTheSurfaceOfTheUnknownPiece) {
+  const std::string zero(4, '\0');
+  const auto model = [&](size_t surface) {
+    return piece("<unk>", 2, zero) + piece("</s>", 3, zero) + piece("a", 1, zero) +
+           field(2, std::string("\xe2\x02") + field(0, std::string(surface, 'x')).substr(1));
+  };
+  EXPECT_NO_THROW(Tokenizer::from_bytes(model(1024)));
+  expect_error(ErrorCode::corrupt_file, "1025 bytes", [&] { Tokenizer::from_bytes(model(1025)); });
+}
+
+// The library would encode the samples while it loads the model, whatever that takes.
+TEST(Tokenizer, DoesNotRunTheSelfTestOfAModel) {
+  const std::string sample = field(1, field(1, std::string(1 << 20, 'q')) + field(2, "wrong"));
+  const std::string model = train_small().serialized() + field(4, sample);
+  const Tokenizer tokenizer = Tokenizer::from_bytes(model);
+  EXPECT_TRUE(tokenizer.serialized() == model);
+  EXPECT_EQ(tokenizer.encode("der Hund"), train_small().encode("der Hund"));
 }
 
 TEST(Tokenizer, IsSafeToShareBetweenThreads) {

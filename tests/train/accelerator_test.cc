@@ -1,7 +1,7 @@
 // What an accelerator is spared: how often the host waits for it.
 #include "tests/train/accelerator.h"
 #include "engine/decode/scorer.h"
-#include "engine/decode/translator.h"
+#include "engine/decode/search.h"
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
 #include "engine/train/trainer.h"
@@ -117,8 +117,8 @@ TEST_P(AcceleratorTest, DecodingWaitsForTheBestTokensOfAStepAlone) {
   options.beam = 3;
   options.max_length = 6;
   accelerator_->waits = 0;
-  const auto x = translate(context_, *there, sources, options);
-  const auto y = translate(*cpu_, *here, sources, options);
+  const auto x = translate_tokens(context_, *there, sources, options);
+  const auto y = translate_tokens(*cpu_, *here, sources, options);
   // Two small tensors a step; encoding reads its row numbers once.
   EXPECT_LE(accelerator_->waits, 2 * (6 + 5) + 1);
   ASSERT_EQ(x.size(), y.size());
@@ -178,7 +178,7 @@ TEST_P(AcceleratorTest, Bfloat16ModelsTrainDecodeAndKeepFloat32Files) {
   const std::vector<std::vector<int32_t>> sources{{5, 6, 2}};
   DecodeOptions options;
   options.tokens = kTokens;
-  EXPECT_EQ(translate(context, *model, sources, options).size(), 1u);
+  EXPECT_EQ(translate_tokens(context, *model, sources, options).size(), 1u);
   ScoreOptions scoring;
   scoring.tokens = kTokens;
   EXPECT_EQ(score(context, *model, std::vector<SentencePair>{{{5, 2}, {6, 2}}}, scoring).size(),

@@ -164,7 +164,7 @@ TEST_F(AverageTest, TheMetricsThatStopARunAreChosen) {
   config.vocabulary = tokenizer.vocab_size();
   config.max_positions = 64;
   TrainOptions options = quick_options();
-  options.learn_rate = 1e-4;
+  options.learning_rate = 1e-4;
   options.warmup = 1;
   options.early_stopping = 3;
   options.after_updates = 12;

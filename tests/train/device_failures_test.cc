@@ -27,7 +27,7 @@ class DeviceFailures : public ::testing::Test {
   const std::vector<PackedBatchHost> data_ = copy_batches(Architecture::encoder_decoder, 2);
 };
 
-// A kernel that fails leaves the trainer as it was, with the updates before it under way.
+// A kernel that fails leaves the trainer as it was, with the updates before it in flight.
 TEST_F(DeviceFailures, AnUpdateThatCannotStartIsNotUnderWay) {
   const auto one = model(), two = model();
   Trainer a(context_, *one, quick_options()), b(context_, *two, quick_options());
@@ -36,7 +36,7 @@ TEST_F(DeviceFailures, AnUpdateThatCannotStartIsNotUnderWay) {
   EXPECT_THROW(a.submit({&data_[1], 1}), Error);
   mend_kernels();
   EXPECT_EQ(a.in_flight(), 1u);
-  EXPECT_THROW(a.step({&data_[1], 1}), Error) << "another update is under way";
+  EXPECT_THROW(a.step({&data_[1], 1}), Error) << "another update is in flight";
   a.submit({&data_[1], 1});
   for (const PackedBatchHost& batch : data_) {
     const StepResult x = a.await(), y = b.step({&batch, 1});

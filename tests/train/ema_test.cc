@@ -1,4 +1,4 @@
-// Exponential smoothing: a running mean beside the weights, which is what is measured and kept.
+// EMA: a mean beside the weights, which is what is measured and kept.
 #include <cmath>
 
 #include "engine/models/model_io.h"
@@ -96,12 +96,12 @@ TEST_P(EmaTest, IsTheMeanOfTheWeightsOfAllUpdates) {
 }
 
 TEST_P(EmaTest, TheEarlyShareFallsToTheGivenOne) {
-  EXPECT_EQ(smoothing_share(1e-4, 1), 1);
-  EXPECT_EQ(smoothing_share(1e-4, 2), 0.9);
-  EXPECT_EQ(smoothing_share(1e-4, 10), 0.5);
-  EXPECT_GT(smoothing_share(1e-4, 80000), 1e-4);
-  EXPECT_EQ(smoothing_share(1e-4, 90000), 1e-4);
-  EXPECT_EQ(smoothing_share(0.5, 100), 0.5);
+  EXPECT_EQ(ema_weight(1e-4, 1), 1);
+  EXPECT_EQ(ema_weight(1e-4, 2), 0.9);
+  EXPECT_EQ(ema_weight(1e-4, 10), 0.5);
+  EXPECT_GT(ema_weight(1e-4, 80000), 1e-4);
+  EXPECT_EQ(ema_weight(1e-4, 90000), 1e-4);
+  EXPECT_EQ(ema_weight(0.5, 100), 0.5);
 }
 
 TEST_P(EmaTest, SkippedUpdatesLeaveTheMean) {
@@ -220,12 +220,12 @@ TEST(EmaRun, TheShareCannotChangeOnTheWay) {
   options.ema_alpha = 0.1;
   const Error error = error_of([&] { Process(data, options, directory.path()); });
   EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-  EXPECT_TRUE(mentions(error, "ema_alpha was 0.0 and is 0.1 now")) << error.what();
+  EXPECT_TRUE(mentions(error, "exponential_smoothing was 0.0 and is 0.1 now")) << error.what();
 
   // State files of a release that had no such option.
   RunIdentity before, now;
   before.options = now.options = fixed_options_json(ema_options(0));
-  const std::string field = R"("ema_alpha":0.0,)";
+  const std::string field = R"("exponential_smoothing":0.0,)";
   ASSERT_NE(before.options.find(field), std::string::npos) << before.options;
   before.options.erase(before.options.find(field), field.size());
   check_identity(before, now, "a run");

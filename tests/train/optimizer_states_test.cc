@@ -46,7 +46,7 @@ TEST_P(OptimizerStatesTest, TheFinalLossIsThatOfFloat32) {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
       const auto model = make_model(*context_, tiny_config(GetParam(), 0), seed);
       TrainOptions o = options(states);
-      o.learn_rate = 1e-3;
+      o.learning_rate = 1e-3;
       o.warmup = 50;
       o.schedule = ScheduleKind::linear;
       o.schedule_updates = kUpdates;

@@ -113,7 +113,7 @@ TEST_F(RunTest, AThrowingCallbackLeavesTheRunUsable) {
 
 // No weight changes at this rate, so that no validation is better than the first.
 TEST_F(RunTest, EarlyStoppingAndTheBestSurviveResuming) {
-  options_.learn_rate = 1e-300;
+  options_.learning_rate = 1e-300;
   options_.valid_freq = {2, PeriodUnit::updates};
   options_.early_stopping = 4;
   options_.keep_last = 1;
@@ -277,7 +277,7 @@ TEST_F(RunTest, WhatDoesNotFitTheCheckpointIsNamed) {
   other.seed = 43;
   refused(data_, other, tiny_config(), "seed was 42 and is 43 now");
   other = options_;
-  other.learn_rate = 1;
+  other.learning_rate = 1;
   refused(data_, other, tiny_config(), "learn_rate was 0.003");
   TrainingData larger = data_;
   larger.train = copy_corpus(Architecture::encoder_decoder, 61, 1);

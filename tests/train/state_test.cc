@@ -1,4 +1,4 @@
-// What is read beside the weights of a run: its state, its product plans, the models of a mean.
+// What is read beside the weights of a run: its state, its GEMM cache, the models of a mean.
 #include "engine/train/state.h"
 
 #include <nlohmann/json.hpp>
@@ -34,7 +34,7 @@ TEST(RunStateText, NumbersAreHexadecimalToTheirEnd) {
 
 TEST(RunStateText, OptionsYoungerThanACheckpointHadTheirOldMeaning) {
   const std::string text =
-      R"({"optimizer_states":"fp32","ema_alpha":0.0,"maxi_batch":0,)"
+      R"({"optimizer_states":"fp32","exponential_smoothing":0.0,"maxi_batch":0,)"
       R"("drop_identical":false,"max_length_ratio":0.0,"source_alpha":0.0,"target_alpha":0.0,)"
       R"("batch_tokens":100})";
   const RunIdentity before{1, "", R"({"batch_tokens":100})"}, now{1, "", text};
@@ -129,7 +129,7 @@ TEST_F(MeanTest, AModelWithoutAVocabularyMayBePartOfIt) {
   }
 }
 
-// ---- product plans ----
+// ---- GEMM cache ----
 
 class Tuner final : public GemmTuner {
  public:

@@ -35,7 +35,7 @@ TEST_P(TrainerTest, LossFallsAndTheTaskIsLearned) {
   ModelConfig config = tiny_config(GetParam(), 0);
   const auto model = make_model(*context_, config, 5);
   TrainOptions options = quick_options();
-  options.learn_rate = 1e-2;
+  options.learning_rate = 1e-2;
   options.warmup = 20;
   options.label_smoothing = 0;
   Trainer trainer(*context_, *model, options);
@@ -259,15 +259,15 @@ TEST(TrainOptionsTest, ErrorsNameFieldAndRange) {
     EXPECT_TRUE(mentions(error, text)) << error.what();
   };
   validate(TrainOptions{});
-  refused([](TrainOptions& o) { o.learn_rate = 0; }, "learn_rate must be above 0");
-  refused([](TrainOptions& o) { o.learn_rate = NAN; }, "learn_rate");
+  refused([](TrainOptions& o) { o.learning_rate = 0; }, "learning_rate must be above 0");
+  refused([](TrainOptions& o) { o.learning_rate = NAN; }, "learning_rate");
   refused([](TrainOptions& o) { o.label_smoothing = 1; }, "label_smoothing must be at least 0");
   refused([](TrainOptions& o) { o.clip_norm = -1; }, "clip_norm");
   refused([](TrainOptions& o) { o.beta2 = 1; }, "beta2");
   refused([](TrainOptions& o) { o.gradient_accumulation = 0; },
           "gradient_accumulation must be 1 to");
   refused([](TrainOptions& o) { o.optimizer_states = static_cast<OptimizerStates>(2); },
-          "optimizer_states has the unknown value 2");
+          "optimizer_states must be 0 (fp32) or 1 (8bit), got 2");
   refused([](TrainOptions& o) { o.keep_last = 0; }, "keep_last");
   refused([](TrainOptions& o) { o.valid_metrics = {"rouge"}; }, "rouge");
   refused([](TrainOptions& o) { o.valid_metrics = {}; }, "valid_metrics is empty");

@@ -82,7 +82,7 @@ inline int64_t target_tokens(const TrainingData& data) {
 
 inline TrainOptions quick_options() {
   TrainOptions options;
-  options.learn_rate = 3e-3;
+  options.learning_rate = 3e-3;
   options.warmup = 5;
   options.batch_tokens = 40;
   options.max_length = 32;
@@ -90,6 +90,7 @@ inline TrainOptions quick_options() {
   options.log_freq = {4, PeriodUnit::updates};
   options.valid_freq = {7, PeriodUnit::updates};
   options.save_freq = {5, PeriodUnit::updates};
+  options.valid_metrics = {"ce-mean-words"};
   return options;
 }
 

@@ -8,64 +8,62 @@ import (
 	"runtime"
 )
 
-// Architecture is the form of a model.
-type Architecture int32
-
-// The architectures.
-const (
-	EncoderDecoder Architecture = C.TRAFO_ENCODER_DECODER
-	DecoderLM      Architecture = C.TRAFO_DECODER_LM // source <eos> target <eos> in one causal stream
-)
-
-// Norm is the norm of a DecoderLM.
-type Norm int32
-
-const (
-	NormLayer Norm = C.TRAFO_NORM_LAYER
-	NormRMS   Norm = C.TRAFO_NORM_RMS // without biases
-)
-
-// Positions says how a DecoderLM knows where a token stands.
-type Positions int32
-
-const (
-	StandardPositions Positions = C.TRAFO_POSITIONS_STANDARD // learned; sinusoidal in an EncoderDecoder
-	RotaryPositions   Positions = C.TRAFO_POSITIONS_ROTARY
-)
-
-// FeedForward is the form of the feed-forward blocks of a DecoderLM.
-type FeedForward int32
-
-const (
-	PlainFFN  FeedForward = C.TRAFO_FFN_PLAIN
-	SwiGLUFFN FeedForward = C.TRAFO_FFN_SWIGLU // with SiLU
-)
-
 // ModelConfig is the shape of a model; begin with DefaultModelConfig or Preset and set Vocabulary.
 type ModelConfig struct {
-	Architecture     Architecture
-	Activation       Activation
-	Vocabulary       int // pieces of the tokenizer
-	EncoderLayers    int // not used by DecoderLM
-	DecoderLayers    int
-	Width            int
-	FFNWidth         int
-	Heads            int
-	MaxPositions     int // longest sequence in tokens
-	PreNorm          bool
-	TiedEmbeddings   bool
-	Dropout          float64
+	// options: begin ModelConfig (scripts/generate_options.py)
+	// Kind of model. Default EncoderDecoder.
+	Architecture Architecture
+	// Activation of the feed-forward layers. Default ReLU.
+	Activation Activation
+	// Tokens of the vocabulary. It must be set.
+	Vocabulary int
+	// Layers of the encoder. A decoder-lm has none and ignores it. Default 6.
+	EncoderLayers int
+	// Layers of the decoder. Default 6.
+	DecoderLayers int
+	// Width of the residual stream: an even multiple of Heads. Default 512.
+	Width int
+	// Width inside the feed-forward layers. Default 2048.
+	FFNWidth int
+	// Attention heads. Default 8.
+	Heads int
+	// Longest sequence that either side may have, in tokens. Default 1024.
+	MaxPositions int
+	// Whether the norm stands before each block instead of after it. Default true.
+	PreNorm bool
+	// Whether source, target and output share one embedding matrix. Otherwise there are three, two in a
+	// decoder-lm. Default true.
+	TiedEmbeddings bool
+	// Dropout of the embeddings and of the output of every block. Default 0.1.
+	Dropout float64
+	// Dropout of attention probabilities. Default 0.
 	AttentionDropout float64
-	FFNDropout       float64
-	NormEpsilon      float64
-	DepthScaledInit  bool  // the initial weights of layer l are divided by the root of l, as deep models like it
-	Precision        DType // what the model computes in: Float32; BFloat16 on CUDA. Not part of its file
-	Norm             Norm
-	Positions        Positions
-	FFN              FeedForward
-	NoBiases         bool    // products without biases
-	KVHeads          int     // heads of keys and values, with RotaryPositions; 0: as many as Heads
-	RopeTheta        float64 // of RotaryPositions; 0: 10000
+	// Dropout after the activation of the feed-forward layers. Default 0.
+	FFNDropout float64
+	// Epsilon of the norms. Default 1e-5.
+	NormEpsilon float64
+	// Norm of a decoder-lm; an encoder-decoder has layer norm. Default NormLayer.
+	Norm Norm
+	// Positions of a decoder-lm. Default StandardPositions.
+	Positions Positions
+	// Feed-forward blocks of a decoder-lm. Default PlainFFN.
+	FFN FeedForward
+	// Whether the linear layers have biases. A model with RMS norm has none. Default true.
+	Biases bool
+	// Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads.
+	KVHeads int
+	// Base of the angles of rotary positions. Default 10000.
+	RopeTheta float64
+	// Whether the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep
+	// models begin better. Default false.
+	DepthScaledInit bool
+	// Whether the output layer has a bias, in a model with biases. GPT-2 has none. Default true.
+	OutputBias bool
+	// What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
+	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
+	// file. Default Float32.
+	Precision DType
+	// options: end
 }
 
 // DefaultModelConfig gives the defaults: 6+6 layers, width 512, FFN 2048, 8 heads, dropout 0.1.
@@ -75,8 +73,8 @@ func DefaultModelConfig() ModelConfig {
 	return modelConfig(&c)
 }
 
-// Preset gives a named shape: "tiny", "small", "iwslt", "base", "big", "lm", "gpt2" or "llama". The error of
-// another name lists them.
+// Preset gives the shape of a model by task: "tiny", "small", "iwslt", "base", "big", "lm", "gpt2" or
+// "llama". Vocabulary is the usual size of a new vocabulary. The error of another name lists the names.
 func Preset(name string) (ModelConfig, error) {
 	var c C.trafo_model_config
 	mustInit(C.trafo_model_config_init(&c, C.sizeof_trafo_model_config))
@@ -88,53 +86,15 @@ func Preset(name string) (ModelConfig, error) {
 }
 
 func modelConfig(c *C.trafo_model_config) ModelConfig {
-	config := ModelConfig{
-		Architecture: Architecture(c.architecture), Activation: Activation(c.activation),
-		Vocabulary:    int(c.vocabulary),
-		EncoderLayers: int(c.encoder_layers), DecoderLayers: int(c.decoder_layers),
-		Width: int(c.width), FFNWidth: int(c.ffn_width), Heads: int(c.heads), MaxPositions: int(c.max_positions),
-		PreNorm: c.pre_norm != 0, TiedEmbeddings: c.tied_embeddings != 0,
-		Dropout: float64(c.dropout), AttentionDropout: float64(c.attention_dropout),
-		FFNDropout: float64(c.ffn_dropout), NormEpsilon: float64(c.norm_epsilon),
-		Precision: DType(c.precision),
-		Norm:      Norm(c.norm), Positions: Positions(c.positions), FFN: FeedForward(c.ffn),
-		NoBiases: c.biases == 0, KVHeads: int(c.kv_heads),
-		DepthScaledInit: c.depth_scaled_init != 0,
-	}
-	if config.Positions == RotaryPositions {
-		config.RopeTheta = float64(c.rope_theta)
-	}
+	var config ModelConfig
+	config.fromC(c)
 	return config
 }
 
-func (m *ModelConfig) c() *C.trafo_model_config {
+func (o *ModelConfig) c() *C.trafo_model_config {
 	c := new(C.trafo_model_config)
 	mustInit(C.trafo_model_config_init(c, C.sizeof_trafo_model_config))
-	c.architecture = C.int32_t(m.Architecture)
-	c.activation = C.int32_t(m.Activation)
-	c.vocabulary = C.int64_t(m.Vocabulary)
-	c.encoder_layers = C.int64_t(m.EncoderLayers)
-	c.decoder_layers = C.int64_t(m.DecoderLayers)
-	c.width = C.int64_t(m.Width)
-	c.ffn_width = C.int64_t(m.FFNWidth)
-	c.heads = C.int64_t(m.Heads)
-	c.max_positions = C.int64_t(m.MaxPositions)
-	c.pre_norm = cBool(m.PreNorm)
-	c.tied_embeddings = cBool(m.TiedEmbeddings)
-	c.dropout = C.double(m.Dropout)
-	c.attention_dropout = C.double(m.AttentionDropout)
-	c.ffn_dropout = C.double(m.FFNDropout)
-	c.norm_epsilon = C.double(m.NormEpsilon)
-	c.depth_scaled_init = cBool(m.DepthScaledInit)
-	c.precision = C.int32_t(m.Precision)
-	c.norm = C.int32_t(m.Norm)
-	c.positions = C.int32_t(m.Positions)
-	c.ffn = C.int32_t(m.FFN)
-	c.biases = cBool(!m.NoBiases)
-	c.kv_heads = C.int64_t(m.KVHeads)
-	if m.RopeTheta != 0 {
-		c.rope_theta = C.double(m.RopeTheta)
-	}
+	o.toC(c)
 	return c
 }
 
@@ -232,12 +192,12 @@ func AverageModels(models []string, output string) error {
 	return check(C.trafo_average_models(paths, C.size_t(len(models)), data, length))
 }
 
-// Freeze says that the weights stay as they are, and lays them out once more for translation on the
-// CPU, which takes as much memory again: little at a time is translated up to twice as fast, and a
-// translation does not depend in a single bit on what it is batched with. NewTrainer, LoadWeights and
-// Parameters refuse a frozen model.
-func (m *Model) Freeze() error {
-	return m.in("Model.Freeze", func() *C.trafo_error { return C.trafo_model_freeze(m.ptr) })
+// PrepareInference packs the weights for translation on the CPU, which takes as much memory again.
+// Small batches are then translated up to twice as fast, and a translation does not depend on the
+// batch it is in, not in a single bit. The weights cannot change any more: NewTrainer, LoadWeights
+// and Parameters refuse the model from here on.
+func (m *Model) PrepareInference() error {
+	return m.in("Model.PrepareInference", func() *C.trafo_error { return C.trafo_model_prepare_inference(m.ptr) })
 }
 
 // Save writes the file whole or not at all.
@@ -284,6 +244,74 @@ func (m *Model) Parameters() (parameters []Parameter, err error) {
 		return nil
 	})
 	return parameters, err
+}
+
+// ParameterInfo says how a parameter is trained.
+type ParameterInfo struct {
+	Name     string
+	Group    string // "matrices", "norms_and_biases", or a group that the model has declared
+	Elements int64
+	DType    DType // of the values
+	Frozen   bool
+	// What learning rate and weight decay are multiplied with.
+	LearningRateFactor, WeightDecayFactor float64
+}
+
+// ParameterInfos lists how the parameters are trained, in the order of the file.
+func (m *Model) ParameterInfos() (infos []ParameterInfo, err error) {
+	err = m.in("Model.ParameterInfos", func() *C.trafo_error {
+		var tensors, elements C.int64_t
+		if e := C.trafo_model_get_parameter_count(m.ptr, &tensors, &elements); e != nil {
+			return e
+		}
+		for i := range tensors {
+			var c C.trafo_parameter_info
+			if e := C.trafo_model_get_parameter_info(m.ptr, i, &c, C.sizeof_trafo_parameter_info); e != nil {
+				return e
+			}
+			infos = append(infos, ParameterInfo{
+				C.GoString(c.name), C.GoString(c.group), int64(c.elements), DType(c.dtype), c.trainable == 0,
+				float64(c.lr_factor), float64(c.weight_decay_factor),
+			})
+		}
+		return nil
+	})
+	return infos, err
+}
+
+// Freeze freezes the parameters whose whole names match the pattern, and says how many match. Training
+// does not change them, and takes no gradients, optimizer states and backward work for them. '*' stands
+// for any characters, '?' for one: "encoder.*" and "*embedding.weight" leave the decoder to be trained.
+// ErrNotFound: no name matches. ErrInvalidArgument: the model has a trainer, or tensors of its
+// parameters are open. A run directory continues with the same parameters frozen.
+func (m *Model) Freeze(pattern string) (int64, error) {
+	var count C.int64_t
+	err := m.in("Model.Freeze", func() *C.trafo_error {
+		data, length := chars(pattern)
+		return C.trafo_model_freeze(m.ptr, data, length, &count)
+	})
+	return int64(count), err
+}
+
+// Unfreeze makes the parameters whose names match trainable again, and says how many match.
+func (m *Model) Unfreeze(pattern string) (int64, error) {
+	var count C.int64_t
+	err := m.in("Model.Unfreeze", func() *C.trafo_error {
+		data, length := chars(pattern)
+		return C.trafo_model_unfreeze(m.ptr, data, length, &count)
+	})
+	return int64(count), err
+}
+
+// SetUpdateFactors sets what learning rate and weight decay are multiplied with for the parameters whose
+// names match, and says how many match. ErrInvalidArgument: a factor is negative or not finite.
+func (m *Model) SetUpdateFactors(pattern string, learningRate, weightDecay float64) (int64, error) {
+	var count C.int64_t
+	err := m.in("Model.SetUpdateFactors", func() *C.trafo_error {
+		data, length := chars(pattern)
+		return C.trafo_model_set_update_factors(m.ptr, data, length, C.double(learningRate), C.double(weightDecay), &count)
+	})
+	return int64(count), err
 }
 
 // Size counts the model's parameters: numbers, not tensors.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 func TestSamplesAreTheSameOfTheSameSeed(t *testing.T) {
 	l := newLesson(t)
 	source, _ := sentences()
-	if err := l.model.Freeze(); err != nil {
+	if err := l.model.PrepareInference(); err != nil {
 		t.Fatal(err)
 	}
 	_, err := l.model.Parameters()
@@ -80,7 +81,7 @@ func TestLlamaPreset(t *testing.T) {
 	defer c.Close()
 	config := must[trafo.ModelConfig](t)(trafo.Preset("llama"))
 	if config.Norm != trafo.NormRMS || config.Positions != trafo.RotaryPositions || config.FFN != trafo.SwiGLUFFN ||
-		!config.NoBiases || config.RopeTheta != 10000 {
+		config.Biases || config.RopeTheta != 10000 {
 		t.Fatalf("preset llama is %+v", config)
 	}
 	config.Vocabulary, config.DecoderLayers, config.KVHeads = 40, 1, 2
@@ -159,5 +160,49 @@ func TestModelParameters(t *testing.T) {
 	wantError(t, err, trafo.ErrInvalidArgument)
 	if math.IsNaN(trafo.DefaultTranslateOptions().LengthPenalty) || trafo.DefaultTranslateOptions().Beam != 5 {
 		t.Error("translation defaults")
+	}
+}
+
+func TestFrozenParametersDoNotChange(t *testing.T) {
+	l := newLesson(t)
+	_, err := l.model.Freeze("nothing.*")
+	wantError(t, err, trafo.ErrNotFound)
+	ofEncoder := must[int64](t)(l.model.Freeze("encoder.*"))
+	if ofEncoder < 5 || must[int64](t)(l.model.Freeze("*embedding.weight")) < 1 {
+		t.Error("too few parameters are frozen", ofEncoder)
+	}
+	if n := must[int64](t)(l.model.SetUpdateFactors("decoder.0.ffn.*", 0.5, 0)); n != 4 {
+		t.Error("factors of", n, "parameters")
+	}
+	_, err = l.model.SetUpdateFactors("*", math.NaN(), 1)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	values := func() [][]float32 {
+		var all [][]float32
+		for _, p := range must[[]trafo.Parameter](t)(l.model.Parameters()) {
+			all = append(all, must[[]float32](t)(p.Tensor.Float32s()))
+			ok(t, p.Tensor.Close())
+		}
+		return all
+	}
+	before := values()
+	trainer := l.trainer(t)
+	_, err = l.model.Unfreeze("encoder.*")
+	wantError(t, err, trafo.ErrInvalidArgument)
+	for range 3 {
+		must[trafo.StepResult](t)(trainer.Step())
+	}
+	ok(t, trainer.Close())
+	after := values()
+	for i, info := range must[[]trafo.ParameterInfo](t)(l.model.ParameterInfos()) {
+		frozen := strings.HasPrefix(info.Name, "encoder.") || strings.HasSuffix(info.Name, "embedding.weight")
+		if info.Frozen != frozen || slices.Equal(before[i], after[i]) != frozen {
+			t.Error(info, "frozen:", frozen)
+		}
+		if slow := strings.HasPrefix(info.Name, "decoder.0.ffn."); slow != (info.LearningRateFactor == 0.5) {
+			t.Error(info)
+		}
+	}
+	if n := must[int64](t)(l.model.Unfreeze("encoder.*")); n != ofEncoder {
+		t.Error(n, "parameters are trained again, not", ofEncoder)
 	}
 }

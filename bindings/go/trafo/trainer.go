@@ -22,18 +22,6 @@ import (
 	"slices"
 )
 
-// Schedule is how the learning rate goes after the warm-up.
-type Schedule int32
-
-// The schedules.
-const (
-	ScheduleConstant    Schedule = C.TRAFO_SCHEDULE_CONSTANT
-	ScheduleLinear      Schedule = C.TRAFO_SCHEDULE_LINEAR
-	ScheduleCosine      Schedule = C.TRAFO_SCHEDULE_COSINE
-	ScheduleInverseSqrt Schedule = C.TRAFO_SCHEDULE_INVERSE_SQRT
-	ScheduleNoam        Schedule = C.TRAFO_SCHEDULE_NOAM
-)
-
 // Unit is what a Period counts.
 type Unit int32
 
@@ -69,174 +57,146 @@ type TrainerOptions struct {
 	// training goes on from the newest whole one, bit for bit.
 	RunDirectory string
 
-	Seed            uint64   // of dropout and data order; default 1
-	LearningRate    float64  // peak; default 2e-3
-	Warmup          int64    // updates; default 1000
-	Schedule        Schedule // default ScheduleInverseSqrt
-	ScheduleUpdates int64    // cosine and linear: the update at which the rate reaches its end
-	GradientAccumulation  int      // batches accumulated in an update; default 1
-	LabelSmoothing  float64  // default 0.1
-	ClipNorm        float64  // global gradient norm; default 1; 0: off
-	WeightDecay     float64  // default 0
-	Beta1           float64  // default 0.9
-	Beta2           float64  // default 0.98
-	Epsilon         float64  // default 1e-9
-	BatchTokens     int64    // target tokens a batch; default 4096
-	MaxLength       int64    // longer pairs are dropped and counted; default 256 tokens a side
+	// options: begin TrainerOptions (scripts/generate_options.py)
+	// The step. A run cannot be resumed with other values.
 
-	// Training is done at the first of these that is reached; default 0: never by itself.
-	AfterUpdates int64
-	AfterEpochs  int64
-	AfterTokens  int64 // target tokens
-
-	ValidFreq      Period    // default 1000 updates; validation happens at the end as well
-	SaveFreq       Period    // default 1000 updates; likewise
-	LogFreq       Period    // default 100 updates
-	LogFirst      int64     // the first so many updates are displayed as well; default 0
-	EarlyStopping  int       // validations in a row without improvement of FirstMetric; default 0: never
-	ValidMetrics   Metric    // default all
-	FirstMetric    Metric    // the one of ValidMetrics that decides; default MetricBLEU
-	ValidBeam      int       // default 1: greedy
-	ValidNormalize float64   // of that beam: score = log-probability / length^ValidNormalize; default 1
-	KeepLast       int       // checkpoints kept; default 3
-	KeepBest       bool      // the best checkpoint of every metric is kept as well; default true
-	MaxNonFiniteSteps    int       // updates in a row with NaN or Inf before ErrNonFinite; default 10
-	Recompute      Recompute // what backward computes a second time instead of keeping it; default RecomputeNone
-	MemoryLimit    int64     // bytes that training may take; default 0: what the device has free
-	BatchFit       bool      // BatchTokens is the largest that the memory has room for; default false
-
-	OptimizerStates OptimizerStates // what the optimizer keeps its moments in; default StatesFloat32
-
-	// On CUDA the kernels of a new batch shape's matrix products are measured before they first run and
-	// the fastest kept; the run directory holds the choices, so that a continued run computes the same
-	// bits. Changes nothing on the CPU. Default false.
-	AutotuneGemm bool
-
-	// Share of every update's weights in their running mean (1e-4 is usual), which is what validations
-	// measure and checkpoints hold to be used; the model keeps the weights that training goes on with.
-	// Default 0: none is kept.
+	// Peak of the learning rate. Default 0.002.
+	LearningRate float64
+	// How the learning rate goes after the warm-up. Default ScheduleInverseSqrt.
+	Schedule Schedule
+	// Updates in which the rate rises to its peak on a line. Default 1000.
+	Warmup int64
+	// The update at which cosine and linear schedules reach their end. It must be set for them. Default 0.
+	ScheduleUpdates int64
+	// Share of the target probability that is spread over the other tokens. Default 0.1.
+	LabelSmoothing float64
+	// Largest global norm of the mean gradient. 0: no clipping. Default 1.
+	ClipNorm float64
+	// Decoupled weight decay. Default 0.
+	WeightDecay float64
+	// Whether weight_decay acts on norms and biases too, and not only on matrices. Default true.
+	DecayNormsAndBiases bool
+	// Decay of AdamW's first moment. Default 0.9.
+	Beta1 float64
+	// Decay of AdamW's second moment. Default 0.98.
+	Beta2 float64
+	// AdamW's epsilon. Default 1e-9.
+	Epsilon float64
+	// What the optimizer keeps its two moments of every parameter in. float64 models have float32. Default
+	// StatesFloat32.
+	OptimizerStates OptimizerStates
+	// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
+	// validated and saved as model.safetensors. Training goes on from the weights themselves, which the model
+	// keeps and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
 	EmaAlpha float64
+	// Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default
+	// 1.
+	GradientAccumulation int64
+	// Seed of dropout and of the data order. Default 1.
+	Seed uint64
 
-	EarlyStoppingOn StoppingMetrics // the metrics that EarlyStopping counts; default StoppingFirst
+	// Data, used where text becomes a corpus. Fixed as well.
 
+	// Target tokens of a batch. Default 4096.
+	BatchTokens int64
+	// Tokens a side. Longer pairs are dropped and counted. Default 256.
+	MaxLength int64
+	// Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences.
+	MaxiBatch int64
+	// Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any.
+	MaxLengthRatio float64
+	// Whether pairs with the same text on both sides are dropped and counted. Default false.
+	DropIdentical bool
+	// Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by
+	// probability^alpha, of a BPE vocabulary with every merge left out with probability alpha. Default 0: the
+	// best segmentation.
+	SourceAlpha float64
+	// The same for the target text. Default 0: the best segmentation.
+	TargetAlpha float64
+	// Whether BatchTokens is chosen: the largest that the memory has room for. Default false.
+	BatchFit bool
+	// What backward computes a second time instead of keeping it: less memory for more time. It never changes a
+	// bit. Default RecomputeNone.
+	Recompute Recompute
+	// Whether CUDA measures the GEMM kernels of a new batch shape before they first run and keeps the fastest.
+	// The run directory holds the choices, so that a resumed run computes the same bits. Nothing on the CPU.
+	// Default false.
+	AutotuneGemm bool
+	// Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free.
+	MemoryLimit int64
+
+	// The end of a run: the first limit that is reached. All 0: until it is stopped.
+
+	// Training is done after so many updates. Default 0: never.
+	AfterUpdates int64
+	// Training is done after so many epochs. Default 0: never.
+	AfterEpochs int64
+	// Training is done after so many target tokens. Default 0: never.
+	AfterTokens int64
+	// Training is done after so many validations in a row without a better metric (see EarlyStoppingOn). Default
+	// 0: never.
+	EarlyStopping int64
+	// The metrics that EarlyStopping looks at. Default StoppingFirst.
+	EarlyStoppingOn StoppingMetrics
+	// Updates in a row with a non-finite loss or gradient (NaN or infinity) before the error NON_FINITE. Default
+	// 10.
+	MaxNonFiniteSteps int64
+
+	// On the way.
+
+	// How often it validates, besides at the end. Nothing is validated without validation data. Default 1000
+	// updates.
+	ValidFreq Period
+	// How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates.
+	SaveFreq Period
+	// How often it logs (the event LOG). Default 20 updates.
+	LogFreq Period
+	// The first so many updates are logged as well. Default 0.
+	LogFirst int64
+	// What validation measures. Default all.
+	ValidMetrics Metric
+	// The one of ValidMetrics that decides which checkpoint is best. Default MetricBLEU.
+	FirstMetric Metric
+	// Beam of validation. 1 is greedy search. Default 1.
+	ValidBeam int64
+	// Length normalisation of that beam: score = log-probability / length^valid_normalize. Default 1.
+	ValidNormalize float64
+	// Whether the best checkpoint of every metric is kept as well. Default true.
+	KeepBest bool
+	// Newest checkpoints that are kept. Default 3.
+	KeepLast int64
 	// At the end the mean of so many of the newest checkpoints, which are kept for it, is written to
-	// ckpt/averaged/model.safetensors and measured, see EventAveraged; needs RunDirectory. Default 0: not.
-	AverageLast int
-
-	// Filters; what they drop is counted, and told by EventStarted or EventEpoch.
-	MaxLengthRatio float64 // pairs with a side of more than so many times the other's tokens; default 0: none
-	DropIdentical  bool    // pairs with the same text on both sides; default false
-
-	MaxiBatch int // batches filled from sentences sorted by length together; default 0: 262144 sentences
-
-	// Segmentations of the training text are sampled anew in every epoch: of a unigram vocabulary by
-	// probability^alpha, of a BPE vocabulary with every merge left out with probability alpha. Default 0:
-	// the best segmentation.
-	SourceAlpha, TargetAlpha float64
+	// ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average.
+	AverageLast int64
+	// options: end
 }
-
-// StoppingMetrics are the metrics that early stopping counts validations without a better one of.
-type StoppingMetrics int32
-
-const (
-	StoppingFirst StoppingMetrics = C.TRAFO_STOPPING_FIRST // FirstMetric
-	StoppingAny   StoppingMetrics = C.TRAFO_STOPPING_ANY   // one of them is enough to stop
-	StoppingAll   StoppingMetrics = C.TRAFO_STOPPING_ALL   // none may have become better
-)
-
-// OptimizerStates is what the optimizer keeps its two moments of every parameter in. A run continues
-// with those it has begun with.
-type OptimizerStates int32
-
-const (
-	StatesFloat32 OptimizerStates = C.TRAFO_OPTIMIZER_STATES_FLOAT32
-	States8Bit    OptimizerStates = C.TRAFO_OPTIMIZER_STATES_8BIT // blocks of codes: 2.03 bytes a parameter instead of 8
-)
-
-// Recompute trades time for memory; results are the same bits under each.
-type Recompute int32
-
-const (
-	RecomputeNone      Recompute = C.TRAFO_RECOMPUTE_NONE
-	RecomputeSelective Recompute = C.TRAFO_RECOMPUTE_SELECTIVE // outputs of norms and of activations: large and cheap
-	RecomputeFull      Recompute = C.TRAFO_RECOMPUTE_FULL      // everything inside a layer
-)
 
 // DefaultTrainerOptions gives the defaults.
 func DefaultTrainerOptions() TrainerOptions {
-	var o C.trafo_trainer_options
-	mustInit(C.trafo_trainer_options_init(&o, C.sizeof_trafo_trainer_options))
-	period := func(p C.trafo_period) Period { return Period{int64(p.value), Unit(p.unit)} }
-	return TrainerOptions{
-		Seed: uint64(o.seed), LearningRate: float64(o.learning_rate), Warmup: int64(o.warmup),
-		Schedule: Schedule(o.schedule), ScheduleUpdates: int64(o.schedule_updates),
-		GradientAccumulation: int(o.gradient_accumulation), LabelSmoothing: float64(o.label_smoothing),
-		ClipNorm: float64(o.clip_norm), WeightDecay: float64(o.weight_decay),
-		Beta1: float64(o.beta1), Beta2: float64(o.beta2), Epsilon: float64(o.epsilon),
-		BatchTokens: int64(o.batch_tokens), MaxLength: int64(o.max_length),
-		AfterUpdates: int64(o.after_updates), AfterEpochs: int64(o.after_epochs), AfterTokens: int64(o.after_tokens),
-		ValidFreq: period(o.valid_freq), SaveFreq: period(o.save_freq), LogFreq: period(o.log_freq),
-		LogFirst: int64(o.log_first), EarlyStopping: int(o.early_stopping),
-		ValidMetrics: Metric(o.valid_metrics), FirstMetric: Metric(o.first_metric), ValidBeam: int(o.valid_beam),
-		ValidNormalize: float64(o.valid_normalize),
-		KeepLast:       int(o.keep_last), KeepBest: o.keep_best != 0, MaxNonFiniteSteps: int(o.max_non_finite_steps),
-		Recompute: Recompute(o.recompute), OptimizerStates: OptimizerStates(o.optimizer_states),
-		MemoryLimit: int64(o.memory_limit), BatchFit: o.batch_fit != 0,
-		AutotuneGemm: o.autotune_gemm != 0, EmaAlpha: float64(o.ema_alpha),
-		EarlyStoppingOn: StoppingMetrics(o.early_stopping_on), AverageLast: int(o.average_last),
-		MaxLengthRatio: float64(o.max_length_ratio), DropIdentical: o.drop_identical != 0, MaxiBatch: int(o.maxi_batch),
-		SourceAlpha: float64(o.source_alpha), TargetAlpha: float64(o.target_alpha),
+	var c C.trafo_trainer_options
+	mustInit(C.trafo_trainer_options_init(&c, C.sizeof_trafo_trainer_options))
+	var o TrainerOptions
+	o.fromC(&c)
+	return o
+}
+
+// TrainerPreset gives how the model of Preset(name) is trained. The error of another name lists the names.
+func TrainerPreset(name string) (TrainerOptions, error) {
+	var c C.trafo_trainer_options
+	mustInit(C.trafo_trainer_options_init(&c, C.sizeof_trafo_trainer_options))
+	data, length := chars(name)
+	var o TrainerOptions
+	if err := check(C.trafo_trainer_options_preset(&c, data, length)); err != nil {
+		return o, err
 	}
+	o.fromC(&c)
+	return o, nil
 }
 
 func (o *TrainerOptions) c() *C.trafo_trainer_options {
-	period := func(p Period) C.trafo_period {
-		return C.trafo_period{value: C.int64_t(p.Value), unit: C.int32_t(p.Unit)}
-	}
 	c := new(C.trafo_trainer_options)
 	mustInit(C.trafo_trainer_options_init(c, C.sizeof_trafo_trainer_options))
-	c.seed = C.uint64_t(o.Seed)
-	c.learning_rate = C.double(o.LearningRate)
-	c.warmup = C.int64_t(o.Warmup)
-	c.schedule = C.int32_t(o.Schedule)
-	c.schedule_updates = C.int64_t(o.ScheduleUpdates)
-	c.gradient_accumulation = cInt(o.GradientAccumulation)
-	c.label_smoothing = C.double(o.LabelSmoothing)
-	c.clip_norm = C.double(o.ClipNorm)
-	c.weight_decay = C.double(o.WeightDecay)
-	c.beta1 = C.double(o.Beta1)
-	c.beta2 = C.double(o.Beta2)
-	c.epsilon = C.double(o.Epsilon)
-	c.batch_tokens = C.int64_t(o.BatchTokens)
-	c.max_length = C.int64_t(o.MaxLength)
-	c.after_updates = C.int64_t(o.AfterUpdates)
-	c.after_epochs = C.int64_t(o.AfterEpochs)
-	c.after_tokens = C.int64_t(o.AfterTokens)
-	c.valid_freq = period(o.ValidFreq)
-	c.save_freq = period(o.SaveFreq)
-	c.log_freq = period(o.LogFreq)
-	c.log_first = C.int64_t(o.LogFirst)
-	c.early_stopping = cInt(o.EarlyStopping)
-	c.valid_metrics = C.int32_t(o.ValidMetrics)
-	c.first_metric = C.int32_t(o.FirstMetric)
-	c.valid_beam = cInt(o.ValidBeam)
-	c.valid_normalize = C.double(o.ValidNormalize)
-	c.keep_last = cInt(o.KeepLast)
-	c.keep_best = cBool(o.KeepBest)
-	c.max_non_finite_steps = cInt(o.MaxNonFiniteSteps)
-	c.recompute = C.int32_t(o.Recompute)
-	c.memory_limit = C.int64_t(o.MemoryLimit)
-	c.batch_fit = cBool(o.BatchFit)
-	c.optimizer_states = C.int32_t(o.OptimizerStates)
-	c.autotune_gemm = cBool(o.AutotuneGemm)
-	c.ema_alpha = C.double(o.EmaAlpha)
-	c.early_stopping_on = C.int32_t(o.EarlyStoppingOn)
-	c.average_last = cInt(o.AverageLast)
-	c.max_length_ratio = C.double(o.MaxLengthRatio)
-	c.drop_identical = cBool(o.DropIdentical)
-	c.maxi_batch = cInt(o.MaxiBatch)
-	c.source_alpha = C.double(o.SourceAlpha)
-	c.target_alpha = C.double(o.TargetAlpha)
+	o.toC(c)
 	return c
 }
 

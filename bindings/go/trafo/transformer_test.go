@@ -58,8 +58,8 @@ func (m *ownTransformer) start(side ownSide, first string) ownRows {
 	return ownRows{x, x}
 }
 
-// seam ends a block: the residual, and the norm of the block that follows (pre-norm) or of this one.
-func (m *ownTransformer) seam(output *trafo.Tensor, rows ownRows, following, own string) ownRows {
+// addNorm ends a block: the residual, and the norm of the block that follows (pre-norm) or of this one.
+func (m *ownTransformer) addNorm(output *trafo.Tensor, rows ownRows, following, own string) ownRows {
 	sum := m.try(func() (*trafo.Tensor, error) {
 		return m.c.Add(rows.hidden, output)
 	})
@@ -100,8 +100,8 @@ func (m *ownTransformer) loss(source, target ownSide, labels *trafo.Tensor, smoo
 			following = "encoder.norm"
 		}
 		x := m.selfAttention(rows.input, source, false, block+".attention")
-		rows = m.seam(x, rows, block+".ffn_norm", block+".attention_norm")
-		rows = m.seam(m.feedForward(rows.input, block+".ffn"), rows, following, block+".ffn_norm")
+		rows = m.addNorm(x, rows, block+".ffn_norm", block+".attention_norm")
+		rows = m.addNorm(m.feedForward(rows.input, block+".ffn"), rows, following, block+".ffn_norm")
 	}
 	// Keys and values of every layer's cross-attention come from one product.
 	kv := m.linear(rows.input, "decoder.cross_kv")
@@ -113,12 +113,12 @@ func (m *ownTransformer) loss(source, target ownSide, labels *trafo.Tensor, smoo
 			following = "decoder.norm"
 		}
 		x := m.selfAttention(rows.input, target, true, block+".attention")
-		rows = m.seam(x, rows, block+".cross_norm", block+".attention_norm")
+		rows = m.addNorm(x, rows, block+".cross_norm", block+".attention_norm")
 		query := m.linear(rows.input, block+".cross.query")
 		column := 2 * i * m.config.Width
 		x = m.attention(query, kv, [3]int{0, column, column + m.config.Width}, target, source, false, block+".cross")
-		rows = m.seam(x, rows, block+".ffn_norm", block+".cross_norm")
-		rows = m.seam(m.feedForward(rows.input, block+".ffn"), rows, following, block+".ffn_norm")
+		rows = m.addNorm(x, rows, block+".ffn_norm", block+".cross_norm")
+		rows = m.addNorm(m.feedForward(rows.input, block+".ffn"), rows, following, block+".ffn_norm")
 	}
 	return m.try(func() (*trafo.Tensor, error) {
 		logits, err := m.c.Linear(rows.input, m.weights["embedding.weight"], m.weights["output.bias"])

@@ -8,64 +8,81 @@ import "context"
 // Sampling draws every token instead of searching; begin with DefaultSampling. What is drawn follows
 // from the seed, the number of the line and the place in it alone.
 type Sampling struct {
-	Temperature float64 // logits are divided by it; default 1
-	TopK        int64   // only so many of the most probable tokens; default 0: all
-	TopP        float64 // only the fewest tokens with this share of the probability; default 1
-	Seed        uint64  // default 1
-	FirstLine   int64   // number of the first line: a text in several calls is drawn as in one; default 0
+	// options: begin Sampling (scripts/generate_options.py)
+	// Logits are divided by it. Default 1.
+	Temperature float64
+	// Only so many of the most probable tokens. Default 0: all.
+	TopK int64
+	// Only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv
+	// 1904.09751). Default 1.
+	TopP float64
+	// Seed of the draws. Default 1.
+	Seed uint64
+	// Number of the first line, so that a text in several calls is drawn as in one. Default 0.
+	FirstLine int64
+	// options: end
 }
 
 // DefaultSampling gives the defaults.
 func DefaultSampling() Sampling {
-	return Sampling{Temperature: 1, TopP: 1, Seed: 1}
+	var s Sampling
+	s.fromC(translateDefaults())
+	return s
 }
 
 // TranslateOptions say how to search; begin with DefaultTranslateOptions.
 type TranslateOptions struct {
-	Beam          int       // default 5; 1: greedy
-	NBest         int       // translations of each line, at most Beam unless they are drawn; default 1
-	LengthPenalty float64   // score = log-probability / length^LengthPenalty; default 1
-	MaxLength     int64     // tokens; default 0: twice the source plus 10
-	BatchTokens   int64     // source tokens times Beam decoded together; default 4096
-	Truncate      bool      // a source over the model's limit is cut (default) or an error
-	MinLength     int64     // tokens before a translation may end; default 0
-	Sampling      *Sampling // nil, the default: beam search
-	// Only pieces of the list are chosen among, and of the vocabulary the first so many (100) and of
-	// every source piece the best so many (100); nil, the default: all.
-	Shortlist                     *Shortlist
-	ShortlistFirst, ShortlistBest int64
+	// options: begin TranslateOptions (scripts/generate_options.py)
+	// Hypotheses kept of each sentence. 1 is greedy search. Default 5.
+	Beam int64
+	// Hypotheses returned of each sentence, at most Beam. With Sampling: translations drawn of each sentence.
+	// Default 1.
+	NBest int64
+	// The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's
+	// --normalize). 0: no normalisation. Default 1.
+	LengthPenalty float64
+	// Longest translation in tokens. Default 0: twice the source plus 10, at most 200.
+	MaxLength int64
+	// Tokens before a translation may end. Default 0.
+	MinLength int64
+	// Source tokens times Beam of the sentences that are decoded together. Default 4096.
+	BatchTokens int64
+	// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
+	Truncate bool
+	// With a shortlist: the first so many tokens of the vocabulary are chosen among as well. Default 100.
+	ShortlistFirst int64
+	// With a shortlist: the best so many translations of each source token are chosen among. Default 100.
+	ShortlistBest int64
+	// options: end
+
+	// Sampling draws every token instead of searching. Default nil: beam search.
+	Sampling *Sampling
+	// Shortlist: only tokens of the list are chosen among. Default nil: the whole vocabulary.
+	Shortlist *Shortlist
+}
+
+func translateDefaults() *C.trafo_translate_options {
+	c := new(C.trafo_translate_options)
+	mustInit(C.trafo_translate_options_init(c, C.sizeof_trafo_translate_options))
+	return c
 }
 
 // DefaultTranslateOptions gives the defaults.
 func DefaultTranslateOptions() TranslateOptions {
-	var o C.trafo_translate_options
-	mustInit(C.trafo_translate_options_init(&o, C.sizeof_trafo_translate_options))
-	return TranslateOptions{int(o.beam), int(o.n_best), float64(o.length_penalty), int64(o.max_length),
-		int64(o.batch_tokens), o.truncate != 0, int64(o.min_length), nil, nil,
-		int64(o.shortlist_first), int64(o.shortlist_best)}
+	var o TranslateOptions
+	o.fromC(translateDefaults())
+	return o
 }
 
 func (o *TranslateOptions) c() *C.trafo_translate_options {
 	if o == nil {
 		return nil
 	}
-	c := new(C.trafo_translate_options)
-	mustInit(C.trafo_translate_options_init(c, C.sizeof_trafo_translate_options))
-	c.beam = cInt(o.Beam)
-	c.n_best = cInt(o.NBest)
-	c.length_penalty = C.double(o.LengthPenalty)
-	c.max_length = C.int64_t(o.MaxLength)
-	c.batch_tokens = C.int64_t(o.BatchTokens)
-	c.truncate = cBool(o.Truncate)
-	c.min_length = C.int64_t(o.MinLength)
-	c.shortlist_first, c.shortlist_best = C.int64_t(o.ShortlistFirst), C.int64_t(o.ShortlistBest)
-	if s := o.Sampling; s != nil {
+	c := translateDefaults()
+	o.toC(c)
+	if o.Sampling != nil {
 		c.sampling = 1
-		c.temperature = C.double(s.Temperature)
-		c.top_k = C.int64_t(s.TopK)
-		c.top_p = C.double(s.TopP)
-		c.seed = C.uint64_t(s.Seed)
-		c.first_line = C.int64_t(s.FirstLine)
+		o.Sampling.toC(c)
 	}
 	return c
 }

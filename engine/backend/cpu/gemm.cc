@@ -12,7 +12,7 @@ namespace {
 
 std::atomic<int64_t> scratch_total{0};
 
-// Products below this many multiplications are not worth a hand-over to another thread.
+// GEMMs below this many multiplications are not worth a hand-over to another thread.
 constexpr int64_t kSmallGemm = 1 << 20;
 
 void check(const GemmParams& p) {
@@ -57,7 +57,7 @@ void gemm_batch(ThreadPool& pool, const GemmParams& p,
     else
       run(pool, one);
   };
-  // Small products run whole, one a block; large ones are themselves cut into blocks (inside a
+  // Small GEMMs run whole, one a block; large ones are themselves cut into blocks (inside a
   // block, that runs inline).
   const int64_t work = p.m * p.n * std::max<int64_t>(p.k, 1);
   if (p.batch > 1 && work < 16 * kSmallGemm) {

@@ -1,4 +1,4 @@
-// Matrix product on the CPU: own packed micro-kernels for SSE4, AVX2 and AVX-512.
+// GEMM on the CPU: own packed micro-kernels for SSE4, AVX2 and AVX-512.
 //
 // Every element of C is computed by one block of work with an order of summation that follows from
 // the shape and the instruction set alone, so results are the same bits for every number of
@@ -18,7 +18,7 @@ namespace trafo {
 // there is no room for packing.
 void gemm_cpu(ThreadPool& pool, const GemmParams& params);
 
-// Bytes of packing scratch that all threads hold now. It grows to what the largest product needs,
+// Bytes of packing scratch that all threads hold now. It grows to the needs of the largest GEMM,
 // is reused by later ones and goes back to the system when its thread ends.
 int64_t gemm_scratch_bytes();
 

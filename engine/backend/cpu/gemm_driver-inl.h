@@ -1,10 +1,9 @@
-// Cuts a matrix product into blocks of work and each of them into micro-kernel tiles. Compiled once
-// a target.
+// Cuts a GEMM into blocks of work and each of them into micro-kernel tiles. Compiled once a target.
 //
 // The smaller of A and B is packed first, by all threads and for all blocks ("shared"); blocks of
-// work run along the larger one and pack what they need of it for themselves. A product of few
-// tiles is cut in both directions to keep many threads busy, and then both are shared. All sizes
-// here follow from the shape, never from the threads.
+// work run along the larger one and pack their own parts of it. A GEMM of few tiles is cut in both
+// directions to keep many threads busy, and then both are shared. All sizes here follow from the
+// shape, never from the threads.
 #if defined(TRAFO_CPU_GEMM_DRIVER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAFO_CPU_GEMM_DRIVER_INL_H_
 #undef TRAFO_CPU_GEMM_DRIVER_INL_H_
@@ -18,6 +17,7 @@
 #include "engine/backend/cpu/gemm_internal.h"
 #include "engine/backend/cpu/gemm_pack-inl.h"
 #include "engine/backend/cpu/gemm_skinny-inl.h"
+#include "engine/backend/gemm_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
@@ -240,8 +240,22 @@ class GemmDriver {
 
 template <class T>
 void gemm_driver(ThreadPool& pool, const GemmParams& p, const T* packed_b) {
-  if (packed_b == nullptr && gemm_skinny<T>(pool, p)) return;
-  GemmDriver<T>(pool, p, packed_b).run();
+  GemmCase c;
+  c.m = p.m;
+  c.n = p.n;
+  c.k = p.k;
+  c.trans_a = p.trans_a;
+  c.trans_b = p.trans_b;
+  c.packed_weight = packed_b != nullptr;
+  c.panel_rows = kPanelRows;
+  switch (gemm_kernel(c)) {
+    case GemmKernel::dot:
+      return gemm_dot<T>(pool, p);
+    case GemmKernel::in_place:
+      return gemm_in_place<T>(pool, p);
+    default:
+      return GemmDriver<T>(pool, p, packed_b).run();
+  }
 }
 
 // Elements of a weight [n, k] in panels of kPanelCols columns, each with all of K: what the driver

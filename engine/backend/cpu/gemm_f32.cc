@@ -1,4 +1,4 @@
-// The matrix product of float, compiled for every instruction set.
+// GEMM in float32, compiled for every instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/backend/cpu/gemm_f32.cc"
 #include "engine/backend/cpu/simd.h"

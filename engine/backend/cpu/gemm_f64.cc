@@ -1,4 +1,4 @@
-// The matrix product of double, compiled for every instruction set.
+// GEMM in float64, compiled for every instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/backend/cpu/gemm_f64.cc"
 #include "engine/backend/cpu/simd.h"

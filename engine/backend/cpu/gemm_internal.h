@@ -9,12 +9,12 @@
 
 namespace trafo {
 
-// One product (batch 1, m, n, k > 0) of a known type, run by the best instruction set of this
+// One GEMM (batch 1, m, n, k > 0) of a known type, run by the best instruction set of this
 // machine.
 void gemm_f32(ThreadPool& pool, const GemmParams& params);
 void gemm_f64(ThreadPool& pool, const GemmParams& params);
 
-// A weight B^T [n, k] laid out once for many products, padded to whole panels: packed_size_f32
+// A weight B^T [n, k] laid out once for many GEMMs, padded to whole panels: packed_size_f32
 // elements, which belong to the instruction set that runs.
 int64_t packed_size_f32(int64_t n, int64_t k);
 void pack_weight_f32(ThreadPool& pool, const float* weight, int64_t n, int64_t k, float* to);

@@ -1,4 +1,4 @@
-// Micro-kernels of the matrix product: a small tile of C held in registers while K runs by.
+// Micro-kernels of GEMM: a small tile of C held in registers while K runs by.
 // Compiled once a target.
 #if defined(TRAFO_CPU_GEMM_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAFO_CPU_GEMM_KERNEL_INL_H_

@@ -1,4 +1,4 @@
-// Packing for the matrix product: panels of A and B in the order in which the micro-kernels read
+// Packing for GEMM: panels of A and B in the order in which the micro-kernels read
 // them. Compiled once a target.
 #if defined(TRAFO_CPU_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAFO_CPU_GEMM_PACK_INL_H_

@@ -1,5 +1,5 @@
-// Products with few rows (decoding): B is read once, in place, because packing it would cost more
-// than the product. Compiled once a target.
+// GEMMs with few rows (decoding): B is read once, in place, because packing it would cost more than
+// the GEMM. Compiled once a target.
 #if defined(TRAFO_CPU_GEMM_SKINNY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAFO_CPU_GEMM_SKINNY_INL_H_
 #undef TRAFO_CPU_GEMM_SKINNY_INL_H_
@@ -17,8 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-// Most rows for which dot products along the rows of a transposed B beat packing it.
-inline constexpr int kDotRows = kPanelRows == 14 ? 24 : 8;
 // Rows and columns of C that one pass along K computes: their sums fill the registers.
 inline constexpr int kDotTileRows = kPanelRows == 14 ? 6 : 2;
 inline constexpr int kDotTileCols = 4;
@@ -170,21 +168,6 @@ void gemm_in_place(ThreadPool& pool, const GemmParams& p) {
   const int64_t wide = wide_vectors(static_cast<int>(p.m)) * kPanelCols<T> / 2;
   parallel_for_range(pool, p.n, skinny_block_cols(p.m, p.n, p.k, wide),
                      [&](int64_t begin, int64_t end) { in_place_columns<T>(p, begin, end); });
-}
-
-// True when it was such a product and is done.
-template <class T>
-bool gemm_skinny(ThreadPool& pool, const GemmParams& p) {
-  if (p.trans_a) return false;
-  if (p.trans_b && p.m <= kDotRows) {
-    gemm_dot<T>(pool, p);
-    return true;
-  }
-  if (!p.trans_b && p.m <= kPanelRows) {
-    gemm_in_place<T>(pool, p);
-    return true;
-  }
-  return false;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Weights laid out for the kernels of the matrix product, once for many products. With few rows, as
-// in decoding, laying a weight out takes as long as the product itself, or longer.
+// Weights laid out for the GEMM kernels, once for many GEMMs. With few rows, as in decoding, laying
+// a weight out takes as long as the GEMM itself, or longer.
 //
-// A product that finds its weight here computes every row of the result in the same order however
+// A GEMM that finds its weight here computes every row of the result in the same order however
 // many rows there are: what a sentence is decoded with does not change its bits.
 #pragma once
 
@@ -21,7 +21,7 @@ class PackedWeights {
   void add(ThreadPool& pool, const float* weight, int64_t n, int64_t k);
   bool empty() const { return weights_.empty(); }
 
-  // Runs the product if its B is one of the weights; false: it is not, and nothing was done.
+  // Runs the GEMM if its B is one of the weights; false: it is not, and nothing was done.
   bool run(ThreadPool& pool, const GemmParams& params) const;
 
  private:

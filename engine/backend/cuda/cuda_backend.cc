@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 
@@ -23,20 +25,39 @@ struct Plugin {
   std::string path;
 };
 
-// The folder of the shared library or program this code was linked into.
+// The folder of the shared library or program this code was linked into, as the kernel knows it.
+// The loader's own answer will not do: for a program it is argv[0], which may be a bare name, and a
+// bare name would be looked up in the current directory, where anybody may have put a library.
 std::filesystem::path own_folder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || !info.dli_fname) return {};
-  std::error_code ignored;
-  const auto path = std::filesystem::canonical(info.dli_fname, ignored);
-  return ignored ? std::filesystem::path() : path.parent_path();
+  const auto here = reinterpret_cast<uintptr_t>(&own_folder);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {  // "BEGIN-END rwxp OFFSET DEVICE INODE PATH"
+    uintptr_t begin = 0, end = 0;
+    const char* const stop = line.data() + line.size();
+    const auto dash = std::from_chars(line.data(), stop, begin, 16);
+    if (dash.ptr == stop) continue;
+    std::from_chars(dash.ptr + 1, stop, end, 16);
+    if (here < begin || here >= end) continue;
+    const size_t path = line.find('/');
+    if (path == std::string::npos) break;
+    std::error_code ignored;
+    const auto file = std::filesystem::canonical(line.substr(path), ignored);
+    return ignored ? std::filesystem::path() : file.parent_path();
+  }
+  return {};
 }
 
+// Where the plugin may be. A bare name is looked up by the loader in the system's library folders
+// and in those of LD_LIBRARY_PATH. A program with more rights than its user ignores both variables.
 std::vector<std::string> candidates() {
-  if (const char* named = std::getenv("TRAFO_CUDA_LIBRARY"); named && *named) return {named};
+  if (const char* named = secure_getenv("TRAFO_CUDA_LIBRARY"); named && *named) {
+    require(named[0] == '/', ErrorCode::unsupported, kOrigin, "TRAFO_CUDA_LIBRARY is '", named,
+            "'; it must be an absolute path");
+    return {named};
+  }
   std::vector<std::string> paths;
-  const auto folder = own_folder();
-  if (!folder.empty()) paths.push_back((folder / kLibraryName).string());
+  if (const auto folder = own_folder(); !folder.empty())
+    paths.push_back((folder / kLibraryName).string());
   paths.emplace_back(kLibraryName);
   return paths;
 }

@@ -16,8 +16,8 @@ namespace trafo {
 // VERSION if the plugin belongs to another release. Kernels stand at the places of `kernel_names`;
 // one the plugin lacks stays null and fails when it is launched.
 //
-// The plugin is looked for in the file that TRAFO_CUDA_LIBRARY names (and only there, if it is
-// set), beside the file this code is part of, and on the loader's path.
+// If TRAFO_CUDA_LIBRARY is set, the plugin is the file that it names, by an absolute path.
+// Otherwise it is looked for beside the file this code is part of, and then on the loader's path.
 std::shared_ptr<Backend> make_cuda_backend(int32_t index,
                                            std::span<const char* const> kernel_names);
 

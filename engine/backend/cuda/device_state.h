@@ -16,14 +16,11 @@ namespace trafo::cuda {
 struct GemmPlans;  // gemm_plans.h
 struct DeviceState;
 
-// Kernels of ops, for what cuBLASLt cannot do inside a product. bf16; `from` may be `to`.
+// Kernels of ops, for epilogues that cuBLASLt does not have. bf16; `from` may be `to`.
 struct GemmFallbacks {
   int32_t (*activate)(DeviceState&, Epilogue kind, int64_t count, const void* from, void* to);
   // to = dy gelu'(x)
   int32_t (*gelu_gradient)(DeviceState&, int64_t count, const void* x, const void* dy, void* to);
-  // out [width] float32 (+)= sum over rows of x [rows, width]
-  int32_t (*column_sum)(DeviceState&, int64_t rows, int64_t width, const void* x, void* out,
-                        bool accumulate);
 };
 
 // One stream; everything is ordered on it. `index` is made current by every entry of the plugin

@@ -6,12 +6,12 @@ namespace trafo::cuda {
 
 inline constexpr size_t kBlasWorkspaceBytes = size_t{64} << 20;
 
-// GemmParams on cuBLASLt: float32 (true float32 products) and bfloat16 with float32 sums; plans are
-// cached by shape. Sums in a fixed order: the same product gives the same bits on one kind of
+// GemmParams on cuBLASLt: float32 (no TF32) and bfloat16 with float32 sums. Plans are cached by
+// shape. Sums have a fixed order: the same GEMM gives the same bits on one kind of
 // device. k 0 leaves zero (or C) plus bias.
 int32_t gemm(DeviceState& device, const GemmParams& params);
 
-// What gemm() keeps in DeviceState::gemm_plans; null is allowed.
+// Frees DeviceState::gemm_plans; null is allowed.
 void free_gemm_plans(GemmPlans* plans);
 
 }  // namespace trafo::cuda

@@ -50,7 +50,6 @@ cublasLtEpilogue_t epilogue_of(const GemmParams& p) {
     case Epilogue::none:
       break;
   }
-  if (p.a_sums) return CUBLASLT_EPILOGUE_BGRADB;  // its B is our A
   return p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
@@ -92,19 +91,19 @@ PlanKey key_of(const GemmParams& p, Alignments& at) {
   const int64_t flags = (p.trans_a ? 1 : 0) | (p.trans_b ? 2 : 0) | (p.accumulate ? 4 : 0) |
                         (p.c_is_f32 ? 8 : 0) | (p.bias ? 16 : 0) |
                         (p.dtype == DType::bf16 ? 32 : 0) | (p.aux ? 64 : 0) |
-                        (p.a_sums ? 128 : 0) | static_cast<int64_t>(p.epilogue) << 8;
+                        static_cast<int64_t>(p.epilogue) << 8;
   return {flags,   p.m,        p.n,        p.k,        p.lda, p.ldb, p.ldc,
           p.batch, p.stride_a, p.stride_b, p.stride_c, at.a,  at.b,  at.c};
 }
 
 // Row-major C [m, n] is column-major C^T [n, m] = B^T A^T; a row-major matrix is its transpose
-// column-major, so B and A trade places and keep their flags. The epilogue's bias has one element
+// column-major, so B and A swap and keep their flags. The epilogue's bias has one element
 // for each row of the column-major result, which are the n columns of C.
 cublasStatus_t describe(const GemmParams& p, GemmPlan& plan) {
   const bool half = p.dtype == DType::bf16;
   const cudaDataType_t type = half ? CUDA_R_16BF : CUDA_R_32F;
   const cudaDataType_t c_type = half && !p.c_is_f32 ? CUDA_R_16BF : CUDA_R_32F;
-  // CUBLAS_COMPUTE_32F: float32 products stay float32, TF32 has a compute type of its own.
+  // CUBLAS_COMPUTE_32F: no TF32, which has a compute type of its own.
   cublasStatus_t status = cublasLtMatmulDescInit(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -114,10 +113,9 @@ cublasStatus_t describe(const GemmParams& p, GemmPlan& plan) {
   set(CUBLASLT_MATMUL_DESC_TRANSB, p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   const cublasLtEpilogue_t epilogue = epilogue_of(p);
   if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  if (p.bias || p.a_sums) {
-    const void* vector = p.bias ? p.bias : p.a_sums;
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, p.bias ? type : CUDA_R_32F);
+  if (p.bias) {
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
   }
   if (p.aux) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
@@ -160,7 +158,7 @@ cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan
   status = cublasLtMatmulAlgoGetHeuristic(device.blas, &described.operation, &described.a,
                                           &described.b, &described.c, &described.c, &preference,
                                           most, results, &found);
-  // It has no such product, or no such epilogue for these types.
+  // It has no such GEMM, or no such epilogue for these types.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
     return CUBLAS_STATUS_SUCCESS;
   if (status != CUBLAS_STATUS_SUCCESS) return status;
@@ -178,7 +176,7 @@ bool recording(DeviceState& device) {
          status != cudaStreamCaptureStatusNone;
 }
 
-// The kernel that was chosen for this product.
+// The kernel that was chosen for this GEMM.
 int32_t take_choice(DeviceState& device, const AlgorithmWords& choice, GemmPlan& plan) {
   std::memcpy(&plan.algorithm, choice.data(), sizeof plan.algorithm);
   cublasLtMatmulHeuristicResult_t checked{};
@@ -186,7 +184,7 @@ int32_t take_choice(DeviceState& device, const AlgorithmWords& choice, GemmPlan&
       device.blas, &plan.operation, &plan.a, &plan.b, &plan.c, &plan.c, &plan.algorithm, &checked);
   if (status != CUBLAS_STATUS_SUCCESS || checked.workspaceSize > kBlasWorkspaceBytes)
     return unsupported(device,
-                       "cuBLASLt refuses the kernel that was chosen for a matrix product; measure "
+                       "cuBLASLt refuses the kernel that was chosen for a GEMM; measure "
                        "the choices again");
   plan.workspace_bytes = checked.workspaceSize;
   plan.found = true;
@@ -200,8 +198,7 @@ int32_t choose(DeviceState& device, const GemmParams& p, const PlanKey& key, con
   if (known != plans.choices.end()) return take_choice(device, known->second, plan);
   std::vector<Proposal> proposals;
   const cublasStatus_t status = propose(device, at, plan, kAsked, proposals);
-  if (status != CUBLAS_STATUS_SUCCESS)
-    return blas_failed(device, status, "preparing a matrix product");
+  if (status != CUBLAS_STATUS_SUCCESS) return blas_failed(device, status, "preparing a GEMM");
   if (proposals.empty()) return kSuccess;
   plan.algorithm = proposals[0].algorithm;
   plan.workspace_bytes = proposals[0].workspace_bytes;
@@ -224,15 +221,15 @@ GemmPlan* plan_of(DeviceState& device, const GemmParams& p, int32_t& result) {
   const GemmPlans& all = plans_of(device);
   auto& plans = plans_of(device).by_key;
   const auto known = plans.find(key);
-  // What validation has met first is still to be measured: a run that continues without it would.
+  // A GEMM first run by validation, without tuning, is still to be measured: a run that resumes
+  // would measure it.
   if (known != plans.end() && (!all.tuning || !known->second.found || all.choices.contains(key)))
     return &known->second;
 
   GemmPlan plan{};
   const cublasStatus_t status = describe(p, plan);
-  result = status == CUBLAS_STATUS_SUCCESS
-               ? choose(device, p, key, at, plan)
-               : blas_failed(device, status, "preparing a matrix product");
+  result = status == CUBLAS_STATUS_SUCCESS ? choose(device, p, key, at, plan)
+                                           : blas_failed(device, status, "preparing a GEMM");
   if (result != kSuccess) return nullptr;
   if (plans.size() >= kMaxPlans) plans.clear();
   return &plans.insert_or_assign(key, plan).first->second;
@@ -244,7 +241,7 @@ cublasStatus_t run_plan(DeviceState& device, const GemmParams& p, GemmPlan& plan
     if (at && status == CUBLAS_STATUS_SUCCESS)
       status = cublasLtMatmulDescSetAttribute(&plan.operation, attribute, &at, sizeof at);
   };
-  point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias ? p.bias : p.a_sums);
+  point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   const float alpha = 1.0f, beta = p.accumulate ? 1.0f : 0.0f;

@@ -1,4 +1,4 @@
-// Plans of matrix products: cuBLASLt's descriptors and the algorithm that runs them. CUDA side
+// Plans of GEMMs: cuBLASLt's descriptors and the algorithm that runs them. CUDA side
 // only.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace trafo::cuda {
 
-// Everything that a choice of algorithm depends on. Batches of one have stride 0, so that products
-// of one shape meet.
+// Everything that a choice of algorithm depends on. Batches of one have stride 0, so that GEMMs
+// of one shape share a plan.
 using PlanKey = std::array<int64_t, 16>;
 static_assert(sizeof(PlanKey) == sizeof(GemmChoice::product));
 using AlgorithmWords = std::array<uint64_t, 8>;
@@ -26,7 +26,7 @@ struct GemmPlan {
   cublasLtMatrixLayoutOpaque_t a, b, c;  // as cuBLASLt names them: its A is our B
   cublasLtMatmulAlgo_t algorithm;
   size_t workspace_bytes = 0;
-  bool found = false;  // false: cuBLASLt has no kernel for this product
+  bool found = false;  // false: cuBLASLt has no kernel for this GEMM
 };
 
 // An algorithm that cuBLASLt proposes.
@@ -42,14 +42,15 @@ struct GemmPlans {
 };
 GemmPlans& plans_of(DeviceState& device);
 
-// The same product with what does not matter made uniform. Plans are of normalised products.
+// The same GEMM with the fields that do not matter set to fixed values. Plans are of normalised
+// GEMMs.
 GemmParams normalised(const GemmParams& params);
 
-// The plan of a product, made when it is met first: the kernel that was chosen for it, or, while
-// tuning is on, the fastest, or cuBLASLt's first proposal. Null after an error, which `result` is.
+// The plan of a GEMM, made on its first call: the kernel from the autotuning cache, or the fastest
+// while tuning is on, or cuBLASLt's first proposal. Null after an error, which is then in `result`.
 GemmPlan* plan_of(DeviceState& device, const GemmParams& params, int32_t& result);
 
-// Issues the product. `plan` was found; it is that of `params`.
+// Issues the GEMM. `plan` belongs to `params` and was found.
 cublasStatus_t run_plan(DeviceState& device, const GemmParams& params, GemmPlan& plan);
 
 int32_t blas_failed(DeviceState& device, cublasStatus_t status, const char* what);
@@ -58,11 +59,11 @@ int32_t blas_failed(DeviceState& device, cublasStatus_t status, const char* what
 PlanKey key_of(const GemmParams& params, Alignments& at);
 cublasStatus_t describe(const GemmParams& params, GemmPlan& plan);
 // cuBLASLt's proposals, its first choice first, at most `most` of GemmTimes::kMost; none for a
-// product that it does not do.
+// GEMM that it does not do.
 cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan& plan, int most,
                        std::vector<Proposal>& proposals);
 // --- gemm_tuning.cu, for gemm_plans.cu ---
-// Times proposals of a described product and leaves the fastest in `plan`; `times`, if given, gets
+// Times proposals of a described GEMM and leaves the fastest in `plan`; `times`, if given, gets
 // the microseconds. kOutOfMemory leaves the plan as it is.
 int32_t measure(DeviceState& device, const GemmParams& params, const Alignments& at, int most,
                 GemmPlan& plan, GemmTimes* times);

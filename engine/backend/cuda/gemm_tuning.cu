@@ -1,4 +1,4 @@
-// The plugin's side of GemmTuner: which of cuBLASLt's kernels is the fastest for a product.
+// The plugin's side of GemmTuner: which of cuBLASLt's kernels is the fastest for a GEMM.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -11,7 +11,7 @@ namespace trafo::cuda {
 namespace {
 
 // A kernel is timed over so many microseconds, or launches if it is short; the shortest of the
-// rounds counts. Launches are recorded, so that the host is not what is measured.
+// rounds counts. Launches are recorded, so that the host's time is not measured.
 constexpr float kSampleUs = 2000;
 constexpr float kMostLaunches = 20;
 constexpr int kRounds = 3;
@@ -27,7 +27,7 @@ struct Candidate {
 struct Measurement {
   DeviceState& device;
   cudaEvent_t begin = nullptr, end = nullptr;
-  void* sum = nullptr;  // what a product that adds to C adds to instead
+  void* sum = nullptr;  // C of a GEMM that accumulates, while it is measured
   std::vector<Candidate> candidates;
   cudaError_t error = cudaSuccess;
 
@@ -88,8 +88,7 @@ int32_t measure(DeviceState& device, const GemmParams& params, const Alignments&
                 GemmPlan& plan, GemmTimes* times) {
   std::vector<Proposal> proposals;
   const cublasStatus_t status = propose(device, at, plan, most, proposals);
-  if (status != CUBLAS_STATUS_SUCCESS)
-    return blas_failed(device, status, "preparing a matrix product");
+  if (status != CUBLAS_STATUS_SUCCESS) return blas_failed(device, status, "preparing a GEMM");
   Measurement m(device);
   GemmParams p = params;
   if (p.accumulate) {
@@ -107,7 +106,7 @@ int32_t measure(DeviceState& device, const GemmParams& params, const Alignments&
     candidate.plan.workspace_bytes = proposal.workspace_bytes;
     candidate.plan.found = true;
     m.prepare(p, candidate);
-    if (m.error != cudaSuccess) return report(device, m.error, "measuring a matrix product");
+    if (m.error != cudaSuccess) return report(device, m.error, "measuring a GEMM");
   }
   // Round by round, so that a slow spell of the device meets all of them.
   for (int round = 0; round < kRounds; ++round) {
@@ -115,7 +114,7 @@ int32_t measure(DeviceState& device, const GemmParams& params, const Alignments&
       if (!candidate.graph) continue;
       const float us = m.time([&] { m.check(cudaGraphLaunch(candidate.graph, device.stream)); }) /
                        candidate.launches;
-      if (m.error != cudaSuccess) return report(device, m.error, "measuring a matrix product");
+      if (m.error != cudaSuccess) return report(device, m.error, "measuring a GEMM");
       candidate.us = candidate.us > 0 ? std::min(candidate.us, us) : us;
     }
   }
@@ -147,7 +146,7 @@ int32_t measure_gemm(void* device, const GemmParams* params, GemmTimes* times, W
   const cublasStatus_t status = describe(p, plan);
   const int32_t result = status == CUBLAS_STATUS_SUCCESS
                              ? measure(state, p, at, GemmTimes::kMost, plan, times)
-                             : blas_failed(state, status, "preparing a matrix product");
+                             : blas_failed(state, status, "preparing a GEMM");
   if (result != kSuccess) return tell(why, result, state.error.c_str());
   if (!plan.found) return kSuccess;
   GemmPlans& plans = plans_of(state);

@@ -12,8 +12,7 @@ namespace {
 
 constexpr const char* kOp = "attention";
 
-// The kernel wants the columns of a row side by side, nothing else; a column window of a wider
-// tensor is fine.
+// Kernels need the columns of a row side by side. A column window of a wider tensor is fine.
 Tensor with_dense_rows(Context& context, const Tensor& tensor) {
   const bool dense = tensor.dim(1) <= 1 || tensor.strides()[1] == 1;
   return dense && tensor.strides()[0] >= 0 ? tensor : ops::contiguous(context, tensor);
@@ -34,7 +33,7 @@ struct Sources {
   std::vector<Tensor> tensors;
   std::array<size_t, 3> of{};
   std::array<int64_t, 3> column{};
-  int64_t width = 0;  // columns each of them uses
+  std::array<int64_t, 3> width{};  // columns each of them uses
 
   void add(size_t role, const ops::AttentionInput& input) {
     column[role] = input.column;
@@ -45,8 +44,8 @@ struct Sources {
   // True if another one of the same tensor uses some of the same columns.
   bool overlaps(size_t role) const {
     for (size_t other = 0; other < 3; ++other)
-      if (other != role && of[other] == of[role] && column[other] < column[role] + width &&
-          column[role] < column[other] + width)
+      if (other != role && of[other] == of[role] && column[other] < column[role] + width[role] &&
+          column[role] < column[other] + width[other])
         return true;
     return false;
   }
@@ -58,7 +57,7 @@ struct Sources {
   // Without overlaps: columns of `source` that are used at all.
   int64_t used_columns(size_t source) const {
     int64_t used = 0;
-    for (size_t role = 0; role < 3; ++role) used += of[role] == source ? width : 0;
+    for (size_t role = 0; role < 3; ++role) used += of[role] == source ? width[role] : 0;
     return used;
   }
 };
@@ -79,6 +78,7 @@ void fill_common(Params& p, const ops::AttentionOptions& options, const Attentio
   p.causal = options.causal;
   p.sequences = ranges.sequences;
   p.heads = options.heads;
+  p.kv_heads = options.key_heads();
   p.head_dim = options.head_dim;
   p.query_rows = tensors[0].dim(0);
   p.key_rows = tensors[1].dim(0);
@@ -112,7 +112,7 @@ void add_columns(Context& context, const Tensor& part, const GradTarget& target,
   launch(context, OpKernel::copy_strided, kOp, p);
 }
 
-// What backward keeps; no tensor in it has a gradient history.
+// Saved for backward; no tensor in it has a gradient history.
 struct Saved {
   Sources sources;
   std::array<Tensor, 3> tensors;
@@ -141,9 +141,10 @@ void attention_backward(Backward& b, const Saved& saved) {
     if (!target.buffer.defined()) continue;
     GradColumns& grad = grads[role];
     if (sources.overlaps(role)) {  // through a matrix of its own, added below
-      grad.buffer = context.empty({target.buffer.dim(0), sources.width}, target.buffer.dtype());
+      grad.buffer =
+          context.empty({target.buffer.dim(0), sources.width[role]}, target.buffer.dtype());
       grad.data = grad.buffer.raw();
-      grad.stride = sources.width;
+      grad.stride = sources.width[role];
     } else {
       grad.data = const_cast<void*>(first_column(target.buffer, sources.column[role]));
       grad.stride = target.buffer.dim(1);
@@ -169,6 +170,14 @@ void attention_backward(Backward& b, const Saved& saved) {
   p.accumulate_dq = grads[0].accumulate;
   p.accumulate_dk = grads[1].accumulate;
   p.accumulate_dv = grads[2].accumulate;
+  Tensor dk_by_head, dv_by_head;
+  if (p.kv_heads < p.heads && context.device().kind != DeviceKind::cpu) {
+    const Shape shape{p.key_rows, p.heads * p.head_dim};
+    if (p.dk) dk_by_head = context.empty(shape, p.dtype);
+    if (p.dv) dv_by_head = context.empty(shape, p.dtype);
+    p.dk_by_head = p.dk ? dk_by_head.raw() : nullptr;
+    p.dv_by_head = p.dv ? dv_by_head.raw() : nullptr;
+  }
   launch(context, OpKernel::attention_backward, kOp, p);
   for (size_t role = 0; role < 3; ++role)
     if (grads[role].buffer.defined())
@@ -194,7 +203,9 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
   saved.cu_q = cu_seqlens_q.detach();
   saved.cu_k = cu_seqlens_k.detach();
   Sources& sources = saved.sources;
-  sources.width = options.heads * options.head_dim;
+  const int64_t width = options.heads * options.head_dim;
+  const int64_t kv_width = options.key_heads() * options.head_dim;
+  sources.width = {width, kv_width, kv_width};
   // Inputs that are one tensor must stay one, also when it has to be copied.
   std::array<AttentionInput, 3> inputs{q, k, v};
   for (size_t role = 0; role < 3; ++role) {
@@ -208,7 +219,7 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
   const bool wanted = context.needs_grad({inputs[0].tensor, inputs[1].tensor, inputs[2].tensor});
 
   const int64_t rows = q.tensor.dim(0);
-  Tensor out = context.empty({rows, sources.width}, q.tensor.dtype());
+  Tensor out = context.empty({rows, width}, q.tensor.dtype());
   if (wanted) saved.lse = context.empty({rows, options.heads}, stat_dtype(q.tensor.dtype()));
   AttentionForwardParams p{};
   fill_common(p, options, saved.ranges, saved.tensors, sources.column);

@@ -1,15 +1,19 @@
 // Scaled dot-product attention over packed sequences: softmax(scale Q K^T + mask) V for each
 // sequence and head.
 //
-// All tokens of all sequences stand in one row dimension; sequence b owns query rows
+// All tokens of all sequences stand in one row dimension. Sequence b owns query rows
 // cu_seqlens_q[b] .. cu_seqlens_q[b+1] and key rows cu_seqlens_k[b] .. cu_seqlens_k[b+1] (int32,
-// [B+1]). q, k, v are heads * head_dim columns of row-major matrices, so one packed projection [T,
-// 3C] serves as all three without a copy, and their gradients land in its gradient. causal: key j
-// is hidden from query i when j > i + keys - queries. Dropout acts on the probabilities; element
-// number (query row * heads + head) * dropout_key_stride(max_keys) + key, key counted inside the
-// sequence. A query without keys gives zeros. Saved for backward: the output and the log-sum-exp of
-// each row [Tq, heads]; probabilities are recomputed (Dao et al., arXiv 2205.14135), nothing of
-// size S x S is kept.
+// [B+1]). q is heads * head_dim columns of a row-major matrix, k and v are kv_heads * head_dim
+// columns. One packed projection [T, (heads + 2 kv_heads) head_dim] serves as all three without a
+// copy, and their gradients land in its gradient.
+// Query head h reads key and value head h / (heads / kv_heads): grouped-query attention (Ainslie et
+// al., arXiv 2305.13245). Gradients of a key and value head are sums over the query heads that
+// share it, in ascending order.
+// causal: key j is masked for query i when j > i + keys - queries. A query without keys gives
+// zeros. Dropout acts on the probabilities; its element number is (query row * heads + head) *
+// dropout_key_stride(max_keys) + key, where the key counts inside the sequence.
+// Saved for backward: the output and the log-sum-exp of each row [Tq, heads]. Probabilities are
+// recomputed (Dao et al., arXiv 2205.14135); nothing of size S x S is kept.
 #pragma once
 
 #include "engine/core/philox.h"
@@ -17,8 +21,8 @@
 
 namespace trafo {
 
-// Dropout elements from one query and head to the next. Of nearly equal longest sequences the same,
-// and of its own results: a batch that is filled up (BatchBucket) drops what it drops alone.
+// Dropout elements from one query and head to the next. Rounded up, so that a batch padded to a
+// bucket (BatchBucket) drops the same elements as the batch alone.
 constexpr int64_t dropout_key_stride(int64_t max_keys) {
   const int64_t step = max_keys <= 128 ? 32 : 128;
   return (max_keys + step - 1) / step * step;
@@ -29,7 +33,7 @@ struct AttentionForwardParams {
   Dropout dropout;
   double scale;
   bool causal;
-  int64_t sequences, heads, head_dim, query_rows, key_rows;
+  int64_t sequences, heads, kv_heads, head_dim, query_rows, key_rows;  // kv_heads divides heads
   int64_t max_queries, max_keys;  // longest sequence of each side
   const int32_t* query_begin;  // [sequences]; a packed batch passes cu_seqlens and cu_seqlens + 1
   const int32_t* query_end;
@@ -48,7 +52,7 @@ struct AttentionBackwardParams {
   Dropout dropout;
   double scale;
   bool causal;
-  int64_t sequences, heads, head_dim, query_rows, key_rows;
+  int64_t sequences, heads, kv_heads, head_dim, query_rows, key_rows;  // kv_heads divides heads
   int64_t max_queries, max_keys;
   const int32_t* query_begin;
   const int32_t* query_end;
@@ -61,17 +65,20 @@ struct AttentionBackwardParams {
   const void* out;
   const void* lse;
   const void* dout;
-  void* dq;  // same columns and row strides as q, k, v in the gradient matrices; null where not
-             // wanted
+  void* dq;  // null where not wanted
   void* dk;
   void* dv;
   int64_t dq_stride, dk_stride, dv_stride;
   bool accumulate_dq, accumulate_dk, accumulate_dv;
+  // Where kv_heads < heads, except on the CPU: workspace for the gradients that each query head
+  // gives to its keys and values, [key_rows, heads * head_dim] each; null with dk or dv.
+  void* dk_by_head;
+  void* dv_by_head;
 };
 
 namespace ops {
 
-// heads * head_dim columns of `tensor` [rows, width], from `column`.
+// The columns of q, k or v in `tensor` [rows, width], from number `column` on.
 struct AttentionInput {
   Tensor tensor;
   int64_t column = 0;
@@ -79,14 +86,17 @@ struct AttentionInput {
 
 struct AttentionOptions {
   int64_t heads = 1;
+  int64_t kv_heads = 0;  // heads of keys and values, a divisor of `heads`; 0: as many as `heads`
   int64_t head_dim = 0;
   bool causal = false;
   double scale = 0;  // 0: 1 / sqrt(head_dim)
   Dropout dropout;
-  // Longest sequence of each side, where the caller knows them (he then vouches for cu_seqlens, or
-  // the key ranges, too): an accelerator, which would have to be waited for, does not read them
-  // back. 0: unknown. attention_decode uses max_keys only.
+  // Longest sequence of each side; 0: unknown. With both given, an accelerator does not copy
+  // cu_seqlens (or the key ranges) back to the host to validate them, which would wait for the
+  // device. attention_decode uses max_keys only.
   int64_t max_queries = 0, max_keys = 0;
+
+  int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
 };
 
 // -> [Tq, heads * head_dim]

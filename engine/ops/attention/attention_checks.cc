@@ -19,7 +19,7 @@ void check_columns(const Context& context, std::string_view op, const ops::Atten
   require(tensor.rank() == 2, ErrorCode::shape_mismatch, op, name, " must be [rows, width], got ",
           tensor.shape().str());
   require(input.column >= 0 && input.column <= tensor.dim(1) - columns, ErrorCode::shape_mismatch,
-          op, name, " needs heads * head_dim = ", columns, " columns from number ", input.column,
+          op, name, " needs ", columns, " columns from number ", input.column,
           " on; its tensor has ", tensor.dim(1));
 }
 
@@ -32,7 +32,7 @@ void check_row_numbers(const Context& context, std::string_view op, const Tensor
           " must be a contiguous vector, got ", tensor.shape().str());
 }
 
-// Whether the kernel can do with the lengths that were given.
+// Whether the lengths must be read from the tensors, because they are cheap to read or unknown.
 bool must_read(const Context& context, bool lengths_given) {
   return context.device().kind == DeviceKind::cpu || !lengths_given;
 }
@@ -65,12 +65,15 @@ void check_attention_inputs(const Context& context, std::string_view op,
                             const ops::AttentionInput& v, const ops::AttentionOptions& options) {
   require(options.heads >= 1 && options.head_dim >= 1, ErrorCode::invalid_argument, op,
           "heads and head_dim must be at least 1, got ", options.heads, " and ", options.head_dim);
+  require(options.kv_heads >= 0 && options.heads % options.key_heads() == 0,
+          ErrorCode::invalid_argument, op,
+          "kv_heads must be 0 or a divisor of heads = ", options.heads, ", got ", options.kv_heads);
   require(std::isfinite(options.scale), ErrorCode::invalid_argument, op,
           "scale must be finite, or 0 for 1 / sqrt(head_dim)");
-  const int64_t columns = checked_mul(options.heads, options.head_dim, op);
-  check_columns(context, op, q, "q", columns);
-  check_columns(context, op, k, "k", columns);
-  check_columns(context, op, v, "v", columns);
+  const int64_t kv_columns = checked_mul(options.key_heads(), options.head_dim, op);
+  check_columns(context, op, q, "q", checked_mul(options.heads, options.head_dim, op));
+  check_columns(context, op, k, "k", kv_columns);
+  check_columns(context, op, v, "v", kv_columns);
   require(q.tensor.dtype() == k.tensor.dtype() && q.tensor.dtype() == v.tensor.dtype(),
           ErrorCode::dtype_mismatch, op, "q, k and v must have one dtype, got ",
           dtype_name(q.tensor.dtype()), ", ", dtype_name(k.tensor.dtype()), " and ",

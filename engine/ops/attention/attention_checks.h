@@ -1,4 +1,4 @@
-// What the fused and the composed attention agree on before they start.
+// Checks that the fused and the reference attention share.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace trafo {
 
-// What the host knows of the sequences.
+// Sizes of the sequences, on the host.
 struct AttentionRanges {
   int64_t sequences = 0;
   int64_t max_queries = 0, max_keys = 0;
@@ -44,7 +44,8 @@ double attention_scale(const ops::AttentionOptions& options);
 
 namespace ops {
 
-// From padded rows, products of batches and softmax: [sequences * heads, queries, keys] scores.
+// The reference: padded rows, batched GEMMs and a softmax over scores [sequences, heads, queries,
+// keys]. Returns [query rows, heads * head_dim].
 Tensor attention_padded(Context& context, const AttentionInput& q, const AttentionInput& k,
                         const AttentionInput& v, const AttentionRanges& ranges,
                         const AttentionRows& rows, const AttentionOptions& options);

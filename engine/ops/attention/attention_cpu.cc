@@ -17,6 +17,7 @@
 
 #include "engine/backend/cpu/scratch.h"
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/ops/attention/attention_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
@@ -50,24 +51,31 @@ class Arena {
   T* next_;
 };
 
-// One head of one sequence.
+// One query head of one sequence.
 struct Item {
-  int64_t head, query, queries, key, keys;  // first row and number of rows
+  int64_t head, kv_head;
+  int64_t query, queries, key, keys;  // first row and number of rows
 };
 
 template <class Params>
 Item item_of(const Params& p, int64_t index) {
-  const int64_t sequence = index / p.heads;
-  return {index % p.heads, p.query_begin[sequence], p.query_end[sequence] - p.query_begin[sequence],
-          p.key_begin[sequence], p.key_end[sequence] - p.key_begin[sequence]};
+  const int64_t sequence = index / p.heads, head = index % p.heads;
+  return {head,
+          head / (p.heads / p.kv_heads),
+          p.query_begin[sequence],
+          p.query_end[sequence] - p.query_begin[sequence],
+          p.key_begin[sequence],
+          p.key_end[sequence] - p.key_begin[sequence]};
 }
 
+// `together` query heads, a divisor of their number, are one unit of work on one thread.
 template <class Params, class F>
-void for_each_item(ThreadPool& pool, const Params& p, F&& fn) {
-  const int64_t work = std::max<int64_t>(1, p.max_queries * p.max_keys * p.head_dim);
+void for_each_item(ThreadPool& pool, const Params& p, int64_t together, F&& fn) {
+  const int64_t work = std::max<int64_t>(1, together * p.max_queries * p.max_keys * p.head_dim);
   const int64_t grain = std::max<int64_t>(1, kBlockWork / work);
-  parallel_for_range(pool, p.sequences * p.heads, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) fn(item_of(p, i));
+  const int64_t units = p.sequences * p.heads / together;
+  parallel_for_range(pool, units, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * together; i < end * together; ++i) fn(item_of(p, i));
   });
 }
 
@@ -113,20 +121,19 @@ struct RowState {
   T maximum, sum;
 };
 
-// ContextLock a row of scores into exp(scale * score - maximum), zeros behind `visible`, and
-// returns the new statistics. The factor by which everything gathered before must shrink goes to
-// `shrink`.
+// Turns a row of scores into exp(scale * score - maximum), zeros behind `visible`, and returns the
+// new statistics. `shrink` receives the factor for everything gathered before.
 template <class T>
 RowState<T> softmax_row(T* row, int64_t visible, int64_t padded, T scale_factor, RowState<T> state,
                         T& shrink) {
   const hn::ScalableTag<T> d;
   const auto scale = hn::Set(d, scale_factor);
-  const auto hidden = hn::Set(d, -std::numeric_limits<T>::infinity());
+  const auto masked = hn::Set(d, -std::numeric_limits<T>::infinity());
   auto maximum = hn::Set(d, state.maximum);
   for (int64_t j = 0; j < padded; j += lanes(d)) {
     const int64_t inside = std::clamp<int64_t>(visible - j, 0, lanes(d));
     const auto mask = hn::FirstN(d, static_cast<size_t>(inside));
-    const auto score = hn::IfThenElse(mask, hn::Mul(hn::LoadU(d, row + j), scale), hidden);
+    const auto score = hn::IfThenElse(mask, hn::Mul(hn::LoadU(d, row + j), scale), masked);
     maximum = hn::Max(maximum, score);
     hn::StoreU(score, d, row + j);
   }
@@ -142,15 +149,15 @@ RowState<T> softmax_row(T* row, int64_t visible, int64_t padded, T scale_factor,
   return {new_maximum, state.sum * shrink + reduce_sum(d, sum)};
 }
 
-// A decoder's step: one query, whose keys and values are each looked at once, so that no tile is
-// worth its transposition.
+// A decode step: one query reads each key and value once, so no tile is worth its transposition.
 template <class T>
 void one_query(const AttentionForwardParams& p, const Item& item) {
   const hn::ScalableTag<T> d;
-  const int64_t width = p.head_dim, column = item.head * width;
+  const int64_t width = p.head_dim;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width;
   const T* q = static_cast<const T*>(p.q) + item.query * p.q_stride + column;
-  const T* k = static_cast<const T*>(p.k) + item.key * p.k_stride + column;
-  const T* v = static_cast<const T*>(p.v) + item.key * p.v_stride + column;
+  const T* k = static_cast<const T*>(p.k) + item.key * p.k_stride + kv_column;
+  const T* v = static_cast<const T*>(p.v) + item.key * p.v_stride + kv_column;
   T* out = static_cast<T*>(p.out) + item.query * p.heads * width + column;
   const int64_t padded = round_up(item.keys, lanes(d));
   Arena<T> arena(Arena<T>::rounded(padded));
@@ -189,15 +196,16 @@ void one_query(const AttentionForwardParams& p, const Item& item) {
 }
 
 template <class T>
-void forward_item(const AttentionForwardParams& p, const Item& item) {
+void forward_item(const AttentionForwardParams& p, const Item& item, bool one_query_kernel) {
   if (item.queries == 0) return;
-  if (item.queries == 1 && !p.lse && !p.dropout.active()) return one_query<T>(p, item);
+  if (item.queries == 1 && one_query_kernel) return one_query<T>(p, item);
   const hn::ScalableTag<T> d;
-  const int64_t width = p.head_dim, column = item.head * width;
+  const int64_t width = p.head_dim;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width;
   const int64_t padded_width = round_up(width, lanes(d));
   const T* q = static_cast<const T*>(p.q) + item.query * p.q_stride + column;
-  const T* k = static_cast<const T*>(p.k) + item.key * p.k_stride + column;
-  const T* v = static_cast<const T*>(p.v) + item.key * p.v_stride + column;
+  const T* k = static_cast<const T*>(p.k) + item.key * p.k_stride + kv_column;
+  const T* v = static_cast<const T*>(p.v) + item.key * p.v_stride + kv_column;
   T* out = static_cast<T*>(p.out) + item.query * p.heads * width + column;
   T* lse = p.lse ? static_cast<T*>(p.lse) + item.query * p.heads + item.head : nullptr;
 
@@ -262,11 +270,12 @@ void forward_item(const AttentionForwardParams& p, const Item& item) {
 template <class T>
 void backward_item(const AttentionBackwardParams& p, const Item& item) {
   const hn::ScalableTag<T> d;
-  const int64_t width = p.head_dim, column = item.head * width, row_width = p.heads * width;
+  const int64_t width = p.head_dim, row_width = p.heads * width;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width;
   const int64_t padded_width = round_up(width, lanes(d));
   const T* q = static_cast<const T*>(p.q) + item.query * p.q_stride + column;
-  const T* k = static_cast<const T*>(p.k) + item.key * p.k_stride + column;
-  const T* v = static_cast<const T*>(p.v) + item.key * p.v_stride + column;
+  const T* k = static_cast<const T*>(p.k) + item.key * p.k_stride + kv_column;
+  const T* v = static_cast<const T*>(p.v) + item.key * p.v_stride + kv_column;
   const T* out = static_cast<const T*>(p.out) + item.query * row_width + column;
   const T* dout = static_cast<const T*>(p.dout) + item.query * row_width + column;
   const T* lse = static_cast<const T*>(p.lse) + item.query * p.heads + item.head;
@@ -290,6 +299,9 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
   T* dq_sum = arena.take(all_queries * padded_width);
   T* delta = arena.take(all_queries);
   TileDropout<T> dropout(p, item, arena.take(dropout_size));
+
+  // The first query head of a group stores dk and dv, the others add to them.
+  const bool adds = item.head % (p.heads / p.kv_heads) != 0;
 
   // sum_j P_ij dP_ij = dO_i . O_i, with dropout too (Dao et al., arXiv 2205.14135, section 3.1).
   for (int64_t i = 0; i < item.queries; ++i)
@@ -364,11 +376,11 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
       std::fill(dv_sum, dv_sum + keys * padded_width, T{0});
     }
     if (p.dk)
-      store_rows(dk_sum, padded_width, keys, width, p.accumulate_dk,
-                 static_cast<T*>(p.dk) + (item.key + k0) * p.dk_stride + column, p.dk_stride);
+      store_rows(dk_sum, padded_width, keys, width, p.accumulate_dk || adds,
+                 static_cast<T*>(p.dk) + (item.key + k0) * p.dk_stride + kv_column, p.dk_stride);
     if (p.dv)
-      store_rows(dv_sum, padded_width, keys, width, p.accumulate_dv,
-                 static_cast<T*>(p.dv) + (item.key + k0) * p.dv_stride + column, p.dv_stride);
+      store_rows(dv_sum, padded_width, keys, width, p.accumulate_dv || adds,
+                 static_cast<T*>(p.dv) + (item.key + k0) * p.dv_stride + kv_column, p.dv_stride);
   }
   if (p.dq)
     store_rows(dq_sum, padded_width, item.queries, width, p.accumulate_dq,
@@ -377,13 +389,26 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
 
 int32_t attention_forward_simd(ThreadPool& pool, const AttentionForwardParams& p) {
   return with_compute_type(p.dtype, [&](auto zero) {
-    for_each_item(pool, p, [&](const Item& item) { forward_item<decltype(zero)>(p, item); });
+    AttentionCase c;
+    c.dtype = p.dtype;
+    c.head_dim = p.head_dim;
+    c.queries = 1;
+    c.keys = p.max_keys;
+    c.dropout = p.dropout.active();
+    c.saves_lse = p.lse != nullptr;
+    const AttentionKernelRow* row = attention_kernel(c);
+    const bool one_query_kernel = row && row->kernel == AttentionKernel::one_query;
+    for_each_item(pool, p, 1, [&](const Item& item) {
+      forward_item<decltype(zero)>(p, item, one_query_kernel);
+    });
   });
 }
 
 int32_t attention_backward_simd(ThreadPool& pool, const AttentionBackwardParams& p) {
   return with_compute_type(p.dtype, [&](auto zero) {
-    for_each_item(pool, p, [&](const Item& item) { backward_item<decltype(zero)>(p, item); });
+    // One thread has all query heads that add to the same dk and dv: a fixed order.
+    for_each_item(pool, p, p.heads / p.kv_heads,
+                  [&](const Item& item) { backward_item<decltype(zero)>(p, item); });
   });
 }
 

@@ -1,4 +1,4 @@
-// What the CUDA kernels of attention share: the problem in plain numbers, and which part of it a
+// Shared by the CUDA kernels of attention: the problem in plain numbers, and the part of it that a
 // block works on.
 #pragma once
 
@@ -9,16 +9,16 @@
 #include "engine/backend/cuda/device/philox.cuh"
 #include "engine/backend/cuda/device_state.h"
 #include "engine/ops/attention/attention.h"
+#include "engine/ops/attention/attention_kernels.h"
 
 namespace trafo::cuda {
-
-inline constexpr int64_t kMaxHeadDim = 256;
 
 struct AttentionProblem {
   DropoutArgs dropout;
   float scale;
   bool causal;
   int64_t sequences, heads, head_dim, dropout_key_stride;
+  uint32_t group;  // query heads that share a head of keys and values
   const int32_t* query_begin;
   const int32_t* query_end;
   const int32_t* key_begin;
@@ -34,6 +34,7 @@ struct AttentionProblem {
             p.heads,
             p.head_dim,
             trafo::dropout_key_stride(p.max_keys),
+            static_cast<uint32_t>(p.heads / p.kv_heads),
             p.query_begin,
             p.query_end,
             p.key_begin,
@@ -46,7 +47,7 @@ struct AttentionProblem {
 
 // One head of one sequence: first rows and numbers of rows; and the tile of it that is the block's.
 struct AttentionItem {
-  int64_t sequence, head, tile;
+  int64_t sequence, head, kv_head, tile;
   int64_t query, key;
   int queries, keys;
 
@@ -57,7 +58,9 @@ struct AttentionItem {
     const auto per_head = static_cast<uint32_t>(tiles), heads = static_cast<uint32_t>(a.heads);
     const uint32_t row = blockIdx.x / per_head;  // there are as many as 32 bits count
     item.tile = blockIdx.x % per_head;
-    item.head = row % heads;
+    const uint32_t head = row % heads;
+    item.head = head;
+    item.kv_head = head / a.group;
     item.sequence = row / heads;
     item.query = a.query_begin[item.sequence];
     item.key = a.key_begin[item.sequence];
@@ -103,31 +106,32 @@ inline AttentionGradients attention_gradients(const AttentionBackwardParams& p) 
           p.accumulate_dv};
 }
 
-// The tensor cores' kernels (attention_mma_{forward,backward}_cuda.cu): bfloat16, head_dim a
-// multiple of 8 up to 128, every row on 16 bytes. delta: [query_rows, heads], see delta_kernel.
-bool attention_fits_mma(const AttentionForwardParams& p);
-bool attention_fits_mma(const AttentionBackwardParams& p);
+// The kernels of the table in attention_kernels.h. delta: float32 [query_rows, heads], made by
+// attention_make_delta for kernels on the CUDA cores or without dq, else by the kernel of dq.
+int32_t attention_make_delta(DeviceState& device, const AttentionBackwardParams& p, float* delta);
+int32_t attention_forward_cores(DeviceState& device, const AttentionForwardParams& p);
+int32_t attention_backward_cores(DeviceState& device, const AttentionBackwardParams& p,
+                                 const float* delta);
+int32_t attention_decode_forward(DeviceState& device, const AttentionForwardParams& p);
+int32_t attention_short_forward(DeviceState& device, const AttentionForwardParams& p);
+int32_t attention_short_backward(DeviceState& device, const AttentionBackwardParams& p);
 int32_t attention_forward_mma(DeviceState& device, const AttentionForwardParams& p);
 int32_t attention_backward_mma(DeviceState& device, const AttentionBackwardParams& p, float* delta);
-
-// The same on compute capability 9.0 (attention_wgmma_{forward,backward}_cuda.cu), where they take
-// the problem.
-bool attention_fits_wgmma(const DeviceState& device, const AttentionForwardParams& p);
-bool attention_fits_wgmma(const DeviceState& device, const AttentionBackwardParams& p);
 int32_t attention_forward_wgmma(DeviceState& device, const AttentionForwardParams& p);
 int32_t attention_backward_wgmma(DeviceState& device, const AttentionBackwardParams& p,
                                  float* delta);
+// `taken` is false, and nothing was done, where the driver makes no tensor maps of the matrices.
+int32_t attention_forward_pipeline(DeviceState& device, const AttentionForwardParams& p,
+                                   bool& taken);
+int32_t attention_backward_pipeline(DeviceState& device, const AttentionBackwardParams& p,
+                                    float* delta, bool& taken);
+// Whether the plugin holds machine code for compute capability 9.0a.
+bool attention_has_wgmma();
 
-// The same where no sequence has more than 64 queries or keys
-// (attention_short_{forward,backward}_cuda.cu).
-bool attention_is_short(const AttentionForwardParams& p);
-bool attention_is_short(const AttentionBackwardParams& p);
-int32_t attention_short_forward(DeviceState& device, const AttentionForwardParams& p);
-int32_t attention_short_backward(DeviceState& device, const AttentionBackwardParams& p);
-
-// One query a sequence, without dropout (attention_decode_cuda.cu).
-bool attention_is_decoding(const AttentionForwardParams& p);
-int32_t attention_decode_forward(DeviceState& device, const AttentionForwardParams& p);
+// Gradients of shared keys and values (attention_grouped_cuda.cu): the same problem with dk and dv
+// of each query head in the workspace, and the sums of these.
+AttentionBackwardParams attention_by_head(const AttentionBackwardParams& p);
+int32_t attention_sum_groups(DeviceState& device, const AttentionBackwardParams& p);
 
 // Four elements at a time can be read from every row of every head.
 template <class T>

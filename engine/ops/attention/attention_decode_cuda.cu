@@ -1,4 +1,4 @@
-// Attention of one query a sequence: reading keys and values is all the work.
+// Attention of one query a sequence. The time goes into reading keys and values.
 #include "engine/backend/cuda/device/reduce.cuh"
 #include "engine/ops/attention/attention_cuda.cuh"
 
@@ -24,24 +24,24 @@ __device__ __forceinline__ float dot(const T* row, const float* query, int width
   return sum;
 }
 
-// A block for each head of each sequence. A warp takes 32 keys at a time: first a lane for each
-// key, then for the sum over values a lane for every 32nd column. The warps' results are joined at
-// the end.
+// A block for each query head of each sequence; the blocks of a group read the same keys and
+// values, which the L2 cache then holds. A warp takes 32 keys at a time: first a lane for each key,
+// then a lane for every 32nd column of the values. The warps' results are merged at the end.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     decode_kernel(AttentionProblem a, bool vectors, const T* __restrict__ q_all,
                   const T* __restrict__ k_all, const T* __restrict__ v_all, T* __restrict__ out,
                   float* __restrict__ lse) {
-  constexpr int kColumns = static_cast<int>(kMaxHeadDim) / 32;
-  __shared__ float query[kMaxHeadDim], gathered[kWarps][kMaxHeadDim];
+  constexpr int kColumns = static_cast<int>(kCudaHeadDim) / 32;
+  __shared__ float query[kCudaHeadDim], gathered[kWarps][kCudaHeadDim];
   __shared__ float maxima[kWarps], sums[kWarps];
   const AttentionItem item = AttentionItem::of_block(a, 1);
   if (item.queries == 0) return;
   const int width = static_cast<int>(a.head_dim);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int64_t column = item.head * width;
-  const T* k = k_all + item.key * a.k_stride + column;
-  const T* v = v_all + item.key * a.v_stride + column;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width;
+  const T* k = k_all + item.key * a.k_stride + kv_column;
+  const T* v = v_all + item.key * a.v_stride + kv_column;
   for (int c = threadIdx.x; c < width; c += kThreads)
     query[c] = to_float(q_all[item.query * a.q_stride + column + c]);
   __syncthreads();
@@ -102,10 +102,6 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 }  // namespace
-
-bool attention_is_decoding(const AttentionForwardParams& p) {
-  return p.max_queries == 1 && !p.dropout.active();
-}
 
 int32_t attention_decode_forward(DeviceState& device, const AttentionForwardParams& p) {
   int32_t result = kSuccess;

@@ -1,5 +1,5 @@
-// Tiles of bfloat16 in shared memory and products of them on the tensor cores (mma.sync m16n8k16,
-// float32 sums).
+// Tiles of bfloat16 in shared memory, and their multiplication on the tensor cores (mma.sync
+// m16n8k16, float32 sums).
 //
 // Lane 4 g + t of a warp holds, of a 16 x 8 result, rows g and g + 8, columns 2 t and 2 t + 1:
 // c[0], c[1] and c[2], c[3].
@@ -13,11 +13,11 @@
 namespace trafo::cuda {
 
 inline constexpr int kMmaThreads = 128;
-inline constexpr int kStreamedRows = 64;  // of a tile that blocks walk over
+inline constexpr int kStreamedRows = 64;  // of the tiles that a block loops over
 inline constexpr float kLog2e = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
 
-// Groups of 16 rows, what one product takes, that `rows` rows touch.
+// Groups of 16 rows, the height of one mma, that `rows` rows touch.
 __host__ __device__ constexpr int whole_groups(int rows) {
   return (rows + 15) / 16;
 }
@@ -26,8 +26,8 @@ struct Quad {
   uint32_t x[4];
 };
 
-// A tile [rows, D] in shared memory. 16-byte pieces of a row change places with the row's number,
-// so that the eight rows one matrix load reads stand in different banks.
+// A tile [rows, D] in shared memory. The 16-byte pieces of a row are permuted by the row's number,
+// so that the eight rows of one matrix load lie in different banks.
 template <int D>
 struct MmaTile {
   static_assert(D == 32 || D == 64 || D == 128);
@@ -148,8 +148,8 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-// Starts copying rows of x into a tile: zeros behind `rows` and `width` (a multiple of 8). All
-// `Threads` threads.
+// Starts copying rows of x into a tile: zeros behind `rows` and `width` (a multiple of 8). Called
+// by all `Threads` threads.
 template <int D, int Rows, int Threads>
 __device__ __forceinline__ void copy_tile(const MmaTile<D>& tile, const bf16* x, int64_t stride,
                                           int rows, int width) {
@@ -288,29 +288,6 @@ struct KeptBits {
     return bytes[i * kPitch + bit / 8] >> (bit % 8) & 1;
   }
 };
-
-// 16 bytes at a time can be read from every row of every head.
-inline bool in_pieces(std::initializer_list<const void*> pointers,
-                      std::initializer_list<int64_t> strides) {
-  for (const void* p : pointers)
-    if (!aligned16(p)) return false;
-  for (const int64_t stride : strides)
-    if (stride % 8 != 0) return false;
-  return true;
-}
-
-template <class Params>
-bool fits_mma(const Params& p) {
-  return p.dtype == DType::bf16 && p.head_dim % 8 == 0 && p.head_dim <= 128 &&
-         in_pieces({p.q, p.k, p.v, p.out}, {p.q_stride, p.k_stride, p.v_stride});
-}
-
-// No sequence has more queries or keys than a block holds at once.
-inline constexpr int64_t kShortRows = 64;
-template <class Params>
-bool all_short(const Params& p) {
-  return p.max_queries <= kShortRows && p.max_keys <= kShortRows;
-}
 
 // One block for each head of each sequence, one warp for each group of 16 rows, as many rows of
 // shared memory as the longest sequence has. Calls run(D, Groups), integral constants: the columns

@@ -29,22 +29,23 @@ __global__ void __launch_bounds__(kMmaThreads)
   auto* kept_memory = shared + 6 * kTileBytes + 4 * kOther * sizeof(float);
 
   AttentionItem item = AttentionItem::of_block(a, tiles);
-  if (!ForKeys && a.causal) item.tile = tiles - 1 - item.tile;  // the ones with most keys first
+  if (!ForKeys && a.causal) item.tile = tiles - 1 - item.tile;  // tiles with most keys first
   const int own0 = static_cast<int>(item.tile) * kOwn;
   if (own0 >= (ForKeys ? item.keys : item.queries)) return;
   const int own = min(kOwn, (ForKeys ? item.keys : item.queries) - own0);
   const int width = static_cast<int>(a.head_dim);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
-  const int64_t column = item.head * width, out_stride = a.heads * width;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width,
+                out_stride = a.heads * width;
   const bf16* q = q_all + item.query * a.q_stride + column;
   const bf16* dout = dout_all + item.query * out_stride + column;
-  const bf16* k = k_all + item.key * a.k_stride + column;
-  const bf16* v = v_all + item.key * a.v_stride + column;
+  const bf16* k = k_all + item.key * a.k_stride + kv_column;
+  const bf16* v = v_all + item.key * a.v_stride + kv_column;
   const float* lse_row = lse + item.query * a.heads + item.head;
   float* delta_row = delta + item.query * a.heads + item.head;
 
-  // Other rows that own ones have anything to do with.
+  // Other rows that share an unmasked pair with own rows.
   const int other_begin =
       ForKeys && a.causal ? max(0, own0 - item.keys + item.queries) / kOther * kOther : 0;
   const int other_end = ForKeys ? item.queries : item.visible(a, own0 + own - 1);
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(kMmaThreads)
       }
     }
     const MmaTile<D> tile_a = other_tile(set, 0), tile_b = other_tile(set, 1);
-    // Somewhere in the tile a query does not see a key, or does not exist.
+    // Some query of the tile has a masked key, or does not exist.
     const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0);
 #pragma unroll(D <= 64 ? 2 : 1)
     for (int sub = 0; sub < kOther; sub += kSub) {
@@ -261,11 +262,6 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, floa
 }
 
 }  // namespace
-
-bool attention_fits_mma(const AttentionBackwardParams& p) {
-  return fits_mma(p) &&
-         in_pieces({p.dout, p.dq, p.dk, p.dv}, {p.dq_stride, p.dk_stride, p.dv_stride});
-}
 
 int32_t attention_backward_mma(DeviceState& device, const AttentionBackwardParams& p,
                                float* delta) {

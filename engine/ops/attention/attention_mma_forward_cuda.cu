@@ -22,15 +22,15 @@ __global__ void __launch_bounds__(kMmaThreads)
   auto* kept_memory = shared + (kQueries + 2 * kKeys) * D * 2;
 
   AttentionItem item = AttentionItem::of_block(a, tiles);
-  if (a.causal) item.tile = tiles - 1 - item.tile;  // the ones with most keys first
+  if (a.causal) item.tile = tiles - 1 - item.tile;  // tiles with most keys first
   const int q0 = static_cast<int>(item.tile) * kQueries;
   if (q0 >= item.queries) return;
   const int queries = min(kQueries, item.queries - q0), width = static_cast<int>(a.head_dim);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * Groups;
-  const int64_t column = item.head * width;
-  const bf16* k = k_all + item.key * a.k_stride + column;
-  const bf16* v = v_all + item.key * a.v_stride + column;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width;
+  const bf16* k = k_all + item.key * a.k_stride + kv_column;
+  const bf16* v = v_all + item.key * a.v_stride + kv_column;
 
   const int keys_end = item.visible(a, q0 + queries - 1);
   const int keys_all = item.visible(a, q0);  // every query of the tile sees the keys below
@@ -215,10 +215,6 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
 }
 
 }  // namespace
-
-bool attention_fits_mma(const AttentionForwardParams& p) {
-  return fits_mma(p);
-}
 
 int32_t attention_forward_mma(DeviceState& device, const AttentionForwardParams& p) {
   const bool one_tile = p.max_queries <= 64;

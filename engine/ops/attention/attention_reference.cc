@@ -11,8 +11,8 @@
 namespace trafo::ops {
 namespace {
 
-// out[i] = x[from[i]]; x [rows, columns]. The gradient of a row is that of the one place it has
-// gone to, so that of rows that fill up is never looked at.
+// out[i] = x[from[i]] for x [rows, columns]. The gradient of row r is that of out[to[r]]. Padding
+// rows of `out` repeat a row and give it no gradient.
 Tensor moved_rows(Context& context, const Tensor& x, const Tensor& from, const Tensor& to) {
   const auto move = [](Context& ctx, const Tensor& source, const Tensor& index, void* target) {
     GatherRowsParams p{};
@@ -41,24 +41,24 @@ Tensor moved_rows(Context& context, const Tensor& x, const Tensor& from, const T
   return out;
 }
 
-// One side of the scores: the sequences in rows of one length.
+// One side of the scores: its heads, and the sequences in rows of one length.
 struct Side {
-  int64_t sequences, length;
+  int64_t heads, sequences, length;
   PaddedRows rows;
 };
 
-// [sequences * heads, length, head_dim]
+// [sequences * heads, length, head_dim], with the side's number of heads.
 Tensor heads_of(Context& context, const AttentionInput& input, const Side& side,
                 const AttentionOptions& options) {
-  const int64_t width = options.heads * options.head_dim;
+  const int64_t width = side.heads * options.head_dim;
   const Tensor columns = slice(context, input.tensor, 1, input.column, input.column + width);
   const Tensor padded = reshape(context, moved_rows(context, columns, side.rows.from, side.rows.to),
-                                {side.sequences, side.length, options.heads, options.head_dim});
+                                {side.sequences, side.length, side.heads, options.head_dim});
   return reshape(context, transpose(context, padded, 1, 2),
-                 {side.sequences * options.heads, side.length, options.head_dim});
+                 {side.sequences * side.heads, side.length, options.head_dim});
 }
 
-// What the fused kernel multiplies the probabilities [sequences, heads, queries, keys] with.
+// The dropout mask that the fused kernel applies, [sequences, heads, queries, keys].
 Tensor padded_mask(Context& context, const Side& queries, int64_t rows, int64_t keys,
                    int64_t max_keys, DType dtype, const AttentionOptions& options) {
   const int64_t stride = dropout_key_stride(max_keys);
@@ -74,14 +74,15 @@ Tensor attention_padded(Context& context, const AttentionInput& q, const Attenti
                         const AttentionInput& v, const AttentionRanges& ranges,
                         const AttentionRows& rows, const AttentionOptions& options) {
   const int64_t query_rows = q.tensor.dim(0), key_rows = k.tensor.dim(0);
-  // Where there is nothing, a length that was given is none.
+  // A length that was given does not count where there are no rows.
   const int64_t length = query_rows > 0 ? ranges.max_queries : 0;
   const int64_t keys = key_rows > 0 ? ranges.max_keys : 0;
   const bool recorded = context.needs_grad({k.tensor, v.tensor});
-  const Side of_queries{ranges.sequences, length,
+  const int64_t heads = options.heads, kv_heads = options.key_heads();
+  const Side of_queries{heads, ranges.sequences, length,
                         padded_rows(context, rows.query_begin, rows.query_end, ranges.sequences,
                                     length, query_rows, true)};
-  const Side of_keys{ranges.sequences, keys,
+  const Side of_keys{kv_heads, ranges.sequences, keys,
                      padded_rows(context, rows.key_begin, rows.key_end, ranges.sequences, keys,
                                  key_rows, recorded)};
   VisibleKeysParams mask{};
@@ -96,9 +97,12 @@ Tensor attention_padded(Context& context, const AttentionInput& q, const Attenti
   mask.key_end = rows.key_end;
   const Tensor visible = visible_keys(context, mask, {ranges.sequences, 1, length, keys});
 
-  const Tensor scores = matmul(context, heads_of(context, q, of_queries, options),
-                               heads_of(context, k, of_keys, options), {.transpose_b = true});
-  const Shape by_head{ranges.sequences, options.heads, length, keys};
+  // The queries of the heads that share a head of keys are neighbours: one GEMM takes them all.
+  const Shape grouped{ranges.sequences * kv_heads, heads / kv_heads * length, options.head_dim};
+  const Tensor scores =
+      matmul(context, reshape(context, heads_of(context, q, of_queries, options), grouped),
+             heads_of(context, k, of_keys, options), {.transpose_b = true});
+  const Shape by_head{ranges.sequences, heads, length, keys};
   Tensor probabilities = masked_softmax(
       context, reshape(context, scale(context, scores, attention_scale(options)), by_head),
       visible);
@@ -109,12 +113,10 @@ Tensor attention_padded(Context& context, const AttentionInput& q, const Attenti
   const Tensor mixed = matmul(context, reshape(context, probabilities, scores.shape()),
                               heads_of(context, v, of_keys, options));
   const Tensor by_row = transpose(
-      context, reshape(context, mixed, {ranges.sequences, options.heads, length, options.head_dim}),
-      1, 2);
-  return moved_rows(
-      context,
-      reshape(context, by_row, {ranges.sequences * length, options.heads * options.head_dim}),
-      of_queries.rows.to, of_queries.rows.from);
+      context, reshape(context, mixed, {ranges.sequences, heads, length, options.head_dim}), 1, 2);
+  return moved_rows(context,
+                    reshape(context, by_row, {ranges.sequences * length, heads * options.head_dim}),
+                    of_queries.rows.to, of_queries.rows.from);
 }
 
 Tensor attention_reference(Context& context, const AttentionInput& q, const AttentionInput& k,

@@ -1,6 +1,6 @@
-// Backward of attention of short sequences in bfloat16 on the tensor cores, in one pass: a block
-// has all queries and keys of a head, so that probabilities are recomputed once for all three
-// gradients and every sum is complete in the block.
+// Backward of attention of short sequences in bfloat16 on the tensor cores, in one pass. A block
+// holds all queries and keys of a head, so it recomputes probabilities once for all three
+// gradients, and every sum is complete in the block.
 #include "engine/ops/attention/attention_mma.cuh"
 
 namespace trafo::cuda {
@@ -11,7 +11,7 @@ constexpr int score_columns(int groups) {
   return groups <= 2 ? 32 : 64;
 }
 
-// Blocks a multiprocessor has shared memory for: registers shall not be what limits them.
+// Blocks that the shared memory of a multiprocessor holds. Registers must not limit them further.
 constexpr int resident_blocks(int columns, int groups) {
   return columns <= 32   ? (groups == 2   ? 13
                             : groups == 3 ? 8
@@ -43,10 +43,11 @@ __global__ void __launch_bounds__(32 * Groups, resident_blocks(D, Groups))
   const AttentionItem item = AttentionItem::of_short_block(a, rows);
   if (item.queries == 0 && item.keys == 0) return;
   const int width = static_cast<int>(a.head_dim);
-  const int64_t column = item.head * width, out_stride = a.heads * width;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width,
+                out_stride = a.heads * width;
   copy_rows<D>(q_tile, q_all + item.query * a.q_stride + column, a.q_stride, item.queries, width);
-  copy_rows<D>(k_tile, k_all + item.key * a.k_stride + column, a.k_stride, item.keys, width);
-  copy_rows<D>(v_tile, v_all + item.key * a.v_stride + column, a.v_stride, item.keys, width);
+  copy_rows<D>(k_tile, k_all + item.key * a.k_stride + kv_column, a.k_stride, item.keys, width);
+  copy_rows<D>(v_tile, v_all + item.key * a.v_stride + kv_column, a.v_stride, item.keys, width);
   copy_rows<D>(dout_tile, dout_all + item.query * out_stride + column, out_stride, item.queries,
                width);
   commit_copies();
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(32 * Groups, resident_blocks(D, Groups))
     for (int n = 0; n < 2 * Groups; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e) s[n][e] = dp[n][e] = 0;
-        // Loops stay loops here and below: a block runs its code once, and instructions have to
+        // Not unrolled, here and below: a block runs its code once, and instructions have to
         // come from memory too.
 #pragma unroll 2
     for (int kk = 0; kk < whole_groups(width); ++kk) {
@@ -112,8 +113,8 @@ __global__ void __launch_bounds__(32 * Groups, resident_blocks(D, Groups))
     for (int half = 0; half < 2; ++half) {
       const int row = row0 + g + 8 * half;
       const int visible = row < item.queries ? item.visible(a, row) : 0;
-      // delta = sum_j P_ij dP_ij (Dao et al., arXiv 2205.14135, section 3.1, before it is turned
-      // into dO_i . O_i: here the whole row is at hand).
+      // delta = sum_j P_ij dP_ij (Dao et al., arXiv 2205.14135, section 3.1). The whole row is
+      // here, so dO_i . O_i is not needed.
       float delta = 0;
 #pragma unroll
       for (int n = 0; n < 2 * Groups; ++n)
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(32 * Groups, resident_blocks(D, Groups))
                             : which == 1 ? gradients.accumulate_dk
                                          : gradients.accumulate_dv;
     const float factor = which == 2 ? 1.0f : a.scale;
-    // Nobody reads the values any more: their place is free for results on the way.
+    // The values are not read any more: their tile is free to stage results.
     store_rows<D>(v_tile, row0, sums, factor, factor,
                   static_cast<bf16*>(to) + (for_queries ? item.query : item.key) * stride + column,
                   stride, own, width, accumulate);
@@ -189,10 +190,6 @@ __global__ void __launch_bounds__(32 * Groups, resident_blocks(D, Groups))
 }
 
 }  // namespace
-
-bool attention_is_short(const AttentionBackwardParams& p) {
-  return attention_fits_mma(p) && all_short(p);
-}
 
 int32_t attention_short_backward(DeviceState& device, const AttentionBackwardParams& p) {
   const int groups = short_groups(p);

@@ -1,5 +1,5 @@
-// Attention of short sequences in bfloat16 on the tensor cores: a block has all queries and keys of
-// a head, so that nothing is rescaled, and works on the groups of 16 rows that exist.
+// Attention of short sequences in bfloat16 on the tensor cores. A block holds all queries and keys
+// of a head, so softmax needs no rescaling, and it computes only the groups of 16 rows that exist.
 #include "engine/ops/attention/attention_mma.cuh"
 
 namespace trafo::cuda {
@@ -19,10 +19,10 @@ __global__ void __launch_bounds__(32 * Groups)
   const AttentionItem item = AttentionItem::of_short_block(a, rows);
   if (item.queries == 0) return;
   const int width = static_cast<int>(a.head_dim);
-  const int64_t column = item.head * width;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width;
   copy_rows<D>(q_tile, q_all + item.query * a.q_stride + column, a.q_stride, item.queries, width);
-  copy_rows<D>(k_tile, k_all + item.key * a.k_stride + column, a.k_stride, item.keys, width);
-  copy_rows<D>(v_tile, v_all + item.key * a.v_stride + column, a.v_stride, item.keys, width);
+  copy_rows<D>(k_tile, k_all + item.key * a.k_stride + kv_column, a.k_stride, item.keys, width);
+  copy_rows<D>(v_tile, v_all + item.key * a.v_stride + kv_column, a.v_stride, item.keys, width);
   commit_copies();
   KeptBits kept(shared + 3 * tile_bytes);
   const bool dropping = a.dropout.threshold != 0;
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(32 * Groups)
   for (int n = 0; n < 2 * Groups; ++n)
 #pragma unroll
     for (int e = 0; e < 4; ++e) s[n][e] = 0;
-      // Loops stay loops here and below: a block runs its code once, and instructions have to come
+      // Not unrolled, here and below: a block runs its code once, and instructions have to come
       // from memory too.
 #pragma unroll 2
   for (int kk = 0; kk < whole_groups(width); ++kk) {
@@ -120,10 +120,6 @@ __global__ void __launch_bounds__(32 * Groups)
 }
 
 }  // namespace
-
-bool attention_is_short(const AttentionForwardParams& p) {
-  return attention_fits_mma(p) && all_short(p);
-}
 
 int32_t attention_short_forward(DeviceState& device, const AttentionForwardParams& p) {
   const int groups = short_groups(p);

@@ -1,47 +1,22 @@
-// Products of a warpgroup (four warps) on the tensor cores of compute capability 9.0a: 64 rows of
-// results a warpgroup, 64 columns a product, right operands from shared memory.
+// Matrix multiplication of a warpgroup (four warps) on the tensor cores of compute capability 9.0a:
+// 64 rows of results a warpgroup, 64 columns an instruction, right operands from shared memory.
 //
 // Lane 4 g + t of warp w holds, of the 64 x 64 result, rows 16 w + g and 16 w + g + 8, columns
-// 8 n + 2 t and the next: c[n][0], c[n][1] and c[n][2], c[n][3]: as mma.sync has it, so that
-// results become left operands in registers by as_left().
+// 8 n + 2 t and the next: c[n][0], c[n][1] and c[n][2], c[n][3]: as in mma.sync, so
+// as_left() turns results into left operands in registers.
 #pragma once
 
 #include "engine/ops/attention/attention_mma.cuh"
 
-// The instructions exist in machine code for 9.0a only; other targets get kernels without a body,
-// which are never launched. TRAFO_CUDA_90A, from the build: there is code for 9.0a.
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(TRAFO_EMULATED_WARPGROUPS)
+// The instructions exist in machine code for 9.0a only. Other targets get kernels without a body,
+// which are never launched.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define TRAFO_HAS_WGMMA 1
 #endif
 
 namespace trafo::cuda {
 
 inline constexpr int kWarpgroup = 128;
-
-// Off: compute capability 9.0 takes the mma.sync kernels, too.
-inline constexpr bool kUseHopperAttention = true;
-// Off: long sequences take the kernels without a producer, too.
-inline constexpr bool kUseAttentionPipeline = true, kUseAttentionPipelineBackward = true;
-
-// Whether the wgmma kernels take a problem that the mma.sync kernels do: those alone make dropout's
-// bits, and narrow heads are theirs.
-template <class Params>
-bool fits_wgmma(const DeviceState& device, const Params& p) {
-#ifdef TRAFO_CUDA_90A
-  return kUseHopperAttention && device.compute_major == 9 && !p.dropout.active() &&
-         p.head_dim > 32 && attention_fits_mma(p);
-#else
-  static_cast<void>(device), static_cast<void>(p);
-  return false;
-#endif
-}
-
-// Long sequences (attention_wgmma_pipeline_{forward,backward}_cuda.cu); `taken`: whether
-// it was.
-int32_t attention_forward_pipeline(DeviceState& device, const AttentionForwardParams& p,
-                                   bool& taken);
-int32_t attention_backward_pipeline(DeviceState& device, const AttentionBackwardParams& p,
-                                    float* delta, bool& taken);
 
 // A tile [Rows, D] as panels of 64 columns, 128 bytes a row, whose 16-byte pieces change places
 // with the row's number as 128-byte swizzling does; a panel begins at a multiple of 1024 bytes.
@@ -76,8 +51,6 @@ __device__ __forceinline__ void copy_panels(const Panels<D, Rows>& tile, const b
 
 // 64 x 64 float32 sums of a warpgroup.
 using Sums = float[8][4];
-
-#ifndef TRAFO_EMULATED_WARPGROUPS
 
 // What the tensor cores are told of a panel (PTX ISA, "Matrix descriptor"), in units of 16 bytes:
 // in the low word the address and a stride that operands no wider than a panel do not use, in the
@@ -150,8 +123,6 @@ __device__ __forceinline__ void multiply_columns(Sums& c, const Quad& a, uint32_
 #undef TRAFO_SUMS
 #undef TRAFO_SUMS_PLACES
 
-#endif  // TRAFO_EMULATED_WARPGROUPS
-
 // c = 64 rows of a, from `row`, times the 64 rows of b.
 template <int D, int Rows>
 __device__ __forceinline__ void multiply_tiles(Sums& c, const Panels<D, Rows>& a, int row,
@@ -193,7 +164,7 @@ __device__ __forceinline__ void clear_all(Sums (&c)[Count]) {
 // Probabilities of a thread, its own rows `own` and own + 8, the other ones from `first` + `column`
 // on: zero where a query does not see a key, or does not exist.
 template <bool ForKeys>
-__device__ __forceinline__ void hide_probabilities(Sums& s, const AttentionProblem& a,
+__device__ __forceinline__ void mask_probabilities(Sums& s, const AttentionProblem& a,
                                                    const AttentionItem& item, int own, int first,
                                                    int column) {
 #pragma unroll

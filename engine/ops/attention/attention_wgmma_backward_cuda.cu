@@ -1,7 +1,7 @@
 // Backward of attention in bfloat16 for compute capability 9.0a, in the two passes of
 // attention_mma_backward_cuda.cu: keys' and queries' gradients by kernels of their own, no atomics.
-// The blocks of a multiprocessor work independently: the exponentials of one stand beside the
-// products of another.
+// The blocks of a multiprocessor work independently, so the exponentials of one overlap with the
+// matrix instructions of another.
 #include "engine/ops/attention/attention_wgmma.cuh"
 
 namespace trafo::cuda {
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
   float* statistics_memory = reinterpret_cast<float*>(shared + S::kStatistics);
 
   AttentionItem item = AttentionItem::of_block(a, tiles);
-  if (!ForKeys && a.causal) item.tile = tiles - 1 - item.tile;  // the ones with most keys first
+  if (!ForKeys && a.causal) item.tile = tiles - 1 - item.tile;  // tiles with most keys first
   const int own0 = static_cast<int>(item.tile) * kOwn;
   if (own0 >= (ForKeys ? item.keys : item.queries)) return;
   const int own = min(kOwn, (ForKeys ? item.keys : item.queries) - own0);
@@ -50,15 +50,16 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const int group_row = S::kWarpgroups == 1 ? 0 : warp_row / 64 * 64;
-  const int64_t column = item.head * width, out_stride = a.heads * width;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width,
+                out_stride = a.heads * width;
   const bf16* q = q_all + item.query * a.q_stride + column;
   const bf16* dout = dout_all + item.query * out_stride + column;
-  const bf16* k = k_all + item.key * a.k_stride + column;
-  const bf16* v = v_all + item.key * a.v_stride + column;
+  const bf16* k = k_all + item.key * a.k_stride + kv_column;
+  const bf16* v = v_all + item.key * a.v_stride + kv_column;
   const float* lse_row = lse + item.query * a.heads + item.head;
   float* delta_row = delta + item.query * a.heads + item.head;
 
-  // Other rows that own ones have anything to do with.
+  // Other rows that share an unmasked pair with own rows.
   const int other_begin =
       ForKeys && a.causal ? max(0, own0 - item.keys + item.queries) / 64 * 64 : 0;
   const int other_end = ForKeys ? item.queries : item.visible(a, own0 + own - 1);
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
     multiply_tiles<D, kOwn>(dp, own_b, group_row, tile_b);
     wgmma_commit();
 
-    // Somewhere in the 64 x 64 a query does not see a key, or does not exist.
+    // Some query of the 64 x 64 has a masked key, or does not exist.
     const int q0 = ForKeys ? first : own0 + group_row, k0 = ForKeys ? own0 + group_row : first;
     const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0);
     wgmma_wait<1>();
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
         s[n][e] = fast_exp2(fmaf(s[n][e], scale, -log_sum));
       }
     }
-    if (masked) hide_probabilities<ForKeys>(s, a, item, own0 + warp_row + g, first, 2 * t);
+    if (masked) mask_probabilities<ForKeys>(s, a, item, own0 + warp_row + g, first, 2 * t);
     // dv's product runs while ds is made, if there are registers for the operands of both.
     constexpr bool kEarly = ForKeys && D == 128;
     Quad left_p[ForKeys ? 4 : 1], left_ds[4];
@@ -243,15 +244,8 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, floa
 
 }  // namespace
 
-bool attention_fits_wgmma(const DeviceState& device, const AttentionBackwardParams& p) {
-  return fits_wgmma(device, p);
-}
-
 int32_t attention_backward_wgmma(DeviceState& device, const AttentionBackwardParams& p,
                                  float* delta) {
-  bool taken = false;
-  const int32_t result = attention_backward_pipeline(device, p, delta, taken);
-  if (taken) return result;
   return p.head_dim <= 64 ? run_backward<64>(device, p, delta)
                           : run_backward<128>(device, p, delta);
 }

@@ -1,6 +1,6 @@
 // Attention in bfloat16 for compute capability 9.0a: two warpgroups of 64 queries share the tiles
-// of keys and values. The two blocks of a multiprocessor work independently: the exponentials of
-// one stand beside the products of the other.
+// of keys and values. The two blocks of a multiprocessor work independently, so the exponentials of
+// one overlap with the matrix instructions of the other.
 #include "engine/ops/attention/attention_wgmma.cuh"
 
 namespace trafo::cuda {
@@ -27,15 +27,15 @@ __global__ void __launch_bounds__(kThreads, 2)
   const Panels<D, kQueries> q_tile{base};
 
   AttentionItem item = AttentionItem::of_block(a, tiles);
-  if (a.causal) item.tile = tiles - 1 - item.tile;  // the ones with most keys first
+  if (a.causal) item.tile = tiles - 1 - item.tile;  // tiles with most keys first
   const int q0 = static_cast<int>(item.tile) * kQueries;
   if (q0 >= item.queries) return;
   const int queries = min(kQueries, item.queries - q0), width = static_cast<int>(a.head_dim);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, group_row = warp_row / 64 * 64;
-  const int64_t column = item.head * width;
-  const bf16* k = k_all + item.key * a.k_stride + column;
-  const bf16* v = v_all + item.key * a.v_stride + column;
+  const int64_t column = item.head * width, kv_column = item.kv_head * width;
+  const bf16* k = k_all + item.key * a.k_stride + kv_column;
+  const bf16* v = v_all + item.key * a.v_stride + kv_column;
 
   const int keys_end = item.visible(a, q0 + queries - 1);
   // The warpgroup's own: any of its queries sees keys below, every one sees keys below.
@@ -173,15 +173,15 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
 
 }  // namespace
 
-bool attention_fits_wgmma(const DeviceState& device, const AttentionForwardParams& p) {
-  // A tile of queries is two warpgroups' work.
-  return fits_wgmma(device, p) && p.scale > 0 && p.max_queries > 64;
+bool attention_has_wgmma() {
+#ifdef TRAFO_CUDA_90A
+  return true;
+#else
+  return false;
+#endif
 }
 
 int32_t attention_forward_wgmma(DeviceState& device, const AttentionForwardParams& p) {
-  bool taken = false;
-  const int32_t result = attention_forward_pipeline(device, p, taken);
-  if (taken) return result;
   return p.head_dim <= 64 ? run_forward<64>(device, p) : run_forward<128>(device, p);
 }
 

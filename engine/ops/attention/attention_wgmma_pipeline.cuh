@@ -1,5 +1,5 @@
-// What the kernels of compute capability 9.0 with a producer need beside attention_wgmma.cuh: tiles
-// that the copy engine brings by tensor maps, barriers in shared memory, products 128 columns wide.
+// For the kernels of compute capability 9.0 with a producer, beside attention_wgmma.cuh: tiles
+// loaded by TMA, barriers in shared memory, multiplication 128 columns wide.
 #pragma once
 
 #include "engine/backend/cuda/device/tensor_map.cuh"
@@ -15,8 +15,6 @@ using SumsOf = float[Columns / 8][4];
 
 // Barriers of 8 bytes in shared memory ("mbarrier" in the PTX ISA) at the address `at`. A phase
 // ends with the last of its arrivals, and of the bytes announced.
-#ifndef TRAFO_EMULATED_WARPGROUPS
-
 __device__ __forceinline__ void init_barrier(uint32_t at, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
 }
@@ -117,8 +115,6 @@ __device__ __forceinline__ void pin(SumsOf<128>& c) {
 #undef TRAFO_SUMS_ROW
 #undef TRAFO_SUMS
 #undef TRAFO_SUMS_PLACES
-
-#endif  // TRAFO_EMULATED_WARPGROUPS
 
 // c = 64 rows of a, from `row`, times the 128 rows of b.
 template <int D, int Rows>

@@ -1,7 +1,7 @@
 // Backward of attention in bfloat16 for compute capability 9.0a, long sequences of wide heads, in
-// the two passes of attention_wgmma_backward_cuda.cu. A producer brings the tiles walked over by
-// the copy engine, once for all warpgroups of the block: from the second cache comes half (keys'
-// gradients) or a third (queries') of what one warpgroup alone would ask for.
+// the two passes of attention_wgmma_backward_cuda.cu. A producer loads the streamed tiles by TMA,
+// once for all warpgroups of the block. L2 traffic is half (keys' gradients) or a third (queries')
+// of that of one warpgroup a block.
 #include "engine/ops/attention/attention_wgmma_pipeline.cuh"
 
 namespace trafo::cuda {
@@ -56,7 +56,7 @@ struct Work {
 
   __device__ __forceinline__ Work(const AttentionProblem& a, int64_t tiles)
       : item(AttentionItem::of_block(a, tiles)) {
-    if (!ForKeys && a.causal) item.tile = tiles - 1 - item.tile;  // the ones with most keys first
+    if (!ForKeys && a.causal) item.tile = tiles - 1 - item.tile;  // tiles with most keys first
     own0 = static_cast<int>(item.tile) * Shape<ForKeys>::kOwn;
     own = min(Shape<ForKeys>::kOwn, (ForKeys ? item.keys : item.queries) - own0);
     begin = first_tile(a, own0);
@@ -84,8 +84,10 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Work<Fo
                                         const float* lse_row, const float* delta_row) {
   using S = Shape<ForKeys>;
   const int lane = static_cast<int>(threadIdx.x);
-  const int head = static_cast<int>(work.item.head);
-  const auto load = [&](auto tile, const CUtensorMap& map, uint32_t barrier, int row) {
+  const int query_head = static_cast<int>(work.item.head),
+            kv_head = static_cast<int>(work.item.kv_head);
+  const int own_head = ForKeys ? kv_head : query_head, other_head = ForKeys ? query_head : kv_head;
+  const auto load = [&](auto tile, const CUtensorMap& map, uint32_t barrier, int head, int row) {
     using Tile = decltype(tile);
 #pragma unroll
     for (int panel = 0; panel < kWidth / 64; ++panel)
@@ -95,8 +97,8 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Work<Fo
   const int other_row = static_cast<int>(ForKeys ? work.item.query : work.item.key);
   if (lane == 0) {
     arrive_expecting(room.own_full(), 2 * S::Own::kBytes);
-    load(room.own(0), maps.own_a, room.own_full(), own_row);
-    load(room.own(1), maps.own_b, room.own_full(), own_row);
+    load(room.own(0), maps.own_a, room.own_full(), own_head, own_row);
+    load(room.own(1), maps.own_b, room.own_full(), own_head, own_row);
   }
   for (int first = work.begin; first < work.end; first += 64) {
     const int fill = (first - work.begin) / 64, stage = fill % kStages;
@@ -104,8 +106,8 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Work<Fo
     __syncwarp();
     if (lane == 0) {
       arrive_expecting(room.full(stage), 2 * S::Other::kBytes);
-      load(room.other(stage, 0), maps.other_a, room.full(stage), other_row + first);
-      load(room.other(stage, 1), maps.other_b, room.full(stage), other_row + first);
+      load(room.other(stage, 0), maps.other_a, room.full(stage), other_head, other_row + first);
+      load(room.other(stage, 1), maps.other_b, room.full(stage), other_head, other_row + first);
     }
     if constexpr (ForKeys) {
 #pragma unroll
@@ -172,7 +174,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
     const typename S::Other tile_a = room.other(stage, 0), tile_b = room.other(stage, 1);
     const int rows = (ForKeys ? item.queries : item.keys) - first;
     if (rows < 64) {
-      // What stands behind the last row may be anything, and 0 times that must be 0.
+      // Rows behind the last may hold NaN, and 0 * NaN is not 0.
       clear_rows(tile_a, rows, static_cast<int>(threadIdx.x) % kWarpgroup);
       clear_rows(tile_b, rows, static_cast<int>(threadIdx.x) % kWarpgroup);
       wgmma_publish();
@@ -185,7 +187,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
     multiply_tiles<kWidth, S::kOwn>(dp, room.own(1), group_row, tile_b);
     wgmma_commit();
 
-    // Somewhere in the 64 x 64 a query does not see a key, or does not exist.
+    // Some query of the 64 x 64 has a masked key, or does not exist.
     const int q0 = ForKeys ? first : own0 + group_row, k0 = ForKeys ? own0 + group_row : first;
     const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0);
     const float* statistics = statistics_memory + 2 * stage * 64 + 2 * t;
@@ -202,7 +204,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
         s[n][e] = fast_exp2(fmaf(s[n][e], scale, -log_sum));
       }
     }
-    if (masked) hide_probabilities<ForKeys>(s, a, item, own0 + warp_row + g, first, 2 * t);
+    if (masked) mask_probabilities<ForKeys>(s, a, item, own0 + warp_row + g, first, 2 * t);
     // dv's product runs while ds is made.
     Quad left_p[ForKeys ? 4 : 1], left_ds[4];
     if constexpr (ForKeys) {
@@ -312,20 +314,20 @@ int32_t run_pass(DeviceState& device, const AttentionBackwardParams& p, const Ma
 int32_t attention_backward_pipeline(DeviceState& device, const AttentionBackwardParams& p,
                                     float* delta, bool& taken) {
   const int64_t width = p.heads * p.head_dim;
-  const auto map = [&](CUtensorMap& to, const void* x, int64_t stride, int64_t rows, int box) {
-    return make_tensor_map(to, x, stride, rows, p.heads, p.head_dim, box);
+  const auto query_map = [&](CUtensorMap& to, const void* x, int64_t stride, int box) {
+    return make_tensor_map(to, x, stride, p.query_rows, p.heads, p.head_dim, box);
+  };
+  const auto kv_map = [&](CUtensorMap& to, const void* x, int64_t stride, int box) {
+    return make_tensor_map(to, x, stride, p.key_rows, p.kv_heads, p.head_dim, box);
   };
   constexpr int kKeys = Shape<true>::kOwn, kQueries = Shape<false>::kOwn;
   Maps keys, queries;
-  taken = kUseAttentionPipelineBackward && p.head_dim > 64 && p.max_queries > 192 &&
-          p.max_keys > 192 && map(keys.own_a, p.k, p.k_stride, p.key_rows, kKeys) &&
-          map(keys.own_b, p.v, p.v_stride, p.key_rows, kKeys) &&
-          map(keys.other_a, p.q, p.q_stride, p.query_rows, 64) &&
-          map(keys.other_b, p.dout, width, p.query_rows, 64) &&
-          map(queries.own_a, p.q, p.q_stride, p.query_rows, kQueries) &&
-          map(queries.own_b, p.dout, width, p.query_rows, kQueries) &&
-          map(queries.other_a, p.k, p.k_stride, p.key_rows, 64) &&
-          map(queries.other_b, p.v, p.v_stride, p.key_rows, 64);
+  taken =
+      kv_map(keys.own_a, p.k, p.k_stride, kKeys) && kv_map(keys.own_b, p.v, p.v_stride, kKeys) &&
+      query_map(keys.other_a, p.q, p.q_stride, 64) && query_map(keys.other_b, p.dout, width, 64) &&
+      query_map(queries.own_a, p.q, p.q_stride, kQueries) &&
+      query_map(queries.own_b, p.dout, width, kQueries) &&
+      kv_map(queries.other_a, p.k, p.k_stride, 64) && kv_map(queries.other_b, p.v, p.v_stride, 64);
   if (!taken) return kSuccess;
   // The queries' kernel leaves delta behind for the keys'.
   int32_t result = kSuccess;

@@ -1,8 +1,8 @@
-// Attention in bfloat16 for compute capability 9.0a, long sequences: a producer brings tiles by the
-// copy engine while two or three warpgroups of 64 queries work on those before. A warpgroup starts
-// the scores of the next tile and the sums of the last one before the exponentials of this one, and
-// the warpgroups take turns to do so: the tensor cores work for the others in the meantime (Shah et
-// al., arXiv 2407.08608, sections 3.1 and 3.2).
+// Attention in bfloat16 for compute capability 9.0a, long sequences. A producer loads tiles by TMA
+// while two or three warpgroups of 64 queries compute on earlier ones. A warpgroup issues the
+// scores of the next tile and the sums of the last one before the exponentials of this one. The
+// warpgroups alternate, so the tensor cores work for the others meanwhile (Shah et al., arXiv
+// 2407.08608, sections 3.1 and 3.2).
 #include "engine/ops/attention/attention_wgmma_pipeline.cuh"
 
 namespace trafo::cuda {
@@ -86,6 +86,7 @@ struct Work {
     const int all_heads = static_cast<int>(a.heads);
     item.sequence = row / all_heads;
     item.head = row % all_heads;
+    item.kv_head = static_cast<uint32_t>(item.head) / a.group;
     item.tile = a.causal ? s.tiles - 1 - rank : rank;
     item.query = a.query_begin[item.sequence];
     item.key = a.key_begin[item.sequence];
@@ -109,12 +110,12 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Schedul
   using S = Shape<D>;
   uint32_t filled = 0, rounds = 0;  // tiles so far; queries so far
   const auto load = [&](uint32_t to, const CUtensorMap& map, uint32_t barrier, uint32_t bytes,
-                        const AttentionItem& item, int64_t row) {
+                        int64_t head, int64_t row) {
     arrive_expecting(barrier, bytes);
 #pragma unroll
     for (int panel = 0; panel < D / 64; ++panel)
-      load_box(to + panel * (bytes / (D / 64)), map, barrier, 64 * panel,
-               static_cast<int>(item.head), static_cast<int>(row));
+      load_box(to + panel * (bytes / (D / 64)), map, barrier, 64 * panel, static_cast<int>(head),
+               static_cast<int>(row));
   };
   for (int round = 0, rounds_end = schedule.all_rounds(); round < rounds_end; ++round) {
     const int number = schedule.number(round);
@@ -125,10 +126,10 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Schedul
       const uint32_t fill = filled + static_cast<uint32_t>(n), stage = fill % S::kStages;
       wait_barrier(room.empty(which, stage), (fill / S::kStages + 1) % 2);
       load(room.tile(which, stage).base, which == 0 ? k_map : v_map, room.full(which, stage),
-           S::Keys::kBytes, work.item, work.item.key + n * S::kKeys);
+           S::Keys::kBytes, work.item.kv_head, work.item.key + n * S::kKeys);
     };
     wait_barrier(room.queries_empty(), (rounds + 1) % 2);
-    load(room.queries().base, q_map, room.queries_full(), S::Queries::kBytes, work.item,
+    load(room.queries().base, q_map, room.queries_full(), S::Queries::kBytes, work.item.head,
          work.item.query + work.q0);
     load_keys(0, 0);
     for (int n = 1; n < work.tiles; ++n) {
@@ -253,7 +254,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
     const auto release = [&](int which, int n) {
       give_back(room.empty(which, (filled + static_cast<uint32_t>(n)) % S::kStages));
     };
-    // What stands behind the last key may be anything, and 0 times that must be 0.
+    // Rows behind the last key may hold NaN, and 0 * NaN is not 0.
     const auto wait_values = [&](int n) {
       const typename S::Keys tile = wait_full(1, n);
       const int keys = item.keys - n * S::kKeys;
@@ -409,7 +410,7 @@ __global__ void __launch_bounds__(Shape<D>::kThreads, 1)
 #endif
 }
 
-// Keys and values that are to stay in the second cache, which has 50 MB.
+// Bytes of keys and values to keep in the L2 cache, which has 50 MB.
 constexpr int64_t kCachedBytes = 16 << 20;
 
 template <int D>
@@ -420,8 +421,8 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p, bool& 
   CUtensorMap q_map, k_map, v_map;
   taken = items < 1 << 30 &&
           make_tensor_map(q_map, p.q, p.q_stride, p.query_rows, p.heads, p.head_dim, S::kQueries) &&
-          make_tensor_map(k_map, p.k, p.k_stride, p.key_rows, p.heads, p.head_dim, S::kKeys) &&
-          make_tensor_map(v_map, p.v, p.v_stride, p.key_rows, p.heads, p.head_dim, S::kKeys);
+          make_tensor_map(k_map, p.k, p.k_stride, p.key_rows, p.kv_heads, p.head_dim, S::kKeys) &&
+          make_tensor_map(v_map, p.v, p.v_stride, p.key_rows, p.kv_heads, p.head_dim, S::kKeys);
   if (!taken) return kSuccess;
   // Sequences of one length are divided among blocks that stay; else who is done first goes on.
   const bool equal = p.query_rows == p.sequences * p.max_queries;
@@ -446,9 +447,6 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p, bool& 
 
 int32_t attention_forward_pipeline(DeviceState& device, const AttentionForwardParams& p,
                                    bool& taken) {
-  // Shorter ones do not fill a tile of queries.
-  taken = kUseAttentionPipeline && p.max_queries > 192 && p.max_keys > 0;
-  if (!taken) return kSuccess;
   return p.head_dim <= 64 ? run_forward<64>(device, p, taken) : run_forward<128>(device, p, taken);
 }
 

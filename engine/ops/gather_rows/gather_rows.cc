@@ -4,10 +4,11 @@
 #include "engine/ops/view/view.h"
 
 namespace trafo::ops {
+namespace {
 
-Tensor gather_rows(Context& context, const Tensor& x, const Tensor& index) {
-  constexpr const char* kOp = "gather_rows";
-  const OpRange range(context, kOp, x, index);
+constexpr const char* kOp = "gather_rows";
+
+void check(const Context& context, const Tensor& x, const Tensor& index) {
   require(x.defined() && x.rank() >= 1, ErrorCode::shape_mismatch, kOp,
           "x must have rows: at least one dimension");
   require(index.defined() && index.rank() == 1, ErrorCode::shape_mismatch, kOp,
@@ -17,25 +18,47 @@ Tensor gather_rows(Context& context, const Tensor& x, const Tensor& index) {
   require(x.device() == context.device() && index.device() == context.device(),
           ErrorCode::invalid_argument, kOp, "x and index must be on ",
           device_name(context.device()), ", the context's device");
+}
 
+bool has_dense_rows(const Tensor& x) {
+  return x.rank() == 2 && (x.dim(1) <= 1 || x.strides()[1] == 1);
+}
+
+}  // namespace
+
+Tensor gather_rows(Context& context, const Tensor& x, const Tensor& index) {
+  const OpRange range(context, kOp, x, index);
+  check(context, x, index);
   const Tensor from = contiguous(context, x);
-  const Tensor numbers = contiguous(context, index);
   Shape shape = x.shape();
   shape[0] = index.dim(0);
   Tensor out = context.empty(shape, x.dtype());
   int64_t width = 1;
   for (int i = 1; i < shape.rank(); ++i) width *= shape[i];
+  gather_rows_into(context, from.reshaped({x.dim(0), width}), index,
+                   out.reshaped({index.dim(0), width}));
+  context.record(kOp, {from}, {&out}, nullptr);
+  return out;
+}
+
+void gather_rows_into(Context& context, const Tensor& x, const Tensor& index, const Tensor& out) {
+  check(context, x, index);
+  require(has_dense_rows(x) && has_dense_rows(out) && out.dim(0) == index.dim(0) &&
+              out.dim(1) == x.dim(1) && out.dtype() == x.dtype(),
+          ErrorCode::shape_mismatch, kOp, "x and out must be matrices of one dtype and width, out ",
+          "with a row for each number of index");
+  const Tensor numbers = contiguous(context, index);
   GatherRowsParams params{};
   params.dtype = x.dtype();
   params.x_rows = x.dim(0);
   params.rows = index.dim(0);
-  params.width = params.x_stride = params.out_stride = width;
-  params.x = from.raw();
+  params.width = x.dim(1);
+  params.x_stride = x.strides()[0];
+  params.out_stride = out.strides()[0];
+  params.x = x.raw();
   params.index = numbers.data<int32_t>();
   params.out = out.raw();
   launch(context, OpKernel::gather_rows, kOp, params);
-  context.record(kOp, {from}, {&out}, nullptr);
-  return out;
 }
 
 }  // namespace trafo::ops

@@ -170,8 +170,9 @@ Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Ten
   // gradient is written straight into its buffer.
   const Tensor input = x.is_contiguous() ? x : operand(context, reshape(context, x, flat));
   const Tensor x2 = x.is_contiguous() ? x.reshaped(flat) : input.detach();
-  const SavedTensor saved(input);
   const Tensor w = operand(context, weight);
+  // Only the gradient of the weight needs the input.
+  const SavedTensor saved = requires_grad(w) ? SavedTensor(input) : SavedTensor();
   const Tensor offset = bias.defined() ? contiguous(context, bias) : bias;
   Tensor y = context.empty(linear_shape(x, out), x.dtype());
   product(context, x.dtype(), 1, rows, out, in, matrix_of(x2, false), matrix_of(w, true), y, false,

@@ -13,7 +13,6 @@ void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<s
   const DType dtype = dy.dtype();
   GradTarget sums;
   if (bias && backward.needs(*bias)) sums = backward.target(*bias, stat_dtype(dtype));
-  bool summed = !sums.buffer.defined();
   if (backward.needs(weight)) {
     const GradTarget dw = backward.target(weight, backward.grad_dtype(weight));
     GemmParams p;
@@ -31,14 +30,9 @@ void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<s
     p.ldb = x.ld;
     p.c = dw.buffer.raw();
     p.ldc = x.width;
-    if (!summed && p.c_is_f32 && context.backend().gemm_epilogues(dtype)) {
-      p.a_sums = sums.buffer.raw();
-      p.accumulate_sums = sums.accumulate;
-      summed = true;
-    }
     context.backend().gemm(p);
   }
-  if (!summed)
+  if (sums.buffer.defined())
     launch(context, OpKernel::column_sum, "linear",
            ColumnSumParams{dtype, sums.accumulate, x.rows, out, dy.raw(), sums.buffer.raw()});
 }

@@ -1,4 +1,4 @@
-// Gradients of what a product y = x W^T + bias is made with.
+// Gradients of the weight and the bias of y = x W^T + bias.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace trafo::ops {
 
-// x [rows, in] as a product reads it: rows `ld` apart, or stored transposed.
+// x [rows, in] as a GEMM reads it: rows `ld` apart, or stored transposed.
 struct GemmInput {
   const void* data;
   bool transposed;
@@ -17,8 +17,7 @@ struct GemmInput {
 
 // dW [out, in] = dy^T x and dbias [out], the sum over rows of dy [rows, out], for those of the
 // inputs number `weight` and `bias` (if there is one) whose gradients are wanted, straight into
-// their buffers. Where the device can, the sums are made beside the product. x.data may be null
-// where dW is not wanted.
+// their buffers. x.data may be null where dW is not wanted.
 void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<size_t> bias,
                               const Tensor& dy, int64_t out, const GemmInput& x);
 

@@ -15,10 +15,6 @@ namespace {
 
 constexpr const char* kOp = "rotary";
 
-int64_t repeats_of(const RotaryOptions& options) {
-  return options.kv_heads > 0 ? options.heads / options.kv_heads : 1;
-}
-
 void check(const Context& context, const Tensor& x, const Tensor& positions,
            const RotaryOptions& o) {
   check_compute_input(context, kOp, "x", x);
@@ -29,8 +25,6 @@ void check(const Context& context, const Tensor& x, const Tensor& positions,
           "head_dim must be even and at least 2, got ", o.head_dim);
   require(o.heads >= 1 && o.kv_heads >= 0, ErrorCode::invalid_argument, kOp,
           "heads must be at least 1 and kv_heads at least 0, got ", o.heads, " and ", o.kv_heads);
-  require(o.kv_heads == 0 || o.heads % o.kv_heads == 0, ErrorCode::invalid_argument, kOp, "the ",
-          o.heads, " heads are not a multiple of the ", o.kv_heads, " key and value heads");
   require(std::isfinite(o.theta) && o.theta > 0, ErrorCode::invalid_argument, kOp,
           "theta must be above 0, got ", o.theta);
   const int64_t columns = checked_mul(
@@ -42,27 +36,20 @@ void check(const Context& context, const Tensor& x, const Tensor& positions,
           positions.shape().str());
 }
 
-// x with columns next to each other; rows may be apart, as those of a part of a packed product are.
+// x with the columns of a row side by side. Rows may be apart, as in a slice of a packed
+// projection.
 Tensor row_view(Context& context, const Tensor& x) {
   return x.strides()[1] == 1 ? x : contiguous(context, x);
 }
 
-// Both halves of heads [T, heads, head_dim] turned by cosines and sines [T, 1, head_dim / 2].
-Tensor turn(Context& context, const Tensor& heads, const Tensor& cosine, const Tensor& sine) {
+// heads [T, heads, head_dim] rotated by cosines and sines [T, 1, head_dim / 2].
+Tensor rotate(Context& context, const Tensor& heads, const Tensor& cosine, const Tensor& sine) {
   const int64_t half = heads.dim(2) / 2;
   const Tensor a = slice(context, heads, 2, 0, half), b = slice(context, heads, 2, half, 2 * half);
-  const std::array<Tensor, 2> turned = {
+  const std::array<Tensor, 2> rotated = {
       subtract(context, multiply(context, a, cosine), multiply(context, b, sine)),
       add(context, multiply(context, b, cosine), multiply(context, a, sine))};
-  return ops::concat(context, turned, 2);
-}
-
-// [T, heads, head_dim] -> [T, heads * repeats * head_dim], a head's copies one after the other.
-Tensor repeat(Context& context, const Tensor& heads, int64_t repeats) {
-  const int64_t rows = heads.dim(0), count = heads.dim(1), dim = heads.dim(2);
-  const std::vector<Tensor> copies(static_cast<size_t>(repeats),
-                                   reshape(context, heads, {rows, count, 1, dim}));
-  return reshape(context, ops::concat(context, copies, 2), {rows, count * repeats * dim});
+  return ops::concat(context, rotated, 2);
 }
 
 }  // namespace
@@ -82,18 +69,12 @@ Tensor rotary_reference(Context& context, const Tensor& x, const Tensor& positio
   }
   const Tensor cosine = context.from_doubles(cosines, {rows, 1, half}, x.dtype());
   const Tensor sine = context.from_doubles(sines, {rows, 1, half}, x.dtype());
-  const auto heads_of = [&](int64_t first, int64_t count) {
-    const Tensor part =
-        slice(context, x, 1, first * options.head_dim, (first + count) * options.head_dim);
-    return reshape(context, part, {rows, count, options.head_dim});
-  };
-  const int64_t heads = options.heads, kv = options.kv_heads, repeats = repeats_of(options);
-  const Tensor queries = reshape(context, turn(context, heads_of(0, heads), cosine, sine),
-                                 {rows, heads * options.head_dim});
-  if (kv == 0) return queries;
-  const std::array<Tensor, 3> parts = {
-      queries, repeat(context, turn(context, heads_of(heads, kv), cosine, sine), repeats),
-      repeat(context, heads_of(heads + kv, kv), repeats)};
+  const int64_t count = options.heads + options.kv_heads, width = count * options.head_dim;
+  const Tensor heads =
+      reshape(context, slice(context, x, 1, 0, width), {rows, count, options.head_dim});
+  const Tensor rotated = reshape(context, rotate(context, heads, cosine, sine), {rows, width});
+  if (options.kv_heads == 0) return rotated;
+  const std::array<Tensor, 2> parts = {rotated, slice(context, x, 1, width, x.dim(1))};
   return ops::concat(context, parts, 1);
 }
 
@@ -103,12 +84,10 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
   check(context, x, positions, options);
   if (!context.fused_kernels()) return rotary_reference(context, x, positions, options);
 
-  const int64_t repeats = repeats_of(options);
   const Tensor in = row_view(context, x);
   const Tensor at = contiguous(context, positions);
-  const int64_t columns = (options.heads + 2 * options.kv_heads * repeats) * options.head_dim;
-  const bool in_place = options.in_place && repeats == 1 && in.is_contiguous();
-  Tensor y = in_place ? in.detach() : context.empty({x.dim(0), columns}, x.dtype());
+  const bool in_place = options.in_place && in.is_contiguous();
+  Tensor y = in_place ? in.detach() : context.empty(x.shape(), x.dtype());
   RotaryForwardParams p{};
   p.dtype = x.dtype();
   p.theta = options.theta;
@@ -116,16 +95,15 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
   p.head_dim = options.head_dim;
   p.heads = options.heads;
   p.kv_heads = options.kv_heads;
-  p.repeats = repeats;
   p.positions = static_cast<const int32_t*>(at.raw());
   p.x = in.raw();
   p.y = y.raw();
   p.x_stride = in.strides()[0];
-  p.y_stride = columns;
+  p.y_stride = x.dim(1);
   launch(context, OpKernel::rotary_forward, kOp, p);
   if (!context.needs_grad({in})) return y;
 
-  context.record(kOp, {in}, {&y}, [at = at.detach(), options, repeats](Backward& b) {
+  context.record(kOp, {in}, {&y}, [at = at.detach(), options](Backward& b) {
     const Tensor dy = b.grad_output();
     const GradTarget dx = b.target(0);
     RotaryBackwardParams q{};
@@ -135,7 +113,6 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
     q.head_dim = options.head_dim;
     q.heads = options.heads;
     q.kv_heads = options.kv_heads;
-    q.repeats = repeats;
     q.accumulate = dx.accumulate;
     q.positions = static_cast<const int32_t*>(at.raw());
     q.dy = dy.raw();

@@ -1,13 +1,12 @@
-// Rotary position embedding (Su et al., arXiv 2104.09864): pairs of a head's elements are turned by
-// an angle that grows with the token's position, so that products of queries and keys depend on
+// Rotary position embedding (Su et al., arXiv 2104.09864): pairs of a head's elements are rotated
+// by an angle that grows with the token's position, so that scores of queries and keys depend on
 // distances alone.
 //
 // The pairs are (i, i + head_dim / 2), as in Hugging Face's Llama; pair i of a token at position p
-// turns by p theta^(-2i / head_dim). x [T, (heads + 2 kv_heads) head_dim], positions [T] int32.
-// Without kv_heads all heads are turned. With them x is a packed product of queries, keys and
-// values: queries and keys are turned, values are not, and every key and value head is repeated for
-// the heads / kv_heads query heads that share it (grouped-query attention, Ainslie et al., arXiv
-// 2305.13245): y [T, 3 heads head_dim]. Backward turns back and sums over the repeats.
+// is rotated by p theta^(-2i / head_dim). x [T, (heads + 2 kv_heads) head_dim], positions [T]
+// int32, result like x. Without kv_heads all heads are rotated. With them x is a packed projection
+// of queries, keys and values: queries and keys are rotated, values are passed on. Backward rotates
+// back.
 #pragma once
 
 #include "engine/runtime/context.h"
@@ -18,12 +17,11 @@ struct RotaryForwardParams {
   DType dtype;
   double theta;
   int64_t rows, head_dim;
-  int64_t heads;     // turned, one copy each
-  int64_t kv_heads;  // key heads, turned, and then as many value heads, not turned
-  int64_t repeats;   // copies of each of those
+  int64_t heads;     // rotated
+  int64_t kv_heads;  // key heads, rotated, and then as many value heads, which are not
   const int32_t* positions;
   const void* x;
-  void* y;                     // may be x where nothing is repeated
+  void* y;                     // may be x
   int64_t x_stride, y_stride;  // elements from row to row
 };
 
@@ -31,7 +29,7 @@ struct RotaryBackwardParams {
   DType dtype;
   double theta;
   int64_t rows, head_dim;
-  int64_t heads, kv_heads, repeats;
+  int64_t heads, kv_heads;
   bool accumulate;
   const int32_t* positions;
   const void* dy;
@@ -46,8 +44,8 @@ struct RotaryOptions {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;  // even
   double theta = 10000;
-  // The result takes the memory of x, which nobody uses any more (neither does what made it, in its
-  // backward). Only where nothing is repeated; otherwise, and for views, it is ignored.
+  // The result takes the memory of x. Only allowed if x is not read any more, not even by the
+  // backward of the op that made it. Ignored for views.
   bool in_place = false;
 };
 

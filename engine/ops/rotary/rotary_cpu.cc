@@ -30,7 +30,7 @@ void angles(int64_t position, double theta, int64_t head_dim, T* out) {
   }
 }
 
-// The angles of positions from 0 on, kept between calls: sines cost more than the turning.
+// The angles of positions from 0 on, kept between calls: sines cost more than the rotation.
 template <class T>
 class AngleTable {
  public:
@@ -89,31 +89,14 @@ void forward(ThreadPool& pool, const RotaryForwardParams& p) {
   for_rows<T>(pool, p, [&](int64_t row, const T* cosine) {
     const T* x = static_cast<const T*>(p.x) + row * p.x_stride;
     T* y = static_cast<T*>(p.y) + row * p.y_stride;
-    const auto turn = [&](const T* from, T* to, int64_t copies) {
+    for (int64_t head = 0; head < p.heads + p.kv_heads; ++head, x += p.head_dim, y += p.head_dim)
       for_columns<T>(half, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
         const auto c = columns.load(cosine), s = columns.load(cosine + half);
-        const auto a = columns.load(from), b = columns.load(from + half);
-        const auto first = hn::NegMulAdd(b, s, hn::Mul(a, c));
-        const auto second = hn::MulAdd(a, s, hn::Mul(b, c));
-        for (int64_t copy = 0; copy < copies; ++copy) {
-          columns.store(first, to + copy * p.head_dim);
-          columns.store(second, to + copy * p.head_dim + half);
-        }
+        const auto a = columns.load(x), b = columns.load(x + half);
+        columns.store(hn::NegMulAdd(b, s, hn::Mul(a, c)), y);
+        columns.store(hn::MulAdd(a, s, hn::Mul(b, c)), y + half);
       });
-    };
-    for (int64_t head = 0; head < p.heads; ++head)
-      turn(x + head * p.head_dim, y + head * p.head_dim, 1);
-    x += p.heads * p.head_dim;
-    y += p.heads * p.head_dim;
-    const int64_t group = p.repeats * p.head_dim;
-    for (int64_t head = 0; head < p.kv_heads; ++head)
-      turn(x + head * p.head_dim, y + head * group, p.repeats);
-    x += p.kv_heads * p.head_dim;
-    y += p.kv_heads * group;
-    if (x == y) return;  // in place
-    for (int64_t head = 0; head < p.kv_heads; ++head)
-      for (int64_t copy = 0; copy < p.repeats; ++copy)
-        std::copy_n(x + head * p.head_dim, p.head_dim, y + head * group + copy * p.head_dim);
+    if (x != y) std::copy_n(x, p.kv_heads * p.head_dim, y);
   });
 }
 
@@ -123,35 +106,17 @@ void backward(ThreadPool& pool, const RotaryBackwardParams& p) {
   for_rows<T>(pool, p, [&](int64_t row, const T* cosine) {
     const T* dy = static_cast<const T*>(p.dy) + row * p.dy_stride;
     T* dx = static_cast<T*>(p.dx) + row * p.dx_stride;
-    const auto summed = [&](const auto& columns, const T* from, int64_t copies)
-                            TRAFO_INLINE_LAMBDA {
-                              auto total = columns.load(from);
-                              for (int64_t copy = 1; copy < copies; ++copy)
-                                total = hn::Add(total, columns.load(from + copy * p.head_dim));
-                              return total;
-                            };
-    const auto turn_back = [&](const T* from, T* to, int64_t copies) {
+    const int64_t rotated = p.heads + p.kv_heads;
+    for (int64_t head = 0; head < rotated; ++head, dy += p.head_dim, dx += p.head_dim)
       for_columns<T>(half, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
         const auto c = columns.load(cosine), s = columns.load(cosine + half);
-        const auto a = summed(columns, from, copies), b = summed(columns, from + half, copies);
-        put<T>(columns, hn::MulAdd(b, s, hn::Mul(a, c)), to, p.accumulate);
-        put<T>(columns, hn::NegMulAdd(a, s, hn::Mul(b, c)), to + half, p.accumulate);
+        const auto a = columns.load(dy), b = columns.load(dy + half);
+        put<T>(columns, hn::MulAdd(b, s, hn::Mul(a, c)), dx, p.accumulate);
+        put<T>(columns, hn::NegMulAdd(a, s, hn::Mul(b, c)), dx + half, p.accumulate);
       });
-    };
-    for (int64_t head = 0; head < p.heads; ++head)
-      turn_back(dy + head * p.head_dim, dx + head * p.head_dim, 1);
-    dy += p.heads * p.head_dim;
-    dx += p.heads * p.head_dim;
-    const int64_t group = p.repeats * p.head_dim;
-    for (int64_t head = 0; head < p.kv_heads; ++head)
-      turn_back(dy + head * group, dx + head * p.head_dim, p.repeats);
-    dy += p.kv_heads * group;
-    dx += p.kv_heads * p.head_dim;
-    for (int64_t head = 0; head < p.kv_heads; ++head)
-      for_columns<T>(p.head_dim, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
-        put<T>(columns, summed(columns, dy + head * group, p.repeats), dx + head * p.head_dim,
-               p.accumulate);
-      });
+    for_columns<T>(p.kv_heads * p.head_dim, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
+      put<T>(columns, columns.load(dy), dx, p.accumulate);
+    });
   });
 }
 

@@ -15,29 +15,17 @@ struct RotaryArgs {
   T* to;          // y, or dx
   const int32_t* positions;
   int64_t from_stride, to_stride, rows;
-  double step;  // log2 of the ratio of neighbouring pairs' frequencies
-  int heads, kv_heads, repeats, half;
+  double step;                     // log2 of the ratio of neighbouring pairs' frequencies
+  int heads, rotated_heads, half;  // of a row
   int block_rows;
   bool accumulate;
   Divider packs_of_half, packs_of_row;
 };
 
-// Where a head of the packed product stands in the result, and whether it is turned.
-struct HeadPlace {
-  int first, copies;
-  bool turned;
-};
-template <class T>
-__device__ __forceinline__ HeadPlace place_of(const RotaryArgs<T>& a, int head) {
-  if (head < a.heads) return {head, 1, true};
-  const int key = head - a.heads;
-  if (key < a.kv_heads) return {a.heads + key * a.repeats, a.repeats, true};
-  return {a.heads + key * a.repeats, a.repeats, false};
-}
-
-// (a, b) turned by the angle of (cosine, sine).
+// (a, b) rotated by the angle of (cosine, sine).
 template <int V>
-__device__ __forceinline__ void turn(const float2* trig, float sign, float (&a)[V], float (&b)[V]) {
+__device__ __forceinline__ void rotate(const float2* trig, float sign, float (&a)[V],
+                                       float (&b)[V]) {
 #pragma unroll
   for (int j = 0; j < V; ++j) {
     const float c = trig[j].x, s = sign * trig[j].y, x = a[j], y = b[j];
@@ -55,7 +43,7 @@ __global__ void __launch_bounds__(kRotaryThreads) rotary_kernel(RotaryArgs<T> a)
   const int rows = static_cast<int>(min(static_cast<int64_t>(a.block_rows), a.rows - first));
   for (int i = threadIdx.x; i < rows * a.half; i += kRotaryThreads) {
     const int row = i / a.half, pair = i - row * a.half;
-    // In turns, whose whole ones are taken off in float64: angles of far positions keep their
+    // In turns. Whole turns are taken off in float64, so that angles of far positions keep their
     // digits.
     constexpr double kTurn = 0.15915494309189533577;  // 1 / (2 pi)
     double turns = a.positions[first + row] * (exp2(pair * a.step) * kTurn);
@@ -72,39 +60,20 @@ __global__ void __launch_bounds__(kRotaryThreads) rotary_kernel(RotaryArgs<T> a)
     const uint32_t in_row = item - row * a.packs_of_row.divisor;
     const int head = static_cast<int>(a.packs_of_half.quotient(in_row));
     const int pair = static_cast<int>(a.packs_of_half.remainder(in_row)) * V;
-    const HeadPlace place = place_of(a, head);
-    const T* from = a.from + (first + row) * a.from_stride + pair;
-    T* to = a.to + (first + row) * a.to_stride + pair;
+    const bool rotated = head < a.rotated_heads;
+    if (!kBackward && !rotated && a.from == a.to) continue;  // in place
+    const T* from = a.from + (first + row) * a.from_stride + head * width + pair;
+    T* to = a.to + (first + row) * a.to_stride + head * width + pair;
     float x[V], y[V];
+    load_floats<T, V>(from, x);
+    load_floats<T, V>(from + a.half, y);
+    if (rotated) rotate<V>(trig + row * a.half + pair, kBackward ? -1.0f : 1.0f, x, y);
     if constexpr (kBackward) {
-      from += static_cast<int64_t>(place.first) * width;
-      load_floats<T, V>(from, x);
-      load_floats<T, V>(from + a.half, y);
-      for (int copy = 1; copy < place.copies; ++copy) {
-        float more_x[V], more_y[V];
-        load_floats<T, V>(from + copy * width, more_x);
-        load_floats<T, V>(from + copy * width + a.half, more_y);
-#pragma unroll
-        for (int j = 0; j < V; ++j) {
-          x[j] += more_x[j];
-          y[j] += more_y[j];
-        }
-      }
-      if (place.turned) turn<V>(trig + row * a.half + pair, -1.0f, x, y);
-      to += static_cast<int64_t>(head) * width;
       put_floats<T, V>(to, x, a.accumulate);
       put_floats<T, V>(to + a.half, y, a.accumulate);
     } else {
-      if (!place.turned && a.from == a.to) continue;  // in place
-      from += static_cast<int64_t>(head) * width;
-      load_floats<T, V>(from, x);
-      load_floats<T, V>(from + a.half, y);
-      if (place.turned) turn<V>(trig + row * a.half + pair, 1.0f, x, y);
-      to += static_cast<int64_t>(place.first) * width;
-      for (int copy = 0; copy < place.copies; ++copy) {
-        store_floats<T, V>(to + copy * width, x);
-        store_floats<T, V>(to + copy * width + a.half, y);
-      }
+      store_floats<T, V>(to, x);
+      store_floats<T, V>(to + a.half, y);
     }
   }
 }
@@ -112,8 +81,7 @@ __global__ void __launch_bounds__(kRotaryThreads) rotary_kernel(RotaryArgs<T> a)
 template <class T, int V, bool kBackward>
 int32_t launch_rotary(DeviceState& device, RotaryArgs<T> args, const char* name) {
   args.packs_of_half = Divider::by(static_cast<uint32_t>(args.half / V));
-  args.packs_of_row =
-      Divider::by(static_cast<uint32_t>((args.heads + 2 * args.kv_heads) * (args.half / V)));
+  args.packs_of_row = Divider::by(static_cast<uint32_t>(args.heads * (args.half / V)));
   args.block_rows = std::max(1, kRotaryThreads / args.half);
   const int64_t blocks = (args.rows + args.block_rows - 1) / args.block_rows;
   const size_t bytes = static_cast<size_t>(args.block_rows * args.half) * sizeof(float2);
@@ -142,9 +110,8 @@ int32_t rotary(DeviceState& device, const Params& p, const void* from, void* to,
     args.to_stride = to_stride;
     args.rows = p.rows;
     args.step = -2.0 / static_cast<double>(p.head_dim) * std::log2(p.theta);
-    args.heads = static_cast<int>(p.heads);
-    args.kv_heads = static_cast<int>(p.kv_heads);
-    args.repeats = static_cast<int>(p.repeats);
+    args.heads = static_cast<int>(p.heads + 2 * p.kv_heads);
+    args.rotated_heads = static_cast<int>(p.heads + p.kv_heads);
     args.half = static_cast<int>(p.head_dim / 2);
     args.accumulate = accumulate;
     const bool packed = args.half % V == 0 && from_stride % V == 0 && to_stride % V == 0 &&

@@ -40,7 +40,7 @@ extern const char* const misuse_class_names[];
 typedef struct world {
   trafo_error* error;
   trafo_context* context;
-  trafo_tensor *matrix, *row, *ids, *seams,
+  trafo_tensor *matrix, *row, *ids, *offsets,
       *cube;                    /* float32 [2,2], [2]; int32 [2], [3]; float32 [2,2,2] */
   trafo_tensor *leaf, *doubles; /* float64 [2], the first wants a gradient */
   trafo_cancel* cancel;

@@ -2,6 +2,11 @@
 
 A parameter is 'function.name'. Expectations: refused (an error), accepted (no error: documented as harmless), either.
 """
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts/options"))
+from schema import Schema
 
 CLASSES = ["valid", "NULL", "NULL element", "negative", "zero", "INT64_MAX", "overflow", "unknown enum", "unknown flag",
            "reserved", "not finite", "freed handle", "wrong kind", "second free", "struct_size", "newer struct",
@@ -17,13 +22,15 @@ HANDLES = {"trafo_error", "trafo_context", "trafo_tensor", "trafo_cancel", "traf
 
 # Handles that a function needs others of than its kind's; by parameter, then by name.
 HANDLE_VALUES = {
-    "trafo_trainer_new.model": "w.free_model", "trafo_model_freeze.model": "w.free_model",
+    "trafo_trainer_new.model": "w.free_model", "trafo_model_prepare_inference.model": "w.free_model",
+    "trafo_model_freeze.model": "w.free_model", "trafo_model_unfreeze.model": "w.free_model",
+    "trafo_model_set_update_factors.model": "w.free_model",
     "trafo_model_load_weights.model": "w.free_model", "trafo_trainer_new.valid": "w.corpus",
     "trafo_tensor_set_requires_grad.tensor": "w.doubles", "trafo_tensor_get_grad.tensor": "w.leaf",
     "trafo_tensor_zero_grad.tensor": "w.leaf", "trafo_op_linear.bias": "w.row", "trafo_tensor_get_shape.tensor": "w.cube",
     "trafo_op_softmax.padding_mask": "NULL", "trafo_backward.upstream": "NULL", "trafo_tensor_read.tensor": "w.row",
     "trafo_tensor_write.tensor": "w.row",
-    "ids": "w.ids", "labels": "w.ids", "positions": "w.ids", "cu_seqlens_q": "w.seams", "cu_seqlens_k": "w.seams",
+    "ids": "w.ids", "labels": "w.ids", "positions": "w.ids", "cu_seqlens_q": "w.offsets", "cu_seqlens_k": "w.offsets",
     "gamma": "w.row", "beta": "w.row", "bias": "w.row",
 }
 KIND_VALUES = {"trafo_tensor": "w.matrix"}
@@ -44,7 +51,7 @@ NULL = {
 OUTPUTS = {"int32_t *": None, "int64_t *": None, "double *": None, "size_t *": None, "char **": "trafo_string_free",
            "int32_t **": "trafo_ids_free", "const char **": None, "trafo_string_view *": None}
 PLAIN_OUTPUTS = set()
-READ_SIZES = {"trafo_model_config_preset.config"}  # in and out: what is in them otherwise is not looked at
+READ_SIZES = {"trafo_model_config_preset.config", "trafo_trainer_options_preset.options"}  # in and out: what is in them otherwise is not looked at
 
 # Memory that comes out: a fresh piece of it.
 MEMORY = {"char *": "fresh_string()", "int32_t *": "fresh_ids()"}
@@ -167,6 +174,9 @@ ARRAYS = {
     "trafo_tokenizer_encode.text": {"good": "@ = \"alpha beta\";", "bends": [
         ("NUL or not UTF-8", "either", "@ = \"a\\0b\\xff\\xfe\"; a->text_length = 5;")]},
     "trafo_model_config_preset.name": {"good": "@ = \"tiny\";", "bends": [("NUL or not UTF-8", "refused", "@ = \"a\\0b\";")]},
+    "trafo_trainer_options_preset.name": {"good": "@ = \"tiny\";", "bends": [("NUL or not UTF-8", "refused", "@ = \"a\\0b\";")]},
+    "pattern": {"good": "@ = \"*norm*\";", "bends": [
+        ("NUL or not UTF-8", "refused", "@ = \"a\\0b\";"), ("zero", "refused", "@ = \"\"; a->pattern_length = 0;")]},
     "trafo_tokenizer_load.path": path("w.files.tokenizer", "path_length"),
     "trafo_shortlist_load.path": path("w.files.shortlist", "path_length"),
     "trafo_corpus_load_tsv.path": path("w.files.tsv", "path_length"),
@@ -192,6 +202,7 @@ VALUES = {
     "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "seed": "1", "identity": "7", "pairs": "3",
     "max_updates": "1", "sentences": "2", "source_tokens": "8", "target_tokens": "8", "lowercase": "0", "best": "2",
     "learning_rate": "0.1", "eps": "1e-6", "atol": "1e-5", "rtol": "1e-3", "chunk_bytes": "0", "positions": "2", "width": "2",
+    "lr_factor": "1", "weight_decay_factor": "1",
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
@@ -206,37 +217,37 @@ def value(function, name, ctype):
         return f"sizeof(a->{'options' if function.endswith('options_init') else 'config' if 'config_init' in function else 'out'}_v.v)"
     if f"{function}.{name}" in VALUES:
         return VALUES[f"{function}.{name}"]
-    if name.endswith("_length") and name in ("path_length", "directory_length", "output_length", "text_length", "name_length"):
+    if name.endswith("_length") and name in ("path_length", "directory_length", "output_length", "text_length", "name_length", "pattern_length"):
         return f"strlen(a->{name.removesuffix('_length')})"
     if name in ("source_length", "target_length"):
         return f"strlen(a->{name.removesuffix('_length')}_path)"
     return VALUES.get(name)
 
 
-ENUMS = {"dtype", "precision", "activation", "device", "copy", "format", "reduction", "schedule", "recompute",
-         "optimizer_states", "early_stopping_on", "unit", "architecture", "norm", "ffn", "positions", "first_metric"}
+# The options of engine/options are sorted by their types; these are the others.
+ENUMS = {"dtype", "precision", "activation", "device", "copy", "format", "reduction", "unit"}
 FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "requires_grad", "lowercase",
-         "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual", "pre_norm", "tied_embeddings",
-         "depth_scaled_init", "biases", "keep_best", "batch_fit", "autotune_gemm", "drop_identical", "truncate", "sampling"}
-ANY = {"seed", "identity", "ignore_label", "step", "site", "code", "first_line"}
+         "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
+ANY = {"identity", "ignore_label", "step", "site", "code", "first_line"}
 INDEXES = {"index", "id"}
 COUNTS = {"count", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
 QUANTITIES = {"rank", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
-              "chunk_bytes", "positions", "width", "heads", "kv_heads", "head_dim", "start", "stop", "device_index", "vocabulary",
-              "encoder_layers", "decoder_layers", "ffn_width", "max_positions", "q_column", "k_column", "v_column",
-              "memory_bytes", "warmup", "schedule_updates", "gradient_accumulation", "batch_tokens", "max_length", "after_updates",
-              "after_epochs", "after_tokens", "value", "log_first", "early_stopping", "valid_metrics", "valid_beam", "keep_last",
-              "max_non_finite_steps", "memory_limit", "average_last", "maxi_batch", "beam", "n_best", "min_length", "top_k",
-              "shortlist_first", "shortlist_best"}
+              "chunk_bytes", "positions", "head_dim", "start", "stop", "device_index", "q_column", "k_column", "v_column",
+              "memory_bytes", "value"}
 # Any sign means something: a dimension counted from the end.
 SIGNED = {"dim", "dim0", "dim1"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
-REALS = {"label_smoothing", "beta1", "beta2", "epsilon", "weight_decay", "clip_norm", "learning_rate", "dropout",
-         "attention_dropout", "ffn_dropout", "norm_epsilon", "rope_theta", "character_coverage", "length_penalty", "temperature",
-         "top_p", "ema_alpha", "max_length_ratio", "source_alpha", "target_alpha", "valid_normalize", "theta", "p",
-         "eps", "atol", "rtol"}
+REALS = {"character_coverage", "theta", "p", "eps", "atol", "rtol", "lr_factor", "weight_decay_factor"}
 FACTORS = {"scale", "factor"}
+
+
+OPTION_KINDS = {"int": QUANTITIES, "bytes": QUANTITIES, "metrics": QUANTITIES, "seed": ANY, "real": REALS, "flag": FLAGS,
+                "dtype": ENUMS, "metric": ENUMS}
+for table in Schema().tables.values():
+    for row in table.c_rows:
+        if row.type not in ("period", "handle"):
+            OPTION_KINDS.get(row.type, ENUMS).add(row.name)
 
 
 def number(function, label, name, ctype):

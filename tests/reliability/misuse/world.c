@@ -402,7 +402,7 @@ void world_begin(void) {
   w.cube = tensor(TRAFO_FLOAT32, 3, values, 32, 2);
   w.row = tensor(TRAFO_FLOAT32, 1, values, 8, 2);
   w.ids = tensor(TRAFO_INT32, 1, integers, 8, 2);
-  w.seams = tensor(TRAFO_INT32, 1, integers, 12, 3);
+  w.offsets = tensor(TRAFO_INT32, 1, integers, 12, 3);
   w.leaf = tensor(TRAFO_FLOAT64, 1, wide, 16, 2);
   w.doubles = tensor(TRAFO_FLOAT64, 1, wide, 16, 2);
   must(trafo_tensor_set_requires_grad(w.leaf, 1));
@@ -458,7 +458,7 @@ void world_write_files(void) {
 }
 
 void world_end(void) {
-  trafo_tensor* const tensors[] = {w.matrix, w.cube, w.row, w.ids, w.seams, w.leaf, w.doubles};
+  trafo_tensor* const tensors[] = {w.matrix, w.cube, w.row, w.ids, w.offsets, w.leaf, w.doubles};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; ++i) trafo_tensor_free(tensors[i]);
   trafo_model_free(w.free_model);
   for (int kind = 0; kind < KIND_COUNT; ++kind) free_handle(kind, successors[kind]);

@@ -50,17 +50,17 @@ pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
 pub const TRAFO_SCHEDULE_COSINE: i32 = 2;
 pub const TRAFO_SCHEDULE_INVERSE_SQRT: i32 = 3;
 pub const TRAFO_SCHEDULE_NOAM: i32 = 4;
-pub const TRAFO_UNIT_UPDATES: i32 = 0;
-pub const TRAFO_UNIT_TOKENS: i32 = 1;
-pub const TRAFO_UNIT_EPOCHS: i32 = 2;
+pub const TRAFO_OPTIMIZER_STATES_FLOAT32: i32 = 0;
+pub const TRAFO_OPTIMIZER_STATES_8BIT: i32 = 1;
 pub const TRAFO_RECOMPUTE_NONE: i32 = 0;
 pub const TRAFO_RECOMPUTE_SELECTIVE: i32 = 1;
 pub const TRAFO_RECOMPUTE_FULL: i32 = 2;
-pub const TRAFO_OPTIMIZER_STATES_FLOAT32: i32 = 0;
-pub const TRAFO_OPTIMIZER_STATES_8BIT: i32 = 1;
 pub const TRAFO_STOPPING_FIRST: i32 = 0;
 pub const TRAFO_STOPPING_ANY: i32 = 1;
 pub const TRAFO_STOPPING_ALL: i32 = 2;
+pub const TRAFO_UNIT_UPDATES: i32 = 0;
+pub const TRAFO_UNIT_TOKENS: i32 = 1;
+pub const TRAFO_UNIT_EPOCHS: i32 = 2;
 pub const TRAFO_METRIC_CE: i32 = 1;
 pub const TRAFO_METRIC_BLEU: i32 = 2;
 pub const TRAFO_METRIC_CHRF: i32 = 4;
@@ -1354,56 +1354,58 @@ unsafe extern "C" {
 pub struct trafo_model {
     _unused: [u8; 0],
 }
+#[doc = " options: end"]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_model_config {
+    #[doc = " options: begin trafo_model_config (scripts/generate_options.py)"]
     pub struct_size: usize,
-    #[doc = " default TRAFO_ENCODER_DECODER"]
+    #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
-    #[doc = " default TRAFO_RELU (encoder-decoder)"]
+    #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
     pub activation: i32,
-    #[doc = " pieces; must be set"]
+    #[doc = " Tokens of the vocabulary. It must be set."]
     pub vocabulary: i64,
-    #[doc = " default 6; not used by TRAFO_DECODER_LM"]
+    #[doc = " Layers of the encoder. A decoder-lm has none and ignores it. Default 6."]
     pub encoder_layers: i64,
-    #[doc = " default 6"]
+    #[doc = " Layers of the decoder. Default 6."]
     pub decoder_layers: i64,
-    #[doc = " default 512"]
+    #[doc = " Width of the residual stream: an even multiple of heads. Default 512."]
     pub width: i64,
-    #[doc = " default 2048"]
+    #[doc = " Width inside the feed-forward layers. Default 2048."]
     pub ffn_width: i64,
-    #[doc = " default 8"]
+    #[doc = " Attention heads. Default 8."]
     pub heads: i64,
-    #[doc = " longest sequence in tokens; default 1024"]
+    #[doc = " Longest sequence that either side may have, in tokens. Default 1024."]
     pub max_positions: i64,
-    #[doc = " default 1"]
+    #[doc = " 1: the norm stands before each block instead of after it. Default 1."]
     pub pre_norm: i32,
-    #[doc = " default 1"]
+    #[doc = " 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1."]
     pub tied_embeddings: i32,
-    #[doc = " default 0.1"]
+    #[doc = " Dropout of the embeddings and of the output of every block. Default 0.1."]
     pub dropout: f64,
-    #[doc = " default 0"]
+    #[doc = " Dropout of attention probabilities. Default 0."]
     pub attention_dropout: f64,
-    #[doc = " default 0"]
+    #[doc = " Dropout after the activation of the feed-forward layers. Default 0."]
     pub ffn_dropout: f64,
-    #[doc = " default 1e-5"]
+    #[doc = " Epsilon of the norms. Default 1e-5."]
     pub norm_epsilon: f64,
-    #[doc = " What the model computes in: TRAFO_FLOAT32 (default); TRAFO_BFLOAT16 on CUDA, with float32 master copies of the\n parameters that the optimizer works on and files hold; TRAFO_FLOAT64 on the CPU, for gradient checks. Not part of the\n file: trafo_model_load gives float32, trafo_model_load_as what it is told."]
-    pub precision: i32,
-    #[doc = " 1: initial weights of layer l are divided by the root of l (Zhang et al. 2019); default 0"]
-    pub depth_scaled_init: i32,
-    #[doc = " TRAFO_NORM_*; default layer"]
+    #[doc = " TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER."]
     pub norm: i32,
-    #[doc = " TRAFO_POSITIONS_*; default standard"]
+    #[doc = " TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD."]
     pub positions: i32,
-    #[doc = " TRAFO_FFN_*; default plain"]
+    #[doc = " TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN."]
     pub ffn: i32,
-    #[doc = " of the products; default 1"]
+    #[doc = " 1: the linear layers have biases. A model with RMS norm has none. Default 1."]
     pub biases: i32,
-    #[doc = " heads of keys and values, with rotary positions; default 0: as many as heads"]
+    #[doc = " Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads."]
     pub kv_heads: i64,
-    #[doc = " of rotary positions; default 10000"]
+    #[doc = " Base of the angles of rotary positions. Default 10000."]
     pub rope_theta: f64,
+    #[doc = " 1: the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep models begin better.\n Default 0."]
+    pub depth_scaled_init: i32,
+    #[doc = " What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer\n works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
+    pub precision: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1441,22 +1443,22 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, ffn_dropout) - 96usize];
     ["Offset of field: trafo_model_config::norm_epsilon"]
         [::core::mem::offset_of!(trafo_model_config, norm_epsilon) - 104usize];
-    ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 112usize];
-    ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 116usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 120usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 112usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 124usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 116usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 128usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 120usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 132usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 124usize];
     ["Offset of field: trafo_model_config::kv_heads"]
-        [::core::mem::offset_of!(trafo_model_config, kv_heads) - 136usize];
+        [::core::mem::offset_of!(trafo_model_config, kv_heads) - 128usize];
     ["Offset of field: trafo_model_config::rope_theta"]
-        [::core::mem::offset_of!(trafo_model_config, rope_theta) - 144usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_theta) - 136usize];
+    ["Offset of field: trafo_model_config::depth_scaled_init"]
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 144usize];
+    ["Offset of field: trafo_model_config::precision"]
+        [::core::mem::offset_of!(trafo_model_config, precision) - 148usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -1468,7 +1470,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Fills a preset: \"tiny\" (4+4 x 128, ffn 256, 4 heads), \"small\" (4+4 x 256, ffn 1024, 4 heads), \"iwslt\", \"base\", \"big\",\n \"lm\" (a decoder-lm: 4 x 256, ffn 1024, 8 heads, GELU), \"llama\" (as large as lm, with RMS norm, rotary positions and SwiGLU,\n ffn 688), \"gpt2\" (12 x 768). NOT_FOUND lists the names. since 0.1"]
+    #[doc = " Fills a config, whose struct_size is set, with a preset by task: \"tiny\", \"small\", \"iwslt\", \"base\", \"big\", \"lm\", \"gpt2\" or\n \"llama\" (docs/options.md has a table). Fields that the preset does not name get their defaults; vocabulary is the usual size\n of a new vocabulary. NOT_FOUND lists the names. since 0.1"]
     pub fn trafo_model_config_preset(
         config: *mut trafo_model_config,
         name: *const ::core::ffi::c_char,
@@ -1563,6 +1565,87 @@ unsafe extern "C" {
         out_tensor: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_parameter_info {
+    pub struct_size: usize,
+    #[doc = " borrowed from the model"]
+    pub name: *const ::core::ffi::c_char,
+    #[doc = " borrowed: \"matrices\", \"norms_and_biases\", or a group that the model has declared"]
+    pub group: *const ::core::ffi::c_char,
+    pub elements: i64,
+    #[doc = " of the values"]
+    pub dtype: i32,
+    #[doc = " 0: frozen"]
+    pub trainable: i32,
+    #[doc = " multiplied with the learning rate"]
+    pub lr_factor: f64,
+    #[doc = " multiplied with weight_decay"]
+    pub weight_decay_factor: f64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_parameter_info"][::core::mem::size_of::<trafo_parameter_info>() - 56usize];
+    ["Alignment of trafo_parameter_info"][::core::mem::align_of::<trafo_parameter_info>() - 8usize];
+    ["Offset of field: trafo_parameter_info::struct_size"]
+        [::core::mem::offset_of!(trafo_parameter_info, struct_size) - 0usize];
+    ["Offset of field: trafo_parameter_info::name"]
+        [::core::mem::offset_of!(trafo_parameter_info, name) - 8usize];
+    ["Offset of field: trafo_parameter_info::group"]
+        [::core::mem::offset_of!(trafo_parameter_info, group) - 16usize];
+    ["Offset of field: trafo_parameter_info::elements"]
+        [::core::mem::offset_of!(trafo_parameter_info, elements) - 24usize];
+    ["Offset of field: trafo_parameter_info::dtype"]
+        [::core::mem::offset_of!(trafo_parameter_info, dtype) - 32usize];
+    ["Offset of field: trafo_parameter_info::trainable"]
+        [::core::mem::offset_of!(trafo_parameter_info, trainable) - 36usize];
+    ["Offset of field: trafo_parameter_info::lr_factor"]
+        [::core::mem::offset_of!(trafo_parameter_info, lr_factor) - 40usize];
+    ["Offset of field: trafo_parameter_info::weight_decay_factor"]
+        [::core::mem::offset_of!(trafo_parameter_info, weight_decay_factor) - 48usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " How parameter `index` is trained. since 0.1"]
+    pub fn trafo_model_get_parameter_info(
+        model: *const trafo_model,
+        index: i64,
+        out: *mut trafo_parameter_info,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and\n backward work for them. '*' stands for any characters, '?' for one: \"encoder.*\" and \"*embedding.weight\" leave the decoder to be\n trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:\n none. INVALID_ARGUMENT: the model has a trainer, or tensors of its parameters are not freed. A run directory continues with the\n same parameters frozen. since 0.1"]
+    pub fn trafo_model_freeze(
+        model: *mut trafo_model,
+        pattern: *const ::core::ffi::c_char,
+        pattern_length: usize,
+        out_count: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Makes such parameters trainable again. out_count may be NULL. Errors as for trafo_model_freeze. since 0.1"]
+    pub fn trafo_model_unfreeze(
+        model: *mut trafo_model,
+        pattern: *const ::core::ffi::c_char,
+        pattern_length: usize,
+        out_count: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Sets what learning rate and weight decay are multiplied with for such parameters, at least 0. out_count may be NULL. Errors as for\n trafo_model_freeze. since 0.1"]
+    pub fn trafo_model_set_update_factors(
+        model: *mut trafo_model,
+        pattern: *const ::core::ffi::c_char,
+        pattern_length: usize,
+        lr_factor: f64,
+        weight_decay_factor: f64,
+        out_count: *mut i64,
+    ) -> *mut trafo_error;
+}
 unsafe extern "C" {
     #[must_use]
     #[doc = " Writes a model directory for another program, whole or not at all; it must not exist or be empty. What was written is read\n back first: out_difference (may be NULL) gets how far its logits are from the model's. UNSUPPORTED names the setting that the\n format cannot express. since 0.1"]
@@ -1617,185 +1700,192 @@ const _: () = {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_trainer_options {
+    #[doc = " options: begin trafo_trainer_options (scripts/generate_options.py)"]
     pub struct_size: usize,
-    #[doc = " dropout and data order; default 1"]
-    pub seed: u64,
-    #[doc = " peak; default 2e-3"]
+    #[doc = " Peak of the learning rate. Default 0.002."]
     pub learning_rate: f64,
-    #[doc = " updates; default 1000"]
+    #[doc = " Updates in which the rate rises to its peak on a line. Default 1000."]
     pub warmup: i64,
-    #[doc = " cosine and linear: the update at which the rate reaches its end; must be set for them"]
+    #[doc = " The update at which cosine and linear schedules reach their end. It must be set for them. Default 0."]
     pub schedule_updates: i64,
-    #[doc = " default TRAFO_SCHEDULE_INVERSE_SQRT"]
-    pub schedule: i32,
-    #[doc = " batches accumulated per update; default 1"]
-    pub gradient_accumulation: i32,
-    #[doc = " default 0.1"]
+    #[doc = " Share of the target probability that is spread over the other tokens. Default 0.1."]
     pub label_smoothing: f64,
-    #[doc = " global gradient norm; default 1; 0: off"]
+    #[doc = " Largest global norm of the mean gradient. 0: no clipping. Default 1."]
     pub clip_norm: f64,
-    #[doc = " default 0"]
+    #[doc = " Decoupled weight decay. Default 0."]
     pub weight_decay: f64,
-    #[doc = " default 0.9"]
+    #[doc = " Decay of AdamW's first moment. Default 0.9."]
     pub beta1: f64,
-    #[doc = " default 0.98"]
+    #[doc = " Decay of AdamW's second moment. Default 0.98."]
     pub beta2: f64,
-    #[doc = " default 1e-9"]
+    #[doc = " AdamW's epsilon. Default 1e-9."]
     pub epsilon: f64,
-    #[doc = " target tokens a batch; default 4096"]
-    pub batch_tokens: i64,
-    #[doc = " longer pairs are dropped and counted; default 256 tokens a side"]
-    pub max_length: i64,
-    #[doc = " training is done at the first of these that is reached; default 0: never by itself"]
-    pub after_updates: i64,
-    pub after_epochs: i64,
-    #[doc = " target tokens"]
-    pub after_tokens: i64,
-    #[doc = " default 1000 updates; validation happens at the end as well"]
-    pub valid_freq: trafo_period,
-    #[doc = " default 1000 updates; likewise"]
-    pub save_freq: trafo_period,
-    #[doc = " default 100 updates"]
-    pub log_freq: trafo_period,
-    #[doc = " the first so many updates are displayed as well; default 0"]
-    pub log_first: i64,
-    #[doc = " validations in a row without improvement (see early_stopping_on); default 0: never"]
-    pub early_stopping: i32,
-    #[doc = " bits TRAFO_METRIC_*; default all"]
-    pub valid_metrics: i32,
-    #[doc = " one bit of valid_metrics: the metric that decides; default TRAFO_METRIC_BLEU"]
-    pub first_metric: i32,
-    #[doc = " default 1: greedy"]
-    pub valid_beam: i32,
-    #[doc = " checkpoints kept; default 3"]
-    pub keep_last: i32,
-    #[doc = " default 1: the best checkpoint of every metric is kept as well"]
-    pub keep_best: i32,
-    #[doc = " updates in a row with NaN or Inf before TRAFO_NON_FINITE; default 10"]
-    pub max_non_finite_steps: i32,
-    #[doc = " TRAFO_RECOMPUTE_*; default none. Less memory for more time; never changes a bit"]
-    pub recompute: i32,
-    #[doc = " TRAFO_OPTIMIZER_STATES_*; default float32. A run continues with those it has begun with"]
+    #[doc = " EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and\n saved as model.safetensors. Training goes on from the weights themselves, which the model keeps and checkpoints hold as\n unsmoothed.safetensors. Default 0: no EMA."]
+    pub ema_alpha: f64,
+    #[doc = " Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1."]
+    pub gradient_accumulation: i64,
+    #[doc = " Seed of dropout and of the data order. Default 1."]
+    pub seed: u64,
+    #[doc = " TRAFO_SCHEDULE_*. How the learning rate goes after the warm-up. Default TRAFO_SCHEDULE_INVERSE_SQRT."]
+    pub schedule: i32,
+    #[doc = " TRAFO_OPTIMIZER_STATES_*. What the optimizer keeps its two moments of every parameter in. float64 models have float32.\n Default TRAFO_OPTIMIZER_STATES_FLOAT32."]
     pub optimizer_states: i32,
-    #[doc = " 1: batch_tokens is the largest that the memory has room for; default 0"]
-    pub batch_fit: i32,
-    #[doc = " bytes that training may take; default 0: what the device has free"]
+    #[doc = " Target tokens of a batch. Default 4096."]
+    pub batch_tokens: i64,
+    #[doc = " Tokens a side. Longer pairs are dropped and counted. Default 256."]
+    pub max_length: i64,
+    #[doc = " Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences."]
+    pub maxi_batch: i64,
+    #[doc = " Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any."]
+    pub max_length_ratio: f64,
+    #[doc = " Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by probability^alpha, of a BPE\n vocabulary with every merge left out with probability alpha. Default 0: the best segmentation."]
+    pub source_alpha: f64,
+    #[doc = " The same for the target text. Default 0: the best segmentation."]
+    pub target_alpha: f64,
+    #[doc = " Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free."]
     pub memory_limit: i64,
-    #[doc = " 1: on CUDA the kernels of a new batch shape's products are measured before they first run and the fastest\n kept, in the run directory too: a continued run uses the same. Nothing on the CPU. Default 0"]
+    #[doc = " 1: pairs with the same text on both sides are dropped and counted. Default 0."]
+    pub drop_identical: i32,
+    #[doc = " 1: batch_tokens is chosen: the largest that the memory has room for. Default 0."]
+    pub batch_fit: i32,
+    #[doc = " TRAFO_RECOMPUTE_*. What backward computes a second time instead of keeping it: less memory for more time. It never changes\n a bit. Default TRAFO_RECOMPUTE_NONE."]
+    pub recompute: i32,
+    #[doc = " 1: CUDA measures the GEMM kernels of a new batch shape before they first run and keeps the fastest. The run directory holds\n the choices, so that a resumed run computes the same bits. Nothing on the CPU. Default 0."]
     pub autotune_gemm: i32,
+    #[doc = " Training is done after so many updates. Default 0: never."]
+    pub after_updates: i64,
+    #[doc = " Training is done after so many epochs. Default 0: never."]
+    pub after_epochs: i64,
+    #[doc = " Training is done after so many target tokens. Default 0: never."]
+    pub after_tokens: i64,
+    #[doc = " Training is done after so many validations in a row without a better metric (see early_stopping_on). Default 0: never."]
+    pub early_stopping: i64,
+    #[doc = " Updates in a row with a non-finite loss or gradient (NaN or infinity) before the error NON_FINITE. Default 10."]
+    pub max_non_finite_steps: i64,
+    #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
+    pub early_stopping_on: i32,
     #[doc = " 0"]
     pub reserved: i32,
-    #[doc = " Share of every update's weights in their running mean, as Marian's of this name (1e-4 is usual; larger in the beginning). The\n mean is what is validated and saved as model.safetensors; training goes on from the weights themselves, which the model keeps\n and checkpoints hold as unsmoothed.safetensors. A run continues with the share it has begun with. Default 0: none"]
-    pub ema_alpha: f64,
-    #[doc = " TRAFO_STOPPING_*: the metrics that early_stopping counts; default first_metric alone"]
-    pub early_stopping_on: i32,
-    #[doc = " at the end the mean of so many of the newest checkpoints (which are kept for it) is written to\n RUN/ckpt/averaged/model.safetensors and measured, see TRAFO_EVENT_AVERAGED; default 0: not"]
-    pub average_last: i32,
-    #[doc = " pairs with a side of more than so many times the other's tokens; default 0: none, else >= 1"]
-    pub max_length_ratio: f64,
-    #[doc = " 1: pairs with the same text on both sides; default 0"]
-    pub drop_identical: i32,
-    #[doc = " batches filled from sentences sorted by length together; default 0: 262144 sentences"]
-    pub maxi_batch: i32,
-    #[doc = " Segmentations of the training text are sampled anew in every epoch: of a unigram vocabulary by probability^alpha, of a BPE\n vocabulary with every merge left out with probability alpha. Default 0: the best segmentation"]
-    pub source_alpha: f64,
-    pub target_alpha: f64,
-    #[doc = " of the beam of validation: score = log-probability / length^valid_normalize; default 1"]
+    #[doc = " ---- On the way. ---- */\n/* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates."]
+    pub valid_freq: trafo_period,
+    #[doc = " How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates."]
+    pub save_freq: trafo_period,
+    #[doc = " How often it logs (the event LOG). Default 20 updates."]
+    pub log_freq: trafo_period,
+    #[doc = " The first so many updates are logged as well. Default 5."]
+    pub log_first: i64,
+    #[doc = " Beam of validation. 1 is greedy search. Default 1."]
+    pub valid_beam: i64,
+    #[doc = " Length normalisation of that beam: score = log-probability / length^valid_normalize. Default 1."]
     pub valid_normalize: f64,
+    #[doc = " Newest checkpoints that are kept. Default 3."]
+    pub keep_last: i64,
+    #[doc = " At the end the mean of so many of the newest checkpoints, which are kept for it, is written to\n ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average."]
+    pub average_last: i64,
+    #[doc = " Bits TRAFO_METRIC_*. What validation measures. Default all."]
+    pub valid_metrics: i32,
+    #[doc = " One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU."]
+    pub first_metric: i32,
+    #[doc = " 1: the best checkpoint of every metric is kept as well. Default 1."]
+    pub keep_best: i32,
+    #[doc = " 0"]
+    pub reserved2: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 304usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 336usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
         [::core::mem::offset_of!(trafo_trainer_options, struct_size) - 0usize];
-    ["Offset of field: trafo_trainer_options::seed"]
-        [::core::mem::offset_of!(trafo_trainer_options, seed) - 8usize];
     ["Offset of field: trafo_trainer_options::learning_rate"]
-        [::core::mem::offset_of!(trafo_trainer_options, learning_rate) - 16usize];
+        [::core::mem::offset_of!(trafo_trainer_options, learning_rate) - 8usize];
     ["Offset of field: trafo_trainer_options::warmup"]
-        [::core::mem::offset_of!(trafo_trainer_options, warmup) - 24usize];
+        [::core::mem::offset_of!(trafo_trainer_options, warmup) - 16usize];
     ["Offset of field: trafo_trainer_options::schedule_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule_updates) - 32usize];
-    ["Offset of field: trafo_trainer_options::schedule"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 40usize];
-    ["Offset of field: trafo_trainer_options::gradient_accumulation"]
-        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 44usize];
+        [::core::mem::offset_of!(trafo_trainer_options, schedule_updates) - 24usize];
     ["Offset of field: trafo_trainer_options::label_smoothing"]
-        [::core::mem::offset_of!(trafo_trainer_options, label_smoothing) - 48usize];
+        [::core::mem::offset_of!(trafo_trainer_options, label_smoothing) - 32usize];
     ["Offset of field: trafo_trainer_options::clip_norm"]
-        [::core::mem::offset_of!(trafo_trainer_options, clip_norm) - 56usize];
+        [::core::mem::offset_of!(trafo_trainer_options, clip_norm) - 40usize];
     ["Offset of field: trafo_trainer_options::weight_decay"]
-        [::core::mem::offset_of!(trafo_trainer_options, weight_decay) - 64usize];
+        [::core::mem::offset_of!(trafo_trainer_options, weight_decay) - 48usize];
     ["Offset of field: trafo_trainer_options::beta1"]
-        [::core::mem::offset_of!(trafo_trainer_options, beta1) - 72usize];
+        [::core::mem::offset_of!(trafo_trainer_options, beta1) - 56usize];
     ["Offset of field: trafo_trainer_options::beta2"]
-        [::core::mem::offset_of!(trafo_trainer_options, beta2) - 80usize];
+        [::core::mem::offset_of!(trafo_trainer_options, beta2) - 64usize];
     ["Offset of field: trafo_trainer_options::epsilon"]
-        [::core::mem::offset_of!(trafo_trainer_options, epsilon) - 88usize];
+        [::core::mem::offset_of!(trafo_trainer_options, epsilon) - 72usize];
+    ["Offset of field: trafo_trainer_options::ema_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 80usize];
+    ["Offset of field: trafo_trainer_options::gradient_accumulation"]
+        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 88usize];
+    ["Offset of field: trafo_trainer_options::seed"]
+        [::core::mem::offset_of!(trafo_trainer_options, seed) - 96usize];
+    ["Offset of field: trafo_trainer_options::schedule"]
+        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 104usize];
+    ["Offset of field: trafo_trainer_options::optimizer_states"]
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 108usize];
     ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 96usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 112usize];
     ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 104usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 120usize];
+    ["Offset of field: trafo_trainer_options::maxi_batch"]
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 128usize];
+    ["Offset of field: trafo_trainer_options::max_length_ratio"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 136usize];
+    ["Offset of field: trafo_trainer_options::source_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 144usize];
+    ["Offset of field: trafo_trainer_options::target_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 152usize];
+    ["Offset of field: trafo_trainer_options::memory_limit"]
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 160usize];
+    ["Offset of field: trafo_trainer_options::drop_identical"]
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 168usize];
+    ["Offset of field: trafo_trainer_options::batch_fit"]
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 172usize];
+    ["Offset of field: trafo_trainer_options::recompute"]
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 176usize];
+    ["Offset of field: trafo_trainer_options::autotune_gemm"]
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 180usize];
     ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 112usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 184usize];
     ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 120usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 192usize];
     ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 128usize];
-    ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 136usize];
-    ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 152usize];
-    ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 168usize];
-    ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 184usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 200usize];
     ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 192usize];
-    ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 196usize];
-    ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 200usize];
-    ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 204usize];
-    ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 208usize];
-    ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 212usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 208usize];
     ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
         [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 216usize];
-    ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 220usize];
-    ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 224usize];
-    ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 228usize];
-    ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 232usize];
-    ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 240usize];
-    ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 244usize];
-    ["Offset of field: trafo_trainer_options::ema_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 248usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 256usize];
-    ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 260usize];
-    ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 264usize];
-    ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 272usize];
-    ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 276usize];
-    ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 280usize];
-    ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 288usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 224usize];
+    ["Offset of field: trafo_trainer_options::reserved"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 228usize];
+    ["Offset of field: trafo_trainer_options::valid_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 232usize];
+    ["Offset of field: trafo_trainer_options::save_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 248usize];
+    ["Offset of field: trafo_trainer_options::log_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 264usize];
+    ["Offset of field: trafo_trainer_options::log_first"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 280usize];
+    ["Offset of field: trafo_trainer_options::valid_beam"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 288usize];
     ["Offset of field: trafo_trainer_options::valid_normalize"]
         [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 296usize];
+    ["Offset of field: trafo_trainer_options::keep_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 304usize];
+    ["Offset of field: trafo_trainer_options::average_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 312usize];
+    ["Offset of field: trafo_trainer_options::valid_metrics"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 320usize];
+    ["Offset of field: trafo_trainer_options::first_metric"]
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 324usize];
+    ["Offset of field: trafo_trainer_options::keep_best"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 328usize];
+    ["Offset of field: trafo_trainer_options::reserved2"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 332usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1858,10 +1948,19 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " The defaults. Training has no limit of its own then. since 0.1"]
     pub fn trafo_trainer_options_init(
         options: *mut trafo_trainer_options,
         struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same for how the model of a preset is trained; see trafo_model_config_preset. since 0.1"]
+    pub fn trafo_trainer_options_preset(
+        options: *mut trafo_trainer_options,
+        name: *const ::core::ffi::c_char,
+        name_length: usize,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -2114,44 +2213,45 @@ unsafe extern "C" {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_translate_options {
+    #[doc = " options: begin trafo_translate_options (scripts/generate_options.py)"]
     pub struct_size: usize,
-    #[doc = " default 5; 1: greedy"]
-    pub beam: i32,
-    #[doc = " default 1; at most beam; sampling: translations drawn of each line"]
-    pub n_best: i32,
-    #[doc = " score = log-probability / length^penalty; default 1"]
+    #[doc = " Hypotheses kept of each sentence. 1 is greedy search. Default 5."]
+    pub beam: i64,
+    #[doc = " Hypotheses returned of each sentence, at most beam. With sampling: translations drawn of each sentence. Default 1."]
+    pub n_best: i64,
+    #[doc = " The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's --normalize). 0: no\n normalisation. Default 1."]
     pub length_penalty: f64,
-    #[doc = " tokens; default 0: twice the source plus 10"]
+    #[doc = " Longest translation in tokens. Default 0: twice the source plus 10, at most 200."]
     pub max_length: i64,
-    #[doc = " source tokens times beam decoded together; default 4096"]
-    pub batch_tokens: i64,
-    #[doc = " 1 (default): a source over the model's limit is cut; 0: INVALID_ARGUMENT"]
-    pub truncate: i32,
-    #[doc = " 0 (default): search; 1: every token is drawn, beam is not used"]
-    pub sampling: i32,
-    #[doc = " tokens before </s> may come; default 0"]
+    #[doc = " Tokens before a translation may end. Default 0."]
     pub min_length: i64,
-    #[doc = " of sampling: logits are divided by it; default 1"]
+    #[doc = " Source tokens times beam of the sentences that are decoded together. Default 4096."]
+    pub batch_tokens: i64,
+    #[doc = " 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1."]
+    pub truncate: i32,
+    #[doc = " 1: every token is drawn instead of searching for the best; beam is not used then. What is drawn follows from the model's\n probabilities, the seed, the number of the line, of the sample and of the token alone."]
+    pub sampling: i32,
+    #[doc = " Sampling: logits are divided by it. Default 1."]
     pub temperature: f64,
-    #[doc = " of sampling: the fewest tokens with this share of the probability; default 1: all"]
-    pub top_p: f64,
-    #[doc = " of sampling: the most probable tokens; default 0: all"]
+    #[doc = " Sampling: only so many of the most probable tokens. Default 0: all."]
     pub top_k: i64,
-    #[doc = " of sampling; default 1. A line's draws follow from seed, line number and place alone"]
+    #[doc = " Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).\n Default 1."]
+    pub top_p: f64,
+    #[doc = " Sampling: seed of the draws. Default 1."]
     pub seed: u64,
-    #[doc = " number of lines[0] for sampling; default 0: a text in several calls is drawn as in one"]
+    #[doc = " Sampling: number of the first line, so that a text in several calls is drawn as in one. Default 0."]
     pub first_line: i64,
-    #[doc = " default NULL: the whole vocabulary"]
+    #[doc = " Only tokens of the list are chosen among. Default NULL: the whole vocabulary."]
     pub shortlist: *const trafo_shortlist,
-    #[doc = " with a shortlist, also the first so many pieces; default 100"]
+    #[doc = " With a shortlist: the first so many tokens of the vocabulary are chosen among as well. Default 100."]
     pub shortlist_first: i64,
-    #[doc = " and the best so many of each source piece; default 100"]
+    #[doc = " With a shortlist: the best so many translations of each source token are chosen among. Default 100."]
     pub shortlist_best: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_translate_options"]
-        [::core::mem::size_of::<trafo_translate_options>() - 120usize];
+        [::core::mem::size_of::<trafo_translate_options>() - 128usize];
     ["Alignment of trafo_translate_options"]
         [::core::mem::align_of::<trafo_translate_options>() - 8usize];
     ["Offset of field: trafo_translate_options::struct_size"]
@@ -2159,35 +2259,35 @@ const _: () = {
     ["Offset of field: trafo_translate_options::beam"]
         [::core::mem::offset_of!(trafo_translate_options, beam) - 8usize];
     ["Offset of field: trafo_translate_options::n_best"]
-        [::core::mem::offset_of!(trafo_translate_options, n_best) - 12usize];
+        [::core::mem::offset_of!(trafo_translate_options, n_best) - 16usize];
     ["Offset of field: trafo_translate_options::length_penalty"]
-        [::core::mem::offset_of!(trafo_translate_options, length_penalty) - 16usize];
+        [::core::mem::offset_of!(trafo_translate_options, length_penalty) - 24usize];
     ["Offset of field: trafo_translate_options::max_length"]
-        [::core::mem::offset_of!(trafo_translate_options, max_length) - 24usize];
-    ["Offset of field: trafo_translate_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_translate_options, batch_tokens) - 32usize];
-    ["Offset of field: trafo_translate_options::truncate"]
-        [::core::mem::offset_of!(trafo_translate_options, truncate) - 40usize];
-    ["Offset of field: trafo_translate_options::sampling"]
-        [::core::mem::offset_of!(trafo_translate_options, sampling) - 44usize];
+        [::core::mem::offset_of!(trafo_translate_options, max_length) - 32usize];
     ["Offset of field: trafo_translate_options::min_length"]
-        [::core::mem::offset_of!(trafo_translate_options, min_length) - 48usize];
+        [::core::mem::offset_of!(trafo_translate_options, min_length) - 40usize];
+    ["Offset of field: trafo_translate_options::batch_tokens"]
+        [::core::mem::offset_of!(trafo_translate_options, batch_tokens) - 48usize];
+    ["Offset of field: trafo_translate_options::truncate"]
+        [::core::mem::offset_of!(trafo_translate_options, truncate) - 56usize];
+    ["Offset of field: trafo_translate_options::sampling"]
+        [::core::mem::offset_of!(trafo_translate_options, sampling) - 60usize];
     ["Offset of field: trafo_translate_options::temperature"]
-        [::core::mem::offset_of!(trafo_translate_options, temperature) - 56usize];
-    ["Offset of field: trafo_translate_options::top_p"]
-        [::core::mem::offset_of!(trafo_translate_options, top_p) - 64usize];
+        [::core::mem::offset_of!(trafo_translate_options, temperature) - 64usize];
     ["Offset of field: trafo_translate_options::top_k"]
         [::core::mem::offset_of!(trafo_translate_options, top_k) - 72usize];
+    ["Offset of field: trafo_translate_options::top_p"]
+        [::core::mem::offset_of!(trafo_translate_options, top_p) - 80usize];
     ["Offset of field: trafo_translate_options::seed"]
-        [::core::mem::offset_of!(trafo_translate_options, seed) - 80usize];
+        [::core::mem::offset_of!(trafo_translate_options, seed) - 88usize];
     ["Offset of field: trafo_translate_options::first_line"]
-        [::core::mem::offset_of!(trafo_translate_options, first_line) - 88usize];
+        [::core::mem::offset_of!(trafo_translate_options, first_line) - 96usize];
     ["Offset of field: trafo_translate_options::shortlist"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist) - 96usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist) - 104usize];
     ["Offset of field: trafo_translate_options::shortlist_first"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 104usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 112usize];
     ["Offset of field: trafo_translate_options::shortlist_best"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 112usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 120usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -2196,8 +2296,8 @@ pub struct trafo_translations {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Says that the weights stay as they are: on the CPU they are laid out once more, for translation, which takes as much memory again.\n Translating little at a time is up to twice as fast then, and a translation does not depend in a single bit on what it is batched\n with. A trainer, trafo_model_get_parameter and trafo_model_load_weights refuse a frozen model, and a model with a trainer is not frozen; parameters taken before\n must not be written any more. since 0.1"]
-    pub fn trafo_model_freeze(model: *mut trafo_model) -> *mut trafo_error;
+    #[doc = " Prepares the model for translation only. On the CPU the weights are packed, which takes as much memory again. Small batches are\n then translated up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights cannot\n change any more: trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from here on, and\n tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a trainer. since 0.1"]
+    pub fn trafo_model_prepare_inference(model: *mut trafo_model) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]

@@ -24,7 +24,10 @@ fn options_errors_and_handles() {
             trafo_trainer_options_init(&mut options, size_of::<trafo_trainer_options>()).is_null()
         );
         assert_eq!(options.struct_size, size_of::<trafo_trainer_options>());
-        assert_eq!((options.seed, options.learning_rate, options.max_non_finite_steps), (1, 2e-3, 10));
+        assert_eq!(
+            (options.seed, options.learning_rate, options.max_non_finite_steps),
+            (1, 2e-3, 10)
+        );
         assert_eq!(options.valid_freq.value, 1000);
 
         let mut context = ptr::null_mut();

@@ -96,7 +96,7 @@ impl Network {
         let attended = qkv
             .attention(&qkv, &qkv, &input.sequences, &input.sequences, &heads)?
             .linear(&self.attention_out, None)?;
-        // The seam of the block in one pass: bias, dropout, residual and layer norm.
+        // What follows a sublayer, in one pass: bias, dropout, residual and layer norm.
         let (x, normed) = attended.bias_dropout_residual_norm(
             Some(&self.attention_bias),
             &x,

@@ -50,7 +50,7 @@ pub fn run(
         .batch_tokens(128)
         .after_updates(updates)
         .log_freq(Period::Updates(1))
-        // After a kill -9 or a power failure it goes on from here; a cancelled run saves where it stops.
+        // After a kill -9 or a power failure it resumes from here; a cancelled run saves where it stops.
         .save_freq(Period::Updates(50));
     // If the directory holds checkpoints, the newest whole one replaces the model's weights, the moments of the optimizer,
     // the place in the corpus and the count of updates.

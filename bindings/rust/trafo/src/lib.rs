@@ -173,7 +173,7 @@ pub use error::{Error, ErrorCode, Result};
 pub use event::{Event, EventKind, Metrics, Stop};
 pub use interop::{ExportFormat, Imported};
 pub use memory_plan::MemoryPlan;
-pub use model::{Model, Parameter, Score};
+pub use model::{Model, Parameter, ParameterInfo, Score};
 pub use model_config::{Architecture, FeedForward, ModelConfig, Norm, Positions};
 pub use op_options::{
     Activation, AttentionOptions, CrossEntropyOptions, Dropout, Reduction, SoftmaxOptions,

@@ -26,6 +26,26 @@ pub struct Score {
     pub tokens: usize,
 }
 
+/// How a parameter of a model is trained.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ParameterInfo {
+    /// Its name in the file.
+    pub name: String,
+    /// `matrices`, `norms_and_biases`, or a group that the model has declared.
+    pub group: String,
+    /// Number of weights.
+    pub elements: usize,
+    /// Type of the values.
+    pub dtype: DType,
+    /// False: it is frozen.
+    pub trainable: bool,
+    /// Multiplied with the learning rate.
+    pub lr_factor: f64,
+    /// Multiplied with the weight decay.
+    pub weight_decay_factor: f64,
+}
+
 /// A parameter of a model, borrowed from it.
 pub struct Parameter<'a> {
     name: String,
@@ -170,12 +190,12 @@ impl Model {
         // SAFETY: the handles are live, the path is valid during the call.
         check(unsafe { sys::trafo_model_load_weights(self.as_ptr(), pieces, data, length) })
     }
-    /// Says that the weights stay as they are, and lays them out once more for translation on the CPU, which takes as much
-    /// memory again: little at a time is translated up to twice as fast, and a translation does not depend in a single bit
-    /// on what it is batched with. A trainer and `load_weights` refuse a frozen model.
-    pub fn freeze(&mut self) -> Result<()> {
+    /// Packs the weights for translation on the CPU, which takes as much memory again. Small batches are then translated
+    /// up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights
+    /// cannot change any more: a trainer, `parameters` and `load_weights` refuse the model from here on.
+    pub fn prepare_inference(&mut self) -> Result<()> {
         // SAFETY: the handle is live and exclusive.
-        check(unsafe { sys::trafo_model_freeze(self.as_ptr()) })
+        check(unsafe { sys::trafo_model_prepare_inference(self.as_ptr()) })
     }
     /// Writes the mean of model files, added up in float64, to a file, whole or not at all. `InvalidArgument` names the
     /// tensor or the setting in which one is not like the first.
@@ -230,6 +250,83 @@ impl Model {
     /// ```
     pub fn parameters(&self) -> Result<Vec<Parameter<'_>>> {
         (0..self.counts()?.0).map(|index| self.parameter(index)).collect()
+    }
+    /// How each parameter is trained, in the order of the file.
+    pub fn parameter_infos(&self) -> Result<Vec<ParameterInfo>> {
+        (0..self.counts()?.0).map(|index| self.parameter_info(index)).collect()
+    }
+    fn parameter_info(&self, index: i64) -> Result<ParameterInfo> {
+        let size = size_of::<sys::trafo_parameter_info>();
+        // SAFETY: zeros are a value of the struct; the handle is live, `info` has the size that is told, and its texts
+        // are borrowed from the model.
+        unsafe {
+            let mut info: sys::trafo_parameter_info = std::mem::zeroed();
+            info.struct_size = size;
+            check(sys::trafo_model_get_parameter_info(self.as_ptr(), index, &mut info, size))?;
+            let text = |text| std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned();
+            Ok(ParameterInfo {
+                name: text(info.name),
+                group: text(info.group),
+                elements: from_i64(info.elements),
+                dtype: DType::from_raw(info.dtype),
+                trainable: info.trainable != 0,
+                lr_factor: info.lr_factor,
+                weight_decay_factor: info.weight_decay_factor,
+            })
+        }
+    }
+    /// Freezes the parameters whose whole names match `pattern`, and returns how many match. Training does not change
+    /// them, and takes no gradients, optimizer states and backward work for them. `*` stands for any characters, `?` for
+    /// one: `encoder.*` and `*embedding.weight` leave the decoder to be trained. `NotFound`: no name matches. A run
+    /// directory continues with the same parameters frozen.
+    ///
+    /// ```
+    /// # use trafo::{Model, ModelConfig};
+    /// # fn main() -> trafo::Result<()> {
+    /// let mut model = Model::new(&ModelConfig::preset("lm", 50)?, 1)?;
+    /// assert!(model.freeze("decoder.0.*")? > 0);
+    /// let info = &model.parameter_infos()?[0];
+    /// assert!(info.trainable, "{} lies before the decoder", info.name);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn freeze(&mut self, pattern: &str) -> Result<usize> {
+        let (data, length) = (pattern.as_ptr().cast(), pattern.len());
+        let mut count = 0;
+        // SAFETY: the handle is live and exclusive, the pattern is valid during the call.
+        check(unsafe { sys::trafo_model_freeze(self.as_ptr(), data, length, &mut count) })?;
+        Ok(from_i64(count))
+    }
+    /// Makes the parameters whose names match trainable again, and returns how many match.
+    pub fn unfreeze(&mut self, pattern: &str) -> Result<usize> {
+        let (data, length) = (pattern.as_ptr().cast(), pattern.len());
+        let mut count = 0;
+        // SAFETY: the handle is live and exclusive, the pattern is valid during the call.
+        check(unsafe { sys::trafo_model_unfreeze(self.as_ptr(), data, length, &mut count) })?;
+        Ok(from_i64(count))
+    }
+    /// Sets what learning rate and weight decay are multiplied with for the parameters whose names match, and returns how
+    /// many match. `InvalidArgument`: a factor is negative or not finite.
+    pub fn set_update_factors(
+        &mut self,
+        pattern: &str,
+        lr_factor: f64,
+        weight_decay_factor: f64,
+    ) -> Result<usize> {
+        let (data, length) = (pattern.as_ptr().cast(), pattern.len());
+        let mut count = 0;
+        // SAFETY: the handle is live and exclusive, the pattern is valid during the call.
+        check(unsafe {
+            sys::trafo_model_set_update_factors(
+                self.as_ptr(),
+                data,
+                length,
+                lr_factor,
+                weight_decay_factor,
+                &mut count,
+            )
+        })?;
+        Ok(from_i64(count))
     }
     fn parameter(&self, index: i64) -> Result<Parameter<'_>> {
         let (mut name, mut raw) = (ptr::null(), ptr::null_mut());

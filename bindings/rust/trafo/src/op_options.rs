@@ -71,6 +71,13 @@ impl Activation {
             Activation::Silu => sys::TRAFO_SILU,
         }
     }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_GELU => Activation::Gelu,
+            sys::TRAFO_SILU => Activation::Silu,
+            _ => Activation::Relu,
+        }
+    }
 }
 
 /// Settings of [`Tensor::softmax_with`].

@@ -18,6 +18,28 @@ pub struct TranslateOptions {
     shortlist: Option<Shortlist>,
 }
 
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $to:expr;)*) => {
+        impl TranslateOptions {
+            $(
+                $(#[$doc])*
+                pub fn $name(mut self, $name: $type) -> Self {
+                    let to: fn($type) -> _ = $to;
+                    self.raw.$name = to($name);
+                    self
+                }
+            )*
+        }
+    };
+}
+
+// The table in engine/options/decoding.toml gives the setters and Sampling.
+include!("translation.generated.rs");
+
+fn same<T>(value: T) -> T {
+    value
+}
+
 impl TranslateOptions {
     /// Beam 5, one translation a line.
     pub fn new() -> Self {
@@ -27,40 +49,10 @@ impl TranslateOptions {
             shortlist: None,
         }
     }
-    /// Width of the beam; 1 is greedy.
-    pub fn beam(mut self, beam: usize) -> Self {
-        self.raw.beam = i32::try_from(beam).unwrap_or(i32::MAX);
-        self
-    }
-    /// Hypotheses a line, at most the beam.
-    pub fn n_best(mut self, n_best: usize) -> Self {
-        self.raw.n_best = i32::try_from(n_best).unwrap_or(i32::MAX);
-        self
-    }
-    /// A score is log-probability / length^penalty; default 1.
-    pub fn length_penalty(mut self, penalty: f64) -> Self {
-        self.raw.length_penalty = penalty;
-        self
-    }
-    /// Longest translation in tokens; 0, the default, is twice the source plus 10.
-    pub fn max_length(mut self, tokens: usize) -> Self {
-        self.raw.max_length = to_i64(tokens);
-        self
-    }
-    /// Tokens before a translation may end; default 0.
-    pub fn min_length(mut self, tokens: usize) -> Self {
-        self.raw.min_length = to_i64(tokens);
-        self
-    }
     /// Draws every token instead of searching; [`n_best`](Self::n_best) is how many translations are drawn of a line.
     /// What is drawn follows from the seed, the number of the line and the place in it alone.
     pub fn sampling(mut self, sampling: Sampling) -> Self {
-        self.raw.sampling = 1;
-        self.raw.temperature = sampling.temperature;
-        self.raw.top_k = to_i64(sampling.top_k);
-        self.raw.top_p = sampling.top_p;
-        self.raw.seed = sampling.seed;
-        self.raw.first_line = to_i64(sampling.first_line);
+        sampling.write(&mut self.raw);
         self
     }
     /// Chooses among few tokens: the first of the vocabulary and the best translations of every source piece, each up to
@@ -74,16 +66,6 @@ impl TranslateOptions {
     pub fn shortlist_sizes(mut self, first: usize, best: usize) -> Self {
         self.raw.shortlist_first = to_i64(first);
         self.raw.shortlist_best = to_i64(best);
-        self
-    }
-    /// Source tokens times beam decoded together.
-    pub fn batch_tokens(mut self, tokens: usize) -> Self {
-        self.raw.batch_tokens = to_i64(tokens);
-        self
-    }
-    /// Whether a source over the model's limit is cut (the default) or an error.
-    pub fn truncate(mut self, truncate: bool) -> Self {
-        self.raw.truncate = truncate.into();
         self
     }
     /// Ends the work with the error [`Cancelled`](crate::ErrorCode::Cancelled) when the token is set.
@@ -149,27 +131,6 @@ impl Shortlist {
         let (data, length) = path_view(path.as_ref());
         // SAFETY: the handle is live, the path is valid during the call.
         check(unsafe { sys::trafo_shortlist_save(self.0.as_ptr(), data, length) })
-    }
-}
-
-/// How [`TranslateOptions::sampling`] draws.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sampling {
-    /// Logits are divided by it; default 1.
-    pub temperature: f64,
-    /// Only so many of the most probable tokens; 0, the default: all.
-    pub top_k: usize,
-    /// Only the fewest tokens with this share of the probability; default 1.
-    pub top_p: f64,
-    /// Default 1.
-    pub seed: u64,
-    /// Number of the first line, so that a text in several calls is drawn as in one; default 0.
-    pub first_line: usize,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 1, first_line: 0 }
     }
 }
 

@@ -126,13 +126,13 @@ fn gradients_are_right() -> Result<()> {
     assert!(llama.ok, "{}", llama.message);
 
     let drop = Dropout::new(0.3, 5);
-    let seams = context.gradcheck([&x, &w, &b, &g], options, move |_, [x, w, b, g]| {
+    let norms = context.gradcheck([&x, &w, &b, &g], options, move |_, [x, w, b, g]| {
         let h = x.linear(w, None)?.bias_act_dropout(Some(b), Activation::Gelu, Some(drop))?;
         let (sum, normed) =
             h.bias_dropout_residual_norm(Some(b), x, g, b, 1e-5, Some(drop.at(0, 1)))?;
         Ok([sum, normed.bias_dropout_residual(None, x, None)?])
     })?;
-    assert!(seams.ok, "{}", seams.message);
+    assert!(norms.ok, "{}", norms.message);
 
     let attention = context.gradcheck([&x], options, |_, [x]| {
         let options = AttentionOptions::new(1, 2).columns(0, 2, 4).causal(true);

@@ -459,7 +459,7 @@ fn types_cross_threads_as_documented() {
 fn samples_are_the_same_of_the_same_seed() -> Result<()> {
     let tokenizer = common::tokenizer(&common::corpus());
     let mut model = common::model(&tokenizer);
-    model.freeze()?;
+    model.prepare_inference()?;
     assert_eq!(model.parameters().unwrap_err().code(), ErrorCode::InvalidArgument);
     let drawn = |lines: &[&str], seed, first_line| {
         let sampling = Sampling { temperature: 0.9, top_k: 20, top_p: 0.95, seed, first_line };
@@ -489,5 +489,47 @@ fn a_shortlist_restricts_translations() -> Result<()> {
     };
     assert_eq!(with(&learnt)?, with(&loaded)?);
     assert!(Shortlist::learn(&tokenizer, &source, &target[1..], 5).is_err());
+    Ok(())
+}
+
+#[test]
+fn frozen_parameters_do_not_change() -> Result<()> {
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let mut model = model(&tokenizer);
+    assert_eq!(model.freeze("nothing.*").unwrap_err().code(), ErrorCode::NotFound);
+    let of_encoder = model.freeze("encoder.*")?;
+    assert!(of_encoder > 4);
+    assert!(model.freeze("*embedding.weight")? > 0);
+    assert_eq!(model.set_update_factors("decoder.0.ffn.*", 0.5, 0.0)?, 4);
+    assert_eq!(
+        model.set_update_factors("*", f64::NAN, 1.0).unwrap_err().code(),
+        ErrorCode::InvalidArgument
+    );
+    let infos = model.parameter_infos()?;
+    for info in &infos {
+        let frozen = info.name.starts_with("encoder.") || info.name.ends_with("embedding.weight");
+        assert_eq!(info.trainable, !frozen, "{info:?}");
+        let slow = info.name.starts_with("decoder.0.ffn.");
+        assert_eq!(info.lr_factor, if slow { 0.5 } else { 1.0 }, "{info:?}");
+        assert_eq!(info.dtype, DType::F32);
+    }
+    let elements: usize = infos.iter().map(|info| info.elements).sum();
+    assert_eq!(elements, model.parameter_count()?);
+    let values = |model: &Model| -> Result<Vec<Vec<f32>>> {
+        model.parameters()?.iter().map(|parameter| parameter.to_vec::<f32>()).collect()
+    };
+    let before = values(&model)?;
+    let mut trainer = Trainer::builder(model, &tokenizer, &corpus)
+        .options(options().after_updates(3).valid_metrics(&[Metric::Ce]))
+        .build()?;
+    trainer.run(quiet)?;
+    let mut model = trainer.into_model();
+    let after = values(&model)?;
+    for ((info, before), after) in infos.iter().zip(&before).zip(&after) {
+        assert_eq!(before == after, !info.trainable, "{}", info.name);
+    }
+    assert_eq!(model.unfreeze("encoder.*")?, of_encoder);
+    assert_eq!(values(&model)?, after);
     Ok(())
 }

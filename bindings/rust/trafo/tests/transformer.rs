@@ -83,7 +83,7 @@ impl OwnTransformer {
         Ok(Rows { hidden: x, input })
     }
     /// Ends a block: the residual, and the norm of the block that follows (pre-norm) or of this one.
-    fn seam(&self, output: &Tensor, rows: &Rows, following: &str, own: &str) -> Result<Rows> {
+    fn add_norm(&self, output: &Tensor, rows: &Rows, following: &str, own: &str) -> Result<Rows> {
         let sum = rows.hidden.add(output)?;
         if self.config.get_pre_norm() {
             let input = self.norm(&sum, following)?;
@@ -134,9 +134,9 @@ impl OwnTransformer {
         for i in 0..layers {
             let name = |part: &str| format!("encoder.{i}.{part}");
             let x = self.self_attention(&rows.input, source, false, &name("attention"))?;
-            rows = self.seam(&x, &rows, &name("ffn_norm"), &name("attention_norm"))?;
+            rows = self.add_norm(&x, &rows, &name("ffn_norm"), &name("attention_norm"))?;
             let x = self.feed_forward(&rows.input, &name("ffn"))?;
-            rows = self.seam(&x, &rows, &following("encoder", i, layers), &name("ffn_norm"))?;
+            rows = self.add_norm(&x, &rows, &following("encoder", i, layers), &name("ffn_norm"))?;
         }
         // Keys and values of every layer's cross-attention come from one product.
         let kv = self.linear(&rows.input, "decoder.cross_kv")?;
@@ -145,14 +145,14 @@ impl OwnTransformer {
         for i in 0..layers {
             let name = |part: &str| format!("decoder.{i}.{part}");
             let x = self.self_attention(&rows.input, target, true, &name("attention"))?;
-            rows = self.seam(&x, &rows, &name("cross_norm"), &name("attention_norm"))?;
+            rows = self.add_norm(&x, &rows, &name("cross_norm"), &name("attention_norm"))?;
             let query = self.linear(&rows.input, &name("cross.query"))?;
             let options = self.heads().columns(0, 2 * i * width, (2 * i + 1) * width);
             let mixed = query.attention(&kv, &kv, &target.ends, &source.ends, &options)?;
             let x = self.linear(&mixed, &name("cross.output"))?;
-            rows = self.seam(&x, &rows, &name("ffn_norm"), &name("cross_norm"))?;
+            rows = self.add_norm(&x, &rows, &name("ffn_norm"), &name("cross_norm"))?;
             let x = self.feed_forward(&rows.input, &name("ffn"))?;
-            rows = self.seam(&x, &rows, &following("decoder", i, layers), &name("ffn_norm"))?;
+            rows = self.add_norm(&x, &rows, &following("decoder", i, layers), &name("ffn_norm"))?;
         }
         let bias = self.weight("output.bias");
         let logits = rows.input.linear(self.weight("embedding.weight"), Some(bias))?;

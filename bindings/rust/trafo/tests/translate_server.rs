@@ -3,8 +3,6 @@
 #[path = "../examples/translate_server/batcher.rs"]
 mod batcher;
 mod common;
-#[path = "../examples/translate_server/http.rs"]
-mod http;
 #[path = "../examples/translate_server/metrics.rs"]
 mod metrics;
 #[path = "../examples/translate_server/model.rs"]
@@ -322,12 +320,40 @@ fn bad_requests_are_refused() {
     assert_eq!(receive(send(address, "GET", "/translate", "")).status, 405);
     assert_eq!(receive(send(address, "GET", "/nothing", "")).status, 404);
     assert_eq!(receive(send(address, "GET", "/healthz", "")).body, "ok\n");
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"\x16\x03\x01 this is not HTTP\r\n\r\n").unwrap();
-    assert_eq!(receive(stream).status, 400);
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"POST /translate HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
-    assert_eq!(receive(stream).status, 411);
+    let send_raw = |text: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        receive(stream)
+    };
+    assert_eq!(send_raw("\x16\x03\x01 this is not HTTP\r\n\r\n").status, 400);
+    let many = "X: y\r\n".repeat(100);
+    let long = format!("X: {}\r\n", "y".repeat(20000));
+    for (headers, status) in [
+        ("Content-Length: +13\r\n", 400),
+        ("Content-Length: -1\r\n", 400),
+        ("Content-Length: 99999999999999999999\r\n", 400),
+        ("Content-Length: 13\r\nContent-Length: 14\r\n", 400),
+        ("Content-Length: 13, 14\r\n", 400),
+        ("Transfer-Encoding: gzip\r\n", 400),
+        (many.as_str(), 431),
+        (long.as_str(), 431),
+    ] {
+        let request = format!("POST /translate HTTP/1.1\r\n{headers}\r\n");
+        assert_eq!(send_raw(&request).status, status, "{headers:.50}");
+    }
+    // What is announced as too large is refused before it is sent.
+    let announced = "Content-Length: 3000\r\nExpect: 100-continue\r\n";
+    assert_eq!(send_raw(&format!("POST /translate HTTP/1.1\r\n{announced}\r\n")).status, 413);
+    let chunked = |size: usize| {
+        let body = format!("{{\"text\": \"{}\"}}", "a".repeat(size));
+        let head = "Transfer-Encoding: chunked\r\nConnection: close\r\n";
+        send_raw(&format!(
+            "POST /translate HTTP/1.1\r\n{head}\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+            body.len()
+        ))
+    };
+    assert_eq!(chunked(1).status, 200);
+    assert_eq!(chunked(3000).status, 413);
     assert_eq!(service.shutdown(Duration::from_secs(20)), 0);
 }
 
@@ -351,8 +377,11 @@ fn a_connection_serves_many_requests() {
         }
         assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
     }
-    // An open connection without a request does not hold the end up.
+    // Open connections without a request do not hold the end up.
+    let fresh = TcpStream::connect(service.address()).unwrap();
+    assert_eq!(receive(send(service.address(), "GET", "/healthz", "")).status, 200); // it was accepted
     assert_eq!(service.shutdown(Duration::from_secs(20)), 0);
+    drop(fresh);
 }
 
 #[test]
@@ -364,10 +393,13 @@ fn one_refused_request_does_not_spoil_its_batch() {
     let batcher = batcher::Batcher::new(held.translator(), hour, 3, 10, metrics.clone());
     let how = Search { beam: 1, n_best: 1 };
     let submit = |line: &str| batcher.submit(vec![line.to_string()], how).ok().unwrap();
-    let [a, refused, b] = ["a", "refused", "b"].map(submit);
-    assert_eq!(a.answer.recv().unwrap().unwrap()[0][0].text, "A");
-    assert_eq!(refused.answer.recv().unwrap().unwrap_err().code(), ErrorCode::InvalidArgument);
-    assert_eq!(b.answer.recv().unwrap().unwrap()[0][0].text, "B");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let [a, refused, b] = ["a", "refused", "b"]
+        .map(submit)
+        .map(|mut ticket| runtime.block_on(ticket.answer()).unwrap());
+    assert_eq!(a.unwrap()[0][0].text, "A");
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::InvalidArgument);
+    assert_eq!(b.unwrap()[0][0].text, "B");
     drop(batcher);
     assert!(metrics.text().contains("translate_sentences_total 2\n"), "{}", metrics.text());
 }

@@ -98,7 +98,7 @@ func (c *config) open() (translate translator, close func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := model.Freeze(); err != nil {
+	if err := model.PrepareInference(); err != nil {
 		return nil, nil, err
 	}
 	translate = func(ctx context.Context, lines []string, how search) (*trafo.Translations, error) {

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot::{self, Receiver, Sender};
 use trafo::{CancelToken, Hypothesis, Result};
 
 use crate::metrics::Metrics;
@@ -74,7 +74,14 @@ impl Flight {
 /// A request that was accepted.
 pub struct Ticket {
     client: Arc<Client>,
-    pub answer: Receiver<Result<Vec<Vec<Hypothesis>>>>,
+    answer: Receiver<Result<Vec<Vec<Hypothesis>>>>,
+}
+
+impl Ticket {
+    /// The hypotheses of every line; none if the thread of the model has ended. To be awaited once.
+    pub async fn answer(&mut self) -> Option<Result<Vec<Vec<Hypothesis>>>> {
+        (&mut self.answer).await.ok()
+    }
 }
 
 impl Drop for Ticket {
@@ -162,7 +169,7 @@ impl Batcher {
 
     pub fn submit(&self, lines: Vec<String>, how: Search) -> std::result::Result<Ticket, Refused> {
         let client = Arc::new(Client(Mutex::new(Presence::Waiting)));
-        let (answer, receiver) = mpsc::channel();
+        let (answer, receiver) = oneshot::channel();
         let job = Job { lines, how, arrived: Instant::now(), client: client.clone(), answer };
         let mut queue = self.shared.lock();
         if queue.closing {

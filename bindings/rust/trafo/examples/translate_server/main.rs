@@ -14,7 +14,6 @@
 //! SIGTERM and SIGINT: no new connections, every accepted request is answered, then it ends.
 
 mod batcher;
-mod http;
 mod metrics;
 mod model;
 mod service;

@@ -21,7 +21,7 @@ pub fn open(run: &Path, device: Device) -> Result<Translator, Box<dyn Error>> {
     let gpu = device != Device::Cpu && Device::cuda_devices().is_ok();
     let precision = if gpu { DType::BF16 } else { DType::F32 };
     let mut model = Model::load_as(&ContextOptions::new().device(device), path, precision)?;
-    model.freeze()?;
+    model.prepare_inference()?;
     Ok(Box::new(move |lines, how, cancel| {
         let options = TranslateOptions::new().beam(how.beam).n_best(how.n_best).cancel(cancel);
         let (found, truncated) = model.translate_counted(&tokenizer, lines, &options)?;

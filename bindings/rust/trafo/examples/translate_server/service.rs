@@ -1,18 +1,27 @@
 //! The service: connections, requests, an orderly end.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue, RETRY_AFTER};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
 use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 use trafo::{ErrorCode, Hypothesis};
 
 use crate::batcher::{Batcher, Refused, Search, Translator};
-use crate::http::{Connection, Failure, Request, TICK};
 use crate::metrics::Metrics;
 
 #[derive(Clone, Debug)]
@@ -53,21 +62,22 @@ impl Default for Config {
 struct Shared {
     config: Config,
     metrics: Arc<Metrics>,
-    batcher: Mutex<Option<Arc<Batcher>>>, // gone when the service has ended
-    ending: AtomicBool,
+    batcher: Batcher,
     connections: AtomicUsize,
 }
 
 pub struct Service {
     address: SocketAddr,
-    shared: Arc<Shared>,
-    accepting: Option<JoinHandle<()>>,
+    end: oneshot::Sender<Duration>,
+    thread: JoinHandle<usize>,
 }
 
 /// In the metrics only: nobody is there to read it.
 const CLIENT_GONE: u16 = 499;
-const IDLE: Duration = Duration::from_secs(120);
+/// For the head of a request, which is also how long a connection may be idle, and for its body.
 const PATIENCE: Duration = Duration::from_secs(30);
+const MOST_HEADERS: usize = 64;
+const MOST_HEADER_BYTES: usize = 16 << 10;
 
 impl Service {
     pub fn start(
@@ -78,56 +88,71 @@ impl Service {
         let metrics = Arc::new(Metrics::new());
         let batcher =
             Batcher::new(translator, config.window, config.batch, config.queue, metrics.clone());
-        let shared = Arc::new(Shared {
-            config,
-            metrics,
-            batcher: Mutex::new(Some(Arc::new(batcher))),
-            ending: AtomicBool::new(false),
-            connections: AtomicUsize::new(0),
-        });
+        let connections = AtomicUsize::new(0);
+        let shared = Arc::new(Shared { config, metrics, batcher, connections });
         let address = listener.local_addr()?;
-        let theirs = shared.clone();
-        let accepting = std::thread::spawn(move || accept(&listener, &theirs));
-        Ok(Service { address, shared, accepting: Some(accepting) })
+        listener.set_nonblocking(true)?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (end, ended) = oneshot::channel();
+        let thread = std::thread::spawn(move || serve(&runtime, listener, &shared, ended));
+        Ok(Service { address, end, thread })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// No new connections, every accepted request is answered. Gives the number of connections that were left after
-    /// `grace`, which end with the process.
-    pub fn shutdown(mut self, grace: Duration) -> usize {
-        self.shared.ending.store(true, Ordering::Release);
-        // Wakes the thread that accepts; it may have ended by itself.
-        let _ = TcpStream::connect(self.address);
-        if let Some(accepting) = self.accepting.take() {
-            let _ = accepting.join();
-        }
-        let deadline = Instant::now() + grace;
-        while self.shared.connections.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let left = self.shared.connections.load(Ordering::Acquire);
-        let batcher = self.shared.batcher.lock().expect("no thread panics with the lock").take();
-        if left == 0 {
-            drop(batcher); // joins the thread of the model
-        } else {
-            std::mem::forget(batcher); // that thread is busy for those that are given up
-        }
-        left
+    /// Accepts no new connections and answers every accepted request. Returns the number of connections that were left
+    /// after `grace`: they are closed, and their translations are cancelled.
+    pub fn shutdown(self, grace: Duration) -> usize {
+        // The thread waits for nothing else.
+        let _ = self.end.send(grace);
+        self.thread.join().expect("the service does not panic")
     }
 }
 
-/// Counts a connection while it lives, also if its thread panics.
+/// Serves until `ended` says how long the connections may take to end. Returns how many were left.
+fn serve(
+    runtime: &Runtime,
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    ended: oneshot::Receiver<Duration>,
+) -> usize {
+    runtime.block_on(async {
+        let graceful = Arc::new(GracefulShutdown::new());
+        let clone = listener.try_clone().and_then(tokio::net::TcpListener::from_std);
+        let accepting = tokio::spawn(accept(clone, shared.clone(), graceful.clone()));
+        let grace = ended.await.unwrap_or_default();
+        accepting.abort();
+        let _ = accepting.await; // cancelled, as asked
+        while let Ok((stream, _)) = listener.accept() {
+            // Accepted by the system before the end.
+            take(stream, shared, &graceful);
+        }
+        drop(listener);
+        let graceful = Arc::into_inner(graceful).expect("nobody accepts any more");
+        let _ = tokio::time::timeout(grace, graceful.shutdown()).await; // the count says what is left
+        shared.connections.load(Ordering::Acquire)
+    })
+}
+
+async fn accept(
+    listener: io::Result<tokio::net::TcpListener>,
+    shared: Arc<Shared>,
+    graceful: Arc<GracefulShutdown>,
+) {
+    let listener = listener.expect("a listener that can be registered");
+    loop {
+        match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => take(stream, &shared, &graceful),
+            // Out of file descriptors, for instance.
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// Counts a connection while it lives.
 struct Counted(Arc<Shared>);
-
-impl Counted {
-    fn new(shared: &Arc<Shared>) -> (Self, usize) {
-        let before = shared.connections.fetch_add(1, Ordering::AcqRel);
-        (Counted(shared.clone()), before + 1)
-    }
-}
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -135,118 +160,133 @@ impl Drop for Counted {
     }
 }
 
-/// Accepts until the service ends, and then what has been waiting for it.
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    while !shared.ending.load(Ordering::Acquire) {
-        match listener.accept() {
-            Ok((stream, _)) => take(stream, shared),
-            Err(_) => std::thread::sleep(TICK), // out of file descriptors, for instance
-        }
-    }
-    if listener.set_nonblocking(true).is_ok() {
-        while let Ok((stream, _)) = listener.accept() {
-            take(stream, shared);
-        }
-    }
-}
-
-fn take(stream: TcpStream, shared: &Arc<Shared>) {
-    let (counted, connections) = Counted::new(shared);
-    let Ok(mut connection) = Connection::new(stream) else { return };
-    if connections > shared.config.connections {
-        let body = error_body("too many connections, try again later");
-        let _ = connection.write(503, "application/json", &body, false);
-        return;
-    }
-    let spawned = std::thread::Builder::new().spawn(move || {
-        // A client that has gone is its own affair.
-        let _ = converse(&mut connection, &counted.0);
+/// Serves a connection in a task of its own.
+fn take(stream: TcpStream, shared: &Arc<Shared>, graceful: &GracefulShutdown) {
+    let before = shared.connections.fetch_add(1, Ordering::AcqRel);
+    let counted = Counted(shared.clone());
+    let crowded = before >= shared.config.connections;
+    let opened = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+    let Ok(stream) = opened.and_then(|()| tokio::net::TcpStream::from_std(stream)) else { return };
+    let shared = shared.clone();
+    let service = service_fn(move |request| answer(request, shared.clone(), crowded));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_headers(MOST_HEADERS)
+        .max_buf_size(MOST_HEADER_BYTES)
+        .title_case_headers(true)
+        .serve_connection(TokioIo::new(stream), service);
+    let connection = graceful.watch(connection);
+    tokio::spawn(async move {
+        let _counted = counted;
+        // A client that has gone, or does not speak HTTP, has been answered as far as that goes.
+        let _ = connection.await;
     });
-    if spawned.is_err() {
-        std::thread::sleep(TICK); // no more threads; the connection is closed
-    }
 }
 
-/// Answers the requests of a connection until it ends.
-fn converse(connection: &mut Connection, shared: &Shared) -> io::Result<()> {
-    let ending = || shared.ending.load(Ordering::Acquire);
-    loop {
-        match connection.read(shared.config.most_body, IDLE, PATIENCE, &ending) {
-            Ok(request) => {
-                if !answer(connection, &request, shared)? {
-                    return Ok(());
-                }
-            }
-            Err(Failure::Closed) => return Ok(()),
-            Err(Failure::Refused(status, message)) => {
-                shared.metrics.answered(status, Duration::ZERO);
-                let body = error_body(&message);
-                connection.write(status, "application/json", &body, false)?;
-                connection.drain();
-                return Ok(());
-            }
-        }
-    }
-}
+type Answer = Response<Full<Bytes>>;
 
-/// Gives whether the connection can be used again.
-fn answer(connection: &mut Connection, request: &Request, shared: &Shared) -> io::Result<bool> {
-    let keep_alive = request.keep_alive && !shared.ending.load(Ordering::Acquire);
-    let (status, content_type, body) = match (request.method.as_str(), request.path.as_str()) {
+async fn answer(
+    request: Request<Incoming>,
+    shared: Arc<Shared>,
+    crowded: bool,
+) -> Result<Answer, Infallible> {
+    if crowded {
+        let mut response = refuse((503, "too many connections, try again later".into()));
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return Ok(response);
+    }
+    let path = request.uri().path().to_string();
+    Ok(match (request.method().as_str(), path.as_str()) {
         ("POST", "/translate") => {
-            let began = Instant::now();
-            let (status, body) = match translate(connection, &request.body, shared) {
-                Ok(body) => (200, body),
-                Err((status, message)) => (status, error_body(&message)),
+            let mut asked = Asked::new(&shared.metrics);
+            let response = match translate(request, &shared).await {
+                Ok(body) => respond(200, "application/json", body),
+                Err(refusal) => refuse(refusal),
             };
-            shared.metrics.answered(status, began.elapsed());
-            if status == CLIENT_GONE {
-                return Ok(false);
-            }
-            (status, "application/json", body)
+            asked.status = response.status().as_u16();
+            response
         }
-        ("GET", "/healthz") => (200, "text/plain", "ok\n".into()),
-        ("GET", "/metrics") => (200, "text/plain; version=0.0.4", shared.metrics.text()),
-        (_, "/translate" | "/healthz" | "/metrics") => {
-            (405, "application/json", error_body("not with this method"))
-        }
-        _ => (404, "application/json", error_body("there is /translate, /healthz and /metrics")),
-    };
-    connection.write(status, content_type, &body, keep_alive)?;
-    Ok(keep_alive)
+        ("GET", "/healthz") => respond(200, "text/plain", "ok\n".into()),
+        ("GET", "/metrics") => respond(200, "text/plain; version=0.0.4", shared.metrics.text()),
+        (_, "/translate" | "/healthz" | "/metrics") => refuse((405, "not with this method".into())),
+        _ => refuse((404, "there is /translate, /healthz and /metrics".into())),
+    })
 }
 
-fn error_body(message: &str) -> String {
-    json!({ "error": message }).to_string()
+/// Counts a request to /translate. If the client goes away, hyper drops its future, and this with it, unanswered.
+struct Asked<'a> {
+    metrics: &'a Metrics,
+    began: Instant,
+    status: u16,
 }
 
+impl<'a> Asked<'a> {
+    fn new(metrics: &'a Metrics) -> Self {
+        Asked { metrics, began: Instant::now(), status: CLIENT_GONE }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.metrics.answered(self.status, self.began.elapsed());
+    }
+}
+
+fn respond(status: u16, content_type: &'static str, body: String) -> Answer {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = StatusCode::from_u16(status).expect("a status of HTTP");
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if status == 503 {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// Status and message.
 type Refusal = (u16, String);
 
-fn translate(connection: &Connection, body: &[u8], shared: &Shared) -> Result<String, Refusal> {
-    let (lines, how) = read(body, &shared.config)?;
-    let batcher = shared.batcher.lock().expect("no thread panics with the lock").clone();
-    let closing = || (503, "the server is shutting down".to_string());
-    let ticket = batcher.ok_or_else(closing)?.submit(lines, how).map_err(|why| match why {
-        Refused::Closing => closing(),
-        Refused::QueueFull => (503, "the queue is full, try again later".into()),
+fn refuse((status, message): Refusal) -> Answer {
+    respond(status, "application/json", json!({ "error": message }).to_string())
+}
+
+async fn translate(request: Request<Incoming>, shared: &Shared) -> Result<String, Refusal> {
+    let body = tokio::time::timeout(PATIENCE, body_of(request, shared.config.most_body))
+        .await
+        .map_err(|_| (408, "the request did not arrive in time".to_string()))??;
+    let (lines, how) = read(&body, &shared.config)?;
+    let mut ticket = shared.batcher.submit(lines, how).map_err(|why| match why {
+        Refused::Closing => (503, "the server is shutting down".to_string()),
+        Refused::QueueFull => (503, "the queue is full, try again later".to_string()),
     })?;
-    loop {
-        match ticket.answer.recv_timeout(TICK) {
-            Ok(Ok(found)) => return Ok(respond(&found)),
-            Ok(Err(error)) => {
-                let refused = error.code() == ErrorCode::InvalidArgument;
-                return Err((if refused { 400 } else { 500 }, error.to_string()));
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                if connection.is_closed() {
-                    return Err((CLIENT_GONE, String::new()));
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err((500, "the thread of the model has ended".into()));
-            }
+    match ticket.answer().await {
+        Some(Ok(found)) => Ok(translations(&found)),
+        Some(Err(error)) => {
+            let refused = error.code() == ErrorCode::InvalidArgument;
+            Err((if refused { 400 } else { 500 }, error.to_string()))
+        }
+        None => Err((500, "the thread of the model has ended".into())),
+    }
+}
+
+/// A body that is too large is still read, so that the client is there for the answer; nothing of it is kept.
+async fn body_of(request: Request<Incoming>, most: usize) -> Result<Vec<u8>, Refusal> {
+    let too_large = || (413, format!("a request has at most {most} bytes"));
+    let mut kept = Vec::new();
+    let mut fits = request.body().size_hint().lower() <= most as u64;
+    if !fits && request.headers().contains_key(EXPECT) {
+        return Err(too_large()); // it waits for this before it sends anything
+    }
+    let mut body = request.into_body();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| (400, error.to_string()))?;
+        let Some(data) = frame.data_ref() else { continue };
+        fits = fits && kept.len() + data.len() <= most;
+        if fits {
+            kept.extend_from_slice(data);
         }
     }
+    if fits { Ok(kept) } else { Err(too_large()) }
 }
 
 /// Checks a request against the limits.
@@ -297,7 +337,7 @@ fn texts(value: &Value) -> Option<Vec<String>> {
 }
 
 /// The best hypothesis of every line and, if several were asked for, those after it.
-fn respond(found: &[Vec<Hypothesis>]) -> String {
+fn translations(found: &[Vec<Hypothesis>]) -> String {
     let one = |h: &Hypothesis| json!({ "text": h.text, "score": h.score });
     let line = |hypotheses: &Vec<Hypothesis>| {
         let mut best = hypotheses.first().map_or(Value::Null, one);

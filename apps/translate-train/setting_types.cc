@@ -1,0 +1,96 @@
+#include "setting_types.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace translate_train {
+namespace {
+
+constexpr const char* kMetrics[] = {"bleu", "chrf", "ce-mean-words"};
+constexpr int32_t kBits[] = {TRAFO_METRIC_BLEU, TRAFO_METRIC_CHRF, TRAFO_METRIC_CE};
+constexpr char kUnits[] = {'u', 't', 'e'};  // by TRAFO_UNIT_*
+
+}  // namespace
+
+trafo_period parse_period(const Settings& settings, const std::string& name,
+                          const std::string& text) {
+  std::string number = text;
+  trafo_period period{0, TRAFO_UNIT_UPDATES, 0};
+  const auto* const unit =
+      number.empty() ? std::end(kUnits) : std::ranges::find(kUnits, text.back());
+  if (unit != std::end(kUnits)) {
+    period.unit = static_cast<int32_t>(unit - std::begin(kUnits));
+    number.pop_back();
+  }
+  if (!parse_count(number, period.value) || period.value < 0)
+    settings.refuse(
+        name,
+        fmt::format("wants a number and a unit (1000u updates, 2Mt target tokens, 10e epochs), "
+                    "got '{}'",
+                    text));
+  return period;
+}
+
+std::string period_text(const trafo_period& period) {
+  return fmt::format("{}{}", period.value, kUnits[period.unit]);
+}
+
+void read_ema_alpha(const Settings& settings, const std::string& name,
+                    trafo_trainer_options& options) {
+  const auto& values = settings.list(name);
+  if (values.empty() || values[0].empty() || values[0] == "on") {
+    options.ema_alpha = 1e-4;
+    return;
+  }
+  options.ema_alpha = values[0] == "off" ? 0 : settings.real(name);
+  if (options.ema_alpha < 0 || options.ema_alpha >= 1)
+    settings.refuse(
+        name, fmt::format("wants a share of at least 0 and below 1, got {}", options.ema_alpha));
+}
+
+void read_alphas(const Settings& settings, const std::string& name,
+                 trafo_trainer_options& options) {
+  const std::vector<double> alphas = settings.reals(name);
+  options.source_alpha = alphas.front();
+  options.target_alpha = alphas.back();
+}
+
+void read_after(const Settings& settings, const std::string& name, trafo_trainer_options& options) {
+  for (const std::string& value : settings.list(name)) {
+    for (size_t begin = 0; begin <= value.size();) {
+      const size_t end = std::min(value.find(',', begin), value.size());
+      const trafo_period limit = parse_period(settings, name, value.substr(begin, end - begin));
+      int64_t& slot = limit.unit == TRAFO_UNIT_UPDATES  ? options.after_updates
+                      : limit.unit == TRAFO_UNIT_TOKENS ? options.after_tokens
+                                                        : options.after_epochs;
+      slot = limit.value;
+      begin = end + 1;
+    }
+  }
+}
+
+void read_metrics(const Settings& settings, const std::string& name,
+                  trafo_trainer_options& options) {
+  options.valid_metrics = options.first_metric = 0;
+  for (const std::string& metric : settings.list(name)) {
+    const auto* const found = std::ranges::find(kMetrics, metric);
+    if (found == std::end(kMetrics))
+      settings.refuse(name,
+                      fmt::format("wants some of bleu, chrf, ce-mean-words, got '{}'", metric));
+    const int32_t bit = kBits[found - std::begin(kMetrics)];
+    if (options.first_metric == 0) options.first_metric = bit;
+    options.valid_metrics |= bit;
+  }
+}
+
+std::vector<std::string> metric_names(const trafo_trainer_options& options) {
+  std::vector<std::string> names;
+  for (const bool first : {true, false})
+    for (size_t i = 0; i < std::size(kBits); ++i)
+      if ((options.valid_metrics & kBits[i]) != 0 && (options.first_metric == kBits[i]) == first)
+        names.emplace_back(kMetrics[i]);
+  return names;
+}
+
+}  // namespace translate_train

@@ -1,0 +1,41 @@
+// Settings whose text is not one number, name or switch; settings.generated.cc calls these.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "settings.h"
+#include "trafo_handles.h"
+
+namespace translate_train {
+
+// "1000u", "2Mt", "10e"; no unit means updates.
+trafo_period parse_period(const Settings& settings, const std::string& name,
+                          const std::string& text);
+std::string period_text(const trafo_period& period);
+
+// --exponential-smoothing without a value: Marian's share.
+void read_ema_alpha(const Settings& settings, const std::string& name,
+                    trafo_trainer_options& options);
+// --sentencepiece-alphas: one for both sides or one a side.
+void read_alphas(const Settings& settings, const std::string& name, trafo_trainer_options& options);
+// --after 20e,50ku: the limits of a run.
+void read_after(const Settings& settings, const std::string& name, trafo_trainer_options& options);
+// --valid-metrics: the first one decides.
+void read_metrics(const Settings& settings, const std::string& name,
+                  trafo_trainer_options& options);
+std::vector<std::string> metric_names(const trafo_trainer_options& options);
+
+// Generated from the tables: what has been set goes into the struct; what has not becomes the text
+// of the struct's value.
+void read_options(const Settings& settings, trafo_trainer_options& options);
+void read_options(const Settings& settings, trafo_model_config& config);
+void read_options(const Settings& settings, trafo_translate_options& options);
+void set_defaults(Settings& settings, const trafo_trainer_options& options);
+void set_defaults(Settings& settings, const trafo_model_config& config);
+// The settings that decide the shape of a model's weights.
+std::span<const char* const> shape_settings();
+std::span<const char* const> task_names();
+
+}  // namespace translate_train

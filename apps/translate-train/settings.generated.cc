@@ -1,0 +1,398 @@
+// Written by scripts/generate_options.py from engine/options/*.toml: change those.
+// clang-format off
+#include <fmt/format.h>
+
+#include "setting_types.h"
+
+namespace translate_train {
+namespace {
+
+constexpr SettingSpec kSpecs[] = {
+    {"train-sets", "-t", "", "Data", "SRC TRG ...",
+     "training files, a sentence a line; plain or .gz; again for more corpora; one file alone is text for a decoder-lm",
+     1, 64, true, false, nullptr},
+    {"tsv", "", "", "Data", "FILE|- ...",
+     "instead: files of SRC<tab>TRG lines, - is standard input",
+     1, 64, true, false, nullptr},
+    {"data-weights", "--train-weights", "", "Data", "W ...",
+     "one for each corpus: how often an epoch has each of its pairs; 0.25: a quarter of them, another one each epoch (default 1)",
+     1, 64, true, false, nullptr},
+    {"valid-sets", "", "", "Data", "SRC TRG",
+     "validation files (default: 1% of the training pairs, at most 2000, are held out by their hash)",
+     1, 2, true, false, nullptr},
+    {"vocabs", "", "", "Data", "FILE.spm",
+     "SentencePiece model (default: trained on both sides)",
+     1, 1, true, false, nullptr},
+    {"dim-vocabs", "", "", "Data", "N",
+     "tokens of a new vocabulary (default: 8000, 16000, 32000 by task)",
+     1, 1, true, true, nullptr},
+    {"mini-batch-words", "--max-tokens", "", "Data", "N",
+     "target tokens a batch (default 4096)",
+     1, 1, true, true, nullptr},
+    {"max-length", "", "", "Data", "N",
+     "longer pairs are dropped and counted, in tokens a side (default 256)",
+     1, 1, true, true, nullptr},
+    {"maxi-batch", "", "", "Data", "N",
+     "batches filled from sentences sorted by length together, 0: 262144 sentences (default 0)",
+     1, 1, true, false, nullptr},
+    {"max-length-ratio", "", "", "Data", "R",
+     "pairs with a side of more than R times the tokens of the other are dropped and counted, 0: none (default 0)",
+     1, 1, true, false, nullptr},
+    {"drop-identical", "", "", "Data", "on|off",
+     "pairs with the same text on both sides are dropped and counted (default off)",
+     0, 1, true, false, nullptr},
+    {"sentencepiece-alphas", "", "", "Data", "A [A]",
+     "sample the segmentation of every sentence anew in each epoch, one value or one a side: by probability^A of a unigram vocabulary (try 0.2), dropping merges with probability A of a BPE vocabulary (try 0.1), 0: always the best one (default 0)",
+     1, 2, true, false, "0"},
+    {"mini-batch-fit", "", "", "Data", "on|off",
+     "instead of --mini-batch-words: as many as the memory, or --memory-limit, has room for; a run keeps its choice (default off)",
+     0, 1, true, true, nullptr},
+    {"data-in-memory", "", "", "Data", "SIZE",
+     "corpora with more text stay on disk, and the results are the same (default 256MiB)",
+     1, 1, true, false, "256MiB"},
+    {"tempdir", "", "", "Data", "DIR",
+     "where .gz files and standard input are unpacked if they stay on disk (default: the run directory)",
+     1, 1, true, false, nullptr},
+    {"task", "", "", "Model", "NAME",
+     "tiny, small, iwslt, base, big, lm, gpt2 or llama: sets the defaults below (default: tiny under 100k pairs, iwslt under 1M, else base)",
+     1, 1, true, true, nullptr},
+    {"arch", "", "", "Model", "NAME",
+     "encoder-decoder or decoder-lm (default by task)",
+     1, 1, true, true, nullptr},
+    {"transformer-ffn-activation", "--activation-fn", "", "Model", "NAME",
+     "relu, gelu or swish (default by task)",
+     1, 1, true, false, nullptr},
+    {"enc-depth", "--encoder-layers", "", "Model", "N",
+     "encoder layers (default by task)",
+     1, 1, true, true, nullptr},
+    {"dec-depth", "--decoder-layers", "", "Model", "N",
+     "decoder layers (default by task)",
+     1, 1, true, true, nullptr},
+    {"dim-emb", "--encoder-embed-dim", "", "Model", "N",
+     "width of the model (default by task)",
+     1, 1, true, true, nullptr},
+    {"transformer-dim-ffn", "--encoder-ffn-embed-dim", "", "Model", "N",
+     "width inside the feed-forward (default by task)",
+     1, 1, true, true, nullptr},
+    {"transformer-heads", "--encoder-attention-heads", "", "Model", "N",
+     "attention heads (default by task)",
+     1, 1, true, true, nullptr},
+    {"transformer-norm", "", "", "Model", "NAME",
+     "pre or post (default pre)",
+     1, 1, true, true, nullptr},
+    {"tied-embeddings-all", "--share-all-embeddings", "", "Model", "on|off",
+     "one matrix for source, target and output (default on)",
+     0, 1, true, true, nullptr},
+    {"transformer-dropout", "--dropout", "", "Model", "P",
+     "dropout of embeddings and of every block's output (default by task)",
+     1, 1, true, false, nullptr},
+    {"transformer-dropout-attention", "--attention-dropout", "", "Model", "P",
+     "dropout of attention probabilities (default by task)",
+     1, 1, true, false, nullptr},
+    {"transformer-dropout-ffn", "--activation-dropout", "", "Model", "P",
+     "dropout after the activation of the feed-forward (default by task)",
+     1, 1, true, false, nullptr},
+    {"transformer-kv-heads", "--kv-heads", "", "Model", "N",
+     "heads of keys and values, for --task llama; 0: as many as heads (default 0)",
+     1, 1, true, true, nullptr},
+    {"transformer-depth-scaling", "", "", "Model", "on|off",
+     "divide the initial weights of layer l by the root of l: deep models begin better (default off)",
+     0, 1, true, false, nullptr},
+    {"output-bias", "", "", "Model", "on|off",
+     "bias of the output layer, where the model has biases; GPT-2 has none (default by task)",
+     0, 1, true, false, nullptr},
+    {"learn-rate", "--lr", "", "Training", "R",
+     "peak learning rate (default by task)",
+     1, 1, true, false, nullptr},
+    {"lr-decay", "--lr-scheduler", "", "Training", "NAME",
+     "inv-sqrt, cosine, linear, constant or noam (cosine and linear end where --after does) (default inv-sqrt)",
+     1, 1, true, false, nullptr},
+    {"lr-warmup", "--warmup-updates", "", "Training", "N",
+     "updates to the peak (default by task)",
+     1, 1, true, false, nullptr},
+    {"label-smoothing", "", "", "Training", "P",
+     "share of probability for the other tokens (default 0.1)",
+     1, 1, true, false, nullptr},
+    {"clip-norm", "", "", "Training", "X",
+     "largest gradient norm, 0: any (default 1)",
+     1, 1, true, false, nullptr},
+    {"weight-decay", "", "", "Training", "X",
+     "decoupled weight decay (default 0)",
+     1, 1, true, false, nullptr},
+    {"decay-norms-and-biases", "", "", "Training", "on|off",
+     "off: --weight-decay is for matrices only (default on)",
+     0, 1, true, false, nullptr},
+    {"optimizer-states", "", "", "Training", "NAME",
+     "fp32 or 8bit: what the moments of AdamW are kept in, 8 or 2.03 bytes a parameter (default fp32)",
+     1, 1, true, true, nullptr},
+    {"exponential-smoothing", "", "", "Training", "[R]",
+     "validate and save an EMA of the weights, which takes the share R of every update's weights, 0: off (default 1e-4 where R is left out; else by task)",
+     0, 1, true, true, nullptr},
+    {"ema-decay", "", "", "Training", "D",
+     "fairseq's form of --exponential-smoothing: R is 1 - D",
+     1, 1, false, false, nullptr},
+    {"optimizer-delay", "--update-freq", "", "Training", "N",
+     "batches an update (default 1)",
+     1, 1, true, true, nullptr},
+    {"freeze", "", "", "Training", "PATTERN ...",
+     "parameters whose names match are not trained, as encoder.* or *norm*; * stands for any text",
+     1, 64, true, false, nullptr},
+    {"seed", "", "", "Training", "N",
+     "of weights, dropout and data order (default 1)",
+     1, 1, true, false, nullptr},
+    {"after", "-a,--max-update", "", "Training", "N[ute]",
+     "stop after updates (u), target tokens (t), epochs (e); 20e,50ku: at the first of them; 0u: when early stopping says so (default 0u)",
+     1, 8, true, false, "0u"},
+    {"after-epochs", "--max-epoch", "", "Training", "N",
+     "the same as --after Ne",
+     1, 1, false, false, nullptr},
+    {"early-stopping", "--patience", "", "Training", "N",
+     "stop after so many validations without a better metric, 0: never (default by task)",
+     1, 1, true, false, nullptr},
+    {"early-stopping-on", "", "", "Training", "NAME",
+     "first, any or all of --valid-metrics: which of them must be no better (default first)",
+     1, 1, true, false, nullptr},
+    {"pretrained-model", "--finetune-from-model", "", "Training", "FILE|DIR",
+     "begin with the weights and the vocabulary of this model, run or import; the shape of the model is then its own",
+     1, 1, true, false, nullptr},
+    {"valid-freq", "--validate-interval-updates", "", "Validation and checkpoints", "N[ute]",
+     "how often it validates, besides at the end (default 1000u)",
+     1, 1, true, false, nullptr},
+    {"save-freq", "--save-interval-updates", "", "Validation and checkpoints", "N[ute]",
+     "how often it saves, besides at the end (default 1000u)",
+     1, 1, true, false, nullptr},
+    {"valid-metrics", "", "", "Validation and checkpoints", "NAME ...",
+     "of bleu, chrf, ce-mean-words; the first one decides (default bleu chrf ce-mean-words)",
+     1, 3, true, false, nullptr},
+    {"beam-size", "--beam", "", "Validation and checkpoints", "N",
+     "beam of validation; 1: greedy (default 1)",
+     1, 1, true, false, nullptr},
+    {"normalize", "--lenpen", "", "Validation and checkpoints", "A",
+     "of that beam: score = log-probability / length^A (default 1)",
+     1, 1, true, false, nullptr},
+    {"keep-best", "", "", "Validation and checkpoints", "on|off",
+     "keep the best checkpoint of every metric (default on)",
+     0, 1, true, false, nullptr},
+    {"keep-last", "", "", "Validation and checkpoints", "N",
+     "newest checkpoints kept (default 3)",
+     1, 1, true, false, nullptr},
+    {"average-last", "", "", "Validation and checkpoints", "N",
+     "at the end, average so many of the newest checkpoints, which are kept for it, into ckpt/averaged and measure that, 0: not (default 0)",
+     1, 1, true, false, nullptr},
+    {"device", "", "", "Machine", "NAME",
+     "auto, cpu, cuda or cuda:N; auto: CUDA where there is one, else the CPU (default auto)",
+     1, 1, true, false, "auto"},
+    {"cpu-threads", "", "", "Machine", "N",
+     "0: every core; never changes results (default 0)",
+     1, 1, true, false, "0"},
+    {"precision", "", "", "Machine", "NAME",
+     "auto, fp32 or bf16: what the model computes in; auto: bf16 on CUDA, else fp32; weights are kept in fp32 (default auto)",
+     1, 1, true, true, "auto"},
+    {"recompute", "", "", "Machine", "NAME",
+     "none, selective or full: what backward computes a second time instead of keeping it; less memory, more time, the same results (default none)",
+     1, 1, true, true, nullptr},
+    {"autotune-gemm", "", "--tune-products", "Machine", "on|off",
+     "on: CUDA measures the GEMM kernels when a batch has a new shape and takes the fastest; RUN/gemm-cache keeps them for resuming; nothing on the CPU (default off)",
+     0, 1, true, false, nullptr},
+    {"memory-limit", "", "", "Machine", "SIZE",
+     "of the device, as 800MiB or 4GiB, 0: what is free; a run that needs more is refused (default 0)",
+     1, 1, true, true, nullptr},
+    {"workspace", "", "", "Machine", "SIZE",
+     "Marian's name of --memory-limit; a plain number is in MiB, as there",
+     1, 1, false, false, nullptr},
+    {"cuda-graphs", "", "", "Machine", "on|off",
+     "off: training steps are issued kernel by kernel, for profiling (default on)",
+     0, 1, true, false, "on"},
+    {"fused-kernels", "", "", "Machine", "on|off",
+     "off: the unfused reference of every op (default on)",
+     0, 1, true, false, "on"},
+    {"disp-freq", "--log-interval", "", "Output", "N[ute]",
+     "how often it logs, besides each of the first 5 updates (default 20u)",
+     1, 1, true, false, nullptr},
+    {"log-format", "", "", "Output", "NAME",
+     "text or json (default text)",
+     1, 1, true, false, "text"},
+    {"progress", "", "", "Output", "NAME",
+     "auto or off; auto: a live line on a terminal (default auto)",
+     1, 1, true, false, "auto"},
+    {"tensorboard", "--tensorboard-logdir", "", "Output", "[DIR]",
+     "also write TensorBoard's event files, into RUN/tensorboard or DIR (default off)",
+     0, 1, true, false, "off"},
+    {"quiet", "-q", "", "Output", "on|off",
+     "errors and warnings only (default off)",
+     0, 1, true, false, "off"},
+    {"model", "-m,--save-dir", "", "Output", "DIR",
+     "run directory (default run)",
+     1, 1, false, false, nullptr},
+};
+
+constexpr SettingSpec kTranslateSpecs[] = {
+    {"max-length", "", "", "Text", "N",
+     "longest translation in tokens, 0: twice the source and 10, at most 200 (default 0)",
+     1, 1, true, false, nullptr},
+    {"min-length", "--min-len", "", "Text", "N",
+     "tokens before a translation may end (default 0)",
+     1, 1, true, false, nullptr},
+    {"beam-size", "-b,--beam", "", "Search", "N",
+     "hypotheses kept of each sentence; 1: greedy (default 5)",
+     1, 1, true, false, nullptr},
+    {"normalize", "-n,--lenpen", "", "Search", "A",
+     "score = log-probability / length^A (default 1)",
+     1, 1, true, false, nullptr},
+    {"temperature", "", "", "Sampling, instead of the search", "T",
+     "below 1: closer to the most probable, above: wilder (default 1)",
+     1, 1, true, false, nullptr},
+    {"sampling-topk", "", "", "Sampling, instead of the search", "N",
+     "the same as --output-sampling topk N (default 0)",
+     1, 1, true, false, nullptr},
+    {"sampling-topp", "", "", "Sampling, instead of the search", "P",
+     "the same as --output-sampling nucleus P (default 1)",
+     1, 1, true, false, nullptr},
+    {"seed", "", "", "Sampling, instead of the search", "N",
+     "the same seed draws the same of a line (default 1)",
+     1, 1, true, false, nullptr},
+    {"mini-batch-words", "", "", "Batches", "N",
+     "source tokens times beam decoded together (default 4096)",
+     1, 1, true, false, nullptr},
+};
+
+constexpr const char* kSchedule[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam"};
+constexpr const char* kOptimizerStates[] = {"fp32", "8bit"};
+constexpr const char* kRecompute[] = {"none", "selective", "full"};
+constexpr const char* kEarlyStoppingOn[] = {"first", "any", "all"};
+constexpr const char* kArchitecture[] = {"encoder-decoder", "decoder-lm"};
+constexpr const char* kActivation[] = {"relu", "gelu", "swish|silu"};
+constexpr const char* kPreNorm[] = {"post", "pre"};
+
+constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama"};
+
+}  // namespace
+
+std::span<const SettingSpec> setting_specs() { return kSpecs; }
+std::span<const SettingSpec> translate_specs() { return kTranslateSpecs; }
+std::span<const char* const> task_names() { return kTasks; }
+
+void read_options(const Settings& s, trafo_trainer_options& o) {
+  if (s.has("learn-rate")) o.learning_rate = s.real("learn-rate");
+  if (s.has("lr-decay")) o.schedule = s.choice("lr-decay", kSchedule);
+  if (s.has("lr-warmup")) o.warmup = s.integer("lr-warmup");
+  if (s.has("label-smoothing")) o.label_smoothing = s.real("label-smoothing");
+  if (s.has("clip-norm")) o.clip_norm = s.real("clip-norm");
+  if (s.has("weight-decay")) o.weight_decay = s.real("weight-decay");
+  if (s.has("decay-norms-and-biases")) o.decay_norms_and_biases = s.flag("decay-norms-and-biases");
+  if (s.has("optimizer-states")) o.optimizer_states = s.choice("optimizer-states", kOptimizerStates);
+  if (s.has("exponential-smoothing")) read_ema_alpha(s, "exponential-smoothing", o);
+  if (s.has("optimizer-delay")) o.gradient_accumulation = s.integer("optimizer-delay");
+  if (s.has("seed")) o.seed = s.seed("seed");
+  if (s.has("mini-batch-words")) o.batch_tokens = s.integer("mini-batch-words");
+  if (s.has("max-length")) o.max_length = s.integer("max-length");
+  if (s.has("maxi-batch")) o.maxi_batch = s.integer("maxi-batch");
+  if (s.has("max-length-ratio")) o.max_length_ratio = s.real("max-length-ratio");
+  if (s.has("drop-identical")) o.drop_identical = s.flag("drop-identical");
+  if (s.has("sentencepiece-alphas")) read_alphas(s, "sentencepiece-alphas", o);
+  if (s.has("mini-batch-fit")) o.batch_fit = s.flag("mini-batch-fit");
+  if (s.has("recompute")) o.recompute = s.choice("recompute", kRecompute);
+  if (s.has("autotune-gemm")) o.autotune_gemm = s.flag("autotune-gemm");
+  if (s.has("memory-limit")) o.memory_limit = s.bytes("memory-limit");
+  if (s.has("after")) read_after(s, "after", o);
+  if (s.has("early-stopping")) o.early_stopping = s.integer("early-stopping");
+  if (s.has("early-stopping-on")) o.early_stopping_on = s.choice("early-stopping-on", kEarlyStoppingOn);
+  if (s.has("valid-freq")) o.valid_freq = parse_period(s, "valid-freq", s.text("valid-freq"));
+  if (s.has("save-freq")) o.save_freq = parse_period(s, "save-freq", s.text("save-freq"));
+  if (s.has("disp-freq")) o.log_freq = parse_period(s, "disp-freq", s.text("disp-freq"));
+  if (s.has("valid-metrics")) read_metrics(s, "valid-metrics", o);
+  if (s.has("beam-size")) o.valid_beam = s.integer("beam-size");
+  if (s.has("normalize")) o.valid_normalize = s.real("normalize");
+  if (s.has("keep-best")) o.keep_best = s.flag("keep-best");
+  if (s.has("keep-last")) o.keep_last = s.integer("keep-last");
+  if (s.has("average-last")) o.average_last = s.integer("average-last");
+}
+
+void set_defaults(Settings& s, const trafo_trainer_options& o) {
+  s.set_default("learn-rate", {fmt::format("{}", o.learning_rate)});
+  s.set_default("lr-decay", {first_name(kSchedule[o.schedule])});
+  s.set_default("lr-warmup", {fmt::format("{}", o.warmup)});
+  s.set_default("label-smoothing", {fmt::format("{}", o.label_smoothing)});
+  s.set_default("clip-norm", {fmt::format("{}", o.clip_norm)});
+  s.set_default("weight-decay", {fmt::format("{}", o.weight_decay)});
+  s.set_default("decay-norms-and-biases", {o.decay_norms_and_biases != 0 ? "on" : "off"});
+  s.set_default("optimizer-states", {first_name(kOptimizerStates[o.optimizer_states])});
+  s.set_default("exponential-smoothing", {fmt::format("{}", o.ema_alpha)});
+  s.set_default("optimizer-delay", {fmt::format("{}", o.gradient_accumulation)});
+  s.set_default("seed", {fmt::format("{}", o.seed)});
+  s.set_default("mini-batch-words", {fmt::format("{}", o.batch_tokens)});
+  s.set_default("max-length", {fmt::format("{}", o.max_length)});
+  s.set_default("maxi-batch", {fmt::format("{}", o.maxi_batch)});
+  s.set_default("max-length-ratio", {fmt::format("{}", o.max_length_ratio)});
+  s.set_default("drop-identical", {o.drop_identical != 0 ? "on" : "off"});
+  s.set_default("mini-batch-fit", {o.batch_fit != 0 ? "on" : "off"});
+  s.set_default("recompute", {first_name(kRecompute[o.recompute])});
+  s.set_default("autotune-gemm", {o.autotune_gemm != 0 ? "on" : "off"});
+  s.set_default("memory-limit", {fmt::format("{}", o.memory_limit)});
+  s.set_default("early-stopping", {fmt::format("{}", o.early_stopping)});
+  s.set_default("early-stopping-on", {first_name(kEarlyStoppingOn[o.early_stopping_on])});
+  s.set_default("valid-freq", {period_text(o.valid_freq)});
+  s.set_default("save-freq", {period_text(o.save_freq)});
+  s.set_default("disp-freq", {period_text(o.log_freq)});
+  s.set_default("valid-metrics", metric_names(o));
+  s.set_default("beam-size", {fmt::format("{}", o.valid_beam)});
+  s.set_default("normalize", {fmt::format("{}", o.valid_normalize)});
+  s.set_default("keep-best", {o.keep_best != 0 ? "on" : "off"});
+  s.set_default("keep-last", {fmt::format("{}", o.keep_last)});
+  s.set_default("average-last", {fmt::format("{}", o.average_last)});
+}
+
+void read_options(const Settings& s, trafo_model_config& o) {
+  if (s.has("arch")) o.architecture = s.choice("arch", kArchitecture);
+  if (s.has("transformer-ffn-activation")) o.activation = s.choice("transformer-ffn-activation", kActivation);
+  if (s.has("enc-depth")) o.encoder_layers = s.integer("enc-depth");
+  if (s.has("dec-depth")) o.decoder_layers = s.integer("dec-depth");
+  if (s.has("dim-emb")) o.width = s.integer("dim-emb");
+  if (s.has("transformer-dim-ffn")) o.ffn_width = s.integer("transformer-dim-ffn");
+  if (s.has("transformer-heads")) o.heads = s.integer("transformer-heads");
+  if (s.has("transformer-norm")) o.pre_norm = s.choice("transformer-norm", kPreNorm);
+  if (s.has("tied-embeddings-all")) o.tied_embeddings = s.flag("tied-embeddings-all");
+  if (s.has("transformer-dropout")) o.dropout = s.real("transformer-dropout");
+  if (s.has("transformer-dropout-attention")) o.attention_dropout = s.real("transformer-dropout-attention");
+  if (s.has("transformer-dropout-ffn")) o.ffn_dropout = s.real("transformer-dropout-ffn");
+  if (s.has("transformer-kv-heads")) o.kv_heads = s.integer("transformer-kv-heads");
+  if (s.has("transformer-depth-scaling")) o.depth_scaled_init = s.flag("transformer-depth-scaling");
+  if (s.has("output-bias")) o.output_bias = s.flag("output-bias");
+}
+
+void set_defaults(Settings& s, const trafo_model_config& o) {
+  s.set_default("arch", {first_name(kArchitecture[o.architecture])});
+  s.set_default("transformer-ffn-activation", {first_name(kActivation[o.activation])});
+  s.set_default("enc-depth", {fmt::format("{}", o.encoder_layers)});
+  s.set_default("dec-depth", {fmt::format("{}", o.decoder_layers)});
+  s.set_default("dim-emb", {fmt::format("{}", o.width)});
+  s.set_default("transformer-dim-ffn", {fmt::format("{}", o.ffn_width)});
+  s.set_default("transformer-heads", {fmt::format("{}", o.heads)});
+  s.set_default("transformer-norm", {first_name(kPreNorm[o.pre_norm])});
+  s.set_default("tied-embeddings-all", {o.tied_embeddings != 0 ? "on" : "off"});
+  s.set_default("transformer-dropout", {fmt::format("{}", o.dropout)});
+  s.set_default("transformer-dropout-attention", {fmt::format("{}", o.attention_dropout)});
+  s.set_default("transformer-dropout-ffn", {fmt::format("{}", o.ffn_dropout)});
+  s.set_default("transformer-kv-heads", {fmt::format("{}", o.kv_heads)});
+  s.set_default("transformer-depth-scaling", {o.depth_scaled_init != 0 ? "on" : "off"});
+  s.set_default("output-bias", {o.output_bias != 0 ? "on" : "off"});
+}
+
+void read_options(const Settings& s, trafo_translate_options& o) {
+  if (s.has("beam-size")) o.beam = s.integer("beam-size");
+  if (s.has("normalize")) o.length_penalty = s.real("normalize");
+  if (s.has("max-length")) o.max_length = s.integer("max-length");
+  if (s.has("min-length")) o.min_length = s.integer("min-length");
+  if (s.has("mini-batch-words")) o.batch_tokens = s.integer("mini-batch-words");
+  if (s.has("temperature")) o.temperature = s.real("temperature");
+  if (s.has("sampling-topk")) o.top_k = s.integer("sampling-topk");
+  if (s.has("sampling-topp")) o.top_p = s.real("sampling-topp");
+  if (s.has("seed")) o.seed = s.seed("seed");
+}
+
+std::span<const char* const> shape_settings() {
+  static constexpr const char* kShape[] = {"arch", "transformer-ffn-activation", "enc-depth", "dec-depth", "dim-emb", "transformer-dim-ffn", "transformer-heads", "transformer-norm", "tied-embeddings-all", "transformer-kv-heads", "output-bias"};
+  return kShape;
+}
+
+}  // namespace translate_train

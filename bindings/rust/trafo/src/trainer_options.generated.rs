@@ -1,0 +1,177 @@
+// Written by scripts/generate_options.py from engine/options/training.toml: change that.
+/// How the learning rate goes after the warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Schedule {
+    /// It stays at its peak.
+    Constant,
+    /// It falls to zero on a line; needs schedule_updates.
+    Linear,
+    /// It falls to zero on half a cosine; needs schedule_updates.
+    Cosine,
+    /// It falls with the square root of the update.
+    InverseSqrt,
+    /// The schedule of the first transformer.
+    Noam,
+}
+impl Schedule {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            Schedule::Constant => sys::TRAFO_SCHEDULE_CONSTANT,
+            Schedule::Linear => sys::TRAFO_SCHEDULE_LINEAR,
+            Schedule::Cosine => sys::TRAFO_SCHEDULE_COSINE,
+            Schedule::InverseSqrt => sys::TRAFO_SCHEDULE_INVERSE_SQRT,
+            Schedule::Noam => sys::TRAFO_SCHEDULE_NOAM,
+        }
+    }
+}
+/// What the optimizer keeps its two moments of every parameter in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OptimizerStates {
+    /// float32: 8 bytes a parameter.
+    Float32,
+    /// Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter.
+    EightBit,
+}
+impl OptimizerStates {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            OptimizerStates::Float32 => sys::TRAFO_OPTIMIZER_STATES_FLOAT32,
+            OptimizerStates::EightBit => sys::TRAFO_OPTIMIZER_STATES_8BIT,
+        }
+    }
+}
+/// What backward computes a second time instead of keeping it (gradient checkpointing). Results are the same bits under
+/// each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Recompute {
+    /// Nothing.
+    None,
+    /// Outputs of norms and of activations, which are large and cheap.
+    Selective,
+    /// Everything inside a layer.
+    Full,
+}
+impl Recompute {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            Recompute::None => sys::TRAFO_RECOMPUTE_NONE,
+            Recompute::Selective => sys::TRAFO_RECOMPUTE_SELECTIVE,
+            Recompute::Full => sys::TRAFO_RECOMPUTE_FULL,
+        }
+    }
+}
+/// The metrics that early stopping looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoppingMetrics {
+    /// The metric that decides which checkpoint is best.
+    First,
+    /// Stops when any metric has stalled for so long.
+    Any,
+    /// Stops when all metrics have stalled for so long.
+    All,
+}
+impl StoppingMetrics {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            StoppingMetrics::First => sys::TRAFO_STOPPING_FIRST,
+            StoppingMetrics::Any => sys::TRAFO_STOPPING_ANY,
+            StoppingMetrics::All => sys::TRAFO_STOPPING_ALL,
+        }
+    }
+}
+setters! {
+    /// Peak of the learning rate. Default 0.002.
+    learning_rate: f64 = same;
+    /// How the learning rate goes after the warm-up. Default [`Schedule::InverseSqrt`].
+    schedule: Schedule = Schedule::as_raw;
+    /// Updates in which the rate rises to its peak on a line. Default 1000.
+    warmup: i64 = same;
+    /// The update at which cosine and linear schedules reach their end. It must be set for them. Default 0.
+    schedule_updates: i64 = same;
+    /// Share of the target probability that is spread over the other tokens. Default 0.1.
+    label_smoothing: f64 = same;
+    /// Largest global norm of the mean gradient. 0: no clipping. Default 1.
+    clip_norm: f64 = same;
+    /// Decoupled weight decay. Default 0.
+    weight_decay: f64 = same;
+    /// Whether weight_decay acts on norms and biases too, and not only on matrices. Default true.
+    decay_norms_and_biases: bool = i32::from;
+    /// Decay of AdamW's first moment. Default 0.9.
+    beta1: f64 = same;
+    /// Decay of AdamW's second moment. Default 0.98.
+    beta2: f64 = same;
+    /// AdamW's epsilon. Default 1e-9.
+    epsilon: f64 = same;
+    /// What the optimizer keeps its two moments of every parameter in. float64 models have float32. Default
+    /// [`OptimizerStates::Float32`].
+    optimizer_states: OptimizerStates = OptimizerStates::as_raw;
+    /// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
+    /// validated and saved as model.safetensors. Training goes on from the weights themselves, which the model keeps
+    /// and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
+    ema_alpha: f64 = same;
+    /// Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1.
+    gradient_accumulation: i64 = same;
+    /// Seed of dropout and of the data order. Default 1.
+    seed: u64 = same;
+    /// Target tokens of a batch. Default 4096.
+    batch_tokens: i64 = same;
+    /// Tokens a side. Longer pairs are dropped and counted. Default 256.
+    max_length: i64 = same;
+    /// Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences.
+    maxi_batch: i64 = same;
+    /// Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any.
+    max_length_ratio: f64 = same;
+    /// Whether pairs with the same text on both sides are dropped and counted. Default false.
+    drop_identical: bool = i32::from;
+    /// Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by probability^alpha, of
+    /// a BPE vocabulary with every merge left out with probability alpha. Default 0: the best segmentation.
+    source_alpha: f64 = same;
+    /// The same for the target text. Default 0: the best segmentation.
+    target_alpha: f64 = same;
+    /// Whether `batch_tokens` is chosen: the largest that the memory has room for. Default false.
+    batch_fit: bool = i32::from;
+    /// What backward computes a second time instead of keeping it: less memory for more time. It never changes a bit.
+    /// Default [`Recompute::None`].
+    recompute: Recompute = Recompute::as_raw;
+    /// Whether CUDA measures the GEMM kernels of a new batch shape before they first run and keeps the fastest. The run
+    /// directory holds the choices, so that a resumed run computes the same bits. Nothing on the CPU. Default false.
+    autotune_gemm: bool = i32::from;
+    /// Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free.
+    memory_limit: i64 = same;
+    /// Training is done after so many updates. Default 0: never.
+    after_updates: i64 = same;
+    /// Training is done after so many epochs. Default 0: never.
+    after_epochs: i64 = same;
+    /// Training is done after so many target tokens. Default 0: never.
+    after_tokens: i64 = same;
+    /// Training is done after so many validations in a row without a better metric (see `early_stopping_on`). Default
+    /// 0: never.
+    early_stopping: i64 = same;
+    /// The metrics that `early_stopping` looks at. Default [`StoppingMetrics::First`].
+    early_stopping_on: StoppingMetrics = StoppingMetrics::as_raw;
+    /// Updates in a row with a non-finite loss or gradient (NaN or infinity) before the error NON_FINITE. Default 10.
+    max_non_finite_steps: i64 = same;
+    /// How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates.
+    valid_freq: Period = Period::to_raw;
+    /// How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates.
+    save_freq: Period = Period::to_raw;
+    /// How often it logs (the event LOG). Default 20 updates.
+    log_freq: Period = Period::to_raw;
+    /// The first so many updates are logged as well. Default 0.
+    log_first: i64 = same;
+    /// Beam of validation. 1 is greedy search. Default 1.
+    valid_beam: i64 = same;
+    /// Length normalisation of that beam: score = log-probability / length^valid_normalize. Default 1.
+    valid_normalize: f64 = same;
+    /// Whether the best checkpoint of every metric is kept as well. Default true.
+    keep_best: bool = i32::from;
+    /// Newest checkpoints that are kept. Default 3.
+    keep_last: i64 = same;
+    /// At the end the mean of so many of the newest checkpoints, which are kept for it, is written to
+    /// ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average.
+    average_last: i64 = same;
+}

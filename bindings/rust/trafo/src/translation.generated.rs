@@ -1,0 +1,56 @@
+// Written by scripts/generate_options.py from engine/options/decoding.toml: change that.
+setters! {
+    /// Hypotheses kept of each sentence. 1 is greedy search. Default 5.
+    beam: usize = to_i64;
+    /// Hypotheses returned of each sentence, at most `beam`. With `sampling`: translations drawn of each sentence.
+    /// Default 1.
+    n_best: usize = to_i64;
+    /// The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's --normalize). 0:
+    /// no normalisation. Default 1.
+    length_penalty: f64 = same;
+    /// Longest translation in tokens. Default 0: twice the source plus 10, at most 200.
+    max_length: usize = to_i64;
+    /// Tokens before a translation may end. Default 0.
+    min_length: usize = to_i64;
+    /// Source tokens times `beam` of the sentences that are decoded together. Default 4096.
+    batch_tokens: usize = to_i64;
+    /// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
+    truncate: bool = i32::from;
+}
+/// How [`TranslateOptions::sampling`] draws. What is drawn follows from the model's probabilities, the seed, the number
+/// of the line, of the sample and of the token alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampling {
+    /// Logits are divided by it. Default 1.
+    pub temperature: f64,
+    /// Only so many of the most probable tokens. Default 0: all.
+    pub top_k: usize,
+    /// Only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
+    /// Default 1.
+    pub top_p: f64,
+    /// Seed of the draws. Default 1.
+    pub seed: u64,
+    /// Number of the first line, so that a text in several calls is drawn as in one. Default 0.
+    pub first_line: usize,
+}
+impl Sampling {
+    fn write(&self, raw: &mut sys::trafo_translate_options) {
+        raw.sampling = 1;
+        raw.temperature = same(self.temperature);
+        raw.top_k = to_i64(self.top_k);
+        raw.top_p = same(self.top_p);
+        raw.seed = same(self.seed);
+        raw.first_line = to_i64(self.first_line);
+    }
+}
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            seed: 1,
+            first_line: 0,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+#include "capi/src/option_types.h"
+
+namespace trafo::capi {
+namespace {
+
+struct Metric {
+  int32_t bit;
+  const char* name;
+};
+constexpr Metric kMetrics[] = {
+    {TRAFO_METRIC_BLEU, "bleu"}, {TRAFO_METRIC_CHRF, "chrf"}, {TRAFO_METRIC_CE, "ce-mean-words"}};
+
+int32_t bit_of(const std::string& name) {
+  for (const Metric& metric : kMetrics)
+    if (name == metric.name) return metric.bit;
+  return 0;
+}
+
+}  // namespace
+
+trafo_period to_c(const Period& period) {
+  return {period.value, static_cast<int32_t>(period.unit), 0};
+}
+
+Period to_period(const Call& call, const trafo_period& period, const char* name) {
+  call.reserved(period.reserved);
+  if (period.unit < TRAFO_UNIT_UPDATES || period.unit > TRAFO_UNIT_EPOCHS)
+    call.refuse(name, " has the unknown unit ", period.unit);
+  if (period.value < 0) call.refuse(name, " must be at least 0, got ", period.value);
+  return {period.value, static_cast<PeriodUnit>(period.unit)};
+}
+
+int32_t metric_bits(const std::vector<std::string>& names) {
+  int32_t bits = 0;
+  for (const std::string& name : names) bits |= bit_of(name);
+  return bits;
+}
+
+int32_t first_bit(const std::vector<std::string>& names) {
+  return names.empty() ? 0 : bit_of(names.front());
+}
+
+std::vector<std::string> to_metrics(const Call& call, int32_t bits, int32_t first) {
+  int32_t all = 0;
+  for (const Metric& metric : kMetrics) all |= metric.bit;
+  if ((bits & ~all) != 0) call.refuse("valid_metrics has unknown bits: ", bits);
+  if (bits != 0 && ((first & bits) != first || (first & (first - 1)) != 0 || first == 0))
+    call.refuse("first_metric ", first, " is not one of valid_metrics ", bits);
+  std::vector<std::string> names;
+  for (const bool is_first : {true, false})
+    for (const Metric& metric : kMetrics)
+      if ((bits & metric.bit) != 0 && (first == metric.bit) == is_first)
+        names.emplace_back(metric.name);
+  return names;
+}
+
+}  // namespace trafo::capi

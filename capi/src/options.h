@@ -1,0 +1,53 @@
+// Options of the C ABI as the engine's and back; options.generated.cc follows from the tables in
+// engine/options.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "capi/include/trafo.h"
+#include "capi/src/handles.h"
+#include "engine/decode/options.h"
+#include "engine/models/model_config.h"
+#include "engine/train/options.h"
+
+namespace trafo::capi {
+
+// The precision of a model is not part of its configuration: to_c gives float32, from_c leaves it
+// out.
+trafo_model_config to_c(const ModelConfig& config);
+ModelConfig from_c(const Call& call, const trafo_model_config& config);
+
+trafo_trainer_options to_c(const TrainOptions& options);
+TrainOptions from_c(const Call& call, const trafo_trainer_options& options);
+
+// What the C ABI alone has (max_length, truncate, the shortlist) has its default in to_c; from_c
+// leaves it out.
+trafo_translate_options to_c(const DecodeOptions& options);
+DecodeOptions from_c(const Call& call, const trafo_translate_options& options);
+
+// Both functions change the defaults.
+struct Preset {
+  const char* name;
+  void (*model)(trafo_model_config& config);
+  void (*training)(trafo_trainer_options& options);
+};
+std::span<const Preset> presets();
+// NOT_FOUND lists the names.
+const Preset& preset(const Call& call, std::string_view name);
+
+// Fills the caller's struct, whose size the caller has set, with the preset of `change`.
+template <class Options>
+void write_preset(const Call& call, Options* options, const char* name, Options defaults,
+                  void (*change)(Options&)) {
+  if (!options) call.refuse(name, " is NULL");
+  read_options(call, options, defaults);  // checks struct_size
+  change(defaults);
+  const size_t size = options->struct_size;
+  std::memcpy(static_cast<void*>(options), &defaults, std::min(size, sizeof defaults));
+  options->struct_size = size;
+}
+
+}  // namespace trafo::capi

@@ -1,0 +1,28 @@
+#include "engine/models/architecture.h"
+
+#include "engine/core/status.h"
+
+namespace trafo {
+namespace {
+
+constexpr ArchitectureInfo kArchitectures[] = {
+#define TRAFO_ARCHITECTURE(name, number, text, has_encoder, free_form) \
+  {Architecture::name, text, has_encoder, free_form},
+#include "engine/models/architectures.def"
+#undef TRAFO_ARCHITECTURE
+};
+
+}  // namespace
+
+std::span<const ArchitectureInfo> architectures() {
+  return kArchitectures;
+}
+
+const ArchitectureInfo& info_of(Architecture architecture) {
+  for (const ArchitectureInfo& info : kArchitectures)
+    if (info.architecture == architecture) return info;
+  fail(ErrorCode::invalid_argument, "model_config", "unknown architecture ",
+       static_cast<int32_t>(architecture));
+}
+
+}  // namespace trafo

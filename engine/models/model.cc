@@ -1,0 +1,155 @@
+#include "engine/models/model.h"
+
+#include "engine/ops/checks.h"
+#include "engine/ops/gather_rows/gather_rows.h"
+#include "engine/ops/matmul/matmul.h"
+
+namespace trafo {
+namespace {
+
+Tensor upload(Context& context, std::span<const int32_t> values) {
+  return context.from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
+}
+
+Tensor project(Context& context, const Tensor& hidden, const OutputProjection& output) {
+  return ops::linear(context, hidden, output.weight, output.bias);
+}
+
+}  // namespace
+
+void Model::declare_output(ParamId weight) {
+  const ParamId bias = config_.has_output_bias()
+                           ? parameters_.declare("output.bias", {config_.vocabulary}, Init::zeros())
+                           : kNoParam;
+  output_ = nn::Linear(parameters_, weight, bias);
+}
+
+nn::BlockOptions Model::block_options(bool causal) const {
+  nn::BlockOptions options;
+  options.attention.width = config_.width;
+  options.attention.heads = config_.heads;
+  options.attention.kv_heads = config_.kv_heads;
+  options.attention.causal = causal;
+  options.attention.biases = config_.biases;
+  if (config_.positions == Positions::rotary) options.attention.rope_theta = config_.rope_theta;
+  options.feed_forward.width = config_.width;
+  options.feed_forward.ffn_width = config_.ffn_width;
+  options.feed_forward.gated = config_.ffn == FeedForward::swiglu;
+  options.feed_forward.activation = config_.activation;
+  options.feed_forward.biases = config_.biases;
+  options.norm.width = config_.width;
+  options.norm.rms = config_.norm == Norm::rms;
+  options.norm.epsilon = config_.norm_epsilon;
+  options.pre_norm = config_.pre_norm;
+  options.dropout = config_.dropout;
+  options.attention_dropout = config_.attention_dropout;
+  options.ffn_dropout = config_.ffn_dropout;
+  return options;
+}
+
+nn::EncoderKeysValues Model::encode(Context&, const Batch&, const DropoutPass&) const {
+  return {};
+}
+
+Tensor Model::hidden(Context& context, const Batch& batch, const DropoutPass& dropout) const {
+  nn::BlockInputs inputs;
+  inputs.sequences = {batch.target_cu_seqlens, batch.longest_target, batch.target_positions};
+  inputs.dropout = dropout;
+  inputs.encoder = encode(context, batch, dropout);
+  return decode(context, batch.target_in, inputs, batch.indices_validated);
+}
+
+Tensor Model::logits(Context& context, const Batch& batch) const {
+  return output_.forward(context, hidden(context, batch, {}));
+}
+
+DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t capacity) const {
+  const NoGrad no_grad(context);
+  DecodeState state;
+  state.output = output_projection();
+  state.cache = nn::KvCache(context,
+                            {.layers = config_.decoder_layers,
+                             .kv_width = config_.kv_width(),
+                             .dtype = parameters_.dtype()},
+                            batch.sentences, capacity);
+  state.encoder = encode(context, batch, {});
+  if (!state.encoder.values.defined()) return state;
+  const auto ends = context.values<int32_t>(batch.source_cu_seqlens);
+  state.encoder.begin = upload(context, std::span(ends).first(ends.size() - 1));
+  state.encoder.end = upload(context, std::span(ends).subspan(1));
+  return state;
+}
+
+Tensor Model::append(Context& context, DecodeState& state, const Tensor& ids,
+                     std::span<const int32_t> counts) const {
+  state.cache.begin_append(context, counts);
+  nn::BlockInputs inputs;
+  inputs.sequences = state.cache.sequences();
+  inputs.encoder = state.encoder;
+  inputs.cache = &state.cache;
+  Tensor hidden = decode(context, ids, inputs, state.indices_validated);
+  state.cache.end_append();
+  return hidden;
+}
+
+Tensor Model::prefill(Context& context, DecodeState& state,
+                      std::span<const std::vector<int32_t>> prompts) const {
+  require(static_cast<int64_t>(prompts.size()) == state.rows(), ErrorCode::shape_mismatch,
+          "prefill", prompts.size(), " prompts for ", state.rows(), " rows");
+  const NoGrad no_grad(context);
+  std::vector<int32_t> ids, counts, last;
+  for (const std::vector<int32_t>& prompt : prompts) {
+    ids.insert(ids.end(), prompt.begin(), prompt.end());
+    counts.push_back(static_cast<int32_t>(prompt.size()));
+    last.push_back(static_cast<int32_t>(ids.size()) - 1);
+  }
+  Tensor hidden = append(context, state, upload(context, ids), counts);
+  if (hidden.dim(0) > state.rows())
+    hidden = ops::gather_rows(context, hidden, upload(context, last));
+  return project(context, hidden, state.output);
+}
+
+Tensor Model::decode_step(Context& context, DecodeState& state, const Tensor& ids) const {
+  require(
+      ids.defined() && ids.dtype() == DType::i32 && ids.rank() == 1 && ids.dim(0) == state.rows(),
+      ErrorCode::shape_mismatch, "decode_step", "ids must be int32 [", state.rows(), "]");
+  const NoGrad no_grad(context);
+  const std::vector<int32_t> counts(static_cast<size_t>(state.rows()), 1);
+  return project(context, append(context, state, ids, counts), state.output);
+}
+
+void reorder(Context& context, DecodeState& state, std::span<const int32_t> parents) {
+  if (!state.cache.reorder(context, parents) || !state.encoder.values.defined()) return;
+  const Tensor index = upload(context, parents);
+  state.encoder.begin = ops::gather_rows(context, state.encoder.begin, index);
+  state.encoder.end = ops::gather_rows(context, state.encoder.end, index);
+  state.encoder.sequences.cu_seqlens = {};  // row i no longer belongs to sentence i
+}
+
+void restrict_output(Context& context, DecodeState& state, std::span<const int32_t> tokens) {
+  const NoGrad no_grad(context);
+  const Tensor index = upload(context, tokens);
+  state.output.weight = ops::gather_rows(context, state.output.weight, index);
+  if (state.output.bias.defined())
+    state.output.bias = ops::gather_rows(context, state.output.bias, index);
+}
+
+std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, uint64_t seed,
+                                  DType dtype) {
+  validate(config);
+  require(computes_with(context.device(), dtype), ErrorCode::unsupported, "model",
+          "a model cannot be ", dtype_name(dtype), " on ", device_name(context.device()),
+          dtype == DType::bf16  ? ": bfloat16 is a storage type there; use float32, or CUDA"
+          : dtype == DType::f64 ? ": float64 is for gradient checks on the CPU"
+                                : "");
+  switch (config.architecture) {
+#define TRAFO_ARCHITECTURE(name, ...) \
+  case Architecture::name:            \
+    return make_##name(context, config, seed, dtype);
+#include "engine/models/architectures.def"
+#undef TRAFO_ARCHITECTURE
+  }
+  fail(ErrorCode::internal, "model", "validate let an unknown architecture pass");
+}
+
+}  // namespace trafo

@@ -1,0 +1,59 @@
+// Written by scripts/generate_options.py from engine/options/model.toml: change that.
+// clang-format off
+#pragma once
+
+#include "engine/core/option_field.h"
+#include "engine/models/model_config.h"
+
+namespace trafo {
+
+template <>
+struct EnumNames<Architecture> {
+  static constexpr std::array<const char*, 2> names{"encoder-decoder", "decoder-lm"};
+};
+template <>
+struct EnumNames<Activation> {
+  static constexpr std::array<const char*, 3> names{"relu", "gelu", "silu"};
+};
+template <>
+struct EnumNames<Norm> {
+  static constexpr std::array<const char*, 2> names{"layer", "rms"};
+};
+template <>
+struct EnumNames<Positions> {
+  static constexpr std::array<const char*, 2> names{"standard", "rotary"};
+};
+template <>
+struct EnumNames<FeedForward> {
+  static constexpr std::array<const char*, 2> names{"plain", "swiglu"};
+};
+
+// visit(OptionField, member) for every member of ModelConfig.
+template <class Options, class Visit>
+void for_each_field_of_model(Options& o, Visit visit) {
+  visit(OptionField{.name = "architecture", .fixed = true}, o.architecture);
+  visit(OptionField{.name = "activation", .fixed = true}, o.activation);
+  visit(OptionField{.name = "vocabulary", .low = 4, .high = 4194304}, o.vocabulary);
+  visit(OptionField{.name = "encoder_layers", .fixed = true, .low = 1, .high = 1024}, o.encoder_layers);
+  visit(OptionField{.name = "decoder_layers", .fixed = true, .low = 1, .high = 1024}, o.decoder_layers);
+  visit(OptionField{.name = "width", .fixed = true, .low = 2, .high = 16777216}, o.width);
+  visit(OptionField{.name = "ffn_width", .fixed = true, .low = 1, .high = 16777216}, o.ffn_width);
+  visit(OptionField{.name = "heads", .fixed = true, .low = 1, .high = 16777216}, o.heads);
+  visit(OptionField{.name = "max_positions", .low = 2, .high = 16777216}, o.max_positions);
+  visit(OptionField{.name = "pre_norm", .fixed = true}, o.pre_norm);
+  visit(OptionField{.name = "tied_embeddings", .fixed = true}, o.tied_embeddings);
+  visit(OptionField{.name = "dropout", .low = 0, .high = 1, .high_inside = false}, o.dropout);
+  visit(OptionField{.name = "attention_dropout", .low = 0, .high = 1, .high_inside = false}, o.attention_dropout);
+  visit(OptionField{.name = "ffn_dropout", .low = 0, .high = 1, .high_inside = false}, o.ffn_dropout);
+  visit(OptionField{.name = "norm_epsilon", .low = 0, .high = 1, .low_inside = false, .high_inside = false}, o.norm_epsilon);
+  visit(OptionField{.name = "norm", .later = true}, o.norm);
+  visit(OptionField{.name = "positions", .later = true}, o.positions);
+  visit(OptionField{.name = "ffn", .later = true}, o.ffn);
+  visit(OptionField{.name = "biases", .later = true}, o.biases);
+  visit(OptionField{.name = "kv_heads", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "as many as heads"}, o.kv_heads);
+  visit(OptionField{.name = "rope_theta", .later = true, .low = 0, .high = 1000000000000, .low_inside = false}, o.rope_theta);
+  visit(OptionField{.name = "depth_scaled_init", .later = true}, o.depth_scaled_init);
+  visit(OptionField{.name = "output_bias", .fixed = true, .later = true}, o.output_bias);
+}
+
+}  // namespace trafo

@@ -1,0 +1,32 @@
+#include "engine/models/objective.h"
+
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
+
+namespace trafo {
+
+ops::CrossEntropyOutput LabelSmoothedCrossEntropy::loss(Context& context, const Model& model,
+                                                        const Batch& batch,
+                                                        const DropoutPass& dropout,
+                                                        double scale) const {
+  const Tensor hidden = model.hidden(context, batch, dropout);
+  const OutputProjection output = model.output_projection();
+  ops::LinearCrossEntropyOptions options;
+  options.gradients_at_once = dropout.training;
+  options.loss.label_smoothing = label_smoothing_;
+  options.loss.weights = batch.target_weights;
+  options.loss.reduction = Reduction::sum;
+  options.loss.scale = scale;
+  options.loss.labels_validated = batch.indices_validated;
+  return ops::linear_cross_entropy(context, hidden, output.weight, output.bias, batch.target_out,
+                                   options);
+}
+
+Tensor label_nll(Context& context, const Model& model, const Batch& batch, int32_t ignore_label) {
+  ops::CrossEntropyOptions options;
+  options.ignore_label = ignore_label;
+  options.reduction = Reduction::none;
+  options.labels_validated = batch.indices_validated;
+  return ops::cross_entropy(context, model.logits(context, batch), batch.target_out, options).nll;
+}
+
+}  // namespace trafo

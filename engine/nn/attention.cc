@@ -1,0 +1,93 @@
+#include "engine/nn/attention.h"
+
+#include "engine/ops/rotary/rotary.h"
+
+namespace trafo::nn {
+namespace {
+
+LinearOptions projection(const AttentionOptions& options, int64_t out) {
+  // The joint projection is initialised like the separate ones it stands for.
+  return {.in = options.width,
+          .out = out,
+          .bias = options.biases,
+          .fan_out = options.width,
+          .depth = options.depth};
+}
+
+ops::AttentionOptions attention_options(const AttentionOptions& options, bool causal,
+                                        const Dropout& dropout) {
+  ops::AttentionOptions result;
+  result.heads = options.heads;
+  result.head_dim = options.head_dim();
+  result.causal = causal;
+  result.dropout = dropout;
+  return result;
+}
+
+}  // namespace
+
+SelfAttention::SelfAttention(ParameterStore& store, const std::string& prefix,
+                             const AttentionOptions& options)
+    : qkv_(store, prefix + ".qkv", projection(options, options.width + 2 * options.kv_width())),
+      output_(store, prefix + ".output", projection(options, options.width)),
+      options_(options) {}
+
+PendingBias SelfAttention::forward(Context& context, const Tensor& x,
+                                   const PackedSequences& sequences, const Dropout& dropout,
+                                   const KvCache* cache, int64_t layer) const {
+  Tensor qkv = qkv_.forward(context, x);
+  if (options_.rope_theta > 0) {
+    ops::RotaryOptions rotary;
+    rotary.heads = options_.heads;
+    rotary.kv_heads = options_.key_heads();
+    rotary.head_dim = options_.head_dim();
+    rotary.theta = options_.rope_theta;
+    rotary.in_place = true;  // a product does not keep its output for backward
+    qkv = ops::rotary(context, qkv, sequences.positions, rotary);
+  }
+  const int64_t key_column = options_.width, value_column = options_.width + options_.kv_width();
+  if (cache) cache->append(context, layer, qkv, key_column);
+  const bool decode_step = cache && !cache->is_prefill();
+  ops::AttentionOptions options =
+      attention_options(options_, options_.causal && !decode_step, dropout);
+  options.kv_heads = options_.kv_heads;
+  Tensor mixed;
+  if (decode_step) {
+    options.max_keys = cache->longest() + 1;
+    mixed = ops::attention_decode(context, {qkv, 0}, {cache->storage(), cache->key_column(layer)},
+                                  {cache->storage(), cache->value_column(layer)},
+                                  cache->key_begin(), cache->key_end(), options);
+  } else {
+    options.max_queries = options.max_keys = sequences.longest;
+    mixed = ops::attention(context, {qkv, 0}, {qkv, key_column}, {qkv, value_column},
+                           sequences.cu_seqlens, sequences.cu_seqlens, options);
+  }
+  return output_.forward_pending_bias(context, mixed);
+}
+
+CrossAttention::CrossAttention(ParameterStore& store, const std::string& prefix,
+                               const AttentionOptions& options)
+    : query_(store, prefix + ".query", projection(options, options.width)),
+      output_(store, prefix + ".output", projection(options, options.width)),
+      options_(options) {}
+
+PendingBias CrossAttention::forward(Context& context, const Tensor& x,
+                                    const PackedSequences& sequences,
+                                    const EncoderKeysValues& encoder, int64_t layer,
+                                    const Dropout& dropout, bool decode_step) const {
+  const int64_t key_column = layer * 2 * options_.width;
+  const ops::AttentionInput query{query_.forward(context, x), 0};
+  const ops::AttentionInput keys{encoder.values, key_column};
+  const ops::AttentionInput values{encoder.values, key_column + options_.width};
+  ops::AttentionOptions options = attention_options(options_, false, dropout);
+  options.max_keys = encoder.sequences.longest;
+  options.max_queries = sequences.longest;
+  const Tensor mixed =
+      decode_step
+          ? ops::attention_decode(context, query, keys, values, encoder.begin, encoder.end, options)
+          : ops::attention(context, query, keys, values, sequences.cu_seqlens,
+                           encoder.sequences.cu_seqlens, options);
+  return output_.forward_pending_bias(context, mixed);
+}
+
+}  // namespace trafo::nn

@@ -1,0 +1,74 @@
+// Self-attention and cross-attention with their projections (Vaswani et al., arXiv 1706.03762).
+#pragma once
+
+#include <string>
+
+#include "engine/nn/kv_cache.h"
+#include "engine/nn/linear.h"
+#include "engine/nn/packed_sequences.h"
+#include "engine/ops/attention/attention.h"
+
+namespace trafo::nn {
+
+struct AttentionOptions {
+  int64_t width = 0, heads = 1;
+  int64_t kv_heads =
+      0;  // key and value heads, each shared by heads / kv_heads query heads; 0: heads
+  bool causal = false;
+  bool biases = true;
+  double rope_theta = 0;  // above 0: queries and keys are rotated by their positions (RoFormer)
+  int64_t depth = 0;      // see LinearOptions
+
+  int64_t head_dim() const { return width / heads; }
+  int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  int64_t kv_width() const { return key_heads() * head_dim(); }
+};
+
+class SelfAttention {
+ public:
+  SelfAttention() = default;
+  // Declares `prefix`.qkv [width + 2 kv_width, width], queries first, and `prefix`.output [width,
+  // width].
+  SelfAttention(ParameterStore& store, const std::string& prefix, const AttentionOptions& options);
+
+  // x [T, width]. Tokens attend inside their sequence. With a cache, which has been told about the
+  // tokens (KvCache::begin_append), their keys and values go to `layer` of the cache, and `causal`
+  // must be on; in a decode step, tokens attend to what their row of the cache holds. `sequences`
+  // is then that of the cache. Dropout acts on the attention probabilities.
+  PendingBias forward(Context& context, const Tensor& x, const PackedSequences& sequences,
+                      const Dropout& dropout, const KvCache* cache = nullptr,
+                      int64_t layer = 0) const;
+
+ private:
+  Linear qkv_, output_;
+  AttentionOptions options_;
+};
+
+// The keys and values that every decoder layer reads from the encoder's output. One product makes
+// them for all layers.
+struct EncoderKeysValues {
+  Tensor values;              // [source tokens, layers * 2 * width]: each layer's keys, then values
+  PackedSequences sequences;  // of the source
+  // Decoding: row r reads source tokens begin[r] .. end[r], [rows] int32. Undefined otherwise.
+  Tensor begin, end;
+};
+
+class CrossAttention {
+ public:
+  CrossAttention() = default;
+  // Declares `prefix`.query [width, width] and `prefix`.output [width, width]. Keys and values come
+  // ready (EncoderKeysValues).
+  CrossAttention(ParameterStore& store, const std::string& prefix, const AttentionOptions& options);
+
+  // x [T, width]. Sequence i of `sequences` reads source sequence i. decode_step: every token is a
+  // row of its own, which reads the source tokens that `encoder` gives for the row.
+  PendingBias forward(Context& context, const Tensor& x, const PackedSequences& sequences,
+                      const EncoderKeysValues& encoder, int64_t layer, const Dropout& dropout,
+                      bool decode_step = false) const;
+
+ private:
+  Linear query_, output_;
+  AttentionOptions options_;
+};
+
+}  // namespace trafo::nn

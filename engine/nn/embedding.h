@@ -1,0 +1,36 @@
+// Token embeddings with optional position embeddings.
+#pragma once
+
+#include <string>
+
+#include "engine/core/philox.h"
+#include "engine/nn/parameter_store.h"
+
+namespace trafo::nn {
+
+class Embedding {
+ public:
+  Embedding() = default;
+  // Declares `prefix`.weight [vocabulary, width]. Embeddings are multiplied by `scale`.
+  Embedding(ParameterStore& store, const std::string& prefix, int64_t vocabulary, int64_t width,
+            const Init& init, double scale = 1);
+  // Declares `prefix`.weight [positions, width], which is learned and added.
+  void add_positions(ParameterStore& store, const std::string& prefix, int64_t positions,
+                     int64_t width, const Init& init);
+  // Adds a fixed table [positions, width].
+  void add_positions(Tensor table) { fixed_positions_ = std::move(table); }
+
+  // ids, positions [T] int32 -> [T, width]. indices_validated: see ops::EmbeddingOptions.
+  Tensor forward(Context& context, const Tensor& ids, const Tensor& positions,
+                 const Dropout& dropout, bool indices_validated) const;
+
+  ParamId weight() const { return weight_; }
+
+ private:
+  const ParameterStore* store_ = nullptr;
+  ParamId weight_ = kNoParam, positions_ = kNoParam;
+  Tensor fixed_positions_;
+  double scale_ = 1;
+};
+
+}  // namespace trafo::nn

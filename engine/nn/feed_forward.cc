@@ -1,0 +1,33 @@
+#include "engine/nn/feed_forward.h"
+
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/feed_forward/feed_forward.h"
+#include "engine/ops/swiglu/swiglu.h"
+
+namespace trafo::nn {
+
+FeedForward::FeedForward(ParameterStore& store, const std::string& prefix,
+                         const FeedForwardOptions& options)
+    : gated_(options.gated), activation_(options.activation) {
+  const int64_t width = options.width, ffn_width = options.ffn_width;
+  up_ = Linear(store, prefix + (gated_ ? ".gate_up" : ".up"),
+               {.in = width,
+                .out = gated_ ? 2 * ffn_width : ffn_width,
+                .bias = options.biases,
+                .fan_out = ffn_width,
+                .depth = options.depth});
+  down_ = Linear(store, prefix + ".down",
+                 {.in = ffn_width, .out = width, .bias = options.biases, .depth = options.depth});
+}
+
+PendingBias FeedForward::forward(Context& context, const Tensor& x, const Dropout& dropout) const {
+  if (!gated_)
+    return {ops::feed_forward(context, x, up_.weight(), up_.bias(), down_.weight(), activation_,
+                              dropout),
+            down_.bias()};
+  const Tensor gated = ops::swiglu(context, up_.forward(context, x));
+  const Tensor kept = dropout.active() ? ops::dropout(context, gated, dropout) : gated;
+  return down_.forward_pending_bias(context, kept);
+}
+
+}  // namespace trafo::nn

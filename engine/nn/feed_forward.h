@@ -1,0 +1,37 @@
+// The feed-forward sublayer: activation(x U + b) D, or SwiGLU (silu(x G) * x U) D (Shazeer, arXiv
+// 2002.05202).
+#pragma once
+
+#include <string>
+
+#include "engine/core/philox.h"
+#include "engine/nn/linear.h"
+#include "engine/ops/activation/activation.h"
+
+namespace trafo::nn {
+
+struct FeedForwardOptions {
+  int64_t width = 0, ffn_width = 0;
+  bool gated = false;  // SwiGLU; `activation` is then not used
+  Activation activation = Activation::relu;
+  bool biases = true;
+  int64_t depth = 0;  // see LinearOptions
+};
+
+class FeedForward {
+ public:
+  FeedForward() = default;
+  // Declares `prefix`.up [ffn_width, width], or `prefix`.gate_up [2 ffn_width, width] with the gate
+  // on top, and `prefix`.down [width, ffn_width].
+  FeedForward(ParameterStore& store, const std::string& prefix, const FeedForwardOptions& options);
+
+  // x [T, width]; dropout acts behind the activation.
+  PendingBias forward(Context& context, const Tensor& x, const Dropout& dropout) const;
+
+ private:
+  Linear up_, down_;
+  bool gated_ = false;
+  Activation activation_ = Activation::relu;
+};
+
+}  // namespace trafo::nn

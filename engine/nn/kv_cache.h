@@ -1,0 +1,79 @@
+// The keys and values of a decoder's self-attention during decoding.
+//
+// A row is one hypothesis with a past of its own. Row r owns `capacity` slots, from r * capacity
+// on; token number p of the row lies in slot r * capacity + p. Rows may have different lengths. A
+// forward pass appends tokens in three steps: begin_append, append in each layer, end_append.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/nn/packed_sequences.h"
+#include "engine/runtime/context.h"
+
+namespace trafo::nn {
+
+struct KvCacheOptions {
+  int64_t layers = 0;
+  int64_t kv_width = 0;  // columns of the keys of one layer: kv_heads * head_dim
+  DType dtype = DType::f32;
+};
+
+class KvCache {
+ public:
+  KvCache() = default;
+  // Empty rows with room for `capacity` tokens each.
+  KvCache(Context& context, const KvCacheOptions& options, int64_t rows, int64_t capacity);
+
+  int64_t rows() const { return static_cast<int64_t>(lengths_.size()); }
+  int64_t capacity() const { return capacity_; }
+  // Tokens that each row holds.
+  const std::vector<int32_t>& lengths() const { return lengths_; }
+  int64_t longest() const;  // tokens of the longest row; 0 without rows
+  size_t bytes() const { return storage_.defined() ? storage_.bytes() : 0; }
+
+  // Says that the next forward pass appends counts[r] > 0 tokens to row r, packed in the order of
+  // the rows. Several tokens a row are a prefill and need an empty cache. INVALID_ARGUMENT where a
+  // row has not enough room.
+  void begin_append(Context& context, std::span<const int32_t> counts);
+  // The tokens that are appended. Valid from begin_append on.
+  const PackedSequences& sequences() const { return sequences_; }
+  // One new token a row attends to the cache; the prompts of a prefill attend to themselves.
+  bool is_prefill() const { return prefill_; }
+  // Stores the keys and values of the new tokens: columns column .. column + 2 kv_width - 1 of
+  // `qkv` [T, ..].
+  void append(Context& context, int64_t layer, const Tensor& qkv, int64_t column) const;
+  // The new tokens belong to their rows now.
+  void end_append();
+
+  // What attention in a decode step reads: the keys of `layer` begin at column key_column(layer)
+  // and its values at value_column(layer) of storage() [rows * capacity, layers * 2 * kv_width].
+  // Row r sees slots key_begin()[r] .. key_end()[r], the new token included.
+  const Tensor& storage() const { return storage_; }
+  int64_t key_column(int64_t layer) const { return layer * 2 * options_.kv_width; }
+  int64_t value_column(int64_t layer) const { return key_column(layer) + options_.kv_width; }
+  const Tensor& key_begin() const { return key_begin_; }
+  const Tensor& key_end() const { return key_end_; }
+
+  // Makes room for `capacity` tokens a row, at least as many as the longest row holds.
+  void grow(Context& context, int64_t capacity);
+  // Row i continues what row parents[i] holds; false if nothing changes. A beam search reorders,
+  // drops and copies rows.
+  bool reorder(Context& context, std::span<const int32_t> parents);
+
+ private:
+  // Storage of the rows `parents`, with room for `capacity` tokens each.
+  Tensor gathered(Context& context, std::span<const int32_t> parents, int64_t capacity) const;
+
+  KvCacheOptions options_;
+  int64_t capacity_ = 0;
+  std::vector<int32_t> lengths_;
+  Tensor storage_;
+  std::vector<int32_t> counts_;  // of begin_append
+  PackedSequences sequences_;
+  Tensor slots_, key_begin_, key_end_;
+  bool prefill_ = false;
+};
+
+}  // namespace trafo::nn

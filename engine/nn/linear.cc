@@ -1,0 +1,27 @@
+#include "engine/nn/linear.h"
+
+#include <cmath>
+
+#include "engine/ops/matmul/matmul.h"
+
+namespace trafo::nn {
+
+Linear::Linear(ParameterStore& store, const std::string& prefix, const LinearOptions& options)
+    : store_(&store) {
+  Init init = Init::xavier_uniform(options.in, options.fan_out > 0 ? options.fan_out : options.out);
+  if (options.depth > 0) init.scale /= std::sqrt(static_cast<double>(options.depth));
+  if (options.stacked_layers > 1)
+    init.layer_elements = options.out / options.stacked_layers * options.in;
+  weight_ = store.declare(prefix + ".weight", {options.out, options.in}, init);
+  if (options.bias) bias_ = store.declare(prefix + ".bias", {options.out}, Init::zeros());
+}
+
+Tensor Linear::forward(Context& context, const Tensor& x) const {
+  return ops::linear(context, x, weight(), bias());
+}
+
+PendingBias Linear::forward_pending_bias(Context& context, const Tensor& x) const {
+  return {ops::linear(context, x, weight()), bias()};
+}
+
+}  // namespace trafo::nn

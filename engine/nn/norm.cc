@@ -1,0 +1,35 @@
+#include "engine/nn/norm.h"
+
+#include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
+#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/rms_norm/rms_norm.h"
+
+namespace trafo::nn {
+
+Norm::Norm(ParameterStore& store, const std::string& prefix, const NormOptions& options)
+    : store_(&store), epsilon_(options.epsilon) {
+  gamma_ = store.declare(prefix + ".weight", {options.width}, Init::ones());
+  if (!options.rms) beta_ = store.declare(prefix + ".bias", {options.width}, Init::zeros());
+}
+
+Tensor Norm::forward(Context& context, const Tensor& x) const {
+  const Tensor& gamma = store_->value(gamma_);
+  if (beta_ == kNoParam) return ops::rms_norm(context, x, gamma, epsilon_);
+  return ops::layer_norm(context, x, gamma, store_->value(beta_), epsilon_);
+}
+
+Norm::Sum Norm::fused_add(Context& context, const PendingBias& x, const Tensor& residual,
+                          const Dropout& dropout) const {
+  const Tensor& gamma = store_->value(gamma_);
+  if (beta_ == kNoParam) {
+    require(!x.bias.defined(), ErrorCode::internal, "norm", "an RMS norm adds no bias");
+    ops::ResidualRmsNorm result =
+        ops::residual_rms_norm(context, x.product, residual, gamma, epsilon_, dropout);
+    return {result.sum, result.normed, std::move(result.recompute)};
+  }
+  ops::ResidualNorm result = ops::bias_dropout_residual_norm(
+      context, x.product, x.bias, residual, gamma, store_->value(beta_), epsilon_, dropout);
+  return {result.sum, result.normed, std::move(result.recompute)};
+}
+
+}  // namespace trafo::nn

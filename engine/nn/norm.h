@@ -1,0 +1,45 @@
+// Layer norm or RMS norm, alone or fused with the residual connection before it.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "engine/core/philox.h"
+#include "engine/nn/linear.h"
+#include "engine/nn/parameter_store.h"
+
+namespace trafo::nn {
+
+struct NormOptions {
+  int64_t width = 0;
+  bool rms = false;  // RMS norm, which has no bias
+  double epsilon = 1e-5;
+};
+
+class Norm {
+ public:
+  Norm() = default;
+  // Declares `prefix`.weight [width] and, for layer norm, `prefix`.bias [width].
+  Norm(ParameterStore& store, const std::string& prefix, const NormOptions& options);
+
+  // x [T, width] -> [T, width]
+  Tensor forward(Context& context, const Tensor& x) const;
+
+  struct Sum {
+    Tensor sum;     // residual + dropout(x + bias), [T, width]
+    Tensor normed;  // the norm of `sum`
+    // Computes `normed` from `sum` once more; null where nothing may ask for it
+    // (Recompute::full only).
+    std::function<Tensor(Context&)> recompute;
+  };
+  // Fused bias + dropout + residual + norm. An RMS norm takes no bias.
+  Sum fused_add(Context& context, const PendingBias& x, const Tensor& residual,
+                const Dropout& dropout) const;
+
+ private:
+  const ParameterStore* store_ = nullptr;
+  ParamId gamma_ = kNoParam, beta_ = kNoParam;
+  double epsilon_ = 0;
+};
+
+}  // namespace trafo::nn

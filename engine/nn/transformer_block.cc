@@ -1,0 +1,59 @@
+#include "engine/nn/transformer_block.h"
+
+#include <utility>
+
+namespace trafo::nn {
+
+TransformerBlock::TransformerBlock(ParameterStore& store, const std::string& prefix,
+                                   const BlockOptions& options, int64_t layer,
+                                   uint32_t dropout_layer)
+    : pre_norm_(options.pre_norm),
+      has_cross_attention_(options.cross_attention),
+      dropout_(options.dropout),
+      attention_dropout_(options.attention_dropout),
+      ffn_dropout_(options.ffn_dropout),
+      layer_(layer),
+      dropout_layer_(dropout_layer) {
+  // The order of declaration is the order in model files and of the initial random numbers.
+  attention_norm_ = Norm(store, prefix + ".attention_norm", options.norm);
+  if (has_cross_attention_) cross_norm_ = Norm(store, prefix + ".cross_norm", options.norm);
+  ffn_norm_ = Norm(store, prefix + ".ffn_norm", options.norm);
+  attention_ = SelfAttention(store, prefix + ".attention", options.attention);
+  if (has_cross_attention_)
+    cross_attention_ = CrossAttention(store, prefix + ".cross", options.attention);
+  feed_forward_ = FeedForward(store, prefix + ".ffn", options.feed_forward);
+}
+
+ResidualStream TransformerBlock::begin(Context& context, const Tensor& embedded) const {
+  return {embedded, pre_norm_ ? attention_norm_.forward(context, embedded) : embedded};
+}
+
+ResidualStream TransformerBlock::add(Context& context, const PendingBias& output,
+                                     const ResidualStream& stream, const Norm& next_norm,
+                                     const Norm& own_norm, const Dropout& dropout) const {
+  const Norm& norm = pre_norm_ ? next_norm : own_norm;
+  Norm::Sum result = norm.fused_add(context, output, stream.residual, dropout);
+  if (pre_norm_) return {result.sum, result.normed, std::move(result.recompute)};
+  return {result.normed, result.normed};
+}
+
+ResidualStream TransformerBlock::forward(Context& context, ResidualStream stream,
+                                         const BlockInputs& inputs, const Norm& next_norm) const {
+  const bool decode_step = inputs.cache && !inputs.cache->is_prefill();
+  uint32_t id = 0;
+  const auto dropout = [&](double p) { return inputs.dropout.at(dropout_layer_, id++, p); };
+
+  PendingBias output = attention_.forward(context, stream.input, inputs.sequences,
+                                          dropout(attention_dropout_), inputs.cache, layer_);
+  stream = add(context, output, stream, has_cross_attention_ ? cross_norm_ : ffn_norm_,
+               attention_norm_, dropout(dropout_));
+  if (has_cross_attention_) {
+    output = cross_attention_.forward(context, stream.input, inputs.sequences, inputs.encoder,
+                                      layer_, dropout(attention_dropout_), decode_step);
+    stream = add(context, output, stream, ffn_norm_, cross_norm_, dropout(dropout_));
+  }
+  output = feed_forward_.forward(context, stream.input, dropout(ffn_dropout_));
+  return add(context, output, stream, next_norm, ffn_norm_, dropout(dropout_));
+}
+
+}  // namespace trafo::nn

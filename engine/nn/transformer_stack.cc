@@ -1,0 +1,64 @@
+#include "engine/nn/transformer_stack.h"
+
+#include <memory>
+#include <utility>
+
+#include "engine/autograd/checkpoint.h"
+
+namespace trafo::nn {
+
+TransformerStack::TransformerStack(ParameterStore& store, const std::string& prefix, int64_t blocks,
+                                   const BlockOptions& options, uint32_t first_dropout_layer,
+                                   bool depth_scaled_init)
+    : prefix_(prefix), norm_options_(options.norm), pre_norm_(options.pre_norm) {
+  for (int64_t i = 0; i < blocks; ++i) {
+    BlockOptions block = options;
+    if (depth_scaled_init) block.attention.depth = block.feed_forward.depth = i + 1;
+    blocks_.emplace_back(store, prefix + "." + std::to_string(i), block, i,
+                         first_dropout_layer + static_cast<uint32_t>(i));
+  }
+}
+
+void TransformerStack::add_final_norm(ParameterStore& store) {
+  if (pre_norm_) final_norm_ = Norm(store, prefix_ + ".norm", norm_options_);
+}
+
+ResidualStream TransformerStack::run_block(Context& context, size_t i, ResidualStream stream,
+                                           const BlockInputs& inputs) const {
+  const Norm& next_norm = i + 1 < blocks_.size() ? blocks_[i + 1].first_norm() : final_norm_;
+  return blocks_[i].forward(context, std::move(stream), inputs, next_norm);
+}
+
+ResidualStream TransformerStack::checkpoint_block(Context& context, size_t i,
+                                                  const ResidualStream& stream,
+                                                  const BlockInputs& inputs) const {
+  // The first run leaves here how its last norm is computed again, so that the next block need not
+  // keep a copy of its input.
+  const auto recompute = std::make_shared<std::function<Tensor(Context&)>>();
+  // The keys and values of the encoder need a gradient: they are an input of the region.
+  BlockInputs constants = inputs;
+  constants.encoder.values = {};
+  const std::vector<Tensor> outputs =
+      checkpoint(context, {stream.residual, stream.input, inputs.encoder.values},
+                 [this, i, constants, recompute](Context& ctx, const std::vector<Tensor>& given) {
+                   BlockInputs block_inputs = constants;
+                   block_inputs.encoder.values = given[2];
+                   ResidualStream result = run_block(ctx, i, {given[0], given[1]}, block_inputs);
+                   *recompute = std::move(result.recompute_input);
+                   return std::vector<Tensor>{result.residual, result.input};
+                 });
+  if (outputs[1].variable()) outputs[1].variable()->recompute = std::move(*recompute);
+  return {outputs[0], outputs[1]};
+}
+
+Tensor TransformerStack::forward(Context& context, const Tensor& embedded,
+                                 const BlockInputs& inputs) const {
+  const bool checkpointed = context.recompute() == Recompute::full && context.recording();
+  ResidualStream stream = blocks_[0].begin(context, embedded);
+  for (size_t i = 0; i < blocks_.size(); ++i)
+    stream = checkpointed ? checkpoint_block(context, i, stream, inputs)
+                          : run_block(context, i, std::move(stream), inputs);
+  return stream.input;
+}
+
+}  // namespace trafo::nn

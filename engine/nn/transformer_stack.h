@@ -1,0 +1,40 @@
+// The blocks of an encoder or a decoder, one behind the other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/nn/transformer_block.h"
+
+namespace trafo::nn {
+
+class TransformerStack {
+ public:
+  TransformerStack() = default;
+  // Declares blocks `prefix`.0, `prefix`.1, ... The first drops out as layer `first_dropout_layer`.
+  // depth_scaled_init: the initial weights of block i are divided by the square root of i + 1.
+  TransformerStack(ParameterStore& store, const std::string& prefix, int64_t blocks,
+                   const BlockOptions& options, uint32_t first_dropout_layer,
+                   bool depth_scaled_init);
+  // Declares `prefix`.norm, which a pre-norm stack ends with. A post-norm stack has none.
+  void add_final_norm(ParameterStore& store);
+
+  // embedded [T, width] -> [T, width], normalised. Under Recompute::full, backward keeps what
+  // passes between blocks and computes each block again.
+  Tensor forward(Context& context, const Tensor& embedded, const BlockInputs& inputs) const;
+
+ private:
+  ResidualStream run_block(Context& context, size_t i, ResidualStream stream,
+                           const BlockInputs& inputs) const;
+  ResidualStream checkpoint_block(Context& context, size_t i, const ResidualStream& stream,
+                                  const BlockInputs& inputs) const;
+
+  std::string prefix_;
+  NormOptions norm_options_;
+  bool pre_norm_ = true;
+  std::vector<TransformerBlock> blocks_;
+  Norm final_norm_;
+};
+
+}  // namespace trafo::nn

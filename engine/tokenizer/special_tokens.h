@@ -1,0 +1,16 @@
+// The special tokens of a vocabulary.
+#pragma once
+
+#include <cstdint>
+
+namespace trafo {
+
+// Ids; -1: the vocabulary has no such token. The defaults are those of vocabularies trained here.
+struct SpecialTokens {
+  int32_t bos = 1;  // first decoder input of an encoder_decoder
+  int32_t eos = 2;  // ends every sentence
+  int32_t pad = 3;
+  int32_t unk = 0;
+};
+
+}  // namespace trafo

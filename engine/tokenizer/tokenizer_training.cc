@@ -1,0 +1,226 @@
+#include <pthread.h>
+#include <sentencepiece_trainer.h>
+#include <sys/mman.h>
+
+#include <charconv>
+#include <cstdint>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <unordered_map>
+
+#include "engine/core/library_memory.h"
+#include "engine/core/limits.h"
+#include "engine/core/shuffle.h"
+#include "engine/core/status.h"
+#include "engine/core/utf8.h"
+#include "engine/tokenizer/sentencepiece.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/training_text.h"
+
+namespace trafo {
+namespace {
+
+constexpr std::string_view kOrigin = kTokenizerOrigin;
+constexpr int kSpecialPieces = 4;  // unk, bos, eos, pad
+constexpr int kBytePieces = 256;
+constexpr int kLongestTrainedPiece = 16;  // characters, the library's default
+constexpr const char* kEscapedSpace = "\u2581";
+constexpr int kThreads = 16;  // part of the result: partial sums are added by thread
+
+class Sentences final : public sentencepiece::SentenceIterator {
+ public:
+  explicit Sentences(std::span<const std::string_view> texts) : texts_(texts) { load(); }
+  bool done() const override { return index_ >= texts_.size(); }
+  void Next() override {
+    ++index_;
+    load();
+  }
+  const std::string& value() const override { return current_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  void load() {
+    if (!done()) current_.assign(texts_[index_]);
+  }
+  std::span<const std::string_view> texts_;
+  size_t index_ = 0;
+  std::string current_;
+};
+
+using Settings = std::unordered_map<std::string, std::string>;
+
+// Indices of a uniform sample, in order: reservoir sampling (algorithm R).
+std::vector<std::string_view> sample(std::vector<std::string_view> sentences, int64_t limit,
+                                     uint64_t seed) {
+  if (sentences.size() <= static_cast<size_t>(limit)) return sentences;
+  std::vector<std::string_view> result;
+  for (const size_t index : sample_indices(sentences.size(), limit, seed))
+    result.push_back(sentences[index]);
+  return result;
+}
+
+// The number that follows `marker` in the library's message, or -1.
+int64_t number_after(std::string_view message, std::string_view marker) {
+  const size_t found = message.find(marker);
+  if (found == std::string_view::npos) return -1;
+  const char* begin = message.data() + found + marker.size();
+  int64_t number = -1;
+  if (std::from_chars(begin, message.data() + message.size(), number).ec != std::errc()) return -1;
+  return number;
+}
+
+[[noreturn]] void fail_without_sentences() {
+  fail(ErrorCode::invalid_argument, kOrigin, "the corpus has no sentence of at most ",
+       limits::kTrainingSentenceBytes, " bytes with more than spaces and control characters in it");
+}
+
+[[noreturn]] void fail_training(std::string_view message, const TokenizerTrainOptions& options) {
+  const auto code = ErrorCode::invalid_argument;
+  if (const int64_t fits = number_after(message, "value <= "); fits > 0)
+    fail(code, kOrigin, "a vocabulary of ", options.vocab_size,
+         " pieces is too large for this corpus: at most ", fits,
+         " fit; ask for so many, give more text, or allow a smaller vocabulary");
+  const std::string versus = concat(options.vocab_size, " vs ");
+  if (const int64_t needed = number_after(message, versus); needed > 0)
+    fail(code, kOrigin, "a vocabulary of ", options.vocab_size,
+         " pieces is too small for this corpus: its characters alone need ", needed,
+         "; ask for more, or lower character_coverage");
+  if (message.find("sentences_.empty()") != std::string_view::npos) fail_without_sentences();
+  fail(code, kOrigin, "SentencePiece cannot train on this corpus: ", message);
+}
+
+std::string format_coverage(double coverage) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, coverage).ptr;  // independent of locale
+  return std::string(text, end);
+}
+
+// Address space for the library's threads: their stacks, and for each a heap of the C library.
+// Nothing can catch what a thread of the library throws, so it must not run out.
+void require_thread_memory() {
+  constexpr size_t kHeap = size_t{64} << 20;
+  pthread_attr_t attributes;
+  size_t stack = size_t{8} << 20;
+  if (pthread_attr_init(&attributes) == 0) {
+    pthread_attr_getstacksize(&attributes, &stack);
+    pthread_attr_destroy(&attributes);
+  }
+  // One heap more: it is cut out of a mapping twice its size.
+  const size_t bytes = kThreads * (stack + kHeap) + kHeap;
+  void* space = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (space == MAP_FAILED) throw std::bad_alloc();
+  munmap(space, bytes);
+}
+
+sentencepiece::util::Status train_model(std::span<const std::string_view> sentences,
+                                        const Settings& settings, std::string& serialized) {
+  Sentences iterator(sentences);
+  try {
+    return sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &serialized);
+  } catch (const std::system_error&) {  // no further thread
+    throw std::bad_alloc();
+  }
+}
+
+// The character map that all trained models get. The library gives it away only inside of a model.
+const CharacterMap& default_character_map() {
+  struct Default {
+    std::string serialized;
+    CharacterMap map;
+    Default() {
+      const std::string_view sentences[] = {"a"};
+      const auto status = train_model(
+          sentences, {{"minloglevel", "3"}, {"hard_vocab_limit", "false"}, {"model_type", "char"}},
+          serialized);
+      require(status.ok(), ErrorCode::internal, kOrigin, status.error_message());
+      map = check_spm_model(serialized, "default tokenizer").normalizer;
+    }
+  };
+  static const Default value;
+  return value.map;
+}
+
+}  // namespace
+
+// The level can only be set through a training call. The call reads its settings before it notices
+// that there is nothing to train on. Level 3 leaves only fatal errors.
+void silence_sentencepiece() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const LibraryMemory memory(size_t{32} << 10);
+    sentencepiece::SentencePieceTrainer::Train(
+        std::unordered_map<std::string, std::string>{{"minloglevel", "3"}})
+        .IgnoreError();
+  });
+}
+
+void check_text(std::string_view text, std::string_view what) {
+  const size_t bad = find_invalid_utf8(text);
+  require(bad == kValidUtf8, ErrorCode::invalid_argument, kOrigin, what, ": invalid UTF-8 at byte ",
+          bad + 1);
+  require(text.find('\0') == std::string_view::npos, ErrorCode::invalid_argument, kOrigin, what,
+          ": NUL byte");
+}
+
+void validate(const TokenizerTrainOptions& options) {
+  const int least = kSpecialPieces + 1 + (options.byte_fallback ? kBytePieces : 0);
+  require(options.vocab_size >= least && options.vocab_size <= limits::kVocabulary,
+          ErrorCode::invalid_argument, kOrigin, "vocab_size is ", options.vocab_size,
+          ", it must lie between ", least, " and ", limits::kVocabulary);
+  require(options.character_coverage >= 0.98 && options.character_coverage <= 1.0,
+          ErrorCode::invalid_argument, kOrigin, "character_coverage is ",
+          options.character_coverage, ", it must lie between 0.98 and 1");
+  require(options.max_sentences > 0, ErrorCode::invalid_argument, kOrigin, "max_sentences is ",
+          options.max_sentences, ", it must be positive");
+}
+
+Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
+                           const TokenizerTrainOptions& options) {
+  silence_sentencepiece();
+  validate(options);
+  require(!sentences.empty(), ErrorCode::invalid_argument, kOrigin, "the corpus is empty");
+  for (size_t i = 0; i < sentences.size(); ++i)
+    check_text(sentences[i], concat("training sentence ", i + 1));
+
+  require_thread_memory();
+  // The library's own sampling draws from a generator that lives as long as the thread: a second
+  // training would differ.
+  const TrainingText text = examine_training_text(
+      sample({sentences.begin(), sentences.end()}, options.max_sentences, options.seed),
+      default_character_map());
+  if (text.sentences.empty()) fail_without_sentences();
+  Settings settings{
+      {"minloglevel", "3"},
+      {"model_type", options.model == TokenizerModel::bpe ? "bpe" : "unigram"},
+      {"vocab_size", std::to_string(options.vocab_size)},
+      {"character_coverage", format_coverage(options.character_coverage)},
+      {"byte_fallback", options.byte_fallback ? "true" : "false"},
+      {"hard_vocab_limit", options.hard_vocab_limit ? "true" : "false"},
+      {"unk_id", "0"},
+      {"bos_id", "1"},
+      {"eos_id", "2"},
+      {"pad_id", "3"},
+      {"num_threads", std::to_string(kThreads)},
+  };
+  // Special pieces are no characters, but count as such for the coverage: with enough of them no
+  // character would be left, and the library ends the process. This one is in every sentence.
+  if (text.has_special_piece) settings["required_chars"] = kEscapedSpace;
+  // The library counts characters, and what up to 16 of them occupy, in 32 bits unless it is told.
+  if (text.characters > INT32_MAX || text.most_frequent > INT32_MAX / kLongestTrainedPiece)
+    settings["train_extremely_large_corpus"] = "true";
+  // Its suffix array and a million candidates.
+  const LibraryMemory memory((size_t{16} << 20) + 128 * (text.bytes + text.sentences.size()));
+  std::string serialized;
+  const auto status = train_model(text.sentences, settings, serialized);
+  if (!status.ok()) fail_training(status.error_message(), options);
+  return from_bytes(serialized, "trained tokenizer");
+}
+
+Tokenizer Tokenizer::train(std::span<const std::string> sentences,
+                           const TokenizerTrainOptions& options) {
+  const std::vector<std::string_view> views(sentences.begin(), sentences.end());
+  return train(std::span<const std::string_view>(views), options);
+}
+
+}  // namespace trafo

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Usage: generate_options.py [--check]
+
+Writes everything that follows from the tables in engine/options: the engine's structs, the C header's, the flags of translate-train,
+the Rust builders, the Go structs and docs/options.md. Files whose name has "generated" are written whole; in the others what stands
+between "options: begin NAME" and "options: end" is replaced. --check writes nothing and fails if something is stale.
+"""
+import difflib
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "options"))
+
+import c_abi
+import cli
+import docs
+import engine
+import go
+import rust
+from schema import ROOT, Schema
+
+
+def targets(schema):
+    """(path, region or None, lines)"""
+    model, training, decoding = (schema.tables[name] for name in ("model", "training", "decoding"))
+    header = "capi/include/trafo_models.h"
+    yield "engine/models/model_config.h", "ModelConfig", engine.struct_fields(model.engine_rows)
+    yield "engine/train/options.h", "TrainOptions", engine.struct_fields(training.engine_rows)
+    yield ("engine/models/model_config_fields.generated.h", None,
+           engine.fields_header(schema, model, "engine/models/model_config.h"))
+    yield "engine/train/train_options_fields.generated.h", None, engine.fields_header(schema, training, "engine/train/options.h")
+    rows = decoding.engine_rows
+    yield "engine/decode/options.h", "DrawOptions", engine.struct_fields([row for row in rows if row in decoding.part("sampling")])
+    yield "engine/decode/options.h", "DecodeOptions", engine.struct_fields([row for row in rows if row.part is None])
+    yield ("engine/decode/decode_options_fields.generated.h", None,
+           engine.fields_header(schema, decoding, "engine/decode/options.h"))
+    for table in (model, training):
+        constants = [c_abi.constants(enum) for enum in schema.enums_of(table) if not enum.shared]
+        joined = [line for block in constants for line in [*block, ""]][:-1]
+        yield header, f"constants of {table.c}", joined
+        yield header, table.c, c_abi.struct_fields(table)
+    yield header, decoding.c, c_abi.struct_fields(decoding)
+    yield "capi/src/options.generated.cc", None, c_abi.source(schema)
+    yield "apps/translate-train/settings.generated.cc", None, cli.source(schema)
+    yield "bindings/rust/trafo/src/model_config.generated.rs", None, rust.file(model.source, rust.model(schema))
+    yield "bindings/rust/trafo/src/trainer_options.generated.rs", None, rust.file(training.source, rust.training(schema))
+    yield "bindings/rust/trafo/src/translation.generated.rs", None, rust.file(decoding.source, rust.decoding(schema))
+    yield "bindings/go/trafo/model.go", "ModelConfig", go.struct_fields(model, model.c_rows)
+    yield "bindings/go/trafo/trainer.go", "TrainerOptions", go.struct_fields(training, training.c_rows)
+    yield "bindings/go/trafo/translate.go", "TranslateOptions", go.struct_fields(decoding, go.translate_rows(decoding))
+    yield "bindings/go/trafo/translate.go", "Sampling", go.struct_fields(decoding, decoding.part("sampling"))
+    yield "bindings/go/trafo/options.generated.go", None, go.source(schema)
+    yield "docs/options.md", None, docs.page(schema)
+
+
+def replaced(path, text, region, lines):
+    pattern = re.compile(rf"(^[^\n]*options: begin {re.escape(region)}(?: [^\n]*)?\n).*?(^[^\n]*options: end[^\n]*$)", re.S | re.M)
+    if not pattern.search(text):
+        sys.exit(f"{path} has no lines 'options: begin {region}' and 'options: end'")
+    return pattern.sub(lambda match: match[1] + "".join(line + "\n" for line in lines) + match[2], text)
+
+
+def main():
+    check = sys.argv[1:] == ["--check"]
+    if sys.argv[1:] and not check:
+        sys.exit(__doc__)
+    texts = {}
+    for path, region, lines in targets(Schema()):
+        if region is None:
+            texts[path] = "".join(line + "\n" for line in lines)
+        else:
+            texts[path] = replaced(path, texts.get(path) or (ROOT / path).read_text(), region, lines)
+    stale = 0
+    for path, text in texts.items():
+        file = ROOT / path
+        old = file.read_text() if file.exists() else ""
+        if old == text:
+            continue
+        stale += 1
+        if check:
+            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), text.splitlines(True), path, "generated"))
+        else:
+            file.write_text(text)
+            print(f"wrote {path}")
+    if check and stale:
+        sys.exit(f"{stale} files are stale: run scripts/generate_options.py and commit what it writes")
+    if check:
+        print(f"options: {len(texts)} generated files are up to date")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""The structs and constants of the C header, their defaults, and how they become the engine's."""
+from engine import member as engine_member
+from schema import described, default_text, wrap
+
+WIDTH = 128
+C = {"int": "int64_t", "seed": "uint64_t", "bytes": "int64_t", "real": "double", "flag": "int32_t", "period": "trafo_period",
+     "metrics": "int32_t", "metric": "int32_t", "dtype": "int32_t"}
+METRIC = {"ce-mean-words": "TRAFO_METRIC_CE", "bleu": "TRAFO_METRIC_BLEU", "chrf": "TRAFO_METRIC_CHRF"}
+NOTES = {"metrics": "Bits TRAFO_METRIC_*.", "metric": "One bit TRAFO_METRIC_*.", "dtype": "TRAFO_FLOAT32 and so on. Not part of files."}
+
+
+def constants(enum):
+    width = max(len(value["c"]) for value in enum.values)
+    lines = [f"/* {enum.doc} */"]
+    for i, value in enumerate(enum.values):
+        line = f"#define {value['c']:<{width}} {i}"
+        lines += [f"{line} /* {value['doc']} */"] if len(line) + len(value["doc"]) + 7 <= WIDTH else (
+            wrap(value["doc"] + " */", WIDTH, "/* ", " * ") + [line])
+    return lines
+
+
+def default(row):
+    if row.type == "flag":
+        return "1" if row.default else "0"
+    if row.type == "metrics":
+        return "all"
+    if row.type == "metric":
+        return METRIC[row.default]
+    if row.type == "dtype":
+        return "TRAFO_" + row.default.upper()
+    return default_text(row, lambda enum, value: enum.value(value)["c"])
+
+
+def text(row):
+    words = described(row, default(row), lambda name: name)
+    if row.type == "flag":
+        return words.replace("Whether", "1:", 1)
+    if row.enum:
+        words = f"{row.enum.c}_*. {words}" if row.enum.c != "TRAFO" else words
+    return f"{NOTES[row.type]} {words}" if row.type in ("metrics", "metric") else words
+
+
+def member(row):
+    if row.type == "handle":
+        return f"const trafo_{row.name} *{row.name}"
+    return f"{'int32_t' if row.enum else C[row.type]} {row.name}"
+
+
+def is_small(row):
+    return row.enum is not None or C.get(row.type) == "int32_t"
+
+
+def has_holes(rows):
+    small = 0
+    for row in rows:
+        if is_small(row):
+            small += 1
+        elif small % 2:
+            return True
+    return False
+
+
+def ordered(table):
+    """The rows as the C struct has them. Where fields of 4 bytes do not come in pairs, those of a section stand at its end."""
+    rows = table.c_rows
+    if not has_holes(rows):
+        return rows
+    result, section = [], []
+    for row in [*rows, None]:
+        if row is None or row.section:
+            result += sorted(section, key=is_small)
+            section = []
+        section.append(row)
+    return result
+
+
+def reserved(table):
+    """Names of the fields that fill the struct up, by the row they stand behind: no struct has implicit padding."""
+    rows, holes, small = ordered(table), [], 0
+    for before, row in zip([None, *rows], [*rows, None]):
+        if row is not None and is_small(row):
+            small += 1
+        else:
+            if small % 2:
+                holes.append(before.name)
+            small = 0
+    return {name: f"reserved{i + 1}" if i else "reserved" for i, name in enumerate(holes)}
+
+
+def struct_fields(table):
+    holes, section_of, section = reserved(table), {}, None
+    for row in table.c_rows:
+        section = row.section or section
+        section_of[row.name] = section
+    lines, section = ["  size_t struct_size;"], None
+    for row in ordered(table):
+        if section_of[row.name] != section:
+            section = section_of[row.name]
+            lines += wrap(f"---- {section} ---- */", WIDTH, "  /* ", "   * ")
+        line, words = f"  {member(row)};", text(row)
+        if len(line) + len(words) + 7 <= WIDTH:
+            lines.append(f"{line} /* {words} */")
+        else:
+            lines += wrap(words + " */", WIDTH, "  /* ", "   * ") + [line]
+        if row.name in holes:
+            lines.append(f"  int32_t {holes[row.name]}; /* 0 */")
+    return lines
+
+
+def literal(row, value):
+    if row.enum:
+        return row.enum.value(value)["c"]
+    if row.type == "flag":
+        return "1" if value else "0"
+    return repr(value)
+
+
+def to_c(table):
+    lines = [f"{table.c} trafo::capi::to_c(const {table.engine}& o) {{", f"  {table.c} c{{}};", "  c.struct_size = sizeof c;"]
+    for row in table.c_rows:
+        if row.only == "bindings":
+            if row.type == "dtype":
+                lines.append(f"  c.{row.name} = TRAFO_{row.default.upper()};")
+            elif row.type == "metric":
+                lines.append(f"  c.{row.name} = first_bit(o.valid_metrics);")
+            elif row.type != "handle":
+                lines.append(f"  c.{row.name} = {literal(row, row.default)};")
+            continue
+        value = f"o.{engine_member(row)}"
+        if row.enum:
+            value = f"static_cast<int32_t>({value})"
+        elif row.type == "flag":
+            value = f"{value} ? 1 : 0"
+        elif row.type == "period":
+            value = f"to_c({value})"
+        elif row.type == "metrics":
+            value = f"metric_bits({value})"
+        lines.append(f"  c.{row.name} = {value};")
+    return lines + ["  return c;", "}"]
+
+
+def from_c(table):
+    lines = [f"{table.engine} trafo::capi::from_c(const Call& call, const {table.c}& c) {{"]
+    for name in reserved(table).values():
+        lines.append(f"  call.reserved(c.{name});")
+    lines.append(f"  {table.engine} o;")
+    for row in table.c_rows:
+        if row.only == "bindings":
+            continue
+        value = f"c.{row.name}"
+        if row.enum:
+            value = f"static_cast<{row.enum.engine}>({value})"
+        elif row.type == "flag":
+            value = f'call.flag({value}, "{row.name}")'
+        elif row.type == "period":
+            value = f'to_period(call, {value}, "{row.name}")'
+        elif row.type == "metrics":
+            value = f"to_metrics(call, {value}, c.first_metric)"
+        lines.append(f"  o.{engine_member(row)} = {value};")
+    return lines + ["  return o;", "}"]
+
+
+def source(schema):
+    lines = ["// Written by scripts/generate_options.py from engine/options/*.toml: change those.", "// clang-format off",
+             '#include "capi/src/options.h"', "", '#include "capi/src/option_types.h"', "", "using namespace trafo;",
+             "using namespace trafo::capi;", ""]
+    for enum in schema.enums.values():
+        for value in enum.values:
+            lines.append(f"static_assert(static_cast<int32_t>({enum.engine}::{value['name']}) == {value['c']});")
+    for table in schema.tables.values():
+        lines += [""] + to_c(table) + [""] + from_c(table)
+    lines += ["", "namespace {", "", "constexpr Preset kPresets[] = {"]
+    for name, values in schema.presets.items():
+        lines.append(f'  {{"{name}",')
+        for table in ("model", "training"):
+            rows = [(schema.of_preset(table, option), value) for option, value in values.items()]
+            lines.append(f"   []({schema.tables[table].c}& c) {{")
+            lines += [f"     c.{row.name} = {literal(row, value)};" for row, value in rows if row]
+            lines.append("   }," if table == "model" else "   }},")
+    return lines + ["};", "", "}  // namespace", "", "std::span<const Preset> trafo::capi::presets() { return kPresets; }"]

@@ -1,0 +1,105 @@
+"""The flags of translate-train: their table, and how they become the C structs."""
+import json
+
+from schema import GROUPS, default_text
+
+
+def cli_default(row):
+    """The default as the command line writes it; None: there is none."""
+    if row.only == "cli":
+        return row.default
+    if row.cli_values:
+        return row.cli_values[row.default]
+    if row.enum:
+        return row.enum.value(row.default)["cli"].split("|")[0]
+    if row.type == "flag":
+        return "on" if row.default else "off"
+    if row.type == "period":
+        return row.default
+    if row.type == "metrics":
+        return " ".join(row.default)
+    return default_text(row)
+
+
+def help_text(schema, row):
+    text = row.help
+    if "(default" in text:
+        return text
+    if schema.varies_by_task(row):
+        return f"{text} (default by task)"
+    default = cli_default(row)
+    return text if default is None else f"{text} (default {default})"
+
+
+def spec(schema, row):
+    low, high = row.count
+    default = row.default if row.only == "cli" else None
+    return ("    {" + ", ".join([json.dumps(row.flag), json.dumps(",".join(row.alias)), json.dumps(",".join(row.old)),
+                                 json.dumps(row.group), json.dumps(row.meta)]) + ",\n     " +
+            json.dumps(help_text(schema, row)) + ",\n     " +
+            ", ".join([str(low), str(high), str(row.in_run).lower(), str(row.plan).lower(),
+                       json.dumps(default) if default is not None else "nullptr"]) + "},")
+
+
+def choices(row):
+    if row.cli_values:
+        return "{" + ", ".join(json.dumps(value) for value in row.cli_values) + "}"
+    return "{" + ", ".join(json.dumps(value["cli"]) for value in row.enum.values) + "}"
+
+
+def reader(row):
+    flag, target = json.dumps(row.flag), f"o.{row.name}"
+    if row.read:
+        return f"{row.read}(s, {flag}, o)"
+    if row.enum or row.cli_values:
+        return f"{target} = s.choice({flag}, k{''.join(part.capitalize() for part in row.name.split('_'))})"
+    kind = {"int": "integer", "seed": "seed", "bytes": "bytes", "real": "real", "flag": "flag"}.get(row.type)
+    return f"{target} = parse_period(s, {flag}, s.text({flag}))" if row.type == "period" else f"{target} = s.{kind}({flag})"
+
+
+def writer(row):
+    value = f"o.{row.name}"
+    if row.enum or row.cli_values:
+        name = f"k{''.join(part.capitalize() for part in row.name.split('_'))}"
+        return f"first_name({name}[{value}])"
+    return {"flag": f'{value} != 0 ? "on" : "off"', "period": f"period_text({value})",
+            "metrics": "metric_names(o)"}.get(row.type, f'fmt::format("{{}}", {value})')
+
+
+def source(schema):
+    tables = [schema.tables["training"], schema.tables["model"]]
+    rows = sorted((row for table in tables for row in table.flags), key=lambda row: GROUPS.index(row.group))
+    lines = ["// Written by scripts/generate_options.py from engine/options/*.toml: change those.", "// clang-format off",
+             '#include <fmt/format.h>', "", '#include "setting_types.h"', "", "namespace translate_train {", "namespace {", "",
+             "constexpr SettingSpec kSpecs[] = {"]
+    lines += [spec(schema, row) for row in rows] + ["};", ""]
+    decoding = schema.tables["decoding"]
+    lines += ["constexpr SettingSpec kTranslateSpecs[] = {"]
+    lines += [spec(schema, row) for row in sorted(decoding.flags, key=lambda row: GROUPS.index(row.group))] + ["};", ""]
+    for table in tables:
+        for row in table.flags:
+            if (row.enum or row.cli_values) and row.only != "cli":
+                name = "".join(part.capitalize() for part in row.name.split("_"))
+                lines.append(f"constexpr const char* k{name}[] = {choices(row)};")
+    presets = ", ".join(json.dumps(name) for name in schema.presets)
+    lines += ["", f"constexpr const char* kTasks[] = {{{presets}}};", "", "}  // namespace", "",
+              "std::span<const SettingSpec> setting_specs() { return kSpecs; }",
+              "std::span<const SettingSpec> translate_specs() { return kTranslateSpecs; }",
+              "std::span<const char* const> task_names() { return kTasks; }"]
+    for table in [*tables, decoding]:
+        readers = [row for row in table.flags if row.only != "cli" or row.read]
+        lines += ["", f"void read_options(const Settings& s, {table.c}& o) {{"]
+        lines += [f"  if (s.has({json.dumps(row.flag)})) {reader(row)};" for row in readers]
+        if table is decoding:
+            lines.append("}")
+            continue
+        lines += ["}", "", f"void set_defaults(Settings& s, const {table.c}& o) {{"]
+        for row in table.flags:
+            if row.only == "cli":
+                continue
+            value = writer(row)
+            lines.append(f"  s.set_default({json.dumps(row.flag)}, " + (f"{value});" if row.type == "metrics" else f"{{{value}}});"))
+        lines.append("}")
+    shape = ", ".join(json.dumps(row.flag) for row in schema.tables["model"].flags if row.fixed)
+    return lines + ["", "std::span<const char* const> shape_settings() {", f"  static constexpr const char* kShape[] = {{{shape}}};",
+                    "  return kShape;", "}", "", "}  // namespace translate_train"]

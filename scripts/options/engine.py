@@ -1,0 +1,85 @@
+"""The engine's structs, and the list of their fields that checks, JSON and counting go over."""
+from schema import UNLIMITED, described, period, plain, wrap
+
+CPP = {"int": "int64_t", "seed": "uint64_t", "bytes": "int64_t", "real": "double", "flag": "bool", "period": "Period",
+       "metrics": "std::vector<std::string>"}
+UNIT = {"u": "updates", "t": "tokens", "e": "epochs"}
+
+
+def initial(row):
+    if row.enum:
+        return f" = {row.enum.engine}::{row.default}"
+    if row.type == "flag":
+        return " = true" if row.default else " = false"
+    if row.type == "period":
+        value, unit = period(row.default)
+        return f"{{{value}, PeriodUnit::{UNIT[unit]}}}"
+    if row.type == "metrics":
+        return "{" + ", ".join(f'"{metric}"' for metric in row.default) + "}"
+    return f" = {plain(row.default)}"
+
+
+def struct_fields(rows):
+    """Members of an engine's struct."""
+    lines = ["  // clang-format off"]
+    for row in rows:
+        if row.section:
+            lines += [""] * (len(lines) > 1) + wrap(f"--- {row.section} ---", 98, "  // ")
+        kind = row.enum.engine if row.enum else CPP[row.type]
+        member = f"  {kind} {row.name}{initial(row)};"
+        text = row.doc.replace("{", "").replace("}", "").removeprefix("Sampling: ")
+        text = text[0].upper() + text[1:]
+        if row.zero:
+            text += f" 0: {row.zero}."
+        if len(member) + 4 + len(text) <= 100:
+            lines.append(f"{member}  // {text}")
+        else:
+            lines += wrap(text, 98, "  // ") + [member]
+    return [*lines, "  // clang-format on"]
+
+
+def member(row):
+    """Of an engine's struct: parts are structs of their own."""
+    if row.part is None:
+        return row.name
+    return f"{row.part}.on" if row.name == row.part else f"{row.part}.{row.name}"
+
+
+def real(value):
+    return "kNoLimit" if value >= UNLIMITED else "-kNoLimit" if value <= -UNLIMITED else plain(value)
+
+
+def field(row):
+    parts = [f'.name = "{row.name}"']
+    if row.json != row.name:
+        parts.append(f'.key = "{row.json}"')
+    if row.fixed:
+        parts.append(".fixed = true")
+    if row.later:
+        parts.append(".later = true")
+    if row.range:
+        parts.append(f".low = {real(row.range.low)}")
+        parts.append(f".high = {real(row.range.high)}")
+        if not row.range.low_inside:
+            parts.append(".low_inside = false")
+        if not row.range.high_inside:
+            parts.append(".high_inside = false")
+    if row.zero:
+        parts.append(f'.zero = "{row.zero}"')
+    return "{" + ", ".join(parts) + "}"
+
+
+def fields_header(schema, table, header):
+    """for_each_field of a struct, and the names of its enums."""
+    guard = [f"// Written by scripts/generate_options.py from {table.source}: change that.", "// clang-format off", "#pragma once", "",
+             '#include "engine/core/option_field.h"', f'#include "{header}"', "", "namespace trafo {", ""]
+    lines = []
+    for enum in schema.enums_of(table):
+        names = ", ".join(f'"{value["text"]}"' for value in enum.values)
+        lines += ["template <>", f"struct EnumNames<{enum.engine}> {{",
+                  f"  static constexpr std::array<const char*, {len(enum.values)}> names{{{names}}};", "};"]
+    lines += ["", f"// visit(OptionField, member) for every member of {table.engine}.", "template <class Options, class Visit>",
+              f"void for_each_field_of_{table.name}(Options& o, Visit visit) {{"]
+    for row in table.engine_rows:
+        lines.append(f"  visit(OptionField{field(row)}, o.{member(row)});")
+    return guard + lines + ["}", "", "}  // namespace trafo"]

@@ -1,0 +1,102 @@
+"""The builders of the Rust crate: their enums and setters. The files are taken in with include!."""
+from schema import described, default_text, period, wrap
+
+DOC = 120
+
+
+def doc(text, indent):
+    return wrap(text, DOC, f"{indent}/// ")
+
+
+def enum_type(enum, derive_hash=True):
+    lines = doc(enum.doc, "") + ["#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]", "#[non_exhaustive]", f"pub enum {enum.rust} {{"]
+    for value in enum.values:
+        lines += doc(value["doc"], "    ") + [f"    {value['rust']},"]
+    lines += ["}", f"impl {enum.rust} {{", "    pub(crate) fn as_raw(self) -> i32 {", "        match self {"]
+    lines += [f"            {enum.rust}::{value['rust']} => sys::{value['c']}," for value in enum.values]
+    lines += ["        }", "    }"]
+    return lines
+
+
+def from_raw(enum):
+    lines = ["    pub(crate) fn from_raw(raw: i32) -> Self {", "        match raw {"]
+    lines += [f"            sys::{value['c']} => {enum.rust}::{value['rust']}," for value in enum.values[1:]]
+    return lines + [f"            _ => {enum.rust}::{enum.values[0]['rust']},", "        }", "    }"]
+
+
+def default(row):
+    if row.type == "metrics":
+        return "all"
+    if row.type == "dtype":
+        return {"float32": "[`DType::F32`]"}[row.default]
+    if row.type == "flag":
+        return str(row.default).lower()
+    return default_text(row, lambda enum, value: f"[`{enum.rust}::{enum.value(value)['rust']}`]")
+
+
+def words(row):
+    return described(row, default(row), lambda name: f"`{name}`").replace("<eos>", "`<eos>`")
+
+
+# type in Rust, to the C struct, from it
+MODEL = {"int": ("usize", "to_i64", "from_i64"), "real": ("f64", "same", "same"), "flag": ("bool", "i32::from", "from_flag"),
+         "dtype": ("DType", "DType::as_raw", "DType::from_raw")}
+TRAINING = {"int": ("i64", "same"), "bytes": ("i64", "same"), "seed": ("u64", "same"), "real": ("f64", "same"),
+            "flag": ("bool", "i32::from"), "period": ("Period", "Period::to_raw")}
+
+
+def model(schema):
+    table = schema.tables["model"]
+    lines = []
+    for enum in schema.enums_of(table):
+        if not enum.shared:
+            lines += enum_type(enum) + from_raw(enum) + ["}"]
+    lines.append("config_fields! {")
+    for row in table.c_rows:
+        kind, to, back = MODEL.get(row.type) or (row.enum.rust, f"{row.enum.rust}::as_raw", f"{row.enum.rust}::from_raw")
+        lines += doc(words(row), "    ") + [f"    {row.name} / get_{row.name}: {kind} = {to}, {back};"]
+    return lines + ["}"]
+
+
+def training(schema):
+    table = schema.tables["training"]
+    lines = []
+    for enum in schema.enums_of(table):
+        lines += enum_type(enum) + ["}"]
+    lines.append("setters! {")
+    for row in table.c_rows:
+        if row.type in ("metrics", "metric"):
+            continue
+        kind, to = TRAINING.get(row.type) or (row.enum.rust, f"{row.enum.rust}::as_raw")
+        lines += doc(words(row), "    ") + [f"    {row.name}: {kind} = {to};"]
+    return lines + ["}"]
+
+
+DECODING = {"int": ("usize", "to_i64"), "seed": ("u64", "same"), "real": ("f64", "same"), "flag": ("bool", "i32::from")}
+
+
+def decoding(schema):
+    table = schema.tables["decoding"]
+    lines = ["setters! {"]
+    for row in table.c_rows:
+        if row.part is None:
+            kind, to = DECODING[row.type]
+            lines += doc(words(row), "    ") + [f"    {row.name}: {kind} = {to};"]
+    lines += ["}"]
+    switch = table.row("sampling")
+    lines += doc("How [`TranslateOptions::sampling`] draws. " + words(switch).partition(". ")[2], "")
+    lines += ["#[derive(Clone, Debug, PartialEq)]", "pub struct Sampling {"]
+    rows = table.part("sampling")
+    for row in rows:
+        text = words(row).removeprefix("Sampling: ")
+        lines += doc(text[0].upper() + text[1:], "    ")
+        lines.append(f"    pub {row.name}: {DECODING[row.type][0]},")
+    lines += ["}", "impl Sampling {", "    fn write(&self, raw: &mut sys::trafo_translate_options) {", "        raw.sampling = 1;"]
+    lines += [f"        raw.{row.name} = {DECODING[row.type][1]}(self.{row.name});" for row in rows]
+    lines += ["    }", "}", "impl Default for Sampling {", "    fn default() -> Self {", "        Sampling {"]
+    lines += [f"            {row.name}: {float(row.default) if row.type == 'real' else row.default}," for row in rows]
+    return lines + ["        }", "    }", "}"]
+
+
+def file(source, lines):
+    return [f"// Written by scripts/generate_options.py from {source}: change that."] + lines

@@ -1,0 +1,224 @@
+"""Reads engine/options/*.toml, checks that rows are complete, and answers what every emitter asks of a row."""
+import math
+import pathlib
+import re
+import textwrap
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TABLES = ROOT / "engine/options"
+KEYS = {"name", "type", "default", "range", "zero", "fixed", "later", "json", "only", "section", "flag", "alias", "old",
+        "part", "group", "value", "count", "in_run", "plan", "cli_values", "read", "help", "doc"}
+PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "dtype", "handle"}
+GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
+          "Batches"]
+UNITS = {"u": "updates", "t": "target tokens", "e": "epochs"}
+UNLIMITED = 2.0**62
+
+
+class Enum:
+    def __init__(self, name, spec):
+        self.name, self.doc, self.engine, self.c = name, spec["doc"], spec["engine"], spec["c"]
+        self.rust, self.go, self.shared = spec["rust"], spec["go"], spec.get("shared", False)
+        self.values = spec["values"]
+        for value in self.values:
+            value.setdefault("text", value["name"])
+            value.setdefault("cli", value["text"])
+            value.setdefault("c", f"{self.c}_{value['name'].upper()}")
+            value.setdefault("rust", camel(value["name"]))
+            value.setdefault("go", self.go + camel(value["name"]))
+
+    def value(self, name):
+        return next(value for value in self.values if value["name"] == name)
+
+
+class Row:
+    def __init__(self, table, spec, enums):
+        unknown = set(spec) - KEYS
+        if unknown:
+            raise SystemExit(f"{table}: option {spec.get('name')} has unknown keys: {', '.join(sorted(unknown))}")
+        self.table, self.name = table, spec["name"]
+        self.only = spec.get("only")
+        self.type = spec.get("type", "text")
+        self.enum = enums.get(self.type)
+        self.default = spec.get("default")
+        self.fixed, self.later = spec.get("fixed", False), spec.get("later", False)
+        self.json, self.section, self.zero = spec.get("json", self.name), spec.get("section"), spec.get("zero")
+        self.flag, self.alias, self.old = spec.get("flag"), spec.get("alias", []), spec.get("old", [])
+        self.group, self.meta = spec.get("group"), spec.get("value")
+        self.count = spec.get("count", [0, 1] if self.meta == "on|off" else [1, 1])
+        self.in_run, self.plan = spec.get("in_run", True), spec.get("plan", False)
+        self.cli_values, self.read = spec.get("cli_values"), spec.get("read")
+        self.help, self.doc, self.part = spec.get("help"), spec.get("doc"), spec.get("part")
+        self.range = parse_range(spec["range"]) if "range" in spec else None
+        where = f"{table}: option {self.name}"
+        if self.only not in (None, "engine", "cli", "bindings"):
+            raise SystemExit(f"{where}: only is engine, cli or bindings")
+        if self.only != "cli":
+            if self.type not in PLAIN and not self.enum:
+                raise SystemExit(f"{where}: unknown type {self.type}")
+            if self.doc is None or (self.default is None and self.type != "handle"):
+                raise SystemExit(f"{where}: needs a default and a doc")
+            if self.type in ("int", "bytes", "real") and self.range is None:
+                raise SystemExit(f"{where}: needs a range")
+        if (self.flag or self.only == "cli") and not (self.flag and self.group in GROUPS and self.meta and self.help):
+            raise SystemExit(f"{where}: needs flag, group, value and help")
+
+    @property
+    def in_engine(self):
+        return self.only in (None, "engine")
+
+    @property
+    def in_c(self):
+        return self.only in (None, "bindings")
+
+
+class Range:
+    """[low, high): a bracket includes its end, a parenthesis does not; an end that is left out is as far as the type goes."""
+
+    def __init__(self, text, low, high, low_inside, high_inside):
+        self.text, self.low, self.high = text, low, high
+        self.low_inside, self.high_inside = low_inside, high_inside
+
+
+def number(text):
+    text = text.strip()
+    if match := re.fullmatch(r"(\d+)\^(\d+)", text):
+        return float(int(match[1]) ** int(match[2]))
+    if text.startswith("k"):
+        return float(limit(text))
+    return float(text)
+
+
+def limit(name):
+    found = re.search(rf"constexpr \w+ {name} = ([^;]+);", (ROOT / "engine/core/limits.h").read_text())
+    if not found:
+        raise SystemExit(f"engine/core/limits.h has no {name}")
+    value = re.sub(r"int64_t\{(\d+)\}", r"\1", found[1])
+    left, _, shift = value.partition("<<")
+    return int(left) << int(shift or 0)
+
+
+def parse_range(text):
+    if text == "any":
+        return Range(text, -UNLIMITED, UNLIMITED, True, True)
+    match = re.fullmatch(r"([\[(])([^,]+),([^\])]*)([\])])", text)
+    if not match:
+        raise SystemExit(f"{text!r} is no range")
+    low = number(match[2])
+    high = number(match[3]) if match[3].strip() else UNLIMITED
+    return Range(text, low, high, match[1] == "[", match[4] == "]")
+
+
+def camel(name):
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+class Table:
+    def __init__(self, name, enums):
+        raw = tomllib.loads((TABLES / f"{name}.toml").read_text())
+        self.name = name
+        self.source = f"engine/options/{name}.toml"
+        self.engine, self.c = raw["table"]["engine"], raw["table"]["c"]
+        self.rust, self.go = raw["table"]["rust"], raw["table"]["go"]
+        self.rows = [Row(name, spec, enums) for spec in raw["option"]]
+        names = [row.name for row in self.rows]
+        for row_name in names:
+            if names.count(row_name) > 1:
+                raise SystemExit(f"{name}: option {row_name} is there twice")
+
+    @property
+    def engine_rows(self):
+        return [row for row in self.rows if row.in_engine]
+
+    @property
+    def c_rows(self):
+        return [row for row in self.rows if row.in_c]
+
+    @property
+    def flags(self):
+        return [row for row in self.rows if row.flag]
+
+    def part(self, name):
+        """The rows of a part; the row that has its name switches it on."""
+        return [row for row in self.rows if row.part == name and row.name != name]
+
+    def row(self, name):
+        return next((row for row in self.rows if row.name == name), None)
+
+
+class Schema:
+    def __init__(self):
+        enums = tomllib.loads((TABLES / "enums.toml").read_text())
+        self.enums = {name: Enum(name, spec) for name, spec in enums.items()}
+        self.tables = {name: Table(name, self.enums) for name in ("model", "training", "decoding")}
+        presets = tomllib.loads((TABLES / "presets.toml").read_text())
+        self.common = presets.pop("all")
+        self.preset_docs = {name: values.pop("doc") for name, values in presets.items()}
+        self.presets = {name: {**self.common, **values} for name, values in presets.items()}
+        for name, values in self.presets.items():
+            for option in values:
+                if not self.of_preset("model", option) and not self.of_preset("training", option):
+                    raise SystemExit(f"preset {name}: there is no option {option}")
+
+    def of_preset(self, table, option):
+        row = self.tables[table].row(option)
+        return row if row and row.in_c else None
+
+    def enums_of(self, table):
+        """The enums that a table uses, in the order of its rows."""
+        found = []
+        for row in table.rows:
+            if row.enum and row.enum not in found:
+                found.append(row.enum)
+        return found
+
+    def varies_by_task(self, row):
+        return any(row.name in values for values in self.presets.values())
+
+
+def plain(value):
+    """A number as a reader writes it: 0.002, 1e-9, 10000."""
+    if isinstance(value, float):
+        if value == math.floor(value) and abs(value) < 1e15:
+            return str(int(value))
+        return repr(value).replace("e-0", "e-")
+    return str(value)
+
+
+def period(text):
+    return int(text[:-1]), text[-1]
+
+
+def default_text(row, names=lambda enum, value: enum.value(value)["text"]):
+    """The default in words; `names` gives that of an enum."""
+    if row.enum:
+        return names(row.enum, row.default)
+    if row.type == "flag":
+        return "true" if row.default else "false"
+    if row.type == "period":
+        value, unit = period(row.default)
+        return f"{value} {UNITS[unit]}"
+    if row.type == "metrics":
+        return ", ".join(row.default)
+    return plain(row.default)
+
+
+def described(row, default, refer):
+    """The doc of a row with what 0 means and its default; `refer` writes the name of another option."""
+    text = re.sub(r"\{(\w+)\}", lambda match: refer(match[1]), row.doc)
+    if row.default is None or row.name == row.part:
+        return text
+    zero = row.default == 0 and row.type != "flag"
+    if row.zero and zero:
+        return f"{text} Default 0: {row.zero}."
+    if row.zero:
+        return f"{text} 0: {row.zero}. Default {default}."
+    if row.name == "vocabulary":
+        return text
+    return f"{text} Default {default}."
+
+
+def wrap(text, width, first, rest=None):
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest or first, break_long_words=False,
+                         break_on_hyphens=False)

@@ -1,0 +1,164 @@
+// Freezing of parameters, and factors of their learning rate and weight decay.
+#include "capi_check.h"
+
+enum { kPairs = 40 };
+
+static trafo_model* new_model(trafo_context* context, int64_t vocabulary) {
+  trafo_model_config config;
+  trafo_model* model = NULL;
+  OK(trafo_model_config_init(&config, sizeof config));
+  OK(trafo_model_config_preset(&config, "tiny", 4));
+  config.vocabulary = vocabulary;
+  config.encoder_layers = config.decoder_layers = 1;
+  config.width = 16;
+  config.ffn_width = 32;
+  config.heads = 2;
+  OK(trafo_model_new(context, &config, 3, &model));
+  return model;
+}
+
+static trafo_parameter_info info_of(const trafo_model* model, int64_t index) {
+  trafo_parameter_info info;
+  OK(trafo_model_get_parameter_info(model, index, &info, sizeof info));
+  return info;
+}
+
+static int begins(const char* name, const char* prefix) {
+  return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+// The values of parameter `index`, for free().
+static float* values_of(trafo_model* model, int64_t index, size_t* bytes) {
+  trafo_tensor* tensor = NULL;
+  OK(trafo_model_get_parameter(model, index, NULL, &tensor));
+  *bytes = (size_t)info_of(model, index).elements * sizeof(float);
+  float* values = malloc(*bytes);
+  OK(trafo_tensor_read(tensor, values, *bytes));
+  trafo_tensor_free(tensor);
+  return values;
+}
+
+static void test_infos(trafo_model* model) {
+  int64_t tensors = 0, elements = 0, sum = 0;
+  OK(trafo_model_get_parameter_count(model, &tensors, &elements));
+  for (int64_t i = 0; i < tensors; ++i) {
+    const trafo_parameter_info info = info_of(model, i);
+    const char* name = NULL;
+    OK(trafo_model_get_parameter(model, i, &name, NULL));
+    CHECK(strcmp(info.name, name) == 0);
+    const int norm_or_bias = strstr(name, "norm") || strstr(name, "bias");
+    CHECK(strcmp(info.group, norm_or_bias ? "norms_and_biases" : "matrices") == 0);
+    CHECK(info.struct_size == sizeof info && info.dtype == TRAFO_FLOAT32 && info.trainable == 1);
+    CHECK(info.lr_factor == 1 && info.weight_decay_factor == 1);
+    sum += info.elements;
+  }
+  CHECK(sum == elements);
+  trafo_parameter_info info;
+  FAILS(trafo_model_get_parameter_info(model, tensors, &info, sizeof info), TRAFO_INVALID_ARGUMENT,
+        "index");
+}
+
+static void test_refusals(trafo_model* model) {
+  int64_t count = 7;
+  FAILS(trafo_model_freeze(model, "encode", 6, &count), TRAFO_NOT_FOUND, "\"encode\"");
+  CHECK(count == 0);
+  FAILS(trafo_model_unfreeze(model, "x*", 2, NULL), TRAFO_NOT_FOUND, "x*");
+  FAILS(trafo_model_set_update_factors(model, "*", 1, -1, 1, NULL), TRAFO_INVALID_ARGUMENT,
+        "factors");
+  FAILS(trafo_model_set_update_factors(model, "*", 1, 1, NAN, NULL), TRAFO_INVALID_ARGUMENT,
+        "factors");
+  // A tensor of a parameter would go on with memory that the model has left.
+  trafo_tensor* parameter = NULL;
+  OK(trafo_model_get_parameter(model, 0, NULL, &parameter));
+  FAILS(trafo_model_freeze(model, "encoder.*", 9, &count), TRAFO_INVALID_ARGUMENT, "in use");
+  CHECK(count == 0 && info_of(model, 1).trainable == 1);
+  trafo_tensor_free(parameter);
+}
+
+static void test_frozen_training(trafo_model* model, const trafo_tokenizer* tokenizer,
+                                 const trafo_corpus* corpus) {
+  trafo_trainer_options options;
+  trafo_trainer* trainer = NULL;
+  trafo_step_result step;
+  int64_t tensors = 0, elements = 0, count = 0;
+  OK(trafo_model_get_parameter_count(model, &tensors, &elements));
+  OK(trafo_trainer_options_init(&options, sizeof options));
+  options.batch_tokens = 64;
+  options.warmup = 1;
+  trafo_memory_plan whole, part;
+  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+  OK(trafo_trainer_get_plan(trainer, &whole, sizeof whole));
+  FAILS(trafo_model_freeze(model, "encoder.*", 9, NULL), TRAFO_INVALID_ARGUMENT, "has a trainer");
+  FAILS(trafo_model_set_update_factors(model, "*", 1, 1, 0, NULL), TRAFO_INVALID_ARGUMENT,
+        "has a trainer");
+  trafo_trainer_free(trainer);
+
+  const char* name = info_of(model, 1).name;
+  OK(trafo_model_freeze(model, "encoder.*", 9, &count));
+  CHECK(count > 4 && strcmp(info_of(model, 1).name, name) == 0);
+  OK(trafo_model_freeze(model, "*embedding.weight", 17, &count));
+  CHECK(count >= 1);
+  OK(trafo_model_set_update_factors(model, "decoder.0.ffn.*", 15, 0.5, 0, &count));
+  CHECK(count == 4);
+  float** before = calloc((size_t)tensors, sizeof *before);
+  size_t bytes = 0;
+  int64_t frozen = 0;
+  for (int64_t i = 0; i < tensors; ++i) {
+    const trafo_parameter_info info = info_of(model, i);
+    const int of_ffn = begins(info.name, "decoder.0.ffn.");
+    frozen += !info.trainable;
+    CHECK(info.trainable == !(begins(info.name, "encoder.") || strstr(info.name, "embedding")));
+    CHECK(info.lr_factor == (of_ffn ? 0.5 : 1) && info.weight_decay_factor == !of_ffn);
+    before[i] = values_of(model, i, &bytes);
+  }
+  CHECK(frozen > 4 && frozen < tensors);
+  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+  OK(trafo_trainer_get_plan(trainer, &part, sizeof part));
+  CHECK(part.gradients_bytes < whole.gradients_bytes && part.total_bytes < whole.total_bytes);
+  for (int i = 0; i < 3; ++i) OK(trafo_trainer_step(trainer, &step));
+  trafo_trainer_free(trainer);
+  for (int64_t i = 0; i < tensors; ++i) {
+    float* after = values_of(model, i, &bytes);
+    CHECK((memcmp(before[i], after, bytes) == 0) == !info_of(model, i).trainable);
+    free(before[i]);
+    free(after);
+  }
+  free(before);
+
+  OK(trafo_model_unfreeze(model, "encoder.*", 9, &count));
+  CHECK(count > 4 && info_of(model, 1).trainable == 1);
+  OK(trafo_model_freeze(model, "*", 1, &count));
+  CHECK(count == tensors);
+  FAILS(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer),
+        TRAFO_INVALID_ARGUMENT, "nothing to train");
+  OK(trafo_model_prepare_inference(model));
+  FAILS(trafo_model_unfreeze(model, "*", 1, NULL), TRAFO_INVALID_ARGUMENT, "prepared");
+}
+
+void test_freezing(void) {
+  static char lines[kPairs][32];
+  trafo_string_view views[kPairs];
+  for (int i = 0; i < kPairs; ++i) {
+    snprintf(lines[i], sizeof lines[i], "%c%c %c", 'a' + i % 7, 'a' + i % 5, 'h' + i % 3);
+    views[i] = view(lines[i]);
+  }
+  trafo_context* context = new_context(2);
+  trafo_tokenizer* tokenizer = NULL;
+  trafo_corpus* corpus = NULL;
+  trafo_tokenizer_options options;
+  OK(trafo_tokenizer_options_init(&options, sizeof options));
+  options.vocabulary = 30;
+  options.soft_limit = 1;
+  OK(trafo_tokenizer_train(views, kPairs, &options, &tokenizer));
+  OK(trafo_corpus_new(views, views, kPairs, &corpus));
+  int64_t vocabulary = 0;
+  OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));
+  trafo_model* model = new_model(context, vocabulary);
+  test_infos(model);
+  test_refusals(model);
+  test_frozen_training(model, tokenizer, corpus);
+  trafo_model_free(model);
+  trafo_corpus_free(corpus);
+  trafo_tokenizer_free(tokenizer);
+  trafo_context_free(context);
+}

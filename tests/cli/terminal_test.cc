@@ -1,0 +1,59 @@
+// What reaches a terminal, and what happens without one.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "apps/translate-train/terminal_text.h"
+#include "tests/cli/cli_fixture.h"
+
+namespace translate_train::testing {
+namespace {
+
+TEST(TerminalText, WritesControlCharactersOut) {
+  EXPECT_EQ(terminal_text("der Hund l\u00e4uft \u4e2d \U0001F600"),
+            "der Hund l\u00e4uft \u4e2d \U0001F600");
+  EXPECT_EQ(terminal_text("a\x1b[31mb\nc\td\x7f"), "a\\u001B[31mb\\u000Ac\\u0009d\\u007F");
+  EXPECT_EQ(terminal_text("\u0085\u009b1m"), "\\u0085\\u009B1m");
+  EXPECT_EQ(terminal_text("a\u202eb\u2066c\u200f\u061c\u2028"),
+            "a\\u202Eb\\u2066c\\u200F\\u061C\\u2028");
+  EXPECT_EQ(terminal_text("a\xff\xc3"), "a\\u00FF\\u00C3");
+  EXPECT_EQ(terminal_text(std::string_view("\0", 1)), "\\u0000");
+}
+
+using Terminal = Cli;
+
+TEST_F(Terminal, ErrorsHoldNoControlCharacters) {
+  write_file(file("bad.yml"), "\"\\e[31mred\\u202E\": 1\n");
+  for (const Arguments& arguments :
+       {Arguments{"train", "--config", "bad.yml"}, Arguments{"info", "no\x1b[2Jfile\nforged"},
+        Arguments{"translate", "--model", "run", "-i", "no\u009b2Jfile\u202e"}}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_NE(outcome.exit_code, 0);
+    for (const char* steering : {"\x1b", "\u202e", "\u009b", "\nforged"})
+      EXPECT_EQ(outcome.err.find(steering), std::string::npos) << outcome.err;
+  }
+}
+
+// Descriptors 1 and 2 are free then, and the next files that are opened would get them.
+TEST_F(Terminal, WarningsDoNotEndUpInTheOutput) {
+  std::string too_long;  // cut, with a warning
+  for (int i = 0; i < 2000; ++i) too_long += "ein Hund ";
+  write_file(file("in.de"), "ein Hund\n" + too_long + "\nein Haus\n");
+  const std::string command = "cd '" + folder_->path() +
+                              "' && '" TRANSLATE_TRAIN
+                              "' translate --model run --cpu-threads 1 -i in.de -o ";
+  EXPECT_EQ(std::system((command + "open.en 2> /dev/null").c_str()), 0);
+  std::system((command + "closed.en >&- 2>&-").c_str());
+  const auto content = [](const std::string& path) {
+    std::ifstream in(path);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  EXPECT_FALSE(content(file("open.en")).empty());
+  EXPECT_EQ(content(file("closed.en")), content(file("open.en")));
+}
+
+}  // namespace
+}  // namespace translate_train::testing

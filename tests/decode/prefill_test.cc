@@ -1,0 +1,173 @@
+// Prefill against its definition: a prompt that is read in one pass leaves the decoder where the
+// same prompt leaves it token by token.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/decode/decode_models.h"
+#include "tests/models/llama_models.h"
+
+namespace trafo::testing {
+namespace {
+
+using Sentences = std::vector<std::vector<int32_t>>;
+
+struct Form {
+  const char* name;
+  ModelConfig config;
+};
+
+std::vector<Form> forms() {
+  const ModelConfig lm = decode_config(Architecture::decoder_lm);
+  ModelConfig post_norm = lm;
+  post_norm.pre_norm = false;
+  return {{"EncoderDecoder", decode_config(Architecture::encoder_decoder)},
+          {"DecoderLm", lm},
+          {"PostNorm", post_norm},
+          {"Llama", llama_of(lm)},
+          {"GroupedQuery", llama_of(lm, 1)}};
+}
+
+class Prefill : public ::testing::TestWithParam<Form> {
+ protected:
+  std::unique_ptr<Context> context_ = cpu_context(2);
+};
+
+std::string form_name(const ::testing::TestParamInfo<Form>& info) {
+  return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Prefill, ::testing::ValuesIn(forms()), form_name);
+
+// Sources and prompts of one batch; the prompts have different lengths, one of them a single token.
+const Sentences kSources = random_sentences(4, 7, 13, 5);
+const Sentences kPrompts = {{4, 9, 5, 8, 12, 7, 6}, {5}, {11, 4, 2}, {6, 6, 10, 9, 5, 4, 8, 7, 11}};
+
+Batch batch_of(Context& context, const ModelConfig& config, const Sentences& sources) {
+  std::vector<const std::vector<int32_t>*> members;
+  for (const auto& source : sources) members.push_back(&source);
+  return pack_sources(context, config, members);
+}
+
+std::vector<double> step(Context& context, const Model& model, DecodeState& state,
+                         const std::vector<int32_t>& ids) {
+  return to_doubles(context, model.decode_step(context, state,
+                                               context.from_values<int32_t>(
+                                                   ids, {static_cast<int64_t>(ids.size())})));
+}
+
+// The logits of the token behind each prompt and behind two further tokens, sentence by sentence
+// and token by token.
+std::vector<std::vector<double>> stepped(Context& context, const Model& model,
+                                         const std::vector<std::vector<int32_t>>& further) {
+  std::vector<std::vector<double>> all(3);
+  for (size_t s = 0; s < kPrompts.size(); ++s) {
+    DecodeState state =
+        model.start_decoding(context, batch_of(context, model.config(), {kSources[s]}), 16);
+    std::vector<double> logits;
+    for (const int32_t id : kPrompts[s]) logits = step(context, model, state, {id});
+    all[0].insert(all[0].end(), logits.begin(), logits.end());
+    for (size_t i = 0; i < 2; ++i) {
+      logits = step(context, model, state, {further[i][s]});
+      all[i + 1].insert(all[i + 1].end(), logits.begin(), logits.end());
+    }
+  }
+  return all;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+TEST_P(Prefill, EqualsTheSamePromptsTokenByToken) {
+  const std::vector<std::vector<int32_t>> further = {{7, 8, 9, 10}, {12, 4, 4, 5}};
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    const auto model = random_model(*context_, GetParam().config, 3, dtype);
+    const auto expected = stepped(*context_, *model, further);
+    DecodeState state =
+        model->start_decoding(*context_, batch_of(*context_, model->config(), kSources), 10);
+    const double tolerance = dtype == DType::f64 ? 1e-12 : 1e-4;
+    const auto first = to_doubles(*context_, model->prefill(*context_, state, kPrompts));
+    EXPECT_LE(largest_difference(first, expected[0]), tolerance);
+    EXPECT_EQ(state.cache.lengths(), (std::vector<int32_t>{7, 1, 3, 9}));
+    // Rows of different lengths go on side by side, also when the cache grows.
+    EXPECT_LE(largest_difference(step(*context_, *model, state, further[0]), expected[1]),
+              tolerance);
+    state.cache.grow(*context_, 11);
+    EXPECT_LE(largest_difference(step(*context_, *model, state, further[1]), expected[2]),
+              tolerance);
+  }
+}
+
+TEST_P(Prefill, RowsOfOnePromptShareIt) {
+  const auto model = random_model(*context_, GetParam().config, 3);
+  const Batch batch = batch_of(*context_, model->config(), kSources);
+  DecodeState shared = model->start_decoding(*context_, batch, 10);
+  model->prefill(*context_, shared, kPrompts);
+  const std::vector<int32_t> rows = {3, 0, 0, 2, 3};
+  reorder(*context_, shared, rows);
+  EXPECT_EQ(shared.cache.lengths(), (std::vector<int32_t>{9, 7, 7, 3, 9}));
+
+  Sentences sources, prompts;
+  for (const int32_t row : rows) {
+    sources.push_back(kSources[static_cast<size_t>(row)]);
+    prompts.push_back(kPrompts[static_cast<size_t>(row)]);
+  }
+  DecodeState own =
+      model->start_decoding(*context_, batch_of(*context_, model->config(), sources), 12);
+  model->prefill(*context_, own, prompts);
+  const std::vector<int32_t> ids = {4, 5, 6, 7, 8};
+  EXPECT_LE(
+      largest_difference(step(*context_, *model, shared, ids), step(*context_, *model, own, ids)),
+      1e-12);
+}
+
+TEST_P(Prefill, RefusesWhatDoesNotFit) {
+  const auto model = random_model(*context_, GetParam().config, 3);
+  const Batch batch = batch_of(*context_, model->config(), kSources);
+  const auto start = [&](int64_t capacity) {
+    return model->start_decoding(*context_, batch, capacity);
+  };
+  DecodeState small = start(8);
+  EXPECT_EQ(error_text([&] { model->prefill(*context_, small, kPrompts); }),
+            "INVALID_ARGUMENT: the cache has room for 8 tokens a row; row 3 holds 0 and cannot "
+            "take 9 more");
+  EXPECT_EQ(small.cache.longest(), 0);
+  DecodeState state = start(32);
+  EXPECT_EQ(error_text([&] {
+              model->prefill(*context_, state, Sentences(3, {4, 5}));
+            }),
+            "SHAPE_MISMATCH: 3 prompts for 4 rows");
+  EXPECT_EQ(error_text([&] {
+              model->prefill(*context_, state, Sentences{{4}, {}, {4}, {4}});
+            }),
+            "INVALID_ARGUMENT: the cache has room for 32 tokens a row; row 1 holds 0 and cannot "
+            "take 0 more");
+  model->prefill(*context_, state, kPrompts);
+  EXPECT_EQ(error_text([&] { model->prefill(*context_, state, kPrompts); }),
+            "INVALID_ARGUMENT: several tokens a row can only be appended to empty rows");
+}
+
+TEST_P(Prefill, TranslationsDoNotDependOnTheBatch) {
+  const auto model = random_model(*context_, GetParam().config, 3);
+  const Sentences sources = random_sentences(9, 12, 13, 8);
+  DecodeOptions options;
+  options.max_length = 12;
+  options.beam = 3;
+  options.n_best = 3;
+  const auto together = translate_tokens(*context_, *model, sources, options);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const auto alone = translate_tokens(*context_, *model, {&sources[i], 1}, options);
+    ASSERT_EQ(alone[0].size(), together[i].size());
+    for (size_t j = 0; j < alone[0].size(); ++j)
+      EXPECT_EQ(alone[0][j].tokens, together[i][j].tokens) << "sentence " << i;
+  }
+}
+
+}  // namespace
+}  // namespace trafo::testing

@@ -1,0 +1,239 @@
+// Modules against their definitions, written out with ops.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/nn/linear.h"
+#include "engine/nn/transformer_stack.h"
+#include "engine/ops/activation/activation.h"
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/dropout/dropout.h"
+#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/matmul/matmul.h"
+#include "tests/decode/decode_models.h"
+
+namespace trafo::testing {
+namespace {
+
+constexpr int64_t kWidth = 8, kFfnWidth = 12, kTokens = 7, kSourceTokens = 5;
+constexpr double kEpsilon = 1e-5;
+
+std::vector<std::string> names_of(const ParameterStore& store) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < store.count(); ++i) names.push_back(store.name(static_cast<ParamId>(i)));
+  return names;
+}
+
+nn::BlockOptions block_options(bool pre_norm, bool causal) {
+  nn::BlockOptions options;
+  options.attention.width = kWidth;
+  options.attention.heads = 2;
+  options.attention.causal = causal;
+  options.feed_forward.width = kWidth;
+  options.feed_forward.ffn_width = kFfnWidth;
+  options.norm.width = kWidth;
+  options.norm.epsilon = kEpsilon;
+  options.pre_norm = pre_norm;
+  options.dropout = 0.3;
+  options.attention_dropout = 0.2;
+  options.ffn_dropout = 0.1;
+  return options;
+}
+
+class Modules : public ::testing::Test {
+ protected:
+  Tensor random(const Shape& shape, uint64_t stream) {
+    PhiloxStream random(11, stream);
+    std::vector<double> values(static_cast<size_t>(element_count(shape)));
+    for (double& v : values) v = random.normal();
+    return context_->from_values<double>(values, shape);
+  }
+  Tensor ints(const std::vector<int32_t>& values) {
+    return context_->from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
+  }
+  // Allocates with values that hide nothing: biases and norms differ from 0 and 1.
+  void allocate(ParameterStore& store) {
+    store.allocate(*context_, DType::f64, 5);
+    for (ParamId id = 0; id < static_cast<ParamId>(store.count()); ++id) {
+      const auto values =
+          context_->values<double>(random(store.shape(id), 100 + static_cast<uint64_t>(id)));
+      store.set_value(*context_, id, values.data(), values.size() * sizeof(double));
+    }
+  }
+  void expect_equal(const Tensor& a, const Tensor& b, double tolerance = 1e-12) {
+    const auto x = context_->values<double>(a), y = context_->values<double>(b);
+    ASSERT_EQ(x.size(), y.size());
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], tolerance) << "element " << i;
+  }
+
+  std::unique_ptr<Context> context_ = cpu_context();
+};
+
+TEST_F(Modules, LinearAddsItsBiasNowOrLater) {
+  ParameterStore store;
+  const nn::Linear linear(store, "layer", {.in = 4, .out = 3});
+  const nn::Linear bare(store, "bare", {.in = 4, .out = 3, .bias = false});
+  EXPECT_EQ(names_of(store),
+            (std::vector<std::string>{"layer.weight", "layer.bias", "bare.weight"}));
+  allocate(store);
+  const NoGrad no_grad(*context_);
+  const Tensor x = random({5, 4}, 1);
+  const nn::PendingBias pending = linear.forward_pending_bias(*context_, x);
+  expect_equal(linear.forward(*context_, x), ops::add(*context_, pending.product, pending.bias));
+  EXPECT_FALSE(bare.bias().defined());
+  EXPECT_FALSE(bare.forward_pending_bias(*context_, x).bias.defined());
+}
+
+TEST_F(Modules, InitialWeightsScaleWithFanOutAndDepth) {
+  const auto largest = [&](const nn::LinearOptions& options, int64_t begin, int64_t end) {
+    ParameterStore store;
+    const nn::Linear linear(store, "layer", options);
+    store.allocate(*context_, DType::f64, 1);
+    const auto values = context_->values<double>(linear.weight());
+    double most = 0;
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      most = std::max(most, std::abs(values[i]));
+    return most;
+  };
+  // Uniform values reach close to their bound and never exceed it.
+  const auto expect_bound = [](double found, double bound) {
+    EXPECT_LE(found, bound);
+    EXPECT_GE(found, 0.98 * bound);
+  };
+  const int64_t in = 40, out = 120, all = in * out;
+  expect_bound(largest({.in = in, .out = out}, 0, all), std::sqrt(6.0 / 160));
+  expect_bound(largest({.in = in, .out = out, .fan_out = 40}, 0, all), std::sqrt(6.0 / 80));
+  expect_bound(largest({.in = in, .out = out, .depth = 4}, 0, all), std::sqrt(6.0 / 160) / 2);
+  const nn::LinearOptions stacked{.in = in, .out = out, .fan_out = 40, .stacked_layers = 3};
+  for (int64_t layer = 0; layer < 3; ++layer)
+    expect_bound(largest(stacked, layer * all / 3, (layer + 1) * all / 3),
+                 std::sqrt(6.0 / 80) / std::sqrt(static_cast<double>(layer + 1)));
+}
+
+TEST_F(Modules, BlockDeclaresItsParametersInTheOrderOfModelFiles) {
+  ParameterStore store;
+  nn::BlockOptions options = block_options(true, true);
+  options.cross_attention = true;
+  const nn::TransformerBlock block(store, "decoder.0", options, 0, 1);
+  std::vector<std::string> expected;
+  for (const char* part : {"attention_norm", "cross_norm", "ffn_norm", "attention.qkv",
+                           "attention.output", "cross.query", "cross.output", "ffn.up", "ffn.down"})
+    for (const char* kind : {".weight", ".bias"})
+      expected.push_back(std::string("decoder.0.") + part + kind);
+  EXPECT_EQ(names_of(store), expected);
+}
+
+// What one block computes, written out: each sublayer on its own, with the dropout ids of
+// DropoutPass.
+struct Definition {
+  Context& context;
+  const ParameterStore& store;
+  bool pre_norm;
+  DropoutPass pass;
+  nn::BlockInputs inputs;
+
+  Tensor at(const std::string& name) const { return store.value(store.find("block." + name)); }
+  Tensor linear(const Tensor& x, const std::string& name) const {
+    return ops::linear(context, x, at(name + ".weight"), at(name + ".bias"));
+  }
+  Tensor norm(const Tensor& x, const std::string& name) const {
+    return ops::layer_norm(context, x, at(name + ".weight"), at(name + ".bias"), kEpsilon);
+  }
+  Dropout dropout(uint32_t number, double p) const {
+    return {static_cast<float>(p), pass.seed, pass.step, 3 * DropoutPass::kPerLayer + number};
+  }
+  ops::AttentionOptions attention(bool causal, uint32_t number) const {
+    ops::AttentionOptions options;
+    options.heads = 2;
+    options.head_dim = kWidth / 2;
+    options.causal = causal;
+    options.dropout = dropout(number, 0.2);
+    return options;
+  }
+  // x + dropout(sublayer(norm(x))), or norm(x + dropout(sublayer(x))).
+  template <class Sublayer>
+  Tensor residual(const Tensor& x, const std::string& norm_name, uint32_t number,
+                  Sublayer&& sublayer) const {
+    const Tensor y = sublayer(pre_norm ? norm(x, norm_name) : x);
+    const Tensor sum = ops::add(context, x, ops::dropout(context, y, dropout(number, 0.3)));
+    return pre_norm ? sum : norm(sum, norm_name);
+  }
+  Tensor forward(const Tensor& x, bool causal, bool cross) const {
+    uint32_t id = 0;
+    const Tensor& cu = inputs.sequences.cu_seqlens;
+    Tensor y = residual(x, "attention_norm", id + 1, [&](const Tensor& in) {
+      const Tensor qkv = linear(in, "attention.qkv");
+      return linear(ops::attention(context, {qkv, 0}, {qkv, kWidth}, {qkv, 2 * kWidth}, cu, cu,
+                                   attention(causal, id)),
+                    "attention.output");
+    });
+    id += 2;
+    if (cross) {
+      y = residual(y, "cross_norm", id + 1, [&](const Tensor& in) {
+        const Tensor query = linear(in, "cross.query");
+        const Tensor& kv = inputs.encoder.values;
+        return linear(ops::attention(context, {query, 0}, {kv, 0}, {kv, kWidth}, cu,
+                                     inputs.encoder.sequences.cu_seqlens, attention(false, id)),
+                      "cross.output");
+      });
+      id += 2;
+    }
+    return residual(y, "ffn_norm", id + 1, [&](const Tensor& in) {
+      const Tensor up = ops::activation(context, linear(in, "ffn.up"), Activation::relu);
+      return linear(ops::dropout(context, up, dropout(id, 0.1)), "ffn.down");
+    });
+  }
+};
+
+TEST_F(Modules, BlockComputesItsDefinition) {
+  const NoGrad no_grad(*context_);
+  for (const bool pre_norm : {true, false})
+    for (const bool cross : {true, false}) {
+      ParameterStore store;
+      nn::BlockOptions options = block_options(pre_norm, cross);
+      options.cross_attention = cross;
+      const nn::TransformerBlock block(store, "block", options, 0, 3);
+      const nn::Norm next(store, "next", options.norm);
+      allocate(store);
+      nn::BlockInputs inputs;
+      inputs.sequences.cu_seqlens = ints({0, 3, 3, kTokens});
+      inputs.dropout = {9, 4, true};
+      inputs.encoder.sequences.cu_seqlens = ints({0, 2, 3, kSourceTokens});
+      inputs.encoder.values = random({kSourceTokens, 2 * kWidth}, 2);
+      const Tensor x = random({kTokens, kWidth}, 1);
+      const Tensor expected =
+          Definition{*context_, store, pre_norm, inputs.dropout, inputs}.forward(x, cross, cross);
+      const nn::ResidualStream result =
+          block.forward(*context_, block.begin(*context_, x), inputs, next);
+      expect_equal(result.residual, expected, 1e-10);
+      expect_equal(result.input, pre_norm ? next.forward(*context_, expected) : expected, 1e-10);
+    }
+}
+
+TEST_F(Modules, StackRunsItsBlocksUnderEveryRecomputePolicyWithTheSameBits) {
+  for (const bool pre_norm : {true, false}) {
+    ParameterStore store;
+    nn::TransformerStack stack(store, "stack", 3, block_options(pre_norm, true), 1, false);
+    const size_t blocks = store.count();
+    stack.add_final_norm(store);
+    EXPECT_EQ(store.count(), blocks + (pre_norm ? 2 : 0));
+    allocate(store);
+    nn::BlockInputs inputs;
+    inputs.sequences.cu_seqlens = ints({0, 3, kTokens});
+    inputs.dropout = {9, 4, true};
+    std::vector<std::vector<double>> results;
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      const RecomputeScope scope(*context_, recompute);
+      store.zero_grad();
+      const Tensor y = stack.forward(*context_, random({kTokens, kWidth}, 1), inputs);
+      results.push_back(context_->values<double>(y));
+      context_->backward(y, random({kTokens, kWidth}, 2));
+      store.complete_grads(*context_);
+      results.push_back(context_->values<double>(store.flat_grad()));
+    }
+    for (size_t i = 2; i < results.size(); ++i) EXPECT_EQ(results[i], results[i % 2]);
+  }
+}
+
+}  // namespace
+}  // namespace trafo::testing

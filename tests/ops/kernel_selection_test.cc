@@ -1,0 +1,283 @@
+// The tables that attention and GEMM dispatch by: what they choose, and that
+// docs/kernel-selection.md shows them as they are.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "engine/backend/gemm_kernels.h"
+#include "engine/core/status.h"
+#include "engine/ops/attention/attention_kernels.h"
+
+namespace trafo {
+namespace {
+
+AttentionCase on_cuda(DType dtype, int64_t tokens, int64_t head_dim, bool hopper = true) {
+  AttentionCase c;
+  c.device = DeviceKind::cuda;
+  c.hopper = hopper;
+  c.dtype = dtype;
+  c.head_dim = head_dim;
+  c.queries = c.keys = tokens;
+  return c;
+}
+
+AttentionCase on_cpu(int64_t queries, int64_t keys) {
+  AttentionCase c;
+  c.dtype = DType::f32;
+  c.head_dim = 64;
+  c.queries = queries;
+  c.keys = keys;
+  return c;
+}
+
+std::string name_of(AttentionCase c, bool backward) {
+  c.backward = backward;
+  c.saves_lse = !backward && c.saves_lse;
+  const AttentionKernelRow* row = attention_kernel(c);
+  return row ? row->name : "none";
+}
+
+struct NamedCase {
+  const char* text;
+  AttentionCase problem;
+  const char* forward;
+  const char* backward;  // "": there is none
+};
+
+std::vector<NamedCase> common_cases() {
+  const auto with = [](AttentionCase c, auto member, auto value) {
+    c.*member = value;
+    return c;
+  };
+  constexpr DType kHalf = DType::bf16;
+  AttentionCase step = on_cuda(kHalf, 1, 64);
+  step.keys = 300;
+  AttentionCase training = on_cpu(48, 48);
+  training.saves_lse = true;
+  return {
+      {"48 tokens, bfloat16, head_dim 64, H100", on_cuda(kHalf, 48, 64), "short_mma", "short_mma"},
+      {"the same with attention dropout",
+       with(on_cuda(kHalf, 48, 64), &AttentionCase::dropout, true), "short_mma", "short_mma"},
+      {"the same on an A100", on_cuda(kHalf, 48, 64, false), "short_mma", "short_mma"},
+      {"100 tokens, bfloat16, head_dim 64, H100", on_cuda(kHalf, 100, 64), "wgmma", "wgmma"},
+      {"the same with attention dropout",
+       with(on_cuda(kHalf, 100, 64), &AttentionCase::dropout, true), "mma", "mma"},
+      {"the same on an A100", on_cuda(kHalf, 100, 64, false), "mma", "mma"},
+      {"1,024 tokens, bfloat16, head_dim 64, H100", on_cuda(kHalf, 1024, 64), "wgmma_pipeline",
+       "wgmma"},
+      {"1,024 tokens, bfloat16, head_dim 128, H100", on_cuda(kHalf, 1024, 128), "wgmma_pipeline",
+       "wgmma_pipeline"},
+      {"48 tokens, float32, any GPU", on_cuda(DType::f32, 48, 64), "cuda_cores", "cuda_cores"},
+      {"48 tokens, bfloat16, head_dim 20, any GPU", on_cuda(kHalf, 48, 20), "cuda_cores",
+       "cuda_cores"},
+      {"decode step, any GPU", step, "decode", ""},
+      {"48 tokens, training on the CPU", training, "tiles", "tiles"},
+      {"decode step on the CPU", on_cpu(1, 300), "one_query", ""},
+  };
+}
+
+TEST(KernelSelection, CommonCasesOfAttention) {
+  for (const NamedCase& c : common_cases()) {
+    EXPECT_EQ(name_of(c.problem, false), c.forward) << c.text;
+    if (*c.backward) {
+      EXPECT_EQ(name_of(c.problem, true), c.backward) << c.text;
+    }
+  }
+}
+
+// The conditions before there was a table, as they stood in the dispatch.
+std::string chosen_by_hand(const AttentionCase& c) {
+  if (c.device == DeviceKind::cpu) {
+    if (c.dtype == DType::bf16) return "none";
+    return c.queries == 1 && !c.backward && !c.saves_lse && !c.dropout ? "one_query" : "tiles";
+  }
+  if (c.dtype == DType::f64 || c.head_dim > 256) return "none";
+  if (!c.backward && c.queries == 1 && !c.dropout) return "decode";
+  const bool mma = c.dtype == DType::bf16 && c.head_dim % 8 == 0 && c.head_dim <= 128 && c.aligned;
+  if (mma && c.queries <= 64 && c.keys <= 64) return "short_mma";
+  const bool wgmma = mma && c.hopper && !c.dropout && c.head_dim > 32;
+  if (wgmma && !c.backward && c.scale_positive && c.queries > 64)
+    return c.tensor_maps && c.queries > 192 && c.keys > 0 ? "wgmma_pipeline" : "wgmma";
+  if (wgmma && c.backward)
+    return c.tensor_maps && c.head_dim > 64 && c.queries > 192 && c.keys > 192 ? "wgmma_pipeline"
+                                                                               : "wgmma";
+  return mma ? "mma" : "cuda_cores";
+}
+
+TEST(KernelSelection, EveryCombinationOfConditions) {
+  std::set<std::string> met;
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda})
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
+      for (const int64_t head_dim : {1, 8, 20, 32, 36, 40, 64, 72, 100, 128, 136, 256, 257})
+        for (const int64_t queries : {0, 1, 2, 64, 65, 192, 193, 2000})
+          for (const int64_t keys : {0, 1, 64, 65, 192, 193, 2000})
+            for (uint32_t flags = 0; flags < 128; ++flags) {
+              AttentionCase c;
+              c.device = device;
+              c.dtype = dtype;
+              c.head_dim = head_dim;
+              c.queries = queries;
+              c.keys = keys;
+              c.backward = (flags & 1) != 0;
+              c.hopper = (flags & 2) != 0;
+              c.dropout = (flags & 4) != 0;
+              c.saves_lse = (flags & 8) != 0;
+              c.aligned = (flags & 16) != 0;
+              c.scale_positive = (flags & 32) != 0;
+              c.tensor_maps = (flags & 64) != 0;
+              const AttentionKernelRow* row = attention_kernel(c);
+              const std::string name = row ? row->name : "none";
+              met.insert(concat(name, c.backward ? " backward" : ""));
+              ASSERT_EQ(name, chosen_by_hand(c))
+                  << "device " << static_cast<int>(device) << ", " << dtype_name(dtype)
+                  << ", head_dim " << head_dim << ", " << queries << " queries, " << keys
+                  << " keys, flags " << flags;
+            }
+  for (const AttentionKernelRow& row : kAttentionKernels) {
+    EXPECT_TRUE(!row.forward || met.contains(row.name)) << row.name << " is never chosen";
+    EXPECT_TRUE(!row.backward || met.contains(concat(row.name, " backward")))
+        << row.name << " is never chosen";
+  }
+}
+
+TEST(KernelSelection, Gemm) {
+  GemmCase c;
+  c.m = 100;
+  c.n = c.k = 512;
+  c.trans_b = true;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::blocks);
+  c.m = 8;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::dot);
+  c.m = 9;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::blocks);
+  c.panel_rows = 14;
+  c.m = 24;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::dot);
+  c.packed_weight = true;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::packed_weight);
+  c.k = 0;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::bias_only);
+  c = {};
+  c.m = 6;
+  c.n = c.k = 512;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::in_place);
+  c.m = 7;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::blocks);
+  c.m = 1;
+  c.trans_a = true;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::blocks);
+
+  c = {};
+  c.device = DeviceKind::cuda;
+  c.m = c.n = c.k = 64;
+  c.has_bias = true;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::cublaslt);
+  c.bias_in_epilogue = false;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::cublaslt_then_bias);
+  c.c_is_bf16 = true;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::float32_then_sum);
+  c.has_bias = false;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::cublaslt);
+  c.accumulate = true;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::float32_then_sum);
+  c.k = 0;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::bias_only);
+  c.has_epilogue = true;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::epilogue);
+}
+
+std::string text_of(const Bounds& bounds) {
+  if (bounds.most == Bounds::kNone)
+    return bounds.least <= 0 ? "any" : concat(bounds.least, " or more");
+  if (bounds.least == bounds.most) return concat(bounds.least);
+  return bounds.least <= 0 ? concat("up to ", bounds.most)
+                           : concat(bounds.least, " to ", bounds.most);
+}
+
+std::string attention_table() {
+  std::ostringstream out;
+  out << "| # | kernel | pass | device | dtype | head_dim | queries | keys | dropout | further "
+         "conditions | how it works |\n"
+         "|---|---|---|---|---|---|---|---|---|---|---|\n";
+  int number = 0;
+  for (const AttentionKernelRow& row : kAttentionKernels) {
+    std::string dtypes;
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
+      if ((row.dtypes & dtype_bit(dtype)) != 0)
+        dtypes += concat(dtypes.empty() ? "" : ", ", dtype_name(dtype));
+    std::string head_dim =
+        text_of({row.head_dim.least <= 1 ? 0 : row.head_dim.least, row.head_dim.most});
+    if (row.head_dim_step > 1) head_dim += concat(", multiple of ", row.head_dim_step);
+    std::string further;
+    const auto add = [&](bool holds, const char* text) {
+      if (holds) further += concat(further.empty() ? "" : ", ", text);
+    };
+    add(row.aligned, "aligned");
+    add(row.scale_positive, "scale > 0");
+    add(row.tensor_maps, "the driver makes tensor maps");
+    add(row.inference_only, "inference only");
+    out << "| " << ++number << " | `" << row.name << "` | "
+        << (row.forward && row.backward ? "both"
+            : row.forward               ? "forward"
+                                        : "backward")
+        << " | "
+        << (row.device == DeviceKind::cpu ? "CPU"
+            : row.hopper                  ? "GPU 9.0"
+                                          : "GPU")
+        << " | " << dtypes << " | " << head_dim << " | " << text_of(row.queries) << " | "
+        << text_of(row.keys) << " | " << (row.dropout ? "with or without" : "without") << " | "
+        << further << " | " << row.description << " |\n";
+  }
+  return out.str();
+}
+
+std::string attention_cases_table() {
+  std::ostringstream out;
+  out << "| longest sequence | forward | backward |\n|---|---|---|\n";
+  for (const NamedCase& c : common_cases()) {
+    out << "| " << c.text << " | `" << name_of(c.problem, false) << "` | ";
+    if (*c.backward) out << '`' << name_of(c.problem, true) << '`';
+    out << " |\n";
+  }
+  return out.str();
+}
+
+std::string gemm_table() {
+  std::ostringstream out;
+  out << "| # | kernel | device | condition | how it works |\n|---|---|---|---|---|\n";
+  int number = 0;
+  for (const GemmKernelRow& row : kGemmKernels)
+    out << "| " << ++number << " | `" << row.name << "` | "
+        << (row.device == DeviceKind::cpu ? "CPU" : "GPU") << " | " << row.when << " | "
+        << row.description << " |\n";
+  return out.str();
+}
+
+// `page` with the lines between "<!-- generated: NAME -->" and "<!-- end -->" replaced.
+std::string with_block(const std::string& page, const std::string& name, const std::string& text) {
+  const std::string start = "<!-- generated: " + name + " -->\n", end = "<!-- end -->";
+  const size_t at = page.find(start);
+  if (at == std::string::npos) return page + start + text + end + "\n";
+  const size_t stop = page.find(end, at);
+  return page.substr(0, at + start.size()) + text +
+         (stop == std::string::npos ? end + "\n" : page.substr(stop));
+}
+
+TEST(KernelSelection, ThePageShowsTheTables) {
+  const std::string path = TRAFO_DOCS_DIR "/kernel-selection.md";
+  std::ifstream file(path);
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string wanted = with_block(page, "attention", attention_table());
+  wanted = with_block(wanted, "attention cases", attention_cases_table());
+  wanted = with_block(wanted, "gemm", gemm_table());
+  const bool update = std::getenv("TRAFO_UPDATE_DOCS") != nullptr;
+  if (update) std::ofstream(path) << wanted;
+  EXPECT_EQ(update ? wanted : page, wanted)
+      << path << " is stale: run this test with TRAFO_UPDATE_DOCS=1";
+}
+
+}  // namespace
+}  // namespace trafo
