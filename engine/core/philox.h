@@ -30,7 +30,7 @@ inline PhiloxBlock philox4x32(PhiloxBlock counter, uint64_t key) {
 struct Dropout {
   float p = 0;        // probability of zeroing, 0 <= p < 1; 0 turns dropout off
   uint64_t seed = 0;  // of the run
-  uint32_t step = 0;  // update number
+  uint32_t step = 0;  // number of the forward pass in the run
   uint32_t site = 0;  // which dropout of the model
 
   uint32_t threshold() const { return static_cast<uint32_t>(std::lround(p * 65536.0)); }
