@@ -341,7 +341,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_matmul(trafo_context *context, co
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_linear(trafo_context *context, const trafo_tensor *x,
                                                       const trafo_tensor *weight, const trafo_tensor *bias,
                                                       trafo_tensor **out);
-/* Dropout; with NULL the values do not change. since 0.1 */
+/* Dropout. dropout may be NULL: the values do not change then. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_dropout(trafo_context *context, const trafo_tensor *x,
                                                        const trafo_dropout *dropout, trafo_tensor **out);
 /* dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C], positions [T] int32 and position_table

@@ -771,7 +771,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Dropout; with NULL the values do not change. since 0.1"]
+    #[doc = " Dropout. dropout may be NULL: the values do not change then. since 0.1"]
     pub fn trafo_op_dropout(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1183,7 +1183,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same\n model. options may be NULL. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that the text cannot\n fill; the message names the largest size. since 0.1"]
+    #[doc = " Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same\n model. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that the text cannot\n fill; the message names the largest size. since 0.1"]
     pub fn trafo_tokenizer_train(
         lines: *const trafo_string_view,
         count: usize,
@@ -1518,7 +1518,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a\n training run, `tokenizer` must be the one of that run; NULL skips this check. INVALID_ARGUMENT names the tensor or setting that\n does not fit, and the model has not changed. since 0.1"]
+    #[doc = " Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a\n training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that\n does not fit, and the model has not changed. since 0.1"]
     pub fn trafo_model_load_weights(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -2396,7 +2396,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature gets sacreBLEU's\n signature, freed with trafo_string_free; it may be NULL. since 0.1"]
+    #[doc = " Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature may be NULL; it gets\n sacreBLEU's signature, freed with trafo_string_free. since 0.1"]
     pub fn trafo_bleu(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,
@@ -2408,7 +2408,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature: see trafo_bleu. since 0.1"]
+    #[doc = " Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature may be NULL, as for trafo_bleu. since 0.1"]
     pub fn trafo_chrf(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,
@@ -2513,7 +2513,7 @@ pub type trafo_rate_fn = ::core::option::Option<
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Replaces the schedule from the next call that trains; NULL: back to the schedule of the options. `rate` is called on the thread\n that trains, hundreds of updates ahead and several times for an update, so it must depend on its arguments alone. Checkpoints do\n not contain it: set it again before a run resumes. A rate that is negative or non-finite ends the call that trains with\n INVALID_ARGUMENT. since 0.1"]
+    #[doc = " Replaces the schedule from the next call that trains. rate may be NULL: the schedule of the options again. It is called on the thread\n that trains, hundreds of updates ahead and several times for an update, so it must depend on its arguments alone. Checkpoints do\n not contain it: set it again before a run resumes. A rate that is negative or non-finite ends the call that trains with\n INVALID_ARGUMENT. since 0.1"]
     pub fn trafo_trainer_set_rate(
         trainer: *mut trafo_trainer,
         rate: trafo_rate_fn,
@@ -2592,7 +2592,7 @@ pub type trafo_batch_fn = ::core::option::Option<
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Takes batches from `batches` from the next call that trains; NULL: from the corpus again. The function is called on the thread\n that trains. Such a run has no epochs. It resumes with the same bits if the same index gives the same batch; checkpoints do not\n contain the function. A batch that does not fit the model ends the call with INVALID_ARGUMENT, and the next call asks for the\n same index. since 0.1"]
+    #[doc = " Takes batches from `batches` from the next call that trains. batches may be NULL: from the corpus again. It is called on the thread\n that trains. Such a run has no epochs. It resumes with the same bits if the same index gives the same batch; checkpoints do not\n contain the function. A batch that does not fit the model ends the call with INVALID_ARGUMENT, and the next call asks for the\n same index. since 0.1"]
     pub fn trafo_trainer_set_batches(
         trainer: *mut trafo_trainer,
         batches: trafo_batch_fn,
