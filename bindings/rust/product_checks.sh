@@ -14,7 +14,9 @@ RUSTDOCFLAGS="-D warnings" without cargo doc --quiet --workspace --no-deps
 echo "cargo check and cargo doc need no library"
 
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-for readme in trafo/README.md ../../README.md; do grep -q "Rust $msrv or newer" "$readme"; done
+for readme in trafo/README.md ../../README.md; do
+  grep -q "Rust $msrv or newer" "$readme" || { echo "product_checks: $readme does not say \"Rust $msrv or newer\"" >&2; exit 1; }
+done
 if cargo "+$msrv.0" --version >/dev/null 2>&1; then
   without cargo "+$msrv.0" check --quiet --workspace --all-targets
   echo "Rust $msrv builds it"
