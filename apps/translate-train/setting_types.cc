@@ -36,6 +36,11 @@ std::string period_text(const trafo_period& period) {
   return fmt::format("{}{}", period.value, kUnits[period.unit]);
 }
 
+void read_encoder_layers(const Settings& settings, const std::string& name,
+                         trafo_model_config& config) {
+  config.encoder_layers = settings.integer(name);
+}
+
 void read_ema_alpha(const Settings& settings, const std::string& name,
                     trafo_trainer_options& options) {
   const auto& values = settings.list(name);

@@ -15,6 +15,9 @@ trafo_period parse_period(const Settings& settings, const std::string& name,
                           const std::string& text);
 std::string period_text(const trafo_period& period);
 
+// --enc-depth: 0 is right for a decoder-lm alone, which resolve() checks.
+void read_encoder_layers(const Settings& settings, const std::string& name,
+                         trafo_model_config& config);
 // --exponential-smoothing without a value: Marian's share.
 void read_ema_alpha(const Settings& settings, const std::string& name,
                     trafo_trainer_options& options);

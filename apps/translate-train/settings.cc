@@ -11,6 +11,15 @@
 #include "yaml_file.h"
 
 namespace translate_train {
+namespace {
+
+bool is_inside(double value, const Bounds& bounds) {
+  if (bounds.zero && value == 0) return true;
+  return (bounds.low_inside ? value >= bounds.low : value > bounds.low) &&
+         (bounds.high_inside ? value <= bounds.high : value < bounds.high);
+}
+
+}  // namespace
 
 std::vector<std::string> names_in(std::string_view list) {
   std::vector<std::string> names;
@@ -135,6 +144,20 @@ int64_t Settings::integer(const std::string& name) const {
   int64_t value = 0;
   if (!parse_count(text(name), value))
     refuse(name, fmt::format("wants a whole number, got '{}'", text(name)));
+  return value;
+}
+
+int64_t Settings::integer(const std::string& name, const Bounds& bounds) const {
+  const int64_t value = integer(name);
+  if (!is_inside(static_cast<double>(value), bounds))
+    refuse(name, fmt::format("must be {}, got {}", bounds.text, value));
+  return value;
+}
+
+double Settings::real(const std::string& name, const Bounds& bounds) const {
+  const double value = real(name);
+  if (!is_inside(value, bounds))
+    refuse(name, fmt::format("must be {}, got {}", bounds.text, value));
   return value;
 }
 

@@ -2,6 +2,8 @@
 // clang-format off
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "setting_types.h"
 
 namespace translate_train {
@@ -273,21 +275,21 @@ std::span<const SettingSpec> translate_specs() { return kTranslateSpecs; }
 std::span<const char* const> task_names() { return kTasks; }
 
 void read_options(const Settings& s, trafo_trainer_options& o) {
-  if (s.has("learn-rate")) o.learning_rate = s.real("learn-rate");
+  if (s.has("learn-rate")) o.learning_rate = s.real("learn-rate", {"above 0 and below 1000000", 0, 1000000, false, false, false});
   if (s.has("lr-decay")) o.schedule = s.choice("lr-decay", kSchedule);
-  if (s.has("lr-warmup")) o.warmup = s.integer("lr-warmup");
-  if (s.has("label-smoothing")) o.label_smoothing = s.real("label-smoothing");
-  if (s.has("clip-norm")) o.clip_norm = s.real("clip-norm");
-  if (s.has("weight-decay")) o.weight_decay = s.real("weight-decay");
+  if (s.has("lr-warmup")) o.warmup = s.integer("lr-warmup", {"at least 0", 0, 0x1p62, true, false, false});
+  if (s.has("label-smoothing")) o.label_smoothing = s.real("label-smoothing", {"at least 0 and below 1", 0, 1, true, false, false});
+  if (s.has("clip-norm")) o.clip_norm = s.real("clip-norm", {"at least 0", 0, HUGE_VAL, true, false, true});
+  if (s.has("weight-decay")) o.weight_decay = s.real("weight-decay", {"at least 0 and below 1000000", 0, 1000000, true, false, false});
   if (s.has("decay-norms-and-biases")) o.decay_norms_and_biases = s.flag("decay-norms-and-biases");
   if (s.has("optimizer-states")) o.optimizer_states = s.choice("optimizer-states", kOptimizerStates);
   if (s.has("exponential-smoothing")) read_ema_alpha(s, "exponential-smoothing", o);
-  if (s.has("optimizer-delay")) o.gradient_accumulation = s.integer("optimizer-delay");
+  if (s.has("optimizer-delay")) o.gradient_accumulation = s.integer("optimizer-delay", {"1 to 1048576", 1, 1048576, true, true, false});
   if (s.has("seed")) o.seed = s.seed("seed");
-  if (s.has("mini-batch-words")) o.batch_tokens = s.integer("mini-batch-words");
-  if (s.has("max-length")) o.max_length = s.integer("max-length");
-  if (s.has("maxi-batch")) o.maxi_batch = s.integer("maxi-batch");
-  if (s.has("max-length-ratio")) o.max_length_ratio = s.real("max-length-ratio");
+  if (s.has("mini-batch-words")) o.batch_tokens = s.integer("mini-batch-words", {"2 to 268435456", 2, 268435456, true, true, false});
+  if (s.has("max-length")) o.max_length = s.integer("max-length", {"2 to 16777216", 2, 16777216, true, true, false});
+  if (s.has("maxi-batch")) o.maxi_batch = s.integer("maxi-batch", {"0 to 1048576", 0, 1048576, true, true, true});
+  if (s.has("max-length-ratio")) o.max_length_ratio = s.real("max-length-ratio", {"0 (any) or at least 1 and below 1000000", 1, 1000000, true, false, true});
   if (s.has("drop-identical")) o.drop_identical = s.flag("drop-identical");
   if (s.has("sentencepiece-alphas")) read_alphas(s, "sentencepiece-alphas", o);
   if (s.has("mini-batch-fit")) o.batch_fit = s.flag("mini-batch-fit");
@@ -295,17 +297,17 @@ void read_options(const Settings& s, trafo_trainer_options& o) {
   if (s.has("autotune-gemm")) o.autotune_gemm = s.flag("autotune-gemm");
   if (s.has("memory-limit")) o.memory_limit = s.bytes("memory-limit");
   if (s.has("after")) read_after(s, "after", o);
-  if (s.has("early-stopping")) o.early_stopping = s.integer("early-stopping");
+  if (s.has("early-stopping")) o.early_stopping = s.integer("early-stopping", {"0 (never) or above", 0, 0x1p62, true, false, true});
   if (s.has("early-stopping-on")) o.early_stopping_on = s.choice("early-stopping-on", kEarlyStoppingOn);
   if (s.has("valid-freq")) o.valid_freq = parse_period(s, "valid-freq", s.text("valid-freq"));
   if (s.has("save-freq")) o.save_freq = parse_period(s, "save-freq", s.text("save-freq"));
   if (s.has("disp-freq")) o.log_freq = parse_period(s, "disp-freq", s.text("disp-freq"));
   if (s.has("valid-metrics")) read_metrics(s, "valid-metrics", o);
-  if (s.has("beam-size")) o.valid_beam = s.integer("beam-size");
-  if (s.has("normalize")) o.valid_normalize = s.real("normalize");
+  if (s.has("beam-size")) o.valid_beam = s.integer("beam-size", {"1 to 1024", 1, 1024, true, true, false});
+  if (s.has("normalize")) o.valid_normalize = s.real("normalize", {"at least 0 and below 1000", 0, 1000, true, false, false});
   if (s.has("keep-best")) o.keep_best = s.flag("keep-best");
-  if (s.has("keep-last")) o.keep_last = s.integer("keep-last");
-  if (s.has("average-last")) o.average_last = s.integer("average-last");
+  if (s.has("keep-last")) o.keep_last = s.integer("keep-last", {"at least 1", 1, 0x1p62, true, false, false});
+  if (s.has("average-last")) o.average_last = s.integer("average-last", {"0 to 1000", 0, 1000, true, true, true});
 }
 
 void set_defaults(Settings& s, const trafo_trainer_options& o) {
@@ -345,17 +347,17 @@ void set_defaults(Settings& s, const trafo_trainer_options& o) {
 void read_options(const Settings& s, trafo_model_config& o) {
   if (s.has("arch")) o.architecture = s.choice("arch", kArchitecture);
   if (s.has("transformer-ffn-activation")) o.activation = s.choice("transformer-ffn-activation", kActivation);
-  if (s.has("enc-depth")) o.encoder_layers = s.integer("enc-depth");
-  if (s.has("dec-depth")) o.decoder_layers = s.integer("dec-depth");
-  if (s.has("dim-emb")) o.width = s.integer("dim-emb");
-  if (s.has("transformer-dim-ffn")) o.ffn_width = s.integer("transformer-dim-ffn");
-  if (s.has("transformer-heads")) o.heads = s.integer("transformer-heads");
+  if (s.has("enc-depth")) read_encoder_layers(s, "enc-depth", o);
+  if (s.has("dec-depth")) o.decoder_layers = s.integer("dec-depth", {"1 to 1024", 1, 1024, true, true, false});
+  if (s.has("dim-emb")) o.width = s.integer("dim-emb", {"2 to 16777216", 2, 16777216, true, true, false});
+  if (s.has("transformer-dim-ffn")) o.ffn_width = s.integer("transformer-dim-ffn", {"1 to 16777216", 1, 16777216, true, true, false});
+  if (s.has("transformer-heads")) o.heads = s.integer("transformer-heads", {"1 to 16777216", 1, 16777216, true, true, false});
   if (s.has("transformer-norm")) o.pre_norm = s.choice("transformer-norm", kPreNorm);
   if (s.has("tied-embeddings-all")) o.tied_embeddings = s.flag("tied-embeddings-all");
-  if (s.has("transformer-dropout")) o.dropout = s.real("transformer-dropout");
-  if (s.has("transformer-dropout-attention")) o.attention_dropout = s.real("transformer-dropout-attention");
-  if (s.has("transformer-dropout-ffn")) o.ffn_dropout = s.real("transformer-dropout-ffn");
-  if (s.has("transformer-kv-heads")) o.kv_heads = s.integer("transformer-kv-heads");
+  if (s.has("transformer-dropout")) o.dropout = s.real("transformer-dropout", {"at least 0 and below 1", 0, 1, true, false, false});
+  if (s.has("transformer-dropout-attention")) o.attention_dropout = s.real("transformer-dropout-attention", {"at least 0 and below 1", 0, 1, true, false, false});
+  if (s.has("transformer-dropout-ffn")) o.ffn_dropout = s.real("transformer-dropout-ffn", {"at least 0 and below 1", 0, 1, true, false, false});
+  if (s.has("transformer-kv-heads")) o.kv_heads = s.integer("transformer-kv-heads", {"0 to 16777216", 0, 16777216, true, true, true});
   if (s.has("transformer-depth-scaling")) o.depth_scaled_init = s.flag("transformer-depth-scaling");
   if (s.has("output-bias")) o.output_bias = s.flag("output-bias");
 }
@@ -379,14 +381,14 @@ void set_defaults(Settings& s, const trafo_model_config& o) {
 }
 
 void read_options(const Settings& s, trafo_translate_options& o) {
-  if (s.has("beam-size")) o.beam = s.integer("beam-size");
-  if (s.has("normalize")) o.length_penalty = s.real("normalize");
-  if (s.has("max-length")) o.max_length = s.integer("max-length");
-  if (s.has("min-length")) o.min_length = s.integer("min-length");
-  if (s.has("mini-batch-words")) o.batch_tokens = s.integer("mini-batch-words");
-  if (s.has("temperature")) o.temperature = s.real("temperature");
-  if (s.has("sampling-topk")) o.top_k = s.integer("sampling-topk");
-  if (s.has("sampling-topp")) o.top_p = s.real("sampling-topp");
+  if (s.has("beam-size")) o.beam = s.integer("beam-size", {"1 to 4096", 1, 4096, true, true, false});
+  if (s.has("normalize")) o.length_penalty = s.real("normalize", {"at least 0", 0, HUGE_VAL, true, false, true});
+  if (s.has("max-length")) o.max_length = s.integer("max-length", {"0 (twice the source plus 10, at most 200) or above", 0, 0x1p62, true, false, true});
+  if (s.has("min-length")) o.min_length = s.integer("min-length", {"at least 0", 0, 0x1p62, true, false, false});
+  if (s.has("mini-batch-words")) o.batch_tokens = s.integer("mini-batch-words", {"at least 1", 1, 0x1p62, true, false, false});
+  if (s.has("temperature")) o.temperature = s.real("temperature", {"above 0", 0, HUGE_VAL, false, false, false});
+  if (s.has("sampling-topk")) o.top_k = s.integer("sampling-topk", {"0 (all) or above", 0, 0x1p62, true, false, true});
+  if (s.has("sampling-topp")) o.top_p = s.real("sampling-topp", {"above 0 and at most 1", 0, 1, false, true, false});
   if (s.has("seed")) o.seed = s.seed("seed");
 }
 

@@ -35,6 +35,14 @@ size_t edit_distance(std::string_view a, std::string_view b);
 std::string nearest(std::string_view name, std::span<const std::string> candidates);
 std::string nearest_setting(std::string_view name);
 
+// What a number may be: the words of `text`.
+struct Bounds {
+  const char* text;  // "at least 0 and below 1"
+  double low, high;
+  bool low_inside = true, high_inside = true;
+  bool zero = false;  // 0 is allowed as well
+};
+
 class Settings {
  public:
   struct Value {
@@ -54,9 +62,11 @@ class Settings {
   const std::vector<std::string>& list(const std::string& name) const;
   const std::string& text(const std::string& name) const;
   int64_t integer(const std::string& name) const;
+  int64_t integer(const std::string& name, const Bounds& bounds) const;
   uint64_t seed(const std::string& name) const;
   int64_t bytes(const std::string& name) const;  // "800MiB"
   double real(const std::string& name) const;
+  double real(const std::string& name, const Bounds& bounds) const;
   std::vector<double> reals(const std::string& name) const;
   bool flag(const std::string& name) const;  // on, off, true, false
   // One of `names`, each with its aliases as "name|alias"; returns its index.

@@ -1,7 +1,7 @@
 """The flags of translate-train: their table, and how they become the C structs."""
 import json
 
-from schema import GROUPS, default_text
+from schema import GROUPS, UNLIMITED, default_text, plain
 
 
 def cli_default(row):
@@ -47,6 +47,21 @@ def choices(row):
     return "{" + ", ".join(json.dumps(value["cli"]) for value in row.enum.values) + "}"
 
 
+def bounds(row):
+    """A Bounds, in the words that the engine has for it."""
+    r = row.range
+    open_end = r.high >= UNLIMITED
+    zero = f"0 ({row.zero}) or " if row.zero and (r.low > 0 or row.type == "int" and open_end) else ""
+    if row.type == "int":
+        words = "above" if zero and open_end else f"at least {plain(r.low)}" if open_end else f"{plain(r.low)} to {plain(r.high)}"
+    else:
+        words = f"{'at least' if r.low_inside else 'above'} {plain(r.low)}"
+        words += "" if open_end else f" and {'at most' if r.high_inside else 'below'} {plain(r.high)}"
+    high = "0x1p62" if r.high == UNLIMITED else "HUGE_VAL" if open_end else plain(r.high)
+    flags = [r.low_inside, r.high_inside, bool(row.zero)]
+    return f"{{{json.dumps(zero + words)}, {plain(r.low)}, {high}, " + ", ".join(str(flag).lower() for flag in flags) + "}"
+
+
 def reader(row):
     flag, target = json.dumps(row.flag), f"o.{row.name}"
     if row.read:
@@ -54,7 +69,9 @@ def reader(row):
     if row.enum or row.cli_values:
         return f"{target} = s.choice({flag}, k{''.join(part.capitalize() for part in row.name.split('_'))})"
     kind = {"int": "integer", "seed": "seed", "bytes": "bytes", "real": "real", "flag": "flag"}.get(row.type)
-    return f"{target} = parse_period(s, {flag}, s.text({flag}))" if row.type == "period" else f"{target} = s.{kind}({flag})"
+    if row.type == "period":
+        return f"{target} = parse_period(s, {flag}, s.text({flag}))"
+    return f"{target} = s.{kind}({flag}" + (f", {bounds(row)})" if row.type in ("int", "real") else ")")
 
 
 def writer(row):
@@ -70,7 +87,7 @@ def source(schema):
     tables = [schema.tables["training"], schema.tables["model"]]
     rows = sorted((row for table in tables for row in table.flags), key=lambda row: GROUPS.index(row.group))
     lines = ["// Written by scripts/generate_options.py from engine/options/*.toml: change those.", "// clang-format off",
-             '#include <fmt/format.h>', "", '#include "setting_types.h"', "", "namespace translate_train {", "namespace {", "",
+             '#include <fmt/format.h>', "", "#include <cmath>", "", '#include "setting_types.h"', "", "namespace translate_train {", "namespace {", "",
              "constexpr SettingSpec kSpecs[] = {"]
     lines += [spec(schema, row) for row in rows] + ["};", ""]
     decoding = schema.tables["decoding"]

@@ -216,7 +216,7 @@ TEST_F(DataTest, MistakesAreNamed) {
   refused({"--train-sets", "train.de", "train.en", "--data-weights", "0"},
           "the weight of corpus 1 is 0", kUsage);
   refused({"--train-sets", "train.de", "train.en", "--max-length-ratio", "0.5"},
-          "max_length_ratio must be 0 (any) or at least 1", kUsage);
+          "--max-length-ratio: must be 0 (any) or at least 1", kUsage);
   refused({"--train-sets", "train.de", "train.en", "--max-length", "2"},
           "no sentence pair is left to train on", kUsage);
 }

@@ -347,6 +347,15 @@ TEST_F(TrainingCli, ADivergedRunEndsWith3AndKeepsItsBest) {
   EXPECT_EQ(translated.exit_code, 0) << translated.err;
 }
 
+TEST_F(TrainingCli, NumbersOutOfRangeNameTheirFlag) {
+  refused(train("wrong", "1u") + Arguments{"--label-smoothing", "1"},
+          "--label-smoothing: must be at least 0 and below 1, got 1");
+  refused(train("wrong", "1u") + Arguments{"--keep-last", "0"},
+          "--keep-last: must be at least 1, got 0");
+  refused(train("wrong", "1u") + Arguments{"--early-stopping=-1"},
+          "--early-stopping: must be 0 (never) or above, got -1");
+}
+
 // What a shell offers after these words.
 std::string completed(const std::string& folder, const std::string& words, int word) {
   write_file(folder + "/completion.bash",
