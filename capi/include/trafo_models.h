@@ -419,13 +419,13 @@ typedef struct trafo_event {
   int64_t update;
   int64_t epoch;         /* the current one, from 1; EPOCH: the completed one */
   double epoch_fraction; /* of the current epoch, 0 to 1 */
-  double loss;           /* mean per label since the last display, smoothing included */
+  double loss;           /* mean per label since the last log event, smoothing included */
   double nll;            /* the same without smoothing; exp() is the perplexity */
   double grad_norm;
   double learning_rate;
   int64_t target_tokens; /* of the run so far */
   int64_t source_tokens;
-  double target_tokens_per_second; /* since the last display */
+  double target_tokens_per_second; /* since the last log event */
   double source_tokens_per_second;
   double elapsed_seconds; /* training time of the run, earlier processes included */
   double eta_seconds;     /* to the nearest limit; negative: unknown */

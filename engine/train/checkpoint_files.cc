@@ -58,7 +58,7 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
   }
   seek(saved.state);
   staged.commit(context);
-  trainer.go_on_from(saved.state.trainer);
+  trainer.resume_from(saved.state.trainer);
   model.parameters().follow_master(context);
   return std::move(saved.state);
 }

@@ -270,7 +270,7 @@ void Trainer::restore(const SafetensorsReader& optimizer, const TrainerState& st
   StagedTensors staged;
   stage_optimizer(optimizer, staged);
   staged.commit(context_);
-  go_on_from(state);
+  resume_from(state);
 }
 
 void Trainer::stage_optimizer(const SafetensorsReader& optimizer, StagedTensors& staged) const {
@@ -278,7 +278,7 @@ void Trainer::stage_optimizer(const SafetensorsReader& optimizer, StagedTensors&
   stage_moments(model_.parameters(), optimizer, optimizer_, staged);
 }
 
-void Trainer::go_on_from(const TrainerState& state) {
+void Trainer::resume_from(const TrainerState& state) {
   optimizer_.set_steps(state.update);
   update_.set_updates(state.update);
   state_ = state;

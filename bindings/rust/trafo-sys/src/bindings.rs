@@ -1990,7 +1990,7 @@ pub struct trafo_event {
     pub epoch: i64,
     #[doc = " of the current epoch, 0 to 1"]
     pub epoch_fraction: f64,
-    #[doc = " mean per label since the last display, smoothing included"]
+    #[doc = " mean per label since the last log event, smoothing included"]
     pub loss: f64,
     #[doc = " the same without smoothing; exp() is the perplexity"]
     pub nll: f64,
@@ -1999,7 +1999,7 @@ pub struct trafo_event {
     #[doc = " of the run so far"]
     pub target_tokens: i64,
     pub source_tokens: i64,
-    #[doc = " since the last display"]
+    #[doc = " since the last log event"]
     pub target_tokens_per_second: f64,
     pub source_tokens_per_second: f64,
     #[doc = " training time of the run, earlier processes included"]
