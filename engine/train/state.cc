@@ -86,15 +86,25 @@ void check_counts(const RunState& s, const std::string& label) {
     check("stalled_by_metric", count, int64_t{0}, kMost);
 }
 
-// What a checkpoint that lacks an option was trained with; null if every checkpoint has it.
-nlohmann::json before_there_was(const std::string& option) {
-  nlohmann::ordered_json defaults;
-  const TrainOptions options;
-  for_each_field_of_training(options, [&]<class T>(const OptionField& field, const T& value) {
-    if constexpr (!std::is_same_v<T, Period>)  // none of them is fixed
-      if (field.later && option == field.json_key()) write_option(defaults, field, value);
+// An option by its key in the JSON of a checkpoint.
+struct SavedOption {
+  std::string name;  // what messages call it
+  nlohmann::json
+      before_there_was;  // what a checkpoint without it was trained with; null: all have it
+};
+SavedOption saved_option(const std::string& key) {
+  SavedOption found{key, {}};
+  const TrainOptions defaults;
+  for_each_field_of_training(defaults, [&]<class T>(const OptionField& field, const T& value) {
+    if constexpr (!std::is_same_v<T, Period>) {  // none of them is fixed
+      if (key != field.json_key()) return;
+      found.name = field.name;
+      nlohmann::ordered_json json;
+      write_option(json, field, value);
+      if (field.later) found.before_there_was = json[key];
+    }
   });
-  return defaults.contains(option) ? defaults[option] : nlohmann::ordered_json();
+  return found;
 }
 
 // Both as parameter_groups_json gives them.
@@ -242,10 +252,12 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
   const auto add = [&](const std::string& text) {
     differences += (differences.empty() ? "" : "; ") + text;
   };
-  for (const auto& [name, ordered] : options.items()) {
-    const nlohmann::json& value = now.at(name);
-    const nlohmann::json old = before.contains(name) ? before.at(name) : before_there_was(name);
-    if (old != value) add(concat(name, " was ", old.dump(), " and is ", value.dump(), " now"));
+  for (const auto& [key, ordered] : options.items()) {
+    const nlohmann::json& value = now.at(key);
+    const SavedOption option = saved_option(key);
+    const nlohmann::json old = before.contains(key) ? before.at(key) : option.before_there_was;
+    if (old != value)
+      add(concat(option.name, " was ", old.dump(), " and is ", value.dump(), " now"));
   }
   require(differences.empty(), ErrorCode::invalid_argument, kOrigin, label,
           " cannot be continued with other options: ", differences);

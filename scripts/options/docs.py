@@ -35,7 +35,7 @@ def options(table):
     lines = ["| C, Rust | Go | on the command line | default | range | meaning |", "|---|---|---|---|---|---|"]
     for row in table.c_rows:
         default = "NULL" if row.type == "handle" else "all" if row.type == "metrics" else default_text(row, lambda enum, value: value) if not row.type == "dtype" else row.default
-        default = "" if row.name == "vocabulary" else default
+        default = "" if row.required else default
         zero = f" 0: {row.zero}." if row.zero else ""
         text = "".join(ch for ch in row.doc if ch not in "{}") + zero
         mark = " *Fixed.*" if row.fixed and table.name == "training" else ""

@@ -8,7 +8,7 @@ def doc(text, indent):
     return wrap(text, DOC, f"{indent}/// ")
 
 
-def enum_type(enum, derive_hash=True):
+def enum_type(enum):
     lines = doc(enum.doc, "") + ["#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]", "#[non_exhaustive]", f"pub enum {enum.rust} {{"]
     for value in enum.values:
         lines += doc(value["doc"], "    ") + [f"    {value['rust']},"]

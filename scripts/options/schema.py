@@ -8,7 +8,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = ROOT / "engine/options"
 KEYS = {"name", "type", "default", "range", "zero", "fixed", "later", "json", "only", "section", "flag", "alias", "old",
-        "part", "group", "value", "count", "in_run", "plan", "cli_values", "read", "help", "doc"}
+        "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "read", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "dtype", "handle"}
 GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
           "Batches"]
@@ -50,6 +50,7 @@ class Row:
         self.in_run, self.plan = spec.get("in_run", True), spec.get("plan", False)
         self.cli_values, self.read = spec.get("cli_values"), spec.get("read")
         self.help, self.doc, self.part = spec.get("help"), spec.get("doc"), spec.get("part")
+        self.required = spec.get("required", False)
         self.range = parse_range(spec["range"]) if "range" in spec else None
         where = f"{table}: option {self.name}"
         if self.only not in (None, "engine", "cli", "bindings"):
@@ -207,15 +208,13 @@ def default_text(row, names=lambda enum, value: enum.value(value)["text"]):
 def described(row, default, refer):
     """The doc of a row with what 0 means and its default; `refer` writes the name of another option."""
     text = re.sub(r"\{(\w+)\}", lambda match: refer(match[1]), row.doc)
-    if row.default is None or row.name == row.part:
+    if row.default is None or row.required or row.name == row.part:
         return text
     zero = row.default == 0 and row.type != "flag"
     if row.zero and zero:
         return f"{text} Default 0: {row.zero}."
     if row.zero:
         return f"{text} 0: {row.zero}. Default {default}."
-    if row.name == "vocabulary":
-        return text
     return f"{text} Default {default}."
 
 

@@ -90,6 +90,7 @@ TEST_F(TrainingCli, EmaIsKeptBesideTheWeights) {
             std::string::npos);
   trained(train("plain", "5u"));
   EXPECT_FALSE(fs::exists(file("plain/ckpt/5/unsmoothed.safetensors")));
+  refused(train("wrong", "5u") + Arguments{"--ema-decay", "2"}, "--ema-decay");
   for (const char* wrong : {"1", "-0.1", "much"})
     refused(train("wrong", "5u") + Arguments{"--exponential-smoothing=" + std::string(wrong)},
             "exponential-smoothing");
@@ -368,6 +369,14 @@ TEST_F(TrainingCli, ShellsCompleteWhatTheParserKnows) {
   EXPECT_EQ(offered("translate-train score --hy", 2), "");
   EXPECT_EQ(offered("translate-train eval --hy", 2), "--hyp");
   EXPECT_EQ(offered("translate-train train --config ru", 3), "");  // left to file names
+  // Names of earlier releases are understood, but no help and no shell offers them.
+  EXPECT_EQ(run({"train", "--help"}).out.find("--tune-products"), std::string::npos);
+  EXPECT_EQ(offered("translate-train train --tune-pro", 2), "");
+  const Outcome old =
+      trained(train("old-names", "5u") +
+              Arguments{"--tune-products", "on", "--update-freq", "2", "--dump-config"});
+  EXPECT_NE(old.out.find("autotune-gemm: on\n"), std::string::npos) << old.out;
+  EXPECT_NE(old.out.find("optimizer-delay: 2\n"), std::string::npos) << old.out;
   // Every flag that help shows, in every shell.
   const std::string help = run({"train", "--help"}).out;
   for (const char* shell : {"bash", "zsh", "fish"}) {

@@ -278,7 +278,7 @@ TEST_F(RunTest, WhatDoesNotFitTheCheckpointIsNamed) {
   refused(data_, other, tiny_config(), "seed was 42 and is 43 now");
   other = options_;
   other.learning_rate = 1;
-  refused(data_, other, tiny_config(), "learn_rate was 0.003");
+  refused(data_, other, tiny_config(), "learning_rate was 0.003");
   TrainingData larger = data_;
   larger.train = copy_corpus(Architecture::encoder_decoder, 61, 1);
   refused(larger, options_, tiny_config(), "the training corpus has changed");
