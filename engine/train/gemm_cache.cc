@@ -16,7 +16,7 @@ constexpr const char* kOrigin = "GEMM cache";
 constexpr std::string_view kTitle = "trafo-gemm-cache 1 ";
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 
-// Takes numbers off the front of a text.
+// Parses numbers from the front of a line.
 class Numbers {
  public:
   explicit Numbers(std::string_view line) : rest_(line) {}

@@ -139,7 +139,7 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
     int64_t& source = sources[padded.target_tokens];
     source = std::max(source, padded.source_tokens);
   }
-  common.fields = packed_fields(config.architecture);
+  common.fields = packed_fields(config);
   std::vector<BatchBucket> buckets;
   int64_t most = -1;
   for (auto each = sources.rbegin(); each != sources.rend(); ++each) {

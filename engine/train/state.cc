@@ -127,26 +127,6 @@ void check_groups(const std::string& saved, const std::string& given, const std:
        " cannot be continued with other parameters frozen or with other factors: ", which);
 }
 
-// Both as parameter_groups_json gives them.
-void check_groups(const std::string& saved, const std::string& given, const std::string& label) {
-  const auto parse = [](const std::string& text) {
-    return text.empty() ? nlohmann::json::object() : nlohmann::json::parse(text);
-  };
-  const nlohmann::json before = parse(saved), now = parse(given);
-  if (before == now) return;
-  const auto state = [](const nlohmann::json& groups, const std::string& name) {
-    return groups.is_object() && groups.contains(name) ? groups.at(name).dump() : "default";
-  };
-  // The first parameter that differs is enough to find the others.
-  std::string which = "a parameter";
-  for (const nlohmann::json* groups : {&before, &now})
-    for (const auto& [name, value] : groups->items())
-      if (which == "a parameter" && state(before, name) != state(now, name))
-        which = concat(name, " was ", state(before, name), " and is ", state(now, name), " now");
-  fail(ErrorCode::invalid_argument, kOrigin, label,
-       " cannot be continued with other parameters frozen or with other factors: ", which);
-}
-
 }  // namespace
 
 std::string parameter_groups_json(const ParameterStore& parameters) {
