@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "engine/models/objective.h"
-#include "engine/train/upload.h"
+#include "engine/models/upload.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 

@@ -8,7 +8,7 @@
 #include "engine/models/model_io.h"
 #include "engine/train/memory_plan.h"
 #include "engine/train/micro_batch.h"
-#include "engine/train/upload.h"
+#include "engine/models/upload.h"
 #include "tests/models/llama_models.h"
 #include "tests/support/errors.h"
 #include "tests/train/accelerator.h"
