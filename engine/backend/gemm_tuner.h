@@ -16,7 +16,7 @@ struct GemmParams;
 // A GEMM (shape, layouts, dtypes, alignment, epilogue) and its kernel, encoded as in the device's
 // library.
 struct GemmChoice {
-  int64_t product[16];
+  int64_t gemm[16];
   uint64_t kernel[8];
 };
 

@@ -101,7 +101,7 @@ class Trainer {
   void start(const StepResult& result, const std::function<void()>& gradients);
   uint32_t next_pass();
   void require_idle() const;
-  void exchange_weights();
+  void swap_weights_and_ema();
 
   friend class EmaWeights;
   Context& context_;
@@ -112,7 +112,7 @@ class Trainer {
   Schedule schedule_;
   ClippedUpdate update_;
   LossSums sums_;
-  Tensor exchange_;  // scratch for swapping the weights with their EMA
+  Tensor swap_buffer_;  // scratch for swapping the weights with their EMA
   StreamDevice* stream_;  // null on the CPU
   std::unique_ptr<GradientStep> gradients_;
   TrainerState state_;
