@@ -255,13 +255,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_gradcheck(trafo_context *context, tr
  * Inputs are borrowed; the result is a new handle. All inputs live in `context`. Floating-point inputs of one op share one
  * dtype, float32 or float64; bfloat16 is a storage type on the CPU: cast first. */
 
-/* dropout addressed by (seed, step, site, element): the same address gives the same mask on every device and again in backward.
- * p: probability of zeroing, 0 <= p < 1. */
+/* The mask is a function of (seed, step, dropout_id, element). The same values give the same mask on every device and again in
+ * backward. p: probability of zeroing, 0 <= p < 1. */
 typedef struct trafo_dropout {
   float p;
   uint32_t step;
-  uint32_t site;
-  uint32_t reserved; /* 0 */
+  uint32_t dropout_id; /* which dropout of the model */
+  uint32_t reserved;   /* 0 */
   uint64_t seed;
 } trafo_dropout;
 
