@@ -35,10 +35,10 @@ class Backward {
   // True if grad_output() is the constant one with which backward started, so that an accelerator
   // need not be read back.
   bool unit_grad_output(size_t output = 0) const;
-  // The buffer for the gradient of an input. Call at most once per input. Buffers of different inputs
-  // never overlap, even if one tensor was passed for several of them. `dtype` is what the kernel
-  // writes, by default the input's own. If the gradient is kept in another dtype, it is converted
-  // after the backward function.
+  // The buffer for the gradient of an input. Call at most once per input. Buffers of different
+  // inputs never overlap, even if one tensor was passed for several of them. `dtype` is what the
+  // kernel writes, by default the input's own. If the gradient is kept in another dtype, it is
+  // converted after the backward function.
   GradTarget target(size_t input);
   GradTarget target(size_t input, DType dtype);
   // The dtype in which the gradient of an input is kept. A kernel that can choose should write it.
@@ -60,14 +60,14 @@ class Backward {
   Context& context_;
   const Variables& inputs_;
   const Variables& outputs_;
-  // If one tensor was passed for several inputs, the first gets the gradient's own buffer. The others,
-  // and gradients in another dtype, get a buffer that is added when the kernels have run.
+  // If one tensor was passed for several inputs, the first gets the gradient's own buffer. The
+  // others, and gradients in another dtype, get a buffer that is added when the kernels have run.
   std::vector<const Variable*> handed_out_;
   std::vector<std::pair<Variable*, Tensor>> deferred_;
 };
 
-// Nodes in the order in which their ops ran. It keeps alive what the backward functions have captured,
-// not every intermediate.
+// Nodes in the order in which their ops ran. It keeps alive what the backward functions have
+// captured, not every intermediate.
 class Tape {
  public:
   void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,

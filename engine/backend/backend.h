@@ -2,7 +2,8 @@
 //
 // A kernel is a C function that takes a stream and a plain struct of pointers, sizes, strides and
 // scalars. No C++ object crosses this boundary, so a device can live in a shared object of its own.
-// ops/ defines the kernels and their parameter structs; a backend only holds the table of functions.
+// ops/ defines the kernels and their parameter structs; a backend only holds the table of
+// functions.
 #pragma once
 
 #include <atomic>
@@ -133,8 +134,8 @@ class Backend : public MemoryOwner {
   std::atomic<uintptr_t> arena_begin_{0}, arena_end_{0};
 };
 
-// During its lifetime the backend allocates from the arena. These allocations may be released at any
-// time and must not be used after the next step has begun.
+// During its lifetime the backend allocates from the arena. These allocations may be released at
+// any time and must not be used after the next step has begun.
 class ArenaScope {
  public:
   ArenaScope(Backend& backend, Arena& arena) : backend_(backend) { backend.arena_ = &arena; }

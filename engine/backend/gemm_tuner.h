@@ -24,9 +24,9 @@ class GemmTuner {
  public:
   virtual ~GemmTuner() = default;
 
-  // Measures the GEMM with each kernel that the library proposes and chooses the fastest. Returns the
-  // microseconds in the order of the proposals; empty if no single kernel runs it. Waits for the
-  // device and leaves garbage in the output. Not during graph capture.
+  // Measures the GEMM with each kernel that the library proposes and chooses the fastest. Returns
+  // the microseconds in the order of the proposals; empty if no single kernel runs it. Waits for
+  // the device and leaves garbage in the output. Not during graph capture.
   virtual std::vector<float> measure(const GemmParams& params) = 0;
 
   // While on, a GEMM without a choice is measured before it first runs.
@@ -35,8 +35,8 @@ class GemmTuner {
   // Device and library version for which choices are valid, on one line.
   virtual std::string library() const = 0;
   virtual std::vector<GemmChoice> choices() const = 0;
-  // Replaces all choices and drops cached plans. A choice that the library refuses is UNSUPPORTED when
-  // its GEMM first runs. Not during graph capture.
+  // Replaces all choices and drops cached plans. A choice that the library refuses is UNSUPPORTED
+  // when its GEMM first runs. Not during graph capture.
   virtual void set_choices(std::span<const GemmChoice> choices) = 0;
 };
 

@@ -1,6 +1,6 @@
-// Bounds on what a file may ask for. A file may be hostile, so each count and size in it is compared
-// with these limits, and with the bytes that are left, before anything of that size is allocated.
-// Refusing a file takes at most its own size plus kRefusalBytes of memory.
+// Bounds on what a file may ask for. A file may be hostile, so each count and size in it is
+// compared with these limits, and with the bytes that are left, before anything of that size is
+// allocated. Refusing a file takes at most its own size plus kRefusalBytes of memory.
 #pragma once
 
 #include <cstddef>

@@ -31,7 +31,11 @@ struct Dropout {
   float p = 0;        // probability of zeroing, 0 <= p < 1; 0 turns dropout off
   uint64_t seed = 0;  // of the run
   uint32_t step = 0;  // number of the forward pass in the run
+<<<<<<< HEAD
   uint32_t id = 0;    // of this dropout in the model
+=======
+  uint32_t site = 0;  // which dropout of the model
+>>>>>>> integ
 
   uint32_t threshold() const { return static_cast<uint32_t>(std::lround(p * 65536.0)); }
   // The factor of kept elements, exact for the quantised probability.
@@ -42,10 +46,9 @@ struct Dropout {
 // Whether element i is kept. Every kernel must agree with this scalar definition.
 inline bool dropout_keeps(const Dropout& dropout, int64_t i) {
   const uint64_t block = static_cast<uint64_t>(i) / 8;
-  const PhiloxBlock words =
-      philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), dropout.step,
-                  dropout.id},
-                 dropout.seed);
+  const PhiloxBlock words = philox4x32(
+      {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), dropout.step, dropout.id},
+      dropout.seed);
   const uint32_t half = static_cast<uint32_t>(i % 8);
   return ((words[half / 2] >> (16 * (half % 2))) & 0xffffu) >= dropout.threshold();
 }

@@ -41,8 +41,10 @@ class Error : public std::exception {
         what_("[" + origin_ + "] " + message_) {}
 
   ErrorCode code() const noexcept { return code_; }
-  const std::string& origin() const noexcept { return origin_; }    // op or function
-  const std::string& message() const noexcept { return message_; }  // what was wrong and what is allowed
+  const std::string& origin() const noexcept { return origin_; }  // op or function
+  const std::string& message() const noexcept {
+    return message_;
+  }  // what was wrong and what is allowed
   const char* what() const noexcept override { return what_.c_str(); }
 
  private:

@@ -1,5 +1,5 @@
-// A tensor is a view (shape, strides, offset) of shared storage. Copying a Tensor copies the handle,
-// not the data.
+// A tensor is a view (shape, strides, offset) of shared storage. Copying a Tensor copies the
+// handle, not the data.
 //
 // A tensor that takes part in differentiation has a Variable (engine/autograd/variable.h); a tensor
 // without one is a constant. core/ only stores the pointer.

@@ -30,8 +30,8 @@ void append_utf8(char32_t code_point, std::string& out);
 // The longest prefix of at most max_bytes that ends between two sequences.
 std::string_view truncate_utf8(std::string_view text, size_t max_bytes) noexcept;
 
-// Unicode's White_Space property plus U+001C..U+001F. The reference implementations of BLEU and chrF
-// split words there.
+// Unicode's White_Space property plus U+001C..U+001F. The reference implementations of BLEU and
+// chrF split words there.
 bool is_unicode_space(char32_t code_point) noexcept;
 
 }  // namespace trafo

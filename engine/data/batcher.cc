@@ -117,8 +117,8 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
     while (used < window.pairs.tokens.size() && tokens < enough)
       tokens += extent(window.pairs.tokens[used++]).target_tokens;
     if (used < window.pairs.tokens.size()) {
-      // Read too far. Pairs that were dropped behind the end are counted in the next window, so read
-      // this window again up to its end.
+      // Read too far. Pairs that were dropped behind the end are counted in the next window, so
+      // read this window again up to its end.
       window.pairs.tokens.resize(before);
       window.pairs.ids.resize(before);
       window.pairs.dropped = drops;

@@ -23,8 +23,8 @@ struct BatcherOptions {
   uint64_t seed = 1;
   int32_t start_id = 1;  // first decoder input of encoder_decoder (bos, or eos as Marian has it)
   bool shuffle = true;   // false: sorted by length, the same in every epoch (validation, scoring)
-  // Number of shuffled sentences in a window. A window is sorted by length (ties in random order) and
-  // cut into batches, whose order is random. 0: the whole corpus is one window.
+  // Number of shuffled sentences in a window. A window is sorted by length (ties in random order)
+  // and cut into batches, whose order is random. 0: the whole corpus is one window.
   int64_t sort_window = 0;
   // A window also ends when it fills this many batches; 0: no such limit.
   int64_t maxi_batch = 0;
@@ -43,17 +43,17 @@ struct BatcherState {
   uint64_t seed = 1;
   int64_t epoch = 0;
   int64_t next_batch = 0;  // index in the epoch
-  // First draw of the current window, and the next batch in it. -1 in checkpoints of versions without
-  // windows, where the epoch is one window.
+  // First draw of the current window, and the next batch in it. -1 in checkpoints of versions
+  // without windows, where the epoch is one window.
   int64_t window = 0;
   int64_t next_in_window = 0;
   PairDrops drops{};  // of the epoch's windows before this one
   bool operator==(const BatcherState&) const = default;
 };
 
-// An endless sequence of batches. It depends on corpus, options and state alone. A batch has at most
-// options().batch_tokens target tokens and at most twice as many source tokens. The corpus must
-// outlive the batcher.
+// An endless sequence of batches. It depends on corpus, options and state alone. A batch has at
+// most options().batch_tokens target tokens and at most twice as many source tokens. The corpus
+// must outlive the batcher.
 class Batcher {
  public:
   Batcher(const PairSource& corpus, const BatcherOptions& options);
@@ -124,7 +124,9 @@ class PrefetchingBatcher {
 
   // Rethrows an exception of the preparing thread.
   void next(PackedBatchHost& batch);
-  BatcherState state() const noexcept { return state_; }  // behind the last batch that next() returned
+  BatcherState state() const noexcept {
+    return state_;
+  }  // behind the last batch that next() returned
   void seek(const BatcherState& state);
   double epoch_fraction() const noexcept { return epoch_fraction_; }
 

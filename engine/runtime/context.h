@@ -66,15 +66,15 @@ class Context {
   void set_recording(bool enabled) { grad_enabled_ = enabled; }
   // True if an op on these inputs will be recorded, so that it must keep what its backward needs.
   bool needs_grad(std::initializer_list<Tensor> inputs) const;
-  // Records an op and gives `outputs` their Variables. A null `backward` is UNSUPPORTED if a gradient
-  // is required.
+  // Records an op and gives `outputs` their Variables. A null `backward` is UNSUPPORTED if a
+  // gradient is required.
   void record(const char* op, std::initializer_list<Tensor> inputs,
               std::initializer_list<Tensor*> outputs, BackwardFn backward);
   void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
               BackwardFn backward);
-  // Adds to the gradients of all leaves that `root` depends on and frees the graph. `upstream` is the
-  // gradient of `root`: contiguous, of its shape and dtype. The default is one, for a root of one
-  // element only.
+  // Adds to the gradients of all leaves that `root` depends on and frees the graph. `upstream` is
+  // the gradient of `root`: contiguous, of its shape and dtype. The default is one, for a root of
+  // one element only.
   void backward(const Tensor& root, const Tensor& upstream = {});
   Tape& tape() { return *tape_; }
 
@@ -210,8 +210,8 @@ class TapeScope {
   bool recording_;
 };
 
-// A tensor that a backward function needs. It is kept, or recomputed if its Variable has a recompute
-// function.
+// A tensor that a backward function needs. It is kept, or recomputed if its Variable has a
+// recompute function.
 class SavedTensor {
  public:
   SavedTensor() = default;

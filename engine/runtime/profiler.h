@@ -1,10 +1,10 @@
 // Records time ranges: the forward and backward of every op, and the phases of training steps.
 //
-// Host times come from the steady clock. On an accelerator a range also has device times, from marks
-// (StreamDevice::record_time) issued before and after its work. The marks are read when the profile
-// ends, so that nothing waits before. Device times are converted to the host's clock: when a profile
-// begins, the idle device passes a mark between two readings of the host's clock. The tightest of
-// several such pairs gives the offset.
+// Host times come from the steady clock. On an accelerator a range also has device times, from
+// marks (StreamDevice::record_time) issued before and after its work. The marks are read when the
+// profile ends, so that nothing waits before. Device times are converted to the host's clock: when
+// a profile begins, the idle device passes a mark between two readings of the host's clock. The
+// tightest of several such pairs gives the offset.
 #pragma once
 
 #include <chrono>

@@ -38,11 +38,11 @@ struct CheckpointContent {
   SafetensorsReader weights, optimizer;
   std::function<SafetensorsReader()> unsmoothed;  // called only for runs with an EMA
 };
-// Seeks the data to the position of a state. It may also change the state. If it throws, the position
-// of the data is unchanged.
+// Seeks the data to the position of a state. It may also change the state. If it throws, the
+// position of the data is unchanged.
 using SeekFunction = std::function<void(RunState&)>;
-// Restores model, trainer and data from a checkpoint, after it has checked `identity` and the model's
-// configuration and has read every byte. If it throws, nothing has changed.
+// Restores model, trainer and data from a checkpoint, after it has checked `identity` and the
+// model's configuration and has read every byte. If it throws, nothing has changed.
 RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
                             const RunIdentity& identity, const CheckpointContent& content,
                             const SeekFunction& seek);
@@ -54,7 +54,8 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
 //   the files' bytes in this order
 void write_checkpoint_stream(ByteSink& sink, std::span<const CheckpointFile> files);
 
-// A checkpoint stream in memory. CORRUPT_FILE if it is damaged, VERSION if a newer release wrote it.
+// A checkpoint stream in memory. CORRUPT_FILE if it is damaged, VERSION if a newer release wrote
+// it.
 class CheckpointStream {
  public:
   explicit CheckpointStream(std::vector<std::byte> bytes);

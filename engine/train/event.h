@@ -70,8 +70,8 @@ struct TrainEvent {
   std::string path;
 };
 
-// Called between updates on the thread that trains. A non-zero result stops the run after the current
-// update. An exception passes through run(); the run stays usable.
+// Called between updates on the thread that trains. A non-zero result stops the run after the
+// current update. An exception passes through run(); the run stays usable.
 using TrainCallback = std::function<int(const TrainEvent&)>;
 
 }  // namespace trafo

@@ -1,5 +1,5 @@
-// The GEMM autotuning cache: a file in the run directory with the measured kernels. A run that resumes
-// uses the same kernels and so computes the same bits.
+// The GEMM autotuning cache: a file in the run directory with the measured kernels. A run that
+// resumes uses the same kernels and so computes the same bits.
 //
 //   trafo-gemm-cache 1 CRC32
 //   DEVICE AND LIBRARY
@@ -21,8 +21,8 @@ std::string encode_gemm_cache(const GemmTuner& tuner);
 // choices are for another kind of device or library. `path` is for messages.
 void decode_gemm_cache(GemmTuner& tuner, std::string_view text, const std::filesystem::path& path);
 
-// The same with files. Reading a missing file clears the tuner's choices. Nothing is written if there
-// are no choices or if the file has them already.
+// The same with files. Reading a missing file clears the tuner's choices. Nothing is written if
+// there are no choices or if the file has them already.
 void read_gemm_cache(GemmTuner& tuner, const std::filesystem::path& path);
 void write_gemm_cache(const GemmTuner& tuner, const std::filesystem::path& path);
 

@@ -95,7 +95,8 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       micro_batches_(static_cast<size_t>(options.gradient_accumulation)) {
   trainer_.reserve(buckets_of_an_update(plan_.buckets, options_));
   state_.position = batcher_.state();
-  // A run starts with the library's own choice of GEMM kernels, even if the context has measured some.
+  // A run starts with the library's own choice of GEMM kernels, even if the context has measured
+  // some.
   if (GemmTuner* tuner = context.backend().gemm_tuner()) tuner->set_choices({});
   if (run_directory) {
     directory_.emplace(*run_directory);
@@ -125,7 +126,8 @@ void TrainingRun::write_checkpoint(ByteSink& sink) {
   const TrainCallback none;
   Session session{none, nullptr};
   clock_ = Clock::now();
-  while (!in_flight_.empty()) await_step(session);  // a callback may have thrown before they were awaited
+  while (!in_flight_.empty())
+    await_step(session);  // a callback may have thrown before they were awaited
   update_clock();
   write_checkpoint_stream(sink, checkpoint_files(context_, model_, trainer_, state_, identity_));
 }
@@ -216,7 +218,7 @@ void TrainingRun::advance(Session& session, int64_t pause_at) {
 
 // Assumes that no update in flight is skipped. A skipped one makes events due later, never earlier.
 bool TrainingRun::must_await_all(const Progress& before, const Progress& after,
-                                    int64_t pause_at) const {
+                                 int64_t pause_at) const {
   return end_reason(after) != StopReason::none || after.updates >= pause_at ||
          after.updates <= options_.log_first || is_due(options_.log_freq, before, after) ||
          (data_.valid && is_due(options_.valid_freq, before, after)) ||
@@ -315,14 +317,13 @@ void TrainingRun::await_step(Session& session) {
 }
 
 // Emits the events of an update and notes the work that it makes due.
-void TrainingRun::emit_step_events(Session& session, const StepResult& result, const Progress& before,
-                         bool epoch_ended) {
+void TrainingRun::emit_step_events(Session& session, const StepResult& result,
+                                   const Progress& before, bool epoch_ended) {
   const Progress after = progress();
   state_.validation_due = data_.valid && is_due(options_.valid_freq, before, after);
   save_due_ = save_due_ || (directory_ && is_due(options_.save_freq, before, after));
   const bool first = !result.skipped && after.updates <= options_.log_first;
-  const bool log =
-      state_.log.labels > 0 && (first || is_due(options_.log_freq, before, after));
+  const bool log = state_.log.labels > 0 && (first || is_due(options_.log_freq, before, after));
   update_clock();
   std::vector<TrainEvent> events;
   if (result.skipped) {
@@ -359,9 +360,9 @@ bool TrainingRun::run_due_work(Session& session) {
   return true;
 }
 
-// `scheduled`: by valid_freq, which counts for early stopping. The validation at the end of a run does
-// not count. Otherwise a run whose limit is raised later would stop earlier than one that had the
-// higher limit from the start.
+// `scheduled`: by valid_freq, which counts for early stopping. The validation at the end of a run
+// does not count. Otherwise a run whose limit is raised later would stop earlier than one that had
+// the higher limit from the start.
 bool TrainingRun::run_validation(Session& session, bool scheduled) {
   if (session.cancelled()) return false;
   emit(session, make_event(TrainEventKind::validating));
@@ -466,7 +467,8 @@ void TrainingRun::save() {
   const TrainCallback none;
   Session session{none, nullptr};
   clock_ = Clock::now();
-  while (!in_flight_.empty()) await_step(session);  // a callback may have thrown before they were awaited
+  while (!in_flight_.empty())
+    await_step(session);  // a callback may have thrown before they were awaited
   save(session);
 }
 

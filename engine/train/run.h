@@ -34,12 +34,12 @@ class TrainingRun {
   TrainingRun(Context& context, Model& model, TrainingData data, const TrainOptions& options,
               const std::optional<std::filesystem::path>& run_directory = std::nullopt);
 
-  // Trains until a limit of the options, `max_updates` more updates (0: no such limit), the callback
-  // or the cancel token ends it. Call again to continue. The run is saved at its end, and when it is
-  // cancelled or stopped by the callback. Errors: NON_FINITE (diverged), IO from saving, and
-  // exceptions of the model or the callback. After an error other than NON_FINITE, the next call
-  // continues and repeats the failed work. After NON_FINITE on an accelerator, updates that were in
-  // flight may have been applied although the data position is before them.
+  // Trains until a limit of the options, `max_updates` more updates (0: no such limit), the
+  // callback or the cancel token ends it. Call again to continue. The run is saved at its end, and
+  // when it is cancelled or stopped by the callback. Errors: NON_FINITE (diverged), IO from saving,
+  // and exceptions of the model or the callback. After an error other than NON_FINITE, the next
+  // call continues and repeats the failed work. After NON_FINITE on an accelerator, updates that
+  // were in flight may have been applied although the data position is before them.
   RunSummary run(const TrainCallback& callback = {}, const CancelToken* cancel = nullptr,
                  int64_t max_updates = 0);
 
@@ -55,9 +55,9 @@ class TrainingRun {
   // options' schedule. A run that resumes needs the same function.
   void set_rate(RateFunction rate) { trainer_.set_rate(std::move(rate)); }
 
-  // Replaces the batches of the corpus by a function of the micro-batch's number, counted from 0 over
-  // the whole run. It is called on the thread that uses the run; there are no epochs. A run that
-  // resumes needs the same function. Empty: the corpus again, from its last position.
+  // Replaces the batches of the corpus by a function of the micro-batch's number, counted from 0
+  // over the whole run. It is called on the thread that uses the run; there are no epochs. A run
+  // that resumes needs the same function. Empty: the corpus again, from its last position.
   using BatchFunction = std::function<void(int64_t index, PackedBatchHost& batch)>;
   void set_batches(BatchFunction batches) { batches_ = std::move(batches); }
 
@@ -92,7 +92,8 @@ class TrainingRun {
   void await_step(Session& session);
   void abandon_steps();
   bool must_await_all(const Progress& before, const Progress& after, int64_t pause_at) const;
-  void emit_step_events(Session& session, const StepResult& result, const Progress& before, bool epoch_ended);
+  void emit_step_events(Session& session, const StepResult& result, const Progress& before,
+                        bool epoch_ended);
   bool run_due_work(Session& session);
   bool run_validation(Session& session, bool scheduled);
   // Validates the weights in a file and restores the model's own afterwards.

@@ -43,9 +43,9 @@ class RunDirectory {
     RunState state;
     std::vector<Error> refused;  // newer ones that are damaged
   };
-  // Restores the newest complete checkpoint, after checking `identity` and the model's configuration.
-  // No value if the directory has no checkpoint; CORRUPT_FILE if it has some but all are damaged. If
-  // it throws, trainer, model and data are unchanged.
+  // Restores the newest complete checkpoint, after checking `identity` and the model's
+  // configuration. No value if the directory has no checkpoint; CORRUPT_FILE if it has some but all
+  // are damaged. If it throws, trainer, model and data are unchanged.
   std::optional<Checkpoint> restore(Context& context, Model& model, Trainer& trainer,
                                     const RunIdentity& identity, const SeekFunction& seek) const;
 

@@ -103,8 +103,10 @@ TrainEvent TrainingRun::make_event(TrainEventKind kind) const {
   event.target_tokens = state_.target_tokens;
   event.source_tokens = state_.source_tokens;
   if (since_log_.seconds > 0) {
-    event.target_tokens_per_second = static_cast<double>(since_log_.target_tokens) / since_log_.seconds;
-    event.source_tokens_per_second = static_cast<double>(since_log_.source_tokens) / since_log_.seconds;
+    event.target_tokens_per_second =
+        static_cast<double>(since_log_.target_tokens) / since_log_.seconds;
+    event.source_tokens_per_second =
+        static_cast<double>(since_log_.source_tokens) / since_log_.seconds;
   }
   event.elapsed_seconds = state_.train_seconds;
   event.eta_seconds = seconds_left();

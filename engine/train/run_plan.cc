@@ -105,8 +105,8 @@ class Plans {
   }
   if (ways.empty())
     ways = resumed ? "nothing that a run may change when it resumes"
-                     : "nothing but a smaller model: all is recomputed and the batch holds but the "
-                       "longest pair";
+                   : "nothing but a smaller model: all is recomputed and the batch holds but the "
+                     "longest pair";
   fail(device.kind == DeviceKind::cpu ? ErrorCode::out_of_memory : ErrorCode::out_of_device_memory,
        kOrigin, "training would take ", mebibytes(plan.memory.total), " (weights ",
        mebibytes(plan.memory.weights), ", gradients ", mebibytes(plan.memory.gradients),

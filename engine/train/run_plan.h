@@ -22,8 +22,8 @@ struct RunPlan {
   int64_t limit = 0;                   // bytes the run may take; 0: no limit is known
 };
 
-// batch_fit leaves 1 / kReservedShare of the free memory unused, for allocations that are not planned:
-// validation and its translations, libraries, batches of later epochs.
+// batch_fit leaves 1 / kReservedShare of the free memory unused, for allocations that are not
+// planned: validation and its translations, libraries, batches of later epochs.
 inline constexpr int64_t kReservedShare = 16;
 
 // Buckets that together cover every batch of the first window (or the first epoch, if it is one
@@ -32,9 +32,9 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
                                          int64_t batch_tokens);
 
 // Plans a run with this batcher, which is at its beginning. options.batch_fit: batch_tokens is the
-// largest budget whose plan fits the memory, but at least the longest pair. `resumed`: the batches are
-// those of a saved run. OUT_OF_MEMORY (of an accelerator: OUT_OF_DEVICE_MEMORY) if the plan does not
-// fit; the message has the plan and settings that would fit.
+// largest budget whose plan fits the memory, but at least the longest pair. `resumed`: the batches
+// are those of a saved run. OUT_OF_MEMORY (of an accelerator: OUT_OF_DEVICE_MEMORY) if the plan
+// does not fit; the message has the plan and settings that would fit.
 RunPlan plan_run(const Context& context, const Model& model, const Batcher& batcher,
                  const TokenizedCorpus* valid, const TrainOptions& options, bool resumed);
 

@@ -1,5 +1,5 @@
-// state.json of a checkpoint: the state of a run besides weights and moments. A run that resumes from
-// it computes the same bits as one that never stopped.
+// state.json of a checkpoint: the state of a run besides weights and moments. A run that resumes
+// from it computes the same bits as one that never stopped.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ inline constexpr int64_t kStateVersion = 1;
 
 // Counters of a Trainer.
 struct TrainerState {
-  int64_t update = 0;           // updates applied
-  uint64_t forward_passes = 0;  // micro-batches seen, also of skipped updates; number of the next dropout masks
+  int64_t update = 0;  // updates applied
+  uint64_t forward_passes =
+      0;  // micro-batches seen, also of skipped updates; number of the next dropout masks
   int64_t skipped = 0;
   int64_t skipped_in_a_row = 0;
   bool operator==(const TrainerState&) const = default;

@@ -9,7 +9,7 @@ namespace trafo {
 
 template <>
 struct EnumNames<ScheduleKind> {
-  static constexpr std::array<const char*, 5> names{"constant", "linear", "cosine", "inverse_sqrt", "noam"};
+  static constexpr std::array<const char*, 5> names{"constant", "linear", "cosine", "inv-sqrt", "noam"};
 };
 template <>
 struct EnumNames<OptimizerStates> {

@@ -39,10 +39,10 @@ class Trainer {
   Trainer(Context& context, Model& model, const TrainOptions& options);
   ~Trainer();
 
-  // Forward and backward of each micro-batch, then one clipped AdamW update with the gradient of the
-  // mean loss over all their labels. Errors: INVALID_ARGUMENT without a batch or without a label of
-  // positive weight; NON_FINITE after max_non_finite_steps skipped updates in a row; exceptions of
-  // the model. After any error but NON_FINITE the trainer is unchanged.
+  // Forward and backward of each micro-batch, then one clipped AdamW update with the gradient of
+  // the mean loss over all their labels. Errors: INVALID_ARGUMENT without a batch or without a
+  // label of positive weight; NON_FINITE after max_non_finite_steps skipped updates in a row;
+  // exceptions of the model. After any error but NON_FINITE the trainer is unchanged.
   StepResult step(std::span<const Batch> micro_batches);
   // The same from host memory; one micro-batch is on the device at a time.
   StepResult step(std::span<const PackedBatchHost> micro_batches);
@@ -76,8 +76,8 @@ class Trainer {
   int64_t optimizer_bytes() const { return optimizer_.state_bytes(); }
 
   bool has_ema() const { return optimizer_.ema().defined(); }
-  // The weights to use: the EMA, or the model's own weights if there is no EMA or no update yet. Same
-  // layout as ParameterStore::master().
+  // The weights to use: the EMA, or the model's own weights if there is no EMA or no update yet.
+  // Same layout as ParameterStore::master().
   const Tensor& ema_weights() const;
   // The EMA tensor itself, which restoring a run fills.
   const Tensor& ema() const { return optimizer_.ema(); }
@@ -112,7 +112,7 @@ class Trainer {
   Schedule schedule_;
   ClippedUpdate update_;
   LossSums sums_;
-  Tensor swap_buffer_;  // scratch for swapping the weights with their EMA
+  Tensor swap_buffer_;    // scratch for swapping the weights with their EMA
   StreamDevice* stream_;  // null on the CPU
   std::unique_ptr<GradientStep> gradients_;
   TrainerState state_;

@@ -15,8 +15,8 @@ constexpr const char* kOrigin = "training data";
 constexpr int32_t kAnyBatch = 1 << 28;
 
 void check_corpus(const PairSource& corpus, const char* name, const ModelConfig& config) {
-  require(corpus.options().form == sequence_form(config), ErrorCode::invalid_argument,
-          kOrigin, "the ", name, " corpus was prepared for another architecture");
+  require(corpus.options().form == sequence_form(config), ErrorCode::invalid_argument, kOrigin,
+          "the ", name, " corpus was prepared for another architecture");
   require(corpus.options().max_length <= config.max_positions, ErrorCode::invalid_argument, kOrigin,
           "max_length is ", corpus.options().max_length, " for the ", name,
           " corpus, but the model has ", config.max_positions,

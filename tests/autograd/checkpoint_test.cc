@@ -60,13 +60,15 @@ TEST_F(CheckpointTest, GradientsAreBitwiseThoseOfThePlainRun) {
     const Tensor memory = ops::scale(c(), leaves.memory, 0.7), first = x;
     for (uint32_t dropout_id = 0; dropout_id < 3; ++dropout_id) {
       const RegionFn region = [&leaves, dropout_id, mode](Context& context,
-                                                    const std::vector<Tensor>& in) {
+                                                          const std::vector<Tensor>& in) {
         if (mode != Mode::nested)
-          return std::vector<Tensor>{layer(context, in[0], in[1], leaves.w1, leaves.w2, dropout_id)};
-        return checkpoint(
-            context, in, [&leaves, dropout_id](Context& inner, const std::vector<Tensor>& on) {
-              return std::vector<Tensor>{layer(inner, on[0], on[1], leaves.w1, leaves.w2, dropout_id)};
-            });
+          return std::vector<Tensor>{
+              layer(context, in[0], in[1], leaves.w1, leaves.w2, dropout_id)};
+        return checkpoint(context, in,
+                          [&leaves, dropout_id](Context& inner, const std::vector<Tensor>& on) {
+                            return std::vector<Tensor>{
+                                layer(inner, on[0], on[1], leaves.w1, leaves.w2, dropout_id)};
+                          });
       };
       const std::vector<Tensor> inputs{x, memory};
       x = mode == Mode::plain ? region(c(), inputs)[0] : checkpoint(c(), inputs, region)[0];

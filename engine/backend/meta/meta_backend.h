@@ -15,9 +15,10 @@ class MetaBackend : public Backend {
   virtual AllocationTrace take_trace() = 0;
 };
 
-// Stands in for `device`: the CPU, or an accelerator with a StreamDevice but without graphs. Kernels,
-// GEMMs and fills do nothing. Reading back gives zeros or values that were copied from the host.
-// Memory statistics count as the device's own allocator does. `kernels` is the number of kernels.
+// Stands in for `device`: the CPU, or an accelerator with a StreamDevice but without graphs.
+// Kernels, GEMMs and fills do nothing. Reading back gives zeros or values that were copied from the
+// host. Memory statistics count as the device's own allocator does. `kernels` is the number of
+// kernels.
 std::shared_ptr<MetaBackend> make_meta_backend(Device device, int kernels);
 
 }  // namespace trafo
