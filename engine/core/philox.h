@@ -31,11 +31,7 @@ struct Dropout {
   float p = 0;        // probability of zeroing, 0 <= p < 1; 0 turns dropout off
   uint64_t seed = 0;  // of the run
   uint32_t step = 0;  // number of the forward pass in the run
-<<<<<<< HEAD
-  uint32_t id = 0;    // of this dropout in the model
-=======
-  uint32_t site = 0;  // which dropout of the model
->>>>>>> integ
+  uint32_t id = 0;    // which dropout of the model
 
   uint32_t threshold() const { return static_cast<uint32_t>(std::lround(p * 65536.0)); }
   // The factor of kept elements, exact for the quantised probability.
