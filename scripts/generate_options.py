@@ -28,13 +28,17 @@ def targets(schema):
     yield "engine/models/model_config.h", "ModelConfig", engine.struct_fields(model.engine_rows)
     yield "engine/train/options.h", "TrainOptions", engine.struct_fields(training.engine_rows)
     yield ("engine/models/model_config_fields.generated.h", None,
-           engine.fields_header(schema, model, "engine/models/model_config.h"))
-    yield "engine/train/train_options_fields.generated.h", None, engine.fields_header(schema, training, "engine/train/options.h")
-    rows = decoding.engine_rows
-    yield "engine/decode/options.h", "DrawOptions", engine.struct_fields([row for row in rows if row in decoding.part("sampling")])
+           engine.fields_header(schema, model, "engine/models/model_config.h", model.engine_rows, model.engine))
+    yield ("engine/train/train_options_fields.generated.h", None,
+           engine.fields_header(schema, training, "engine/train/options.h", training.engine_rows, training.engine))
+    rows = [row for row in decoding.engine_rows if row.part in (None, "sampling")]
+    yield "engine/decode/options.h", "DrawOptions", engine.struct_fields(decoding.part("sampling"))
     yield "engine/decode/options.h", "DecodeOptions", engine.struct_fields([row for row in rows if row.part is None])
+    yield ("engine/decode/translator.h", "Shortlist",
+           engine.struct_fields([row for row in decoding.engine_rows if row.part == "shortlist"]))
+    yield "engine/decode/translator.h", "TranslateOptions", engine.struct_fields(decoding.part("text"))
     yield ("engine/decode/decode_options_fields.generated.h", None,
-           engine.fields_header(schema, decoding, "engine/decode/options.h"))
+           engine.fields_header(schema, decoding, "engine/decode/options.h", rows, "DecodeOptions"))
     for table in (model, training):
         constants = [c_abi.constants(enum) for enum in schema.enums_of(table) if not enum.shared]
         joined = [line for block in constants for line in [*block, ""]][:-1]

@@ -1,28 +1,34 @@
 /*
- * Trafo: an embedded training engine for transformers. This header is the whole public interface; it includes
- * trafo_models.h: tokenizers, corpora, models, training, translation and metrics; trafo_data.h: large corpora;
- * trafo_callbacks.h: functions and streams of the program; trafo_dlpack.h: tensors of other libraries.
+ * Trafo: an embedded training engine for transformers.
  *
- * Errors     Every call that can fail returns NULL for success or an error object, which the caller frees with
- *            trafo_error_free. Outputs come last and are zero or NULL after a failure. A failed call changes nothing else,
- *            unless its comment says so.
- * Ownership  _new, _load, _clone and functions with an out-handle give ownership: free it with the noun's _free, which
- *            accepts NULL. _get_ borrows: valid until the parent is freed or changed. A freed handle, a handle of another
- *            kind or NULL is INVALID_ARGUMENT, whatever has been made since: handles are numbers, no addresses, and none is
- *            given out twice; _free of one does nothing. Switches are 0 or 1.
- * Strings    UTF-8, pointer and length, need no NUL; a NULL pointer with length 0 is the empty string. Strings that come
- *            out are NUL-terminated copies, freed with trafo_string_free.
- * Options    A struct's first member is its size: call its _init first, then set what differs. The library reads only
- *            struct_size bytes; a larger struct is accepted if its unknown tail is zero.
- * Threads    Everything may be used on every thread. Calls that work with one context - its tensors, models and trainers - take
- *            turns; while one that may call back runs (a trainer's, regions, writers, readers), other threads' calls on its
- *            context are INVALID_ARGUMENT. A handle that is freed while a call uses it lives until that call ends.
- * Callbacks  (fn, user_data); user_data may be NULL. No lock is held while they run; a non-zero result stops the work. They run
- *            on the calling thread. Other rules hold for trafo_pair_fn: see there.
- * Process    The library never prints, exits, aborts, installs signal handlers or opens a network connection. In a child made
- *            by fork(), contexts of the parent and what was made from them are UNSUPPORTED; freeing them there is allowed.
+ * This header is the whole public interface. It includes the others:
+ *   trafo_models.h     tokenizers, corpora, models, training, translation and metrics
+ *   trafo_data.h       large corpora, monolingual text, mixtures
+ *   trafo_callbacks.h  functions and streams of the calling program
+ *   trafo_dlpack.h     tensors shared with other libraries
  *
- * Every symbol is stable within one ABI major version. `since 0.1` is the first release.
+ * Errors     A call that can fail returns NULL for success, or an error object that the caller frees with trafo_error_free.
+ *            Outputs come last. After a failure they are zero or NULL, and nothing else has changed unless the comment says so.
+ *            Any call may return INVALID_ARGUMENT, OUT_OF_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_LOST or INTERNAL; comments name
+ *            the other codes.
+ * Ownership  Functions with a handle as output give ownership: _new, _load, _clone and others. Free the handle with the _free
+ *            of its noun, which accepts NULL. _get_ functions lend: the result is valid until its parent is freed or changed.
+ *            A handle is a number, not an address, and no number is given out twice. NULL, a freed handle and a handle of
+ *            another type are INVALID_ARGUMENT in every call; their _free does nothing.
+ * Strings    UTF-8 with a pointer and a length in bytes; no NUL is needed. A NULL pointer with length 0 is the empty string.
+ *            Strings that are returned are NUL-terminated copies, freed with trafo_string_free.
+ * Options    The first member of an options struct is its size. Call its _init first, then change members. The library reads
+ *            only struct_size bytes and accepts a larger struct if the bytes it does not know are zero. Switches are 0 or 1.
+ * Threads    Every function may be called on every thread. Calls that use the same context are serialised; a context is used by
+ *            its tensors, models and trainers. Calls that run the program's own functions (trainers, regions, writers and
+ *            readers) do not make other threads wait: their calls on the context are INVALID_ARGUMENT until it is free again.
+ *            A handle that is freed while a call on it is in flight stays valid until that call returns.
+ * Callbacks  A callback is a function and a user_data pointer, which may be NULL. It runs on the calling thread, without any
+ *            lock held, and stops the work by returning non-zero. trafo_pair_fn has rules of its own.
+ * Process    The library never prints, exits, aborts, installs a signal handler or opens a network connection. After fork(), a
+ *            child cannot use the parent's contexts, or anything made from them (UNSUPPORTED), but may free them.
+ *
+ * Every symbol is stable within a major version of the ABI. `since 0.1` names the first release that has it.
  */
 #ifndef TRAFO_H
 #define TRAFO_H
@@ -44,7 +50,7 @@ extern "C" {
 
 /* ---- Version -------------------------------------------------------------------------------------------------- */
 
-/* ABI major version this header describes; compare with trafo_abi_version(). */
+/* The ABI major version of this header; compare it with trafo_abi_version(). */
 #define TRAFO_ABI_VERSION 0
 
 /* "0.1.0". Static storage. since 0.1 */
@@ -56,7 +62,7 @@ TRAFO_API int32_t trafo_abi_version(void);
 
 typedef struct trafo_error trafo_error;
 
-/* int32 values; new ones may be added. */
+/* Error codes, int32_t. Later versions may add codes. */
 #define TRAFO_OK 0
 #define TRAFO_INVALID_ARGUMENT 1
 #define TRAFO_SHAPE_MISMATCH 2
@@ -75,16 +81,16 @@ typedef struct trafo_error trafo_error;
 
 /* TRAFO_OK for NULL. since 0.1 */
 TRAFO_API int32_t trafo_error_code(const trafo_error *error);
-/* What was wrong and what would be right. Borrowed; "" for NULL. since 0.1 */
+/* Says what was wrong and what is allowed. Borrowed from the error; "" for NULL. since 0.1 */
 TRAFO_API const char *trafo_error_message(const trafo_error *error);
-/* The op or function that refused. Borrowed; "" for NULL. since 0.1 */
+/* The op or function that failed. Borrowed from the error; "" for NULL. since 0.1 */
 TRAFO_API const char *trafo_error_origin(const trafo_error *error);
-/* "SHAPE_MISMATCH"; "UNKNOWN" for a number that is no code. Static storage. since 0.1 */
+/* The name of a code, such as "SHAPE_MISMATCH"; "UNKNOWN" for other numbers. Static storage. since 0.1 */
 TRAFO_API const char *trafo_error_code_name(int32_t code);
 /* since 0.1 */
 TRAFO_API void trafo_error_free(trafo_error *error);
 
-/* ---- Strings and ids that come out ----------------------------------------------------------------------------- */
+/* ---- Strings and ids that are returned ----------------------------------------------------------------------------- */
 
 typedef struct trafo_string_view {
   const char *data;
@@ -93,7 +99,7 @@ typedef struct trafo_string_view {
 
 /* since 0.1 */
 TRAFO_API void trafo_string_free(char *string);
-/* For int32 arrays that come out. since 0.1 */
+/* Frees an array of token ids. since 0.1 */
 TRAFO_API void trafo_ids_free(int32_t *ids);
 
 /* ---- Context: a device, its memory, its threads, its tape -------------------------------------------------------- */
@@ -102,17 +108,17 @@ typedef struct trafo_context trafo_context;
 
 #define TRAFO_DEVICE_CPU 0
 #define TRAFO_DEVICE_CUDA 1
-/* CUDA device 0 where plugin, driver and device are there and fit, else the CPU. Only for trafo_context_options;
- * trafo_context_get_device says what was taken. */
+/* CUDA device 0 if the plugin loads and the driver and device suit it, else the CPU. Only for trafo_context_options;
+ * trafo_context_get_device tells which device was chosen. */
 #define TRAFO_DEVICE_AUTO 2
 
 typedef struct trafo_context_options {
   size_t struct_size;
   int32_t device;        /* TRAFO_DEVICE_*; default CPU */
   int32_t device_index;  /* default 0; 0 for CPU and AUTO */
-  int32_t threads;       /* host threads that compute; default 0: one for each core. Never changes results. */
-  int32_t fused_kernels; /* default 1; 0 runs every op's composed reference */
-  int32_t graphs;        /* default 1; 0: training steps on CUDA are issued kernel by kernel. Never changes a bit */
+  int32_t threads;       /* host threads that compute, 1 to 256; default 0: one a core. Does not change results */
+  int32_t fused_kernels; /* default 1; 0: every op runs its unfused reference */
+  int32_t graphs;        /* default 1: training steps on CUDA are replayed as CUDA graphs. Does not change results */
   int32_t reserved;      /* 0 */
 } trafo_context_options;
 
@@ -120,54 +126,54 @@ typedef struct trafo_context_options {
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_options_init(trafo_context_options *options, size_t struct_size);
 /* `options` may be NULL for the defaults. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_new(const trafo_context_options *options, trafo_context **out);
-/* Objects made from the context stay valid; the memory goes when the last of them does. since 0.1 */
+/* Objects made from the context stay valid; the last of them to be freed releases the device. since 0.1 */
 TRAFO_API void trafo_context_free(trafo_context *context);
 /* TRAFO_DEVICE_CPU or TRAFO_DEVICE_CUDA, and its index. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_get_device(const trafo_context *context, int32_t *out_device,
                                                                int32_t *out_index);
-/* Threads 1 to 256. since 0.1 */
+/* Host threads that compute, 1 to 256. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_set_threads(trafo_context *context, int32_t threads);
 
 typedef struct trafo_device_info {
   size_t struct_size;
-  int64_t memory_bytes;  /* all of the device's memory; for the CPU all of the machine's */
+  int64_t memory_bytes;  /* total memory of the device; of the machine for the CPU */
   int32_t compute_major; /* CUDA: the compute capability; 0 for the CPU */
   int32_t compute_minor;
   char name[128];        /* "NVIDIA H200"; "CPU" */
 } trafo_device_info;
 
-/* How many devices of a kind (TRAFO_DEVICE_CPU: 1, or TRAFO_DEVICE_CUDA) there are. *out_why, if not NULL, says what is missing
- * when there are none, and where it was looked for; else it is "". since 0.1 */
+/* The number of devices of a kind: TRAFO_DEVICE_CPU (always 1) or TRAFO_DEVICE_CUDA. If there are none, *out_why tells what is
+ * missing and where it was looked for, else it is "". out_why may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_device_count(int32_t device, int32_t *out, char **out_why);
-/* Describes device `index` of a kind without opening it. UNSUPPORTED: there is none of this index. since 0.1 */
+/* Describes device `index` of a kind without opening it. UNSUPPORTED: there is no such device. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_device_get_info(int32_t device, int32_t index, trafo_device_info *out,
                                                             size_t struct_size);
 
 typedef struct trafo_memory_stats {
   int64_t allocated_bytes; /* in use now */
   int64_t peak_bytes;      /* most in use since the context was made or the peak was reset */
-  int64_t reserved_bytes;  /* taken from the system, kept blocks included */
+  int64_t reserved_bytes;  /* taken from the system, cached blocks included */
 } trafo_memory_stats;
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_memory_stats(trafo_context *context, trafo_memory_stats *out);
-/* Gives kept blocks back to the system and starts a new peak. since 0.1 */
+/* Returns cached blocks to the system and resets the peak. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_trim_memory(trafo_context *context);
 
-/* Begins a profile: times of every op, forward and backward, and of the phases of training steps. keep_graphs 0: training steps on
- * CUDA are issued kernel by kernel meanwhile, so that their ops are seen; else a step stays one range. Never changes a bit. A
- * profile that was being recorded is dropped. since 0.1 */
+/* Starts a profile of every op, forward and backward, and of the phases of training steps. With keep_graphs 0, training steps on
+ * CUDA run kernel by kernel while the profile runs, so that it shows their ops; with 1 a replayed step is a single range. Results
+ * do not change. A running profile is discarded. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_profile_start(trafo_context *context, int32_t keep_graphs);
-/* Ends the profile and writes it as a Chrome trace (JSON), whole or not at all; an empty path writes nothing. *out_table, if not
- * NULL, gets the ops by time as text. The profile is kept until the next start and may be written again, also after a failure.
- * since 0.1 */
+/* Ends the profile and writes a Chrome trace (JSON). The file appears whole or not at all; with an empty path none is written.
+ * *out_table gets a text table of the ops by time; out_table may be NULL. The profile is kept until the next start and can be
+ * written again, also after a failure. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_profile_write(trafo_context *context, const char *path,
                                                                   size_t path_length, char **out_table);
 
 /* ---- Cancelling -------------------------------------------------------------------------------------------------- */
 
-/* May be set from any thread while long work that was given it runs; the work returns TRAFO_CANCELLED between two batches,
- * in a consistent state. */
+/* Stops long calls. Any thread may set it while a call that got it is in flight; the call then returns TRAFO_CANCELLED between
+ * two batches, and its objects stay usable. */
 typedef struct trafo_cancel trafo_cancel;
 
 /* since 0.1 */
@@ -190,13 +196,13 @@ typedef struct trafo_tensor trafo_tensor;
 #define TRAFO_BFLOAT16 2
 #define TRAFO_INT32 3
 
-/* Copies `bytes` of host memory, exactly the size of the tensor; NULL with 0 bytes gives zeros. rank 0 to 8; dimensions
- * outermost first. since 0.1 */
+/* A tensor with the elements of `data`, in row-major order. `bytes` is exactly the size of the tensor; NULL with 0 bytes gives
+ * zeros. rank is 0 to 8, shape has the outermost dimension first. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_new(trafo_context *context, int32_t dtype, const int64_t *shape,
                                                        int32_t rank, const void *data, size_t bytes, trafo_tensor **out);
-/* A leaf's copy: same values, no history. since 0.1 */
+/* A copy of the elements as a new leaf, without history. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_clone(const trafo_tensor *tensor, trafo_tensor **out);
-/* Another handle on the same memory without history: no gradient flows through it. since 0.1 */
+/* Another handle on the same memory. No gradient flows through it. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_detach(const trafo_tensor *tensor, trafo_tensor **out);
 /* since 0.1 */
 TRAFO_API void trafo_tensor_free(trafo_tensor *tensor);
@@ -213,27 +219,28 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_write(trafo_tensor *tensor, c
 
 /* ---- Autodiff ------------------------------------------------------------------------------------------------------ */
 
-/* Marks a floating-point leaf whose gradient is wanted. since 0.1 */
+/* Turns the gradient of a floating-point leaf on (1) or off (0). since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_set_requires_grad(trafo_tensor *tensor, int32_t requires_grad);
-/* The gradient as a new handle, *out = NULL if none has arrived since it was zeroed. since 0.1 */
+/* The gradient as a new handle; *out is NULL if no backward has reached the leaf since it was zeroed. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_get_grad(const trafo_tensor *tensor, trafo_tensor **out);
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_zero_grad(trafo_tensor *tensor);
-/* Adds the gradients of `root` to every leaf it depends on and frees the graph. `upstream`, the gradient of `root`, may be NULL
- * if root has one element. since 0.1 */
+/* Adds the gradient of `root` to every leaf it depends on, and frees the graph. `upstream` is the gradient of `root` itself; it
+ * may be NULL (1) if root has one element. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_backward(trafo_context *context, const trafo_tensor *root,
                                                      const trafo_tensor *upstream);
-/* Whether ops are recorded (default 1); *out_previous, if not NULL, gets the old setting. since 0.1 */
+/* Turns the recording of ops for backward on (1, the default) or off (0). *out_previous gets the old setting; it may be NULL.
+ * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_set_recording(trafo_context *context, int32_t recording,
                                                                   int32_t *out_previous);
 
-/* A function of tensors: reads `input_count` borrowed inputs, writes `output_count` new handles (ownership passes to the
- * caller of the callback) and returns 0, or frees what it made and returns non-zero. */
+/* A function of tensors. It reads `input_count` borrowed inputs, writes `output_count` new handles, which the library then owns,
+ * and returns 0. To fail, it frees the handles it made and returns non-zero. */
 typedef int32_t (*trafo_region_fn)(void *user_data, trafo_context *context, const trafo_tensor *const *inputs,
                                    size_t input_count, trafo_tensor **outputs, size_t output_count);
 
-/* Runs `region` now without keeping its intermediates and again during backward, with the same bits. user_data_free (may be
- * NULL) is called once, when the region can no longer run, also if the call fails. since 0.1 */
+/* Gradient checkpointing: runs `region` without keeping its intermediates and runs it again during backward, with the same bits.
+ * user_data_free (may be NULL) is called once, when the region can no longer run, also if the call fails. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_checkpoint(trafo_context *context, trafo_region_fn region, void *user_data,
                                                        void (*user_data_free)(void *), const trafo_tensor *const *inputs,
                                                        size_t input_count, trafo_tensor **outputs, size_t output_count);
@@ -244,7 +251,7 @@ typedef struct trafo_gradcheck_result {
   double worst_error; /* largest |analytic - numeric| - rtol |numeric| */
 } trafo_gradcheck_result;
 
-/* Compares analytic gradients of `region` with central differences (step eps) for every element of every float64 input:
+/* Compares the analytic gradients of `region` with central differences of step eps, for every element of every float64 input:
  * |analytic - numeric| <= atol + rtol |numeric|. out_message (may be NULL) gets the first failure, or "". since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_gradcheck(trafo_context *context, trafo_region_fn region, void *user_data,
                                                       const trafo_tensor *const *inputs, size_t input_count,
@@ -252,11 +259,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_gradcheck(trafo_context *context, tr
                                                       trafo_gradcheck_result *out, char **out_message);
 
 /* ---- Ops ------------------------------------------------------------------------------------------------------------
- * Inputs are borrowed; the result is a new handle. All inputs live in `context`. Floating-point inputs of one op share one
- * dtype, float32 or float64; bfloat16 is a storage type on the CPU: cast first. */
+ * Inputs are borrowed and belong to `context`; the result is a new handle. The floating-point inputs of an op share one dtype:
+ * float32, float64 or, on CUDA, bfloat16. On the CPU bfloat16 is a storage type: cast it first. SHAPE_MISMATCH, DTYPE_MISMATCH.
+ * Dimensions in comments: T tokens, C channels, V classes, F the width of a feed-forward layer. */
 
-/* The mask is a function of (seed, step, dropout_id, element). The same values give the same mask on every device and again in
- * backward. p: probability of zeroing, 0 <= p < 1. */
+/* Dropout with a counter-based random generator. (seed, step, dropout_id) and the index of the element decide whether it is zeroed,
+ * so the mask is the same on every device and again in backward. p: probability of zeroing, 0 <= p < 1. */
 typedef struct trafo_dropout {
   float p;
   uint32_t step;
@@ -298,20 +306,20 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sqrt(trafo_context *context, cons
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_tanh(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sigmoid(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* Over everything -> [1]. since 0.1 */
+/* The sum of all elements, [1]. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sum(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* Over everything -> [1]. since 0.1 */
+/* The mean of all elements, [1]. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_mean(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* Over one dimension (negative counts from the end); keep_dim leaves a 1 in its place. since 0.1 */
+/* The sum over one dimension. A negative dim counts from the end; with keep_dim 1 a dimension of size 1 stays. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sum_dim(trafo_context *context, const trafo_tensor *x, int32_t dim,
                                                        int32_t keep_dim, trafo_tensor **out);
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_mean_dim(trafo_context *context, const trafo_tensor *x, int32_t dim,
                                                         int32_t keep_dim, trafo_tensor **out);
-/* The gradient goes to the first maximum. since 0.1 */
+/* The maximum over one dimension; the gradient goes to the first maximum. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_max_dim(trafo_context *context, const trafo_tensor *x, int32_t dim,
                                                        int32_t keep_dim, trafo_tensor **out);
-/* One dimension may be -1 and is inferred. since 0.1 */
+/* One dimension of `shape` may be -1: it is inferred. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_reshape(trafo_context *context, const trafo_tensor *x, const int64_t *shape,
                                                        int32_t rank, trafo_tensor **out);
 /* Swaps two dimensions; a view. since 0.1 */
@@ -333,7 +341,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_matmul(trafo_context *context, co
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_linear(trafo_context *context, const trafo_tensor *x,
                                                       const trafo_tensor *weight, const trafo_tensor *bias,
                                                       trafo_tensor **out);
-/* dropout or NULL: the values as they are. since 0.1 */
+/* Dropout; with NULL the values do not change. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_dropout(trafo_context *context, const trafo_tensor *x,
                                                        const trafo_dropout *dropout, trafo_tensor **out);
 /* dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C], positions [T] int32 and position_table
@@ -346,7 +354,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_embedding(trafo_context *context,
 /* The sinusoidal position table [positions, width] (arXiv 1706.03762, sines first, then cosines); width even. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sinusoidal_positions(trafo_context *context, int64_t positions, int64_t width,
                                                                  int32_t dtype, trafo_tensor **out);
-/* Over the last dimension; gamma, beta [C]. since 0.1 */
+/* Layer norm over the last dimension; gamma, beta [C]. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_layer_norm(trafo_context *context, const trafo_tensor *x,
                                                           const trafo_tensor *gamma, const trafo_tensor *beta,
                                                           double epsilon, trafo_tensor **out);
@@ -366,8 +374,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_rotary(trafo_context *context, co
 /* silu(a) * b for x = [a, b], [.., 2F] -> [.., F]. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_swiglu(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
 /* softmax(scale * x) over the last dimension; x [batch, heads, queries, keys] or fewer dimensions; padding_mask [batch, keys]
- * int32, non-zero = hidden, or NULL; causal: key j hidden from query i when j > i + keys - queries. A row with every key hidden
- * is zeros. since 0.1 */
+ * int32, non-zero: the key is masked, or NULL. causal: key j is masked for query i if j > i + keys - queries. A row whose keys are
+ * all masked is zeros. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_softmax(trafo_context *context, const trafo_tensor *x, double scale,
                                                        int32_t causal, const trafo_tensor *padding_mask,
                                                        trafo_tensor **out);
@@ -387,9 +395,9 @@ typedef struct trafo_attention_options {
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_attention_options_init(trafo_attention_options *options, size_t struct_size);
-/* Scaled dot-product attention over packed sequences: q [Tq, ..], k, v [Tk, ..] (the same tensor may serve as all three, at
- * different columns); cu_seqlens_* [B+1] int32, rows of sequence b are cu_seqlens[b] .. cu_seqlens[b+1]. -> [Tq, heads *
- * head_dim]. since 0.1 */
+/* Scaled dot-product attention over packed sequences -> [Tq, heads * head_dim]. q [Tq, ..], k and v [Tk, ..]; one tensor may
+ * serve as all three, at different columns. cu_seqlens_q and _k [B+1] int32: the tokens of sequence b are rows cu_seqlens[b] to
+ * cu_seqlens[b+1] - 1. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_attention(trafo_context *context, const trafo_tensor *q,
                                                          const trafo_tensor *k, const trafo_tensor *v,
                                                          const trafo_tensor *cu_seqlens_q,
@@ -417,21 +425,21 @@ typedef struct trafo_cross_entropy_options {
   size_t struct_size;
   double label_smoothing;      /* default 0; mass spread over all classes */
   int32_t ignore_label;        /* default -100 */
-  int32_t reduction;           /* default TRAFO_REDUCE_MEAN: over the weights that are not ignored */
-  const trafo_tensor *weights; /* [T] of the logits' dtype, or NULL (default): all 1. No gradient */
+  int32_t reduction;           /* default TRAFO_REDUCE_MEAN: divided by the sum of the weights that count */
+  const trafo_tensor *weights; /* [T] of the logits' dtype (float32 for bfloat16), or NULL (default): all 1. No gradient */
 } trafo_cross_entropy_options;
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cross_entropy_options_init(trafo_cross_entropy_options *options,
                                                                        size_t struct_size);
-/* logits [T,V], labels [T] int32 -> loss [1] or [T]; out_nll (may be NULL) gets the same without smoothing, never differentiated.
- * options may be NULL. since 0.1 */
+/* Cross-entropy of logits [T,V] and labels [T] int32 -> loss [1], or [T] without reduction. out_nll (may be NULL) gets the loss
+ * without smoothing, which has no gradient. options may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_cross_entropy(trafo_context *context, const trafo_tensor *logits,
                                                              const trafo_tensor *labels,
                                                              const trafo_cross_entropy_options *options,
                                                              trafo_tensor **out_loss, trafo_tensor **out_nll);
-/* cross_entropy(x W^T + bias) in chunks, without ever holding all logits: x [T,C], weight [V,C], bias [V] or NULL. reduction sum
- * or mean. chunk_bytes: logits held at a time, 0 for the default; options, out_nll may be NULL. since 0.1 */
+/* cross_entropy(x W^T + bias) in chunks that never hold all logits. x [T,C], weight [V,C], bias [V] or NULL; the reduction is sum
+ * or mean. chunk_bytes: logits held at a time, 0 for the default. options and out_nll may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_linear_cross_entropy(
     trafo_context *context, const trafo_tensor *x, const trafo_tensor *weight, const trafo_tensor *bias,
     const trafo_tensor *labels, const trafo_cross_entropy_options *options, int64_t chunk_bytes,
@@ -452,13 +460,13 @@ typedef struct trafo_adamw_options {
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_options_init(trafo_adamw_options *options, size_t struct_size);
-/* Keeps the parameters (leaves that want gradients, one dtype) alive; gradients they already hold are forgotten. options may be
- * NULL. since 0.1 */
+/* An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients.
+ * options may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_new(trafo_context *context, trafo_tensor *const *parameters,
                                                       size_t count, const trafo_adamw_options *options,
                                                       trafo_adamw **out);
-/* Updates every parameter that has a gradient, then zeroes the gradients. A norm that is not finite leaves everything as it is and
- * returns TRAFO_NON_FINITE. out_grad_norm (before clipping) may be NULL. since 0.1 */
+/* Updates every parameter that has a gradient, then zeroes the gradients. out_grad_norm (may be NULL) gets the global norm before
+ * clipping. NON_FINITE: the norm is NaN or infinite; no parameter has changed. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_step(trafo_adamw *optimizer, double learning_rate,
                                                        double *out_grad_norm);
 /* since 0.1 */

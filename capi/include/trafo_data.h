@@ -1,6 +1,5 @@
 /*
- * Trafo, training data: corpora larger than memory, monolingual text, mixtures. Programs include trafo.h, whose beginning says
- * what holds for every call here as well.
+ * Trafo, training data: corpora larger than memory, monolingual text, mixtures. Include trafo.h; its rules hold here.
  */
 #ifndef TRAFO_DATA_H
 #define TRAFO_DATA_H
@@ -13,11 +12,11 @@ extern "C" {
 
 typedef struct trafo_corpus_options {
   size_t struct_size;
-  /* Files with more text than this stay on disk (.gz: with more than a quarter of it), and are trained on as batches need them:
-   * 16 bytes of memory a pair. Never changes what is trained. Default 256 MiB; 0: all text stays on disk */
+  /* Bytes. A larger file (.gz: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of memory
+   * a pair. Does not change training. Default 256 MiB; 0: all text stays on disk */
   int64_t memory_bytes;
-  /* Where .gz files and standard input that stay on disk are unpacked, into files without a name; made if need be. Default: empty,
-   * the system's directory for temporary files */
+  /* Directory for .gz files and standard input that stay on disk: they are unpacked into unnamed files. It is created if missing.
+   * Default: empty, the system's directory for temporary files */
   trafo_string_view unpack_directory;
   int32_t monolingual; /* 1: one file of text without a source, for a decoder-lm; default 0 */
   int32_t reserved;    /* 0 */
@@ -25,18 +24,18 @@ typedef struct trafo_corpus_options {
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_options_init(trafo_corpus_options *options, size_t struct_size);
-/* Two paths: files of equal line count; one: a TSV file, or text if options say so; "-" is standard input. Files that stay on disk
- * must not change while they are trained on (IO). options may be NULL. Views of trafo_corpus_get_pair hold until the thread's
- * next call of it if the text is on disk. since 0.1 */
+/* A corpus from two files of equal line count, from one TSV file, or with options->monolingual from one text file. "-" is standard
+ * input. IO: a file that stays on disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until
+ * the next call of it on the thread. options may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_open(const trafo_string_view *paths, size_t count,
                                                         const trafo_corpus_options *options, trafo_corpus **out);
-/* One corpus of several, which may be freed. An epoch draws weights[i] times every pair of corpora[i]: 3 is each three times, 0.25 a
- * quarter of them, another one each epoch until all have been drawn. INVALID_ARGUMENT: a weight not above 0, or that leaves an
- * epoch without a pair of a corpus. since 0.1 */
+/* A mixture of corpora, which may be freed. An epoch has every pair of corpora[i] weights[i] times. Weight 3: three times. Weight
+ * 0.25: a quarter of the pairs, another quarter in each of four epochs. INVALID_ARGUMENT: a weight is not above 0, or so small
+ * that an epoch has no pair of that corpus. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_mix(const trafo_corpus *const *corpora, const double *weights,
                                                        size_t count, trafo_corpus **out);
-/* Takes `count` pairs out, chosen by a hash of their text, with all copies of them: *out_rest is the corpus without, *out_held what
- * was taken. since 0.1 */
+/* Splits `count` pairs off for validation, chosen by a hash of their text. *out_held has them; *out_rest has the other pairs,
+ * without copies of those in *out_held. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_hold_out(const trafo_corpus *corpus, int64_t count,
                                                             trafo_corpus **out_rest, trafo_corpus **out_held);
 

@@ -1,12 +1,12 @@
 /*
- * Trafo, tensors of other libraries without copies: DLPack 1.x. Programs include trafo.h, whose beginning says what holds for every
- * call here as well; the struct is that of dlpack.h, which is not needed here.
+ * Trafo, tensors shared with other libraries without copies: DLPack 1.x. Include trafo.h; its rules hold here. The struct is the
+ * one of dlpack.h, which need not be installed.
  *
- * Streams    On CUDA both directions are free of races without a stream of yours: export waits until the elements are there; what
- *            is taken in must be complete when it is given (synchronise the stream that writes it), and its deleter runs after
- *            Trafo's work on it is done. A consumer of exported memory calls the deleter when its own work on it is done.
- * Threads    The deleter of an exported tensor may be called on any thread, also after the context was freed; that of a tensor
- *            taken in is called on the thread that frees the last of what uses the memory.
+ * Streams    On CUDA no stream is passed. Export waits until the elements are written. An imported tensor must be complete when
+ *            it is passed: synchronise the stream that writes it. Its deleter runs after Trafo's work on it. The consumer of an
+ *            exported tensor calls the deleter after its own work on it.
+ * Threads    The deleter of an exported tensor may be called on any thread, also after the context was freed. The deleter of an
+ *            imported tensor is called on the thread that frees the last tensor over the memory.
  */
 #ifndef TRAFO_DLPACK_H
 #define TRAFO_DLPACK_H
@@ -27,15 +27,15 @@ struct DLManagedTensorVersioned;
 #define TRAFO_COPY_NEVER 1     /* UNSUPPORTED says why memory cannot be shared */
 #define TRAFO_COPY_ALWAYS 2
 
-/* A leaf over the memory of `managed`, which it takes: the deleter is called once, when the last tensor that uses the memory is
- * gone, or before this returns if the elements were copied. After a failure `managed` is still the caller's. float32, float64,
- * bfloat16 and int32; shared is memory of the context's device, or of the host on the CPU. Copied must be what is read-only
- * (tensors can be written), is not aligned to its elements, or has strides that are negative or 0; and host memory for a CUDA
- * context. VERSION: another major version. since 0.1 */
+/* A leaf over the memory of `managed`: float32, float64, bfloat16 or int32. On success Trafo owns `managed` and calls its deleter
+ * once: when the last tensor over the memory is freed, or before this returns if the elements were copied. After a failure it still
+ * belongs to the caller. Memory is shared if it is on the context's device (on the CPU: in host memory). It has to be copied if it
+ * is read-only, not aligned to its elements, has strides that are negative or 0, or is host memory for a CUDA context. VERSION:
+ * another major version of DLPack. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_from_dlpack(trafo_context *context,
                                                                struct DLManagedTensorVersioned *managed, int32_t copy,
                                                                trafo_tensor **out);
-/* The tensor's memory, strides as they are, kept alive until the consumer calls the deleter; writes are seen by both sides, and no
+/* Exports the tensor's memory with its strides. The memory lives until the consumer calls the deleter. Both sides see writes, and no
  * gradient flows through it. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_to_dlpack(const trafo_tensor *tensor,
                                                              struct DLManagedTensorVersioned **out);

@@ -1,6 +1,7 @@
 /*
- * Trafo, second half: tokenizers, corpora, models, training, translation and metrics. Programs include trafo.h, whose
- * beginning says what holds for every call here as well.
+ * Trafo: tokenizers, corpora, models, training, translation and metrics. Include trafo.h; its rules hold here.
+ *
+ * A token is an id of the vocabulary, which stands for a SentencePiece subword. Lengths in tokens count the final </s>.
  */
 #ifndef TRAFO_MODELS_H
 #define TRAFO_MODELS_H
@@ -22,38 +23,40 @@ typedef struct trafo_tokenizer trafo_tokenizer;
 
 typedef struct trafo_tokenizer_options {
   size_t struct_size;
-  int64_t vocabulary;        /* pieces; default 8000 */
-  double character_coverage; /* default 1.0 */
-  int32_t bpe;               /* 0 (default): unigram model, 1: byte-pair encoding */
-  int32_t byte_fallback;     /* default 0: unknown characters become <unk> */
-  int32_t soft_limit;        /* default 0; 1: fewer pieces than asked for are accepted when the text has no more */
+  int64_t vocabulary;        /* tokens: special, byte and learned ones; default 8000 */
+  double character_coverage; /* share of the characters that become tokens, 0.98 to 1; default 1 */
+  int32_t bpe;               /* 0 (default): unigram model; 1: byte-pair encoding */
+  int32_t byte_fallback;     /* 0 (default): unknown characters become <unk>; 1: they are spelled in byte tokens */
+  int32_t soft_limit;        /* 1: the vocabulary may be smaller if the text has too few subwords; default 0 */
   int32_t reserved;          /* 0 */
 } trafo_tokenizer_options;
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_options_init(trafo_tokenizer_options *options, size_t struct_size);
-/* since 0.1 */
+/* Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same
+ * model. options may be NULL. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that the text cannot
+ * fill; the message names the largest size. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_train(const trafo_string_view *lines, size_t count,
                                                             const trafo_tokenizer_options *options,
                                                             trafo_tokenizer **out);
-/* A SentencePiece model file. since 0.1 */
+/* Loads a SentencePiece model file. NOT_FOUND, IO, CORRUPT_FILE. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load(const char *path, size_t path_length, trafo_tokenizer **out);
-/* since 0.1 */
+/* A tokenizer from the bytes of a SentencePiece model file. CORRUPT_FILE. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load_buffer(const uint8_t *data, size_t bytes,
                                                                   trafo_tokenizer **out);
-/* Writes the file whole or not at all. since 0.1 */
+/* Writes a SentencePiece model file, which appears whole or not at all. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_save(const trafo_tokenizer *tokenizer, const char *path,
                                                            size_t path_length);
-/* since 0.1 */
+/* The number of tokens. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out);
-/* Ids without <s> or </s>; freed with trafo_ids_free. since 0.1 */
+/* The token ids of a text, without <s> and </s>; free them with trafo_ids_free. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode(const trafo_tokenizer *tokenizer, const char *text,
                                                              size_t text_length, int32_t **out_ids, size_t *out_count);
-/* since 0.1 */
+/* The text of token ids. Special tokens give no text. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_decode(const trafo_tokenizer *tokenizer, const int32_t *ids,
                                                              size_t count, char **out_text, size_t *out_length);
-/* since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_token(const trafo_tokenizer *tokenizer, int32_t id, char **out_piece,
+/* The subword of a token, such as "the" or "<s>". since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_token(const trafo_tokenizer *tokenizer, int32_t id, char **out_subword,
                                                             size_t *out_length);
 /* since 0.1 */
 TRAFO_API void trafo_tokenizer_free(trafo_tokenizer *tokenizer);
@@ -62,30 +65,31 @@ TRAFO_API void trafo_tokenizer_free(trafo_tokenizer *tokenizer);
 
 typedef struct trafo_corpus trafo_corpus;
 
-/* Two files of equal line count, plain or .gz. Errors name file, line and reason. since 0.1 */
+/* Two files of equal line count, plain or .gz. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names file, line and
+ * reason. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load(const char *source_path, size_t source_length,
                                                         const char *target_path, size_t target_length,
                                                         trafo_corpus **out);
-/* One file of source TAB target lines, plain or .gz; "-" is standard input. since 0.1 */
+/* One file with lines of source, TAB, target, plain or .gz; "-" is standard input. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load_tsv(const char *path, size_t path_length, trafo_corpus **out);
-/* Pairs in memory; checked like files, lines counted from 1. since 0.1 */
+/* Pairs from memory, which are copied. They are checked like files; messages count lines from 1. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new(const trafo_string_view *source, const trafo_string_view *target,
                                                        size_t count, trafo_corpus **out);
 
 typedef struct trafo_corpus_info {
-  int64_t lines;         /* read */
-  int64_t pairs;         /* kept */
-  int64_t dropped_empty; /* one side empty */
+  int64_t lines;         /* lines of one side */
+  int64_t pairs;         /* pairs of the corpus */
+  int64_t dropped_empty; /* pairs left out because a side is empty or white space */
 } trafo_corpus_info;
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_info(const trafo_corpus *corpus, trafo_corpus_info *out);
-/* Views of pair `index`, borrowed from the corpus; of one on the disk (text over 256 MiB) or from a function only until this
- * thread's next call. since 0.1 */
+/* Views of pair `index`, borrowed from the corpus. If its text is on disk (more than 256 MiB) or comes from a function, they are
+ * valid until the next call of this function on the thread. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_pair(const trafo_corpus *corpus, int64_t index,
                                                             trafo_string_view *out_source,
                                                             trafo_string_view *out_target);
-/* Trains one tokenizer on both sides together. since 0.1 */
+/* Trains one tokenizer on both sides, as trafo_tokenizer_train does. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_train_tokenizer(const trafo_corpus *corpus,
                                                                    const trafo_tokenizer_options *options,
                                                                    trafo_tokenizer **out);
@@ -158,33 +162,33 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config
  * of a new vocabulary. NOT_FOUND lists the names. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
                                                                 size_t name_length);
-/* Parameters drawn from `seed`. UNSUPPORTED: a precision that the device does not compute in. since 0.1 */
+/* A model with random parameters, which follow from `seed`. UNSUPPORTED: the device does not compute in this precision. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_new(trafo_context *context, const trafo_model_config *config,
                                                       uint64_t seed, trafo_model **out);
-/* A model.safetensors written by trafo_model_save or a training run. since 0.1 */
+/* Loads a model.safetensors of trafo_model_save or of a training run, in float32. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load(trafo_context *context, const char *path, size_t path_length,
                                                        trafo_model **out);
-/* The same, computing in `precision` (see trafo_model_config): TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1 */
+/* The same for a model that computes in `precision`: TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_as(trafo_context *context, const char *path, size_t path_length,
                                                           int32_t precision, trafo_model **out);
-/* Gives the model the weights of such a file, to train on from them; dropout and longest sequence may be others. The tokenizer
- * (may be NULL) must be the one that a run has noted in the file. INVALID_ARGUMENT names what does not fit, and the tensor; the
- * model is as before then. since 0.1 */
+/* Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a
+ * training run, `tokenizer` must be the one of that run; NULL skips this check. INVALID_ARGUMENT names the tensor or setting that
+ * does not fit, and the model has not changed. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_weights(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                                const char *path, size_t path_length);
-/* Writes the mean of model.safetensors files, added up in float64, to a file, whole or not at all. INVALID_ARGUMENT names the tensor
- * or the setting in which one is not like the first. since 0.1 */
+/* Writes the mean of model.safetensors files, summed in float64, to a file that appears whole or not at all. INVALID_ARGUMENT names
+ * the tensor or setting in which a file differs from the first. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_average_models(const trafo_string_view *paths, size_t count, const char *output,
                                                            size_t output_length);
-/* Writes the file whole or not at all. since 0.1 */
+/* Writes a model.safetensors, which appears whole or not at all. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save(const trafo_model *model, const char *path, size_t path_length);
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_config(const trafo_model *model, trafo_model_config *out,
                                                              size_t struct_size);
-/* Number of tensors, and of their elements. since 0.1 */
+/* The number of parameter tensors, and of their elements together. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_count(const trafo_model *model, int64_t *out_tensors,
                                                                       int64_t *out_elements);
-/* Name (borrowed) and a handle on the parameter's own memory; out_name, out_tensor may be NULL. since 0.1 */
+/* The name of parameter `index` (borrowed) and a handle on its memory, not a copy. out_name and out_tensor may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter(trafo_model *model, int64_t index, const char **out_name,
                                                                 trafo_tensor **out_tensor);
 
@@ -222,14 +226,15 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model
 #define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture, but not the Llama form */
 #define TRAFO_EXPORT_HF_LLAMA 3    /* transformers' LlamaForCausalLM: pre-norm decoder-lm with RMS norm, rotary positions, SwiGLU */
 
-/* Writes a model directory for another program, whole or not at all; it must not exist or be empty. What was written is read
- * back first: out_difference (may be NULL) gets how far its logits are from the model's. UNSUPPORTED names the setting that the
- * format cannot express. since 0.1 */
+/* Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after
+ * the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's.
+ * UNSUPPORTED names the setting that the format cannot express. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                          int32_t format, const char *directory, size_t directory_length,
                                                          double *out_difference);
-/* A MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as float32. *out_tokenizer is NULL if it has no
- * SentencePiece model. out_note (may be NULL; freed with trafo_string_free): what the user should know, or "". since 0.1 */
+/* Reads a MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as float32. *out_tokenizer is NULL if
+ * the directory has no SentencePiece model. *out_note gets a remark for the user, or ""; free it with trafo_string_free. out_note
+ * may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
                                                          size_t directory_length, trafo_model **out_model,
                                                          trafo_tokenizer **out_tokenizer, char **out_note);
@@ -356,22 +361,22 @@ typedef struct trafo_trainer_options {
 
 typedef struct trafo_memory_plan {
   size_t struct_size;
-  int64_t weights_bytes;     /* with the float32 masters of a bfloat16 model */
+  int64_t weights_bytes;     /* with the float32 master weights of a bfloat16 model */
   int64_t gradients_bytes;
-  int64_t optimizer_bytes;   /* the moments, and the mean of the weights under ema_alpha */
-  int64_t activations_bytes; /* what forward and backward keep and use */
-  int64_t total_bytes;       /* the peak of trafo_context_memory_stats, with the batch and small change */
-  int64_t batch_tokens;      /* target tokens of the batch: those given, or the largest that fits */
-  int64_t limit_bytes;       /* what training may take; 0: not known */
-  int64_t device_bytes;      /* all of the device's memory, and what was free of it; 0: not asked */
-  int64_t free_bytes;
+  int64_t optimizer_bytes;   /* the moments, and the EMA of the weights if ema_alpha is set */
+  int64_t activations_bytes; /* activations and temporary memory of forward and backward */
+  int64_t total_bytes;       /* expected peak of trafo_context_memory_stats, the batch included */
+  int64_t batch_tokens;      /* target tokens of the batch: the given number, or the largest that fits */
+  int64_t limit_bytes;       /* memory that training may use; 0: unknown */
+  int64_t device_bytes;      /* total memory of the device; 0: the device was not asked */
+  int64_t free_bytes;        /* free memory of the device before training; 0: the device was not asked */
 } trafo_memory_plan;
 
-/* What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a
- * decoder-lm has no source). Of `options`, which may be NULL, gradient_accumulation, optimizer_states, ema_alpha and
- * recompute matter; with batch_fit and a memory_limit the batch is made larger or smaller, its sentences of the same lengths, to
- * the largest that the limit has room for (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this
- * model. since 0.1 */
+/* The memory that training needs on a CUDA device, computed without the device. A batch has `sentences` sentences with source_tokens
+ * and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,
+ * optimizer_states, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch that fits
+ * the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes are
+ * no batch of this model. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,
                                                           const trafo_trainer_options *options, int64_t sentences,
                                                           int64_t source_tokens, int64_t target_tokens,
@@ -382,28 +387,28 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_init(trafo_trainer_o
 /* The same for how the model of a preset is trained; see trafo_model_config_preset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,
                                                                    size_t name_length);
-/* The model (which the trainer changes), tokenizer and corpora are kept alive. `valid` may be NULL. run_directory may be empty:
- * nothing is written. If it holds a checkpoint, training continues from the newest whole one, bitwise; one of another
- * architecture, tokenizer or corpus is refused. OUT_OF_MEMORY, OUT_OF_DEVICE_MEMORY: the plan of its memory does not fit; the
- * message has the plan and what would fit. since 0.1 */
+/* A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.
+ * With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged
+ * one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus. OUT_OF_MEMORY and
+ * OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                         const trafo_corpus *train, const trafo_corpus *valid,
                                                         const trafo_trainer_options *options,
                                                         const char *run_directory, size_t run_directory_length,
                                                         trafo_trainer **out);
 
-#define TRAFO_EVENT_STARTED 0            /* message: what was dropped from the corpora, if anything */
+#define TRAFO_EVENT_STARTED 0            /* message: the pairs that were dropped from the corpora, if any */
 #define TRAFO_EVENT_RESUMED 1            /* path: the checkpoint */
-#define TRAFO_EVENT_CHECKPOINT_REFUSED 2 /* a newer checkpoint is damaged and was passed over; message: why */
+#define TRAFO_EVENT_CHECKPOINT_REFUSED 2 /* a newer checkpoint is damaged and is not used; message: why */
 #define TRAFO_EVENT_LOG 3
-#define TRAFO_EVENT_SKIPPED 4 /* an update with NaN or Inf was left out; message: its loss and gradient norm */
-#define TRAFO_EVENT_EPOCH 5   /* an epoch is complete; message: what was dropped from it, if anything */
+#define TRAFO_EVENT_SKIPPED 4 /* a non-finite update was skipped; message: its loss and gradient norm */
+#define TRAFO_EVENT_EPOCH 5   /* an epoch is complete; message: the pairs that were dropped from it, if any */
 #define TRAFO_EVENT_VALIDATED 6 /* path: the translations, if any were written */
 #define TRAFO_EVENT_SAVED 7   /* path: the checkpoint */
 #define TRAFO_EVENT_FINISHED 8
-#define TRAFO_EVENT_STOPPED 9 /* training can go on */
-#define TRAFO_EVENT_VALIDATING 10 /* a validation begins, which may take long */
-#define TRAFO_EVENT_AVERAGED 11 /* average_last: path of the mean, message: its updates, and what VALIDATED has of metrics */
+#define TRAFO_EVENT_STOPPED 9 /* training can be resumed */
+#define TRAFO_EVENT_VALIDATING 10 /* a validation begins; it may take long */
+#define TRAFO_EVENT_AVERAGED 11 /* average_last; path: the averaged model, message: its updates; metrics as in VALIDATED */
 
 #define TRAFO_STOP_NONE 0
 #define TRAFO_STOP_LIMIT 1 /* after_updates, after_epochs or after_tokens */
@@ -419,13 +424,13 @@ typedef struct trafo_event {
   int64_t update;
   int64_t epoch;         /* the current one, from 1; EPOCH: the completed one */
   double epoch_fraction; /* of the current epoch, 0 to 1 */
-  double loss;           /* mean per label since the last log event, smoothing included */
+  double loss;           /* mean per label since the last LOG event, label smoothing included */
   double nll;            /* the same without smoothing; exp() is the perplexity */
   double grad_norm;
   double learning_rate;
   int64_t target_tokens; /* of the run so far */
   int64_t source_tokens;
-  double target_tokens_per_second; /* since the last log event */
+  double target_tokens_per_second; /* since the last LOG event */
   double source_tokens_per_second;
   double elapsed_seconds; /* training time of the run, earlier processes included */
   double eta_seconds;     /* to the nearest limit; negative: unknown */
@@ -444,38 +449,40 @@ typedef struct trafo_event {
   trafo_string_view path;
 } trafo_event;
 
-/* Called on the thread that runs the trainer. Non-zero stops the run; it returns TRAFO_CANCELLED. */
+/* Called on the thread that runs the trainer. A non-zero result stops the run, which then returns TRAFO_CANCELLED. */
 typedef int32_t (*trafo_event_fn)(void *user_data, const trafo_event *event);
 
-/* Trains until a limit of the options, early stopping, max_updates more updates (0: no such limit), cancel, or an error; call again
- * to go on. Validates and saves by their frequencies and at the end; a run that is cancelled or stopped is saved as well, if there
- * is a run directory. cancel and callback may be NULL. *out_stop gets TRAFO_STOP_*. Stopped by cancel or by the callback it
- * returns TRAFO_CANCELLED. Unless it diverged (TRAFO_NON_FINITE), a call after an error continues. From inside the callback the trainer
- * refuses every call but trafo_trainer_get_plan and trafo_trainer_free, which takes effect when this call returns. since 0.1 */
+/* Trains until a limit of the options is reached, early stopping ends the run, max_updates more updates are done (0: no such limit),
+ * `cancel` is set, the callback stops it, or an error occurs. *out_stop gets TRAFO_STOP_*. Call it again to resume, also after an
+ * error other than NON_FINITE. The run validates and saves at the frequencies of the options and at the end; with a run directory
+ * it also saves when it is cancelled or stopped. cancel and callback may be NULL. While the callback runs, the trainer refuses all
+ * calls but trafo_trainer_get_plan and trafo_trainer_free; the latter takes effect when this call returns. CANCELLED: stopped by
+ * `cancel` or by the callback. NON_FINITE: more than max_non_finite_steps non-finite updates in a row. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_run(trafo_trainer *trainer, int64_t max_updates,
                                                         const trafo_cancel *cancel, trafo_event_fn callback,
                                                         void *user_data, int32_t *out_stop);
 
 typedef struct trafo_step_result {
   int64_t update;
-  double loss; /* mean per label, smoothing included */
-  double nll;
-  double grad_norm;
+  double loss; /* mean per label, label smoothing included */
+  double nll;  /* mean per label, without */
+  double grad_norm; /* global norm before clipping */
   double learning_rate;
   int64_t labels;
-  int32_t skipped; /* 1: NaN or Inf, nothing was changed */
+  int32_t skipped; /* 1: a non-finite update, nothing has changed */
   int32_t reserved;
 } trafo_step_result;
 
-/* One update; validates and saves by their frequencies like trafo_trainer_run. INVALID_ARGUMENT: training is done. since 0.1 */
+/* One update. Validates and saves at the frequencies of the options, like trafo_trainer_run. INVALID_ARGUMENT: training is done.
+ * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_step(trafo_trainer *trainer, trafo_step_result *out);
-/* Validates now; metrics not asked for are NaN; out_ce, out_bleu, out_chrf may be NULL. INVALID_ARGUMENT: there is no validation
- * corpus. since 0.1 */
+/* Validates now. Metrics that the options do not ask for are NaN. out_ce, out_bleu and out_chrf may be NULL. INVALID_ARGUMENT: there
+ * is no validation corpus. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trainer, double *out_ce, double *out_bleu,
                                                              double *out_chrf);
-/* Saves a checkpoint into the run directory now. INVALID_ARGUMENT: there is none. since 0.1 */
+/* Saves a checkpoint to the run directory now. INVALID_ARGUMENT: there is no run directory. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_save(trafo_trainer *trainer);
-/* What its training takes, by the largest batches of the first epoch. since 0.1 */
+/* The memory plan of the training, for the largest batches of its first epoch. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_get_plan(const trafo_trainer *trainer, trafo_memory_plan *out,
                                                              size_t struct_size);
 /* since 0.1 */
@@ -483,17 +490,17 @@ TRAFO_API void trafo_trainer_free(trafo_trainer *trainer);
 
 /* ---- Translation --------------------------------------------------------------------------------------------------------- */
 
-/* Which pieces may translate which: from it translation takes the few rows of the output layer that a batch needs. */
+/* Translation probabilities of source and target tokens. Translation uses them to compute only the logits of likely tokens. */
 typedef struct trafo_shortlist trafo_shortlist;
 
-/* IBM model 1 over the pairs of lines; `best` targets of a piece are kept (0: 100). since 0.1 */
+/* Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100). since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_learn(const trafo_tokenizer *tokenizer, const trafo_string_view *source,
                                                             const trafo_string_view *target, size_t count, int64_t best,
                                                             trafo_shortlist **out);
-/* Text of lines "TARGET SOURCE PROBABILITY", pieces of the tokenizer, as Marian's lex.s2t. since 0.1 */
+/* Loads a text file with lines "TARGET SOURCE PROBABILITY" of subwords, like Marian's lex.s2t. NOT_FOUND, IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_load(const trafo_tokenizer *tokenizer, const char *path,
                                                            size_t path_length, trafo_shortlist **out);
-/* Writes such a file whole or not at all. since 0.1 */
+/* Writes such a file, which appears whole or not at all. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_save(const trafo_shortlist *shortlist, const char *path,
                                                            size_t path_length);
 /* since 0.1 */
@@ -540,41 +547,45 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prepare_inference(trafo_model 
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_options_init(trafo_translate_options *options, size_t struct_size);
-/* Translates lines, batched by length, results in input order. An empty line gives an empty translation. options, cancel may be
- * NULL. since 0.1 */
+/* Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options
+ * and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long. NON_FINITE: the logits of a line are NaN or
+ * infinite. CANCELLED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                       const trafo_string_view *lines, size_t count,
                                                       const trafo_translate_options *options,
                                                       const trafo_cancel *cancel, trafo_translations **out);
-/* Hypothesis `rank` (0 is the best) of line `index`: text is borrowed; out_score may be NULL. NOT_FOUND if there are fewer. since 0.1 */
+/* Hypothesis `rank` of line `index`, both counted from 0; rank 0 is the best. The text is borrowed; out_score may be NULL. NOT_FOUND:
+ * the line has fewer hypotheses. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get(const trafo_translations *translations, size_t index,
                                                              size_t rank, trafo_string_view *out_text,
                                                              double *out_score);
-/* Hypotheses of line `index`. since 0.1 */
+/* The number of hypotheses of line `index`. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_count(const trafo_translations *translations, size_t index,
                                                                    size_t *out);
-/* Tokens of source line `index`, </s> included, and how many of them were translated: fewer where it was cut; out_tokens, out_used may be NULL. since 0.1 */
+/* The tokens of source line `index`, and how many of them were translated: fewer if the line was cut. out_tokens and out_used may be
+ * NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_source(const trafo_translations *translations, size_t index,
                                                                     int64_t *out_tokens, int64_t *out_used);
-/* How many sources were cut. since 0.1 */
+/* The number of lines that were cut. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_truncated(const trafo_translations *translations,
                                                                        size_t *out);
 /* since 0.1 */
 TRAFO_API void trafo_translations_free(trafo_translations *translations);
 
-/* Log-probability (natural) and target tokens (</s> included) of each pair; arrays of `count`. out_tokens may be NULL. since 0.1 */
+/* The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be
+ * NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                   const trafo_string_view *source, const trafo_string_view *target,
                                                   size_t count, double *out_log_probability, int64_t *out_tokens);
 
 /* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
 
-/* Corpus BLEU as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature (may be NULL) is freed with
- * trafo_string_free. since 0.1 */
+/* Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature gets sacreBLEU's
+ * signature, freed with trafo_string_free; it may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_bleu(const trafo_string_view *hypotheses, const trafo_string_view *references,
                                                  size_t count, int32_t lowercase, double *out_score,
                                                  char **out_signature);
-/* Corpus chrF2 as sacreBLEU computes it by default; out_signature may be NULL. since 0.1 */
+/* Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature: see trafo_bleu. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_chrf(const trafo_string_view *hypotheses, const trafo_string_view *references,
                                                  size_t count, double *out_score, char **out_signature);
 

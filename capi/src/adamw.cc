@@ -8,12 +8,12 @@
 
 using namespace trafo;
 
-// The user's parameters stay where they are; their gradients are bound to one flat workspace, so
-// that the norm is one reduction.
+// The parameters stay in the caller's memory. Their gradients are bound to one flat workspace, so
+// that their norm is one reduction.
 struct trafo::capi::AdamwObject {
   std::shared_ptr<Context> context;
-  std::vector<Tensor> parameters;  // views of their own, with the variables of the caller's
-  std::vector<AdamW> optimizers;   // one a parameter: its value, its part of the gradients
+  std::vector<Tensor> parameters;  // views that share the variables of the caller's tensors
+  std::vector<AdamW> optimizers;   // one for each parameter and its part of the gradients
   Tensor gradients;
   double clip_norm = 0;
 };
@@ -56,7 +56,7 @@ trafo_error* trafo_adamw_new(trafo_context* context, trafo_tensor* const* parame
       for (const Tensor& earlier : result.parameters)
         if (earlier.variable() == p.variable()) call.refuse("parameter ", i, " is listed twice");
       total = checked_add(total, p.numel(), call.function());
-      // Whatever the caller switches on his handle, this one keeps its gradient.
+      // Keeps its gradient if the caller turns that of his handle off.
       result.parameters.push_back(p.detach());
       result.parameters.back().set_variable(p.variable());
     }
@@ -69,7 +69,7 @@ trafo_error* trafo_adamw_new(trafo_context* context, trafo_tensor* const* parame
       result.optimizers.emplace_back(c, p.detach(), grad, settings);
       offset += p.numel();
     }
-    // Nothing can be refused any more: from here on gradients land in the workspace.
+    // No check can fail after this point: gradients are bound to the workspace from here on.
     offset = 0;
     for (const Tensor& p : result.parameters) {
       bind_grad(p, result.gradients.as_strided(p.shape(), contiguous_strides(p.shape()), offset));
@@ -89,7 +89,7 @@ trafo_error* trafo_adamw_step(trafo_adamw* optimizer, double learning_rate, doub
     for (size_t i = 0; i < o.parameters.size(); ++i)
       if (o.parameters[i].variable()->grad.storage() != o.gradients.storage())
         call.refuse("parameter ", i, " has been given to another optimizer since");
-    // What no backward has reached contributes nothing to the norm and is not updated.
+    // A parameter that no backward has reached adds nothing to the norm and is not updated.
     std::vector<bool> reached;
     for (size_t i = 0; i < o.parameters.size(); ++i) {
       const Tensor& p = o.parameters[i];

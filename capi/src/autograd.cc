@@ -9,7 +9,7 @@ using namespace trafo::capi;
 
 namespace {
 
-// A caller's function over tensors.
+// A region: a function of the program over tensors.
 class Region {
  public:
   Region(const std::shared_ptr<Context>& context, trafo_region_fn fn,
@@ -23,7 +23,7 @@ class Region {
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
     const std::shared_ptr<Context> context = context_.lock();
     require(context != nullptr, ErrorCode::invalid_argument, function_, "the context is gone");
-    // Everything the callback sees is a handle of its own, gone when it returns.
+    // The callback gets handles of its own, which are freed when it returns.
     const OwnedHandle<trafo_context> own_context(new_handle<trafo_context>(context));
     std::vector<OwnedHandle<trafo_tensor>> own_inputs, own_outputs;
     std::vector<const trafo_tensor*> given;
@@ -68,7 +68,7 @@ constexpr size_t kMostOutputs = 1024;
 trafo_error* trafo_backward(trafo_context* context, const trafo_tensor* root,
                             const trafo_tensor* upstream) {
   return api(__func__, [&](const Call& call) {
-    // Regions run in here, and may free the very handles of this call.
+    // Regions run here, and may free the handles that this call was given.
     const std::shared_ptr<Context> owner = call.handle(context, "context").context;
     call.use(owner, CallsBack::yes);
     const Tensor from = call.tensor(root, "root");
@@ -80,7 +80,7 @@ trafo_error* trafo_checkpoint(trafo_context* context, trafo_region_fn region, vo
                               void (*user_data_free)(void*), const trafo_tensor* const* inputs,
                               size_t input_count, trafo_tensor** outputs, size_t output_count) {
   return api(__func__, [&](const Call& call) {
-    // From here on user_data is freed exactly once, also when the call is refused.
+    // From here on user_data is freed exactly once, also if the call fails.
     const auto keep = owned(user_data, user_data_free);
     call.array(outputs, output_count, "outputs");
     if (output_count > kMostOutputs) call.refuse("output_count is over ", kMostOutputs);

@@ -62,7 +62,7 @@ class FunctionText final : public PairText {
       : function_(function), user_data_(std::move(user_data)) {
     report_.lines = report_.pairs = pairs;
     fingerprint_ = mix_bits(mix_bits(identity + 1) + static_cast<uint64_t>(pairs));
-    large_ = true;  // pulled in every epoch, not kept as token ids
+    large_ = true;  // read again in every epoch, not kept as token ids
   }
   int64_t size() const noexcept override { return report_.pairs; }
   PairView view(int64_t pair, PairBuffers& buffers) const override {
@@ -79,7 +79,7 @@ class FunctionText final : public PairText {
   }
 
  private:
-  // The function's own calls may come back here, on the thread that has the lock.
+  // The function may call back into this corpus, on the thread that holds the mutex.
   class Turn {
    public:
     explicit Turn(const FunctionText& text) : text_(text) {
@@ -110,7 +110,7 @@ class FunctionText final : public PairText {
   trafo_pair_fn function_;
   std::shared_ptr<void> user_data_;
   mutable std::mutex mutex_;
-  mutable std::atomic<std::thread::id> caller_;  // who has the mutex
+  mutable std::atomic<std::thread::id> caller_;  // the thread that holds the mutex
 };
 
 }  // namespace
@@ -190,9 +190,9 @@ trafo_error* trafo_model_read(trafo_context* context, trafo_read_fn read, void* 
 trafo_error* trafo_tokenizer_write(const trafo_tokenizer* tokenizer, trafo_write_fn write,
                                    void* user_data) {
   return api(__func__, [&](const Call& call) {
-    const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
+    const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
     WriterSink sink(call, write, user_data);
-    sink.write(std::string_view(pieces.serialized()));
+    sink.write(std::string_view(subwords.serialized()));
   });
 }
 

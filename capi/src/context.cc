@@ -19,7 +19,7 @@ static trafo_context_options context_defaults() {
   return options;
 }
 
-// CUDA if a context can be made there. What is missing is no error: trafo_device_count tells it.
+// CUDA if a context can be created there. If not, that is no error; trafo_device_count tells why.
 static std::unique_ptr<Context> make_context_anywhere(int threads) {
   try {
     return make_context({DeviceKind::cuda, 0}, threads);
@@ -57,7 +57,7 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
             : make_context({static_cast<DeviceKind>(o.device), o.device_index}, threads);
     context->set_fused_kernels(fused);
     context->set_graphs(graphs);
-    ContextOwner owner;  // takes memory: made while the context still has an owner
+    ContextOwner owner;  // allocates, so it is created while the context still has an owner
     *out = new_handle<trafo_context>(std::shared_ptr<Context>(context.release(), std::move(owner)));
   });
 }

@@ -1,4 +1,4 @@
-// Whose turn it is to use a context of the C ABI.
+// The context lock: calls of the C ABI that use one context are serialised.
 #pragma once
 
 #include <condition_variable>
@@ -12,12 +12,12 @@
 
 namespace trafo::capi {
 
-// One thread at a time, which may begin again what it has begun. No lock is held between begin()
-// and end(): who comes meanwhile waits, or is told at once if the turn is one that may run
-// functions of the program, which may themselves wait for the thread that came.
+// Held by one thread at a time, recursively. Another thread waits, unless the holder may call back:
+// then begin() fails at once, because a function of the program may itself wait for that thread.
+// The mutex is free between begin() and end().
 class ContextLock {
  public:
-  // False: another thread has a turn that calls back.
+  // False: another thread holds the lock and may call back.
   bool begin(bool calls_back) {
     std::unique_lock lock(mutex_);
     if (is_elsewhere()) {
@@ -30,7 +30,7 @@ class ContextLock {
   void end() {
     std::unique_lock lock(mutex_);
     if (calls_back_ > 0) --calls_back_;
-    // What others wanted to end meanwhile; it may call back.
+    // Objects that other threads freed meanwhile. Their destructors may call back.
     while (depth_ == 1 && !left_.empty()) {
       const auto left = std::exchange(left_, {});
       ++calls_back_;
@@ -42,8 +42,8 @@ class ContextLock {
     }
     if (--depth_ == 0) ended_.notify_one();
   }
-  // Destroys an object that uses the context: in a turn of its own, or at the end of the one that
-  // another thread has.
+  // Destroys an object that uses the context, under the lock. If another thread holds it, that
+  // thread's end() destroys the object.
   void destroy(void* object, void (*deleter)(void*)) {
     {
       std::unique_lock lock(mutex_);
@@ -51,7 +51,7 @@ class ContextLock {
         try {
           left_.emplace_back(object, deleter);
           return;
-        } catch (...) {  // no memory to leave it with
+        } catch (...) {  // no memory to put it on the list
           ended_.wait(lock, [&] { return depth_ == 0; });
         }
       }
@@ -66,7 +66,7 @@ class ContextLock {
   void take(bool calls_back) {
     owner_ = std::this_thread::get_id();
     ++depth_;
-    // What runs inside a turn that calls back is part of it.
+    // Nested calls of one that calls back count as calling back too.
     if (calls_back || calls_back_ > 0) ++calls_back_;
     if (calls_back_ == 1) ended_.notify_all();
   }
@@ -78,14 +78,14 @@ class ContextLock {
   std::vector<std::pair<void*, void (*)(void*)>> left_;
 };
 
-// Every context of the C ABI is owned by one of these, which is where its turns are found.
+// The deleter of every context of the C ABI; it carries the context's lock.
 struct ContextOwner {
-  std::shared_ptr<ContextLock> turns = std::make_shared<ContextLock>();
+  std::shared_ptr<ContextLock> lock = std::make_shared<ContextLock>();
   void operator()(Context* context) const { delete context; }
 };
 
 inline ContextLock& lock_of(const std::shared_ptr<Context>& context) {
-  return *std::get_deleter<ContextOwner>(context)->turns;
+  return *std::get_deleter<ContextOwner>(context)->lock;
 }
 
 }  // namespace trafo::capi

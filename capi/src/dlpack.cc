@@ -21,7 +21,7 @@ constexpr ElementType kTypes[] = {{DType::f32, dl::kFloat, 32},
                                   {DType::bf16, dl::kBfloat, 16},
                                   {DType::i32, dl::kInteger, 32}};
 
-// Memory that came from outside; its last user gives it back, if it was taken for keeps.
+// Memory of an imported tensor. Its last user calls the deleter, once the import has succeeded.
 class ForeignMemory final : public MemoryOwner {
  public:
   explicit ForeignMemory(const Context& context) {
@@ -32,7 +32,7 @@ class ForeignMemory final : public MemoryOwner {
   void keep(DLManagedTensorVersioned* managed) { managed_ = managed; }
   void release(void*, size_t) noexcept override {
     if (!managed_) return;
-    // Kernels that read the memory may still be under way. On a device that is lost none is.
+    // Kernels that read the memory may still be in flight, but not on a device that is lost.
     try {
       if (backend_) backend_->synchronize();
     } catch (const std::exception&) {
@@ -43,22 +43,22 @@ class ForeignMemory final : public MemoryOwner {
  private:
   DLManagedTensorVersioned* managed_ = nullptr;
   Backend* backend_ = nullptr;
-  Tensor keeps_backend_;  // as long as this is used, whatever becomes of the context
+  Tensor keeps_backend_;  // for use after the context is freed
 };
 
-// What `managed` says, checked: no sum of steps along its axes leaves the numbers.
+// The layout of `managed`, checked: no offset of an element overflows.
 struct Description {
   DType dtype;
   Shape shape;
   Strides strides;
   int64_t count;
-  int64_t extent;    // no element is further from the first, on either side
+  int64_t extent;    // largest distance of an element from the first, in either direction
   std::byte* first;  // element [0, 0, ...]
   bool on_host;
 };
 
 Description describe(const Call& call, const DLManagedTensorVersioned& managed) {
-  // Nothing behind the version may be read of another major version.
+  // With another major version no member after the version may be read.
   require(managed.version.major == dl::kMajor, ErrorCode::version, call.function(),
           "managed is of DLPack ", managed.version.major, ".", managed.version.minor,
           ", this library knows 1.x");
@@ -80,7 +80,7 @@ Description describe(const Call& call, const DLManagedTensorVersioned& managed) 
   if (d.count > 0) {
     const Strides packed = contiguous_strides(d.shape);
     for (int i = 0; i < d.shape.rank(); ++i) {
-      // No step is taken along an axis of one element; what stands there may be any number.
+      // The stride of an axis with one element is never used and may be any number.
       if (d.shape[i] == 1) d.strides[i] = packed[i];
       const int64_t step =
           d.strides[i] < 0 ? checked_mul(d.strides[i], int64_t{-1}, call.function()) : d.strides[i];
@@ -101,16 +101,16 @@ Description describe(const Call& call, const DLManagedTensorVersioned& managed) 
   return d;
 }
 
-// Why this device's memory cannot be looked at as a tensor; null: it can.
+// The reason why the memory cannot be shared with this device; null if it can.
 const char* obstacle(const Description& d) {
   if (reinterpret_cast<uintptr_t>(d.first) % dtype_size(d.dtype) != 0)
     return "its elements are not aligned";
   for (int i = 0; i < d.shape.rank(); ++i)
     if (d.shape[i] > 1 && d.strides[i] <= 0)
       return d.strides[i] == 0 ? "elements share memory (a stride is 0)" : "a stride is negative";
-  // Each stride must step over all that the smaller ones reach.
+  // Elements must not overlap: each stride steps over the reach of all smaller ones.
   for (int i = 0; i < d.shape.rank(); ++i) {
-    int64_t reach = 0;  // below the extent
+    int64_t reach = 0;  // at most the extent
     for (int j = 0; j < d.shape.rank(); ++j)
       if (d.shape[j] > 1 &&
           (d.strides[j] < d.strides[i] || (d.strides[j] == d.strides[i] && j < i)))
@@ -120,7 +120,7 @@ const char* obstacle(const Description& d) {
   return nullptr;
 }
 
-// Host memory in row-major order, whatever its strides and alignment.
+// A row-major copy of host memory with any strides and alignment.
 std::vector<std::byte> gather(const Description& d) {
   const size_t size = dtype_size(d.dtype);
   std::vector<std::byte> elements(static_cast<size_t>(d.count) * size);
@@ -158,7 +158,7 @@ Tensor copy_of(Context& context, const Tensor& tensor) {
   return copy;
 }
 
-// A tensor on loan to whoever has the DLManagedTensorVersioned in it.
+// An exported tensor, alive until the consumer calls the deleter of the struct in it.
 struct Loan {
   DLManagedTensorVersioned managed{};
   Tensor tensor;
@@ -194,7 +194,7 @@ trafo_error* trafo_tensor_from_dlpack(trafo_context* context, DLManagedTensorVer
     require(d.count == 0 || !why || copy != TRAFO_COPY_NEVER, ErrorCode::unsupported,
             call.function(), "the memory cannot be shared: ", why);
 
-    // Until all is well, nothing that is thrown away gives the memory back.
+    // A failure must not call the deleter: the memory still belongs to the caller.
     const auto memory = std::make_shared<ForeignMemory>(c);
     Tensor tensor;
     if (d.count == 0) {

@@ -16,23 +16,23 @@ namespace {
 
 constexpr size_t kShards = 16;  // 2^4
 
-// Multiplicative hashing (Knuth, TAOCP 3, 6.4): the upper bits depend on all of the value.
+// Multiplicative hashing (Knuth, TAOCP 3, 6.4): the upper bits depend on the whole value.
 constexpr uint64_t spread(uint64_t value) {
   return value * 0x9E37'79B9'7F4A'7C15;
 }
 
-// A shard gives out numbers below this: with its own in the lowest bits that is 55 bits.
+// A shard gives out numbers below this. With the shard in the lowest bits they have 55 bits.
 constexpr uint64_t kLastNumber = uint64_t{1} << 51;
 
-// Of this process: how often it was forked from one that had the library.
+// How many forks lie between the process that loaded the library and this one.
 std::atomic<uint32_t> forks{0};
 
 struct Entry {
   void* object;
   HandleKind kind;
   uint32_t made_after = forks.load(std::memory_order_relaxed);
-  uint32_t calls = 0;            // that use it now
-  void (*end)(void*) = nullptr;  // set: it was freed meanwhile, and the last of them ends it
+  uint32_t calls = 0;            // calls in flight that use it
+  void (*end)(void*) = nullptr;  // set if it was freed while in use; the last call runs it
 };
 
 struct alignas(64) Shard {
@@ -52,7 +52,7 @@ struct alignas(64) Shard {
 std::array<Shard, kShards>& shards() {
   static auto* all = [] {
     auto* made = new std::array<Shard, kShards>;
-    // Two copies of the library count in places of their own, far apart: the address of this one,
+    // Two copies of the library must not give out the same number. Each begins at its own address,
     // spread over 50 bits.
     const uint64_t first = spread(reinterpret_cast<uintptr_t>(made)) >> 14;
     for (Shard& shard : *made) shard.next_number = first + 1;
@@ -66,13 +66,13 @@ Shard& shard_of(const void* handle) {
   return shards()[(value >= kHandlePattern ? value : value >> 6) % kShards];
 }
 
-// Threads seldom meet in a shard: what one makes goes into its own. Found without a thread_local,
-// for whose first use glibc ends the process if there is no memory.
+// Each thread adds to one shard, so threads seldom share a mutex. This is not a thread_local: glibc
+// ends the process if there is no memory for the first use of one.
 size_t home_shard() {
   return spread(std::hash<std::thread::id>{}(std::this_thread::get_id())) >> 60;
 }
 
-// No thread of the parent may hold a lock that the child would wait for.
+// The child must not inherit a mutex that another thread of the parent holds.
 [[maybe_unused]] const int kForkHandlers = pthread_atfork(
     [] {
       for (Shard& shard : shards()) shard.mutex.lock();
@@ -101,7 +101,7 @@ void* register_object(void* object, HandleKind kind) {
   Shard& shard = shards()[index];
   std::lock_guard lock(shard.mutex);
   require(shard.next_number < kLastNumber, ErrorCode::internal, "trafo",
-          "this process has made so many handles that no number is left for another");
+          "this process has created so many handles that no number is left");
   void* handle = to_handle(shard.next_number * kShards + index);
   shard.live.emplace(handle, Entry{.object = object, .kind = kind});
   ++shard.next_number;
@@ -168,7 +168,7 @@ void end_handle(const void* handle, HandleKind kind, void (*end)(void*)) noexcep
     object = entry->object;
     shard.live.erase(handle);
   }
-  // An orphan stays: taking it apart would wait for threads that are not in this process.
+  // An orphan is leaked: its destructor would wait for threads that are not in this process.
   if (!orphaned) end(object);
 }
 

@@ -1,8 +1,8 @@
-// Which handles are live: the register that every handle argument is looked up in.
+// The handle table: every handle argument of the C ABI is looked up here.
 //
-// A handle is no address. It is a number that is given out once in the life of the process, with a
-// pattern in its upper bits that is no address of any program: one that is kept after its _free is
-// refused whatever has been made since, and a program that follows it faults there and then.
+// A handle is a number, not an address. A process gives each number out once, so a handle that was
+// freed is refused, whatever has been created since. A pattern in the upper bits makes the number
+// an invalid address: a program that dereferences a handle faults at once.
 #pragma once
 
 #include <cstddef>
@@ -22,38 +22,39 @@ enum class HandleKind : uint32_t {
   trainer,
   translations,
   shortlist,
-  // Memory that was handed out, so that a second free of it is harmless too. The program reads it:
-  // these alone are known by their address.
+  // Memory that the program reads, and that is therefore known by its address. It is in the table
+  // so that a second free of it does no harm.
   string,
   ids,
 };
 
-static_assert(sizeof(void*) == sizeof(uint64_t), "handles are numbers of 64 bits");
+static_assert(sizeof(void*) == sizeof(uint64_t), "handles are 64-bit numbers");
 
-// Bits 63 and 55 set, 62 to 56 clear; 55 bits are left for numbers. Bits 63 and 62 differ: not
-// canonical on x86-64, with 48 as with 57 bits of address. Bit 55 selects the kernel's half on
-// AArch64, where the byte above it may be a tag.
+// Bits 63 and 55 are set and bits 62 to 56 are clear, which leaves 55 bits for the number. On
+// x86-64 an address with different bits 63 and 62 is not canonical, with 48 and with 57 address
+// bits. On AArch64 bit 55 selects the kernel's half; the byte above it may be a tag.
 inline constexpr uint64_t kHandlePattern = 0x8080'0000'0000'0000;
 
 inline void* to_handle(uint64_t number) noexcept {
   return reinterpret_cast<void*>(kHandlePattern | number);
 }
 
-// The handle of an object. Its number is never 0, nor that of another copy of this library in the
-// same process.
+// Adds an object and returns its handle. The number is never 0, and differs from those of another
+// copy of this library in the same process.
 void* register_object(void* object, HandleKind kind);
 void register_memory(void* memory, HandleKind kind);
 
-// The object behind a live handle; null: it was freed, never made, or is of another kind.
+// The object of a live handle; null if it was freed, never created, or is of another kind.
 void* find_object(const void* handle, HandleKind kind) noexcept;
-// True of one that was made before the process forked, in the child, and that uses a context: the
-// threads and the device of that are the parent's.
+// True in a child process for a handle that was created before the fork and uses a context, whose
+// threads and device belong to the parent.
 bool is_orphaned(const void* handle, HandleKind kind) noexcept;
-// A handle that is freed while calls use it, by a callback or another thread, is no handle from
-// then on; the object lives until the last of them is done. begin_use: null if it is not live.
+// A call brackets its use of a handle. If a callback or another thread frees the handle meanwhile,
+// it is no longer live, but its object exists until the last use ends. begin_use returns null if
+// the handle is not live.
 void* begin_use(const void* handle, HandleKind kind) noexcept;
 void end_use(const void* handle) noexcept;
-// Takes a live handle out and runs `end` on its object, now or when the last use is done.
+// Removes a live handle and runs `end` on its object, now or when the last use ends.
 void end_handle(const void* handle, HandleKind kind, void (*end)(void*)) noexcept;
 
 }  // namespace trafo::capi

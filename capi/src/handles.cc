@@ -5,7 +5,7 @@
 namespace trafo::capi {
 namespace {
 
-// What is returned when there is no memory for an error object; its number is no other's.
+// Returned when there is no memory for an error object. No other handle has its number.
 const ErrorObject& out_of_memory_error() {
   static const auto* error = new ErrorObject{ErrorCode::out_of_memory, "", "out of memory"};
   return *error;
@@ -64,7 +64,7 @@ void free_memory(void* memory, HandleKind kind) noexcept {
 
 trafo_error* make_error(ErrorCode code, const char* origin, const char* message) noexcept {
   try {
-    // Parts of it may come from a file, and it may go to a terminal.
+    // The message may quote a file, and the program may print it to a terminal.
     std::string shown = message;
     std::replace_if(
         shown.begin(), shown.end(),

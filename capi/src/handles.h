@@ -1,7 +1,7 @@
-// What the opaque handles are, and how an entry point of the C ABI is written.
+// The objects of the opaque handles, and the frame of an entry point of the C ABI.
 //
-// Every live handle stands in a register with its kind, so that NULL, a freed handle and a handle
-// of another kind are told apart from a good one.
+// The handle table knows every live handle and its kind, so that NULL, a freed handle and a handle
+// of another kind are refused.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +31,8 @@
 
 namespace trafo::capi {
 
-// What is behind a handle; the types of the header stay incomplete here too, so that no handle can
-// be taken for its object.
+// The objects of handles. The handle types of the public header stay incomplete here too, so that a
+// handle cannot be dereferenced by mistake.
 struct ErrorObject {
   ErrorCode code;
   std::string origin;
@@ -41,7 +41,7 @@ struct ErrorObject {
 
 struct ContextObject {
   std::shared_ptr<Context> context;
-  std::optional<Trace> profile = std::nullopt;  // the last one that has ended
+  std::optional<Trace> profile = std::nullopt;  // the last profile that has ended
 };
 
 struct TensorObject {
@@ -50,11 +50,11 @@ struct TensorObject {
 };
 
 struct CancelObject {
-  // Shared with the work it was given to, which may outlive the handle.
+  // Shared with the calls that got it, which may outlive the handle.
   std::shared_ptr<CancelToken> token = std::make_shared<CancelToken>();
 };
 
-// Specialised once for each handle type: its kind, its object and its public name.
+// Specialised for each handle type: its kind, its object and its public name.
 template <class Handle>
 struct HandleTraits;
 
@@ -82,16 +82,16 @@ TRAFO_HANDLE(shortlist, ShortlistObject)
 template <class Handle>
 using ObjectOf = typename HandleTraits<std::remove_const_t<Handle>>::Object;
 
-// Zeroed memory from calloc for the caller, and its end; what is not live is left alone.
+// Zeroed memory for the caller, in the handle table. free_memory ignores memory that is not live.
 void* give_memory(size_t bytes, HandleKind kind);
 void free_memory(void* memory, HandleKind kind) noexcept;
 
-// Whether a call that has the context may run functions of the caller meanwhile.
+// Whether a call that holds the context may run functions of the program.
 enum class CallsBack { no, yes };
 
-inline constexpr size_t kLargestOptions = 65536;  // bytes of a struct with a struct_size
+inline constexpr size_t kLargestOptions = 65536;  // bytes of an options struct, at most
 
-// An entry point in flight: checks its arguments in its own name.
+// A call in flight: checks the arguments and refuses in the name of the entry point.
 class Call {
  public:
   explicit Call(const char* function) : function_(function) {}
@@ -105,7 +105,7 @@ class Call {
     fail(ErrorCode::invalid_argument, function_, message...);
   }
 
-  // The object behind a handle argument; it lives as long as this call.
+  // The object of a handle argument. It stays alive until this call ends.
   template <class Handle>
   auto& handle(Handle* argument, const char* name) const {
     using Traits = HandleTraits<std::remove_const_t<Handle>>;
@@ -117,7 +117,7 @@ class Call {
     if (!object) refuse(name, " is not a live ", Traits::name, ": freed, or of another kind");
     return *object;
   }
-  // The same, null of what is not live.
+  // The same, or null if the handle is not live.
   template <class Handle>
   auto* find(Handle* argument) const {
     using Object = ObjectOf<Handle>;
@@ -126,8 +126,9 @@ class Call {
     return static_cast<std::conditional_t<std::is_const_v<Handle>, const Object*, Object*>>(object);
   }
 
-  // The context is this call's until it ends. Waits for another thread's call that has it, unless
-  // that one may call back: then this one is refused, as the caller's function may wait for it.
+  // Locks the context until this call ends. Waits for another thread's call that holds the lock. If
+  // that call may run functions of the program, this one is refused, because such a function may
+  // wait for it.
   void use(const std::shared_ptr<Context>& context, CallsBack calls_back = CallsBack::no) const;
 
   // Outputs are never NULL and are zero until the call succeeds.
@@ -137,7 +138,7 @@ class Call {
     *argument = T{};
   }
 
-  // The same of a struct of which the caller has so many bytes.
+  // The same for a struct of which the caller has struct_size bytes.
   void out_struct(void* argument, size_t struct_size, const char* name = "out") const {
     if (!argument) refuse(name, " is NULL");
     check_struct_size(struct_size);
@@ -148,12 +149,12 @@ class Call {
       refuse("struct_size ", struct_size, " is not the size of an options struct");
   }
 
-  // Reserved members are zero, so that a later version can give them a meaning.
+  // Reserved members must be 0, so that a later version can use them.
   void reserved(int64_t value) const {
     if (value != 0) refuse("a reserved member is ", value, " and must be 0");
   }
 
-  // A switch: 0 or 1, so that other numbers can be given a meaning later.
+  // A switch: 0 or 1. Other numbers are left for later versions.
   bool flag(int32_t value, const char* name) const {
     if (value != 0 && value != 1) refuse(name, " must be 0 or 1, got ", value);
     return value != 0;
@@ -164,7 +165,7 @@ class Call {
     use(context, calls_back);
     return *context;
   }
-  // The one in use.
+  // The locked context.
   const std::shared_ptr<Context>& owner() const { return holds_; }
   const Tensor& tensor(const trafo_tensor* argument, const char* name) const {
     const TensorObject& checked = handle(argument, name);
@@ -186,8 +187,8 @@ class Call {
     if (count > kAddressSpace / sizeof(T)) refuse(name, "'s count ", count, " is impossible");
   }
 
-  // More bytes than any process has (47-bit user addresses): negative numbers and INT64_MAX that
-  // were taken for sizes are refused, not read.
+  // More bytes than any process can address (47-bit user addresses). Sizes above it come from
+  // negative numbers or INT64_MAX and are refused.
   static constexpr size_t kAddressSpace =
       sizeof(size_t) > 4 ? size_t{1} << (sizeof(size_t) * 6 - 1) : static_cast<size_t>(PTRDIFF_MAX);
 
@@ -201,7 +202,7 @@ class Call {
   mutable std::shared_ptr<Context> holds_;
 };
 
-// Hands a new object to the caller.
+// Creates an object and adds it to the handle table.
 template <class Handle, class... Args>
 Handle* new_handle(Args&&... args) {
   std::unique_ptr<ObjectOf<Handle>> object(new ObjectOf<Handle>{std::forward<Args>(args)...});
@@ -210,7 +211,7 @@ Handle* new_handle(Args&&... args) {
   return static_cast<Handle*>(handle);
 }
 
-// Whose destructor works with the context.
+// An object whose destructor uses its context.
 template <class Object>
 concept UsesContext = !std::is_same_v<Object, ContextObject> && requires(Object object) {
   lock_of(object.context);
@@ -222,7 +223,7 @@ void free_handle(Handle* handle) noexcept {
   end_handle(handle, HandleTraits<Handle>::kind, [](void* ended) {
     constexpr auto destroy = [](void* object) { delete static_cast<Object*>(object); };
     if constexpr (UsesContext<Object>) {
-      // Outlives the object, which may be the last that holds it.
+      // The object may hold the last reference to its context.
       const std::shared_ptr<Context> context = static_cast<Object*>(ended)->context;
       lock_of(context).destroy(ended, destroy);
     } else {
@@ -231,7 +232,7 @@ void free_handle(Handle* handle) noexcept {
   });
 }
 
-// A new object until it is handed out: with several of one call, all or none are.
+// Owns a new handle until it is given to the caller: a call with several outputs gives all or none.
 template <class Handle>
 struct FreeHandle {
   void operator()(Handle* handle) const noexcept { free_handle(handle); }
@@ -239,21 +240,21 @@ struct FreeHandle {
 template <class Handle>
 using OwnedHandle = std::unique_ptr<Handle, FreeHandle<Handle>>;
 
-// A caller's pointer, given back when nothing uses it any more, also if this fails.
+// Owns user_data: runs user_data_free once, when the last copy is gone, also after a failure.
 inline std::shared_ptr<void> owned(void* user_data, void (*user_data_free)(void*)) {
   return {user_data, [user_data_free](void* pointer) {
             if (user_data_free) user_data_free(pointer);
           }};
 }
 
-// Null: it was freed, or is no error.
+// Null if the handle was freed or is not an error.
 const ErrorObject* find_error(const trafo_error* error) noexcept;
 trafo_error* make_error(ErrorCode code, const char* origin, const char* message) noexcept;
 
-// Of a thread that could not be started, or of the file system.
+// The code for a thread that could not be started, or for an error of the file system.
 ErrorCode code_of(const std::system_error& error) noexcept;
 
-// Runs the body of an entry point; nothing is thrown through the C ABI.
+// Runs the body of an entry point and turns exceptions into errors.
 template <class Body>
 trafo_error* api(const char* function, Body&& body) noexcept {
   try {
@@ -275,7 +276,7 @@ trafo_error* api(const char* function, Body&& body) noexcept {
   }
 }
 
-// Option structs: only the caller's struct_size bytes are read, the rest keeps its default; a
+// Options structs. Only the caller's struct_size bytes are read; other members keep their defaults. A
 // longer struct must end in zeros.
 template <class Options>
 void init_options(const Call& call, Options* options, size_t struct_size, Options defaults) {
@@ -315,11 +316,11 @@ char* copy_string(std::string_view text);
 
 trafo_tensor* give_tensor(const std::shared_ptr<Context>& owner, Tensor tensor);
 
-// The results of one call: handed over together or not at all.
+// The tensors that a call returns: the caller gets all of them or none.
 class NewTensors {
  public:
   NewTensors(const std::shared_ptr<Context>& owner, const std::vector<Tensor>& tensors) {
-    handles_.reserve(tensors.size());  // a handle is in it as soon as it is made
+    handles_.reserve(tensors.size());  // so that no handle is lost if memory runs out
     for (const Tensor& tensor : tensors) handles_.emplace_back(give_tensor(owner, tensor));
   }
   void hand_over(std::initializer_list<trafo_tensor**> outputs) {

@@ -110,10 +110,10 @@ trafo_error* trafo_model_load_weights(trafo_model* model, const trafo_tokenizer*
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     check_changeable(call, m);
-    const Tokenizer* pieces = tokenizer ? &call.handle(tokenizer, "tokenizer").tokenizer : nullptr;
+    const Tokenizer* subwords = tokenizer ? &call.handle(tokenizer, "tokenizer").tokenizer : nullptr;
     const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"));
     const auto noted = reader.metadata().find(kTokenizerKey);
-    if (pieces && noted != reader.metadata().end() && noted->second != tokenizer_checksum(*pieces))
+    if (subwords && noted != reader.metadata().end() && noted->second != tokenizer_checksum(*subwords))
       call.refuse(reader.label(), " was trained with another vocabulary");
     load_pretrained(*m.context, reader, *m.model);
   });
@@ -183,8 +183,8 @@ trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index, const 
     const ParameterStore& parameters = m.model->parameters();
     const ParamId id = checked_parameter(call, parameters, index);
     if (out_tensor) {
-      // The same memory and gradient, but a view of its own: switching its gradient off does not
-      // reach into the model.
+      // A view with the same memory and gradient. Turning its gradient off does not change the
+      // model.
       Tensor view = parameters.value(id).detach();
       view.set_variable(parameters.value(id).variable());
       *out_tensor = give_tensor(m.context, std::move(view));

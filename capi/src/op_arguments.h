@@ -1,4 +1,4 @@
-// Plain C arguments as the engine wants them.
+// C arguments of ops as engine structs.
 #pragma once
 
 #include "capi/src/handles.h"
@@ -7,7 +7,7 @@
 
 namespace trafo::capi {
 
-// NULL is no dropout; the op checks the probability.
+// NULL: no dropout. The op checks the probability.
 inline Dropout to_dropout(const Call& call, const trafo_dropout* dropout) {
   if (!dropout) return {};
   call.reserved(dropout->reserved);

@@ -190,40 +190,43 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   return o;
 }
 
-trafo_translate_options trafo::capi::to_c(const DecodeOptions& o) {
+trafo_translate_options trafo::capi::to_c(const TranslateOptions& o) {
   trafo_translate_options c{};
   c.struct_size = sizeof c;
-  c.beam = o.beam;
-  c.n_best = o.n_best;
-  c.length_penalty = o.length_penalty;
+  c.beam = o.decode.beam;
+  c.n_best = o.decode.n_best;
+  c.length_penalty = o.decode.length_penalty;
   c.max_length = 0;
-  c.min_length = o.min_length;
-  c.batch_tokens = o.batch_tokens;
-  c.truncate = 1;
-  c.sampling = o.sampling.on ? 1 : 0;
-  c.temperature = o.sampling.temperature;
-  c.top_k = o.sampling.top_k;
-  c.top_p = o.sampling.top_p;
-  c.seed = o.sampling.seed;
-  c.first_line = o.sampling.first_line;
-  c.shortlist_first = 100;
-  c.shortlist_best = 100;
+  c.min_length = o.decode.min_length;
+  c.batch_tokens = o.decode.batch_tokens;
+  c.truncate = o.truncate ? 1 : 0;
+  c.sampling = o.decode.sampling.on ? 1 : 0;
+  c.temperature = o.decode.sampling.temperature;
+  c.top_k = o.decode.sampling.top_k;
+  c.top_p = o.decode.sampling.top_p;
+  c.seed = o.decode.sampling.seed;
+  c.first_line = o.decode.sampling.first_line;
+  c.shortlist_first = o.shortlist.first;
+  c.shortlist_best = o.shortlist.best;
   return c;
 }
 
-DecodeOptions trafo::capi::from_c(const Call& call, const trafo_translate_options& c) {
-  DecodeOptions o;
-  o.beam = c.beam;
-  o.n_best = c.n_best;
-  o.length_penalty = c.length_penalty;
-  o.min_length = c.min_length;
-  o.batch_tokens = c.batch_tokens;
-  o.sampling.on = call.flag(c.sampling, "sampling");
-  o.sampling.temperature = c.temperature;
-  o.sampling.top_k = c.top_k;
-  o.sampling.top_p = c.top_p;
-  o.sampling.seed = c.seed;
-  o.sampling.first_line = c.first_line;
+TranslateOptions trafo::capi::from_c(const Call& call, const trafo_translate_options& c) {
+  TranslateOptions o;
+  o.decode.beam = c.beam;
+  o.decode.n_best = c.n_best;
+  o.decode.length_penalty = c.length_penalty;
+  o.decode.min_length = c.min_length;
+  o.decode.batch_tokens = c.batch_tokens;
+  o.truncate = call.flag(c.truncate, "truncate");
+  o.decode.sampling.on = call.flag(c.sampling, "sampling");
+  o.decode.sampling.temperature = c.temperature;
+  o.decode.sampling.top_k = c.top_k;
+  o.decode.sampling.top_p = c.top_p;
+  o.decode.sampling.seed = c.seed;
+  o.decode.sampling.first_line = c.first_line;
+  o.shortlist.first = c.shortlist_first;
+  o.shortlist.best = c.shortlist_best;
   return o;
 }
 

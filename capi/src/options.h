@@ -9,7 +9,7 @@
 
 #include "capi/include/trafo.h"
 #include "capi/src/handles.h"
-#include "engine/decode/options.h"
+#include "engine/decode/translator.h"
 #include "engine/models/model_config.h"
 #include "engine/train/options.h"
 
@@ -23,10 +23,9 @@ ModelConfig from_c(const Call& call, const trafo_model_config& config);
 trafo_trainer_options to_c(const TrainOptions& options);
 TrainOptions from_c(const Call& call, const trafo_trainer_options& options);
 
-// What the C ABI alone has (max_length, truncate, the shortlist) has its default in to_c; from_c
-// leaves it out.
-trafo_translate_options to_c(const DecodeOptions& options);
-DecodeOptions from_c(const Call& call, const trafo_translate_options& options);
+// max_length and the table of the shortlist have their defaults in to_c; from_c leaves them out.
+trafo_translate_options to_c(const TranslateOptions& options);
+TranslateOptions from_c(const Call& call, const trafo_translate_options& options);
 
 // Both functions change the defaults.
 struct Preset {

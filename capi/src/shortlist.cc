@@ -34,13 +34,13 @@ trafo_error* trafo_shortlist_learn(const trafo_tokenizer* tokenizer,
                                    size_t count, int64_t best, trafo_shortlist** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
+    const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
     if (best < 0) call.refuse("best must be at least 0, got ", best);
     if (count == 0) call.refuse("there are no pairs to learn from");
-    const auto sources = encode_lines(call, pieces, source, count, "source");
-    const auto targets = encode_lines(call, pieces, target, count, "target");
+    const auto sources = encode_lines(call, subwords, source, count, "source");
+    const auto targets = encode_lines(call, subwords, target, count, "target");
     *out = new_handle<trafo_shortlist>(
-        pieces, LexicalTable::learn(sources, targets, pieces.vocab_size(), best > 0 ? best : 100));
+        subwords, LexicalTable::learn(sources, targets, subwords.vocab_size(), best > 0 ? best : 100));
   });
 }
 
@@ -48,15 +48,15 @@ trafo_error* trafo_shortlist_load(const trafo_tokenizer* tokenizer, const char* 
                                   size_t path_length, trafo_shortlist** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
+    const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
     const std::filesystem::path file = path_argument(call, path, path_length, "path");
     std::error_code error;
     if (std::filesystem::is_directory(file, error)) call.refuse(file.string(), ": is a directory");
     errno = 0;
     std::ifstream in(file, std::ios::binary);
     if (!in.is_open()) fail_to_open(call.function(), file.string(), errno);
-    in.exceptions(std::ios::badbit);  // memory that runs out is no end of the file
-    *out = new_handle<trafo_shortlist>(pieces, LexicalTable::read(in, file.string(), pieces));
+    in.exceptions(std::ios::badbit);  // else no memory looks like the end
+    *out = new_handle<trafo_shortlist>(subwords, LexicalTable::read(in, file.string(), subwords));
   });
 }
 

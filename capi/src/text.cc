@@ -122,13 +122,13 @@ trafo_error* trafo_tokenizer_decode(const trafo_tokenizer* tokenizer, const int3
 }
 
 trafo_error* trafo_tokenizer_get_token(const trafo_tokenizer* tokenizer, int32_t id,
-                                       char** out_piece, size_t* out_length) {
+                                       char** out_subword, size_t* out_length) {
   return api(__func__, [&](const Call& call) {
-    call.out(out_piece, "out_piece");
+    call.out(out_subword, "out_subword");
     call.out(out_length, "out_length");
-    const std::string& piece = call.handle(tokenizer, "tokenizer").tokenizer.piece(id);
-    *out_piece = copy_string(piece);
-    *out_length = piece.size();
+    const std::string& subword = call.handle(tokenizer, "tokenizer").tokenizer.piece(id);
+    *out_subword = copy_string(subword);
+    *out_length = subword.size();
   });
 }
 

@@ -108,7 +108,7 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
     ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);
     check_changeable(call, m);
-    const Tokenizer& pieces = call.handle(tokenizer, "tokenizer").tokenizer;
+    const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
     const TextCorpus& training = call.handle(train, "train").corpus;
     const TextCorpus* validation = valid ? &call.handle(valid, "valid").corpus : nullptr;
     const TrainOptions settings = from_c(call, read_options(call, options, to_c(TrainOptions{})));
@@ -116,7 +116,7 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
     std::optional<std::filesystem::path> directory;
     if (!call.text(run_directory, run_directory_length, "run_directory").empty())
       directory = path_argument(call, run_directory, run_directory_length, "run_directory");
-    TrainingData data = prepare_data(training, validation, pieces, m.model->config(), settings,
+    TrainingData data = prepare_data(training, validation, subwords, m.model->config(), settings,
                                      m.context->backend().threads());
     auto run =
         std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings, directory);

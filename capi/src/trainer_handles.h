@@ -14,10 +14,10 @@ struct TrainerObject {
   TrainOptions options;
   std::unique_ptr<TrainingRun> run;
   bool saves;                        // there is a run directory
-  std::atomic<bool> at_work{false};  // a call that finds it so, in a callback, is refused
+  std::atomic<bool> at_work{false};  // a call is in flight; calls from its callback are refused
 };
 
-// The trainer for the length of one call.
+// Claims the trainer for one call.
 class Working {
  public:
   Working(const Call& call, trafo_trainer* argument) : trainer_(&call.handle(argument, "trainer")) {

@@ -18,11 +18,7 @@ namespace {
 // Without the shortlist's table.
 TranslateOptions to_options(const Call& call, const trafo_translate_options& o) {
   if (o.max_length < 0) call.refuse("max_length must be at least 0, got ", o.max_length);
-  TranslateOptions options;
-  options.truncate = call.flag(o.truncate, "truncate");
-  options.shortlist.first = o.shortlist_first;
-  options.shortlist.best = o.shortlist_best;
-  options.decode = from_c(call, o);
+  TranslateOptions options = from_c(call, o);
   if (o.max_length > 0) {
     options.decode.max_length = o.max_length;
     options.decode.max_length_factor = 0;
@@ -43,7 +39,7 @@ const Translation& line_at(const Call& call, const trafo_translations* translati
 
 trafo_error* trafo_translate_options_init(trafo_translate_options* options, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, to_c(DecodeOptions{}));
+    init_options(call, options, struct_size, to_c(TranslateOptions{}));
   });
 }
 
@@ -56,7 +52,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
-    const trafo_translate_options o = read_options(call, options, to_c(DecodeOptions{}));
+    const trafo_translate_options o = read_options(call, options, to_c(TranslateOptions{}));
     TranslateOptions wanted = to_options(call, o);
     if (o.shortlist) {
       const ShortlistObject& list = call.handle(o.shortlist, "shortlist");

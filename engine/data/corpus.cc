@@ -23,9 +23,9 @@ constexpr std::string_view kOrigin = "corpus";
 constexpr size_t kBufferBytes = size_t{1} << 17;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-// A file in gzip's format (RFC 1952) taken apart as it comes: one member or several, as `cat` joins
-// them, and zeros behind them, as tapes have them. zlib's own reader takes anything else behind the
-// first member for the end, so that damage there would lose lines in silence.
+// Decompresses a gzip file (RFC 1952) as a stream: one member or several, as `cat` joins them, and
+// zeros after them, as tapes have. zlib's own reader takes anything else after the first member for
+// the end of the file, so damage there would silently lose lines.
 class GzipStream {
  public:
   enum class State { reading, ended, no_gzip, truncated, damaged, goes_on };
@@ -40,7 +40,8 @@ class GzipStream {
 
   State state() const { return state_; }
 
-  // Bytes written to `out`; 0: see state(). `more(buffer, size)` reads from the file, 0 at its end.
+  // Returns the bytes written to `out`; 0: see state(). more(buffer, size) reads the file, 0 at its
+  // end.
   template <class More>
   size_t read(char* out, size_t size, More more) {
     stream_.next_out = reinterpret_cast<Bytef*>(out);
@@ -89,12 +90,12 @@ class GzipStream {
   z_stream stream_{};
   std::vector<char> input_;
   State state_ = State::reading;
-  bool any_ = false;  // it has shown to be gzip
+  bool any_ = false;  // the beginning was gzip
   bool in_member_ = true;
   bool padding_ = false;
 };
 
-// Bytes of a plain file, a gzip file or standard input.
+// The bytes of a plain file, a gzip file or standard input.
 class ByteSource {
  public:
   explicit ByteSource(const std::string& path) {
@@ -121,7 +122,7 @@ class ByteSource {
 
   const std::string& name() const { return name_; }
 
-  // Bytes read, 0 at the end. `line` is for messages.
+  // Returns the bytes read, 0 at the end. `line` is for messages.
   size_t read(char* buffer, size_t size, int64_t line) {
     return gzip_ != nullptr ? read_gzip(buffer, size, line) : read_plain(buffer, size, line);
   }
@@ -142,7 +143,7 @@ class ByteSource {
     using State = GzipStream::State;
     const State state = gzip_->state();
     if (got > 0 || state == State::ended) return got;
-    // The name says that it has to be gzip.
+    // A file with this name must be gzip.
     if (state == State::no_gzip)
       fail(ErrorCode::corrupt_file, kOrigin, name_, ": is named .gz but holds no gzip data");
     fail(ErrorCode::corrupt_file, kOrigin, name_, ":", line, ": the gzip file is ",
@@ -159,7 +160,7 @@ class ByteSource {
   std::string name_;
   int descriptor_ = -1;
   bool owned_ = false;
-  std::unique_ptr<GzipStream> gzip_;  // of a file named .gz
+  std::unique_ptr<GzipStream> gzip_;  // if the file is named .gz
 };
 
 // `where` names the line or sentence.
@@ -189,7 +190,7 @@ void add_pair(ParallelCorpus& corpus, std::string&& source, std::string&& target
   corpus.line.push_back(line);
 }
 
-// A bijection of 64 bits between multiplications: good enough to tell texts apart, and fast.
+// A 64-bit bijection between multiplications: fast, and good enough to tell texts apart.
 uint64_t fold(uint64_t hash, uint64_t word) {
   hash = (hash ^ word) * 0x9fb21c651e98df25u;
   return hash ^ (hash >> 29);
@@ -272,8 +273,8 @@ struct LineReader::Impl {
   size_t begin = 0, end = 0;  // unread part of the buffer
   bool at_end = false;
   int64_t line_number = 0;
-  uint64_t before = 0;  // bytes of the file before the buffer
-  uint64_t offset = 0;  // of the last line's text
+  uint64_t before = 0;  // position of the buffer in the file
+  uint64_t offset = 0;  // position of the last line
   int copy = -1;
   std::string copy_directory;
 };
@@ -313,7 +314,7 @@ bool LineReader::next(std::string& line) {
     line.append(start, length);
     in.begin += length + (newline == nullptr ? 0 : 1);
     complete = newline != nullptr;
-    // Stop before an endless line fills the memory; a mark and a CR may still go.
+    // Stop before an endless line fills the memory. A byte order mark and a CR do not count.
     if (line.size() > limit && line.size() - limit > kByteOrderMark.size() + 1) break;
   } while (!complete && in.fill());
   ++in.line_number;

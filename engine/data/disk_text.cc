@@ -18,12 +18,12 @@ namespace trafo {
 namespace {
 
 constexpr std::string_view kOrigin = "corpus";
-// A line in one word: its offset, then its length.
+// The offset and the length of a line in one word.
 constexpr int kLengthBits = 21;
 static_assert(limits::kTextOffsetBits + kLengthBits == 64);
 static_assert(CorpusOptions{}.max_line_bytes < size_t{1} << kLengthBits);
 
-// An open file that is only ever read, by pread, or filled before it is.
+// An open file that is read by pread, after it was filled if it is a temporary one.
 class ReadOnlyFile {
  public:
   ReadOnlyFile() = default;
@@ -37,11 +37,11 @@ class ReadOnlyFile {
     name_ = path;
     descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor_ < 0) fail_to_open(kOrigin, path, errno);
-    // From before the lines are indexed: from now on the file must stay as it is.
+    // Taken before the lines are indexed: the file must not change after this.
     watched_ = fstat(descriptor_, &known_) == 0;
   }
 
-  // A file without a name, for reading and writing; returns the descriptor, which stays this one's.
+  // Opens an unnamed file for reading and writing and returns its descriptor, which this object owns.
   int make_nameless(const std::string& directory, const std::string& for_name) {
     namespace fs = std::filesystem;
     name_ = for_name;
@@ -136,7 +136,7 @@ class ParallelFiles final : public PairText {
       const std::jthread other([&] { scans[1].run(*target, sides_[1]); });
       scans[0].run(*source, sides_[0]);
     }
-    // What reading the two line by line would have met first.
+    // The error that reading both files line by line would have met first.
     if (scans[0].error || scans[1].error) {
       const bool second =
           !scans[0].error || (scans[1].error && scans[1].blank.size() < scans[0].blank.size());
@@ -167,7 +167,7 @@ class ParallelFiles final : public PairText {
 
   int64_t size() const noexcept override { return report_.pairs; }
   PairView view(int64_t pair, PairBuffers& buffers) const override {
-    // Asked now and then: of a file that is edited in place, some lines are still as they were.
+    // Checked now and then: a file that is edited in place keeps some of its lines.
     if (pair % 64 == 0)
       for (const Side& side : sides_) side.file.check_unchanged();
     sides_[0].read(pair, buffers.source);

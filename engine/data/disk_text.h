@@ -1,5 +1,5 @@
-// Corpora whose text stays on disk: one pass checks and indexes the lines, which are then read one
-// by one where they are. Memory: 8 bytes a line of each file.
+// Corpora whose text stays on disk. One pass checks the lines and indexes them, with 8 bytes of
+// memory for each line of a file; later each line is read from its position.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace trafo {
 
-// Errors as in corpus.h. Files named .gz and standard input are unpacked into a file without a name
-// in options.unpack_directory, which is made if need be.
+// Errors as in corpus.h. Files named .gz and standard input are unpacked into an unnamed file in
+// options.unpack_directory, which is created if it is missing.
 std::shared_ptr<const PairText> open_parallel(const std::string& source_path,
                                               const std::string& target_path,
                                               const LoadOptions& options);

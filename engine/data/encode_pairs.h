@@ -16,12 +16,12 @@ struct EncodedPair {
   bool identical = false;               // both sides are the same text
 };
 
-// What turns a text into ids if not Tokenizer::encode: side 0 (source) or 1 of pair `i`.
+// Encodes a text of pair `i`, side 0 (source) or 1 (target); used instead of Tokenizer::encode.
 using Encoder =
     std::function<void(std::string_view text, int side, int64_t i, std::vector<int32_t>& ids)>;
 
-// Pairs pair_of(0) ... pair_of(count - 1) of the corpus. The result does not depend on num_threads.
-// When `stop` becomes true, what is missing stays empty.
+// Encodes the pairs pair_of(0) to pair_of(count - 1) of the corpus. The result does not depend on
+// num_threads. When `stop` becomes true, the remaining pairs stay empty.
 std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const Tokenizer& tokenizer,
                                       int64_t count, const std::function<int64_t(int64_t)>& pair_of,
                                       const Encoder& encoder, int num_threads,

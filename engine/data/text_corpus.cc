@@ -35,7 +35,7 @@ class MemoryText final : public PairText {
   ParallelCorpus corpus_;
 };
 
-// FNV-1a with a final mix, so that the smallest values are a fair sample.
+// FNV-1a with a final mix, so that the pairs with the smallest hashes are a fair sample.
 uint64_t pair_hash(const PairView& pair) {
   uint64_t hash = 0xCBF29CE484222325u;
   const auto add = [&hash](std::string_view text) {
@@ -49,7 +49,7 @@ uint64_t pair_hash(const PairView& pair) {
   return hash ^ (hash >> 32);
 }
 
-// Bytes of text to expect; -1: not known before it is read.
+// Bytes of text to expect; -1: unknown before it is read.
 int64_t expected_bytes(const std::string& path) {
   struct stat info {};
   if (path == "-") return -1;
@@ -87,7 +87,7 @@ EpochMix::EpochMix(std::vector<std::pair<int64_t, double>> corpora) {
             i + 1, ", ", weight, ", is too small: of its ", size,
             " pairs an epoch would not have one");
     draws += std::ceil(corpus.per_epoch);
-    // Before anything is made room for: whoever shuffles an epoch counts its draws in 32 bits.
+    // Checked before any allocation: the shuffle of an epoch counts its draws in 32 bits.
     require(draws <= double{UINT32_MAX}, ErrorCode::unsupported, kOrigin,
             "with these weights an epoch draws ", static_cast<int64_t>(draws),
             " pairs, more than the limit of ", UINT32_MAX);
@@ -190,7 +190,7 @@ uint64_t TextCorpus::fingerprint() const {
   if (parts_.size() == 1 && parts_[0].weight == 1) return parts_[0].fingerprint;
   uint64_t hash = 0;
   for (const Part& part : parts_) {
-    // In millionths: a weight that went through text and back is still the same.
+    // In millionths, so that a weight keeps its value when it is written as text and read back.
     const auto weight = static_cast<uint64_t>(std::llround(part.weight * 1e6));
     hash = mix_bits(mix_bits(hash + part.fingerprint) ^ weight) + 1;
   }
@@ -228,7 +228,7 @@ std::pair<TextCorpus, TextCorpus> TextCorpus::hold_out(int64_t count) const {
                                             : static_cast<uint32_t>(pair);
       if (hashes[i] > threshold)
         inside.push_back(place);
-      else if (seen.insert(hashes[i]).second)  // else a copy: neither here nor there
+      else if (seen.insert(hashes[i]).second)  // copies are in neither part
         outside.push_back(place);
     }
     const auto add = [&](std::vector<Part>& parts, std::vector<uint32_t>& selection, double weight,

@@ -16,7 +16,7 @@ struct PairView {
   std::string_view source, target;
 };
 
-// What views point into that are not of text in memory.
+// Memory of views whose text is not in memory otherwise.
 struct PairBuffers {
   std::string source, target;
 };
@@ -26,14 +26,14 @@ class PairText {
  public:
   virtual ~PairText() = default;
   virtual int64_t size() const noexcept = 0;
-  // Valid while `buffers` and this are unchanged. IO if a file on disk cannot be read any more or
-  // has changed.
+  // A view of a pair, valid while `buffers` and this object are unchanged. IO if the file on disk
+  // cannot be read or has changed.
   virtual PairView view(int64_t pair, PairBuffers& buffers) const = 0;
 
   const CorpusReport& report() const noexcept { return report_; }
   uint64_t fingerprint() const noexcept { return fingerprint_; }
   bool monolingual() const noexcept { return monolingual_; }
-  // Its text is more than was to be kept in memory, so its ids are not kept either.
+  // The text is too large to keep in memory, so its token ids are not kept either.
   bool is_large() const noexcept { return large_; }
 
  protected:
@@ -43,25 +43,25 @@ class PairText {
   bool large_ = false;
 };
 
-// Which pairs an epoch of several corpora draws. A corpus of n pairs and weight w gives w n draws
-// to every epoch, rounded so that e epochs have floor(e w n) of them, and no pair is drawn again
-// before all others were: weight 3 is every pair three times, weight 0.25 another quarter of the
-// corpus in each of four epochs, in an order that is fixed (not by the seed).
+// The pairs that an epoch of a mixture draws. A corpus with n pairs and weight w gives w n draws to
+// every epoch, rounded so that e epochs have floor(e w n) of them. No pair is drawn again before
+// all others were drawn. Weight 3 draws every pair three times; weight 0.25 draws another quarter
+// of the corpus in each of four epochs, in an order that does not depend on the seed.
 class EpochMix {
  public:
   EpochMix() = default;
-  // Pairs and weight of each corpus. INVALID_ARGUMENT for a weight that is not above 0, or too
-  // small for a single pair; UNSUPPORTED for an epoch of more than UINT32_MAX draws.
+  // The pairs and the weight of each corpus. INVALID_ARGUMENT: a weight is not above 0, or too small
+  // for a single pair. UNSUPPORTED: an epoch has more than UINT32_MAX draws.
   explicit EpochMix(std::vector<std::pair<int64_t, double>> corpora);
 
-  int64_t draws(int64_t epoch) const;  // of this epoch, counted from 0
-  // Number of the pair, counted through all corpora; draw in [0, draws(epoch)).
+  int64_t draws(int64_t epoch) const;  // epochs count from 0
+  // The pair of a draw, 0 <= draw < draws(epoch), counted through all corpora.
   int64_t pair(int64_t epoch, int64_t draw) const;
 
  private:
   struct Corpus {
     int64_t size = 0;
-    int64_t first = 0;  // number of its first pair
+    int64_t first = 0;  // its first pair
     double per_epoch = 0;
     std::vector<uint32_t> order;  // empty: as in the file
   };
@@ -69,32 +69,32 @@ class EpochMix {
   std::vector<Corpus> corpora_;
 };
 
-// One or more corpora and how often an epoch draws from each. Copies share the texts.
+// One or more corpora with weights. Copies share the texts.
 class TextCorpus {
  public:
-  TextCorpus(ParallelCorpus corpus);  // NOLINT(google-explicit-constructor): it is the same text
+  TextCorpus(ParallelCorpus corpus);  // NOLINT(google-explicit-constructor): the same text
   explicit TextCorpus(std::shared_ptr<const PairText> text);
-  // All of them must be monolingual or none. INVALID_ARGUMENT for weights as EpochMix has it.
+  // INVALID_ARGUMENT: some but not all are monolingual, or a weight that EpochMix refuses.
   static TextCorpus mix(std::vector<std::pair<TextCorpus, double>> corpora);
 
   int64_t size() const noexcept { return size_; }  // pairs of all corpora, without weights
   PairView view(int64_t pair, PairBuffers& buffers) const;
   CorpusReport report() const;
-  // Of texts, weights and selections.
+  // Depends on texts, weights and selections.
   uint64_t fingerprint() const;
-  bool is_large() const noexcept;  // one of them is
+  bool is_large() const noexcept;  // whether one of them is
   bool monolingual() const noexcept { return parts_.front().text->monolingual(); }
   EpochMix epochs() const;
 
-  // Takes the `count` pairs with the smallest hashes out, and copies of them as well, so that none
-  // of them is trained on: .first is the rest, with weights as they were, .second what was taken
-  // (without copies, weight 1). INVALID_ARGUMENT unless 0 < count < size().
+  // Splits off the `count` pairs with the smallest hashes. .second has them, each once, with weight 1.
+  // .first has the other pairs with their weights, without copies of those in .second, so that no
+  // held-out pair is trained on. INVALID_ARGUMENT unless 0 < count < size().
   std::pair<TextCorpus, TextCorpus> hold_out(int64_t count) const;
 
  private:
   struct Part {
     std::shared_ptr<const PairText> text;
-    std::shared_ptr<const std::vector<uint32_t>> selection;  // null: all of it
+    std::shared_ptr<const std::vector<uint32_t>> selection;  // null: all pairs
     double weight = 1;
     uint64_t fingerprint = 0;
     int64_t size() const noexcept;
@@ -106,15 +106,15 @@ class TextCorpus {
 };
 
 struct LoadOptions {
-  // Files with more text than this, compressed ones with more than a quarter of it, and standard
-  // input stay on disk: 16 bytes of memory a pair. Never changes what is trained.
+  // Larger files, compressed files larger than a quarter of it, and standard input stay on disk, with
+  // 16 bytes of memory a pair. Does not change training.
   int64_t memory_bytes = int64_t{256} << 20;
-  // Where compressed files and standard input that stay on disk are unpacked, without a name, so
-  // that nothing is left; empty: the system's directory for temporary files.
+  // Where compressed files and standard input that stay on disk are unpacked, into unnamed files that
+  // vanish with the process. Empty: the system's directory for temporary files.
   std::string unpack_directory;
 };
 
-// Errors as in corpus.h, and IO if there is no room to unpack.
+// Errors as in corpus.h, and IO if there is no space to unpack.
 TextCorpus load_parallel(const std::string& source_path, const std::string& target_path,
                          const LoadOptions& options = {});
 TextCorpus load_tsv(const std::string& path, const LoadOptions& options = {});

@@ -35,7 +35,7 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
         tokenizer_.encode(text, ids);
         return;
       }
-      // A stream of its own for each side of each draw: any thread may come to it at any time.
+      // Each side of each draw has its own random stream, so the order of the threads is irrelevant.
       const uint64_t draw = draws[static_cast<size_t>(i)];
       ShuffleRng rng(mix_bits(sampling_.seed + 2 * draw + static_cast<uint64_t>(side) + 1),
                      static_cast<uint64_t>(epoch));
@@ -48,7 +48,7 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
   size_t tokens = 0;
   for (const EncodedPair& pair : pairs) tokens += pair.source.size() + pair.target.size() + 2;
   std::vector<int32_t>& ids = block.storage.emplace_back();
-  ids.reserve(tokens);  // spans point into it: it must not move
+  ids.reserve(tokens);  // spans point into it, so it must not reallocate
   const auto append = [&](const std::vector<int32_t>& from) {
     const size_t begin = ids.size();
     ids.insert(ids.end(), from.begin(), from.end());

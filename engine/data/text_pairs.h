@@ -1,4 +1,4 @@
-// Pairs that are cut into pieces as they are needed: of corpora that are not kept in memory, and of
+// Pairs that are tokenised as batches need them: for corpora that are not kept in memory, and for
 // sampled segmentations, which differ in every epoch.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace trafo {
 
 class TextPairs final : public PairSource {
  public:
-  // `sampling`: none if both alphas are 0. num_threads only changes the speed.
+  // Does not sample if both alphas of `sampling` are 0. num_threads only changes the speed.
   TextPairs(TextCorpus corpus, const Tokenizer& tokenizer, const TokenizedCorpusOptions& options,
             const SubwordSampling& sampling, int num_threads);
 

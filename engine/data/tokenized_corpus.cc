@@ -23,7 +23,7 @@ void check_offsets(std::span<const int64_t> offsets, size_t tokens, std::string_
 void check_ids(std::span<const int32_t> ids, int32_t vocab_size, std::string_view side) {
   for (size_t i = 0; i < ids.size(); ++i)
     require(ids[i] >= 0 && ids[i] < vocab_size, ErrorCode::invalid_argument, kOrigin, side,
-            " token ", i, " is ", ids[i], ", the vocabulary has ", vocab_size, " pieces");
+            " token ", i, " is ", ids[i], ", the vocabulary has ", vocab_size, " tokens");
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const Tokenizer& toke
   check_options(options);
   options_ = options;
   report_ = corpus.report();
-  // In pieces, so that ids are not kept twice at any time.
+  // In chunks, so that most ids are never in memory twice.
   constexpr int64_t kBlock = 1 << 16;
   for (int64_t begin = 0; begin < corpus.size(); begin += kBlock) {
     const int64_t count = std::min(kBlock, corpus.size() - begin);
@@ -94,7 +94,7 @@ TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const Tokenizer& toke
       add(pair.source, pair.target, tokenizer.eos_id(), pair.identical);
   }
   finish();
-  // The text's: whether ids are in memory or made as they are needed is no difference to a run.
+  // The fingerprint of the text, so that a run can resume with ids in memory or made as needed.
   fingerprint_ = mix_bits(corpus.fingerprint() + static_cast<uint64_t>(options_.form) + 1);
 }
 
@@ -132,7 +132,7 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
 
 void TokenizedCorpus::add(std::span<const int32_t> source, std::span<const int32_t> target,
                           int32_t eos_id, bool identical) {
-  // Places are 32 bits wide.
+  // Indices have 32 bits.
   require(index_.size() < INT32_MAX, ErrorCode::unsupported, kOrigin,
           "there are more than 2^31 - 1 pairs; leave them on disk");
   PairDrops drops;

@@ -1,4 +1,4 @@
-// Corpora as token ids in memory.
+// A corpus as token ids in memory.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace trafo {
 
-// Token ids of all pairs in two flat arrays. Source and target both end with </s>.
+// The token ids of all pairs in two flat arrays. Sources and targets end with </s>.
 class TokenizedCorpus final : public PairSource {
  public:
-  // num_threads only changes the speed. INVALID_ARGUMENT when nothing is left after dropping.
+  // num_threads only changes the speed. INVALID_ARGUMENT: no pair is left after dropping.
   TokenizedCorpus(const TextCorpus& corpus, const Tokenizer& tokenizer,
                   const TokenizedCorpusOptions& options, int num_threads = 1);
-  // From ids made elsewhere, without </s>: pair i is source[source_offsets[i] ..
-  // source_offsets[i+1]), same for target. Ids must lie in [0, vocab_size).
+  // From token ids without </s>, 0 to vocab_size - 1. The source of pair i is
+  // source[source_offsets[i]] to source[source_offsets[i+1] - 1]; targets have the same form.
   TokenizedCorpus(std::span<const int32_t> source, std::span<const int64_t> source_offsets,
                   std::span<const int32_t> target, std::span<const int64_t> target_offsets,
                   int32_t vocab_size, int32_t eos_id, const TokenizedCorpusOptions& options);
@@ -26,9 +26,8 @@ class TokenizedCorpus final : public PairSource {
   int64_t size() const noexcept { return static_cast<int64_t>(pair_.size()); }
   std::span<const int32_t> source(int64_t index) const;  // with </s>
   std::span<const int32_t> target(int64_t index) const;  // with </s>
-  int64_t pair(int64_t index) const {
-    return pair_[static_cast<size_t>(index)];
-  }  // index before dropping
+  // The number of the pair before dropping.
+  int64_t pair(int64_t index) const { return pair_[static_cast<size_t>(index)]; }
   int64_t target_tokens() const noexcept { return static_cast<int64_t>(target_ids_.size()); }
 
   int64_t draws(int64_t epoch) const override { return epochs_.draws(epoch); }
@@ -46,7 +45,7 @@ class TokenizedCorpus final : public PairSource {
   std::vector<int32_t> source_ids_, target_ids_;
   std::vector<int64_t> source_offsets_{0}, target_offsets_{0};
   std::vector<int64_t> pair_;
-  std::vector<int32_t> index_;  // of every pair before dropping; -1: dropped
+  std::vector<int32_t> index_;  // by number before dropping; -1: dropped
 };
 
 }  // namespace trafo

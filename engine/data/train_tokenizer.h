@@ -6,7 +6,7 @@
 
 namespace trafo {
 
-// Trains on all sources, then all targets. Of a corpus on disk, only the sampled lines are read.
+// Trains on all sources, then all targets. If the corpus is on disk, reads only the sampled lines.
 // Errors: those of Tokenizer::train.
 Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions& options);
 

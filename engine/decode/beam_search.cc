@@ -20,7 +20,7 @@ double BeamSearch::normalised(double log_probability) const {
 }
 
 void BeamSearch::advance(std::vector<Candidate>& candidates) {
-  // Equal ones in a fixed order: results must not depend on the sort or on other sentences.
+  // Ties have a fixed order, so that results depend neither on the sort nor on other sentences.
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return std::tie(b.log_probability, a.parent, a.token) <
            std::tie(a.log_probability, b.parent, b.token);

@@ -1,9 +1,10 @@
-// Beam search over one sentence: which hypotheses live on, which are finished. Knows no tensors.
+// Beam search over one sentence: decides which hypotheses stay live and which are finished. It works
+// on host values and knows no tensors.
 //
-// In each step the expansions of all live hypotheses are ranked by log-probability. Those among the
-// first `beam` that end in eos are finished; the first `beam` of the others live on. The search
-// ends when `beam` hypotheses are finished and no live one scores better, as it stands, than the
-// best of them; or at the maximum length. How many are returned does not change the search.
+// Each step ranks the expansions of all live hypotheses by log-probability. Expansions with eos
+// among the first `beam` are finished hypotheses; the first `beam` of the others are the new live
+// ones. The search ends at the maximum length, or when `beam` hypotheses are finished and no live
+// one has a better score than the best of them. n_best does not change the search.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,7 @@ namespace trafo {
 
 struct Hypothesis {
   std::vector<int32_t> tokens;  // without eos
-  double score =
-      0;  // what hypotheses are ranked by: log_probability / tokens^length_penalty, eos counted
+  double score = 0;  // log_probability / tokens^length_penalty, eos counted; ranks hypotheses
   double log_probability = 0;  // natural logarithm, eos included
   bool finished = true;        // false: cut off at the maximum length
 };
@@ -26,25 +26,25 @@ class BeamSearch {
   struct Live {
     std::vector<int32_t> tokens;
     double log_probability = 0;
-    int32_t parent = 0;  // its place in the live list of the step before
+    int32_t parent = 0;  // index in the live list of the previous step
   };
   struct Candidate {
     double log_probability;  // of the hypothesis with this token
-    int32_t parent;          // place in live()
+    int32_t parent;          // index in live()
     int32_t token;
   };
 
   // max_steps >= 1: tokens of the longest hypothesis, eos counted.
   BeamSearch(const DecodeOptions& options, int64_t max_steps);
 
-  // At first, one hypothesis without tokens. In order of falling log-probability.
+  // In order of falling log-probability. At the start, one hypothesis without tokens.
   const std::vector<Live>& live() const { return live_; }
   // True when nothing is left to expand.
   bool done() const { return done_; }
-  // `candidates` must hold, of each live hypothesis, eos and the `beam` best other tokens, or all
-  // tokens if there are fewer. It is reordered.
+  // One step. `candidates` has, for each live hypothesis, eos and the `beam` best other tokens, or
+  // all tokens if there are fewer. The call reorders it.
   void advance(std::vector<Candidate>& candidates);
-  // The n_best finished hypotheses, best first; if none is, the best live one.
+  // The n_best finished hypotheses, best first. If none is finished, the best live one.
   std::vector<Hypothesis> results() const;
 
  private:

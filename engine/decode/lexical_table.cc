@@ -13,15 +13,15 @@ namespace {
 constexpr const char* kOrigin = "shortlist";
 constexpr int kIterations = 5;
 constexpr float kLeastProbability = 1e-4f;
-constexpr size_t kChunk = size_t{8} << 20;  // pairs of pieces that are sorted together
+constexpr size_t kChunk = size_t{8} << 20;  // token pairs that are sorted together
 
 void sort_unique(std::vector<uint64_t>& values) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
-// The pairs of pieces that stand in one pair of sentences, sorted; source in the high half. The
-// empty word is source number `vocabulary`.
+// The token pairs that occur in a pair of sentences, sorted, with the source in the high half. The
+// empty source word has the number `vocabulary`.
 class PairTable {
  public:
   PairTable(std::span<const std::vector<int32_t>> sources,
@@ -73,7 +73,7 @@ void keep_best(std::vector<LexicalTable::Entry>& row, int64_t best) {
   if (static_cast<int64_t>(row.size()) > best) row.resize(static_cast<size_t>(best));
 }
 
-// Without its end. Of a line over the limit only what shows that it is.
+// A line without its end. Of a line above the limit, just enough to see that it is too long.
 bool next_line(std::istream& in, std::string& line) {
   line.clear();
   std::streambuf* buffer = in.rdbuf();
@@ -86,7 +86,7 @@ bool next_line(std::istream& in, std::string& line) {
   return !line.empty();
 }
 
-// entry(target, source, probability) for every line that is left of the table.
+// Calls entry(target, source, probability) for every line that is left.
 template <class Entry>
 void for_each_entry(std::istream& in, const std::string& name, const Entry& entry) {
   std::string line;
@@ -154,8 +154,8 @@ LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
 
 LexicalTable LexicalTable::read(std::istream& in, const std::string& name,
                                 const Tokenizer& tokenizer) {
-  // Every line is looked at before one is kept: a table that is refused takes no memory. What
-  // cannot be read twice, such as a pipe, is kept at once.
+  // The first pass checks every line and the second keeps them, so that a table that is refused
+  // takes no memory. A stream that cannot be read twice, such as a pipe, has one pass.
   const std::istream::pos_type start = in.tellg();
   if (start != std::istream::pos_type(-1)) {
     for_each_entry(in, name, [](std::string_view, std::string_view, float) {});
@@ -174,7 +174,7 @@ LexicalTable LexicalTable::read(std::istream& in, const std::string& name,
     ++kept;
   });
   require(kept > 0, ErrorCode::invalid_argument, kOrigin, name,
-          ": no line has two pieces of the vocabulary");
+          ": no line has two subwords of the vocabulary");
   for (auto& row : table.rows_) keep_best(row, static_cast<int64_t>(row.size()));
   return table;
 }

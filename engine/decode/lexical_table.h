@@ -1,5 +1,5 @@
-// Which target pieces translate a source piece: word translation probabilities, from which decoding
-// takes the few rows of the output layer that a batch may need.
+// Probabilities that a target token translates a source token. Decoding uses them to compute only
+// the rows of the output projection that a batch is likely to need.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,20 @@ class LexicalTable {
 
   // IBM model 1 (Brown et al., "The Mathematics of Statistical Machine Translation", Computational
   // Linguistics 19, 1993), five iterations from a uniform start, with an empty source word. Keeps
-  // the `best` targets of each source piece that have at least a ten-thousandth. Sources and
-  // targets are of equal number, without special pieces. The same pairs give the same table.
+  // the `best` targets of each source token if their probability is at least 1e-4. There are as
+  // many sources as targets, without special tokens. The same pairs give the same table.
   static LexicalTable learn(std::span<const std::vector<int32_t>> sources,
                             std::span<const std::vector<int32_t>> targets, int32_t vocabulary,
                             int64_t best);
-  // Lines "TARGET SOURCE PROBABILITY" of piece texts, as Marian's lex.s2t files. Pieces that the
-  // vocabulary lacks, and NULL, are passed over. INVALID_ARGUMENT names `name` and the line.
+  // Reads lines "TARGET SOURCE PROBABILITY" of subwords, like Marian's lex.s2t files. Lines with NULL
+  // or with a subword that is not in the vocabulary are skipped. INVALID_ARGUMENT names `name` and
+  // the line.
   static LexicalTable read(std::istream& in, const std::string& name, const Tokenizer& tokenizer);
   void write(std::ostream& out, const Tokenizer& tokenizer) const;
 
   // Most probable first.
   std::span<const Entry> of(int32_t source) const;
-  // In rising order and each once: pieces 0 to first - 1, and of every source the `best` targets.
+  // Tokens 0 to first - 1 and the `best` targets of every source, in rising order, each once.
   std::vector<int32_t> candidates(std::span<const int32_t> sources, int64_t first,
                                   int64_t best) const;
   int64_t size() const;

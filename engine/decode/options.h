@@ -1,4 +1,4 @@
-// What decoding is told.
+// Options of decoding.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace trafo {
 
 class PackedWeights;
 
-// Drawing translations instead of searching for the best. What is drawn at a place of a line
-// follows from the model's probabilities and (seed, line, number of the sample, place) alone.
+// Sampling: translations are drawn instead of searched for. Each token depends only on the model's
+// probabilities and on (seed, line, sample, position).
 struct DrawOptions {
   bool on = false;
   // options: begin DrawOptions (scripts/generate_options.py)
@@ -46,22 +46,21 @@ struct DecodeOptions {
   int64_t batch_tokens = 4096;
   // clang-format on
   // options: end
-  // Longest translation of n source tokens, eos counted on both sides: min(max_length,
-  // max_length_factor * n + max_length_extra), and never more than the model has positions for.
+  // The longest translation of n source tokens, eos counted on both sides, is min(max_length,
+  // max_length_factor * n + max_length_extra) or what the model has positions for, if that is less.
   int64_t max_length = 200;
   double max_length_factor = 2.0;
   int64_t max_length_extra = 10;
   bool allow_unk = false;  // false: unk is never generated; bos and pad never are
   SpecialTokens tokens;
-  DrawOptions sampling;  // `on`: instead of the search; beam is not used
-  // The tokens that translations of these source tokens, of a whole batch, may consist of; none:
-  // all. eos may come always. Probabilities are over them alone.
+  DrawOptions sampling;  // if `on`, replaces the search; beam is not used
+  // Returns the tokens that translations may consist of, given the source tokens of a batch; eos is
+  // always allowed. Probabilities are over these tokens alone. Empty: the whole vocabulary.
   std::function<std::vector<int32_t>(std::span<const int32_t> sources)> shortlist;
-  // Of pack_for_decoding, while the model's weights are as they were; null: translate_tokens
-  // lays them out for one call where that pays.
+  // The result of pack_for_decoding, as long as the model's weights have not changed. Null:
+  // translate_tokens packs them for the call if that is faster.
   std::shared_ptr<const PackedWeights> weights;
-  // Asked before every step of the decoder, on the calling thread; true ends the call with
-  // CANCELLED.
+  // Called before every decode step on the calling thread; true ends the call with CANCELLED.
   std::function<bool()> cancelled;
 };
 

@@ -1,4 +1,4 @@
-// Batches of what decoding and scoring are given: packed on the host, without padding.
+// Packed batches for decoding and scoring, made on the host, without padding.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace trafo {
 
 class Context;
 
-// Splits `items` into groups of at most `budget` tokens (an item above it is alone), longest items
-// first, so that memory runs out at once or never, and items of one length are together.
+// Splits `items` into groups of at most `budget` tokens; a longer item is alone. Longest items come
+// first: items of similar length share a group, and if memory runs out, it does so at the start.
 // tokens_of(item) >= 0.
 template <class TokensOf>
 std::vector<std::vector<int64_t>> group_by_length(std::vector<int64_t> items, int64_t budget,
@@ -41,7 +41,7 @@ std::vector<std::vector<int64_t>> group_by_length(std::vector<int64_t> items, in
 Batch pack_sources(Context& context, const ModelConfig& config,
                    std::span<const std::vector<int32_t>* const> sources);
 
-// The values of a floating-point tensor of any dtype, on the host.
+// The values of a floating-point tensor of any dtype, copied to the host.
 std::vector<double> to_doubles(Context& context, const Tensor& tensor);
 
 struct SentencePair {

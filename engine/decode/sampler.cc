@@ -42,8 +42,8 @@ double Sampler::uniform(const Place& place) const {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-// Of tokens that may be drawn, by their share of the probability of all of them. Probabilities are
-// those given times e^scale.
+// Draws one of `tokens` in proportion to its probability. True probabilities are the given ones
+// times e^scale.
 Sampler::Draw Sampler::choose(std::span<const Token> tokens, const Place& place,
                               double scale) const {
   double total = 0;
@@ -61,9 +61,9 @@ Sampler::Draw Sampler::choose(std::span<const Token> tokens, const Place& place,
   return {chosen->id, std::log(chosen->probability) + scale};
 }
 
-// The tokens that may be drawn where those that may not have all but nothing of the probability
-// left to them, as at a low temperature: by logits, of which none can be too small. Returns the
-// scale of their probabilities.
+// The allowed tokens if the others have nearly all of the probability, as happens at a low
+// temperature. Their probabilities are relative to the largest allowed logit, so that none
+// underflows. Returns the logarithm of the factor to the true probabilities.
 double Sampler::unlikely_tokens(std::span<const double> logits, const Place& place,
                                 std::vector<Token>& tokens) const {
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
@@ -93,7 +93,7 @@ std::vector<Sampler::Draw> Sampler::draw(Context& context, const Tensor& logits,
 
 namespace {
 
-// Tokens, most probable first, cut behind the first that completes `share` of their sum.
+// Cuts the tokens, most probable first, after the one with which they reach `share` of their sum.
 template <class Tokens>
 void keep_share(Tokens& tokens, double share, double total) {
   double sum = 0;
@@ -108,7 +108,7 @@ void keep_share(Tokens& tokens, double share, double total) {
 std::vector<Sampler::Draw> Sampler::draw_from_best(Context& context, const Tensor& logits,
                                                    std::span<const Place> places) {
   const int64_t most = logits.dim(1) - static_cast<int64_t>(banned_.size());
-  // One more, in place of an eos that may not come.
+  // One more, in case eos is among them and not allowed.
   const int64_t k = std::min(options_.top_k, most - 1) + 1;
   const Tensor scaled =
       options_.temperature == 1 ? logits : ops::scale(context, logits, 1 / options_.temperature);
@@ -124,7 +124,7 @@ std::vector<Sampler::Draw> Sampler::draw_from_best(Context& context, const Tenso
       const auto at = static_cast<size_t>(place.row * k + i);
       if (std::isnan(values[at])) fail_non_finite(place);
       if (!allowed(ids[at], place)) continue;
-      if (tokens.empty()) best = values[at];  // the others have less
+      if (tokens.empty()) best = values[at];  // the largest: values are sorted
       tokens.push_back({std::exp(values[at] - best), ids[at]});
       total += tokens.back().probability;
     }
@@ -141,7 +141,7 @@ std::vector<Sampler::Draw> Sampler::draw_from_all(Context& context, const Tensor
   const std::vector<double> probabilities =
       to_doubles(context, ops::softmax(context, logits, softmax));
   const auto classes = static_cast<size_t>(logits.dim(1));
-  std::vector<double> values;  // of the logits, once they are needed
+  std::vector<double> values;  // all logits, copied only if needed
   std::vector<Draw> draws;
   std::vector<Token> tokens;
   for (const Place& place : places) {
@@ -157,7 +157,7 @@ std::vector<Sampler::Draw> Sampler::draw_from_all(Context& context, const Tensor
     std::erase_if(tokens, [&](const Token& token) { return !allowed(token.id, place); });
     double share_of = 0, scale = 0;
     for (const Token& token : tokens) share_of += token.probability;
-    // Close to the smallest float nothing is left of how their probabilities compare.
+    // Probabilities near the smallest float have lost their proportions.
     if (share_of < 1e-30) {
       if (values.empty()) values = to_doubles(context, logits);
       scale = unlikely_tokens(
@@ -170,7 +170,7 @@ std::vector<Sampler::Draw> Sampler::draw_from_all(Context& context, const Tensor
       const auto more_probable = [](const Token& a, const Token& b) {
         return std::tie(b.probability, a.id) < std::tie(a.probability, b.id);
       };
-      // Nearly always a few tokens are enough: only as many are sorted.
+      // A few tokens are nearly always enough, so only those are sorted.
       for (size_t sorted = 64;; sorted *= 8) {
         const size_t count = std::min(sorted, tokens.size());
         std::partial_sort(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count),

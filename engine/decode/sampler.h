@@ -1,4 +1,4 @@
-// Draws the next token of each row of logits.
+// Sampling: draws the next token of each row of logits.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@ namespace trafo {
 
 class Sampler {
  public:
-  // Where a draw belongs: its random number is a function of this and the seed.
+  // Where a draw belongs. Its random number is a function of the place and the seed.
   struct Place {
     int64_t row = 0;       // of the logits
     int64_t sentence = 0;  // from 0, of this call
     int32_t sample = 0;
-    int32_t position = 0;  // tokens drawn before
+    int32_t position = 0;  // number of tokens drawn before
     bool may_end = true;   // false: eos is not drawn
   };
   struct Draw {
     int32_t token = 0;
-    // Natural, under softmax(logits / temperature) before any token is left out.
+    // Natural logarithm, under softmax(logits / temperature) over all tokens.
     double log_probability = 0;
   };
 
   // `banned` tokens are never drawn.
   Sampler(const DrawOptions& options, int32_t eos, std::span<const int32_t> banned);
 
-  // NON_FINITE, naming the sentence, where the logits hold NaN or infinity.
+  // One draw for each place. NON_FINITE, naming the sentence: its logits hold NaN or infinity.
   std::vector<Draw> draw(Context& context, const Tensor& logits, std::span<const Place> places);
 
  private:

@@ -1,4 +1,4 @@
-// Log-probabilities of given translations.
+// Scoring: log-probabilities of given translations.
 #pragma once
 
 #include <functional>
@@ -13,19 +13,19 @@
 namespace trafo {
 
 struct ScoreOptions {
-  int64_t batch_tokens = 4096;  // decoder tokens of the pairs that are scored together
+  int64_t batch_tokens = 4096;  // decoder tokens of the pairs of a batch
   SpecialTokens tokens;
-  std::function<bool()> cancelled;  // asked before every batch; true ends the call with CANCELLED
+  std::function<bool()> cancelled;  // called before every batch; true: CANCELLED
 };
 
 struct PairScore {
-  double log_probability = 0;  // natural, of all target tokens, eos included
-  int64_t tokens = 0;          // of the target, eos counted
+  double log_probability = 0;  // natural logarithm, summed over the target, eos included
+  int64_t tokens = 0;          // target tokens, eos counted
 };
 
-// Of each pair, in the order of the pairs. As with translate, the model is only read and nothing is
-// recorded. INVALID_ARGUMENT, naming the pair (counted from 1): a side that is empty, does not end
-// with eos, or is too long.
+// The scores of the pairs, in their order. The model is only read and nothing is recorded.
+// INVALID_ARGUMENT, naming the pair (counted from 1): a side is empty, does not end with eos, or is
+// too long. CANCELLED.
 std::vector<PairScore> score(Context& context, const Model& model,
                              std::span<const SentencePair> pairs, const ScoreOptions& options = {});
 

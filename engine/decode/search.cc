@@ -15,7 +15,7 @@ namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "translate";
-// Tokens that a row has room for behind its prompt before the cache first grows.
+// Capacity of a cache row after its prompt, in tokens, before the cache first grows.
 constexpr int64_t kFirstCapacity = 32;
 
 void check(const ModelConfig& config, const DecodeOptions& options) {
@@ -44,12 +44,12 @@ void check(const ModelConfig& config, const DecodeOptions& options) {
 struct Slot {
   int64_t sentence;
   int32_t sample;
-  int64_t row;  // of its first live hypothesis in logits and cache; the others follow
+  int64_t row;  // row of its first live hypothesis in logits and cache; the others follow
   BeamSearch search;
-  int64_t positions;  // most tokens that a row of it ever holds
+  int64_t positions;  // largest number of tokens that a row of it holds
 };
 
-// What the decoder reads before it chooses the first token.
+// The tokens that the decoder reads before it chooses the first one.
 std::vector<int32_t> prompt_of(const ModelConfig& config, const DecodeOptions& options,
                                const std::vector<int32_t>& source) {
   return config.has_encoder() ? std::vector<int32_t>{options.tokens.bos} : source;
@@ -92,7 +92,8 @@ class BatchDecoder {
         model_.start_decoding(context_, pack_sources(context_, model_.config(), sources),
                               std::min(capacity_limit(), longest + kFirstCapacity));
     use_shortlist(state, sources);
-    // Sources and special tokens have been validated, top_k gives tokens, and slots end in time.
+    // Sources and special tokens have been validated, top_k returns tokens, and every slot ends
+    // before the positions do.
     state.indices_validated = true;
     Tensor logits = model_.prefill(context_, state, prompts);
     for (;;) {
@@ -120,7 +121,7 @@ class BatchDecoder {
     return limit;
   }
 
-  // Of every live hypothesis, in the order of the rows.
+  // The last token of every live hypothesis, in the order of the rows.
   std::vector<int32_t> last_tokens() const {
     std::vector<int32_t> ids;
     for (const Slot& slot : slots_)
@@ -154,8 +155,8 @@ class BatchDecoder {
     }
   }
 
-  // Logits of this batch are of the tokens of shortlist_. Banned ones that are on it keep their
-  // share of the probability, as without a list.
+  // Restricts the logits of this batch to the tokens of shortlist_. Banned tokens that are on the
+  // list keep their share of the probability, as they do without a list.
   void use_shortlist(DecodeState& state, std::span<const std::vector<int32_t>* const> sources) {
     if (!options_.shortlist) return;
     std::vector<int32_t> tokens;
@@ -235,7 +236,7 @@ class BatchDecoder {
   std::vector<int32_t> banned_;
   std::vector<int32_t> shortlist_, banned_columns_;
   std::optional<Sampler> sampler_;
-  int64_t k_;  // expansions of a hypothesis: eos and `beam` others are enough
+  int64_t k_;  // expansions of a hypothesis: eos and `beam` other tokens suffice
   std::vector<Slot> slots_;
   std::vector<BeamSearch::Candidate> candidates_;
 };
@@ -259,7 +260,7 @@ int64_t samples_of(const DecodeOptions& options) {
   return options.sampling.on ? options.n_best : 1;
 }
 
-// Item: sentence * samples + number of the sample. row: of its prompt.
+// The slot of item `sentence * samples + sample`, whose prompt is in row `row`.
 Slot make_slot(const ModelConfig& config, const DecodeOptions& options, int64_t samples,
                const std::vector<int32_t>& source, int64_t item, int64_t row) {
   const int64_t size = static_cast<int64_t>(source.size());
@@ -322,7 +323,7 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
   const auto tokens_of = [&](int64_t item) {
     return static_cast<int64_t>(sources[static_cast<size_t>(item / samples)].size());
   };
-  // Laying the weights out takes about as long as one step with many rows.
+  // Packing the weights takes about as long as one step with many rows.
   constexpr int64_t kRowsThatPay = 16;
   std::shared_ptr<const PackedWeights> weights = options.weights;
   if (!weights && static_cast<int64_t>(items.size()) * options.beam >= kRowsThatPay)

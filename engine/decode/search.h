@@ -1,7 +1,7 @@
 // Translation of token sequences with a trained model: greedy search, beam search or sampling.
 //
-// A Model is only read: any number of threads may translate with one at the same time, each with a
-// Context of its own on the model's device. Nothing is recorded for autodiff.
+// The model is only read. Any number of threads may translate with one model at the same time, each
+// with its own Context on the model's device. Nothing is recorded for autodiff.
 #pragma once
 
 #include <span>
@@ -14,28 +14,27 @@
 
 namespace trafo {
 
-// Most tokens a source may have, eos counted. decoder_lm: half of the positions, which source and
-// translation share.
+// The largest number of source tokens, eos counted. A decoder_lm has half of its positions for the
+// source and half for the translation.
 int64_t longest_source(const ModelConfig& config);
 
-// A copy of the model's weights in the layout that the CPU's products with few rows want, as large
-// as the model: decoding one sentence is up to twice as fast with it, and what a sentence is
-// decoded with does not change its bits. Null on an accelerator and for a model that is not
-// float32.
+// Packs a copy of the weights, as large as the model, into the layout of the CPU GEMM for few rows.
+// Decoding one sentence is up to twice as fast with it, and the bits of a translation do not depend
+// on the batch. Null on an accelerator and for a model that is not float32.
 std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const Model& model);
 
-// The translations of each source, in the order of the sources, best first: at most n_best, at
-// least one; of sampling, n_best of them in the order of their numbers. Each source ends with eos,
-// as training batches have it; the translation of an empty one, or of eos alone, is empty.
+// Translates each source. The results are in the order of the sources. Each has one to n_best
+// hypotheses, best first; with sampling it has n_best samples in the order of their numbers. A
+// source ends with eos, as in training. An empty source, or eos alone, has an empty translation.
 //
-// encoder_decoder starts with bos. decoder_lm reads the sources of a batch in one pass and
-// continues behind their eos. Sentences are decoded together by length; what else is in a batch
-// changes a sentence's scores by rounding at most (not even that with `weights`), and sentences
-// that are finished leave the batch.
+// The prompt of an encoder_decoder is bos. The prompt of a decoder_lm is the source, which is
+// prefilled in one pass. Sentences of similar length share a batch and leave it when they are
+// finished. The other sentences of a batch change a score by rounding at most; with `weights` they
+// do not change a bit.
 //
-// INVALID_ARGUMENT: a source that is too long (see longest_source) or lacks eos, naming its number,
-// counted from 1; options out of range. NON_FINITE: the model answers a sentence with NaN or
-// infinity. CANCELLED.
+// INVALID_ARGUMENT: options out of range, or a source that is too long (see longest_source) or does
+// not end with eos; the message has its number, counted from 1. NON_FINITE: the logits of a
+// sentence are NaN or infinite. CANCELLED.
 std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Model& model,
                                                       std::span<const std::vector<int32_t>> sources,
                                                       const DecodeOptions& options = {});

@@ -18,16 +18,25 @@ namespace trafo {
 // a decode step computes few rows of the output projection.
 struct Shortlist {
   const LexicalTable* table = nullptr;  // borrowed for the call; null: the whole vocabulary
-  int64_t first = 100;                  // the first tokens of the vocabulary are always allowed,
-  int64_t best = 100;                   // and of each source token the most probable translations
+  // options: begin Shortlist (scripts/generate_options.py)
+  // clang-format off
+  int64_t first = 100;  // The first so many tokens of the vocabulary are chosen among as well.
+  int64_t best = 100;  // The best so many translations of each source token are chosen among.
+  // clang-format on
+  // options: end
 };
 
 struct TranslateOptions {
   // The Translator sets `tokens`, `shortlist` and `weights` itself.
   DecodeOptions decode;
   Shortlist shortlist;
-  // A line with more tokens than longest_source() is true: cut, false: INVALID_ARGUMENT.
-  bool truncate = false;
+  // The limit of a source is longest_source().
+  // options: begin TranslateOptions (scripts/generate_options.py)
+  // clang-format off
+  // Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT.
+  bool truncate = true;
+  // clang-format on
+  // options: end
 };
 
 struct TextHypothesis : Hypothesis {

@@ -13,7 +13,7 @@
 namespace trafo::interop {
 namespace {
 
-// Tables of positions are computed, not read: they may take this much more than the file.
+// Position tables are computed, not read. They may need this much more memory than the file.
 constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
 
 float half_to_float(uint16_t half) {
@@ -70,7 +70,7 @@ void refuse_llama_form(const char* format, const ModelConfig& config) {
 
 void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer) {
   require(tokenizer.vocab_size() == config.vocabulary, ErrorCode::invalid_argument, kOrigin,
-          "the tokenizer has ", tokenizer.vocab_size(), " pieces, the model's vocabulary ",
+          "the tokenizer has ", tokenizer.vocab_size(), " tokens, the model's vocabulary ",
           config.vocabulary);
 }
 
@@ -88,7 +88,7 @@ void write_tensors(const std::filesystem::path& file, const HostModel& host,
     entries.push_back(
         {tensor.name, DType::f32, tensor.shape, std::as_bytes(std::span(values.back()))});
   }
-  // What transformers looks for to know who wrote the file.
+  // transformers reads this to learn which library wrote the file.
   save_safetensors(file, entries, {{"format", "pt"}});
 }
 

@@ -1,4 +1,4 @@
-// What the formats share: JSON files read with care, text files written, tensors in and out.
+// Shared by the formats: JSON files read with checks, text files written, tensors in and out.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,24 @@ using Json = nlohmann::ordered_json;  // for writing: lookups take time
 
 inline constexpr const char* kOrigin = "interop";
 
-// UNSUPPORTED: `setting` of the model cannot be said in `format`.
+// Throws UNSUPPORTED: `format` cannot express `setting` of the model.
 [[noreturn]] void cannot_express(const char* format, const std::string& setting);
-// UNSUPPORTED for a model with RMS norm, rotary positions, SwiGLU or products without biases.
+// UNSUPPORTED for a model with RMS norm, rotary positions, SwiGLU or linear layers without biases.
 void refuse_llama_form(const char* format, const ModelConfig& config);
-// INVALID_ARGUMENT unless the tokenizer has one piece for every row of the embeddings.
+// INVALID_ARGUMENT unless the tokenizer has one token for every row of the embeddings.
 void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer);
 
 void write_json(const std::filesystem::path& file, const Json& value);
-// Every tensor of the table and nothing else, float32.
+// Writes the tensors of the table and no others, as float32.
 void write_tensors(const std::filesystem::path& file, const HostModel& host,
                    const std::vector<MappedTensor>& tensors);
 
-// A JSON object of a configuration file, asked field by field. CORRUPT_FILE names file and field.
+// A JSON object of a configuration file, read field by field. CORRUPT_FILE names file and field.
 class ConfigReader {
  public:
   explicit ConfigReader(const std::filesystem::path& file);
 
-  bool has(const char* field) const;  // there and not null
+  bool has(const char* field) const;  // the field exists and is not null
   int64_t integer(const char* field, int64_t low, int64_t high) const;
   double number(const char* field) const;
   double number(const char* field, double otherwise) const;
@@ -45,7 +45,7 @@ class ConfigReader {
   // UNSUPPORTED unless `field` (or, where it is missing, `otherwise`) is `wanted`.
   void demand(const char* field, bool wanted, bool otherwise) const;
   const std::string& label() const { return label_; }
-  // What `field`, an object, holds; the label names both.
+  // The object in `field`; its label names both.
   ConfigReader inside(const char* field) const;
 
  private:
@@ -56,10 +56,10 @@ class ConfigReader {
   nlohmann::json json_;
 };
 
-// Reads the tensors of the table into the model. Checked before anything is allocated: every
-// tensor is there with its shape, as F32, F64, BF16 or F16, the table says where; what else is in
-// the file must satisfy `surplus`. `present` renames or leaves out: it returns the name in the file
-// or "" for a tensor that is zero.
+// Reads the tensors of the table into a model. Before it allocates, it checks that every tensor of
+// the table is in the file with its shape, as F32, F64, BF16 or F16, and that all other tensors of
+// the file satisfy `surplus`. `name` returns the name of a tensor in the file, or "" for one that is
+// zero.
 struct TensorSource {
   const SafetensorsReader& reader;
   std::function<std::string(const MappedTensor&)> name;
@@ -67,16 +67,17 @@ struct TensorSource {
 };
 HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
                        const std::vector<MappedTensor>& tensors);
-// The elements of one tensor as float32.
+// The elements of a tensor as float32.
 std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo& info);
-// CORRUPT_FILE unless the two tensors, of which `copy` may be missing, are equal.
+// CORRUPT_FILE unless the two tensors are equal; `copy` may be missing.
 void check_copy(const SafetensorsReader& reader, const std::string& original,
                 const std::string& copy);
 
-// DIR/model.safetensors; the error for directories with another kind of weights says what to do.
+// Opens DIR/model.safetensors. If the directory has weights in another format, the error says what to
+// do.
 SafetensorsReader open_weights(const std::filesystem::path& directory);
 
-// What transformers calls an activation function, and back.
+// The name of an activation function in transformers, and back.
 const char* activation_to_name(Activation activation);
 Activation activation_from_name(const ConfigReader& config, const char* field);
 

@@ -1,4 +1,4 @@
-// One pair of functions a format.
+// One pair of functions for each format.
 #pragma once
 
 #include <filesystem>
@@ -31,7 +31,7 @@ Imported read_llama(const std::filesystem::path& directory);
 
 void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer,
                        const std::filesystem::path& directory);
-// The weights of a directory that write_ctranslate2 has just written for `config`.
+// Reads the weights of a directory that write_ctranslate2 has written for `config`.
 HostModel read_back_ctranslate2(const ModelConfig& config, const std::filesystem::path& directory);
 
 }  // namespace trafo::interop

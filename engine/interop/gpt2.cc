@@ -1,6 +1,6 @@
 // The GPT2LMHeadModel directory of transformers: pre-norm, learned positions, biases everywhere but
-// in the output layer. Ours has a bias there, which is moved into the output matrix
-// (fold_output_bias); the file then holds that matrix beside the embeddings.
+// in the output projection. If the model has an output bias, fold_output_bias moves it into the
+// output matrix, which is then stored beside the embeddings.
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
 #include "engine/interop/lm_files.h"

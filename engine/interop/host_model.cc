@@ -21,7 +21,7 @@ std::span<float> span_of(const Tensor& value) {
   return {value.data<float>(), static_cast<size_t>(value.numel())};
 }
 
-// Sentences of lengths from one token to dozens, of tokens from all over the vocabulary.
+// Sentences of one to 48 tokens, drawn from the whole vocabulary.
 std::vector<SentencePair> fixed_pairs(const ModelConfig& config, int32_t eos) {
   PhiloxStream random(7, 11);
   const int64_t longest = std::min<int64_t>(48, longest_source(config));

@@ -1,5 +1,5 @@
-// A float32 model in host memory: what files of other programs are written from and read into,
-// whatever device and precision the caller's model has.
+// A float32 model in host memory. Files of other programs are written from it and read into it, for
+// caller's models on every device and in every precision.
 #pragma once
 
 #include <memory>
@@ -18,12 +18,12 @@ struct HostModel {
 };
 
 HostModel make_host_model(const ModelConfig& config);
-// The master weights. NON_FINITE, naming the parameter, if one of them is NaN or infinite.
+// Copies the master weights. NON_FINITE, naming the parameter, if a weight is NaN or infinite.
 HostModel copy_to_host(Context& context, const Model& model);
 std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host);
 
-// The largest difference between the logits of two models of one vocabulary on a fixed batch,
-// relative to the largest logit if that is above 1. NaN is infinitely far from everything.
+// The largest difference between the logits of two models with the same vocabulary on a fixed batch,
+// relative to the largest logit if that is above 1. Infinite if a logit is NaN.
 double logit_difference(const HostModel& a, const HostModel& b);
 
 // The same function without the output layer's bias, for formats that have none: a decoder_lm,

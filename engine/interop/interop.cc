@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr double kTolerance = 1e-4;
 
-// The unfinished directory beside the target; removed unless it is published.
+// A temporary directory beside the target. It is removed unless publish() renames it.
 class UnfinishedDirectory {
  public:
   explicit UnfinishedDirectory(const fs::path& target) : target_(target) {
@@ -34,7 +34,7 @@ class UnfinishedDirectory {
     const fs::path parent = target_.parent_path().empty() ? fs::path(".") : target_.parent_path();
     ensure_directory(parent);
     remove_stale_temporaries(target_);
-    path_ = parent / temporary_file_name(target_.filename().string());  // nobody else's
+    path_ = parent / temporary_file_name(target_.filename().string());  // unique
     make_new_directory(path_);
   }
   ~UnfinishedDirectory() {
@@ -46,7 +46,7 @@ class UnfinishedDirectory {
   const fs::path& path() const { return path_; }
   void publish() {
     sync_directory(path_);
-    rename_path(path_, target_);  // takes the place of an empty directory
+    rename_path(path_, target_);  // replaces an empty directory
     published_ = true;
     sync_directory(target_.parent_path().empty() ? fs::path(".") : target_.parent_path());
   }

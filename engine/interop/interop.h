@@ -1,7 +1,7 @@
-// Models in the directories of other programs: written for them, and read from them.
+// Export to and import from the model directories of other programs.
 //
-// A written directory appears whole or not at all, and only after it has been read back and the
-// logits of what was read equal ours on a fixed batch.
+// An exported directory appears whole or not at all. Before that it is read back, and the logits of
+// the model that was read must equal those of the caller's model on a fixed batch.
 #pragma once
 
 #include <filesystem>
@@ -23,23 +23,23 @@ enum class ExportFormat : int32_t {
 };
 const char* export_format_name(ExportFormat format);  // "hf-marian", ...
 
-// Writes `directory`, which must not exist or be empty, and returns the largest difference of the
-// logits, relative to the largest of them if that is above 1 (0 where weights are only moved). The
-// file holds the float32 (master) weights. UNSUPPORTED names the setting that the format cannot
-// express; INVALID_ARGUMENT: a tokenizer that does not fit the model, a directory with files in it;
-// NON_FINITE: weights that are not numbers, or logits that differ by more than 1e-4.
+// Writes the float32 (master) weights to `directory`, which must be empty or not exist. Returns the
+// largest difference of the logits, relative to the largest logit if that is above 1; it is 0 if the
+// weights are copied without arithmetic. UNSUPPORTED names the setting that the format cannot
+// express. INVALID_ARGUMENT: the tokenizer does not fit the model, or the directory has files.
+// NON_FINITE: weights are NaN or infinite, or logits differ by more than 1e-4.
 double export_model(Context& context, const Model& model, const Tokenizer& tokenizer,
                     ExportFormat format, const std::filesystem::path& directory);
 
 struct ImportedModel {
   std::unique_ptr<Model> model;        // float32, in the caller's context
   std::optional<Tokenizer> tokenizer;  // none: the directory has no SentencePiece model
-  std::string note;                    // what the user should know; may be empty
+  std::string note;                    // a remark for the user; may be empty
 };
 
 // Reads a MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors.
-// Weights that are float16, bfloat16 or float64 become float32. CORRUPT_FILE, UNSUPPORTED,
-// NOT_FOUND name the file and what is wrong or what models here cannot do.
+// Converts float16, bfloat16 and float64 weights to float32. CORRUPT_FILE, UNSUPPORTED and NOT_FOUND
+// name the file and the reason.
 ImportedModel import_model(Context& context, const std::filesystem::path& directory);
 
 }  // namespace trafo

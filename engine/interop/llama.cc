@@ -1,6 +1,5 @@
-// The LlamaForCausalLM directory of transformers: pre-norm, RMS norm, rotary positions that turn
-// the halves of a head against each other, SwiGLU, no biases, keys and values that queries may
-// share.
+// The LlamaForCausalLM directory of transformers: pre-norm, RMS norm, rotary positions over the
+// halves of a head, SwiGLU, no biases, grouped-query attention.
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
 #include "engine/interop/lm_files.h"

@@ -24,8 +24,8 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-// The tokenizer in the format of the `tokenizers` library, for unigram models without byte pieces:
-// the normaliser's own character map, spaces as U+2581, the pieces with their scores.
+// The tokenizer in the format of the `tokenizers` library, for unigram models without byte tokens:
+// the character map of the normaliser, spaces as U+2581, the subwords with their scores.
 Json fast_tokenizer(const SpmModel& spm, const Tokenizer& tokenizer) {
   Json special = Json::array();
   Json vocabulary = Json::array();

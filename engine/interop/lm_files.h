@@ -1,4 +1,4 @@
-// What the directories of decoder-only models of transformers share beside the weights.
+// The files that all decoder-only models of transformers have beside the weights.
 #pragma once
 
 #include "engine/interop/directory.h"
@@ -6,14 +6,15 @@
 
 namespace trafo::interop {
 
-// bos_token_id, eos_token_id, pad_token_id; what the tokenizer lacks is eos.
+// Sets bos_token_id, eos_token_id and pad_token_id. Tokens that the tokenizer lacks become eos.
 void put_special_ids(const Tokenizer& tokenizer, Json& json);
-// generation_config.json: what is never generated here is not generated there.
+// Writes generation_config.json, which suppresses the tokens that decoding here never generates.
 void write_generation(const Tokenizer& tokenizer, const std::filesystem::path& directory);
-// tokenizer.model and, for unigram vocabularies without byte pieces, what AutoTokenizer reads.
+// Writes tokenizer.model and, for unigram vocabularies without byte tokens, the files of
+// AutoTokenizer.
 void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
                         const std::filesystem::path& directory);
-// tokenizer.model, or a note that there is none.
+// Reads tokenizer.model, or notes that there is none.
 void read_lm_tokenizer(const std::filesystem::path& directory, const ModelConfig& config,
                        Imported& imported);
 

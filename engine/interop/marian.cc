@@ -1,10 +1,10 @@
-// The MarianMTModel directory of transformers: post-norm, sinusoidal positions (which are in no
-// file), embeddings scaled by the square root of the width, layer norms with epsilon 1e-5.
+// The MarianMTModel directory of transformers: post-norm, sinusoidal positions (which are computed,
+// not stored), embeddings scaled by the square root of the width, layer norms with epsilon 1e-5.
 //
-// The decoder starts from `decoder_start_token_id`. Ours starts from <s>, so that is what is
-// written. Models trained by Marian start from <pad>, the last row of the embeddings, all zeros:
-// read here, that piece becomes <s> and there is no <pad>, which gives the same function; written
-// again, it is <pad> once more.
+// The decoder starts with the token `decoder_start_token_id`. For models trained here that is <s>.
+// Models trained by Marian start with <pad>, whose embedding is the last row and all zeros. Import
+// turns this token into <s>, and the model has no <pad>; the function is the same. Export turns it
+// back into <pad>.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -79,21 +79,21 @@ Json generation_json(const ModelConfig& config, const Tokenizer& tokenizer, int3
   json["decoder_start_token_id"] = tokenizer.bos_id();
   json["max_length"] = std::min<int64_t>(512, config.max_positions);
   json["num_beams"] = 5;
-  // What our decoding never generates.
+  // The tokens that decoding here never generates.
   Json never = {tokenizer.unk_id(), tokenizer.bos_id()};
   if (pad != tokenizer.bos_id()) never.push_back(pad);
   json["suppress_tokens"] = never;
   return json;
 }
 
-// ---- the tokenizer of a directory that is read ----
+// ---- the tokenizer of an imported directory ----
 
 struct Vocabulary {
   std::vector<std::string> pieces;  // by id
   int32_t unk, eos, start;
 };
 
-// {"piece": id, ...}, into its place at once: a general JSON value would take many times the file.
+// Reads {"subword": id, ...} without a JSON value, which would need many times the memory of the file.
 class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   VocabularyHandler(const std::string& label, std::vector<std::string>& pieces)
@@ -110,7 +110,7 @@ class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
       refuse_id();
     std::string& place = pieces_[id];
     require(place.empty(), ErrorCode::corrupt_file, kOrigin, label_, ": id ", id,
-            " has two pieces");
+            " has two subwords");
     place = std::move(piece_);
     return true;
   }
@@ -133,7 +133,7 @@ class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
     refuse_id();
   }
   [[noreturn]] void refuse_id() const {
-    fail(ErrorCode::corrupt_file, kOrigin, label_, ": the id of piece ", quote(piece_),
+    fail(ErrorCode::corrupt_file, kOrigin, label_, ": the id of ", quote(piece_),
          " is not one of the ", pieces_.size(), " of the model");
   }
   const std::string& label_;
@@ -145,11 +145,11 @@ class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
 Vocabulary read_vocabulary(const fs::path& file, const ConfigReader& config, int64_t size) {
   const std::string text = read_text_file(file, limits::kVocabularyBytes);
   const std::string label = file.string();
-  // An entry takes six bytes at least; the model may have some rows without a piece.
+  // An entry has at least six bytes. The model may have some embeddings without a subword.
   constexpr uint64_t kLeastEntry = 6, kSpareRows = 65536;
   require(static_cast<uint64_t>(size) <= text.size() / kLeastEntry + kSpareRows,
           ErrorCode::corrupt_file, kOrigin, label, " is too short for the ", size,
-          " pieces of the model");
+          " tokens of the model");
   require(text.find('\0') == std::string::npos, ErrorCode::corrupt_file, kOrigin, label,
           " has a NUL byte");
   Vocabulary vocabulary;
@@ -183,8 +183,8 @@ bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
   return true;
 }
 
-// A SentencePiece model whose ids are those of the vocabulary. Pieces of both sides get the better
-// of their two scores.
+// A SentencePiece model with the ids of the vocabulary. A subword of both sides gets the better of its
+// two scores.
 Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
                            const SpmModel& target, const std::string& label) {
   std::map<std::string_view, ScoredPiece> known;
@@ -204,7 +204,7 @@ Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
       pieces.push_back({"<s>", 0, SpmPiece::control});
     else if (number == vocabulary.eos)
       pieces.push_back({"</s>", 0, SpmPiece::control});
-    else if (text == "<s>" || text.empty())  // not the start, or a row without a piece
+    else if (text == "<s>" || text.empty())  // not the start token, or a row without a subword
       pieces.push_back({concat("<unused:", id, ">"), 0, SpmPiece::unused});
     else if (found != known.end())
       pieces.push_back(found->second);
@@ -248,10 +248,10 @@ void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::p
   check_expressible(config);
   require(tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
           "the tokenizer has no <s>, from which the decoder starts");
-  // A vocabulary without <pad>: the start stands for it, as with Marian.
+  // In a vocabulary without <pad>, <s> takes its place, as in models of Marian.
   const bool has_pad = tokenizer.pad_id() >= 0;
   const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.bos_id();
-  auto vocabulary = nlohmann::json::object();  // Json would look for every key among all others
+  auto vocabulary = nlohmann::json::object();  // inserting a key into Json is linear in the keys
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
     vocabulary[id == pad && !has_pad ? "<pad>" : tokenizer.piece(id)] = id;
   Json tokens;

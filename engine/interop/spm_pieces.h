@@ -1,5 +1,4 @@
-// Serialized SentencePiece models taken apart and put together: pieces in another order, the rest
-// as it was.
+// Parses and writes serialized SentencePiece models, to reorder their pieces and keep the rest.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +24,9 @@ struct SpmModel {
   std::string rest;  // every field but the pieces, serialized
 };
 
-// `serialized` is what Tokenizer::serialized() gives: checked already.
+// `serialized` comes from Tokenizer::serialized() and has been checked.
 SpmModel parse_spm(std::string_view serialized);
-// The same model with `pieces`; <s> and </s> are the pieces of those names.
+// The same model with other pieces. <s> and </s> are the pieces with those names.
 std::string serialize_spm(const SpmModel& model, const std::vector<ScoredPiece>& pieces);
 
 }  // namespace trafo::interop

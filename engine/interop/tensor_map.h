@@ -1,7 +1,7 @@
-// Where the tensors of other programs' model files lie in our parameters.
+// Maps the tensors of other programs' model files to parameters.
 //
-// Every such tensor is some whole rows of one of our parameters, as it is or transposed. One table
-// a format serves both directions: writing gathers, reading scatters.
+// Every such tensor is a range of rows of one parameter, possibly transposed. One table for each
+// format serves both directions: writing gathers, reading scatters.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct MappedTensor {
 // Hugging Face MarianMTModel: separate projections [out, in], final_logits_bias [1, V].
 std::vector<MappedTensor> marian_tensors(const ModelConfig& config);
 // Hugging Face GPT2LMHeadModel: Conv1D weights [in, out], queries, keys and values side by side.
-// Its output layer has no bias, so that ours is in no tensor.
+// Its output projection has no bias, so the bias here is in no tensor.
 std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config);
 // Hugging Face LlamaForCausalLM: separate projections [out, in] without biases.
 std::vector<MappedTensor> llama_tensors(const ModelConfig& config);

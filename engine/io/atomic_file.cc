@@ -35,10 +35,9 @@ AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)
           "' does not name a file");
   try {
     remove_stale_temporaries(target_);
-  } catch (const Error&) {  // they do no harm, and what is wrong with the directory is said below
+  } catch (const Error&) {  // leftovers do no harm, and a bad directory fails below
   }
-  // A dead process of our number may have left the same name behind; a hundred of them would be
-  // something else.
+  // A dead process with the same id may have left a file of this name, but not a hundred of them.
   for (int attempt = 0; attempt < 100; ++attempt) {
     temporary_ = parent_of(target_) / temporary_file_name(target_.filename().string());
     file_ = try_create_new_file(temporary_);

@@ -1,4 +1,4 @@
-// Files that are written whole or not at all, and files read into memory under a size limit.
+// Files that are written whole or not at all, and files that are read whole under a size limit.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 
 namespace trafo {
 
-// Collects the bytes in a new file `.NAME.tmp-PID-N` beside the target; commit() makes them durable
-// and gives them the target's name in one step. Until then, and after any failure, the target is as
-// it was. What a process that freed left of the same target is removed by the next one to write it.
-// Errors: IO with path and reason.
+// Writes to a new file `.NAME.tmp-PID-N` beside the target. commit() makes the bytes durable and
+// renames the file to the target. Before that, and after any failure, the target has not changed.
+// The next process that writes the same target removes files that dead processes left. Errors: IO
+// with path and reason.
 class AtomicFile final : public ByteSink {
  public:
   explicit AtomicFile(std::filesystem::path target);
-  ~AtomicFile() override;  // without a commit: removes the temporary
+  ~AtomicFile() override;  // without a commit: removes the temporary file
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   using ByteSink::write;
   void write(std::span<const std::byte> bytes) override;
-  // fsync, close, rename, fsync of the directory. After this no more writes.
+  // fsync, close, rename, fsync of the directory. Nothing can be written afterwards.
   void commit();
 
  private:
@@ -41,15 +41,15 @@ class AtomicFile final : public ByteSink {
 void write_file_atomically(const std::filesystem::path& target, std::span<const std::byte> bytes);
 void write_file_atomically(const std::filesystem::path& target, std::string_view text);
 
-// The whole regular file. Errors: NOT_FOUND; IO, also when it is larger than `max_bytes` (nothing
-// is allocated then) or changes its length while it is read.
+// Reads a whole regular file. Errors: NOT_FOUND; IO, also if the file is larger than `max_bytes`
+// (nothing is allocated then) or changes its length while it is read.
 std::vector<std::byte> read_file(const std::filesystem::path& path, uint64_t max_bytes,
                                  FollowLinks links = FollowLinks::yes);
 std::string read_text_file(const std::filesystem::path& path, uint64_t max_bytes,
                            FollowLinks links = FollowLinks::yes);
 
-// Deletes what processes that are gone left of `target` beside it, `.NAME.tmp-PID-N` files and
-// directories; returns their names.
+// Deletes the `.NAME.tmp-PID-N` files and directories that dead processes left beside `target`, and
+// returns their names.
 std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& target);
 
 }  // namespace trafo

@@ -1,4 +1,4 @@
-// Where a writer of bytes puts them: a file, a buffer, a file of a checkpoint.
+// The destination of a stream of bytes: a file, a buffer, a file of a checkpoint.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kOrigin = "checkpoint";
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
-// One file of a checkpoint being written; sums what passes through.
+// A file of a checkpoint that is being written; computes its checksum on the way.
 class FileSink final : public ByteSink {
  public:
   explicit FileSink(const std::filesystem::path& path) : file_(create_new_file(path)) {}
@@ -41,8 +41,8 @@ class FileSink final : public ByteSink {
   uint32_t crc_ = 0;
 };
 
-// Removes a directory that is not part of any checkpoint. A failure is left to remove_leftovers():
-// the save or deletion it belongs to has already succeeded or failed on its own.
+// Removes a directory that is not part of any checkpoint. If that fails, remove_leftovers() does it
+// later: the save or deletion has already succeeded or failed.
 void remove_unneeded(const std::filesystem::path& path) noexcept {
   file_system::remove_tree(path.c_str());
 }
@@ -90,7 +90,7 @@ void require_size(const std::filesystem::path& checkpoint, const ManifestEntry& 
           entry.name, " has ", size, " bytes, the manifest says ", entry.bytes);
 }
 
-// Its tensors have checksums too: the one that is damaged is named.
+// Tensors have checksums too, so that the error can name the damaged one.
 void require_sum(const std::filesystem::path& checkpoint, const ManifestEntry& entry,
                  uint32_t crc) {
   if (crc32_text(crc) == entry.crc32) return;
@@ -147,7 +147,7 @@ void CheckpointDirectory::save(int64_t update, std::span<const CheckpointFile> f
   ensure_directory(run_);
   ensure_own_directory(root_);
   const std::filesystem::path unfinished = temporary(update, "tmp");
-  remove_tree(unfinished);  // of a dead process that had our number
+  remove_tree(unfinished);  // of a dead process with the same id
   make_new_directory(unfinished);
   try {
     std::vector<ManifestEntry> entries;
@@ -170,11 +170,11 @@ void CheckpointDirectory::save(int64_t update, std::span<const CheckpointFile> f
 }
 
 void CheckpointDirectory::publish(const std::filesystem::path& unfinished, int64_t update) const {
-  // A directory cannot be renamed onto one that has files. Between the two renames the old one
-  // waits under a name from which remove_leftovers() brings it back.
+  // A directory cannot be renamed onto one that has files. Between the two renames the old one has a
+  // name from which remove_leftovers() can restore it.
   const std::filesystem::path final = path(update);
   const std::filesystem::path old = temporary(update, "old");
-  if (is_present(old)) {  // an earlier replacement failed half-way, and so did its way back
+  if (is_present(old)) {  // an earlier replacement failed, and so did undoing it
     if (is_present(final))
       remove_tree(old);
     else
@@ -279,7 +279,7 @@ std::vector<int64_t> CheckpointDirectory::remove_old(int64_t keep_last,
     const bool is_protected = std::find(keep.begin(), keep.end(), updates[i]) != keep.end();
     if (!is_recent && !is_protected && !is_newest_valid) victims.push_back(updates[i]);
   }
-  // Without a valid one, each damaged one may be what a person can still rescue.
+  // Without a valid checkpoint, a person may still rescue data from the damaged ones.
   if (!found_valid) victims.clear();
   std::reverse(victims.begin(), victims.end());
   // Hidden first, durably: a half-deleted checkpoint must not look like one.
@@ -296,7 +296,7 @@ std::vector<std::string> CheckpointDirectory::remove_leftovers() {
   refuse_linked_directory(root_);
   std::vector<std::string> removed;
   const auto is_dead = [](const TemporaryName& temporary) {
-    // Under our own number it is a dead process too: in containers every first process is number 1.
+    // The same process id is a dead process too: in containers every first process has id 1.
     return temporary.pid == file_system::current_process() ||
            !file_system::process_is_alive(temporary.pid);
   };

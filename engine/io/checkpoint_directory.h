@@ -1,14 +1,14 @@
 // The checkpoints of a run directory:
 //
-//   RUN/ckpt/UPDATE/      files given by the caller and manifest.json (size and CRC-32 of each)
-//   RUN/latest            text, the UPDATE saved last; further such pointers ("best-bleu") by
-//   write_pointer RUN/ckpt/.UPDATE.tmp-PID   being written or being deleted; .UPDATE.old-PID: being
-//   replaced
+//   RUN/ckpt/UPDATE/          the caller's files and manifest.json (size and CRC-32 of each)
+//   RUN/latest                text: the update that was saved last; write_pointer makes others
+//                             like it ("best-bleu")
+//   RUN/ckpt/.UPDATE.tmp-PID  a checkpoint that is being written or deleted
+//   RUN/ckpt/.UPDATE.old-PID  a checkpoint that is being replaced
 //
-// RUN/ckpt must be a directory of its own: where it is a symbolic link, nothing is saved or
-// deleted. A checkpoint appears whole or not at all, also after kill -9 and power loss. Only one
-// process may write: hold a DirectoryLock on RUN. Not thread-safe. IO errors leave the earlier
-// checkpoints as they were.
+// If RUN/ckpt is a symbolic link, nothing is saved or deleted. A checkpoint appears whole or not at
+// all, also after kill -9 and power loss. Only one process may write: hold a DirectoryLock on RUN.
+// Not thread-safe. IO errors do not change earlier checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -38,25 +38,25 @@ struct ManifestEntry {
 
 struct NewestValid {
   std::optional<int64_t> update;  // none: there is no valid checkpoint
-  std::vector<Error> refused;     // why each newer one was passed over, newest first
+  std::vector<Error> refused;     // why each newer one was refused, newest first
 };
 
 class CheckpointDirectory {
  public:
-  // Touches nothing; save() creates the directories.
+  // Does not touch the disk; save() creates the directories.
   explicit CheckpointDirectory(std::filesystem::path run_directory);
 
   std::filesystem::path path(int64_t update) const;
 
-  // Writes the files in the given order, then the manifest, makes all durable, shows the checkpoint
-  // under its name (replacing one of the same number) and points `latest` to it. On error nothing
-  // of it remains, with two exceptions: when the last fsync of RUN/ckpt fails, the checkpoint is
-  // whole but may not survive a power loss; when only `latest` cannot be written, it is whole and
-  // durable.
+  // Writes the files in the given order and the manifest, makes them durable, renames the directory
+  // to its final name (replacing a checkpoint of the same update) and points `latest` to it. After
+  // an error nothing of it remains, with two exceptions. If the last fsync of RUN/ckpt fails, the
+  // checkpoint is whole but may not survive a power loss. If only `latest` cannot be written, the
+  // checkpoint is whole and durable.
   void save(int64_t update, std::span<const CheckpointFile> files);
 
-  // Ascending numbers of the directories whose manifest can be opened; their content is not
-  // checked.
+  // The updates, in ascending order, of directories whose manifest can be opened. Their content is
+  // not checked.
   std::vector<int64_t> list() const;
 
   // Reads every byte of checkpoint `update` against its manifest. CORRUPT_FILE names the directory
@@ -64,27 +64,27 @@ class CheckpointDirectory {
   // NOT_FOUND: no such checkpoint.
   std::vector<ManifestEntry> verify(int64_t update) const;
 
-  // The newest checkpoint that verify() accepts. Whether an older one will do is the caller's
-  // decision, made with `refused`. What is not damage is not passed over: VERSION is thrown for one
-  // written by a newer release, IO for one that could not be read this time.
+  // The newest checkpoint that verify() accepts. `refused` lets the caller decide whether an older
+  // one will do. Only damaged checkpoints are refused: a checkpoint of a newer release is VERSION,
+  // and one that cannot be read is IO.
   NewestValid newest_valid() const;
 
-  // One file of a checkpoint: at most max_bytes, checked against the manifest, symbolic links
-  // refused.
+  // Reads one file of a checkpoint of at most max_bytes and checks it against the manifest. A
+  // symbolic link is refused.
   std::string read_text(int64_t update, std::string_view file, uint64_t max_bytes) const;
 
-  // Deletes all but the newest `keep_last` (>= 1) checkpoints, those in `keep` and the newest valid
-  // one, which is looked for by verify() unless it is the one this object saved last. Returns what
-  // it deleted.
+  // Deletes all checkpoints but the newest `keep_last` (>= 1), those in `keep` and the newest valid
+  // one. verify() finds the latter, unless this object saved the newest. Returns the deleted
+  // updates.
   std::vector<int64_t> remove_old(int64_t keep_last, std::span<const int64_t> keep);
 
-  // Removes what dead processes left in RUN and RUN/ckpt and puts back a checkpoint whose
-  // replacement was cut short; call it with the DirectoryLock held and no save under way. Names in
-  // the order of removal.
+  // Removes the temporary files of dead processes in RUN and RUN/ckpt, and restores a checkpoint
+  // whose replacement was interrupted. Call it with the DirectoryLock held and no save in flight.
+  // Returns the removed names in order.
   std::vector<std::string> remove_leftovers();
 
-  // RUN/NAME, a text file with an update number. read: none when missing, CORRUPT_FILE when it is
-  // not a number.
+  // RUN/NAME, a text file with an update. Reading gives none if the file is missing, and
+  // CORRUPT_FILE if it has no number.
   void write_pointer(std::string_view name, int64_t update) const;
   std::optional<int64_t> read_pointer(std::string_view name) const;
 

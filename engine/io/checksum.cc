@@ -10,7 +10,7 @@ constexpr size_t kDigits = 8;
 }  // namespace
 
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t previous) {
-  if (bytes.empty()) return previous;  // zlib takes a null pointer for "begin anew"
+  if (bytes.empty()) return previous;  // for a null pointer zlib would start over
   return static_cast<uint32_t>(
       ::crc32_z(previous, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }

@@ -80,8 +80,7 @@ void Descriptor::sync() {
 }
 
 void Descriptor::close() {
-  // The descriptor is gone after close() whatever it returns; on Linux that includes EINTR, which
-  // is no failure.
+  // close() always releases the descriptor, on Linux also after EINTR, which is no failure.
   const int result = file_system::close(std::exchange(fd_, -1));
   if (result != 0 && errno != EINTR) fail_errno(errno, "write_file", "cannot close", path_);
 }
@@ -135,10 +134,10 @@ void ensure_directory(const std::filesystem::path& path) {
     return;
   }
   if (errno == EEXIST) {
-    open_directory_for_sync(path);  // throws when it is something else than a directory
+    open_directory_for_sync(path);  // throws if it is not a directory
     return;
   }
-  // Of the root, which would be its own parent, errno is EEXIST.
+  // For the root, which would be its own parent, errno is EEXIST.
   const bool can_create_parent = errno == ENOENT && path.has_parent_path();
   if (!can_create_parent) fail_errno(errno, "create_directory", "cannot create directory", path);
   ensure_directory(path.parent_path());

@@ -32,7 +32,7 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
   struct stat status;
   if (file_system::stat(file_.fd(), &status) != 0)
     fail_errno(errno, "lock_directory", "cannot examine", path);
-  // The lock is emptied and written to. A second name would make that another file's loss.
+  // The lock file is truncated and written. With a second name, another file would be destroyed.
   require(S_ISREG(status.st_mode) && status.st_nlink == 1, ErrorCode::io, "lock_directory",
           path.string(), " is no file of its own: it is special or has a second name; remove it");
   if (file_system::lock_exclusive(file_.fd()) != 0) {

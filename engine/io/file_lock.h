@@ -7,14 +7,13 @@
 
 namespace trafo {
 
-// Holds an flock on DIRECTORY/.lock while it lives; the kernel lets go when the process dies,
-// however it dies, so there is no stale lock to clean up. The file stays behind and holds the
-// holder's process id as text.
+// Holds an flock on DIRECTORY/.lock. The kernel releases it when the process ends in any way, so there
+// are no stale locks. The file stays and has the process id of the holder as text.
 class DirectoryLock {
  public:
-  // Errors: IO "in use by process PID" when another process (or another object of this one) holds
-  // it; IO when the directory is missing or not writable, or when .lock is a link, has a second
-  // name, or is no regular file.
+  // Errors: IO "in use by process PID" if another process, or another object of this one, holds it.
+  // IO if the directory is missing or not writable, or if .lock is a link, has a second name or is
+  // no regular file.
   explicit DirectoryLock(const std::filesystem::path& directory);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock&) = delete;

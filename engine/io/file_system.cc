@@ -12,7 +12,7 @@
 namespace trafo::file_system {
 namespace {
 
-// fsync too: interrupted, it has failed nothing, unlike one that returns EIO.
+// fsync may be repeated after an interruption, unlike after EIO.
 template <class Call>
 auto retrying(Call call) noexcept {
   for (;;) {
@@ -72,15 +72,15 @@ int close_directory(DIR* directory) noexcept {
 
 namespace {
 
-// What is called so in the directory, with all that is in it, and without any memory: what did not
-// come about because there was none has to go. std::filesystem::remove_all ends the process where a
-// path of its own finds none, opendir returns nothing.
+// Removes an entry of a directory with all that is in it, without allocating: it also cleans up after
+// a failure for lack of memory. std::filesystem::remove_all ends the process if it cannot allocate
+// a path, and opendir fails.
 int remove_entry(int directory, const char* name) noexcept {
   if (::unlinkat(directory, name, 0) == 0 || errno == ENOENT) return 0;
   if (errno != EISDIR && errno != EPERM) return -1;
   const int fd = open_at(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
   if (fd < 0) return -1;
-  alignas(struct dirent64) char entries[2048];  // on the stack of every level
+  alignas(struct dirent64) char entries[2048];  // one on the stack for each level
   int result = 0;
   while (result == 0) {
     const ssize_t bytes = ::getdents64(fd, entries, sizeof entries);
@@ -112,7 +112,7 @@ pid_t current_process() noexcept {
 }
 
 bool process_is_alive(pid_t pid) noexcept {
-  // EPERM: there is one, of another user.
+  // EPERM: the process exists and belongs to another user.
   return ::kill(pid, 0) == 0 || errno != ESRCH;
 }
 

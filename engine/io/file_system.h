@@ -1,6 +1,6 @@
-// Every system call of engine/io, and nothing else: results and errno are the kernel's, but that a
-// call which a signal interrupted is made again. Not close(): the descriptor is gone whatever it
-// returns. tests/reliability/io_faults.h fails each of the calls under this file's functions.
+// The system calls of engine/io. Results and errno are the kernel's. A call that a signal interrupted
+// is repeated, except close(), which always releases the descriptor. tests/reliability/io_faults.h
+// makes each of these calls fail.
 #pragma once
 
 #include <dirent.h>
@@ -22,12 +22,12 @@ int stat(int fd, struct stat* status) noexcept;
 int rename(const char* from, const char* to) noexcept;
 int unlink(const char* path) noexcept;
 int make_directory(const char* path, mode_t mode) noexcept;
-int lock_exclusive(int fd) noexcept;  // does not wait: EWOULDBLOCK when somebody holds it
+int lock_exclusive(int fd) noexcept;  // does not wait: EWOULDBLOCK if it is held
 DIR* open_directory(const char* path) noexcept;
-struct dirent* read_directory(DIR* directory) noexcept;  // null: end, or an error when errno != 0
+struct dirent* read_directory(DIR* directory) noexcept;  // null: end, or an error if errno != 0
 int close_directory(DIR* directory) noexcept;
-// A file, or a directory with everything below it; symbolic links are removed, not followed. A path
-// that is not there is no error. Returns 0, or -1 with errno set.
+// Removes a file, or a directory with everything below it. Symbolic links are removed, not followed.
+// A missing path is no error. Returns 0, or -1 with errno set.
 int remove_tree(const char* path) noexcept;
 
 pid_t current_process() noexcept;

@@ -62,8 +62,8 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, int64_t update,
   } catch (const nlohmann::json::exception&) {
     check(false, "the manifest lacks a field or has one of the wrong type");
   }
-  // Refuses duplicate keys, unknown fields, other numbers and another checkpoint's manifest, all at
-  // once.
+  // One comparison refuses duplicate keys, unknown fields, other number formats and the manifest of
+  // another checkpoint.
   check(encode_manifest(update, files) == text, "the manifest is not the one of update ", update);
   return files;
 }

@@ -1,4 +1,4 @@
-// manifest.json of a checkpoint: what the checkpoint consists of.
+// manifest.json: the files of a checkpoint with their sizes and checksums.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ inline constexpr int64_t kManifestVersion = 1;
 // "crc32"}}}
 std::string encode_manifest(int64_t update, std::span<const ManifestEntry> files);
 
-// Accepts only the exact bytes encode_manifest gives. Errors: CORRUPT_FILE, VERSION; `label` names
-// the file.
+// Accepts only the exact bytes that encode_manifest writes. Errors: CORRUPT_FILE, VERSION. `label`
+// names the file.
 std::vector<ManifestEntry> parse_manifest(std::string_view text, int64_t update,
                                           const std::string& label);
 
-// A base name without surprises: [A-Za-z0-9_-][A-Za-z0-9._-]*, at most 100 bytes.
+// Whether a base name is [A-Za-z0-9_-][A-Za-z0-9._-]* with at most 100 bytes.
 bool is_plain_name(std::string_view name);
 
 }  // namespace trafo

@@ -22,7 +22,7 @@ class SafetensorsSource {
  public:
   virtual ~SafetensorsSource() = default;
   virtual uint64_t size() const = 0;
-  // Returns fewer bytes than asked for only at the end.
+  // Returns fewer bytes than requested only at the end.
   virtual size_t read_at(uint64_t offset, std::span<std::byte> out) const = 0;
 };
 
@@ -103,7 +103,7 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
                        const SafetensorsMetadata& metadata) {
   require(tensors.size() <= limits::kTensors, ErrorCode::invalid_argument, kOrigin, "there are ",
           tensors.size(), " tensors, the limit is ", limits::kTensors);
-  // Room for our own pairs: one per tensor and the two of the file.
+  // Leaves space for the writer's pairs: one for each tensor and two for the file.
   require(metadata.size() + tensors.size() + 2 <= limits::kMetadataPairs,
           ErrorCode::invalid_argument, kOrigin, "there are ", metadata.size(),
           " metadata pairs, too many");

@@ -1,19 +1,20 @@
 // The safetensors file format (github.com/huggingface/safetensors), read and written with
 // checksums.
 //
-//   8 bytes   little-endian length N of the header
-//   N bytes   JSON: {"__metadata__": {string: string}, NAME: {"dtype", "shape", "data_offsets":
-//   [begin, end]}, ...} the rest  the tensors' bytes, little-endian, in data_offsets order without
-//   hole or overlap
+//   8 bytes   N, the length of the header, little-endian
+//   N bytes   the header, JSON: {"__metadata__": {string: string},
+//             NAME: {"dtype", "shape", "data_offsets": [begin, end]}, ...}
+//   the rest  the bytes of the tensors, little-endian, in the order of data_offsets, without gap or
+//             overlap
 //
-// Our writer adds to __metadata__, under names that begin with "trafo.":
-//   trafo.header_crc32   always the first pair of the header, so that it lies at a fixed place;
-//   covers all N header bytes trafo.format         "1" trafo.crc32.NAME     of each tensor's bytes
-//   (every payload byte belongs to exactly one tensor, so that no sum over the
-//                        whole payload is needed)
-// A file with any "trafo." key must carry the header sum and one sum per tensor, all correct; thus
-// no single flipped bit can make our file look like one from elsewhere, which loads without
-// checksums.
+// The writer adds pairs to __metadata__ whose names begin with "trafo.":
+//   trafo.header_crc32  of all N header bytes; always the first pair, so its position is fixed
+//   trafo.format        "1"
+//   trafo.crc32.NAME    of the bytes of each tensor; together they cover the whole payload
+//
+// A file with any "trafo." pair must have the checksum of the header and one for each tensor, all
+// correct. So no single flipped bit can make such a file look like one of another program, which
+// loads without checksums.
 #pragma once
 
 #include <cstddef>
@@ -40,13 +41,13 @@ struct TensorEntry {
   std::string name;  // valid UTF-8 without NUL, not empty, not "__metadata__"
   DType dtype = DType::f32;
   std::vector<int64_t> shape;       // row-major; {} is a scalar
-  std::span<const std::byte> data;  // exactly product(shape) * dtype_size(dtype) bytes
+  std::span<const std::byte> data;  // exactly element_count(shape) * dtype_size(dtype) bytes
 };
 
-// The bytes depend on the content only, not on the order of `tensors`: wide element types come
-// first (so that every tensor is aligned to its element size), then by name. Errors:
-// INVALID_ARGUMENT for anything the reader would refuse (engine/core/limits.h, duplicate names,
-// wrong sizes, metadata keys that begin with "trafo."), and what the sink throws.
+// The bytes do not depend on the order of `tensors`. Tensors are sorted by element size, largest
+// first, so that each is aligned to its element size, and then by name. Errors: INVALID_ARGUMENT
+// for everything that the reader would refuse (engine/core/limits.h, duplicate names, wrong sizes,
+// metadata keys that begin with "trafo."), and errors of the sink.
 void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
                        const SafetensorsMetadata& metadata = {});
 std::vector<std::byte> safetensors_to_memory(std::span<const TensorEntry> tensors,
@@ -64,8 +65,8 @@ struct TensorInfo {
   uint64_t offset = 0;  // from the start of the payload
   uint64_t bytes = 0;
   std::string crc32;  // eight hexadecimal digits; empty in a file without checksums
-  // Only from open_foreign: the file's name of an element type that is none of ours ("F16", "I64").
-  // `dtype` says nothing then.
+  // Only from open_foreign: the name of an element type that DType does not have ("F16", "I64").
+  // `dtype` has no meaning then.
   std::string foreign;
 };
 
@@ -74,13 +75,13 @@ enum class ElementTypes { ours, all };
 
 class SafetensorsReader {
  public:
-  // Reads and checks the header; allocates only in proportion to it. Errors: NOT_FOUND, IO,
-  // CORRUPT_FILE naming the file and the tensor or rule, UNSUPPORTED naming the tensor whose dtype
-  // is not F32, F64, BF16 or I32. The file is read through one descriptor, never mapped; symbolic
-  // links are followed unless `links` says otherwise.
+  // Reads and checks the header, with memory in proportion to it. Errors: NOT_FOUND; IO;
+  // CORRUPT_FILE, naming the file and the tensor or rule; UNSUPPORTED, naming a tensor whose dtype is
+  // not F32, F64, BF16 or I32. The file is read through one descriptor and never mapped. `links`:
+  // whether symbolic links are followed.
   static SafetensorsReader open(const std::filesystem::path& path);
   static SafetensorsReader open_no_follow(const std::filesystem::path& path);
-  // Of another program: every element type of the format, see TensorInfo::foreign.
+  // For files of other programs: allows every element type of the format, see TensorInfo::foreign.
   static SafetensorsReader open_foreign(const std::filesystem::path& path);
   // `bytes` must outlive the reader; `label` stands for the file name in messages.
   static SafetensorsReader from_memory(std::span<const std::byte> bytes, std::string label);
@@ -91,21 +92,21 @@ class SafetensorsReader {
 
   const std::string& label() const { return label_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in payload order
-  const SafetensorsMetadata& metadata() const { return metadata_; }    // without our "trafo." pairs
+  const SafetensorsMetadata& metadata() const { return metadata_; }    // without "trafo." pairs
   bool has_checksums() const { return has_checksums_; }
 
-  const TensorInfo* find(std::string_view name) const;  // null when there is none
+  const TensorInfo* find(std::string_view name) const;  // null if there is none
   const TensorInfo& at(std::string_view name) const;    // NOT_FOUND, naming file and tensor
 
-  // Copies one tensor's bytes; `out` must have exactly info.bytes bytes (else SHAPE_MISMATCH,
-  // nothing is written). The copy is checked, not the file, so that nobody can change it in
-  // between: on CORRUPT_FILE, `out` holds the damaged bytes and must not be used. Call verify()
-  // before filling anything that must stay whole.
+  // Copies the bytes of a tensor. `out` must have exactly info.bytes bytes, else SHAPE_MISMATCH and
+  // nothing is written. The copy is checked, not the file, so that the file cannot change in
+  // between. After CORRUPT_FILE `out` has the damaged bytes; call verify() first if `out` must not
+  // be destroyed.
   void read(const TensorInfo& info, std::span<std::byte> out) const;
   void read(std::string_view name, std::span<std::byte> out) const { read(at(name), out); }
 
-  // Reads the whole payload in pieces of 1 MiB against the checksums; CORRUPT_FILE names the first
-  // bad tensor. Without checksums it only proves that the bytes are there.
+  // Checks the whole payload against the checksums, 1 MiB at a time. CORRUPT_FILE names the first
+  // damaged tensor. Without checksums, only checks that all bytes can be read.
   void verify() const;
 
  private:
@@ -115,14 +116,14 @@ class SafetensorsReader {
   std::unique_ptr<SafetensorsSource> source_;
   std::string label_;
   std::vector<TensorInfo> tensors_;
-  std::map<std::string, size_t, std::less<>> index_;  // name -> place in tensors_
+  std::map<std::string, size_t, std::less<>> index_;  // name -> index in tensors_
   SafetensorsMetadata metadata_;
   uint64_t payload_start_ = 0;
   bool has_checksums_ = false;
 };
 
-// What a file's own header and checksums have against it, without its name: "tensor 'x' is damaged,
-// ...". Empty if they have nothing. Reads all of it.
+// The damage that the file's own header and checksums show, without the name of the file, such as
+// "tensor 'x' is damaged, ..."; empty if there is none. Reads the whole file.
 std::string safetensors_damage(const std::filesystem::path& file);
 std::string safetensors_damage(std::span<const std::byte> file);
 

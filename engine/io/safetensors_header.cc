@@ -57,8 +57,8 @@ int64_t bytes_of(std::span<const int64_t> shape, int64_t element_bytes) {
   return *bytes;
 }
 
-// Receives the JSON piece by piece and allows nothing but the format's three levels, so that
-// neither depth nor numbers nor sizes of a hostile header reach any general data structure.
+// A streaming JSON handler that accepts only the three levels of the format. Neither depth nor numbers
+// nor sizes of a hostile header reach a general data structure.
 class HeaderHandler final : public nlohmann::json_sax<Json> {
  public:
   HeaderHandler(const std::string& label, uint64_t payload_bytes, ElementTypes types)
@@ -270,7 +270,7 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
   std::set<std::string> names_;
 };
 
-// Moves our pairs from `metadata` into the tensors.
+// Moves the "trafo." pairs from `metadata` into the tensors.
 void take_checksums(SafetensorsHeader& header, const std::string& label) {
   const auto first = header.metadata.lower_bound(std::string(kOurPrefix));
   auto last = first;

@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file: parsing with every rule of the format checked, and the
+// The JSON header of a safetensors file: a parser that checks every rule of the format, and its
 // exact inverse.
 #pragma once
 
@@ -14,29 +14,28 @@ namespace trafo {
 
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  // in payload order
-  SafetensorsMetadata metadata;     // without our own pairs
+  SafetensorsMetadata metadata;     // without "trafo." pairs
   bool has_checksums = false;
 };
 
-// `payload_bytes` is what follows the header in the file. Errors: CORRUPT_FILE, UNSUPPORTED;
-// `label` names the file.
+// `payload_bytes` is the number of bytes after the header. Errors: CORRUPT_FILE, UNSUPPORTED. `label`
+// names the file.
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t payload_bytes,
                                            const std::string& label,
                                            ElementTypes types = ElementTypes::ours);
 
-// Header with our checksums, padded with spaces so that the payload begins at a multiple of 8
-// bytes. The tensors must be in payload order with offsets and crc32 filled in.
+// The header with checksums, padded with spaces so that the payload begins at a multiple of 8 bytes.
+// The tensors must be in payload order, with offsets and crc32 filled in.
 std::string encode_safetensors_header(std::span<const TensorInfo> tensors,
                                       const SafetensorsMetadata& metadata);
 
-// product(shape) * dtype_size(dtype), or a negative number when the shape breaks a limit or the
-// product overflows.
+// The bytes of a tensor, or a negative number if the shape breaks a limit or the size overflows.
 int64_t tensor_bytes(std::span<const int64_t> shape, DType dtype);
 
 bool is_valid_utf8_without_nul(std::string_view text);
 
-// 'text' for a message: at most 200 bytes of it, control characters as '?', since it may come from
-// a hostile file.
+// 'text' in quotes for a message: at most 200 bytes of it, with '?' for control characters, because
+// it may come from a hostile file.
 std::string quote(std::string_view text);
 
 inline constexpr std::string_view kOurPrefix = "trafo.";

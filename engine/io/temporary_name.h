@@ -1,6 +1,6 @@
-// Names of unfinished things: ".NAME.KIND-PID" for directories, ".NAME.tmp-PID-N" for files, N
-// random. The leading dot hides them from listings, the process id tells a later process whether
-// anybody is still at work on them.
+// Names of unfinished directories, ".NAME.KIND-PID", and files, ".NAME.tmp-PID-N" with a random N.
+// The dot hides them from listings. The process id shows a later process whether their writer is
+// still alive.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 namespace trafo {
 
 struct TemporaryName {
-  std::string name;  // of what it was to become
+  std::string name;  // the final name
   std::string kind;  // "tmp", "old"
   pid_t pid = 0;
 };
@@ -21,11 +21,11 @@ struct TemporaryName {
 std::string temporary_directory_name(std::string_view name, std::string_view kind);
 std::string temporary_file_name(std::string_view name);
 
-// Canonical decimal without sign or leading zero, so that each number has one name; none for
-// anything else.
+// Parses a decimal number without sign and leading zero, so that each number has one name; none for
+// any other text.
 std::optional<int64_t> parse_decimal(std::string_view text);
 
-// None when `file_name` is not one of ours.
+// None if `file_name` is not such a name.
 std::optional<TemporaryName> parse_temporary_name(std::string_view file_name);
 
 }  // namespace trafo

@@ -30,8 +30,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// Rewrites non-overlapping pairs for which `matches(first, second)`, left to right, as `before
-// first between second behind`.
+// Replaces each pair of neighbours with matches(first, second) by `before first between second
+// behind`. Pairs do not overlap and are found from left to right.
 template <class Predicate>
 std::string rewrite_pairs(const std::string& text, Predicate matches, std::string_view before,
                           std::string_view between, std::string_view behind) {
@@ -96,7 +96,7 @@ std::vector<std::string> split(std::string_view text) {
   return tokens;
 }
 
-// Decimals with a point in every locale.
+// A number with a decimal point in every locale.
 std::string fixed(double value, int decimals) {
   char text[64];
   const auto end =

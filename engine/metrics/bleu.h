@@ -13,8 +13,8 @@ namespace trafo {
 inline constexpr int kBleuOrder = 4;
 
 enum class BleuTokenizer { mteval_13a, none };
-// exp: the k-th order without a match counts as 1 / (2^k total) (NIST's mteval-v13a). none: such an
-// order makes the score 0.
+// exp: the k-th order without a match has the precision 1 / (2^k total), as in NIST's mteval-v13a.
+// none: an order without a match makes the score 0.
 enum class BleuSmoothing { exp, none };
 
 struct BleuOptions {
@@ -41,7 +41,7 @@ struct BleuScore {
 BleuScore corpus_bleu(std::span<const std::string> hypotheses,
                       std::span<const std::string> references, const BleuOptions& options = {});
 
-// The tokens BLEU counts, in `line`'s order: tokenizer 13a of mteval, then split at white space.
+// The words that BLEU counts, in order: tokenizer 13a of mteval, then split at white space.
 std::vector<std::string> bleu_tokens(std::string_view line, const BleuOptions& options = {});
 
 }  // namespace trafo

@@ -48,7 +48,7 @@ ChrfScore corpus_chrf(std::span<const std::string> hypotheses,
     for (size_t n = 1; n <= kChrfOrder; ++n) {
       const auto hypothesis_ngrams = sorted_ngrams<kChrfOrder>(hypothesis, n);
       const auto reference_ngrams = sorted_ngrams<kChrfOrder>(reference, n);
-      // Where a reference is too short for this order, the hypothesis does not count either.
+      // If the reference is too short for this order, the hypothesis does not count either.
       if (!reference_ngrams.empty())
         chrf.hypothesis_totals[n - 1] += static_cast<int64_t>(hypothesis_ngrams.size());
       chrf.reference_totals[n - 1] += static_cast<int64_t>(reference_ngrams.size());

@@ -6,9 +6,9 @@
 
 namespace trafo {
 
-// Unicode 14's full lower-case mapping. A capital sigma becomes the final form when a letter with
-// case stands before it and none behind it, apostrophes and combining marks aside. Ill-formed bytes
-// become U+FFFD.
+// The full lower-case mapping of Unicode 14. A capital sigma becomes a final sigma if a cased letter
+// precedes and none follows it; apostrophes and combining marks between them are ignored.
+// Ill-formed bytes become U+FFFD.
 std::string lowercase_utf8(std::string_view text);
 
 }  // namespace trafo

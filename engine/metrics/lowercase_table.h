@@ -1,4 +1,4 @@
-// Simple lower-case mappings of Unicode 14 (UnicodeData.txt), as runs of equal distance.
+// The simple lower-case mappings of Unicode 14 (UnicodeData.txt), as runs with equal distance.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What BLEU and chrF share.
+// Shared by BLEU and chrF.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 
 namespace trafo {
 
-// Ends every signature: scores are comparable only between equal signatures.
+// The last part of every signature. Only scores with equal signatures are comparable.
 inline constexpr std::string_view kMetricVersion = "trafo:0.1.0";
 
 void check_segments(std::span<const std::string> hypotheses,
                     std::span<const std::string> references, std::string_view origin);
 
-// Sum over distinct elements of the smaller count. Both must be sorted.
+// The number of elements that a and b have in common, counted with multiplicity. Both are sorted.
 template <class Element>
 int64_t count_matches(const std::vector<Element>& a, const std::vector<Element>& b) {
   int64_t matches = 0;
@@ -34,7 +34,7 @@ int64_t count_matches(const std::vector<Element>& a, const std::vector<Element>&
   return matches;
 }
 
-// Sorted n-grams of `symbols`, filled up with zeros: n <= Order, symbols are not 0.
+// The sorted n-grams of `symbols`, padded with zeros to Order. n <= Order; no symbol is 0.
 template <size_t Order, class Symbol>
 std::vector<std::array<Symbol, Order>> sorted_ngrams(const std::vector<Symbol>& symbols, size_t n) {
   std::vector<std::array<Symbol, Order>> ngrams;

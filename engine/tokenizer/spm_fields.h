@@ -1,5 +1,5 @@
-// The wire format of a serialized SentencePiece model (protocol buffers): a sequence of keys and
-// values. The only reader of it here.
+// Reads the wire format of a serialized SentencePiece model: a protocol buffer, which is a sequence
+// of keys and values.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@ struct SpmField {
   enum Wire : uint32_t { varint = 0, fixed64 = 1, bytes_of = 2, fixed32 = 5 };
   uint32_t number = 0;
   uint32_t wire = varint;
-  uint64_t value = 0;      // of a number
-  std::string_view bytes;  // of bytes_of: a text or a message
+  uint64_t value = 0;      // if it is a number
+  std::string_view bytes;  // if it is bytes_of: a text or a message
   std::string_view whole;  // key and value
 
   bool is(uint32_t field, uint32_t kind) const { return number == field && wire == kind; }
 };
 
-// Fields of one message. next() throws CORRUPT_FILE with `name` in it for what is no such sequence.
+// Iterates over the fields of a message. next() throws CORRUPT_FILE, naming `name`, if the bytes are
+// no such sequence.
 class SpmFields {
  public:
   SpmFields(std::string_view message, std::string_view name) : message_(message), name_(name) {}
@@ -42,7 +43,7 @@ class SpmFields {
   size_t position_ = 0;
 };
 
-// CORRUPT_FILE: `name` is no usable model, because of `reason`.
+// Throws CORRUPT_FILE: `name` is no usable model because of `reason`.
 [[noreturn]] void fail_spm(std::string_view name, std::string_view reason);
 
 }  // namespace trafo

@@ -11,7 +11,7 @@ namespace trafo {
 namespace {
 
 constexpr std::string_view kOrigin = "subword sampling";
-// SentencePiece's distance of an unknown character from the worst piece.
+// How far the score of an unknown character is below the worst token, as in SentencePiece.
 constexpr double kUnknownPenalty = 10;
 
 double uniform(ShuffleRng& rng) {
@@ -32,15 +32,15 @@ size_t character_end(std::string_view text, size_t begin) {
 
 }  // namespace
 
-// A trie of the pieces that text can be cut into, its edges in one hash table.
+// A trie of the subwords, with its edges in one hash table.
 struct SubwordSampler::Vocabulary {
   struct Edge {
     uint64_t key = 0;  // node << 8 | byte, plus 1; 0: free
     int32_t node = 0;
   };
   std::vector<Edge> edges;
-  std::vector<int32_t> piece;  // of each node, -1: none ends there
-  std::vector<float> score;    // of each piece
+  std::vector<int32_t> piece;  // the token that ends at each node, or -1
+  std::vector<float> score;    // of each token
   double unknown_score = 0;
   int32_t unknown = 0;
   bool has_bytes = false;
@@ -49,7 +49,7 @@ struct SubwordSampler::Vocabulary {
   static uint64_t key_of(int32_t node, char c) {  // never 0, which marks a free slot
     return (static_cast<uint64_t>(node) << 8 | static_cast<unsigned char>(c)) + 1;
   }
-  // Where the key is, or the free slot it would take.
+  // The slot of the key, or the free slot for it.
   size_t slot_of(uint64_t key) const {
     size_t slot = mix_bits(key) & (edges.size() - 1);
     while (edges[slot].key != key && edges[slot].key != 0) slot = (slot + 1) & (edges.size() - 1);
@@ -129,11 +129,11 @@ void SubwordSampler::add_unknown(std::string_view character, std::vector<int32_t
   const Vocabulary& v = *vocabulary_;
   if (v.has_bytes)
     for (const char c : character) ids.push_back(v.byte_ids[static_cast<unsigned char>(c)]);
-  else if (ids.empty() || ids.back() != v.unknown)  // unknown characters in a row are one piece
+  else if (ids.empty() || ids.back() != v.unknown)  // consecutive unknown characters are one token
     ids.push_back(v.unknown);
 }
 
-// Forward sums over the lattice of all segmentations, then drawn from the end to the beginning.
+// Forward sums over the lattice of all segmentations, then a draw from the end to the beginning.
 void SubwordSampler::sample_unigram(std::string_view text, double alpha, ShuffleRng& rng,
                                     std::vector<int32_t>& ids) const {
   struct Arc {
@@ -195,8 +195,8 @@ void SubwordSampler::sample_unigram(std::string_view text, double alpha, Shuffle
   }
 }
 
-// Merges from the best piece down as without dropout, but each that comes up is passed over with
-// probability alpha; what it would have joined may still be joined with other neighbours.
+// Merges the best pair first, as without dropout, but skips each candidate with probability alpha.
+// Its two parts may still merge with other neighbours.
 void SubwordSampler::sample_bpe(std::string_view text, double alpha, ShuffleRng& rng,
                                 std::vector<int32_t>& ids) const {
   struct Symbol {

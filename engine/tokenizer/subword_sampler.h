@@ -1,6 +1,7 @@
-// Random segmentations of a text, so that a model meets words in many cuts: of a unigram model by
-// their probability (Kudo 2018), of a BPE model by dropping merges (Provilkov et al. 2020). Drawn
-// here because SentencePiece's own generator belongs to the thread, which no seed can be given to.
+// Subword regularisation: random segmentations of a text, drawn by their probability for a unigram
+// model (Kudo, arXiv 1804.10959) and by dropping merges for a BPE model (Provilkov et al., arXiv
+// 1910.13267). SentencePiece's own sampling is not used because its random generator belongs to the
+// thread and cannot be seeded.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +15,19 @@
 namespace trafo {
 
 struct SubwordSampling {
-  // 0: no sampling. Unigram: segmentation x is drawn with p(x)^alpha / sum of all p^alpha, so that
-  // 1 is the model's own distribution and smaller values come closer to a uniform one. BPE: every
-  // merge is left out with probability alpha.
+  // 0: no sampling. Unigram: segmentation x has the probability p(x)^alpha / sum of all p^alpha; 1 is
+  // the model's own distribution, smaller values are more uniform. BPE: every merge is left out with
+  // probability alpha.
   double source_alpha = 0, target_alpha = 0;
   uint64_t seed = 1;
 };
 
-// Immutable; any number of threads may sample.
+// Immutable: any number of threads may use one.
 class SubwordSampler {
  public:
   explicit SubwordSampler(const Tokenizer& tokenizer);
 
-  // Replaces ids by a segmentation of the text as the tokenizer normalises it, drawn with `rng`.
+  // Replaces ids by a segmentation of the normalised text, drawn with `rng`.
   void sample(std::string_view text, double alpha, ShuffleRng& rng,
               std::vector<int32_t>& ids) const;
 
@@ -36,7 +37,7 @@ class SubwordSampler {
                       std::vector<int32_t>& ids) const;
   void sample_bpe(std::string_view text, double alpha, ShuffleRng& rng,
                   std::vector<int32_t>& ids) const;
-  // A character that is no piece: its bytes, if the model has them, or <unk>.
+  // For a character that is no token: its byte tokens, if the model has them, or <unk>.
   void add_unknown(std::string_view character, std::vector<int32_t>& ids) const;
 
   Tokenizer tokenizer_;

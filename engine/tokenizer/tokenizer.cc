@@ -132,7 +132,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   for (size_t i = 0; i < ids.size(); ++i)
     require(ids[i] >= 0 && ids[i] < model_->vocab_size, ErrorCode::invalid_argument, kOrigin,
-            "token ", i, " is ", ids[i], ", the vocabulary has ", model_->vocab_size, " pieces");
+            "token ", i, " is ", ids[i], ", the vocabulary has ", model_->vocab_size, " tokens");
   if (const size_t longest = model_->summary.denormalizer.longest_text(); longest > 0) {
     size_t bytes = 0;
     for (const int32_t id : ids) bytes += std::max<size_t>(piece(id).size(), kLongestSurface);
@@ -183,7 +183,7 @@ SpmKind Tokenizer::kind() const noexcept {
 
 SpmPiece Tokenizer::type(int32_t id) const {
   require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kOrigin, "token ", id,
-          " is out of range, the vocabulary has ", model_->vocab_size, " pieces");
+          " is out of range, the vocabulary has ", model_->vocab_size, " tokens");
   return model_->summary.pieces[static_cast<size_t>(id)];
 }
 
@@ -193,13 +193,13 @@ int32_t Tokenizer::vocab_size() const noexcept {
 
 const std::string& Tokenizer::piece(int32_t id) const {
   require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kOrigin, "token ", id,
-          " is out of range, the vocabulary has ", model_->vocab_size, " pieces");
+          " is out of range, the vocabulary has ", model_->vocab_size, " tokens");
   return model_->processor.IdToPiece(id);
 }
 
 float Tokenizer::score(int32_t id) const {
   require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kOrigin, "token ", id,
-          " is out of range, the vocabulary has ", model_->vocab_size, " pieces");
+          " is out of range, the vocabulary has ", model_->vocab_size, " tokens");
   return model_->processor.GetScore(id);
 }
 

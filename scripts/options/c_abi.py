@@ -1,5 +1,5 @@
 """The structs and constants of the C header, their defaults, and how they become the engine's."""
-from engine import member as engine_member
+from engine import path as engine_path
 from schema import described, default_text, wrap
 
 WIDTH = 128
@@ -126,7 +126,7 @@ def to_c(table):
             elif row.type != "handle":
                 lines.append(f"  c.{row.name} = {literal(row, row.default)};")
             continue
-        value = f"o.{engine_member(row)}"
+        value = f"o.{engine_path(row)}"
         if row.enum:
             value = f"static_cast<int32_t>({value})"
         elif row.type == "flag":
@@ -156,7 +156,7 @@ def from_c(table):
             value = f'to_period(call, {value}, "{row.name}")'
         elif row.type == "metrics":
             value = f"to_metrics(call, {value}, c.first_metric)"
-        lines.append(f"  o.{engine_member(row)} = {value};")
+        lines.append(f"  o.{engine_path(row)} = {value};")
     return lines + ["  return o;", "}"]
 
 

@@ -26,8 +26,8 @@ def struct_fields(rows):
         if row.section:
             lines += [""] * (len(lines) > 1) + wrap(f"--- {row.section} ---", 98, "  // ")
         kind = row.enum.engine if row.enum else CPP[row.type]
-        member = f"  {kind} {row.name}{initial(row)};"
-        text = row.doc.replace("{", "").replace("}", "").removeprefix("Sampling: ")
+        member = f"  {kind} {short_name(row)}{initial(row)};"
+        text = row.doc.replace("{", "").replace("}", "").removeprefix("Sampling: ").removeprefix("With a shortlist: ")
         text = text[0].upper() + text[1:]
         if row.zero:
             text += f" 0: {row.zero}."
@@ -39,10 +39,19 @@ def struct_fields(rows):
 
 
 def member(row):
-    """Of an engine's struct: parts are structs of their own."""
-    if row.part is None:
-        return row.name
-    return f"{row.part}.on" if row.name == row.part else f"{row.part}.{row.name}"
+    """Of DecodeOptions or another struct that the engine checks."""
+    return row.name if row.part != "sampling" else "sampling.on" if row.name == "sampling" else f"sampling.{row.name}"
+
+
+def path(row):
+    """Of the struct that the C struct becomes: TranslateOptions has DecodeOptions and Shortlist inside."""
+    if row.part == "shortlist":
+        return f"shortlist.{short_name(row)}"
+    return row.name if row.table != "decoding" or row.part == "text" else f"decode.{member(row)}"
+
+
+def short_name(row):
+    return row.name.removeprefix("shortlist_")
 
 
 def real(value):
@@ -69,7 +78,7 @@ def field(row):
     return "{" + ", ".join(parts) + "}"
 
 
-def fields_header(schema, table, header):
+def fields_header(schema, table, header, rows, struct):
     """for_each_field of a struct, and the names of its enums."""
     guard = [f"// Written by scripts/generate_options.py from {table.source}: change that.", "// clang-format off", "#pragma once", "",
              '#include "engine/core/option_field.h"', f'#include "{header}"', "", "namespace trafo {", ""]
@@ -78,8 +87,8 @@ def fields_header(schema, table, header):
         names = ", ".join(f'"{value["text"]}"' for value in enum.values)
         lines += ["template <>", f"struct EnumNames<{enum.engine}> {{",
                   f"  static constexpr std::array<const char*, {len(enum.values)}> names{{{names}}};", "};"]
-    lines += ["", f"// visit(OptionField, member) for every member of {table.engine}.", "template <class Options, class Visit>",
+    lines += ["", f"// visit(OptionField, member) for every member of {struct}.", "template <class Options, class Visit>",
               f"void for_each_field_of_{table.name}(Options& o, Visit visit) {{"]
-    for row in table.engine_rows:
+    for row in rows:
         lines.append(f"  visit(OptionField{field(row)}, o.{member(row)});")
     return guard + lines + ["}", "", "}  // namespace trafo"]

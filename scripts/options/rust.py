@@ -79,7 +79,7 @@ def decoding(schema):
     table = schema.tables["decoding"]
     lines = ["setters! {"]
     for row in table.c_rows:
-        if row.part is None:
+        if row.part in (None, "text"):
             kind, to = DECODING[row.type]
             lines += doc(words(row), "    ") + [f"    {row.name}: {kind} = {to};"]
     lines += ["}"]

@@ -111,10 +111,11 @@ TEST_P(TranslatorTest, LongLinesAreErrorsOrCut) {
   const std::vector<int32_t> ids = encoded(line);
   const int64_t limit = longest_source(model_->config());
   ASSERT_GT(static_cast<int64_t>(ids.size()), limit);
-  const std::string error = error_for({"der hund", line});
+  TranslateOptions options;
+  options.truncate = false;
+  const std::string error = error_for({"der hund", line}, options);
   EXPECT_TRUE(contains(error, "INVALID_ARGUMENT: sentence 2 has ")) << error;
 
-  TranslateOptions options;
   options.truncate = true;
   const auto found = translator().translate(Lines{"der hund", line}, options);
   EXPECT_FALSE(found[0].truncated());

@@ -263,7 +263,7 @@ TEST_F(InteropTest, HostileVocabulariesAreErrors) {
   };
   vocabulary("is not one of", [](Json& json) { json["</s>"] = 1000; });
   vocabulary("is not one of", [](Json& json) { json["</s>"] = "2"; });
-  vocabulary("has two pieces", [](Json& json) { json["another"] = 7; });
+  vocabulary("has two subwords", [](Json& json) { json["another"] = 7; });
   vocabulary("has no <unk>", [](Json& json) { json.erase("<unk>"); });
   vocabulary("not a JSON object", [](Json& json) { json = Json::array({1, 2}); });
   broken(*model, ExportFormat::hf_marian, ErrorCode::corrupt_file, "source.spm",

@@ -177,8 +177,8 @@ void ids_case(const char* title, const ScratchDirectory&) {
     TokenizedCorpus(ids, offsets, ids, offsets, 10, 2, {});
   };
   make(9, 2);
-  expect_refusal(title, "token 1 is 10, the vocabulary has 10 pieces", [&] { make(10, 2); });
-  expect_refusal(title, "token 1 is -1, the vocabulary has 10 pieces", [&] { make(-1, 2); });
+  expect_refusal(title, "token 1 is 10, the vocabulary has 10 tokens", [&] { make(10, 2); });
+  expect_refusal(title, "token 1 is -1, the vocabulary has 10 tokens", [&] { make(-1, 2); });
   expect_refusal(title, "token 1 is 2147483647", [&] { make(INT32_MAX, 2); });
   expect_refusal(title, "offsets must start at 0", [&] { make(9, 3); });
 }
@@ -224,7 +224,7 @@ constexpr Special kSpecial[] = {
     {"a pipe (FIFO)", "taken: read once, to its end", pipe_case},
     {"standard input on both sides", "refused: `standard input cannot be both sides`", input_case},
     {"from C: ids below 0 or outside the vocabulary, offsets behind the ids",
-     "refused: `token 1 is 10, the vocabulary has 10 pieces`", ids_case},
+     "refused: `token 1 is 10, the vocabulary has 10 tokens`", ids_case},
     {"on disk: edited between epochs", "the run stops: `has changed while it was trained on`",
      edited_case},
     {"on disk: cut short between epochs", "the run stops: `has changed while it was trained on`",
