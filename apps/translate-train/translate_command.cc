@@ -51,6 +51,8 @@ void read_method(const std::vector<std::string>& method, trafo_translate_options
 trafo_translate_options translate_options(const TranslateArguments& arguments) {
   auto options = with_defaults<trafo_translate_options>(trafo_translate_options_init);
   read_options(arguments.settings, options);
+  if (options.beam < 1)  // said by its flag, and also if there is nothing to translate
+    arguments.settings.refuse("beam-size", "must be at least 1");
   options.n_best = arguments.n_best > 0 ? arguments.n_best : 1;
   options.truncate = arguments.crop;
   options.sampling = arguments.sampling;

@@ -229,7 +229,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_zero_grad(trafo_tensor *tenso
  * may be NULL (1) if root has one element. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_backward(trafo_context *context, const trafo_tensor *root,
                                                      const trafo_tensor *upstream);
-/* Turns the recording of ops for backward on (1, the default) or off (0). *out_previous gets the old setting; it may be NULL.
+/* Turns the recording of ops for backward on (1, the default) or off (0). *out_previous (may be NULL) gets the old setting.
  * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_set_recording(trafo_context *context, int32_t recording,
                                                                   int32_t *out_previous);
@@ -341,7 +341,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_matmul(trafo_context *context, co
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_linear(trafo_context *context, const trafo_tensor *x,
                                                       const trafo_tensor *weight, const trafo_tensor *bias,
                                                       trafo_tensor **out);
-/* Dropout; with NULL the values do not change. since 0.1 */
+/* Dropout. dropout may be NULL: the values do not change then. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_dropout(trafo_context *context, const trafo_tensor *x,
                                                        const trafo_dropout *dropout, trafo_tensor **out);
 /* dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C], positions [T] int32 and position_table

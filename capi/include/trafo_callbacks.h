@@ -18,7 +18,7 @@ extern "C" {
 /* Returns the learning rate of an update, counted from 1. `scheduled` is the rate of the schedule in the options. */
 typedef double (*trafo_rate_fn)(void *user_data, int64_t update, double scheduled);
 
-/* Replaces the schedule from the next call that trains; NULL: back to the schedule of the options. `rate` is called on the thread
+/* Replaces the schedule from the next call that trains. rate may be NULL: the schedule of the options again. It is called on the thread
  * that trains, hundreds of updates ahead and several times for an update, so it must depend on its arguments alone. Checkpoints do
  * not contain it: set it again before a run resumes. A rate that is negative or non-finite ends the call that trains with
  * INVALID_ARGUMENT. since 0.1 */
@@ -61,7 +61,7 @@ typedef struct trafo_batch {
  * returns non-zero, the call that trains returns TRAFO_IO and may be repeated. */
 typedef int32_t (*trafo_batch_fn)(void *user_data, int64_t index, trafo_batch *out);
 
-/* Takes batches from `batches` from the next call that trains; NULL: from the corpus again. The function is called on the thread
+/* Takes batches from `batches` from the next call that trains. batches may be NULL: from the corpus again. It is called on the thread
  * that trains. Such a run has no epochs. It resumes with the same bits if the same index gives the same batch; checkpoints do not
  * contain the function. A batch that does not fit the model ends the call with INVALID_ARGUMENT, and the next call asks for the
  * same index. since 0.1 */

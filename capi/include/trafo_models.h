@@ -34,7 +34,7 @@ typedef struct trafo_tokenizer_options {
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_options_init(trafo_tokenizer_options *options, size_t struct_size);
 /* Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same
- * model. options may be NULL. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that the text cannot
+ * model. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that the text cannot
  * fill; the message names the largest size. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_train(const trafo_string_view *lines, size_t count,
                                                             const trafo_tokenizer_options *options,
@@ -172,7 +172,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load(trafo_context *context, c
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_as(trafo_context *context, const char *path, size_t path_length,
                                                           int32_t precision, trafo_model **out);
 /* Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a
- * training run, `tokenizer` must be the one of that run; NULL skips this check. INVALID_ARGUMENT names the tensor or setting that
+ * training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that
  * does not fit, and the model has not changed. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_weights(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                                const char *path, size_t path_length);
@@ -580,12 +580,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const traf
 
 /* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
 
-/* Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature gets sacreBLEU's
- * signature, freed with trafo_string_free; it may be NULL. since 0.1 */
+/* Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature may be NULL; it gets
+ * sacreBLEU's signature, freed with trafo_string_free. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_bleu(const trafo_string_view *hypotheses, const trafo_string_view *references,
                                                  size_t count, int32_t lowercase, double *out_score,
                                                  char **out_signature);
-/* Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature: see trafo_bleu. since 0.1 */
+/* Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature may be NULL, as for trafo_bleu. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_chrf(const trafo_string_view *hypotheses, const trafo_string_view *references,
                                                  size_t count, double *out_score, char **out_signature);
 

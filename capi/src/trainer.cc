@@ -63,12 +63,14 @@ trafo_event to_c(const TrainEvent& event) {
   return e;
 }
 
+// Made when the library is loaded: the list of metrics is on the heap, and _init allocates nothing.
+const trafo_trainer_options kDefaults = capi::to_c(TrainOptions{});
+
 }  // namespace
 
 trafo_error* trafo_trainer_options_init(trafo_trainer_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, to_c(TrainOptions{}));
-  });
+  return api(__func__,
+             [&](const Call& call) { init_options(call, options, struct_size, kDefaults); });
 }
 
 trafo_error* trafo_trainer_options_preset(trafo_trainer_options* options, const char* name,
@@ -86,7 +88,7 @@ trafo_error* trafo_plan_training(const trafo_model_config* config,
   return api(__func__, [&](const Call& call) {
     call.out_struct(out, struct_size);
     const WantedModel wanted = wanted_model(call, config);
-    const TrainOptions training = from_c(call, read_options(call, options, to_c(TrainOptions{})));
+    const TrainOptions training = from_c(call, read_options(call, options, kDefaults));
     BatchSizes sizes{sentences, source_tokens, target_tokens};
     if (training.batch_fit)
       sizes =
@@ -111,7 +113,7 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
     const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
     const TextCorpus& training = call.handle(train, "train").corpus;
     const TextCorpus* validation = valid ? &call.handle(valid, "valid").corpus : nullptr;
-    const TrainOptions settings = from_c(call, read_options(call, options, to_c(TrainOptions{})));
+    const TrainOptions settings = from_c(call, read_options(call, options, kDefaults));
     validate(settings);
     std::optional<std::filesystem::path> directory;
     if (!call.text(run_directory, run_directory_length, "run_directory").empty())

@@ -35,7 +35,6 @@ void check_form(const ModelConfig& c) {
 }  // namespace
 
 void validate(const ModelConfig& c) {
-  info_of(c.architecture);  // throws for an unknown one
   for_each_field_of_model(
       c, [](const OptionField& field, const auto& value) { check_option(kOrigin, field, value); });
   require(c.width % 2 == 0, ErrorCode::invalid_argument, kOrigin, "width must be even, got ",

@@ -95,7 +95,7 @@ TEST_F(TrainingCli, EmaIsKeptBesideTheWeights) {
     refused(train("wrong", "5u") + Arguments{"--exponential-smoothing=" + std::string(wrong)},
             "exponential-smoothing");
   refused(train("ema", "20u") + Arguments{"--exponential-smoothing", "off"},
-          "exponential_smoothing was 0.0001 and is 0.0 now");
+          "ema_alpha was 0.0001 and is 0.0 now");
 }
 
 TEST_F(TrainingCli, CheckpointsAreAveraged) {

@@ -84,7 +84,7 @@ TEST(LexicalTable, BadLinesAreNamedAndForeignPiecesPassedOver) {
   EXPECT_EQ(error("a b 0.5\nnowhere a 0.5\nNULL a 0.5\n\nb a 1e-3\r\n"), "size 2");
   EXPECT_EQ(error("a b 0.5\na b\n"), "lex:2 wants TARGET SOURCE PROBABILITY");
   EXPECT_EQ(error("a b many\n"), "lex:1 wants TARGET SOURCE PROBABILITY");
-  EXPECT_EQ(error("x y 0.5\n"), "lex: no line has two pieces of the vocabulary");
+  EXPECT_EQ(error("x y 0.5\n"), "lex: no line has two subwords of the vocabulary");
 }
 
 }  // namespace

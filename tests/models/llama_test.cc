@@ -339,7 +339,8 @@ TEST(Llama, FormsThatCannotBeAreRefused) {
   });
   refused("heads of an even width", [](ModelConfig& c) { c.heads = 16; });
   refused("rope_theta must be above 0", [](ModelConfig& c) { c.rope_theta = 0; });
-  refused("must be 0 or 1", [](ModelConfig& c) { c.norm = static_cast<Norm>(2); });
+  refused("norm must be 0 (layer) or 1 (rms)",
+          [](ModelConfig& c) { c.norm = static_cast<Norm>(2); });
 }
 
 TEST(Llama, ModelFilesComeBack) {

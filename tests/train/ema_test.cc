@@ -220,7 +220,7 @@ TEST(EmaRun, TheShareCannotChangeOnTheWay) {
   options.ema_alpha = 0.1;
   const Error error = error_of([&] { Process(data, options, directory.path()); });
   EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-  EXPECT_TRUE(mentions(error, "exponential_smoothing was 0.0 and is 0.1 now")) << error.what();
+  EXPECT_TRUE(mentions(error, "ema_alpha was 0.0 and is 0.1 now")) << error.what();
 
   // State files of a release that had no such option.
   RunIdentity before, now;

@@ -141,7 +141,7 @@ func TestModelParameters(t *testing.T) {
 	}
 	want := trafo.ModelConfig{Architecture: trafo.EncoderDecoder, Activation: trafo.SiLU, Vocabulary: 11, EncoderLayers: 2,
 		DecoderLayers: 1, Width: 12, FFNWidth: 20, Heads: 3, MaxPositions: 33, PreNorm: false, TiedEmbeddings: false,
-		Dropout: 0.11, AttentionDropout: 0.12, FFNDropout: 0.13, NormEpsilon: 1e-4}
+		Dropout: 0.11, AttentionDropout: 0.12, FFNDropout: 0.13, NormEpsilon: 1e-4, Biases: true, RopeTheta: 1e4, OutputBias: true}
 	if got := must[trafo.ModelConfig](t)(must[*trafo.Model](t)(l.context.NewModel(want, 1)).Config()); got != want {
 		t.Errorf("%+v became %+v", want, got)
 	}

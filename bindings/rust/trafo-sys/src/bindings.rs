@@ -103,22 +103,22 @@ unsafe extern "C" {
     pub fn trafo_error_code(error: *const trafo_error) -> i32;
 }
 unsafe extern "C" {
-    #[doc = " What was wrong and what would be right. Borrowed; \"\" for NULL. since 0.1"]
+    #[doc = " Says what was wrong and what is allowed. Borrowed from the error; \"\" for NULL. since 0.1"]
     pub fn trafo_error_message(error: *const trafo_error) -> *const ::core::ffi::c_char;
 }
 unsafe extern "C" {
-    #[doc = " The op or function that refused. Borrowed; \"\" for NULL. since 0.1"]
+    #[doc = " The op or function that failed. Borrowed from the error; \"\" for NULL. since 0.1"]
     pub fn trafo_error_origin(error: *const trafo_error) -> *const ::core::ffi::c_char;
 }
 unsafe extern "C" {
-    #[doc = " \"SHAPE_MISMATCH\"; \"UNKNOWN\" for a number that is no code. Static storage. since 0.1"]
+    #[doc = " The name of a code, such as \"SHAPE_MISMATCH\"; \"UNKNOWN\" for other numbers. Static storage. since 0.1"]
     pub fn trafo_error_code_name(code: i32) -> *const ::core::ffi::c_char;
 }
 unsafe extern "C" {
     #[doc = " since 0.1"]
     pub fn trafo_error_free(error: *mut trafo_error);
 }
-#[doc = " ---- Strings and ids that come out -----------------------------------------------------------------------------"]
+#[doc = " ---- Strings and ids that are returned -----------------------------------------------------------------------------"]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_string_view {
@@ -140,7 +140,7 @@ unsafe extern "C" {
     pub fn trafo_string_free(string: *mut ::core::ffi::c_char);
 }
 unsafe extern "C" {
-    #[doc = " For int32 arrays that come out. since 0.1"]
+    #[doc = " Frees an array of token ids. since 0.1"]
     pub fn trafo_ids_free(ids: *mut i32);
 }
 #[repr(C)]
@@ -156,11 +156,11 @@ pub struct trafo_context_options {
     pub device: i32,
     #[doc = " default 0; 0 for CPU and AUTO"]
     pub device_index: i32,
-    #[doc = " host threads that compute; default 0: one for each core. Never changes results."]
+    #[doc = " host threads that compute, 1 to 256; default 0: one a core. Does not change results"]
     pub threads: i32,
-    #[doc = " default 1; 0 runs every op's composed reference"]
+    #[doc = " default 1; 0: every op runs its unfused reference"]
     pub fused_kernels: i32,
-    #[doc = " default 1; 0: training steps on CUDA are issued kernel by kernel. Never changes a bit"]
+    #[doc = " default 1: training steps on CUDA are replayed as CUDA graphs. Does not change results"]
     pub graphs: i32,
     #[doc = " 0"]
     pub reserved: i32,
@@ -202,7 +202,7 @@ unsafe extern "C" {
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
-    #[doc = " Objects made from the context stay valid; the memory goes when the last of them does. since 0.1"]
+    #[doc = " Objects made from the context stay valid; the last of them to be freed releases the device. since 0.1"]
     pub fn trafo_context_free(context: *mut trafo_context);
 }
 unsafe extern "C" {
@@ -216,7 +216,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Threads 1 to 256. since 0.1"]
+    #[doc = " Host threads that compute, 1 to 256. since 0.1"]
     pub fn trafo_context_set_threads(context: *mut trafo_context, threads: i32)
     -> *mut trafo_error;
 }
@@ -224,7 +224,7 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_device_info {
     pub struct_size: usize,
-    #[doc = " all of the device's memory; for the CPU all of the machine's"]
+    #[doc = " total memory of the device; of the machine for the CPU"]
     pub memory_bytes: i64,
     #[doc = " CUDA: the compute capability; 0 for the CPU"]
     pub compute_major: i32,
@@ -249,7 +249,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " How many devices of a kind (TRAFO_DEVICE_CPU: 1, or TRAFO_DEVICE_CUDA) there are. *out_why, if not NULL, says what is missing\n when there are none, and where it was looked for; else it is \"\". since 0.1"]
+    #[doc = " The number of devices of a kind: TRAFO_DEVICE_CPU (always 1) or TRAFO_DEVICE_CUDA. If there are none, *out_why tells what is\n missing and where it was looked for, else it is \"\". out_why may be NULL. since 0.1"]
     pub fn trafo_device_count(
         device: i32,
         out: *mut i32,
@@ -258,7 +258,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Describes device `index` of a kind without opening it. UNSUPPORTED: there is none of this index. since 0.1"]
+    #[doc = " Describes device `index` of a kind without opening it. UNSUPPORTED: there is no such device. since 0.1"]
     pub fn trafo_device_get_info(
         device: i32,
         index: i32,
@@ -273,7 +273,7 @@ pub struct trafo_memory_stats {
     pub allocated_bytes: i64,
     #[doc = " most in use since the context was made or the peak was reset"]
     pub peak_bytes: i64,
-    #[doc = " taken from the system, kept blocks included"]
+    #[doc = " taken from the system, cached blocks included"]
     pub reserved_bytes: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -297,12 +297,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Gives kept blocks back to the system and starts a new peak. since 0.1"]
+    #[doc = " Returns cached blocks to the system and resets the peak. since 0.1"]
     pub fn trafo_context_trim_memory(context: *mut trafo_context) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Begins a profile: times of every op, forward and backward, and of the phases of training steps. keep_graphs 0: training steps on\n CUDA are issued kernel by kernel meanwhile, so that their ops are seen; else a step stays one range. Never changes a bit. A\n profile that was being recorded is dropped. since 0.1"]
+    #[doc = " Starts a profile of every op, forward and backward, and of the phases of training steps. With keep_graphs 0, training steps on\n CUDA run kernel by kernel while the profile runs, so that it shows their ops; with 1 a replayed step is a single range. Results\n do not change. A running profile is discarded. since 0.1"]
     pub fn trafo_context_profile_start(
         context: *mut trafo_context,
         keep_graphs: i32,
@@ -310,7 +310,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Ends the profile and writes it as a Chrome trace (JSON), whole or not at all; an empty path writes nothing. *out_table, if not\n NULL, gets the ops by time as text. The profile is kept until the next start and may be written again, also after a failure.\n since 0.1"]
+    #[doc = " Ends the profile and writes a Chrome trace (JSON). The file appears whole or not at all; with an empty path none is written.\n *out_table gets a text table of the ops by time; out_table may be NULL. The profile is kept until the next start and can be\n written again, also after a failure. since 0.1"]
     pub fn trafo_context_profile_write(
         context: *mut trafo_context,
         path: *const ::core::ffi::c_char,
@@ -354,7 +354,7 @@ pub struct trafo_tensor {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Copies `bytes` of host memory, exactly the size of the tensor; NULL with 0 bytes gives zeros. rank 0 to 8; dimensions\n outermost first. since 0.1"]
+    #[doc = " A tensor with the elements of `data`, in row-major order. `bytes` is exactly the size of the tensor; NULL with 0 bytes gives\n zeros. rank is 0 to 8, shape has the outermost dimension first. since 0.1"]
     pub fn trafo_tensor_new(
         context: *mut trafo_context,
         dtype: i32,
@@ -367,7 +367,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A leaf's copy: same values, no history. since 0.1"]
+    #[doc = " A copy of the elements as a new leaf, without history. since 0.1"]
     pub fn trafo_tensor_clone(
         tensor: *const trafo_tensor,
         out: *mut *mut trafo_tensor,
@@ -375,7 +375,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Another handle on the same memory without history: no gradient flows through it. since 0.1"]
+    #[doc = " Another handle on the same memory. No gradient flows through it. since 0.1"]
     pub fn trafo_tensor_detach(
         tensor: *const trafo_tensor,
         out: *mut *mut trafo_tensor,
@@ -420,7 +420,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Marks a floating-point leaf whose gradient is wanted. since 0.1"]
+    #[doc = " Turns the gradient of a floating-point leaf on (1) or off (0). since 0.1"]
     pub fn trafo_tensor_set_requires_grad(
         tensor: *mut trafo_tensor,
         requires_grad: i32,
@@ -428,7 +428,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The gradient as a new handle, *out = NULL if none has arrived since it was zeroed. since 0.1"]
+    #[doc = " The gradient as a new handle; *out is NULL if no backward has reached the leaf since it was zeroed. since 0.1"]
     pub fn trafo_tensor_get_grad(
         tensor: *const trafo_tensor,
         out: *mut *mut trafo_tensor,
@@ -441,7 +441,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Adds the gradients of `root` to every leaf it depends on and frees the graph. `upstream`, the gradient of `root`, may be NULL\n if root has one element. since 0.1"]
+    #[doc = " Adds the gradient of `root` to every leaf it depends on, and frees the graph. `upstream` is the gradient of `root` itself; it\n may be NULL (1) if root has one element. since 0.1"]
     pub fn trafo_backward(
         context: *mut trafo_context,
         root: *const trafo_tensor,
@@ -450,14 +450,14 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Whether ops are recorded (default 1); *out_previous, if not NULL, gets the old setting. since 0.1"]
+    #[doc = " Turns the recording of ops for backward on (1, the default) or off (0). *out_previous (may be NULL) gets the old setting.\n since 0.1"]
     pub fn trafo_context_set_recording(
         context: *mut trafo_context,
         recording: i32,
         out_previous: *mut i32,
     ) -> *mut trafo_error;
 }
-#[doc = " A function of tensors: reads `input_count` borrowed inputs, writes `output_count` new handles (ownership passes to the\n caller of the callback) and returns 0, or frees what it made and returns non-zero."]
+#[doc = " A function of tensors. It reads `input_count` borrowed inputs, writes `output_count` new handles, which the library then owns,\n and returns 0. To fail, it frees the handles it made and returns non-zero."]
 pub type trafo_region_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user_data: *mut ::core::ffi::c_void,
@@ -470,7 +470,7 @@ pub type trafo_region_fn = ::core::option::Option<
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Runs `region` now without keeping its intermediates and again during backward, with the same bits. user_data_free (may be\n NULL) is called once, when the region can no longer run, also if the call fails. since 0.1"]
+    #[doc = " Gradient checkpointing: runs `region` without keeping its intermediates and runs it again during backward, with the same bits.\n user_data_free (may be NULL) is called once, when the region can no longer run, also if the call fails. since 0.1"]
     pub fn trafo_checkpoint(
         context: *mut trafo_context,
         region: trafo_region_fn,
@@ -507,7 +507,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Compares analytic gradients of `region` with central differences (step eps) for every element of every float64 input:\n |analytic - numeric| <= atol + rtol |numeric|. out_message (may be NULL) gets the first failure, or \"\". since 0.1"]
+    #[doc = " Compares the analytic gradients of `region` with central differences of step eps, for every element of every float64 input:\n |analytic - numeric| <= atol + rtol |numeric|. out_message (may be NULL) gets the first failure, or \"\". since 0.1"]
     pub fn trafo_gradcheck(
         context: *mut trafo_context,
         region: trafo_region_fn,
@@ -522,7 +522,7 @@ unsafe extern "C" {
         out_message: *mut *mut ::core::ffi::c_char,
     ) -> *mut trafo_error;
 }
-#[doc = " The mask is a function of (seed, step, dropout_id, element). The same values give the same mask on every device and again in\n backward. p: probability of zeroing, 0 <= p < 1."]
+#[doc = " Dropout with a counter-based random generator. (seed, step, dropout_id) and the index of the element decide whether it is zeroed,\n so the mask is the same on every device and again in backward. p: probability of zeroing, 0 <= p < 1."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_dropout {
@@ -644,7 +644,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Over everything -> [1]. since 0.1"]
+    #[doc = " The sum of all elements, [1]. since 0.1"]
     pub fn trafo_op_sum(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -653,7 +653,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Over everything -> [1]. since 0.1"]
+    #[doc = " The mean of all elements, [1]. since 0.1"]
     pub fn trafo_op_mean(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -662,7 +662,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Over one dimension (negative counts from the end); keep_dim leaves a 1 in its place. since 0.1"]
+    #[doc = " The sum over one dimension. A negative dim counts from the end; with keep_dim 1 a dimension of size 1 stays. since 0.1"]
     pub fn trafo_op_sum_dim(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -684,7 +684,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The gradient goes to the first maximum. since 0.1"]
+    #[doc = " The maximum over one dimension; the gradient goes to the first maximum. since 0.1"]
     pub fn trafo_op_max_dim(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -695,7 +695,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One dimension may be -1 and is inferred. since 0.1"]
+    #[doc = " One dimension of `shape` may be -1: it is inferred. since 0.1"]
     pub fn trafo_op_reshape(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -773,7 +773,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " dropout or NULL: the values as they are. since 0.1"]
+    #[doc = " Dropout. dropout may be NULL: the values do not change then. since 0.1"]
     pub fn trafo_op_dropout(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -808,7 +808,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Over the last dimension; gamma, beta [C]. since 0.1"]
+    #[doc = " Layer norm over the last dimension; gamma, beta [C]. since 0.1"]
     pub fn trafo_op_layer_norm(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -868,7 +868,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " softmax(scale * x) over the last dimension; x [batch, heads, queries, keys] or fewer dimensions; padding_mask [batch, keys]\n int32, non-zero = hidden, or NULL; causal: key j hidden from query i when j > i + keys - queries. A row with every key hidden\n is zeros. since 0.1"]
+    #[doc = " softmax(scale * x) over the last dimension; x [batch, heads, queries, keys] or fewer dimensions; padding_mask [batch, keys]\n int32, non-zero: the key is masked, or NULL. causal: key j is masked for query i if j > i + keys - queries. A row whose keys are\n all masked is zeros. since 0.1"]
     pub fn trafo_op_softmax(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -936,7 +936,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Scaled dot-product attention over packed sequences: q [Tq, ..], k, v [Tk, ..] (the same tensor may serve as all three, at\n different columns); cu_seqlens_* [B+1] int32, rows of sequence b are cu_seqlens[b] .. cu_seqlens[b+1]. -> [Tq, heads *\n head_dim]. since 0.1"]
+    #[doc = " Scaled dot-product attention over packed sequences -> [Tq, heads * head_dim]. q [Tq, ..], k and v [Tk, ..]; one tensor may\n serve as all three, at different columns. cu_seqlens_q and _k [B+1] int32: the tokens of sequence b are rows cu_seqlens[b] to\n cu_seqlens[b+1] - 1. since 0.1"]
     pub fn trafo_op_attention(
         context: *mut trafo_context,
         q: *const trafo_tensor,
@@ -1006,9 +1006,9 @@ pub struct trafo_cross_entropy_options {
     pub label_smoothing: f64,
     #[doc = " default -100"]
     pub ignore_label: i32,
-    #[doc = " default TRAFO_REDUCE_MEAN: over the weights that are not ignored"]
+    #[doc = " default TRAFO_REDUCE_MEAN: divided by the sum of the weights that count"]
     pub reduction: i32,
-    #[doc = " [T] of the logits' dtype, or NULL (default): all 1. No gradient"]
+    #[doc = " [T] of the logits' dtype (float32 for bfloat16), or NULL (default): all 1. No gradient"]
     pub weights: *const trafo_tensor,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1038,7 +1038,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " logits [T,V], labels [T] int32 -> loss [1] or [T]; out_nll (may be NULL) gets the same without smoothing, never differentiated.\n options may be NULL. since 0.1"]
+    #[doc = " Cross-entropy of logits [T,V] and labels [T] int32 -> loss [1], or [T] without reduction. out_nll (may be NULL) gets the loss\n without smoothing, which has no gradient. options may be NULL. since 0.1"]
     pub fn trafo_op_cross_entropy(
         context: *mut trafo_context,
         logits: *const trafo_tensor,
@@ -1050,7 +1050,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " cross_entropy(x W^T + bias) in chunks, without ever holding all logits: x [T,C], weight [V,C], bias [V] or NULL. reduction sum\n or mean. chunk_bytes: logits held at a time, 0 for the default; options, out_nll may be NULL. since 0.1"]
+    #[doc = " cross_entropy(x W^T + bias) in chunks that never hold all logits. x [T,C], weight [V,C], bias [V] or NULL; the reduction is sum\n or mean. chunk_bytes: logits held at a time, 0 for the default. options and out_nll may be NULL. since 0.1"]
     pub fn trafo_op_linear_cross_entropy(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1110,7 +1110,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Keeps the parameters (leaves that want gradients, one dtype) alive; gradients they already hold are forgotten. options may be\n NULL. since 0.1"]
+    #[doc = " An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients.\n options may be NULL. since 0.1"]
     pub fn trafo_adamw_new(
         context: *mut trafo_context,
         parameters: *const *mut trafo_tensor,
@@ -1121,7 +1121,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Updates every parameter that has a gradient, then zeroes the gradients. A norm that is not finite leaves everything as it is and\n returns TRAFO_NON_FINITE. out_grad_norm (before clipping) may be NULL. since 0.1"]
+    #[doc = " Updates every parameter that has a gradient, then zeroes the gradients. out_grad_norm (may be NULL) gets the global norm before\n clipping. NON_FINITE: the norm is NaN or infinite; no parameter has changed. since 0.1"]
     pub fn trafo_adamw_step(
         optimizer: *mut trafo_adamw,
         learning_rate: f64,
@@ -1141,15 +1141,15 @@ pub struct trafo_tokenizer {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_tokenizer_options {
     pub struct_size: usize,
-    #[doc = " pieces; default 8000"]
+    #[doc = " tokens: special, byte and learned ones; default 8000"]
     pub vocabulary: i64,
-    #[doc = " default 1.0"]
+    #[doc = " share of the characters that become tokens, 0.98 to 1; default 1"]
     pub character_coverage: f64,
-    #[doc = " 0 (default): unigram model, 1: byte-pair encoding"]
+    #[doc = " 0 (default): unigram model; 1: byte-pair encoding"]
     pub bpe: i32,
-    #[doc = " default 0: unknown characters become <unk>"]
+    #[doc = " 0 (default): unknown characters become <unk>; 1: they are spelled in byte tokens"]
     pub byte_fallback: i32,
-    #[doc = " default 0; 1: fewer pieces than asked for are accepted when the text has no more"]
+    #[doc = " 1: the vocabulary may be smaller if the text has too few subwords; default 0"]
     pub soft_limit: i32,
     #[doc = " 0"]
     pub reserved: i32,
@@ -1185,7 +1185,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same\n model. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that the text cannot\n fill; the message names the largest size. since 0.1"]
     pub fn trafo_tokenizer_train(
         lines: *const trafo_string_view,
         count: usize,
@@ -1195,7 +1195,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A SentencePiece model file. since 0.1"]
+    #[doc = " Loads a SentencePiece model file. NOT_FOUND, IO, CORRUPT_FILE. since 0.1"]
     pub fn trafo_tokenizer_load(
         path: *const ::core::ffi::c_char,
         path_length: usize,
@@ -1204,7 +1204,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " A tokenizer from the bytes of a SentencePiece model file. CORRUPT_FILE. since 0.1"]
     pub fn trafo_tokenizer_load_buffer(
         data: *const u8,
         bytes: usize,
@@ -1213,7 +1213,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes the file whole or not at all. since 0.1"]
+    #[doc = " Writes a SentencePiece model file, which appears whole or not at all. IO. since 0.1"]
     pub fn trafo_tokenizer_save(
         tokenizer: *const trafo_tokenizer,
         path: *const ::core::ffi::c_char,
@@ -1222,7 +1222,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " The number of tokens. since 0.1"]
     pub fn trafo_tokenizer_get_vocabulary(
         tokenizer: *const trafo_tokenizer,
         out: *mut i64,
@@ -1230,7 +1230,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Ids without <s> or </s>; freed with trafo_ids_free. since 0.1"]
+    #[doc = " The token ids of a text, without <s> and </s>; free them with trafo_ids_free. since 0.1"]
     pub fn trafo_tokenizer_encode(
         tokenizer: *const trafo_tokenizer,
         text: *const ::core::ffi::c_char,
@@ -1241,7 +1241,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " The text of token ids. Special tokens give no text. since 0.1"]
     pub fn trafo_tokenizer_decode(
         tokenizer: *const trafo_tokenizer,
         ids: *const i32,
@@ -1252,11 +1252,11 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " The subword of a token, such as \"the\" or \"<s>\". since 0.1"]
     pub fn trafo_tokenizer_get_token(
         tokenizer: *const trafo_tokenizer,
         id: i32,
-        out_piece: *mut *mut ::core::ffi::c_char,
+        out_subword: *mut *mut ::core::ffi::c_char,
         out_length: *mut usize,
     ) -> *mut trafo_error;
 }
@@ -1271,7 +1271,7 @@ pub struct trafo_corpus {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Two files of equal line count, plain or .gz. Errors name file, line and reason. since 0.1"]
+    #[doc = " Two files of equal line count, plain or .gz. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names file, line and\n reason. since 0.1"]
     pub fn trafo_corpus_load(
         source_path: *const ::core::ffi::c_char,
         source_length: usize,
@@ -1282,7 +1282,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One file of source TAB target lines, plain or .gz; \"-\" is standard input. since 0.1"]
+    #[doc = " One file with lines of source, TAB, target, plain or .gz; \"-\" is standard input. since 0.1"]
     pub fn trafo_corpus_load_tsv(
         path: *const ::core::ffi::c_char,
         path_length: usize,
@@ -1291,7 +1291,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Pairs in memory; checked like files, lines counted from 1. since 0.1"]
+    #[doc = " Pairs from memory, which are copied. They are checked like files; messages count lines from 1. since 0.1"]
     pub fn trafo_corpus_new(
         source: *const trafo_string_view,
         target: *const trafo_string_view,
@@ -1302,11 +1302,11 @@ unsafe extern "C" {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_corpus_info {
-    #[doc = " read"]
+    #[doc = " lines of one side"]
     pub lines: i64,
-    #[doc = " kept"]
+    #[doc = " pairs of the corpus"]
     pub pairs: i64,
-    #[doc = " one side empty"]
+    #[doc = " pairs left out because a side is empty or white space"]
     pub dropped_empty: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1330,7 +1330,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Views of pair `index`, borrowed from the corpus; of one on the disk (text over 256 MiB) or from a function only until this\n thread's next call. since 0.1"]
+    #[doc = " Views of pair `index`, borrowed from the corpus. If its text is on disk (more than 256 MiB) or comes from a function, they are\n valid until the next call of this function on the thread. since 0.1"]
     pub fn trafo_corpus_get_pair(
         corpus: *const trafo_corpus,
         index: i64,
@@ -1340,7 +1340,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains one tokenizer on both sides together. since 0.1"]
+    #[doc = " Trains one tokenizer on both sides, as trafo_tokenizer_train does. since 0.1"]
     pub fn trafo_corpus_train_tokenizer(
         corpus: *const trafo_corpus,
         options: *const trafo_tokenizer_options,
@@ -1406,12 +1406,16 @@ pub struct trafo_model_config {
     pub rope_theta: f64,
     #[doc = " 1: the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep models begin better.\n Default 0."]
     pub depth_scaled_init: i32,
+    #[doc = " 1: the output layer has a bias, in a model with biases. GPT-2 has none. Default 1."]
+    pub output_bias: i32,
     #[doc = " What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer\n works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 152usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 160usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -1459,8 +1463,12 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, rope_theta) - 136usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
         [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 144usize];
+    ["Offset of field: trafo_model_config::output_bias"]
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 148usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 148usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 152usize];
+    ["Offset of field: trafo_model_config::reserved"]
+        [::core::mem::offset_of!(trafo_model_config, reserved) - 156usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -1481,7 +1489,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Parameters drawn from `seed`. UNSUPPORTED: a precision that the device does not compute in. since 0.1"]
+    #[doc = " A model with random parameters, which follow from `seed`. UNSUPPORTED: the device does not compute in this precision. since 0.1"]
     pub fn trafo_model_new(
         context: *mut trafo_context,
         config: *const trafo_model_config,
@@ -1491,7 +1499,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A model.safetensors written by trafo_model_save or a training run. since 0.1"]
+    #[doc = " Loads a model.safetensors of trafo_model_save or of a training run, in float32. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1"]
     pub fn trafo_model_load(
         context: *mut trafo_context,
         path: *const ::core::ffi::c_char,
@@ -1501,7 +1509,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same, computing in `precision` (see trafo_model_config): TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1"]
+    #[doc = " The same for a model that computes in `precision`: TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1"]
     pub fn trafo_model_load_as(
         context: *mut trafo_context,
         path: *const ::core::ffi::c_char,
@@ -1512,7 +1520,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Gives the model the weights of such a file, to train on from them; dropout and longest sequence may be others. The tokenizer\n (may be NULL) must be the one that a run has noted in the file. INVALID_ARGUMENT names what does not fit, and the tensor; the\n model is as before then. since 0.1"]
+    #[doc = " Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a\n training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that\n does not fit, and the model has not changed. since 0.1"]
     pub fn trafo_model_load_weights(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -1522,7 +1530,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes the mean of model.safetensors files, added up in float64, to a file, whole or not at all. INVALID_ARGUMENT names the tensor\n or the setting in which one is not like the first. since 0.1"]
+    #[doc = " Writes the mean of model.safetensors files, summed in float64, to a file that appears whole or not at all. INVALID_ARGUMENT names\n the tensor or setting in which a file differs from the first. since 0.1"]
     pub fn trafo_average_models(
         paths: *const trafo_string_view,
         count: usize,
@@ -1532,7 +1540,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes the file whole or not at all. since 0.1"]
+    #[doc = " Writes a model.safetensors, which appears whole or not at all. IO. since 0.1"]
     pub fn trafo_model_save(
         model: *const trafo_model,
         path: *const ::core::ffi::c_char,
@@ -1550,7 +1558,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Number of tensors, and of their elements. since 0.1"]
+    #[doc = " The number of parameter tensors, and of their elements together. since 0.1"]
     pub fn trafo_model_get_parameter_count(
         model: *const trafo_model,
         out_tensors: *mut i64,
@@ -1559,7 +1567,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Name (borrowed) and a handle on the parameter's own memory; out_name, out_tensor may be NULL. since 0.1"]
+    #[doc = " The name of parameter `index` (borrowed) and a handle on its memory, not a copy. out_name and out_tensor may be NULL. since 0.1"]
     pub fn trafo_model_get_parameter(
         model: *mut trafo_model,
         index: i64,
@@ -1650,7 +1658,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes a model directory for another program, whole or not at all; it must not exist or be empty. What was written is read\n back first: out_difference (may be NULL) gets how far its logits are from the model's. UNSUPPORTED names the setting that the\n format cannot express. since 0.1"]
+    #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's.\n UNSUPPORTED names the setting that the format cannot express. since 0.1"]
     pub fn trafo_model_export(
         model: *const trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -1662,7 +1670,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as float32. *out_tokenizer is NULL if it has no\n SentencePiece model. out_note (may be NULL; freed with trafo_string_free): what the user should know, or \"\". since 0.1"]
+    #[doc = " Reads a MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as float32. *out_tokenizer is NULL if\n the directory has no SentencePiece model. *out_note gets a remark for the user, or \"\"; free it with trafo_string_free. out_note\n may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
     pub fn trafo_model_import(
         context: *mut trafo_context,
         directory: *const ::core::ffi::c_char,
@@ -1730,8 +1738,12 @@ pub struct trafo_trainer_options {
     pub seed: u64,
     #[doc = " TRAFO_SCHEDULE_*. How the learning rate goes after the warm-up. Default TRAFO_SCHEDULE_INVERSE_SQRT."]
     pub schedule: i32,
+    #[doc = " 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1."]
+    pub decay_norms_and_biases: i32,
     #[doc = " TRAFO_OPTIMIZER_STATES_*. What the optimizer keeps its two moments of every parameter in. float64 models have float32.\n Default TRAFO_OPTIMIZER_STATES_FLOAT32."]
     pub optimizer_states: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
     #[doc = " Target tokens of a batch. Default 4096."]
     pub batch_tokens: i64,
     #[doc = " Tokens a side. Longer pairs are dropped and counted. Default 256."]
@@ -1767,14 +1779,14 @@ pub struct trafo_trainer_options {
     #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
     pub early_stopping_on: i32,
     #[doc = " 0"]
-    pub reserved: i32,
+    pub reserved2: i32,
     #[doc = " ---- On the way. ---- */\n/* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates."]
     pub valid_freq: trafo_period,
     #[doc = " How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates."]
     pub save_freq: trafo_period,
     #[doc = " How often it logs (the event LOG). Default 20 updates."]
     pub log_freq: trafo_period,
-    #[doc = " The first so many updates are logged as well. Default 5."]
+    #[doc = " The first so many updates are logged as well. Default 0."]
     pub log_first: i64,
     #[doc = " Beam of validation. 1 is greedy search. Default 1."]
     pub valid_beam: i64,
@@ -1791,11 +1803,11 @@ pub struct trafo_trainer_options {
     #[doc = " 1: the best checkpoint of every metric is kept as well. Default 1."]
     pub keep_best: i32,
     #[doc = " 0"]
-    pub reserved2: i32,
+    pub reserved3: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 336usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 344usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -1826,88 +1838,93 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, seed) - 96usize];
     ["Offset of field: trafo_trainer_options::schedule"]
         [::core::mem::offset_of!(trafo_trainer_options, schedule) - 104usize];
+    ["Offset of field: trafo_trainer_options::decay_norms_and_biases"]
+        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 108usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 108usize];
-    ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 112usize];
-    ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 120usize];
-    ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 128usize];
-    ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 136usize];
-    ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 144usize];
-    ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 152usize];
-    ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 160usize];
-    ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 168usize];
-    ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 172usize];
-    ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 176usize];
-    ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 180usize];
-    ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 184usize];
-    ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 192usize];
-    ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 200usize];
-    ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 208usize];
-    ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 216usize];
-    ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 224usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 112usize];
     ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 228usize];
-    ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 232usize];
-    ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 248usize];
-    ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 264usize];
-    ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 280usize];
-    ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 288usize];
-    ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 296usize];
-    ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 304usize];
-    ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 312usize];
-    ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 320usize];
-    ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 324usize];
-    ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 328usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 116usize];
+    ["Offset of field: trafo_trainer_options::batch_tokens"]
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 120usize];
+    ["Offset of field: trafo_trainer_options::max_length"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 128usize];
+    ["Offset of field: trafo_trainer_options::maxi_batch"]
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 136usize];
+    ["Offset of field: trafo_trainer_options::max_length_ratio"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 144usize];
+    ["Offset of field: trafo_trainer_options::source_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 152usize];
+    ["Offset of field: trafo_trainer_options::target_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 160usize];
+    ["Offset of field: trafo_trainer_options::memory_limit"]
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 168usize];
+    ["Offset of field: trafo_trainer_options::drop_identical"]
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 176usize];
+    ["Offset of field: trafo_trainer_options::batch_fit"]
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 180usize];
+    ["Offset of field: trafo_trainer_options::recompute"]
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 184usize];
+    ["Offset of field: trafo_trainer_options::autotune_gemm"]
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 188usize];
+    ["Offset of field: trafo_trainer_options::after_updates"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 192usize];
+    ["Offset of field: trafo_trainer_options::after_epochs"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 200usize];
+    ["Offset of field: trafo_trainer_options::after_tokens"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 208usize];
+    ["Offset of field: trafo_trainer_options::early_stopping"]
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 216usize];
+    ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 224usize];
+    ["Offset of field: trafo_trainer_options::early_stopping_on"]
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 232usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 332usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 236usize];
+    ["Offset of field: trafo_trainer_options::valid_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 240usize];
+    ["Offset of field: trafo_trainer_options::save_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 256usize];
+    ["Offset of field: trafo_trainer_options::log_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 272usize];
+    ["Offset of field: trafo_trainer_options::log_first"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 288usize];
+    ["Offset of field: trafo_trainer_options::valid_beam"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 296usize];
+    ["Offset of field: trafo_trainer_options::valid_normalize"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 304usize];
+    ["Offset of field: trafo_trainer_options::keep_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 312usize];
+    ["Offset of field: trafo_trainer_options::average_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 320usize];
+    ["Offset of field: trafo_trainer_options::valid_metrics"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 328usize];
+    ["Offset of field: trafo_trainer_options::first_metric"]
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 332usize];
+    ["Offset of field: trafo_trainer_options::keep_best"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 336usize];
+    ["Offset of field: trafo_trainer_options::reserved3"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 340usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_memory_plan {
     pub struct_size: usize,
-    #[doc = " with the float32 masters of a bfloat16 model"]
+    #[doc = " with the float32 master weights of a bfloat16 model"]
     pub weights_bytes: i64,
     pub gradients_bytes: i64,
-    #[doc = " the moments, and the mean of the weights under ema_alpha"]
+    #[doc = " the moments, and the EMA of the weights if ema_alpha is set"]
     pub optimizer_bytes: i64,
-    #[doc = " what forward and backward keep and use"]
+    #[doc = " activations and temporary memory of forward and backward"]
     pub activations_bytes: i64,
-    #[doc = " the peak of trafo_context_memory_stats, with the batch and small change"]
+    #[doc = " expected peak of trafo_context_memory_stats, the batch included"]
     pub total_bytes: i64,
-    #[doc = " target tokens of the batch: those given, or the largest that fits"]
+    #[doc = " target tokens of the batch: the given number, or the largest that fits"]
     pub batch_tokens: i64,
-    #[doc = " what training may take; 0: not known"]
+    #[doc = " memory that training may use; 0: unknown"]
     pub limit_bytes: i64,
-    #[doc = " all of the device's memory, and what was free of it; 0: not asked"]
+    #[doc = " total memory of the device; 0: the device was not asked"]
     pub device_bytes: i64,
+    #[doc = " free memory of the device before training; 0: the device was not asked"]
     pub free_bytes: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1937,7 +1954,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " What training takes on a CUDA device, which need not be there: `sentences` in batches of so many tokens a side (a\n decoder-lm has no source). Of `options`, which may be NULL, gradient_accumulation, optimizer_states, ema_alpha and\n recompute matter; with batch_fit and a memory_limit the batch is made larger or smaller, its sentences of the same lengths, to\n the largest that the limit has room for (OUT_OF_DEVICE_MEMORY: none). INVALID_ARGUMENT: sizes that are no batch of this\n model. since 0.1"]
+    #[doc = " The memory that training needs on a CUDA device, computed without the device. A batch has `sentences` sentences with source_tokens\n and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,\n optimizer_states, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch that fits\n the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes are\n no batch of this model. since 0.1"]
     pub fn trafo_plan_training(
         config: *const trafo_model_config,
         options: *const trafo_trainer_options,
@@ -1967,7 +1984,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The model (which the trainer changes), tokenizer and corpora are kept alive. `valid` may be NULL. run_directory may be empty:\n nothing is written. If it holds a checkpoint, training continues from the newest whole one, bitwise; one of another\n architecture, tokenizer or corpus is refused. OUT_OF_MEMORY, OUT_OF_DEVICE_MEMORY: the plan of its memory does not fit; the\n message has the plan and what would fit. since 0.1"]
+    #[doc = " A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.\n With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged\n one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus. OUT_OF_MEMORY and\n OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. since 0.1"]
     pub fn trafo_trainer_new(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -1992,7 +2009,7 @@ pub struct trafo_event {
     pub epoch: i64,
     #[doc = " of the current epoch, 0 to 1"]
     pub epoch_fraction: f64,
-    #[doc = " mean per label since the last log event, smoothing included"]
+    #[doc = " mean per label since the last LOG event, label smoothing included"]
     pub loss: f64,
     #[doc = " the same without smoothing; exp() is the perplexity"]
     pub nll: f64,
@@ -2001,7 +2018,7 @@ pub struct trafo_event {
     #[doc = " of the run so far"]
     pub target_tokens: i64,
     pub source_tokens: i64,
-    #[doc = " since the last log event"]
+    #[doc = " since the last LOG event"]
     pub target_tokens_per_second: f64,
     pub source_tokens_per_second: f64,
     #[doc = " training time of the run, earlier processes included"]
@@ -2085,13 +2102,13 @@ const _: () = {
         [::core::mem::offset_of!(trafo_event, message) - 200usize];
     ["Offset of field: trafo_event::path"][::core::mem::offset_of!(trafo_event, path) - 216usize];
 };
-#[doc = " Called on the thread that runs the trainer. Non-zero stops the run; it returns TRAFO_CANCELLED."]
+#[doc = " Called on the thread that runs the trainer. A non-zero result stops the run, which then returns TRAFO_CANCELLED."]
 pub type trafo_event_fn = ::core::option::Option<
     unsafe extern "C" fn(user_data: *mut ::core::ffi::c_void, event: *const trafo_event) -> i32,
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains until a limit of the options, early stopping, max_updates more updates (0: no such limit), cancel, or an error; call again\n to go on. Validates and saves by their frequencies and at the end; a run that is cancelled or stopped is saved as well, if there\n is a run directory. cancel and callback may be NULL. *out_stop gets TRAFO_STOP_*. Stopped by cancel or by the callback it\n returns TRAFO_CANCELLED. Unless it diverged (TRAFO_NON_FINITE), a call after an error continues. From inside the callback the trainer\n refuses every call but trafo_trainer_get_plan and trafo_trainer_free, which takes effect when this call returns. since 0.1"]
+    #[doc = " Trains until a limit of the options is reached, early stopping ends the run, max_updates more updates are done (0: no such limit),\n `cancel` is set, the callback stops it, or an error occurs. *out_stop gets TRAFO_STOP_*. Call it again to resume, also after an\n error other than NON_FINITE. The run validates and saves at the frequencies of the options and at the end; with a run directory\n it also saves when it is cancelled or stopped. cancel and callback may be NULL. While the callback runs, the trainer refuses all\n calls but trafo_trainer_get_plan and trafo_trainer_free; the latter takes effect when this call returns. CANCELLED: stopped by\n `cancel` or by the callback. NON_FINITE: more than max_non_finite_steps non-finite updates in a row. since 0.1"]
     pub fn trafo_trainer_run(
         trainer: *mut trafo_trainer,
         max_updates: i64,
@@ -2105,13 +2122,15 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_step_result {
     pub update: i64,
-    #[doc = " mean per label, smoothing included"]
+    #[doc = " mean per label, label smoothing included"]
     pub loss: f64,
+    #[doc = " mean per label, without"]
     pub nll: f64,
+    #[doc = " global norm before clipping"]
     pub grad_norm: f64,
     pub learning_rate: f64,
     pub labels: i64,
-    #[doc = " 1: NaN or Inf, nothing was changed"]
+    #[doc = " 1: a non-finite update, nothing has changed"]
     pub skipped: i32,
     pub reserved: i32,
 }
@@ -2138,7 +2157,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One update; validates and saves by their frequencies like trafo_trainer_run. INVALID_ARGUMENT: training is done. since 0.1"]
+    #[doc = " One update. Validates and saves at the frequencies of the options, like trafo_trainer_run. INVALID_ARGUMENT: training is done.\n since 0.1"]
     pub fn trafo_trainer_step(
         trainer: *mut trafo_trainer,
         out: *mut trafo_step_result,
@@ -2146,7 +2165,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Validates now; metrics not asked for are NaN; out_ce, out_bleu, out_chrf may be NULL. INVALID_ARGUMENT: there is no validation\n corpus. since 0.1"]
+    #[doc = " Validates now. Metrics that the options do not ask for are NaN. out_ce, out_bleu and out_chrf may be NULL. INVALID_ARGUMENT: there\n is no validation corpus. since 0.1"]
     pub fn trafo_trainer_validate(
         trainer: *mut trafo_trainer,
         out_ce: *mut f64,
@@ -2156,12 +2175,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Saves a checkpoint into the run directory now. INVALID_ARGUMENT: there is none. since 0.1"]
+    #[doc = " Saves a checkpoint to the run directory now. INVALID_ARGUMENT: there is no run directory. IO. since 0.1"]
     pub fn trafo_trainer_save(trainer: *mut trafo_trainer) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " What its training takes, by the largest batches of the first epoch. since 0.1"]
+    #[doc = " The memory plan of the training, for the largest batches of its first epoch. since 0.1"]
     pub fn trafo_trainer_get_plan(
         trainer: *const trafo_trainer,
         out: *mut trafo_memory_plan,
@@ -2179,7 +2198,7 @@ pub struct trafo_shortlist {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " IBM model 1 over the pairs of lines; `best` targets of a piece are kept (0: 100). since 0.1"]
+    #[doc = " Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100). since 0.1"]
     pub fn trafo_shortlist_learn(
         tokenizer: *const trafo_tokenizer,
         source: *const trafo_string_view,
@@ -2191,7 +2210,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Text of lines \"TARGET SOURCE PROBABILITY\", pieces of the tokenizer, as Marian's lex.s2t. since 0.1"]
+    #[doc = " Loads a text file with lines \"TARGET SOURCE PROBABILITY\" of subwords, like Marian's lex.s2t. NOT_FOUND, IO. since 0.1"]
     pub fn trafo_shortlist_load(
         tokenizer: *const trafo_tokenizer,
         path: *const ::core::ffi::c_char,
@@ -2201,7 +2220,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes such a file whole or not at all. since 0.1"]
+    #[doc = " Writes such a file, which appears whole or not at all. IO. since 0.1"]
     pub fn trafo_shortlist_save(
         shortlist: *const trafo_shortlist,
         path: *const ::core::ffi::c_char,
@@ -2311,7 +2330,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Translates lines, batched by length, results in input order. An empty line gives an empty translation. options, cancel may be\n NULL. since 0.1"]
+    #[doc = " Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options\n and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long. NON_FINITE: the logits of a line are NaN or\n infinite. CANCELLED. since 0.1"]
     pub fn trafo_translate(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -2324,7 +2343,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Hypothesis `rank` (0 is the best) of line `index`: text is borrowed; out_score may be NULL. NOT_FOUND if there are fewer. since 0.1"]
+    #[doc = " Hypothesis `rank` of line `index`, both counted from 0; rank 0 is the best. The text is borrowed; out_score may be NULL. NOT_FOUND:\n the line has fewer hypotheses. since 0.1"]
     pub fn trafo_translations_get(
         translations: *const trafo_translations,
         index: usize,
@@ -2335,7 +2354,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Hypotheses of line `index`. since 0.1"]
+    #[doc = " The number of hypotheses of line `index`. since 0.1"]
     pub fn trafo_translations_get_count(
         translations: *const trafo_translations,
         index: usize,
@@ -2344,7 +2363,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Tokens of source line `index`, </s> included, and how many of them were translated: fewer where it was cut; out_tokens, out_used may be NULL. since 0.1"]
+    #[doc = " The tokens of source line `index`, and how many of them were translated: fewer if the line was cut. out_tokens and out_used may be\n NULL. since 0.1"]
     pub fn trafo_translations_get_source(
         translations: *const trafo_translations,
         index: usize,
@@ -2354,7 +2373,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " How many sources were cut. since 0.1"]
+    #[doc = " The number of lines that were cut. since 0.1"]
     pub fn trafo_translations_get_truncated(
         translations: *const trafo_translations,
         out: *mut usize,
@@ -2366,7 +2385,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Log-probability (natural) and target tokens (</s> included) of each pair; arrays of `count`. out_tokens may be NULL. since 0.1"]
+    #[doc = " The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be\n NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long. since 0.1"]
     pub fn trafo_score(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -2379,7 +2398,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Corpus BLEU as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature (may be NULL) is freed with\n trafo_string_free. since 0.1"]
+    #[doc = " Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature may be NULL; it gets\n sacreBLEU's signature, freed with trafo_string_free. since 0.1"]
     pub fn trafo_bleu(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,
@@ -2391,7 +2410,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Corpus chrF2 as sacreBLEU computes it by default; out_signature may be NULL. since 0.1"]
+    #[doc = " Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature may be NULL, as for trafo_bleu. since 0.1"]
     pub fn trafo_chrf(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,
@@ -2404,9 +2423,9 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_corpus_options {
     pub struct_size: usize,
-    #[doc = " Files with more text than this stay on disk (.gz: with more than a quarter of it), and are trained on as batches need them:\n 16 bytes of memory a pair. Never changes what is trained. Default 256 MiB; 0: all text stays on disk"]
+    #[doc = " Bytes. A larger file (.gz: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of memory\n a pair. Does not change training. Default 256 MiB; 0: all text stays on disk"]
     pub memory_bytes: i64,
-    #[doc = " Where .gz files and standard input that stay on disk are unpacked, into files without a name; made if need be. Default: empty,\n the system's directory for temporary files"]
+    #[doc = " Directory for .gz files and standard input that stay on disk: they are unpacked into unnamed files. It is created if missing.\n Default: empty, the system's directory for temporary files"]
     pub unpack_directory: trafo_string_view,
     #[doc = " 1: one file of text without a source, for a decoder-lm; default 0"]
     pub monolingual: i32,
@@ -2438,7 +2457,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Two paths: files of equal line count; one: a TSV file, or text if options say so; \"-\" is standard input. Files that stay on disk\n must not change while they are trained on (IO). options may be NULL. Views of trafo_corpus_get_pair hold until the thread's\n next call of it if the text is on disk. since 0.1"]
+    #[doc = " A corpus from two files of equal line count, from one TSV file, or with options->monolingual from one text file. \"-\" is standard\n input. IO: a file that stays on disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until\n the next call of it on the thread. options may be NULL. since 0.1"]
     pub fn trafo_corpus_open(
         paths: *const trafo_string_view,
         count: usize,
@@ -2448,7 +2467,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One corpus of several, which may be freed. An epoch draws weights[i] times every pair of corpora[i]: 3 is each three times, 0.25 a\n quarter of them, another one each epoch until all have been drawn. INVALID_ARGUMENT: a weight not above 0, or that leaves an\n epoch without a pair of a corpus. since 0.1"]
+    #[doc = " A mixture of corpora, which may be freed. An epoch has every pair of corpora[i] weights[i] times. Weight 3: three times. Weight\n 0.25: a quarter of the pairs, another quarter in each of four epochs. INVALID_ARGUMENT: a weight is not above 0, or so small\n that an epoch has no pair of that corpus. since 0.1"]
     pub fn trafo_corpus_mix(
         corpora: *const *const trafo_corpus,
         weights: *const f64,
@@ -2458,7 +2477,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Takes `count` pairs out, chosen by a hash of their text, with all copies of them: *out_rest is the corpus without, *out_held what\n was taken. since 0.1"]
+    #[doc = " Splits `count` pairs off for validation, chosen by a hash of their text. *out_held has them; *out_rest has the other pairs,\n without copies of those in *out_held. since 0.1"]
     pub fn trafo_corpus_hold_out(
         corpus: *const trafo_corpus,
         count: i64,
@@ -2474,7 +2493,7 @@ pub struct DLManagedTensorVersioned {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A leaf over the memory of `managed`, which it takes: the deleter is called once, when the last tensor that uses the memory is\n gone, or before this returns if the elements were copied. After a failure `managed` is still the caller's. float32, float64,\n bfloat16 and int32; shared is memory of the context's device, or of the host on the CPU. Copied must be what is read-only\n (tensors can be written), is not aligned to its elements, or has strides that are negative or 0; and host memory for a CUDA\n context. VERSION: another major version. since 0.1"]
+    #[doc = " A leaf over the memory of `managed`: float32, float64, bfloat16 or int32. On success Trafo owns `managed` and calls its deleter\n once: when the last tensor over the memory is freed, or before this returns if the elements were copied. After a failure it still\n belongs to the caller. Memory is shared if it is on the context's device (on the CPU: in host memory). It has to be copied if it\n is read-only, not aligned to its elements, has strides that are negative or 0, or is host memory for a CUDA context. VERSION:\n another major version of DLPack. since 0.1"]
     pub fn trafo_tensor_from_dlpack(
         context: *mut trafo_context,
         managed: *mut DLManagedTensorVersioned,
@@ -2484,19 +2503,19 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The tensor's memory, strides as they are, kept alive until the consumer calls the deleter; writes are seen by both sides, and no\n gradient flows through it. since 0.1"]
+    #[doc = " Exports the tensor's memory with its strides. The memory lives until the consumer calls the deleter. Both sides see writes, and no\n gradient flows through it. since 0.1"]
     pub fn trafo_tensor_to_dlpack(
         tensor: *const trafo_tensor,
         out: *mut *mut DLManagedTensorVersioned,
     ) -> *mut trafo_error;
 }
-#[doc = " The learning rate of an update, counted from 1; `scheduled` is what the options say of it."]
+#[doc = " Returns the learning rate of an update, counted from 1. `scheduled` is the rate of the schedule in the options."]
 pub type trafo_rate_fn = ::core::option::Option<
     unsafe extern "C" fn(user_data: *mut ::core::ffi::c_void, update: i64, scheduled: f64) -> f64,
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Asks `rate` (NULL: the options' schedule again) from the next call that trains on, on the thread that trains: for hundreds of updates\n ahead, and more than once, so that it must depend on its arguments alone. Not part of checkpoints: give a run that is continued\n the same function before it goes on. A rate that is negative or not finite ends that call with INVALID_ARGUMENT. since 0.1"]
+    #[doc = " Replaces the schedule from the next call that trains. rate may be NULL: the schedule of the options again. It is called on the thread\n that trains, hundreds of updates ahead and several times for an update, so it must depend on its arguments alone. Checkpoints do\n not contain it: set it again before a run resumes. A rate that is negative or non-finite ends the call that trains with\n INVALID_ARGUMENT. since 0.1"]
     pub fn trafo_trainer_set_rate(
         trainer: *mut trafo_trainer,
         rate: trafo_rate_fn,
@@ -2506,7 +2525,7 @@ unsafe extern "C" {
         >,
     ) -> *mut trafo_error;
 }
-#[doc = " Writes views of pair `index` (from 0), valid until it is called again, and returns 0. Non-zero: the call that needed the pair\n returns TRAFO_IO and may be made again. One call at a time, on threads of the library too; it cannot read its own corpus."]
+#[doc = " Writes views of pair `index`, counted from 0, and returns 0. The views must stay valid until the next call. If it returns\n non-zero, the call that needed the pair returns TRAFO_IO and may be repeated. It is never called twice at a time, but also on\n threads of the library. It must not read the corpus that it belongs to."]
 pub type trafo_pair_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user_data: *mut ::core::ffi::c_void,
@@ -2517,7 +2536,7 @@ pub type trafo_pair_fn = ::core::option::Option<
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A corpus of `pairs` pairs (1 to 2^31 - 1) that are asked for as batches need them, some windows of an epoch's shuffle ahead, and\n in every epoch again; sides that are empty are dropped and counted, what is not UTF-8 or has a NUL byte is INVALID_ARGUMENT. A run\n continues bitwise if the same index gives the same pair; `identity` stands for the pairs in checkpoints: a run whose corpus has\n another one, or another number of pairs, is refused. The function is used while the corpus or a trainer made from it lives.\n since 0.1"]
+    #[doc = " A corpus whose `pairs` pairs (1 to 2^31 - 1) come from a function. It is called as batches need the pairs, some windows of the\n shuffle ahead, and again in every epoch, as long as the corpus or a trainer made from it lives. Pairs with an empty side are\n dropped and counted. Text that is not UTF-8 or has a NUL byte is INVALID_ARGUMENT. A run resumes with the same bits if the same\n index gives the same pair. Checkpoints keep `identity` and `pairs`; a run with other ones is refused. since 0.1"]
     pub fn trafo_corpus_from_function(
         pairs: i64,
         identity: u64,
@@ -2529,13 +2548,13 @@ unsafe extern "C" {
         out: *mut *mut trafo_corpus,
     ) -> *mut trafo_error;
 }
-#[doc = " Rows of token ids: row i of the source is source[i * source_width], with source_lengths[i] ids of which the last is </s>; the rest\n of it is not read. The source is what the encoder reads (of a decoder-lm: what comes first and is not to be learnt), the target what\n is to be predicted: from <s>, or from the source's last id."]
+#[doc = " A batch as padded rows of token ids. Row i of the source begins at source[i * source_width] and has source_lengths[i] ids, the last\n of which is </s>; the rest of the row is not read. The target has the same form. The encoder reads the source; a decoder-lm reads\n it as a prompt without loss. The model learns to predict the target, after <s> or, in a decoder-lm, after the source."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_batch {
     #[doc = " set by the library, the rest is 0"]
     pub struct_size: usize,
-    #[doc = " rows"]
+    #[doc = " number of rows"]
     pub sentences: i64,
     pub source: *const i32,
     pub source_width: i64,
@@ -2565,7 +2584,7 @@ const _: () = {
     ["Offset of field: trafo_batch::target_lengths"]
         [::core::mem::offset_of!(trafo_batch, target_lengths) - 56usize];
 };
-#[doc = " Fills in micro-batch `index` of the run, counted from 0, from memory that is valid until it is called again, and returns 0.\n Non-zero: the call that trains returns TRAFO_IO and may be made again."]
+#[doc = " Fills in micro-batch `index` of the run, counted from 0, and returns 0. Its memory must stay valid until the next call. If it\n returns non-zero, the call that trains returns TRAFO_IO and may be repeated."]
 pub type trafo_batch_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user_data: *mut ::core::ffi::c_void,
@@ -2575,7 +2594,7 @@ pub type trafo_batch_fn = ::core::option::Option<
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains on batches of `batches` (NULL: of the corpus again) from the next call that trains on, on the thread that trains. There\n are no epochs then. The same index must give the same batch for a run to continue bitwise; not part of checkpoints, as set_rate.\n What is no batch of the model ends that call with INVALID_ARGUMENT, and the next asks for it again. since 0.1"]
+    #[doc = " Takes batches from `batches` from the next call that trains. batches may be NULL: from the corpus again. It is called on the thread\n that trains. Such a run has no epochs. It resumes with the same bits if the same index gives the same batch; checkpoints do not\n contain the function. A batch that does not fit the model ends the call with INVALID_ARGUMENT, and the next call asks for the\n same index. since 0.1"]
     pub fn trafo_trainer_set_batches(
         trainer: *mut trafo_trainer,
         batches: trafo_batch_fn,
@@ -2585,11 +2604,11 @@ unsafe extern "C" {
         >,
     ) -> *mut trafo_error;
 }
-#[doc = " Takes all bytes and returns 0; otherwise the call that writes returns TRAFO_IO."]
+#[doc = " Takes all bytes and returns 0. If it returns non-zero, the call that writes returns TRAFO_IO."]
 pub type trafo_write_fn = ::core::option::Option<
     unsafe extern "C" fn(user_data: *mut ::core::ffi::c_void, data: *const u8, bytes: usize) -> i32,
 >;
-#[doc = " Gives 1 to `capacity` of the next bytes, 0 at the end, and returns 0; otherwise the call that reads returns TRAFO_IO."]
+#[doc = " Writes 1 to `capacity` of the next bytes to `data`, or none at the end, and returns 0. If it returns non-zero, the call that\n reads returns TRAFO_IO."]
 pub type trafo_read_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user_data: *mut ::core::ffi::c_void,
@@ -2600,7 +2619,7 @@ pub type trafo_read_fn = ::core::option::Option<
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The bytes of trafo_model_save. since 0.1"]
+    #[doc = " Writes the bytes of the file that trafo_model_save makes. since 0.1"]
     pub fn trafo_model_write(
         model: *const trafo_model,
         write: trafo_write_fn,
@@ -2609,7 +2628,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A model from such bytes, read to their end, computing in `precision` as in trafo_model_load_as. since 0.1"]
+    #[doc = " A model from such bytes, read to their end. `precision`: see trafo_model_load_as. since 0.1"]
     pub fn trafo_model_read(
         context: *mut trafo_context,
         read: trafo_read_fn,
@@ -2620,7 +2639,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The bytes of trafo_tokenizer_save; trafo_tokenizer_load_buffer takes them. since 0.1"]
+    #[doc = " Writes the bytes of the file that trafo_tokenizer_save makes; trafo_tokenizer_load_buffer reads them. since 0.1"]
     pub fn trafo_tokenizer_write(
         tokenizer: *const trafo_tokenizer,
         write: trafo_write_fn,
@@ -2629,7 +2648,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " What a checkpoint in a run directory holds - weights, moments, position in the data, counters - as one sequence of bytes with\n checksums. Needs as much host memory. since 0.1"]
+    #[doc = " Writes a checkpoint as one sequence of bytes with checksums: weights, optimizer moments, position in the data, counters. Needs\n host memory of the same size. since 0.1"]
     pub fn trafo_trainer_write(
         trainer: *mut trafo_trainer,
         write: trafo_write_fn,
@@ -2638,7 +2657,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Gives the trainer, and its model, what such bytes hold; it goes on bitwise as the one that wrote them would have. Architecture,\n tokenizer, corpus and options must be those of that trainer, as in trafo_trainer_new. CORRUPT_FILE: they are damaged. Nothing has\n changed after an error. since 0.1"]
+    #[doc = " Restores the trainer and its model from such bytes. Training resumes with the bits that the trainer which wrote them would have\n had. Architecture, tokenizer, corpus and options must be the same, as in trafo_trainer_new. CORRUPT_FILE: the bytes are\n damaged. An error changes nothing. since 0.1"]
     pub fn trafo_trainer_read(
         trainer: *mut trafo_trainer,
         read: trafo_read_fn,
