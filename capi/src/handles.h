@@ -276,8 +276,8 @@ trafo_error* api(const char* function, Body&& body) noexcept {
   }
 }
 
-// Options structs. Only the caller's struct_size bytes are read; other members keep their defaults. A
-// longer struct must end in zeros.
+// Options structs. Only the caller's struct_size bytes are read; other members keep their defaults.
+// A longer struct must end in zeros.
 template <class Options>
 void init_options(const Call& call, Options* options, size_t struct_size, Options defaults) {
   if (!options) call.refuse("options is NULL");

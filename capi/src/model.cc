@@ -110,10 +110,12 @@ trafo_error* trafo_model_load_weights(trafo_model* model, const trafo_tokenizer*
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     check_changeable(call, m);
-    const Tokenizer* subwords = tokenizer ? &call.handle(tokenizer, "tokenizer").tokenizer : nullptr;
+    const Tokenizer* subwords =
+        tokenizer ? &call.handle(tokenizer, "tokenizer").tokenizer : nullptr;
     const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"));
     const auto noted = reader.metadata().find(kTokenizerKey);
-    if (subwords && noted != reader.metadata().end() && noted->second != tokenizer_checksum(*subwords))
+    if (subwords && noted != reader.metadata().end() &&
+        noted->second != tokenizer_checksum(*subwords))
       call.refuse(reader.label(), " was trained with another vocabulary");
     load_pretrained(*m.context, reader, *m.model);
   });

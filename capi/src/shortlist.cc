@@ -40,7 +40,8 @@ trafo_error* trafo_shortlist_learn(const trafo_tokenizer* tokenizer,
     const auto sources = encode_lines(call, subwords, source, count, "source");
     const auto targets = encode_lines(call, subwords, target, count, "target");
     *out = new_handle<trafo_shortlist>(
-        subwords, LexicalTable::learn(sources, targets, subwords.vocab_size(), best > 0 ? best : 100));
+        subwords,
+        LexicalTable::learn(sources, targets, subwords.vocab_size(), best > 0 ? best : 100));
   });
 }
 

@@ -50,8 +50,8 @@ class PairText {
 class EpochMix {
  public:
   EpochMix() = default;
-  // The pairs and the weight of each corpus. INVALID_ARGUMENT: a weight is not above 0, or too small
-  // for a single pair. UNSUPPORTED: an epoch has more than UINT32_MAX draws.
+  // The pairs and the weight of each corpus. INVALID_ARGUMENT: a weight is not above 0, or too
+  // small for a single pair. UNSUPPORTED: an epoch has more than UINT32_MAX draws.
   explicit EpochMix(std::vector<std::pair<int64_t, double>> corpora);
 
   int64_t draws(int64_t epoch) const;  // epochs count from 0
@@ -86,9 +86,9 @@ class TextCorpus {
   bool monolingual() const noexcept { return parts_.front().text->monolingual(); }
   EpochMix epochs() const;
 
-  // Splits off the `count` pairs with the smallest hashes. .second has them, each once, with weight 1.
-  // .first has the other pairs with their weights, without copies of those in .second, so that no
-  // held-out pair is trained on. INVALID_ARGUMENT unless 0 < count < size().
+  // Splits off the `count` pairs with the smallest hashes. .second has them, each once, with
+  // weight 1. .first has the other pairs with their weights, without copies of those in .second, so
+  // that no held-out pair is trained on. INVALID_ARGUMENT unless 0 < count < size().
   std::pair<TextCorpus, TextCorpus> hold_out(int64_t count) const;
 
  private:
@@ -106,11 +106,11 @@ class TextCorpus {
 };
 
 struct LoadOptions {
-  // Larger files, compressed files larger than a quarter of it, and standard input stay on disk, with
-  // 16 bytes of memory a pair. Does not change training.
+  // Larger files, compressed files larger than a quarter of it, and standard input stay on disk,
+  // with 16 bytes of memory a pair. Does not change training.
   int64_t memory_bytes = int64_t{256} << 20;
-  // Where compressed files and standard input that stay on disk are unpacked, into unnamed files that
-  // vanish with the process. Empty: the system's directory for temporary files.
+  // Where compressed files and standard input that stay on disk are unpacked, into unnamed files
+  // that vanish with the process. Empty: the system's directory for temporary files.
   std::string unpack_directory;
 };
 

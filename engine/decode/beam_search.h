@@ -1,5 +1,5 @@
-// Beam search over one sentence: decides which hypotheses stay live and which are finished. It works
-// on host values and knows no tensors.
+// Beam search over one sentence: decides which hypotheses stay live and which are finished. It
+// works on host values and knows no tensors.
 //
 // Each step ranks the expansions of all live hypotheses by log-probability. Expansions with eos
 // among the first `beam` are finished hypotheses; the first `beam` of the others are the new live

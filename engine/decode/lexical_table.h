@@ -27,9 +27,9 @@ class LexicalTable {
   static LexicalTable learn(std::span<const std::vector<int32_t>> sources,
                             std::span<const std::vector<int32_t>> targets, int32_t vocabulary,
                             int64_t best);
-  // Reads lines "TARGET SOURCE PROBABILITY" of subwords, like Marian's lex.s2t files. Lines with NULL
-  // or with a subword that is not in the vocabulary are skipped. INVALID_ARGUMENT names `name` and
-  // the line.
+  // Reads lines "TARGET SOURCE PROBABILITY" of subwords, like Marian's lex.s2t files. Lines with
+  // NULL or with a subword that is not in the vocabulary are skipped. INVALID_ARGUMENT names `name`
+  // and the line.
   static LexicalTable read(std::istream& in, const std::string& name, const Tokenizer& tokenizer);
   void write(std::ostream& out, const Tokenizer& tokenizer) const;
 

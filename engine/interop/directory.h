@@ -58,8 +58,8 @@ class ConfigReader {
 
 // Reads the tensors of the table into a model. Before it allocates, it checks that every tensor of
 // the table is in the file with its shape, as F32, F64, BF16 or F16, and that all other tensors of
-// the file satisfy `surplus`. `name` returns the name of a tensor in the file, or "" for one that is
-// zero.
+// the file satisfy `surplus`. `name` returns the name of a tensor in the file, or "" for one that
+// is zero.
 struct TensorSource {
   const SafetensorsReader& reader;
   std::function<std::string(const MappedTensor&)> name;
@@ -73,8 +73,8 @@ std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo
 void check_copy(const SafetensorsReader& reader, const std::string& original,
                 const std::string& copy);
 
-// Opens DIR/model.safetensors. If the directory has weights in another format, the error says what to
-// do.
+// Opens DIR/model.safetensors. If the directory has weights in another format, the error says what
+// to do.
 SafetensorsReader open_weights(const std::filesystem::path& directory);
 
 // The name of an activation function in transformers, and back.

@@ -22,8 +22,8 @@ HostModel make_host_model(const ModelConfig& config);
 HostModel copy_to_host(Context& context, const Model& model);
 std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host);
 
-// The largest difference between the logits of two models with the same vocabulary on a fixed batch,
-// relative to the largest logit if that is above 1. Infinite if a logit is NaN.
+// The largest difference between the logits of two models with the same vocabulary on a fixed
+// batch, relative to the largest logit if that is above 1. Infinite if a logit is NaN.
 double logit_difference(const HostModel& a, const HostModel& b);
 
 // The same function without the output layer's bias, for formats that have none: a decoder_lm,

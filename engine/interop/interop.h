@@ -24,8 +24,8 @@ enum class ExportFormat : int32_t {
 const char* export_format_name(ExportFormat format);  // "hf-marian", ...
 
 // Writes the float32 (master) weights to `directory`, which must be empty or not exist. Returns the
-// largest difference of the logits, relative to the largest logit if that is above 1; it is 0 if the
-// weights are copied without arithmetic. UNSUPPORTED names the setting that the format cannot
+// largest difference of the logits, relative to the largest logit if that is above 1; it is 0 if
+// the weights are copied without arithmetic. UNSUPPORTED names the setting that the format cannot
 // express. INVALID_ARGUMENT: the tokenizer does not fit the model, or the directory has files.
 // NON_FINITE: weights are NaN or infinite, or logits differ by more than 1e-4.
 double export_model(Context& context, const Model& model, const Tokenizer& tokenizer,
@@ -38,8 +38,8 @@ struct ImportedModel {
 };
 
 // Reads a MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors.
-// Converts float16, bfloat16 and float64 weights to float32. CORRUPT_FILE, UNSUPPORTED and NOT_FOUND
-// name the file and the reason.
+// Converts float16, bfloat16 and float64 weights to float32. CORRUPT_FILE, UNSUPPORTED and
+// NOT_FOUND name the file and the reason.
 ImportedModel import_model(Context& context, const std::filesystem::path& directory);
 
 }  // namespace trafo

@@ -93,7 +93,8 @@ struct Vocabulary {
   int32_t unk, eos, start;
 };
 
-// Reads {"subword": id, ...} without a JSON value, which would need many times the memory of the file.
+// Reads {"subword": id, ...} without a JSON value, which would need many times the memory of the
+// file.
 class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   VocabularyHandler(const std::string& label, std::vector<std::string>& pieces)
@@ -183,8 +184,8 @@ bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
   return true;
 }
 
-// A SentencePiece model with the ids of the vocabulary. A subword of both sides gets the better of its
-// two scores.
+// A SentencePiece model with the ids of the vocabulary. A subword of both sides gets the better of
+// its two scores.
 Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
                            const SpmModel& target, const std::string& label) {
   std::map<std::string_view, ScoredPiece> known;

@@ -170,8 +170,8 @@ void CheckpointDirectory::save(int64_t update, std::span<const CheckpointFile> f
 }
 
 void CheckpointDirectory::publish(const std::filesystem::path& unfinished, int64_t update) const {
-  // A directory cannot be renamed onto one that has files. Between the two renames the old one has a
-  // name from which remove_leftovers() can restore it.
+  // A directory cannot be renamed onto one that has files. Between the two renames the old one has
+  // a name from which remove_leftovers() can restore it.
   const std::filesystem::path final = path(update);
   const std::filesystem::path old = temporary(update, "old");
   if (is_present(old)) {  // an earlier replacement failed, and so did undoing it

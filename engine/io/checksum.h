@@ -19,8 +19,8 @@ uint32_t crc32(std::span<const std::byte> bytes, uint32_t previous = 0);
 std::string crc32_text(uint32_t crc);
 
 // A sealed text has its own checksum in the eight digits at `offset`: the CRC-32 of the whole text
-// with '0' for these digits. seal_text fills them in; is_sealed checks them, and is false for a text
-// that is too short.
+// with '0' for these digits. seal_text fills them in; is_sealed checks them, and is false for a
+// text that is too short.
 void seal_text(std::string& text, size_t offset);
 bool is_sealed(std::string_view text, size_t offset);
 

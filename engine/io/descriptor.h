@@ -31,8 +31,8 @@ class Descriptor {
   void write_all(std::span<const std::byte> bytes);
   // Reads up to bytes.size() bytes at `offset`; returns fewer only at the end of the file.
   size_t read_at(uint64_t offset, std::span<std::byte> bytes) const;
-  // fsync. A failed fsync is never repeated: the kernel may have dropped the pages and report success
-  // the next time.
+  // fsync. A failed fsync is never repeated: the kernel may have dropped the pages and report
+  // success the next time.
   void sync();
   void close();  // throws if the system reports that earlier writes were lost
 
@@ -41,8 +41,8 @@ class Descriptor {
   std::filesystem::path path_;
 };
 
-// open(2) with close-on-exec. If it fails, the result is not open and errno has the reason. Memory is
-// allocated first: once the file is open, no failure may leave it open or locked.
+// open(2) with close-on-exec. If it fails, the result is not open and errno has the reason. Memory
+// is allocated first: once the file is open, no failure may leave it open or locked.
 Descriptor try_open(const std::filesystem::path& path, int flags, mode_t mode = 0);
 
 // FollowLinks::no refuses a symbolic link as the last part of the path.
@@ -50,8 +50,8 @@ enum class FollowLinks { yes, no };
 
 // Opens a regular file for reading. Directories, FIFOs and devices are refused without waiting.
 Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks links);
-// Creates a file that did not exist before. An existing file or link of that name is neither followed
-// nor overwritten.
+// Creates a file that did not exist before. An existing file or link of that name is neither
+// followed nor overwritten.
 Descriptor create_new_file(const std::filesystem::path& path);
 // The same, but returns a closed Descriptor if the name exists.
 Descriptor try_create_new_file(const std::filesystem::path& path);

@@ -7,8 +7,8 @@
 
 namespace trafo {
 
-// Holds an flock on DIRECTORY/.lock. The kernel releases it when the process ends in any way, so there
-// are no stale locks. The file stays and has the process id of the holder as text.
+// Holds an flock on DIRECTORY/.lock. The kernel releases it when the process ends in any way, so
+// there are no stale locks. The file stays and has the process id of the holder as text.
 class DirectoryLock {
  public:
   // Errors: IO "in use by process PID" if another process, or another object of this one, holds it.

@@ -72,9 +72,9 @@ int close_directory(DIR* directory) noexcept {
 
 namespace {
 
-// Removes an entry of a directory with all that is in it, without allocating: it also cleans up after
-// a failure for lack of memory. std::filesystem::remove_all ends the process if it cannot allocate
-// a path, and opendir fails.
+// Removes an entry of a directory with all that is in it, without allocating: it also cleans up
+// after a failure for lack of memory. std::filesystem::remove_all ends the process if it cannot
+// allocate a path, and opendir fails.
 int remove_entry(int directory, const char* name) noexcept {
   if (::unlinkat(directory, name, 0) == 0 || errno == ENOENT) return 0;
   if (errno != EISDIR && errno != EPERM) return -1;

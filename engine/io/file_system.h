@@ -1,6 +1,6 @@
-// The system calls of engine/io. Results and errno are the kernel's. A call that a signal interrupted
-// is repeated, except close(), which always releases the descriptor. tests/reliability/io_faults.h
-// makes each of these calls fail.
+// The system calls of engine/io. Results and errno are the kernel's. A call that a signal
+// interrupted is repeated, except close(), which always releases the descriptor.
+// tests/reliability/io_faults.h makes each of these calls fail.
 #pragma once
 
 #include <dirent.h>
@@ -26,8 +26,8 @@ int lock_exclusive(int fd) noexcept;  // does not wait: EWOULDBLOCK if it is hel
 DIR* open_directory(const char* path) noexcept;
 struct dirent* read_directory(DIR* directory) noexcept;  // null: end, or an error if errno != 0
 int close_directory(DIR* directory) noexcept;
-// Removes a file, or a directory with everything below it. Symbolic links are removed, not followed.
-// A missing path is no error. Returns 0, or -1 with errno set.
+// Removes a file, or a directory with everything below it. Symbolic links are removed, not
+// followed. A missing path is no error. Returns 0, or -1 with errno set.
 int remove_tree(const char* path) noexcept;
 
 pid_t current_process() noexcept;

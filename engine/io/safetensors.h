@@ -76,9 +76,9 @@ enum class ElementTypes { ours, all };
 class SafetensorsReader {
  public:
   // Reads and checks the header, with memory in proportion to it. Errors: NOT_FOUND; IO;
-  // CORRUPT_FILE, naming the file and the tensor or rule; UNSUPPORTED, naming a tensor whose dtype is
-  // not F32, F64, BF16 or I32. The file is read through one descriptor and never mapped. `links`:
-  // whether symbolic links are followed.
+  // CORRUPT_FILE, naming the file and the tensor or rule; UNSUPPORTED, naming a tensor whose dtype
+  // is not F32, F64, BF16 or I32. The file is read through one descriptor and never mapped.
+  // `links`: whether symbolic links are followed.
   static SafetensorsReader open(const std::filesystem::path& path);
   static SafetensorsReader open_no_follow(const std::filesystem::path& path);
   // For files of other programs: allows every element type of the format, see TensorInfo::foreign.

@@ -57,8 +57,8 @@ int64_t bytes_of(std::span<const int64_t> shape, int64_t element_bytes) {
   return *bytes;
 }
 
-// A streaming JSON handler that accepts only the three levels of the format. Neither depth nor numbers
-// nor sizes of a hostile header reach a general data structure.
+// A streaming JSON handler that accepts only the three levels of the format. Neither depth nor
+// numbers nor sizes of a hostile header reach a general data structure.
 class HeaderHandler final : public nlohmann::json_sax<Json> {
  public:
   HeaderHandler(const std::string& label, uint64_t payload_bytes, ElementTypes types)

@@ -18,14 +18,14 @@ struct SafetensorsHeader {
   bool has_checksums = false;
 };
 
-// `payload_bytes` is the number of bytes after the header. Errors: CORRUPT_FILE, UNSUPPORTED. `label`
-// names the file.
+// `payload_bytes` is the number of bytes after the header. Errors: CORRUPT_FILE, UNSUPPORTED.
+// `label` names the file.
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t payload_bytes,
                                            const std::string& label,
                                            ElementTypes types = ElementTypes::ours);
 
-// The header with checksums, padded with spaces so that the payload begins at a multiple of 8 bytes.
-// The tensors must be in payload order, with offsets and crc32 filled in.
+// The header with checksums, padded with spaces so that the payload begins at a multiple of 8
+// bytes. The tensors must be in payload order, with offsets and crc32 filled in.
 std::string encode_safetensors_header(std::span<const TensorInfo> tensors,
                                       const SafetensorsMetadata& metadata);
 

@@ -27,8 +27,8 @@ struct SpmField {
   bool is(uint32_t field, uint32_t kind) const { return number == field && wire == kind; }
 };
 
-// Iterates over the fields of a message. next() throws CORRUPT_FILE, naming `name`, if the bytes are
-// no such sequence.
+// Iterates over the fields of a message. next() throws CORRUPT_FILE, naming `name`, if the bytes
+// are no such sequence.
 class SpmFields {
  public:
   SpmFields(std::string_view message, std::string_view name) : message_(message), name_(name) {}

@@ -15,9 +15,9 @@
 namespace trafo {
 
 struct SubwordSampling {
-  // 0: no sampling. Unigram: segmentation x has the probability p(x)^alpha / sum of all p^alpha; 1 is
-  // the model's own distribution, smaller values are more uniform. BPE: every merge is left out with
-  // probability alpha.
+  // 0: no sampling. Unigram: segmentation x has the probability p(x)^alpha / sum of all p^alpha; 1
+  // is the model's own distribution, smaller values are more uniform. BPE: every merge is left out
+  // with probability alpha.
   double source_alpha = 0, target_alpha = 0;
   uint64_t seed = 1;
 };

@@ -202,7 +202,8 @@ TEST_F(Cli, TerminationSavesAndEndsWith143) {
     bool training = false;
     for (int i = 0; i < 3000 && !training; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      training = fs::exists(file(name + "/metrics.jsonl"));
+      training = fs::exists(file(name + "/metrics.jsonl")) &&
+                 read_file(file(name + "/metrics.jsonl")).find("\"loss\"") != std::string::npos;
     }
     ASSERT_TRUE(training);
     running.signal(number);
