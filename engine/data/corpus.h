@@ -4,8 +4,7 @@
 // and accepts a missing last line end. Errors name file, line and reason:
 //   NOT_FOUND         there is no such file
 //   IO                it cannot be read
-//   INVALID_ARGUMENT  a directory; invalid UTF-8 (line and byte); a NUL byte; a line over the
-//   limit;
+//   INVALID_ARGUMENT  a directory; invalid UTF-8 (line and byte); a NUL byte; a long line;
 //                     files with different line counts (both are named); a TSV line without exactly
 //                     one tab; a file without lines; a corpus without a usable pair
 //   CORRUPT_FILE      truncated or damaged gzip
@@ -96,8 +95,7 @@ ParallelCorpus make_parallel(std::vector<std::string> source, std::vector<std::s
                              const CorpusOptions& options = {});
 
 bool is_blank(std::string_view text) noexcept;
-// Splits SOURCE<tab>TARGET. INVALID_ARGUMENT, naming file and line, unless there is exactly one
-// tab.
+// Splits SOURCE<tab>TARGET. INVALID_ARGUMENT, naming file and line, unless there is just one tab.
 std::pair<std::string_view, std::string_view> split_tsv(std::string_view line,
                                                         std::string_view file, int64_t number);
 // INVALID_ARGUMENT naming both files.

@@ -41,8 +41,7 @@ class ReadOnlyFile {
     watched_ = fstat(descriptor_, &known_) == 0;
   }
 
-  // Opens an unnamed file for reading and writing and returns its descriptor, which this object
-  // owns.
+  // Opens an unnamed file for reading and writing. Returns its descriptor, which this object owns.
   int make_nameless(const std::string& directory, const std::string& for_name) {
     namespace fs = std::filesystem;
     name_ = for_name;

@@ -22,8 +22,7 @@ struct TokenizedCorpusOptions {
   // the longest stream, source + target + 1 (decoder_only). Longer pairs are dropped and counted.
   int32_t max_length = 256;
   int32_t batch_tokens = 4096;  // pairs that no batch of this budget can hold are dropped as well
-  // Pairs with a side that has more than so many times the tokens of the other are dropped; 0:
-  // none.
+  // Pairs with a side that has more than so many times the tokens of the other are dropped; 0: off.
   double max_length_ratio = 0;
   bool drop_identical = false;  // drops pairs whose sides are the same text
 };

@@ -35,7 +35,7 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
         tokenizer_.encode(text, ids);
         return;
       }
-      // Each side of each draw has its own random stream, so the order of the threads is
+      // Each side of each draw has its own random stream, so the order of threads is
       // irrelevant.
       const uint64_t draw = draws[static_cast<size_t>(i)];
       ShuffleRng rng(mix_bits(sampling_.seed + 2 * draw + static_cast<uint64_t>(side) + 1),

@@ -93,8 +93,7 @@ struct Vocabulary {
   int32_t unk, eos, start;
 };
 
-// Reads {"subword": id, ...} without a JSON value, which would need many times the memory of the
-// file.
+// Reads {"subword": id, ...} without a JSON value, which would be many times as large.
 class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   VocabularyHandler(const std::string& label, std::vector<std::string>& pieces)
