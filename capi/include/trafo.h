@@ -263,13 +263,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_gradcheck(trafo_context *context, tr
  * float32, float64 or, on CUDA, bfloat16. On the CPU bfloat16 is a storage type: cast it first. SHAPE_MISMATCH, DTYPE_MISMATCH.
  * Dimensions in comments: T tokens, C channels, V classes, F the width of a feed-forward layer. */
 
-/* Dropout with a counter-based random generator. (seed, step, site) and the index of the element decide whether the element is
- * zeroed, so the mask is the same on every device and again in backward. p: probability of zeroing, 0 <= p < 1. */
+/* Dropout with a counter-based random generator. (seed, step, dropout_id) and the index of the element decide whether it is zeroed,
+ * so the mask is the same on every device and again in backward. p: probability of zeroing, 0 <= p < 1. */
 typedef struct trafo_dropout {
   float p;
   uint32_t step;
-  uint32_t site;
-  uint32_t reserved; /* 0 */
+  uint32_t dropout_id; /* which dropout of the model */
+  uint32_t reserved;   /* 0 */
   uint64_t seed;
 } trafo_dropout;
 

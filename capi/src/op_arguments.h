@@ -11,7 +11,7 @@ namespace trafo::capi {
 inline Dropout to_dropout(const Call& call, const trafo_dropout* dropout) {
   if (!dropout) return {};
   call.reserved(dropout->reserved);
-  return {dropout->p, dropout->seed, dropout->step, dropout->site};
+  return {dropout->p, dropout->seed, dropout->step, dropout->dropout_id};
 }
 
 inline Activation to_activation(const Call& call, int32_t value) {

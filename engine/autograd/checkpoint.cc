@@ -22,11 +22,11 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
     trainable = trainable || leaves.used();
   }
   for (Tensor& output : outputs)
-    if (output.defined()) output = output.detach();  // an input handed through must not be changed
+    if (output.defined()) output = output.detach();  // an output may be one of the inputs
 
   if (!trainable) return outputs;  // all parameters of the region are frozen
 
-  // The parameters a region uses are not in `inputs`: its outputs want a gradient in any case.
+  // The region's parameters are not in `inputs`, so its outputs always require a gradient.
   Tensor token = context.empty({1}, DType::f32);
   set_requires_grad(token, true);
   std::vector<Tensor> recorded_inputs = inputs;
@@ -49,7 +49,8 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
     for (size_t i = 0; i < leaves.size(); ++i) {
       if (!leaves[i].defined()) continue;
       leaves[i] = leaves[i].detach();
-      // The very variable of the input: gradients are summed in the order of the unchecked run.
+      // The input's own Variable, so that gradients are summed in the same order as without
+      // checkpointing.
       leaves[i].set_variable(b.variable(i));
     }
     TapeScope scope(ctx);

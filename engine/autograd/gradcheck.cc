@@ -7,7 +7,7 @@
 namespace trafo {
 namespace {
 
-// A cotangent for each output, drawn once and used by both sides.
+// An upstream gradient for each output, for the analytic and the numeric side.
 std::vector<Tensor> draw_upstream(Context& context, const std::vector<Tensor>& outputs,
                                   uint64_t seed) {
   std::vector<Tensor> upstream;

@@ -1,4 +1,4 @@
-// Analytic gradients against central differences, in float64.
+// Compares analytic gradients with central differences, in float64.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,11 @@
-// Whether ops use leaves whose gradient is wanted.
+// Detects whether ops use trainable leaves.
 #pragma once
 
 namespace trafo {
 
-// While one of these lives, used() says whether an op on this thread was given a tensor that wants
-// a gradient, recorded or not. Under NoGrad that can only be a leaf, such as a trainable parameter.
+// used() is true if an op on this thread has had an input that requires a gradient during the
+// lifetime of this object, recorded or not. Under NoGrad such an input is a leaf, for example a
+// trainable parameter.
 class LeafWatch {
  public:
   LeafWatch();
@@ -14,7 +15,7 @@ class LeafWatch {
   bool used() const { return used_; }
 
   static bool active();
-  static void note();  // by Context, for every such op
+  static void note();  // called by Context for every such op
 
  private:
   LeafWatch* outer_;

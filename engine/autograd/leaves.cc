@@ -33,7 +33,8 @@ void zero_grad(const Tensor& tensor) {
   if (!requires_grad(tensor)) return;
   Variable& variable = *tensor.variable();
   variable.written = variable.unit = false;
-  if (!variable.bound) variable.grad = {};  // a handle the user kept is not written to again
+  if (!variable.bound)
+    variable.grad = {};  // the caller may hold a handle, whose contents must not change
 }
 
 GradTarget claim_grad(const Tensor& tensor, DType dtype) {

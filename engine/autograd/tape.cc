@@ -30,7 +30,7 @@ void accumulate(Context& context, const Tensor& target, const Tensor& source) {
   kernels().accumulate(context, target, addend);
 }
 
-// A gradient that another tensor also looks at must not be added to in place.
+// A gradient that shares memory with another tensor must not be added to in place.
 void make_exclusive(Context& context, Variable& variable) {
   if (variable.leaf || !variable.grad.is_shared()) return;
   Tensor copy = context.empty(variable.shape, variable.grad_dtype);
@@ -38,7 +38,7 @@ void make_exclusive(Context& context, Variable& variable) {
   variable.grad = copy;
 }
 
-// Around the backward of an op; with what its forward read.
+// The profile range of an op's backward, with the inputs of its forward.
 class BackwardRange : public ProfileRange {
  public:
   BackwardRange(const Context& context, const char* op,
@@ -51,13 +51,13 @@ class BackwardRange : public ProfileRange {
   }
 };
 
-// The node that made these has run, or never will.
+// Releases what the outputs of a node hold. The node has run or never will.
 void consume(const std::vector<std::shared_ptr<Variable>>& outputs) {
   for (const auto& output : outputs) {
     if (!output) continue;
     output->consumed = true;
     output->grad = {};
-    output->recompute = nullptr;  // it holds the inputs of the op
+    output->recompute = nullptr;  // it keeps the inputs of the op alive
     output->written = output->unit = false;
   }
 }
@@ -92,13 +92,13 @@ GradTarget Backward::target(size_t input, DType dtype) {
   Variable& variable = *inputs_[input];
   if (dtype != variable.grad_dtype) {
     Tensor aside = context_.empty(variable.shape, dtype);
-    put_aside_.emplace_back(&variable, aside);
+    deferred_.emplace_back(&variable, aside);
     return {aside, false};
   }
   if (std::count(inputs_.begin(), inputs_.end(), inputs_[input]) > 1) {
     if (std::find(handed_out_.begin(), handed_out_.end(), &variable) != handed_out_.end()) {
       Tensor aside = context_.empty(variable.shape, dtype);
-      put_aside_.emplace_back(&variable, aside);
+      deferred_.emplace_back(&variable, aside);
       return {aside, false};
     }
     handed_out_.push_back(&variable);
@@ -119,7 +119,7 @@ void Backward::add(size_t input, const Tensor& grad) {
           ErrorCode::internal, "backward", "a gradient of shape ", grad.shape().str(),
           " arrived for a tensor of shape ", variable.shape.str());
   if (std::find(handed_out_.begin(), handed_out_.end(), &variable) != handed_out_.end())
-    put_aside_.emplace_back(&variable, grad);
+    deferred_.emplace_back(&variable, grad);
   else
     add_to(variable, grad);
 }
@@ -131,7 +131,7 @@ void Backward::add_to(Variable& variable, const Tensor& grad) {
   } else if (variable.grad.defined()) {  // a bound buffer
     copy_into(context_, variable.grad, grad);
   } else if (grad.dtype() != variable.grad_dtype || (variable.leaf && grad.is_shared())) {
-    // A leaf's gradient outlives the walk and may be handed to the user: it owns its memory.
+    // A leaf's gradient outlives backward and may be given to the caller, so it owns its memory.
     variable.grad = context_.empty(variable.shape, variable.grad_dtype);
     copy_into(context_, variable.grad, grad);
   } else {
@@ -142,7 +142,7 @@ void Backward::add_to(Variable& variable, const Tensor& grad) {
 }
 
 void Backward::finish() {
-  for (auto& [variable, grad] : put_aside_) add_to(*variable, grad);
+  for (auto& [variable, grad] : deferred_) add_to(*variable, grad);
 }
 
 void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
@@ -192,7 +192,7 @@ void Tape::backward(Context& context, std::span<const Tensor> roots,
   for (size_t i = 0; i < roots.size(); ++i) {
     if (!upstream[i].defined() || !requires_grad(roots[i])) continue;
     const std::vector<std::shared_ptr<Variable>> root{roots[i].variable()}, none;
-    const Tensor seed = upstream[i];  // a second handle: the caller's tensor must count as shared
+    const Tensor seed = upstream[i];  // a second handle marks the caller's tensor as shared
     const bool first = !root[0]->written;
     Backward(context, root, none).add(0, seed);
     root[0]->unit = unit && first;

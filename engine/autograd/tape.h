@@ -1,5 +1,5 @@
-// The tape of reverse-mode differentiation: nodes in the order in which ops ran, what a backward
-// function sees, and the gradients of leaves.
+// Reverse-mode differentiation: the tape of recorded ops, the interface of backward functions, and
+// the gradients of leaves.
 #pragma once
 
 #include <functional>
@@ -17,36 +17,35 @@ class Context;
 class Backward;
 using BackwardFn = std::function<void(Backward&)>;
 
-// Where a kernel puts the gradient of one input.
+// Where a kernel writes the gradient of one input.
 struct GradTarget {
   Tensor buffer;            // contiguous, of the input's shape
-  bool accumulate = false;  // add to what is there; otherwise overwrite every element
+  bool accumulate = false;  // add to the buffer; otherwise overwrite every element
 };
 
-// What the backward function of a node sees.
+// The argument of a backward function.
 class Backward {
  public:
   Context& context() const { return context_; }
-  // True if the gradient of this input is wanted; others may be left out.
+  // True if the gradient of this input is needed. The function may skip the others.
   bool needs(size_t input) const { return inputs_[input] != nullptr; }
-  // The gradient of an output: contiguous; zeros if nothing used that output.
+  // The gradient of an output, contiguous; zeros if nothing used the output.
   Tensor grad_output(size_t output = 0) const;
   bool has_grad_output(size_t output) const;
-  // True if grad_output() is a one that backward started with; spares an accelerator a read-back.
+  // True if grad_output() is the constant one with which backward started, so that an accelerator
+  // need not be read back.
   bool unit_grad_output(size_t output = 0) const;
-  // A buffer for a kernel to write or add to. Call at most once for an input. Buffers of different
-  // inputs never overlap, even where one tensor was passed for several of them. `dtype` is what the
-  // kernel writes, by default the input's own; where the gradient is kept in another one, it is
-  // converted when the node is done.
+  // The buffer for the gradient of an input. Call at most once per input. Buffers of different
+  // inputs never overlap, even if one tensor was passed for several of them. `dtype` is what the
+  // kernel writes, by default the input's own. If the gradient is kept in another dtype, it is
+  // converted after the backward function.
   GradTarget target(size_t input);
   GradTarget target(size_t input, DType dtype);
-  // What the gradient of an input is kept in: what a kernel that can choose should write.
+  // The dtype in which the gradient of an input is kept. A kernel that can choose should write it.
   DType grad_dtype(size_t input) const { return inputs_[input]->grad_dtype; }
-  // Adds a finished gradient, of any floating-point dtype. `grad` may share storage with other
-  // tensors.
+  // Adds a gradient of any floating-point dtype. `grad` may share storage with other tensors.
   void add(size_t input, const Tensor& grad);
-  // Where the gradient of an input is summed; for what differentiates the input on a tape of its
-  // own.
+  // The Variable of an input, for code that differentiates on a tape of its own.
   const std::shared_ptr<Variable>& variable(size_t input) const { return inputs_[input]; }
 
  private:
@@ -55,27 +54,27 @@ class Backward {
   Backward(Context& context, const Variables& inputs, const Variables& outputs)
       : context_(context), inputs_(inputs), outputs_(outputs) {}
   void add_to(Variable& variable, const Tensor& grad);
-  // Adds what was put aside; runs after the node's backward function.
+  // Adds the deferred gradients, after the node's backward function.
   void finish();
 
   Context& context_;
   const Variables& inputs_;
   const Variables& outputs_;
-  // Inputs that are one tensor: the first gets the gradient's own buffer, the others are put aside
-  // until the kernel that writes the first has run. So is what has another dtype than the gradient.
+  // If one tensor was passed for several inputs, the first gets the gradient's own buffer. The
+  // others, and gradients in another dtype, get a buffer that is added when the kernels have run.
   std::vector<const Variable*> handed_out_;
-  std::vector<std::pair<Variable*, Tensor>> put_aside_;
+  std::vector<std::pair<Variable*, Tensor>> deferred_;
 };
 
-// Nodes in the order they ran. Only what backward functions captured is kept alive, not every
-// intermediate.
+// Nodes in the order in which their ops ran. It keeps alive what the backward functions have
+// captured, not every intermediate.
 class Tape {
  public:
   void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
               BackwardFn backward);
-  // Walks the nodes from the last to the first and consumes them, also when it ends with an error.
-  // `upstream[i]` is the gradient of `roots[i]`; an undefined one means that root takes no part.
-  // unit: the upstream gradients are ones.
+  // Walks the nodes from last to first and consumes them, even if it ends with an error.
+  // `upstream[i]` is the gradient of `roots[i]`; if undefined, the root is skipped. unit: all
+  // upstream gradients are ones.
   void backward(Context& context, std::span<const Tensor> roots, std::span<const Tensor> upstream,
                 bool unit = false);
   void clear();
@@ -91,26 +90,26 @@ class Tape {
 };
 
 // --- leaves ---
-// Marks a tensor as a leaf whose gradient is wanted (floating point only), or as a constant again.
+// Makes a floating-point tensor a leaf that gets a gradient, or a constant again.
 void set_requires_grad(Tensor& tensor, bool requires_grad);
 inline bool requires_grad(const Tensor& tensor) {
   return tensor.defined() && tensor.variable() != nullptr;
 }
-// The gradient of a leaf; undefined if none has arrived since the last zero_grad.
+// The gradient of a leaf; undefined if there has been none since the last zero_grad.
 Tensor grad_of(const Tensor& tensor);
-// Forgets the gradient; a bound buffer stays bound and is overwritten by the next gradient.
+// Drops the gradient. A bound buffer stays bound, and the next gradient overwrites it.
 void zero_grad(const Tensor& tensor);
-// The bound gradient of a leaf, for a kernel that writes it or adds to it now, instead of in
-// backward; an undefined buffer if the tensor is no leaf with a bound gradient of this dtype. It
-// counts as written from here on.
+// The bound gradient of a leaf, for a kernel that writes or adds to it during the forward pass. The
+// buffer is undefined if the tensor is no leaf with a bound gradient of this dtype. The gradient
+// counts as written from then on.
 GradTarget claim_grad(const Tensor& tensor, DType dtype);
-// Says that a bound buffer holds a gradient: the next one is added to it.
+// Declares that a bound buffer holds a gradient, to which the next one is added.
 void keep_grad(const Tensor& tensor);
-// Makes gradients of a leaf land in `buffer`: a view of a flat workspace, contiguous, of the leaf's
+// Makes `buffer` the gradient of a leaf: a contiguous view of the flat workspace, with the leaf's
 // shape and dtype (float32 for a bf16 leaf).
 void bind_grad(const Tensor& tensor, const Tensor& buffer);
 
-// For two contiguous tensors of one shape. Set by ops/, which owns the kernels.
+// Operate on two contiguous tensors of one shape. ops/ sets them, because it owns the kernels.
 struct GradientKernels {
   using Fn = void (*)(Context&, const Tensor& target, const Tensor& source);
   Fn accumulate;  // target[i] += source[i], of one dtype

@@ -1,4 +1,4 @@
-// The gradient side of a tensor.
+// The gradient of a tensor and its state.
 #pragma once
 
 #include <functional>
@@ -9,25 +9,24 @@ namespace trafo {
 
 class Context;
 
-// Gradients have the shape of their tensor and are contiguous. Their dtype is that of their tensor,
-// except that bf16 leaves get float32 where bf16 is computed with (accelerators) or a float32
-// buffer was bound: what many kernels add to needs the digits. A leaf (parameter, input) keeps its
-// gradient until it is read or zeroed; the gradient of anything else lives until the node that made
-// it has run.
+// A gradient is contiguous and has the shape and dtype of its tensor. The exception are bf16 leaves
+// on accelerators and those with a bound float32 buffer: many kernels add to their gradient, so it
+// is float32. A leaf (parameter, input) keeps its gradient until zero_grad. The gradient of an
+// intermediate is freed when the node that produced the tensor has run.
 struct Variable {
   Shape shape;
   DType dtype = DType::f32;
   DType grad_dtype = DType::f32;
   Device device;
   bool leaf = true;
-  bool consumed = false;  // its graph has been walked; using the tensor in a new graph is an error
-  Tensor grad;            // undefined, or a buffer; a leaf's may be a view of a flat workspace
+  bool consumed = false;  // backward has run; using the tensor in a new graph is an error
+  Tensor grad;            // may be undefined; a leaf's may be a view of the flat workspace
   bool bound = false;     // `grad` is a buffer given by bind_grad
-  bool written = false;   // false: `grad` holds nothing yet and the next gradient overwrites it
-  // Computes the tensor's value once more, bit for bit, from what backward keeps anyway; null where
-  // that is not possible or not wanted (Context::recompute).
+  bool written = false;   // false: the next gradient overwrites `grad`
+  // The recompute function: computes the tensor again, bit for bit, from what backward keeps
+  // anyway. Null if that is impossible or turned off (Context::recompute).
   std::function<Tensor(Context&)> recompute;
-  bool unit = false;  // `grad` is the one that backward started with: known without reading it
+  bool unit = false;  // `grad` is the constant one with which backward started
 };
 
 }  // namespace trafo

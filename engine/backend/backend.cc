@@ -6,7 +6,7 @@ void* Backend::set_arena_memory(size_t bytes) {
   release_arena_memory();
   if (bytes == 0) return nullptr;
   void* memory = allocate_exactly(bytes);
-  // The end last, and gone first: without one nothing is taken to lie in the arena.
+  // The end is cleared first and set last: in between, no address counts as inside the arena.
   arena_begin_ = reinterpret_cast<uintptr_t>(memory);
   arena_end_ = arena_begin_ + bytes;
   return memory;

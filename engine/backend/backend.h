@@ -1,9 +1,9 @@
 // What a device must offer the engine: memory, copies, GEMM and a table of kernels.
 //
 // A kernel is a C function that takes a stream and a plain struct of pointers, sizes, strides and
-// scalars, so that a device can live in a shared object of its own: no C++ object crosses. Which
-// kernels exist, and their parameter structs, is the business of ops/; a backend only holds the
-// table.
+// scalars. No C++ object crosses this boundary, so a device can live in a shared object of its own.
+// ops/ defines the kernels and their parameter structs; a backend only holds the table of
+// functions.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 
 namespace trafo {
 
-// What is done with A B (+ bias) before it is written.
+// Computed on A B (+ bias) before it is written to C.
 enum class Epilogue : int32_t {
   none = 0,
   relu = 1,   // C = max(0, v), v = A B + bias
@@ -36,7 +36,7 @@ struct GemmParams {
   DType dtype = DType::f32;  // f32 or f64 on the CPU, f32 or bf16 on CUDA
   bool trans_a = false;
   bool trans_b = false;
-  bool accumulate = false;  // add to what C holds
+  bool accumulate = false;  // add to the contents of C
   bool c_is_f32 = false;    // bf16 only: C is float32, the rest bf16
   int64_t m = 0, n = 0, k = 0;
   const void* a = nullptr;
@@ -49,8 +49,8 @@ struct GemmParams {
   int64_t batch = 1;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
 
-  // Only where Backend::gemm_epilogues(): bf16, batch 1, C [m, n] without gaps and not added
-  // to.
+  // Only if Backend::gemm_epilogues(), for bf16, batch 1 and a contiguous C [m, n] without
+  // `accumulate`.
   Epilogue epilogue = Epilogue::none;
   void* aux = nullptr;  // bf16 [m, n]
 };
@@ -73,8 +73,8 @@ class Backend : public MemoryOwner {
     else if (arena_)
       arena_->released(pointer);
   }
-  // One block of exactly `bytes` for arenas, instead of the one that is there (0: none); nothing
-  // may live in that. Its contents are unspecified.
+  // Replaces the block of memory for arenas by one of exactly `bytes` (0: none), with unspecified
+  // contents. No tensor may be alive in the old one.
   void* set_arena_memory(size_t bytes);
   void* arena_memory() const { return reinterpret_cast<void*>(arena_begin_.load()); }
   size_t arena_bytes() const { return arena_end_ - arena_begin_; }
@@ -82,7 +82,7 @@ class Backend : public MemoryOwner {
   virtual void reset_peak_memory() = 0;
   virtual void release_cached_memory() = 0;
 
-  // All work is ordered on one stream; only synchronize() waits for it.
+  // All work is issued to one stream, in order. Only synchronize() and copy_to_host() wait for it.
   virtual void* stream() = 0;  // first argument of every kernel
   virtual void copy_from_host(void* device, const void* host, size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, size_t bytes) = 0;  // waits
@@ -91,34 +91,34 @@ class Backend : public MemoryOwner {
   virtual void synchronize() = 0;
 
   virtual void gemm(const GemmParams& params) = 0;
-  // Whether GEMMs of `dtype` take GemmParams::epilogue. Where the device's library has no such
-  // kernel, several run instead, with one more rounding.
+  // Whether GEMMs of `dtype` support GemmParams::epilogue. If the device's library has no fused
+  // kernel for a shape, several kernels run instead, with one more rounding.
   virtual bool gemm_epilogues(DType) const { return false; }
-  // Null where a GEMM has but one kernel.
+  // Null if there is no choice between kernels for a GEMM.
   virtual GemmTuner* gemm_tuner() { return nullptr; }
 
-  // False on a device that only plans: what is written there need not be computed.
+  // False on the meta device, whose tensors have no contents.
   virtual bool keeps_data() const { return true; }
-  // Null on a device that works while the caller waits.
+  // Null on a synchronous device (the CPU).
   virtual StreamDevice* stream_device() { return nullptr; }
 
   virtual int threads() const = 0;            // host threads that compute; 1 on an accelerator
   virtual void set_threads(int threads) = 0;  // >= 1; never changes results
 
   void set_kernels(std::span<const KernelFn> kernels) { kernels_ = kernels; }
-  // Runs kernel number `id`; an absent one or a non-zero result is an Error with `op` as its
-  // origin.
+  // Runs kernel number `id`. Throws an Error with origin `op` if the kernel is absent or returns
+  // non-zero.
   void launch(int id, const char* op, const void* params);
 
  protected:
   virtual void* allocate_block(size_t bytes) = 0;
   virtual void release_block(void* pointer, size_t bytes) noexcept = 0;
-  // Neither rounded nor kept when it is given back.
+  // Neither rounded nor cached.
   virtual void* allocate_exactly(size_t bytes) = 0;
   virtual void release_exactly(void* pointer, size_t bytes) noexcept = 0;
   // For destructors.
   void release_arena_memory() noexcept;
-  // Throws what a kernel's non-zero result means.
+  // Throws the Error for a kernel's non-zero result.
   virtual void kernel_failed(const char* op, int32_t result);
 
  private:
@@ -130,12 +130,12 @@ class Backend : public MemoryOwner {
 
   std::span<const KernelFn> kernels_;
   Arena* arena_ = nullptr;
-  // Other threads may release a tensor meanwhile.
+  // Atomic, because other threads may release tensors at the same time.
   std::atomic<uintptr_t> arena_begin_{0}, arena_end_{0};
 };
 
-// While one lives, the backend's allocations come from the arena. They may be released at any time
-// and must not be used after the next step has begun.
+// During its lifetime the backend allocates from the arena. These allocations may be released at
+// any time and must not be used after the next step has begun.
 class ArenaScope {
  public:
   ArenaScope(Backend& backend, Arena& arena) : backend_(backend) { backend.arena_ = &arena; }

@@ -21,7 +21,7 @@ std::optional<int64_t> field_of(const std::string& file, const std::string& key)
   return std::nullopt;
 }
 
-// The number a file holds; "max" is none.
+// The number in a file; no value for "max".
 std::optional<int64_t> number_in(const std::string& file) {
   std::ifstream in(file);
   int64_t value = 0;
@@ -29,8 +29,8 @@ std::optional<int64_t> number_in(const std::string& file) {
   return std::nullopt;
 }
 
-// Lowers `memory` to what a control group leaves. Cached pages of files are given back when they
-// are in the way: they count as free.
+// Lowers `memory` to the limits of a control group. Cached file pages count as free, because the
+// kernel drops them when memory is needed.
 void limit_by_group(const std::string& limit, const std::string& used,
                     const std::string& statistics, const std::string& cached,
                     DeviceMemory& memory) {
@@ -41,8 +41,9 @@ void limit_by_group(const std::string& limit, const std::string& used,
   memory.free = std::min(memory.free, std::max<int64_t>(0, *most - in_use));
 }
 
-// A group and all above it. The lowest may not be visible: a container sees its own as the root.
-// Strings, because a std::filesystem::path that grows does not survive memory that runs out.
+// A group and its ancestors. The lowest may not be visible, because a container sees its own group
+// as the root. Strings instead of std::filesystem::path, whose growth does not survive a failed
+// allocation.
 void limit_by_groups(const std::string& mount, std::string group, bool unified,
                      DeviceMemory& memory) {
   while (true) {

@@ -1,4 +1,4 @@
-// How much memory a device has, and how much of it nobody has taken.
+// Total and free memory of a device.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,11 @@ struct DeviceMemory {
   int64_t free = 0;
 };
 
-// None if the device is not there, or does not say. On the CPU the machine's, or that of the
-// smallest control group the process is in.
+// No value if the device is absent or does not report it. For the CPU: the machine's memory, or the
+// limit of the process's control group if that is smaller.
 std::optional<DeviceMemory> device_memory(Device device);
 
-// The host's, as the system's files below `root` say: proc/meminfo, proc/self/cgroup and
-// sys/fs/cgroup.
+// The host's memory, read from proc/meminfo, proc/self/cgroup and sys/fs/cgroup below `root`.
 std::optional<DeviceMemory> host_memory(const std::filesystem::path& root = "/");
 
 }  // namespace trafo

@@ -1,6 +1,6 @@
-// Which kernel of a device's library runs a product. By default the one the library proposes first;
-// measured choices are made on demand only and can be kept, so that a run that goes on elsewhere or
-// later computes the same bits.
+// GEMM autotuning: which kernel of the device's library runs a GEMM. The default is the library's
+// first proposal. Measured choices are made on demand only. They can be stored, so that a run that
+// resumes later or elsewhere computes the same bits.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace trafo {
 
 struct GemmParams;
 
-// A product (shape, layouts, dtypes, alignment, epilogue) and its kernel, as the device's library
-// numbers them.
+// A GEMM (shape, layouts, dtypes, alignment, epilogue) and its kernel, encoded as in the device's
+// library.
 struct GemmChoice {
-  int64_t product[16];
+  int64_t gemm[16];
   uint64_t kernel[8];
 };
 
@@ -24,23 +24,23 @@ class GemmTuner {
  public:
   virtual ~GemmTuner() = default;
 
-  // Microseconds that the product takes with each kernel the library proposes, its first proposal
-  // first; empty if it has none that runs it whole. Waits for the device; what the product writes
-  // is garbage afterwards. The fastest is chosen. Not while work is recorded.
+  // Measures the GEMM with each kernel that the library proposes and chooses the fastest. Returns
+  // the microseconds in the order of the proposals; empty if no single kernel runs it. Waits for
+  // the device and leaves garbage in the output. Not during graph capture.
   virtual std::vector<float> measure(const GemmParams& params) = 0;
 
-  // While on, a product that has no choice is measured before it first runs.
+  // While on, a GEMM without a choice is measured before it first runs.
   virtual void set_tuning(bool on) = 0;
 
-  // What choices hold for: device and library version, one line.
+  // Device and library version for which choices are valid, on one line.
   virtual std::string library() const = 0;
   virtual std::vector<GemmChoice> choices() const = 0;
-  // Instead of those that are there; plans made before are forgotten. One that the library refuses
-  // is an error (UNSUPPORTED) when its product first runs. Not while work is recorded.
+  // Replaces all choices and drops cached plans. A choice that the library refuses is UNSUPPORTED
+  // when its GEMM first runs. Not during graph capture.
   virtual void set_choices(std::span<const GemmChoice> choices) = 0;
 };
 
-// Tuning is on while one lives; `tuner` may be null.
+// Turns tuning on during its lifetime; `tuner` may be null.
 class TuningScope {
  public:
   explicit TuningScope(GemmTuner* tuner) : tuner_(tuner) {

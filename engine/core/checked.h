@@ -1,4 +1,4 @@
-// Overflow-checked integer arithmetic: every count times size in the engine goes through here.
+// Integer arithmetic that checks for overflow. Every product of a count and a size uses it.
 #pragma once
 
 #include <concepts>
@@ -25,7 +25,7 @@ T checked_add(T a, T b, std::string_view origin) {
   return result;
 }
 
-// For readers, which say themselves what of which file is too large: nothing if it does not fit.
+// No value on overflow. For readers of files, which name the file and the field in their own error.
 template <std::integral T>
 std::optional<T> try_mul(T a, T b) {
   T result;

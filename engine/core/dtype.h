@@ -1,5 +1,5 @@
-// Element types. The CPU computes with f32 and f64 and stores bf16, CUDA computes with f32 and
-// bf16; i32 holds tokens.
+// Element types. The CPU computes in f32 and f64 and stores bf16. CUDA computes in f32 and bf16.
+// i32 is for token ids, positions and boundaries.
 #pragma once
 
 #include <bit>
@@ -49,8 +49,8 @@ constexpr bool is_compute(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f64;
 }
 
-// What bf16 has too few digits for is kept in float32: row statistics, losses and their weights,
-// gradients of parameters, the optimizer's master copy.
+// The dtype of values for which bf16 has too few digits: row statistics, losses and their weights,
+// gradients of parameters and the master weights.
 constexpr DType stat_dtype(DType dtype) {
   return dtype == DType::bf16 ? DType::f32 : dtype;
 }

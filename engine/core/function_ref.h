@@ -1,5 +1,5 @@
-// A non-owning reference to anything callable: two pointers, never allocates. It must not outlive
-// what it refers to, so it is a parameter type, not a member.
+// A non-owning reference to anything callable. It is two pointers and never allocates. Use it for
+// parameters, not for members: it must not outlive the callable.
 #pragma once
 
 #include <functional>

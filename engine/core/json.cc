@@ -9,8 +9,8 @@ namespace trafo {
 
 namespace {
 
-// Goes through a text before any value is made of it: what is refused costs no memory, and the
-// library's own callback while it makes values takes quadratic time for lists of objects.
+// Checks a text before any value is built from it, so that a refused text costs no memory. The
+// library's own callback would take quadratic time for lists of objects.
 class Bounds final : public nlohmann::json_sax<nlohmann::json> {
  public:
   Bounds(const JsonBounds& bounds, std::string_view origin, std::string_view label)
@@ -66,7 +66,7 @@ class Bounds final : public nlohmann::json_sax<nlohmann::json> {
   const JsonBounds& bounds_;
   std::string_view origin_, label_;
   int depth_ = 0;
-  std::vector<std::set<std::string>> keys_;  // of the objects around the value that is read
+  std::vector<std::set<std::string>> keys_;  // of the objects that enclose the current value
 };
 
 }  // namespace
@@ -77,7 +77,7 @@ Json parse_json(std::string_view text, std::string_view origin, std::string_view
   Bounds within(bounds, origin, label);
   within.check(text.size() <= bounds.bytes, "the JSON text has ", text.size(),
                " bytes, the limit is ", bounds.bytes);
-  // The parser would take a NUL for the end of the text.
+  // The parser treats NUL as the end of the text.
   within.check(text.find('\0') == std::string_view::npos, "the JSON text has a NUL byte");
   nlohmann::json::sax_parse(text.begin(), text.end(), &within);
   return Json::parse(text.begin(), text.end());

@@ -1,5 +1,5 @@
-// JSON of files, which are hostile until checked: bounded in size, depth and members, without
-// duplicate keys, and numbers that are what they are taken for. Errors: CORRUPT_FILE naming `label`
+// Reading JSON from files that may be hostile. Size, depth and number of members are bounded,
+// duplicate keys are refused, and numbers are never converted. Errors: CORRUPT_FILE naming `label`
 // and the field.
 #pragma once
 
@@ -21,8 +21,8 @@ struct JsonBounds {
   size_t members = limits::kMembers;  // of one object
 };
 
-// Json: nlohmann::json or nlohmann::ordered_json. The latter looks for every key among all others:
-// give it few members.
+// Json: nlohmann::json or nlohmann::ordered_json. The latter compares every key with all others, so
+// use it for objects with few members.
 template <class Json = nlohmann::json>
 Json parse_json(std::string_view text, std::string_view origin, std::string_view label,
                 const JsonBounds& bounds = {});
@@ -36,7 +36,7 @@ class JsonFields {
   const nlohmann::json& at(std::string_view name) const;
   size_t count() const { return object_.size(); }
 
-  // Nothing is converted: no 1.5 or 1e300 for an integer, no -1 for an unsigned one.
+  // Refuses 1.5 or 1e300 for an integer and -1 for an unsigned one instead of converting them.
   template <std::integral T>
   requires(!std::same_as<T, bool>) void take(std::string_view name, T& value) const {
     const nlohmann::json& found = at(name);

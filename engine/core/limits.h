@@ -1,6 +1,6 @@
-// Bounds on what a file may ask for: the one list of them. Files are hostile until checked, so each
-// count and size of a file is held against these, and against the bytes that are left, before
-// anything of that size is made; refusing a file costs at most its size and kRefusalBytes.
+// Bounds on what a file may ask for. A file may be hostile, so each count and size in it is
+// compared with these limits, and with the bytes that are left, before anything of that size is
+// allocated. Refusing a file takes at most its own size plus kRefusalBytes of memory.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ inline constexpr size_t kTensors = 65536;
 inline constexpr size_t kMetadataPairs = 2 * kTensors;
 inline constexpr size_t kRank = 8;
 inline constexpr int64_t kDimension = int64_t{1} << 40;
-inline constexpr size_t kNameBytes = 1024;  // of a tensor; a metadata key: and a prefix of ours
+inline constexpr size_t kNameBytes = 1024;  // of a tensor; metadata keys also have our prefix
 inline constexpr size_t kMetadataValueBytes = 64u << 10;
 
 // JSON: configurations, manifests, training states
@@ -31,15 +31,15 @@ inline constexpr int64_t kEpochs = int64_t{1} << 30;
 
 // vocabularies and text
 inline constexpr int kVocabulary = 1 << 22;
-// The library builds the trie of the pieces with a recursion for each byte.
+// SentencePiece builds the trie of the pieces with one recursion per byte.
 inline constexpr int kPieceBytes = 1 << 10;
-inline constexpr size_t kMappedBytes = 1 << 10;  // text that a character map has for one entry
-// The normal form of a text: at most kNormalizedGrowth times the text, and at most kNormalizedExtra
-// bytes more than it. Up to kNormalizedFree bytes are always allowed.
+inline constexpr size_t kMappedBytes = 1 << 10;  // text of one entry of a character map
+// The normal form of a text has at most kNormalizedGrowth times its bytes and at most
+// kNormalizedExtra bytes more. Up to kNormalizedFree bytes are always allowed.
 inline constexpr size_t kNormalizedGrowth = 16;
 inline constexpr size_t kNormalizedExtra = 4u << 20;
 inline constexpr size_t kNormalizedFree = 64u << 10;
-inline constexpr size_t kTrainingSentenceBytes = 4192;    // SentencePiece leaves longer ones out
+inline constexpr size_t kTrainingSentenceBytes = 4192;    // SentencePiece skips longer ones
 inline constexpr size_t kDecodedBytes = 64u << 20;        // by a model with a denormalizer
 inline constexpr uint64_t kTokenizerBytes = 256u << 20;   // .spm of another program
 inline constexpr uint64_t kVocabularyBytes = 256u << 20;  // vocab.json of another program

@@ -1,4 +1,4 @@
-// One way to say that a text could not be opened.
+// The error for a text file that cannot be opened.
 #pragma once
 
 #include <cerrno>
@@ -10,8 +10,8 @@
 
 namespace trafo {
 
-// Errors: NOT_FOUND when `error`, an errno, says that there is no such file, OUT_OF_MEMORY when
-// that was the reason, IO else.
+// `error` is an errno. Errors: NOT_FOUND if there is no such file, OUT_OF_MEMORY if memory ran out,
+// otherwise IO.
 [[noreturn]] inline void fail_to_open(std::string_view origin, const std::string& path, int error) {
   if (error == ENOENT) fail(ErrorCode::not_found, origin, path, ": ", std::strerror(error));
   if (error == ENOMEM) fail(ErrorCode::out_of_memory, origin, path, ": cannot be opened");

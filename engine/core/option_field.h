@@ -1,5 +1,5 @@
-// What is known of one option besides its value: the tables in engine/options list it, and checks
-// and JSON go over all options of a struct by it.
+// The description of one option. The tables in engine/options fill it in; range checks and JSON of
+// an options struct loop over these descriptions.
 #pragma once
 
 #include <array>
@@ -18,18 +18,18 @@ namespace trafo {
 inline constexpr double kNoLimit = 0x1p62;  // largest value of an option that has no upper bound
 
 struct OptionField {
-  const char* name;           // of the member; messages say it
-  const char* key = nullptr;  // in JSON, where that is not `name`
-  bool fixed = false;         // a run keeps it from its first update to its last
-  bool later = false;         // older files lack it: it has its default then
+  const char* name;           // of the member, also in messages
+  const char* key = nullptr;  // in JSON, if it differs from `name`
+  bool fixed = false;         // cannot change when a run resumes
+  bool later = false;         // absent from older files: it then has its default
   double low = 0, high = 0;
   bool low_inside = true, high_inside = true;
-  const char* zero = nullptr;  // what 0 means; 0 is allowed then
+  const char* zero = nullptr;  // what 0 means; if set, 0 is allowed
 
   const char* json_key() const { return key != nullptr ? key : name; }
 };
 
-// Specialised for enums whose values are 0, 1, ...: `names`, a std::array of their names in files.
+// Specialised for enums with values 0, 1, ...: `names` is a std::array of their names in files.
 template <class E>
 struct EnumNames;
 

@@ -1,6 +1,6 @@
 // Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11): a
-// counter-based generator, so a random number is a function of its address and is the same on every
-// device, thread and recomputation.
+// counter-based generator. A random number is a function of its counter, so it is the same on every
+// device, in every thread and when it is recomputed.
 #pragma once
 
 #include <array>
@@ -24,28 +24,27 @@ inline PhiloxBlock philox4x32(PhiloxBlock counter, uint64_t key) {
   return counter;
 }
 
-// Where a dropout mask lives. Element i of the tensor uses 16 bits of the block at counter
-// (i/8 low, i/8 high, step, site) under key `seed`: half i%8 (low half of word 0 first), kept when
-// >= threshold().
+// One dropout of one forward pass. Element i of the tensor uses 16 bits of the block with counter
+// (i/8 low, i/8 high, step, id) and key `seed`: half i%8, counted from the low half of word 0. The
+// element is kept if these bits are >= threshold().
 struct Dropout {
   float p = 0;        // probability of zeroing, 0 <= p < 1; 0 turns dropout off
   uint64_t seed = 0;  // of the run
   uint32_t step = 0;  // number of the forward pass in the run
-  uint32_t site = 0;  // which dropout of the model
+  uint32_t id = 0;    // which dropout of the model
 
   uint32_t threshold() const { return static_cast<uint32_t>(std::lround(p * 65536.0)); }
-  // What kept elements are multiplied with: exact for the quantised probability.
+  // The factor of kept elements, exact for the quantised probability.
   double scale() const { return 65536.0 / (65536.0 - threshold()); }
   bool active() const { return threshold() > 0; }
 };
 
-// 1 where element i is kept. The scalar definition every kernel must agree with.
+// Whether element i is kept. Every kernel must agree with this scalar definition.
 inline bool dropout_keeps(const Dropout& dropout, int64_t i) {
   const uint64_t block = static_cast<uint64_t>(i) / 8;
-  const PhiloxBlock words =
-      philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), dropout.step,
-                  dropout.site},
-                 dropout.seed);
+  const PhiloxBlock words = philox4x32(
+      {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), dropout.step, dropout.id},
+      dropout.seed);
   const uint32_t half = static_cast<uint32_t>(i % 8);
   return ((words[half / 2] >> (16 * (half % 2))) & 0xffffu) >= dropout.threshold();
 }

@@ -1,4 +1,4 @@
-// Shapes and strides: at most eight dimensions, held inline.
+// Shapes and strides of at most eight dimensions, stored without an allocation.
 #pragma once
 
 #include <array>

@@ -1,6 +1,5 @@
-// Shuffling whose result is fixed by (seed, epoch) on every platform: the standard library leaves
-// both std::shuffle and its distributions to the implementation, and a continued run must see the
-// same order.
+// Shuffling whose result depends on (seed, epoch) alone, on every platform. A resumed run must see
+// the same order, and std::shuffle and its distributions differ between standard libraries.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +25,7 @@ class ShuffleRng {
 
   uint64_t next() { return mix_bits(key_ + ++counter_ * kStep); }
 
-  // Uniform in [0, bound), bound > 0: multiply and shift, rejecting the uneven rest (Lemire 2019).
+  // Uniform in [0, bound), bound > 0: multiply and shift, with rejection (Lemire 2019).
   uint64_t below(uint64_t bound) {
     const uint64_t rest = (0 - bound) % bound;
     while (true) {
@@ -46,8 +45,8 @@ class ShuffleRng {
   uint64_t counter_ = 0;
 };
 
-// `limit` of the numbers 0 to count - 1, or all of them, in rising order: reservoir sampling
-// (Vitter 1985).
+// At most `limit` of the numbers 0 to count - 1, in rising order, by reservoir sampling (Vitter
+// 1985).
 inline std::vector<size_t> sample_indices(size_t count, int64_t limit, uint64_t seed) {
   const auto size = std::min(count, static_cast<size_t>(limit));
   std::vector<size_t> kept(size);

@@ -1,4 +1,4 @@
-// Errors inside the engine travel as exceptions of one type; capi/ turns them into status objects.
+// Inside the engine every error is an exception of type Error. capi/ turns it into a status object.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ enum class ErrorCode : int32_t {
   internal = 14,
 };
 
-// "INVALID_ARGUMENT", ...; "UNKNOWN" for a value that is not one of the codes.
+// For example "INVALID_ARGUMENT"; "UNKNOWN" for a value that is no code.
 const char* error_code_name(ErrorCode code) noexcept;
 
 class Error : public std::exception {
@@ -41,8 +41,10 @@ class Error : public std::exception {
         what_("[" + origin_ + "] " + message_) {}
 
   ErrorCode code() const noexcept { return code_; }
-  const std::string& origin() const noexcept { return origin_; }    // op or function
-  const std::string& message() const noexcept { return message_; }  // what was wrong, what is right
+  const std::string& origin() const noexcept { return origin_; }  // op or function
+  const std::string& message() const noexcept {
+    return message_;
+  }  // what was wrong and what is allowed
   const char* what() const noexcept override { return what_.c_str(); }
 
  private:
@@ -56,7 +58,7 @@ class Error : public std::exception {
 template <class... Args>
 std::string concat(const Args&... args) {
   std::ostringstream out;
-  out.exceptions(std::ios::badbit);  // else a stream keeps a bad_alloc to itself and cuts the text
+  out.exceptions(std::ios::badbit);  // otherwise a bad_alloc would silently cut the text
   (out << ... << args);
   return std::move(out).str();
 }

@@ -1,8 +1,8 @@
-// A tensor is a view (shape, strides, offset) on shared storage. Copying a Tensor copies the
+// A tensor is a view (shape, strides, offset) of shared storage. Copying a Tensor copies the
 // handle, not the data.
 //
-// What autodiff needs to know of a tensor is its Variable: a tensor without one is a constant.
-// core/ only stores the pointer; autograd/ gives it meaning.
+// A tensor that takes part in differentiation has a Variable (engine/autograd/variable.h); a tensor
+// without one is a constant. core/ only stores the pointer.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace trafo {
 
 struct Variable;  // engine/autograd/variable.h
 
-// Who takes a block of memory back; a backend, or the owner of memory that came from outside.
+// The owner of a block of memory: a backend, or a wrapper of memory from outside the engine.
 class MemoryOwner {
  public:
   virtual ~MemoryOwner() = default;
@@ -64,7 +64,7 @@ class Tensor {
   bool is_contiguous() const { return impl_->contiguous; }
   const std::shared_ptr<Storage>& storage() const { return impl_->storage; }
 
-  // First element; on a CPU tensor it may be dereferenced.
+  // Address of the first element. Only a CPU tensor's may be dereferenced.
   void* raw() const {
     return static_cast<std::byte*>(impl_->storage->data()) +
            impl_->offset * static_cast<int64_t>(dtype_size(impl_->dtype));
@@ -76,7 +76,8 @@ class Tensor {
     return static_cast<T*>(raw());
   }
 
-  // Another view of the same storage, without gradient history. `offset` is absolute.
+  // Another view of the same storage, without gradient history. `offset` counts from the start of
+  // the storage.
   Tensor as_strided(const Shape& shape, const Strides& strides, int64_t offset) const;
   // The same elements with another shape; the tensor must be contiguous. Without gradient history.
   Tensor reshaped(const Shape& shape) const;
@@ -86,7 +87,7 @@ class Tensor {
   const std::shared_ptr<Variable>& variable() const { return impl_->variable; }
   void set_variable(std::shared_ptr<Variable> variable) { impl_->variable = std::move(variable); }
 
-  // True if another handle or another view looks at the same memory.
+  // True if another handle or view refers to the same memory.
   bool is_shared() const { return impl_.use_count() > 1 || impl_->storage.use_count() > 1; }
 
   friend bool same_tensor(const Tensor& a, const Tensor& b) { return a.impl_ == b.impl_; }

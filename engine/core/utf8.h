@@ -11,27 +11,27 @@ namespace trafo {
 
 inline constexpr size_t kValidUtf8 = static_cast<size_t>(-1);
 
-// Offset of the first byte that starts no well-formed sequence, or kValidUtf8. Overlong forms,
-// surrogates and values above U+10FFFF are ill-formed; a NUL byte is well-formed.
+// Offset of the first ill-formed sequence, or kValidUtf8. Overlong forms, surrogates and values
+// above U+10FFFF are ill-formed; a NUL byte is well-formed.
 size_t find_invalid_utf8(std::string_view text) noexcept;
 
 inline bool is_valid_utf8(std::string_view text) noexcept {
   return find_invalid_utf8(text) == kValidUtf8;
 }
 
-// The code point that starts at `position`, which advances behind it. Ill-formed input yields
-// U+FFFD and advances one byte.
+// Returns the code point at `position` and advances `position` past it. Ill-formed input gives
+// U+FFFD and advances by one byte.
 char32_t next_code_point(std::string_view text, size_t& position) noexcept;
 
 std::vector<char32_t> to_code_points(std::string_view text);
 
 void append_utf8(char32_t code_point, std::string& out);
 
-// The longest prefix of at most max_bytes that cuts no sequence in two.
+// The longest prefix of at most max_bytes that ends between two sequences.
 std::string_view truncate_utf8(std::string_view text, size_t max_bytes) noexcept;
 
-// White space as Unicode's White_Space property plus U+001C..U+001F: what splits words in the
-// reference scorers.
+// Unicode's White_Space property plus U+001C..U+001F. The reference implementations of BLEU and
+// chrF split words there.
 bool is_unicode_space(char32_t code_point) noexcept;
 
 }  // namespace trafo

@@ -9,14 +9,14 @@ namespace {
 
 constexpr const char* kOrigin = "batch";
 
-// More than any batch, and what products of two of them have room for.
+// Far above any real batch; products of two of them do not overflow.
 constexpr int64_t kMostRows = int64_t{1} << 24, kMostIds = int64_t{1} << 28;
 
 void append(std::span<const int32_t> from, std::vector<int32_t>& to) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-// Ends a sequence of `length` tokens: its positions 0, 1, ... and its boundary.
+// Appends the positions 0, 1, ... and the boundary of a sequence of `length` tokens.
 void end_sequence(size_t length, std::vector<int32_t>& positions, std::vector<int32_t>& cu_seqlens,
                   int32_t& longest) {
   const auto tokens = static_cast<int32_t>(length);
@@ -73,15 +73,24 @@ void BatchPacker::add(std::span<const int32_t> source, std::span<const int32_t> 
     batch_.target_weights.insert(batch_.target_weights.end(), source.size() - 1, 0.0f);
     batch_.target_weights.insert(batch_.target_weights.end(), target.size(), 1.0f);
   } else {
-    append(source, batch_.source_ids);
-    end_sequence(source.size(), batch_.source_positions, batch_.source_cu_seqlens,
-                 batch_.max_source_len);
+    append_source(source);
     batch_.target_in.push_back(start_id_);
     append(target.first(target.size() - 1), batch_.target_in);
     append(target, batch_.target_out);
   }
   end_sequence(length, batch_.target_positions, batch_.target_cu_seqlens, batch_.max_target_len);
   batch_.label_count += static_cast<int64_t>(target.size());
+}
+
+void BatchPacker::add_source(std::span<const int32_t> source) {
+  append_source(source);
+  batch_.target_cu_seqlens.push_back(batch_.target_cu_seqlens.back());
+}
+
+void BatchPacker::append_source(std::span<const int32_t> source) {
+  append(source, batch_.source_ids);
+  end_sequence(source.size(), batch_.source_positions, batch_.source_cu_seqlens,
+               batch_.max_source_len);
 }
 
 void pack_rows(const BatchRows& rows, const BatchLimits& limits, PackedBatchHost& batch) {

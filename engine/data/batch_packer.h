@@ -1,4 +1,4 @@
-// Sentences to a packed batch.
+// Packs sentences into a batch.
 #pragma once
 
 #include <span>
@@ -7,21 +7,25 @@
 
 namespace trafo {
 
-// Empties a batch, then adds pairs to it. Token ids end with eos; of encoder_decoder the decoder
-// reads start_id and all but the last.
+// Empties a batch, then adds sentences to it. Token ids end with eos. The decoder of an
+// encoder_decoder reads start_id and all ids of the target but the last.
 class BatchPacker {
  public:
   BatchPacker(PackedBatchHost& batch, SequenceForm form, int32_t start_id);
   void add(std::span<const int32_t> source, std::span<const int32_t> target, int64_t sentence);
+  // A sentence without a target, for decoding with an encoder_decoder.
+  void add_source(std::span<const int32_t> source);
 
  private:
+  void append_source(std::span<const int32_t> source);
+
   PackedBatchHost& batch_;
   bool decoder_only_;
   int32_t start_id_;
 };
 
-// A batch as rows of ids: row i is source[i * source_width ..] with source_lengths[i] ids, the rest
-// of it is not read.
+// A batch as matrices of ids. Row i of the source is source[i * source_width ..] and has
+// source_lengths[i] ids; the rest of the row is not read.
 struct BatchRows {
   int64_t sentences = 0;
   const int32_t* source = nullptr;
@@ -32,14 +36,14 @@ struct BatchRows {
   const int32_t* target_lengths = nullptr;
 };
 
-// What a batch of a program's own must fit.
+// The limits of a batch that the caller supplies.
 struct BatchLimits {
   SequenceForm form;
   int32_t start_id;
   int64_t vocabulary, max_positions;
 };
 
-// INVALID_ARGUMENT naming the row and what is wrong with it.
+// INVALID_ARGUMENT names the row and the reason.
 void pack_rows(const BatchRows& rows, const BatchLimits& limits, PackedBatchHost& batch);
 
 }  // namespace trafo

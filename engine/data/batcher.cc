@@ -11,7 +11,7 @@ namespace trafo {
 namespace {
 
 constexpr std::string_view kOrigin = "batcher";
-// As many draws at a time when a window's end depends on what they hold.
+// Draws to read at a time when the end of a window depends on their lengths.
 constexpr int64_t kReadAtATime = 1024;
 
 }  // namespace
@@ -117,8 +117,8 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
     while (used < window.pairs.tokens.size() && tokens < enough)
       tokens += extent(window.pairs.tokens[used++]).target_tokens;
     if (used < window.pairs.tokens.size()) {
-      // Read too far. What was left out behind the end belongs to the next window, and is counted
-      // there: count again what was left out up to here.
+      // Read too far. Pairs that were dropped behind the end are counted in the next window, so
+      // read this window again up to its end.
       window.pairs.tokens.resize(before);
       window.pairs.ids.resize(before);
       window.pairs.dropped = drops;
@@ -141,8 +141,8 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
   window.batch_order.resize(window.begins.size() - 1);
   std::iota(window.batch_order.begin(), window.batch_order.end(), 0u);
   if (options_.shuffle) {
-    // Of the first window what follows the epoch's shuffle, of others a stream of their own: they
-    // must not depend on how many batches came before.
+    // The first window continues the random stream of the epoch's shuffle. Others have a stream of
+    // their own, because they must not depend on the number of batches before them.
     ShuffleRng rng = begin == 0 ? first_window_rng_
                                 : ShuffleRng(mix_bits(draws_seed_ ^ static_cast<uint64_t>(begin)),
                                              static_cast<uint64_t>(draws_epoch_));
@@ -334,7 +334,7 @@ void PrefetchingBatcher::next(PackedBatchHost& batch) {
   changed_.wait(lock, [this] { return filled_ > 0 || error_ != nullptr; });
   if (filled_ == 0) std::rethrow_exception(error_);
   Slot& slot = slots_[head_];
-  std::swap(batch, slot.batch);  // the caller's storage serves a later batch
+  std::swap(batch, slot.batch);  // the caller's storage is reused for a later batch
   state_ = slot.state_after;
   epoch_fraction_ = slot.epoch_fraction_after;
   head_ = (head_ + 1) % slots_.size();
@@ -348,7 +348,7 @@ void PrefetchingBatcher::seek(const BatcherState& state) {
   try {
     batcher_->seek(state);
   } catch (...) {
-    batcher_->seek(state_);  // it had run ahead
+    batcher_->seek(state_);  // the thread has moved it ahead
     throw;
   }
   state_ = batcher_->state();

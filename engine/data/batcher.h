@@ -1,5 +1,4 @@
-// Padding-free batches of a fixed token budget over a tokenised parallel corpus, in a reproducible
-// shuffled order.
+// Packed batches of a fixed token budget from a tokenised corpus, in a reproducible shuffled order.
 #pragma once
 
 #include <atomic>
@@ -24,12 +23,12 @@ struct BatcherOptions {
   uint64_t seed = 1;
   int32_t start_id = 1;  // first decoder input of encoder_decoder (bos, or eos as Marian has it)
   bool shuffle = true;   // false: sorted by length, the same in every epoch (validation, scoring)
-  // Sentences sorted by length together (ties in random order) and cut into batches, whose order is
-  // random as well; then the next so many of the shuffled sentences. 0: the whole corpus.
+  // Number of shuffled sentences in a window. A window is sorted by length (ties in random order)
+  // and cut into batches, whose order is random. 0: the whole corpus is one window.
   int64_t sort_window = 0;
-  // A window also ends with the sentence that fills so many batches; 0: it does not.
+  // A window also ends when it fills this many batches; 0: no such limit.
   int64_t maxi_batch = 0;
-  int64_t batch_tokens = 0;  // 0: the corpus's; else at least the longest pair
+  int64_t batch_tokens = 0;  // 0: that of the corpus; otherwise at least the longest pair
 };
 
 // Tokens that the encoder and the decoder read.
@@ -39,22 +38,22 @@ struct BatchExtent {
   int64_t longest_source = 0, longest_target = 0;
 };
 
-// Position in the endless sequence of batches. Saved in checkpoints.
+// Position in the endless sequence of batches. Checkpoints store it.
 struct BatcherState {
   uint64_t seed = 1;
   int64_t epoch = 0;
   int64_t next_batch = 0;  // index in the epoch
-  // Where the current window begins among the epoch's draws, and the next batch in it. A window of
-  // -1 is a position from before there were windows, in an epoch that is one.
+  // First draw of the current window, and the next batch in it. -1 in checkpoints of versions
+  // without windows, where the epoch is one window.
   int64_t window = 0;
   int64_t next_in_window = 0;
   PairDrops drops{};  // of the epoch's windows before this one
   bool operator==(const BatcherState&) const = default;
 };
 
-// Endless sequence of batches, a pure function of corpus, options and state. A batch has at most
-// options().batch_tokens target tokens and at most twice as many source tokens. The corpus must
-// outlive the batcher.
+// An endless sequence of batches. It depends on corpus, options and state alone. A batch has at
+// most options().batch_tokens target tokens and at most twice as many source tokens. The corpus
+// must outlive the batcher.
 class Batcher {
  public:
   Batcher(const PairSource& corpus, const BatcherOptions& options);
@@ -64,16 +63,15 @@ class Batcher {
 
   void next(PackedBatchHost& batch);  // reuses the batch's storage
   BatcherState state() const noexcept { return state_; }
-  // The following batches are those that followed when state() returned this. INVALID_ARGUMENT if
-  // out of range.
+  // Continues with the batches that followed when state() returned this. INVALID_ARGUMENT if out of
+  // range.
   void seek(const BatcherState& state);
-  // Share of the epoch state().epoch that is behind state(), 0 to 1.
+  // The completed fraction of epoch state().epoch, 0 to 1.
   double epoch_fraction() const noexcept;
-  // The sizes that the batches of this window would have with another budget, or have. They are
-  // those of the epoch if it is one window.
+  // The sizes of the batches of this window with a given budget.
   std::vector<BatchExtent> extents(int64_t batch_tokens) const;
   int64_t batch_tokens() const noexcept;
-  // From the beginning, with another budget.
+  // Starts from the beginning with another budget.
   void restart(int64_t batch_tokens);
   const PairSource& corpus() const noexcept { return *corpus_; }
   bool one_window() const noexcept { return window_.begin == 0 && window_.end == epoch_draws(); }
@@ -84,7 +82,7 @@ class Batcher {
     int64_t epoch = 0;
     int64_t begin = 0, end = 0;  // draws
     PairBlock pairs;
-    std::vector<uint32_t> order;  // places in pairs, without those left out
+    std::vector<uint32_t> order;  // indices in pairs, without the dropped ones
     std::vector<int64_t> begins;  // batch b is order[begins[b] .. begins[b+1])
     std::vector<uint32_t> batch_order;
     int64_t batches() const noexcept { return static_cast<int64_t>(batch_order.size()); }
@@ -92,7 +90,7 @@ class Batcher {
   int64_t epoch_draws() const noexcept { return static_cast<int64_t>(draws_.size()); }
   void plan_epoch(uint64_t seed, int64_t epoch);
   void open_epoch(uint64_t seed, int64_t epoch);
-  bool open_window(int64_t begin);  // of the planned epoch; false: nothing is left from there on
+  bool open_window(int64_t begin);  // of the planned epoch; false: no pair is left from there on
   Window make_window(int64_t begin, const std::atomic<bool>* stop) const;
   void look_ahead();
   void drop_ahead() noexcept;
@@ -107,14 +105,14 @@ class Batcher {
   std::vector<uint32_t> draws_;  // of the planned epoch, shuffled
   uint64_t draws_seed_ = 0;
   int64_t draws_epoch_ = -1;
-  ShuffleRng first_window_rng_{0, 0};  // behind the shuffle of draws_
+  ShuffleRng first_window_rng_{0, 0};  // its state after the shuffle of draws_
   Window window_;
-  std::future<Window> ahead_;  // of a slow corpus: the next window of this epoch
+  std::future<Window> ahead_;  // the next window of this epoch, if the corpus is slow
   std::atomic<bool> stop_ahead_{false};
 };
 
-// The same sequence, prepared ahead on one own thread, which starts with the first next(). One
-// consumer thread.
+// The same sequence, prepared ahead on a thread that starts with the first next(). One consumer
+// thread.
 class PrefetchingBatcher {
  public:
   PrefetchingBatcher(const PairSource& corpus, const BatcherOptions& options,
@@ -124,9 +122,11 @@ class PrefetchingBatcher {
   PrefetchingBatcher(const PrefetchingBatcher&) = delete;
   PrefetchingBatcher& operator=(const PrefetchingBatcher&) = delete;
 
-  // Rethrows what the preparing thread met.
+  // Rethrows an exception of the preparing thread.
   void next(PackedBatchHost& batch);
-  BatcherState state() const noexcept { return state_; }  // behind the last batch handed out
+  BatcherState state() const noexcept {
+    return state_;
+  }  // behind the last batch that next() returned
   void seek(const BatcherState& state);
   double epoch_fraction() const noexcept { return epoch_fraction_; }
 
@@ -139,7 +139,7 @@ class PrefetchingBatcher {
   void run();
   void stop() noexcept;
 
-  std::unique_ptr<Batcher> batcher_;  // the preparing thread's while it runs
+  std::unique_ptr<Batcher> batcher_;  // owned by the preparing thread while it runs
   std::vector<Slot> slots_;
   BatcherState state_;
   double epoch_fraction_;

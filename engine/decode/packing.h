@@ -36,7 +36,7 @@ std::vector<std::vector<int64_t>> group_by_length(std::vector<int64_t> items, in
   return groups;
 }
 
-// What Model::start_decoding reads: the source side (encoder_decoder), or only the number of
+// The argument of Model::start_decoding: the source side (encoder_decoder), or only the number of
 // sentences (decoder_lm).
 Batch pack_sources(Context& context, const ModelConfig& config,
                    std::span<const std::vector<int32_t>* const> sources);
@@ -44,15 +44,11 @@ Batch pack_sources(Context& context, const ModelConfig& config,
 // The values of a floating-point tensor of any dtype, copied to the host.
 std::vector<double> to_doubles(Context& context, const Tensor& tensor);
 
-// The label of a position whose prediction does not count.
-inline constexpr int32_t kNoLabel = -100;
-
 struct SentencePair {
   std::vector<int32_t> source, target;  // both end with eos
 };
 
-// What Model::logits reads. target_out is kNoLabel where a decoder_lm reads the source; there are
-// no weights.
+// A batch for scoring. It has no weights; a decoder_lm's labels of the source are kIgnoreLabel.
 Batch pack_pairs(Context& context, const ModelConfig& config, const SpecialTokens& tokens,
                  std::span<const SentencePair* const> pairs);
 

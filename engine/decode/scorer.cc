@@ -56,7 +56,8 @@ std::vector<PairScore> score(Context& context, const Model& model,
     std::vector<const SentencePair*> members;
     for (const int64_t i : group) members.push_back(&pairs[static_cast<size_t>(i)]);
     const Batch batch = pack_pairs(context, config, options.tokens, members);
-    const std::vector<double> nll = to_doubles(context, label_nll(context, model, batch, kNoLabel));
+    const std::vector<double> nll =
+        to_doubles(context, label_nll(context, model, batch, kIgnoreLabel));
     size_t row = 0;
     for (const int64_t i : group) {
       PairScore& result = scores[static_cast<size_t>(i)];

@@ -1,4 +1,4 @@
-// Where every tensor of a step lies in one block of memory, decided from when each of them lives.
+// Planning of a step's memory: from the lifetime of each allocation to its offset in one block.
 #pragma once
 
 #include <cstddef>
@@ -7,18 +7,18 @@
 
 namespace trafo {
 
-// The allocations of a step in the order they are made; the same step makes the same ones again.
+// The allocation sequence of a step. The same step always makes the same one.
 class AllocationTrace {
  public:
   struct Lifetime {
     size_t bytes;
-    int64_t allocated, freed;  // times: every allocation and every release is one
+    int64_t allocated, freed;  // times; every allocation and every release is one tick
   };
 
-  // -> number of the allocation, for freed()
+  // Returns the number of the allocation, for freed().
   size_t allocated(size_t bytes);
   void freed(size_t allocation);
-  // What has not freed lives until the end.
+  // `freed` is INT64_MAX for what has not been freed.
   const std::vector<Lifetime>& lifetimes() const { return lifetimes_; }
 
  private:
@@ -31,15 +31,15 @@ struct ArenaPlan {
 
   struct Place {
     size_t offset, bytes;
-    size_t frees_before = 0;  // how many of `frees` come before it is taken
+    size_t frees_before = 0;  // how many of `frees` precede the allocation
   };
   std::vector<Place> places;  // of allocation 0, 1, ...
-  std::vector<size_t> frees;  // allocations in the order in which they die
+  std::vector<size_t> frees;  // numbers of allocations in the order they are freed
   size_t bytes = 0;           // of the block
 };
 
-// Greedy by size (Pisarchyk & Lee, arXiv 2001.03288): the largest first, each at the lowest offset
-// where nothing that lives at the same time lies.
+// Greedy by size (Pisarchyk & Lee, arXiv 2001.03288): places the largest first, each at the lowest
+// offset where it overlaps nothing that is alive at the same time.
 ArenaPlan plan_arena(const AllocationTrace& trace);
 
 }  // namespace trafo

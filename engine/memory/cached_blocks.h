@@ -1,4 +1,4 @@
-// Freed blocks by rounded size: what a caching allocator keeps for the next request of that size.
+// The free list of a caching allocator: freed blocks by rounded size.
 #pragma once
 
 #include <bit>
@@ -8,8 +8,8 @@
 
 namespace trafo {
 
-// Not thread-safe. Sizes are rounded up to one of eight steps per power of two, so that nearly
-// equal requests meet.
+// Not thread-safe. Sizes are rounded up to one of eight steps per power of two, so that requests of
+// nearly the same size can use the same block.
 class CachedBlocks {
  public:
   static constexpr size_t kAlignment = 64;
@@ -20,7 +20,7 @@ class CachedBlocks {
     return (bytes + step - 1) / step * step;
   }
 
-  // A kept block of exactly this rounded size, or null.
+  // A cached block of exactly this rounded size, or null.
   void* take(size_t size) {
     const auto found = free_.find(size);
     if (found == free_.end() || found->second.empty()) return nullptr;
@@ -28,7 +28,7 @@ class CachedBlocks {
     found->second.pop_back();
     return block;
   }
-  // False if there is no memory to remember the block.
+  // Caches a block. False if there is no memory for the list entry.
   bool keep(size_t size, void* block) noexcept {
     try {
       free_[size].push_back(block);

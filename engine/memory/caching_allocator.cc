@@ -9,7 +9,7 @@
 namespace trafo {
 namespace {
 
-// Under the address sanitizer every block goes back at once, so that a use after free is seen.
+// Under the address sanitizer nothing is cached, so that it can detect a use after free.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kKeepBlocks = false;
 #else

@@ -1,5 +1,5 @@
-// Host memory that is kept for the next step instead of going back to the system, so that a
-// training step touches pages it already has.
+// Host memory. Freed blocks are kept for the next request instead of returned to the system, so
+// that a training step uses pages that are already mapped.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ class CachingAllocator {
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
-  void* allocate(size_t bytes);  // null for zero bytes; OUT_OF_MEMORY if the system has none
-  void release(void* pointer, size_t bytes) noexcept;  // `bytes` as asked for
-  // Straight from the system, and back to it.
+  void* allocate(size_t bytes);                        // null for zero bytes; throws OUT_OF_MEMORY
+  void release(void* pointer, size_t bytes) noexcept;  // `bytes` as in allocate()
+  // Allocates from the system and returns to it, without rounding or caching.
   void* allocate_exactly(size_t bytes);
   void release_exactly(void* pointer, size_t bytes) noexcept;
   void release_cached() noexcept;

@@ -13,15 +13,6 @@ Tensor& Batch::field(FieldId id) {
   return this->*kTensors[static_cast<size_t>(id)];
 }
 
-void validate_indices(const Context& context, const char* name, std::span<const int32_t> indices,
-                      int64_t limit, std::optional<int32_t> ignored) {
-  if (context.device().kind == DeviceKind::cpu) return;
-  for (size_t t = 0; t < indices.size(); ++t)
-    require((indices[t] >= 0 && indices[t] < limit) || indices[t] == ignored,
-            ErrorCode::invalid_argument, "batch", name, " has ", indices[t], " at token ", t,
-            ", the model knows 0 to ", limit - 1);
-}
-
 int64_t longest_sentence(std::span<const int32_t> cu_seqlens) {
   int64_t longest = 0;
   for (size_t i = 1; i < cu_seqlens.size(); ++i)

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "engine/data/packed_batch.h"
@@ -29,12 +28,6 @@ struct Batch {
 
   Tensor& field(FieldId id);
 };
-
-// Checks ids, positions or labels in host memory before they go to an accelerator, whose kernels do
-// not check them. INVALID_ARGUMENT names the first token that is neither in 0 .. limit - 1 nor
-// `ignored`. Does nothing for a CPU context, where the ops check.
-void validate_indices(const Context& context, const char* name, std::span<const int32_t> indices,
-                      int64_t limit, std::optional<int32_t> ignored = {});
 
 // Tokens of the longest sentence; cu_seqlens is in host memory.
 int64_t longest_sentence(std::span<const int32_t> cu_seqlens);

@@ -33,13 +33,8 @@ struct BatchBucket {
   auto operator<=>(const BatchBucket&) const = default;
 };
 
-// Whether batches of a model have a source side of their own.
-inline bool has_source(Architecture architecture) {
-  return architecture == Architecture::encoder_decoder;
-}
-
 // The fields that a Batcher packs for a model, as BatchBucket::fields.
-uint32_t packed_fields(Architecture architecture);
+uint32_t packed_fields(const ModelConfig& config);
 
 // The sizes of a validated batch.
 BatchBucket exact_bucket(const PackedBatchHost& batch, bool first);

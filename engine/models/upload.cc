@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <type_traits>
 
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -28,6 +29,16 @@ void validate_boundaries(const char* name, std::span<const int32_t> boundaries, 
                      std::is_sorted(boundaries.begin(), boundaries.end());
   require(valid, ErrorCode::invalid_argument, kOrigin, name,
           " must start at 0, never decrease and end at the number of tokens, ", tokens);
+}
+
+// The ops check indices and weights themselves on the CPU. Kernels of an accelerator do not.
+void validate_indices(const Context& context, const char* name, std::span<const int32_t> indices,
+                      int64_t limit, std::optional<int32_t> ignored = {}) {
+  if (context.device().kind == DeviceKind::cpu) return;
+  for (size_t t = 0; t < indices.size(); ++t)
+    require((indices[t] >= 0 && indices[t] < limit) || indices[t] == ignored,
+            ErrorCode::invalid_argument, kOrigin, name, " has ", indices[t], " at token ", t,
+            ", the model knows 0 to ", limit - 1);
 }
 
 void validate_weights(const Context& context, const char* name, std::span<const float> weights) {
@@ -87,7 +98,7 @@ void validate_batch(const Context& context, const PackedBatchHost& host,
           "target_cu_seqlens is empty, it has one element more than there are sentences");
   const size_t boundaries = host.target_cu_seqlens.size();
   for_each_batch_field(host, [&](const BatchField& field, const auto& values) {
-    if (field.side == BatchSide::source && !has_source(config.architecture)) {
+    if (field.side == BatchSide::source && !config.has_encoder()) {
       require(values.empty(), ErrorCode::invalid_argument, kOrigin,
               "a decoder-lm reads the source in target_in, ", field.name, " must be empty");
       return;

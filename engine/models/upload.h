@@ -58,9 +58,9 @@ Batch upload(Context& context, const PackedBatchHost& host, const BatchLayout& l
 // allowed.
 Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& config, DType dtype);
 
-// The form of corpus that an architecture trains on.
-inline SequenceForm sequence_form(Architecture architecture) {
-  return has_source(architecture) ? SequenceForm::encoder_decoder : SequenceForm::decoder_only;
+// The form of the sequences that a model trains on.
+inline SequenceForm sequence_form(const ModelConfig& config) {
+  return config.has_encoder() ? SequenceForm::encoder_decoder : SequenceForm::decoder_only;
 }
 
 }  // namespace trafo

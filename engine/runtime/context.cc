@@ -107,7 +107,7 @@ Trace Context::finish_profile() {
   struct LookAway {
     Context& context;
     ~LookAway() {
-      if (!context.profiler_.annotates()) context.looking_on_ = nullptr;
+      if (!context.profiler_.annotates()) context.active_profiler_ = nullptr;
     }
   } look_away{*this};
   return profiler_.finish();

@@ -1,5 +1,5 @@
-// A Context is where work happens: a device, a tape, and the switches that ops obey. One thread
-// uses it at a time; it may move between threads.
+// A Context holds a device, a tape and the switches that ops obey. Only one thread may use it at a
+// time, but it may move between threads.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,11 @@
 
 namespace trafo {
 
-// What backward computes a second time instead of keeping it. Gradients are the same bits under
-// each.
+// What backward recomputes instead of keeping it. Gradients are the same bits under each policy.
 enum class Recompute : int32_t {
   none = 0,
-  selective = 1,  // what is large and cheap: outputs of norms and of activations
-  full = 2        // everything between the layers' boundaries (models decide where)
+  selective = 1,  // outputs of norms and activations: large, but cheap to compute
+  full = 2        // everything inside a layer (the model decides)
 };
 
 class Context {
@@ -29,7 +28,7 @@ class Context {
   explicit Context(std::shared_ptr<Backend> backend)
       : backend_(std::move(backend)), profiler_(*backend_) {
     profiler_.look_for_tools();
-    if (profiler_.annotates()) looking_on_ = &profiler_;
+    if (profiler_.annotates()) active_profiler_ = &profiler_;
   }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -40,18 +39,18 @@ class Context {
   // --- tensors ---
   Tensor empty(const Shape& shape, DType dtype) const;  // contents unspecified
   Tensor zeros(const Shape& shape, DType dtype) const;
-  // Copies `bytes` of host memory, which must be exactly the tensor's size.
+  // Copies from host memory; `bytes` must be exactly the tensor's size.
   Tensor from_host(const void* host, size_t bytes, const Shape& shape, DType dtype) const;
   template <class T>
   Tensor from_values(std::span<const T> values, const Shape& shape) const {
     return from_host(values.data(), values.size_bytes(), shape, dtype_of<T>);
   }
   Tensor scalar(double value, const Shape& shape, DType dtype) const;  // `shape` has one element
-  // [1], the same constant at every call: nothing is copied but the first time.
+  // The constant one, [1]. Copied to the device by the first call only.
   const Tensor& one(DType dtype) const;
   // Rounds to `dtype`, a floating-point one.
   Tensor from_doubles(std::span<const double> values, const Shape& shape, DType dtype) const;
-  // Copies a contiguous tensor out; waits for the device.
+  // Copies a contiguous tensor to the host; waits for the device.
   void to_host(const Tensor& tensor, void* host, size_t bytes) const;
   template <class T>
   std::vector<T> values(const Tensor& tensor) const {
@@ -65,43 +64,43 @@ class Context {
   // --- autodiff ---
   bool recording() const { return grad_enabled_; }
   void set_recording(bool enabled) { grad_enabled_ = enabled; }
-  // True if an op on these inputs will be recorded: it must keep what its backward needs.
+  // True if an op on these inputs will be recorded, so that it must keep what its backward needs.
   bool needs_grad(std::initializer_list<Tensor> inputs) const;
-  // Records an op. `outputs` get Variables. A null `backward` is an error (UNSUPPORTED) when a
-  // gradient is wanted.
+  // Records an op and gives `outputs` their Variables. A null `backward` is UNSUPPORTED if a
+  // gradient is required.
   void record(const char* op, std::initializer_list<Tensor> inputs,
               std::initializer_list<Tensor*> outputs, BackwardFn backward);
   void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
               BackwardFn backward);
-  // Gradients of all leaves that `root` depends on, added to what they hold; frees the graph.
-  // `upstream` is the gradient of `root` (contiguous, its shape and dtype); default: one, for a
-  // root of one element only. The default is known on the host, an upstream gradient is not.
+  // Adds to the gradients of all leaves that `root` depends on and frees the graph. `upstream` is
+  // the gradient of `root`: contiguous, of its shape and dtype. The default is one, for a root of
+  // one element only.
   void backward(const Tensor& root, const Tensor& upstream = {});
   Tape& tape() { return *tape_; }
 
   // --- profiles ---
-  // Null while nobody looks on: the one test that an op costs then.
-  Profiler* profiler() const { return looking_on_; }
+  // Null unless a profile is recorded or a tool is attached. An op tests only this pointer.
+  Profiler* profiler() const { return active_profiler_; }
   // See Profiler::start. Never changes a result.
   void start_profile(bool graphs = false) {
     profiler_.start(graphs);
-    looking_on_ = &profiler_;
+    active_profiler_ = &profiler_;
   }
   bool profiling() const { return profiler_.recording(); }
   Trace finish_profile();
 
   // --- switches ---
-  bool fused_kernels() const { return fused_; }  // off: every op runs its composed reference
+  bool fused_kernels() const { return fused_; }  // off: every op runs its reference path
   void set_fused_kernels(bool fused) { fused_ = fused; }
 
   Recompute recompute() const { return recompute_; }
   void set_recompute(Recompute recompute) { recompute_ = recompute; }
-  // Off: training steps on an accelerator are issued one kernel at a time instead of being recorded
-  // once and replayed. The results are the same bits.
+  // Off: training steps on an accelerator launch kernel by kernel instead of replaying a captured
+  // graph. The results are the same bits.
   bool graphs() const { return graphs_ && profiler_.keeps_graphs(); }
   void set_graphs(bool graphs) { graphs_ = graphs; }
-  // Whether GELU and its derivative are taken into the products beside them where the backend's
-  // products have epilogues: other roundings, and Recompute::selective repeats a product.
+  // Whether GELU and its derivative run in the epilogue of the neighbouring GEMM where the backend
+  // supports it. Rounding differs, and Recompute::selective then repeats a GEMM.
   bool gemm_epilogues() const { return gemm_epilogues_; }
   void set_gemm_epilogues(bool epilogues) { gemm_epilogues_ = epilogues; }
 
@@ -121,10 +120,10 @@ class Context {
   bool gemm_epilogues_ = false;
   mutable Tensor ones_[kDTypeCount];
   Profiler profiler_;
-  Profiler* looking_on_ = nullptr;
+  Profiler* active_profiler_ = nullptr;
 };
 
-// Around what an op does forward; with its inputs, for profiles.
+// The profile range of an op's forward, with its inputs.
 class OpRange : public ProfileRange {
  public:
   template <class... Tensors>
@@ -143,21 +142,21 @@ class OpRange : public ProfileRange {
   }
 };
 
-// Around what changes parameters.
+// The profile range of a change of parameters.
 class UpdateRange : public ProfileRange {
  public:
   UpdateRange(const Context& context, const char* name)
       : ProfileRange(context.profiler(), name, TraceKind::update, true) {}
 };
 
-// A phase of a training step, or of what is done between steps. on_device: it issues work.
+// The profile range of a phase of training. on_device: it issues work to the device.
 class PhaseRange : public ProfileRange {
  public:
   PhaseRange(const Context& context, const char* name, bool on_device)
       : ProfileRange(context.profiler(), name, TraceKind::phase, on_device) {}
 };
 
-// Nothing is recorded while one of these lives.
+// Turns recording off during its lifetime.
 class NoGrad {
  public:
   explicit NoGrad(Context& context) : context_(context), previous_(context.recording()) {
@@ -172,7 +171,7 @@ class NoGrad {
   bool previous_;
 };
 
-// Sets the policy while it lives.
+// Sets the recompute policy during its lifetime.
 class RecomputeScope {
  public:
   RecomputeScope(Context& context, Recompute recompute)
@@ -188,7 +187,8 @@ class RecomputeScope {
   Recompute previous_;
 };
 
-// Runs on a tape of its own; checkpointed regions are recomputed on one.
+// Gives the context a tape of its own during its lifetime, for example to recompute a checkpointed
+// region.
 class TapeScope {
  public:
   explicit TapeScope(Context& context)
@@ -210,7 +210,8 @@ class TapeScope {
   bool recording_;
 };
 
-// A tensor that a backward function needs, kept or computed again, as its variable says.
+// A tensor that a backward function needs. It is kept, or recomputed if its Variable has a
+// recompute function.
 class SavedTensor {
  public:
   SavedTensor() = default;

@@ -5,13 +5,13 @@
 namespace trafo {
 namespace {
 
-// Marks that may wait to be read. A device keeps an event for each.
+// Marks that may be unread at a time. A device keeps an event for each.
 constexpr int64_t kMostMarks = 1 << 15;
 
-// Differences of marks are 32-bit floats in milliseconds: over a second they are exact to 0.1 us.
+// Differences of marks are 32-bit floats in milliseconds. Over a second they are exact to 0.1 us.
 constexpr double kFarMilliseconds = 1000;
 
-// For one element more, so that adding it cannot fail.
+// Makes room for one more element, so that adding it cannot fail.
 template <class T>
 void make_room(std::vector<T>& list) {
   if (list.size() == list.capacity()) list.reserve(2 * list.size() + 64);
@@ -54,7 +54,7 @@ Trace Profiler::finish() {
   return std::exchange(trace_, {});
 }
 
-// Finds a mark whose time on the host's clock is known.
+// Issues a mark and finds its time on the host's clock.
 void Profiler::calibrate() {
   backend_.synchronize();
   device_->forget_times();
@@ -83,7 +83,7 @@ void Profiler::read_marks() {
     }
     return at;
   };
-  // Every mark once and in the order of the stream, so that the anchor only moves forward.
+  // Reads every mark once and in stream order, so that the anchor only moves forward.
   std::vector<int64_t> times(static_cast<size_t>(marks_issued_), -1);
   for (int64_t mark = anchor_; mark < marks_issued_; ++mark)
     times[static_cast<size_t>(mark)] = time_of(mark);
@@ -105,7 +105,7 @@ Profiler::Token Profiler::begin(const char* name, TraceKind kind, bool on_device
     read_marks();
     calibrate();
   }
-  if (recording_ && trace_.ranges.size() >= kMostRanges) {
+  if (recording_ && trace_.ranges.size() >= kMaxRanges) {
     ++trace_.left_out;
   } else if (recording_) {
     TraceRange range;
@@ -144,7 +144,7 @@ void Profiler::add_input(const Token& token, const Shape& shape, DType dtype) {
 
 void Profiler::end(const Token& token) noexcept {
   if (token.named && names_) names_->pop_name();
-  // A profile may have ended, or another one begun, since the range did.
+  // The profile may have ended, or another one begun, since the range began.
   if (token.index < 0 || !recording_ || token.profile != profile_ || open_.empty()) return;
   open_.pop_back();
   backward_ -= token.backward;
@@ -154,7 +154,7 @@ void Profiler::end(const Token& token) noexcept {
     try {
       marks.second = device_->record_time();
       ++marks_issued_;
-    } catch (const Error&) {  // a lost device: the work itself says so
+    } catch (const Error&) {  // the device is lost; the work itself will fail
     }
   }
   trace_.ranges[index].host_end = now();

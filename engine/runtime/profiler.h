@@ -1,10 +1,10 @@
-// Records ranges of time: every op forward and backward, and the phases of training steps.
+// Records time ranges: the forward and backward of every op, and the phases of training steps.
 //
-// Host times are those of the steady clock. On an accelerator a range also gets device times: marks
-// (StreamDevice::record_time) issued before and after its work, read when the profile ends, so that
-// nothing waits meanwhile. Both are on the host's clock: when the profile begins the device is
-// idle, a mark is issued and waited for at once, and it passed between the two host times around
-// it; of several tries the tightest counts.
+// Host times come from the steady clock. On an accelerator a range also has device times, from
+// marks (StreamDevice::record_time) issued before and after its work. The marks are read when the
+// profile ends, so that nothing waits before. Device times are converted to the host's clock: when
+// a profile begins, the idle device passes a mark between two readings of the host's clock. The
+// tightest of several such pairs gives the offset.
 #pragma once
 
 #include <chrono>
@@ -24,15 +24,14 @@ class Profiler {
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  // Begins a profile; one that was being recorded is dropped. Waits for the device. graphs: steps
-  // that a device replays as one graph stay so, as one range; else they are issued kernel by
-  // kernel.
+  // Starts a profile and drops an unfinished one. Waits for the device. graphs: a step that is
+  // replayed as a graph stays one range; otherwise it is launched kernel by kernel.
   void start(bool graphs);
-  // Ends it, and the ranges that are open; waits for the device.
+  // Ends the profile and all open ranges; waits for the device.
   Trace finish();
   bool recording() const { return recording_; }
   bool keeps_graphs() const { return !recording_ || graphs_; }
-  // A tool looks on and wants the names of ranges (NVTX), recorded or not.
+  // True if a tool is attached that takes the names of ranges (NVTX), recorded or not.
   bool annotates() const { return names_ != nullptr; }
   void look_for_tools();
 
@@ -42,12 +41,12 @@ class Profiler {
     uint32_t profile = 0;
     bool named = false, backward = false;
   };
-  // on_device: with device times, where there is a device. Ranges end in reverse order.
+  // on_device: with device times, on an accelerator. Ranges end in reverse order.
   Token begin(const char* name, TraceKind kind, bool on_device);
   void add_input(const Token& token, const Shape& shape, DType dtype);
   void end(const Token& token) noexcept;
 
-  // While one lives, work is recorded instead of run: it has no device times.
+  // For graph capture, where work does not run: turns device times off during its lifetime.
   class NoDeviceTimes {
    public:
     explicit NoDeviceTimes(Profiler* profiler)
@@ -65,7 +64,7 @@ class Profiler {
     StreamDevice* device_;
   };
 
-  static constexpr size_t kMostRanges = size_t{1} << 20;
+  static constexpr size_t kMaxRanges = size_t{1} << 20;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -76,23 +75,23 @@ class Profiler {
   void read_marks();
 
   Backend& backend_;
-  StreamDevice* device_ = nullptr;  // that gives device times
-  StreamDevice* names_ = nullptr;   // that hands names on
+  StreamDevice* device_ = nullptr;  // for device times
+  StreamDevice* names_ = nullptr;   // for names of ranges
   bool recording_ = false;
   bool graphs_ = false;
-  uint32_t profile_ = 0;  // counts them
+  uint32_t profile_ = 0;  // number of the profile
   Clock::time_point begin_;
   Trace trace_;
   std::vector<int64_t> open_;
   int backward_ = 0;  // open backward ranges
-  // Marks of the ranges from `unread_` on; -1: none.
+  // First and last mark of each range from `unread_` on; -1: none.
   std::vector<std::pair<int64_t, int64_t>> marks_;
   size_t unread_ = 0;
   int64_t marks_issued_ = 0;
-  int64_t anchor_ = 0, anchor_time_ = 0;  // a mark whose time is known
+  int64_t anchor_ = 0, anchor_time_ = 0;  // a mark whose host time is known
 };
 
-// A range from construction to destruction; nothing without a profiler.
+// A range from construction to destruction. Does nothing if `profiler` is null.
 class ProfileRange {
  public:
   ProfileRange(Profiler* profiler, const char* name, TraceKind kind, bool on_device)

@@ -1,4 +1,4 @@
-// What a profile recorded: ranges of time on the host and on the device, on one clock.
+// A finished profile: time ranges on the host and on the device, on one clock.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ inline const char* trace_kind_name(TraceKind kind) {
 struct TraceRange {
   const char* name = "";  // of static storage duration
   TraceKind kind = TraceKind::phase;
-  int64_t parent = -1;  // the range that this one is directly inside of; -1: none
+  int64_t parent = -1;  // index of the enclosing range; -1: none
   int64_t host_begin = 0, host_end = 0;
-  int64_t device_begin = -1, device_end = -1;  // of the work that was issued inside; -1: unknown
+  int64_t device_begin = -1, device_end = -1;  // of the work issued inside; -1: unknown
   int64_t first_input = 0;                     // in Trace::inputs
   int32_t inputs = 0;
 
@@ -42,14 +42,13 @@ struct TraceInput {
   DType dtype = DType::f32;
 };
 
-// Ranges are in the order in which they began; on each track they are disjoint or one inside the
-// other.
+// Ranges are in the order in which they began. On each track any two are disjoint or nested.
 struct Trace {
   Device device;
   std::vector<TraceRange> ranges;
   std::vector<TraceInput> inputs;
   int64_t duration = 0;  // ns
-  int64_t left_out = 0;  // ranges that there was no room for
+  int64_t left_out = 0;  // ranges that did not fit
 };
 
 }  // namespace trafo

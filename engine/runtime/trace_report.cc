@@ -27,7 +27,7 @@ std::string thread_name(int thread, const std::string& name) {
                 name, R"("}})");
 }
 
-// Names and dtypes are identifiers and words: nothing to escape.
+// Names and dtypes are plain words and need no escaping.
 std::string event(const Trace& trace, const TraceRange& range, int thread, int64_t begin,
                   int64_t end) {
   std::string text =
@@ -68,7 +68,7 @@ std::string row_text(const Row& row, int64_t duration) {
 
 std::vector<Row> rows_of(const Trace& trace) {
   const bool on_device = trace.device.kind != DeviceKind::cpu;
-  // What only the host does has no part in the device's time.
+  // Ranges that run on the host only are not part of the device's time.
   const auto counts = [&](const TraceRange& range) { return !on_device || range.on_device(); };
   const auto length = [&](const TraceRange& range) {
     return on_device ? range.device_end - range.device_begin : range.host_end - range.host_begin;

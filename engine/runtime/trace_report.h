@@ -1,4 +1,4 @@
-// What is made of a trace: a file for chrome://tracing and Perfetto, and a table of its ops.
+// Reports of a trace: a file for chrome://tracing and Perfetto, and a table of its ops.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace trafo {
 
-// The trace-event format, an object with complete ("X") events in microseconds: thread 1 is the
-// host, thread 2 the device.
+// Trace event format: an object with complete ("X") events in microseconds. Thread 1 is the host,
+// thread 2 the device.
 void write_chrome_trace(ByteSink& sink, const Trace& trace);
 
-// Ops and phases by the time they took without what ran inside them, device time where it is known.
-// Lines end in a newline.
+// Ops and phases sorted by their own time, without nested ranges; device time where it is known.
+// Every line ends in a newline.
 std::string trace_table(const Trace& trace, size_t most_rows = 30);
 
 }  // namespace trafo

@@ -12,7 +12,7 @@ namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "average";
-// Metadata key of the result: of how many models it is the mean.
+// Metadata key of the result: the number of averaged models.
 constexpr const char* kAveragedKey = "averaged_models";
 
 std::string shape_of(const TensorInfo& info) {

@@ -1,4 +1,4 @@
-// A request to stop, made from any thread and noticed between updates and between batches of a
+// A request to stop, from any thread. It is checked between updates and between batches of a
 // validation.
 #pragma once
 

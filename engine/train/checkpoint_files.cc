@@ -40,7 +40,7 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
   SavedState saved = decode_state(content.state, content.label + "/" + kStateFile);
   require(!content.update || saved.state.trainer.update == *content.update, ErrorCode::corrupt_file,
           kOrigin, content.label, " holds the state of update ", saved.state.trainer.update);
-  // Another model is the more helpful thing to say than the options that go with it.
+  // Checked before the options, because a different model explains different options.
   const std::string differences =
       describe_differences(read_model_config(content.weights), model.config());
   require(differences.empty(), ErrorCode::invalid_argument, kOrigin, content.label,
@@ -58,7 +58,7 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
   }
   seek(saved.state);
   staged.commit(context);
-  trainer.go_on_from(saved.state.trainer);
+  trainer.resume_from(saved.state.trainer);
   model.parameters().follow_master(context);
   return std::move(saved.state);
 }

@@ -1,5 +1,4 @@
-// What a checkpoint consists of, wherever its files are kept: in a run directory, or one after the
-// other in a stream.
+// The files of a checkpoint, in a run directory or one after the other in a stream.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +25,7 @@ inline constexpr const char* kStateFile = "state.json";
 // Metadata key in model.safetensors: CRC-32 of the serialised tokenizer the model was trained with.
 inline constexpr const char* kTokenizerKey = "tokenizer_crc32";
 
-// They refer to the arguments, which must outlive them.
+// The result refers to the arguments, which must outlive it.
 std::vector<CheckpointFile> checkpoint_files(Context& context, const Model& model,
                                              const Trainer& trainer, const RunState& state,
                                              const RunIdentity& identity);
@@ -35,27 +34,28 @@ std::vector<CheckpointFile> checkpoint_files(Context& context, const Model& mode
 struct CheckpointContent {
   std::string label;              // in messages
   std::string state;              // the text of state.json
-  std::optional<int64_t> update;  // whose state it has to be, if that is known
+  std::optional<int64_t> update;  // expected update of the state, if known
   SafetensorsReader weights, optimizer;
-  std::function<SafetensorsReader()> unsmoothed;  // opens it; only asked of runs that have one
+  std::function<SafetensorsReader()> unsmoothed;  // called only for runs with an EMA
 };
-// Moves the data to the position of a state, and does with the state whatever else may fail, or
-// throws and leaves the data where it is.
+// Seeks the data to the position of a state. It may also change the state. If it throws, the
+// position of the data is unchanged.
 using SeekFunction = std::function<void(RunState&)>;
-// Gives model, trainer and data what it holds, after `identity` and the model's configuration were
-// checked and every byte was read. Nothing has changed if it throws.
+// Restores model, trainer and data from a checkpoint, after it has checked `identity` and the
+// model's configuration and has read every byte. If it throws, nothing has changed.
 RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
                             const RunIdentity& identity, const CheckpointContent& content,
                             const SeekFunction& seek);
 
-// The files as one sequence of bytes:
+// The stream format:
 //
 //   "trafo checkpoint 1\n"
 //   a line of JSON: [{"name": string, "bytes": number, "crc32": eight hexadecimal digits}, ...]
 //   the files' bytes in this order
 void write_checkpoint_stream(ByteSink& sink, std::span<const CheckpointFile> files);
 
-// One that was read whole: CORRUPT_FILE says what is wrong with it, VERSION: of a newer release.
+// A checkpoint stream in memory. CORRUPT_FILE if it is damaged, VERSION if a newer release wrote
+// it.
 class CheckpointStream {
  public:
   explicit CheckpointStream(std::vector<std::byte> bytes);

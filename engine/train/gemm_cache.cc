@@ -16,7 +16,7 @@ constexpr const char* kOrigin = "GEMM cache";
 constexpr std::string_view kTitle = "trafo-gemm-cache 1 ";
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 
-// Takes numbers off the front of a text.
+// Parses numbers from the front of a line.
 class Numbers {
  public:
   explicit Numbers(std::string_view line) : rest_(line) {}
@@ -43,7 +43,7 @@ void append(std::string& text, T value, int base) {
 
 bool parse_choice(std::string_view line, GemmChoice& choice) {
   Numbers numbers(line);
-  for (int64_t& value : choice.product)
+  for (int64_t& value : choice.gemm)
     if (!numbers.take(value, 10)) return false;
   for (uint64_t& value : choice.kernel)
     if (!numbers.take(value, 16)) return false;
@@ -56,7 +56,7 @@ std::string encode_gemm_cache(const GemmTuner& tuner) {
   std::string text(kTitle);
   text += "00000000\n" + tuner.library() + '\n';
   for (const GemmChoice& choice : tuner.choices()) {
-    for (const int64_t value : choice.product) {
+    for (const int64_t value : choice.gemm) {
       append(text, value, 10);
       text += ' ';
     }

@@ -10,7 +10,7 @@ namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "memory plan";
-constexpr int64_t kMostTokens = 1 << 28;
+constexpr int64_t kMaxTokens = 1 << 28;
 
 void check_side(const ModelConfig& config, const BatchSizes& sizes, const char* side,
                 int64_t tokens) {
@@ -25,7 +25,7 @@ BatchBucket bucket_of(const ModelConfig& config, const BatchSizes& sizes) {
           "a batch has at least one sentence, got ", sizes.sentences);
   check_side(config, sizes, "target", sizes.target_tokens);
   BatchBucket bucket;
-  if (has_source(config.architecture))
+  if (config.has_encoder())
     check_side(config, sizes, "source", sizes.source_tokens);
   else
     require(sizes.source_tokens == 0, ErrorCode::invalid_argument, kOrigin,
@@ -38,7 +38,7 @@ BatchBucket bucket_of(const ModelConfig& config, const BatchSizes& sizes) {
   bucket.target_tokens = sizes.target_tokens;
   bucket.longest_source = longest(sizes.source_tokens);
   bucket.longest_target = longest(sizes.target_tokens);
-  bucket.fields = packed_fields(config.architecture);
+  bucket.fields = packed_fields(config);
   return bucket;
 }
 
@@ -97,7 +97,7 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
            options.memory_limit;
   };
   const int64_t most = std::max<int64_t>(
-      1, kMostTokens / (std::max(sizes.source_tokens, sizes.target_tokens) / sizes.sentences + 1));
+      1, kMaxTokens / (std::max(sizes.source_tokens, sizes.target_tokens) / sizes.sentences + 1));
   const int64_t low = largest_that(fits, 1, most);
   require(
       low > 0,

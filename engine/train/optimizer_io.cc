@@ -25,7 +25,7 @@ bool in_eight_bits(const AdamW& optimizer) {
   return optimizer.options().states == OptimizerStates::eight_bit;
 }
 
-// A tensor of the file that belongs into `to`, checked but for its values.
+// The tensor of the file for `to`. Checks name, dtype and shape.
 const TensorInfo& matching(const SafetensorsReader& reader, const Named& to) {
   const TensorInfo* info = reader.find(to.name);
   require(info != nullptr, ErrorCode::corrupt_file, kOrigin, reader.label(), " lacks the tensor ",
@@ -39,7 +39,7 @@ const TensorInfo& matching(const SafetensorsReader& reader, const Named& to) {
   return *info;
 }
 
-// A scale that is no largest magnitude would make every moment of its block wrong, silently.
+// A bad scale would silently corrupt all moments of its block.
 void check_scales(const SafetensorsReader& reader, const Named& to,
                   std::span<const std::byte> bytes) {
   if (to.tensor.dtype() != DType::f32) return;

@@ -1,4 +1,4 @@
-// How often something happens, or how long: a count of updates, target tokens or epochs.
+// A frequency or a duration, as a count of updates, target tokens or epochs.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct Period {
   friend bool operator==(const Period&, const Period&) = default;
 };
 
-// What a run has behind it.
+// How far a run has got.
 struct Progress {
   int64_t updates = 0;
-  int64_t tokens = 0;  // target tokens: labels that counted
+  int64_t tokens = 0;  // target tokens: labels with a weight
   int64_t epochs = 0;  // complete ones
 };
 
@@ -28,8 +28,8 @@ struct Progress {
 Period parse_period(std::string_view text);
 std::string to_string(const Period& period);
 
-// True if a multiple of the period lies in (before, after]. A function of the two counts alone, so
-// that a continued run does the same things at the same places.
+// True if a multiple of the period is in (before, after]. It depends on the two counts alone, so a
+// resumed run does the same work at the same updates.
 bool is_due(const Period& period, const Progress& before, const Progress& after);
 
 }  // namespace trafo

@@ -8,15 +8,16 @@
 namespace trafo {
 namespace {
 
-// Enough that the device never waits for the host between updates of a few hundred microseconds.
-constexpr size_t kUpdatesAhead = 8;
-static_assert(kUpdatesAhead < Trainer::kMaxInFlight);
+// Updates in flight. With so many the device does not wait for the host between updates of a few
+// hundred microseconds.
+constexpr size_t kInFlight = 8;
+static_assert(kInFlight < Trainer::kMaxInFlight);
 
 TrainingData checked(TrainingData data, const Model& model, const TrainOptions& options,
                      bool has_directory) {
   validate(options);
   require(options.average_last == 0 || has_directory, ErrorCode::invalid_argument, "training run",
-          "average_last needs a run directory, whose checkpoints it is the mean of");
+          "average_last needs a run directory, because it averages checkpoints");
   check_data(data, model.config(), options);
   return data;
 }
@@ -31,7 +32,7 @@ BatcherOptions data_order(const TrainingData& data, const TrainOptions& options)
   return order;
 }
 
-// The options with the batch_tokens of the run that is continued, if they are the run's own choice.
+// The options with the batch_tokens of the saved run, if the run has chosen them (batch_fit).
 TrainOptions with_saved_batch(TrainOptions options,
                               const std::optional<std::filesystem::path>& run_directory) {
   if (!options.batch_fit || !run_directory) return options;
@@ -43,8 +44,8 @@ TrainOptions with_saved_batch(TrainOptions options,
 RunPlan planned(const Context& context, const Model& model, const TrainingData& data,
                 Batcher& batcher, TrainOptions& options,
                 const std::optional<std::filesystem::path>& run_directory) {
-  const bool continued = run_directory && saved_batch_tokens(*run_directory);
-  RunPlan plan = plan_run(context, model, batcher, data.valid.get(), options, continued);
+  const bool resumed = run_directory && saved_batch_tokens(*run_directory);
+  RunPlan plan = plan_run(context, model, batcher, data.valid.get(), options, resumed);
   options.batch_tokens = options.batch_fit ? plan.batch_tokens : options.batch_tokens;
   if (options.batch_fit && batcher.batch_tokens() != options.batch_tokens)
     batcher.restart(options.batch_tokens);
@@ -60,8 +61,8 @@ RunIdentity identity_of(const Model& model, const TrainingData& data, const Trai
   return identity;
 }
 
-// Metrics in the order of the options, with what a checkpoint knows of them; then those that are
-// not measured any more, whose best checkpoints still have to be kept.
+// Metrics in the order of the options, with their best values so far. Metrics that are no longer
+// measured follow, because their best checkpoints are still kept.
 void merge_best(const TrainOptions& options, RunState& state) {
   const auto saved = std::move(state.best);
   state.best.clear();
@@ -94,7 +95,8 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       micro_batches_(static_cast<size_t>(options.gradient_accumulation)) {
   trainer_.reserve(buckets_of_an_update(plan_.buckets, options_));
   state_.position = batcher_.state();
-  // A run begins with the library's own choice of products, whatever the context has done before.
+  // A run starts with the library's own choice of GEMM kernels, even if the context has measured
+  // some.
   if (GemmTuner* tuner = context.backend().gemm_tuner()) tuner->set_choices({});
   if (run_directory) {
     directory_.emplace(*run_directory);
@@ -105,7 +107,7 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
 }
 
 void TrainingRun::begin_counting() {
-  state_.stalled = stalled();  // which metrics decide may change from one process to the next
+  state_.stalled = stalled();  // the options may name other metrics than the saved run
   epoch_fraction_ = batcher_.epoch_fraction();
   progress_at_start_ = progress();
   epochs_at_start_ = epochs_done();
@@ -124,7 +126,8 @@ void TrainingRun::write_checkpoint(ByteSink& sink) {
   const TrainCallback none;
   Session session{none, nullptr};
   clock_ = Clock::now();
-  while (!started_.empty()) finish_step(session);  // a callback may have thrown among them
+  while (!in_flight_.empty())
+    await_step(session);  // a callback may have thrown before they were awaited
   update_clock();
   write_checkpoint_stream(sink, checkpoint_files(context_, model_, trainer_, state_, identity_));
 }
@@ -134,20 +137,20 @@ void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
   const CheckpointContent content = stream.content();
   const TrainCallback none;
   Session session{none, nullptr};
-  while (!started_.empty()) finish_step(session);
-  batcher_moved_ = true;  // unless all of it was taken, the next update goes back
+  while (!in_flight_.empty()) await_step(session);
+  batcher_ahead_ = true;  // if the restore fails, the next update seeks back
   state_ =
       restore_checkpoint(context_, model_, trainer_, identity_, content, [this](RunState& state) {
         merge_best(options_, state);
         batcher_.seek(state.position);
       });
-  batcher_moved_ = false;
+  batcher_ahead_ = false;
   last_step_ = {};
   changed_ = true;
   save_due_ = false;
   averaged_update_ = -1;
   process_seconds_ = 0;
-  window_ = {};
+  since_log_ = {};
   begin_counting();
 }
 
@@ -173,9 +176,9 @@ StopReason TrainingRun::loop(Session& session, int64_t max_updates) {
   const int64_t pause_at = max_updates > 0 ? state_.trainer.update + max_updates : INT64_MAX;
   while (true) {
     if (session.stop || session.cancelled())
-      while (!started_.empty()) finish_step(session);
-    if (started_.empty()) {
-      if (!settle(session)) return StopReason::cancelled;
+      while (!in_flight_.empty()) await_step(session);
+    if (in_flight_.empty()) {
+      if (!run_due_work(session)) return StopReason::cancelled;
       if (const StopReason end = end_reason(progress()); end != StopReason::none) {
         const bool measured = state_.validated_update == state_.trainer.update;
         if (data_.valid && !measured && !run_validation(session, false))
@@ -201,34 +204,34 @@ StopReason TrainingRun::end_reason(const Progress& done) const {
 
 // --- one update ---
 
-// Starts an update, and takes in the results of older ones: of all of them if something may be due.
+// Submits an update and awaits older ones: all of them if an event may be due.
 void TrainingRun::advance(Session& session, int64_t pause_at) {
   const auto begin = Clock::now();
   const Progress before = expected_progress();
-  start_step(session);
+  submit_step(session);
   size_t ahead = 0;
-  if (trainer_.works_ahead() && !waits_for_results(before, expected_progress(), pause_at))
-    ahead = kUpdatesAhead;
-  window_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
-  while (started_.size() > ahead) finish_step(session);
+  if (trainer_.works_ahead() && !must_await_all(before, expected_progress(), pause_at))
+    ahead = kInFlight;
+  since_log_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  while (in_flight_.size() > ahead) await_step(session);
 }
 
-// Skipped updates make things due later than expected, never earlier.
-bool TrainingRun::waits_for_results(const Progress& before, const Progress& after,
-                                    int64_t pause_at) const {
+// Assumes that no update in flight is skipped. A skipped one makes events due later, never earlier.
+bool TrainingRun::must_await_all(const Progress& before, const Progress& after,
+                                 int64_t pause_at) const {
   return end_reason(after) != StopReason::none || after.updates >= pause_at ||
          after.updates <= options_.log_first || is_due(options_.log_freq, before, after) ||
          (data_.valid && is_due(options_.valid_freq, before, after)) ||
          (directory_ && is_due(options_.save_freq, before, after));
 }
 
-void TrainingRun::start_step(Session& session) {
+void TrainingRun::submit_step(Session& session) {
   // An update never reaches into the next epoch, so that N epochs are exactly N passes.
   size_t count = 0;
-  const size_t before = started_.size();
+  const size_t before = in_flight_.size();
   try {
-    follow_position();
-    batcher_moved_ = true;
+    seek_after_newest();
+    batcher_ahead_ = true;
     {
       const PhaseRange phase(context_, "batch", false);
       do {
@@ -238,48 +241,48 @@ void TrainingRun::start_step(Session& session) {
     const auto batches = std::span<const PackedBatchHost>(micro_batches_).first(count);
     int64_t labels = 0;
     for (const PackedBatchHost& batch : batches) labels += batch.label_count;
-    // First: once the trainer has the update, nothing may fail that would forget it.
-    started_.push_back(
+    // Before submit(): nothing may fail once the trainer has the update.
+    in_flight_.push_back(
         {batcher_.state(), batcher_.epoch_fraction(), labels, batches.back().epoch_drops});
     trainer_.submit(batches);
-    batcher_moved_ = false;
+    batcher_ahead_ = false;
   } catch (...) {
-    if (started_.size() > before) started_.pop_back();
-    while (!started_.empty()) finish_step(session);
+    if (in_flight_.size() > before) in_flight_.pop_back();
+    while (!in_flight_.empty()) await_step(session);
     throw;
   }
 }
 
-// Into micro_batches_[number], of the update that is being put together.
+// Fills micro_batches_[number].
 void TrainingRun::next_batch(size_t number) {
   PackedBatchHost& batch = micro_batches_[number];
   if (!batches_) return batcher_.next(batch);
-  // Every micro-batch is one forward pass, whose number checkpoints hold.
+  // The number of a micro-batch in the run is that of its forward pass, which checkpoints store.
   batches_(static_cast<int64_t>(trainer_.state().forward_passes + number), batch);
 }
 
-// The batches that come are those after the newest update that was started. Seeking takes memory,
-// which may be what has run out: where an update fails it is put off until the next one.
-void TrainingRun::follow_position() {
-  if (!batcher_moved_) return;
-  batcher_.seek(started_.empty() ? state_.position : started_.back().position);
-  batcher_moved_ = false;
+// Moves the batcher to behind the newest update in flight. A failed update does not do this itself,
+// because seeking allocates and memory may have run out; the next update does.
+void TrainingRun::seek_after_newest() {
+  if (!batcher_ahead_) return;
+  batcher_.seek(in_flight_.empty() ? state_.position : in_flight_.back().position);
+  batcher_ahead_ = false;
 }
 
-// After a result that ends the run: what else was started is forgotten.
+// Drops all updates in flight after an error that ends the run.
 void TrainingRun::abandon_steps() {
   while (trainer_.in_flight() > 0) {
     try {
       trainer_.await();
-    } catch (const Error&) {  // the first error is the one to tell
+    } catch (const Error&) {  // the first error is the one that is reported
     }
   }
-  started_.clear();
+  in_flight_.clear();
   state_.trainer = trainer_.state();
-  batcher_moved_ = true;
+  batcher_ahead_ = true;
 }
 
-void TrainingRun::finish_step(Session& session) {
+void TrainingRun::await_step(Session& session) {
   const Progress before = progress();
   const auto begin = Clock::now();
   try {
@@ -289,11 +292,11 @@ void TrainingRun::finish_step(Session& session) {
     throw;
   }
   const StepResult& result = last_step_;
-  window_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
-  state_.position = started_.front().position;
-  epoch_fraction_ = started_.front().epoch_fraction;
-  if (state_.position.epoch > before.epochs) dropped_ = started_.front().dropped;
-  started_.pop_front();
+  since_log_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  state_.position = in_flight_.front().position;
+  epoch_fraction_ = in_flight_.front().epoch_fraction;
+  if (state_.position.epoch > before.epochs) dropped_ = in_flight_.front().dropped;
+  in_flight_.pop_front();
   state_.trainer = trainer_.state();
   changed_ = true;
   if (!result.skipped) {
@@ -303,25 +306,24 @@ void TrainingRun::finish_step(Session& session) {
                                : result.source_tokens;
     state_.target_tokens += labels;
     state_.source_tokens += source;
-    window_.target_tokens += labels;
-    window_.source_tokens += source;
-    state_.display.loss += result.loss * result.labels;
-    state_.display.nll += result.nll * result.labels;
-    state_.display.labels += result.labels;
+    since_log_.target_tokens += labels;
+    since_log_.source_tokens += source;
+    state_.log.loss += result.loss * result.labels;
+    state_.log.nll += result.nll * result.labels;
+    state_.log.labels += result.labels;
     state_.grad_norm = result.grad_norm;
   }
-  report(session, result, before, progress().epochs > before.epochs);
+  emit_step_events(session, result, before, progress().epochs > before.epochs);
 }
 
-// What the update makes due, and the events that belong to it.
-void TrainingRun::report(Session& session, const StepResult& result, const Progress& before,
-                         bool epoch_ended) {
+// Emits the events of an update and notes the work that it makes due.
+void TrainingRun::emit_step_events(Session& session, const StepResult& result,
+                                   const Progress& before, bool epoch_ended) {
   const Progress after = progress();
   state_.validation_due = data_.valid && is_due(options_.valid_freq, before, after);
   save_due_ = save_due_ || (directory_ && is_due(options_.save_freq, before, after));
   const bool first = !result.skipped && after.updates <= options_.log_first;
-  const bool display =
-      state_.display.labels > 0 && (first || is_due(options_.log_freq, before, after));
+  const bool log = state_.log.labels > 0 && (first || is_due(options_.log_freq, before, after));
   update_clock();
   std::vector<TrainEvent> events;
   if (result.skipped) {
@@ -331,13 +333,13 @@ void TrainingRun::report(Session& session, const StepResult& result, const Progr
     events.back().perplexity = std::exp(result.nll);
     events.back().grad_norm = result.grad_norm;
     events.back().message =
-        concat("loss ", result.loss, ", gradient norm ", result.grad_norm, ": update left out, ",
+        concat("loss ", result.loss, ", gradient norm ", result.grad_norm, ": update skipped, ",
                state_.trainer.skipped_in_a_row, " in a row");
   }
-  if (display) {
-    events.push_back(make_event(TrainEventKind::display));
-    state_.display = {};
-    window_ = {};
+  if (log) {
+    events.push_back(make_event(TrainEventKind::log));
+    state_.log = {};
+    since_log_ = {};
   }
   if (epoch_ended) {
     events.push_back(make_event(TrainEventKind::epoch));
@@ -345,22 +347,22 @@ void TrainingRun::report(Session& session, const StepResult& result, const Progr
     events.back().epoch_fraction = 1;
     events.back().message = describe_dropped();
   }
-  // Only now: a callback that throws must find the run's own books closed.
+  // Last, because a callback may throw: the state must be complete then.
   for (const TrainEvent& event : events) emit(session, event);
 }
 
 // --- validation and saving ---
 
-// Does what is due. False: cancelled before it was all done; what is left stays due.
-bool TrainingRun::settle(Session& session) {
+// Validates and saves if due. False if cancelled before all was done; the rest stays due.
+bool TrainingRun::run_due_work(Session& session) {
   if (state_.validation_due && !run_validation(session, true)) return false;
   if (save_due_) save(session);
   return true;
 }
 
-// `scheduled`: by valid_freq, so that it counts for early stopping; the one at the end of a run
-// does not, or else a run that is given a higher limit later would stop earlier than one that had
-// it from the start.
+// `scheduled`: by valid_freq, which counts for early stopping. The validation at the end of a run
+// does not count. Otherwise a run whose limit is raised later would stop earlier than one that had
+// the higher limit from the start.
 bool TrainingRun::run_validation(Session& session, bool scheduled) {
   if (session.cancelled()) return false;
   emit(session, make_event(TrainEventKind::validating));
@@ -440,7 +442,7 @@ std::optional<ValidationResult> TrainingRun::validate_file(const std::filesystem
   return result;
 }
 
-// The end of a run that is done: its newest checkpoints as one model.
+// Averages the newest checkpoints at the end of a run.
 void TrainingRun::average(Session& session) {
   if (averaged_update_ == state_.trainer.update) return;
   const RunDirectory::Average average = directory_->average(options_.average_last);
@@ -465,7 +467,8 @@ void TrainingRun::save() {
   const TrainCallback none;
   Session session{none, nullptr};
   clock_ = Clock::now();
-  while (!started_.empty()) finish_step(session);  // a callback may have thrown among them
+  while (!in_flight_.empty())
+    await_step(session);  // a callback may have thrown before they were awaited
   save(session);
 }
 

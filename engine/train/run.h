@@ -1,4 +1,4 @@
-// The run level of training: epochs over a corpus, validation, checkpoints, resuming, stopping.
+// A training run: epochs over a corpus, validation, checkpoints, resuming, stopping.
 #pragma once
 
 #include <chrono>
@@ -26,43 +26,42 @@ struct RunSummary {
 // Context and model must outlive the run. One thread at a time.
 class TrainingRun {
  public:
-  // With a run directory, continues where its newest complete checkpoint stopped: the model gets
-  // the saved weights, and everything that follows is bitwise what would have followed without the
-  // stop. INVALID_ARGUMENT if model, vocabulary, corpus or fixed options are not those of the
-  // checkpoint; of options.batch_fit, the batch_tokens are. Without one, nothing is saved. What the
-  // memory has no room for is refused: see plan_run().
+  // With a run directory, resumes from its newest complete checkpoint: the model gets the saved
+  // weights, and training continues with the same bits as without the stop. INVALID_ARGUMENT if
+  // model, vocabulary, corpus or fixed options are not those of the checkpoint. With
+  // options.batch_fit, batch_tokens is that of the checkpoint. Without a run directory, nothing is
+  // saved. A run that does not fit into memory is refused, see plan_run().
   TrainingRun(Context& context, Model& model, TrainingData data, const TrainOptions& options,
               const std::optional<std::filesystem::path>& run_directory = std::nullopt);
 
   // Trains until a limit of the options, `max_updates` more updates (0: no such limit), the
-  // callback or the cancel token ends it; call again to go on. At its end, and when it is
-  // cancelled or stopped by the callback, the run is saved. Errors: NON_FINITE (diverged), IO from
-  // saving, what the model or the callback throws. Unless it diverged, a call after an error
-  // continues, and does again what had failed. After NON_FINITE on an accelerator, updates that
-  // were already under way may have been applied although the data position stands before them.
+  // callback or the cancel token ends it. Call again to continue. The run is saved at its end, and
+  // when it is cancelled or stopped by the callback. Errors: NON_FINITE (diverged), IO from saving,
+  // and exceptions of the model or the callback. After an error other than NON_FINITE, the next
+  // call continues and repeats the failed work. After NON_FINITE on an accelerator, updates that
+  // were in flight may have been applied although the data position is before them.
   RunSummary run(const TrainCallback& callback = {}, const CancelToken* cancel = nullptr,
                  int64_t max_updates = 0);
 
-  // Measures the weights that would be saved, now; needs data().valid. No value: cancelled.
+  // Validates the weights that would be saved; needs data().valid. No value if cancelled.
   std::optional<ValidationResult> validate(const CancelToken* cancel = nullptr);
 
-  // The whole run as bytes, and the run that such bytes hold: what follows is bitwise what would
-  // have followed there. Refuses what a run directory's checkpoint is refused for; nothing has
-  // changed then.
+  // Writes the whole run as bytes, or resumes from such bytes, with the same bits as from a run
+  // directory. read_checkpoint() refuses the same as a run directory does and then changes nothing.
   void write_checkpoint(ByteSink& sink);
   void read_checkpoint(std::vector<std::byte> bytes);
-  // The learning rate of an update by a function of it and of what the options' schedule says;
-  // asked on the thread that uses the run, for updates ahead and more than once. Empty: the
-  // schedule's. A run that continues needs the same function.
+  // Replaces the learning rate schedule by a function of the update and the scheduled rate. It is
+  // called on the thread that uses the run, ahead of the updates and more than once. Empty: the
+  // options' schedule. A run that resumes needs the same function.
   void set_rate(RateFunction rate) { trainer_.set_rate(std::move(rate)); }
 
-  // Micro-batches by a function of their number, counted from 0 over the whole run, instead of the
-  // corpus's, asked for on the thread that uses the run; there are no epochs then. A run that
-  // continues needs the same function. Empty: the corpus's again, from where they were.
+  // Replaces the batches of the corpus by a function of the micro-batch's number, counted from 0
+  // over the whole run. It is called on the thread that uses the run; there are no epochs. A run
+  // that resumes needs the same function. Empty: the corpus again, from its last position.
   using BatchFunction = std::function<void(int64_t index, PackedBatchHost& batch)>;
   void set_batches(BatchFunction batches) { batches_ = std::move(batches); }
 
-  // Saves now, if there is a run directory and something has changed since the last time.
+  // Saves a checkpoint if there is a run directory and something has changed since the last one.
   void save();
 
   const RunState& state() const { return state_; }
@@ -70,16 +69,16 @@ class TrainingRun {
   const StepResult& last_step() const { return last_step_; }
   bool resumed() const { return resumed_; }
   const TrainingData& data() const { return data_; }
-  const TrainOptions& options() const { return options_; }  // batch_tokens as it was chosen
+  const TrainOptions& options() const { return options_; }  // with the chosen batch_tokens
   const RunPlan& plan() const { return plan_; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  // What one call of run() is doing.
+  // The state of one call of run().
   struct Session {
     const TrainCallback& callback;
     const CancelToken* cancel;
-    bool stop = false;  // the callback asked for it
+    bool stop = false;  // the callback returned non-zero
     bool cancelled() const { return cancel != nullptr && cancel->is_cancelled(); }
   };
 
@@ -87,16 +86,17 @@ class TrainingRun {
   void begin_counting();
   void announce(Session& session);
   void advance(Session& session, int64_t pause_at);
-  void start_step(Session& session);
+  void submit_step(Session& session);
   void next_batch(size_t number);
-  void follow_position();
-  void finish_step(Session& session);
+  void seek_after_newest();
+  void await_step(Session& session);
   void abandon_steps();
-  bool waits_for_results(const Progress& before, const Progress& after, int64_t pause_at) const;
-  void report(Session& session, const StepResult& result, const Progress& before, bool epoch_ended);
-  bool settle(Session& session);
+  bool must_await_all(const Progress& before, const Progress& after, int64_t pause_at) const;
+  void emit_step_events(Session& session, const StepResult& result, const Progress& before,
+                        bool epoch_ended);
+  bool run_due_work(Session& session);
   bool run_validation(Session& session, bool scheduled);
-  // Measures the weights in a file; the model has its own again after it.
+  // Validates the weights in a file and restores the model's own afterwards.
   std::optional<ValidationResult> validate_file(const std::filesystem::path& weights,
                                                 const CancelToken* cancel);
   std::vector<MetricValue> take_metrics(const std::vector<double>& values, bool scheduled);
@@ -107,7 +107,7 @@ class TrainingRun {
   StopReason loop(Session& session, int64_t max_updates);
 
   Progress progress() const;
-  Progress expected_progress() const;  // once all that was started is done, if none is skipped
+  Progress expected_progress() const;  // when all updates in flight are done, if none is skipped
   double epochs_done() const;          // with the fraction of the current one
   double seconds_left() const;
   void update_clock();
@@ -119,24 +119,24 @@ class TrainingRun {
   Model& model_;
   TrainingData data_;
   TrainOptions options_;
-  std::unique_ptr<Batcher> first_batches_;  // what is planned with; then batcher_ has it
+  std::unique_ptr<Batcher> first_batches_;  // for the plan; batcher_ takes it over
   RunPlan plan_;
   Trainer trainer_;
   PrefetchingBatcher batcher_;
-  bool batcher_moved_ = false;  // it stands elsewhere than after the newest update that was started
+  bool batcher_ahead_ = false;  // its position is not behind the newest update in flight
   RunIdentity identity_;
   std::optional<RunDirectory> directory_;
   RunState state_;
   BatchFunction batches_;  // empty: batcher_
   std::vector<PackedBatchHost> micro_batches_;
-  // Updates the device has been given and whose results are not in yet.
-  struct Started {
-    BatcherState position;  // after its batches
+  // An update that was submitted and not yet awaited.
+  struct InFlight {
+    BatcherState position;  // behind its batches
     double epoch_fraction;
     int64_t labels;
     PairDrops dropped;  // in the epoch that it ended
   };
-  std::deque<Started> started_;
+  std::deque<InFlight> in_flight_;
 
   double epoch_fraction_ = 0;  // of the epoch that state_.position is in
   PairDrops dropped_;          // in the epoch that ended last
@@ -144,12 +144,12 @@ class TrainingRun {
   StepResult last_step_;
   bool resumed_ = false;
   bool announced_ = false;
-  std::vector<Error> refused_;  // damaged checkpoints, until they are announced
+  std::vector<Error> refused_;  // damaged checkpoints, until they are reported
   bool changed_ = false;        // since the last save
   bool save_due_ = false;
-  int64_t averaged_update_ = -1;  // the newest update when the mean was made
+  int64_t averaged_update_ = -1;  // the newest update when the average was written
 
-  // Speed: of this process only.
+  // For speeds, of this process only.
   Clock::time_point clock_;
   double process_seconds_ = 0;
   double epochs_at_start_ = 0;
@@ -157,7 +157,7 @@ class TrainingRun {
   struct {
     double seconds = 0;
     int64_t target_tokens = 0, source_tokens = 0;
-  } window_;  // since the last display
+  } since_log_;  // since the last log event
 };
 
 }  // namespace trafo

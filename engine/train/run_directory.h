@@ -2,13 +2,13 @@
 //
 //   RUN/ckpt/UPDATE/{model.safetensors, optimizer.safetensors, state.json}
 //   RUN/ckpt/UPDATE/unsmoothed.safetensors
-//                                 under ema_alpha: the weights that training goes on
-//                                 with; model.safetensors are those to use
+//                                 with an EMA of the weights: the weights that training
+//                                 continues with; model.safetensors has the EMA
 //   RUN/ckpt/averaged/model.safetensors
-//                                 the mean of the newest checkpoints, if it was asked for
+//                                 the average of the newest checkpoints (average_last)
 //   RUN/latest, RUN/best-METRIC   text: an UPDATE
 //   RUN/valid/UPDATE.hyp          translations of the validation sources, a line each
-//   RUN/gemm-cache             the kernels of matrix products, if they were measured
+//   RUN/gemm-cache                the measured GEMM kernels, with GEMM autotuning
 //
 // Other files of the directory (logs, the resolved configuration, the vocabulary) are the caller's.
 #pragma once
@@ -27,38 +27,38 @@ namespace trafo {
 
 inline constexpr const char* kAveragedFolder = "averaged";
 
-// What stands under kTokenizerKey.
+// The metadata value of kTokenizerKey.
 std::string tokenizer_checksum(const Tokenizer& tokenizer);
 
-// TrainOptions::batch_tokens of the newest checkpoint that can be read; touches nothing.
+// TrainOptions::batch_tokens of the newest checkpoint that can be read; changes nothing.
 std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_directory);
 
 class RunDirectory {
  public:
-  // Creates it if needed, locks it against other processes while this lives, and cleans up what
-  // dead ones left. IO if it cannot be written.
+  // Creates the directory if needed, locks it against other processes, and removes leftovers of
+  // processes that died. IO if it cannot be written.
   explicit RunDirectory(const std::filesystem::path& path);
 
   struct Checkpoint {
     RunState state;
     std::vector<Error> refused;  // newer ones that are damaged
   };
-  // The newest complete checkpoint, checked against `identity` and the model's configuration; none
-  // if the directory has no checkpoint at all. If it has some but all are damaged: CORRUPT_FILE.
-  // Nothing of trainer, model and data has changed if it throws.
+  // Restores the newest complete checkpoint, after checking `identity` and the model's
+  // configuration. No value if the directory has no checkpoint; CORRUPT_FILE if it has some but all
+  // are damaged. If it throws, trainer, model and data are unchanged.
   std::optional<Checkpoint> restore(Context& context, Model& model, Trainer& trainer,
                                     const RunIdentity& identity, const SeekFunction& seek) const;
 
   void save(Context& context, const Model& model, const Trainer& trainer, const RunState& state,
             const RunIdentity& identity);
-  // Points best-METRIC where `state` says, and deletes all but the newest `keep_last` checkpoints
-  // and, if `keep_best`, the best ones.
+  // Updates the best-METRIC files and deletes all but the newest `keep_last` checkpoints and, if
+  // `keep_best`, the best ones.
   void tidy(const RunState& state, bool keep_best, int64_t keep_last);
 
   // Writes RUN/ckpt/averaged/model.safetensors.
   struct Average {
     std::filesystem::path path;
-    std::vector<int64_t> updates;  // of which it is the mean, ascending
+    std::vector<int64_t> updates;  // the averaged ones, ascending
   };
   Average average(int64_t newest) const;
 

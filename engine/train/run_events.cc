@@ -1,4 +1,4 @@
-// What a run tells of itself: clocks, rates and events.
+// TrainingRun: clocks, rates and events.
 #include <algorithm>
 #include <cmath>
 
@@ -53,9 +53,9 @@ Progress TrainingRun::progress() const {
 
 Progress TrainingRun::expected_progress() const {
   Progress expected = progress();
-  expected.updates += static_cast<int64_t>(started_.size());
-  for (const Started& step : started_) expected.tokens += step.labels;
-  if (!started_.empty()) expected.epochs = started_.back().position.epoch;
+  expected.updates += static_cast<int64_t>(in_flight_.size());
+  for (const InFlight& step : in_flight_) expected.tokens += step.labels;
+  if (!in_flight_.empty()) expected.epochs = in_flight_.back().position.epoch;
   return expected;
 }
 
@@ -93,18 +93,20 @@ TrainEvent TrainingRun::make_event(TrainEventKind kind) const {
   event.update = state_.trainer.update;
   event.epoch = state_.position.epoch + 1;
   event.epoch_fraction = epochs_done() - static_cast<double>(state_.position.epoch);
-  if (state_.display.labels > 0) {
-    event.loss = state_.display.loss / state_.display.labels;
-    event.nll = state_.display.nll / state_.display.labels;
+  if (state_.log.labels > 0) {
+    event.loss = state_.log.loss / state_.log.labels;
+    event.nll = state_.log.nll / state_.log.labels;
     event.perplexity = std::exp(event.nll);
   }
   event.grad_norm = state_.grad_norm;
   event.learning_rate = trainer_.learning_rate(std::max<int64_t>(1, state_.trainer.update));
   event.target_tokens = state_.target_tokens;
   event.source_tokens = state_.source_tokens;
-  if (window_.seconds > 0) {
-    event.target_tokens_per_second = static_cast<double>(window_.target_tokens) / window_.seconds;
-    event.source_tokens_per_second = static_cast<double>(window_.source_tokens) / window_.seconds;
+  if (since_log_.seconds > 0) {
+    event.target_tokens_per_second =
+        static_cast<double>(since_log_.target_tokens) / since_log_.seconds;
+    event.source_tokens_per_second =
+        static_cast<double>(since_log_.source_tokens) / since_log_.seconds;
   }
   event.elapsed_seconds = state_.train_seconds;
   event.eta_seconds = seconds_left();

@@ -17,7 +17,7 @@ std::string mebibytes(int64_t bytes) {
   return text;
 }
 
-// Plans of one run under other options.
+// Memory plans of one run with different options.
 class Plans {
  public:
   Plans(Device device, const Model& model, const Batcher& batcher, const TokenizedCorpus* valid,
@@ -39,7 +39,7 @@ class Plans {
       }
       most_ = std::min(most_, needs(sources, targets));
     } else {
-      // Not all lengths are known, but none is above the limit.
+      // Not all lengths are known, but none exceeds max_length.
       longest_ = std::max<int64_t>(longest_, corpus.options().max_length);
     }
     for (int64_t i = 0; valid != nullptr && i < valid->size(); ++i) {
@@ -53,7 +53,7 @@ class Plans {
   const Batcher& batcher() const { return batcher_; }
   int64_t longest() const { return longest_; }
 
-  // `delay`: batches an update, if that is more than the options say.
+  // `delay`: batches per update, if more than in the options.
   MemoryPlan of(Recompute recompute, int64_t batch_tokens, int64_t delay = 1) const {
     TrainOptions options = options_;
     options.recompute = recompute;
@@ -62,7 +62,7 @@ class Plans {
     return plan_training(device_, model_.config(), parameters.dtype(), options,
                          largest_buckets(batcher_, model_.config(), batch_tokens), &parameters);
   }
-  // The largest budget, to within one part in 128, that `limit` has room for; 0: there is none.
+  // The largest budget whose plan fits `limit`, to within one part in 128; 0 if there is none.
   int64_t largest(Recompute recompute, int64_t limit, int64_t most, int64_t delay = 1) const {
     return largest_that([&](int64_t tokens) { return of(recompute, tokens, delay).total <= limit; },
                         longest_, most);
@@ -80,7 +80,7 @@ class Plans {
 };
 
 [[noreturn]] void refuse(const Plans& plans, const RunPlan& plan, Device device,
-                         const TrainOptions& options, bool continued) {
+                         const TrainOptions& options, bool resumed) {
   std::string ways;
   const auto add = [&](const std::string& way, int64_t total) {
     ways += concat(ways.empty() ? "" : "; or with ", way, " (", mebibytes(total), ")");
@@ -93,8 +93,8 @@ class Plans {
     break;
   }
   for (const Recompute level : {options.recompute, Recompute::full}) {
-    if (continued) break;  // its batches are fixed
-    // Smaller batches, so several an update.
+    if (resumed) break;  // its batches are fixed
+    // Smaller batches, several per update.
     const int64_t tokens = plans.largest(level, plan.limit, plan.batch_tokens - 1, 2);
     if (tokens == 0) continue;
     const int64_t delay = (options.gradient_accumulation * plan.batch_tokens + tokens - 1) / tokens;
@@ -104,9 +104,9 @@ class Plans {
     break;
   }
   if (ways.empty())
-    ways = continued ? "nothing that a run may change while it goes on"
-                     : "nothing but a smaller model: all is recomputed and the batch holds but the "
-                       "longest pair";
+    ways = resumed ? "nothing that a run may change when it resumes"
+                   : "nothing but a smaller model: all is recomputed and the batch holds but the "
+                     "longest pair";
   fail(device.kind == DeviceKind::cpu ? ErrorCode::out_of_memory : ErrorCode::out_of_device_memory,
        kOrigin, "training would take ", mebibytes(plan.memory.total), " (weights ",
        mebibytes(plan.memory.weights), ", gradients ", mebibytes(plan.memory.gradients),
@@ -139,7 +139,7 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
     int64_t& source = sources[padded.target_tokens];
     source = std::max(source, padded.source_tokens);
   }
-  common.fields = packed_fields(config.architecture);
+  common.fields = packed_fields(config);
   std::vector<BatchBucket> buckets;
   int64_t most = -1;
   for (auto each = sources.rbegin(); each != sources.rend(); ++each) {
@@ -153,7 +153,7 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
 }
 
 RunPlan plan_run(const Context& context, const Model& model, const Batcher& batcher,
-                 const TokenizedCorpus* valid, const TrainOptions& options, bool continued) {
+                 const TokenizedCorpus* valid, const TrainOptions& options, bool resumed) {
   const Device device = context.device();
   const ModelConfig& config = model.config();
   const Plans plans(device, model, batcher, valid, options);
@@ -162,7 +162,7 @@ RunPlan plan_run(const Context& context, const Model& model, const Batcher& batc
   plan.batch_tokens = plans.batcher().batch_tokens();
   plan.memory = plans.of(options.recompute, plan.batch_tokens);
 
-  // The model is there already, and kept blocks are the run's to take.
+  // The model is allocated already, and the run can use cached blocks.
   const MemoryStats stats = context.backend().memory_stats();
   const int64_t there =
       plan.memory.weights + plan.memory.gradients + stats.reserved_bytes - stats.allocated_bytes;
@@ -170,7 +170,7 @@ RunPlan plan_run(const Context& context, const Model& model, const Batcher& batc
   int64_t room = options.memory_limit;
   if (plan.device) room = room > 0 ? std::min(room, free) : free;
   plan.limit = room;
-  if (options.batch_fit && !continued) {
+  if (options.batch_fit && !resumed) {
     if (plan.device) room = std::min(room, free - free / kReservedShare);
     require(room > 0, ErrorCode::invalid_argument, kOrigin, device_name(device),
             " does not say how much memory is free: set memory_limit to fit batches to it");
@@ -179,7 +179,7 @@ RunPlan plan_run(const Context& context, const Model& model, const Batcher& batc
     plan.memory = plans.of(options.recompute, plan.batch_tokens);
   }
   if (plan.limit > 0 && plan.memory.total > plan.limit)
-    refuse(plans, plan, device, options, continued);
+    refuse(plans, plan, device, options, resumed);
   plan.buckets = largest_buckets(plans.batcher(), config, plan.batch_tokens);
   return plan;
 }

@@ -1,4 +1,4 @@
-// What a training run will take of its device's memory, whether that is there, and what would fit.
+// How much device memory a training run needs, whether it is available, and what would fit.
 #pragma once
 
 #include <filesystem>
@@ -18,25 +18,25 @@ struct RunPlan {
   MemoryPlan memory;
   std::vector<BatchBucket> buckets;  // of the largest batches, for Trainer::reserve
   int64_t batch_tokens = 0;
-  std::optional<DeviceMemory> device;  // before training; none: the device does not say
+  std::optional<DeviceMemory> device;  // before training; none: not reported
   int64_t limit = 0;                   // bytes the run may take; 0: no limit is known
 };
 
-// The share of a device's free memory that a chosen budget leaves alone, for what is not planned:
-// validation and its translations, what libraries take, batches of later epochs.
+// batch_fit leaves 1 / kReservedShare of the free memory unused, for allocations that are not
+// planned: validation and its translations, libraries, batches of later epochs.
 inline constexpr int64_t kReservedShare = 16;
 
-// Shapes that the batches of the first window (of the first epoch, if it is one) come in with such
-// a budget, without those that others cover.
+// Buckets that together cover every batch of the first window (or the first epoch, if it is one
+// window) with this token budget.
 std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConfig& config,
                                          int64_t batch_tokens);
 
-// The plan of a run with this batcher, at its beginning. options.batch_fit: batch_tokens is
-// the largest budget whose plan fits the memory, but never less than the longest pair. `continued`:
-// the batches are those of a saved run. OUT_OF_MEMORY (of a device: OUT_OF_DEVICE_MEMORY) if the
-// plan does not fit, with the plan and with what would.
+// Plans a run with this batcher, which is at its beginning. options.batch_fit: batch_tokens is the
+// largest budget whose plan fits the memory, but at least the longest pair. `resumed`: the batches
+// are those of a saved run. OUT_OF_MEMORY (of an accelerator: OUT_OF_DEVICE_MEMORY) if the plan
+// does not fit; the message has the plan and settings that would fit.
 RunPlan plan_run(const Context& context, const Model& model, const Batcher& batcher,
-                 const TokenizedCorpus* valid, const TrainOptions& options, bool continued);
+                 const TokenizedCorpus* valid, const TrainOptions& options, bool resumed);
 
 const char* recompute_name(Recompute recompute);
 

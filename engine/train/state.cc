@@ -40,9 +40,9 @@ void for_each_field(State& s, Visit visit) {
   visit("next_batch", s.position.next_batch);
   visit("target_tokens", s.target_tokens);
   visit("source_tokens", s.source_tokens);
-  visit("display_loss", s.display.loss);
-  visit("display_nll", s.display.nll);
-  visit("display_labels", s.display.labels);
+  visit("display_loss", s.log.loss);
+  visit("display_nll", s.log.nll);
+  visit("display_labels", s.log.labels);
   visit("grad_norm", s.grad_norm);
   visit("stalled", s.stalled);
   visit("validated_update", s.validated_update);

@@ -1,5 +1,5 @@
-// state.json of a checkpoint: what a run needs beyond weights and moments to go on as if it had
-// never stopped.
+// state.json of a checkpoint: the state of a run besides weights and moments. A run that resumes
+// from it computes the same bits as one that never stopped.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ inline constexpr int64_t kStateVersion = 1;
 
 // Counters of a Trainer.
 struct TrainerState {
-  int64_t update = 0;           // updates applied
-  uint64_t forward_passes = 0;  // micro-batches seen, skipped ones included: numbers dropout masks
+  int64_t update = 0;  // updates applied
+  uint64_t forward_passes =
+      0;  // micro-batches seen, also of skipped updates; number of the next dropout masks
   int64_t skipped = 0;
   int64_t skipped_in_a_row = 0;
   bool operator==(const TrainerState&) const = default;
@@ -32,30 +33,29 @@ struct BestMetric {
   bool operator==(const BestMetric&) const = default;
 };
 
-// Sums since the last display.
-struct DisplaySums {
+// Sums since the last log event.
+struct LogSums {
   double loss = 0, nll = 0, labels = 0;
-  bool operator==(const DisplaySums&) const = default;
+  bool operator==(const LogSums&) const = default;
 };
 
 struct RunState {
   TrainerState trainer;
   BatcherState position;
   int64_t target_tokens = 0, source_tokens = 0;
-  DisplaySums display;
+  LogSums log;
   double grad_norm = 0;  // of the last update
   // In the order of TrainOptions::valid_metrics; empty: not measured yet.
   std::vector<std::pair<std::string, std::optional<BestMetric>>> best;
-  // Validations in a row that were no better, by metric, and the one of them that early stopping
-  // goes by.
+  // Validations in a row without an improvement: by metric, and the count that early stopping uses.
   std::map<std::string, int64_t> stalled_by_metric;
   int64_t stalled = 0;
   int64_t validated_update = -1;  // the last one that was validated
-  bool validation_due = false;    // saved before a validation that was due was done
+  bool validation_due = false;    // a validation was due when the state was saved
   double train_seconds = 0;
 };
 
-// What must be the same when a run continues.
+// Identifies data, tokenizer and fixed options. They must be the same when a run resumes.
 struct RunIdentity {
   uint64_t corpus = 0;      // TokenizedCorpus::fingerprint
   std::string tokenizer;    // CRC-32 of the serialised tokenizer; empty when the run has none

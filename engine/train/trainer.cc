@@ -14,7 +14,7 @@ namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "trainer";
-constexpr int64_t kExchanged = 1 << 20;  // elements at a time
+constexpr int64_t kSwapElements = 1 << 20;  // swapped at a time
 
 // The labels of an update: what its loss is divided by.
 template <class Batches, class Count>
@@ -82,8 +82,8 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
       stream_(context.backend().stream_device()) {
   const ParameterStore& parameters = model.parameters();
   if (has_ema() && !parameters.has_master())
-    exchange_ =
-        context.empty({std::min(kExchanged, parameters.flat().numel())}, parameters.dtype());
+    swap_buffer_ =
+        context.empty({std::min(kSwapElements, parameters.flat().numel())}, parameters.dtype());
   if (stream_) {
     gradients_ = std::make_unique<DeviceStep>(context, model, objective_, options_, sums_);
     records_ =
@@ -223,17 +223,17 @@ const Tensor& Trainer::ema_weights() const {
   return has_ema() && state_.update > 0 ? optimizer_.ema() : model_.parameters().master();
 }
 
-// Exact, so that training goes on with the same bits.
-void Trainer::exchange_weights() {
+// Copies only, so that the weights come back with the same bits.
+void Trainer::swap_weights_and_ema() {
   Backend& backend = context_.backend();
   auto* weights = static_cast<std::byte*>(model_.parameters().master().raw());
-  auto* mean = static_cast<std::byte*>(optimizer_.ema().raw());
+  auto* ema = static_cast<std::byte*>(optimizer_.ema().raw());
   const size_t bytes = optimizer_.ema().bytes();
-  for (size_t at = 0; at < bytes; at += exchange_.bytes()) {
-    const size_t piece = std::min(exchange_.bytes(), bytes - at);
-    backend.copy(exchange_.raw(), weights + at, piece);
-    backend.copy(weights + at, mean + at, piece);
-    backend.copy(mean + at, exchange_.raw(), piece);
+  for (size_t at = 0; at < bytes; at += swap_buffer_.bytes()) {
+    const size_t piece = std::min(swap_buffer_.bytes(), bytes - at);
+    backend.copy(swap_buffer_.raw(), weights + at, piece);
+    backend.copy(weights + at, ema + at, piece);
+    backend.copy(ema + at, swap_buffer_.raw(), piece);
   }
 }
 
@@ -242,11 +242,11 @@ EmaWeights::EmaWeights(Trainer& trainer)
   trainer.require_idle();
   if (!active_) return;
   const ParameterStore& parameters = trainer.model_.parameters();
-  // Where there is a master, the values are but its rounding and can be made again.
+  // With master weights, the model's values are their rounding and can be restored from them.
   if (parameters.has_master())
     convert_into(trainer.context_, parameters.flat(), trainer.optimizer_.ema());
   else
-    trainer.exchange_weights();
+    trainer.swap_weights_and_ema();
 }
 
 EmaWeights::~EmaWeights() {
@@ -256,7 +256,7 @@ EmaWeights::~EmaWeights() {
     if (parameters.has_master())
       parameters.follow_master(trainer_.context_);
     else
-      trainer_.exchange_weights();
+      trainer_.swap_weights_and_ema();
   } catch (const Error&) {  // the device is lost, and the weights with it
   }
 }
@@ -270,7 +270,7 @@ void Trainer::restore(const SafetensorsReader& optimizer, const TrainerState& st
   StagedTensors staged;
   stage_optimizer(optimizer, staged);
   staged.commit(context_);
-  go_on_from(state);
+  resume_from(state);
 }
 
 void Trainer::stage_optimizer(const SafetensorsReader& optimizer, StagedTensors& staged) const {
@@ -278,7 +278,7 @@ void Trainer::stage_optimizer(const SafetensorsReader& optimizer, StagedTensors&
   stage_moments(model_.parameters(), optimizer, optimizer_, staged);
 }
 
-void Trainer::go_on_from(const TrainerState& state) {
+void Trainer::resume_from(const TrainerState& state) {
   optimizer_.set_steps(state.update);
   update_.set_updates(state.update);
   state_ = state;

@@ -1,4 +1,4 @@
-// The step level of training: batches in, one update of the weights out.
+// One update of the weights from a list of micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,10 @@ class Trainer {
   Trainer(Context& context, Model& model, const TrainOptions& options);
   ~Trainer();
 
-  // Forward and backward over each micro-batch, then one clipped AdamW update with the gradient of
-  // the mean loss over all their labels. Errors: INVALID_ARGUMENT for no batch or no label that
-  // counts; NON_FINITE after max_non_finite_steps skipped updates, and whatever the model
-  // throws. After any error but NON_FINITE the trainer is as it was before the call.
+  // Forward and backward of each micro-batch, then one clipped AdamW update with the gradient of
+  // the mean loss over all their labels. Errors: INVALID_ARGUMENT without a batch or without a
+  // label of positive weight; NON_FINITE after max_non_finite_steps skipped updates in a row;
+  // exceptions of the model. After any error but NON_FINITE the trainer is unchanged.
   StepResult step(std::span<const Batch> micro_batches);
   // The same from host memory; one micro-batch is on the device at a time.
   StepResult step(std::span<const PackedBatchHost> micro_batches);
@@ -76,24 +76,24 @@ class Trainer {
   int64_t optimizer_bytes() const { return optimizer_.state_bytes(); }
 
   bool has_ema() const { return optimizer_.ema().defined(); }
-  // The weights to use: the running mean, without ema_alpha and before the first update
-  // the model's own. Laid out like ParameterStore::master().
+  // The weights to use: the EMA, or the model's own weights if there is no EMA or no update yet.
+  // Same layout as ParameterStore::master().
   const Tensor& ema_weights() const;
-  // The running mean itself, to be filled in by who restores a run.
+  // The EMA tensor itself, which restoring a run fills.
   const Tensor& ema() const { return optimizer_.ema(); }
 
-  // What a checkpoint holds besides the weights: optimizer.safetensors, see optimizer_io.h.
+  // Writes optimizer.safetensors, see optimizer_io.h.
   void write_optimizer(ByteSink& sink) const;
-  // Nothing has changed if it throws CORRUPT_FILE, or INVALID_ARGUMENT for moments that are kept in
-  // another way.
+  // CORRUPT_FILE, or INVALID_ARGUMENT if the file's moments have another OptimizerStates. Changes
+  // nothing if it throws.
   void restore(const SafetensorsReader& optimizer, const TrainerState& state);
-  // The same in two halves, with other files' tensors in the same StagedTensors: the first throws
-  // and changes nothing; the second belongs behind the commit.
+  // A staged restore, together with the tensors of other files: stage_optimizer() may throw and
+  // changes nothing; resume_from() follows the commit of `staged`.
   void stage_optimizer(const SafetensorsReader& optimizer, StagedTensors& staged) const;
-  void go_on_from(const TrainerState& state);
+  void resume_from(const TrainerState& state);
 
  private:
-  // An update that was started.
+  // An update that was submitted and not yet awaited.
   struct InFlight {
     StepResult result;
     const UpdateRecord* record;  // filled in when its event has passed
@@ -101,7 +101,7 @@ class Trainer {
   void start(const StepResult& result, const std::function<void()>& gradients);
   uint32_t next_pass();
   void require_idle() const;
-  void exchange_weights();
+  void swap_weights_and_ema();
 
   friend class EmaWeights;
   Context& context_;
@@ -112,18 +112,18 @@ class Trainer {
   Schedule schedule_;
   ClippedUpdate update_;
   LossSums sums_;
-  Tensor exchange_;  // room for a piece of the weights, where they and their mean change places
+  Tensor swap_buffer_;    // scratch for swapping the weights with their EMA
   StreamDevice* stream_;  // null on the CPU
   std::unique_ptr<GradientStep> gradients_;
   TrainerState state_;
   std::deque<InFlight> in_flight_;
-  UpdateRecord* records_ = nullptr;  // kMaxInFlight of them, where the device can write
+  UpdateRecord* records_ = nullptr;  // kMaxInFlight of them; pinned on an accelerator
   std::vector<UpdateRecord> host_records_;
   size_t next_record_ = 0;
 };
 
-// While it lives, the model computes with Trainer::ema_weights(). No update may be under way
-// or started, nothing saved.
+// During its lifetime the model computes with Trainer::ema_weights(). No update may be in flight or
+// submitted, and nothing may be saved.
 class EmaWeights {
  public:
   explicit EmaWeights(Trainer& trainer);

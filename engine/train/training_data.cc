@@ -11,12 +11,12 @@ namespace {
 
 constexpr const char* kOrigin = "training data";
 
-// A budget that is chosen later has room for every pair.
+// With batch_fit the budget is chosen later and will have room for every pair.
 constexpr int32_t kAnyBatch = 1 << 28;
 
 void check_corpus(const PairSource& corpus, const char* name, const ModelConfig& config) {
-  require(corpus.options().form == sequence_form(config.architecture), ErrorCode::invalid_argument,
-          kOrigin, "the ", name, " corpus was prepared for another architecture");
+  require(corpus.options().form == sequence_form(config), ErrorCode::invalid_argument, kOrigin,
+          "the ", name, " corpus was prepared for another architecture");
   require(corpus.options().max_length <= config.max_positions, ErrorCode::invalid_argument, kOrigin,
           "max_length is ", corpus.options().max_length, " for the ", name,
           " corpus, but the model has ", config.max_positions,
@@ -40,7 +40,7 @@ TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
             ErrorCode::invalid_argument, kOrigin, "the metric ", metric,
             " translates, and monolingual text has no sources");
   TokenizedCorpusOptions lengths{
-      .form = sequence_form(config.architecture),
+      .form = sequence_form(config),
       .max_length = static_cast<int32_t>(options.max_length),
       // A pair must fit a batch, so that a small budget cannot be exceeded by one long pair.
       .batch_tokens = options.batch_fit ? kAnyBatch : static_cast<int32_t>(options.batch_tokens)};

@@ -1,4 +1,4 @@
-// What a run trains and validates on.
+// The data of a training run.
 #pragma once
 
 #include <memory>
@@ -18,24 +18,24 @@ struct TrainingData {
   std::shared_ptr<const PairSource> train;
   std::shared_ptr<const TokenizedCorpus> valid;  // null: no validation
   SpecialTokens tokens;
-  // For the metrics that translate (bleu, chrf): all validation pairs, also those too long for
-  // `valid`, whose sources are cut.
+  // For metrics that translate (bleu, chrf): all validation pairs. Pairs that are too long for
+  // `valid` are included, with truncated sources.
   std::optional<Tokenizer> tokenizer;
   std::vector<std::string> valid_sources, valid_references;
 };
 
-// Text to data, with the lengths of `options` for a model of `config`. `valid` may be null.
-// UNSUPPORTED: a vocabulary that has no other segmentations to sample.
+// Tokenises text for a model of `config`, with the length limits of `options`. `valid` may be null.
+// UNSUPPORTED if subword sampling is on and the tokenizer has no other segmentations.
 TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
                           const Tokenizer& tokenizer, const ModelConfig& config,
                           const TrainOptions& options, int num_threads);
 
-// Of text in memory.
+// The same for text in memory.
 TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* valid,
                           const Tokenizer& tokenizer, const ModelConfig& config,
                           const TrainOptions& options, int num_threads);
 
-// INVALID_ARGUMENT naming what does not fit: corpus form, vocabulary, lengths, metrics.
+// INVALID_ARGUMENT if corpus form, vocabulary, lengths or metrics do not fit the model and options.
 void check_data(const TrainingData& data, const ModelConfig& config, const TrainOptions& options);
 
 }  // namespace trafo

@@ -22,8 +22,8 @@ std::vector<std::string> translate_all(Context& context, const Model& model,
   DecodeOptions& decode = translate.decode;
   decode.beam = options.valid_beam;
   decode.length_penalty = options.valid_normalize;
-  // The KV cache takes the memory here, and every hypothesis has its own. A budget that fills the
-  // memory with training leaves none.
+  // Every hypothesis has its own KV cache. A token budget that fills the memory in training would
+  // leave no room for them.
   decode.batch_tokens = options.valid_batch_tokens > 0 ? options.valid_batch_tokens
                         : options.batch_fit ? std::min(options.batch_tokens, kFittedDecoding)
                                             : options.batch_tokens;

@@ -13,16 +13,16 @@ namespace trafo {
 
 struct ValidationResult {
   std::vector<double> values;           // in the order of TrainOptions::valid_metrics
-  std::vector<std::string> hypotheses;  // one a validation pair; empty if no metric translates
+  std::vector<std::string> hypotheses;  // one per validation pair; empty if no metric needs them
 };
 
 // Mean cross-entropy per label of a corpus, without label smoothing and dropout. CANCELLED if the
-// token is set on the way. batch_tokens: see BatcherOptions.
+// token is set meanwhile. batch_tokens: see BatcherOptions.
 double mean_cross_entropy(Context& context, const Model& model, const TokenizedCorpus& corpus,
                           const SpecialTokens& tokens, const CancelToken* cancel = nullptr,
                           int64_t batch_tokens = 0);
 
-// Needs data.valid. No value: cancelled.
+// Needs data.valid. No value if cancelled.
 std::optional<ValidationResult> validate_model(Context& context, const Model& model,
                                                const TrainingData& data,
                                                const TrainOptions& options,

@@ -44,10 +44,10 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 
 // A residual layer with dropout that reads the memory twice; both weights are used by every layer.
 Tensor layer(Context& c, const Tensor& x, const Tensor& memory, const Tensor& w1, const Tensor& w2,
-             uint32_t site) {
+             uint32_t dropout_id) {
   Tensor h = ops::tanh(c, ops::linear(c, x, w1));
   h = ops::add(c, h, ops::multiply(c, ops::linear(c, memory, w2), ops::sigmoid(c, memory)));
-  return ops::add(c, x, ops::dropout(c, h, {0.3f, 11, 5, site}));
+  return ops::add(c, x, ops::dropout(c, h, {0.3f, 11, 5, dropout_id}));
 }
 
 enum class Mode { plain, checked, nested };
@@ -58,15 +58,17 @@ TEST_F(CheckpointTest, GradientsAreBitwiseThoseOfThePlainRun) {
     // Neither is a leaf, and both are used again after the layers.
     Tensor x = ops::scale(c(), leaves.x, 0.5);
     const Tensor memory = ops::scale(c(), leaves.memory, 0.7), first = x;
-    for (uint32_t site = 0; site < 3; ++site) {
-      const RegionFn region = [&leaves, site, mode](Context& context,
-                                                    const std::vector<Tensor>& in) {
+    for (uint32_t dropout_id = 0; dropout_id < 3; ++dropout_id) {
+      const RegionFn region = [&leaves, dropout_id, mode](Context& context,
+                                                          const std::vector<Tensor>& in) {
         if (mode != Mode::nested)
-          return std::vector<Tensor>{layer(context, in[0], in[1], leaves.w1, leaves.w2, site)};
-        return checkpoint(
-            context, in, [&leaves, site](Context& inner, const std::vector<Tensor>& on) {
-              return std::vector<Tensor>{layer(inner, on[0], on[1], leaves.w1, leaves.w2, site)};
-            });
+          return std::vector<Tensor>{
+              layer(context, in[0], in[1], leaves.w1, leaves.w2, dropout_id)};
+        return checkpoint(context, in,
+                          [&leaves, dropout_id](Context& inner, const std::vector<Tensor>& on) {
+                            return std::vector<Tensor>{
+                                layer(inner, on[0], on[1], leaves.w1, leaves.w2, dropout_id)};
+                          });
       };
       const std::vector<Tensor> inputs{x, memory};
       x = mode == Mode::plain ? region(c(), inputs)[0] : checkpoint(c(), inputs, region)[0];

@@ -17,7 +17,7 @@ class Dropout:
     p: float
     seed: int = 1234
     step: int = 5
-    site: int = 6
+    dropout_id: int = 6
 
     def threshold(self):
         return int(np.floor(float(np.float32(self.p)) * 65536 + 0.5))
@@ -26,14 +26,14 @@ class Dropout:
         return 65536 / (65536 - self.threshold())
 
     def struct(self):
-        return trafo.Dropout(p=self.p, step=self.step, site=self.site, seed=self.seed)
+        return trafo.Dropout(p=self.p, step=self.step, dropout_id=self.dropout_id, seed=self.seed)
 
     def kept(self, shape):
         """True where an element is kept: 16 bits of a Philox block each, eight elements a block."""
         count = int(np.prod(shape, dtype=np.int64))
         block = np.arange((count + 7) // 8, dtype=np.uint64)
         low = np.uint64(0xffffffff)
-        counter = [block & low, block >> np.uint64(32), np.full_like(block, self.step), np.full_like(block, self.site)]
+        counter = [block & low, block >> np.uint64(32), np.full_like(block, self.step), np.full_like(block, self.dropout_id)]
         key = [self.seed & 0xffffffff, self.seed >> 32]
         for _ in range(10):
             product0, product1 = counter[0] * np.uint64(0xD2511F53), counter[2] * np.uint64(0xCD9E8D57)

@@ -17,7 +17,7 @@ class ContextOptions(ctypes.Structure):
 
 
 class Dropout(ctypes.Structure):
-    _fields_ = [("p", c_float), ("step", c_uint32), ("site", c_uint32), ("reserved", c_uint32), ("seed", c_uint64)]
+    _fields_ = [("p", c_float), ("step", c_uint32), ("dropout_id", c_uint32), ("reserved", c_uint32), ("seed", c_uint64)]
 
 
 class AttentionOptions(ctypes.Structure):

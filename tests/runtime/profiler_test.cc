@@ -157,10 +157,10 @@ TEST(Profiler, AnErrorInAnOpClosesItsRange) {
 TEST(Profiler, HoldsOnlySoManyRanges) {
   const auto context = cpu();
   context->start_profile();
-  for (size_t i = 0; i < Profiler::kMostRanges + 3; ++i)
+  for (size_t i = 0; i < Profiler::kMaxRanges + 3; ++i)
     const PhaseRange phase(*context, "phase", false);
   const Trace trace = context->finish_profile();
-  EXPECT_EQ(trace.ranges.size(), Profiler::kMostRanges);
+  EXPECT_EQ(trace.ranges.size(), Profiler::kMaxRanges);
   EXPECT_EQ(trace.left_out, 3);
   EXPECT_NE(trace_table(trace).find("3 ranges were left out"), std::string::npos);
 }

@@ -377,13 +377,13 @@ TEST_P(DeviceStepTest, ARunThatLooksLateIsTheSameRun) {
     TrainingRun run(*context, *model, data, options, directory.path());
     std::vector<int64_t> shown;
     run.run([&](const TrainEvent& event) {
-      if (event.kind == TrainEventKind::display) shown.push_back(event.update);
+      if (event.kind == TrainEventKind::log) shown.push_back(event.update);
       return 0;
     });
     EXPECT_EQ(run.state().trainer.update, 30);
     EXPECT_EQ(shown.size(), static_cast<size_t>(30 / every));
     RunState end = run.state();
-    end.display = {};
+    end.log = {};
     if (weights.empty()) {
       weights = weight_bytes(*context, *model);
       state = timeless(end);

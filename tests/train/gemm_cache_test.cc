@@ -32,7 +32,7 @@ std::vector<GemmChoice> some_choices() {
   std::vector<GemmChoice> choices(3);
   for (size_t i = 0; i < choices.size(); ++i) {
     for (size_t j = 0; j < 16; ++j)
-      choices[i].product[j] = static_cast<int64_t>(1000 * i + j) * (j == 3 ? -1 : 1);
+      choices[i].gemm[j] = static_cast<int64_t>(1000 * i + j) * (j == 3 ? -1 : 1);
     for (size_t j = 0; j < 8; ++j) choices[i].kernel[j] = ~uint64_t{0} - 77 * i - j;
   }
   return choices;

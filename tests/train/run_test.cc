@@ -53,7 +53,7 @@ TEST_F(RunTest, EventsComeWhenTheyAreDue) {
   Process process(data_, options_, directory_.path());
   process.run->run([&](const TrainEvent& event) {
     seen[event.kind].push_back(event.update);
-    if (event.kind == TrainEventKind::display) {
+    if (event.kind == TrainEventKind::log) {
       EXPECT_GT(event.loss, 0);
       EXPECT_DOUBLE_EQ(event.perplexity, std::exp(event.nll));
       EXPECT_GT(event.grad_norm, 0);
@@ -66,7 +66,7 @@ TEST_F(RunTest, EventsComeWhenTheyAreDue) {
   });
   using Updates = std::vector<int64_t>;
   EXPECT_EQ(seen[TrainEventKind::started], Updates{0});
-  EXPECT_EQ(seen[TrainEventKind::display], (Updates{1, 2, 4, 8, 12, 16, 20}));
+  EXPECT_EQ(seen[TrainEventKind::log], (Updates{1, 2, 4, 8, 12, 16, 20}));
   EXPECT_EQ(seen[TrainEventKind::validating], (Updates{7, 14, 20}));
   EXPECT_EQ(seen[TrainEventKind::validated], (Updates{7, 14, 20}));
   EXPECT_EQ(seen[TrainEventKind::finished], Updates{20});
@@ -157,7 +157,7 @@ TEST_F(RunTest, AnInterruptedValidationIsDoneAfterResuming) {
     std::vector<int64_t> validated;
     // The display of an update comes before its validation.
     const TrainCallback callback = [&](const TrainEvent& event) {
-      if (event.kind == TrainEventKind::display && event.update == 14) cancel.cancel();
+      if (event.kind == TrainEventKind::log && event.update == 14) cancel.cancel();
       if (event.kind == TrainEventKind::validated) validated.push_back(event.update);
       return 0;
     };
@@ -187,7 +187,7 @@ struct Poison {
   int operator()(const TrainEvent& event) {
     ParameterStore& parameters = process.model->parameters();
     const bool start =
-        event.kind == TrainEventKind::display && event.update == 6 && good.empty() && count > 0;
+        event.kind == TrainEventKind::log && event.update == 6 && good.empty() && count > 0;
     if (start) {
       good = bytes_of(*process.context, parameters.value(0));
       const std::vector<float> bad(good.size() / sizeof(float), NAN);

@@ -35,7 +35,7 @@ func TestCancellationAtRandomMoments(t *testing.T) {
 		time.AfterFunc(after, func() { cancelled <- time.Now(); cancel() })
 		last := time.Now()
 		reason, err := trainer.Run(ctx, 0, func(e trafo.Event) error {
-			if e.Kind == trafo.EventDisplay {
+			if e.Kind == trafo.EventLog {
 				step, last = max(step, time.Since(last)), time.Now()
 				reached = e.Update
 			}

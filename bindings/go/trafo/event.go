@@ -13,7 +13,7 @@ const (
 	EventStarted           EventKind = C.TRAFO_EVENT_STARTED            // Message: what was dropped from the corpora, if anything
 	EventResumed           EventKind = C.TRAFO_EVENT_RESUMED            // Path: the checkpoint
 	EventCheckpointRefused EventKind = C.TRAFO_EVENT_CHECKPOINT_REFUSED // a newer checkpoint is damaged and was passed over; Message: why
-	EventDisplay           EventKind = C.TRAFO_EVENT_LOG
+	EventLog               EventKind = C.TRAFO_EVENT_LOG
 	EventSkipped           EventKind = C.TRAFO_EVENT_SKIPPED   // an update with NaN or Inf was left out; Message: its loss and gradient norm
 	EventEpoch             EventKind = C.TRAFO_EVENT_EPOCH     // an epoch is complete; Message: what was dropped from it, if anything
 	EventValidated         EventKind = C.TRAFO_EVENT_VALIDATED // Path: the translations, if any were written
@@ -26,7 +26,7 @@ const (
 
 var eventNames = map[EventKind]string{
 	EventStarted: "started", EventResumed: "resumed", EventCheckpointRefused: "checkpoint refused",
-	EventDisplay: "display", EventSkipped: "skipped", EventEpoch: "epoch", EventValidated: "validated",
+	EventLog: "log", EventSkipped: "skipped", EventEpoch: "epoch", EventValidated: "validated",
 	EventSaved: "saved", EventFinished: "finished", EventStopped: "stopped",
 	EventValidating: "validating", EventAveraged: "averaged",
 }
@@ -74,14 +74,14 @@ type Event struct {
 	Epoch         int64   // the current one, from 1; EventEpoch: the completed one
 	EpochFraction float64 // of the current epoch, 0 to 1
 
-	Loss         float64 // mean for each label since the last display, smoothing included
+	Loss         float64 // mean for each label since the last log event, smoothing included
 	NLL          float64 // the same without smoothing; its exponential is the perplexity
 	GradNorm     float64
 	LearningRate float64
 
 	TargetTokens          int64 // of the run so far
 	SourceTokens          int64
-	TargetTokensPerSecond float64 // since the last display
+	TargetTokensPerSecond float64 // since the last log event
 	SourceTokensPerSecond float64
 	Elapsed               time.Duration // training time of the run, earlier processes included
 	ETA                   time.Duration // to the nearest limit; negative: unknown

@@ -80,7 +80,7 @@ func Example_trainAndTranslate() {
 	}
 	defer trainer.Close()
 	reason, err := trainer.Run(context.Background(), 0, func(e trafo.Event) error {
-		if e.Kind == trafo.EventDisplay {
+		if e.Kind == trafo.EventLog {
 			fmt.Println("update", e.Update)
 		}
 		return nil

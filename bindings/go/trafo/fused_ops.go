@@ -4,19 +4,19 @@ package trafo
 import "C"
 
 // Dropout zeroes elements with probability P, 0 <= P < 1, and scales the others by 1/(1-P). The mask
-// belongs to its address, (Seed, Step, Site, element): the same address gives the same mask.
+// belongs to its address, (Seed, Step, ID, element): the same address gives the same mask.
 type Dropout struct {
 	P    float32
 	Seed uint64
 	Step uint32
-	Site uint32
+	ID   uint32 // which dropout of the model
 }
 
 func (d *Dropout) c() *C.trafo_dropout {
 	if d == nil {
 		return nil
 	}
-	return &C.trafo_dropout{p: C.float(d.P), step: C.uint32_t(d.Step), site: C.uint32_t(d.Site), seed: C.uint64_t(d.Seed)}
+	return &C.trafo_dropout{p: C.float(d.P), step: C.uint32_t(d.Step), dropout_id: C.uint32_t(d.ID), seed: C.uint64_t(d.Seed)}
 }
 
 // Activation is a function of one element.

@@ -108,7 +108,7 @@ func TestDecoderLM(t *testing.T) {
 	l.options.LogFreq = trafo.Every(10, trafo.Updates)
 	var losses []float64
 	_, err := l.trainer(t).Run(t.Context(), 60, func(e trafo.Event) error {
-		if e.Kind == trafo.EventDisplay {
+		if e.Kind == trafo.EventLog {
 			losses = append(losses, e.Loss)
 		}
 		return nil

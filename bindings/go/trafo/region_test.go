@@ -15,7 +15,7 @@ func mlp(c *trafo.Context, w, gamma, beta *trafo.Tensor) trafo.Region {
 		if err != nil {
 			return nil, err
 		}
-		if x, err = c.BiasActDropout(x, nil, trafo.GELU, &trafo.Dropout{P: 0.3, Seed: 1, Step: 2, Site: 3}); err != nil {
+		if x, err = c.BiasActDropout(x, nil, trafo.GELU, &trafo.Dropout{P: 0.3, Seed: 1, Step: 2, ID: 3}); err != nil {
 			return nil, err
 		}
 		y, err := c.LayerNorm(x, gamma, beta, 1e-5)

@@ -170,7 +170,7 @@ func TestDropoutBelongsToItsAddress(t *testing.T) {
 	c := newContext(t)
 	x := tensor(t, c, slices.Repeat([]float32{1}, 1000), 1000)
 	mask := func(step uint32) []float64 {
-		return values(t, must[*trafo.Tensor](t)(c.Dropout(x, trafo.Dropout{P: 0.25, Seed: 3, Step: step, Site: 1})))
+		return values(t, must[*trafo.Tensor](t)(c.Dropout(x, trafo.Dropout{P: 0.25, Seed: 3, Step: step, ID: 1})))
 	}
 	first, kept := mask(1), 0
 	for _, v := range first {

@@ -18,14 +18,14 @@ func TestTrainingTranslates(t *testing.T) {
 	l.options.Warmup = 100
 	l.options.AfterUpdates, l.options.ValidFreq, l.options.LogFreq = 500, trafo.Every(100, trafo.Updates), trafo.Every(10, trafo.Updates)
 	trainer := l.trainer(t)
-	var displays []trafo.Event
+	var logs []trafo.Event
 	var validated trafo.Event
 	var kinds []trafo.EventKind
 	reason, err := trainer.Run(t.Context(), 0, func(e trafo.Event) error {
 		kinds = append(kinds, e.Kind)
 		switch e.Kind {
-		case trafo.EventDisplay:
-			displays = append(displays, e)
+		case trafo.EventLog:
+			logs = append(logs, e)
 		case trafo.EventValidated:
 			validated = e
 		}
@@ -38,10 +38,10 @@ func TestTrainingTranslates(t *testing.T) {
 	if kinds[0] != trafo.EventStarted || kinds[len(kinds)-1] != trafo.EventFinished {
 		t.Error(kinds)
 	}
-	first, last := displays[0], displays[len(displays)-1]
-	if len(displays) != 50 || first.Update != 10 || last.Update != 500 || !(last.Loss < first.Loss/2) || last.NLL > last.Loss ||
+	first, last := logs[0], logs[len(logs)-1]
+	if len(logs) != 50 || first.Update != 10 || last.Update != 500 || !(last.Loss < first.Loss/2) || last.NLL > last.Loss ||
 		last.TargetTokens <= first.TargetTokens || last.Elapsed <= 0 || last.LearningRate <= 0 || last.Memory <= 0 {
-		t.Errorf("%d displays, %+v\n%+v", len(displays), first, last)
+		t.Errorf("%d logs, %+v\n%+v", len(logs), first, last)
 	}
 	if !(validated.ValidBLEU > 50) || !(validated.ValidChrF > 50) || !(validated.ValidCE > 0) || validated.BestUpdate == 0 {
 		t.Errorf("%+v", validated)
@@ -315,7 +315,7 @@ func TestErrorsAndPanicsOfOnEvent(t *testing.T) {
 	enough := errors.New("enough")
 	calls := 0
 	reason, err := trainer.Run(t.Context(), 0, func(e trafo.Event) error {
-		if e.Kind != trafo.EventDisplay {
+		if e.Kind != trafo.EventLog {
 			return nil
 		}
 		calls++
@@ -330,7 +330,7 @@ func TestErrorsAndPanicsOfOnEvent(t *testing.T) {
 	}
 	wantPanic(t, func() {
 		trainer.Run(t.Context(), 0, func(e trafo.Event) error {
-			if e.Kind == trafo.EventDisplay {
+			if e.Kind == trafo.EventLog {
 				panic("ouch")
 			}
 			return nil
@@ -354,7 +354,7 @@ func TestOnEventMayUseTheContextButNotItsTrainer(t *testing.T) {
 	trainer := l.trainer(t)
 	translated := 0
 	_, err = trainer.Run(t.Context(), 10, func(e trafo.Event) error {
-		if e.Kind != trafo.EventDisplay {
+		if e.Kind != trafo.EventLog {
 			return nil
 		}
 		_, err := trainer.Run(t.Context(), 1, nil)

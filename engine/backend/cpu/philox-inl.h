@@ -46,7 +46,7 @@ inline void philox_chunk(const Dropout& dropout, uint64_t first_block,
     word0[v] = hn::Add(order, hn::Set(d64, first_block + static_cast<uint64_t>(v) * lanes64));
     word1[v] = hn::ShiftRight<32>(word0[v]);
     word2[v] = hn::Set(d64, dropout.step);
-    word3[v] = hn::Set(d64, dropout.site);
+    word3[v] = hn::Set(d64, dropout.id);
   }
 
   const auto multiplier0 = hn::Set(d32, 0xD2511F53u);

@@ -13,7 +13,7 @@ namespace trafo::cuda {
 // Everything that a choice of algorithm depends on. Batches of one have stride 0, so that GEMMs
 // of one shape share a plan.
 using PlanKey = std::array<int64_t, 16>;
-static_assert(sizeof(PlanKey) == sizeof(GemmChoice::product));
+static_assert(sizeof(PlanKey) == sizeof(GemmChoice::gemm));
 using AlgorithmWords = std::array<uint64_t, 8>;
 static_assert(sizeof(AlgorithmWords) == sizeof(cublasLtMatmulAlgo_t));
 

@@ -174,7 +174,7 @@ int32_t gemm_choices(void* device, GemmChoice* choices, int32_t most) {
   int32_t count = 0;
   for (const auto& [key, algorithm] : plans.choices) {
     if (count >= most) break;
-    std::memcpy(choices[count].product, key.data(), sizeof key);
+    std::memcpy(choices[count].gemm, key.data(), sizeof key);
     std::memcpy(choices[count].kernel, algorithm.data(), sizeof algorithm);
     ++count;
   }
@@ -187,7 +187,7 @@ void set_gemm_choices(void* device, const GemmChoice* choices, int32_t count) {
   plans.choices.clear();
   for (int32_t i = 0; i < count; ++i) {
     PlanKey key;
-    std::memcpy(key.data(), choices[i].product, sizeof key);
+    std::memcpy(key.data(), choices[i].gemm, sizeof key);
     std::memcpy(plans.choices[key].data(), choices[i].kernel, sizeof choices[i].kernel);
   }
 }

@@ -19,7 +19,7 @@ int32_t do_nothing(void*, const void*) {
   return 0;
 }
 
-// Addresses that nothing lies behind until it is written to; read, it is zero.
+// Address space without memory. Pages are zero when read and get memory when written.
 class AddressRanges {
  public:
   AddressRanges() = default;
@@ -39,7 +39,7 @@ class AddressRanges {
     used_ += step;
     return at;
   }
-  // Everything that was taken is gone, contents included.
+  // Frees everything, contents included.
   void clear() {
     if (ranges_.empty()) return;
     for (; ranges_.size() > 1; ranges_.pop_back())
@@ -49,7 +49,7 @@ class AddressRanges {
   }
 
  private:
-  static constexpr size_t kBytes = size_t{1} << 30;  // of a range, or what one allocation needs
+  static constexpr size_t kBytes = size_t{1} << 30;  // of a range; larger for a larger allocation
   struct Range {
     std::byte* begin;
     size_t bytes;
@@ -65,13 +65,13 @@ class AddressRanges {
     used_ = 0;
   }
 
-  std::vector<Range> ranges_;  // the last one is taken from
-  size_t used_ = 0;            // of the last one
+  std::vector<Range> ranges_;  // allocations come from the last one
+  size_t used_ = 0;            // bytes of the last range
 };
 
-class NotingBackend final : public MetaBackend, public StreamDevice {
+class RecordingBackend final : public MetaBackend, public StreamDevice {
  public:
-  NotingBackend(Device device, int kernels)
+  RecordingBackend(Device device, int kernels)
       : device_(device), kernels_(static_cast<size_t>(kernels), &do_nothing) {
     set_kernels(kernels_);
   }
@@ -82,7 +82,8 @@ class NotingBackend final : public MetaBackend, public StreamDevice {
   void release_cached_memory() override {}
 
   void* stream() override { return nullptr; }
-  // Indices have to be there, because front doors read them; what a kernel computes with need not.
+  // Public op functions read indices on the host, so small tensors get their contents. Larger ones
+  // are only read by kernels.
   void copy_from_host(void* device, const void* host, size_t bytes) override {
     if (bytes > 0 && bytes <= kIndexBytes) std::memcpy(device, host, bytes);
   }
@@ -93,7 +94,7 @@ class NotingBackend final : public MetaBackend, public StreamDevice {
   void fill_zero(void*, size_t) override {}
   void synchronize() override {}
   void gemm(const GemmParams&) override {}
-  // As the device it stands for has them.
+  // As on the device that it stands in for.
   bool gemm_epilogues(DType dtype) const override {
     return device_.kind == DeviceKind::cuda && dtype == DType::bf16;
   }
@@ -115,7 +116,7 @@ class NotingBackend final : public MetaBackend, public StreamDevice {
   void wait(int) override {}
   void begin_capture() override {}
   void* end_capture(char* reason, size_t size) override {
-    std::snprintf(reason, size, "a device that only plans has no graphs");
+    std::snprintf(reason, size, "the meta device has no graphs");
     return nullptr;
   }
   void launch_graph(void*) override {}
@@ -146,11 +147,11 @@ class NotingBackend final : public MetaBackend, public StreamDevice {
     if (!pointer) return;
     count(-static_cast<int64_t>(CachedBlocks::rounded(bytes)));
     const auto found = living_.find(pointer);
-    if (found == living_.end()) return;  // older than the trace
+    if (found == living_.end()) return;  // allocated before this trace
     trace_.freed(found->second);
     living_.erase(found);
   }
-  // Arenas are no part of what a step allocates.
+  // Arenas are not part of a step's allocation sequence.
   void* allocate_exactly(size_t bytes) override {
     count(static_cast<int64_t>(bytes));
     return addresses_.take(bytes);
@@ -178,7 +179,7 @@ class NotingBackend final : public MetaBackend, public StreamDevice {
 }  // namespace
 
 std::shared_ptr<MetaBackend> make_meta_backend(Device device, int kernels) {
-  return std::make_shared<NotingBackend>(device, kernels);
+  return std::make_shared<RecordingBackend>(device, kernels);
 }
 
 }  // namespace trafo

@@ -1,5 +1,5 @@
-// A device that only notes what a step allocates: steps run on it in host time, without the device
-// and without its memory. From the note comes the plan of the arena that the step then runs in.
+// The meta device. A dry run of a step on it computes nothing and needs neither the real device nor
+// its memory. It records the allocation sequence, from which the arena of the step is planned.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,14 @@ namespace trafo {
 
 class MetaBackend : public Backend {
  public:
-  // What has been allocated and released since the last call.
+  // The allocations and releases since the last call.
   virtual AllocationTrace take_trace() = 0;
 };
 
-// Stands for `device`: the CPU, or an accelerator with a StreamDevice but no graphs. Kernels,
-// products and fills do nothing; what is read back is zero or what was copied there. Statistics
-// count as the device's own allocator does. `kernels`: how many there are.
+// Stands in for `device`: the CPU, or an accelerator with a StreamDevice but without graphs.
+// Kernels, GEMMs and fills do nothing. Reading back gives zeros or values that were copied from the
+// host. Memory statistics count as the device's own allocator does. `kernels` is the number of
+// kernels.
 std::shared_ptr<MetaBackend> make_meta_backend(Device device, int kernels);
 
 }  // namespace trafo

@@ -1,4 +1,4 @@
-// y = x * mask / (1 - p), the mask drawn from Philox by (seed, step, site, element): see
+// y = x * mask / (1 - p), the mask drawn from Philox by (seed, step, id, element): see
 // core/philox.h. Nothing is saved for backward; the mask is drawn again.
 #pragma once
 

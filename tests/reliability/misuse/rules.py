@@ -66,7 +66,7 @@ TWEAKS = {
     "trafo_trainer_options": ["trainer_settings(&@);"],
     "trafo_attention_options": ["@.head_dim = 2;"],
 }
-LITERALS = {"trafo_dropout": ["@.p = 0.5f;", "@.step = 1;", "@.site = 2;", "@.seed = 3;"]}
+LITERALS = {"trafo_dropout": ["@.p = 0.5f;", "@.step = 1;", "@.dropout_id = 2;", "@.seed = 3;"]}
 
 
 def struct_values(api, struct):
@@ -228,7 +228,7 @@ def value(function, name, ctype):
 ENUMS = {"dtype", "precision", "activation", "device", "copy", "format", "reduction", "unit"}
 FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "requires_grad", "lowercase",
          "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
-ANY = {"identity", "ignore_label", "step", "site", "code", "first_line"}
+ANY = {"identity", "ignore_label", "step", "dropout_id", "code", "first_line"}
 INDEXES = {"index", "id"}
 COUNTS = {"count", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.

@@ -522,13 +522,14 @@ unsafe extern "C" {
         out_message: *mut *mut ::core::ffi::c_char,
     ) -> *mut trafo_error;
 }
-#[doc = " Dropout with a counter-based random generator. (seed, step, site) and the index of the element decide whether the element is\n zeroed, so the mask is the same on every device and again in backward. p: probability of zeroing, 0 <= p < 1."]
+#[doc = " Dropout with a counter-based random generator. (seed, step, dropout_id) and the index of the element decide whether it is zeroed,\n so the mask is the same on every device and again in backward. p: probability of zeroing, 0 <= p < 1."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_dropout {
     pub p: f32,
     pub step: u32,
-    pub site: u32,
+    #[doc = " which dropout of the model"]
+    pub dropout_id: u32,
     #[doc = " 0"]
     pub reserved: u32,
     pub seed: u64,
@@ -539,7 +540,8 @@ const _: () = {
     ["Alignment of trafo_dropout"][::core::mem::align_of::<trafo_dropout>() - 8usize];
     ["Offset of field: trafo_dropout::p"][::core::mem::offset_of!(trafo_dropout, p) - 0usize];
     ["Offset of field: trafo_dropout::step"][::core::mem::offset_of!(trafo_dropout, step) - 4usize];
-    ["Offset of field: trafo_dropout::site"][::core::mem::offset_of!(trafo_dropout, site) - 8usize];
+    ["Offset of field: trafo_dropout::dropout_id"]
+        [::core::mem::offset_of!(trafo_dropout, dropout_id) - 8usize];
     ["Offset of field: trafo_dropout::reserved"]
         [::core::mem::offset_of!(trafo_dropout, reserved) - 12usize];
     ["Offset of field: trafo_dropout::seed"]

@@ -51,7 +51,7 @@ fn train(
 ) -> Result<Model> {
     let mut trainer = Trainer::builder(model, tokenizer, corpus).options(options).build()?;
     trainer.run(|event| {
-        if event.kind == EventKind::Display {
+        if event.kind == EventKind::Log {
             println!("update {:4}  loss {:.3}", event.update, event.loss);
         }
         ControlFlow::Continue(())

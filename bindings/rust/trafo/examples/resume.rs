@@ -62,7 +62,7 @@ pub fn run(
     trainer.run(|event| {
         match &event.kind {
             EventKind::Resumed { checkpoint } => println!("going on from {}", checkpoint.display()),
-            EventKind::Display => {
+            EventKind::Log => {
                 if event.update % 50 == 0 {
                     println!("update {:4}  loss {:.3}", event.update, event.loss);
                 }

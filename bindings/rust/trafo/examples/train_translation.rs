@@ -95,7 +95,7 @@ fn main() -> trafo::Result<()> {
         Trainer::builder(model, &tokenizer, &train).valid(&valid).options(options).build()?;
     let stop = trainer.run(|event| {
         match &event.kind {
-            EventKind::Display => println!(
+            EventKind::Log => println!(
                 "update {:4}  loss {:.3}  {:.0} tokens/s",
                 event.update, event.loss, event.target_tokens_per_second
             ),

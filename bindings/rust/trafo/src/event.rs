@@ -80,8 +80,8 @@ pub enum EventKind {
         /// Why.
         message: String,
     },
-    /// Progress, at the display frequency.
-    Display,
+    /// Progress, every `log_freq`.
+    Log,
     /// An update with NaN or Inf was left out.
     Skipped {
         /// Its loss and gradient norm.
@@ -143,7 +143,7 @@ pub struct Event {
     pub epoch: i64,
     /// Share of the current epoch that is done.
     pub epoch_fraction: f64,
-    /// Mean per label since the last display, smoothing included.
+    /// Mean per label since the last log event, smoothing included.
     pub loss: f64,
     /// The same without smoothing.
     pub nll: f64,
@@ -155,9 +155,9 @@ pub struct Event {
     pub target_tokens: i64,
     /// Source tokens of the run so far.
     pub source_tokens: i64,
-    /// Speed since the last display.
+    /// Speed since the last log event.
     pub target_tokens_per_second: f64,
-    /// Speed since the last display.
+    /// Speed since the last log event.
     pub source_tokens_per_second: f64,
     /// Training time of the run in seconds, earlier processes included.
     pub elapsed_seconds: f64,
@@ -188,7 +188,7 @@ impl Event {
             sys::TRAFO_EVENT_STARTED => EventKind::Started { message },
             sys::TRAFO_EVENT_RESUMED => EventKind::Resumed { checkpoint: path },
             sys::TRAFO_EVENT_CHECKPOINT_REFUSED => EventKind::CheckpointRefused { message },
-            sys::TRAFO_EVENT_LOG => EventKind::Display,
+            sys::TRAFO_EVENT_LOG => EventKind::Log,
             sys::TRAFO_EVENT_SKIPPED => EventKind::Skipped { message },
             sys::TRAFO_EVENT_EPOCH => EventKind::Epoch { message },
             sys::TRAFO_EVENT_VALIDATED => EventKind::Validated {

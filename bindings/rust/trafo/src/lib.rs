@@ -17,7 +17,7 @@
 //! let mut trainer =
 //!     Trainer::builder(Model::new(&config, 1)?, &tokenizer, &corpus).options(options).build()?;
 //! trainer.run(|event| {
-//!     if event.kind == EventKind::Display {
+//!     if event.kind == EventKind::Log {
 //!         println!("update {} loss {:.3}", event.update, event.loss);
 //!     }
 //!     ControlFlow::Continue(())

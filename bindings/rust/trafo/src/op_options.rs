@@ -8,13 +8,13 @@ use crate::context::to_i64;
 use crate::handle::defaults;
 use crate::tensor::Tensor;
 
-/// Dropout addressed by (seed, step, site, element): the same address gives the same mask on every device, and again in
+/// Dropout addressed by (seed, step, id, element): the same address gives the same mask on every device, and again in
 /// backward and in recomputation.
 ///
 /// ```
 /// use trafo::Dropout;
 ///
-/// // Of update 17, the third place in the network that drops.
+/// // Of update 17, dropout 3 of the network.
 /// let dropout = Dropout::new(0.1, 42).at(17, 3);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,26 +25,26 @@ pub struct Dropout {
     pub seed: u64,
     /// The update.
     pub step: u32,
-    /// The place in the network.
-    pub site: u32,
+    /// Which dropout of the network.
+    pub id: u32,
 }
 
 impl Dropout {
-    /// At step 0, site 0.
+    /// At step 0, id 0.
     pub fn new(p: f32, seed: u64) -> Self {
-        Dropout { p, seed, step: 0, site: 0 }
+        Dropout { p, seed, step: 0, id: 0 }
     }
     /// The same at another address.
-    pub fn at(mut self, step: u32, site: u32) -> Self {
+    pub fn at(mut self, step: u32, id: u32) -> Self {
         self.step = step;
-        self.site = site;
+        self.id = id;
         self
     }
     pub(crate) fn to_raw(self) -> sys::trafo_dropout {
         sys::trafo_dropout {
             p: self.p,
             step: self.step,
-            site: self.site,
+            dropout_id: self.id,
             reserved: 0,
             seed: self.seed,
         }

@@ -49,7 +49,7 @@ fn a_model_learns_and_translates() -> Result<()> {
     assert!(matches!(events[0].kind, EventKind::Started { .. }), "{:?}", events[0]);
     assert_eq!(events.last().unwrap().kind, EventKind::Finished(Stop::Limit));
     let losses: Vec<_> =
-        events.iter().filter(|e| e.kind == EventKind::Display).map(|e| e.loss).collect();
+        events.iter().filter(|e| e.kind == EventKind::Log).map(|e| e.loss).collect();
     assert_eq!(losses.len(), 5);
     assert!(losses[4] < losses[0] * 0.6, "{losses:?}");
     let bleus: Vec<_> = events

@@ -12,18 +12,18 @@ namespace trafo::cuda {
 // What a kernel needs of a Dropout: plain numbers, computed once on the host.
 struct DropoutArgs {
   uint64_t seed;
-  uint32_t step, site, threshold;
+  uint32_t step, id, threshold;
   float scale;
   const uint32_t* first_step;  // what `step` counts from, in device memory; null: from 0
   static DropoutArgs of(const DeviceState& device, const Dropout& d) {
     return {
-        d.seed, d.step, d.site, d.threshold(), static_cast<float>(d.scale()), device.dropout_step};
+        d.seed, d.step, d.id, d.threshold(), static_cast<float>(d.scale()), device.dropout_step};
   }
 };
 
 __device__ __forceinline__ uint4 philox_block(const DropoutArgs& d, uint64_t block) {
   uint32_t c0 = static_cast<uint32_t>(block), c1 = static_cast<uint32_t>(block >> 32);
-  uint32_t c2 = d.first_step ? d.step + __ldg(d.first_step) : d.step, c3 = d.site;
+  uint32_t c2 = d.first_step ? d.step + __ldg(d.first_step) : d.step, c3 = d.id;
   uint32_t k0 = static_cast<uint32_t>(d.seed), k1 = static_cast<uint32_t>(d.seed >> 32);
 #pragma unroll
   for (int round = 0; round < 10; ++round) {

@@ -111,7 +111,7 @@ func run(ctx context.Context, where, preset string) (bleu float64, err error) {
 
 	reason, err := trainer.Run(ctx, 0, func(e trafo.Event) error {
 		switch e.Kind {
-		case trafo.EventDisplay:
+		case trafo.EventLog:
 			fmt.Printf("update %4d  loss %.3f  %.0f tokens/s\n", e.Update, e.Loss, e.TargetTokensPerSecond)
 		case trafo.EventValidated:
 			fmt.Printf("update %4d  BLEU %.1f\n", e.Update, e.ValidBLEU)
