@@ -64,7 +64,7 @@ void check_option(const char* origin, const OptionField& field, E value) {
 }
 
 template <class T>
-void write_option(nlohmann::ordered_json& out, const OptionField& field, const T& value) {
+void write_option(Json& out, const OptionField& field, const T& value) {
   if constexpr (NamedEnum<T>)
     out[field.json_key()] = enum_name(value);
   else

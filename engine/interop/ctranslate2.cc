@@ -233,7 +233,7 @@ void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer,
   check_expressible(config);
   require(lm || tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
           "the tokenizer has no <s>, from which the decoder starts");
-  Json pieces = Json::array();
+  Json::List pieces;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) pieces.push_back(tokenizer.piece(id));
   write_json(directory / "config.json", config_json(config, tokenizer));
   write_json(directory / (lm ? "vocabulary.json" : "shared_vocabulary.json"), pieces);

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "engine/core/checked.h"
-#include "engine/core/json.h"
 #include "engine/io/atomic_file.h"
 
 namespace trafo::interop {
@@ -94,40 +93,41 @@ void write_tensors(const std::filesystem::path& file, const HostModel& host,
 
 ConfigReader::ConfigReader(const std::filesystem::path& file) : label_(file.string()) {
   json_ = parse_json(read_text_file(file, limits::kConfigBytes), kOrigin, label_);
-  require(json_.is_object(), ErrorCode::corrupt_file, kOrigin, label_, " is not a JSON object");
+  require(json_.as<Json::Object>(), ErrorCode::corrupt_file, kOrigin, label_,
+          " is not a JSON object");
 }
 
 bool ConfigReader::has(const char* field) const {
-  const auto found = json_.find(field);
-  return found != json_.end() && !found->is_null();
+  const Json* found = json_.find(field);
+  return found != nullptr && !found->as<std::nullptr_t>();
 }
 
-const nlohmann::json& ConfigReader::at(const char* field) const {
+const Json& ConfigReader::at(const char* field) const {
   require(has(field), ErrorCode::corrupt_file, kOrigin, label_, " has no ", field);
   return *json_.find(field);
 }
 
 ConfigReader ConfigReader::inside(const char* field) const {
-  const nlohmann::json& value = at(field);
-  require(value.is_object(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+  const Json& value = at(field);
+  require(value.as<Json::Object>(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
           " must be an object");
   return {concat(label_, ": ", field), value};
 }
 
 int64_t ConfigReader::integer(const char* field, int64_t low, int64_t high) const {
-  const nlohmann::json& value = at(field);
-  require(value.is_number_integer() && value.get<double>() >= static_cast<double>(low) &&
-              value.get<double>() <= static_cast<double>(high),
+  const Json& value = at(field);
+  require(value.is_integer() && value.number() >= static_cast<double>(low) &&
+              value.number() <= static_cast<double>(high),
           ErrorCode::corrupt_file, kOrigin, label_, ": ", field, " must be an integer from ", low,
           " to ", high);
-  return value.get<int64_t>();
+  return static_cast<int64_t>(value.number());
 }
 
 double ConfigReader::number(const char* field) const {
-  const nlohmann::json& value = at(field);
+  const Json& value = at(field);
   require(value.is_number(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
           " must be a number");
-  return value.get<double>();
+  return value.number();
 }
 
 double ConfigReader::number(const char* field, double otherwise) const {
@@ -136,17 +136,17 @@ double ConfigReader::number(const char* field, double otherwise) const {
 
 bool ConfigReader::flag(const char* field, bool otherwise) const {
   if (!has(field)) return otherwise;
-  const nlohmann::json& value = at(field);
-  require(value.is_boolean(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+  const Json& value = at(field);
+  require(value.as<bool>(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
           " must be true or false");
-  return value.get<bool>();
+  return *value.as<bool>();
 }
 
 std::string ConfigReader::text(const char* field) const {
-  const nlohmann::json& value = at(field);
-  require(value.is_string(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+  const Json& value = at(field);
+  require(value.as<std::string>(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
           " must be a text");
-  return value.get<std::string>();
+  return *value.as<std::string>();
 }
 
 void ConfigReader::demand(const char* field, bool wanted, bool otherwise) const {

@@ -4,18 +4,16 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "engine/core/json.h"
 #include "engine/interop/host_model.h"
 #include "engine/interop/tensor_map.h"
 #include "engine/io/safetensors.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace trafo::interop {
-
-using Json = nlohmann::ordered_json;  // for writing: lookups take time
 
 inline constexpr const char* kOrigin = "interop";
 
@@ -49,11 +47,10 @@ class ConfigReader {
   ConfigReader inside(const char* field) const;
 
  private:
-  ConfigReader(std::string label, nlohmann::json json)
-      : label_(std::move(label)), json_(std::move(json)) {}
-  const nlohmann::json& at(const char* field) const;
+  ConfigReader(std::string label, Json json) : label_(std::move(label)), json_(std::move(json)) {}
+  const Json& at(const char* field) const;
   std::string label_;
-  nlohmann::json json_;
+  Json json_;
 };
 
 // Reads the tensors of the table into a model. Before it allocates, it checks that every tensor of

@@ -21,7 +21,7 @@ void check_expressible(const ModelConfig& config) {
 
 Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
   Json json;
-  json["architectures"] = {"GPT2LMHeadModel"};
+  json["architectures"] = Json::List{"GPT2LMHeadModel"};
   json["model_type"] = "gpt2";
   json["vocab_size"] = config.vocabulary;
   json["n_positions"] = config.max_positions;

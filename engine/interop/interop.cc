@@ -1,6 +1,5 @@
 #include "engine/interop/interop.h"
 
-#include "engine/core/library_memory.h"
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
 #include "engine/io/atomic_file.h"
@@ -96,8 +95,6 @@ double export_model(Context& context, const Model& model, const Tokenizer& token
   interop::check_vocabulary(model.config(), tokenizer);
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);
-  const LibraryMemory memory(
-      LibraryMemory::json(256 * static_cast<size_t>(tokenizer.vocab_size())));
   const HostModel again = write_and_read(host, tokenizer, format, unfinished.path());
   const double difference = interop::logit_difference(host, again);
   require(difference <= kTolerance, ErrorCode::non_finite, kOrigin, "what was written as ",

@@ -24,7 +24,7 @@ void check_expressible(const ModelConfig& config) {
 
 Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
   Json json;
-  json["architectures"] = {"LlamaForCausalLM"};
+  json["architectures"] = Json::List{"LlamaForCausalLM"};
   json["model_type"] = "llama";
   json["vocab_size"] = config.vocabulary;
   json["max_position_embeddings"] = config.max_positions;

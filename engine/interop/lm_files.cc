@@ -27,46 +27,46 @@ std::string base64(std::string_view bytes) {
 // The tokenizer in the format of the `tokenizers` library, for unigram models without byte tokens:
 // the character map of the normaliser, spaces as U+2581, the subwords with their scores.
 Json fast_tokenizer(const SpmModel& spm, const Tokenizer& tokenizer) {
-  Json special = Json::array();
-  Json vocabulary = Json::array();
+  Json::List special, vocabulary;
   for (size_t id = 0; id < spm.pieces.size(); ++id) {
     const ScoredPiece& piece = spm.pieces[id];
-    vocabulary.push_back({piece.text, piece.score});
+    vocabulary.push_back(Json::List{piece.text, piece.score});
     if (piece.type == SpmPiece::control || piece.type == SpmPiece::unknown)
-      special.push_back({{"id", id},
-                         {"content", piece.text},
-                         {"single_word", false},
-                         {"lstrip", false},
-                         {"rstrip", false},
-                         {"normalized", false},
-                         {"special", true}});
+      special.push_back(Json::Object{{"id", id},
+                                     {"content", piece.text},
+                                     {"single_word", false},
+                                     {"lstrip", false},
+                                     {"rstrip", false},
+                                     {"normalized", false},
+                                     {"special", true}});
   }
-  Json normalizers = Json::array();
+  Json::List normalizers;
   if (!spm.character_map.empty())
     normalizers.push_back(
-        {{"type", "Precompiled"}, {"precompiled_charsmap", base64(spm.character_map)}});
+        Json::Object{{"type", "Precompiled"}, {"precompiled_charsmap", base64(spm.character_map)}});
   if (spm.remove_extra_whitespaces) {
-    normalizers.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
     normalizers.push_back(
-        {{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}, {"content", " "}});
+        Json::Object{{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
+    normalizers.push_back(Json::Object{
+        {"type", "Replace"}, {"pattern", Json::Object{{"Regex", " {2,}"}}}, {"content", " "}});
   }
-  const Json metaspace = {{"type", "Metaspace"},
-                          {"replacement", "\u2581"},
-                          {"prepend_scheme", spm.add_dummy_prefix ? "always" : "never"},
-                          {"split", false}};
+  const Json metaspace = Json::Object{{"type", "Metaspace"},
+                                      {"replacement", "\u2581"},
+                                      {"prepend_scheme", spm.add_dummy_prefix ? "always" : "never"},
+                                      {"split", false}};
   Json json;
   json["version"] = "1.0";
   json["truncation"] = nullptr;
   json["padding"] = nullptr;
   json["added_tokens"] = special;
-  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", normalizers}};
+  json["normalizer"] = Json::Object{{"type", "Sequence"}, {"normalizers", normalizers}};
   json["pre_tokenizer"] = metaspace;
   json["post_processor"] = nullptr;
   json["decoder"] = metaspace;
-  json["model"] = {{"type", "Unigram"},
-                   {"unk_id", tokenizer.unk_id()},
-                   {"vocab", vocabulary},
-                   {"byte_fallback", false}};
+  json["model"] = Json::Object{{"type", "Unigram"},
+                               {"unk_id", tokenizer.unk_id()},
+                               {"vocab", vocabulary},
+                               {"byte_fallback", false}};
   return json;
 }
 
@@ -89,7 +89,7 @@ void put_special_ids(const Tokenizer& tokenizer, Json& json) {
 void write_generation(const Tokenizer& tokenizer, const fs::path& directory) {
   Json generation;
   put_special_ids(tokenizer, generation);
-  Json never = {tokenizer.unk_id()};
+  Json::List never{tokenizer.unk_id()};
   for (const int32_t id : {tokenizer.bos_id(), tokenizer.pad_id()})
     if (id >= 0 && id != tokenizer.eos_id()) never.push_back(id);
   generation["suppress_tokens"] = never;

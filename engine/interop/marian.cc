@@ -7,6 +7,7 @@
 // back into <pad>.
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/core/limits.h"
@@ -37,7 +38,7 @@ void check_expressible(const ModelConfig& config) {
 
 Json config_json(const ModelConfig& config, const Tokenizer& tokenizer, int32_t pad) {
   Json json;
-  json["architectures"] = {"MarianMTModel"};
+  json["architectures"] = Json::List{"MarianMTModel"};
   json["model_type"] = "marian";
   json["is_encoder_decoder"] = true;
   json["vocab_size"] = config.vocabulary;
@@ -80,7 +81,7 @@ Json generation_json(const ModelConfig& config, const Tokenizer& tokenizer, int3
   json["max_length"] = std::min<int64_t>(512, config.max_positions);
   json["num_beams"] = 5;
   // The tokens that decoding here never generates.
-  Json never = {tokenizer.unk_id(), tokenizer.bos_id()};
+  Json::List never{tokenizer.unk_id(), tokenizer.bos_id()};
   if (pad != tokenizer.bos_id()) never.push_back(pad);
   json["suppress_tokens"] = never;
   return json;
@@ -251,9 +252,11 @@ void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::p
   // In a vocabulary without <pad>, <s> takes its place, as in models of Marian.
   const bool has_pad = tokenizer.pad_id() >= 0;
   const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.bos_id();
-  auto vocabulary = nlohmann::json::object();  // inserting a key into Json is linear in the keys
+  std::map<std::string, int32_t> ids;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
-    vocabulary[id == pad && !has_pad ? "<pad>" : tokenizer.piece(id)] = id;
+    ids[id == pad && !has_pad ? "<pad>" : tokenizer.piece(id)] = id;
+  Json::Object vocabulary;
+  for (const auto& [piece, id] : ids) vocabulary.push_back({piece, id});
   Json tokens;
   tokens["tokenizer_class"] = "MarianTokenizer";
   tokens["unk_token"] = tokenizer.piece(tokenizer.unk_id());
@@ -265,7 +268,7 @@ void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::p
   write_json(directory / "config.json", config_json(config, tokenizer, pad));
   write_json(directory / "generation_config.json", generation_json(config, tokenizer, pad));
   write_json(directory / "tokenizer_config.json", tokens);
-  write_file_atomically(directory / "vocab.json", vocabulary.dump(0) + "\n");
+  write_file_atomically(directory / "vocab.json", Json(vocabulary).dump(0) + "\n");
   write_file_atomically(directory / "source.spm", tokenizer.serialized());
   write_file_atomically(directory / "target.spm", tokenizer.serialized());
   write_tensors(directory / "model.safetensors", host, marian_tensors(config));

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/core/json.h"
-#include "engine/core/library_memory.h"
 #include "engine/io/checksum.h"
 
 namespace trafo {
@@ -45,22 +44,22 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, int64_t update,
         "the manifest is damaged (or was edited): its checksum does not fit");
   std::vector<ManifestEntry> files;
   int64_t version = 0;
-  const LibraryMemory memory(LibraryMemory::json(text.size()));
-  try {
-    const auto json = parse_json<nlohmann::ordered_json>(text, kOrigin, label,
-                                                         {.members = limits::kCheckpointFiles});
-    check(json.at("format").get<std::string>() == kFormat, "this is no checkpoint manifest");
-    version = json.at("version").get<int64_t>();
-    require(version <= kManifestVersion, ErrorCode::version, kOrigin, label,
-            " was written in format ", version, " by a newer version; this one reads format ",
-            kManifestVersion);
-    for (const auto& [name, entry] : json.at("files").items()) {
-      check(is_plain_name(name) && name != kManifestName, "a file has a name that is not allowed");
-      files.push_back(
-          {name, entry.at("bytes").get<uint64_t>(), entry.at("crc32").get<std::string>()});
-    }
-  } catch (const nlohmann::json::exception&) {
-    check(false, "the manifest lacks a field or has one of the wrong type");
+  const Json json = parse_json(text, kOrigin, label, {.members = limits::kCheckpointFiles});
+  const JsonFields in(json, kOrigin, label);
+  std::string format;
+  in.take("format", format);
+  check(format == kFormat, "this is no checkpoint manifest");
+  in.take("version", version);
+  require(version <= kManifestVersion, ErrorCode::version, kOrigin, label,
+          " was written in format ", version, " by a newer version; this one reads format ",
+          kManifestVersion);
+  for (const auto& [name, value] : JsonFields(in.at("files"), kOrigin, label).members()) {
+    check(is_plain_name(name) && name != kManifestName, "a file has a name that is not allowed");
+    const JsonFields entry(value, kOrigin, label);
+    auto& file = files.emplace_back();
+    file.name = name;
+    entry.take("bytes", file.bytes);
+    entry.take("crc32", file.crc32);
   }
   // One comparison refuses duplicate keys, unknown fields, other number formats and the manifest of
   // another checkpoint.

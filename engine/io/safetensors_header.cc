@@ -7,14 +7,12 @@
 #include <utility>
 
 #include "engine/core/checked.h"
-#include "engine/core/library_memory.h"
+#include "engine/core/json.h"
 #include "engine/core/status.h"
 #include "engine/io/checksum.h"
 
 namespace trafo {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::string_view kOrigin = "safetensors";
 constexpr std::string_view kMetadataName = "__metadata__";
@@ -59,7 +57,7 @@ int64_t bytes_of(std::span<const int64_t> shape, int64_t element_bytes) {
 
 // A streaming JSON handler that accepts only the three levels of the format. Neither depth nor
 // numbers nor sizes of a hostile header reach a general data structure.
-class HeaderHandler final : public nlohmann::json_sax<Json> {
+class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderHandler(const std::string& label, uint64_t payload_bytes, ElementTypes types)
       : label_(label), payload_bytes_(payload_bytes), types_(types) {}
@@ -154,7 +152,8 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
     unexpected("a number that is not a 64-bit integer");
   }
   bool binary(binary_t&) override { unexpected("binary data"); }
-  bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::json::exception&) override {
     corrupt("the header is not valid JSON at byte ", position);
   }
 
@@ -343,7 +342,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t paylo
         "the header is damaged (or was edited): its checksum does not fit");
 
   HeaderHandler handler(label, payload_bytes, types);
-  Json::sax_parse(json.begin(), json.end(), &handler);
+  nlohmann::json::sax_parse(json.begin(), json.end(), &handler);
   SafetensorsHeader header;
   header.tensors = std::move(handler.tensors);
   header.metadata = std::move(handler.metadata);
@@ -373,10 +372,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t paylo
 
 std::string encode_safetensors_header(std::span<const TensorInfo> tensors,
                                       const SafetensorsMetadata& metadata) {
-  size_t bytes = 1024 * tensors.size();
-  for (const auto& [key, value] : metadata) bytes += key.size() + value.size();
-  const LibraryMemory memory(LibraryMemory::json(bytes));
-  const auto quoted = [](std::string_view text) { return Json(text).dump(); };
+  const auto quoted = [](std::string_view text) { return Json(std::string(text)).dump(); };
   std::string json(kStart);
   json += "00000000\"";
   json += concat(",", quoted(kFormatKey), ":", quoted(kFormat));

@@ -1,6 +1,5 @@
 #include "engine/models/model_config.h"
 
-#include "engine/core/library_memory.h"
 #include "engine/models/model_config_fields.generated.h"
 
 namespace trafo {
@@ -45,8 +44,7 @@ void validate(const ModelConfig& c) {
 }
 
 std::string to_json(const ModelConfig& config) {
-  const LibraryMemory memory(LibraryMemory::json(0));
-  nlohmann::ordered_json out;
+  Json out;
   for_each_field_of_model(config, [&](const OptionField& field, const auto& value) {
     write_option(out, field, value);
   });
@@ -54,9 +52,8 @@ std::string to_json(const ModelConfig& config) {
 }
 
 ModelConfig model_config_from_json(const std::string& text) {
-  const LibraryMemory memory(LibraryMemory::json(text.size()));
   ModelConfig config;
-  const nlohmann::json json = parse_json(text, kOrigin, "not a model configuration");
+  const Json json = parse_json(text, kOrigin, "not a model configuration");
   const JsonFields in(json, kOrigin, "not a model configuration");
   size_t fields = 0;
   for_each_field_of_model(config, [&](const OptionField& field, auto& value) {
@@ -64,8 +61,8 @@ ModelConfig model_config_from_json(const std::string& text) {
     read_option(in, kOrigin, field, value);
     ++fields;
   });
-  require(in.count() == fields, ErrorCode::corrupt_file, kOrigin, "the configuration has ",
-          in.count(), " fields, this version knows ", fields);
+  require(in.members().size() == fields, ErrorCode::corrupt_file, kOrigin, "the configuration has ",
+          in.members().size(), " fields, this version knows ", fields);
   validate(config);
   return config;
 }

@@ -2,10 +2,9 @@
 
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "engine/core/checked.h"
-#include "engine/core/library_memory.h"
+#include "engine/core/json.h"
 #include "engine/core/limits.h"
 #include "engine/io/atomic_file.h"
 
@@ -250,13 +249,15 @@ ModelConfig read_model_config(const SafetensorsReader& reader) {
 }
 
 std::string describe_differences(const ModelConfig& saved, const ModelConfig& given) {
-  const LibraryMemory memory(LibraryMemory::json(0));
-  const auto a = nlohmann::json::parse(to_json(saved)), b = nlohmann::json::parse(to_json(given));
+  const Json a = parse_json(to_json(saved), kOrigin, "model configuration");
+  const Json b = parse_json(to_json(given), kOrigin, "model configuration");
+  const JsonFields before(a, kOrigin, "model configuration"),
+      now(b, kOrigin, "model configuration");
   std::string text;
-  for (const auto& [name, value] : a.items())
-    if (value != b.at(name))
+  for (const auto& [name, value] : before.members())
+    if (value != now.at(name))
       text += concat(text.empty() ? "" : "; ", name, " is ", value.dump(), " in the checkpoint, ",
-                     b.at(name).dump(), " here");
+                     now.at(name).dump(), " here");
   return text;
 }
 

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <fstream>
 
-#include "engine/core/library_memory.h"
 #include "engine/core/open_error.h"
 #include "engine/core/status.h"
+#include "engine/tokenizer/library_reserve.h"
 #include "engine/tokenizer/sentencepiece.h"
 #include "engine/tokenizer/spm_model.h"
 
@@ -23,8 +23,8 @@ constexpr std::string_view kOrigin = kTokenizerOrigin;
 constexpr size_t kLongestSurface = limits::kPieceBytes;
 
 // What the library takes for a text: its lattice, and a message with every piece.
-LibraryMemory memory_for(size_t text) {
-  return LibraryMemory((size_t{32} << 10) + 320 * text);
+size_t needed_for(size_t text) {
+  return (size_t{32} << 10) + 320 * text;
 }
 
 // The size of what a character map makes of a text shows only with the text.
@@ -81,7 +81,7 @@ Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view na
   model->serialized = serialized;
   model->summary = check_spm_model(model->serialized, name);
   std::string reason;
-  const LibraryMemory memory((size_t{1} << 20) + 16 * serialized.size());
+  const LibraryReserve reserve((size_t{1} << 20) + 16 * serialized.size());
   try {
     const auto status = model->processor.LoadFromSerializedProto(
         model->summary.has_self_test ? without_self_test(serialized, name) : model->serialized);
@@ -119,7 +119,7 @@ const std::string& Tokenizer::serialized() const noexcept {
 void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   check_text(text, "text to encode");
   check_growth(model_->summary.normalizer, text);
-  const LibraryMemory memory = memory_for(text.size());
+  const LibraryReserve reserve(needed_for(text.size()));
   check_encoded(model_->processor.Encode(text, &ids));
 }
 
@@ -140,7 +140,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
             "the SentencePiece model could turn these ", ids.size(), " tokens into more than ",
             limits::kDecodedBytes, " bytes");
   }
-  const LibraryMemory memory = memory_for(16 * ids.size());
+  const LibraryReserve reserve(needed_for(16 * ids.size()));
   std::string text;
   const auto status = model_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
   require(status.ok(), ErrorCode::corrupt_file, kOrigin,
@@ -151,7 +151,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
 std::vector<NormalizedRun> Tokenizer::normalize(std::string_view text) const {
   check_text(text, "text to normalize");
   check_growth(model_->summary.normalizer, text);
-  const LibraryMemory memory = memory_for(text.size());
+  const LibraryReserve reserve(needed_for(text.size()));
   sentencepiece::ImmutableSentencePieceText encoded;
   check_encoded(model_->processor.Encode(text, encoded.mutable_proto()));
   std::vector<NormalizedRun> runs;

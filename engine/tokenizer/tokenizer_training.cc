@@ -1,19 +1,19 @@
-#include <pthread.h>
 #include <sentencepiece_trainer.h>
-#include <sys/mman.h>
 
 #include <charconv>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <system_error>
+#include <thread>
 #include <unordered_map>
 
-#include "engine/core/library_memory.h"
 #include "engine/core/limits.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
+#include "engine/tokenizer/library_reserve.h"
 #include "engine/tokenizer/sentencepiece.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/training_text.h"
@@ -27,6 +27,8 @@ constexpr int kBytePieces = 256;
 constexpr int kLongestTrainedPiece = 16;  // characters, the library's default
 constexpr const char* kEscapedSpace = "\u2581";
 constexpr int kThreads = 16;  // part of the result: partial sums are added by thread
+// The C library makes a heap for each thread, and cuts one out of a mapping twice its size.
+constexpr size_t kThreadHeaps = (kThreads + 1) * (size_t{64} << 20);
 
 class Sentences final : public sentencepiece::SentenceIterator {
  public:
@@ -96,31 +98,27 @@ std::string format_coverage(double coverage) {
   return std::string(text, end);
 }
 
-// Address space for the library's threads: their stacks, and for each a heap of the C library.
-// Nothing can catch what a thread of the library throws, so it must not run out.
-void require_thread_memory() {
-  constexpr size_t kHeap = size_t{64} << 20;
-  pthread_attr_t attributes;
-  size_t stack = size_t{8} << 20;
-  if (pthread_attr_init(&attributes) == 0) {
-    pthread_attr_getstacksize(&attributes, &stack);
-    pthread_attr_destroy(&attributes);
-  }
-  // One heap more: it is cut out of a mapping twice its size.
-  const size_t bytes = kThreads * (stack + kHeap) + kHeap;
-  void* space = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (space == MAP_FAILED) throw std::bad_alloc();
-  munmap(space, bytes);
-}
-
 sentencepiece::util::Status train_model(std::span<const std::string_view> sentences,
-                                        const Settings& settings, std::string& serialized) {
+                                        const Settings& settings, size_t bytes,
+                                        std::string& serialized) {
   Sentences iterator(sentences);
+  sentencepiece::util::Status status;
+  std::exception_ptr error;
   try {
-    return sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &serialized);
+    std::thread([&] {
+      try {
+        const LibraryReserve reserve(kThreadHeaps + bytes,
+                                     LibraryReserve::For::started_threads_too);
+        status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &serialized);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }).join();
+    if (error) std::rethrow_exception(error);
   } catch (const std::system_error&) {  // no further thread
     throw std::bad_alloc();
   }
+  return status;
 }
 
 // The character map that all trained models get. The library gives it away only inside of a model.
@@ -132,7 +130,7 @@ const CharacterMap& default_character_map() {
       const std::string_view sentences[] = {"a"};
       const auto status = train_model(
           sentences, {{"minloglevel", "3"}, {"hard_vocab_limit", "false"}, {"model_type", "char"}},
-          serialized);
+          size_t{1} << 20, serialized);
       require(status.ok(), ErrorCode::internal, kOrigin, status.error_message());
       map = check_spm_model(serialized, "default tokenizer").normalizer;
     }
@@ -148,7 +146,7 @@ const CharacterMap& default_character_map() {
 void silence_sentencepiece() {
   static std::once_flag once;
   std::call_once(once, [] {
-    const LibraryMemory memory(size_t{32} << 10);
+    const LibraryReserve reserve(size_t{32} << 10);
     sentencepiece::SentencePieceTrainer::Train(
         std::unordered_map<std::string, std::string>{{"minloglevel", "3"}})
         .IgnoreError();
@@ -183,7 +181,6 @@ Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
   for (size_t i = 0; i < sentences.size(); ++i)
     check_text(sentences[i], concat("training sentence ", i + 1));
 
-  require_thread_memory();
   // The library's own sampling draws from a generator that lives as long as the thread: a second
   // training would differ.
   const TrainingText text = examine_training_text(
@@ -210,9 +207,9 @@ Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
   if (text.characters > INT32_MAX || text.most_frequent > INT32_MAX / kLongestTrainedPiece)
     settings["train_extremely_large_corpus"] = "true";
   // Its suffix array and a million candidates.
-  const LibraryMemory memory((size_t{16} << 20) + 128 * (text.bytes + text.sentences.size()));
+  const size_t bytes = (size_t{16} << 20) + 128 * (text.bytes + text.sentences.size());
   std::string serialized;
-  const auto status = train_model(text.sentences, settings, serialized);
+  const auto status = train_model(text.sentences, settings, bytes, serialized);
   if (!status.ok()) fail_training(status.error_message(), options);
   return from_bytes(serialized, "trained tokenizer");
 }

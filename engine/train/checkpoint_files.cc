@@ -1,9 +1,6 @@
 #include "engine/train/checkpoint_files.h"
 
-#include <nlohmann/json.hpp>
-
 #include "engine/core/json.h"
-#include "engine/core/library_memory.h"
 #include "engine/io/checksum.h"
 #include "engine/io/manifest.h"
 #include "engine/models/model_io.h"
@@ -70,13 +67,12 @@ void write_checkpoint_stream(ByteSink& sink, std::span<const CheckpointFile> fil
     file.write(memory);
     contents.push_back(memory.take());
   }
-  const LibraryMemory memory(LibraryMemory::json(1024 * files.size()));
-  nlohmann::json list = nlohmann::json::array();
+  Json::List list;
   for (size_t i = 0; i < files.size(); ++i)
-    list.push_back({{"name", files[i].name},
-                    {"bytes", contents[i].size()},
-                    {"crc32", crc32_text(crc32(contents[i]))}});
-  sink.write(std::string(kMagic) + std::string(kFormat) + "\n" + list.dump() + "\n");
+    list.push_back(Json::Object{{"bytes", contents[i].size()},
+                                {"crc32", crc32_text(crc32(contents[i]))},
+                                {"name", files[i].name}});
+  sink.write(std::string(kMagic) + std::string(kFormat) + "\n" + Json(list).dump() + "\n");
   for (const std::vector<std::byte>& content : contents) sink.write(content);
 }
 
@@ -94,13 +90,12 @@ CheckpointStream::CheckpointStream(std::vector<std::byte> bytes) : bytes_(std::m
   const size_t second = text.substr(0, first + 1 + limits::kConfigBytes).find('\n', first + 1);
   if (second == text.npos) damaged("ends in its list of files");
   size_t at = second + 1;
-  const LibraryMemory memory(LibraryMemory::json(second));
   constexpr std::string_view kLabel = "the stream's list of files";
-  const nlohmann::json list =
-      parse_json(text.substr(first + 1, second - first - 1), kOrigin, kLabel);
-  if (!list.is_array() || list.size() > limits::kCheckpointFiles)
+  const Json json = parse_json(text.substr(first + 1, second - first - 1), kOrigin, kLabel);
+  const auto* list = json.as<Json::List>();
+  if (list == nullptr || list->size() > limits::kCheckpointFiles)
     damaged("has no list of at most ", limits::kCheckpointFiles, " files");
-  for (const nlohmann::json& each : list) {
+  for (const Json& each : *list) {
     const JsonFields entry(each, kOrigin, kLabel);
     std::string name, sum;
     uint64_t size = 0;

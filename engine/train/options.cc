@@ -1,6 +1,5 @@
 #include "engine/train/options.h"
 
-#include "engine/core/library_memory.h"
 #include "engine/train/train_options_fields.generated.h"
 
 namespace trafo {
@@ -51,8 +50,7 @@ ScheduleOptions schedule_options(const TrainOptions& o, int64_t width) {
 }
 
 std::string fixed_options_json(const TrainOptions& options) {
-  const LibraryMemory memory(LibraryMemory::json(0));
-  nlohmann::ordered_json out;
+  Json out;
   for_each_field_of_training(options, [&]<class T>(const OptionField& field, const T& value) {
     if constexpr (!std::is_same_v<T, Period>)  // none of them is fixed
       if (field.fixed) write_option(out, field, value);

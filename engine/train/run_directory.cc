@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/core/json.h"
-#include "engine/core/library_memory.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
 #include "engine/io/descriptor.h"
@@ -33,8 +32,7 @@ std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_direc
     try {
       const std::string text = checkpoints.read_text(*update, kStateFile, limits::kConfigBytes);
       const SavedState saved = decode_state(text, kStateFile);
-      const LibraryMemory memory(LibraryMemory::json(saved.identity.options.size()));
-      const nlohmann::json options = parse_json(saved.identity.options, kOrigin, kStateFile);
+      const Json options = parse_json(saved.identity.options, kOrigin, kStateFile);
       int64_t tokens = 0;
       JsonFields(options, kOrigin, kStateFile).take("batch_tokens", tokens);
       return tokens;

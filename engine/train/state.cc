@@ -3,13 +3,11 @@
 #include <charconv>
 
 #include "engine/core/json.h"
-#include "engine/core/library_memory.h"
 #include "engine/train/train_options_fields.generated.h"
 
 namespace trafo {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr const char* kOrigin = "checkpoint";
 constexpr const char* kFormat = "trafo-training-state";
 
@@ -88,9 +86,8 @@ void check_counts(const RunState& s, const std::string& label) {
 
 // An option by its key in the JSON of a checkpoint.
 struct SavedOption {
-  std::string name;  // what messages call it
-  nlohmann::json
-      before_there_was;  // what a checkpoint without it was trained with; null: all have it
+  std::string name;       // what messages call it
+  Json before_there_was;  // what a checkpoint without it was trained with; null: all have it
 };
 SavedOption saved_option(const std::string& key) {
   SavedOption found{key, {}};
@@ -99,7 +96,7 @@ SavedOption saved_option(const std::string& key) {
     if constexpr (!std::is_same_v<T, Period>) {  // none of them is fixed
       if (key != field.json_key()) return;
       found.name = field.name;
-      nlohmann::ordered_json json;
+      Json json;
       write_option(json, field, value);
       if (field.later) found.before_there_was = json[key];
     }
@@ -109,20 +106,22 @@ SavedOption saved_option(const std::string& key) {
 
 // Both as parameter_groups_json gives them.
 void check_groups(const std::string& saved, const std::string& given, const std::string& label) {
-  const auto parse = [](const std::string& text) {
-    return text.empty() ? nlohmann::json::object() : nlohmann::json::parse(text);
+  const auto parse = [&](const std::string& text) {
+    return text.empty() ? Json(Json::Object()) : parse_json(text, kOrigin, label);
   };
-  const nlohmann::json before = parse(saved), now = parse(given);
+  const Json before = parse(saved), now = parse(given);
   if (before == now) return;
-  const auto state = [](const nlohmann::json& groups, const std::string& name) {
-    return groups.is_object() && groups.contains(name) ? groups.at(name).dump() : "default";
-  };
   // The first parameter that differs is enough to find the others.
-  std::string which = "a parameter";
-  for (const nlohmann::json* groups : {&before, &now})
-    for (const auto& [name, value] : groups->items())
-      if (which == "a parameter" && state(before, name) != state(now, name))
-        which = concat(name, " was ", state(before, name), " and is ", state(now, name), " now");
+  std::string which;
+  const auto compare = [&](const std::string& name, const Json* old, const Json* current) {
+    const auto state = [](const Json* group) { return group ? group->dump() : "default"; };
+    if (which.empty() && (old && current ? *old != *current : old != current))
+      which = concat(name, " was ", state(old), " and is ", state(current), " now");
+  };
+  for (const auto& [name, group] : JsonFields(before, kOrigin, label).members())
+    compare(name, &group, now.find(name));
+  for (const auto& [name, group] : JsonFields(now, kOrigin, label).members())
+    compare(name, before.find(name), &group);
   fail(ErrorCode::invalid_argument, kOrigin, label,
        " cannot be continued with other parameters frozen or with other factors: ", which);
 }
@@ -130,51 +129,48 @@ void check_groups(const std::string& saved, const std::string& given, const std:
 }  // namespace
 
 std::string parameter_groups_json(const ParameterStore& parameters) {
-  const LibraryMemory memory(LibraryMemory::json(parameters.count() * 64));
-  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  Json::Object out;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const ParameterGroup& group = parameters.group(id);
-    nlohmann::ordered_json& entry = out[parameters.name(id)];
-    if (!group.trainable) {
-      entry["frozen"] = true;
-    } else if (group.lr_factor != 1 || group.weight_decay != 1) {
-      entry["lr_factor"] = group.lr_factor;
-      entry["weight_decay"] = group.weight_decay;
-    } else {
-      out.erase(parameters.name(id));
-    }
+    if (!group.trainable)
+      out.push_back({parameters.name(id), Json::Object{{"frozen", true}}});
+    else if (group.lr_factor != 1 || group.weight_decay != 1)
+      out.push_back({parameters.name(id), Json::Object{{"lr_factor", group.lr_factor},
+                                                       {"weight_decay", group.weight_decay}}});
   }
-  return out.empty() ? std::string() : out.dump();
+  return out.empty() ? std::string() : Json(out).dump();
 }
 
 std::string encode_state(const RunState& state, const RunIdentity& identity) {
-  const LibraryMemory memory(LibraryMemory::json(identity.options.size()));
   Json out;
   out["format"] = kFormat;
   out["version"] = kStateVersion;
   for_each_field(state, [&](const char* name, const auto& value) { out[name] = value; });
   out["data_seed"] = to_hex(state.position.seed);
   for_each_place(state.position, [&](const char* name, const auto& value) { out[name] = value; });
-  out["best"] = Json::array();
+  Json::List all;
   for (const auto& [name, best] : state.best) {
-    Json entry{{"metric", name}};
-    if (best) entry["value"] = best->value, entry["update"] = best->update;
-    out["best"].push_back(entry);
+    Json::Object entry{{"metric", name}};
+    if (best) entry.push_back({"value", best->value}), entry.push_back({"update", best->update});
+    all.emplace_back(entry);
   }
-  out["stalled_by_metric"] = state.stalled_by_metric;
+  out["best"] = all;
+  Json::Object stalled;
+  for (const auto& [name, count] : state.stalled_by_metric) stalled.push_back({name, count});
+  out["stalled_by_metric"] = stalled;
   out["corpus"] = to_hex(identity.corpus);
   out["tokenizer"] = identity.tokenizer;
-  out["options"] = Json::parse(identity.options);
-  if (!identity.groups.empty()) out["parameter_groups"] = Json::parse(identity.groups);
+  out["options"] = parse_json(identity.options, kOrigin, "options");
+  if (!identity.groups.empty())
+    out["parameter_groups"] = parse_json(identity.groups, kOrigin, "parameter_groups");
   return out.dump(2) + "\n";
 }
 
 SavedState decode_state(const std::string& text, const std::string& label) {
   SavedState saved;
   RunState& state = saved.state;
-  const LibraryMemory memory(LibraryMemory::json(text.size()));
-  const nlohmann::json json = parse_json(text, kOrigin, label);
+  const Json json = parse_json(text, kOrigin, label);
   const JsonFields in(json, kOrigin, label);
   const auto text_of = [&](const char* name) {
     std::string value;
@@ -195,9 +191,9 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   for_each_place(state.position, [&](const char* name, auto& value) {
     if (in.has(name)) in.take(name, value);
   });
-  const nlohmann::json& best = in.at("best");
-  require(best.is_array(), ErrorCode::corrupt_file, kOrigin, label, ": best is not a list");
-  for (const nlohmann::json& each : best) {
+  const auto* best = in.at("best").as<Json::List>();
+  require(best != nullptr, ErrorCode::corrupt_file, kOrigin, label, ": best is not a list");
+  for (const Json& each : *best) {
     const JsonFields entry(each, kOrigin, label);
     auto& [name, value] = state.best.emplace_back();
     entry.take("metric", name);
@@ -207,14 +203,14 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   }
   if (in.has("stalled_by_metric")) {
     const JsonFields counts(in.at("stalled_by_metric"), kOrigin, label);
-    for (const auto& [name, count] : in.at("stalled_by_metric").items())
-      counts.take(name, state.stalled_by_metric[name]);
+    for (const auto& [name, count] : counts.members())
+      counts.convert(count, name, state.stalled_by_metric[name]);
   } else if (!state.best.empty()) {  // an older release counted the first metric alone
     state.stalled_by_metric[state.best.front().first] = state.stalled;
   }
   saved.identity.corpus = from_hex(text_of("corpus"), label);
   saved.identity.tokenizer = text_of("tokenizer");
-  require(in.at("options").is_object(), ErrorCode::corrupt_file, kOrigin, label,
+  require(in.at("options").as<Json::Object>(), ErrorCode::corrupt_file, kOrigin, label,
           ": options is not an object");
   saved.identity.options = in.at("options").dump();
   if (in.has("parameter_groups")) saved.identity.groups = in.at("parameter_groups").dump();
@@ -223,19 +219,16 @@ SavedState decode_state(const std::string& text, const std::string& label) {
 }
 
 void check_identity(const RunIdentity& saved, const RunIdentity& given, const std::string& label) {
-  const LibraryMemory memory(LibraryMemory::json(saved.options.size() + given.options.size()));
-  // The saved ones are a file's: an ordered object would look for each among all others.
-  const auto before = nlohmann::json::parse(saved.options);
-  const auto now = nlohmann::json::parse(given.options);
-  const Json options = Json::parse(given.options);  // in the order to tell them in
+  const Json before = parse_json(saved.options, kOrigin, label);
+  const Json now = parse_json(given.options, kOrigin, label);
   std::string differences;
   const auto add = [&](const std::string& text) {
     differences += (differences.empty() ? "" : "; ") + text;
   };
-  for (const auto& [key, ordered] : options.items()) {
-    const nlohmann::json& value = now.at(key);
+  for (const auto& [key, value] : JsonFields(now, kOrigin, label).members()) {
     const SavedOption option = saved_option(key);
-    const nlohmann::json old = before.contains(key) ? before.at(key) : option.before_there_was;
+    const Json* found = before.find(key);
+    const Json& old = found != nullptr ? *found : option.before_there_was;
     if (old != value)
       add(concat(option.name, " was ", old.dump(), " and is ", value.dump(), " now"));
   }

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "engine/core/checked.h"
@@ -139,7 +140,7 @@ TEST(Limits, NamesAndMetadataValues) {
   EXPECT_REFUSED("the limit is 65536", read_header(value(limits::kHeaderBytes / 2)));
 }
 
-nlohmann::json parse(const std::string& text) {
+Json parse(const std::string& text) {
   return parse_json(text, "test", "forged");
 }
 
@@ -176,7 +177,7 @@ TEST(Limits, JsonBytesAndMembers) {
 
 TEST(Limits, JsonNumbers) {
   const auto take = [](const std::string& number, auto value) {
-    const nlohmann::json json = parse("{\"n\":" + number + "}");
+    const Json json = parse("{\"n\":" + number + "}");
     JsonFields(json, "test", "forged").take("n", value);
     return value;
   };

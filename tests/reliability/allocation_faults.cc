@@ -18,17 +18,33 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 std::atomic<int64_t> seen{0}, fails_at{kNever}, live{0};
 std::atomic<bool> armed{false}, persistent_faults{false}, fired{false};
 
-// Inside LibraryMemory: what other people's code takes there has been asked for before.
+// Inside a LibraryReserve, where memory is not refused but scarce: what has been freed there since
+// the first failure can be had again.
 thread_local int in_library = 0;
+std::atomic<int64_t> freed{0};
 
-bool refuse() {
-  if (!armed.load(std::memory_order_relaxed) || in_library > 0) return false;
+bool take_freed(size_t bytes) {
+  const auto wanted = static_cast<int64_t>(bytes);
+  int64_t left = freed.load();
+  while (left >= wanted && !freed.compare_exchange_weak(left, left - wanted)) {
+  }
+  return left >= wanted;
+}
+
+bool refuse(size_t bytes) {
+  if (!armed.load(std::memory_order_relaxed)) return false;
   const int64_t number = seen.fetch_add(1, std::memory_order_relaxed) + 1;
   const int64_t from = fails_at.load(std::memory_order_relaxed);
   if (number != from && !(number > from && persistent_faults.load(std::memory_order_relaxed)))
     return false;
+  if (in_library > 0 && number > from && take_freed(bytes)) return false;
   fired.store(true, std::memory_order_relaxed);
   return true;
+}
+
+void note_freed(void* memory) {
+  if (in_library > 0 && fired.load(std::memory_order_relaxed))
+    freed += static_cast<int64_t>(malloc_usable_size(memory));
 }
 
 }  // namespace
@@ -39,27 +55,33 @@ bool refuse() {
 namespace {
 
 void* take(size_t bytes) {
-  return refuse() ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
+  return refuse(bytes) ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
 }
 void* take(size_t bytes, std::align_val_t alignment) {
   const auto step = static_cast<size_t>(alignment);
-  return refuse() ? nullptr : std::aligned_alloc(step, (bytes + step - 1) / step * step);
+  return refuse(bytes) ? nullptr : std::aligned_alloc(step, (bytes + step - 1) / step * step);
 }
-void* or_throw(void* memory) {
-  if (!memory) throw std::bad_alloc();
-  return memory;
+// What operator new does: the handler finds memory or throws.
+template <class... Args>
+void* take_or_throw(Args... args) {
+  for (;;) {
+    if (void* memory = take(args...)) return memory;
+    const std::new_handler handler = std::get_new_handler();
+    if (!handler) throw std::bad_alloc();
+    handler();
+  }
 }
 
 }  // namespace
 
 void* operator new(size_t bytes) {
-  return or_throw(take(bytes));
+  return take_or_throw(bytes);
 }
 void* operator new[](size_t bytes) {
-  return or_throw(take(bytes));
+  return take_or_throw(bytes);
 }
 void* operator new(size_t bytes, std::align_val_t alignment) {
-  return or_throw(take(bytes, alignment));
+  return take_or_throw(bytes, alignment);
 }
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   return take(bytes);
@@ -140,37 +162,39 @@ bool is_thread_exit_record(const void* caller) {
 extern "C" {
 
 TRAFO_REPLACES void* malloc(size_t bytes) {
-  return refuse() ? refused() : counted(__libc_malloc(bytes));
+  return refuse(bytes) ? refused() : counted(__libc_malloc(bytes));
 }
 TRAFO_REPLACES void* calloc(size_t count, size_t bytes) {
-  if (!is_thread_exit_record(__builtin_return_address(0)) && refuse()) return refused();
+  if (!is_thread_exit_record(__builtin_return_address(0)) && refuse(count * bytes))
+    return refused();
   return counted(__libc_calloc(count, bytes));
 }
 TRAFO_REPLACES void* realloc(void* memory, size_t bytes) {
-  if (refuse()) return refused();
+  if (refuse(bytes)) return refused();
   void* moved = __libc_realloc(memory, bytes);
   if (!memory && moved) live.fetch_add(1, std::memory_order_relaxed);
   if (memory && bytes == 0) live.fetch_sub(1, std::memory_order_relaxed);
   return moved;
 }
 TRAFO_REPLACES void* memalign(size_t alignment, size_t bytes) {
-  return refuse() ? refused() : counted(__libc_memalign(alignment, bytes));
+  return refuse(bytes) ? refused() : counted(__libc_memalign(alignment, bytes));
 }
 TRAFO_REPLACES void* aligned_alloc(size_t alignment, size_t bytes) {
-  return refuse() ? refused() : counted(__libc_memalign(alignment, bytes));
+  return refuse(bytes) ? refused() : counted(__libc_memalign(alignment, bytes));
 }
 TRAFO_REPLACES int posix_memalign(void** memory, size_t alignment, size_t bytes) {
-  if (refuse()) return ENOMEM;
+  if (refuse(bytes)) return ENOMEM;
   *memory = counted(__libc_memalign(alignment, bytes));
   return *memory ? 0 : ENOMEM;
 }
 TRAFO_REPLACES void free(void* memory) {
   if (memory) live.fetch_sub(1, std::memory_order_relaxed);
+  if (memory) note_freed(memory);
   __libc_free(memory);
 }
 TRAFO_REPLACES int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                                   void* (*start)(void*), void* argument) {
-  if (refuse()) return EAGAIN;
+  if (refuse(0)) return EAGAIN;
   if (in_library == 0) return symbols().start_thread(thread, attributes, start, argument);
   // The library's own threads are inside it as well.
   struct Start {
@@ -193,16 +217,18 @@ TRAFO_REPLACES int pthread_create(pthread_t* thread, const pthread_attr_t* attri
 
 #endif
 
-// The linker gives the engine's calls of LibraryMemory's constructor and destructor to these.
+// The linker gives the engine's calls of LibraryReserve's constructor and destructor to these.
 extern "C" {
 
-void __real__ZN5trafo13LibraryMemoryC1Em(void* self, size_t bytes);
-void __wrap__ZN5trafo13LibraryMemoryC1Em(void* self, size_t bytes) {
-  __real__ZN5trafo13LibraryMemoryC1Em(self, bytes);
+void __real__ZN5trafo14LibraryReserveC1EmNS0_3ForE(void* self, size_t bytes, int threads);
+void __wrap__ZN5trafo14LibraryReserveC1EmNS0_3ForE(void* self, size_t bytes, int threads) {
+  __real__ZN5trafo14LibraryReserveC1EmNS0_3ForE(self, bytes, threads);
   ++in_library;
 }
-void __wrap__ZN5trafo13LibraryMemoryD1Ev(void*) {
+void __real__ZN5trafo14LibraryReserveD1Ev(void* self);
+void __wrap__ZN5trafo14LibraryReserveD1Ev(void* self) {
   --in_library;
+  __real__ZN5trafo14LibraryReserveD1Ev(self);
 }
 
 }  // extern "C"
@@ -214,6 +240,7 @@ void arm_allocations(int64_t nth, bool persistent) {
   symbols();
 #endif
   seen = 0;
+  freed = 0;
   fired = false;
   fails_at = nth;
   persistent_faults = persistent;
