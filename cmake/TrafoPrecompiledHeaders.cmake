@@ -1,0 +1,21 @@
+# Precompiled headers: what most files of a target include is parsed once. A third of the compile time of a first build.
+# OFF compiles every file by what it includes itself; CI does that in one of its builds.
+option(TRAFO_PRECOMPILED_HEADERS "Parse the headers that most files include once" ON)
+
+set(TRAFO_STANDARD_HEADERS <algorithm> <array> <atomic> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map>
+  <memory> <mutex> <optional> <span> <string> <string_view> <utility> <vector>)
+
+function(trafo_precompile_headers target)  # further arguments: headers beside those of the standard library
+  if(TRAFO_PRECOMPILED_HEADERS)
+    foreach(header ${TRAFO_STANDARD_HEADERS} ${ARGN})
+      list(APPEND cxx_headers "$<$<COMPILE_LANGUAGE:CXX>:${header}>")
+    endforeach()
+    target_precompile_headers(${target} PRIVATE ${cxx_headers})
+  endif()
+endfunction()
+
+function(trafo_reuse_precompiled_headers target from)  # both are compiled with the same options and definitions
+  if(TRAFO_PRECOMPILED_HEADERS)
+    target_precompile_headers(${target} REUSE_FROM ${from})
+  endif()
+endfunction()
