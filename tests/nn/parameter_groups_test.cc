@@ -27,7 +27,7 @@ TEST(ParameterPattern, StarsAndQuestionMarks) {
   EXPECT_FALSE(matches_pattern("encoder.0.norm", ""));
   EXPECT_TRUE(matches_pattern("", ""));
   // A pattern that backtracks at every character ends at once all the same.
-  EXPECT_FALSE(matches_pattern(std::string(4000, 'a'), std::string(500, '*') + "a*a*a*a*b"));
+  EXPECT_FALSE(matches_pattern(std::string(4000, 'a'), std::string(500, '*').append("a*a*a*a*b")));
 }
 
 class ParameterGroupsTest : public ::testing::Test {
