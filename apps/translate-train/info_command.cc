@@ -55,7 +55,7 @@ void show_model(const std::string& path, bool tensors, LineWriter& out) {
   out.write(fmt::format(
       "width         {}, feed-forward {}, {} heads{}", c.width, c.ffn_width, c.heads,
       c.kv_heads > 0 ? fmt::format(" over {} of keys and values", c.kv_heads) : std::string()));
-  out.write(fmt::format("vocabulary    {} pieces, embeddings {}", grouped(c.vocabulary),
+  out.write(fmt::format("vocabulary    {} subwords, embeddings {}", grouped(c.vocabulary),
                         c.tied_embeddings ? "tied" : "separate"));
   out.write(fmt::format("positions     {}", grouped(c.max_positions)));
   out.write(fmt::format("parameters    {} in {} tensors", grouped(elements), grouped(count)));
@@ -70,18 +70,18 @@ void show_model(const std::string& path, bool tensors, LineWriter& out) {
 
 void show_vocabulary(const std::string& path, LineWriter& out) {
   const auto tokenizer = make<Tokenizer>(trafo_tokenizer_load, path.data(), path.size());
-  int64_t pieces = 0;
-  check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &pieces));
+  int64_t subwords = 0;
+  check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &subwords));
   out.write("vocabulary    " + path);
   std::string first;
-  for (int32_t id = 0; id < std::min<int64_t>(pieces, 12); ++id) {
-    char* piece = nullptr;
+  for (int32_t id = 0; id < std::min<int64_t>(subwords, 12); ++id) {
+    char* subword = nullptr;
     size_t length = 0;
-    check(trafo_tokenizer_get_token(tokenizer.get(), id, &piece, &length));
-    first += (id == 0 ? "" : " ") + std::string(piece, length);
-    trafo_string_free(piece);
+    check(trafo_tokenizer_get_token(tokenizer.get(), id, &subword, &length));
+    first += (id == 0 ? "" : " ") + std::string(subword, length);
+    trafo_string_free(subword);
   }
-  out.write(fmt::format("pieces        {}: {} ...", grouped(pieces), first));
+  out.write(fmt::format("subwords      {}: {} ...", grouped(subwords), first));
 }
 
 std::string first_line(const fs::path& path) {

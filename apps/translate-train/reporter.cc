@@ -114,7 +114,7 @@ void Reporter::progress(const std::string& text, nlohmann::ordered_json record) 
 void Reporter::metric(const nlohmann::ordered_json& record) {
   if (metrics_path_.empty() || metrics_failed_) return;
   OutputFile out(metrics_path_, OutputFile::Mode::append);
-  // Translations may hold bytes that are no UTF-8: pieces can be single bytes.
+  // Translations may hold bytes that are no UTF-8: subwords can be single bytes.
   if (!out.write(record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n")) {
     metrics_failed_ = true;
     warn(metrics_path_ + ": cannot be written");

@@ -77,7 +77,7 @@ int score(const ScoreArguments& arguments) {
   out.finish();
   const double mean = -total / static_cast<double>(std::max<int64_t>(tokens, 1));
   reporter.info(fmt::format(
-      "{} pairs | {} target pieces | log-probability {:.4f} | cross-entropy {:.4f} | perplexity "
+      "{} pairs | {} target tokens | log-probability {:.4f} | cross-entropy {:.4f} | perplexity "
       "{:.4f}",
       grouped(static_cast<int64_t>(source.size())), grouped(tokens), total, mean, std::exp(mean)));
   return kDone;
@@ -119,7 +119,7 @@ Action add_score(CLI::App& app) {
       ->type_name("SRC TRG");
   app.add_option("--tsv", arguments->tsv, "instead: SOURCE<tab>TARGET lines, - is standard input")
       ->type_name("FILE|-");
-  app.add_flag("-n,--normalize", arguments->normalize, "divide by the length in pieces");
+  app.add_flag("-n,--normalize", arguments->normalize, "divide by the length in tokens");
   app.add_flag("-q,--quiet", arguments->quiet, "no summary");
   app.footer(
       "Writes the natural log-probability of every pair; the summary goes to standard error.");

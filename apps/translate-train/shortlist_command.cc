@@ -55,7 +55,7 @@ Action add_shortlist(CLI::App& app) {
       ->required()
       ->type_name("FILE.spm");
   app.add_option("-o,--output", arguments->output, "(default lex.s2t)")->type_name("FILE");
-  app.add_option("--best", arguments->best, "translations of a piece that are kept (default 100)")
+  app.add_option("--best", arguments->best, "translations of a subword that are kept (default 100)")
       ->type_name("N")
       ->check(CLI::Range(1, 100000));
   app.add_option("--max-pairs", arguments->pairs,

@@ -262,7 +262,7 @@ std::optional<Pretrained> find_pretrained(const Settings& settings, const std::s
 // What a run with these settings would keep as its config.yml, and where it would.
 int dump_config(Settings settings, const std::string& run, const Pretrained* pretrained,
                 Reporter& reporter) {
-  // A size that nobody has asked for gives way where the text has fewer pieces: it stays unsaid.
+  // A size that nobody has asked for gives way where the text has fewer subwords: it stays unsaid.
   const bool own_size = settings.has("dim-vocabs");
   int64_t pairs = 0;
   if (!settings.has("task")) {
@@ -357,14 +357,14 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
     check(trafo_tokenizer_save(tokenizer.get(), own_vocabulary.data(), own_vocabulary.size()));
   int64_t tensors = 0, parameters = 0;
   check(trafo_model_get_parameter_count(model.get(), &tensors, &parameters));
-  reporter.info(fmt::format("trafo {} | {} | {} {} | {} parameters | {} pieces | run directory {}",
-                            trafo_version(), device_text(context.get(), where, precision),
-                            settings.text("task"), settings.text("arch"), grouped(parameters),
-                            grouped(config.model.vocabulary), run));
+  reporter.info(fmt::format(
+      "trafo {} | {} | {} {} | {} parameters | {} subwords | run directory {}", trafo_version(),
+      device_text(context.get(), where, precision), settings.text("task"), settings.text("arch"),
+      grouped(parameters), grouped(config.model.vocabulary), run));
   int32_t device = TRAFO_DEVICE_CPU, index = 0;
   check(trafo_context_get_device(context.get(), &device, &index));
   if (config.trainer.autotune_gemm != 0 && device == TRAFO_DEVICE_CPU)
-    reporter.info("autotune-gemm: the CPU has one kernel for each product, none is measured");
+    reporter.info("autotune-gemm: the CPU has one kernel for each GEMM, none is timed");
   RunRecords records(
       {.description = {{"version", trafo_version()},
                        {"device", device_text(context.get(), where, precision)},

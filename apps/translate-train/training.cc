@@ -186,17 +186,17 @@ Corpora hold_out(Corpus all) {
   return {Corpus(rest), Corpus(held)};
 }
 
-Tokenizer train_vocabulary(const Corpus& corpus, int64_t pieces, bool soft_limit,
+Tokenizer train_vocabulary(const Corpus& corpus, int64_t subwords, bool soft_limit,
                            Reporter& reporter) {
   auto options = with_defaults<trafo_tokenizer_options>(trafo_tokenizer_options_init);
-  options.vocabulary = pieces;
+  options.vocabulary = subwords;
   options.soft_limit = soft_limit;
   const Reporter::Phase phase(reporter, "training the vocabulary");
   auto tokenizer = make<Tokenizer>(trafo_corpus_train_tokenizer, corpus.get(), &options);
   int64_t got = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &got));
   reporter.info(
-      fmt::format("vocabulary: {} pieces trained in {:.1f} s", grouped(got), phase.seconds()));
+      fmt::format("vocabulary: {} subwords trained in {:.1f} s", grouped(got), phase.seconds()));
   return tokenizer;
 }
 

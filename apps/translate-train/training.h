@@ -20,7 +20,7 @@ struct Corpora {
 // that the same pairs are chosen whatever their order, and never a copy of one that stays.
 Corpora hold_out(Corpus all);
 
-Tokenizer train_vocabulary(const Corpus& corpus, int64_t pieces, bool soft_limit,
+Tokenizer train_vocabulary(const Corpus& corpus, int64_t subwords, bool soft_limit,
                            Reporter& reporter);
 
 int64_t pair_count(const Corpus& corpus);

@@ -76,8 +76,8 @@ class CutLines {
   CutLines(const CutLines&) = delete;
   CutLines& operator=(const CutLines&) = delete;
 
-  void pieces(int64_t line, int64_t had, int64_t kept) {
-    one(fmt::format("line {} has {} pieces, the model takes {}: the end is left out", line,
+  void tokens(int64_t line, int64_t had, int64_t kept) {
+    one(fmt::format("line {} has {} tokens, the model takes {}: the end is left out", line,
                     grouped(had), grouped(kept)));
   }
   void bytes(int64_t line, size_t had) {
@@ -172,7 +172,7 @@ class TranslateRun {
     const int64_t line = done_ + static_cast<int64_t>(i);
     int64_t tokens = 0, used = 0;
     check(trafo_translations_get_source(translations, i, &tokens, &used));
-    if (used < tokens) cut_.pieces(line + 1, tokens, used);
+    if (used < tokens) cut_.tokens(line + 1, tokens, used);
     size_t count = 0;
     check(trafo_translations_get_count(translations, i, &count));
     for (size_t rank = 0; rank < count; ++rank) {
@@ -249,14 +249,14 @@ Action add_translate(CLI::App& app) {
   in_group(kSearch,
            app.add_option("--shortlist", a.shortlist,
                           "of the command shortlist or Marian's lex.s2t: choose among the "
-                          "FIRST pieces of the vocabulary and the BEST translations of every "
-                          "source piece (default 100 100)")
+                          "FIRST subwords of the vocabulary and the BEST translations of every "
+                          "source subword (default 100 100)")
                ->expected(1, 3)
                ->type_name("FILE [FIRST [BEST]]"));
   constexpr const char* kSampling = "Sampling, instead of the search";
   CLI::Option* method =
       app.add_option("--output-sampling,--sampling", a.method,
-                     "draw every piece: of all (full), of the N most probable (topk N) or of the "
+                     "draw every token: of all (full), of the N most probable (topk N) or of the "
                      "fewest with a share P of the probability (nucleus P)")
           ->expected(0, 2)
           ->type_name("[full|topk N|nucleus P]");

@@ -9,7 +9,7 @@ namespace {
 struct VocabArguments {
   std::vector<std::string> files;
   std::string output = "vocab.spm";
-  int64_t pieces = 8000;
+  int64_t subwords = 8000;
   double coverage = 1;
   bool bpe = false, byte_fallback = false, soft_limit = false, quiet = false;
 };
@@ -37,7 +37,7 @@ int vocab(const VocabArguments& arguments) {
   }
   if (lines.empty()) usage_error(arguments.files[0] + ": is empty");
   auto options = with_defaults<trafo_tokenizer_options>(trafo_tokenizer_options_init);
-  options.vocabulary = arguments.pieces;
+  options.vocabulary = arguments.subwords;
   options.character_coverage = arguments.coverage;
   options.bpe = arguments.bpe;
   options.byte_fallback = arguments.byte_fallback;
@@ -47,10 +47,10 @@ int vocab(const VocabArguments& arguments) {
   const Reporter::Phase phase(reporter, "training the vocabulary");
   tokenizer = make<Tokenizer>(trafo_tokenizer_train, text.data(), text.size(), &options);
   check(trafo_tokenizer_save(tokenizer.get(), arguments.output.data(), arguments.output.size()));
-  int64_t pieces = 0;
-  check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &pieces));
-  reporter.info(fmt::format("{}: {} pieces from {} lines in {:.1f} s", arguments.output,
-                            grouped(pieces), grouped(static_cast<int64_t>(lines.size())),
+  int64_t subwords = 0;
+  check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &subwords));
+  reporter.info(fmt::format("{}: {} subwords from {} lines in {:.1f} s", arguments.output,
+                            grouped(subwords), grouped(static_cast<int64_t>(lines.size())),
                             phase.seconds()));
   return kDone;
 }
@@ -64,13 +64,13 @@ Action add_vocab(CLI::App& app) {
       ->required()
       ->type_name("FILE");
   app.add_option("-o,--output", arguments->output, "(default vocab.spm)")->type_name("FILE.spm");
-  app.add_option("--dim-vocabs", arguments->pieces, "(default 8000)")->type_name("N");
+  app.add_option("--dim-vocabs", arguments->subwords, "(default 8000)")->type_name("N");
   app.add_option("--character-coverage", arguments->coverage,
-                 "share of characters that get a piece (default 1)")
+                 "share of characters that get a subword (default 1)")
       ->type_name("P");
   app.add_flag("--bpe", arguments->bpe, "byte-pair encoding instead of the unigram model");
   app.add_flag("--byte-fallback", arguments->byte_fallback, "unknown characters become bytes");
-  app.add_flag("--soft-limit", arguments->soft_limit, "fewer pieces if the text has no more");
+  app.add_flag("--soft-limit", arguments->soft_limit, "fewer subwords if the text has no more");
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   return [arguments] { return vocab(*arguments); };
 }

@@ -126,7 +126,7 @@ trafo_error* trafo_tokenizer_get_token(const trafo_tokenizer* tokenizer, int32_t
   return api(__func__, [&](const Call& call) {
     call.out(out_subword, "out_subword");
     call.out(out_length, "out_length");
-    const std::string& subword = call.handle(tokenizer, "tokenizer").tokenizer.piece(id);
+    const std::string& subword = call.handle(tokenizer, "tokenizer").tokenizer.token(id);
     *out_subword = copy_string(subword);
     *out_length = subword.size();
   });

@@ -31,8 +31,8 @@ inline constexpr int64_t kEpochs = int64_t{1} << 30;
 
 // vocabularies and text
 inline constexpr int kVocabulary = 1 << 22;
-// SentencePiece builds the trie of the pieces with one recursion per byte.
-inline constexpr int kPieceBytes = 1 << 10;
+// SentencePiece builds the trie of the subwords with one recursion per byte.
+inline constexpr int kSubwordBytes = 1 << 10;
 inline constexpr size_t kMappedBytes = 1 << 10;  // text of one entry of a character map
 // The normal form of a text has at most kNormalizedGrowth times its bytes and at most
 // kNormalizedExtra bytes more. Up to kNormalizedFree bytes are always allowed.

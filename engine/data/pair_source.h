@@ -38,8 +38,8 @@ struct PairDrops {
 };
 
 // Whether a pair with so many tokens, </s> not counted, is kept. If not, counts it in `drops`.
-bool keep_pair(const TokenizedCorpusOptions& options, bool monolingual, size_t source_pieces,
-               size_t target_pieces, bool identical, PairDrops& drops);
+bool keep_pair(const TokenizedCorpusOptions& options, bool monolingual, size_t source_subwords,
+               size_t target_subwords, bool identical, PairDrops& drops);
 
 // The tokens of a pair with </s>. Both are empty if the pair was dropped.
 struct PairTokens {

@@ -48,14 +48,14 @@ PairDrops& PairDrops::operator+=(const PairDrops& other) noexcept {
   return *this;
 }
 
-bool keep_pair(const TokenizedCorpusOptions& options, bool monolingual, size_t source_pieces,
-               size_t target_pieces, bool identical, PairDrops& drops) {
-  if ((!monolingual && source_pieces == 0) || target_pieces == 0) {
+bool keep_pair(const TokenizedCorpusOptions& options, bool monolingual, size_t source_subwords,
+               size_t target_subwords, bool identical, PairDrops& drops) {
+  if ((!monolingual && source_subwords == 0) || target_subwords == 0) {
     ++drops.empty;
     return false;
   }
-  const auto source_length = static_cast<int64_t>(source_pieces) + 1;  // with </s>
-  const auto target_length = static_cast<int64_t>(target_pieces) + 1;
+  const auto source_length = static_cast<int64_t>(source_subwords) + 1;  // with </s>
+  const auto target_length = static_cast<int64_t>(target_subwords) + 1;
   const bool decoder_only = options.form == SequenceForm::decoder_only;
   const int64_t decoder_length = decoder_only ? source_length + target_length - 1 : target_length;
   const int64_t encoder_length = decoder_only ? 0 : source_length;
@@ -65,7 +65,7 @@ bool keep_pair(const TokenizedCorpusOptions& options, bool monolingual, size_t s
     return false;
   }
   if (monolingual) return true;
-  const auto [shorter, longer] = std::minmax(source_pieces, target_pieces);
+  const auto [shorter, longer] = std::minmax(source_subwords, target_subwords);
   if (options.max_length_ratio > 0 &&
       static_cast<double>(longer) > options.max_length_ratio * static_cast<double>(shorter)) {
     ++drops.ratio;

@@ -162,8 +162,8 @@ LexicalTable LexicalTable::read(std::istream& in, const std::string& name,
     in.seekg(start);
   }
   LexicalTable table(tokenizer.vocab_size());
-  const auto number_of = [&](std::string_view piece) {
-    const int32_t id = piece == "NULL" ? tokenizer.unk_id() : tokenizer.id(piece);
+  const auto number_of = [&](std::string_view subword) {
+    const int32_t id = subword == "NULL" ? tokenizer.unk_id() : tokenizer.id(subword);
     return id == tokenizer.unk_id() ? -1 : id;
   };
   int64_t kept = 0;
@@ -184,7 +184,7 @@ void LexicalTable::write(std::ostream& out, const Tokenizer& tokenizer) const {
     for (const Entry& entry : rows_[source]) {
       char digits[32];
       const auto end = std::to_chars(digits, digits + sizeof digits, entry.probability).ptr;
-      out << tokenizer.piece(entry.target) << ' ' << tokenizer.piece(static_cast<int32_t>(source))
+      out << tokenizer.token(entry.target) << ' ' << tokenizer.token(static_cast<int32_t>(source))
           << ' ' << std::string_view(digits, static_cast<size_t>(end - digits)) << '\n';
     }
 }

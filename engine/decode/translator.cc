@@ -10,8 +10,8 @@ constexpr const char* kOrigin = "translate";
 
 // A byte token from <0x80> to <0xBF>: in UTF-8 never the first byte of a character.
 bool continues_character(const Tokenizer& tokenizer, int32_t id) {
-  return tokenizer.type(id) == SpmPiece::byte && tokenizer.piece(id) >= "<0x80>" &&
-         tokenizer.piece(id) <= "<0xBF>";
+  return tokenizer.type(id) == SubwordType::byte && tokenizer.token(id) >= "<0x80>" &&
+         tokenizer.token(id) <= "<0xBF>";
 }
 
 }  // namespace

@@ -176,12 +176,12 @@ Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
   if (config.has_encoder()) {
     json["add_source_bos"] = false;
     json["add_source_eos"] = true;
-    json["decoder_start_token"] = tokenizer.piece(tokenizer.bos_id());
+    json["decoder_start_token"] = tokenizer.token(tokenizer.bos_id());
   }
   json["bos_token"] =
-      tokenizer.piece(tokenizer.bos_id() < 0 ? tokenizer.eos_id() : tokenizer.bos_id());
-  json["eos_token"] = tokenizer.piece(tokenizer.eos_id());
-  json["unk_token"] = tokenizer.piece(tokenizer.unk_id());
+      tokenizer.token(tokenizer.bos_id() < 0 ? tokenizer.eos_id() : tokenizer.bos_id());
+  json["eos_token"] = tokenizer.token(tokenizer.eos_id());
+  json["unk_token"] = tokenizer.token(tokenizer.unk_id());
   json["layer_norm_epsilon"] = config.norm_epsilon;
   return json;
 }
@@ -233,10 +233,10 @@ void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer,
   check_expressible(config);
   require(lm || tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
           "the tokenizer has no <s>, from which the decoder starts");
-  Json::List pieces;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) pieces.push_back(tokenizer.piece(id));
+  Json::List subwords;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) subwords.push_back(tokenizer.token(id));
   write_json(directory / "config.json", config_json(config, tokenizer));
-  write_json(directory / (lm ? "vocabulary.json" : "shared_vocabulary.json"), pieces);
+  write_json(directory / (lm ? "vocabulary.json" : "shared_vocabulary.json"), subwords);
   write_file_atomically(directory / "vocab.spm", tokenizer.serialized());
   write_binary(host, directory / "model.bin");
 }

@@ -64,7 +64,7 @@ void refuse_llama_form(const char* format, const ModelConfig& config) {
   if (config.positions == Positions::rotary)
     cannot_express(format, "rotary positions; use hf-llama");
   if (config.ffn == FeedForward::swiglu) cannot_express(format, "SwiGLU; use hf-llama");
-  if (!config.biases) cannot_express(format, "products without biases");
+  if (!config.biases) cannot_express(format, "linear layers without biases");
 }
 
 void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer) {

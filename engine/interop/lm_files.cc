@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/interop/spm_pieces.h"
+#include "engine/interop/spm_subwords.h"
 #include "engine/io/atomic_file.h"
 
 namespace trafo::interop {
@@ -28,12 +28,12 @@ std::string base64(std::string_view bytes) {
 // the character map of the normaliser, spaces as U+2581, the subwords with their scores.
 Json fast_tokenizer(const SpmModel& spm, const Tokenizer& tokenizer) {
   Json::List special, vocabulary;
-  for (size_t id = 0; id < spm.pieces.size(); ++id) {
-    const ScoredPiece& piece = spm.pieces[id];
-    vocabulary.push_back(Json::List{piece.text, piece.score});
-    if (piece.type == SpmPiece::control || piece.type == SpmPiece::unknown)
+  for (size_t id = 0; id < spm.subwords.size(); ++id) {
+    const ScoredSubword& subword = spm.subwords[id];
+    vocabulary.push_back(Json::List{subword.text, subword.score});
+    if (subword.type == SubwordType::control || subword.type == SubwordType::unknown)
       special.push_back(Json::Object{{"id", id},
-                                     {"content", piece.text},
+                                     {"content", subword.text},
                                      {"single_word", false},
                                      {"lstrip", false},
                                      {"rstrip", false},
@@ -72,9 +72,9 @@ Json fast_tokenizer(const SpmModel& spm, const Tokenizer& tokenizer) {
 
 bool has_fast_form(const SpmModel& spm) {
   return spm.is_unigram && spm.escape_whitespaces &&
-         std::none_of(spm.pieces.begin(), spm.pieces.end(), [](const ScoredPiece& piece) {
-           return piece.type == SpmPiece::byte || piece.type == SpmPiece::user_defined ||
-                  piece.type == SpmPiece::unused;
+         std::none_of(spm.subwords.begin(), spm.subwords.end(), [](const ScoredSubword& subword) {
+           return subword.type == SubwordType::byte || subword.type == SubwordType::user_defined ||
+                  subword.type == SubwordType::unused;
          });
 }
 
@@ -106,7 +106,7 @@ void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
   json["model_max_length"] = config.max_positions;
   json["clean_up_tokenization_spaces"] = false;
   const auto name = [&](const char* key, int32_t id) {
-    if (id >= 0) json[key] = tokenizer.piece(id);
+    if (id >= 0) json[key] = tokenizer.token(id);
   };
   name("unk_token", tokenizer.unk_id());
   name("bos_token", tokenizer.bos_id());

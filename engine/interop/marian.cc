@@ -13,7 +13,7 @@
 #include "engine/core/limits.h"
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
-#include "engine/interop/spm_pieces.h"
+#include "engine/interop/spm_subwords.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors_header.h"
 
@@ -90,29 +90,30 @@ Json generation_json(const ModelConfig& config, const Tokenizer& tokenizer, int3
 // ---- the tokenizer of an imported directory ----
 
 struct Vocabulary {
-  std::vector<std::string> pieces;  // by id
+  std::vector<std::string> subwords;  // by id
   int32_t unk, eos, start;
 };
 
 // Reads {"subword": id, ...} without a JSON value, which would be many times as large.
 class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  VocabularyHandler(const std::string& label, std::vector<std::string>& pieces)
-      : label_(label), pieces_(pieces) {}
+  VocabularyHandler(const std::string& label, std::vector<std::string>& subwords)
+      : label_(label), subwords_(subwords) {}
 
   bool start_object(std::size_t) override { return std::exchange(inside_, true) ? refuse() : true; }
   bool end_object() override { return true; }
   bool key(string_t& text) override {
-    piece_ = std::move(text);
+    subword_ = std::move(text);
     return true;
   }
   bool number_unsigned(number_unsigned_t id) override {
-    if (!inside_ || id >= pieces_.size() || piece_.empty() || piece_.size() > limits::kPieceBytes)
+    if (!inside_ || id >= subwords_.size() || subword_.empty() ||
+        subword_.size() > limits::kSubwordBytes)
       refuse_id();
-    std::string& place = pieces_[id];
+    std::string& place = subwords_[id];
     require(place.empty(), ErrorCode::corrupt_file, kOrigin, label_, ": id ", id,
             " has two subwords");
-    place = std::move(piece_);
+    place = std::move(subword_);
     return true;
   }
   bool null() override { return refuse(); }
@@ -130,16 +131,16 @@ class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   [[noreturn]] bool refuse() const {
-    if (piece_.empty()) fail(ErrorCode::corrupt_file, kOrigin, label_, " is not a JSON object");
+    if (subword_.empty()) fail(ErrorCode::corrupt_file, kOrigin, label_, " is not a JSON object");
     refuse_id();
   }
   [[noreturn]] void refuse_id() const {
-    fail(ErrorCode::corrupt_file, kOrigin, label_, ": the id of ", quote(piece_),
-         " is not one of the ", pieces_.size(), " of the model");
+    fail(ErrorCode::corrupt_file, kOrigin, label_, ": the id of ", quote(subword_),
+         " is not one of the ", subwords_.size(), " of the model");
   }
   const std::string& label_;
-  std::vector<std::string>& pieces_;
-  std::string piece_;
+  std::vector<std::string>& subwords_;
+  std::string subword_;
   bool inside_ = false;
 };
 
@@ -154,14 +155,14 @@ Vocabulary read_vocabulary(const fs::path& file, const ConfigReader& config, int
   require(text.find('\0') == std::string::npos, ErrorCode::corrupt_file, kOrigin, label,
           " has a NUL byte");
   Vocabulary vocabulary;
-  vocabulary.pieces.resize(static_cast<size_t>(size));
-  VocabularyHandler handler(label, vocabulary.pieces);
+  vocabulary.subwords.resize(static_cast<size_t>(size));
+  VocabularyHandler handler(label, vocabulary.subwords);
   nlohmann::json::sax_parse(text, &handler);
-  const auto id_of = [&](const char* piece) {
-    const auto found = std::find(vocabulary.pieces.begin(), vocabulary.pieces.end(), piece);
-    require(found != vocabulary.pieces.end(), ErrorCode::corrupt_file, kOrigin, label, " has no ",
-            piece);
-    return static_cast<int32_t>(found - vocabulary.pieces.begin());
+  const auto id_of = [&](const char* subword) {
+    const auto found = std::find(vocabulary.subwords.begin(), vocabulary.subwords.end(), subword);
+    require(found != vocabulary.subwords.end(), ErrorCode::corrupt_file, kOrigin, label, " has no ",
+            subword);
+    return static_cast<int32_t>(found - vocabulary.subwords.begin());
   };
   vocabulary.unk = id_of("<unk>");
   vocabulary.eos = id_of("</s>");
@@ -172,13 +173,13 @@ Vocabulary read_vocabulary(const fs::path& file, const ConfigReader& config, int
 }
 
 bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
-  if (tokenizer.vocab_size() != static_cast<int64_t>(vocabulary.pieces.size()) ||
+  if (tokenizer.vocab_size() != static_cast<int64_t>(vocabulary.subwords.size()) ||
       tokenizer.bos_id() != vocabulary.start || tokenizer.eos_id() != vocabulary.eos ||
       tokenizer.unk_id() != vocabulary.unk)
     return false;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const bool start_is_pad = id == vocabulary.start && tokenizer.pad_id() < 0;
-    if (!start_is_pad && tokenizer.piece(id) != vocabulary.pieces[static_cast<size_t>(id)])
+    if (!start_is_pad && tokenizer.token(id) != vocabulary.subwords[static_cast<size_t>(id)])
       return false;
   }
   return true;
@@ -188,33 +189,33 @@ bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
 // its two scores.
 Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
                            const SpmModel& target, const std::string& label) {
-  std::map<std::string_view, ScoredPiece> known;
+  std::map<std::string_view, ScoredSubword> known;
   for (const SpmModel* model : {&source, &target})
-    for (const ScoredPiece& piece : model->pieces) {
-      const auto [place, added] = known.try_emplace(piece.text, piece);
-      if (!added) place->second.score = std::max(place->second.score, piece.score);
+    for (const ScoredSubword& subword : model->subwords) {
+      const auto [place, added] = known.try_emplace(subword.text, subword);
+      if (!added) place->second.score = std::max(place->second.score, subword.score);
     }
-  std::vector<ScoredPiece> pieces;
-  for (size_t id = 0; id < vocabulary.pieces.size(); ++id) {
-    const std::string& text = vocabulary.pieces[id];
+  std::vector<ScoredSubword> subwords;
+  for (size_t id = 0; id < vocabulary.subwords.size(); ++id) {
+    const std::string& text = vocabulary.subwords[id];
     const auto number = static_cast<int32_t>(id);
     const auto found = known.find(text);
     if (number == vocabulary.unk)
-      pieces.push_back({"<unk>", 0, SpmPiece::unknown});
+      subwords.push_back({"<unk>", 0, SubwordType::unknown});
     else if (number == vocabulary.start)
-      pieces.push_back({"<s>", 0, SpmPiece::control});
+      subwords.push_back({"<s>", 0, SubwordType::control});
     else if (number == vocabulary.eos)
-      pieces.push_back({"</s>", 0, SpmPiece::control});
+      subwords.push_back({"</s>", 0, SubwordType::control});
     else if (text == "<s>" || text.empty())  // not the start token, or a row without a subword
-      pieces.push_back({concat("<unused:", id, ">"), 0, SpmPiece::unused});
+      subwords.push_back({concat("<unused:", id, ">"), 0, SubwordType::unused});
     else if (found != known.end())
-      pieces.push_back(found->second);
+      subwords.push_back(found->second);
     else if (text.starts_with(">>") && text.ends_with("<<"))  // language of a multilingual model
-      pieces.push_back({text, 0, SpmPiece::user_defined});
+      subwords.push_back({text, 0, SubwordType::user_defined});
     else
-      pieces.push_back({text, 0, SpmPiece::unused});
+      subwords.push_back({text, 0, SubwordType::unused});
   }
-  return Tokenizer::from_bytes(serialize_spm(source, pieces), label);
+  return Tokenizer::from_bytes(serialize_spm(source, subwords), label);
 }
 
 void read_tokenizer(const fs::path& directory, const ConfigReader& config, int64_t size,
@@ -254,14 +255,14 @@ void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::p
   const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.bos_id();
   std::map<std::string, int32_t> ids;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
-    ids[id == pad && !has_pad ? "<pad>" : tokenizer.piece(id)] = id;
+    ids[id == pad && !has_pad ? "<pad>" : tokenizer.token(id)] = id;
   Json::Object vocabulary;
-  for (const auto& [piece, id] : ids) vocabulary.push_back({piece, id});
+  for (const auto& [subword, id] : ids) vocabulary.push_back({subword, id});
   Json tokens;
   tokens["tokenizer_class"] = "MarianTokenizer";
-  tokens["unk_token"] = tokenizer.piece(tokenizer.unk_id());
-  tokens["eos_token"] = tokenizer.piece(tokenizer.eos_id());
-  tokens["pad_token"] = has_pad ? tokenizer.piece(pad) : "<pad>";
+  tokens["unk_token"] = tokenizer.token(tokenizer.unk_id());
+  tokens["eos_token"] = tokenizer.token(tokenizer.eos_id());
+  tokens["pad_token"] = has_pad ? tokenizer.token(pad) : "<pad>";
   tokens["separate_vocabs"] = false;
   tokens["model_max_length"] = config.max_positions;
   tokens["clean_up_tokenization_spaces"] = false;

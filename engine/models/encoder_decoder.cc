@@ -1,5 +1,5 @@
 // The encoder-decoder transformer (Vaswani et al., arXiv 1706.03762): sinusoidal positions,
-// embeddings scaled by sqrt(width), pre- or post-norm. One product over the encoder's output makes
+// embeddings scaled by sqrt(width), pre- or post-norm. One GEMM over the encoder's output makes
 // the keys and values of every decoder layer's cross-attention.
 #include <cmath>
 

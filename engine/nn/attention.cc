@@ -42,7 +42,7 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
     rotary.kv_heads = options_.key_heads();
     rotary.head_dim = options_.head_dim();
     rotary.theta = options_.rope_theta;
-    rotary.in_place = true;  // a product does not keep its output for backward
+    rotary.in_place = true;  // a GEMM does not keep its output for backward
     qkv = ops::rotary(context, qkv, sequences.positions, rotary);
   }
   const int64_t key_column = options_.width, value_column = options_.width + options_.kv_width();

@@ -44,7 +44,7 @@ class SelfAttention {
   AttentionOptions options_;
 };
 
-// The keys and values that every decoder layer reads from the encoder's output. One product makes
+// The keys and values that every decoder layer reads from the encoder's output. One GEMM makes
 // them for all layers.
 struct EncoderKeysValues {
   Tensor values;              // [source tokens, layers * 2 * width]: each layer's keys, then values

@@ -21,10 +21,11 @@ struct LinearOptions {
   int64_t stacked_layers = 0;
 };
 
-// A product whose bias has not been added yet. The fused add norm behind it adds the bias.
+// The output of a Linear whose bias has not been added yet. The fused add norm behind it adds the
+// bias.
 struct PendingBias {
-  Tensor product;  // [T, out]
-  Tensor bias;     // [out], or undefined
+  Tensor matmul;  // [T, out]
+  Tensor bias;    // [out], or undefined
 };
 
 class Linear {

@@ -24,11 +24,11 @@ Norm::Sum Norm::fused_add(Context& context, const PendingBias& x, const Tensor& 
   if (beta_ == kNoParam) {
     require(!x.bias.defined(), ErrorCode::internal, "norm", "an RMS norm adds no bias");
     ops::ResidualRmsNorm result =
-        ops::residual_rms_norm(context, x.product, residual, gamma, epsilon_, dropout);
+        ops::residual_rms_norm(context, x.matmul, residual, gamma, epsilon_, dropout);
     return {result.sum, result.normed, std::move(result.recompute)};
   }
   ops::ResidualNorm result = ops::bias_dropout_residual_norm(
-      context, x.product, x.bias, residual, gamma, store_->value(beta_), epsilon_, dropout);
+      context, x.matmul, x.bias, residual, gamma, store_->value(beta_), epsilon_, dropout);
   return {result.sum, result.normed, std::move(result.recompute)};
 }
 

@@ -1,4 +1,4 @@
-// Checks that the front doors of ops share. Every message starts with the op and names the
+// Checks that the public op functions share. Each message starts with the op and names the
 // argument.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the front doors of ops over rows share: checks of their inputs, and gradient buffers.
+// Shared by the public functions of ops over rows: checks of their inputs, and gradient buffers.
 #pragma once
 
 #include "engine/ops/checks.h"

@@ -9,10 +9,10 @@ namespace trafo {
 
 // Field numbers of the messages.
 namespace spm_field {
-inline constexpr uint32_t kPiece = 1, kTrainer = 2, kNormalizer = 3, kSelfTest = 4,
+inline constexpr uint32_t kSubword = 1, kTrainer = 2, kNormalizer = 3, kSelfTest = 4,
                           kDenormalizer = 5;
-inline constexpr uint32_t kPieceText = 1, kPieceScore = 2, kPieceType = 3;
-inline constexpr uint32_t kModelType = 3, kUnknownSurface = 44, kBosPiece = 46, kEosPiece = 47;
+inline constexpr uint32_t kSubwordText = 1, kSubwordScore = 2, kSubwordType = 3;
+inline constexpr uint32_t kModelType = 3, kUnknownSurface = 44, kBosToken = 46, kEosToken = 47;
 inline constexpr uint32_t kCharacterMap = 2, kDummyPrefix = 3, kExtraWhitespaces = 4, kEscape = 5;
 }  // namespace spm_field
 

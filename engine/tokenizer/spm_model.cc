@@ -36,9 +36,9 @@ CharacterMap read_normalizer(std::string_view bytes, std::string_view name) {
   return map;
 }
 
-struct Piece {
+struct Subword {
   std::string_view text;
-  SpmPiece type = SpmPiece::normal;
+  SubwordType type = SubwordType::normal;
 };
 
 bool is_byte_text(std::string_view text) {
@@ -48,35 +48,36 @@ bool is_byte_text(std::string_view text) {
   return text.size() == 6 && text.starts_with("<0x") && digit(3) && digit(4) && text[5] == '>';
 }
 
-Piece check_piece(const Checker& checker, std::string_view bytes, size_t id) {
-  Piece piece;
+Subword check_subword(const Checker& checker, std::string_view bytes, size_t id) {
+  Subword subword;
   bool has_text = false;
   SpmFields reader(bytes, checker.name);
   for (SpmField field; reader.next(field);) {
-    if (field.number == spm_field::kPieceText) {
-      checker.check(field.wire == SpmField::bytes_of, "piece ", id, " has no text");
-      piece.text = field.bytes;
+    if (field.number == spm_field::kSubwordText) {
+      checker.check(field.wire == SpmField::bytes_of, "subword ", id, " has no text");
+      subword.text = field.bytes;
       has_text = true;
-    } else if (field.number == spm_field::kPieceScore) {
-      checker.check(field.wire == SpmField::fixed32, "piece ", id, " has no score");
+    } else if (field.number == spm_field::kSubwordScore) {
+      checker.check(field.wire == SpmField::fixed32, "subword ", id, " has no score");
       float score;
       const auto bits = static_cast<uint32_t>(field.value);
       std::memcpy(&score, &bits, sizeof score);
-      checker.check(std::isfinite(score), "piece ", id, " has a score that is not finite");
-    } else if (field.number == spm_field::kPieceType) {
+      checker.check(std::isfinite(score), "subword ", id, " has a score that is not finite");
+    } else if (field.number == spm_field::kSubwordType) {
       checker.check(field.wire == SpmField::varint && field.value >= 1 && field.value <= 6,
-                    "piece ", id, " is of no known type");
-      piece.type = static_cast<SpmPiece>(field.value);
+                    "subword ", id, " is of no known type");
+      subword.type = static_cast<SubwordType>(field.value);
     }
   }
-  checker.check(has_text && !piece.text.empty(), "piece ", id, " is empty");
-  checker.check(piece.text.size() <= limits::kPieceBytes, "piece ", id, " has ", piece.text.size(),
-                " bytes, the limit is ", limits::kPieceBytes);
-  checker.check(is_valid_utf8(piece.text), "piece ", id, " is not UTF-8");
-  checker.check(piece.text.find('\0') == std::string_view::npos, "piece ", id, " has a NUL byte");
-  checker.check(piece.type != SpmPiece::byte || is_byte_text(piece.text), "piece ", id,
+  checker.check(has_text && !subword.text.empty(), "subword ", id, " is empty");
+  checker.check(subword.text.size() <= limits::kSubwordBytes, "subword ", id, " has ",
+                subword.text.size(), " bytes, the limit is ", limits::kSubwordBytes);
+  checker.check(is_valid_utf8(subword.text), "subword ", id, " is not UTF-8");
+  checker.check(subword.text.find('\0') == std::string_view::npos, "subword ", id,
+                " has a NUL byte");
+  checker.check(subword.type != SubwordType::byte || is_byte_text(subword.text), "subword ", id,
                 " stands for a byte and is not written as <0x00> to <0xFF>");
-  return piece;
+  return subword;
 }
 
 SpmKind check_trainer(const Checker& checker, std::string_view bytes) {
@@ -84,8 +85,9 @@ SpmKind check_trainer(const Checker& checker, std::string_view bytes) {
   SpmFields reader(bytes, checker.name);
   for (SpmField field; reader.next(field);) {
     if (field.number == spm_field::kUnknownSurface) {
-      checker.check(field.bytes.size() <= limits::kPieceBytes, "its unknown piece is written as ",
-                    field.bytes.size(), " bytes, the limit is ", limits::kPieceBytes);
+      checker.check(field.bytes.size() <= limits::kSubwordBytes,
+                    "its unknown subword is written as ", field.bytes.size(),
+                    " bytes, the limit is ", limits::kSubwordBytes);
     } else if (field.number == spm_field::kModelType) {
       checker.check(field.wire == SpmField::varint && field.value >= 1 && field.value <= 4,
                     "it is of no known kind");
@@ -95,7 +97,7 @@ SpmKind check_trainer(const Checker& checker, std::string_view bytes) {
   return kind;
 }
 
-// Longest chain of pieces that are prefixes of each other; sorted, a prefix stands before what it
+// Longest chain of subwords that are prefixes of each other; sorted, a prefix stands before what it
 // starts.
 void check_user_defined(const Checker& checker, std::vector<std::string_view> texts) {
   std::sort(texts.begin(), texts.end());
@@ -104,7 +106,7 @@ void check_user_defined(const Checker& checker, std::vector<std::string_view> te
     while (!chain.empty() && !text.starts_with(chain.back())) chain.pop_back();
     chain.push_back(text);
     checker.check(chain.size() <= kMaxUserDefinedPrefixes,
-                  "too many user-defined pieces start with each other");
+                  "too many user-defined subwords start with each other");
   }
 }
 
@@ -116,17 +118,17 @@ SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
   checker.check(serialized.size() <= static_cast<size_t>(INT32_MAX), "it is over 2 GiB");
   SpmSummary summary;
   std::vector<std::string_view> texts, user_defined;
-  size_t pieces = 0;
+  size_t subwords = 0;
   SpmFields reader(serialized, name);
   for (SpmField field; reader.next(field);) {
     if (field.number <= 5)
       checker.check(field.wire == SpmField::bytes_of, "field ", field.number, " is not a message");
-    if (field.number == spm_field::kPiece) {
-      checker.check(pieces < limits::kVocabulary, "more than ", limits::kVocabulary, " pieces");
-      const Piece piece = check_piece(checker, field.bytes, pieces++);
-      summary.pieces.push_back(piece.type);
-      texts.push_back(piece.text);
-      if (piece.type == SpmPiece::user_defined) user_defined.push_back(piece.text);
+    if (field.number == spm_field::kSubword) {
+      checker.check(subwords < limits::kVocabulary, "more than ", limits::kVocabulary, " subwords");
+      const Subword subword = check_subword(checker, field.bytes, subwords++);
+      summary.subwords.push_back(subword.type);
+      texts.push_back(subword.text);
+      if (subword.type == SubwordType::user_defined) user_defined.push_back(subword.text);
     } else if (field.number == spm_field::kTrainer) {
       summary.kind = check_trainer(checker, field.bytes);
     } else if (field.number == spm_field::kNormalizer) {
@@ -137,10 +139,10 @@ SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
       summary.has_self_test = true;
     }
   }
-  checker.check(pieces > 0, "it has no pieces");
+  checker.check(subwords > 0, "it has no subwords");
   std::sort(texts.begin(), texts.end());
   checker.check(std::adjacent_find(texts.begin(), texts.end()) == texts.end(),
-                "two pieces have the same text");
+                "two subwords have the same text");
   check_user_defined(checker, std::move(user_defined));
   return summary;
 }

@@ -13,7 +13,7 @@ namespace trafo {
 
 // Numbers of the file format.
 enum class SpmKind : uint8_t { unigram = 1, bpe = 2, word = 3, character = 4 };
-enum class SpmPiece : uint8_t {
+enum class SubwordType : uint8_t {
   normal = 1,
   unknown = 2,
   control = 3,
@@ -24,13 +24,13 @@ enum class SpmPiece : uint8_t {
 
 struct SpmSummary {
   SpmKind kind = SpmKind::unigram;
-  std::vector<SpmPiece> pieces;  // by id
+  std::vector<SubwordType> subwords;  // by id
   CharacterMap normalizer, denormalizer;
   bool has_self_test = false;
 };
 
-// Walks the whole message: wire format, piece texts and scores, and the character maps. The maps of
-// the summary refer to `serialized`. Throws CORRUPT_FILE with `name` in the message.
+// Walks the whole message: wire format, subword texts and scores, and the character maps. The maps
+// of the summary refer to `serialized`. Throws CORRUPT_FILE with `name` in the message.
 SpmSummary check_spm_model(std::string_view serialized, std::string_view name);
 
 // The model without its self-test. The library would run the self-test while it loads the model, on

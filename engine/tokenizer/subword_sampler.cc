@@ -39,8 +39,8 @@ struct SubwordSampler::Vocabulary {
     int32_t node = 0;
   };
   std::vector<Edge> edges;
-  std::vector<int32_t> piece;  // the token that ends at each node, or -1
-  std::vector<float> score;    // of each token
+  std::vector<int32_t> subword;  // the token that ends at each node, or -1
+  std::vector<float> score;      // of each token
   double unknown_score = 0;
   int32_t unknown = 0;
   bool has_bytes = false;
@@ -65,20 +65,20 @@ struct SubwordSampler::Vocabulary {
     for (const char c : text) {
       int32_t next = follow(node, c);
       if (next < 0) {
-        next = static_cast<int32_t>(piece.size());
-        piece.push_back(-1);
+        next = static_cast<int32_t>(subword.size());
+        subword.push_back(-1);
         const uint64_t key = key_of(node, c);
         edges[slot_of(key)] = {key, next};
       }
       node = next;
     }
-    piece[static_cast<size_t>(node)] = id;
+    subword[static_cast<size_t>(node)] = id;
   }
   int32_t find(std::string_view text) const {
     int32_t node = 0;
     for (const char c : text)
       if ((node = follow(node, c)) < 0) return -1;
-    return piece[static_cast<size_t>(node)];
+    return subword[static_cast<size_t>(node)];
   }
 };
 
@@ -88,18 +88,18 @@ SubwordSampler::SubwordSampler(const Tokenizer& tokenizer) : tokenizer_(tokenize
           "the vocabulary is neither a unigram nor a BPE model: it has one segmentation only");
   auto vocabulary = std::make_shared<Vocabulary>();
   size_t bytes = 1;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) bytes += tokenizer.piece(id).size();
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) bytes += tokenizer.token(id).size();
   size_t slots = 16;
   while (slots < 2 * bytes) slots *= 2;
   vocabulary->edges.resize(slots);
-  vocabulary->piece.assign(1, -1);
+  vocabulary->subword.assign(1, -1);
   vocabulary->unknown = tokenizer.unk_id();
   double worst = 0;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     vocabulary->score.push_back(tokenizer.score(id));
-    if (tokenizer.type(id) != SpmPiece::normal) continue;
+    if (tokenizer.type(id) != SubwordType::normal) continue;
     worst = std::min(worst, static_cast<double>(tokenizer.score(id)));
-    vocabulary->insert(tokenizer.piece(id), id);
+    vocabulary->insert(tokenizer.token(id), id);
   }
   vocabulary->unknown_score = worst - kUnknownPenalty;
   for (int byte = 0; byte < 256; ++byte) {
@@ -107,7 +107,7 @@ SubwordSampler::SubwordSampler(const Tokenizer& tokenizer) : tokenizer_(tokenize
     const char name[] = {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>', 0};
     const int32_t id = tokenizer.id(name);
     vocabulary->byte_ids.push_back(id);
-    vocabulary->has_bytes = tokenizer.type(id) == SpmPiece::byte;
+    vocabulary->has_bytes = tokenizer.type(id) == SubwordType::byte;
   }
   vocabulary_ = std::move(vocabulary);
 }
@@ -164,7 +164,7 @@ void SubwordSampler::sample_unigram(std::string_view text, double alpha, Shuffle
     int32_t node = 0;
     for (size_t end = begin; end < size && (node = v.follow(node, text[end])) >= 0;) {
       ++end;
-      const int32_t id = v.piece[static_cast<size_t>(node)];
+      const int32_t id = v.subword[static_cast<size_t>(node)];
       if (id < 0) continue;
       add(begin, end, id, static_cast<double>(v.score[static_cast<size_t>(id)]));
       single = single || end == one;
@@ -249,12 +249,12 @@ void SubwordSampler::sample_bpe(std::string_view text, double alpha, ShuffleRng&
   }
   for (int64_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[static_cast<size_t>(i)].next) {
     const Symbol& symbol = symbols[static_cast<size_t>(i)];
-    const std::string_view piece = text.substr(symbol.begin, symbol.size);
-    const int32_t id = v.find(piece);
+    const std::string_view subword = text.substr(symbol.begin, symbol.size);
+    const int32_t id = v.find(subword);
     if (id >= 0)
       ids.push_back(id);
     else
-      add_unknown(piece, ids);
+      add_unknown(subword, ids);
   }
 }
 

@@ -19,10 +19,10 @@ namespace {
 
 constexpr std::string_view kOrigin = kTokenizerOrigin;
 
-// Bytes that a token may be decoded to, where they are not the bytes of its piece.
-constexpr size_t kLongestSurface = limits::kPieceBytes;
+// Bytes that a token may be decoded to, where they are not the bytes of the token.
+constexpr size_t kLongestSurface = limits::kSubwordBytes;
 
-// What the library takes for a text: its lattice, and a message with every piece.
+// What the library takes for a text: its lattice, and a message with every subword.
 size_t needed_for(size_t text) {
   return (size_t{32} << 10) + 320 * text;
 }
@@ -39,7 +39,7 @@ void check_growth(const CharacterMap& map, std::string_view text) {
           ", the limit is ", allowed);
 }
 
-// Pieces and the text that a character map makes may not fit, which no look at the model shows.
+// Subwords and the text that a character map makes may not fit, which no look at the model shows.
 void check_encoded(const sentencepiece::util::Status& status) {
   require(status.ok(), ErrorCode::corrupt_file, kOrigin,
           "the SentencePiece model cannot encode the text: ", status.error_message());
@@ -103,8 +103,8 @@ Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view na
   model->eos = processor.eos_id();
   model->pad = processor.pad_id();
   auto in_range = [&](int32_t id) { return id >= 0 && id < model->vocab_size; };
-  check(in_range(model->unk), "it has no unknown piece");
-  check(in_range(model->eos), "it has no end-of-sentence piece");
+  check(in_range(model->unk), "it has no unknown subword");
+  check(in_range(model->eos), "it has no end-of-sentence subword");
   return Tokenizer(std::move(model));
 }
 
@@ -135,7 +135,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
             "token ", i, " is ", ids[i], ", the vocabulary has ", model_->vocab_size, " tokens");
   if (const size_t longest = model_->summary.denormalizer.longest_text(); longest > 0) {
     size_t bytes = 0;
-    for (const int32_t id : ids) bytes += std::max<size_t>(piece(id).size(), kLongestSurface);
+    for (const int32_t id : ids) bytes += std::max<size_t>(token(id).size(), kLongestSurface);
     require(bytes * longest <= limits::kDecodedBytes, ErrorCode::corrupt_file, kOrigin,
             "the SentencePiece model could turn these ", ids.size(), " tokens into more than ",
             limits::kDecodedBytes, " bytes");
@@ -144,7 +144,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
   const auto status = model_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
   require(status.ok(), ErrorCode::corrupt_file, kOrigin,
-          "the SentencePiece model cannot decode the pieces: ", status.error_message());
+          "the SentencePiece model cannot decode the tokens: ", status.error_message());
   return text;
 }
 
@@ -156,22 +156,22 @@ std::vector<NormalizedRun> Tokenizer::normalize(std::string_view text) const {
   check_encoded(model_->processor.Encode(text, encoded.mutable_proto()));
   std::vector<NormalizedRun> runs;
   for (size_t i = 0; i < encoded.pieces_size(); ++i) {
-    const auto piece = encoded.pieces(static_cast<int>(i));
-    const auto id = static_cast<int32_t>(piece.id());
-    const SpmPiece kind = type(id);
-    if (kind == SpmPiece::user_defined || kind == SpmPiece::control) {
+    const auto subword = encoded.pieces(static_cast<int>(i));
+    const auto id = static_cast<int32_t>(subword.id());
+    const SubwordType kind = type(id);
+    if (kind == SubwordType::user_defined || kind == SubwordType::control) {
       runs.push_back({{}, id});
       continue;
     }
     if (runs.empty() || runs.back().id >= 0) runs.emplace_back();
     std::string& run = runs.back().text;
     int byte = 0;
-    if (kind == SpmPiece::byte) {  // "<0xE2>"
-      const char* digits = piece.piece().data() + 3;
+    if (kind == SubwordType::byte) {  // "<0xE2>"
+      const char* digits = subword.piece().data() + 3;
       std::from_chars(digits, digits + 2, byte, 16);
       run += static_cast<char>(byte);
     } else {
-      run += piece.piece();
+      run += subword.piece();
     }
   }
   return runs;
@@ -181,17 +181,17 @@ SpmKind Tokenizer::kind() const noexcept {
   return model_->summary.kind;
 }
 
-SpmPiece Tokenizer::type(int32_t id) const {
+SubwordType Tokenizer::type(int32_t id) const {
   require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kOrigin, "token ", id,
           " is out of range, the vocabulary has ", model_->vocab_size, " tokens");
-  return model_->summary.pieces[static_cast<size_t>(id)];
+  return model_->summary.subwords[static_cast<size_t>(id)];
 }
 
 int32_t Tokenizer::vocab_size() const noexcept {
   return model_->vocab_size;
 }
 
-const std::string& Tokenizer::piece(int32_t id) const {
+const std::string& Tokenizer::token(int32_t id) const {
   require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kOrigin, "token ", id,
           " is out of range, the vocabulary has ", model_->vocab_size, " tokens");
   return model_->processor.IdToPiece(id);
@@ -203,8 +203,8 @@ float Tokenizer::score(int32_t id) const {
   return model_->processor.GetScore(id);
 }
 
-int32_t Tokenizer::id(std::string_view piece) const {
-  return model_->processor.PieceToId(piece);
+int32_t Tokenizer::id(std::string_view subword) const {
+  return model_->processor.PieceToId(subword);
 }
 
 int32_t Tokenizer::unk_id() const noexcept {

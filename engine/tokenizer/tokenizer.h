@@ -65,11 +65,11 @@ class Tokenizer {
   std::vector<NormalizedRun> normalize(std::string_view text) const;
 
   SpmKind kind() const noexcept;
-  // For these and piece(), INVALID_ARGUMENT: id is not 0 to vocab_size() - 1.
-  SpmPiece type(int32_t id) const;
+  // For these and token(), INVALID_ARGUMENT: id is not 0 to vocab_size() - 1.
+  SubwordType type(int32_t id) const;
   int32_t vocab_size() const noexcept;
-  const std::string& piece(int32_t id) const;  // the subword
-  int32_t id(std::string_view piece) const;    // unk_id() if the vocabulary lacks the subword
+  const std::string& token(int32_t id) const;  // the subword
+  int32_t id(std::string_view subword) const;  // unk_id() if the vocabulary lacks the subword
   float score(int32_t id) const;               // log-probability (unigram) or merge rank (BPE)
 
   int32_t unk_id() const noexcept;

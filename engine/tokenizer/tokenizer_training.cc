@@ -22,9 +22,9 @@ namespace trafo {
 namespace {
 
 constexpr std::string_view kOrigin = kTokenizerOrigin;
-constexpr int kSpecialPieces = 4;  // unk, bos, eos, pad
-constexpr int kBytePieces = 256;
-constexpr int kLongestTrainedPiece = 16;  // characters, the library's default
+constexpr int kSpecialTokens = 4;  // unk, bos, eos, pad
+constexpr int kByteTokens = 256;
+constexpr int kLongestTrainedSubword = 16;  // characters, the library's default
 constexpr const char* kEscapedSpace = "\u2581";
 constexpr int kThreads = 16;  // part of the result: partial sums are added by thread
 // The C library makes a heap for each thread, and cuts one out of a mapping twice its size.
@@ -81,12 +81,12 @@ int64_t number_after(std::string_view message, std::string_view marker) {
   const auto code = ErrorCode::invalid_argument;
   if (const int64_t fits = number_after(message, "value <= "); fits > 0)
     fail(code, kOrigin, "a vocabulary of ", options.vocab_size,
-         " pieces is too large for this corpus: at most ", fits,
+         " subwords is too large for this corpus: at most ", fits,
          " fit; ask for so many, give more text, or allow a smaller vocabulary");
   const std::string versus = concat(options.vocab_size, " vs ");
   if (const int64_t needed = number_after(message, versus); needed > 0)
     fail(code, kOrigin, "a vocabulary of ", options.vocab_size,
-         " pieces is too small for this corpus: its characters alone need ", needed,
+         " subwords is too small for this corpus: its characters alone need ", needed,
          "; ask for more, or lower character_coverage");
   if (message.find("sentences_.empty()") != std::string_view::npos) fail_without_sentences();
   fail(code, kOrigin, "SentencePiece cannot train on this corpus: ", message);
@@ -162,7 +162,7 @@ void check_text(std::string_view text, std::string_view what) {
 }
 
 void validate(const TokenizerTrainOptions& options) {
-  const int least = kSpecialPieces + 1 + (options.byte_fallback ? kBytePieces : 0);
+  const int least = kSpecialTokens + 1 + (options.byte_fallback ? kByteTokens : 0);
   require(options.vocab_size >= least && options.vocab_size <= limits::kVocabulary,
           ErrorCode::invalid_argument, kOrigin, "vocab_size is ", options.vocab_size,
           ", it must lie between ", least, " and ", limits::kVocabulary);
@@ -200,11 +200,11 @@ Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
       {"pad_id", "3"},
       {"num_threads", std::to_string(kThreads)},
   };
-  // Special pieces are no characters, but count as such for the coverage: with enough of them no
+  // Special tokens are no characters, but count as such for the coverage: with enough of them no
   // character would be left, and the library ends the process. This one is in every sentence.
-  if (text.has_special_piece) settings["required_chars"] = kEscapedSpace;
+  if (text.has_special_token) settings["required_chars"] = kEscapedSpace;
   // The library counts characters, and what up to 16 of them occupy, in 32 bits unless it is told.
-  if (text.characters > INT32_MAX || text.most_frequent > INT32_MAX / kLongestTrainedPiece)
+  if (text.characters > INT32_MAX || text.most_frequent > INT32_MAX / kLongestTrainedSubword)
     settings["train_extremely_large_corpus"] = "true";
   // Its suffix array and a million candidates.
   const size_t bytes = (size_t{16} << 20) + 128 * (text.bytes + text.sentences.size());

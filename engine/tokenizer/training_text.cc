@@ -11,10 +11,10 @@ namespace {
 
 constexpr char32_t kSpace = U' ', kEscapedSpace = 0x2581;
 constexpr size_t kCodePoints = 0x110000;
-// How the special pieces and the byte pieces begin.
+// How the special tokens and the byte tokens begin.
 constexpr std::string_view kSpecial[] = {"<unk>", "<s>", "</s>", "<pad>", "<0x"};
 
-bool has_special_piece(std::string_view normalized) {
+bool has_special_token(std::string_view normalized) {
   return normalized.find('<') != std::string_view::npos &&
          std::any_of(std::begin(kSpecial), std::end(kSpecial), [&](std::string_view special) {
            return normalized.find(special) != std::string_view::npos;
@@ -45,7 +45,7 @@ TrainingText examine_training_text(std::span<const std::string_view> sentences,
     text.sentences.push_back(sentence);
     text.characters += 2;  // the dummy prefix and the boundary
     text.bytes += normalized.size() + 3;
-    text.has_special_piece |= has_special_piece(normalized);
+    text.has_special_token |= has_special_token(normalized);
   }
   counts[kEscapedSpace] += counts[kSpace] + text.sentences.size();
   text.most_frequent = *std::max_element(counts.begin(), counts.end());

@@ -18,7 +18,7 @@ struct TrainingText {
   // Of the normal forms that take part, each with a boundary.
   uint64_t bytes = 0, characters = 0;
   uint64_t most_frequent = 0;      // how often the most frequent character occurs
-  bool has_special_piece = false;  // "<s>" and the like, written out in a sentence
+  bool has_special_token = false;  // "<s>" and the like, written out in a sentence
 };
 
 TrainingText examine_training_text(std::span<const std::string_view> sentences,

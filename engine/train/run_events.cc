@@ -12,7 +12,7 @@ std::string describe(const PairDrops& dropped, int64_t pairs, const std::string&
   if (dropped.total() == 0) return {};
   std::string text = concat(name, ": ", dropped.total(), " of ", pairs + dropped.total(),
                             " pairs left out, ", dropped.empty, " with an empty side, ",
-                            dropped.too_long, " over ", options.max_length, " pieces");
+                            dropped.too_long, " over ", options.max_length, " tokens");
   if (options.max_length_ratio > 0)
     text += concat(", ", dropped.ratio, " with a side over ", options.max_length_ratio,
                    " times the other");

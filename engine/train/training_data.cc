@@ -84,7 +84,7 @@ void check_data(const TrainingData& data, const ModelConfig& config, const Train
   check_corpus(*data.train, "training", config);
   if (data.tokenizer)
     require(data.tokenizer->vocab_size() == config.vocabulary, ErrorCode::invalid_argument, kOrigin,
-            "the tokenizer has ", data.tokenizer->vocab_size(), " pieces, the model ",
+            "the tokenizer has ", data.tokenizer->vocab_size(), " subwords, the model ",
             config.vocabulary);
   const auto check_token = [&](const char* name, int32_t id) {
     require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kOrigin, "the ", name,

@@ -120,7 +120,7 @@ void Report::print_ratios() {
            {"count", values.size()},
            {"geometric_mean", mean},
            {"median", middle}});
-      std::fprintf(stderr, "composed / fused, %-40s %-4s shapes (%2zu): mean %6.2f median %6.2f\n",
+      std::fprintf(stderr, "reference / fused, %-40s %-4s shapes (%2zu): mean %6.2f median %6.2f\n",
                    kind.c_str(), shapes, values.size(), mean, middle);
     }
   }

@@ -30,7 +30,7 @@ class Report {
  public:
   // Prints the row on stdout and keeps it.
   void add(Json row);
-  // Collects composed / fused of one kind; `full`: the shape fills the device.
+  // Collects reference / fused of one kind; `full`: the shape fills the device.
   void add_ratio(const std::string& kind, bool full, double ratio);
   // Geometric mean and median of the ratios of every kind, as rows and in words.
   void print_ratios();

@@ -1,10 +1,10 @@
 // Ops, forward and backward: time, bandwidth or operations a second, error against float64, and the
-// same function composed of simpler ops.
+// same function made of simpler ops.
 //
 //   bench_ops [--device cpu|cuda|cuda:N] [--dtype f32,bf16] [--threads N] [--baseline FILE]
-//             [--no-composed] [--quick] [SECTION ...]
+//             [--no-reference] [--quick] [SECTION ...]
 //
-// Sections: softmax layernorm dropout cross_entropy attention flce seed products adamw; default:
+// Sections: softmax layernorm dropout cross_entropy attention flce seed gemm adamw; default:
 // all. A JSON object a row on stdout, a table on stderr. Shapes are those of the PyTorch comparison
 // script, `seed` has those of the assignment this project grew from. --baseline FILE (rows of an
 // earlier run): says what got more than 5 % slower, and the exit status is then 1. Times are
@@ -31,14 +31,14 @@ constexpr Section kSections[] = {
     {"softmax", bench_softmax},     {"layernorm", bench_layer_norm},
     {"dropout", bench_dropout},     {"cross_entropy", bench_cross_entropy},
     {"attention", bench_attention}, {"flce", bench_linear_cross_entropy},
-    {"seed", bench_seed},           {"products", bench_gemms},
+    {"seed", bench_seed},           {"gemm", bench_gemms},
     {"adamw", bench_adamw},         {"llama", bench_llama},
 };
 
 constexpr const char* kUsage =
     "usage: bench_ops [--device cpu|cuda|cuda:N] [--dtype f32,bf16] [--threads N] [--baseline FILE]"
-    " [--no-composed] [--quick] [SECTION ...]\n"
-    "sections: softmax layernorm dropout cross_entropy attention flce seed products adamw llama\n";
+    " [--no-reference] [--quick] [SECTION ...]\n"
+    "sections: softmax layernorm dropout cross_entropy attention flce seed gemm adamw llama\n";
 
 std::string number(const Json& row, const char* key, const char* format) {
   if (!row.contains(key) || !row[key].is_number()) return "-";
@@ -130,17 +130,17 @@ void measure(OpBench& bench, const OpRun& run) {
     if (run.record) row["grad_error"] = backward_error.relative();
 
     const std::string kind = (run.op.empty() ? run.section : run.op) + " " + dtype_name(run.dtype);
-    const auto compare = [&](const char* pass, double composed) {
+    const auto compare = [&](const char* pass, double reference) {
       const std::string name = pass;
-      row["composed_" + name + "_us"] = composed;
-      const double ratio = composed / row[name + "_us"].get<double>();
+      row["reference_" + name + "_us"] = reference;
+      const double ratio = reference / row[name + "_us"].get<double>();
       row[name + "_ratio"] = ratio;
       bench.report.add_ratio((run.section == "seed" ? "seed " : "") + kind + " " + name, run.full,
                              ratio);
     };
-    if (bench.composed && run.reference_forward)
+    if (bench.reference && run.reference_forward)
       compare("fw", time_forward(context, bench.sampling, run.reference_forward));
-    if (bench.composed && run.reference_record)
+    if (bench.reference && run.reference_record)
       compare("bw", time_backward(context, bench.sampling, run.reference_record, run.upstream).us);
     print_table_row(row);
     bench.report.add(row);
@@ -152,7 +152,7 @@ namespace {
 int run(int argc, char** argv) {
   Device device;
   int threads = 1;
-  bool quick = false, composed = true;
+  bool quick = false, reference = true;
   std::vector<DType> dtypes;
   std::string baseline;
   std::vector<const Section*> sections;
@@ -167,8 +167,8 @@ int run(int argc, char** argv) {
       threads = std::atoi(argv[++i]);
     } else if (word == "--baseline" && has_value) {
       baseline = argv[++i];
-    } else if (word == "--no-composed") {
-      composed = false;
+    } else if (word == "--no-reference") {
+      reference = false;
     } else if (word == "--quick") {
       quick = true;
     } else {
@@ -190,7 +190,7 @@ int run(int argc, char** argv) {
     for (const Section& section : kSections) sections.push_back(&section);
   const auto context = make_context(device, threads);
   Report report;
-  OpBench bench{*context, report, sampling_for(*context, quick), dtypes, quick, composed};
+  OpBench bench{*context, report, sampling_for(*context, quick), dtypes, quick, reference};
   for (const Section* section : sections) section->run(bench);
   report.print_ratios();
   return finish(report, baseline);

@@ -247,7 +247,7 @@ void run(const Workload& w, const StepOptions& o, Report& report) {
     row = measure(w, o, row);
     std::fprintf(stderr, "%-24s %-8s %-9s %-8s %9.2f ms %12.0f tok/s %9.1f MiB, loss %.4f\n",
                  row["model"].get<std::string>().c_str(), device_name(o.device).c_str(),
-                 dtype_name(o.precision), o.fused ? "fused" : "composed", row["ms"].get<double>(),
+                 dtype_name(o.precision), o.fused ? "fused" : "reference", row["ms"].get<double>(),
                  row["tok_s"].get<double>(), row["peak_MiB"].get<double>(),
                  row["loss"].get<double>());
   } catch (const Error& error) {

@@ -95,7 +95,7 @@ def main(arguments):
         key, mine = key_of(row), figures(row)
         if not mine:
             continue
-        label = label_of(key, row) + ("" if row.get("fused", True) else " composed")
+        label = label_of(key, row) + ("" if row.get("fused", True) else " reference")
         if key not in peer:
             alone.append(label)
             continue

@@ -4,7 +4,7 @@
     python3 tests/bench/decode_compare.py [--build build/release] [--threads 1,2] [--beams 1,5] [--rounds 5]
 
 A model of the base size (Vaswani et al.: 6+6 layers of 512, vocabulary 32,000) with random weights translates the same lines on
-both sides, every translation to the same number of pieces, so that the work is equal. Each side is a process of its own that has
+both sides, every translation to the same number of tokens, so that the work is equal. Each side is a process of its own that has
 loaded the model; rounds are interleaved, and the median of the pairs' ratios counts. CPU seconds (user + system) are what to look
 at on a machine that does other things too.
 
@@ -39,7 +39,7 @@ def parse_arguments():
     parser.add_argument("--environment", default=os.path.join(ROOT, "build/decode-environment"))
     parser.add_argument("--lines", help="sentences to translate, plain or .gz")
     parser.add_argument("--sentences", type=int, default=64, help="how many of them (default 64)")
-    parser.add_argument("--length", type=int, default=20, help="pieces of every translation (default 20)")
+    parser.add_argument("--length", type=int, default=20, help="tokens of every translation (default 20)")
     parser.add_argument("--threads", type=numbers, default=[1, 2])
     parser.add_argument("--beams", type=numbers, default=[1, 5])
     parser.add_argument("--batch", type=numbers, default=[0, 1],
@@ -156,8 +156,8 @@ class CTranslate2:
         self.spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(path, "vocab.spm"))
 
     def translate(self, lines, beam, length, batch):
-        pieces = [self.spm.encode(line, out_type=str) for line in lines]
-        results = self.translator.translate_batch(pieces, beam_size=beam, min_decoding_length=length, max_decoding_length=length,
+        subwords = [self.spm.encode(line, out_type=str) for line in lines]
+        results = self.translator.translate_batch(subwords, beam_size=beam, min_decoding_length=length, max_decoding_length=length,
                                                   max_batch_size=batch, disable_unk=True, suppress_sequences=[["<s>"], ["<pad>"]])
         return sum(len(result.hypotheses[0]) for result in results)
 
@@ -233,7 +233,7 @@ def main():
         folder = os.path.abspath(arguments.work or temporary)
         os.makedirs(folder, exist_ok=True)
         lines = make_model(arguments, folder)
-        print(f"CTranslate2 {ctranslate2.__version__}, {len(lines)} lines, {arguments.length} pieces each, median of "
+        print(f"CTranslate2 {ctranslate2.__version__}, {len(lines)} lines, {arguments.length} tokens each, median of "
               f"{arguments.rounds} interleaved pairs; ratios above 1: ours is faster")
         print("threads beam batch theirs trafo tok/s CT2 tok/s trafo cpu   CT2 cpu    wall     cpu")
         rows = []

@@ -5,7 +5,7 @@
 
 Uses the Python that runs it, which must have torch, transformers and sentencepiece. FOLDER gets a model of the base size with random
 weights (vocabulary 32,000; made on the CPU, kept for the next time) and its hf-marian form. Both sides translate the same lines, every
-translation to the same number of pieces; rounds are interleaved, the median of the pairs' ratios counts. float32 and bfloat16.
+translation to the same number of tokens; rounds are interleaved, the median of the pairs' ratios counts. float32 and bfloat16.
 """
 import argparse
 import os
@@ -63,7 +63,7 @@ def main():
     os.makedirs(arguments.work, exist_ok=True)
     lines = decode_compare.make_model(arguments, arguments.work, "hf-marian")
     print(f"transformers {transformers.__version__}, torch {torch.__version__}, {torch.cuda.get_device_name()}, {len(lines)} lines, "
-          f"{arguments.length} pieces each, median of {arguments.rounds} interleaved pairs")
+          f"{arguments.length} tokens each, median of {arguments.rounds} interleaved pairs")
     print("dtype    beam batch  trafo tok/s  transformers tok/s  ratio")
     for name, dtype, precision in [("bfloat16", torch.bfloat16, 2), ("float32", torch.float32, 0)]:
         ours = decode_compare.Trafo(arguments.build, arguments.work, 1, device=1, precision=precision)

@@ -1,6 +1,6 @@
 // Self-attention over a packed batch of sequences of one length: queries, keys and values are the
-// columns of one projection [tokens, 3 heads head_dim], and so are their gradients. Composed: heads
-// are split by copies, scores stored, softmax made of simple ops, as before flash attention.
+// columns of one projection [tokens, 3 heads head_dim], and so are their gradients. Reference:
+// heads are split by copies, scores stored, softmax made of simple ops, as before flash attention.
 #include <algorithm>
 #include <cmath>
 #include <mutex>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kCheckedRows = 8;
 constexpr int64_t kLongestFullCheck = 4096;  // gradients of keys need every query
-constexpr double kMostScores = 3e8;          // that the composed form may store
+constexpr double kMostScores = 3e8;          // that the reference form may store
 
 struct AttentionCase {
   int64_t sequences, heads, length, head_dim;
@@ -33,8 +33,8 @@ struct AttentionCase {
   }
 };
 
-Tensor composed(Context& context, const AttentionCase& c, const Tensor& qkv,
-                const Tensor& future_penalty) {
+Tensor reference(Context& context, const AttentionCase& c, const Tensor& qkv,
+                 const Tensor& future_penalty) {
   const Tensor parts = ops::reshape(context, qkv, {c.sequences, c.length, 3, c.heads, c.head_dim});
   const auto split = [&](int64_t part) {
     const Tensor one = ops::reshape(context, ops::slice(context, parts, 2, part, part + 1),
@@ -200,14 +200,14 @@ void attention_case(OpBench& bench, DType dtype, const AttentionCase& c) {
   Tensor penalty;
   const double scores =
       static_cast<double>(c.sequences * c.heads) * static_cast<double>(c.length * c.length);
-  if (bench.composed && scores <= kMostScores) {
+  if (bench.reference && scores <= kMostScores) {
     std::vector<double> hidden;
     for (int64_t i = 0; i < c.length; ++i)
       for (int64_t j = 0; j < c.length; ++j) hidden.push_back(j > i ? -1e9 : 0);
     penalty = context.from_doubles(hidden, {1, c.length, c.length}, dtype);
-    run.reference_forward = [&] { composed(context, c, qkv.tensor, penalty); };
+    run.reference_forward = [&] { reference(context, c, qkv.tensor, penalty); };
     run.reference_record = [&] {
-      return std::vector{composed(context, c, make_leaf(qkv.tensor, gradient), penalty)};
+      return std::vector{reference(context, c, make_leaf(qkv.tensor, gradient), penalty)};
     };
   }
   run.check = [&](ErrorMeter& forward, ErrorMeter& backward) {

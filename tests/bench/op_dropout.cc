@@ -1,5 +1,5 @@
 // The chains around dropout: bias + relu + dropout, bias + dropout + residual, and that with the
-// layer norm after it. Composed: one kernel for each of these steps.
+// layer norm after it. Reference: one kernel for each of these steps.
 #include <algorithm>
 #include <cmath>
 #include <mutex>
@@ -85,21 +85,21 @@ struct Chain {
   }
 };
 
-// A chain of x and bias, fused(x, bias) and composed(x, bias): output element i should be value(i),
-// the gradient of x gradient(i), where `checked` says that float32 must agree.
-template <class Fused, class Composed, class Value, class Gradient, class Checked>
+// A chain of x and bias, fused(x, bias) and reference(x, bias): output element i should be
+// value(i), the gradient of x gradient(i), where `checked` says that float32 must agree.
+template <class Fused, class Reference, class Value, class Gradient, class Checked>
 void measure_chain(OpBench& bench, const Chain& c, OpRun run, const Fused& fused,
-                   const Composed& composed, const Value& value, const Gradient& gradient,
+                   const Reference& reference, const Value& value, const Gradient& gradient,
                    const Checked& checked) {
   Context& context = c.context;
   run.upstream = {c.dy.tensor};
   run.forward = [&] { fused(c.x.tensor, c.bias.tensor); };
-  run.reference_forward = [&] { composed(c.x.tensor, c.bias.tensor); };
+  run.reference_forward = [&] { reference(c.x.tensor, c.bias.tensor); };
   run.record = [&] {
     return std::vector{fused(make_leaf(c.x.tensor, c.dx), make_leaf(c.bias.tensor, c.dbias))};
   };
   run.reference_record = [&] {
-    return std::vector{composed(make_leaf(c.x.tensor, c.dx), make_leaf(c.bias.tensor, c.dbias))};
+    return std::vector{reference(make_leaf(c.x.tensor, c.dx), make_leaf(c.bias.tensor, c.dbias))};
   };
   run.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
     const NoGrad no_grad(context);
@@ -157,7 +157,7 @@ void bias_dropout_residual_norm(OpBench& bench, const Chain& c) {
   OpRun run = c.run("bias_dropout_residual_norm", 4, 5);
   run.upstream = {c.dsum.tensor, c.dy.tensor};
   using Inputs = std::vector<Tensor>;  // x, bias, residual, gamma, beta
-  const auto composed = [&](const Inputs& in) {
+  const auto reference = [&](const Inputs& in) {
     const Tensor sum =
         ops::add(context, in[2], ops::dropout(context, ops::add(context, in[0], in[1]), kDropout));
     return std::vector{sum, ops::layer_norm_reference(context, sum, in[3], in[4], kEpsilon)};
@@ -177,9 +177,9 @@ void bias_dropout_residual_norm(OpBench& bench, const Chain& c) {
     return made;
   };
   run.forward = [&] { fused(constants); };
-  run.reference_forward = [&] { composed(constants); };
+  run.reference_forward = [&] { reference(constants); };
   run.record = [&] { return fused(leaves()); };
-  run.reference_record = [&] { return composed(leaves()); };
+  run.reference_record = [&] { return reference(leaves()); };
   run.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
     const NoGrad no_grad(context);
     const Tensor normed = fused(constants)[1];

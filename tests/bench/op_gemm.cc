@@ -1,6 +1,6 @@
-// Matrix products of the workloads: what the library proposes first and the fastest of its
+// GEMMs of the workloads: what the library proposes first and the fastest of its
 // proposals, with and without epilogues, and the kernels that epilogues stand for. Only where a
-// product has several kernels.
+// GEMM has several kernels.
 #include <algorithm>
 #include <cstdio>
 
@@ -28,7 +28,7 @@ constexpr Workload kSmall{"small", 512, 64, 256, 1024};
 // Chunks of logits hold so many bytes (engine/ops/linear_cross_entropy).
 constexpr int64_t kChunkBytes = int64_t{256} << 20;
 
-// Operands of every product lie in the same memory: their values do not matter to the time as long
+// Operands of every GEMM lie in the same memory: their values do not matter to the time as long
 // as they are random.
 struct Operands {
   Tensor a, b, c, aux;
@@ -43,7 +43,7 @@ struct Operands {
         sums(context.empty({widest}, DType::f32)) {}
 };
 
-struct Products {
+struct Gemms {
   OpBench& bench;
   GemmTuner& tuner;
   const Operands& operands;
@@ -73,9 +73,9 @@ struct Products {
     bench.report.add(row);
   }
 
-  void product(const char* op, const char* mode, const GemmParams& p) const {
-    const Json row{{"sec", "products"}, {"model", workload.name}, {"op", op},
-                   {"mode", mode},      {"dt", "bf16"},           {"shape", {p.m, p.n, p.k}}};
+  void gemm(const char* op, const char* mode, const GemmParams& p) const {
+    const Json row{{"sec", "gemm"}, {"model", workload.name}, {"op", op},
+                   {"mode", mode},  {"dt", "bf16"},           {"shape", {p.m, p.n, p.k}}};
     guarded(bench, row, [&] {
       add(row, tuner.measure(p),
           2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k));
@@ -101,41 +101,41 @@ struct Products {
     GemmParams forward = params(rows, out, in);
     forward.trans_b = true;
     forward.ldb = in;
-    product(name.c_str(), "forward", forward);
+    gemm(name.c_str(), "forward", forward);
     GemmParams with_bias = forward;
     with_bias.bias = operands.bias.raw();
-    product(name.c_str(), "+ bias", with_bias);
+    gemm(name.c_str(), "+ bias", with_bias);
     if (name == "up") {
       GemmParams active = with_bias;
       active.epilogue = Epilogue::relu;
-      product(name.c_str(), "+ bias, relu", active);
+      gemm(name.c_str(), "+ bias, relu", active);
       active.epilogue = Epilogue::gelu;
-      product(name.c_str(), "+ bias, gelu", active);
+      gemm(name.c_str(), "+ bias, gelu", active);
       active.aux = operands.aux.raw();
-      product(name.c_str(), "+ ... and aux", active);
+      gemm(name.c_str(), "+ ... and aux", active);
     }
     GemmParams dx = params(rows, in, out);
-    product(name.c_str(), "dx", dx);
+    gemm(name.c_str(), "dx", dx);
     if (name == "down") {
       dx.epilogue = Epilogue::dgelu;
       dx.aux = operands.aux.raw();
-      product(name.c_str(), "dx, dgelu", dx);
+      gemm(name.c_str(), "dx, dgelu", dx);
     }
     GemmParams dw = params(out, in, rows);
     dw.trans_a = true;
     dw.lda = out;
     dw.c_is_f32 = true;
-    product(name.c_str(), "dw", dw);
+    gemm(name.c_str(), "dw", dw);
     GemmParams added = dw;
     added.accumulate = true;
-    product(name.c_str(), "dw added", added);
+    gemm(name.c_str(), "dw added", added);
   }
 
   // A kernel that an epilogue takes the place of.
   void kernel(const char* op, int64_t rows, int64_t width, double tensors,
               const std::function<void()>& launch) const {
-    Json row{{"sec", "products"}, {"model", workload.name}, {"op", op},
-             {"mode", "kernel"},  {"dt", "bf16"},           {"shape", {rows, width}}};
+    Json row{{"sec", "gemm"},    {"model", workload.name}, {"op", op},
+             {"mode", "kernel"}, {"dt", "bf16"},           {"shape", {rows, width}}};
     guarded(bench, row, [&] {
       const double us = time_forward(bench.context, bench.sampling, launch);
       const double rate =
@@ -188,7 +188,7 @@ struct Products {
 void bench_gemms(OpBench& bench) {
   GemmTuner* tuner = bench.context.backend().gemm_tuner();
   if (!tuner) {
-    std::fprintf(stderr, "products left out: a product has one kernel on this device\n");
+    std::fprintf(stderr, "gemm left out: a GEMM has one kernel on this device\n");
     return;
   }
   std::vector<Workload> workloads{kSmall};
@@ -202,18 +202,18 @@ void bench_gemms(OpBench& bench) {
                          w.vocabulary * std::max(w.width, chunk(w))});
     widest = std::max({widest, 3 * w.width, w.ffn, w.vocabulary});
   }
-  std::fprintf(stderr, "\nproducts on %s: us and TFLOP/s of the first proposal and of the best\n",
+  std::fprintf(stderr, "\nGEMMs on %s: us and TFLOP/s of the first proposal and of the best\n",
                tuner->library().c_str());
-  guarded(bench, {{"sec", "products"}}, [&] {
+  guarded(bench, {{"sec", "gemm"}}, [&] {
     const Operands operands(bench.context, elements, widest);
     for (const Workload& w : workloads) {
-      const Products products{bench, *tuner, operands, w};
-      products.layer("qkv", w.tokens, w.width, 3 * w.width);
-      products.layer("output", w.tokens, w.width, w.width);
-      products.layer("up", w.tokens, w.width, w.ffn);
-      products.layer("down", w.tokens, w.ffn, w.width);
-      products.layer("logits", chunk(w), w.width, w.vocabulary);
-      products.kernels();
+      const Gemms gemms{bench, *tuner, operands, w};
+      gemms.layer("qkv", w.tokens, w.width, 3 * w.width);
+      gemms.layer("output", w.tokens, w.width, w.width);
+      gemms.layer("up", w.tokens, w.width, w.ffn);
+      gemms.layer("down", w.tokens, w.ffn, w.width);
+      gemms.layer("logits", chunk(w), w.width, w.vocabulary);
+      gemms.kernels();
     }
   });
 }

@@ -1,5 +1,5 @@
-// What a Llama has beside products and attention: RMS norm alone and behind a residual connection,
-// rotary positions on a packed product, the gate of SwiGLU.
+// What a Llama has besides GEMMs and attention: RMS norm alone and behind a residual connection,
+// rotary positions on a packed projection, the gate of SwiGLU.
 #include <array>
 #include <cmath>
 
@@ -121,7 +121,7 @@ void rms_norms(OpBench& bench, DType dtype, const Shape& shape) {
     const auto out = ops::residual_rms_norm(context, a, r, g, kEpsilon, {});
     return std::vector<Tensor>{out.sum, out.normed};
   };
-  const auto composed = [&](const Tensor& a, const Tensor& r, const Tensor& g) {
+  const auto reference = [&](const Tensor& a, const Tensor& r, const Tensor& g) {
     const Tensor sum = ops::bias_dropout_residual_reference(context, a, {}, r, {});
     return std::vector<Tensor>{sum, ops::rms_norm_reference(context, sum, g, kEpsilon)};
   };
@@ -130,8 +130,8 @@ void rms_norms(OpBench& bench, DType dtype, const Shape& shape) {
   };
   add_norm.forward = [&] { fused(x.tensor, residual.tensor, gamma.tensor); };
   add_norm.record = [&] { return add_norm_leaves(fused); };
-  add_norm.reference_forward = [&] { composed(x.tensor, residual.tensor, gamma.tensor); };
-  add_norm.reference_record = [&] { return add_norm_leaves(composed); };
+  add_norm.reference_forward = [&] { reference(x.tensor, residual.tensor, gamma.tensor); };
+  add_norm.reference_record = [&] { return add_norm_leaves(reference); };
   add_norm.check = [&](ErrorMeter& forward, ErrorMeter& backward) {
     const NoGrad no_grad(context);
     const Tensor normed = fused(x.tensor, residual.tensor, gamma.tensor)[1];

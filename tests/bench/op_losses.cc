@@ -44,7 +44,7 @@ void cross_entropy_case(OpBench& bench, DType dtype, const Shape& shape) {
   const Tensor labels = context.from_values<int32_t>(host_labels, {rows});
   const Tensor dlogits = context.empty(shape, dtype);
   Tensor hit;
-  if (bench.composed) {
+  if (bench.reference) {
     std::vector<float> values(static_cast<size_t>(rows * classes), 0.0f);
     for (int64_t t = 0; t < rows; ++t)
       values[static_cast<size_t>(t * classes + host_labels[static_cast<size_t>(t)])] = 1;
@@ -211,7 +211,7 @@ void projection_case(OpBench& bench, DType dtype, const Shape& shape) {
     row["ms"] = time_calls(bench.context, bench.sampling, [&] { projection.step(true); }) / 1e3;
     row["TF"] = operations / row["ms"].get<double>() / 1e9;
     row["grad_error"] = projection.gradient_error(projection.step(true).dx);
-    if (bench.composed) {  // linear, then cross_entropy on all logits
+    if (bench.reference) {  // linear, then cross_entropy on all logits
       projection.step(false);
       row["reference_peak_MiB"] = projection.peak_mib(false);
       row["reference_ms"] =
@@ -224,7 +224,7 @@ void projection_case(OpBench& bench, DType dtype, const Shape& shape) {
                  dtype_name(dtype), shape.str().c_str(), row["ms"].get<double>(),
                  row["peak_MiB"].get<double>(), row["TF"].get<double>(),
                  row["grad_error"].get<double>());
-    if (bench.composed)
+    if (bench.reference)
       std::fprintf(stderr, "; all logits: %9.3f ms %9.1f MiB", row["reference_ms"].get<double>(),
                    row["reference_peak_MiB"].get<double>());
     std::fprintf(stderr, "\n");

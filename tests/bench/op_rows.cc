@@ -67,7 +67,7 @@ void softmax_case(OpBench& bench, const SoftmaxCase& c) {
   const RandomTensor dy = random_tensor(context, c.shape, c.dtype);
   const Tensor dx = context.empty(c.shape, c.dtype);
   ops::SoftmaxOptions options;
-  Tensor penalty;  // the same mask for the composed form: added to the scores
+  Tensor penalty;  // the same mask for the reference form: added to the scores
   if (c.hidden > 0) {
     std::vector<int32_t> mask(static_cast<size_t>(batch * keys), 0);
     for (int64_t b = 0; b < batch; ++b)

@@ -15,7 +15,7 @@ struct OpBench {
   Sampling sampling;
   std::vector<DType> dtypes;  // empty: what the section is about on this device
   bool quick = false;         // small shapes, few samples: does it run at all
-  bool composed = true;       // measure the composed form as well
+  bool reference = true;      // measure the reference form as well
 
   bool on_cpu() const { return context.device().kind == DeviceKind::cpu; }
   std::vector<DType> dtypes_or(const std::vector<DType>& defaults) const {
@@ -26,7 +26,7 @@ struct OpBench {
   bool takes(const char* section, const Shape& shape, double elements, double operations = 0) const;
 };
 
-// One op at one shape. Forward and backward are timed apart, and so is the same function composed
+// One op at one shape. Forward and backward are timed apart, and so is the reference made
 // of elementwise, reduction and matrix ops, each a kernel of its own.
 struct OpRun {
   std::string section, op;

@@ -1,5 +1,5 @@
 // The update of the parameters: AdamW over a flat workspace as large as that of GPT-2 124M, with
-// moments in float32 and in 8 bits. The "composed" form of the latter is the former: fw_ratio says
+// moments in float32 and in 8 bits. The "reference" form of the latter is the former: fw_ratio says
 // how many times as fast 8 bits are.
 #include <cmath>
 

@@ -101,9 +101,9 @@ static void test_paths(trafo_model* model, trafo_tokenizer* tokenizer) {
   FAILS(trafo_tokenizer_save(tokenizer, missing, strlen(missing)), TRAFO_IO, "no/such");
   trafo_model* none = NULL;
   FAILS(trafo_model_load(context, missing, strlen(missing), &none), TRAFO_NOT_FOUND, "no/such");
-  trafo_tokenizer* no_pieces = NULL;
+  trafo_tokenizer* no_tokenizer = NULL;
   trafo_shortlist* no_list = NULL;
-  FAILS(trafo_tokenizer_load(missing, strlen(missing), &no_pieces), TRAFO_NOT_FOUND, "no/such");
+  FAILS(trafo_tokenizer_load(missing, strlen(missing), &no_tokenizer), TRAFO_NOT_FOUND, "no/such");
   FAILS(trafo_shortlist_load(tokenizer, missing, strlen(missing), &no_list), TRAFO_NOT_FOUND,
         "no/such");
   const char* folder = work_directory();
@@ -178,7 +178,7 @@ void test_bad_input(void) {
   trafo_tokenizer_options options;
   OK(trafo_tokenizer_options_init(&options, sizeof options));
   FAILS(trafo_tokenizer_train(words, 3, &options, &none), TRAFO_INVALID_ARGUMENT,
-        "");  // 8000 pieces of that
+        "");  // 8000 subwords of that
   options.vocabulary = 30;
   options.soft_limit = 1;
   OK(trafo_corpus_new(words, words, 3, &corpus));

@@ -334,7 +334,7 @@ static int32_t get_too_much(void* user_data, uint8_t* data, size_t capacity, siz
 // A run that was written and read goes on as the one that was not.
 static void test_streams(const setting* s) {
   trafo_step_result expected[kSteps], got[kSteps], step;
-  store run = {0}, weights = {0}, pieces = {0}, bad = {.broken = 1};
+  store run = {0}, weights = {0}, vocabulary = {0}, bad = {.broken = 1};
   trafo_model *model = new_model(s, 1), *second = new_model(s, 2), *read = NULL;
   trafo_trainer *trainer = new_trainer(s, model, s->corpus), *other = NULL;
   steps(trainer, 3, got);
@@ -377,12 +377,12 @@ static void test_streams(const setting* s) {
   CHECK(read == NULL);
   FAILS(trafo_model_write(model, NULL, NULL), TRAFO_INVALID_ARGUMENT, "write");
   trafo_tokenizer* tokenizer = NULL;
-  OK(trafo_tokenizer_write(s->tokenizer, put, &pieces));
-  OK(trafo_tokenizer_load_buffer(pieces.bytes, pieces.size, &tokenizer));
+  OK(trafo_tokenizer_write(s->tokenizer, put, &vocabulary));
+  OK(trafo_tokenizer_load_buffer(vocabulary.bytes, vocabulary.size, &tokenizer));
   trafo_tokenizer_free(tokenizer);
   free(run.bytes);
   free(weights.bytes);
-  free(pieces.bytes);
+  free(vocabulary.bytes);
   trafo_trainer_free(trainer);
   trafo_trainer_free(other);
   trafo_model_free(model);

@@ -25,7 +25,7 @@ static void cycle(int number) {
   trafo_model* model = NULL;
   trafo_trainer* trainer = NULL;
   trafo_translations* translations = NULL;
-  trafo_tokenizer_options pieces;
+  trafo_tokenizer_options tokenizer_options;
   trafo_model_config config;
   trafo_trainer_options training;
   trafo_translate_options search;
@@ -34,10 +34,10 @@ static void cycle(int number) {
   one.threads = 1;
   must(trafo_context_new(&one, &context));
   must(trafo_corpus_new(words, words, 3, &corpus));
-  must(trafo_tokenizer_options_init(&pieces, sizeof pieces));
-  pieces.vocabulary = 30;
-  pieces.soft_limit = 1;
-  if (!tokenizer) must(trafo_corpus_train_tokenizer(corpus, &pieces, &tokenizer));
+  must(trafo_tokenizer_options_init(&tokenizer_options, sizeof tokenizer_options));
+  tokenizer_options.vocabulary = 30;
+  tokenizer_options.soft_limit = 1;
+  if (!tokenizer) must(trafo_corpus_train_tokenizer(corpus, &tokenizer_options, &tokenizer));
   must(trafo_model_config_init(&config, sizeof config));
   must(trafo_tokenizer_get_vocabulary(tokenizer, &config.vocabulary));
   config.encoder_layers = config.decoder_layers = 1;

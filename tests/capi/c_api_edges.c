@@ -141,14 +141,14 @@ static trafo_tokenizer* make_tokenizer(const trafo_string_view* lines, size_t co
 
 static void test_shortlists(trafo_context* context) {
   const trafo_string_view lines[] = {view("ab cd ab"), view("cd ab cd"), view("b d b d")};
-  trafo_tokenizer *pieces = make_tokenizer(lines, 3, 0), *other = make_tokenizer(lines, 3, 1);
+  trafo_tokenizer *tokenizer = make_tokenizer(lines, 3, 0), *other = make_tokenizer(lines, 3, 1);
   trafo_shortlist *list = NULL, *foreign = NULL;
-  OK(trafo_shortlist_learn(pieces, lines, lines, 3, 4, &list));
+  OK(trafo_shortlist_learn(tokenizer, lines, lines, 3, 4, &list));
   OK(trafo_shortlist_learn(other, lines, lines, 3, 4, &foreign));
   trafo_model_config config;
   trafo_model* model = NULL;
   OK(trafo_model_config_init(&config, sizeof config));
-  OK(trafo_tokenizer_get_vocabulary(pieces, &config.vocabulary));
+  OK(trafo_tokenizer_get_vocabulary(tokenizer, &config.vocabulary));
   config.encoder_layers = config.decoder_layers = 1;
   config.width = config.ffn_width = 8;
   config.heads = 2;
@@ -158,28 +158,28 @@ static void test_shortlists(trafo_context* context) {
   trafo_translations* out = NULL;
   OK(trafo_translate_options_init(&options, sizeof options));
   options.shortlist = list;
-  OK(trafo_translate(model, pieces, lines, 1, &options, NULL, &out));
+  OK(trafo_translate(model, tokenizer, lines, 1, &options, NULL, &out));
   trafo_translations_free(out);
   options.shortlist_first = -1;
-  FAILS(trafo_translate(model, pieces, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_translate(model, tokenizer, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
         "at least 0");
   options.shortlist_first = 0;
   options.shortlist_best = -1;
-  FAILS(trafo_translate(model, pieces, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_translate(model, tokenizer, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
         "at least 0");
   options.shortlist_best = 0;
-  FAILS(trafo_translate(model, pieces, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_translate(model, tokenizer, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
         "both 0");
   options.shortlist_best = 4;
-  OK(trafo_translate(model, pieces, lines, 1, &options, NULL, &out));
+  OK(trafo_translate(model, tokenizer, lines, 1, &options, NULL, &out));
   trafo_translations_free(out);
   options.shortlist = foreign;
-  FAILS(trafo_translate(model, pieces, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_translate(model, tokenizer, lines, 1, &options, NULL, &out), TRAFO_INVALID_ARGUMENT,
         "another tokenizer");
   trafo_model_free(model);
   trafo_shortlist_free(list);
   trafo_shortlist_free(foreign);
-  trafo_tokenizer_free(pieces);
+  trafo_tokenizer_free(tokenizer);
   trafo_tokenizer_free(other);
 }
 

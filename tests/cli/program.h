@@ -50,7 +50,7 @@ class TemporaryFolder {
 // A model that trains in no time: one layer, two heads, ffn of twice the width.
 struct TinyModel {
   int width = 16;
-  int vocabulary = 200;  // pieces; 0: the arguments name a vocabulary
+  int vocabulary = 200;  // subwords; 0: the arguments name a vocabulary
   int batch_tokens = 200;
   bool decoder_only = false;
 };

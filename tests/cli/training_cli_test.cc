@@ -201,7 +201,7 @@ TEST_F(TrainingCli, TrainingBeginsWithAnotherModelsWeights) {
   refused(tuned("wrong", "1u", pretrained + Arguments{"--transformer-norm", "post"}),
           "--transformer-norm: the pretrained model has pre");
   refused(tuned("wrong", "1u", {"--pretrained-model", "nowhere"}), "nowhere");
-  // Another vocabulary: of another size, or only of other pieces.
+  // Another vocabulary: of another size, or only of other subwords.
   trained({"vocab", "--train-sets", "t.de", "--dim-vocabs", "90", "-o", "small.spm"});
   refused(tuned("wrong", "1u", pretrained + Arguments{"--vocabs", "small.spm"}),
           "was trained with another vocabulary");

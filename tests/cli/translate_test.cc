@@ -87,7 +87,7 @@ TEST_F(Translate, LinesThatAreTooLongAreCutAndNamed) {
   ASSERT_EQ(cut.exit_code, 0) << cut.err;
   EXPECT_EQ(lines_of(cut.out).size(), 3u);
   EXPECT_NE(cut.err.find("line 2 has "), std::string::npos) << cut.err;
-  EXPECT_NE(cut.err.find("pieces, the model takes "), std::string::npos) << cut.err;
+  EXPECT_NE(cut.err.find("tokens, the model takes "), std::string::npos) << cut.err;
   EXPECT_EQ(cut.err.find("line 1 has"), std::string::npos) << cut.err;
   const Outcome error = run({"--no-max-length-crop"}, input);
   EXPECT_EQ(error.exit_code, 2) << error.err;
@@ -114,7 +114,7 @@ TEST_F(Translate, SamplingFollowsTheSeedAndTheLine) {
   EXPECT_EQ(with({"--mini-batch-words", "1"}), first);
   EXPECT_EQ(with({"--cpu-threads", "2"}), first);
   EXPECT_NE(translated({"--output-sampling", "--seed", "8", "--max-length", "12"}), first);
-  // Nothing but the most probable piece: greedy search.
+  // Nothing but the most probable token: greedy search.
   const std::string greedy = translated({"--beam-size", "1", "--max-length", "12"});
   EXPECT_EQ(translated({"--output-sampling", "topk", "1", "--max-length", "12"}), greedy);
   EXPECT_EQ(translated({"--sampling", "--sampling-topp", "1e-9", "--max-length", "12"}), greedy);

@@ -285,8 +285,8 @@ TEST(Limits, FilesOfACheckpoint) {
   EXPECT_REFUSED("no list", stream("{}"));
 }
 
-// One piece, its length as the wire has it.
-std::string piece(std::string_view text) {
+// One subword, its length as the wire has it.
+std::string subword(std::string_view text) {
   const auto varint = [](uint64_t value) {
     std::string bytes;
     for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
@@ -296,21 +296,21 @@ std::string piece(std::string_view text) {
   return concat('\x0a', varint(inner.size()), inner);
 }
 
-TEST(Limits, PieceBytes) {
+TEST(Limits, SubwordBytes) {
   const auto check = [](const std::string& model) { check_spm_model(model, "forged"); };
-  EXPECT_TAKEN(check(piece(std::string(limits::kPieceBytes, 'p'))));
-  EXPECT_REFUSED("the limit is 1024", check(piece(std::string(limits::kPieceBytes + 1, 'p'))));
+  EXPECT_TAKEN(check(subword(std::string(limits::kSubwordBytes, 'p'))));
+  EXPECT_REFUSED("the limit is 1024", check(subword(std::string(limits::kSubwordBytes + 1, 'p'))));
   // Lengths of 2^63 and of 2^64 - 1 bytes.
   EXPECT_REFUSED("truncated", check("\x0a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"));
   EXPECT_REFUSED("truncated", check("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"));
   EXPECT_REFUSED("too long", check("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"));
   EXPECT_REFUSED("bad field number", check(std::string("\0\0", 2)));
   EXPECT_REFUSED("bad wire type 3", check("\x0b"));
-  EXPECT_REFUSED("same text", check(piece("a") + piece("a")));
+  EXPECT_REFUSED("same text", check(subword("a") + subword("a")));
   EXPECT_REFUSED("stands for a byte", check(std::string("\x0a\x05\x0a\x01x\x18\x06")));
 }
 
-TEST(Limits, Pieces) {
+TEST(Limits, Subwords) {
   const auto many = [](int count) {
     std::string model;
     model.reserve(static_cast<size_t>(count) * 8);
@@ -318,12 +318,12 @@ TEST(Limits, Pieces) {
       std::string text;
       for (int shift = 0; shift < 24; shift += 6)
         text += static_cast<char>('0' + (i >> shift & 63));
-      model += piece(text);
+      model += subword(text);
     }
     return model;
   };
   EXPECT_TAKEN(check_spm_model(many(limits::kVocabulary), "forged"));
-  EXPECT_REFUSED("more than 4194304 pieces",
+  EXPECT_REFUSED("more than 4194304 subwords",
                  check_spm_model(many(limits::kVocabulary + 1), "forged"));
 }
 
@@ -349,7 +349,7 @@ TEST(Limits, LinesOfALexicalTable) {
   const std::vector<std::string> lines = {"a b c", "c b a"};
   const Tokenizer tokenizer = Tokenizer::train(std::span<const std::string>(lines), options);
   const auto read = [&](const std::string& first) {
-    std::istringstream in(concat(first, "\n", tokenizer.piece(4), " ", tokenizer.piece(5), " 0.5"));
+    std::istringstream in(concat(first, "\n", tokenizer.token(4), " ", tokenizer.token(5), " 0.5"));
     LexicalTable::read(in, "table", tokenizer);
   };
   const std::string start = "x y 0.", digits(limits::kLineBytes - start.size(), '1');

@@ -67,7 +67,7 @@ TEST(LexicalTable, TextIsReadBack) {
   }
 }
 
-TEST(LexicalTable, BadLinesAreNamedAndForeignPiecesPassedOver) {
+TEST(LexicalTable, BadLinesAreNamedAndForeignSubwordsPassedOver) {
   const std::vector<std::string> text = {"a b c d"};
   TokenizerTrainOptions options;
   options.vocab_size = 12;

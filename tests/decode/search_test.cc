@@ -70,7 +70,7 @@ TEST_P(TranslateTokens, StopsAtTheMaximumLength) {
   EXPECT_EQ(found[1][0].tokens.size(), stream ? 48u - 2 + 1 : 48u);
 }
 
-TEST_P(TranslateTokens, SpecialPiecesAreNotGenerated) {
+TEST_P(TranslateTokens, SpecialTokensAreNotGenerated) {
   const Sentences sources = {{5, 6, 7, kEos}};
   for (const int32_t token : {0, 1, 3}) {
     set_output_bias(*context_, *model_, token, 30);

@@ -145,7 +145,7 @@ TEST_P(TranslatorTest, ACharacterIsCutWholeOrNotAtAll) {
     EXPECT_GT(found[0].used_tokens, limit - 3);
     const std::vector<int32_t> ids = encoded(line);
     const auto first_lost = static_cast<size_t>(found[0].used_tokens - 1);
-    EXPECT_EQ(tokenizer_->piece(ids[first_lost]), "<0xE4>") << start;
+    EXPECT_EQ(tokenizer_->token(ids[first_lost]), "<0xE4>") << start;
   }
 }
 

@@ -7,7 +7,7 @@
 #include "engine/data/text_pairs.h"
 #include "engine/data/tokenized_corpus.h"
 #include "engine/decode/lexical_table.h"
-#include "engine/interop/spm_pieces.h"
+#include "engine/interop/spm_subwords.h"
 #include "engine/tokenizer/subword_sampler.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/fuzz/support.h"
@@ -70,7 +70,7 @@ void compare(unsigned mode, const std::string& a, const std::string& b) {
     });
 }
 
-// Every id, text and piece goes there and back without a fault.
+// Every id, text and subword goes there and back without a fault.
 void use(const Tokenizer& tokenizer, std::string_view text) {
   for (const std::string_view each : {std::string_view("der Hund \xe2\x96\x81 x"), text})
     attempt([&] {
@@ -89,14 +89,14 @@ void use(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<int32_t> all;
   for (int32_t id = 0; id < std::min(tokenizer.vocab_size(), 512); ++id) {
     all.push_back(id);
-    tokenizer.piece(id);
+    tokenizer.token(id);
     tokenizer.score(id);
     tokenizer.type(id);
   }
   attempt([&] { tokenizer.decode(all); });
   attempt([&] {
     const interop::SpmModel model = interop::parse_spm(tokenizer.serialized());
-    Tokenizer::from_bytes(interop::serialize_spm(model, model.pieces));
+    Tokenizer::from_bytes(interop::serialize_spm(model, model.subwords));
   });
 }
 
@@ -118,19 +118,19 @@ std::string built_model(Parts& parts) {
                             '\xb8', '\x02', static_cast<char>(flags >> 2 & 1)};  // byte_fallback
   append_field(model.rest, 2, trainer);
   std::istringstream lines{std::string(parts.part())};
-  std::vector<interop::ScoredPiece> pieces = {{"<unk>", 0, SpmPiece::unknown},
-                                              {"</s>", 0, SpmPiece::control}};
-  for (std::string line; std::getline(lines, line) && pieces.size() < 4096;) {
+  std::vector<interop::ScoredSubword> subwords = {{"<unk>", 0, SubwordType::unknown},
+                                                  {"</s>", 0, SubwordType::control}};
+  for (std::string line; std::getline(lines, line) && subwords.size() < 4096;) {
     if (line.size() < 2) continue;
-    const auto type = static_cast<SpmPiece>(static_cast<unsigned>(line[0]) & 7);
-    pieces.push_back({line.substr(1), -static_cast<float>(pieces.size() % 13), type});
+    const auto type = static_cast<SubwordType>(static_cast<unsigned>(line[0]) & 7);
+    subwords.push_back({line.substr(1), -static_cast<float>(subwords.size() % 13), type});
   }
   if (!parts.empty()) {
     std::string normalizer;
     append_field(normalizer, 2, parts.rest());
     append_field(model.rest, 3, normalizer);
   }
-  return interop::serialize_spm(model, pieces);
+  return interop::serialize_spm(model, subwords);
 }
 
 }  // namespace

@@ -32,10 +32,10 @@ int main() {
   trafo_tokenizer* raw = nullptr;
   if (fails(trafo_tokenizer_train(&view, 1, &options, &raw))) return 1;
   const std::unique_ptr<trafo_tokenizer, Free> tokenizer(raw);
-  int32_t* pieces = nullptr;
+  int32_t* raw_ids = nullptr;
   size_t count = 0;
-  if (fails(trafo_tokenizer_encode(raw, line.data(), line.size(), &pieces, &count))) return 1;
-  const std::unique_ptr<int32_t, Free> ids(pieces);
+  if (fails(trafo_tokenizer_encode(raw, line.data(), line.size(), &raw_ids, &count))) return 1;
+  const std::unique_ptr<int32_t, Free> ids(raw_ids);
   if (count == 0) return 1;
   std::printf("trafo %s\n", trafo_version());
   return 0;

@@ -310,11 +310,11 @@ TEST_F(InteropTest, AnotherOrderOfTheVocabularyKeepsItsIds) {
   const auto model = model_of(config_of(Architecture::encoder_decoder, false));
   exported(*model, ExportFormat::hf_marian, "order");
   const int64_t size = tokenizer().vocab_size();
-  std::vector<std::string> pieces(static_cast<size_t>(size));
+  std::vector<std::string> subwords(static_cast<size_t>(size));
   edit_json(path("order") / "vocab.json", [&](Json& json) {
-    for (auto& [piece, id] : json.items()) {
+    for (auto& [subword, id] : json.items()) {
       id = size - 1 - id.get<int64_t>();
-      pieces[id.get<size_t>()] = piece;
+      subwords[id.get<size_t>()] = subword;
     }
   });
   const int64_t pad = size - 1 - tokenizer().pad_id(), eos = size - 1 - tokenizer().eos_id();

@@ -1,6 +1,6 @@
 // What the files say about tokenizers that are not as ours are trained: without <s> or <pad>, with
-// byte pieces, with another normaliser, in another order.
-#include "engine/interop/spm_pieces.h"
+// byte tokens, with another normaliser, in another order.
+#include "engine/interop/spm_subwords.h"
 #include "engine/tokenizer/spm_fields.h"
 #include "tests/interop/interop_support.h"
 
@@ -8,7 +8,7 @@ namespace trafo {
 namespace {
 
 using namespace testing;
-using interop::ScoredPiece;
+using interop::ScoredSubword;
 using interop::SpmModel;
 
 Json json_of(const fs::path& file) {
@@ -43,21 +43,22 @@ std::string from_base64(const std::string& text) {
 
 class InteropTokenizerTest : public InteropTest {
  protected:
-  // The usual tokenizer with its pieces changed and further fields behind the others, which count.
-  static Tokenizer changed(const std::function<void(std::vector<ScoredPiece>&)>& change,
+  // The usual tokenizer with its subwords changed and further fields behind the others, which
+  // count.
+  static Tokenizer changed(const std::function<void(std::vector<ScoredSubword>&)>& change,
                            const std::string& further = "") {
     const SpmModel model = interop::parse_spm(tokenizer().serialized());
-    std::vector<ScoredPiece> pieces = model.pieces;
-    change(pieces);
-    return Tokenizer::from_bytes(interop::serialize_spm(model, pieces) + further);
+    std::vector<ScoredSubword> subwords = model.subwords;
+    change(subwords);
+    return Tokenizer::from_bytes(interop::serialize_spm(model, subwords) + further);
   }
   static Tokenizer normalised(const std::string& fields) {
     return changed([](auto&) {}, field_of(spm_field::kNormalizer, fields));
   }
-  static Tokenizer without(const char* piece) {
-    return changed([&](std::vector<ScoredPiece>& pieces) {
-      for (ScoredPiece& each : pieces)
-        if (each.text == piece) each = {"none", 0, SpmPiece::unused};
+  static Tokenizer without(const char* subword) {
+    return changed([&](std::vector<ScoredSubword>& subwords) {
+      for (ScoredSubword& each : subwords)
+        if (each.text == subword) each = {"none", 0, SubwordType::unused};
     });
   }
   fs::path exported_with(const Tokenizer& tokenizer, Architecture architecture, ExportFormat format,
@@ -102,16 +103,16 @@ TEST_F(InteropTokenizerTest, WhatTheFastFormCannotSayIsLeftToTheModelFile) {
   options.hard_vocab_limit = false;
   options.byte_fallback = true;
   const std::vector<std::string> lines{"der Hund sieht einen Baum", "die Katze sucht ein Licht"};
-  const auto retyped = [](SpmPiece type) {
-    return changed([type](std::vector<ScoredPiece>& pieces) { pieces.back().type = type; });
+  const auto retyped = [](SubwordType type) {
+    return changed([type](std::vector<ScoredSubword>& subwords) { subwords.back().type = type; });
   };
   std::vector<Tokenizer> slow{Tokenizer::train(std::span<const std::string>(lines), options)};
   options.byte_fallback = false;
   options.vocab_size = 60;
   options.model = TokenizerModel::bpe;
   slow.push_back(Tokenizer::train(std::span<const std::string>(lines), options));
-  slow.push_back(retyped(SpmPiece::user_defined));
-  slow.push_back(retyped(SpmPiece::unused));
+  slow.push_back(retyped(SubwordType::user_defined));
+  slow.push_back(retyped(SubwordType::unused));
   slow.push_back(normalised(flag_of(spm_field::kEscape, false)));
   for (size_t i = 0; i < slow.size(); ++i) {
     const fs::path directory = gpt2(slow[i], concat("slow", i));
@@ -122,7 +123,7 @@ TEST_F(InteropTokenizerTest, WhatTheFastFormCannotSayIsLeftToTheModelFile) {
   EXPECT_TRUE(fs::exists(gpt2(tokenizer(), "fast") / "tokenizer.json"));
 }
 
-TEST_F(InteropTokenizerTest, TheEndStandsForSpecialPiecesThatAreNotThere) {
+TEST_F(InteropTokenizerTest, TheEndStandsForSpecialTokensThatAreNotThere) {
   const Tokenizer no_pad = without("<pad>");
   ASSERT_EQ(no_pad.pad_id(), -1);
   Json json = json_of(gpt2(no_pad, "no-pad") / "config.json");
@@ -146,9 +147,9 @@ TEST_F(InteropTokenizerTest, TheEndStandsForSpecialPiecesThatAreNotThere) {
     EXPECT_FALSE(fs::exists(path("refused")));
   }
 
-  // As GPT-2 itself has it: one piece that begins and ends a text.
+  // As GPT-2 itself has it: one subword that begins and ends a text.
   const Tokenizer one =
-      changed([](auto&) {}, field_of(spm_field::kTrainer, field_of(spm_field::kBosPiece, "</s>")));
+      changed([](auto&) {}, field_of(spm_field::kTrainer, field_of(spm_field::kBosToken, "</s>")));
   ASSERT_EQ(one.bos_id(), one.eos_id());
   json = json_of(gpt2(one, "one") / "generation_config.json");
   EXPECT_EQ(json["suppress_tokens"], Json::array({one.unk_id(), one.pad_id()}));
@@ -167,27 +168,27 @@ class MarianVocabularyTest : public InteropTokenizerTest {
   void SetUp() override {
     exported_with(tokenizer(), Architecture::encoder_decoder, ExportFormat::hf_marian, "m");
   }
-  // vocab.json with the ids of two pieces exchanged.
+  // vocab.json with the ids of two subwords exchanged.
   void exchange(const std::string& a, const std::string& b) {
     edit_json(path("m") / "vocab.json", [&](Json& json) { std::swap(json.at(a), json.at(b)); });
   }
   Tokenizer imported() { return *import_model(*context_, path("m")).tokenizer; }
 };
 
-TEST_F(MarianVocabularyTest, SpecialPiecesMayStandAnywhere) {
-  const std::string other = tokenizer().piece(10);
+TEST_F(MarianVocabularyTest, SpecialTokensMayStandAnywhere) {
+  const std::string other = tokenizer().token(10);
   exchange("<unk>", other);
   EXPECT_EQ(imported().unk_id(), 10);
-  EXPECT_EQ(imported().piece(0), other);
+  EXPECT_EQ(imported().token(0), other);
   exchange("<unk>", other);
   exchange("</s>", other);
   edit_json(path("m") / "config.json", [](Json& json) { json["eos_token_id"] = 10; });
   EXPECT_EQ(imported().eos_id(), 10);
-  EXPECT_EQ(imported().piece(tokenizer().eos_id()), other);
+  EXPECT_EQ(imported().token(tokenizer().eos_id()), other);
 }
 
-TEST_F(MarianVocabularyTest, PiecesThatTheModelsDoNotKnow) {
-  const std::string known = tokenizer().piece(20);
+TEST_F(MarianVocabularyTest, SubwordsThatTheModelsDoNotKnow) {
+  const std::string known = tokenizer().token(20);
   const auto renamed = [&](const std::string& to) {
     const std::string text = read_text_file(path("m") / "vocab.json", 1 << 22);
     edit_json(path("m") / "vocab.json", [&](Json& json) {
@@ -195,25 +196,25 @@ TEST_F(MarianVocabularyTest, PiecesThatTheModelsDoNotKnow) {
       json.erase(known);
     });
     const SpmModel joined = interop::parse_spm(imported().serialized());
-    EXPECT_EQ(joined.pieces[20].text, to);
+    EXPECT_EQ(joined.subwords[20].text, to);
     write_file_atomically(path("m") / "vocab.json", text);
-    return joined.pieces[20].type;
+    return joined.subwords[20].type;
   };
-  EXPECT_EQ(renamed(">>de<<"), SpmPiece::user_defined);  // the language of a multilingual model
-  EXPECT_EQ(renamed(">>de"), SpmPiece::unused);
-  EXPECT_EQ(renamed("strange"), SpmPiece::unused);
+  EXPECT_EQ(renamed(">>de<<"), SubwordType::user_defined);  // the language of a multilingual model
+  EXPECT_EQ(renamed(">>de"), SubwordType::unused);
+  EXPECT_EQ(renamed("strange"), SubwordType::unused);
   edit_json(path("m") / "vocab.json", [](Json& json) { json[std::string(5000, 'x')] = 20; });
   expect_error(ErrorCode::corrupt_file, "vocab.json", [&] { imported(); });
 }
 
 TEST_F(MarianVocabularyTest, TwoTokenizersAreJoinedIfBothAreUnigramModels) {
-  const auto shorter = changed([](std::vector<ScoredPiece>& pieces) { pieces.pop_back(); });
+  const auto shorter = changed([](std::vector<ScoredSubword>& subwords) { subwords.pop_back(); });
   write_file_atomically(path("m") / "target.spm", shorter.serialized());
   const ImportedModel joined = import_model(*context_, path("m"));
   EXPECT_TRUE(contains(joined.note, "joined into one")) << joined.note;
   EXPECT_EQ(joined.tokenizer->vocab_size(), tokenizer().vocab_size());
   EXPECT_EQ(joined.tokenizer->encode("ein Hund"), tokenizer().encode("ein Hund"));
-  // Both shorter than the model: the last row has its piece from the vocabulary alone.
+  // Both shorter than the model: the last row has its subword from the vocabulary alone.
   write_file_atomically(path("m") / "source.spm", shorter.serialized());
   const ImportedModel longer = import_model(*context_, path("m"));
   EXPECT_EQ(longer.note, "");

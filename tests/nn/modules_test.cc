@@ -79,7 +79,7 @@ TEST_F(Modules, LinearAddsItsBiasNowOrLater) {
   const NoGrad no_grad(*context_);
   const Tensor x = random({5, 4}, 1);
   const nn::PendingBias pending = linear.forward_pending_bias(*context_, x);
-  expect_equal(linear.forward(*context_, x), ops::add(*context_, pending.product, pending.bias));
+  expect_equal(linear.forward(*context_, x), ops::add(*context_, pending.matmul, pending.bias));
   EXPECT_FALSE(bare.bias().defined());
   EXPECT_FALSE(bare.forward_pending_bias(*context_, x).bias.defined());
 }

@@ -1,4 +1,4 @@
-// The feed-forward block where products take epilogues, on the CPU's kernels; and what it refuses.
+// The feed-forward block where GEMMs take epilogues, on the CPU's kernels; and what it refuses.
 #include "engine/ops/feed_forward/feed_forward.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace trafo::testing {
 namespace {
 
-// A CPU whose products take epilogues.
+// A CPU whose GEMMs take epilogues.
 class EpilogueDevice final : public Accelerator {
  public:
   Device device() const override { return {DeviceKind::cpu, 0}; }

@@ -1,4 +1,4 @@
-// What products take along on CUDA: activations, their gradients, the gradient of a bias; against
+// Epilogues of GEMMs on CUDA: activations, their gradients, the gradient of a bias; against
 // sums in float64 on the host. And which kernel runs a product. For TRAFO_TEST_DEVICE=cuda.
 #include <gtest/gtest.h>
 

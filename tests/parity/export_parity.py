@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
 import own_environment
 LOG_PROBABILITY_TOLERANCE = 1e-4  # a token
 CTRANSLATE2_SAME = 0.99
-LONGEST = 40  # pieces of a translation
+LONGEST = 40  # subwords of a translation
 
 
 def parse_arguments():
@@ -73,8 +73,8 @@ def write_lines(path, lines):
 # ---- translate-train ----
 
 class Program:
-    def __init__(self, path, folder, pieces):
-        self.path, self.folder, self.pieces = os.path.abspath(path), folder, str(pieces)
+    def __init__(self, path, folder, subwords):
+        self.path, self.folder, self.subwords = os.path.abspath(path), folder, str(subwords)
 
     def run(self, *arguments, lines=None):
         text = None if lines is None else "".join(line + "\n" for line in lines)
@@ -86,7 +86,7 @@ class Program:
     def train(self, name, updates, *flags):
         began = time.time()
         self.run("train", "-t", "train.src", "train.trg", "--model", name, "--after", f"{updates}u", "--dec-depth", "2",
-                 "--dim-emb", "64", "--transformer-dim-ffn", "128", "--transformer-heads", "4", "--dim-vocabs", self.pieces,
+                 "--dim-emb", "64", "--transformer-dim-ffn", "128", "--transformer-heads", "4", "--dim-vocabs", self.subwords,
                  "--mini-batch-words", "1500", "--lr-warmup", "50", "--transformer-dropout", "0", "--learn-rate", "0.003",
                  "--device", "cpu", "--cpu-threads", "1", "--quiet", *flags)
         print(f"trained {name} in {time.time() - began:.0f} s", flush=True)
@@ -185,17 +185,17 @@ def check_ctranslate2(checks, program, run, test):
     folder = os.path.join(program.folder, run + "-ctranslate2")
     program.run("export", "-m", run, "--to", "ctranslate2", "-o", folder, "--quiet")
     spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "vocab.spm"))
-    pieces = [spm.encode(line, out_type=str) for line in test]
+    subwords = [spm.encode(line, out_type=str) for line in test]
     never = [["<s>"], ["<pad>"]]
     if os.path.exists(os.path.join(folder, "vocabulary.json")):
         generator = ctranslate2.Generator(folder, device="cpu", compute_type="float32", intra_threads=1)
-        results = generator.generate_batch([tokens + ["</s>"] for tokens in pieces], beam_size=1, max_length=LONGEST,
+        results = generator.generate_batch([tokens + ["</s>"] for tokens in subwords], beam_size=1, max_length=LONGEST,
                                            sampling_topk=1, include_prompt_in_result=False, disable_unk=True,
                                            suppress_sequences=never)
         texts = [spm.decode([spm.piece_to_id(t) for t in result.sequences[0]]) for result in results]
     else:
         translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", intra_threads=1)
-        results = translator.translate_batch(pieces, beam_size=1, max_decoding_length=LONGEST, disable_unk=True,
+        results = translator.translate_batch(subwords, beam_size=1, max_decoding_length=LONGEST, disable_unk=True,
                                              suppress_sequences=never)
         texts = [spm.decode([spm.piece_to_id(t) for t in result.hypotheses[0]]) for result in results]
     checks.translations(f"CTranslate2 ({run})", program.greedy(run, test), texts, CTRANSLATE2_SAME)
@@ -258,11 +258,11 @@ def check_foreign_marian(checks, program, train, test, reference):
     os.makedirs(folder)
     names = ["source.spm", "target.spm"]
     sides = [train_spm(folder, name, [pair[side] for pair in train[:2000]], 300) for side, name in enumerate(names)]
-    pieces = ["</s>", "<unk>"] + sorted({s.id_to_piece(i) for s in sides for i in range(2, len(s))}, reverse=True) + ["<pad>"]
-    pad = len(pieces) - 1
+    subwords = ["</s>", "<unk>"] + sorted({s.id_to_piece(i) for s in sides for i in range(2, len(s))}, reverse=True) + ["<pad>"]
+    pad = len(subwords) - 1
     with open(os.path.join(folder, "vocab.json"), "w", encoding="utf-8") as file:
-        json.dump({piece: i for i, piece in enumerate(pieces)}, file)
-    config = MarianConfig(vocab_size=len(pieces), d_model=32, encoder_layers=2, decoder_layers=1, encoder_attention_heads=2,
+        json.dump({subword: i for i, subword in enumerate(subwords)}, file)
+    config = MarianConfig(vocab_size=len(subwords), d_model=32, encoder_layers=2, decoder_layers=1, encoder_attention_heads=2,
                           decoder_attention_heads=2, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=128,
                           activation_function="swish", scale_embedding=True, pad_token_id=pad, decoder_start_token_id=pad,
                           eos_token_id=0, forced_eos_token_id=0, init_std=0.2)
@@ -279,7 +279,7 @@ def check_foreign_marian(checks, program, train, test, reference):
         model = MarianMTModel.from_pretrained(folder, dtype=torch.float32).eval()
         program.run("import", "--from", folder, "-o", name, "--quiet")
         spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(program.folder, name, "vocab.spm"))
-        checks.say([spm.id_to_piece(i) for i in range(pad)] == pieces[:pad] and spm.bos_id() == pad,
+        checks.say([spm.id_to_piece(i) for i in range(pad)] == subwords[:pad] and spm.bos_id() == pad,
                    f"{name}: the vocabulary keeps its ids")
         target = encode_all(spm, reference)
         checks.log_probabilities("import of " + name, program.scores(name, test, reference),

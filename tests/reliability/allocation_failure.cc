@@ -98,7 +98,7 @@ void files() {
   w.make_all();
   trafo_step_result step{};
   for (int i = 0; i < 3; ++i) must(w.step(&step));
-  const std::string model = directory.file("model.safetensors"), spm = directory.file("pieces.spm"),
+  const std::string model = directory.file("model.safetensors"), spm = directory.file("vocab.spm"),
                     table = directory.file("table");
   const std::string weights = w.weights();
   const auto nothing = [] {};
@@ -124,13 +124,13 @@ void files() {
   make_and_undo(
       "tokenizer_save", [&] { return trafo_tokenizer_save(w.tokenizer, spm.data(), spm.size()); },
       nothing, nothing);
-  trafo_tokenizer* pieces = nullptr;
+  trafo_tokenizer* tokenizer = nullptr;
   make_and_undo(
-      "tokenizer_load", [&] { return trafo_tokenizer_load(spm.data(), spm.size(), &pieces); },
+      "tokenizer_load", [&] { return trafo_tokenizer_load(spm.data(), spm.size(), &tokenizer); },
       nothing,
       [&] {
-        trafo_tokenizer_free(pieces);
-        pieces = nullptr;
+        trafo_tokenizer_free(tokenizer);
+        tokenizer = nullptr;
       });
   const std::string mean = directory.file("mean.safetensors");
   const trafo_string_view both[] = {{model.data(), model.size()}, {model.data(), model.size()}};

@@ -130,7 +130,7 @@ void try_texts(Refusals& refusals, const fs::path& file) {
   gzclose(packed);
   refusals.expect("a packed line without end", fs::file_size(file), read_line);
   const std::string table =
-      filled("", concat(tokenizer().piece(4), " ", tokenizer().piece(5), " 1\n"), 24 * kMiB, "x");
+      filled("", concat(tokenizer().token(4), " ", tokenizer().token(5), " 1\n"), 24 * kMiB, "x");
   for (const std::string& text : {table, line}) {
     spill(file, text);
     refusals.expect("a lexical table", text.size(), [&] {
@@ -142,10 +142,10 @@ void try_texts(Refusals& refusals, const fs::path& file) {
 
 void try_sentencepiece(Refusals& refusals) {
   const std::string_view good = tokenizer().serialized();
-  const std::string piece("\x0a\x05\x0a\x03", 4);
+  const std::string subword("\x0a\x05\x0a\x03", 4);
   for (const auto& [what, bytes] : std::vector<std::pair<const char*, std::string>>{
-           {"empty pieces", filled("", std::string("\x0a\x00", 2), 16 * kMiB, "x")},
-           {"pieces", filled("", piece + "###", 16 * kMiB, "x")},
+           {"empty subwords", filled("", std::string("\x0a\x00", 2), 16 * kMiB, "x")},
+           {"subwords", filled("", subword + "###", 16 * kMiB, "x")},
            {"a good one that goes on",
             filled(std::string(good), std::string("\x0a\x00", 2), 8 * kMiB)},
            {"a length beyond the end", std::string("\x0a\xff\xff\xff\xff\x7f", 6)},
@@ -173,7 +173,7 @@ void try_imports(Refusals& refusals, Context& context, const fs::path& folder) {
       const std::string content = slurp(file);
       auto texts = json_texts(4 * kMiB);
       for (auto& small : json_texts(limits::kConfigBytes)) texts.push_back(small);
-      texts.emplace_back("pieces", filled("", std::string("\x0a\x00", 2), 8 * kMiB, "x"));
+      texts.emplace_back("subwords", filled("", std::string("\x0a\x00", 2), 8 * kMiB, "x"));
       texts.emplace_back("lengths", std::string(kMiB, '\xff'));
       texts.emplace_back("small numbers", filled("", std::string("\x06\x00\x00\x00", 4), kMiB));
       for (const auto& [what, text] : texts) {

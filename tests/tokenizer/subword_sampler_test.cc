@@ -63,7 +63,7 @@ TEST(SubwordSampler, UnigramSegmentationsComeAsOftenAsTheirProbability) {
   std::map<std::vector<int32_t>, int> seen;
   for (int i = 0; i < kDraws; ++i)
     ++seen[sampled(sampler, "abc", kAlpha, static_cast<uint64_t>(i))];
-  // By all segmentations of the normalised text, whose pieces are looked up one by one.
+  // By all segmentations of the normalised text, whose subwords are looked up one by one.
   const std::string text =
       "\xe2\x96\x81"
       "abc";
@@ -77,8 +77,8 @@ TEST(SubwordSampler, UnigramSegmentationsComeAsOftenAsTheirProbability) {
     bool known = true;
     for (int place = 0; place < 4; ++place) {
       if (place < 3 && (cuts >> place & 1) == 0) continue;
-      const std::string piece = text.substr(begin, ends[place] - begin);
-      const int32_t id = tokenizer.id(piece);
+      const std::string subword = text.substr(begin, ends[place] - begin);
+      const int32_t id = tokenizer.id(subword);
       known = known && id != tokenizer.unk_id();
       ids.push_back(id);
       score += static_cast<double>(tokenizer.score(id));

@@ -65,10 +65,10 @@ TEST(Tokenizer, HasTheHouseIds) {
   EXPECT_EQ(tokenizer.bos_id(), 1);
   EXPECT_EQ(tokenizer.eos_id(), 2);
   EXPECT_EQ(tokenizer.pad_id(), 3);
-  EXPECT_EQ(tokenizer.piece(2), "</s>");
+  EXPECT_EQ(tokenizer.token(2), "</s>");
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
-    EXPECT_EQ(tokenizer.id(tokenizer.piece(id)), id);
-  EXPECT_EQ(tokenizer.id("no such piece"), tokenizer.unk_id());
+    EXPECT_EQ(tokenizer.id(tokenizer.token(id)), id);
+  EXPECT_EQ(tokenizer.id("no such subword"), tokenizer.unk_id());
   const std::vector<int32_t> special{1, 2, 3};
   EXPECT_EQ(tokenizer.decode(special), "");
 }
@@ -155,7 +155,7 @@ TEST(Tokenizer, RefusesBadTextAndIds) {
   for (const int32_t id : {-1, tokenizer.vocab_size()}) {
     const std::vector<int32_t> ids{4, id};
     EXPECT_TRUE(contains(error_of([&] { tokenizer.decode(ids); }).message(), "token 1 is"));
-    EXPECT_THROW(tokenizer.piece(id), Error);
+    EXPECT_THROW(tokenizer.token(id), Error);
     EXPECT_THROW(tokenizer.score(id), Error);
   }
 }
@@ -207,7 +207,7 @@ TEST(Tokenizer, FlippedBitsAreCorruptOrHarmless) {
     for (int i = 0; i < 120; ++i) {
       state = state * 1664525u + 1013904223u;
       std::string bad = good;
-      // Half of the flips into the pieces at the start, half anywhere (mostly the character map).
+      // Half of the flips into the subwords at the start, half anywhere (mostly the character map).
       const size_t position = (state >> 3) % (i % 2 == 0 ? size_t{1500} : bad.size());
       bad[position] = static_cast<char>(bad[position] ^ (1 << (state >> 29)));
       try {
@@ -234,33 +234,35 @@ std::string field(int number, const std::string& bytes) {
   return out + bytes;
 }
 
-std::string piece(const std::string& text, int type, const std::string& score) {
+std::string subword(const std::string& text, int type, const std::string& score) {
   return field(1, field(1, text) + "\x15" + score + "\x18" + static_cast<char>(type));
 }
 
-TEST(Tokenizer, ChecksPiecesAndRequiredSymbols) {
+TEST(Tokenizer, ChecksSubwordsAndRequiredSymbols) {
   const std::string zero(4, '\0');
-  const std::string base = piece("<unk>", 2, zero) + piece("</s>", 3, zero);
+  const std::string base = subword("<unk>", 2, zero) + subword("</s>", 3, zero);
   auto reason = [&](const std::string& model) {
     const Error error = error_of([&] { Tokenizer::from_bytes(model); });
     EXPECT_EQ(error.code(), ErrorCode::corrupt_file);
     return error.message();
   };
-  const Tokenizer usable = Tokenizer::from_bytes(base + piece("a", 1, zero));
+  const Tokenizer usable = Tokenizer::from_bytes(base + subword("a", 1, zero));
   EXPECT_EQ(usable.bos_id(), -1);
   EXPECT_EQ(usable.pad_id(), -1);
   EXPECT_EQ(usable.eos_id(), 1);
-  EXPECT_TRUE(contains(reason(base + piece("", 1, zero)), "piece 2 is empty"));
-  EXPECT_TRUE(contains(reason(base + piece(std::string(1025, 'x'), 1, zero)), "1025 bytes"));
-  EXPECT_TRUE(contains(reason(base + piece("\xc3", 1, zero)), "not UTF-8"));
-  EXPECT_TRUE(contains(reason(base + piece(std::string(1, '\0'), 1, zero)), "NUL"));
-  EXPECT_TRUE(contains(reason(base + piece("a", 9, zero)), "known type"));
-  EXPECT_TRUE(contains(reason(base + piece("a", 1, {'\0', '\0', '\x80', '\x7f'})), "not finite"));
-  reason(base + piece("a", 1, zero) + piece("a", 1, zero));  // twice the same piece
-  EXPECT_TRUE(contains(reason(piece("<unk>", 2, zero) + piece("a", 1, zero)), "end-of-sentence"));
-  reason(piece("</s>", 3, zero) + piece("a", 1, zero));  // no unknown piece
+  EXPECT_TRUE(contains(reason(base + subword("", 1, zero)), "subword 2 is empty"));
+  EXPECT_TRUE(contains(reason(base + subword(std::string(1025, 'x'), 1, zero)), "1025 bytes"));
+  EXPECT_TRUE(contains(reason(base + subword("\xc3", 1, zero)), "not UTF-8"));
+  EXPECT_TRUE(contains(reason(base + subword(std::string(1, '\0'), 1, zero)), "NUL"));
+  EXPECT_TRUE(contains(reason(base + subword("a", 9, zero)), "known type"));
+  EXPECT_TRUE(contains(reason(base + subword("a", 1, {'\0', '\0', '\x80', '\x7f'})), "not finite"));
+  reason(base + subword("a", 1, zero) + subword("a", 1, zero));  // twice the same subword
+  EXPECT_TRUE(
+      contains(reason(subword("<unk>", 2, zero) + subword("a", 1, zero)), "end-of-sentence"));
+  reason(subword("</s>", 3, zero) + subword("a", 1, zero));  // no unknown subword
   std::string nested = base;
-  for (int i = 1; i <= 65; ++i) nested += piece(std::string(static_cast<size_t>(i), 'z'), 4, zero);
+  for (int i = 1; i <= 65; ++i)
+    nested += subword(std::string(static_cast<size_t>(i), 'z'), 4, zero);
   EXPECT_TRUE(contains(reason(nested), "start with each other"));
 }
 
@@ -298,11 +300,11 @@ std::string letter_map(const std::string& text, int which = 3) {
   const uint32_t leaf_a = 0x61u | 1u << 8 | (0x61u ^ 0x80u) << 10;
   const std::string model = map_model({{0x61, leaf_a}, {0x80, 1u << 31}}, text + '\0');
   const std::string zero(4, '\0');
-  const size_t unknown = piece("<unk>", 2, zero).size();
+  const size_t unknown = subword("<unk>", 2, zero).size();
   std::string normalizer = model.substr(unknown);
   normalizer[0] = static_cast<char>(which << 3 | 2);
-  return model.substr(0, unknown) + piece("</s>", 3, zero) + piece("a", 1, zero) +
-         piece("b", 1, zero) + normalizer;
+  return model.substr(0, unknown) + subword("</s>", 3, zero) + subword("a", 1, zero) +
+         subword("b", 1, zero) + normalizer;
 }
 
 TEST(Tokenizer, BoundsWhatACharacterMapMakesOfAText) {
@@ -334,10 +336,10 @@ TEST(Tokenizer, BoundsWhatADenormalizerMakesOfTokens) {
                [&] { tokenizer.decode(std::vector<int32_t>(100'000, a)); });
 }
 
-TEST(Tokenizer, BoundsTheSurfaceOfTheUnknownPiece) {
+TEST(Tokenizer, BoundsTheSurfaceOfTheUnknownSubword) {
   const std::string zero(4, '\0');
   const auto model = [&](size_t surface) {
-    return piece("<unk>", 2, zero) + piece("</s>", 3, zero) + piece("a", 1, zero) +
+    return subword("<unk>", 2, zero) + subword("</s>", 3, zero) + subword("a", 1, zero) +
            field(2, std::string("\xe2\x02") + field(0, std::string(surface, 'x')).substr(1));
   };
   EXPECT_NO_THROW(Tokenizer::from_bytes(model(1024)));

@@ -55,7 +55,7 @@ TEST(TrainingTextDeathTest, LeavesOutSentencesWithoutText) {
         ::testing::ExitedWithCode(kTrained), "");
 }
 
-TEST(TrainingTextDeathTest, TakesSpecialPiecesInTheText) {
+TEST(TrainingTextDeathTest, TakesSpecialTokensInTheText) {
   std::string special, wide;
   for (int i = 0; i < 100; ++i) special += "<s>", wide += "\uff1cs\uff1e";
   TokenizerTrainOptions options = options_of(TokenizerModel::unigram);
@@ -126,7 +126,7 @@ TEST(TrainingText, CountsWhatNormalisationLeaves) {
   ASSERT_EQ(text.sentences.size(), 2u);
   EXPECT_EQ(text.sentences[0], "a b");
   EXPECT_EQ(text.sentences[1], "x<s>");
-  EXPECT_TRUE(text.has_special_piece);
+  EXPECT_TRUE(text.has_special_token);
   EXPECT_GE(text.most_frequent, 3u);  // the escaped space: two prefixes and one in between
   EXPECT_GE(text.bytes, 3u + 5u + 3u + 4u);
 }

@@ -47,7 +47,7 @@ PARSERS = {
                    r"encode_|write_|read_gemm_cache|temporary_\w+_name|checkpoint_files\(|restore_checkpoint|\bappend<|to_hex"),
     "config": (r"engine/core/json\.|engine/models/model_config\.", None),
     "corpus": (r"engine/(core|data)/(corpus|disk_text|utf8)\.", r"append_utf8|truncate_utf8|to_code_points|read_lines"),
-    "sentencepiece": (r"engine/tokenizer/(spm_fields|spm_model)\.|engine/interop/spm_pieces\.", r"serialize_spm"),
+    "sentencepiece": (r"engine/tokenizer/(spm_fields|spm_model)\.|engine/interop/spm_subwords\.", r"serialize_spm"),
     "vocabulary": (r"engine/decode/lexical_table\.", r"LexicalTable::(learn|write|of|candidates|size)|PairTable|sort_unique"),
     "importer": (r"engine/interop/",
                  r"write_|export_|serialize_spm|config_json|generation_json|check_expressible|cannot_express|refuse_llama|"

@@ -137,7 +137,7 @@ TEST_P(AcceleratorTest, DecodingWaitsForTheBestTokensOfAStepAlone) {
     EXPECT_NEAR(p[i].log_probability, q[i].log_probability, 1e-4);
 }
 
-TEST_P(AcceleratorTest, ComposedOpsGiveTheSameAndWaitForNothing) {
+TEST_P(AcceleratorTest, ReferenceOpsGiveTheSameAndWaitForNothing) {
   const auto there = make_model(context_, tiny_config(GetParam()), 5);
   const auto here = make_model(*cpu_, tiny_config(GetParam()), 5);
   context_.set_fused_kernels(false);
@@ -171,7 +171,7 @@ TEST_P(AcceleratorTest, Bfloat16ModelsTrainDecodeAndKeepFloat32Files) {
   device->waits = device->narrow_gemms = 0;
   trainer.step(data);  // of zeros: nothing is applied
   EXPECT_EQ(device->waits, 1);
-  // Of three products, the one that gives the gradient of a weight is kept in float32.
+  // Of three GEMMs, the one that gives the gradient of a weight is kept in float32.
   EXPECT_GT(device->wide_gemms, 0);
   EXPECT_EQ(device->narrow_gemms, 2 * device->wide_gemms);
 

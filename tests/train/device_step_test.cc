@@ -270,8 +270,8 @@ TEST_P(DeviceStepTest, ATrainerGivesItsMemoryBackAndAnotherGoesOn) {
 
 TEST_P(DeviceStepTest, ReferenceOpsTrainToo) {
   const auto fused = make_model(*context_, config(), 5),
-             composed = make_model(*context_, config(), 5);
-  Trainer a(*context_, *fused, quick_options()), b(*context_, *composed, quick_options());
+             reference = make_model(*context_, config(), 5);
+  Trainer a(*context_, *fused, quick_options()), b(*context_, *reference, quick_options());
   for (const PackedBatchHost& batch : batches(3)) {
     context_->set_fused_kernels(true);
     const StepResult x = a.step({&batch, 1});

@@ -98,7 +98,7 @@ TEST(Freezing, GradientsOfTheOthersAreTheSameBits) {
   }
 }
 
-// What a pass costs: kernels and matrix products, and the memory it takes at most.
+// What a pass costs: kernels, GEMMs and the peak of memory.
 struct Cost {
   int64_t launches = 0, gemms = 0, peak = 0;
 };
@@ -135,7 +135,7 @@ TEST(Freezing, AFrozenPrefixCostsItsForwardPassAlone) {
   const std::vector<std::string> encoder{"encoder.*", "embedding.weight"};
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     const Cost all = cost_of(config, {}, recompute), part = cost_of(config, encoder, recompute);
-    // Four products a layer of the encoder forward; backward has eight, and recomputation repeats
+    // Four GEMMs a layer of the encoder forward; backward has eight, and recomputation repeats
     // up to four.
     const int64_t layers = config.encoder_layers;
     EXPECT_LE(part.gemms, all.gemms - (recompute == Recompute::full ? 12 : 8) * layers);

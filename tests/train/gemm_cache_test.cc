@@ -1,4 +1,4 @@
-// The file of measured products, against a tuner that only remembers.
+// The GEMM autotuning cache, against a tuner that only remembers.
 #include "engine/train/gemm_cache.h"
 
 #include <gtest/gtest.h>

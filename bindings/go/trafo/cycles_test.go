@@ -86,9 +86,9 @@ func TestCyclesDoNotLeak(t *testing.T) {
 	cycle := func() {
 		corpus := must[*trafo.Corpus](t)(trafo.NewCorpus(source[:20], target[:20]))
 		defer corpus.Close()
-		pieces := trafo.DefaultTokenizerOptions()
-		pieces.Vocabulary, pieces.SoftLimit = 40, true
-		tokenizer := must[*trafo.Tokenizer](t)(corpus.TrainTokenizer(&pieces))
+		tokenizerOptions := trafo.DefaultTokenizerOptions()
+		tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 40, true
+		tokenizer := must[*trafo.Tokenizer](t)(corpus.TrainTokenizer(&tokenizerOptions))
 		defer tokenizer.Close()
 		c := must[*trafo.Context](t)(trafo.NewContext(trafo.WithThreads(2)))
 		defer c.Close()

@@ -169,7 +169,7 @@ func TestRunsInBytes(t *testing.T) {
 	wantPanicOf(t, "in a reader", func() { second.ReadState(panicking{}) })
 	second.Close()
 
-	var file, pieces bytes.Buffer
+	var file, vocabulary bytes.Buffer
 	ok(t, l.model.WriteModel(&file))
 	if file.String() != l.weights(t) {
 		t.Error("a model's bytes are not those of its file")
@@ -181,8 +181,8 @@ func TestRunsInBytes(t *testing.T) {
 	ok(t, as.Close())
 	_, err = l.context.ReadModelAs(bytes.NewReader(data), trafo.BFloat16)
 	wantError(t, err, trafo.ErrUnsupported)
-	ok(t, l.tokenizer.WriteModel(&pieces))
-	if pieces.Len() == 0 {
+	ok(t, l.tokenizer.WriteModel(&vocabulary))
+	if vocabulary.Len() == 0 {
 		t.Error("a tokenizer has no bytes")
 	}
 }

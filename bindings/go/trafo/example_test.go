@@ -91,9 +91,9 @@ func ExampleTrainer_Run() {
 		log.Fatal(err)
 	}
 	defer corpus.Close()
-	pieces := trafo.DefaultTokenizerOptions()
-	pieces.SoftLimit = true // so small a text has no 8000 pieces
-	tokenizer, err := corpus.TrainTokenizer(&pieces)
+	tokenizerOptions := trafo.DefaultTokenizerOptions()
+	tokenizerOptions.SoftLimit = true // so small a text has no 8000 subwords
+	tokenizer, err := corpus.TrainTokenizer(&tokenizerOptions)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -39,9 +39,9 @@ func openSchool() (*school, error) {
 	if s.corpus, err = trafo.NewCorpus(source, target); err != nil {
 		return nil, err
 	}
-	pieces := trafo.DefaultTokenizerOptions()
-	pieces.SoftLimit = true // so small a text has no 8000 pieces
-	if s.tokenizer, err = s.corpus.TrainTokenizer(&pieces); err != nil {
+	tokenizerOptions := trafo.DefaultTokenizerOptions()
+	tokenizerOptions.SoftLimit = true // so small a text has no 8000 subwords
+	if s.tokenizer, err = s.corpus.TrainTokenizer(&tokenizerOptions); err != nil {
 		return nil, err
 	}
 	if s.device, err = trafo.NewContext(); err != nil {

@@ -92,7 +92,7 @@ func (c *Context) ResidualRMSNorm(x, residual, gamma *Tensor, epsilon float64, d
 }
 
 // Rotary turns the pairs (i, i + headDim/2) of every head by position * theta^(-2i/headDim). With
-// kvHeads above 0, x is a packed product of queries, keys and values and the result is
+// kvHeads above 0, x is the packed projection of queries, keys and values and the result is
 // [T, 3*heads*headDim]: keys and values are repeated for the queries that share them.
 func (c *Context) Rotary(x, positions *Tensor, heads, kvHeads, headDim int, theta float64) (*Tensor, error) {
 	return c.op1("Context.Rotary", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {

@@ -135,9 +135,9 @@ func newLesson(t testing.TB, options ...trafo.Option) *lesson {
 		valid:   must[*trafo.Corpus](t)(trafo.NewCorpus(source[:10], target[:10])),
 		options: trafo.DefaultTrainerOptions(),
 	}
-	pieces := trafo.DefaultTokenizerOptions()
-	pieces.Vocabulary, pieces.SoftLimit = 60, true
-	l.tokenizer = must[*trafo.Tokenizer](t)(l.train.TrainTokenizer(&pieces))
+	tokenizerOptions := trafo.DefaultTokenizerOptions()
+	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 60, true
+	l.tokenizer = must[*trafo.Tokenizer](t)(l.train.TrainTokenizer(&tokenizerOptions))
 	l.newModel(t)
 	l.options.LearningRate, l.options.Warmup, l.options.BatchTokens = 5e-3, 20, 256
 	l.options.ValidFreq, l.options.SaveFreq = trafo.Period{}, trafo.Period{}

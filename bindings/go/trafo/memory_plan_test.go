@@ -68,7 +68,7 @@ func TestPlansKnowWhatRecomputingSaves(t *testing.T) {
 func TestSwitchesOfTrainerOptionsReachTheEngine(t *testing.T) {
 	options := DefaultTrainerOptions()
 	if options.AutotuneGemm || options.c().autotune_gemm != 0 {
-		t.Error("products are tuned by default")
+		t.Error("GEMMs are tuned by default")
 	}
 	options.AutotuneGemm = true
 	if c := options.c(); c.autotune_gemm != 1 || c.batch_fit != 0 {

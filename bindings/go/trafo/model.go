@@ -170,16 +170,16 @@ func (m *Model) within(ctx context.Context, origin string, f func() error) error
 func (m *Model) LoadWeights(tokenizer *Tokenizer, path string) error {
 	const origin = "Model.LoadWeights"
 	return m.within(context.Background(), origin, func() error {
-		var pieces *C.trafo_tokenizer
+		var handle *C.trafo_tokenizer
 		if tokenizer != nil {
 			var err error
-			if pieces, err = tokenizer.hold(origin); err != nil {
+			if handle, err = tokenizer.hold(origin); err != nil {
 				return err
 			}
 			defer tokenizer.shared.release()
 		}
 		data, length := chars(path)
-		return m.c.core.finish(C.trafo_model_load_weights(m.ptr, pieces, data, length))
+		return m.c.core.finish(C.trafo_model_load_weights(m.ptr, handle, data, length))
 	})
 }
 

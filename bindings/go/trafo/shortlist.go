@@ -5,7 +5,7 @@ import "C"
 
 import "runtime"
 
-// Shortlist says which pieces may translate which; with one, translation computes only the few rows
+// Shortlist says which subwords may translate which; with one, translation computes only the few rows
 // of the output layer that its lines need. Goroutines may use it at once.
 type Shortlist struct {
 	shared shared[*C.trafo_shortlist]
@@ -21,14 +21,14 @@ func newShortlist(ptr *C.trafo_shortlist, e *C.trafo_error) (*Shortlist, error) 
 	return s, nil
 }
 
-// LearnShortlist learns from pairs of lines with IBM model 1; best translations of each piece are
+// LearnShortlist learns from pairs of lines with IBM model 1; best translations of each subword are
 // kept, 0: 100.
 func LearnShortlist(tokenizer *Tokenizer, source, target []string, best int64) (*Shortlist, error) {
 	const origin = "LearnShortlist"
 	if len(source) != len(target) {
 		return nil, refuse(origin, "%d source lines, %d target lines: it learns from pairs", len(source), len(target))
 	}
-	pieces, err := tokenizer.hold(origin)
+	handle, err := tokenizer.hold(origin)
 	if err != nil {
 		return nil, err
 	}
@@ -38,20 +38,20 @@ func LearnShortlist(tokenizer *Tokenizer, source, target []string, best int64) (
 	targets, freeTargets := views(target)
 	defer freeTargets()
 	var out *C.trafo_shortlist
-	e := C.trafo_shortlist_learn(pieces, sources, targets, C.size_t(len(source)), C.int64_t(best), &out)
+	e := C.trafo_shortlist_learn(handle, sources, targets, C.size_t(len(source)), C.int64_t(best), &out)
 	return newShortlist(out, e)
 }
 
-// LoadShortlist reads lines "TARGET SOURCE PROBABILITY", pieces of the tokenizer, as Marian's lex.s2t.
+// LoadShortlist reads lines "TARGET SOURCE PROBABILITY", subwords of the tokenizer, as Marian's lex.s2t.
 func LoadShortlist(tokenizer *Tokenizer, path string) (*Shortlist, error) {
-	pieces, err := tokenizer.hold("LoadShortlist")
+	handle, err := tokenizer.hold("LoadShortlist")
 	if err != nil {
 		return nil, err
 	}
 	defer tokenizer.shared.release()
 	data, length := chars(path)
 	var out *C.trafo_shortlist
-	e := C.trafo_shortlist_load(pieces, data, length, &out)
+	e := C.trafo_shortlist_load(handle, data, length, &out)
 	return newShortlist(out, e)
 }
 

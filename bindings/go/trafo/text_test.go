@@ -33,8 +33,8 @@ func TestTokenizer(t *testing.T) {
 	if slices.Contains(ids, trafo.TokenUnk) || slices.Contains(ids, trafo.TokenEOS) {
 		t.Error(ids)
 	}
-	if piece := must[string](t)(tokenizer.Piece(trafo.TokenEOS)); piece != "</s>" {
-		t.Error(piece)
+	if token := must[string](t)(tokenizer.Token(trafo.TokenEOS)); token != "</s>" {
+		t.Error(token)
 	}
 	if ids := must[[]int32](t)(tokenizer.Encode("")); len(ids) != 0 {
 		t.Error(ids)
@@ -42,7 +42,7 @@ func TestTokenizer(t *testing.T) {
 	size := must[int](t)(tokenizer.Vocabulary())
 	_, err := tokenizer.Decode([]int32{int32(size)})
 	wantError(t, err)
-	_, err = tokenizer.Piece(-1)
+	_, err = tokenizer.Token(-1)
 	wantError(t, err)
 
 	path := filepath.Join(t.TempDir(), "tokenizer.model")

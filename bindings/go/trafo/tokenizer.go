@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// The ids of the special pieces in tokenizers that are trained here.
+// The ids of the special tokens in tokenizers that are trained here.
 const (
 	TokenUnk = C.TRAFO_TOKEN_UNK
 	TokenBOS = C.TRAFO_TOKEN_BOS
@@ -18,11 +18,11 @@ const (
 
 // TokenizerOptions say how a tokenizer is trained; begin with DefaultTokenizerOptions.
 type TokenizerOptions struct {
-	Vocabulary        int     // pieces; default 8000
+	Vocabulary        int     // subwords; default 8000
 	CharacterCoverage float64 // default 1
 	BPE               bool    // byte-pair encoding; default: a unigram model
 	ByteFallback      bool    // unknown characters become bytes; default: <unk>
-	SoftLimit         bool    // fewer pieces are accepted when the text has no more
+	SoftLimit         bool    // fewer subwords are accepted when the text has no more
 }
 
 // DefaultTokenizerOptions gives the defaults.
@@ -109,7 +109,7 @@ func (t *Tokenizer) Save(path string) error {
 	})
 }
 
-// Vocabulary gives the number of pieces.
+// Vocabulary gives the number of subwords.
 func (t *Tokenizer) Vocabulary() (int, error) {
 	var size C.int64_t
 	err := t.in("Tokenizer.Vocabulary", func(ptr *C.trafo_tokenizer) *C.trafo_error {
@@ -148,18 +148,18 @@ func (t *Tokenizer) Decode(ids []int32) (text string, err error) {
 	return text, err
 }
 
-// Piece gives the text of one piece.
-func (t *Tokenizer) Piece(id int32) (piece string, err error) {
-	err = t.in("Tokenizer.Piece", func(ptr *C.trafo_tokenizer) *C.trafo_error {
+// Token gives the text of one token.
+func (t *Tokenizer) Token(id int32) (token string, err error) {
+	err = t.in("Tokenizer.Token", func(ptr *C.trafo_tokenizer) *C.trafo_error {
 		var out *C.char
 		var length C.size_t
 		if e := C.trafo_tokenizer_get_token(ptr, C.int32_t(id), &out, &length); e != nil {
 			return e
 		}
-		piece = takeString(out, length)
+		token = takeString(out, length)
 		return nil
 	})
-	return piece, err
+	return token, err
 }
 
 // Close frees the tokenizer; it may be called more than once.

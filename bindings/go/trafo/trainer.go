@@ -219,7 +219,7 @@ func (m *Model) NewTrainer(tokenizer *Tokenizer, train, valid *Corpus, options *
 	}
 	var t *Trainer
 	err := m.within(context.Background(), origin, func() error {
-		pieces, err := tokenizer.hold(origin)
+		handle, err := tokenizer.hold(origin)
 		if err != nil {
 			return err
 		}
@@ -242,7 +242,7 @@ func (m *Model) NewTrainer(tokenizer *Tokenizer, train, valid *Corpus, options *
 		if valid != nil {
 			sources = append(slices.Clone(sources), valid.sources...)
 		}
-		if err := m.c.core.finish(C.trafo_trainer_new(m.ptr, pieces, training, validation, o.c(), directory, length, &out)); err != nil {
+		if err := m.c.core.finish(C.trafo_trainer_new(m.ptr, handle, training, validation, o.c(), directory, length, &out)); err != nil {
 			return told(sources, err)
 		}
 		t = &Trainer{c: m.c, ptr: out, sources: sources}

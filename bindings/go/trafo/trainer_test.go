@@ -204,7 +204,7 @@ func TestAutotuneGemmChangesNothingOnTheCPU(t *testing.T) {
 			t.Error(reason)
 		}
 		if _, err := os.Stat(filepath.Join(l.options.RunDirectory, "gemm-cache")); !errors.Is(err, os.ErrNotExist) {
-			t.Error("products were measured", err)
+			t.Error("GEMMs were measured", err)
 		}
 		models[i] = must[[]byte](t)(os.ReadFile(filepath.Join(l.options.RunDirectory, "ckpt", "6", "model.safetensors")))
 	}

@@ -103,7 +103,7 @@ func (m *ownTransformer) loss(source, target ownSide, labels *trafo.Tensor, smoo
 		rows = m.addNorm(x, rows, block+".ffn_norm", block+".attention_norm")
 		rows = m.addNorm(m.feedForward(rows.input, block+".ffn"), rows, following, block+".ffn_norm")
 	}
-	// Keys and values of every layer's cross-attention come from one product.
+	// Keys and values of every layer's cross-attention come from one GEMM.
 	kv := m.linear(rows.input, "decoder.cross_kv")
 	rows = m.start(target, "decoder.0.attention_norm")
 	for i := range m.config.DecoderLayers {
@@ -204,7 +204,7 @@ func TestAnOwnTransformerHasTheGradientsOfTheModel(t *testing.T) {
 					difference = max(difference, math.Abs(g-theirs))
 					squares += g * g
 				}
-				// float32: sums of a few hundred products, in another order.
+				// float32: sums of a few hundred terms, in another order.
 				if difference > 1e-5*largest+1e-9 {
 					t.Errorf("%s: off by %.2g, the largest gradient is %.2g", p.Name, difference, largest)
 				}

@@ -123,7 +123,7 @@ func (m *Model) Translate(ctx context.Context, tokenizer *Tokenizer, lines []str
 	const origin = "Model.Translate"
 	var result *Translations
 	err := m.within(ctx, origin, func() error {
-		pieces, err := tokenizer.hold(origin)
+		handle, err := tokenizer.hold(origin)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (m *Model) Translate(ctx context.Context, tokenizer *Tokenizer, lines []str
 		defer free()
 		var out *C.trafo_translations
 		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
-			return C.trafo_translate(m.ptr, pieces, array, C.size_t(len(lines)), settings, cancel, &out)
+			return C.trafo_translate(m.ptr, handle, array, C.size_t(len(lines)), settings, cancel, &out)
 		})
 		if err != nil {
 			return err
@@ -201,12 +201,12 @@ func (m *Model) Score(tokenizer *Tokenizer, source, target []string) ([]Score, e
 	defer freeTargets()
 	logs, tokens := make([]C.double, len(source)), make([]C.int64_t, len(source))
 	err := m.within(context.Background(), origin, func() error {
-		pieces, err := tokenizer.hold(origin)
+		handle, err := tokenizer.hold(origin)
 		if err != nil {
 			return err
 		}
 		defer tokenizer.shared.release()
-		return m.c.core.finish(C.trafo_score(m.ptr, pieces, sources, targets, C.size_t(len(source)), first(logs), first(tokens)))
+		return m.c.core.finish(C.trafo_score(m.ptr, handle, sources, targets, C.size_t(len(source)), first(logs), first(tokens)))
 	})
 	if err != nil {
 		return nil, err

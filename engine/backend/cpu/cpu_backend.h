@@ -12,7 +12,7 @@ std::shared_ptr<Backend> make_cpu_backend(int threads);
 
 // Null: `backend` is another one.
 ThreadPool* cpu_thread_pool(Backend& backend);
-// The weights that products look into from now on, null for none; returns those before. `backend`
+// The packed weights that GEMMs use from now on, null for none; returns those before. `backend`
 // is a CPU's.
 std::shared_ptr<const PackedWeights> exchange_packed_weights(
     Backend& backend, std::shared_ptr<const PackedWeights> weights);

@@ -13,7 +13,7 @@ void PackedWeights::add(ThreadPool& pool, const float* weight, int64_t n, int64_
     packed.panels.resize(static_cast<size_t>(packed_size_f32(n, k)));
   } catch (const std::bad_alloc&) {
     fail(ErrorCode::out_of_memory, "translate", "there is no room for a copy of a weight [", n,
-         ", ", k, "] laid out for products with few rows");
+         ", ", k, "] laid out for GEMMs with few rows");
   }
   pack_weight_f32(pool, weight, n, k, packed.panels.data());
   weights_.insert_or_assign(weight, std::move(packed));

@@ -209,7 +209,7 @@ class CudaBackend final : public Backend, public StreamDevice, public GemmTuner 
   std::vector<float> measure(const GemmParams& params) override {
     WhyText why;
     cuda::GemmTimes times{};
-    check(table_.measure_gemm(device_, &params, &times, why.why()), "product tuning", why);
+    check(table_.measure_gemm(device_, &params, &times, why.why()), "GEMM autotuning", why);
     return {times.us, times.us + times.count};
   }
   void set_tuning(bool on) override { table_.set_gemm_tuning(device_, on ? 1 : 0); }

@@ -1,4 +1,4 @@
-// Backward of the residual seam on the device, which is also the backward of layer norm.
+// Backward of bias_dropout_residual with a norm on the device. Layer norm uses the same backward.
 //
 // total = gradient of `sum` = dsum + rstd (g - mean(g) - xhat mean(g xhat)), g = dnormed gamma;
 // dresidual = total, dx = total * dropout factor. Two ways: rows that fit the registers of a block

@@ -1,5 +1,5 @@
-// sum = residual + dropout(x + bias), and optionally normed = layer_norm(sum): the seam between two
-// blocks of a transformer in one pass.
+// sum = residual + dropout(x + bias), and optionally normed = layer_norm(sum). One
+// pass does all that stands between two sublayers of a transformer.
 //
 // x, residual [.., C]; bias [C] or undefined; gamma, beta [C] for the norm. Saved: sum, mean and
 // rstd [rows]. Backward adds the gradients of both outputs, then gives dresidual, dx (masked),

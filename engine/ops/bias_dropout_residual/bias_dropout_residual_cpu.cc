@@ -1,4 +1,4 @@
-// CPU kernels of the residual seam.
+// CPU kernels of bias_dropout_residual.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/ops/bias_dropout_residual/bias_dropout_residual_cpu.cc"
 #include "engine/backend/cpu/simd.h"

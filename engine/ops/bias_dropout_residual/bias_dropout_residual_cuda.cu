@@ -1,4 +1,4 @@
-// CUDA kernels of the residual seam.
+// CUDA kernels of bias_dropout_residual.
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr const char* kForward = "bias_dropout_residual_forward";
 constexpr const char* kBackward = "bias_dropout_residual_backward";
 constexpr const char* kNoType = "bias_dropout_residual: float32 and bfloat16 only";
 
-// The seam without a norm, for flat_kernel.
+// The sum without a norm, for flat_kernel.
 template <class T, int V>
 struct SumBody {
   NormForwardArgs<T> a;

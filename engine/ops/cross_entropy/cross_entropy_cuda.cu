@@ -1,5 +1,5 @@
 // CUDA kernels of cross-entropy: a block for each row. Whole 16-byte packs of the row are copied
-// ahead into the thread's own slots of shared memory, several under way, without a barrier; the
+// ahead into the thread's own slots of shared memory, several in flight, without a barrier; the
 // elements before and after them go one by one.
 #include "engine/ops/cross_entropy/cross_entropy.h"
 
@@ -10,7 +10,7 @@ namespace cuda {
 namespace {
 
 constexpr int kGroup = 2;  // packs of a thread that are copied and used together
-constexpr int kAhead = 4;  // groups under way
+constexpr int kAhead = 4;  // groups in flight
 constexpr float kLog2E = 1.4426950408889634f;
 // More must be asked for: 48 KB with what a kernel declares itself.
 constexpr int64_t kPlainSharedMemory = 47 << 10;

@@ -1,9 +1,9 @@
-// y = dropout(activation(x U^T + bias)) D^T: a feed-forward block but for the bias of its end,
-// which the seam after it adds.
+// y = dropout(activation(x U^T + bias)) D^T: a feed-forward block without its output bias, which
+// the following bias_dropout_residual adds.
 //
 // x [.., C], up U [F, C], up_bias [F], down D [C', F] -> [.., C']. It is linear, bias_act_dropout
-// and linear. Where Context::gemm_epilogues() asks for it and the backend's products have
-// epilogues, GELU without dropout is taken into the products: the first writes GELU of
+// and linear. Where Context::gemm_epilogues() asks for it and the GEMMs of the backend have
+// epilogues, GELU without dropout is part of the GEMMs: the first writes GELU of
 // h = x U^T + bias and h, and the one that makes the activation's gradient multiplies it with
 // GELU's derivative before it is rounded.
 #pragma once

@@ -1,5 +1,5 @@
-// A layer norm is the seam of bias_dropout_residual without bias and dropout: its x is the sum, and
-// the gradient of the sum goes to the residual. Its backward on every device is the seam's.
+// A layer norm is bias_dropout_residual with a norm, without bias and dropout. x is the sum, and
+// the gradient of the sum goes to the residual. Both have the same backward on every device.
 #pragma once
 
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
@@ -9,23 +9,23 @@ namespace trafo {
 
 inline BiasDropoutResidualBackwardParams add_norm_backward_params(
     const LayerNormBackwardParams& p) {
-  BiasDropoutResidualBackwardParams seam{};
-  seam.dtype = p.dtype;
-  seam.rows = p.rows;
-  seam.width = p.width;
-  seam.accumulate_dresidual = p.accumulate_dx;
-  seam.accumulate_dgamma = p.accumulate_dgamma;
-  seam.accumulate_dbeta = p.accumulate_dbeta;
-  seam.sum = p.x;
-  seam.gamma = p.gamma;
-  seam.mean = p.mean;
-  seam.rstd = p.rstd;
-  seam.dsum = p.dresidual;
-  seam.dnormed = p.dy;
-  seam.dresidual = p.dx;
-  seam.dgamma = p.dgamma;
-  seam.dbeta = p.dbeta;
-  return seam;
+  BiasDropoutResidualBackwardParams fused{};
+  fused.dtype = p.dtype;
+  fused.rows = p.rows;
+  fused.width = p.width;
+  fused.accumulate_dresidual = p.accumulate_dx;
+  fused.accumulate_dgamma = p.accumulate_dgamma;
+  fused.accumulate_dbeta = p.accumulate_dbeta;
+  fused.sum = p.x;
+  fused.gamma = p.gamma;
+  fused.mean = p.mean;
+  fused.rstd = p.rstd;
+  fused.dsum = p.dresidual;
+  fused.dnormed = p.dy;
+  fused.dresidual = p.dx;
+  fused.dgamma = p.dgamma;
+  fused.dbeta = p.dbeta;
+  return fused;
 }
 
 }  // namespace trafo

@@ -1,6 +1,6 @@
-// Layer norm forward on the device, alone or behind the residual seam: sum = residual + dropout(x +
-// bias), y = norm(sum). The row lives in registers; longer rows and odd widths are read again from
-// the cache.
+// Layer norm forward on the device, alone or fused (bias_dropout_residual): sum = residual +
+// dropout(x + bias), y = norm(sum). The row lives in registers; longer rows and odd widths are read
+// again from the cache.
 #pragma once
 
 #include "engine/backend/cuda/device/dropout.cuh"
@@ -11,11 +11,11 @@ namespace trafo::cuda {
 template <class T>
 struct NormForwardArgs {
   const T* x;
-  const T* bias;      // seam only, or null
-  const T* residual;  // seam only
+  const T* bias;      // fused only, or null
+  const T* residual;  // fused only
   const T* gamma;
   const T* beta;
-  T* sum;  // seam only
+  T* sum;  // fused only
   T* y;
   float* mean;  // null where no backward follows, with rstd
   float* rstd;
@@ -26,8 +26,8 @@ struct NormForwardArgs {
   DropoutArgs dropout;
 };
 
-// The seam's sum, as it is stored: backward normalises the stored one. `bias`: zeros for none;
-// `words`: the Philox block of `element`.
+// The sum of the fused op as it is stored: backward normalises the stored one. `bias`: zeros for
+// none; `words`: the Philox block of `element`.
 template <class T, int V>
 __device__ __forceinline__ Held<T, V> residual_sum(const Held<T, V>& x, const Held<T, V>& bias,
                                                    const Held<T, V>& residual, bool dropping,
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
   __shared__ float2 shared[kNormLoopThreads / 32];
   __shared__ float shared_centred[kNormLoopThreads / 32];
   const int64_t row = blockIdx.x, start = row * a.width;
-  // What is normalised; in the seam each thread reads back what it wrote itself.
+  // The input of the norm. In the fused op each thread reads back its own stores.
   const T* in = (kAddNorm ? a.sum : a.x) + start;
   float shift;
   if constexpr (kAddNorm)

@@ -17,12 +17,12 @@ namespace {
 
 constexpr const char* kOp = "linear_cross_entropy";
 
-// Chunks are whole multiples of this where the budget allows: full tiles for the matrix products.
+// Chunks are whole multiples of this where the budget allows: full tiles for the GEMMs.
 constexpr int64_t kRowStep = 16;
 
 // Without a budget from the caller: on the CPU what its caches hold; on a device 11/8 of what the
 // weight's gradient takes, which every chunk goes over once more, within bounds that keep the
-// products large and the memory small.
+// GEMMs large and the memory small.
 int64_t chunk_bytes(const Context& context, const Tensor& weight,
                     const LinearCrossEntropyOptions& options) {
   if (options.chunk_bytes) return *options.chunk_bytes;
@@ -60,7 +60,7 @@ int64_t most_rows(int64_t classes, DType dtype, int64_t bytes) {
 
 int64_t rows_of_chunk(int64_t rows, int64_t most) {
   if (rows <= most) return std::max<int64_t>(1, rows);
-  // Chunks of about one size: a small last one would be a slow product.
+  // Chunks of about one size: a small last one would be a slow GEMM.
   const int64_t chunks = (rows - 1) / most + 1;
   int64_t chunk = (rows - 1) / chunks + 1;
   if (most > kRowStep)

@@ -1,5 +1,5 @@
-// What composed ops need beside arithmetic: row numbers and masks, made where they are used. They
-// are constants to autodiff.
+// Row numbers and masks for reference implementations, made where they are used. They are constants
+// to autodiff.
 #pragma once
 
 #include "engine/core/philox.h"
@@ -22,13 +22,13 @@ struct PaddedRowsParams {
 // above, or all of one length where begin is null.
 struct VisibleKeysParams {
   DType dtype;
-  bool causal;  // key j is hidden from query i when j > i + keys - queries
+  bool causal;  // key j is masked for query i when j > i + keys - queries
   int64_t sequences, queries, keys;
   const int32_t* query_begin;
   const int32_t* query_end;
   const int32_t* key_begin;
   const int32_t* key_end;
-  const int32_t* hidden;  // [sequences, keys], or null: keys that are not 0 here are hidden
+  const int32_t* masked;  // [sequences, keys], or null: keys that are not 0 here are masked
   void* out;
 };
 

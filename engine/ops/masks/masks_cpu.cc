@@ -51,7 +51,7 @@ void visible_keys_cpu(ThreadPool& pool, const VisibleKeysParams& p) {
                                                : keys;
             T* out = static_cast<T*>(p.out) + row * p.keys;
             for (int64_t j = 0; j < p.keys; ++j)
-              out[j] = j < below && !(p.hidden && p.hidden[b * p.keys + j]) ? T{1} : T{0};
+              out[j] = j < below && !(p.masked && p.masked[b * p.keys + j]) ? T{1} : T{0};
           }
         });
   });

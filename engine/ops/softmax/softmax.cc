@@ -49,15 +49,15 @@ void check(const Context& context, const Tensor& x, const SoftmaxOptions& option
 // Which keys the options show, broadcastable against x.
 Tensor visible_of(Context& context, const Tensor& x, const SoftmaxOptions& options) {
   const SoftmaxShape shape = shape_of(x);
-  const Tensor hidden =
+  const Tensor masked =
       options.padding_mask.defined() ? contiguous(context, options.padding_mask) : Tensor{};
   VisibleKeysParams p{};
   p.dtype = x.dtype();
   p.causal = options.causal;
-  p.sequences = hidden.defined() ? shape.batch : 1;
+  p.sequences = masked.defined() ? shape.batch : 1;
   p.queries = options.causal ? shape.queries : 1;
   p.keys = shape.keys;
-  p.hidden = hidden.defined() ? hidden.data<int32_t>() : nullptr;
+  p.masked = masked.defined() ? masked.data<int32_t>() : nullptr;
   // As many trailing dimensions as x has; those that are dropped are 1.
   const int64_t full[] = {p.sequences, 1, p.queries, p.keys};
   return visible_keys(context, p, Shape(std::span<const int64_t>(full + 4 - x.rank(), full + 4)));

@@ -1,8 +1,8 @@
 // y = softmax(scale * x) over the last dimension under a padding mask and a future mask, together.
 //
 // x [batch, heads, queries, keys] (or fewer dimensions: leading ones count as 1). padding_mask
-// [batch, keys] int32: non-zero marks a key nobody may look at. causal: key j is hidden from query
-// i when j > i + keys - queries (the last query sees every key). A row with every key hidden is all
+// [batch, keys] int32: non-zero marks a masked key. causal: key j is masked for query
+// i when j > i + keys - queries (the last query sees every key). A row with every key masked is all
 // zeros and passes no gradient. Any length. dx = scale * y (dy - sum dy y).
 #pragma once
 

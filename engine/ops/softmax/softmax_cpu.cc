@@ -14,11 +14,11 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-// scale * x of a row; hidden keys and lanes behind the row count as -infinity.
+// scale * x of a row; masked keys and lanes behind the row count as -infinity.
 template <class T>
 struct MaskedRow {
   const T* x;
-  const int32_t* hidden;  // or null
+  const int32_t* masked;  // or null
   VectorOf<T> scale;
 
   template <class Columns>
@@ -26,15 +26,15 @@ struct MaskedRow {
     const hn::ScalableTag<T> d;
     const auto lowest = hn::Set(d, -std::numeric_limits<T>::infinity());
     auto v = hn::Mul(columns.load(x), scale);
-    if (hidden) {
+    if (masked) {
       const hn::Rebind<int32_t, decltype(d)> d32;
       const auto mask = [&] {
         if constexpr (Columns::whole)
-          return hn::LoadU(d32, hidden + columns.at);
+          return hn::LoadU(d32, masked + columns.at);
         else
-          return load_n(d32, hidden + columns.at, columns.count);
+          return load_n(d32, masked + columns.at, columns.count);
       }();
-      const auto is_hidden = [&] {
+      const auto is_masked = [&] {
         if constexpr (sizeof(T) == 8) {
           const hn::Rebind<int64_t, decltype(d)> d64;
           return hn::RebindMask(d, hn::Ne(hn::PromoteTo(d64, mask), hn::Zero(d64)));
@@ -42,7 +42,7 @@ struct MaskedRow {
           return hn::RebindMask(d, hn::Ne(mask, hn::Zero(d32)));
         }
       }();
-      v = hn::IfThenElse(is_hidden, lowest, v);
+      v = hn::IfThenElse(is_masked, lowest, v);
     }
     if constexpr (!Columns::whole)
       v = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(columns.count)), v, lowest);
@@ -50,7 +50,7 @@ struct MaskedRow {
   }
 };
 
-// y = softmax of the first `visible` keys (at least one of which is not hidden).
+// y = softmax of the first `visible` keys (at least one of which is not masked).
 template <class T>
 HWY_INLINE void softmax_row(const MaskedRow<T>& row, int64_t visible, T* y) {
   const hn::ScalableTag<T> d;
@@ -82,21 +82,21 @@ void forward(ThreadPool& pool, const SoftmaxForwardParams& p) {
         int64_t first_visible = 0, batch_of_mask = -1;
         for (int64_t index = begin; index < end; ++index) {
           const int64_t batch = index / rows_of_batch, query = index % p.queries;
-          const int32_t* hidden = p.padding_mask ? p.padding_mask + batch * p.keys : nullptr;
-          if (hidden && batch != batch_of_mask) {
+          const int32_t* masked = p.padding_mask ? p.padding_mask + batch * p.keys : nullptr;
+          if (masked && batch != batch_of_mask) {
             batch_of_mask = batch;
-            first_visible = std::find(hidden, hidden + p.keys, 0) - hidden;
+            first_visible = std::find(masked, masked + p.keys, 0) - masked;
           }
           const int64_t visible =
               p.causal ? std::clamp<int64_t>(query + p.keys - p.queries + 1, 0, p.keys) : p.keys;
           T* y = static_cast<T*>(p.y) + index * p.keys;
-          const bool all_hidden = first_visible >= visible;
-          if (!all_hidden) {
-            const MaskedRow<T> row{static_cast<const T*>(p.x) + index * p.keys, hidden,
+          const bool all_masked = first_visible >= visible;
+          if (!all_masked) {
+            const MaskedRow<T> row{static_cast<const T*>(p.x) + index * p.keys, masked,
                                    hn::Set(hn::ScalableTag<T>(), scale)};
             softmax_row(row, visible, y);
           }
-          std::fill(y + (all_hidden ? 0 : visible), y + p.keys, T{0});
+          std::fill(y + (all_masked ? 0 : visible), y + p.keys, T{0});
         }
       });
 }

@@ -25,7 +25,7 @@ struct ForwardArgs {
   T* y;
   int64_t rows, keys, queries, rows_of_batch;
   float scale;   // times log2(e): exponentials are powers of two; never 0
-  float hidden;  // what a hidden key holds: infinite, and -infinity once it is scaled
+  float masked;  // the value of a masked key: infinite, and -infinity once it is scaled
   bool causal;
 };
 
@@ -53,7 +53,7 @@ __device__ __forceinline__ Visible visible_keys(const ForwardArgs<T>& a, int64_t
   return visible;
 }
 
-// v = V keys from `column` on, hidden ones as a.hidden.
+// v = V keys from `column` on, masked ones as a.masked.
 template <class T, int V>
 __device__ __forceinline__ void masked_floats(const ForwardArgs<T>& a, const Visible& visible,
                                               int64_t column, const Held<T, V>& in, float (&v)[V]) {
@@ -61,7 +61,7 @@ __device__ __forceinline__ void masked_floats(const ForwardArgs<T>& a, const Vis
   const int left = static_cast<int>(max(min(visible.count - column, int64_t{V}), int64_t{0}));
   if (__builtin_expect(left < V, false)) {
 #pragma unroll
-    for (int j = 0; j < V; ++j) v[j] = j < left ? v[j] : a.hidden;
+    for (int j = 0; j < V; ++j) v[j] = j < left ? v[j] : a.masked;
   }
   if (visible.mask && column < visible.count) {
     constexpr int kInts = V > 4 ? 4 : V;
@@ -71,7 +71,7 @@ __device__ __forceinline__ void masked_floats(const ForwardArgs<T>& a, const Vis
           load_pack<int32_t, kInts>(visible.mask + column + part * kInts);
 #pragma unroll
       for (int j = 0; j < kInts; ++j)
-        v[part * kInts + j] = mask.v[j] ? a.hidden : v[part * kInts + j];
+        v[part * kInts + j] = mask.v[j] ? a.masked : v[part * kInts + j];
     }
   }
 }
@@ -308,9 +308,9 @@ int32_t softmax_forward_cuda(cuda::DeviceState& device, const SoftmaxForwardPara
     args.queries = p.queries;
     args.rows_of_batch = p.heads * p.queries;
     args.scale = static_cast<float>(p.scale * 1.4426950408889634074);
-    // A scale of 0 would make NaN of the hidden keys' infinity.
+    // A scale of 0 would make NaN of the masked keys' infinity.
     if (args.scale == 0) args.scale = 1.1754944e-38f;
-    args.hidden = args.scale > 0 ? -INFINITY : INFINITY;
+    args.masked = args.scale > 0 ? -INFINITY : INFINITY;
     args.causal = p.causal;
     constexpr int V = kPackWidth<T>;
     const bool packed =

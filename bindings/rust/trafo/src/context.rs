@@ -43,7 +43,7 @@ impl ContextOptions {
         self.threads = threads;
         self
     }
-    /// `false` runs every op's composed reference, which is slow: for comparing.
+    /// `false` runs every op's reference implementation. It is slow and serves comparisons.
     pub fn fused_kernels(mut self, fused: bool) -> Self {
         self.fused_kernels = fused;
         self

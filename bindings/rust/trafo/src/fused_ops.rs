@@ -86,7 +86,7 @@ impl Tensor {
         })
     }
     /// Rotary position embedding of `heads` heads: pairs `(i, i + head_dim / 2)` turn by
-    /// `position * theta^(-2i / head_dim)`. With `kv_heads` above 0, `self` is a packed product of queries, keys and values
+    /// `position * theta^(-2i / head_dim)`. With `kv_heads` above 0, `self` is the packed projection of queries, keys and values
     /// and gives `[T, 3 * heads * head_dim]`: keys and values are repeated for the queries that share them.
     pub fn rotary(
         &self,

@@ -58,7 +58,7 @@
 //! * A [`Context`] is a device with its memory, its threads and its tape. [`Tensor`]s are made from it; ops are methods
 //!   of tensors and are recorded as they run; [`Tensor::backward`] gives the leaves that want them their gradients and
 //!   frees what was recorded. [`Context::no_grad`] runs without recording. [`AdamW`] updates parameters.
-//! * A [`Corpus`] is pairs of sentences; a [`Tokenizer`] cuts text into pieces; a [`Model`] is a transformer of the shape
+//! * A [`Corpus`] is pairs of sentences; a [`Tokenizer`] cuts text into subwords; a [`Model`] is a transformer of the shape
 //!   that a [`ModelConfig`] says, with its weights, on a context of its own.
 //! * A [`Trainer`] owns the model it trains and gives it back. [`Trainer::run`] trains until a limit and tells a callback
 //!   what happens, [`Trainer::step`] does one update. With a run directory it saves checkpoints, and continues from the
@@ -75,7 +75,7 @@
 //! | | may move to another thread | may be shared |
 //! |---|---|---|
 //! | [`Tokenizer`], [`Corpus`], [`CancelToken`], options, events, errors | yes | yes |
-//! | [`Model`] | yes | yes: calls take turns |
+//! | [`Model`] | yes | yes: calls are serialised |
 //! | [`Trainer`] | yes | no |
 //! | [`Context`], [`Tensor`], [`AdamW`] | no | no |
 //!

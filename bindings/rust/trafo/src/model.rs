@@ -128,7 +128,7 @@ pub struct Model {
 
 // SAFETY: a model's context is made with it and never handed out, so every handle that uses the context lies in this
 // struct (or in a Trainer together with it, or borrows it) and moves with it. trafo.h: everything may move between
-// threads, and calls that work with one context take turns, so that a shared model may be used by several at once.
+// threads, and calls that use one context are serialised, so that a shared model may be used by several at once.
 unsafe impl Send for Model {}
 unsafe impl Sync for Model {}
 
@@ -186,9 +186,9 @@ impl Model {
         tokenizer: Option<&Tokenizer>,
     ) -> Result<()> {
         let (data, length) = path_view(path.as_ref());
-        let pieces = tokenizer.map_or(ptr::null(), Tokenizer::as_ptr);
+        let handle = tokenizer.map_or(ptr::null(), Tokenizer::as_ptr);
         // SAFETY: the handles are live, the path is valid during the call.
-        check(unsafe { sys::trafo_model_load_weights(self.as_ptr(), pieces, data, length) })
+        check(unsafe { sys::trafo_model_load_weights(self.as_ptr(), handle, data, length) })
     }
     /// Packs the weights for translation on the CPU, which takes as much memory again. Small batches are then translated
     /// up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights

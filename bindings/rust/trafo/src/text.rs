@@ -29,7 +29,7 @@ pub struct TokenizerOptions {
 }
 
 impl TokenizerOptions {
-    /// A unigram model of `vocabulary` pieces that covers every character of the text.
+    /// A unigram model of `vocabulary` subwords that covers every character of the text.
     pub fn new(vocabulary: usize) -> Self {
         TokenizerOptions {
             vocabulary,
@@ -39,7 +39,7 @@ impl TokenizerOptions {
             soft_limit: false,
         }
     }
-    /// Share of the text's characters that get a piece.
+    /// Share of the text's characters that get a subword.
     pub fn character_coverage(mut self, coverage: f64) -> Self {
         self.character_coverage = coverage;
         self
@@ -54,7 +54,7 @@ impl TokenizerOptions {
         self.byte_fallback = byte_fallback;
         self
     }
-    /// Accepts fewer pieces when the text has no more.
+    /// Accepts fewer subwords when the text has no more.
     pub fn soft_limit(mut self, soft_limit: bool) -> Self {
         self.soft_limit = soft_limit;
         self
@@ -92,7 +92,7 @@ unsafe impl Send for RawTokenizer {}
 unsafe impl Sync for RawTokenizer {}
 
 impl Tokenizer {
-    /// Id of the piece for the unknown.
+    /// Id of the token for unknown text.
     pub const UNK: i32 = sys::TRAFO_TOKEN_UNK;
     /// Id of the beginning of a sentence.
     pub const BOS: i32 = sys::TRAFO_TOKEN_BOS;
@@ -136,7 +136,7 @@ impl Tokenizer {
         // SAFETY: the path is valid during the call.
         check(unsafe { sys::trafo_tokenizer_save(self.as_ptr(), data, length) })
     }
-    /// Number of pieces.
+    /// Number of subwords.
     pub fn vocabulary(&self) -> Result<usize> {
         let mut count = 0;
         // SAFETY: `count` is valid.
@@ -176,14 +176,14 @@ impl Tokenizer {
         })?;
         Ok(text.to_text())
     }
-    /// The piece behind an id.
-    pub fn piece(&self, id: i32) -> Result<String> {
-        let mut piece = OutString::new();
+    /// The token behind an id.
+    pub fn token(&self, id: i32) -> Result<String> {
+        let mut text = OutString::new();
         // SAFETY: the outputs are valid.
         check(unsafe {
-            sys::trafo_tokenizer_get_token(self.as_ptr(), id, &mut piece.data, &mut piece.length)
+            sys::trafo_tokenizer_get_token(self.as_ptr(), id, &mut text.data, &mut text.length)
         })?;
-        Ok(piece.to_text())
+        Ok(text.to_text())
     }
     pub(crate) fn as_ptr(&self) -> *const sys::trafo_tokenizer {
         self.0.as_ptr()

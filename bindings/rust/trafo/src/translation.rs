@@ -55,7 +55,7 @@ impl TranslateOptions {
         sampling.write(&mut self.raw);
         self
     }
-    /// Chooses among few tokens: the first of the vocabulary and the best translations of every source piece, each up to
+    /// Chooses among few tokens: the first of the vocabulary and the best translations of every source subword, each up to
     /// 100 by default.
     pub fn shortlist(mut self, shortlist: &Shortlist) -> Self {
         self.raw.shortlist = shortlist.0.as_ptr();
@@ -81,7 +81,7 @@ impl Default for TranslateOptions {
     }
 }
 
-/// Which pieces may translate which; with one, translation computes only the few rows of the output layer that its lines
+/// Which subwords may translate which; with one, translation computes only the few rows of the output layer that its lines
 /// need. Clones share it.
 #[derive(Clone)]
 pub struct Shortlist(Arc<RawShortlist>);
@@ -103,7 +103,7 @@ impl fmt::Debug for Shortlist {
 }
 
 impl Shortlist {
-    /// Learns from pairs of lines with IBM model 1; `best` translations of each piece are kept.
+    /// Learns from pairs of lines with IBM model 1; `best` translations of each subword are kept.
     pub fn learn<S: AsRef<str>, T: AsRef<str>>(
         tokenizer: &Tokenizer,
         source: &[S],
@@ -112,13 +112,13 @@ impl Shortlist {
     ) -> Result<Self> {
         expect_equal("Shortlist::learn", "sources", source.len(), "targets", target.len())?;
         let (s, t) = (views(source), views(target));
-        let (pieces, count, best) = (tokenizer.as_ptr(), s.len(), to_i64(best));
+        let (handle, count, best) = (tokenizer.as_ptr(), s.len(), to_i64(best));
         // SAFETY: the handle is live, the views are valid during the call.
         Ok(Shortlist(Arc::new(RawShortlist::make(|out| unsafe {
-            sys::trafo_shortlist_learn(pieces, s.as_ptr(), t.as_ptr(), count, best, out)
+            sys::trafo_shortlist_learn(handle, s.as_ptr(), t.as_ptr(), count, best, out)
         })?)))
     }
-    /// Reads lines `TARGET SOURCE PROBABILITY`, pieces of the tokenizer, as Marian's lex.s2t.
+    /// Reads lines `TARGET SOURCE PROBABILITY`, subwords of the tokenizer, as Marian's lex.s2t.
     pub fn load(tokenizer: &Tokenizer, path: impl AsRef<Path>) -> Result<Self> {
         let (data, length) = path_view(path.as_ref());
         // SAFETY: the handle is live, the path is valid during the call.

@@ -149,7 +149,7 @@ fn events_tell_what_was_dropped() -> Result<()> {
         ControlFlow::Continue(())
     })?;
     assert_eq!(messages.len(), 1);
-    assert!(messages[0].contains("1 over 32 pieces"), "{messages:?}");
+    assert!(messages[0].contains("1 over 32 tokens"), "{messages:?}");
     Ok(())
 }
 
@@ -176,7 +176,7 @@ fn a_run_goes_on_from_its_bytes() -> Result<()> {
     assert_eq!(source.kind(), std::io::ErrorKind::WriteZero);
 
     let model = second.into_model();
-    let (mut file, mut pieces) = (Vec::new(), Vec::new());
+    let (mut file, mut vocabulary) = (Vec::new(), Vec::new());
     model.write_to(&mut file)?;
     let read = Model::read_from(&ContextOptions::new(), &mut file.as_slice())?;
     assert_eq!(weights(&read), weights(&model));
@@ -184,8 +184,8 @@ fn a_run_goes_on_from_its_bytes() -> Result<()> {
     assert_eq!(weights(&read), weights(&model));
     let refused = Model::read_as(&ContextOptions::new(), &mut file.as_slice(), DType::BF16);
     assert_eq!(refused.unwrap_err().code(), ErrorCode::Unsupported, "bfloat16 is for CUDA");
-    tokenizer.write_to(&mut pieces)?;
-    assert_eq!(Tokenizer::from_bytes(&pieces)?.vocabulary()?, tokenizer.vocabulary()?);
+    tokenizer.write_to(&mut vocabulary)?;
+    assert_eq!(Tokenizer::from_bytes(&vocabulary)?.vocabulary()?, tokenizer.vocabulary()?);
     Ok(())
 }
 

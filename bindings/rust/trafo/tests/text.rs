@@ -17,9 +17,9 @@ fn tokenizers_round_trip() -> Result<()> {
     assert_eq!(tokenizer.decode(&ids)?, text);
     assert_eq!(tokenizer.encode("")?, []);
     assert_eq!(tokenizer.decode(&[])?, "");
-    assert_eq!(tokenizer.piece(Tokenizer::EOS)?, "</s>");
+    assert_eq!(tokenizer.token(Tokenizer::EOS)?, "</s>");
 
-    let path = folder.join("pieces.spm");
+    let path = folder.join("vocab.spm");
     tokenizer.save(&path)?;
     for again in [Tokenizer::load(&path)?, Tokenizer::from_bytes(&fs::read(&path).unwrap())?] {
         assert_eq!(again.vocabulary()?, tokenizer.vocabulary()?);
@@ -48,7 +48,7 @@ fn tokenizers_refuse() -> Result<()> {
     assert_eq!(tokenizer.encode("a\0b").unwrap_err().code(), ErrorCode::InvalidArgument);
     for id in [-1, i32::MAX, tokenizer.vocabulary()? as i32] {
         assert_eq!(tokenizer.decode(&[id]).unwrap_err().code(), ErrorCode::InvalidArgument);
-        assert_eq!(tokenizer.piece(id).unwrap_err().code(), ErrorCode::InvalidArgument);
+        assert_eq!(tokenizer.token(id).unwrap_err().code(), ErrorCode::InvalidArgument);
     }
     assert!(Tokenizer::train::<&str>(&[], &TokenizerOptions::new(100)).is_err());
     assert!(Tokenizer::train(&["a b c"], &TokenizerOptions::new(30000)).is_err());

@@ -138,7 +138,7 @@ impl OwnTransformer {
             let x = self.feed_forward(&rows.input, &name("ffn"))?;
             rows = self.add_norm(&x, &rows, &following("encoder", i, layers), &name("ffn_norm"))?;
         }
-        // Keys and values of every layer's cross-attention come from one product.
+        // Keys and values of every layer's cross-attention come from one GEMM.
         let kv = self.linear(&rows.input, "decoder.cross_kv")?;
         rows = self.start(target, "decoder.0.attention_norm")?;
         let (layers, width) = (self.config.get_decoder_layers(), self.config.get_width());
@@ -239,7 +239,7 @@ fn compare(pre_norm: bool) -> Result<()> {
             difference = difference.max((f64::from(g) - theirs).abs());
             squares += f64::from(g) * f64::from(g);
         }
-        // float32: sums of a few hundred products, in another order.
+        // float32: sums of a few hundred terms, in another order.
         let name = parameter.name();
         assert!(difference <= 1e-5 * largest + 1e-9, "{name}: off by {difference} of {largest}");
         if largest > 0.0 {

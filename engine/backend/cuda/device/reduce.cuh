@@ -49,7 +49,7 @@ inline constexpr int kPartColumns = 8, kPartLanes = 32, kPartThreads = kPartColu
 template <class Op>
 __device__ __forceinline__ float reduce_parts(const float* p, bool there, int64_t parts,
                                               int64_t stride) {
-  // Loads under way in a thread: predicated, as a loop over the rest would wait for each.
+  // Loads of a thread in flight: predicated, as a loop over the rest would wait for each.
   constexpr int kLoads = 16;
   constexpr int kWarps = kPartThreads / 32;
   __shared__ float shared[kWarps][kPartColumns];

@@ -135,7 +135,7 @@ __device__ __forceinline__ void copy_ahead(void* shared, const void* global) {
 __device__ __forceinline__ void end_copy_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Waits until at most `Newer` groups of this thread are under way.
+// Waits until at most `Newer` groups of this thread are in flight.
 template <int Newer>
 __device__ __forceinline__ void wait_copy_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Newer) : "memory");
@@ -162,7 +162,7 @@ struct Divider {
 // the first. Body has kPacks, `Loaded`, load(element), `Columns`, columns(column), uses_columns(),
 // finish(element, column, loaded, columns, words), and kWords: whether it has dropping() and
 // words(element), the Philox block of an element. What does not need the loaded data is done while
-// that is under way.
+// that is in flight.
 inline constexpr int kFlatThreads = 256;
 template <int V, class Body>
 __global__ void __launch_bounds__(kFlatThreads)

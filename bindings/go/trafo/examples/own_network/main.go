@@ -107,7 +107,7 @@ func (n *network) loss() (*trafo.Tensor, error) {
 			Positions: n.indices, PositionTable: n.sinePositions})
 	})
 	normed := step.do(func() (*trafo.Tensor, error) { return d.LayerNorm(x, n.gamma, n.beta, 1e-5) })
-	// Queries, keys and values of all heads come from one product.
+	// Queries, keys and values of all heads come from one GEMM.
 	qkv := step.do(func() (*trafo.Tensor, error) { return d.Linear(normed, n.attentionIn, nil) })
 	attended := step.do(func() (*trafo.Tensor, error) {
 		return d.Attention(qkv, qkv, qkv, n.cuSeqlens, n.cuSeqlens, trafo.AttentionOptions{

@@ -60,9 +60,9 @@ func run(ctx context.Context, where, preset string) (bleu float64, err error) {
 	}
 	defer valid.Close()
 
-	pieces := trafo.DefaultTokenizerOptions()
-	pieces.Vocabulary = 90
-	tokenizer, err := train.TrainTokenizer(&pieces)
+	tokenizerOptions := trafo.DefaultTokenizerOptions()
+	tokenizerOptions.Vocabulary = 90
+	tokenizer, err := train.TrainTokenizer(&tokenizerOptions)
 	if err != nil {
 		return 0, err
 	}

@@ -45,9 +45,9 @@ func train(t *testing.T) (run string, source []string) {
 	run = t.TempDir()
 	corpus := value(trafo.NewCorpus(source, target))(t)
 	defer corpus.Close()
-	pieces := trafo.DefaultTokenizerOptions()
-	pieces.Vocabulary, pieces.SoftLimit = 60, true
-	tokenizer := value(corpus.TrainTokenizer(&pieces))(t)
+	tokenizerOptions := trafo.DefaultTokenizerOptions()
+	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 60, true
+	tokenizer := value(corpus.TrainTokenizer(&tokenizerOptions))(t)
 	defer tokenizer.Close()
 	check(t, tokenizer.Save(filepath.Join(run, "vocab.spm")))
 	device := value(trafo.NewContext())(t)

@@ -1,4 +1,4 @@
-// Parses and writes serialized SentencePiece models, to reorder their pieces and keep the rest.
+// Parses and writes serialized SentencePiece models, to reorder their subwords and keep the rest.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace trafo::interop {
 
-struct ScoredPiece {
+struct ScoredSubword {
   std::string text;
   float score = 0;
-  SpmPiece type = SpmPiece::normal;
+  SubwordType type = SubwordType::normal;
 };
 
 struct SpmModel {
-  std::vector<ScoredPiece> pieces;
+  std::vector<ScoredSubword> subwords;
   bool is_unigram = true;
   std::string character_map;  // of the normalizer, compiled
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, escape_whitespaces = true;
-  std::string rest;  // every field but the pieces, serialized
+  std::string rest;  // every field but the subwords, serialized
 };
 
 // `serialized` comes from Tokenizer::serialized() and has been checked.
 SpmModel parse_spm(std::string_view serialized);
-// The same model with other pieces. <s> and </s> are the pieces with those names.
-std::string serialize_spm(const SpmModel& model, const std::vector<ScoredPiece>& pieces);
+// The same model with other subwords. <s> and </s> are the subwords with those names.
+std::string serialize_spm(const SpmModel& model, const std::vector<ScoredSubword>& subwords);
 
 }  // namespace trafo::interop

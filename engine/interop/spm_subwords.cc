@@ -1,4 +1,4 @@
-#include "engine/interop/spm_pieces.h"
+#include "engine/interop/spm_subwords.h"
 
 #include <bit>
 #include <cstring>
@@ -23,16 +23,16 @@ void add_bytes(std::string& out, uint32_t number, std::string_view bytes) {
   out += bytes;
 }
 
-ScoredPiece parse_piece(std::string_view message) {
-  ScoredPiece piece;
+ScoredSubword parse_subword(std::string_view message) {
+  ScoredSubword subword;
   SpmFields fields(message, kName);
   for (SpmField field; fields.next(field);) {
-    if (field.number == kPieceText) piece.text = field.bytes;
-    if (field.number == kPieceType) piece.type = static_cast<SpmPiece>(field.value);
-    if (field.number == kPieceScore)
-      piece.score = std::bit_cast<float>(static_cast<uint32_t>(field.value));
+    if (field.number == kSubwordText) subword.text = field.bytes;
+    if (field.number == kSubwordType) subword.type = static_cast<SubwordType>(field.value);
+    if (field.number == kSubwordScore)
+      subword.score = std::bit_cast<float>(static_cast<uint32_t>(field.value));
   }
-  return piece;
+  return subword;
 }
 
 }  // namespace
@@ -41,8 +41,8 @@ SpmModel parse_spm(std::string_view serialized) {
   SpmModel model;
   SpmFields fields(serialized, kName);
   for (SpmField field; fields.next(field);) {
-    if (field.number == kPiece) {
-      model.pieces.push_back(parse_piece(field.bytes));
+    if (field.number == kSubword) {
+      model.subwords.push_back(parse_subword(field.bytes));
       continue;
     }
     model.rest += field.whole;
@@ -64,24 +64,24 @@ SpmModel parse_spm(std::string_view serialized) {
   return model;
 }
 
-std::string serialize_spm(const SpmModel& model, const std::vector<ScoredPiece>& pieces) {
+std::string serialize_spm(const SpmModel& model, const std::vector<ScoredSubword>& subwords) {
   std::string out;
-  for (const ScoredPiece& piece : pieces) {
+  for (const ScoredSubword& subword : subwords) {
     std::string message;
-    add_bytes(message, kPieceText, piece.text);
-    add_varint(message, kPieceScore << 3 | 5);
-    char score[sizeof piece.score];
-    std::memcpy(score, &piece.score, sizeof score);
+    add_bytes(message, kSubwordText, subword.text);
+    add_varint(message, kSubwordScore << 3 | 5);
+    char score[sizeof subword.score];
+    std::memcpy(score, &subword.score, sizeof score);
     message.append(score, sizeof score);
-    add_varint(message, kPieceType << 3);
-    add_varint(message, static_cast<uint32_t>(piece.type));
-    add_bytes(out, kPiece, message);
+    add_varint(message, kSubwordType << 3);
+    add_varint(message, static_cast<uint32_t>(subword.type));
+    add_bytes(out, kSubword, message);
   }
   out += model.rest;
   // Fields of a message that comes again are merged, the last one counts.
   std::string names;
-  add_bytes(names, kBosPiece, "<s>");
-  add_bytes(names, kEosPiece, "</s>");
+  add_bytes(names, kBosToken, "<s>");
+  add_bytes(names, kEosToken, "</s>");
   add_bytes(out, kTrainer, names);
   return out;
 }
