@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "engine/core/status.h"
 
@@ -10,7 +11,7 @@ namespace {
 
 constexpr const char* kOrigin = "schedule";
 constexpr const char* kNames[] = {"constant", "linear", "cosine", "inv-sqrt", "noam"};
-constexpr int kKinds = 5;
+constexpr int kKinds = static_cast<int>(std::size(kNames));
 
 }  // namespace
 

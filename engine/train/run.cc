@@ -301,9 +301,8 @@ void TrainingRun::await_step(Session& session) {
   changed_ = true;
   if (!result.skipped) {
     const int64_t labels = std::llround(result.labels);
-    const int64_t source = model_.config().architecture == Architecture::decoder_lm
-                               ? result.target_tokens - labels
-                               : result.source_tokens;
+    const int64_t source =
+        model_.config().has_encoder() ? result.source_tokens : result.target_tokens - labels;
     state_.target_tokens += labels;
     state_.source_tokens += source;
     since_log_.target_tokens += labels;

@@ -23,7 +23,7 @@ class Plans {
   Plans(Device device, const Model& model, const Batcher& batcher, const TokenizedCorpus* valid,
         const TrainOptions& options)
       : device_(device), model_(model), batcher_(batcher), options_(options) {
-    const bool lm = model.config().architecture == Architecture::decoder_lm;
+    const bool lm = !model.config().has_encoder();
     const auto needs = [lm](int64_t source, int64_t target) {
       return lm ? target : std::max(target, (source + 1) / 2);
     };

@@ -31,8 +31,7 @@ TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
   validate(config);
   validate(options);
   for (const TextCorpus* corpus : {&train, valid})
-    require(corpus == nullptr || !corpus->monolingual() ||
-                config.architecture == Architecture::decoder_lm,
+    require(corpus == nullptr || !corpus->monolingual() || !config.has_encoder(),
             ErrorCode::invalid_argument, kOrigin,
             "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
   for (const std::string& metric : options.valid_metrics)
@@ -91,7 +90,7 @@ void check_data(const TrainingData& data, const ModelConfig& config, const Train
             " token is ", id, ", it must be 0 to ", config.vocabulary - 1);
   };
   check_token("eos", data.tokens.eos);
-  if (config.architecture == Architecture::encoder_decoder) check_token("bos", data.tokens.bos);
+  if (config.has_encoder()) check_token("bos", data.tokens.bos);
   require(data.valid_sources.size() == data.valid_references.size(), ErrorCode::invalid_argument,
           kOrigin, "there are ", data.valid_sources.size(), " validation sources and ",
           data.valid_references.size(), " references");

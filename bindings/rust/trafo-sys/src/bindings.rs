@@ -845,7 +845,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Rotary position embedding: pairs (i, i + head_dim / 2) of every head turn by position * theta^(-2i / head_dim). positions [T]\n int32. kv_heads 0: x [T, heads * head_dim]. Else x [T, (heads + 2 kv_heads) * head_dim] is a packed product of queries, keys and\n values (which are not turned), and keys and values are repeated: [T, 3 * heads * head_dim]. since 0.1"]
+    #[doc = " Rotary position embedding: pairs (i, i + head_dim / 2) of every head turn by position * theta^(-2i / head_dim). positions [T]\n int32. kv_heads 0: x [T, heads * head_dim]. Else x [T, (heads + 2 kv_heads) * head_dim] is the packed projection of queries, keys and\n values (which are not turned), and keys and values are repeated: [T, 3 * heads * head_dim]. since 0.1"]
     pub fn trafo_op_rotary(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1185,7 +1185,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same\n model. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that the text cannot\n fill; the message names the largest size. since 0.1"]
+    #[doc = " Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same\n model. options may be NULL. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that the text\n cannot fill; the message names the largest size. since 0.1"]
     pub fn trafo_tokenizer_train(
         lines: *const trafo_string_view,
         count: usize,
