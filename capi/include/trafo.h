@@ -365,9 +365,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_rms_norm(trafo_context *context, 
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_residual_rms_norm(
     trafo_context *context, const trafo_tensor *x, const trafo_tensor *residual, const trafo_tensor *gamma, double epsilon,
     const trafo_dropout *dropout, trafo_tensor **out_sum, trafo_tensor **out_normed);
-/* Rotary position embedding: pairs (i, i + head_dim / 2) of every head turn by position * theta^(-2i / head_dim). positions [T]
- * int32. kv_heads 0: x [T, heads * head_dim]. Else x [T, (heads + 2 kv_heads) * head_dim] is the packed projection of queries, keys and
- * values (which are not turned), and keys and values are repeated: [T, 3 * heads * head_dim]. since 0.1 */
+/* Rotary position embedding: pairs (i, i + head_dim / 2) of a head are rotated by position * theta^(-2i / head_dim). positions [T]
+ * int32. kv_heads 0: x [T, heads * head_dim], and all heads are rotated. Else x [T, (heads + 2 kv_heads) * head_dim] is the packed
+ * projection of queries, keys and values: queries and keys are rotated, values are copied. The result has the shape of x.
+ * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_rotary(trafo_context *context, const trafo_tensor *x,
                                                       const trafo_tensor *positions, int64_t heads, int64_t kv_heads,
                                                       int64_t head_dim, double theta, trafo_tensor **out);

@@ -91,9 +91,10 @@ func (c *Context) ResidualRMSNorm(x, residual, gamma *Tensor, epsilon float64, d
 	}, x, residual, gamma)
 }
 
-// Rotary turns the pairs (i, i + headDim/2) of every head by position * theta^(-2i/headDim). With
-// kvHeads above 0, x is the packed projection of queries, keys and values and the result is
-// [T, 3*heads*headDim]: keys and values are repeated for the queries that share them.
+// Rotary rotates the pairs (i, i + headDim/2) of a head by position * theta^(-2i/headDim). With
+// kvHeads 0, x is [T, heads*headDim] and all heads are rotated. Else x is the packed projection of
+// queries, keys and values, [T, (heads + 2*kvHeads)*headDim]: queries and keys are rotated, values
+// are copied. The result has the shape of x.
 func (c *Context) Rotary(x, positions *Tensor, heads, kvHeads, headDim int, theta float64) (*Tensor, error) {
 	return c.op1("Context.Rotary", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
 		return C.trafo_op_rotary(ptr, x.handle(), positions.handle(), C.int64_t(heads), C.int64_t(kvHeads),

@@ -845,7 +845,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Rotary position embedding: pairs (i, i + head_dim / 2) of every head turn by position * theta^(-2i / head_dim). positions [T]\n int32. kv_heads 0: x [T, heads * head_dim]. Else x [T, (heads + 2 kv_heads) * head_dim] is the packed projection of queries, keys and\n values (which are not turned), and keys and values are repeated: [T, 3 * heads * head_dim]. since 0.1"]
+    #[doc = " Rotary position embedding: pairs (i, i + head_dim / 2) of a head are rotated by position * theta^(-2i / head_dim). positions [T]\n int32. kv_heads 0: x [T, heads * head_dim], and all heads are rotated. Else x [T, (heads + 2 kv_heads) * head_dim] is the packed\n projection of queries, keys and values: queries and keys are rotated, values are copied. The result has the shape of x.\n since 0.1"]
     pub fn trafo_op_rotary(
         context: *mut trafo_context,
         x: *const trafo_tensor,

@@ -85,9 +85,10 @@ impl Tensor {
             )
         })
     }
-    /// Rotary position embedding of `heads` heads: pairs `(i, i + head_dim / 2)` turn by
-    /// `position * theta^(-2i / head_dim)`. With `kv_heads` above 0, `self` is the packed projection of queries, keys and values
-    /// and gives `[T, 3 * heads * head_dim]`: keys and values are repeated for the queries that share them.
+    /// Rotary position embedding of `heads` heads: pairs `(i, i + head_dim / 2)` are rotated by
+    /// `position * theta^(-2i / head_dim)`. With `kv_heads` 0, `self` is `[T, heads * head_dim]` and all heads are rotated.
+    /// Else `self` is the packed projection of queries, keys and values, `[T, (heads + 2 kv_heads) * head_dim]`: queries and
+    /// keys are rotated, values are copied. The result has the shape of `self`.
     pub fn rotary(
         &self,
         positions: &Tensor,
