@@ -142,6 +142,10 @@ void Profiler::add_input(const Token& token, const Shape& shape, DType dtype) {
   ++trace_.ranges[static_cast<size_t>(token.index)].inputs;
 }
 
+void Profiler::set_kernel(const char* name) {
+  if (recording_ && !open_.empty()) trace_.ranges[static_cast<size_t>(open_.back())].kernel = name;
+}
+
 void Profiler::end(const Token& token) noexcept {
   if (token.named && names_) names_->pop_name();
   // The profile may have ended, or another one begun, since the range began.

@@ -44,6 +44,8 @@ class Profiler {
   // on_device: with device times, on an accelerator. Ranges end in reverse order.
   Token begin(const char* name, TraceKind kind, bool on_device);
   void add_input(const Token& token, const Shape& shape, DType dtype);
+  // Says which kernel ran in the innermost open range; `name` is of static storage duration.
+  void set_kernel(const char* name);
   void end(const Token& token) noexcept;
 
   // For graph capture, where work does not run: turns device times off during its lifetime.

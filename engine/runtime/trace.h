@@ -33,6 +33,8 @@ struct TraceRange {
   int64_t device_begin = -1, device_end = -1;  // of the work issued inside; -1: unknown
   int64_t first_input = 0;                     // in Trace::inputs
   int32_t inputs = 0;
+  // Which kernel ran, of an op that has several; of static storage duration.
+  const char* kernel = "";
 
   bool on_device() const { return device_end >= 0; }
 };

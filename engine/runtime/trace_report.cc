@@ -44,24 +44,26 @@ std::string event(const Trace& trace, const TraceRange& range, int thread, int64
     }
     text += concat(R"(,"inputs":")", inputs, R"(","input_bytes":)", bytes, R"(,"device":")",
                    device_name(trace.device), '"');
+    if (*range.kernel) text += concat(R"(,"kernel":")", range.kernel, '"');
   }
   return text + "}}";
 }
 
-// Totals of one name and kind.
+// Totals of one name, kind and kernel.
 struct Row {
-  std::string_view name;
+  std::string_view name, kernel;
   TraceKind kind;
   int64_t calls = 0, total = 0, own = 0;  // ns
 };
 
 std::string row_text(const Row& row, int64_t duration) {
+  const std::string name =
+      row.kernel.empty() ? std::string(row.name) : concat(row.name, " (", row.kernel, ')');
   char text[160];
   std::snprintf(
-      text, sizeof text, "%-28.*s %-10s %8lld %12.3f %12.3f %6.1f %%\n",
-      static_cast<int>(row.name.size()), row.name.data(), trace_kind_name(row.kind),
-      static_cast<long long>(row.calls), static_cast<double>(row.total) / 1e6,
-      static_cast<double>(row.own) / 1e6,
+      text, sizeof text, "%-28.60s %-10s %8lld %12.3f %12.3f %6.1f %%\n", name.c_str(),
+      trace_kind_name(row.kind), static_cast<long long>(row.calls),
+      static_cast<double>(row.total) / 1e6, static_cast<double>(row.own) / 1e6,
       100 * static_cast<double>(row.own) / static_cast<double>(std::max<int64_t>(1, duration)));
   return text;
 }
@@ -88,12 +90,14 @@ std::vector<Row> rows_of(const Trace& trace) {
     }
     return false;
   };
-  std::map<std::pair<TraceKind, std::string_view>, Row> totals;
+  std::map<std::tuple<TraceKind, std::string_view, std::string_view>, Row> totals;
   for (size_t i = 0; i < trace.ranges.size(); ++i) {
     const TraceRange& range = trace.ranges[i];
     if (!counts(range)) continue;
-    Row& row =
-        totals.try_emplace({range.kind, range.name}, Row{range.name, range.kind}).first->second;
+    Row& row = totals
+                   .try_emplace({range.kind, range.name, range.kernel},
+                                Row{range.name, range.kernel, range.kind})
+                   .first->second;
     ++row.calls;
     row.own += own[i];
     if (!repeats(range)) row.total += length(range);
@@ -135,7 +139,7 @@ std::string trace_table(const Trace& trace, size_t most_rows) {
   const std::vector<Row> rows = rows_of(trace);
   for (const bool phases : {false, true}) {
     size_t shown = 0;
-    Row others{"(others)", TraceKind::forward};
+    Row others{"(others)", {}, TraceKind::forward};
     for (const Row& row : rows) {
       if ((row.kind == TraceKind::phase) != phases) continue;
       if (shown++ < most_rows) {

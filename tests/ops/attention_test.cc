@@ -6,6 +6,7 @@
 
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
+#include "engine/runtime/trace_report.h"
 #include "tests/ops/op_cases.h"
 
 namespace trafo::testing {
@@ -19,6 +20,41 @@ class AttentionTest : public ::testing::Test {
   std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 2);
   InputMaker maker_{*context_, DType::f32, 3};
 };
+
+// One sentence of a single query beside a longer one: the CPU chooses for each.
+TEST_F(AttentionTest, ProfilesNameTheKernels) {
+  ops::AttentionOptions options;
+  options.heads = 2;
+  options.head_dim = 4;
+  const auto run = [&](const std::vector<int32_t>& offsets, bool gradient) {
+    Tensor x = maker_.uniform({offsets.back(), 8});
+    if (gradient) set_requires_grad(x, true);
+    context_->start_profile();
+    const Tensor out =
+        ops::attention(*context_, {x}, {x}, {x}, ints(offsets), ints(offsets), options);
+    if (gradient) context_->backward(out, maker_.uniform({offsets.back(), 8}));
+    return context_->finish_profile();
+  };
+  const auto kernels = [](const Trace& trace) {
+    std::vector<std::string> names;
+    for (const TraceRange& range : trace.ranges)
+      if (std::string_view(range.name) == "attention")
+        names.push_back(concat(trace_kind_name(range.kind), " ", range.kernel));
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(kernels(run({0, 5, 12}, false)), Names{"forward tiles"});
+  EXPECT_EQ(kernels(run({0, 1, 2}, false)), Names{"forward one_query"});
+  EXPECT_EQ(kernels(run({0, 1, 12}, false)), Names{"forward one_query, tiles"});
+  const Trace trained = run({0, 1, 12}, true);
+  EXPECT_EQ(kernels(trained), (Names{"forward tiles", "backward tiles"}));
+  EXPECT_NE(trace_table(trained).find("attention (tiles)"), std::string::npos);
+  MemorySink sink;
+  write_chrome_trace(sink, trained);
+  const std::string_view json(reinterpret_cast<const char*>(sink.bytes().data()),
+                              sink.bytes().size());
+  EXPECT_NE(json.find(R"("kernel":"tiles")"), std::string_view::npos);
+}
 
 // Equal scores make every probability 1 / keys; values that are unit vectors show which were
 // dropped.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "engine/ops/attention/attention_checks.h"
+#include "engine/ops/attention/attention_kernels.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
 
@@ -21,6 +22,31 @@ Tensor with_dense_rows(Context& context, const Tensor& tensor) {
 const void* first_column(const Tensor& tensor, int64_t column) {
   return static_cast<const std::byte*>(tensor.raw()) +
          column * static_cast<int64_t>(dtype_size(tensor.dtype()));
+}
+
+// The names of the kernels whose bits are set, for profiles; of static storage duration.
+const char* kernel_names(uint32_t bits) {
+  constexpr size_t kSets = size_t{1} << kAttentionKernelCount;
+  static const std::array<std::string, kSets> names = [] {
+    std::array<std::string, kSets> all;
+    for (size_t set = 0; set < kSets; ++set)
+      for (size_t kernel = 0; kernel < kAttentionKernelCount; ++kernel)
+        if (set >> kernel & 1)
+          all[set] += concat(all[set].empty() ? "" : ", ",
+                             attention_kernel_name(static_cast<AttentionKernel>(kernel)));
+    return all;
+  }();
+  return names[bits].c_str();
+}
+
+// Launches, and tells a profile which kernels ran.
+template <class Params>
+void launch_noting(Context& context, OpKernel kernel, const char* op, Params& p) {
+  Profiler* const profiler = context.profiler();
+  uint32_t kernels = 0;
+  if (profiler) p.kernels = &kernels;
+  launch(context, kernel, op, p);
+  if (profiler) profiler->set_kernel(kernel_names(kernels));
 }
 
 bool same_gradient(const Tensor& a, const Tensor& b) {
@@ -178,7 +204,7 @@ void attention_backward(Backward& b, const Saved& saved) {
     p.dk_by_head = p.dk ? dk_by_head.raw() : nullptr;
     p.dv_by_head = p.dv ? dv_by_head.raw() : nullptr;
   }
-  launch(context, OpKernel::attention_backward, kOp, p);
+  launch_noting(context, OpKernel::attention_backward, kOp, p);
   for (size_t role = 0; role < 3; ++role)
     if (grads[role].buffer.defined())
       add_columns(context, grads[role].buffer, targets[sources.of[role]], sources.column[role]);
@@ -229,7 +255,7 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
   p.key_end = p.key_begin + 1;
   p.out = out.raw();
   p.lse = wanted ? saved.lse.raw() : nullptr;
-  launch(context, OpKernel::attention_forward, kOp, p);
+  launch_noting(context, OpKernel::attention_forward, kOp, p);
   if (!wanted) return out;
 
   saved.out = out.detach();
@@ -271,7 +297,7 @@ Tensor attention_decode(Context& context, const AttentionInput& q, const Attenti
   p.key_begin = ints(key_begin);
   p.key_end = ints(key_end);
   p.out = out.raw();
-  launch(context, OpKernel::attention_forward, op, p);
+  launch_noting(context, OpKernel::attention_forward, op, p);
   return out;
 }
 

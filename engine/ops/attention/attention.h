@@ -45,6 +45,8 @@ struct AttentionForwardParams {
   int64_t q_stride, k_stride, v_stride;  // elements from row to row
   void* out;                             // [query_rows, heads * head_dim]
   void* lse;  // [query_rows, heads], natural log, stat_dtype(dtype); null when nothing is recorded
+  uint32_t*
+      kernels;  // on the host: the launch sets bit 1 << AttentionKernel of what it ran, or null
 };
 
 struct AttentionBackwardParams {
@@ -74,6 +76,7 @@ struct AttentionBackwardParams {
   // gives to its keys and values, [key_rows, heads * head_dim] each; null with dk or dv.
   void* dk_by_head;
   void* dv_by_head;
+  uint32_t* kernels;  // as in forward
 };
 
 namespace ops {

@@ -398,6 +398,11 @@ int32_t attention_forward_simd(ThreadPool& pool, const AttentionForwardParams& p
     c.saves_lse = p.lse != nullptr;
     const AttentionKernelRow* row = attention_kernel(c);
     const bool one_query_kernel = row && row->kernel == AttentionKernel::one_query;
+    if (p.kernels)
+      for (int64_t i = 0; i < p.sequences; ++i)
+        note_kernel(p, one_query_kernel && p.query_end[i] - p.query_begin[i] == 1
+                           ? AttentionKernel::one_query
+                           : AttentionKernel::tiles);
     for_each_item(pool, p, 1, [&](const Item& item) {
       forward_item<decltype(zero)>(p, item, one_query_kernel);
     });
@@ -406,6 +411,7 @@ int32_t attention_forward_simd(ThreadPool& pool, const AttentionForwardParams& p
 
 int32_t attention_backward_simd(ThreadPool& pool, const AttentionBackwardParams& p) {
   return with_compute_type(p.dtype, [&](auto zero) {
+    note_kernel(p, AttentionKernel::tiles);
     // One thread has all query heads that add to the same dk and dv: a fixed order.
     for_each_item(pool, p, p.heads / p.kv_heads,
                   [&](const Item& item) { backward_item<decltype(zero)>(p, item); });

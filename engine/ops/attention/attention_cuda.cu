@@ -43,7 +43,10 @@ int32_t dispatch_backward(DeviceState& device, const AttentionBackwardParams& p)
       c.aligned && aligned({p.dout, p.dq, p.dk, p.dv}, {p.dq_stride, p.dk_stride, p.dv_stride});
   const AttentionKernelRow* row = attention_kernel(c);
   if (!row) return no_kernel(device, p.dtype);
-  if (row->kernel == AttentionKernel::short_mma) return attention_short_backward(device, p);
+  if (row->kernel == AttentionKernel::short_mma) {
+    note_kernel(p, row->kernel);
+    return attention_short_backward(device, p);
+  }
 
   const auto bytes = static_cast<size_t>(p.query_rows * p.heads + 1) * sizeof(float);
   auto* delta = static_cast<float*>(device.scratch(bytes));
@@ -55,10 +58,14 @@ int32_t dispatch_backward(DeviceState& device, const AttentionBackwardParams& p)
   if (row->kernel == AttentionKernel::wgmma_pipeline) {
     bool taken = false;
     const int32_t result = attention_backward_pipeline(device, p, delta, taken);
-    if (taken) return result;
+    if (taken) {
+      note_kernel(p, row->kernel);
+      return result;
+    }
     c.tensor_maps = false;
     row = attention_kernel(c);
   }
+  note_kernel(p, row->kernel);
   if (row->kernel == AttentionKernel::wgmma) return attention_backward_wgmma(device, p, delta);
   if (row->kernel == AttentionKernel::mma) return attention_backward_mma(device, p, delta);
   return attention_backward_cores(device, p, delta);
@@ -76,11 +83,15 @@ int32_t attention_forward_cuda(cuda::DeviceState& device, const AttentionForward
   if (row && row->kernel == AttentionKernel::wgmma_pipeline) {
     bool taken = false;
     const int32_t result = attention_forward_pipeline(device, p, taken);
-    if (taken) return result;
+    if (taken) {
+      note_kernel(p, row->kernel);
+      return result;
+    }
     c.tensor_maps = false;
     row = attention_kernel(c);
   }
   if (!row) return no_kernel(device, p.dtype);
+  note_kernel(p, row->kernel);
   if (row->kernel == AttentionKernel::decode) return attention_decode_forward(device, p);
   if (row->kernel == AttentionKernel::short_mma) return attention_short_forward(device, p);
   if (row->kernel == AttentionKernel::wgmma) return attention_forward_wgmma(device, p);

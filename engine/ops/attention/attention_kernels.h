@@ -24,6 +24,7 @@ enum class AttentionKernel {
   one_query,       // attention_cpu.cc
   tiles,           // attention_cpu.cc
 };
+inline constexpr int kAttentionKernelCount = static_cast<int>(AttentionKernel::tiles) + 1;
 
 // The facts that the choice depends on. Grouped queries (kv_heads < heads) do not change it: every
 // kernel takes them.
@@ -180,6 +181,18 @@ constexpr const AttentionKernelRow* attention_kernel(const AttentionCase& c) {
   for (const AttentionKernelRow& row : kAttentionKernels)
     if (row.takes(c)) return &row;
   return nullptr;
+}
+
+constexpr const char* attention_kernel_name(AttentionKernel kernel) {
+  for (const AttentionKernelRow& row : kAttentionKernels)
+    if (row.kernel == kernel) return row.name;
+  return "";
+}
+
+// Tells the launch's caller, if it asks, that a kernel runs.
+template <class Params>
+void note_kernel(const Params& p, AttentionKernel kernel) {
+  if (p.kernels) *p.kernels |= 1u << static_cast<uint32_t>(kernel);
 }
 
 }  // namespace trafo
