@@ -12,7 +12,7 @@ if(TARGET translate-train)
 endif()
 add_custom_command(OUTPUT ${TRAFO_SBOM}
   COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/sbom.py ${PROJECT_BINARY_DIR} ${PROJECT_VERSION} ${TRAFO_SBOM}
-  DEPENDS ${TRAFO_SBOM_OF} ${PROJECT_SOURCE_DIR}/scripts/sbom.py ${PROJECT_SOURCE_DIR}/scripts/install-cuda-toolkit.sh
+  DEPENDS ${TRAFO_SBOM_OF} ${PROJECT_SOURCE_DIR}/scripts/sbom.py ${PROJECT_SOURCE_DIR}/scripts/cuda-toolkit.txt
     ${PROJECT_SOURCE_DIR}/bindings/rust/Cargo.lock ${PROJECT_SOURCE_DIR}/bindings/go/trafo/go.mod
   VERBATIM)
 add_custom_target(sbom ALL DEPENDS ${TRAFO_SBOM})

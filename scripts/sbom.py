@@ -4,7 +4,7 @@
     scripts/sbom.py BUILD_FOLDER VERSION OUTPUT.cdx.json
 
 CycloneDX 1.5. Libraries are those that the built files ask for, with the version of the package that is installed here; header-only ones
-with the version of their headers; CUDA's as scripts/install-cuda-toolkit.sh pins them; Rust's as Cargo.lock does. The same build gives the
+with the version of their headers; CUDA's as scripts/cuda-toolkit.txt pins them; Rust's as Cargo.lock does. The same build gives the
 same bytes. A library that is not in the table below is listed without a licence, which the test sbom_test refuses.
 """
 
@@ -132,10 +132,13 @@ def header_components():
 
 
 def cuda_components():
-    pinned = re.findall(r"\b(nvidia-[a-z-]+)==([0-9.]+)", (ROOT / "scripts" / "install-cuda-toolkit.sh").read_text(encoding="utf-8"))
-    for name, version in sorted(pinned):
+    text = (ROOT / "scripts" / "cuda-toolkit.txt").read_text(encoding="utf-8")
+    # The first hash is that of the file for x86-64.
+    pinned = re.findall(r"^(nvidia-[a-z-]+)==([0-9.]+) \\\n\s+--hash=sha256:([0-9a-f]{64})", text, re.M)
+    for name, version, digest in sorted(pinned):
         yield component(name, version, "LicenseRef-NVIDIA-CUDA-EULA", f"pkg:pypi/{name}@{version}", "https://docs.nvidia.com/cuda/eula/",
-                        {"linked": CUDA.get(name, "toolkit of libtrafo_cuda.so")}, scope="optional")
+                        {"linked": CUDA.get(name, "toolkit of libtrafo_cuda.so")}, scope="optional",
+                        hashes=[{"alg": "SHA-256", "content": digest}])
 
 
 def crate_components():

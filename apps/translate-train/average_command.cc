@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,7 +27,7 @@ struct AverageArguments {
 // last.
 std::map<int64_t, double> measured(const std::string& run, const std::string& metric) {
   std::map<int64_t, double> values;
-  std::ifstream in(run + "/metrics.jsonl");
+  std::ifstream in = open_run_file(run + "/metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
     const auto record = nlohmann::json::parse(line, nullptr, false);
     if (!record.is_object() || record.value("type", "") != "valid") continue;
@@ -98,9 +97,8 @@ int average(AverageArguments arguments) {
     names = fmt::format(" ({})", fmt::join(updates, ", "));
     if (arguments.output.empty()) {
       const fs::path folder = fs::path(arguments.run) / "ckpt" / "averaged";
-      std::error_code error;
-      fs::create_directories(folder, error);
-      if (error) throw CliError(kFailed, folder.string() + ": " + error.message());
+      make_own_folder(folder.parent_path().string());
+      make_own_folder(folder.string());
       arguments.output = (folder / kModelFile).string();
     }
   }

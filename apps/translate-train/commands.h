@@ -47,6 +47,8 @@ struct LoadedModel {
   Tokenizer tokenizer;
   Model model;
 };
+// Throws if the model was trained with another vocabulary; the message names both files.
+void check_vocabulary(trafo_model* model, const trafo_tokenizer* tokenizer);
 LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter);
 
 }  // namespace translate_train

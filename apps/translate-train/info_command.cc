@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "commands.h"
 #include "run_files.h"
@@ -28,43 +27,49 @@ std::string shape_of(const trafo_tensor* tensor) {
   return "[" + text + "]";
 }
 
-void show_model(const std::string& path, bool tensors, LineWriter& out) {
+// `vocabulary`: the file that belongs to the model, or empty.
+void show_model(const std::string& path, const std::string& vocabulary, bool tensors,
+                LineWriter& out) {
   const auto context =
       make<Context>(trafo_context_new, static_cast<trafo_context_options*>(nullptr));
   const auto model = make<Model>(trafo_model_load, context.get(), path.data(), path.size());
+  if (!vocabulary.empty())
+    check_vocabulary(
+        model.get(),
+        make<Tokenizer>(trafo_tokenizer_load, vocabulary.data(), vocabulary.size()).get());
   trafo_model_config c{};
   check(trafo_model_get_config(model.get(), &c, sizeof c));
   int64_t count = 0, elements = 0;
   check(trafo_model_get_parameter_count(model.get(), &count, &elements));
   const bool lm = c.architecture == TRAFO_DECODER_LM;
   static constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
-  out.write("model         " + path);
-  out.write(fmt::format("architecture  {}, {}-norm, {}", lm ? "decoder-lm" : "encoder-decoder",
-                        c.pre_norm ? "pre" : "post",
-                        c.activation >= 0 && c.activation < 3 ? kActivations[c.activation] : "?"));
-  out.write(fmt::format("layers        {}",
-                        lm ? std::to_string(c.decoder_layers)
-                           : fmt::format("{} + {}", c.encoder_layers, c.decoder_layers)));
+  out.show("model         " + path);
+  out.show(fmt::format("architecture  {}, {}-norm, {}", lm ? "decoder-lm" : "encoder-decoder",
+                       c.pre_norm ? "pre" : "post",
+                       c.activation >= 0 && c.activation < 3 ? kActivations[c.activation] : "?"));
+  out.show(fmt::format("layers        {}",
+                       lm ? std::to_string(c.decoder_layers)
+                          : fmt::format("{} + {}", c.encoder_layers, c.decoder_layers)));
   std::string form;
   if (c.norm == TRAFO_NORM_RMS) form += ", RMS norm";
   if (c.positions == TRAFO_POSITIONS_ROTARY)
     form += fmt::format(", rotary positions (theta {:g})", c.rope_theta);
   if (c.ffn == TRAFO_FFN_SWIGLU) form += ", SwiGLU";
   if (c.biases == 0) form += ", no biases";
-  if (!form.empty()) out.write("form          " + form.substr(2));
-  out.write(fmt::format(
+  if (!form.empty()) out.show("form          " + form.substr(2));
+  out.show(fmt::format(
       "width         {}, feed-forward {}, {} heads{}", c.width, c.ffn_width, c.heads,
       c.kv_heads > 0 ? fmt::format(" over {} of keys and values", c.kv_heads) : std::string()));
-  out.write(fmt::format("vocabulary    {} subwords, embeddings {}", grouped(c.vocabulary),
-                        c.tied_embeddings ? "tied" : "separate"));
-  out.write(fmt::format("positions     {}", grouped(c.max_positions)));
-  out.write(fmt::format("parameters    {} in {} tensors", grouped(elements), grouped(count)));
+  out.show(fmt::format("vocabulary    {} subwords, embeddings {}", grouped(c.vocabulary),
+                       c.tied_embeddings ? "tied" : "separate"));
+  out.show(fmt::format("positions     {}", grouped(c.max_positions)));
+  out.show(fmt::format("parameters    {} in {} tensors", grouped(elements), grouped(count)));
   for (int64_t i = 0; tensors && i < count; ++i) {
     const char* name = nullptr;
     trafo_tensor* tensor = nullptr;
     check(trafo_model_get_parameter(model.get(), i, &name, &tensor));
     const Handle<trafo_tensor, trafo_tensor_free> owned(tensor);
-    out.write(fmt::format("  {:<48} {}", name, shape_of(tensor)));
+    out.show(fmt::format("  {:<48} {}", name, shape_of(tensor)));
   }
 }
 
@@ -72,7 +77,7 @@ void show_vocabulary(const std::string& path, LineWriter& out) {
   const auto tokenizer = make<Tokenizer>(trafo_tokenizer_load, path.data(), path.size());
   int64_t subwords = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &subwords));
-  out.write("vocabulary    " + path);
+  out.show("vocabulary    " + path);
   std::string first;
   for (int32_t id = 0; id < std::min<int64_t>(subwords, 12); ++id) {
     char* subword = nullptr;
@@ -81,11 +86,11 @@ void show_vocabulary(const std::string& path, LineWriter& out) {
     first += (id == 0 ? "" : " ") + std::string(subword, length);
     trafo_string_free(subword);
   }
-  out.write(fmt::format("subwords      {}: {} ...", grouped(subwords), first));
+  out.show(fmt::format("subwords      {}: {} ...", grouped(subwords), first));
 }
 
 std::string first_line(const fs::path& path) {
-  std::ifstream in(path);
+  std::ifstream in = open_run_file(path.string());
   std::string line;
   std::getline(in, line);
   return line;
@@ -94,7 +99,7 @@ std::string first_line(const fs::path& path) {
 // state.json is the library's own: shown as far as its fields are plain.
 void show_state(const fs::path& path, LineWriter& out) {
   constexpr size_t kMostBytes = size_t{1} << 20, kMostFields = 256;
-  std::ifstream in(path, std::ios::binary);
+  std::ifstream in = open_run_file(path.string());
   std::string text(kMostBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
@@ -104,43 +109,46 @@ void show_state(const fs::path& path, LineWriter& out) {
     usage_error(path.string() + ": is not a state file");
   const auto state = nlohmann::ordered_json::parse(text, nullptr, false);
   for (const auto& [key, value] : state.items())
-    if (value.is_primitive()) out.write(fmt::format("  {:<22} {}", key, value.dump()));
+    if (value.is_primitive()) out.show(fmt::format("  {:<22} {}", key, value.dump()));
 }
 
-void show_checkpoint(const std::string& path, bool tensors, LineWriter& out) {
-  out.write("checkpoint    " + path);
-  show_model(path + "/" + kModelFile, tensors, out);
+void show_checkpoint(const std::string& path, const std::string& vocabulary, bool tensors,
+                     LineWriter& out) {
+  out.show("checkpoint    " + path);
+  show_model(path + "/" + kModelFile, vocabulary, tensors, out);
   if (fs::exists(path + "/state.json")) {
-    out.write("state");
+    out.show("state");
     show_state(path + "/state.json", out);
   }
 }
 
 void show_run(const std::string& path, bool tensors, LineWriter& out) {
-  out.write("run           " + path);
+  check_run_files(path);
+  out.show("run           " + path);
   std::string list;
   for (const int64_t update : checkpoints_of(path))
     list += (list.empty() ? "" : ", ") + grouped(update);
-  out.write("checkpoints   " + (list.empty() ? std::string("none") : list));
+  out.show("checkpoints   " + (list.empty() ? std::string("none") : list));
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
     if (name == "latest" || name.starts_with("best-"))
-      out.write(fmt::format("{:<13} {}", name, first_line(entry.path())));
+      out.show(fmt::format("{:<13} {}", name, first_line(entry.path())));
   }
   if (fs::exists(path + "/config.yml")) {
     const Settings settings = Settings::from_yaml(path + "/config.yml");
     for (const char* name : {"task", "learn-rate", "lr-decay", "mini-batch-words", "seed"})
-      if (settings.has(name)) out.write(fmt::format("{:<13} {}", name, settings.text(name)));
+      if (settings.has(name)) out.show(fmt::format("{:<13} {}", name, settings.text(name)));
   }
-  if (fs::exists(path + "/vocab.spm")) show_vocabulary(path + "/vocab.spm", out);
+  const std::string vocabulary = fs::exists(path + "/vocab.spm") ? path + "/vocab.spm" : "";
+  if (!vocabulary.empty()) show_vocabulary(vocabulary, out);
   const std::string checkpoint = usual_checkpoint(path);
-  if (!checkpoint.empty()) show_checkpoint(checkpoint, tensors, out);
+  if (!checkpoint.empty()) show_checkpoint(checkpoint, vocabulary, tensors, out);
 }
 
 bool is_safetensors(const std::string& path) {
   // Eight bytes of header length, then JSON.
   char head[9] = {};
-  std::ifstream in(path, std::ios::binary);
+  std::ifstream in = open_run_file(path);
   in.read(head, sizeof head);
   return in.gcount() == sizeof head && head[8] == '{';
 }
@@ -153,11 +161,11 @@ int info(const InfoArguments& arguments) {
     if (fs::exists(path + "/ckpt"))
       show_run(path, arguments.tensors, out);
     else if (fs::exists(path + "/" + kModelFile))
-      show_checkpoint(path, arguments.tensors, out);
+      show_checkpoint(path, "", arguments.tensors, out);
     else
       usage_error(path + ": is neither a run directory nor a checkpoint");
   } else if (is_safetensors(path) || path.ends_with(".safetensors")) {
-    show_model(path, arguments.tensors, out);
+    show_model(path, "", arguments.tensors, out);
   } else {
     show_vocabulary(path, out);
   }

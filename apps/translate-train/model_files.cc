@@ -84,6 +84,14 @@ ModelPaths find_model(const ModelArguments& arguments) {
   return paths;
 }
 
+void check_vocabulary(trafo_model* model, const trafo_tokenizer* tokenizer) {
+  // Translating no lines compares the two and does nothing else.
+  make<Translations>(trafo_translate, model, tokenizer,
+                     static_cast<const trafo_string_view*>(nullptr), size_t{0},
+                     static_cast<const trafo_translate_options*>(nullptr),
+                     static_cast<const trafo_cancel*>(nullptr));
+}
+
 LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
   const ModelPaths paths = find_model(arguments);
   const Reporter::Phase phase(reporter, "loading the model");
@@ -95,6 +103,7 @@ LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
   loaded.model =
       make<Model>(trafo_model_load_as, loaded.context.get(), paths.model.data(), paths.model.size(),
                   precision_on(loaded.context.get(), arguments.precision));
+  check_vocabulary(loaded.model.get(), loaded.tokenizer.get());
   return loaded;
 }
 

@@ -36,9 +36,9 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   tokens = plan.batch_tokens;
   LineWriter out("-");
   const auto row = [&](const char* name, int64_t bytes) {
-    out.write(fmt::format("{:<12} {:>14}", name, mebibytes(bytes)));
+    out.show(fmt::format("{:<12} {:>14}", name, mebibytes(bytes)));
   };
-  out.write(fmt::format(
+  out.show(fmt::format(
       "{} {}, {} words in sentences of {}, {}, recompute {}", settings.text("task"),
       settings.text("arch"), grouped(tokens), grouped(arguments.sentence_length),
       config.model.precision == TRAFO_FLOAT32 ? "fp32" : "bf16", settings.text("recompute")));
@@ -48,13 +48,13 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   row("activations", plan.activations_bytes);
   row("in all", plan.total_bytes);
   if (plan.limit_bytes > 0)
-    out.write(plan.total_bytes <= plan.limit_bytes ? "fits the limit" : "is over the limit");
+    out.show(plan.total_bytes <= plan.limit_bytes ? "fits the limit" : "is over the limit");
   int32_t devices = 0;
   check(trafo_device_count(TRAFO_DEVICE_CUDA, &devices, nullptr));
   for (int32_t i = 0; i < devices; ++i) {
     trafo_device_info info{};
     check(trafo_device_get_info(TRAFO_DEVICE_CUDA, i, &info, sizeof info));
-    out.write(fmt::format("cuda:{} {} has {}", i, info.name, mebibytes(info.memory_bytes)));
+    out.show(fmt::format("cuda:{} {} has {}", i, info.name, mebibytes(info.memory_bytes)));
   }
   return 0;
 }

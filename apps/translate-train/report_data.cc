@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli_error.h"
+#include "run_files.h"
 #include "yaml_file.h"
 
 namespace translate_train {
@@ -185,7 +186,8 @@ RunLog read_run(const std::string& path, std::vector<std::string>& warnings) {
   if (!S_ISDIR(info.st_mode)) usage_error(path + ": is no run directory but a file");
   if (stat(metrics.c_str(), &info) != 0)
     usage_error(path + ": is no run directory, it has no metrics.jsonl");
-  std::ifstream in(metrics, std::ios::binary);
+  check_run_files(path);
+  std::ifstream in = open_run_file(metrics);
   if (!in) throw CliError(kFailed, metrics + ": cannot be read");
 
   RunLog log;

@@ -83,7 +83,7 @@ void Reporter::open_files(const std::string& run_directory) {
 }
 
 void Reporter::rewind_metrics(int64_t update) {
-  std::ifstream in(metrics_path_);
+  std::ifstream in = open_run_file(metrics_path_);
   if (!in) return;
   std::string kept, line;
   while (std::getline(in, line)) {
@@ -123,7 +123,7 @@ void Reporter::metric(const nlohmann::ordered_json& record) {
 
 void Reporter::status(const std::string& text) {
   const std::lock_guard lock(mutex_);
-  status_ = terminal_text(text);
+  status_ = text;
   status_time_ = Clock::now();
   if (!live_) return;
   if (text.empty())
@@ -135,26 +135,26 @@ void Reporter::status(const std::string& text) {
 void Reporter::log(const char* level, const std::string& text, nlohmann::ordered_json record,
                    bool on_screen) {
   const bool warning = level[0] == 'w';
-  std::string line = (warning ? "warning: " : "") + terminal_text(text);
+  std::string line = (warning ? "warning: " : "") + text;
   if (options_.json) {
     nlohmann::ordered_json object = {{"level", level}, {"message", text}};
     for (auto& [key, value] : record.items()) object[key] = value;
-    line = terminal_text(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    line = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
   const std::lock_guard lock(mutex_);
-  if (log_) log_->info("{}", line);
+  if (log_) log_->info("{}", terminal_text(line));
   if (on_screen) print(line);
 }
 
 void Reporter::print(const std::string& text) {
   const std::string below = drawn_ ? status_ : "";
   erase();
-  std::fprintf(stderr, "%s\n", text.c_str());
+  std::fprintf(stderr, "%s\n", terminal_text(text).c_str());
   if (live_ && !below.empty()) draw(below);
 }
 
 void Reporter::draw(const std::string& text) {
-  std::fprintf(stderr, "\r%s\x1b[K", text.substr(0, terminal_width() - 1).c_str());
+  std::fprintf(stderr, "\r%s\x1b[K", terminal_text(text).substr(0, terminal_width() - 1).c_str());
   std::fflush(stderr);
   drawn_ = true;
 }

@@ -1,8 +1,6 @@
 #include "run_files.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +12,7 @@
 #include <fstream>
 
 #include "cli_error.h"
+#include "engine/io/atomic_file.h"
 
 namespace translate_train {
 
@@ -43,9 +42,9 @@ std::vector<int64_t> checkpoints_of(const std::string& run) {
 
 std::string pointed_checkpoint(const std::string& run, const std::string& name) {
   check_run_files(run);
-  std::error_code none;
-  if (!fs::is_regular_file(fs::path(run) / name, none)) return "";
-  std::ifstream in(fs::path(run) / name);
+  if (name.find('/') != std::string::npos) return "";
+  std::ifstream in = open_run_file((fs::path(run) / name).string());
+  if (!in) return "";
   char text[64] = "";
   in.read(text, sizeof text - 1);
   std::string update(text);
@@ -60,15 +59,26 @@ std::string usual_checkpoint(const std::string& run) {
   return best.empty() ? pointed_checkpoint(run, "latest") : best;
 }
 
+namespace {
+
+void refuse_special_file(const std::string& path) {
+  std::error_code none;
+  const fs::file_status status = fs::status(path, none);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    usage_error(path + ": is no regular file");
+}
+
+}  // namespace
+
 void check_run_files(const std::string& run) {
   for (const char* name : {"config.yml", "vocab.spm", "metrics.jsonl", "train.log", "latest",
-                           "best-bleu", "best-chrf", "best-ce-mean-words"}) {
-    const fs::path path = fs::path(run) / name;
-    std::error_code none;
-    const fs::file_status status = fs::status(path, none);
-    if (fs::exists(status) && !fs::is_regular_file(status))
-      usage_error(path.string() + ": is no regular file");
-  }
+                           "best-bleu", "best-chrf", "best-ce-mean-words"})
+    refuse_special_file((fs::path(run) / name).string());
+}
+
+std::ifstream open_run_file(const std::string& path) {
+  refuse_special_file(path);
+  return std::ifstream(path, std::ios::binary);
 }
 
 OutputFile::OutputFile(const std::string& path, Mode mode) {
@@ -107,59 +117,13 @@ void make_own_folder(const std::string& path) {
     throw CliError(kFailed, path + ": is a symbolic link or no directory");
 }
 
-namespace {
-
-// An open directory: what is written there stays there, whatever becomes of the path.
-class Folder {
- public:
-  explicit Folder(const std::string& path)
-      : file_(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
-  ~Folder() {
-    if (file_ >= 0) close(file_);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  // A new file with all of the text, on the disk.
-  bool write(const std::string& name, std::string_view text) const {
-    const int file =
-        openat(file_, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (file < 0) return false;
-    bool done = true;
-    while (done && !text.empty()) {
-      const ssize_t count = ::write(file, text.data(), text.size());
-      if (count > 0) text.remove_prefix(static_cast<size_t>(count));
-      done = count > 0 || (count < 0 && errno == EINTR);
-    }
-    done = done && fsync(file) == 0;
-    return close(file) == 0 && done;
-  }
-  bool rename(const std::string& from, const std::string& to) const {
-    return renameat(file_, from.c_str(), file_, to.c_str()) == 0;
-  }
-  void remove(const std::string& name) const { unlinkat(file_, name.c_str(), 0); }
-  void sync() const { fsync(file_); }
-
- private:
-  int file_;
-};
-
-}  // namespace
-
 bool replace_file(const std::string& path, std::string_view text) {
-  const fs::path target(path);
-  const Folder folder(target.has_parent_path() ? target.parent_path().string() : ".");
-  uint64_t number = 0;
-  if (getrandom(&number, sizeof number, 0) != sizeof number) return false;
-  // The library's form: it removes what a process that died left in a run directory.
-  const std::string name = target.filename().string(),
-                    temporary = fmt::format(".{}.tmp-{}-{}", name, getpid(), number >> 1);
-  if (folder.write(temporary, text) && folder.rename(temporary, name)) {
-    folder.sync();  // the file is there in any case
+  try {
+    trafo::write_file_atomically(path, text);
     return true;
+  } catch (const trafo::Error&) {
+    return false;
   }
-  folder.remove(temporary);
-  return false;
 }
 
 void write_file(const std::string& path, std::string_view text) {

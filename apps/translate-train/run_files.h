@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,10 @@ std::string usual_checkpoint(const std::string& run);
 // Refuses a run directory that has a FIFO, a device or a directory where one of the files that are
 // read from it should be. Reading it might never end.
 void check_run_files(const std::string& run);
+
+// Opens a file of a run directory. Refuses what exists and is no regular file; a missing file gives
+// a stream that is not open.
+std::ifstream open_run_file(const std::string& path);
 
 // Writes a small file whole or not at all; false: it could not be written, and is as it was. A
 // symbolic link of that name is replaced, not followed.

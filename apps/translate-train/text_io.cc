@@ -13,6 +13,7 @@
 #include <new>
 
 #include "cli_error.h"
+#include "terminal_text.h"
 
 namespace translate_train {
 namespace {
@@ -239,6 +240,7 @@ void read_pair(const std::string& source, const std::string& target,
 LineWriter::LineWriter(const std::string& path) : name_(path == "-" ? "standard output" : path) {
   file_ = path == "-" ? stdout : std::fopen(path.c_str(), "wb");
   if (file_ == nullptr) failed();
+  is_terminal_ = isatty(fileno(file_)) != 0;
 }
 
 LineWriter::~LineWriter() {
@@ -250,6 +252,20 @@ void LineWriter::failed() const {
 }
 
 void LineWriter::write(std::string_view line) {
+  if (!is_terminal_) return put(line);
+  for (;;) {  // a page or a configuration has many lines
+    const size_t end = line.find('\n');
+    show(line.substr(0, end));
+    if (end == std::string_view::npos) return;
+    line.remove_prefix(end + 1);
+  }
+}
+
+void LineWriter::show(std::string_view line) {
+  put(terminal_text(line));
+}
+
+void LineWriter::put(std::string_view line) {
   if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() ||
       std::fputc('\n', file_) == EOF)
     failed();

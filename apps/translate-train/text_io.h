@@ -58,14 +58,19 @@ class LineWriter {
   ~LineWriter();
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
-  void write(std::string_view line);  // and a line break
+  // The line and a line break. On a terminal, as show().
+  void write(std::string_view line);
+  // What a person reads: terminal_text() of the line, wherever it goes.
+  void show(std::string_view line);
   void flush();
   void finish();
 
  private:
   [[noreturn]] void failed() const;
+  void put(std::string_view line);
   std::string name_;
   FILE* file_ = nullptr;
+  bool is_terminal_ = false;
 };
 
 // Offset of the first byte that is not valid UTF-8, npos if all is.

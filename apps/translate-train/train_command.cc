@@ -31,7 +31,7 @@ struct TrainArguments {
 };
 
 bool same_content(const std::string& a, const std::string& b) {
-  std::ifstream first(a, std::ios::binary), second(b, std::ios::binary);
+  std::ifstream first = open_run_file(a), second = open_run_file(b);
   using Bytes = std::istreambuf_iterator<char>;
   return first && second && std::equal(Bytes(first), Bytes(), Bytes(second), Bytes());
 }

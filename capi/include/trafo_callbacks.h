@@ -29,7 +29,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_set_rate(trafo_trainer *trai
 
 /* Writes views of pair `index`, counted from 0, and returns 0. The views must stay valid until the next call. If it returns
  * non-zero, the call that needed the pair returns TRAFO_IO and may be repeated. It is never called twice at a time, but also on
- * threads of the library. It must not read the corpus that it belongs to. */
+ * threads of the library. It must not read the corpus that it belongs to, and not wait for a thread that reads it: that thread waits
+ * until the function returns, and neither would go on. */
 typedef int32_t (*trafo_pair_fn)(void *user_data, int64_t index, trafo_string_view *out_source,
                                  trafo_string_view *out_target);
 

@@ -165,7 +165,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_conf
 /* A model with random parameters, which follow from `seed`. UNSUPPORTED: the device does not compute in this precision. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_new(trafo_context *context, const trafo_model_config *config,
                                                       uint64_t seed, trafo_model **out);
-/* Loads a model.safetensors of trafo_model_save or of a training run, in float32. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1 */
+/* Loads a model.safetensors of trafo_model_save or of a training run, in float32. A file of a checkpoint is checked against its
+ * manifest.json. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load(trafo_context *context, const char *path, size_t path_length,
                                                        trafo_model **out);
 /* The same for a model that computes in `precision`: TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1 */
@@ -228,7 +229,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model
 
 /* Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after
  * the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's.
- * UNSUPPORTED names the setting that the format cannot express. since 0.1 */
+ * UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the model was trained with another vocabulary.
+ * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                          int32_t format, const char *directory, size_t directory_length,
                                                          double *out_difference);
@@ -389,7 +391,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer
                                                                    size_t name_length);
 /* A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.
  * With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged
- * one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus. OUT_OF_MEMORY and
+ * one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file that was
+ * trained with another vocabulary. OUT_OF_MEMORY and
  * OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                         const trafo_corpus *train, const trafo_corpus *valid,
@@ -493,7 +496,8 @@ TRAFO_API void trafo_trainer_free(trafo_trainer *trainer);
 /* Translation probabilities of source and target tokens. Translation uses them to compute only the logits of likely tokens. */
 typedef struct trafo_shortlist trafo_shortlist;
 
-/* Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100). since 0.1 */
+/* Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).
+ * Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_learn(const trafo_tokenizer *tokenizer, const trafo_string_view *source,
                                                             const trafo_string_view *target, size_t count, int64_t best,
                                                             trafo_shortlist **out);
@@ -548,7 +552,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prepare_inference(trafo_model 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_options_init(trafo_translate_options *options, size_t struct_size);
 /* Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options
- * and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long. NON_FINITE: the logits of a line are NaN or
+ * and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary (which a
+ * call without lines finds out, too). NON_FINITE: the logits of a line are NaN or
  * infinite. CANCELLED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                       const trafo_string_view *lines, size_t count,
@@ -573,7 +578,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_truncated(const tra
 TRAFO_API void trafo_translations_free(trafo_translations *translations);
 
 /* The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be
- * NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long. since 0.1 */
+ * NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                   const trafo_string_view *source, const trafo_string_view *target,
                                                   size_t count, double *out_log_probability, int64_t *out_tokens);

@@ -13,7 +13,7 @@ trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer*
     if (out_difference) *out_difference = 0;
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
-    const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
     if (format < TRAFO_EXPORT_HF_MARIAN || format > TRAFO_EXPORT_HF_LLAMA)
       call.refuse("format must be TRAFO_EXPORT_HF_MARIAN (0), TRAFO_EXPORT_HF_GPT2 (1), ",
                   "TRAFO_EXPORT_CTRANSLATE2 (2) or TRAFO_EXPORT_HF_LLAMA (3), got ", format);

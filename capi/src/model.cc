@@ -110,14 +110,15 @@ trafo_error* trafo_model_load_weights(trafo_model* model, const trafo_tokenizer*
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     check_changeable(call, m);
-    const Tokenizer* subwords =
-        tokenizer ? &call.handle(tokenizer, "tokenizer").tokenizer : nullptr;
-    const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"));
-    const auto noted = reader.metadata().find(kTokenizerKey);
-    if (subwords && noted != reader.metadata().end() &&
-        noted->second != tokenizer_checksum(*subwords))
-      call.refuse(reader.label(), " was trained with another vocabulary");
+    const TokenizerObject* subwords = tokenizer ? &call.handle(tokenizer, "tokenizer") : nullptr;
+    const auto reader = open_model(path_argument(call, path, path_length, "path"));
+    const std::string vocabulary = read_vocabulary_checksum(reader);
+    if (subwords && !vocabulary.empty() && vocabulary != subwords->checksum)
+      call.refuse(reader.label(), " was trained with another vocabulary than ",
+                  subwords->file.empty() ? "the tokenizer" : subwords->file);
     load_pretrained(*m.context, reader, *m.model);
+    // Without a tokenizer the caller says that another vocabulary is fine.
+    m.model->set_origin({reader.label(), subwords ? subwords->checksum : std::string()});
   });
 }
 

@@ -65,8 +65,8 @@ trafo_error* trafo_tokenizer_train(const trafo_string_view* lines, size_t count,
 trafo_error* trafo_tokenizer_load(const char* path, size_t path_length, trafo_tokenizer** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    *out = new_handle<trafo_tokenizer>(
-        Tokenizer::load(path_argument(call, path, path_length, "path")));
+    const std::filesystem::path file = path_argument(call, path, path_length, "path");
+    *out = new_handle<trafo_tokenizer>(Tokenizer::load(file), file.string());
   });
 }
 

@@ -8,13 +8,22 @@
 #include "capi/src/handles.h"
 #include "engine/data/text_corpus.h"
 #include "engine/decode/lexical_table.h"
+#include "engine/models/model_io.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace trafo::capi {
 
 struct TokenizerObject {
   Tokenizer tokenizer;
+  std::string file = {};  // empty: not from a file
+  std::string checksum = vocabulary_checksum(tokenizer);
 };
+
+// INVALID_ARGUMENT if the model was trained with another vocabulary.
+inline const Tokenizer& vocabulary_of(const Model& model, const TokenizerObject& tokenizer) {
+  require_vocabulary(model, tokenizer.checksum, tokenizer.file);
+  return tokenizer.tokenizer;
+}
 
 struct CorpusObject {
   TextCorpus corpus;

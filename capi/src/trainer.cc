@@ -110,7 +110,7 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
     ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);
     check_changeable(call, m);
-    const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
     const TextCorpus& training = call.handle(train, "train").corpus;
     const TextCorpus* validation = valid ? &call.handle(valid, "valid").corpus : nullptr;
     const TrainOptions settings = from_c(call, read_options(call, options, kDefaults));

@@ -51,7 +51,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     call.out(out);
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
-    const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
     const trafo_translate_options o = read_options(call, options, to_c(TranslateOptions{}));
     TranslateOptions wanted = to_options(call, o);
     if (o.shortlist) {
@@ -126,7 +126,7 @@ trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
     }
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
-    const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
     const Translator translator(*m.context, *m.model, subwords);
     const std::vector<PairScore> scores =
         translator.score(views_argument(call, source, count, "source"),

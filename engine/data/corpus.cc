@@ -178,13 +178,30 @@ void check_line(std::string_view text, std::string_view where, const CorpusOptio
     fail(ErrorCode::invalid_argument, kOrigin, where, ": NUL byte at byte ", nul + 1);
 }
 
-void add_pair(ParallelCorpus& corpus, std::string&& source, std::string&& target, int64_t line) {
+// Adds pairs and counts the memory that they take.
+class PairList {
+ public:
+  PairList(ParallelCorpus& corpus, const CorpusOptions& options)
+      : corpus_(corpus), left_(options.memory_bytes) {}
+
+  void add(std::string&& source, std::string&& target, int64_t line);
+
+ private:
+  ParallelCorpus& corpus_;
+  int64_t left_;
+};
+
+void PairList::add(std::string&& source, std::string&& target, int64_t line) {
+  ParallelCorpus& corpus = corpus_;
   ++corpus.report.lines;
   if ((!corpus.monolingual && is_blank(source)) || is_blank(target)) {
     ++corpus.report.dropped_empty;
     return;
   }
   ++corpus.report.pairs;
+  constexpr auto kOverhead = static_cast<int64_t>(2 * sizeof(std::string) + sizeof(int64_t));
+  left_ -= kOverhead + static_cast<int64_t>(source.size() + target.size());
+  if (left_ < 0) throw CorpusTooLarge();
   corpus.source.push_back(std::move(source));
   corpus.target.push_back(std::move(target));
   corpus.line.push_back(line);
@@ -341,6 +358,7 @@ ParallelCorpus read_parallel(const std::string& source_path, const std::string& 
   LineReader source(source_path, options);
   LineReader target(target_path, options);
   ParallelCorpus corpus;
+  PairList pairs(corpus, options);
   LineHash source_hash, target_hash;
   std::string source_line, target_line;
   while (true) {
@@ -356,7 +374,7 @@ ParallelCorpus read_parallel(const std::string& source_path, const std::string& 
     if (!has_source) break;
     source_hash.add(source_line);
     target_hash.add(target_line);
-    add_pair(corpus, std::string(source_line), std::string(target_line), source.line_number());
+    pairs.add(std::string(source_line), std::string(target_line), source.line_number());
   }
   check_usable(corpus.report, concat(source.name(), " and ", target.name()));
   corpus.fingerprint = corpus_fingerprint(source_hash.value(), target_hash.value());
@@ -366,12 +384,13 @@ ParallelCorpus read_parallel(const std::string& source_path, const std::string& 
 ParallelCorpus read_tsv(const std::string& path, const CorpusOptions& options) {
   LineReader reader(path, options);
   ParallelCorpus corpus;
+  PairList pairs(corpus, options);
   LineHash source_hash, target_hash;
   for (std::string line; reader.next(line);) {
     const auto [source, target] = split_tsv(line, reader.name(), reader.line_number());
     source_hash.add(source);
     target_hash.add(target);
-    add_pair(corpus, std::string(source), std::string(target), reader.line_number());
+    pairs.add(std::string(source), std::string(target), reader.line_number());
   }
   check_usable(corpus.report, reader.name());
   corpus.fingerprint = corpus_fingerprint(source_hash.value(), target_hash.value());
@@ -381,11 +400,12 @@ ParallelCorpus read_tsv(const std::string& path, const CorpusOptions& options) {
 ParallelCorpus read_monolingual(const std::string& path, const CorpusOptions& options) {
   LineReader reader(path, options);
   ParallelCorpus corpus;
+  PairList pairs(corpus, options);
   corpus.monolingual = true;
   LineHash hash;
   for (std::string line; reader.next(line);) {
     hash.add(line);
-    add_pair(corpus, {}, std::string(line), reader.line_number());
+    pairs.add({}, std::string(line), reader.line_number());
   }
   check_usable(corpus.report, reader.name());
   corpus.fingerprint = corpus_fingerprint(0, hash.value());
@@ -398,13 +418,14 @@ ParallelCorpus make_parallel(std::vector<std::string> source, std::vector<std::s
           "the two sides differ in length: ", source.size(), " source sentences, ", target.size(),
           " target sentences");
   ParallelCorpus corpus;
+  PairList pairs(corpus, options);
   LineHash source_hash, target_hash;
   for (size_t i = 0; i < source.size(); ++i) {
     check_line(source[i], concat("source sentence ", i + 1), options);
     check_line(target[i], concat("target sentence ", i + 1), options);
     source_hash.add(source[i]);
     target_hash.add(target[i]);
-    add_pair(corpus, std::move(source[i]), std::move(target[i]), static_cast<int64_t>(i) + 1);
+    pairs.add(std::move(source[i]), std::move(target[i]), static_cast<int64_t>(i) + 1);
   }
   check_usable(corpus.report, "the corpus");
   corpus.fingerprint = corpus_fingerprint(source_hash.value(), target_hash.value());

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,7 +26,13 @@ namespace trafo {
 
 struct CorpusOptions {
   size_t max_line_bytes = limits::kLineBytes;
+  // What the pairs of a ParallelCorpus may take. The size of a compressed file says little about
+  // it.
+  int64_t memory_bytes = std::numeric_limits<int64_t>::max();
 };
+
+// Thrown where pairs take more than CorpusOptions::memory_bytes.
+struct CorpusTooLarge {};
 
 struct CorpusReport {
   int64_t lines = 0;          // lines of one side
@@ -85,7 +92,7 @@ class LineReader {
 // validation references.
 std::vector<std::string> read_lines(const std::string& path, const CorpusOptions& options = {});
 
-// Pairs with an empty side are dropped and counted.
+// Pairs with an empty side are dropped and counted. Throws CorpusTooLarge.
 ParallelCorpus read_parallel(const std::string& source_path, const std::string& target_path,
                              const CorpusOptions& options = {});
 ParallelCorpus read_tsv(const std::string& path, const CorpusOptions& options = {});

@@ -247,21 +247,46 @@ std::pair<TextCorpus, TextCorpus> TextCorpus::hold_out(int64_t count) const {
 
 // --- files ---
 
+namespace {
+
+// Reads the files to memory. If that turns out to be too much, they stay on disk after all.
+template <class Read, class Open>
+TextCorpus load(std::initializer_list<std::string> paths, const LoadOptions& options, Read read,
+                Open open) {
+  if (!stays_on_disk(paths, options)) {
+    CorpusOptions reading;
+    reading.memory_bytes = options.memory_bytes;
+    try {
+      return read(reading);
+    } catch (const CorpusTooLarge&) {
+    }
+  }
+  return TextCorpus(open());
+}
+
+}  // namespace
+
 TextCorpus load_parallel(const std::string& source_path, const std::string& target_path,
                          const LoadOptions& options) {
-  if (!stays_on_disk({source_path, target_path}, options))
-    return read_parallel(source_path, target_path);
-  return TextCorpus(open_parallel(source_path, target_path, options));
+  return load(
+      {source_path, target_path}, options,
+      [&](const CorpusOptions& reading) {
+        return read_parallel(source_path, target_path, reading);
+      },
+      [&] { return open_parallel(source_path, target_path, options); });
 }
 
 TextCorpus load_tsv(const std::string& path, const LoadOptions& options) {
-  if (!stays_on_disk({path}, options)) return read_tsv(path);
-  return TextCorpus(open_tsv(path, options));
+  return load(
+      {path}, options, [&](const CorpusOptions& reading) { return read_tsv(path, reading); },
+      [&] { return open_tsv(path, options); });
 }
 
 TextCorpus load_monolingual(const std::string& path, const LoadOptions& options) {
-  if (!stays_on_disk({path}, options)) return read_monolingual(path);
-  return TextCorpus(open_monolingual(path, options));
+  return load(
+      {path}, options,
+      [&](const CorpusOptions& reading) { return read_monolingual(path, reading); },
+      [&] { return open_monolingual(path, options); });
 }
 
 }  // namespace trafo

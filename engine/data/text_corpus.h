@@ -107,7 +107,8 @@ class TextCorpus {
 
 struct LoadOptions {
   // Larger files, compressed files larger than a quarter of it, and standard input stay on disk,
-  // with 16 bytes of memory a pair. Does not change training.
+  // with 16 bytes of memory a pair. So does a corpus whose pairs take more than this once they are
+  // unpacked, with 72 bytes a pair beside their text. Does not change training.
   int64_t memory_bytes = int64_t{256} << 20;
   // Where compressed files and standard input that stay on disk are unpacked, into unnamed files
   // that vanish with the process. Empty: the system's directory for temporary files.

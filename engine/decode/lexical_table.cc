@@ -20,6 +20,10 @@ void sort_unique(std::vector<uint64_t>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
+bool is_too_long(const std::vector<int32_t>& source, const std::vector<int32_t>& target) {
+  return std::max(source.size(), target.size()) > LexicalTable::kLongestSide;
+}
+
 // The token pairs that occur in a pair of sentences, sorted, with the source in the high half. The
 // empty source word has the number `vocabulary`.
 class PairTable {
@@ -29,12 +33,14 @@ class PairTable {
       : begin_(static_cast<size_t>(vocabulary) + 2) {
     std::vector<uint64_t> chunk;
     for (size_t i = 0; i < sources.size(); ++i) {
+      if (is_too_long(sources[i], targets[i])) continue;
       for (const int32_t target : targets[i]) {
         chunk.push_back(key(vocabulary, target));
         for (const int32_t source : sources[i]) chunk.push_back(key(source, target));
       }
-      if (chunk.size() >= kChunk || i + 1 == sources.size()) merge(chunk);
+      if (chunk.size() >= kChunk) merge(chunk);
     }
+    merge(chunk);
     for (const uint64_t each : keys_) ++begin_[static_cast<size_t>(each >> 32) + 1];
     for (size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1];
   }
@@ -119,13 +125,19 @@ LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
   require(sources.size() == targets.size(), ErrorCode::invalid_argument, kOrigin, "there are ",
           sources.size(), " sources and ", targets.size(), " targets");
   require(best >= 1, ErrorCode::invalid_argument, kOrigin, "best must be 1 or more, got ", best);
+  bool found = sources.empty();
+  for (size_t i = 0; i < sources.size() && !found; ++i)
+    found = !is_too_long(sources[i], targets[i]);
+  require(found, ErrorCode::invalid_argument, kOrigin, "each pair has a side of more than ",
+          kLongestSide, " tokens, and such pairs are left out");
   const PairTable pairs(sources, targets, vocabulary);
   std::vector<float> probability(pairs.size(), 1.0f);
   std::vector<double> count(pairs.size());
   std::vector<size_t> places;
   for (int iteration = 0; iteration < kIterations; ++iteration) {
     std::fill(count.begin(), count.end(), 0.0);
-    for (size_t i = 0; i < sources.size(); ++i)
+    for (size_t i = 0; i < sources.size(); ++i) {
+      if (is_too_long(sources[i], targets[i])) continue;
       for (const int32_t target : targets[i]) {
         places.assign(1, pairs.find(vocabulary, target));
         for (const int32_t source : sources[i]) places.push_back(pairs.find(source, target));
@@ -135,6 +147,7 @@ LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
         for (const size_t place : places)
           count[place] += static_cast<double>(probability[place]) / sum;
       }
+    }
     for (int32_t source = 0; source <= vocabulary; ++source) {
       double total = 0;
       for (size_t i = pairs.begin(source); i < pairs.end(source); ++i) total += count[i];

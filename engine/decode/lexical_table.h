@@ -24,6 +24,10 @@ class LexicalTable {
   // Linguistics 19, 1993), five iterations from a uniform start, with an empty source word. Keeps
   // the `best` targets of each source token if their probability is at least 1e-4. There are as
   // many sources as targets, without special tokens. The same pairs give the same table.
+  // Each token of a pair may translate each other one, so a pair of long lines would take memory
+  // and time by the product of their lengths: pairs with a side above kLongestSide tokens are left
+  // out. INVALID_ARGUMENT if none remains.
+  static constexpr size_t kLongestSide = 256;
   static LexicalTable learn(std::span<const std::vector<int32_t>> sources,
                             std::span<const std::vector<int32_t>> targets, int32_t vocabulary,
                             int64_t best);

@@ -1,5 +1,7 @@
 #include "engine/interop/interop.h"
 
+#include <fcntl.h>
+
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
 #include "engine/io/atomic_file.h"
@@ -35,6 +37,7 @@ class UnfinishedDirectory {
     remove_stale_temporaries(target_);
     path_ = parent / temporary_file_name(target_.filename().string());  // unique
     make_new_directory(path_);
+    lock_ = lock_temporary(try_open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   }
   ~UnfinishedDirectory() {
     if (!published_) file_system::remove_tree(path_.c_str());
@@ -52,6 +55,7 @@ class UnfinishedDirectory {
 
  private:
   fs::path target_, path_;
+  Descriptor lock_;  // see lock_temporary()
   bool published_ = false;
 };
 

@@ -1,5 +1,7 @@
 #include "engine/io/atomic_file.h"
 
+#include <fcntl.h>
+
 #include <cerrno>
 #include <utility>
 
@@ -41,7 +43,9 @@ AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)
   for (int attempt = 0; attempt < 100; ++attempt) {
     temporary_ = parent_of(target_) / temporary_file_name(target_.filename().string());
     file_ = try_create_new_file(temporary_);
-    if (file_.is_open()) return;
+    if (!file_.is_open()) continue;
+    lock_ = lock_temporary(file_);
+    if (lock_.is_open()) return;
   }
   fail_errno(EEXIST, "create_file", "cannot create", temporary_);
 }
@@ -54,6 +58,7 @@ void AtomicFile::discard() noexcept {
   if (temporary_.empty()) return;
   file_ = Descriptor();
   file_system::unlink(temporary_.c_str());
+  lock_ = Descriptor();
   temporary_.clear();
 }
 
@@ -75,6 +80,7 @@ void AtomicFile::commit() {
     throw;
   }
   temporary_.clear();
+  lock_ = Descriptor();
   sync_directory(parent_of(target_));
 }
 
@@ -105,10 +111,28 @@ std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& t
     if (!temporary || temporary->name != target.filename() || temporary->kind != "tmp" ||
         file_system::process_is_alive(temporary->pid))
       continue;
-    remove_tree(parent_of(target) / name);
-    removed.push_back(name);
+    if (remove_if_unlocked(parent_of(target) / name)) removed.push_back(name);
   }
   return removed;
+}
+
+Descriptor lock_temporary(const Descriptor& temporary) {
+  Descriptor lock(file_system::duplicate(temporary.fd()), temporary.path());
+  if (!lock.is_open()) fail_errno(errno, "create_file", "cannot keep open", temporary.path());
+  struct stat status;
+  const bool is_locked = file_system::lock_exclusive(lock.fd()) == 0;
+  // A file system without locks must not keep anybody from writing.
+  if (!is_locked && errno == EWOULDBLOCK) return {};
+  if (file_system::stat(lock.fd(), &status) == 0 && status.st_nlink == 0) return {};
+  return lock;
+}
+
+bool remove_if_unlocked(const std::filesystem::path& temporary) {
+  const Descriptor file = try_open(temporary, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+  if (file.is_open() && file_system::lock_exclusive(file.fd()) != 0 && errno == EWOULDBLOCK)
+    return false;
+  remove_tree(temporary);  // while the lock is held: its writer notices
+  return true;
 }
 
 }  // namespace trafo

@@ -36,6 +36,7 @@ class AtomicFile final : public ByteSink {
   std::filesystem::path target_;
   std::filesystem::path temporary_;
   Descriptor file_;
+  Descriptor lock_;  // of the temporary file, until it has its name
 };
 
 void write_file_atomically(const std::filesystem::path& target, std::span<const std::byte> bytes);
@@ -51,5 +52,12 @@ std::string read_text_file(const std::filesystem::path& path, uint64_t max_bytes
 // Deletes the `.NAME.tmp-PID-N` files and directories that dead processes left beside `target`, and
 // returns their names.
 std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& target);
+
+// A process of another PID namespace (a container) has an id that says nothing here. Writers
+// therefore hold a lock (flock) on what they write: a new file or directory of a temporary name.
+// Closed if somebody else is about to remove it.
+Descriptor lock_temporary(const Descriptor& temporary);
+// Removes a temporary file or directory, unless its writer holds the lock. Returns whether it did.
+bool remove_if_unlocked(const std::filesystem::path& temporary);
 
 }  // namespace trafo

@@ -17,6 +17,7 @@ namespace trafo {
 namespace {
 
 constexpr std::string_view kOrigin = "checkpoint";
+constexpr const char* kFolder = "ckpt";
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 // A file of a checkpoint that is being written; computes its checksum on the way.
@@ -75,7 +76,8 @@ Descriptor open_member(const std::filesystem::path& checkpoint, std::string_view
   }
 }
 
-std::vector<ManifestEntry> read_manifest(const std::filesystem::path& checkpoint, int64_t update) {
+std::vector<ManifestEntry> read_manifest(const std::filesystem::path& checkpoint,
+                                         std::optional<int64_t> update) {
   require(is_present(checkpoint), ErrorCode::not_found, kOrigin, "there is no checkpoint ",
           checkpoint.string());
   open_member(checkpoint, kManifestName);
@@ -131,8 +133,34 @@ void check_files(int64_t update, std::span<const CheckpointFile> files) {
 
 }  // namespace
 
+void verify_file_of_checkpoint(const std::filesystem::path& file) {
+  const std::filesystem::path folder =
+      std::filesystem::absolute(file).lexically_normal().parent_path();
+  std::optional<int64_t> update;
+  if (folder.parent_path().filename() == kFolder)
+    update = parse_decimal(folder.filename().string());
+  std::error_code none;
+  if (!update &&
+      !std::filesystem::exists(std::filesystem::symlink_status(folder / kManifestName, none)))
+    return;
+  const std::vector<ManifestEntry> entries = read_manifest(folder, update);
+  const std::string name = file.filename().string();
+  std::vector<std::byte> piece(kPieceBytes);
+  bool found = false;
+  for (const ManifestEntry& entry : entries) {
+    const bool is_named = entry.name == name;
+    found |= is_named;
+    const bool is_text =
+        std::filesystem::path(entry.name).extension() == ".json" &&
+        std::filesystem::exists(std::filesystem::symlink_status(folder / entry.name, none));
+    if (is_named || is_text) verify_file(folder, entry, piece);
+  }
+  require(found, ErrorCode::corrupt_file, kOrigin, folder.string(), ": the manifest has no file '",
+          name, "'");
+}
+
 CheckpointDirectory::CheckpointDirectory(std::filesystem::path run_directory)
-    : run_(std::move(run_directory)), root_(run_ / "ckpt") {}
+    : run_(std::move(run_directory)), root_(run_ / kFolder) {}
 
 std::filesystem::path CheckpointDirectory::path(int64_t update) const {
   return root_ / concat(update);
@@ -315,8 +343,7 @@ std::vector<std::string> CheckpointDirectory::remove_leftovers() {
   for (const std::string& name : list_if_present(run_)) {
     const auto leftover = parse_temporary_name(name);
     if (!leftover || leftover->kind != "tmp" || !is_dead(*leftover)) continue;
-    remove_tree(run_ / name);
-    removed.push_back(name);
+    if (remove_if_unlocked(run_ / name)) removed.push_back(name);
   }
   return removed;
 }

@@ -41,6 +41,12 @@ struct NewestValid {
   std::vector<Error> refused;     // why each newer one was refused, newest first
 };
 
+// If `file` is one of a checkpoint, reads it against the manifest, and the text files (.json) of
+// the checkpoint too. It is one of a checkpoint if a manifest.json lies beside it, or if its folder
+// is ckpt/UPDATE, which must have one. Errors: CORRUPT_FILE and VERSION, as of
+// CheckpointDirectory::verify; CORRUPT_FILE: the manifest does not have the file.
+void verify_file_of_checkpoint(const std::filesystem::path& file);
+
 class CheckpointDirectory {
  public:
   // Does not touch the disk; save() creates the directories.

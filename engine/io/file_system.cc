@@ -53,6 +53,9 @@ int unlink(const char* path) noexcept {
 int make_directory(const char* path, mode_t mode) noexcept {
   return ::mkdir(path, mode);
 }
+int duplicate(int fd) noexcept {
+  return ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
 int lock_exclusive(int fd) noexcept {
   return retrying([&] { return ::flock(fd, LOCK_EX | LOCK_NB); });
 }

@@ -22,6 +22,7 @@ int stat(int fd, struct stat* status) noexcept;
 int rename(const char* from, const char* to) noexcept;
 int unlink(const char* path) noexcept;
 int make_directory(const char* path, mode_t mode) noexcept;
+int duplicate(int fd) noexcept;       // close-on-exec, with the same lock
 int lock_exclusive(int fd) noexcept;  // does not wait: EWOULDBLOCK if it is held
 DIR* open_directory(const char* path) noexcept;
 struct dirent* read_directory(DIR* directory) noexcept;  // null: end, or an error if errno != 0

@@ -35,7 +35,7 @@ std::string encode_manifest(int64_t update, std::span<const ManifestEntry> files
   return text;
 }
 
-std::vector<ManifestEntry> parse_manifest(std::string_view text, int64_t update,
+std::vector<ManifestEntry> parse_manifest(std::string_view text, std::optional<int64_t> update,
                                           const std::string& label) {
   const auto check = [&](bool condition, const auto&... message) {
     require(condition, ErrorCode::corrupt_file, kOrigin, label, ": ", message...);
@@ -53,6 +53,7 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, int64_t update,
   require(version <= kManifestVersion, ErrorCode::version, kOrigin, label,
           " was written in format ", version, " by a newer version; this one reads format ",
           kManifestVersion);
+  if (!update) in.take("update", update.emplace());
   for (const auto& [name, value] : JsonFields(in.at("files"), kOrigin, label).members()) {
     check(is_plain_name(name) && name != kManifestName, "a file has a name that is not allowed");
     const JsonFields entry(value, kOrigin, label);
@@ -63,7 +64,7 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, int64_t update,
   }
   // One comparison refuses duplicate keys, unknown fields, other number formats and the manifest of
   // another checkpoint.
-  check(encode_manifest(update, files) == text, "the manifest is not the one of update ", update);
+  check(encode_manifest(*update, files) == text, "the manifest is not the one of update ", *update);
   return files;
 }
 

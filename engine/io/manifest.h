@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,9 +19,9 @@ inline constexpr int64_t kManifestVersion = 1;
 // "crc32"}}}
 std::string encode_manifest(int64_t update, std::span<const ManifestEntry> files);
 
-// Accepts only the exact bytes that encode_manifest writes. Errors: CORRUPT_FILE, VERSION. `label`
-// names the file.
-std::vector<ManifestEntry> parse_manifest(std::string_view text, int64_t update,
+// Accepts only the exact bytes that encode_manifest writes. Without an `update`, those of any.
+// Errors: CORRUPT_FILE, VERSION. `label` names the file.
+std::vector<ManifestEntry> parse_manifest(std::string_view text, std::optional<int64_t> update,
                                           const std::string& label);
 
 // Whether a base name is [A-Za-z0-9_-][A-Za-z0-9._-]* with at most 100 bytes.

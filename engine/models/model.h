@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/models/batch.h"
@@ -63,6 +65,14 @@ class Model {
   // vocabulary].
   Tensor decode_step(Context& context, DecodeState& state, const Tensor& ids) const;
 
+  // The file that the weights came from, and the vocabulary that they were trained with.
+  struct Origin {
+    std::string file;        // empty: none
+    std::string vocabulary;  // of vocabulary_checksum(); empty: not known
+  };
+  const Origin& origin() const { return origin_; }
+  void set_origin(Origin origin) { origin_ = std::move(origin); }
+
  protected:
   explicit Model(const ModelConfig& config) : config_(config) {}
 
@@ -87,6 +97,8 @@ class Model {
   // Appends counts[r] of the packed `ids` to row r and returns the hidden states of all of them.
   Tensor append(Context& context, DecodeState& state, const Tensor& ids,
                 std::span<const int32_t> counts) const;
+
+  Origin origin_;
 };
 
 // Row i continues what row parents[i] holds: a beam search reorders, copies and drops rows. No

@@ -7,6 +7,9 @@
 #include "engine/core/json.h"
 #include "engine/core/limits.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/checkpoint_directory.h"
+#include "engine/io/checksum.h"
+#include "engine/io/safetensors_header.h"
 
 namespace trafo {
 namespace {
@@ -156,6 +159,24 @@ void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& r
 
 }  // namespace
 
+std::string vocabulary_checksum(const Tokenizer& tokenizer) {
+  return crc32_text(crc32(std::as_bytes(std::span<const char>(tokenizer.serialized()))));
+}
+
+void require_vocabulary(const Model& model, std::string_view checksum, std::string_view tokenizer) {
+  const Model::Origin& origin = model.origin();
+  require(origin.vocabulary.empty() || origin.vocabulary == checksum, ErrorCode::invalid_argument,
+          kOrigin, origin.file.empty() ? "the model" : origin.file,
+          " was trained with another vocabulary than ",
+          tokenizer.empty() ? "the tokenizer" : tokenizer, ": their checksums are ",
+          origin.vocabulary, " and ", checksum);
+}
+
+SafetensorsReader open_model(const std::filesystem::path& path) {
+  verify_file_of_checkpoint(path);
+  return SafetensorsReader::open(path);
+}
+
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
                                            const Tensor& workspace, const std::string& prefix,
                                            std::vector<std::byte>& storage) {
@@ -225,6 +246,7 @@ void write_model(ByteSink& sink, Context& context, const Model& model, const Ten
                  const SafetensorsMetadata& metadata) {
   SafetensorsMetadata all = metadata;
   all[kModelConfigKey] = to_json(model.config());
+  if (!model.origin().vocabulary.empty()) all.emplace(kTokenizerKey, model.origin().vocabulary);
   std::vector<std::byte> storage;
   const auto entries = workspace_entries(context, model.parameters(), weights, "", storage);
   write_safetensors(sink, entries, all);
@@ -246,6 +268,17 @@ ModelConfig read_model_config(const SafetensorsReader& reader) {
   } catch (const Error& error) {
     fail(ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", error.message());
   }
+}
+
+std::string read_vocabulary_checksum(const SafetensorsReader& reader) {
+  const auto found = reader.metadata().find(kTokenizerKey);
+  if (found == reader.metadata().end()) return {};
+  const std::string& text = found->second;
+  const bool is_checksum =
+      text.size() == 8 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+  require(is_checksum, ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", kTokenizerKey,
+          " is no checksum: ", quote(text));
+  return text;
 }
 
 std::string describe_differences(const ModelConfig& saved, const ModelConfig& given) {
@@ -271,12 +304,13 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
   check_claimed_size(reader, config, stored);
   std::unique_ptr<Model> model = make_model(context, config, 0, dtype.value_or(stored));
   read_weights(context, reader, model->parameters());
+  model->set_origin({reader.label(), read_vocabulary_checksum(reader)});
   return model;
 }
 
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path,
                                   std::optional<DType> dtype) {
-  return load_model(context, SafetensorsReader::open(path), dtype);
+  return load_model(context, open_model(path), dtype);
 }
 
 void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model) {

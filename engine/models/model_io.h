@@ -7,18 +7,35 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "engine/io/byte_sink.h"
 #include "engine/io/safetensors.h"
 #include "engine/models/model.h"
+#include "engine/tokenizer/tokenizer.h"
 
 namespace trafo {
 
 // Metadata key of the ModelConfig; other keys are the caller's.
 inline constexpr const char* kModelConfigKey = "model_config";
+// Metadata key of Model::Origin::vocabulary.
+inline constexpr const char* kTokenizerKey = "tokenizer_crc32";
 
+// The CRC-32 of the serialised tokenizer, in eight hexadecimal digits.
+std::string vocabulary_checksum(const Tokenizer& tokenizer);
+// Origin::vocabulary of a file. CORRUPT_FILE if it is no checksum.
+std::string read_vocabulary_checksum(const SafetensorsReader& reader);
+// INVALID_ARGUMENT, with the names of both files, if the model was trained with another vocabulary,
+// even one of the same size. A model that does not say so fits each. `checksum` is the tokenizer's;
+// `tokenizer` names its file, or is empty.
+void require_vocabulary(const Model& model, std::string_view checksum, std::string_view tokenizer);
+
+// Opens a model file, after verify_file_of_checkpoint().
+SafetensorsReader open_model(const std::filesystem::path& path);
+
+// Besides `metadata`, the file gets the configuration and Origin::vocabulary.
 void write_model(ByteSink& sink, Context& context, const Model& model,
                  const SafetensorsMetadata& metadata = {});
 // With other weights than its own, laid out like ParameterStore::master().

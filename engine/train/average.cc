@@ -36,11 +36,8 @@ void check_alike(const SafetensorsReader& first, const SafetensorsReader& other)
   const std::string fields =
       describe_differences(read_model_config(other), read_model_config(first));
   if (!fields.empty()) refuse("its configuration differs (here: the first file): ", fields);
-  const auto vocabulary = [](const SafetensorsReader& reader) {
-    const auto found = reader.metadata().find(kTokenizerKey);
-    return found == reader.metadata().end() ? std::string() : found->second;
-  };
-  const std::string ours = vocabulary(first), theirs = vocabulary(other);
+  const std::string ours = read_vocabulary_checksum(first),
+                    theirs = read_vocabulary_checksum(other);
   if (!ours.empty() && !theirs.empty() && ours != theirs) refuse("it has another vocabulary");
 }
 
@@ -67,7 +64,7 @@ void average_models(std::span<const std::filesystem::path> models,
   require(!models.empty(), ErrorCode::invalid_argument, kOrigin, "there is no model to average");
   std::vector<SafetensorsReader> readers;
   for (const std::filesystem::path& model : models) {
-    readers.push_back(SafetensorsReader::open(model));
+    readers.push_back(open_model(model));
     read_model_config(readers.back());
     check_alike(readers.front(), readers.back());
   }

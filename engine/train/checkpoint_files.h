@@ -22,8 +22,6 @@ inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kUnsmoothedFile = "unsmoothed.safetensors";
 inline constexpr const char* kStateFile = "state.json";
-// Metadata key in model.safetensors: CRC-32 of the serialised tokenizer the model was trained with.
-inline constexpr const char* kTokenizerKey = "tokenizer_crc32";
 
 // The result refers to the arguments, which must outlive it.
 std::vector<CheckpointFile> checkpoint_files(Context& context, const Model& model,

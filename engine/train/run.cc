@@ -55,7 +55,7 @@ RunPlan planned(const Context& context, const Model& model, const TrainingData& 
 RunIdentity identity_of(const Model& model, const TrainingData& data, const TrainOptions& options) {
   RunIdentity identity;
   identity.corpus = data.train->fingerprint();
-  if (data.tokenizer) identity.tokenizer = tokenizer_checksum(*data.tokenizer);
+  if (data.tokenizer) identity.tokenizer = vocabulary_checksum(*data.tokenizer);
   identity.options = fixed_options_json(options);
   identity.groups = parameter_groups_json(model.parameters());
   return identity;
@@ -104,6 +104,7 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
   }
   merge_best(options_, state_);
   begin_counting();
+  if (data_.tokenizer) model.set_origin({model.origin().file, identity_.tokenizer});
 }
 
 void TrainingRun::begin_counting() {

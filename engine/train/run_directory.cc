@@ -4,7 +4,6 @@
 
 #include "engine/core/json.h"
 #include "engine/io/atomic_file.h"
-#include "engine/io/checksum.h"
 #include "engine/io/descriptor.h"
 #include "engine/train/average.h"
 #include "engine/train/gemm_cache.h"
@@ -20,10 +19,6 @@ const std::filesystem::path& created(const std::filesystem::path& path) {
 }
 
 }  // namespace
-
-std::string tokenizer_checksum(const Tokenizer& tokenizer) {
-  return crc32_text(crc32(std::as_bytes(std::span<const char>(tokenizer.serialized()))));
-}
 
 std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_directory) {
   const CheckpointDirectory checkpoints(run_directory);

@@ -27,9 +27,6 @@ namespace trafo {
 
 inline constexpr const char* kAveragedFolder = "averaged";
 
-// The metadata value of kTokenizerKey.
-std::string tokenizer_checksum(const Tokenizer& tokenizer);
-
 // TrainOptions::batch_tokens of the newest checkpoint that can be read; changes nothing.
 std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_directory);
 

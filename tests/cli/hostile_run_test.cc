@@ -132,6 +132,79 @@ TEST_F(HostileRun, AFifoDoesNotHang) {
   }
 }
 
+TEST_F(HostileRun, AFifoHangsNoCommand) {
+  struct Case {
+    const char* name;
+    Arguments command;
+  };
+  for (const Case& each : std::initializer_list<Case>{
+           {"metrics.jsonl", {"average", "--best", "1"}},
+           {"metrics.jsonl", {"report", "stranger"}},
+           {"config.yml", {"info", "stranger"}},
+           {"best-other", {"info", "stranger"}},
+           {"ckpt/20/state.json", {"info", "stranger/ckpt/20"}},
+           {"ckpt/20/manifest.json",
+            {"score", "--checkpoint", "20", "--train-sets", "v.de", "v.en"}},
+           {"ckpt/20/model.safetensors", {"average", "--last", "1"}}}) {
+    SetUp();
+    fs::remove(run_ + "/" + each.name);
+    ASSERT_EQ(mkfifo((run_ + "/" + each.name).c_str(), 0600), 0);
+    Arguments command = each.command;
+    if (command[0] == "average" || command[0] == "score")
+      command = command + Arguments{"--model", "stranger"};
+    const Outcome outcome = run(command);
+    EXPECT_NE(outcome.exit_code, 0) << each.name;
+    EXPECT_NE(outcome.err.find(each.name), std::string::npos) << outcome.err;
+  }
+}
+
+TEST_F(HostileRun, TheMeanIsNotWrittenThroughALink) {
+  fs::create_directory_symlink(outside_, run_ + "/ckpt/averaged");
+  expect_refused(run({"average", "--last", "1", "--model", "stranger"}), "is a symbolic link", 1);
+  expect_untouched();
+}
+
+// A byte of the weights whose own checksum fits, as of one who writes a file again.
+TEST_F(HostileRun, EveryCommandChecksTheManifest) {
+  const std::string update = "/ckpt/20", weights = run_ + update + "/model.safetensors";
+  fs::copy_file(run_ + "/ckpt/10/model.safetensors", weights, fs::copy_options::overwrite_existing);
+  const std::vector<Arguments> commands{
+      {"translate", "--model", "stranger", "--checkpoint", "20"},
+      {"score", "--model", "stranger", "--checkpoint", "20", "--train-sets", "v.de", "v.en"},
+      {"export", "--to", "ctranslate2", "--model", "stranger", "--checkpoint", "20", "-o", "out"},
+      {"average", "--last", "2", "--model", "stranger"},
+      {"average", "stranger/ckpt/20", "-o", "mean.safetensors"},
+      {"info", "stranger/ckpt/20"},
+      {"translate", "--model", "stranger/ckpt/20/model.safetensors"}};
+  for (const Arguments& command : commands) {
+    const Outcome outcome = run(command, "ein Hund\n");
+    EXPECT_NE(outcome.exit_code, 0) << command[0];
+    EXPECT_NE(outcome.err.find("its checksum does not fit the manifest"), std::string::npos)
+        << command[0] << ": " << outcome.err;
+  }
+}
+
+TEST_F(HostileRun, AnotherVocabularyOfTheSameSizeIsRefused) {
+  ASSERT_EQ(
+      run({"vocab", "-t", "t.de", "t.en", "v.de", "v.en", "-o", "other.spm", "--dim-vocabs", "300"})
+          .exit_code,
+      0);
+  fs::copy_file(file("other.spm"), run_ + "/vocab.spm", fs::copy_options::overwrite_existing);
+  const std::vector<Arguments> commands{
+      {"translate", "--model", "stranger"},
+      {"score", "--model", "stranger", "--train-sets", "v.de", "v.en"},
+      {"export", "--to", "ctranslate2", "--model", "stranger", "-o", "out"},
+      {"info", "stranger"}};
+  for (const Arguments& command : commands) {
+    const Outcome outcome = run(command, "ein Hund\n");
+    EXPECT_NE(outcome.exit_code, 0) << command[0];
+    for (const char* text : {"model.safetensors was trained with another vocabulary", "vocab.spm"})
+      EXPECT_NE(outcome.err.find(text), std::string::npos) << command[0] << ": " << outcome.err;
+    EXPECT_EQ(outcome.out.find("dog"), std::string::npos);
+  }
+  EXPECT_EQ(run({"info", "run"}).exit_code, 0);
+}
+
 TEST_F(HostileRun, AnUpdateThatIsNoNumberDoesNotStopARun) {
   std::ofstream(run_ + "/metrics.jsonl", std::ios::app) << R"({"type":"train","update":"twenty"})"
                                                         << "\n"

@@ -42,6 +42,7 @@ TEST(KillResume, TenKillsLeaveTheSameWeights) {
   const Outcome last = run_program(folder.path(), killed_run_command("cut", 2));
   ASSERT_EQ(last.exit_code, 0) << last.err;
   EXPECT_TRUE(final_weights(folder, "cut") == expected) << "after " << killed << " kills";
+  EXPECT_EQ(differences(final_files(folder, "cut"), final_files(folder, "uncut")), "");
 
   for (const int threads : {1, 3, 7}) {
     const std::string run = "threads-" + std::to_string(threads);

@@ -1,5 +1,7 @@
 // What reaches a terminal, and what happens without one.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -35,6 +37,39 @@ TEST_F(Terminal, ErrorsHoldNoControlCharacters) {
     for (const char* steering : {"\x1b", "\u202e", "\u009b", "\nforged"})
       EXPECT_EQ(outcome.err.find(steering), std::string::npos) << outcome.err;
   }
+}
+
+TEST_F(Terminal, WhatInfoShowsHoldsNoControlCharacters) {
+  copy_of_run("odd");
+  write_file(file("odd/latest"), "\x1b[2J20\u202e\n");
+  write_file(file("odd/best-\x1b[31m\u009b1m"), "20\r\x07\n");
+  const Outcome outcome = run({"info", "odd"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("best-\\u001B[31m"), std::string::npos) << outcome.out;
+  for (const char* steering : {"\x1b", "\u202e", "\u009b", "\r", "\x07"})
+    EXPECT_EQ((outcome.out + outcome.err).find(steering), std::string::npos) << outcome.out;
+}
+
+// What a pipe gets as it is, a terminal does not get.
+TEST_F(Terminal, TextOnATerminalIsWrittenOut) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(grantpt(terminal), 0);
+  ASSERT_EQ(unlockpt(terminal), 0);
+  const int other_end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  ASSERT_GE(other_end, 0);
+  write_file(file("odd.yml"), "train-sets: [t.de, t.en]\nmodel: \"a\\e[31m\\u202E\"\n");
+  const std::string command = "cd '" + folder_->path() +
+                              "' && '" TRANSLATE_TRAIN "' train --config odd.yml --dump-config > ";
+  EXPECT_EQ(std::system((command + ptsname(terminal)).c_str()), 0);
+  std::string shown(1 << 12, '\0');
+  const ssize_t bytes = read(terminal, shown.data(), shown.size());
+  ASSERT_GT(bytes, 0);
+  shown.resize(static_cast<size_t>(bytes));
+  close(other_end);
+  close(terminal);
+  for (const char* steering : {"\x1b", "\u202e"})
+    EXPECT_EQ(shown.find(steering), std::string::npos) << shown;
 }
 
 // Descriptors 1 and 2 are free then, and the next files that are opened would get them.

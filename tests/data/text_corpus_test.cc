@@ -317,6 +317,42 @@ TEST_F(TextCorpusTest, HeldOutPairsAreNotTrainedOn) {
   EXPECT_EQ(check(load_parallel(source, target)), check(load_parallel(source, target, on_disk())));
 }
 
+// The size of a compressed file says little about its text: what counts is what it takes unpacked.
+TEST_F(TextCorpusTest, CompressedTextIsCountedUnpacked) {
+  std::string lines, tsv;
+  for (int i = 0; i < 200'000; ++i) {
+    lines += "a\n";
+    tsv += "a\tb\n";
+  }
+  LoadOptions options;
+  options.memory_bytes = 4 << 20;
+  options.unpack_directory = directory_.path().string();
+  const std::string source = write_gzip("a.gz", lines), target = write_gzip("b.gz", lines),
+                    both = write_gzip("c.gz", tsv), plain = write("plain", lines);
+  ASSERT_LT(std::filesystem::file_size(source), 1000u);
+  for (int form = 0; form < 4; ++form) {
+    const TextCorpus corpus = form == 0   ? load_parallel(source, target, options)
+                              : form == 1 ? load_tsv(both, options)
+                              : form == 2 ? load_monolingual(source, options)
+                                          : load_monolingual(plain, options);
+    // 200,000 pairs with 72 bytes each are 14 MB: they are read from the disk.
+    PairBuffers buffers;
+    const auto is_of_disk = [&](const TextCorpus& text) {
+      const char* target = text.view(5, buffers).target.data();
+      return target >= buffers.target.data() &&
+             target <= buffers.target.data() + buffers.target.size();
+    };
+    EXPECT_TRUE(is_of_disk(corpus)) << form;
+    EXPECT_EQ(corpus.size(), 200'000);
+    LoadOptions large;
+    const TextCorpus in_memory = form == 0   ? load_parallel(source, target, large)
+                                 : form == 1 ? load_tsv(both, large)
+                                             : load_monolingual(source, large);
+    EXPECT_FALSE(is_of_disk(in_memory));
+    EXPECT_EQ(corpus.fingerprint(), in_memory.fingerprint());
+  }
+}
+
 TEST_F(TextCorpusTest, MonolingualTextIsAStreamAfterEos) {
   const std::string path = write("m", "one two\n\nthree\n");
   for (const LoadOptions& load : {LoadOptions{}, on_disk()}) {

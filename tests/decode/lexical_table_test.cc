@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <sstream>
 
 #include "engine/core/status.h"
@@ -34,6 +35,23 @@ TEST(LexicalTable, FindsTheTranslationsOfAWordByWordLanguage) {
   EXPECT_EQ(table.candidates(words, 0, 1), (std::vector<int32_t>{14, 15}));
   EXPECT_EQ(table.candidates(words, 2, 1), (std::vector<int32_t>{0, 1, 14, 15}));
   EXPECT_EQ(table.candidates({}, 1000, 1).size(), 25u);
+}
+
+// A pair of two long lines would take memory and time by the product of their lengths.
+TEST(LexicalTable, LongPairsAreLeftOut) {
+  std::vector<int32_t> numbers(16 << 10);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const auto vocabulary = static_cast<int32_t>(numbers.size());
+  const std::vector<int32_t> longest(LexicalTable::kLongestSide, 1),
+      too_long(LexicalTable::kLongestSide + 1, 1);
+  const Sentences sources{numbers, {1, 2}, longest, too_long, {3}},
+      targets{numbers, {3, 4}, {5}, {6}, too_long};
+  const LexicalTable table = LexicalTable::learn(sources, targets, vocabulary, 100);
+  EXPECT_TRUE(table.of(8000).empty());
+  EXPECT_EQ(table.size(), 5);  // 1 and 2 with 3 and 4, and 1 with 5
+  EXPECT_THROW(LexicalTable::learn(std::span(sources).first(1), std::span(targets).first(1),
+                                   vocabulary, 100),
+               Error);
 }
 
 TEST(LexicalTable, AWordOfEveryTargetIsExplainedByTheEmptyWord) {

@@ -84,6 +84,30 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return largest;
 }
 
+// Attention of a decode step reads its past in blocks: each length around the ends of blocks.
+TEST_P(Prefill, StepsBehindALongPastReadAllOfIt) {
+  ModelConfig config = GetParam().config;
+  config.max_positions = 600;
+  const auto model = random_model(*context_, config, 3, DType::f64);
+  const Sentences source = random_sentences(1, 7, 13, 5);
+  std::vector<int32_t> text = random_sentences(1, 540, 13, 8)[0];
+  text.resize(530, 5);
+  const auto at = [&](size_t length) {
+    DecodeState state = model->start_decoding(*context_, batch_of(*context_, config, source), 560);
+    const std::vector<std::vector<int32_t>> prompt{
+        {text.begin(), text.begin() + static_cast<std::ptrdiff_t>(length)}};
+    std::vector<double> logits = to_doubles(*context_, model->prefill(*context_, state, prompt));
+    return std::pair(std::move(state), std::move(logits));
+  };
+  for (const size_t begin : {126u, 254u, 510u}) {
+    DecodeState state = at(begin).first;
+    for (size_t length = begin + 1; length <= begin + 5; ++length) {
+      const std::vector<double> logits = step(*context_, *model, state, {text[length - 1]});
+      EXPECT_LT(largest_difference(logits, at(length).second), 1e-9) << length << " tokens";
+    }
+  }
+}
+
 TEST_P(Prefill, EqualsTheSamePromptsTokenByToken) {
   const std::vector<std::vector<int32_t>> further = {{7, 8, 9, 10}, {12, 4, 4, 5}};
   for (const DType dtype : {DType::f64, DType::f32}) {

@@ -1,4 +1,5 @@
-// libFuzzer's side: fuzz_targets --target=NAME [libFuzzer's flags and folders].
+// libFuzzer's side: fuzz_targets --target=NAME [libFuzzer's flags and folders]. A program named
+// fuzz_NAME needs no flag: fuzzing services start one program a target, without arguments of ours.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -12,7 +13,11 @@ const trafo::fuzz::Target* chosen = nullptr;
 }
 
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
-  constexpr std::string_view kFlag = "--target=";
+  constexpr std::string_view kFlag = "--target=", kPrefix = "fuzz_";
+  std::string_view program = (*argv)[0];
+  program.remove_prefix(program.rfind('/') + 1);  // npos + 1 is 0
+  if (program.starts_with(kPrefix))
+    chosen = trafo::fuzz::find_target(program.substr(kPrefix.size()));
   for (int i = 1; i < *argc; ++i) {
     const std::string_view argument = (*argv)[i];
     if (argument.starts_with(kFlag))

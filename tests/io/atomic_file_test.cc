@@ -186,6 +186,26 @@ TEST(TemporaryName, OnlyLeftoversOfDeadProcessesAreRemoved) {
   EXPECT_EQ(list_directory(directory.path()), left);
 }
 
+// The writer's process id means nothing in another PID namespace: its lock says that it lives.
+TEST(RemoveStaleTemporaries, LeavesWhatAWriterElsewhereHasLocked) {
+  TemporaryDirectory directory;
+  std::string name;
+  {
+    AtomicFile writer(directory / "model");
+    writer.write("half");
+    name = list_directory(directory.path()).at(0);
+    const std::filesystem::path renamed = directory / concat(".model.tmp-", dead_process(), "-7");
+    std::filesystem::rename(directory / name, renamed);
+    EXPECT_TRUE(remove_stale_temporaries(directory / "model").empty());
+    EXPECT_TRUE(std::filesystem::exists(renamed));
+    std::filesystem::rename(renamed, directory / name);
+    writer.commit();
+  }
+  EXPECT_EQ(slurp(directory / "model"), "half");
+  std::filesystem::rename(directory / "model", directory / concat(".model.tmp-", dead_process()));
+  EXPECT_EQ(remove_stale_temporaries(directory / "model").size(), 1u);
+}
+
 TEST(EnsureDirectory, MakesParentsAndRefusesFiles) {
   TemporaryDirectory directory;
   ensure_directory(directory / "a/b/c");

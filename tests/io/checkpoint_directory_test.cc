@@ -201,6 +201,46 @@ TEST(CheckpointDirectory, DamageNamesFileAndDirectory) {
   checkpoints.verify(1);
 }
 
+TEST(CheckpointDirectory, AFileOfACheckpointIsCheckedWhereverItIsRead) {
+  TemporaryDirectory run;
+  CheckpointDirectory checkpoints(run.path());
+  save_sample(checkpoints, 7);
+  const std::filesystem::path folder = checkpoints.path(7), model = folder / "model.safetensors";
+  const auto refused = [&](const std::string& text) {
+    const Error error = error_of([&] { verify_file_of_checkpoint(model); });
+    EXPECT_EQ(error.code(), ErrorCode::corrupt_file) << error.what();
+    EXPECT_TRUE(mentions(error, text)) << error.what();
+  };
+  verify_file_of_checkpoint(model);
+  verify_file_of_checkpoint(run / "elsewhere.safetensors");
+  spill(folder / "optimizer.safetensors", "not what is read");
+  verify_file_of_checkpoint(model);
+  spill(model, "weights 8");
+  refused("model.safetensors is damaged");
+  spill(model, "weights 7");
+  spill(folder / "state.json", "{\"mark\":\"8\"}");
+  refused("state.json is damaged");
+  spill(folder / "state.json", "{\"mark\":\"7\"}");
+  // A copy under another name has its manifest beside it, and the file must be in it.
+  std::filesystem::copy(folder, run / "copy");
+  verify_file_of_checkpoint(run / "copy/model.safetensors");
+  spill(run / "copy/more.safetensors", "x");
+  const Error more = error_of([&] { verify_file_of_checkpoint(run / "copy/more.safetensors"); });
+  EXPECT_TRUE(mentions(more, "the manifest has no file 'more.safetensors'")) << more.what();
+  spill(run / "copy/model.safetensors", "weights 8");
+  EXPECT_EQ(error_of([&] { verify_file_of_checkpoint(run / "copy/model.safetensors"); }).code(),
+            ErrorCode::corrupt_file);
+  // The manifest of another update, and none at all.
+  std::filesystem::rename(folder, checkpoints.path(9));
+  EXPECT_EQ(error_of([&] {
+              verify_file_of_checkpoint(checkpoints.path(9) / "model.safetensors");
+            }).code(),
+            ErrorCode::corrupt_file);
+  std::filesystem::rename(checkpoints.path(9), folder);
+  std::filesystem::remove(folder / "manifest.json");
+  refused("manifest.json is missing");
+}
+
 TEST(CheckpointDirectory, DamageNamesTheTensor) {
   TemporaryDirectory run;
   CheckpointDirectory checkpoints(run.path());

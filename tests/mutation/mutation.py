@@ -2,6 +2,7 @@
 """Suite 9, mutation tests: one place of the engine is made wrong at a time, and the tests must notice every one.
 
     tests/mutation/mutation.py [--long] [--only ID...] [--jobs N]
+    tests/mutation/mutation.py --generated N [--seed S] [--list] [--folder FOLDER]   (generated.py says more)
 
 The tables in tests/mutation/mutations have for each mutation
   id, kind     its name and the sort of error it is
@@ -35,6 +36,7 @@ import time
 import tomllib
 
 import definitions
+import generated
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 import relink  # noqa: E402
@@ -265,7 +267,13 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--no-build", action="store_true", help="with --long: take the copy as it was built; TRAFO_PREBUILT=1 does too")
     parser.add_argument("--quick", action="store_true", help="with --long: only each mutation's own tests, no run without a mutation")
+    parser.add_argument("--generated", type=int, metavar="N", help="N mutations that generated.py makes, instead of those of the tables")
+    parser.add_argument("--seed", type=int, default=1, help="of --generated")
+    parser.add_argument("--folder", default="engine/", help="of --generated: only files whose path begins so")
+    parser.add_argument("--list", action="store_true", help="of --generated: say which they are and run none")
     options = parser.parse_args()
+    if options.generated:
+        sys.exit(generated.run(options.generated, options.seed, options.folder, options.jobs, options.list))
     mutations, sources = read_mutations(), Sources()
     messages = locate_all(mutations, sources)
     for mutation, message in messages:

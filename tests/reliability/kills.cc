@@ -1,11 +1,13 @@
 // Suite 2: translate-train is killed at random moments of training and saving, and continued.
 // Nothing that was saved is lost or damaged, and a run that was killed many times ends with the
-// bytes of one that was not. tests/cli/kill_resume_test.cc is its smallest form.
+// files of one that was not: each file of the run directory, to the byte.
+// tests/cli/kill_resume_test.cc is its smallest form.
 #include <signal.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <random>
 #include <thread>
@@ -33,7 +35,8 @@ bool is_saving(const fs::path& run) {
 
 class Kills {
  public:
-  Kills(Suite& suite, const TemporaryFolder& folder, std::string expected, milliseconds whole)
+  Kills(Suite& suite, const TemporaryFolder& folder, std::map<std::string, std::string> expected,
+        milliseconds whole)
       : suite_(suite), folder_(folder), expected_(std::move(expected)), whole_(whole) {}
 
   int64_t killed() const { return killed_; }
@@ -92,8 +95,8 @@ class Kills {
   void check_end(const Outcome& outcome) {
     suite_.require(outcome.exit_code == 0,
                    concat("run ", finished_, " ends with ", outcome.exit_code, ": ", outcome.err));
-    suite_.require(final_weights(folder_, run()) == expected_,
-                   concat("run ", finished_, " ends with other weights"));
+    const std::string other = differences(final_files(folder_, run()), expected_);
+    suite_.require(other.empty(), concat("run ", finished_, " ends with other files: ", other));
     std::error_code ignored;
     fs::remove_all(folder_.file(run()), ignored);
     ++finished_;
@@ -102,8 +105,8 @@ class Kills {
 
   Suite& suite_;
   const TemporaryFolder& folder_;
-  std::string expected_;
-  milliseconds whole_;  // time of a run that is not killed
+  std::map<std::string, std::string> expected_;  // every file of the run
+  milliseconds whole_;                           // time of a run that is not killed
   std::mt19937_64 random_{20240617};
   int64_t killed_ = 0, in_saves_ = 0, finished_ = 0, acknowledged_ = -1;
 };
@@ -125,7 +128,7 @@ int main(int argc, char** argv) {
   const Outcome uncut = run_program(folder.path(), killed_run_command("uncut", 2));
   suite.require(uncut.exit_code == 0, "the run that is not killed fails: " + uncut.err);
   const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
-  Kills kills(suite, folder, final_weights(folder, "uncut"), took);
+  Kills kills(suite, folder, final_files(folder, "uncut"), took);
   while (kills.killed() < wanted && Clock::now() < end && suite.failures() < 20) kills.go_on();
   kills.finish();
   std::printf("%lld kills, %lld of them while a checkpoint was written; %lld runs to their end\n",

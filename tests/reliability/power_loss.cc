@@ -1,6 +1,7 @@
 #include <random>
 #include <vector>
 
+#include "engine/io/atomic_file.h"
 #include "tests/reliability/disk_model.h"
 #include "tests/reliability/io_faults.h"
 #include "tests/reliability/jobs.h"
@@ -51,11 +52,35 @@ void lose_power(Suite& suite, const RunTrials& trials, size_t part, size_t order
   }
 }
 
+// A file that was written atomically is there after every loss of power behind the call, and is the
+// old one or the new one after a loss of power in it.
+void lose_power_of_a_file(Suite& suite) {
+  const TemporaryDirectory folder;
+  spill(folder / "out", "old");
+  DiskModel disk(folder.path());
+  {
+    const IoFaults recording(folder.path(), {}, &disk);
+    write_file_atomically(folder / "out", std::string_view("new"));
+  }
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 400; ++i) {
+    const bool is_done = i % 2 == 0;
+    const size_t count = is_done ? disk.changes() : random() % (disk.changes() + 1);
+    const TemporaryDirectory after;
+    disk.crash(count, random, after / "disk");
+    suite.tried();
+    const std::string found = slurp(after / "disk/out");
+    suite.require(found == "new" || (!is_done && found == "old"),
+                  concat("power loss of a file after change ", count, ": it holds '", found, "'"));
+  }
+}
+
 }  // namespace
 
 void try_power_loss(Suite& suite, bool is_long) {
   const RunTrials trials;
   const size_t orders = is_long ? 20000 : 1000;
+  lose_power_of_a_file(suite);
   Jobs jobs(suite);
   // Each records a run of its own: what is left behind goes once the process that made it is gone,
   // or is the one that looks.

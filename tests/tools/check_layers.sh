@@ -19,7 +19,7 @@ allowed() {
     engine/autograd | engine/runtime) echo "$core $backend $runtime engine/io" ;;
     engine/ops) echo "$core $backend $runtime" ;;
     engine/nn | engine/optim) echo "$core $backend $runtime engine/ops" ;;
-    engine/models) echo "$core $backend $runtime $model engine/data engine/io" ;;
+    engine/models) echo "$core $backend $runtime $model engine/data engine/io engine/tokenizer" ;;
     engine/tokenizer | engine/metrics) echo "$core" ;;
     engine/data) echo "$core engine/tokenizer" ;;
     engine/decode) echo "$core $backend $runtime $model engine/data engine/io engine/tokenizer" ;;
@@ -44,6 +44,8 @@ while IFS= read -r file; do
     for prefix in "$folder" $may; do
       [[ "$path" == "$prefix"/* ]] && ok=1
     done
+    # The program compiles the engine's writer of files, so that there is one.
+    [[ "$folder" == apps && "$path" == engine/io/atomic_file.h ]] && ok=1
     if [[ $ok -eq 0 ]]; then
       echo "$file:${line%%:*}: $folder may not include $path"
       status=1

@@ -145,6 +145,57 @@ TEST_F(RunTest, EarlyStoppingAndTheBestSurviveResuming) {
   }
 }
 
+// Otherwise a run whose limit is raised would stop earlier than one that had it from the start.
+TEST_F(RunTest, TheValidationAtTheEndDoesNotCountForEarlyStopping) {
+  options_.learning_rate = 1e-300;  // no validation is better than the first
+  options_.valid_freq = {6, PeriodUnit::updates};
+  options_.early_stopping = 3;
+  int64_t stopped_at = 0;
+  {
+    Process process(data_, options_);
+    EXPECT_EQ(process.run->run().reason, StopReason::early_stopping);
+    stopped_at = process.run->state().trainer.update;
+    EXPECT_EQ(stopped_at, 24);
+  }
+  const TemporaryDirectory directory;
+  StopReason reason = StopReason::limit;
+  for (int64_t limit = 8; reason == StopReason::limit; limit += 3) {
+    ASSERT_LT(limit, 60);
+    options_.after_updates = limit;
+    Process process(data_, options_, directory.path());
+    int64_t validated = -1;
+    reason = process.run
+                 ->run([&](const TrainEvent& event) {
+                   if (event.kind == TrainEventKind::validated) validated = event.update;
+                   return 0;
+                 })
+                 .reason;
+    const int64_t update = process.run->state().trainer.update;
+    EXPECT_EQ(validated, update);
+    EXPECT_EQ(process.run->state().stalled, std::max<int64_t>(0, update / 6 - 1)) << update;
+    if (reason == StopReason::early_stopping) EXPECT_EQ(update, stopped_at);
+  }
+}
+
+// Each file fits the manifest, but the state is that of another update.
+TEST_F(RunTest, AStateOfAnotherUpdateIsRefused) {
+  const TemporaryDirectory directory;
+  options_.after_updates = 10;
+  options_.keep_last = 2;
+  Process(data_, options_, directory.path()).run->run();
+  CheckpointDirectory checkpoints(directory.path());
+  std::vector<CheckpointFile> files;
+  for (const char* name : {kModelFile, kOptimizerFile, kStateFile}) {
+    const std::string text = slurp(directory / "ckpt" / (name == kStateFile ? "5" : "10") / name);
+    files.push_back({name, [text](ByteSink& sink) { sink.write(text); }});
+  }
+  checkpoints.save(10, files);
+  checkpoints.verify(10);
+  const Error error = error_of([&] { Process(data_, options_, directory.path()); });
+  EXPECT_EQ(error.code(), ErrorCode::corrupt_file) << error.what();
+  EXPECT_TRUE(mentions(error, "holds the state of update 5")) << error.what();
+}
+
 TEST_F(RunTest, AnInterruptedValidationIsDoneAfterResuming) {
   options_.log_freq = {7, PeriodUnit::updates};
   options_.keep_best = false;

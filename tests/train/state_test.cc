@@ -32,6 +32,22 @@ TEST(RunStateText, NumbersAreHexadecimalToTheirEnd) {
                  [&] { decode_state(with("data_seed", wrong), "s"); });
 }
 
+TEST(RunStateText, PositionsAreReadBackWhole) {
+  RunState state;
+  state.position.seed = 0x0123456789abcdefu;
+  state.position.epoch = 3;
+  state.position.next_batch = 17;
+  state.position.window = 40;
+  state.position.next_in_window = 5;
+  state.position.drops = {11, 12, 13, 14};
+  const RunState read = decode_state(encode_state(state, {1, "", "{}"}), "s").state;
+  EXPECT_EQ(read.position, state.position);
+  EXPECT_EQ(read.position.drops.empty, state.position.drops.empty);
+  EXPECT_EQ(read.position.drops.too_long, state.position.drops.too_long);
+  EXPECT_EQ(read.position.drops.ratio, state.position.drops.ratio);
+  EXPECT_EQ(read.position.drops.identical, state.position.drops.identical);
+}
+
 TEST(RunStateText, OptionsYoungerThanACheckpointHadTheirOldMeaning) {
   const std::string text =
       R"({"optimizer_states":"fp32","exponential_smoothing":0.0,"maxi_batch":0,)"
