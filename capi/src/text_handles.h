@@ -21,7 +21,9 @@ struct TokenizerObject {
 
 // INVALID_ARGUMENT if the model was trained with another vocabulary.
 inline const Tokenizer& vocabulary_of(const Model& model, const TokenizerObject& tokenizer) {
-  require_vocabulary(model, tokenizer.checksum, tokenizer.file);
+  // Of a vocabulary of another size, what needs it says the sizes.
+  if (tokenizer.tokenizer.vocab_size() == model.config().vocabulary)
+    require_vocabulary(model, tokenizer.checksum, tokenizer.file);
   return tokenizer.tokenizer;
 }
 

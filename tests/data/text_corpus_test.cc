@@ -338,9 +338,9 @@ TEST_F(TextCorpusTest, CompressedTextIsCountedUnpacked) {
     // 200,000 pairs with 72 bytes each are 14 MB: they are read from the disk.
     PairBuffers buffers;
     const auto is_of_disk = [&](const TextCorpus& text) {
-      const char* target = text.view(5, buffers).target.data();
-      return target >= buffers.target.data() &&
-             target <= buffers.target.data() + buffers.target.size();
+      const char* bytes = text.view(5, buffers).target.data();
+      return bytes >= buffers.target.data() &&
+             bytes <= buffers.target.data() + buffers.target.size();
     };
     EXPECT_TRUE(is_of_disk(corpus)) << form;
     EXPECT_EQ(corpus.size(), 200'000);

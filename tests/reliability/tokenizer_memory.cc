@@ -25,7 +25,7 @@ constexpr size_t kTextBytes = 1'400'000;
 constexpr int kDone = 0, kOutOfMemory = 10, kOther = 11;
 
 // Words of a few syllables, short ones more often.
-std::vector<std::string> made_up_lines() {
+std::vector<std::string> made_up_lines(size_t text_bytes) {
   constexpr const char* kSyllables[] = {"ka", "ro", "mi", "ten", "sul", "ba", "ve", "lor",
                                         "in", "os", "da", "ge",  "pu",  "am", "ri", "est"};
   uint64_t state = 1;
@@ -34,7 +34,7 @@ std::vector<std::string> made_up_lines() {
     return (state >> 33) % below;
   };
   std::vector<std::string> lines;
-  for (size_t bytes = 0; bytes < kTextBytes; bytes += lines.back().size()) {
+  for (size_t bytes = 0; bytes < text_bytes; bytes += lines.back().size()) {
     std::string& line = lines.emplace_back();
     for (uint64_t word = 0; word < 12; ++word) {
       const uint64_t syllables = 1 + draw(1 + draw(4));
@@ -101,7 +101,8 @@ int main(int argc, char** argv) {
       std::ifstream file(argv[i]);
       for (std::string line; std::getline(file, line);) text.push_back(line);
     }
-  if (text.empty()) text = made_up_lines();
+  const bool made_up = text.empty();
+  if (made_up) text = made_up_lines(kTextBytes);
   std::vector<trafo_string_view> lines;
   for (const std::string& line : text) lines.push_back({line.data(), line.size()});
   int done = 0, refused = 0;
@@ -125,6 +126,15 @@ int main(int argc, char** argv) {
       attempt(megabytes, -1, bpe);
       for (int after = 0; after < 1000; after += all ? 50 : 250) attempt(megabytes, after, bpe);
     }
+  // In the long form, texts of 4 and 10 MB as well.
+  for (const size_t bytes : {size_t{4'000'000}, size_t{10'000'000}}) {
+    if (!all || !made_up) continue;
+    text = made_up_lines(bytes);
+    lines.clear();
+    for (const std::string& line : text) lines.push_back({line.data(), line.size()});
+    for (size_t megabytes = 300; megabytes <= 6000; megabytes += 300)
+      for (const int after : {-1, 500, 2000}) attempt(megabytes, after, false);
+  }
   std::printf("%d trained, %d ran out of memory\n", done, refused);
   suite.require(done > 0 && refused > 0, "the limits do not lie on both sides");
   return suite.finish();
