@@ -1499,7 +1499,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Loads a model.safetensors of trafo_model_save or of a training run, in float32. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1"]
+    #[doc = " Loads a model.safetensors of trafo_model_save or of a training run, in float32. A file of a checkpoint is checked against its\n manifest.json. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1"]
     pub fn trafo_model_load(
         context: *mut trafo_context,
         path: *const ::core::ffi::c_char,
@@ -1658,7 +1658,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's.\n UNSUPPORTED names the setting that the format cannot express. since 0.1"]
+    #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's.\n UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the model was trained with another vocabulary.\n since 0.1"]
     pub fn trafo_model_export(
         model: *const trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -1984,7 +1984,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.\n With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged\n one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus. OUT_OF_MEMORY and\n OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. since 0.1"]
+    #[doc = " A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.\n With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged\n one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file that was\n trained with another vocabulary. OUT_OF_MEMORY and\n OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. since 0.1"]
     pub fn trafo_trainer_new(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -2198,7 +2198,7 @@ pub struct trafo_shortlist {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100). since 0.1"]
+    #[doc = " Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).\n Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. since 0.1"]
     pub fn trafo_shortlist_learn(
         tokenizer: *const trafo_tokenizer,
         source: *const trafo_string_view,
@@ -2330,7 +2330,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options\n and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long. NON_FINITE: the logits of a line are NaN or\n infinite. CANCELLED. since 0.1"]
+    #[doc = " Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options\n and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary (which a\n call without lines finds out, too). NON_FINITE: the logits of a line are NaN or\n infinite. CANCELLED. since 0.1"]
     pub fn trafo_translate(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -2385,7 +2385,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be\n NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long. since 0.1"]
+    #[doc = " The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be\n NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. since 0.1"]
     pub fn trafo_score(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -2423,7 +2423,7 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_corpus_options {
     pub struct_size: usize,
-    #[doc = " Bytes. A larger file (.gz: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of memory\n a pair. Does not change training. Default 256 MiB; 0: all text stays on disk"]
+    #[doc = " Bytes. A larger file (.gz: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of memory\n a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair beside their text. Does not change\n training. Default 256 MiB; 0: all text stays on disk"]
     pub memory_bytes: i64,
     #[doc = " Directory for .gz files and standard input that stay on disk: they are unpacked into unnamed files. It is created if missing.\n Default: empty, the system's directory for temporary files"]
     pub unpack_directory: trafo_string_view,
@@ -2525,7 +2525,7 @@ unsafe extern "C" {
         >,
     ) -> *mut trafo_error;
 }
-#[doc = " Writes views of pair `index`, counted from 0, and returns 0. The views must stay valid until the next call. If it returns\n non-zero, the call that needed the pair returns TRAFO_IO and may be repeated. It is never called twice at a time, but also on\n threads of the library. It must not read the corpus that it belongs to."]
+#[doc = " Writes views of pair `index`, counted from 0, and returns 0. The views must stay valid until the next call. If it returns\n non-zero, the call that needed the pair returns TRAFO_IO and may be repeated. It is never called twice at a time, but also on\n threads of the library. It must not read the corpus that it belongs to, and not wait for a thread that reads it: that thread waits\n until the function returns, and neither would go on."]
 pub type trafo_pair_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user_data: *mut ::core::ffi::c_void,
