@@ -20,15 +20,24 @@ constexpr const char* kOp = "linear_cross_entropy";
 // Chunks are whole multiples of this where the budget allows: full tiles for the GEMMs.
 constexpr int64_t kRowStep = 16;
 
-// Without a budget from the caller: on the CPU what its caches hold; on a device 11/8 of what the
-// weight's gradient takes, which every chunk goes over once more, within bounds that keep the
-// GEMMs large and the memory small.
-int64_t chunk_bytes(const Context& context, const Tensor& weight,
+// Bytes of logits that are held at a time, if the caller gives no budget. On the CPU it is what the
+// caches hold. On a device every chunk adds to the whole of dW once more, so chunks should be
+// large:
+// - 11/8 of the size of dW, between 80 and 240 MiB, whatever the batch;
+// - more for large batches: the rows that fill the multiprocessors with tiles of 128 x 256 of dX,
+//   but no more bytes than 24 for each element of x, less than a layer's activations take.
+int64_t chunk_bytes(const Context& context, const Tensor& x, const Tensor& weight,
                     const LinearCrossEntropyOptions& options) {
   if (options.chunk_bytes) return *options.chunk_bytes;
-  constexpr int64_t kMiB = 1 << 20;
+  constexpr int64_t kMiB = 1 << 20, kTileRows = 128, kTileColumns = 256, kMultiprocessors = 132;
   if (context.device().kind == DeviceKind::cpu) return 8 * kMiB;
-  return std::clamp(weight.numel() * int64_t{sizeof(float)} / 8 * 11, 80 * kMiB, 240 * kMiB);
+  const int64_t by_weight =
+      std::clamp(weight.numel() * int64_t{sizeof(float)} / 8 * 11, 80 * kMiB, 240 * kMiB);
+  const int64_t tiles = std::max<int64_t>(1, (x.dim(1) + kTileColumns - 1) / kTileColumns);
+  const int64_t wave = kTileRows * std::max<int64_t>(1, kMultiprocessors / tiles);
+  const int64_t by_wave =
+      checked_mul(wave * static_cast<int64_t>(dtype_size(x.dtype())), weight.dim(0), kOp);
+  return std::max(by_weight, std::min(by_wave, checked_mul(x.numel(), int64_t{24}, kOp)));
 }
 
 void check_inputs(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -201,7 +210,7 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   const Tensor x_dense = contiguous(context, x), weight_dense = contiguous(context, weight);
   const Tensor bias_dense = bias.defined() ? contiguous(context, bias) : Tensor{};
 
-  const int64_t most = most_rows(classes, dtype, chunk_bytes(context, weight, options));
+  const int64_t most = most_rows(classes, dtype, chunk_bytes(context, x, weight, options));
   const int64_t chunk = rows_of_chunk(rows, most);
   // The memory planned for a batch serves smaller ones, whose chunks may be larger: what is held
   // never grows as rows become fewer.
