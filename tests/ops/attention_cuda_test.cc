@@ -270,11 +270,14 @@ class CudaAttention : public CudaTest {
 
   // Probabilities, gradients of scores and results are bfloat16: 2^-9 each, relative to what is
   // summed. In the general kernels so is dO . O, from the rounded output, where what it is taken
-  // from may be as large. `added`: what was there before.
+  // from may be as large. `added`: what was there before. `group`: heads whose results are summed.
+  // Their rounding errors are independent, so the error of the sum is sqrt(group) times larger,
+  // also where the sum itself is not: dK of a sequence's only key is 0.
   static void expect_near(const Problem& p, const Doubles& actual, const Doubles& expected,
-                          double added, const char* what) {
+                          double added, int64_t group, const char* what) {
     ASSERT_EQ(actual.size(), expected.size()) << what;
-    const double tolerance = p.max_queries <= 64 && p.max_keys <= 64 ? 1.5e-2 : 3e-2;
+    const double tolerance = (p.max_queries <= 64 && p.max_keys <= 64 ? 1.5e-2 : 3e-2) *
+                             std::sqrt(static_cast<double>(group));
     double largest = std::abs(added);
     for (const double value : expected) largest = std::max(largest, std::abs(value));
     for (size_t i = 0; i < actual.size(); ++i)
@@ -285,7 +288,7 @@ class CudaAttention : public CudaTest {
     constexpr double kOld = 0.25;
     const Reference r = reference_of(p, random_);
     const Result result = run(p, r, gradients, kOld);
-    expect_near(p, result.out, r.out, 0, "output");
+    expect_near(p, result.out, r.out, 0, 1, "output");
     for (size_t i = 0; i < r.lse.size(); ++i)
       ASSERT_NEAR(result.lse[i], r.lse[i], 1e-4) << "log-sum-exp " << i;
     const Doubles* expected[3] = {&r.dq, &r.dk, &r.dv};
@@ -293,7 +296,7 @@ class CudaAttention : public CudaTest {
     for (size_t i = 0; i < 3; ++i)
       if (gradients[i].wanted)
         expect_near(p, result.gradients[i], *expected[i], gradients[i].accumulate ? kOld : 0,
-                    names[i]);
+                    i == 0 ? 1 : p.heads / p.kv_heads, names[i]);
     if (HasFatalFailure()) return;
     const Result again = run(p, r, gradients, kOld);
     ASSERT_EQ(again.out, result.out);
