@@ -384,9 +384,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_softmax(trafo_context *context, c
 typedef struct trafo_attention_options {
   size_t struct_size;
   int64_t heads;    /* default 1 */
+  int64_t kv_heads; /* heads of k and v, a divisor of heads (grouped-query attention); default 0: as many as heads */
   int64_t head_dim; /* must be set */
-  int64_t q_column; /* first of heads * head_dim columns of q, k and v; default 0 */
-  int64_t k_column;
+  int64_t q_column; /* first of heads * head_dim columns of q; default 0 */
+  int64_t k_column; /* first of kv_heads * head_dim columns of k; default 0 */
   int64_t v_column;
   double scale;     /* default 0: 1 / sqrt(head_dim) */
   int32_t causal;   /* default 0 */
@@ -397,8 +398,8 @@ typedef struct trafo_attention_options {
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_attention_options_init(trafo_attention_options *options, size_t struct_size);
 /* Scaled dot-product attention over packed sequences -> [Tq, heads * head_dim]. q [Tq, ..], k and v [Tk, ..]; one tensor may
- * serve as all three, at different columns. cu_seqlens_q and _k [B+1] int32: the tokens of sequence b are rows cu_seqlens[b] to
- * cu_seqlens[b+1] - 1. since 0.1 */
+ * serve as all three, at different columns. Query head h reads head h / (heads / kv_heads) of k and v. cu_seqlens_q and _k [B+1]
+ * int32: the tokens of sequence b are rows cu_seqlens[b] to cu_seqlens[b+1] - 1. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_attention(trafo_context *context, const trafo_tensor *q,
                                                          const trafo_tensor *k, const trafo_tensor *v,
                                                          const trafo_tensor *cu_seqlens_q,

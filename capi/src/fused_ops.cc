@@ -88,6 +88,7 @@ trafo_error* trafo_op_attention(trafo_context* context, const trafo_tensor* q,
     ops::AttentionOptions settings;
     call.reserved(o.reserved);
     settings.heads = o.heads;
+    settings.kv_heads = o.kv_heads;
     settings.head_dim = o.head_dim;
     settings.causal = call.flag(o.causal, "causal");
     settings.scale = o.scale;

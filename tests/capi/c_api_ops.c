@@ -197,6 +197,23 @@ static void test_sequences(void) {
   FAILS(trafo_op_attention(context, q, q, q, torn, offsets, &attention, &out),
         TRAFO_INVALID_ARGUMENT, "cu_seqlens");
 
+  // Grouped queries: both heads of q read the one head of k and v.
+  trafo_tensor *grouped = MATRIX(2, 1, 5, 7), *grouped_out = NULL;
+  attention.heads = 2;
+  attention.kv_heads = 1;
+  attention.head_dim = 1;
+  OK(trafo_op_attention(context, q, grouped, grouped, offsets, offsets, &attention, &grouped_out));
+  VALUES(grouped_out, 4, 5, 5, 7, 7);
+  attention.kv_heads = 0;
+  FAILS(
+      trafo_op_attention(context, q, grouped, grouped, offsets, offsets, &attention, &grouped_out),
+      TRAFO_SHAPE_MISMATCH, "");
+  attention.heads = 3;
+  attention.kv_heads = 2;
+  FAILS(trafo_op_attention(context, q, q, q, offsets, offsets, &attention, &grouped_out),
+        TRAFO_INVALID_ARGUMENT, "kv_heads");
+  trafo_tensor_free(grouped);
+
   trafo_cross_entropy_options loss;
   trafo_tensor *logits = MATRIX(2, 2, 0, 0, 1, 1),
                *labels = ints(context, (const int32_t[]){1, -100}, 2);

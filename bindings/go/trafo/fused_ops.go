@@ -134,8 +134,9 @@ func (c *Context) Softmax(x *Tensor, options *SoftmaxOptions) (*Tensor, error) {
 // AttentionOptions describe the heads; only HeadDim must be set.
 type AttentionOptions struct {
 	Heads                     int // 0: 1
+	KVHeads                   int // heads of k and v, a divisor of Heads (grouped-query attention); 0: Heads
 	HeadDim                   int
-	QColumn, KColumn, VColumn int     // first of Heads * HeadDim columns of q, k and v
+	QColumn, KColumn, VColumn int     // first of the Heads * HeadDim columns of q, KVHeads * HeadDim of k and v
 	Scale                     float64 // 0: 1 / sqrt(HeadDim)
 	Causal                    bool
 	Dropout                   *Dropout // on the probabilities
@@ -153,7 +154,7 @@ func (c *Context) Attention(q, k, v, cuSeqlensQ, cuSeqlensK *Tensor, options Att
 		if options.Heads != 0 {
 			o.heads = C.int64_t(options.Heads)
 		}
-		o.head_dim = C.int64_t(options.HeadDim)
+		o.kv_heads, o.head_dim = C.int64_t(options.KVHeads), C.int64_t(options.HeadDim)
 		o.q_column, o.k_column, o.v_column = C.int64_t(options.QColumn), C.int64_t(options.KColumn), C.int64_t(options.VColumn)
 		o.scale, o.causal = C.double(options.Scale), cBool(options.Causal)
 		if options.Dropout != nil {

@@ -120,6 +120,7 @@ impl Default for SoftmaxOptions<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionOptions {
     heads: usize,
+    kv_heads: usize,
     head_dim: usize,
     columns: (usize, usize, usize),
     scale: f64,
@@ -132,12 +133,19 @@ impl AttentionOptions {
     pub fn new(heads: usize, head_dim: usize) -> Self {
         AttentionOptions {
             heads,
+            kv_heads: 0,
             head_dim,
             columns: (0, 0, 0),
             scale: 0.0,
             causal: false,
             dropout: None,
         }
+    }
+    /// Heads of keys and values, a divisor of `heads` (grouped-query attention): query head `h` reads
+    /// head `h / (heads / kv_heads)`. 0, the default: as many as `heads`.
+    pub fn kv_heads(mut self, kv_heads: usize) -> Self {
+        self.kv_heads = kv_heads;
+        self
     }
     /// First columns of queries, keys and values, when they lie side by side in one tensor.
     pub fn columns(mut self, q: usize, k: usize, v: usize) -> Self {
@@ -162,6 +170,7 @@ impl AttentionOptions {
     pub(crate) fn to_raw(self) -> sys::trafo_attention_options {
         let mut raw = defaults(sys::trafo_attention_options_init);
         raw.heads = to_i64(self.heads);
+        raw.kv_heads = to_i64(self.kv_heads);
         raw.head_dim = to_i64(self.head_dim);
         raw.q_column = to_i64(self.columns.0);
         raw.k_column = to_i64(self.columns.1);

@@ -139,6 +139,11 @@ fn gradients_are_right() -> Result<()> {
         Ok([x.attention(x, x, &cu, &cu, &options)?])
     })?;
     assert!(attention.ok, "{}", attention.message);
+    let grouped = context.gradcheck([&x], options, |_, [x]| {
+        let options = AttentionOptions::new(2, 1).kv_heads(1).columns(0, 2, 3);
+        Ok([x.attention(x, x, &cu, &cu, &options)?])
+    })?;
+    assert!(grouped.ok, "{}", grouped.message);
 
     let losses = context.gradcheck([&x, &w, &b], options, |_, [x, w, b]| {
         let ce = CrossEntropyOptions::new().label_smoothing(0.1);
