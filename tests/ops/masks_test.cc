@@ -61,7 +61,7 @@ TEST_P(Masks, VisibleKeysAreThoseOfTheDefinition) {
         p.sequences = 4;
         p.queries = most_queries;
         p.keys = most_keys;
-        if (padded) p.hidden = h.data<int32_t>();
+        if (padded) p.masked = h.data<int32_t>();
         if (!whole) {
           p.query_begin = q.data<int32_t>();
           p.query_end = p.query_begin + 1;
