@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <string>
 
 #include "engine/core/status.h"
 
@@ -18,8 +19,9 @@ constexpr int kKinds = static_cast<int>(std::size(kNames));
 ScheduleKind schedule_kind(std::string_view name) {
   for (int i = 0; i < kKinds; ++i)
     if (name == kNames[i]) return static_cast<ScheduleKind>(i);
-  fail(ErrorCode::invalid_argument, kOrigin, "unknown schedule \"", name,
-       "\"; known are constant, linear, cosine, inv-sqrt and noam");
+  std::string known;
+  for (const char* kind : kNames) known.append(known.empty() ? "" : ", ").append(kind);
+  fail(ErrorCode::invalid_argument, kOrigin, "unknown schedule \"", name, "\"; known are ", known);
 }
 
 const char* schedule_name(ScheduleKind kind) {
@@ -78,9 +80,11 @@ double Schedule::scheduled(int64_t update) const {
              (peak - options_.final_rate) * 0.5 * (1 + std::cos(kPi * progress));
     case ScheduleKind::inverse_sqrt:
       return peak * std::sqrt(warmup / u);
-    default:
-      return peak;
+    case ScheduleKind::constant:
+    case ScheduleKind::noam:  // above
+      break;
   }
+  return peak;
 }
 
 }  // namespace trafo

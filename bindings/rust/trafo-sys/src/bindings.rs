@@ -884,10 +884,13 @@ pub struct trafo_attention_options {
     pub struct_size: usize,
     #[doc = " default 1"]
     pub heads: i64,
+    #[doc = " heads of k and v, a divisor of heads (grouped-query attention); default 0: as many as heads"]
+    pub kv_heads: i64,
     #[doc = " must be set"]
     pub head_dim: i64,
-    #[doc = " first of heads * head_dim columns of q, k and v; default 0"]
+    #[doc = " first of heads * head_dim columns of q; default 0"]
     pub q_column: i64,
+    #[doc = " first of kv_heads * head_dim columns of k; default 0"]
     pub k_column: i64,
     pub v_column: i64,
     #[doc = " default 0: 1 / sqrt(head_dim)"]
@@ -902,29 +905,31 @@ pub struct trafo_attention_options {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_attention_options"]
-        [::core::mem::size_of::<trafo_attention_options>() - 88usize];
+        [::core::mem::size_of::<trafo_attention_options>() - 96usize];
     ["Alignment of trafo_attention_options"]
         [::core::mem::align_of::<trafo_attention_options>() - 8usize];
     ["Offset of field: trafo_attention_options::struct_size"]
         [::core::mem::offset_of!(trafo_attention_options, struct_size) - 0usize];
     ["Offset of field: trafo_attention_options::heads"]
         [::core::mem::offset_of!(trafo_attention_options, heads) - 8usize];
+    ["Offset of field: trafo_attention_options::kv_heads"]
+        [::core::mem::offset_of!(trafo_attention_options, kv_heads) - 16usize];
     ["Offset of field: trafo_attention_options::head_dim"]
-        [::core::mem::offset_of!(trafo_attention_options, head_dim) - 16usize];
+        [::core::mem::offset_of!(trafo_attention_options, head_dim) - 24usize];
     ["Offset of field: trafo_attention_options::q_column"]
-        [::core::mem::offset_of!(trafo_attention_options, q_column) - 24usize];
+        [::core::mem::offset_of!(trafo_attention_options, q_column) - 32usize];
     ["Offset of field: trafo_attention_options::k_column"]
-        [::core::mem::offset_of!(trafo_attention_options, k_column) - 32usize];
+        [::core::mem::offset_of!(trafo_attention_options, k_column) - 40usize];
     ["Offset of field: trafo_attention_options::v_column"]
-        [::core::mem::offset_of!(trafo_attention_options, v_column) - 40usize];
+        [::core::mem::offset_of!(trafo_attention_options, v_column) - 48usize];
     ["Offset of field: trafo_attention_options::scale"]
-        [::core::mem::offset_of!(trafo_attention_options, scale) - 48usize];
+        [::core::mem::offset_of!(trafo_attention_options, scale) - 56usize];
     ["Offset of field: trafo_attention_options::causal"]
-        [::core::mem::offset_of!(trafo_attention_options, causal) - 56usize];
+        [::core::mem::offset_of!(trafo_attention_options, causal) - 64usize];
     ["Offset of field: trafo_attention_options::reserved"]
-        [::core::mem::offset_of!(trafo_attention_options, reserved) - 60usize];
+        [::core::mem::offset_of!(trafo_attention_options, reserved) - 68usize];
     ["Offset of field: trafo_attention_options::dropout"]
-        [::core::mem::offset_of!(trafo_attention_options, dropout) - 64usize];
+        [::core::mem::offset_of!(trafo_attention_options, dropout) - 72usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -936,7 +941,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Scaled dot-product attention over packed sequences -> [Tq, heads * head_dim]. q [Tq, ..], k and v [Tk, ..]; one tensor may\n serve as all three, at different columns. cu_seqlens_q and _k [B+1] int32: the tokens of sequence b are rows cu_seqlens[b] to\n cu_seqlens[b+1] - 1. since 0.1"]
+    #[doc = " Scaled dot-product attention over packed sequences -> [Tq, heads * head_dim]. q [Tq, ..], k and v [Tk, ..]; one tensor may\n serve as all three, at different columns. Query head h reads head h / (heads / kv_heads) of k and v. cu_seqlens_q and _k [B+1]\n int32: the tokens of sequence b are rows cu_seqlens[b] to cu_seqlens[b+1] - 1. since 0.1"]
     pub fn trafo_op_attention(
         context: *mut trafo_context,
         q: *const trafo_tensor,
