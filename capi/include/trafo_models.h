@@ -34,8 +34,8 @@ typedef struct trafo_tokenizer_options {
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_options_init(trafo_tokenizer_options *options, size_t struct_size);
 /* Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same
- * model. options may be NULL. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that the text
- * cannot fill; the message names the largest size. since 0.1 */
+ * model. Without options the defaults apply. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that
+ * the text cannot fill; the message names the largest size. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_train(const trafo_string_view *lines, size_t count,
                                                             const trafo_tokenizer_options *options,
                                                             trafo_tokenizer **out);

@@ -44,7 +44,12 @@ AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)
     temporary_ = parent_of(target_) / temporary_file_name(target_.filename().string());
     file_ = try_create_new_file(temporary_);
     if (!file_.is_open()) continue;
-    lock_ = lock_temporary(file_);
+    try {
+      lock_ = lock_temporary(file_);
+    } catch (...) {
+      discard();
+      throw;
+    }
     if (lock_.is_open()) return;
   }
   fail_errno(EEXIST, "create_file", "cannot create", temporary_);

@@ -1190,7 +1190,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same\n model. options may be NULL. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that the text\n cannot fill; the message names the largest size. since 0.1"]
+    #[doc = " Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same\n model. Without options the defaults apply. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that\n the text cannot fill; the message names the largest size. since 0.1"]
     pub fn trafo_tokenizer_train(
         lines: *const trafo_string_view,
         count: usize,
