@@ -37,7 +37,12 @@ class UnfinishedDirectory {
     remove_stale_temporaries(target_);
     path_ = parent / temporary_file_name(target_.filename().string());  // unique
     make_new_directory(path_);
-    lock_ = lock_temporary(try_open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    try {
+      lock_ = lock_temporary(try_open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    } catch (...) {
+      file_system::remove_tree(path_.c_str());
+      throw;
+    }
   }
   ~UnfinishedDirectory() {
     if (!published_) file_system::remove_tree(path_.c_str());
