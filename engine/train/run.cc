@@ -121,6 +121,13 @@ void TrainingRun::restore() {
   refused_ = std::move(checkpoint->refused);
   state_ = std::move(checkpoint->state);
   resumed_ = true;
+  // A process that was killed after the save has not done this. Damaged checkpoints would count as
+  // the newest, so none is deleted beside them.
+  if (refused_.empty()) tidy();
+}
+
+void TrainingRun::tidy() {
+  directory_->tidy(state_, options_.keep_best, std::max(options_.keep_last, options_.average_last));
 }
 
 void TrainingRun::write_checkpoint(ByteSink& sink) {
@@ -483,7 +490,7 @@ void TrainingRun::save(Session& session) {
     directory_->save(context_, model_, trainer_, state_, identity_);
   }
   changed_ = save_due_ = false;
-  directory_->tidy(state_, options_.keep_best, std::max(options_.keep_last, options_.average_last));
+  tidy();
   update_clock();
   TrainEvent event = make_event(TrainEventKind::saved);
   event.path = directory_->checkpoint_path(state_.trainer.update).string();

@@ -83,6 +83,7 @@ class TrainingRun {
   };
 
   void restore();
+  void tidy();
   void begin_counting();
   void announce(Session& session);
   void advance(Session& session, int64_t pause_at);

@@ -145,6 +145,28 @@ TEST_F(RunTest, EarlyStoppingAndTheBestSurviveResuming) {
   }
 }
 
+// As a process leaves it that is killed between a save and what follows it.
+TEST_F(RunTest, AResumedRunMendsTheBestPointerAndDeletesOldCheckpoints) {
+  options_.valid_freq = {2, PeriodUnit::updates};
+  options_.keep_last = 1;
+  options_.after_updates = 4;
+  const TemporaryDirectory directory;
+  int64_t best = 0;
+  {
+    Process process(data_, options_, directory.path());
+    process.run->run();
+    ASSERT_TRUE(process.run->state().best[0].second.has_value());
+    best = process.run->state().best[0].second->update;
+  }
+  ASSERT_EQ(slurp(directory / "best-ce-mean-words"), std::to_string(best) + "\n");
+  std::ofstream(directory / "best-ce-mean-words") << "1\n";
+  fs::copy(directory / "ckpt/4", directory / "ckpt/1", fs::copy_options::recursive);
+  { Process process(data_, options_, directory.path()); }
+  EXPECT_EQ(slurp(directory / "best-ce-mean-words"), std::to_string(best) + "\n");
+  EXPECT_FALSE(fs::exists(directory / "ckpt/1"));
+  EXPECT_TRUE(fs::exists(directory / "ckpt/4"));
+}
+
 // Otherwise a run whose limit is raised would stop earlier than one that had it from the start.
 TEST_F(RunTest, TheValidationAtTheEndDoesNotCountForEarlyStopping) {
   options_.learning_rate = 1e-300;  // no validation is better than the first
