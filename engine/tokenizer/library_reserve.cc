@@ -1,5 +1,7 @@
 #include "engine/tokenizer/library_reserve.h"
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -22,11 +24,30 @@ std::new_handler previous = nullptr;  // the program's own, while any exists; gu
                      mutex.unlock();
                    });
 
+// Large parts are mapped here: malloc would do so too, but it raises its threshold for mappings
+// when they are freed, and then keeps memory of that size for itself for as long as the process
+// lives.
+constexpr size_t kMapped = size_t{64} << 10;
+
+void* take_part(size_t bytes) {
+  if (bytes < kMapped) return std::malloc(bytes);
+  void* part = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return part == MAP_FAILED ? nullptr : part;
+}
+
+void give_part(void* part, size_t bytes) {
+  if (bytes < kMapped)
+    std::free(part);
+  else
+    ::munmap(part, bytes);
+}
+
 }  // namespace
 
-LibraryReserve::LibraryReserve(size_t bytes, For threads) : thread_(pthread_self()) {
+LibraryReserve::LibraryReserve(size_t bytes, For threads)
+    : part_bytes_(bytes / std::tuple_size_v<decltype(parts_)> + 1), thread_(pthread_self()) {
   for (void*& part : parts_) {
-    part = std::malloc(bytes / parts_.size() + 1);
+    part = take_part(part_bytes_);
     if (part != nullptr) continue;
     while (free_part()) {
     }
@@ -82,7 +103,7 @@ bool LibraryReserve::serves_this_thread() const {
 bool LibraryReserve::free_part() noexcept {
   for (void*& part : parts_)
     if (part != nullptr) {
-      std::free(part);
+      give_part(part, part_bytes_);
       part = nullptr;
       return true;
     }

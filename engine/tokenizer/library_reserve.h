@@ -34,6 +34,7 @@ class LibraryReserve {
   bool free_part() noexcept;
 
   std::array<void*, 8> parts_{};
+  size_t part_bytes_;
   LibraryReserve* next_ = nullptr;
   pthread_t thread_;
   char name_[16] = {};  // of the thread and of those that it starts, if the reserve is for them
