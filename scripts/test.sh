@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and runs every test: C++, C, the CLI, Rust and Go.
 #   --sanitizers      also builds with address+undefined and thread sanitizers and runs the C++ and C tests under them
-#   --all-sanitizers  the same, and the command line and its tests under the thread sanitizer too (ten minutes more)
+#   --all-sanitizers  the same, and the command line and its tests under the thread sanitizer too
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

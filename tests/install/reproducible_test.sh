@@ -3,7 +3,7 @@
 #
 #   tests/install/reproducible_test.sh [TARGET ...]     (default: trafo translate-train)
 #
-# Long form of `tests/reliability/run.py --long`: it compiles everything twice, without a compiler cache.
+# Run by hand: it compiles everything twice, without a compiler cache.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 targets=("$@")
