@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -86,7 +87,7 @@ void LibraryReserve::on_failed_allocation() {
   {
     const std::lock_guard lock(mutex);
     for (LibraryReserve* reserve = newest; reserve != nullptr; reserve = reserve->next_)
-      if (reserve->serves_this_thread() && reserve->free_part()) return;
+      if (reserve->serves_this_thread() && reserve->find_memory()) return;
     handler = previous;
   }
   if (handler == nullptr) throw std::bad_alloc();
@@ -98,6 +99,27 @@ bool LibraryReserve::serves_this_thread() const {
   char name[sizeof name_] = {};
   return name_[0] != '\0' && pthread_getname_np(pthread_self(), name, sizeof name) == 0 &&
          std::strcmp(name, name_) == 0;
+}
+
+// Whether operator new shall try again. A thread that may have failed before the last part was freed
+// tries again first: of many threads that fail at once, the last would find no part left although
+// one was enough for all.
+bool LibraryReserve::find_memory() noexcept {
+  const auto end = failures_.begin() + static_cast<ptrdiff_t>(failed_threads_);
+  auto mine = std::find_if(failures_.begin(), end, [](const Failure& failure) {
+    return pthread_equal(failure.thread, pthread_self()) != 0;
+  });
+  if (mine == end && failed_threads_ < failures_.size()) {
+    *mine = {pthread_self(), 0};
+    ++failed_threads_;
+  }
+  const bool noted = mine != failures_.end();
+  if (!noted || mine->parts_freed == parts_freed_) {
+    if (!free_part()) return false;
+    ++parts_freed_;
+  }
+  if (noted) mine->parts_freed = parts_freed_;
+  return true;
 }
 
 bool LibraryReserve::free_part() noexcept {

@@ -31,10 +31,20 @@ class LibraryReserve {
  private:
   static void on_failed_allocation();
   bool serves_this_thread() const;
+  bool find_memory() noexcept;
   bool free_part() noexcept;
+
+  // What a thread knew when its last allocation failed.
+  struct Failure {
+    pthread_t thread;
+    size_t parts_freed;
+  };
 
   std::array<void*, 8> parts_{};
   size_t part_bytes_;
+  size_t parts_freed_ = 0;
+  std::array<Failure, 32> failures_{};
+  size_t failed_threads_ = 0;
   LibraryReserve* next_ = nullptr;
   pthread_t thread_;
   char name_[16] = {};  // of the thread and of those that it starts, if the reserve is for them

@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -191,6 +194,21 @@ TRAFO_REPLACES void free(void* memory) {
   if (memory) live.fetch_sub(1, std::memory_order_relaxed);
   if (memory) note_freed(memory);
   __libc_free(memory);
+}
+// Anonymous mappings are memory too: the parts of a LibraryReserve are.
+TRAFO_REPLACES void* mmap(void* at, size_t bytes, int protection, int flags, int file,
+                          off_t offset) noexcept {
+  if ((flags & MAP_ANONYMOUS) != 0 && refuse(bytes)) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return reinterpret_cast<void*>(syscall(SYS_mmap, at, bytes, protection, flags, file, offset));
+}
+TRAFO_REPLACES int munmap(void* memory, size_t bytes) noexcept {
+  const auto result = static_cast<int>(syscall(SYS_munmap, memory, bytes));
+  if (result == 0 && in_library > 0 && fired.load(std::memory_order_relaxed))
+    freed += static_cast<int64_t>(bytes);
+  return result;
 }
 TRAFO_REPLACES int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                                   void* (*start)(void*), void* argument) {
