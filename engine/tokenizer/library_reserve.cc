@@ -101,9 +101,9 @@ bool LibraryReserve::serves_this_thread() const {
          std::strcmp(name, name_) == 0;
 }
 
-// Whether operator new shall try again. A thread that may have failed before the last part was freed
-// tries again first: of many threads that fail at once, the last would find no part left although
-// one was enough for all.
+// Whether operator new shall try again. A thread that may have failed before the last part was
+// freed tries again first: of many threads that fail at once, the last would find no part left
+// although one was enough for all.
 bool LibraryReserve::find_memory() noexcept {
   const auto end = failures_.begin() + static_cast<ptrdiff_t>(failed_threads_);
   auto mine = std::find_if(failures_.begin(), end, [](const Failure& failure) {
