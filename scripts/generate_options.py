@@ -25,6 +25,8 @@ def targets(schema):
     """(path, region or None, lines)"""
     model, training, decoding = (schema.tables[name] for name in ("model", "training", "decoding"))
     header = "capi/include/trafo_models.h"
+    yield "engine/core/option_enums.generated.h", None, engine.enums_header(schema)
+    yield "engine/models/architectures.generated.def", None, engine.architectures(schema)
     yield "engine/models/model_config.h", "ModelConfig", engine.struct_fields(model.engine_rows)
     yield "engine/train/options.h", "TrainOptions", engine.struct_fields(training.engine_rows)
     yield ("engine/models/model_config_fields.generated.h", None,

@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "run_files.h"
+#include "setting_types.h"
 #include "settings.h"
 #include "text_io.h"
 
@@ -41,15 +42,16 @@ void show_model(const std::string& path, const std::string& vocabulary, bool ten
   check(trafo_model_get_config(model.get(), &c, sizeof c));
   int64_t count = 0, elements = 0;
   check(trafo_model_get_parameter_count(model.get(), &count, &elements));
-  const bool lm = c.architecture == TRAFO_DECODER_LM;
+  const Architecture& architecture = architectures()[static_cast<size_t>(c.architecture)];
   static constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
   out.show("model         " + path);
-  out.show(fmt::format("architecture  {}, {}-norm, {}", lm ? "decoder-lm" : "encoder-decoder",
+  out.show(fmt::format("architecture  {}, {}-norm, {}", architecture.name,
                        c.pre_norm ? "pre" : "post",
                        c.activation >= 0 && c.activation < 3 ? kActivations[c.activation] : "?"));
   out.show(fmt::format("layers        {}",
-                       lm ? std::to_string(c.decoder_layers)
-                          : fmt::format("{} + {}", c.encoder_layers, c.decoder_layers)));
+                       architecture.has_encoder
+                           ? fmt::format("{} + {}", c.encoder_layers, c.decoder_layers)
+                           : std::to_string(c.decoder_layers)));
   std::string form;
   if (c.norm == TRAFO_NORM_RMS) form += ", RMS norm";
   if (c.positions == TRAFO_POSITIONS_ROTARY)

@@ -29,7 +29,7 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
     usage_error("--mini-batch-fit: wants a --memory-limit, because no device is asked here");
   int64_t tokens = config.trainer.batch_tokens;
   const int64_t sentences = std::max<int64_t>(1, tokens / arguments.sentence_length);
-  const bool lm = config.model.architecture == TRAFO_DECODER_LM;
+  const bool lm = !has_encoder(config.model);
   trafo_memory_plan plan{};
   check(trafo_plan_training(&config.model, &config.trainer, sentences, lm ? 0 : tokens, tokens,
                             &plan, sizeof plan));

@@ -37,6 +37,12 @@ void read_options(const Settings& settings, trafo_model_config& config);
 void read_options(const Settings& settings, trafo_translate_options& options);
 void set_defaults(Settings& settings, const trafo_trainer_options& options);
 void set_defaults(Settings& settings, const trafo_model_config& config);
+struct Architecture {
+  const char* name;  // on the command line
+  bool has_encoder;  // false: one sequence holds source and target
+};
+// By their numbers in the C ABI.
+std::span<const Architecture> architectures();
 // The settings that decide the shape of a model's weights.
 std::span<const char* const> shape_settings();
 std::span<const char* const> task_names();

@@ -107,7 +107,7 @@ constexpr SettingSpec kSpecs[] = {
      "peak learning rate (default by task)",
      1, 1, true, false, nullptr},
     {"lr-decay", "--lr-scheduler", "", "Training", "NAME",
-     "inv-sqrt, cosine, linear, constant or noam (cosine and linear end where --after does) (default inv-sqrt)",
+     "constant, linear, cosine, inv-sqrt or noam (cosine and linear end where --after does) (default inv-sqrt)",
      1, 1, true, false, nullptr},
     {"lr-warmup", "--warmup-updates", "", "Training", "N",
      "updates to the peak (default by task)",
@@ -390,6 +390,11 @@ void read_options(const Settings& s, trafo_translate_options& o) {
   if (s.has("sampling-topk")) o.top_k = s.integer("sampling-topk", {"0 (all) or above", 0, 0x1p62, true, false, true});
   if (s.has("sampling-topp")) o.top_p = s.real("sampling-topp", {"above 0 and at most 1", 0, 1, false, true, false});
   if (s.has("seed")) o.seed = s.seed("seed");
+}
+
+std::span<const Architecture> architectures() {
+  static constexpr Architecture kArchitectures[] = {{"encoder-decoder", true}, {"decoder-lm", false}};
+  return kArchitectures;
 }
 
 std::span<const char* const> shape_settings() {

@@ -26,7 +26,7 @@ trafo_trainer_options training_preset(const std::string& task) {
 Settings shape_of(const trafo_model_config& config) {
   Settings shape;
   set_defaults(shape, config);
-  if (config.architecture == TRAFO_DECODER_LM) shape.unset("enc-depth");
+  if (!has_encoder(config)) shape.unset("enc-depth");
   return shape;
 }
 
@@ -46,23 +46,28 @@ int64_t longest_pair(const trafo_model_config& model) {
 
 }  // namespace
 
+bool has_encoder(const trafo_model_config& config) {
+  return architectures()[static_cast<size_t>(config.architecture)].has_encoder;
+}
+
 bool is_monolingual(const Settings& settings) {
   return settings.has("train-sets") && settings.list("train-sets").size() == 1;
 }
 
-const char* task_for(int64_t pairs, bool decoder_lm) {
-  if (decoder_lm) return "lm";
+const char* task_for(int64_t pairs, bool decoder_only) {
+  if (decoder_only) return "lm";
   return pairs < 100000 ? "tiny" : pairs < 1000000 ? "iwslt" : "base";
 }
 
 void fill_defaults(Settings& settings, int64_t pairs) {
-  const bool lm = settings.has("arch") && settings.text("arch") == "decoder-lm";
-  settings.set_default("task", {task_for(pairs, lm)});
+  auto given = with_defaults<trafo_model_config>(trafo_model_config_init);
+  read_options(settings, given);
+  settings.set_default("task", {task_for(pairs, !has_encoder(given))});
   settings.choice("task", task_names());
   trafo_model_config model = model_preset(settings.text("task"));
   trafo_model_config wanted = model;
   read_options(settings, wanted);
-  if (wanted.architecture == TRAFO_DECODER_LM && model.architecture != TRAFO_DECODER_LM) {
+  if (!has_encoder(wanted) && has_encoder(model)) {
     model.activation = TRAFO_GELU;
     model.pre_norm = 1;
   }
@@ -70,9 +75,9 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   settings.set_default("dim-vocabs", {std::to_string(model.vocabulary)});
   if (is_monolingual(settings))  // there is nothing to translate
     settings.set_default("valid-metrics", {"ce-mean-words"});
-  const bool has_encoder_depth = settings.has("enc-depth");
+  const bool depth_given = settings.has("enc-depth");
   set_defaults(settings, model);
-  if (model.architecture == TRAFO_DECODER_LM && !has_encoder_depth) settings.unset("enc-depth");
+  if (!has_encoder(model) && !depth_given) settings.unset("enc-depth");
   set_defaults(settings, training_preset(settings.text("task")));
   for (const SettingSpec& spec : setting_specs())
     if (spec.default_value != nullptr) settings.set_default(spec.name, {spec.default_value});
@@ -81,7 +86,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
 void fill_shape(Settings& settings, const Pretrained& pretrained) {
   Settings shape = shape_of(pretrained.config);
   shape.unset("transformer-depth-scaling");  // of initial weights, which it does not need
-  if (pretrained.config.architecture == TRAFO_DECODER_LM)
+  if (!has_encoder(pretrained.config))
     shape.set_default("max-length",
                       {std::to_string(std::min<int64_t>(256, longest_pair(pretrained.config)))});
   shape.overlay(settings);
@@ -93,10 +98,10 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   trafo_model_config& m = config.model = model_preset(settings.text("task"));
   const int64_t encoder_layers = m.encoder_layers;
   read_options(settings, m);
-  const bool lm = m.architecture == TRAFO_DECODER_LM;
+  const bool lm = !has_encoder(m);
   if (lm) {
     if (settings.has("enc-depth") && settings.integer("enc-depth") != 0)
-      settings.refuse("enc-depth", "a decoder-lm has no encoder");
+      settings.refuse("enc-depth", "a " + settings.text("arch") + " has no encoder");
     m.encoder_layers = encoder_layers;
   }
   trafo_trainer_options& t = config.trainer = training_preset(settings.text("task"));

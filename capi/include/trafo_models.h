@@ -157,9 +157,9 @@ typedef struct trafo_model_config {
 
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
-/* Fills a config, whose struct_size is set, with a preset by task: "tiny", "small", "iwslt", "base", "big", "lm", "gpt2" or
- * "llama" (docs/options.md has a table). Fields that the preset does not name get their defaults; vocabulary is the usual size
- * of a new vocabulary. NOT_FOUND lists the names. since 0.1 */
+/* Fills a config, whose struct_size is set, with a preset by task, for example "small" (docs/options.md has a table). Fields that
+ * the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.
+ * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
                                                                 size_t name_length);
 /* A model with random parameters, which follow from `seed`. UNSUPPORTED: the device does not compute in this precision. since 0.1 */

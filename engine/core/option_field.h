@@ -10,6 +10,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "engine/core/enum_names.h"
 #include "engine/core/json.h"
 #include "engine/core/status.h"
 
@@ -28,25 +29,6 @@ struct OptionField {
 
   const char* json_key() const { return key != nullptr ? key : name; }
 };
-
-// Specialised for enums with values 0, 1, ...: `names` is a std::array of their names in files.
-template <class E>
-struct EnumNames;
-
-template <class E>
-concept NamedEnum = requires {
-  EnumNames<E>::names;
-};
-
-template <NamedEnum E>
-bool is_known(E value) {
-  const auto i = static_cast<int64_t>(value);
-  return i >= 0 && i < static_cast<int64_t>(EnumNames<E>::names.size());
-}
-template <NamedEnum E>
-const char* enum_name(E value) {
-  return is_known(value) ? EnumNames<E>::names[static_cast<size_t>(value)] : "unknown";
-}
 
 // Throws INVALID_ARGUMENT naming the option and what it may be.
 void check_option(const char* origin, const OptionField& field, int64_t value);

@@ -7,7 +7,6 @@
 
 namespace trafo {
 
-
 // visit(OptionField, member) for every member of DecodeOptions.
 template <class Options, class Visit>
 void for_each_field_of_decoding(Options& o, Visit visit) {

@@ -227,6 +227,8 @@ class Reader {
 
 void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer,
                        const fs::path& directory) {
+  require_architecture(kFormat, host.config(),
+                       {Architecture::encoder_decoder, Architecture::decoder_lm});
   refuse_llama_form(kFormat, host.config());
   const ModelConfig& config = host.config();
   const bool lm = !config.has_encoder();

@@ -59,6 +59,14 @@ void cannot_express(const char* format, const std::string& setting) {
   fail(ErrorCode::unsupported, kOrigin, format, " cannot express ", setting);
 }
 
+void require_architecture(const char* format, const ModelConfig& config,
+                          std::initializer_list<Architecture> known, const char* instead) {
+  if (std::find(known.begin(), known.end(), config.architecture) != known.end()) return;
+  std::string setting = concat("a model with --arch ", enum_name(config.architecture));
+  if (instead != nullptr) setting.append("; use ").append(instead);
+  cannot_express(format, setting);
+}
+
 void refuse_llama_form(const char* format, const ModelConfig& config) {
   if (config.norm == Norm::rms) cannot_express(format, "RMS norm (--task llama); use hf-llama");
   if (config.positions == Positions::rotary)

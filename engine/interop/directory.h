@@ -19,6 +19,10 @@ inline constexpr const char* kOrigin = "interop";
 
 // Throws UNSUPPORTED: `format` cannot express `setting` of the model.
 [[noreturn]] void cannot_express(const char* format, const std::string& setting);
+// UNSUPPORTED for a model whose architecture is none of `known`; the message may name another
+// format.
+void require_architecture(const char* format, const ModelConfig& config,
+                          std::initializer_list<Architecture> known, const char* instead = nullptr);
 // UNSUPPORTED for a model with RMS norm, rotary positions, SwiGLU or linear layers without biases.
 void refuse_llama_form(const char* format, const ModelConfig& config);
 // INVALID_ARGUMENT unless the tokenizer has one token for every row of the embeddings.

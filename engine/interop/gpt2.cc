@@ -13,8 +13,7 @@ namespace fs = std::filesystem;
 constexpr const char* kFormat = "GPT-2";
 
 void check_expressible(const ModelConfig& config) {
-  if (config.has_encoder())
-    cannot_express(kFormat, "an encoder-decoder (--arch); use hf-marian or ctranslate2");
+  require_architecture(kFormat, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
   if (!config.pre_norm) cannot_express(kFormat, "post-norm layers (--transformer-norm post)");
   refuse_llama_form(kFormat, config);
 }

@@ -12,8 +12,7 @@ namespace fs = std::filesystem;
 constexpr const char* kFormat = "Llama";
 
 void check_expressible(const ModelConfig& config) {
-  if (config.has_encoder())
-    cannot_express(kFormat, "an encoder-decoder (--arch); use hf-marian or ctranslate2");
+  require_architecture(kFormat, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
   if (config.norm != Norm::rms) cannot_express(kFormat, "layer norm; train with --task llama");
   if (config.positions != Positions::rotary)
     cannot_express(kFormat, "learned positions; train with --task llama");

@@ -26,7 +26,7 @@ constexpr const char* kFormat = "MarianMT";
 constexpr double kEpsilon = 1e-5;  // torch.nn.LayerNorm's default, which MarianMT keeps
 
 void check_expressible(const ModelConfig& config) {
-  if (!config.has_encoder()) cannot_express(kFormat, "a decoder-lm (--arch); use hf-gpt2");
+  require_architecture(kFormat, config, {Architecture::encoder_decoder}, "hf-gpt2");
   if (config.pre_norm)
     cannot_express(kFormat,
                    "pre-norm layers (--transformer-norm pre); train with post, or use ctranslate2");

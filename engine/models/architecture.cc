@@ -6,17 +6,13 @@ namespace trafo {
 namespace {
 
 constexpr ArchitectureInfo kArchitectures[] = {
-#define TRAFO_ARCHITECTURE(name, number, text, has_encoder, free_form) \
-  {Architecture::name, text, has_encoder, free_form},
-#include "engine/models/architectures.def"
+#define TRAFO_ARCHITECTURE(name, has_encoder, free_form) \
+  {Architecture::name, has_encoder, free_form},
+#include "engine/models/architectures.generated.def"
 #undef TRAFO_ARCHITECTURE
 };
 
 }  // namespace
-
-std::span<const ArchitectureInfo> architectures() {
-  return kArchitectures;
-}
 
 const ArchitectureInfo& info_of(Architecture architecture) {
   for (const ArchitectureInfo& info : kArchitectures)

@@ -146,7 +146,7 @@ std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, u
 #define TRAFO_ARCHITECTURE(name, ...) \
   case Architecture::name:            \
     return make_##name(context, config, seed, dtype);
-#include "engine/models/architectures.def"
+#include "engine/models/architectures.generated.def"
 #undef TRAFO_ARCHITECTURE
   }
   fail(ErrorCode::internal, "model", "validate let an unknown architecture pass");

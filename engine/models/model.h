@@ -113,11 +113,11 @@ void restrict_output(Context& context, DecodeState& state, std::span<const int32
 std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, uint64_t seed,
                                   DType dtype = DType::f32);
 
-// The factories of architectures.def; make_model calls them.
+// The factory of each architecture; make_model calls them.
 #define TRAFO_ARCHITECTURE(name, ...)                                                            \
   std::unique_ptr<Model> make_##name(Context& context, const ModelConfig& config, uint64_t seed, \
                                      DType dtype);
-#include "engine/models/architectures.def"
+#include "engine/models/architectures.generated.def"
 #undef TRAFO_ARCHITECTURE
 
 }  // namespace trafo

@@ -13,12 +13,12 @@ void check_form(const ModelConfig& c) {
               (c.norm == Norm::layer && !rotary && c.ffn == FeedForward::plain && c.biases),
           ErrorCode::invalid_argument, kOrigin,
           "RMS norm, rotary positions, SwiGLU and projections without biases are for decoder-lm; ",
-          info_of(c.architecture).name, " has none of them");
+          enum_name(c.architecture), " has none of them");
   require(c.norm == Norm::layer || !c.biases, ErrorCode::invalid_argument, kOrigin,
           "norm rms goes without biases: set biases to 0");
   require(c.ffn == FeedForward::plain || c.activation == Activation::silu,
           ErrorCode::invalid_argument, kOrigin, "the activation of ffn swiglu is silu, not ",
-          activation_name(c.activation));
+          enum_name(c.activation));
   require(c.kv_heads <= c.heads, ErrorCode::invalid_argument, kOrigin, "kv_heads must be 0 to ",
           c.heads, ", got ", c.kv_heads);
   require(c.heads % c.key_heads() == 0, ErrorCode::invalid_argument, kOrigin, "the ", c.heads,

@@ -10,21 +10,8 @@
 
 namespace trafo {
 
-// What a decoder_lm may have of Llama (Touvron et al., arXiv 2302.13971). An encoder_decoder has
-// the first of each. Values are part of the C ABI: never renumber, only append.
-enum class Norm : int32_t {
-  layer = 0,  // layer norm
-  rms = 1,    // RMS norm, without a bias
-};
-enum class Positions : int32_t {
-  standard = 0,  // sinusoidal (encoder_decoder) or learned (decoder_lm), added to the embeddings
-  rotary = 1,    // queries and keys are turned (RoFormer)
-};
-enum class FeedForward : int32_t {
-  plain = 0,   // activation(x U) D
-  swiglu = 1,  // (silu(x G) * x U) D; `activation` is silu
-};
-
+// Norm, positions, ffn and biases of a decoder_lm may be those of Llama (Touvron et al., arXiv
+// 2302.13971); an encoder_decoder has the first value of each.
 struct ModelConfig {
   // options: begin ModelConfig (scripts/generate_options.py)
   // clang-format off

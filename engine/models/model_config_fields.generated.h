@@ -7,27 +7,6 @@
 
 namespace trafo {
 
-template <>
-struct EnumNames<Architecture> {
-  static constexpr std::array<const char*, 2> names{"encoder-decoder", "decoder-lm"};
-};
-template <>
-struct EnumNames<Activation> {
-  static constexpr std::array<const char*, 3> names{"relu", "gelu", "silu"};
-};
-template <>
-struct EnumNames<Norm> {
-  static constexpr std::array<const char*, 2> names{"layer", "rms"};
-};
-template <>
-struct EnumNames<Positions> {
-  static constexpr std::array<const char*, 2> names{"standard", "rotary"};
-};
-template <>
-struct EnumNames<FeedForward> {
-  static constexpr std::array<const char*, 2> names{"plain", "swiglu"};
-};
-
 // visit(OptionField, member) for every member of ModelConfig.
 template <class Options, class Visit>
 void for_each_field_of_model(Options& o, Visit visit) {

@@ -36,12 +36,6 @@ void check_options(const AdamWOptions& options) {
 
 }  // namespace
 
-const char* optimizer_states_name(OptimizerStates states) {
-  return states == OptimizerStates::float32     ? "fp32"
-         : states == OptimizerStates::eight_bit ? "8bit"
-                                                : "unknown";
-}
-
 AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients,
              const AdamWOptions& options, const Tensor& rounded, const UpdateGroups& groups)
     : context_(context), options_(options) {

@@ -4,19 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/core/option_enums.generated.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {
-
-// What the moments are kept in. Values are part of the C ABI: never renumber, only append.
-enum class OptimizerStates : int32_t {
-  float32 = 0,   // the dtype of the parameters: float64 for those
-  eight_bit = 1  // codes of one byte in blocks (engine/optim/state_code.h)
-};
-
-// "fp32", "8bit"; "unknown" for any other value.
-const char* optimizer_states_name(OptimizerStates states);
 
 struct AdamWOptions {
   double beta1 = 0.9;

@@ -11,40 +11,24 @@ namespace trafo {
 namespace {
 
 constexpr const char* kOrigin = "schedule";
-constexpr const char* kNames[] = {"constant", "linear", "cosine", "inv-sqrt", "noam"};
-constexpr int kKinds = static_cast<int>(std::size(kNames));
 
 }  // namespace
-
-ScheduleKind schedule_kind(std::string_view name) {
-  for (int i = 0; i < kKinds; ++i)
-    if (name == kNames[i]) return static_cast<ScheduleKind>(i);
-  std::string known;
-  for (const char* kind : kNames) known.append(known.empty() ? "" : ", ").append(kind);
-  fail(ErrorCode::invalid_argument, kOrigin, "unknown schedule \"", name, "\"; known are ", known);
-}
-
-const char* schedule_name(ScheduleKind kind) {
-  const int i = static_cast<int>(kind);
-  return i >= 0 && i < kKinds ? kNames[i] : "unknown";
-}
 
 Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
   const ScheduleKind kind = options.kind;
   const auto check = [&](bool condition, const auto&... message) {
     require(condition, ErrorCode::invalid_argument, kOrigin, message...);
   };
-  check(static_cast<int>(kind) >= 0 && static_cast<int>(kind) < kKinds, "unknown kind ",
-        static_cast<int>(kind));
+  check(is_known(kind), "unknown kind ", static_cast<int>(kind));
   check(std::isfinite(options.learning_rate) && options.learning_rate >= 0,
         "the learning rate must be finite and not negative, got ", options.learning_rate);
   check(options.warmup >= 0, "warmup must not be negative, got ", options.warmup);
   if (kind == ScheduleKind::inverse_sqrt || kind == ScheduleKind::noam)
-    check(options.warmup >= 1, schedule_name(kind), " needs a warmup of at least 1 update");
+    check(options.warmup >= 1, enum_name(kind), " needs a warmup of at least 1 update");
   if (kind == ScheduleKind::noam)
     check(options.width >= 1, "noam needs the width of the model, got ", options.width);
   if (kind == ScheduleKind::linear || kind == ScheduleKind::cosine) {
-    check(options.total > options.warmup, schedule_name(kind),
+    check(options.total > options.warmup, enum_name(kind),
           " needs a total number of updates above the warmup of ", options.warmup, ", got ",
           options.total);
     check(std::isfinite(options.final_rate) && options.final_rate >= 0,

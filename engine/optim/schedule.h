@@ -3,23 +3,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <string_view>
 #include <utility>
 
+#include "engine/core/option_enums.generated.h"
+
 namespace trafo {
-
-// Values are part of the C ABI: never renumber, only append.
-enum class ScheduleKind : int32_t {
-  constant = 0,
-  linear = 1,
-  cosine = 2,
-  inverse_sqrt = 3,
-  noam = 4
-};
-
-// "constant", "linear", "cosine", "inv-sqrt", "noam"; INVALID_ARGUMENT for another name.
-ScheduleKind schedule_kind(std::string_view name);
-const char* schedule_name(ScheduleKind kind);  // "unknown" for a value that is none
 
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::inverse_sqrt;

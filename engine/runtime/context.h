@@ -11,17 +11,11 @@
 
 #include "engine/autograd/tape.h"
 #include "engine/backend/backend.h"
+#include "engine/core/option_enums.generated.h"
 #include "engine/core/tensor.h"
 #include "engine/runtime/profiler.h"
 
 namespace trafo {
-
-// What backward recomputes instead of keeping it. Gradients are the same bits under each policy.
-enum class Recompute : int32_t {
-  none = 0,
-  selective = 1,  // outputs of norms and activations: large, but cheap to compute
-  full = 2        // everything inside a layer (the model decides)
-};
 
 class Context {
  public:

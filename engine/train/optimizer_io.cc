@@ -102,8 +102,7 @@ void stage_moments(const ParameterStore& parameters, const SafetensorsReader& re
   const bool file_in_eight_bits = reader.find("exp_avg") != nullptr;
   require(file_in_eight_bits == in_eight_bits(optimizer), ErrorCode::invalid_argument, kOrigin,
           reader.label(), " holds ", file_in_eight_bits ? "8bit" : "fp32",
-          " optimizer states, the trainer keeps ",
-          optimizer_states_name(optimizer.options().states),
+          " optimizer states, the trainer keeps ", enum_name(optimizer.options().states),
           " ones: a run continues with those it has begun with");
   if (file_in_eight_bits) {
     stage_eight_bit(reader, optimizer, staged);

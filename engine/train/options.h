@@ -16,14 +16,6 @@ namespace trafo {
 // that both are shuffled alike.
 inline constexpr int64_t kSortWindow = 1 << 18;
 
-// The metrics that early stopping looks at. Values are part of the C ABI: never renumber, only
-// append.
-enum class StoppingMetrics : int32_t {
-  first = 0,
-  any = 1,  // stops when one of them has stalled
-  all = 2,  // stops when all of them have
-};
-
 struct TrainOptions {
   // options: begin TrainOptions (scripts/generate_options.py)
   // clang-format off

@@ -89,7 +89,7 @@ class Plans {
     if (level <= options.recompute) continue;
     const int64_t total = plans.of(level, plan.batch_tokens).total;
     if (total > plan.limit) continue;
-    add(concat("recompute ", recompute_name(level)), total);
+    add(concat("recompute ", enum_name(level)), total);
     break;
   }
   for (const Recompute level : {options.recompute, Recompute::full}) {
@@ -112,18 +112,12 @@ class Plans {
        mebibytes(plan.memory.weights), ", gradients ", mebibytes(plan.memory.gradients),
        ", optimizer ", mebibytes(plan.memory.optimizer), ", activations ",
        mebibytes(plan.memory.activations), ", with batch_tokens ", plan.batch_tokens,
-       " and recompute ", recompute_name(options.recompute), "), and ", mebibytes(plan.limit),
+       " and recompute ", enum_name(options.recompute), "), and ", mebibytes(plan.limit),
        options.memory_limit == plan.limit ? " are allowed" : " are free", " on ",
        device_name(device), ". It would fit with ", ways);
 }
 
 }  // namespace
-
-const char* recompute_name(Recompute recompute) {
-  return recompute == Recompute::full        ? "full"
-         : recompute == Recompute::selective ? "selective"
-                                             : "none";
-}
 
 std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConfig& config,
                                          int64_t batch_tokens) {

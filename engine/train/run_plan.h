@@ -38,6 +38,4 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
 RunPlan plan_run(const Context& context, const Model& model, const Batcher& batcher,
                  const TokenizedCorpus* valid, const TrainOptions& options, bool resumed);
 
-const char* recompute_name(Recompute recompute);
-
 }  // namespace trafo

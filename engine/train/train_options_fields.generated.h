@@ -7,23 +7,6 @@
 
 namespace trafo {
 
-template <>
-struct EnumNames<ScheduleKind> {
-  static constexpr std::array<const char*, 5> names{"constant", "linear", "cosine", "inv-sqrt", "noam"};
-};
-template <>
-struct EnumNames<OptimizerStates> {
-  static constexpr std::array<const char*, 2> names{"fp32", "8bit"};
-};
-template <>
-struct EnumNames<Recompute> {
-  static constexpr std::array<const char*, 3> names{"none", "selective", "full"};
-};
-template <>
-struct EnumNames<StoppingMetrics> {
-  static constexpr std::array<const char*, 3> names{"first", "any", "all"};
-};
-
 // visit(OptionField, member) for every member of TrainOptions.
 template <class Options, class Visit>
 void for_each_field_of_training(Options& o, Visit visit) {

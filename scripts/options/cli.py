@@ -21,8 +21,15 @@ def cli_default(row):
     return default_text(row)
 
 
+def either(words):
+    """The words as a list with "or" before the last."""
+    return ", ".join(words[:-1]) + " or " + words[-1]
+
+
 def help_text(schema, row):
-    text = row.help
+    text = row.help.replace("{presets}", either(list(schema.presets)))
+    if row.enum:
+        text = text.replace("{values}", either([value["cli"].split("|")[0] for value in row.enum.values]))
     if "(default" in text:
         return text
     if schema.varies_by_task(row):
@@ -117,6 +124,10 @@ def source(schema):
             value = writer(row)
             lines.append(f"  s.set_default({json.dumps(row.flag)}, " + (f"{value});" if row.type == "metrics" else f"{{{value}}});"))
         lines.append("}")
+    architectures = ", ".join(f"{{{json.dumps(value['cli'])}, {str(value['has_encoder']).lower()}}}"
+                              for value in schema.enums["architecture"].values)
+    lines += ["", "std::span<const Architecture> architectures() {",
+              f"  static constexpr Architecture kArchitectures[] = {{{architectures}}};", "  return kArchitectures;", "}"]
     shape = ", ".join(json.dumps(row.flag) for row in schema.tables["model"].flags if row.fixed)
     return lines + ["", "std::span<const char* const> shape_settings() {", f"  static constexpr const char* kShape[] = {{{shape}}};",
                     "  return kShape;", "}", "", "}  // namespace translate_train"]

@@ -64,7 +64,7 @@ def presets(schema):
                "attention_dropout", "learning_rate", "warmup", "ema_alpha"]
     lines = ["| preset | " + " | ".join(f"`{name}`" for name in columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for name, values in schema.presets.items():
-        lm = values.get("architecture") == "decoder_lm"
+        lm = not schema.has_encoder(values)
         cells = []
         for column in columns:
             row = schema.of_preset("model", column) or schema.of_preset("training", column)

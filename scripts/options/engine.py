@@ -1,4 +1,4 @@
-"""The engine's structs, and the list of their fields that checks, JSON and counting go over."""
+"""The engine's enums and structs, and the list of their fields that checks, JSON and counting go over."""
 from schema import UNLIMITED, described, period, plain, wrap
 
 CPP = {"int": "int64_t", "seed": "uint64_t", "bytes": "int64_t", "real": "double", "flag": "bool", "period": "Period",
@@ -78,16 +78,34 @@ def field(row):
     return "{" + ", ".join(parts) + "}"
 
 
+def enums_header(schema):
+    """The enums that options are made of, with their names in files."""
+    lines = ["// Written by scripts/generate_options.py from engine/options/enums.toml: change that.", "// clang-format off", "#pragma once",
+             "", '#include "engine/core/enum_names.h"', "", "namespace trafo {"]
+    for enum in schema.enums.values():
+        lines += ["", *wrap(f"{enum.doc} Values are part of the C ABI.", 98, "// "), f"enum class {enum.engine} : int32_t {{"]
+        for number, value in enumerate(enum.values):
+            lines += wrap(value["doc"], 98, "  // ") + [f"  {value['name']} = {number},"]
+        names = ", ".join(f'"{value["text"]}"' for value in enum.values)
+        lines += ["};", "template <>", f"struct EnumNames<{enum.engine}> {{",
+                  f"  static constexpr std::array<const char*, {len(enum.values)}> names{{{names}}};", "};"]
+    return lines + ["", "}  // namespace trafo"]
+
+
+def architectures(schema):
+    """What engine/models/architecture.h is made of."""
+    lines = ["// Written by scripts/generate_options.py from engine/options/enums.toml: change that.", "// clang-format off"]
+    for value in schema.enums["architecture"].values:
+        lines.append(f"TRAFO_ARCHITECTURE({value['name']}, {str(value['has_encoder']).lower()}, {str(value['free_form']).lower()})")
+    return lines
+
+
 def fields_header(schema, table, header, rows, struct):
-    """for_each_field of a struct, and the names of its enums."""
+    """for_each_field of a struct."""
     guard = [f"// Written by scripts/generate_options.py from {table.source}: change that.", "// clang-format off", "#pragma once", "",
              '#include "engine/core/option_field.h"', f'#include "{header}"', "", "namespace trafo {", ""]
     lines = []
-    for enum in schema.enums_of(table):
-        names = ", ".join(f'"{value["text"]}"' for value in enum.values)
-        lines += ["template <>", f"struct EnumNames<{enum.engine}> {{",
-                  f"  static constexpr std::array<const char*, {len(enum.values)}> names{{{names}}};", "};"]
-    lines += ["", f"// visit(OptionField, member) for every member of {struct}.", "template <class Options, class Visit>",
+    lines += [f"// visit(OptionField, member) for every member of {struct}.", "template <class Options, class Visit>",
               f"void for_each_field_of_{table.name}(Options& o, Visit visit) {{"]
     for row in rows:
         lines.append(f"  visit(OptionField{field(row)}, o.{member(row)});")

@@ -174,6 +174,11 @@ class Schema:
                 found.append(row.enum)
         return found
 
+    def has_encoder(self, values):
+        """Whether a preset's model reads its source with an encoder."""
+        architecture = values.get("architecture", self.tables["model"].row("architecture").default)
+        return self.enums["architecture"].value(architecture)["has_encoder"]
+
     def varies_by_task(self, row):
         return any(row.name in values for values in self.presets.values())
 

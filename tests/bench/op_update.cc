@@ -82,8 +82,7 @@ void update_case(OpBench& bench, DType dtype, bool clipped) {
     const OptimizerStates states = updater->optimizer.options().states;
     OpRun run;
     run.section = "adamw";
-    run.op =
-        std::string(clipped ? "norm, clip, update " : "update ") + optimizer_states_name(states);
+    run.op = std::string(clipped ? "norm, clip, update " : "update ") + enum_name(states);
     run.dtype = dtype;
     run.shape = {count};
     run.full = !bench.quick;

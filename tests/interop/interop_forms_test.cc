@@ -83,7 +83,7 @@ TEST_F(InteropFormsTest, Ctranslate2TakesEveryActivation) {
   for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu}) {
     ModelConfig config = config_of(Architecture::decoder_lm, true);
     config.activation = activation;
-    const std::string name = activation_name(activation);
+    const std::string name = enum_name(activation);
     EXPECT_EQ(exported(*model_of(config), ExportFormat::ctranslate2, name), 0);
     // The number is in the file: another activation is another model.
     config.activation = activation == Activation::relu ? Activation::silu : Activation::relu;

@@ -22,7 +22,7 @@ TEST_F(InteropTest, WeightsComeBackBitForBit) {
       if (lm) config.encoder_layers = ModelConfig{}.encoder_layers;
       config.output_bias = !lm;  // GPT-2 has none
       const auto model = model_of(config);
-      const std::string name = concat("weights-", activation_name(activation), lm);
+      const std::string name = concat("weights-", enum_name(activation), lm);
       EXPECT_EQ(exported(*model, lm ? ExportFormat::hf_gpt2 : ExportFormat::hf_marian, name), 0);
       const ImportedModel imported = import_model(*context_, path(name));
       EXPECT_EQ(imported.model->config(), config);

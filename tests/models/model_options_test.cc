@@ -49,13 +49,14 @@ class ModelOptionsTest : public ::testing::TestWithParam<ModelForm> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Forms, ModelOptionsTest, ::testing::ValuesIn(forms()), [](const auto& instance) {
-      const ModelForm& form = instance.param;
-      return std::string(form.architecture == Architecture::decoder_lm ? "Lm" : "Ed") +
-             activation_name(form.activation) + (form.pre_norm ? "Pre" : "Post") +
-             (form.tied ? "Tied" : "Untied");
-    });
+INSTANTIATE_TEST_SUITE_P(Forms, ModelOptionsTest, ::testing::ValuesIn(forms()),
+                         [](const auto& instance) {
+                           const ModelForm& form = instance.param;
+                           return std::string(
+                                      form.architecture == Architecture::decoder_lm ? "Lm" : "Ed") +
+                                  enum_name(form.activation) + (form.pre_norm ? "Pre" : "Post") +
+                                  (form.tied ? "Tied" : "Untied");
+                         });
 
 TEST_P(ModelOptionsTest, Learns) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
@@ -165,12 +166,14 @@ TEST(OutputBias, FilesWithoutTheFieldHaveOne) {
 }
 
 TEST(Architectures, HaveNamesThatAreReadBack) {
-  for (const ArchitectureInfo& info : architectures()) {
-    EXPECT_EQ(&info_of(info.architecture), &info);
-    const ModelConfig config = tiny_config(info.architecture);
-    EXPECT_EQ(model_config_from_json(to_json(config)).architecture, info.architecture);
-    EXPECT_NE(to_json(config).find(info.name), std::string::npos);
+  for (int32_t i = 0; i < static_cast<int32_t>(EnumNames<Architecture>::names.size()); ++i) {
+    const auto architecture = static_cast<Architecture>(i);
+    EXPECT_EQ(info_of(architecture).architecture, architecture);
+    const ModelConfig config = tiny_config(architecture);
+    EXPECT_EQ(model_config_from_json(to_json(config)).architecture, architecture);
+    EXPECT_NE(to_json(config).find(enum_name(architecture)), std::string::npos);
   }
+  EXPECT_THROW(info_of(static_cast<Architecture>(EnumNames<Architecture>::names.size())), Error);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace {
 
 OpCase activation_case(Activation kind, const char* label, const Shape& shape, double range = 3) {
   OpCase test;
-  test.label = concat(activation_name(kind), ", ", label);
+  test.label = concat(enum_name(kind), ", ", label);
   test.inputs = [shape, range](InputMaker& make) {
     return std::vector<Tensor>{make.uniform(shape, -range, range)};
   };

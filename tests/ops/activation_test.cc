@@ -21,7 +21,7 @@ TEST(Activation, ValuesOfTheFormulas) {
     for (int64_t i = 0; i < count; ++i) {
       const double expected = exact(kind, x[static_cast<size_t>(i)]);
       EXPECT_NEAR(y.data<float>()[i], expected, 3e-7 * std::max(1.0, std::abs(expected)))
-          << activation_name(kind) << " of " << x[static_cast<size_t>(i)];
+          << enum_name(kind) << " of " << x[static_cast<size_t>(i)];
     }
   }
 }
@@ -43,8 +43,7 @@ TEST(Activation, GradientsOfTheFormulas) {
       const double expected = (8 * (exact(kind, v + step) - exact(kind, v - step)) -
                                (exact(kind, v + 2 * step) - exact(kind, v - 2 * step))) /
                               (12 * step);
-      EXPECT_NEAR(grad_of(x).data<float>()[i], expected, 2.5e-7)
-          << activation_name(kind) << " at " << v;
+      EXPECT_NEAR(grad_of(x).data<float>()[i], expected, 2.5e-7) << enum_name(kind) << " at " << v;
     }
   }
 }
@@ -60,11 +59,11 @@ TEST(Activation, ExtremeValuesGiveFiniteGradients) {
     context->backward(y, filled(*context, {count}, 1));
     for (int64_t i = 0; i < count; ++i) {
       const float v = extremes[static_cast<size_t>(i)];
-      EXPECT_EQ(y.data<float>()[i], v > 0 ? v : 0) << activation_name(kind) << " of " << v;
+      EXPECT_EQ(y.data<float>()[i], v > 0 ? v : 0) << enum_name(kind) << " of " << v;
       const float expected = v == 0  ? (kind == Activation::relu ? 0.0f : 0.5f)
                              : v > 0 ? 1.0f
                                      : 0.0f;
-      EXPECT_EQ(grad_of(x).data<float>()[i], expected) << activation_name(kind) << " at " << v;
+      EXPECT_EQ(grad_of(x).data<float>()[i], expected) << enum_name(kind) << " at " << v;
     }
   }
 }
@@ -84,8 +83,8 @@ TEST(Activation, Errors) {
                [&] { ops::activation(c, filled(c, {3}, 1), static_cast<Activation>(7)); });
   expect_error(ErrorCode::dtype_mismatch, "must be float32 or float64",
                [&] { ops::activation(c, c.zeros({3}, DType::i32), Activation::relu); });
-  EXPECT_STREQ(activation_name(Activation::gelu), "gelu");
-  EXPECT_STREQ(activation_name(static_cast<Activation>(9)), "unknown");
+  EXPECT_STREQ(enum_name(Activation::gelu), "gelu");
+  EXPECT_STREQ(enum_name(static_cast<Activation>(9)), "unknown");
 }
 
 }  // namespace

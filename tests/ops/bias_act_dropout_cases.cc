@@ -7,7 +7,7 @@ namespace {
 OpCase add_norm_case(const char* label, const Shape& shape, Activation kind, float p,
                      bool with_bias = true) {
   OpCase test;
-  test.label = concat(activation_name(kind), ", ", label);
+  test.label = concat(enum_name(kind), ", ", label);
   test.inputs = [shape, with_bias](InputMaker& make) {
     std::vector<Tensor> inputs{make.uniform(shape, -2, 2)};
     if (with_bias) inputs.push_back(make.uniform({shape.back()}));

@@ -7,7 +7,7 @@ namespace {
 OpCase block_case(const char* label, const Shape& shape, int64_t ffn, int64_t out, Activation kind,
                   float p, bool with_bias = true) {
   OpCase test;
-  test.label = concat(activation_name(kind), ", ", label);
+  test.label = concat(enum_name(kind), ", ", label);
   test.inputs = [=](InputMaker& make) {
     std::vector<Tensor> inputs{make.uniform(shape), make.uniform({ffn, shape.back()}),
                                make.uniform({out, ffn})};

@@ -109,8 +109,7 @@ TEST_F(FeedForward, OnlyGeluWithoutDropoutIsTakenIntoProducts) {
       const Tensor y = block(in, kind, Dropout{dropping ? 0.25f : 0.0f, 1, 2, 3});
       InputMaker make(context_, DType::f32, 9);
       context_.backward(y, make.uniform({5, 4}));
-      EXPECT_EQ(device_->epilogues > 0, kind == Activation::gelu && !dropping)
-          << activation_name(kind);
+      EXPECT_EQ(device_->epilogues > 0, kind == Activation::gelu && !dropping) << enum_name(kind);
     }
   }
 }

@@ -94,7 +94,7 @@ TEST_F(CudaRows, BiasActivationDropout) {
   check_widths([&](int64_t width) {
     for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu})
       for (const Dropout& dropout : {kDropout, Dropout{}})
-        check(concat(activation_name(kind), ", width ", width, dropout.active() ? ", dropout" : ""),
+        check(concat(enum_name(kind), ", width ", width, dropout.active() ? ", dropout" : ""),
               {{kRows, width}, {width}}, [&, kind](Context& context, const Tensors& in) {
                 return Tensors{ops::bias_act_dropout(context, in[0], in[1], kind, dropout)};
               });

@@ -166,7 +166,7 @@ TEST_F(CudaOptimizer, SkippedUpdatesChangeNothing) {
           std::pair{ours.optimizer.ema(), theirs.optimizer.ema()},
           std::pair{ours.optimizer.first_moment(), theirs.optimizer.first_moment()},
           std::pair{ours.optimizer.second_moment(), theirs.optimizer.second_moment()}})
-      EXPECT_EQ(bytes(*context_, x), bytes(*context_, y)) << optimizer_states_name(states);
+      EXPECT_EQ(bytes(*context_, x), bytes(*context_, y)) << enum_name(states);
     if (states == OptimizerStates::eight_bit) {
       EXPECT_EQ(bytes(*context_, ours.optimizer.first_scale()),
                 bytes(*context_, theirs.optimizer.first_scale()));

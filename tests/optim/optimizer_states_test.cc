@@ -365,8 +365,8 @@ TEST(OptimizerStates, RefuseWhatCannotBe) {
             ErrorCode::unsupported);
   EXPECT_EQ(code_of([&] { AdamW(*context, p, g, {.states = static_cast<OptimizerStates>(2)}); }),
             ErrorCode::invalid_argument);
-  EXPECT_STREQ(optimizer_states_name(OptimizerStates::float32), "fp32");
-  EXPECT_STREQ(optimizer_states_name(OptimizerStates::eight_bit), "8bit");
+  EXPECT_STREQ(enum_name(OptimizerStates::float32), "fp32");
+  EXPECT_STREQ(enum_name(OptimizerStates::eight_bit), "8bit");
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ TEST(Schedule, WarmsUpInAStraightLine) {
     const Schedule rate(options(kind, 10, 100));
     EXPECT_DOUBLE_EQ(rate(1), 0.08);
     EXPECT_DOUBLE_EQ(rate(5), 0.4);
-    EXPECT_DOUBLE_EQ(rate(10), 0.8) << schedule_name(kind);
+    EXPECT_DOUBLE_EQ(rate(10), 0.8) << enum_name(kind);
   }
 }
 
@@ -55,11 +55,11 @@ TEST(Schedule, NoamPeaksAtTheEndOfWarmup) {
   EXPECT_NEAR(rate(16000), rate(4000) / 2, 1e-15);
 }
 
-TEST(Schedule, NamesGoBothWays) {
+TEST(Schedule, NamesAreThoseInSavedRuns) {
+  int32_t number = 0;
   for (const char* name : {"constant", "linear", "cosine", "inv-sqrt", "noam"})
-    EXPECT_STREQ(schedule_name(schedule_kind(name)), name);
-  EXPECT_THROW(schedule_kind("cosinus"), Error);
-  EXPECT_STREQ(schedule_name(static_cast<ScheduleKind>(9)), "unknown");
+    EXPECT_STREQ(enum_name(static_cast<ScheduleKind>(number++)), name);
+  EXPECT_STREQ(enum_name(static_cast<ScheduleKind>(number)), "unknown");
 }
 
 TEST(Schedule, RefusesWhatCannotBe) {

@@ -73,8 +73,8 @@ func DefaultModelConfig() ModelConfig {
 	return modelConfig(&c)
 }
 
-// Preset gives the shape of a model by task: "tiny", "small", "iwslt", "base", "big", "lm", "gpt2" or
-// "llama". Vocabulary is the usual size of a new vocabulary. The error of another name lists the names.
+// Preset gives the shape of a model by task, for example "small" (docs/options.md lists the presets). Vocabulary is the usual
+// size of a new vocabulary. The error of another name lists the names.
 func Preset(name string) (ModelConfig, error) {
 	var c C.trafo_model_config
 	mustInit(C.trafo_model_config_init(&c, C.sizeof_trafo_model_config))

@@ -12,18 +12,6 @@
 
 namespace trafo {
 
-const char* activation_name(Activation activation) {
-  switch (activation) {
-    case Activation::relu:
-      return "relu";
-    case Activation::gelu:
-      return "gelu";
-    case Activation::silu:
-      return "silu";
-  }
-  return "unknown";
-}
-
 namespace ops {
 namespace {
 

@@ -2,14 +2,10 @@
 // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). Backward uses the input.
 #pragma once
 
+#include "engine/core/option_enums.generated.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {
-
-// Values are part of the C ABI: never renumber, only append.
-enum class Activation : int32_t { relu = 0, gelu = 1, silu = 2 };
-
-const char* activation_name(Activation activation);  // "relu"; "unknown" for a value that is none
 
 struct ActivationForwardParams {
   DType dtype;
