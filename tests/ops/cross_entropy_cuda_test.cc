@@ -171,6 +171,30 @@ class CrossEntropyOnCuda : public CudaTest {
   PhiloxStream random_{7, 8};
 };
 
+// Where float32 has no room for the log of the sum beside the logits.
+TEST_F(CrossEntropyOnCuda, HugeLogits) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const double huge : {2048.0, 0x1p100, -0x1p100})
+      for (const int64_t classes : {5, 1000}) {
+        Tensor x = context_->from_doubles(Doubles(static_cast<size_t>(classes), huge), {1, classes},
+                                          dtype);
+        set_requires_grad(x, true);
+        const auto out = ops::cross_entropy(
+            *context_, x, context_->from_values<int32_t>(std::vector<int32_t>{1}, {1}),
+            {.label_smoothing = kSmoothing, .reduction = Reduction::sum});
+        const auto count = static_cast<double>(classes);
+        EXPECT_NEAR(context_->item(out.loss), std::log(count), 1e-5) << huge;
+        EXPECT_NEAR(context_->item(out.nll), std::log(count), 1e-5) << huge;
+        context_->backward(out.loss);
+        const Doubles gradient = download(grad_of(x));
+        for (size_t c = 0; c < gradient.size(); ++c) {
+          const double wanted = (1 - kSmoothing) / count - (c == 1 ? 1 - kSmoothing : 0);
+          EXPECT_NEAR(gradient[c], wanted, std::abs(wanted) * (dtype == DType::f32 ? 1e-5 : 0x1p-8))
+              << huge << ", class " << c;
+        }
+      }
+}
+
 // Blocks of 128, 256 and 512 threads; a ring of eight packs a thread that is not filled, filled,
 // and filled again; rows that shared memory holds, and longer ones.
 TEST_F(CrossEntropyOnCuda, WidthsAndAlignments) {

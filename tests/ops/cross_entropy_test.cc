@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/reduce/reduce.h"
 #include "tests/support/errors.h"
 
 namespace trafo {
@@ -19,6 +20,11 @@ class CrossEntropyTest : public ::testing::Test {
   }
   Tensor labels(std::vector<int32_t> values) {
     return context_->from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
+  }
+  std::vector<double> doubles(const Tensor& tensor) {
+    if (tensor.dtype() == DType::f64) return context_->values<double>(tensor);
+    const std::vector<float> values = context_->values<float>(tensor);
+    return {values.begin(), values.end()};
   }
   std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 2);
 };
@@ -105,6 +111,34 @@ TEST_F(CrossEntropyTest, LargeLogitsKeepTheDigitsOfTheirProbabilities) {
                   std::exp(static_cast<double>(values[first + c])) / sum - (c == 3 ? 1 : 0),
                   1.5e-7);
   }
+}
+
+// Where float32 and float64 have no room for the log of the sum beside the logits.
+TEST_F(CrossEntropyTest, HugeLogits) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const double huge : {2000.0, 1e15, 1e30, 3e38, -1e30}) {
+      const std::vector<double> values{huge, huge,  huge, huge,     huge,
+                                       huge, -huge, huge, huge / 2, huge};
+      Tensor x = context_->from_doubles(values, {2, 5}, dtype);
+      set_requires_grad(x, true);
+      const auto out = ops::cross_entropy(*context_, x, labels({1, 0}),
+                                          {.label_smoothing = 0.2, .reduction = Reduction::none});
+      // Rows of five equal logits, and of three that are equal where they are the largest.
+      EXPECT_NEAR(doubles(out.nll)[0], std::log(5.0), 1e-6) << huge;
+      EXPECT_NEAR(doubles(out.loss)[0], std::log(5.0), 1e-6) << huge;
+      context_->backward(ops::sum(*context_, out.loss));
+      const std::vector<double> gradient = doubles(grad_of(x));
+      for (size_t c = 0; c < 5; ++c)
+        EXPECT_NEAR(gradient[c], 0.2 - 0.2 / 5 - (c == 1 ? 0.8 : 0), 1e-7) << huge;
+      if (huge < 0) continue;
+      EXPECT_NEAR(doubles(out.nll)[1], std::log(3.0), 1e-6) << huge;
+      const double spread = huge * (2 + 0.5) / 5;
+      EXPECT_NEAR(doubles(out.loss)[1] / (std::log(3.0) + 0.2 * spread), 1, 1e-6) << huge;
+      for (size_t c = 0; c < 5; ++c)
+        EXPECT_NEAR(gradient[5 + c],
+                    (c == 1 || c == 3 ? 0 : 1.0 / 3) - 0.2 / 5 - (c == 0 ? 0.8 : 0), 1e-7)
+            << huge;
+    }
 }
 
 TEST_F(CrossEntropyTest, LongRowsWithALargeMean) {

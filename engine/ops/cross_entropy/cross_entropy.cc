@@ -135,7 +135,7 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   const DType sums = stat_dtype(dtype);
   const Tensor loss = context.empty({rows}, sums), nll = context.empty({rows}, sums);
   const Tensor lse = context.empty({rows}, sums);
-  const Tensor lse_rest = dtype == DType::f32 ? context.empty({rows}, sums) : Tensor{};
+  const Tensor lse_rest = context.empty({rows}, sums);
   CrossEntropyForwardParams params{};
   params.dtype = dtype;
   params.label_smoothing = options.label_smoothing;
@@ -148,7 +148,7 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   params.loss = loss.raw();
   params.nll = nll.raw();
   params.lse = lse.raw();
-  params.lse_rest = lse_rest.defined() ? lse_rest.raw() : nullptr;
+  params.lse_rest = lse_rest.raw();
   launch(context, OpKernel::cross_entropy_forward, kOp, params);
 
   CrossEntropyOutput out{loss, nll};
@@ -174,7 +174,7 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
                    p.labels = static_cast<const int32_t*>(inputs.labels.raw());
                    p.weights = inputs.weights.defined() ? inputs.weights.raw() : nullptr;
                    p.lse = lse.raw();
-                   p.lse_rest = lse_rest.defined() ? lse_rest.raw() : nullptr;
+                   p.lse_rest = lse_rest.raw();
                    p.dloss = dloss.raw();
                    p.per_row = per_row;
                    p.scale = inputs.scale;

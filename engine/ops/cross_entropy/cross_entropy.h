@@ -3,8 +3,9 @@
 // labels and per-token weights:
 //   loss_t = w_t ((1 - e) (lse_t - x_t[label]) + e (lse_t - mean_v x_t[v]))
 //   dx = g w_t (softmax(x_t) - (1 - e) onehot - e / V)
-// Saved for backward: the logits, lse [T] and, in float32, what lse has lost by being rounded: with
-// large logits all probabilities of a row would be off by as much.
+// Saved for backward: the logits, and lse [T] in two parts whose sum is the log-sum: rounded, and
+// what it has lost by that. Where the largest logit is kLargeLogit or more, so much would be lost
+// that the parts are that logit and the log of the sum relative to it.
 #pragma once
 
 #include "engine/runtime/context.h"
@@ -18,6 +19,8 @@ enum class Reduction : int32_t {
   mean = 2
 };  // mean: divided by the sum of weights not ignored
 
+inline constexpr float kLargeLogit = 1024;
+
 struct CrossEntropyForwardParams {
   DType dtype;
   double label_smoothing;
@@ -29,7 +32,7 @@ struct CrossEntropyForwardParams {
   void* loss;           // [rows], weighted; 0 where ignored
   void* nll;            // [rows], weighted, without smoothing; 0 where ignored
   void* lse;            // [rows]
-  void* lse_rest;       // [rows], float32 only: the log-sum less lse; null: not wanted
+  void* lse_rest;       // [rows]: the log-sum less lse; null: not wanted
   // The gradient at once, for a caller that knows `dloss`, the gradient of every element of loss,
   // before the loss: backward without a second reading of the logits.
   double dloss;
@@ -47,7 +50,7 @@ struct CrossEntropyBackwardParams {
   const int32_t* labels;
   const void* weights;
   const void* lse;
-  const void* lse_rest;  // float32 only, or null
+  const void* lse_rest;
   const void* dloss;  // stat_dtype(dtype), as weights and lse: one element, or [rows] when per_row
   bool per_row;
   double scale;  // times dloss

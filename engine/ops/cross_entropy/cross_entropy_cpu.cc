@@ -28,15 +28,15 @@ int64_t rows_per_block(int64_t classes) {
   return std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, classes));
 }
 
-template <class T>
+// The log of the sum of exponentials is base + rest, in the parts of cross_entropy.h.
 struct RowSums {
-  double lse;   // log of the sum of exponentials
-  double mean;  // of the logits; 0 unless asked for
+  double base, rest;
+  double spread;  // base less the mean of the logits; meaningless unless asked for
 };
 
 // Reads the row once: a running maximum, and the sum of exponentials relative to it.
 template <class T>
-RowSums<T> row_sums(const T* x, int64_t classes, bool want_mean) {
+RowSums row_sums(const T* x, int64_t classes, bool want_mean) {
   // From the lowest finite number and not -infinity: exp(-infinity - maximum) is then 0 and not
   // NaN.
   T maximum = std::numeric_limits<T>::lowest();
@@ -60,7 +60,13 @@ RowSums<T> row_sums(const T* x, int64_t classes, bool want_mean) {
     sum_exp += static_cast<double>(piece);
     if (want_mean) total += static_cast<double>(sum(x + begin, count));
   }
-  return {static_cast<double>(maximum) + std::log(sum_exp), total / static_cast<double>(classes)};
+  const double log_sum = std::log(sum_exp), base = static_cast<double>(maximum);
+  const auto width = static_cast<double>(classes);
+  if (std::abs(base) < kLargeLogit) return {base + log_sum, 0, base + log_sum - total / width};
+  double spread = 0;
+  for (int64_t i = 0; want_mean && i < classes; ++i)
+    spread += (base - static_cast<double>(x[i])) / width;
+  return {base, log_sum, spread};
 }
 
 // dx (+)= g (softmax(x) - e / V) over a row, g (1 - e) less at the label; `out` may be `row`. The
@@ -103,15 +109,15 @@ void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
         continue;
       }
       const T* row = logits + t * p.classes;
-      const RowSums<T> sums = row_sums(row, p.classes, smoothing > 0);
+      const RowSums sums = row_sums(row, p.classes, smoothing > 0);
       const double weight = weights ? static_cast<double>(weights[t]) : 1.0;
-      const double hit = sums.lse - static_cast<double>(row[p.labels[t]]);
+      const double hit = (sums.base - static_cast<double>(row[p.labels[t]])) + sums.rest;
       nll[t] = static_cast<T>(weight * hit);
       loss[t] = smoothing > 0 ? static_cast<T>(weight * ((1 - smoothing) * hit +
-                                                         smoothing * (sums.lse - sums.mean)))
+                                                         smoothing * (sums.spread + sums.rest)))
                               : nll[t];
-      lse[t] = static_cast<T>(sums.lse);
-      const T rest = static_cast<T>(sums.lse - static_cast<double>(lse[t]));
+      lse[t] = static_cast<T>(sums.base);
+      const T rest = static_cast<T>((sums.base - static_cast<double>(lse[t])) + sums.rest);
       if (lse_rest) lse_rest[t] = rest;
       if (out)
         row_gradient(row, out, p.classes, p.labels[t], lse[t], rest, p.dloss * weight, smoothing,

@@ -15,10 +15,10 @@ constexpr float kLog2E = 1.4426950408889634f;
 // More must be asked for: 48 KB with what a kernel declares itself.
 constexpr int64_t kPlainSharedMemory = 47 << 10;
 
-// e^(x - shift - rest). In float32 within an ulp or two; `rest` is what the rounded shift lacks.
-// bfloat16 has no use for it, and takes powers of two from the special function unit. The
-// difference comes first: one multiply-add with a scaled shift is off by what the shift loses,
-// which for two equal values of 1e38 is anything but 0.
+// e^(x - shift - rest). In float32 within an ulp or two; `rest` is what the shift lacks. bfloat16
+// takes powers of two from the special function unit, where the rest costs nothing. The difference
+// comes first: one multiply-add with a scaled shift is off by what the shift loses, which for two
+// equal values of 1e38 is anything but 0.
 template <class T>
 struct ShiftedExp;
 template <>
@@ -33,11 +33,12 @@ struct ShiftedExp<float> {
 template <>
 struct ShiftedExp<bf16> {
   static constexpr float kLowest = Max::kIdentity;
-  float shift;
-  __device__ __forceinline__ explicit ShiftedExp(float by, float = 0) : shift(by) {}
+  float shift, rest;
+  __device__ __forceinline__ explicit ShiftedExp(float by, float left = 0)
+      : shift(by), rest(-left * kLog2E) {}
   __device__ __forceinline__ float operator()(float x) const {
     float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"((x - shift) * kLog2E));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x - shift, kLog2E, rest)));
     return y;
   }
 };
@@ -218,6 +219,21 @@ struct ForwardArgs {
   T* dlogits;
 };
 
+// The sum of base - x over a row of large logits, which would overflow in float32. In all threads.
+template <class T, int Threads>
+__device__ __noinline__ double sum_below(const T* row, int64_t classes, double base,
+                                         double (&shared)[Threads / 32]) {
+  double sum = 0;
+  for (int64_t c = threadIdx.x; c < classes; c += Threads)
+    sum += base - static_cast<double>(to_float(row[c]));
+  for (int lane = 16; lane > 0; lane /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lane);
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
+  __syncthreads();
+  sum = 0;
+  for (int warp = 0; warp < Threads / 32; ++warp) sum += shared[warp];
+  return sum;
+}
+
 // The row is read once. kGradient: it stays in shared memory, and its gradient is written at once;
 // logits and dlogits then have the same alignment.
 template <class T, int Threads, bool kGradient>
@@ -225,6 +241,7 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   constexpr int W = kPackWidth<T>;
   extern __shared__ uint4 slots[];
   __shared__ float shared[3][Threads / 32];
+  __shared__ double wide[Threads / 32];
   const LossArgs& args = a.loss_args;
   // Gradients from the last row on: what the product before this has written last may still be in
   // the cache, and the one behind it reads the first rows first.
@@ -233,7 +250,7 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   if (label == args.ignore_label) {
     if (threadIdx.x == 0) {
       a.loss[t] = a.nll[t] = a.lse[t] = 0;
-      if (sizeof(T) == 4 && a.lse_rest) a.lse_rest[t] = 0;
+      if (a.lse_rest) a.lse_rest[t] = 0;
     }
     if constexpr (kGradient) clear_row<T, Threads>(a.dlogits + t * args.classes, args.classes);
     return;
@@ -259,22 +276,34 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   sums.template combine_block<Threads>(shared);
 
   const float log_exp = logf(sums.sum_exp);
-  double log_sum = static_cast<double>(sums.maximum) + static_cast<double>(log_exp);
-  // The log is rounded at its own size, about 10: log s = y + log(s e^-y), of something near 1.
-  if constexpr (sizeof(T) == 4) log_sum += fmaf(sums.sum_exp, expf(-log_exp), -1.0f);
-  const auto lse = static_cast<float>(log_sum);
-  const auto lse_rest = static_cast<float>(log_sum - static_cast<double>(lse));
+  auto base = static_cast<double>(sums.maximum);  // base + rest: the log-sum
+  auto rest = static_cast<double>(log_exp);
+  const bool large = !(fabsf(sums.maximum) < kLargeLogit);
+  double spread = 0;  // base less the mean of the logits, times the number of classes
+  if (large) {
+    if (args.smoothing > 0) spread = sum_below<T, Threads>(row, args.classes, base, wide);
+  } else {
+    base += rest;
+    // The log is rounded at its own size, about 10: log s = y + log(s e^-y), of something near 1.
+    if constexpr (sizeof(T) == 4) base += fmaf(sums.sum_exp, expf(-log_exp), -1.0f);
+    rest = 0;
+  }
+  const auto lse = static_cast<float>(base);
+  // bfloat16 has no use for what rounding takes.
+  const auto lse_rest =
+      sizeof(T) == 4 || large ? static_cast<float>((base - static_cast<double>(lse)) + rest) : 0.0f;
   const auto weight = static_cast<double>(weight_of_row);
   if (threadIdx.x == 0) {
-    const double hit = log_sum - static_cast<double>(at_label);
+    const double hit = (base - static_cast<double>(at_label)) + rest;
+    const double kept = (1 - args.smoothing) * hit;
+    const double loss = args.smoothing == 0 ? hit
+                        : large ? kept + (args.smoothing * rest + args.smoothing_of_class * spread)
+                                : kept + args.smoothing * base -
+                                      args.smoothing_of_class * static_cast<double>(sums.total);
     a.nll[t] = static_cast<float>(weight * hit);
-    a.loss[t] = args.smoothing > 0
-                    ? static_cast<float>(
-                          weight * ((1 - args.smoothing) * hit + args.smoothing * log_sum -
-                                    args.smoothing_of_class * static_cast<double>(sums.total)))
-                    : static_cast<float>(weight * hit);
+    a.loss[t] = static_cast<float>(weight * loss);
     a.lse[t] = lse;
-    if (sizeof(T) == 4 && a.lse_rest) a.lse_rest[t] = lse_rest;
+    if (a.lse_rest) a.lse_rest[t] = lse_rest;
   }
   if constexpr (kGradient) {
     const RowGradient<T> gradient(args, lse, lse_rest, a.dloss * weight);
@@ -328,7 +357,7 @@ __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
   const PackStream<Threads, false> stream(row + parts.head, parts.packs, slots);
   const double weight = a.weights ? static_cast<double>(a.weights[t]) : 1.0;
   const RowGradient<T> gradient(
-      args, a.lse[t], sizeof(T) == 4 && a.lse_rest ? a.lse_rest[t] : 0.0f,
+      args, a.lse[t], a.lse_rest ? a.lse_rest[t] : 0.0f,
       a.scale * weight * (a.dloss ? static_cast<double>(a.dloss[a.per_row ? t : 0]) : 1.0));
   // The thread that owns the label reads what is at its place before it writes there.
   const bool has_label = static_cast<int>(threadIdx.x) == parts.owner(label, Threads);
@@ -412,7 +441,7 @@ int32_t forward(DeviceState& device, const CrossEntropyForwardParams& p) {
     if (p.dlogits && fits && aligned_alike)
       return launch_rows(device, forward_kernel<T, threads(), true>, p.rows, threads(), packs * 16,
                          args, kName);
-    if (sizeof(T) == 4 && p.dlogits && !args.lse_rest) {
+    if (p.dlogits && !args.lse_rest) {
       args.lse_rest =
           static_cast<float*>(device.scratch(static_cast<size_t>(p.rows) * sizeof(float)));
       if (!args.lse_rest) return int32_t{kOutOfMemory};
