@@ -47,8 +47,8 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   row("optimizer", plan.optimizer_bytes);
   row("activations", plan.activations_bytes);
   row("in all", plan.total_bytes);
-  if (plan.limit_bytes > 0)
-    out.show(plan.total_bytes <= plan.limit_bytes ? "fits the limit" : "is over the limit");
+  const bool fits = plan.limit_bytes == 0 || plan.total_bytes <= plan.limit_bytes;
+  if (plan.limit_bytes > 0) out.show(fits ? "fits the limit" : "is over the limit");
   int32_t devices = 0;
   check(trafo_device_count(TRAFO_DEVICE_CUDA, &devices, nullptr));
   for (int32_t i = 0; i < devices; ++i) {
@@ -56,7 +56,7 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
     check(trafo_device_get_info(TRAFO_DEVICE_CUDA, i, &info, sizeof info));
     out.show(fmt::format("cuda:{} {} has {}", i, info.name, mebibytes(info.memory_bytes)));
   }
-  return 0;
+  return fits ? kDone : kOutOfMemory;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <optional>
@@ -179,7 +180,9 @@ class TranslateRun {
       trafo_string_view text{};
       double score = 0;
       check(trafo_translations_get(translations, i, rank, &text, &score));
-      const std::string_view hypothesis(text.data, text.length);
+      // Byte subwords can spell the end of a line, which would shift every line behind it.
+      std::string hypothesis(text.data, text.length);
+      std::replace(hypothesis.begin(), hypothesis.end(), '\n', ' ');
       if (arguments_.n_best > 0)
         out_.write(
             fmt::format("{} ||| {} ||| Score= {:.6f} ||| {:.6f}", line, hypothesis, score, score));

@@ -578,7 +578,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_truncated(const tra
 TRAFO_API void trafo_translations_free(trafo_translations *translations);
 
 /* The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be
- * NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. since 0.1 */
+ * NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a
+ * log-probability is not finite, because weights are not or products overflow. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                   const trafo_string_view *source, const trafo_string_view *target,
                                                   size_t count, double *out_log_probability, int64_t *out_tokens);

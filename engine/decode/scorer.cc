@@ -1,5 +1,6 @@
 #include "engine/decode/scorer.h"
 
+#include <cmath>
 #include <numeric>
 
 #include "engine/models/objective.h"
@@ -62,6 +63,9 @@ std::vector<PairScore> score(Context& context, const Model& model,
     for (const int64_t i : group) {
       PairScore& result = scores[static_cast<size_t>(i)];
       for (int64_t t = 0; t < tokens_of(i); ++t) result.log_probability -= nll[row++];
+      require(std::isfinite(result.log_probability), ErrorCode::non_finite, kOrigin,
+              "the model gives pair ", i + 1, " a log-probability of ", result.log_probability,
+              ": its weights or their products are not finite");
       result.tokens = static_cast<int64_t>(pairs[static_cast<size_t>(i)].target.size());
     }
   }

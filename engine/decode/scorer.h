@@ -25,7 +25,7 @@ struct PairScore {
 
 // The scores of the pairs, in their order. The model is only read and nothing is recorded.
 // INVALID_ARGUMENT, naming the pair (counted from 1): a side is empty, does not end with eos, or is
-// too long. CANCELLED.
+// too long. NON_FINITE: a log-probability is not finite. CANCELLED.
 std::vector<PairScore> score(Context& context, const Model& model,
                              std::span<const SentencePair> pairs, const ScoreOptions& options = {});
 

@@ -254,6 +254,10 @@ TEST_F(Cli, PlanSaysWhatTrainingTakesWithoutAGpu) {
   const Outcome fit =
       run({"plan", "--task", "tiny", "--mini-batch-fit", "--memory-limit", "300MiB"});
   EXPECT_NE(fit.out.find("fits the limit"), std::string::npos) << fit.out << fit.err;
+  EXPECT_EQ(fit.exit_code, 0);
+  const Outcome over = run({"plan", "--task", "tiny", "--memory-limit", "30MiB"});
+  EXPECT_NE(over.out.find("is over the limit"), std::string::npos) << over.out << over.err;
+  EXPECT_EQ(over.exit_code, 4);
   EXPECT_EQ(run({"plan", "--mini-batch-fit"}).exit_code, 2);
   EXPECT_EQ(run({"plan", "--memory-limit", "3 apples"}).exit_code, 2);
 }

@@ -135,6 +135,24 @@ TEST_F(Translate, SamplingFollowsTheSeedAndTheLine) {
     EXPECT_EQ(run(wrong, "Ja.\n").exit_code, 2);
 }
 
+// A model that has learnt next to nothing draws all tokens alike, the byte of a line's end too.
+TEST_F(Translate, BytesThatSpellTheEndOfALineShiftNoLine) {
+  const auto succeeds = [&](const Arguments& arguments) {
+    const Outcome outcome = run_program(folder_->path(), arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  };
+  succeeds({"vocab", "-t", "pairs", "--byte-fallback", "--soft-limit", "--dim-vocabs", "400",
+            "--output", "bytes.spm"});
+  succeeds(with_tiny_model({"train", "--tsv", "pairs", "--model", "bytes", "--vocab", "bytes.spm",
+                            "--after", "1u", "--cpu-threads", "1"}));
+  const Outcome drawn = run_program(folder_->path(),
+                                    {"translate", "--model", "bytes", "--device", "cpu",
+                                     "--output-sampling", "--seed", "3", "--max-length", "60"},
+                                    *german_);
+  EXPECT_EQ(drawn.exit_code, 0) << drawn.err;
+  EXPECT_EQ(lines_of(drawn.out).size(), 20u);
+}
+
 TEST_F(Translate, LengthsAndNormalisation) {
   const auto scores = [](const std::string& out) {
     std::vector<double> result;

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <thread>
 
 #include "tests/decode/decode_models.h"
 #include "tests/models/llama_models.h"
+#include "tests/support/errors.h"
 
 namespace trafo::testing {
 namespace {
@@ -231,6 +233,17 @@ std::vector<Hypothesis> all_translations(Context& context, const Model& model,
   std::sort(all.begin(), all.end(),
             [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
   return all;
+}
+
+TEST_P(Decode, ScoresThatAreNotFiniteAreErrors) {
+  const auto model = random_model(*context_, config(7), 21);
+  const Tensor& weights = model->parameters().flat();
+  std::vector<float> infinite(static_cast<size_t>(weights.numel()),
+                              std::numeric_limits<float>::infinity());
+  context_->backend().copy_from_host(weights.raw(), infinite.data(), weights.bytes());
+  expect_error(ErrorCode::non_finite, "pair 1", [&] {
+    score(*context_, *model, std::vector<SentencePair>{{{4, kEos}, {5, kEos}}});
+  });
 }
 
 TEST_P(Decode, AHugeBeamIsExhaustiveSearch) {

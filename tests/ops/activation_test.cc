@@ -71,8 +71,13 @@ TEST(Activation, ExtremeValuesGiveFiniteGradients) {
 TEST(Activation, NaNStaysNaN) {
   const auto context = cpu_context();
   for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
-    const Tensor y = ops::activation(*context, filled(*context, {3}, std::nanf("")), kind);
+    Tensor x = filled(*context, {3}, std::nanf(""));
+    set_requires_grad(x, true);
+    const Tensor y = ops::activation(*context, x, kind);
     for (const float v : context->values<float>(y)) EXPECT_TRUE(std::isnan(v));
+    context->backward(y, filled(*context, {3}, 1));
+    if (kind == Activation::relu) continue;  // its gradient is 1 there, as PyTorch's
+    for (const float v : context->values<float>(grad_of(x))) EXPECT_TRUE(std::isnan(v));
   }
 }
 

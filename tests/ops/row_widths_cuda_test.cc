@@ -3,12 +3,16 @@
 // TRAFO_TEST_DEVICE=cuda.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "engine/ops/activation/activation.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/reduce/reduce.h"
 #include "engine/ops/softmax/softmax.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/ops/op_runs.h"
@@ -99,6 +103,19 @@ TEST_F(CudaRows, BiasActivationDropout) {
                 return Tensors{ops::bias_act_dropout(context, in[0], in[1], kind, dropout)};
               });
   });
+}
+
+TEST_F(CudaRows, NaNStaysNaNInActivations) {
+  for (const Activation kind : {Activation::gelu, Activation::silu}) {
+    const float nan = std::nanf("");
+    Tensor x = context_->from_values<float>(std::vector<float>{nan, nan, nan}, {3});
+    set_requires_grad(x, true);
+    const Tensor y = ops::activation(*context_, x, kind);
+    for (const float v : context_->values<float>(y)) EXPECT_TRUE(std::isnan(v)) << enum_name(kind);
+    context_->backward(ops::sum(*context_, y));
+    for (const float v : context_->values<float>(grad_of(x)))
+      EXPECT_TRUE(std::isnan(v)) << enum_name(kind);
+  }
 }
 
 TEST_F(CudaRows, CrossEntropy) {

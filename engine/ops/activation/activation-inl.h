@@ -48,7 +48,8 @@ HWY_INLINE hn::Vec<D> activation_gradient(D d, hn::Vec<D> x, hn::Vec<D> dy) {
   } else if constexpr (kind == Activation::gelu) {
     // s + x s (1 - s) (2u)'
     const auto bound = hn::Set(d, static_cast<T>(kGeluBound));
-    const auto v = hn::Min(hn::Max(x, hn::Neg(bound)), bound);
+    const auto clamped = hn::Min(hn::Max(x, hn::Neg(bound)), bound);
+    const auto v = hn::IfThenElse(hn::IsNaN(x), x, clamped);  // NaN stays NaN
     const auto square = hn::Mul(v, v);
     const auto scale = hn::Set(d, static_cast<T>(kGeluScale));
     const auto slope =

@@ -34,6 +34,13 @@ inline constexpr float kGeluScale = 2 * 0.79788456080286535588f;  // 2 sqrt(2 / 
 inline constexpr float kGeluCubic = 0.044715f;
 inline constexpr float kGeluBound = 64;  // flat long before; x^3 must not overflow
 
+__device__ __forceinline__ float gelu_clamp(float x) {  // NaN stays NaN
+  float low, both;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(low) : "f"(x), "f"(-kGeluBound));
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(both) : "f"(low), "f"(kGeluBound));
+  return both;
+}
+
 template <class T, Activation kind>
 __device__ __forceinline__ float activate(float x) {
   if constexpr (kind == Activation::relu) {
@@ -52,7 +59,7 @@ __device__ __forceinline__ float activation_gradient(float x, float dy) {
   if constexpr (kind == Activation::relu) {
     return x <= 0 ? 0.0f : dy;
   } else if constexpr (kind == Activation::gelu) {
-    const float v = fminf(fmaxf(x, -kGeluBound), kGeluBound), square = v * v;
+    const float v = gelu_clamp(x), square = v * v;
     const SigmoidPair s = sigmoid_pair<T>(v * fmaf(square, kGeluScale * kGeluCubic, kGeluScale));
     const float derivative = fmaf(square, 3 * kGeluScale * kGeluCubic, kGeluScale);
     return dy * fmaf(s.value, v * s.complement * derivative, s.value);
