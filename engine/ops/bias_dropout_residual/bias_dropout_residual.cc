@@ -156,9 +156,12 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
         const DType dtype = sum.dtype();
         const Tensor dsum = b.has_grad_output(0) ? b.grad_output(0) : Tensor{};
         const Tensor dnormed = b.has_grad_output(1) ? b.grad_output(1) : Tensor{};
-        const GradTarget dx = target_if_needed(b, 0);
-        const GradTarget dbias = vector_target_if_needed(b, 1, sum);
         const GradTarget dresidual = target_if_needed(b, 2);
+        // Where nothing is dropped, x has the gradient of the residual: handed on, written once.
+        const bool same = !dropout.active() && b.needs(0) && dresidual.buffer.defined() &&
+                          !dresidual.accumulate;
+        const GradTarget dx = same ? GradTarget{} : target_if_needed(b, 0);
+        const GradTarget dbias = vector_target_if_needed(b, 1, sum);
         // Nothing comes through the norm of an output that nobody used.
         const GradTarget dgamma =
             dnormed.defined() ? vector_target_if_needed(b, 3, sum) : GradTarget{};
@@ -186,6 +189,7 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
         q.dgamma = raw_or_null(dgamma.buffer);
         q.dbeta = raw_or_null(dbeta.buffer);
         launch(b.context(), OpKernel::bias_dropout_residual_backward, kNormOp, q);
+        if (same) b.add(0, dresidual.buffer);
       });
   out.normed.variable()->recompute = std::move(recompute);
   return out;
