@@ -336,7 +336,8 @@ typedef struct trafo_trainer_options {
   int64_t after_tokens; /* Training is done after so many target tokens. Default 0: never. */
   /* Training is done after so many validations in a row without a better metric (see early_stopping_on). Default 0: never. */
   int64_t early_stopping;
-  /* Updates in a row with a non-finite loss or gradient (NaN or infinity) before the error NON_FINITE. Default 10. */
+  /* Updates in a row with a loss or gradient that is not finite, or a loss above 2 ln V + 20 a token, before the error
+   * NON_FINITE. Default 10. */
   int64_t max_non_finite_steps;
   int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
   int32_t reserved2; /* 0 */

@@ -84,8 +84,8 @@ struct TrainOptions {
   int64_t early_stopping = 0;
   // The metrics that early_stopping looks at.
   StoppingMetrics early_stopping_on = StoppingMetrics::first;
-  // Updates in a row with a non-finite loss or gradient (NaN or infinity) before the error
-  // NON_FINITE.
+  // Updates in a row with a loss or gradient that is not finite, or a loss above 2 ln V + 20 a
+  // token, before the error NON_FINITE.
   int64_t max_non_finite_steps = 10;
 
   // --- On the way. ---

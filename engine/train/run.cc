@@ -191,6 +191,7 @@ StopReason TrainingRun::loop(Session& session, int64_t max_updates) {
         const bool measured = state_.validated_update == state_.trainer.update;
         if (data_.valid && !measured && !run_validation(session, false))
           return StopReason::cancelled;
+        trainer_.check_loss(1);
         return end;
       }
       if (session.cancelled()) return StopReason::cancelled;
@@ -401,8 +402,8 @@ std::vector<MetricValue> TrainingRun::take_metrics(const std::vector<double>& va
   std::vector<MetricValue> metrics;
   for (size_t i = 0; i < values.size(); ++i) {
     auto& [name, best] = state_.best[i];
-    const bool improved =
-        std::isfinite(values[i]) && (!best || is_better(name, values[i], best->value));
+    const bool improved = std::isfinite(values[i]) && state_.trainer.far_off_in_a_row == 0 &&
+                          (!best || is_better(name, values[i], best->value));
     if (improved) best = BestMetric{values[i], state_.trainer.update};
     int64_t& stalled = state_.stalled_by_metric[name];
     stalled = improved ? 0 : stalled + (scheduled ? 1 : 0);

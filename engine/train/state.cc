@@ -65,6 +65,7 @@ void check_counts(const RunState& s, const std::string& label) {
             " is ", value, ", it must lie between ", low, " and ", high);
   };
   constexpr int64_t kMost = limits::kCount;
+  check("far_off_in_a_row", s.trainer.far_off_in_a_row, int64_t{0}, kMost);
   for_each_field(s, [&](const char* name, const auto& value) {
     using Value = std::remove_cvref_t<decltype(value)>;
     const std::string_view field = name;
@@ -156,6 +157,7 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
     all.emplace_back(entry);
   }
   out["best"] = all;
+  if (state.trainer.far_off_in_a_row > 0) out["far_off_in_a_row"] = state.trainer.far_off_in_a_row;
   Json::Object stalled;
   for (const auto& [name, count] : state.stalled_by_metric) stalled.push_back({name, count});
   out["stalled_by_metric"] = stalled;
@@ -191,6 +193,7 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   for_each_place(state.position, [&](const char* name, auto& value) {
     if (in.has(name)) in.take(name, value);
   });
+  if (in.has("far_off_in_a_row")) in.take("far_off_in_a_row", state.trainer.far_off_in_a_row);
   const auto* best = in.at("best").as<Json::List>();
   require(best != nullptr, ErrorCode::corrupt_file, kOrigin, label, ": best is not a list");
   for (const Json& each : *best) {

@@ -24,6 +24,7 @@ struct TrainerState {
       0;  // micro-batches seen, also of skipped updates; number of the next dropout masks
   int64_t skipped = 0;
   int64_t skipped_in_a_row = 0;
+  int64_t far_off_in_a_row = 0;  // updates whose loss was that of a diverged model (far_off_loss)
   bool operator==(const TrainerState&) const = default;
 };
 

@@ -195,6 +195,7 @@ StepResult Trainer::await() {
   } else {
     ++state_.update;
     state_.skipped_in_a_row = 0;
+    state_.far_off_in_a_row = result.nll > far_off_loss() ? state_.far_off_in_a_row + 1 : 0;
   }
   result.update = state_.update;
   optimizer_.set_steps(state_.update);
@@ -202,7 +203,20 @@ StepResult Trainer::await() {
           "training has diverged: after update ", state_.update,
           " the loss or the gradient was not finite ", state_.skipped_in_a_row,
           " times in a row (loss ", result.loss, ", gradient norm ", result.grad_norm, ")");
+  check_loss(options_.max_non_finite_steps);
   return result;
+}
+
+void Trainer::check_loss(int64_t in_a_row) const {
+  require(state_.far_off_in_a_row < in_a_row, ErrorCode::non_finite, kOrigin,
+          "training has diverged: after update ", state_.update, " the loss was above ",
+          far_off_loss(), " ", state_.far_off_in_a_row,
+          " times in a row; guessing among all tokens gives ",
+          std::log(static_cast<double>(model_.config().vocabulary)));
+}
+
+double Trainer::far_off_loss() const {
+  return 2 * std::log(static_cast<double>(model_.config().vocabulary)) + 20;
 }
 
 uint32_t Trainer::next_pass() {

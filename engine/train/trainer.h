@@ -41,8 +41,9 @@ class Trainer {
 
   // Forward and backward of each micro-batch, then one clipped AdamW update with the gradient of
   // the mean loss over all their labels. Errors: INVALID_ARGUMENT without a batch or without a
-  // label of positive weight; NON_FINITE after max_non_finite_steps skipped updates in a row;
-  // exceptions of the model. After any error but NON_FINITE the trainer is unchanged.
+  // label of positive weight; NON_FINITE after max_non_finite_steps updates in a row that were
+  // skipped or had a loss of a diverged model; exceptions of the model. After any error but
+  // NON_FINITE the trainer is unchanged.
   StepResult step(std::span<const Batch> micro_batches);
   // The same from host memory; one micro-batch is on the device at a time.
   StepResult step(std::span<const PackedBatchHost> micro_batches);
@@ -64,6 +65,10 @@ class Trainer {
   void reserve(std::span<const BatchBucket> buckets);
   // Allocations of steps on the CPU that the plan did not have: none with fused kernels.
   int64_t unplanned_allocations() const { return gradients_->unplanned_allocations(); }
+
+  // NON_FINITE if so many of the last updates in a row, or more, had the loss of a diverged model:
+  // above 2 ln V + 20 a token, where guessing among all V tokens gives ln V.
+  void check_loss(int64_t in_a_row) const;
 
   const TrainOptions& options() const { return options_; }
   const TrainerState& state() const { return state_; }
@@ -93,6 +98,7 @@ class Trainer {
   void resume_from(const TrainerState& state);
 
  private:
+  double far_off_loss() const;
   // An update that was submitted and not yet awaited.
   struct InFlight {
     StepResult result;

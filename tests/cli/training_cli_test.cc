@@ -347,6 +347,17 @@ TEST_F(TrainingCli, ADivergedRunEndsWith3AndKeepsItsBest) {
   EXPECT_EQ(translated.exit_code, 0) << translated.err;
 }
 
+TEST_F(TrainingCli, ADivergedRunWhoseLossIsFiniteEndsWith3AndNamesNoBest) {
+  for (const char* updates : {"6u", "200u"}) {  // before and after ten such updates in a row
+    const std::string name = std::string("far-off-") + updates;
+    const Outcome outcome =
+        run(changed(train(name, updates), "--lr-warmup", "1") + Arguments{"--learn-rate", "1000"});
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+    EXPECT_NE(outcome.err.find("training has diverged"), std::string::npos) << outcome.err;
+    EXPECT_FALSE(fs::exists(file(name + "/best-ce-mean-words")));
+  }
+}
+
 TEST_F(TrainingCli, NumbersOutOfRangeNameTheirFlag) {
   refused(train("wrong", "1u") + Arguments{"--label-smoothing", "1"},
           "--label-smoothing: must be at least 0 and below 1, got 1");

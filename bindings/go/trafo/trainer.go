@@ -138,8 +138,8 @@ type TrainerOptions struct {
 	EarlyStopping int64
 	// The metrics that EarlyStopping looks at. Default StoppingFirst.
 	EarlyStoppingOn StoppingMetrics
-	// Updates in a row with a non-finite loss or gradient (NaN or infinity) before the error NON_FINITE. Default
-	// 10.
+	// Updates in a row with a loss or gradient that is not finite, or a loss above 2 ln V + 20 a token, before
+	// the error NON_FINITE. Default 10.
 	MaxNonFiniteSteps int64
 
 	// On the way.

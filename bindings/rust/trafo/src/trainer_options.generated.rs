@@ -153,7 +153,8 @@ setters! {
     early_stopping: i64 = same;
     /// The metrics that `early_stopping` looks at. Default [`StoppingMetrics::First`].
     early_stopping_on: StoppingMetrics = StoppingMetrics::as_raw;
-    /// Updates in a row with a non-finite loss or gradient (NaN or infinity) before the error NON_FINITE. Default 10.
+    /// Updates in a row with a loss or gradient that is not finite, or a loss above 2 ln V + 20 a token, before the
+    /// error NON_FINITE. Default 10.
     max_non_finite_steps: i64 = same;
     /// How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates.
     valid_freq: Period = Period::to_raw;
