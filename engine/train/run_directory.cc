@@ -79,18 +79,26 @@ void RunDirectory::save(Context& context, const Model& model, const Trainer& tra
 }
 
 void RunDirectory::tidy(const RunState& state, bool keep_best, int64_t keep_last) {
+  point("latest", state.trainer.update);
   std::vector<int64_t> keep;
   if (keep_best) {
     const std::vector<int64_t> present = checkpoints_.list();
     for (const auto& [metric, best] : state.best) {
       if (!best || !std::binary_search(present.begin(), present.end(), best->update)) continue;
       keep.push_back(best->update);
-      const std::string pointer = "best-" + metric;
-      if (checkpoints_.read_pointer(pointer) != best->update)
-        checkpoints_.write_pointer(pointer, best->update);
+      point("best-" + metric, best->update);
     }
   }
   checkpoints_.remove_old(keep_last, keep);
+}
+
+void RunDirectory::point(const std::string& name, int64_t update) const {
+  try {
+    if (checkpoints_.read_pointer(name) == update) return;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt_file) throw;
+  }
+  checkpoints_.write_pointer(name, update);
 }
 
 RunDirectory::Average RunDirectory::average(int64_t newest) const {

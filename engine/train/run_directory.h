@@ -48,8 +48,8 @@ class RunDirectory {
 
   void save(Context& context, const Model& model, const Trainer& trainer, const RunState& state,
             const RunIdentity& identity);
-  // Updates the best-METRIC files and deletes all but the newest `keep_last` checkpoints and, if
-  // `keep_best`, the best ones.
+  // After a save or a restore: `latest` and the best-METRIC files name the checkpoints of `state`.
+  // All but the newest `keep_last` checkpoints and, if `keep_best`, the best ones are deleted.
   void tidy(const RunState& state, bool keep_best, int64_t keep_last);
 
   // Writes RUN/ckpt/averaged/model.safetensors.
@@ -64,6 +64,8 @@ class RunDirectory {
   std::filesystem::path checkpoint_path(int64_t update) const { return checkpoints_.path(update); }
 
  private:
+  void point(const std::string& name, int64_t update) const;
+
   std::filesystem::path path_;
   DirectoryLock lock_;
   CheckpointDirectory checkpoints_;

@@ -146,7 +146,7 @@ TEST_F(RunTest, EarlyStoppingAndTheBestSurviveResuming) {
 }
 
 // As a process leaves it that is killed between a save and what follows it.
-TEST_F(RunTest, AResumedRunMendsTheBestPointerAndDeletesOldCheckpoints) {
+TEST_F(RunTest, AResumedRunMendsThePointersAndDeletesOldCheckpoints) {
   options_.valid_freq = {2, PeriodUnit::updates};
   options_.keep_last = 1;
   options_.after_updates = 4;
@@ -160,11 +160,17 @@ TEST_F(RunTest, AResumedRunMendsTheBestPointerAndDeletesOldCheckpoints) {
   }
   ASSERT_EQ(slurp(directory / "best-ce-mean-words"), std::to_string(best) + "\n");
   std::ofstream(directory / "best-ce-mean-words") << "1\n";
+  std::ofstream(directory / "latest") << "1\n";
   fs::copy(directory / "ckpt/4", directory / "ckpt/1", fs::copy_options::recursive);
   { Process process(data_, options_, directory.path()); }
   EXPECT_EQ(slurp(directory / "best-ce-mean-words"), std::to_string(best) + "\n");
+  EXPECT_EQ(slurp(directory / "latest"), "4\n");
   EXPECT_FALSE(fs::exists(directory / "ckpt/1"));
   EXPECT_TRUE(fs::exists(directory / "ckpt/4"));
+  // A pointer that holds no update is written anew as well.
+  std::ofstream(directory / "latest") << "none\n";
+  { Process process(data_, options_, directory.path()); }
+  EXPECT_EQ(slurp(directory / "latest"), "4\n");
 }
 
 // Otherwise a run whose limit is raised would stop earlier than one that had it from the start.
