@@ -361,10 +361,6 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
       "trafo {} | {} | {} {} | {} parameters | {} subwords | run directory {}", trafo_version(),
       device_text(context.get(), where, precision), settings.text("task"), settings.text("arch"),
       grouped(parameters), grouped(config.model.vocabulary), run));
-  int32_t device = TRAFO_DEVICE_CPU, index = 0;
-  check(trafo_context_get_device(context.get(), &device, &index));
-  if (config.trainer.autotune_gemm != 0 && device == TRAFO_DEVICE_CPU)
-    reporter.info("autotune-gemm: the CPU has one kernel for each GEMM, none is timed");
   RunRecords records(
       {.description = {{"version", trafo_version()},
                        {"device", device_text(context.get(), where, precision)},

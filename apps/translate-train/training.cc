@@ -69,6 +69,12 @@ class RunDisplay {
       case TRAFO_EVENT_AVERAGED:
         averaged(e, record);
         break;
+      case TRAFO_EVENT_GEMM_AUTOTUNED:
+        reporter_.info(message);
+        break;
+      case TRAFO_EVENT_WARNING:
+        reporter_.warn(message);
+        break;
       case TRAFO_EVENT_SAVED:
         reporter_.status("");
         break;

@@ -327,8 +327,9 @@ typedef struct trafo_trainer_options {
   /* TRAFO_RECOMPUTE_*. What backward computes a second time instead of keeping it: less memory for more time. It never changes
    * a bit. Default TRAFO_RECOMPUTE_NONE. */
   int32_t recompute;
-  /* 1: CUDA measures the GEMM kernels of a new batch shape before they first run and keeps the fastest. The run directory holds
-   * the choices, so that a resumed run computes the same bits. Nothing on the CPU. Default 0. */
+  /* 1: CUDA times the GEMM kernels of new batch shapes at the start of a run, at most 5 seconds in all, and keeps the fastest.
+   * Checkpoints hold the choices, so that a resumed run computes the same bits. A cache file of the user holds them for later
+   * runs. Nothing on the CPU. Default 1. */
   int32_t autotune_gemm;
   /* ---- The end of a run: the first limit that is reached. All 0: until it is stopped. ---- */
   int64_t after_updates; /* Training is done after so many updates. Default 0: never. */
@@ -413,6 +414,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, cons
 #define TRAFO_EVENT_STOPPED 9 /* training can be resumed */
 #define TRAFO_EVENT_VALIDATING 10 /* a validation begins; it may take long */
 #define TRAFO_EVENT_AVERAGED 11 /* average_last; path: the averaged model, message: its updates; metrics as in VALIDATED */
+/* autotune_gemm; message: how many GEMMs were timed, how long that took, where the other kernels come from */
+#define TRAFO_EVENT_GEMM_AUTOTUNED 12
+#define TRAFO_EVENT_WARNING 13 /* something cannot be used, and the run goes on without it; message: what and why */
 
 #define TRAFO_STOP_NONE 0
 #define TRAFO_STOP_LIMIT 1 /* after_updates, after_epochs or after_tokens */

@@ -1,6 +1,6 @@
-// GEMM autotuning: which kernel of the device's library runs a GEMM. The default is the library's
-// first proposal. Measured choices are made on demand only. They can be stored, so that a run that
-// resumes later or elsewhere computes the same bits.
+// GEMM autotuning: which kernel of the device's library runs a GEMM. Without a choice it is the
+// library's first proposal. Choices are measured on demand only. They can be stored, so that a run
+// that resumes computes the same bits.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,12 @@ struct GemmChoice {
   uint64_t kernel[8];
 };
 
+// What set_tuning() has led to since set_tuning_budget().
+struct GemmTuningCost {
+  int64_t measured = 0;  // GEMMs
+  double seconds = 0;
+};
+
 class GemmTuner {
  public:
   virtual ~GemmTuner() = default;
@@ -29,15 +35,28 @@ class GemmTuner {
   // the device and leaves garbage in the output. Not during graph capture.
   virtual std::vector<float> measure(const GemmParams& params) = 0;
 
-  // While on, a GEMM without a choice is measured before it first runs.
+  // While on and while the budget lasts, a GEMM without a choice is measured before it first runs.
   virtual void set_tuning(bool on) = 0;
+  // Seconds that this may take from now on; 0 at first. When they are used up, the measurement in
+  // progress ends with the best kernel so far.
+  virtual void set_tuning_budget(double seconds) = 0;
+  virtual GemmTuningCost tuning_cost() const = 0;
 
   // Device and library version for which choices are valid, on one line.
   virtual std::string library() const = 0;
+  // Hash of the interface between the engine and its kernels.
+  virtual std::string kernel_abi() const = 0;
   virtual std::vector<GemmChoice> choices() const = 0;
-  // Replaces all choices and drops cached plans. A choice that the library refuses is UNSUPPORTED
-  // when its GEMM first runs. Not during graph capture.
+  // Replaces all choices and drops cached plans. A choice that the library refuses is dropped when
+  // its GEMM first runs. Not during graph capture.
   virtual void set_choices(std::span<const GemmChoice> choices) = 0;
+
+  // Who has set the choices. A training run that finds another owner sets its own choices again.
+  const void* owner() const { return owner_; }
+  void set_owner(const void* owner) { owner_ = owner; }
+
+ private:
+  const void* owner_ = nullptr;
 };
 
 // Turns tuning on during its lifetime; `tuner` may be null.

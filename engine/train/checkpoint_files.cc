@@ -60,6 +60,10 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
   return std::move(saved.state);
 }
 
+CheckpointFile gemm_cache_file(const GemmCache& kernels) {
+  return {kGemmCacheFile, [&](ByteSink& sink) { sink.write(encode_gemm_cache(kernels)); }};
+}
+
 void write_checkpoint_stream(ByteSink& sink, std::span<const CheckpointFile> files) {
   std::vector<std::vector<std::byte>> contents;
   for (const CheckpointFile& file : files) {
@@ -120,6 +124,14 @@ std::span<const std::byte> CheckpointStream::at(std::string_view name) const {
   for (const auto& [file, content] : files_)
     if (file == name) return content;
   fail(ErrorCode::corrupt_file, kOrigin, "the stream has no ", name);
+}
+
+std::optional<GemmCache> CheckpointStream::kernels() const {
+  for (const auto& [file, content] : files_)
+    if (file == kGemmCacheFile)
+      return decode_gemm_cache({reinterpret_cast<const char*>(content.data()), content.size()},
+                               kGemmCacheFile);
+  return std::nullopt;
 }
 
 CheckpointContent CheckpointStream::content() const {

@@ -13,6 +13,7 @@
 
 #include "engine/io/checkpoint_directory.h"
 #include "engine/io/safetensors.h"
+#include "engine/train/gemm_cache.h"
 #include "engine/train/state.h"
 #include "engine/train/trainer.h"
 
@@ -45,6 +46,9 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
                             const RunIdentity& identity, const CheckpointContent& content,
                             const SeekFunction& seek);
 
+// The file of a stream that has the run's GEMM kernels. `kernels` must outlive it.
+CheckpointFile gemm_cache_file(const GemmCache& kernels);
+
 // The stream format:
 //
 //   "trafo checkpoint 1\n"
@@ -58,6 +62,7 @@ class CheckpointStream {
  public:
   explicit CheckpointStream(std::vector<std::byte> bytes);
   CheckpointContent content() const;  // refers to this object
+  std::optional<GemmCache> kernels() const;
 
  private:
   std::span<const std::byte> at(std::string_view name) const;

@@ -52,6 +52,11 @@ void DeviceStep::release_graphs() noexcept {
   }
 }
 
+void DeviceStep::drop_graphs() {
+  context_.backend().synchronize();
+  release_graphs();
+}
+
 // Weights are always there: they carry the division by the label count and mask the padding.
 BatchLayout DeviceStep::layout(const BatchBucket& exact) const {
   BatchBucket bucket = padded_bucket(exact);

@@ -24,6 +24,7 @@ class DeviceStep final : public GradientStep {
   ~DeviceStep() override;
 
   void reserve(std::span<const BatchBucket> buckets) override;
+  void drop_graphs() override;
   // Returns before the device has run the step. Without fused kernels it runs the batch unpadded
   // and outside the arena, because the reference ops read values on the host.
   void accumulate(const PackedBatchHost& batch, double labels, uint32_t pass, bool first) override;

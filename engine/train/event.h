@@ -16,12 +16,14 @@ enum class TrainEventKind : int32_t {
   log = 3,                 // loss, perplexity, gradient norm and speed since the last log event
   skipped = 4,             // an update with a non-finite loss or gradient was skipped
   epoch = 5,  // an epoch is complete; message: pairs dropped in it that `started` did not report
-  validated = 6,    // metrics hold the results; path: the hypotheses, if any were written
-  saved = 7,        // path: the checkpoint
-  finished = 8,     // a limit was reached, see reason
-  stopped = 9,      // the run can resume, see reason
-  validating = 10,  // a validation begins; it may take long
-  averaged = 11,    // path: the average of the newest checkpoints; metrics: its, if measured
+  validated = 6,        // metrics hold the results; path: the hypotheses, if any were written
+  saved = 7,            // path: the checkpoint
+  finished = 8,         // a limit was reached, see reason
+  stopped = 9,          // the run can resume, see reason
+  validating = 10,      // a validation begins; it may take long
+  averaged = 11,        // path: the average of the newest checkpoints; metrics: its, if measured
+  gemm_autotuned = 12,  // message: GEMMs that were timed, seconds, where other kernels came from
+  warning = 13,         // something cannot be used and the run goes on without it; message: what
 };
 
 // Values are part of the C ABI: never renumber, only append.

@@ -14,7 +14,6 @@ namespace {
 
 constexpr const char* kOrigin = "GEMM cache";
 constexpr std::string_view kTitle = "trafo-gemm-cache 1 ";
-constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 
 // Parses numbers from the front of a line.
 class Numbers {
@@ -52,10 +51,10 @@ bool parse_choice(std::string_view line, GemmChoice& choice) {
 
 }  // namespace
 
-std::string encode_gemm_cache(const GemmTuner& tuner) {
+std::string encode_gemm_cache(const GemmCache& cache) {
   std::string text(kTitle);
-  text += "00000000\n" + tuner.library() + '\n';
-  for (const GemmChoice& choice : tuner.choices()) {
+  text += "00000000\n" + cache.library + '\n';
+  for (const GemmChoice& choice : cache.choices) {
     for (const int64_t value : choice.gemm) {
       append(text, value, 10);
       text += ' ';
@@ -70,7 +69,7 @@ std::string encode_gemm_cache(const GemmTuner& tuner) {
   return text;
 }
 
-void decode_gemm_cache(GemmTuner& tuner, std::string_view text, const std::filesystem::path& path) {
+GemmCache decode_gemm_cache(std::string_view text, const std::filesystem::path& path) {
   const auto intact = [&](bool condition, const char* what) {
     require(condition, ErrorCode::corrupt_file, kOrigin, path.string(), " ", what,
             "; without the file the GEMMs are measured again, and results differ in their last "
@@ -86,26 +85,30 @@ void decode_gemm_cache(GemmTuner& tuner, std::string_view text, const std::files
   };
   next_line();
   intact(!text.empty(), "ends after its first line");
-  const std::string_view library = next_line();
-  const std::string here = tuner.library();
-  require(library == here, ErrorCode::unsupported, kOrigin, path.string(), " was measured on \"",
-          library.substr(0, 200), "\", this is \"", here,
-          "\": the same bits cannot be had here. Remove the file to go on with other last digits");
-  std::vector<GemmChoice> choices;
+  GemmCache cache{std::string(next_line()), {}};
   while (!text.empty())
-    intact(parse_choice(next_line(), choices.emplace_back()), "has a line that names no kernel");
-  tuner.set_choices(choices);
+    intact(parse_choice(next_line(), cache.choices.emplace_back()),
+           "has a line that names no kernel");
+  return cache;
 }
 
-void read_gemm_cache(GemmTuner& tuner, const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) return tuner.set_choices({});
-  decode_gemm_cache(tuner, read_text_file(path, kMostBytes), path);
+std::optional<GemmCache> read_gemm_cache(const std::filesystem::path& path) {
+  std::string text;
+  try {
+    text = read_text_file(path, kMaxGemmCacheBytes, FollowLinks::no);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::not_found) return std::nullopt;
+    throw;
+  }
+  return decode_gemm_cache(text, path);
 }
 
-void write_gemm_cache(const GemmTuner& tuner, const std::filesystem::path& path) {
-  if (tuner.choices().empty()) return;
-  const std::string text = encode_gemm_cache(tuner);
-  if (std::filesystem::exists(path) && read_text_file(path, kMostBytes) == text) return;
+void write_gemm_cache(const GemmCache& cache, const std::filesystem::path& path) {
+  if (cache.choices.empty()) return remove_tree(path);
+  const std::string text = encode_gemm_cache(cache);
+  if (std::filesystem::is_regular_file(std::filesystem::symlink_status(path)) &&
+      read_text_file(path, kMaxGemmCacheBytes, FollowLinks::no) == text)
+    return;
   write_file_atomically(path, text);
 }
 

@@ -42,6 +42,8 @@ class GradientStep {
   // forward pass `pass`. `batch` may change once this has returned.
   virtual void accumulate(const PackedBatchHost& batch, double labels, uint32_t pass,
                           bool first) = 0;
+  // Forgets steps that were recorded as graphs.
+  virtual void drop_graphs() {}
   // Allocations that the arena could not serve, of all steps.
   virtual int64_t unplanned_allocations() const { return 0; }
 };

@@ -90,18 +90,14 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       first_batches_(std::make_unique<Batcher>(*data_.train, data_order(data_, options_))),
       plan_(planned(context, model, data_, *first_batches_, options_, run_directory)),
       trainer_(context, model, options_),
+      gemm_tuning_(context.backend().gemm_tuner(), options_.autotune_gemm),
       batcher_(std::move(first_batches_)),
       identity_(identity_of(model, data_, options_)),
       micro_batches_(static_cast<size_t>(options.gradient_accumulation)) {
   trainer_.reserve(buckets_of_an_update(plan_.buckets, options_));
   state_.position = batcher_.state();
-  // A run starts with the library's own choice of GEMM kernels, even if the context has measured
-  // some.
-  if (GemmTuner* tuner = context.backend().gemm_tuner()) tuner->set_choices({});
-  if (run_directory) {
-    directory_.emplace(*run_directory);
-    restore();
-  }
+  if (run_directory) directory_.emplace(*run_directory);
+  restore();
   merge_best(options_, state_);
   begin_counting();
   if (data_.tokenizer) model.set_origin({model.origin().file, identity_.tokenizer});
@@ -116,7 +112,12 @@ void TrainingRun::begin_counting() {
 
 void TrainingRun::restore() {
   const auto seek = [this](const RunState& state) { batcher_.seek(state.position); };
-  auto checkpoint = directory_->restore(context_, model_, trainer_, identity_, seek);
+  std::optional<RunDirectory::Checkpoint> checkpoint;
+  if (directory_) checkpoint = directory_->restore(context_, model_, trainer_, identity_, seek);
+  if (checkpoint && checkpoint->kernels)
+    gemm_tuning_.resume(std::move(*checkpoint->kernels), directory_->kernels_path().string());
+  else
+    gemm_tuning_.begin();
   if (!checkpoint) return;
   refused_ = std::move(checkpoint->refused);
   state_ = std::move(checkpoint->state);
@@ -137,12 +138,17 @@ void TrainingRun::write_checkpoint(ByteSink& sink) {
   while (!in_flight_.empty())
     await_step(session);  // a callback may have thrown before they were awaited
   update_clock();
-  write_checkpoint_stream(sink, checkpoint_files(context_, model_, trainer_, state_, identity_));
+  gemm_tuning_.close();
+  auto files = checkpoint_files(context_, model_, trainer_, state_, identity_);
+  const std::optional<GemmCache> kernels = gemm_tuning_.cache();
+  if (kernels && !kernels->choices.empty()) files.push_back(gemm_cache_file(*kernels));
+  write_checkpoint_stream(sink, files);
 }
 
 void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
   const CheckpointStream stream(std::move(bytes));
   const CheckpointContent content = stream.content();
+  std::optional<GemmCache> kernels = stream.kernels();
   const TrainCallback none;
   Session session{none, nullptr};
   while (!in_flight_.empty()) await_step(session);
@@ -153,6 +159,10 @@ void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
         batcher_.seek(state.position);
       });
   batcher_ahead_ = false;
+  if (kernels) {
+    gemm_tuning_.resume(std::move(*kernels), "the checkpoint");
+    trainer_.drop_graphs();  // they have the kernels of before
+  }
   last_step_ = {};
   changed_ = true;
   save_due_ = false;
@@ -168,9 +178,14 @@ RunSummary TrainingRun::run(const TrainCallback& callback, const CancelToken* ca
           "max_updates must be 0 (no limit) or above, got ", max_updates);
   Session session{callback, cancel};
   clock_ = Clock::now();
+  gemm_tuning_.acquire();
   const StopReason reason = loop(session, max_updates);
   const bool finished = reason == StopReason::limit || reason == StopReason::early_stopping;
-  if (reason != StopReason::paused) save(session);
+  if (reason != StopReason::paused) {
+    gemm_tuning_.close();
+    report_tuning(session);
+    save(session);
+  }
   if (finished && options_.average_last > 0) average(session);
   TrainEvent event = make_event(finished ? TrainEventKind::finished : TrainEventKind::stopped);
   event.reason = reason;
@@ -183,6 +198,7 @@ StopReason TrainingRun::loop(Session& session, int64_t max_updates) {
   announce(session);
   const int64_t pause_at = max_updates > 0 ? state_.trainer.update + max_updates : INT64_MAX;
   while (true) {
+    report_tuning(session);
     if (session.stop || session.cancelled())
       while (!in_flight_.empty()) await_step(session);
     if (in_flight_.empty()) {
@@ -251,6 +267,7 @@ void TrainingRun::submit_step(Session& session) {
     int64_t labels = 0;
     for (const PackedBatchHost& batch : batches) labels += batch.label_count;
     // Before submit(): nothing may fail once the trainer has the update.
+    gemm_tuning_.before_update();
     in_flight_.push_back(
         {batcher_.state(), batcher_.epoch_fraction(), labels, batches.back().epoch_drops});
     trainer_.submit(batches);
@@ -393,6 +410,7 @@ bool TrainingRun::run_validation(Session& session, bool scheduled) {
 }
 
 std::optional<ValidationResult> TrainingRun::validate(const CancelToken* cancel) {
+  gemm_tuning_.acquire();
   const EmaWeights weights(trainer_);
   return validate_model(context_, model_, data_, options_, cancel);
 }
@@ -488,11 +506,13 @@ void TrainingRun::save(Session& session) {
   update_clock();
   {
     const PhaseRange phase(context_, "save", true);
-    directory_->save(context_, model_, trainer_, state_, identity_);
+    gemm_tuning_.close();
+    directory_->save(context_, model_, trainer_, state_, identity_, gemm_tuning_.cache());
   }
   changed_ = save_due_ = false;
   tidy();
   update_clock();
+  report_tuning(session);
   TrainEvent event = make_event(TrainEventKind::saved);
   event.path = directory_->checkpoint_path(state_.trainer.update).string();
   emit(session, event);

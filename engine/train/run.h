@@ -10,6 +10,7 @@
 
 #include "engine/train/cancel.h"
 #include "engine/train/event.h"
+#include "engine/train/gemm_tuning.h"
 #include "engine/train/run_directory.h"
 #include "engine/train/run_plan.h"
 #include "engine/train/trainer.h"
@@ -86,6 +87,7 @@ class TrainingRun {
   void tidy();
   void begin_counting();
   void announce(Session& session);
+  void report_tuning(Session& session);
   void advance(Session& session, int64_t pause_at);
   void submit_step(Session& session);
   void next_batch(size_t number);
@@ -123,6 +125,7 @@ class TrainingRun {
   std::unique_ptr<Batcher> first_batches_;  // for the plan; batcher_ takes it over
   RunPlan plan_;
   Trainer trainer_;
+  GemmTuning gemm_tuning_;
   PrefetchingBatcher batcher_;
   bool batcher_ahead_ = false;  // its position is not behind the newest update in flight
   RunIdentity identity_;

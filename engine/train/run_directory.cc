@@ -6,7 +6,6 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/descriptor.h"
 #include "engine/train/average.h"
-#include "engine/train/gemm_cache.h"
 
 namespace trafo {
 namespace {
@@ -60,20 +59,20 @@ std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, 
       SafetensorsReader::open_no_follow(folder / kModelFile),
       SafetensorsReader::open_no_follow(folder / kOptimizerFile),
       [&] { return SafetensorsReader::open_no_follow(folder / kUnsmoothedFile); }};
-  if (GemmTuner* tuner = context.backend().gemm_tuner())
-    read_gemm_cache(*tuner, path_ / kGemmCacheFile);
+  std::optional<GemmCache> kernels;
+  if (context.backend().gemm_tuner()) kernels = read_gemm_cache(kernels_path());
   return Checkpoint{restore_checkpoint(context, model, trainer, identity, content, seek),
-                    std::move(newest.refused)};
+                    std::move(newest.refused), std::move(kernels)};
 }
 
 void RunDirectory::save(Context& context, const Model& model, const Trainer& trainer,
-                        const RunState& state, const RunIdentity& identity) {
+                        const RunState& state, const RunIdentity& identity,
+                        const std::optional<GemmCache>& kernels) {
   // It is not made anew, without what else belongs into it.
   require(std::filesystem::is_directory(path_), ErrorCode::io, kOrigin, path_.string(),
           " was moved or removed while the run wrote to it; saving works again once it is back");
-  // Before the checkpoint that was computed with them; later ones only add to them.
-  if (const GemmTuner* tuner = context.backend().gemm_tuner())
-    write_gemm_cache(*tuner, path_ / kGemmCacheFile);
+  // Before the checkpoint that was computed with them.
+  if (kernels) write_gemm_cache(*kernels, kernels_path());
   const auto files = checkpoint_files(context, model, trainer, state, identity);
   checkpoints_.save(state.trainer.update, files);
 }

@@ -8,7 +8,7 @@
 //                                 the average of the newest checkpoints (average_last)
 //   RUN/latest, RUN/best-METRIC   text: an UPDATE
 //   RUN/valid/UPDATE.hyp          translations of the validation sources, a line each
-//   RUN/gemm-cache                the measured GEMM kernels, with GEMM autotuning
+//   RUN/gemm-cache                the measured GEMM kernels
 //
 // Other files of the directory (logs, the resolved configuration, the vocabulary) are the caller's.
 #pragma once
@@ -22,6 +22,7 @@
 #include "engine/io/checkpoint_directory.h"
 #include "engine/io/file_lock.h"
 #include "engine/train/checkpoint_files.h"
+#include "engine/train/gemm_cache.h"
 
 namespace trafo {
 
@@ -39,6 +40,7 @@ class RunDirectory {
   struct Checkpoint {
     RunState state;
     std::vector<Error> refused;  // newer ones that are damaged
+    std::optional<GemmCache> kernels;
   };
   // Restores the newest complete checkpoint, after checking `identity` and the model's
   // configuration. No value if the directory has no checkpoint; CORRUPT_FILE if it has some but all
@@ -46,8 +48,9 @@ class RunDirectory {
   std::optional<Checkpoint> restore(Context& context, Model& model, Trainer& trainer,
                                     const RunIdentity& identity, const SeekFunction& seek) const;
 
+  // Without a value for `kernels`, those of the directory stay.
   void save(Context& context, const Model& model, const Trainer& trainer, const RunState& state,
-            const RunIdentity& identity);
+            const RunIdentity& identity, const std::optional<GemmCache>& kernels);
   // After a save or a restore: `latest` and the best-METRIC files name the checkpoints of `state`.
   // All but the newest `keep_last` checkpoints and, if `keep_best`, the best ones are deleted.
   void tidy(const RunState& state, bool keep_best, int64_t keep_last);
@@ -61,6 +64,7 @@ class RunDirectory {
 
   // Returns the file's path.
   std::filesystem::path write_hypotheses(int64_t update, std::span<const std::string> lines) const;
+  std::filesystem::path kernels_path() const { return path_ / kGemmCacheFile; }
   std::filesystem::path checkpoint_path(int64_t update) const { return checkpoints_.path(update); }
 
  private:

@@ -147,4 +147,14 @@ void TrainingRun::announce(Session& session) {
   emit(session, event);
 }
 
+void TrainingRun::report_tuning(Session& session) {
+  if (!session.callback) return;  // the next call of run() may have one
+  for (GemmTuning::Notice& notice : gemm_tuning_.take_notices()) {
+    TrainEvent event =
+        make_event(notice.is_warning ? TrainEventKind::warning : TrainEventKind::gemm_autotuned);
+    event.message = std::move(notice.text);
+    emit(session, event);
+  }
+}
+
 }  // namespace trafo

@@ -63,6 +63,8 @@ class Trainer {
   // Allocates the memory for micro-batches of these sizes. They and smaller ones then allocate
   // nothing. Without this call, memory is allocated as larger batches come.
   void reserve(std::span<const BatchBucket> buckets);
+  // Steps that were recorded as graphs are recorded again: they have the GEMM kernels of before.
+  void drop_graphs() { gradients_->drop_graphs(); }
   // Allocations of steps on the CPU that the plan did not have: none with fused kernels.
   int64_t unplanned_allocations() const { return gradients_->unplanned_allocations(); }
 

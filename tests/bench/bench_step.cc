@@ -31,6 +31,7 @@
 #include "engine/models/upload.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/runtime/trace_report.h"
+#include "engine/train/gemm_tuning.h"
 #include "engine/train/trainer.h"
 #include "tests/bench/bench.h"
 
@@ -188,10 +189,16 @@ Json measure(const Workload& w, const StepOptions& o, Json row) {
     if (!o.resident) loss = steps_from_host(trainer, host, count);
     for (int i = 0; o.resident && i < count; ++i) loss = trainer.step({&batch, 1}).loss;
   };
+  GemmTuner* tuner = o.tune ? context->backend().gemm_tuner() : nullptr;
+  if (tuner) tuner->set_tuning_budget(GemmTuning::kSeconds);
   const auto begin = Clock::now();
   run_steps(1);
   context->backend().synchronize();
   const std::chrono::duration<double> first = Clock::now() - begin;
+  if (tuner) {
+    row["tuned_gemms"] = tuner->tuning_cost().measured;
+    row["tuning_s"] = tuner->tuning_cost().seconds;
+  }
   run_steps(o.on_cpu() ? 1 : 4);
   context->backend().reset_peak_memory();
   const int steps = o.steps > 0 ? o.steps : o.on_cpu() ? 5 : 50;

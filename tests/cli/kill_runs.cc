@@ -32,7 +32,7 @@ std::vector<std::string> killed_run_command(const std::string& run, int threads)
   return with_tiny_model(
       words_of("train --train-sets train.de train.en --valid-sets valid.de valid.en --vocabs "
                "vocab.spm --save-freq 3u --valid-freq 20u --valid-metrics ce-mean-words "
-               "--progress off --model " +
+               "--progress off --autotune-gemm off --model " +
                run + " --after " + std::to_string(kKilledUpdates) + "u --cpu-threads " +
                std::to_string(threads)),
       {.width = 32, .vocabulary = 0, .batch_tokens = 512});

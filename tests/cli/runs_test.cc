@@ -1,6 +1,7 @@
 // Training runs from the command line: what they leave, how they go on, what they take.
 #include <zlib.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <map>
@@ -262,19 +263,25 @@ TEST_F(Cli, PlanSaysWhatTrainingTakesWithoutAGpu) {
   EXPECT_EQ(run({"plan", "--memory-limit", "3 apples"}).exit_code, 2);
 }
 
-TEST_F(Cli, AutotuneGemmIsKeptAndDoesNothingOnTheCpu) {
-  const Outcome tuned = run(small("tuned", "6u") + Arguments{"--autotune-gemm"});
+TEST_F(Cli, AutotuneGemmIsOnAndDoesNothingOnTheCpu) {
+  const auto with = [](Arguments arguments, const char* choice) {
+    *(std::find(arguments.begin(), arguments.end(), "--autotune-gemm") + 1) = choice;
+    return arguments + Arguments{"--device", "cpu"};
+  };
+  const Outcome usual =
+      run({"train", "--task", "tiny", "--model", "usual", "--tsv", "t.tsv", "--dump-config"});
+  EXPECT_NE(usual.out.find("autotune-gemm: on\n"), std::string::npos) << usual.out << usual.err;
+  const Outcome tuned = run(with(small("tuned", "6u"), "on"));
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
-  EXPECT_NE(tuned.err.find("autotune-gemm: the CPU"), std::string::npos) << tuned.err;
+  EXPECT_EQ(tuned.err.find("GEMM autotuning"), std::string::npos) << tuned.err;
   const std::string config = read_file(file("tuned/config.yml"));
   EXPECT_NE(config.find("autotune-gemm: on\n"), std::string::npos) << config;
   EXPECT_FALSE(fs::exists(file("tuned/gemm-cache")));
-  const Outcome plain = run(small("plain", "6u"));
+  const Outcome plain = run(with(small("plain", "6u"), "off"));
   ASSERT_EQ(plain.exit_code, 0) << plain.err;
-  EXPECT_EQ(plain.err.find("autotune-gemm"), std::string::npos) << plain.err;
   EXPECT_EQ(read_file(file("tuned/ckpt/6/model.safetensors")),
             read_file(file("plain/ckpt/6/model.safetensors")));
-  const Outcome wrong = run(small("wrong", "6u") + Arguments{"--autotune-gemm", "maybe"});
+  const Outcome wrong = run(with(small("wrong", "6u"), "maybe"));
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.err.find("autotune-gemm: wants on or off"), std::string::npos) << wrong.err;
 }

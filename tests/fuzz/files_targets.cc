@@ -54,20 +54,6 @@ void read_config(const std::string& text) {
   expect(model_config_from_json(to_json(config)) == config, "a configuration changes when written");
 }
 
-class NoTuner final : public GemmTuner {
- public:
-  std::vector<float> measure(const GemmParams&) override { return {}; }
-  void set_tuning(bool) override {}
-  std::string library() const override { return "library 1"; }
-  std::vector<GemmChoice> choices() const override { return choices_; }
-  void set_choices(std::span<const GemmChoice> choices) override {
-    choices_.assign(choices.begin(), choices.end());
-  }
-
- private:
-  std::vector<GemmChoice> choices_;
-};
-
 RunState sample_state() {
   RunState state;
   state.trainer.update = kUpdate;
@@ -131,6 +117,7 @@ void read_stream(std::string_view bytes) {
   attempt([&] {
     const CheckpointStream stream({content.begin(), content.end()});
     const CheckpointContent parts = stream.content();
+    stream.kernels();
     decode_state(parts.state, parts.label);
     read_all(parts.weights);
     read_all(parts.optimizer);
@@ -212,9 +199,9 @@ void run_checkpoint(Bytes input) {
       std::string text(parts.rest());
       constexpr std::string_view kTitle = "trafo-gemm-cache 1 ";
       if (text.size() >= kTitle.size() + 8) seal_text(text, kTitle.size());
-      NoTuner tuner;
-      if (attempt([&] { decode_gemm_cache(tuner, text, "plans"); }))
-        expect(encode_gemm_cache(tuner).size() <= 2 * text.size() + 100, "plans grow");
+      GemmCache cache;
+      if (attempt([&] { cache = decode_gemm_cache(text, "plans"); }))
+        expect(encode_gemm_cache(cache).size() <= 2 * text.size() + 100, "plans grow");
       return;
     }
     default: {
@@ -264,9 +251,7 @@ std::vector<Seed> checkpoint_seeds() {
       {"state.json", state.size(), crc32_text(crc32(bytes_of(state)))}};
   const std::string manifest = encode_manifest(kUpdate, files);
   const std::string body = header + "\n" + model.substr(8 + header.size());
-  NoTuner tuner;
-  const GemmChoice choice{};
-  tuner.set_choices({&choice, 1});
+  const GemmCache kernels{"library 1", {GemmChoice{}}};
   const auto mode = [](char number) { return std::string(1, number); };
   Parts parts(std::string_view{});
   const std::string stream_parts = state + "\xff" + header + "\n\xff" + header + "\n";
@@ -275,7 +260,7 @@ std::vector<Seed> checkpoint_seeds() {
           {"state", mode(1) + state},
           {"stream-parts", mode(2) + state + "\xff" + body + "\xff" + body},
           {"stream", mode(3) + stream_of(whole)},
-          {"plans", mode(4) + encode_gemm_cache(tuner)},
+          {"plans", mode(4) + encode_gemm_cache(kernels)},
           {"directory", mode(5) + "100\n\xff" + manifest + "\xff" + state}};
 }
 

@@ -257,14 +257,20 @@ TEST_F(CudaGemm, AMeasuredChoiceIsKept) {
   context_->backend().gemm(p);
   EXPECT_EQ(download(y), first);
 
-  // What is met while tuning is on is measured once; one of another dtype is refused.
+  // What is met while tuning is on is measured once; one of another dtype is dropped.
   tuner->set_choices({});
   {
     const TuningScope scope(tuner);
     context_->backend().gemm(p);
+    EXPECT_TRUE(tuner->choices().empty()) << "measured without a budget";
+    tuner->set_tuning_budget(60);
+    context_->backend().gemm(p);
     context_->backend().gemm(p);
   }
   EXPECT_EQ(tuner->choices().size(), 1u);
+  EXPECT_EQ(tuner->tuning_cost().measured, 1);
+  EXPECT_GT(tuner->tuning_cost().seconds, 0);
+  EXPECT_LT(tuner->tuning_cost().seconds, 60);
   expect_close(download(y), biased_gemm(x, w, {}, s), 0x1p-7, 0x1p-8);
   GemmParams wide = p;
   const Tensor fx = ops::cast(*context_, dx, DType::f32), fw = ops::cast(*context_, dw, DType::f32);
@@ -279,14 +285,28 @@ TEST_F(CudaGemm, AMeasuredChoiceIsKept) {
   const std::vector<GemmChoice> of_float = tuner->choices();
   std::copy(std::begin(of_float[0].kernel), std::end(of_float[0].kernel), wrong.kernel);
   tuner->set_choices({&wrong, 1});
-  try {
-    context_->backend().gemm(p);
-    FAIL() << "a float32 kernel was taken for a bfloat16 product";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::unsupported) << error.what();
-  }
-  tuner->set_choices({});
   EXPECT_NO_THROW(context_->backend().gemm(p));
+  EXPECT_TRUE(tuner->choices().empty()) << "a float32 kernel was taken for a bfloat16 product";
+  expect_close(download(y), biased_gemm(x, w, {}, s), 0x1p-7, 0x1p-8);
+  EXPECT_FALSE(tuner->kernel_abi().empty());
+}
+
+// A budget that is used up in the first measurement: the GEMMs that follow are not measured.
+TEST_F(CudaGemm, ABudgetEndsTuning) {
+  GemmTuner* tuner = context_->backend().gemm_tuner();
+  ASSERT_NE(tuner, nullptr);
+  const Shapes s{512, 768, 256}, other{768, 512, 256};
+  const Tensor x = upload(random(s.m * s.k), {s.m, s.k}), w = upload(random(s.n * s.k), {s.n, s.k});
+  const Tensor y = half({s.m, s.n}), z = half({other.m, other.n});
+  tuner->set_choices({});
+  tuner->set_tuning_budget(1e-9);
+  const TuningScope scope(tuner);
+  for (int i = 0; i < 2; ++i) {
+    context_->backend().gemm(params(x, w, y, s));
+    context_->backend().gemm(params(w, x, z, other));
+  }
+  EXPECT_EQ(tuner->tuning_cost().measured, 1);
+  EXPECT_EQ(tuner->choices().size(), 1u);
 }
 
 // A product that adds to C leaves it alone while it is measured.
@@ -299,6 +319,7 @@ TEST_F(CudaGemm, MeasuringDoesNotAddTwice) {
   GemmParams p = params(dx, dw, c, s);
   p.c_is_f32 = p.accumulate = true;
   {
+    context_->backend().gemm_tuner()->set_tuning_budget(60);
     const TuningScope scope(context_->backend().gemm_tuner());
     context_->backend().gemm(p);
   }

@@ -135,6 +135,8 @@ int32_t own_device(int32_t version, PluginTable* table) {
     return cuda::kSuccess;
   };
   t.set_gemm_tuning = [](void*, int32_t) {};
+  t.set_gemm_tuning_budget = [](void*, double) {};
+  t.gemm_tuning_cost = [](void*, GemmTuningCost* cost) { *cost = {}; };
   t.gemm_library = [](void*, Why text) { say(text, "stand-in"); };
   t.gemm_choices = [](void*, GemmChoice*, int32_t) -> int32_t { return 0; };
   t.set_gemm_choices = [](void*, const GemmChoice*, int32_t) {};

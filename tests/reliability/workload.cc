@@ -102,6 +102,7 @@ trafo_error* Workload::make_model() {
 trafo_error* Workload::make_trainer() {
   trafo_trainer_options settings;
   must(trafo_trainer_options_init(&settings, sizeof settings));
+  settings.autotune_gemm = 0;  // two runs that time kernels may choose different ones
   settings.seed = options.seed;
   settings.batch_tokens = 96;
   settings.max_length = 96;

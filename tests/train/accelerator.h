@@ -96,7 +96,7 @@ class Accelerator : public Backend {
 
 // With what steps that do not wait need, but for graphs: it has none, so contexts on it turn them
 // off.
-class StreamAccelerator final : public Accelerator, public StreamDevice {
+class StreamAccelerator : public Accelerator, public StreamDevice {
  public:
   StreamDevice* stream_device() override { return this; }
   void* allocate_pinned(size_t bytes) override {

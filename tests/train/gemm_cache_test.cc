@@ -1,4 +1,4 @@
-// The GEMM autotuning cache, against a tuner that only remembers.
+// The file of GEMM autotuning.
 #include "engine/train/gemm_cache.h"
 
 #include <gtest/gtest.h>
@@ -6,45 +6,32 @@
 #include <cstring>
 
 #include "engine/core/status.h"
-#include "engine/io/atomic_file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trafo {
 namespace {
 
-class Remembering final : public GemmTuner {
- public:
-  explicit Remembering(std::string library = "card, library 1") : library_(std::move(library)) {}
-  std::vector<float> measure(const GemmParams&) override { return {}; }
-  void set_tuning(bool) override {}
-  std::string library() const override { return library_; }
-  std::vector<GemmChoice> choices() const override { return choices_; }
-  void set_choices(std::span<const GemmChoice> choices) override {
-    choices_.assign(choices.begin(), choices.end());
-  }
+namespace fs = std::filesystem;
 
- private:
-  std::string library_;
-  std::vector<GemmChoice> choices_;
-};
-
-std::vector<GemmChoice> some_choices() {
-  std::vector<GemmChoice> choices(3);
-  for (size_t i = 0; i < choices.size(); ++i) {
+GemmCache some_cache() {
+  GemmCache cache{"card, library 1", std::vector<GemmChoice>(3)};
+  for (size_t i = 0; i < cache.choices.size(); ++i) {
     for (size_t j = 0; j < 16; ++j)
-      choices[i].gemm[j] = static_cast<int64_t>(1000 * i + j) * (j == 3 ? -1 : 1);
-    for (size_t j = 0; j < 8; ++j) choices[i].kernel[j] = ~uint64_t{0} - 77 * i - j;
+      cache.choices[i].gemm[j] = static_cast<int64_t>(1000 * i + j) * (j == 3 ? -1 : 1);
+    for (size_t j = 0; j < 8; ++j) cache.choices[i].kernel[j] = ~uint64_t{0} - 77 * i - j;
   }
-  return choices;
+  return cache;
 }
 
-bool same(const std::vector<GemmChoice>& a, const std::vector<GemmChoice>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0;
+bool same(const GemmCache& a, const GemmCache& b) {
+  return a.library == b.library && a.choices.size() == b.choices.size() &&
+         std::memcmp(a.choices.data(), b.choices.data(), a.choices.size() * sizeof(GemmChoice)) ==
+             0;
 }
 
-ErrorCode code_of(GemmTuner& tuner, const std::string& text) {
+ErrorCode code_of(const std::string& text) {
   try {
-    decode_gemm_cache(tuner, text, "here/gemm-cache");
+    decode_gemm_cache(text, "here/gemm-cache");
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("here/gemm-cache"), std::string::npos);
     return error.code();
@@ -53,51 +40,54 @@ ErrorCode code_of(GemmTuner& tuner, const std::string& text) {
   return ErrorCode::internal;
 }
 
-TEST(GemmCache, ComeBackAsTheyWere) {
-  Remembering tuner, other;
-  tuner.set_choices(some_choices());
-  const std::string text = encode_gemm_cache(tuner);
-  decode_gemm_cache(other, text, "x");
-  EXPECT_TRUE(same(other.choices(), some_choices()));
+TEST(GemmCache, ComesBackAsItWas) {
+  const std::string text = encode_gemm_cache(some_cache());
+  const GemmCache other = decode_gemm_cache(text, "x");
+  EXPECT_TRUE(same(other, some_cache()));
   EXPECT_EQ(encode_gemm_cache(other), text);
 }
 
 TEST(GemmCache, EveryFlippedBitIsNoticed) {
-  Remembering tuner, other;
-  tuner.set_choices(some_choices());
-  const std::string text = encode_gemm_cache(tuner);
+  const std::string text = encode_gemm_cache(some_cache());
   for (size_t i = 0; i < text.size(); ++i) {
     std::string damaged = text;
     damaged[i] = static_cast<char>(damaged[i] ^ 1);
-    ASSERT_EQ(code_of(other, damaged), ErrorCode::corrupt_file) << "byte " << i;
+    ASSERT_EQ(code_of(damaged), ErrorCode::corrupt_file) << "byte " << i;
   }
   for (const size_t length : {size_t{0}, size_t{5}, text.size() / 2, text.size() - 1})
-    ASSERT_EQ(code_of(other, text.substr(0, length)), ErrorCode::corrupt_file);
-  EXPECT_TRUE(other.choices().empty());
-}
-
-TEST(GemmCache, AreOfOneDeviceAndLibrary) {
-  Remembering tuner, other("card, library 2");
-  tuner.set_choices(some_choices());
-  EXPECT_EQ(code_of(other, encode_gemm_cache(tuner)), ErrorCode::unsupported);
-  EXPECT_TRUE(other.choices().empty());
+    ASSERT_EQ(code_of(text.substr(0, length)), ErrorCode::corrupt_file);
 }
 
 TEST(GemmCache, Files) {
   const TemporaryDirectory folder;
-  const auto path = folder.path() / kGemmCacheFile;
-  Remembering tuner, other;
-  read_gemm_cache(other, path);
-  EXPECT_TRUE(other.choices().empty());
-  write_gemm_cache(tuner, path);
-  EXPECT_FALSE(std::filesystem::exists(path)) << "nothing was measured";
-  tuner.set_choices(some_choices());
-  write_gemm_cache(tuner, path);
-  const auto written = std::filesystem::last_write_time(path);
-  write_gemm_cache(tuner, path);
-  EXPECT_EQ(std::filesystem::last_write_time(path), written);
-  read_gemm_cache(other, path);
-  EXPECT_TRUE(same(other.choices(), some_choices()));
+  const fs::path path = folder / kGemmCacheFile;
+  EXPECT_FALSE(read_gemm_cache(path));
+  write_gemm_cache({"card", {}}, path);
+  EXPECT_FALSE(fs::exists(path)) << "nothing was measured";
+  write_gemm_cache(some_cache(), path);
+  const auto written = fs::last_write_time(path);
+  write_gemm_cache(some_cache(), path);
+  EXPECT_EQ(fs::last_write_time(path), written);
+  EXPECT_TRUE(same(*read_gemm_cache(path), some_cache()));
+  write_gemm_cache({"card", {}}, path);
+  EXPECT_FALSE(fs::exists(path)) << "an earlier attempt's kernels would come back";
+}
+
+TEST(GemmCache, ALinkIsNotFollowed) {
+  const TemporaryDirectory folder;
+  const fs::path path = folder / kGemmCacheFile, target = folder / "target";
+  spill(target, "mine");
+  fs::create_symlink(target, path);
+  try {
+    read_gemm_cache(path);
+    FAIL() << "read through a link";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io) << error.what();
+  }
+  write_gemm_cache(some_cache(), path);
+  EXPECT_EQ(slurp(target), "mine");
+  EXPECT_FALSE(fs::is_symlink(path));
+  EXPECT_TRUE(same(*read_gemm_cache(path), some_cache()));
 }
 
 }  // namespace

@@ -22,6 +22,10 @@ const (
 	EventStopped           EventKind = C.TRAFO_EVENT_STOPPED    // training can go on
 	EventValidating        EventKind = C.TRAFO_EVENT_VALIDATING // a validation begins, which may take long
 	EventAveraged          EventKind = C.TRAFO_EVENT_AVERAGED   // AverageLast: Path of the mean, Message: its updates, and its metrics
+
+	// AutotuneGemm; Message: how many GEMMs were timed, how long that took, where the other kernels come from
+	EventGemmAutotuned EventKind = C.TRAFO_EVENT_GEMM_AUTOTUNED
+	EventWarning       EventKind = C.TRAFO_EVENT_WARNING // something cannot be used, and the run goes on without it; Message: what and why
 )
 
 var eventNames = map[EventKind]string{
@@ -29,6 +33,7 @@ var eventNames = map[EventKind]string{
 	EventLog: "log", EventSkipped: "skipped", EventEpoch: "epoch", EventValidated: "validated",
 	EventSaved: "saved", EventFinished: "finished", EventStopped: "stopped",
 	EventValidating: "validating", EventAveraged: "averaged",
+	EventGemmAutotuned: "GEMM autotuned", EventWarning: "warning",
 }
 
 // String is the kind's name, as "validated".

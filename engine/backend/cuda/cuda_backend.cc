@@ -213,11 +213,20 @@ class CudaBackend final : public Backend, public StreamDevice, public GemmTuner 
     return {times.us, times.us + times.count};
   }
   void set_tuning(bool on) override { table_.set_gemm_tuning(device_, on ? 1 : 0); }
+  void set_tuning_budget(double seconds) override {
+    table_.set_gemm_tuning_budget(device_, seconds);
+  }
+  GemmTuningCost tuning_cost() const override {
+    GemmTuningCost cost;
+    table_.gemm_tuning_cost(device_, &cost);
+    return cost;
+  }
   std::string library() const override {
     WhyText text;
     table_.gemm_library(device_, text.why());
     return text.text;
   }
+  std::string kernel_abi() const override { return TRAFO_KERNEL_ABI; }
   std::vector<GemmChoice> choices() const override {
     std::vector<GemmChoice> found(static_cast<size_t>(table_.gemm_choices(device_, nullptr, 0)));
     table_.gemm_choices(device_, found.data(), static_cast<int32_t>(found.size()));

@@ -1,5 +1,6 @@
 #include "engine/backend/cuda/gemm_plans.h"
 
+#include <chrono>
 #include <cstring>
 
 #include "engine/backend/cuda/gemm.h"
@@ -176,26 +177,39 @@ bool recording(DeviceState& device) {
          status != cudaStreamCaptureStatusNone;
 }
 
-// The kernel that was chosen for this GEMM.
-int32_t take_choice(DeviceState& device, const AlgorithmWords& choice, GemmPlan& plan) {
+// The kernel that was chosen for this GEMM. False if cuBLASLt refuses it: it is from a file.
+bool take_choice(DeviceState& device, const AlgorithmWords& choice, GemmPlan& plan) {
   std::memcpy(&plan.algorithm, choice.data(), sizeof plan.algorithm);
   cublasLtMatmulHeuristicResult_t checked{};
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(
       device.blas, &plan.operation, &plan.a, &plan.b, &plan.c, &plan.c, &plan.algorithm, &checked);
-  if (status != CUBLAS_STATUS_SUCCESS || checked.workspaceSize > kBlasWorkspaceBytes)
-    return unsupported(device,
-                       "cuBLASLt refuses the kernel that was chosen for a GEMM; measure "
-                       "the choices again");
+  if (status != CUBLAS_STATUS_SUCCESS || checked.workspaceSize > kBlasWorkspaceBytes) return false;
   plan.workspace_bytes = checked.workspaceSize;
   plan.found = true;
-  return kSuccess;
+  return true;
+}
+
+// Measures the GEMM within the budget. Where that is not possible, the plan stays as it is.
+int32_t measure_in_budget(DeviceState& device, const GemmParams& p, const Alignments& at,
+                          GemmPlan& plan) {
+  using Clock = std::chrono::steady_clock;
+  GemmPlans& plans = plans_of(device);
+  const Clock::time_point begin = Clock::now();
+  const int32_t result =
+      measure(device, p, at, kMeasured, plans.budget - plans.cost.seconds, plan, nullptr);
+  plans.cost.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  ++plans.cost.measured;
+  return result == kOutOfMemory ? kSuccess : result;
 }
 
 int32_t choose(DeviceState& device, const GemmParams& p, const PlanKey& key, const Alignments& at,
                GemmPlan& plan) {
   GemmPlans& plans = plans_of(device);
   const auto known = plans.choices.find(key);
-  if (known != plans.choices.end()) return take_choice(device, known->second, plan);
+  if (known != plans.choices.end()) {
+    if (take_choice(device, known->second, plan)) return kSuccess;
+    plans.choices.erase(known);
+  }
   std::vector<Proposal> proposals;
   const cublasStatus_t status = propose(device, at, plan, kAsked, proposals);
   if (status != CUBLAS_STATUS_SUCCESS) return blas_failed(device, status, "preparing a GEMM");
@@ -203,11 +217,11 @@ int32_t choose(DeviceState& device, const GemmParams& p, const PlanKey& key, con
   plan.algorithm = proposals[0].algorithm;
   plan.workspace_bytes = proposals[0].workspace_bytes;
   plan.found = true;
-  if (!plans.tuning) return kSuccess;
+  if (!plans.measures()) return kSuccess;
   // Where nothing can be measured the first proposal is the choice, and stays it.
   if (!recording(device)) {
-    const int32_t result = measure(device, p, at, kMeasured, plan, nullptr);
-    if (result != kSuccess && result != kOutOfMemory) return result;
+    const int32_t result = measure_in_budget(device, p, at, plan);
+    if (result != kSuccess) return result;
   }
   std::memcpy(plans.choices[key].data(), &plan.algorithm, sizeof plan.algorithm);
   return kSuccess;
@@ -221,9 +235,9 @@ GemmPlan* plan_of(DeviceState& device, const GemmParams& p, int32_t& result) {
   const GemmPlans& all = plans_of(device);
   auto& plans = plans_of(device).by_key;
   const auto known = plans.find(key);
-  // A GEMM first run by validation, without tuning, is still to be measured: a run that resumes
-  // would measure it.
-  if (known != plans.end() && (!all.tuning || !known->second.found || all.choices.contains(key)))
+  // A GEMM that first ran without tuning, as in validation, is still to be measured.
+  if (known != plans.end() &&
+      (!all.measures() || !known->second.found || all.choices.contains(key)))
     return &known->second;
 
   GemmPlan plan{};

@@ -39,6 +39,10 @@ struct GemmPlans {
   std::map<PlanKey, GemmPlan> by_key;
   std::map<PlanKey, AlgorithmWords> choices;  // measured ones, here or in an earlier run
   bool tuning = false;
+  double budget = 0;  // seconds
+  GemmTuningCost cost;
+
+  bool measures() const { return tuning && cost.seconds < budget; }
 };
 GemmPlans& plans_of(DeviceState& device);
 
@@ -63,9 +67,10 @@ cublasStatus_t describe(const GemmParams& params, GemmPlan& plan);
 cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan& plan, int most,
                        std::vector<Proposal>& proposals);
 // --- gemm_tuning.cu, for gemm_plans.cu ---
-// Times proposals of a described GEMM and leaves the fastest in `plan`; `times`, if given, gets
-// the microseconds. kOutOfMemory leaves the plan as it is.
+// Times proposals of a described GEMM and leaves the fastest in `plan`. `times`, if given, gets the
+// microseconds of all; otherwise slow ones are timed only once. Ends after `seconds` with the
+// fastest so far. kOutOfMemory leaves the plan as it is.
 int32_t measure(DeviceState& device, const GemmParams& params, const Alignments& at, int most,
-                GemmPlan& plan, GemmTimes* times);
+                double seconds, GemmPlan& plan, GemmTimes* times);
 
 }  // namespace trafo::cuda

@@ -1,5 +1,7 @@
 // The plugin's side of GemmTuner: which of cuBLASLt's kernels is the fastest for a GEMM.
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
@@ -12,13 +14,20 @@ namespace {
 
 // A kernel is timed over so many microseconds, or launches if it is short; the shortest of the
 // rounds counts. Launches are recorded, so that the host's time is not measured.
-constexpr float kSampleUs = 2000;
+constexpr float kSampleUs = 1000;
 constexpr float kMostLaunches = 20;
 constexpr int kRounds = 3;
 
+// A kernel whose first launch takes longer than this is not timed again. The time of one launch has
+// the host's time in it.
+float slow(float fastest_us) {
+  return 1.5f * fastest_us + 10;
+}
+
 struct Candidate {
   GemmPlan plan;
-  cudaGraphExec_t graph = nullptr;  // null: the kernel does not run
+  float once = 0;                   // microseconds of one launch; 0: the kernel does not run
+  cudaGraphExec_t graph = nullptr;  // null: not timed again
   float launches = 0;
   float us = 0;  // 0: not measured yet
 };
@@ -61,15 +70,18 @@ struct Measurement {
     return ms * 1000;
   }
 
-  // Records as many launches of the kernel as make a sample.
-  void prepare(const GemmParams& p, Candidate& candidate) {
+  void launch_once(const GemmParams& p, Candidate& candidate) {
     if (run_plan(device, p, candidate.plan) != CUBLAS_STATUS_SUCCESS) {
       cudaGetLastError();
       return;
     }
     const float once = time([&] { run_plan(device, p, candidate.plan); });
-    if (error != cudaSuccess) return;
-    candidate.launches = std::clamp(kSampleUs / std::max(once, 1.0f), 1.0f, kMostLaunches);
+    candidate.once = std::max(once, 1.0f);
+  }
+
+  // Records as many launches of the kernel as make a sample.
+  void record(const GemmParams& p, Candidate& candidate) {
+    candidate.launches = std::clamp(kSampleUs / candidate.once, 1.0f, kMostLaunches);
     candidate.launches = static_cast<float>(static_cast<int>(candidate.launches));
     if (!check(cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeThreadLocal))) return;
     bool issued = true;
@@ -85,7 +97,12 @@ struct Measurement {
 }  // namespace
 
 int32_t measure(DeviceState& device, const GemmParams& params, const Alignments& at, int most,
-                GemmPlan& plan, GemmTimes* times) {
+                double seconds, GemmPlan& plan, GemmTimes* times) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const auto in_time = [&] {
+    return std::chrono::duration<double>(Clock::now() - begin).count() < seconds;
+  };
   std::vector<Proposal> proposals;
   const cublasStatus_t status = propose(device, at, plan, most, proposals);
   if (status != CUBLAS_STATUS_SUCCESS) return blas_failed(device, status, "preparing a GEMM");
@@ -99,19 +116,26 @@ int32_t measure(DeviceState& device, const GemmParams& params, const Alignments&
     m.check(cudaMemsetAsync(m.sum, 0, bytes, device.stream));
     p.c = m.sum;
   }
-  for (const Proposal& proposal : proposals) {
+  float fastest = INFINITY;
+  for (size_t i = 0; i < proposals.size() && in_time(); ++i) {
     Candidate& candidate = m.candidates.emplace_back();
     candidate.plan = plan;
-    candidate.plan.algorithm = proposal.algorithm;
-    candidate.plan.workspace_bytes = proposal.workspace_bytes;
+    candidate.plan.algorithm = proposals[i].algorithm;
+    candidate.plan.workspace_bytes = proposals[i].workspace_bytes;
     candidate.plan.found = true;
-    m.prepare(p, candidate);
+    m.launch_once(p, candidate);
+    if (m.error != cudaSuccess) return report(device, m.error, "measuring a GEMM");
+    if (candidate.once > 0) fastest = std::min(fastest, candidate.once);
+  }
+  for (Candidate& candidate : m.candidates) {
+    if (candidate.once <= 0 || (!times && candidate.once > slow(fastest))) continue;
+    m.record(p, candidate);
     if (m.error != cudaSuccess) return report(device, m.error, "measuring a GEMM");
   }
   // Round by round, so that a slow spell of the device meets all of them.
   for (int round = 0; round < kRounds; ++round) {
     for (Candidate& candidate : m.candidates) {
-      if (!candidate.graph) continue;
+      if (!candidate.graph || !in_time()) continue;
       const float us = m.time([&] { m.check(cudaGraphLaunch(candidate.graph, device.stream)); }) /
                        candidate.launches;
       if (m.error != cudaSuccess) return report(device, m.error, "measuring a GEMM");
@@ -120,7 +144,7 @@ int32_t measure(DeviceState& device, const GemmParams& params, const Alignments&
   }
   const Candidate* best = nullptr;
   for (const Candidate& candidate : m.candidates) {
-    if (!candidate.graph) continue;
+    if (candidate.us <= 0) continue;
     if (!best || candidate.us < best->us) best = &candidate;
     if (times && times->count < GemmTimes::kMost) times->us[times->count++] = candidate.us;
   }
@@ -145,7 +169,7 @@ int32_t measure_gemm(void* device, const GemmParams* params, GemmTimes* times, W
   GemmPlan plan{};
   const cublasStatus_t status = describe(p, plan);
   const int32_t result = status == CUBLAS_STATUS_SUCCESS
-                             ? measure(state, p, at, GemmTimes::kMost, plan, times)
+                             ? measure(state, p, at, GemmTimes::kMost, INFINITY, plan, times)
                              : blas_failed(state, status, "preparing a GEMM");
   if (result != kSuccess) return tell(why, result, state.error.c_str());
   if (!plan.found) return kSuccess;
@@ -155,8 +179,21 @@ int32_t measure_gemm(void* device, const GemmParams* params, GemmTimes* times, W
   return kSuccess;
 }
 
+GemmPlans& plans_of(void* device) {
+  return plans_of(*static_cast<DeviceState*>(device));
+}
+
 void set_gemm_tuning(void* device, int32_t on) {
-  plans_of(*static_cast<DeviceState*>(device)).tuning = on != 0;
+  plans_of(device).tuning = on != 0;
+}
+
+void set_gemm_tuning_budget(void* device, double seconds) {
+  plans_of(device).budget = seconds;
+  plans_of(device).cost = {};
+}
+
+void gemm_tuning_cost(void* device, GemmTuningCost* cost) {
+  *cost = plans_of(device).cost;
 }
 
 void gemm_library(void* device, Why text) {
@@ -165,12 +202,13 @@ void gemm_library(void* device, Why text) {
   if (cudaGetDeviceProperties(&properties, state.index) != cudaSuccess)
     std::snprintf(properties.name, sizeof properties.name, "unknown device");
   if (text.text && text.size > 0)
-    std::snprintf(text.text, text.size, "%.200s, %d multiprocessors, cuBLASLt %zu", properties.name,
+    std::snprintf(text.text, text.size, "%.200s, sm_%d%d, %d multiprocessors, cuBLASLt %zu",
+                  properties.name, properties.major, properties.minor,
                   properties.multiProcessorCount, cublasLtGetVersion());
 }
 
 int32_t gemm_choices(void* device, GemmChoice* choices, int32_t most) {
-  const GemmPlans& plans = plans_of(*static_cast<DeviceState*>(device));
+  const GemmPlans& plans = plans_of(device);
   int32_t count = 0;
   for (const auto& [key, algorithm] : plans.choices) {
     if (count >= most) break;
@@ -182,7 +220,7 @@ int32_t gemm_choices(void* device, GemmChoice* choices, int32_t most) {
 }
 
 void set_gemm_choices(void* device, const GemmChoice* choices, int32_t count) {
-  GemmPlans& plans = plans_of(*static_cast<DeviceState*>(device));
+  GemmPlans& plans = plans_of(device);
   plans.by_key.clear();
   plans.choices.clear();
   for (int32_t i = 0; i < count; ++i) {
@@ -197,6 +235,8 @@ void set_gemm_choices(void* device, const GemmChoice* choices, int32_t count) {
 void fill_tuning_functions(PluginTable& table) {
   table.measure_gemm = &measure_gemm;
   table.set_gemm_tuning = &set_gemm_tuning;
+  table.set_gemm_tuning_budget = &set_gemm_tuning_budget;
+  table.gemm_tuning_cost = &gemm_tuning_cost;
   table.gemm_library = &gemm_library;
   table.gemm_choices = &gemm_choices;
   table.set_gemm_choices = &set_gemm_choices;

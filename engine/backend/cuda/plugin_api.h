@@ -16,7 +16,7 @@
 namespace trafo::cuda {
 
 // Raised with every change of this header.
-inline constexpr int32_t kPluginVersion = 4;
+inline constexpr int32_t kPluginVersion = 5;
 
 // Result codes of the plugin's functions and kernels.
 inline constexpr int32_t kSuccess = 0;
@@ -75,6 +75,8 @@ struct PluginTable {
   // What GemmTuner (engine/backend/gemm_tuner.h) needs.
   int32_t (*measure_gemm)(void* device, const GemmParams* params, GemmTimes* times, Why why);
   void (*set_gemm_tuning)(void* device, int32_t on);
+  void (*set_gemm_tuning_budget)(void* device, double seconds);
+  void (*gemm_tuning_cost)(void* device, GemmTuningCost* cost);
   void (*gemm_library)(void* device, Why text);
   // At most `most` of them; returns how many there are.
   int32_t (*gemm_choices)(void* device, GemmChoice* choices, int32_t most);

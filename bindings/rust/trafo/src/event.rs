@@ -105,6 +105,17 @@ pub enum EventKind {
         /// Whether it is better than the best checkpoint.
         improved: bool,
     },
+    /// GEMM kernels were timed or taken from a cache, see
+    /// [`autotune_gemm`](crate::TrainerOptions::autotune_gemm).
+    GemmAutotuned {
+        /// How many were timed, how long that took, where the others come from.
+        message: String,
+    },
+    /// Something cannot be used, and the run goes on without it.
+    Warning {
+        /// What and why.
+        message: String,
+    },
     /// A validation is done.
     Validated {
         /// Its results.
@@ -205,6 +216,8 @@ impl Event {
                 metrics: Metrics::from_raw(raw.valid_ce, raw.valid_bleu, raw.valid_chrf),
                 improved: raw.improved != 0,
             },
+            sys::TRAFO_EVENT_GEMM_AUTOTUNED => EventKind::GemmAutotuned { message },
+            sys::TRAFO_EVENT_WARNING => EventKind::Warning { message },
             sys::TRAFO_EVENT_SAVED => EventKind::Saved { checkpoint: path },
             sys::TRAFO_EVENT_FINISHED => EventKind::Finished(Stop::from_raw(raw.stop)),
             sys::TRAFO_EVENT_STOPPED => EventKind::Stopped(Stop::from_raw(raw.stop)),
