@@ -215,6 +215,24 @@ int32_t gemm_entry(void* device, const GemmParams* params, Why why) {
   return result == kSuccess ? kSuccess : tell(why, result, state.error.c_str());
 }
 
+int32_t choose_as_on(void* device, const Card* card, Why why) {
+  DeviceState& state = enter(device);
+  cudaDeviceProp properties{};
+  const cudaError_t error = cudaGetDeviceProperties(&properties, state.index);
+  if (error != cudaSuccess) return checked(device, error, "cudaGetDeviceProperties", why);
+  const Card own{properties.major, properties.minor,
+                 static_cast<int64_t>(properties.sharedMemPerBlockOptin)};
+  const Card& wanted = card ? *card : own;
+  if (wanted.shared_memory_per_block > own.shared_memory_per_block)
+    return tell(why, kUnsupported,
+                "the card has less shared memory than the one that is asked for");
+  if (wanted.major == 9 && own.major != 9)
+    return tell(why, kUnsupported, "the card has no wgmma instructions");
+  state.compute_major = wanted.major;
+  state.shared_memory_per_block = static_cast<size_t>(wanted.shared_memory_per_block);
+  return kSuccess;
+}
+
 const char* last_error(void* device) {
   return static_cast<DeviceState*>(device)->error.c_str();
 }
@@ -280,6 +298,7 @@ extern "C" __attribute__((visibility("default"))) int32_t trafo_cuda_plugin(
   table->fill_zero = &fill_zero;
   table->synchronize = &synchronize;
   table->gemm = &gemm_entry;
+  table->choose_as_on = &choose_as_on;
   table->last_error = &last_error;
   fill_tuning_functions(*table);
   fill_stream_functions(*table);

@@ -18,6 +18,7 @@ AttentionCase on_cuda(DType dtype, int64_t tokens, int64_t head_dim, bool hopper
   AttentionCase c;
   c.device = DeviceKind::cuda;
   c.hopper = hopper;
+  c.shared_memory = hopper ? cuda::kHopperSharedMemory : cuda::kLeastSharedMemory;
   c.dtype = dtype;
   c.head_dim = head_dim;
   c.queries = c.keys = tokens;
@@ -94,11 +95,11 @@ std::string chosen_by_hand(const AttentionCase& c) {
     if (c.dtype == DType::bf16) return "none";
     return c.queries == 1 && !c.backward && !c.saves_lse && !c.dropout ? "one_query" : "tiles";
   }
-  if (c.dtype == DType::f64 || c.head_dim > 256) return "none";
+  if (c.dtype == DType::f64 || c.head_dim > 256 || c.shared_memory < 101'376) return "none";
   if (!c.backward && c.queries == 1 && !c.dropout) return "decode";
   const bool mma = c.dtype == DType::bf16 && c.head_dim % 8 == 0 && c.head_dim <= 128 && c.aligned;
   if (mma && c.queries <= 64 && c.keys <= 64) return "short_mma";
-  const bool wgmma = mma && c.hopper && !c.dropout && c.head_dim > 32;
+  const bool wgmma = mma && c.hopper && c.shared_memory >= 232'448 && !c.dropout && c.head_dim > 32;
   if (wgmma && !c.backward && c.scale_positive && c.queries > 64)
     return c.tensor_maps && c.queries > 192 && c.keys > 0 ? "wgmma_pipeline" : "wgmma";
   if (wgmma && c.backward)
@@ -109,7 +110,11 @@ std::string chosen_by_hand(const AttentionCase& c) {
 
 TEST(KernelSelection, EveryCombinationOfConditions) {
   std::set<std::string> met;
-  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda})
+  const std::pair<DeviceKind, int64_t> devices[] = {{DeviceKind::cpu, 0},
+                                                    {DeviceKind::cuda, 49'152},
+                                                    {DeviceKind::cuda, 101'376},
+                                                    {DeviceKind::cuda, 232'448}};
+  for (const auto& [device, shared_memory] : devices)
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
       for (const int64_t head_dim : {1, 8, 20, 32, 36, 40, 64, 72, 100, 128, 136, 256, 257})
         for (const int64_t queries : {0, 1, 2, 64, 65, 192, 193, 2000})
@@ -117,6 +122,7 @@ TEST(KernelSelection, EveryCombinationOfConditions) {
             for (uint32_t flags = 0; flags < 128; ++flags) {
               AttentionCase c;
               c.device = device;
+              c.shared_memory = shared_memory;
               c.dtype = dtype;
               c.head_dim = head_dim;
               c.queries = queries;
@@ -132,15 +138,55 @@ TEST(KernelSelection, EveryCombinationOfConditions) {
               const std::string name = row ? row->name : "none";
               met.insert(concat(name, c.backward ? " backward" : ""));
               ASSERT_EQ(name, chosen_by_hand(c))
-                  << "device " << static_cast<int>(device) << ", " << dtype_name(dtype)
-                  << ", head_dim " << head_dim << ", " << queries << " queries, " << keys
-                  << " keys, flags " << flags;
+                  << "device " << static_cast<int>(device) << ", " << shared_memory
+                  << " bytes of shared memory, " << dtype_name(dtype) << ", head_dim " << head_dim
+                  << ", " << queries << " queries, " << keys << " keys, flags " << flags;
             }
   for (const AttentionKernelRow& row : kAttentionKernels) {
     EXPECT_TRUE(!row.forward || met.contains(row.name)) << row.name << " is never chosen";
     EXPECT_TRUE(!row.backward || met.contains(concat(row.name, " backward")))
         << row.name << " is never chosen";
   }
+}
+
+// Forward and backward of every head size find room on every card.
+TEST(KernelSelection, TilesOfCudaCoresFitEveryCard) {
+  for (const cuda::Card& card : cuda::kCards)
+    for (int64_t head_dim = 1; head_dim <= kCudaHeadDim; ++head_dim)
+      for (const bool backward : {false, true}) {
+        const int64_t memory = card.shared_memory_per_block;
+        const int64_t rows = cuda_cores_rows(head_dim, backward, memory);
+        ASSERT_LE(cuda_cores_bytes(head_dim, backward, rows), memory)
+            << card.major << "." << card.minor << ", head_dim " << head_dim;
+        // No smaller than it must be.
+        const int64_t most = backward && head_dim > 64 ? 32 : 64;
+        ASSERT_TRUE(rows == most || cuda_cores_bytes(head_dim, backward, 2 * rows) > memory)
+            << card.major << "." << card.minor << ", head_dim " << head_dim;
+        AttentionCase c = on_cuda(DType::f32, 100, head_dim, card.major == 9);
+        c.shared_memory = memory;
+        ASSERT_EQ(name_of(c, backward), "cuda_cores");
+      }
+}
+
+TEST(KernelSelection, RowsOfATileOfCudaCores) {
+  constexpr int64_t kSmall = 101'376, kA100 = 166'912, kH100 = 232'448;
+  EXPECT_EQ(cuda_cores_bytes(64, true, 64), 104'448);
+  EXPECT_EQ(cuda_cores_bytes(256, true, 32), 142'336);
+  EXPECT_EQ(cuda_cores_bytes(256, false, 64), 150'528);
+  EXPECT_EQ(cuda_cores_rows(60, true, kSmall), 64);
+  for (const int64_t head_dim : {61, 62, 63, 64}) {
+    EXPECT_EQ(cuda_cores_rows(head_dim, true, kSmall), 32) << head_dim;
+    EXPECT_EQ(cuda_cores_rows(head_dim, true, kA100), 64) << head_dim;
+    EXPECT_EQ(cuda_cores_rows(head_dim, true, kH100), 64) << head_dim;
+  }
+  EXPECT_EQ(cuda_cores_rows(180, true, kSmall), 32);
+  EXPECT_EQ(cuda_cores_rows(181, true, kSmall), 16);
+  EXPECT_EQ(cuda_cores_rows(256, true, kSmall), 16);
+  EXPECT_EQ(cuda_cores_rows(256, true, kA100), 32);
+  EXPECT_EQ(cuda_cores_rows(164, false, kSmall), 64);
+  EXPECT_EQ(cuda_cores_rows(165, false, kSmall), 32);
+  EXPECT_EQ(cuda_cores_rows(256, false, kSmall), 32);
+  EXPECT_EQ(cuda_cores_rows(256, false, kA100), 64);
 }
 
 TEST(KernelSelection, Gemm) {

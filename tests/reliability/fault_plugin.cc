@@ -164,6 +164,7 @@ int32_t own_device(int32_t version, PluginTable* table) {
   t.annotates = []() -> int32_t { return 0; };
   t.push_name = [](const char*, const char*) {};
   t.pop_name = [] {};
+  t.choose_as_on = [](void*, const cuda::Card*, Why) -> int32_t { return cuda::kUnsupported; };
   t.last_error = [](void*) { return "a kernel of the stand-in failed"; };
   *table = t;
   return version == cuda::kPluginVersion ? cuda::kSuccess : cuda::kUnsupported;

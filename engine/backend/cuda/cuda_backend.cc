@@ -236,6 +236,11 @@ class CudaBackend final : public Backend, public StreamDevice, public GemmTuner 
     table_.set_gemm_choices(device_, choices.data(), static_cast<int32_t>(choices.size()));
   }
 
+  void choose_as_on(const cuda::Card* card) {
+    WhyText why;
+    check(table_.choose_as_on(device_, card, why.why()), kOrigin, why);
+  }
+
   // --- StreamDevice ---
   StreamDevice* stream_device() override { return this; }
   void* allocate_pinned(size_t bytes) override {
@@ -408,6 +413,13 @@ std::vector<CudaDeviceInfo> cuda_devices(std::string* why) {
     devices.clear();
   }
   return devices;
+}
+
+void choose_kernels_as_on(Backend& backend, const cuda::Card* card) {
+  auto* cuda = dynamic_cast<CudaBackend*>(&backend);
+  require(cuda != nullptr, ErrorCode::unsupported, kOrigin, device_name(backend.device()),
+          " has no choice of kernels by card");
+  cuda->choose_as_on(card);
 }
 
 bool cuda_device_memory(int32_t index, int64_t& total, int64_t& free) {

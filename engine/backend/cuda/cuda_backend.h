@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/backend/cuda/cards.h"
 
 namespace trafo {
 
@@ -32,5 +33,11 @@ std::vector<CudaDeviceInfo> cuda_devices(std::string* why);
 // Bytes of device `index`, all and those nobody has taken. False: there is no such device. Opens
 // it.
 bool cuda_device_memory(int32_t index, int64_t& total, int64_t& free);
+
+// Kernels of this CUDA backend are chosen as on `card` from now on; null: as on its own card. For
+// tests. Throws UNSUPPORTED if these kernels do not run on its own card, which may have less shared
+// memory or not the instructions of 9.0. Only the choice is the other card's: its machine code is
+// not run.
+void choose_kernels_as_on(Backend& backend, const cuda::Card* card);
 
 }  // namespace trafo

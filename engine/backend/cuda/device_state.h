@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/backend/cuda/cards.h"
 #include "engine/backend/cuda/plugin_api.h"
 
 namespace trafo::cuda {
@@ -29,7 +30,7 @@ struct DeviceState {
   int32_t index = 0;
   int32_t multiprocessors = 0;
   int32_t compute_major = 0;
-  size_t shared_memory_per_block = 0;  // with opt-in
+  size_t shared_memory_per_block = 0;  // cudaDevAttrMaxSharedMemoryPerBlockOptin
   cudaStream_t stream = nullptr;
   cublasLtHandle_t blas = nullptr;
   void* blas_workspace = nullptr;

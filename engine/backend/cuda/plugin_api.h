@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "engine/backend/backend.h"
+#include "engine/backend/cuda/cards.h"
 
 namespace trafo::cuda {
 
@@ -99,6 +100,10 @@ struct PluginTable {
   int32_t (*annotates)();  // 1: a tool is attached
   void (*push_name)(const char* name, const char* kind);
   void (*pop_name)();
+
+  // Chooses kernels as on `card`; null: as on the card itself. For tests. kUnsupported: kernels for
+  // that one do not run on the card.
+  int32_t (*choose_as_on)(void* device, const Card* card, Why why);
 
   // The newest error of a kernel launch on this device, in words. Borrowed until the next call.
   const char* (*last_error)(void* device);

@@ -7,14 +7,12 @@ namespace {
 // 16 x 16 threads; thread (tx, ty) owns rows ty + 16 i of a tile.
 constexpr int kThreads = 256;
 
-// Elements from row to row of a tile in shared memory: whole float4s, an odd number of them, so
-// that eight threads reading one column of consecutive rows meet eight different banks.
+// Elements from row to row of a tile in shared memory.
 __host__ __device__ constexpr int pitch_of(int width) {
-  const int quads = (width + 3) / 4;
-  return 4 * (quads | 1);
+  return static_cast<int>(cuda_cores_pitch(width));
 }
 __host__ __device__ constexpr int score_pitch(int rows) {
-  return rows + 4;
+  return static_cast<int>(cuda_cores_score_pitch(rows));
 }
 
 // Rows of x into a tile; zeros behind `rows` and `width`.
@@ -410,8 +408,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int Tile, int Groups>
 int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
   const int64_t tiles = (p.max_queries + Tile - 1) / Tile;
-  const int pitch = pitch_of(static_cast<int>(p.head_dim));
-  const size_t bytes = sizeof(float) * (2 * Tile * pitch + Tile * score_pitch(Tile));
+  const auto bytes = static_cast<size_t>(cuda_cores_bytes(p.head_dim, false, Tile));
   const bool vectors =
       rows_of_quads<T>(p.head_dim, {p.q, p.k, p.v}, {p.q_stride, p.k_stride, p.v_stride});
   return launch_attention(
@@ -423,8 +420,7 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
 
 template <class T, int Tile, int Groups>
 int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, const float* delta) {
-  const int pitch = pitch_of(static_cast<int>(p.head_dim));
-  const size_t bytes = sizeof(float) * (4 * Tile * pitch + 2 * Tile * score_pitch(Tile));
+  const auto bytes = static_cast<size_t>(cuda_cores_bytes(p.head_dim, true, Tile));
   const bool vectors =
       rows_of_quads<T>(p.head_dim, {p.q, p.k, p.v, p.dout}, {p.q_stride, p.k_stride, p.v_stride});
   const auto run = [&](auto kernel, int64_t rows) {
@@ -445,25 +441,41 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, cons
 
 }  // namespace
 
+// Tiles that no supported card chooses are not compiled.
 int32_t attention_forward_cores(DeviceState& device, const AttentionForwardParams& p) {
+  const int64_t shared = static_cast<int64_t>(device.shared_memory_per_block);
+  static_assert(cuda_cores_rows(128, false, kLeastSharedMemory) == 64 &&
+                cuda_cores_rows(kCudaHeadDim, false, kLeastSharedMemory) == 32);
+  const bool whole = cuda_cores_rows(p.head_dim, false, shared) == 64;
   int32_t result = kSuccess;
   with_device_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
     result = p.head_dim <= 64    ? run_forward<T, 64, 1>(device, p)
              : p.head_dim <= 128 ? run_forward<T, 64, 2>(device, p)
-                                 : run_forward<T, 64, 4>(device, p);
+             : whole             ? run_forward<T, 64, 4>(device, p)
+                                 : run_forward<T, 32, 4>(device, p);
   });
   return result;
 }
 
 int32_t attention_backward_cores(DeviceState& device, const AttentionBackwardParams& p,
                                  const float* delta) {
+  const int64_t shared = static_cast<int64_t>(device.shared_memory_per_block);
+  static_assert(cuda_cores_rows(64, true, kLeastSharedMemory) == 32 &&
+                cuda_cores_rows(128, true, kLeastSharedMemory) == 32 &&
+                cuda_cores_rows(kCudaHeadDim, true, kLeastSharedMemory) == 16);
+  const int64_t rows = cuda_cores_rows(p.head_dim, true, shared);
   int32_t result = kSuccess;
   with_device_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    result = p.head_dim <= 64    ? run_backward<T, 64, 1>(device, p, delta)
-             : p.head_dim <= 128 ? run_backward<T, 32, 2>(device, p, delta)
-                                 : run_backward<T, 32, 4>(device, p, delta);
+    if (p.head_dim <= 64)
+      result = rows == 64 ? run_backward<T, 64, 1>(device, p, delta)
+                          : run_backward<T, 32, 1>(device, p, delta);
+    else if (p.head_dim <= 128)
+      result = run_backward<T, 32, 2>(device, p, delta);
+    else
+      result = rows == 32 ? run_backward<T, 32, 4>(device, p, delta)
+                          : run_backward<T, 16, 4>(device, p, delta);
   });
   return result;
 }

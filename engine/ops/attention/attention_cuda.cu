@@ -19,6 +19,7 @@ AttentionCase case_of(const DeviceState& device, const Params& p) {
   AttentionCase c;
   c.device = DeviceKind::cuda;
   c.hopper = device.compute_major == 9 && attention_has_wgmma();
+  c.shared_memory = static_cast<int64_t>(device.shared_memory_per_block);
   c.dtype = p.dtype;
   c.head_dim = p.head_dim;
   c.queries = p.max_queries;
@@ -30,6 +31,10 @@ AttentionCase case_of(const DeviceState& device, const Params& p) {
 }
 
 int32_t no_kernel(DeviceState& device, DType dtype) {
+  if (static_cast<int64_t>(device.shared_memory_per_block) < kLeastSharedMemory)
+    return unsupported(device,
+                       "attention: the card has less shared memory than any of compute "
+                       "capability 8.0 or more");
   return unsupported(device, dtype == DType::f32 || dtype == DType::bf16
                                  ? "attention: CUDA has head_dim up to 256"
                                  : "attention: CUDA has float32 and bfloat16");

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 
+#include "engine/backend/cuda/cards.h"
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
 
@@ -32,6 +33,7 @@ struct AttentionCase {
   DeviceKind device = DeviceKind::cpu;
   bool backward = false;
   bool hopper = false;  // the GPU has compute capability 9.0, and the plugin machine code for it
+  int64_t shared_memory = 0;  // CUDA: bytes that a block can ask for
   DType dtype = DType::f32;
   int64_t head_dim = 0;
   int64_t queries = 0, keys = 0;  // of the longest sequence
@@ -64,7 +66,9 @@ struct AttentionKernelRow {
   Bounds queries, keys;   // of the longest sequence
   bool dropout;           // also with dropout
   // Conditions that few rows have.
-  bool hopper = false;   // compute capability 9.0
+  bool hopper = false;  // compute capability 9.0
+  // The most bytes that a block of the kernel asks for. Its file asserts it.
+  int64_t shared_memory = 0;
   bool aligned = false;  // rows begin at multiples of 16 bytes
   bool scale_positive = false;
   bool tensor_maps = false;
@@ -75,8 +79,9 @@ struct AttentionKernelRow {
            (dtypes & dtype_bit(c.dtype)) != 0 && head_dim.contains(c.head_dim) &&
            c.head_dim % head_dim_step == 0 && queries.contains(c.queries) &&
            keys.contains(c.keys) && (dropout || !c.dropout) && (!hopper || c.hopper) &&
-           (!aligned || c.aligned) && (!scale_positive || c.scale_positive) &&
-           (!tensor_maps || c.tensor_maps) && (!inference_only || !c.saves_lse);
+           shared_memory <= c.shared_memory && (!aligned || c.aligned) &&
+           (!scale_positive || c.scale_positive) && (!tensor_maps || c.tensor_maps) &&
+           (!inference_only || !c.saves_lse);
   }
 };
 
@@ -85,12 +90,36 @@ inline constexpr int64_t kCudaHeadDim = 256, kMmaHeadDim = 128;
 inline constexpr int64_t kShortRows = 64;      // queries and keys that one block of short_mma holds
 inline constexpr int64_t kPipelineRows = 193;  // fewer do not fill the pipeline's tiles
 
+// cuda_cores holds tiles of so many rows in shared memory: of q, k or v in float32, and of scores.
+// An odd number of float4s from row to row, so that eight threads reading one column of consecutive
+// rows meet eight different banks.
+constexpr int64_t cuda_cores_pitch(int64_t head_dim) {
+  return 4 * ((head_dim + 3) / 4 | 1);
+}
+constexpr int64_t cuda_cores_score_pitch(int64_t rows) {
+  return rows + 4;
+}
+constexpr int64_t cuda_cores_bytes(int64_t head_dim, bool backward, int64_t rows) {
+  const int64_t tiles = backward ? 4 : 2, scores = backward ? 2 : 1;
+  return 4 * rows * (tiles * cuda_cores_pitch(head_dim) + scores * cuda_cores_score_pitch(rows));
+}
+// Rows of a tile: the most that the registers and the shared memory have room for.
+constexpr int64_t cuda_cores_rows(int64_t head_dim, bool backward, int64_t shared_memory) {
+  int64_t rows = backward && head_dim > 64 ? 32 : 64;
+  while (rows > 16 && cuda_cores_bytes(head_dim, backward, rows) > shared_memory) rows /= 2;
+  return rows;
+}
+
 namespace attention_table {
 
 inline constexpr auto kCuda = DeviceKind::cuda, kCpu = DeviceKind::cpu;
 inline constexpr uint32_t kBf16 = dtype_bit(DType::bf16), kF32 = dtype_bit(DType::f32),
                           kF64 = dtype_bit(DType::f64);
 inline constexpr Bounds kAny{}, kShort{0, kShortRows};
+inline constexpr int64_t kOfEveryCard = cuda::kLeastSharedMemory,
+                         kOfHopper = cuda::kHopperSharedMemory;
+static_assert(cuda_cores_bytes(kCudaHeadDim, true, 16) <= kOfEveryCard &&
+              cuda_cores_bytes(kCudaHeadDim, false, 16) <= kOfEveryCard);
 
 }  // namespace attention_table
 
@@ -101,7 +130,8 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .device = attention_table::kCuda, .forward = true, .backward = false,
      .dtypes = attention_table::kF32 | attention_table::kBf16,
      .head_dim = {1, kCudaHeadDim}, .head_dim_step = 1,
-     .queries = {1, 1}, .keys = attention_table::kAny, .dropout = false},
+     .queries = {1, 1}, .keys = attention_table::kAny, .dropout = false,
+     .shared_memory = attention_table::kOfEveryCard},
 
     {.kernel = AttentionKernel::short_mma, .name = "short_mma",
      .description = "a block holds a whole head of a sequence; backward in one pass",
@@ -109,7 +139,7 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kBf16,
      .head_dim = {8, kMmaHeadDim}, .head_dim_step = 8,
      .queries = attention_table::kShort, .keys = attention_table::kShort, .dropout = true,
-     .aligned = true},
+     .shared_memory = attention_table::kOfEveryCard, .aligned = true},
 
     {.kernel = AttentionKernel::wgmma_pipeline, .name = "wgmma_pipeline",
      .description = "a producer warp loads tiles by TMA, two or three warpgroups multiply",
@@ -117,7 +147,8 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kBf16,
      .head_dim = {40, kMmaHeadDim}, .head_dim_step = 8,
      .queries = {kPipelineRows}, .keys = {1}, .dropout = false,
-     .hopper = true, .aligned = true, .scale_positive = true, .tensor_maps = true},
+     .hopper = true, .shared_memory = attention_table::kOfHopper,
+     .aligned = true, .scale_positive = true, .tensor_maps = true},
 
     {.kernel = AttentionKernel::wgmma_pipeline, .name = "wgmma_pipeline",
      .description = "the same, in two passes: dq, then dk and dv",
@@ -125,7 +156,8 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kBf16,
      .head_dim = {72, kMmaHeadDim}, .head_dim_step = 8,
      .queries = {kPipelineRows}, .keys = {kPipelineRows}, .dropout = false,
-     .hopper = true, .aligned = true, .tensor_maps = true},
+     .hopper = true, .shared_memory = attention_table::kOfHopper,
+     .aligned = true, .tensor_maps = true},
 
     {.kernel = AttentionKernel::wgmma, .name = "wgmma",
      .description = "warpgroup matrix instructions, tiles of 128 queries",
@@ -133,7 +165,8 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kBf16,
      .head_dim = {40, kMmaHeadDim}, .head_dim_step = 8,
      .queries = {kShortRows + 1}, .keys = attention_table::kAny, .dropout = false,
-     .hopper = true, .aligned = true, .scale_positive = true},
+     .hopper = true, .shared_memory = attention_table::kOfHopper,
+     .aligned = true, .scale_positive = true},
 
     {.kernel = AttentionKernel::wgmma, .name = "wgmma",
      .description = "the same, in two passes: dq, then dk and dv",
@@ -141,7 +174,8 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kBf16,
      .head_dim = {40, kMmaHeadDim}, .head_dim_step = 8,
      .queries = attention_table::kAny, .keys = attention_table::kAny, .dropout = false,
-     .hopper = true, .aligned = true},
+     .hopper = true, .shared_memory = attention_table::kOfHopper,
+     .aligned = true},
 
     {.kernel = AttentionKernel::mma, .name = "mma",
      .description = "tensor cores by mma.sync, tiles as in FlashAttention-2",
@@ -149,14 +183,15 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kBf16,
      .head_dim = {8, kMmaHeadDim}, .head_dim_step = 8,
      .queries = attention_table::kAny, .keys = attention_table::kAny, .dropout = true,
-     .aligned = true},
+     .shared_memory = attention_table::kOfEveryCard, .aligned = true},
 
     {.kernel = AttentionKernel::cuda_cores, .name = "cuda_cores",
      .description = "float32 arithmetic, every shape up to head_dim 256",
      .device = attention_table::kCuda, .forward = true, .backward = true,
      .dtypes = attention_table::kF32 | attention_table::kBf16,
      .head_dim = {1, kCudaHeadDim}, .head_dim_step = 1,
-     .queries = attention_table::kAny, .keys = attention_table::kAny, .dropout = true},
+     .queries = attention_table::kAny, .keys = attention_table::kAny, .dropout = true,
+     .shared_memory = attention_table::kOfEveryCard},
 
     // On the CPU the choice is made for each sequence, with its own number of queries.
     {.kernel = AttentionKernel::one_query, .name = "one_query",

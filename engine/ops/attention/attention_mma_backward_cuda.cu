@@ -239,8 +239,10 @@ __global__ void __launch_bounds__(kMmaThreads)
 template <int D>
 int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, float* delta) {
   const bool dropping = p.dropout.active();
-  const size_t bytes =
-      6 * 64 * D * 2 + 4 * 64 * sizeof(float) + (dropping ? 64 * KeptBits::kPitch : 0);
+  constexpr size_t kBytes = 6 * 64 * D * 2 + 4 * 64 * sizeof(float),
+                   kDroppingBytes = kBytes + 64 * KeptBits::kPitch;
+  static_assert(kDroppingBytes <= kLeastSharedMemory);
+  const size_t bytes = dropping ? kDroppingBytes : kBytes;
   const auto run = [&](auto kernel, int64_t rows) {
     const int64_t tiles = (rows + 63) / 64;
     return launch_attention(device, "attention_backward", kernel, p.sequences * p.heads * tiles,

@@ -205,8 +205,10 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
   // With dropout two groups of rows of 128 columns do not fit the registers.
   if constexpr (D * Groups <= 128)
     if (dropping) kernel = forward_kernel<D, Groups, true>;
-  const size_t bytes =
-      (kQueries + 2 * kKeys) * D * 2 + (dropping ? 2 * kQueries * KeptBits::kPitch : 0);
+  constexpr size_t kBytes = (kQueries + 2 * kKeys) * D * 2,
+                   kDroppingBytes = kBytes + 2 * kQueries * KeptBits::kPitch;
+  static_assert(kDroppingBytes <= kLeastSharedMemory);
+  const size_t bytes = dropping ? kDroppingBytes : kBytes;
   return launch_attention(device, "attention_forward", kernel, p.sequences * p.heads * tiles,
                           kMmaThreads, bytes, AttentionProblem::of(device, p), tiles,
                           static_cast<const bf16*>(p.q), static_cast<const bf16*>(p.k),

@@ -197,6 +197,8 @@ int32_t attention_short_backward(DeviceState& device, const AttentionBackwardPar
   return with_short_kernel(p, groups, [&](auto columns, auto most) {
     constexpr int D = decltype(columns)::value, Groups = decltype(most)::value;
     const int rows = 16 * groups;
+    static_assert(16 * Groups * (4 * D * 2 + 2 * score_columns(Groups) * 2 + KeptBits::kPitch) <=
+                  kLeastSharedMemory);
     const int bytes = 4 * rows * D * 2 + 2 * rows * score_columns(Groups) * 2 +
                       (p.dropout.active() ? rows * KeptBits::kPitch : 0);
     return launch_attention(device, "attention_backward", short_backward_kernel<D, Groups>,

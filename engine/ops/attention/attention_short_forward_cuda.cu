@@ -126,6 +126,7 @@ int32_t attention_short_forward(DeviceState& device, const AttentionForwardParam
   return with_short_kernel(p, groups, [&](auto columns, auto most) {
     constexpr int D = decltype(columns)::value, Groups = decltype(most)::value;
     const int rows = 16 * groups;
+    static_assert(16 * Groups * (3 * D * 2 + KeptBits::kPitch) <= kLeastSharedMemory);
     const int bytes = 3 * rows * D * 2 + (p.dropout.active() ? rows * KeptBits::kPitch : 0);
     return launch_attention(device, "attention_forward", short_forward_kernel<D, Groups>,
                             p.sequences * p.heads, 32 * groups, static_cast<size_t>(bytes),

@@ -223,6 +223,7 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
 template <int D, bool ForKeys>
 int32_t run_pass(DeviceState& device, const AttentionBackwardParams& p, float* delta) {
   using S = Shape<D, ForKeys>;
+  static_assert(S::kSharedBytes <= kHopperSharedMemory);
   const int64_t tiles = ((ForKeys ? p.max_keys : p.max_queries) + S::kOwn - 1) / S::kOwn;
   return launch_attention(
       device, "attention_backward", wgmma_backward_kernel<D, ForKeys>,

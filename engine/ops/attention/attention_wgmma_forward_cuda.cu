@@ -163,6 +163,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 template <int D>
 int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
+  static_assert(kSharedBytes<D> <= kHopperSharedMemory);
   const int64_t tiles = (p.max_queries + kQueries - 1) / kQueries;
   return launch_attention(device, "attention_forward", wgmma_forward_kernel<D>,
                           p.sequences * p.heads * tiles, kThreads, kSharedBytes<D>,

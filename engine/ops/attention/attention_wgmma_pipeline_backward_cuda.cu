@@ -301,6 +301,7 @@ template <bool ForKeys>
 int32_t run_pass(DeviceState& device, const AttentionBackwardParams& p, const Maps& maps,
                  float* delta) {
   using S = Shape<ForKeys>;
+  static_assert(S::kSharedBytes <= kHopperSharedMemory);
   const int64_t tiles = ((ForKeys ? p.max_keys : p.max_queries) + S::kOwn - 1) / S::kOwn;
   return launch_attention(device, "attention_backward", wgmma_pipeline_backward_kernel<ForKeys>,
                           p.sequences * p.heads * tiles, S::kThreads, S::kSharedBytes,

@@ -430,6 +430,7 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p, bool& 
   const int64_t most = std::clamp<int64_t>(kCachedBytes / (4 * D * p.max_keys), 1, heads);
   const int64_t parts = (heads + most - 1) / most, group = (heads + parts - 1) / parts;
   const int64_t share = p.causal ? group : heads;
+  static_assert(S::kSharedBytes <= kHopperSharedMemory);
   Schedule schedule{};
   schedule.heads = static_cast<int>(heads);
   schedule.tiles = static_cast<int>(tiles);

@@ -59,6 +59,10 @@ inline constexpr int kAddNormStages = 3;
 template <int Lanes>
 inline constexpr int kAddNormThreads = Lanes > 512 ? Lanes : 512;
 template <int Lanes>
+constexpr int add_norm_slot_bytes(bool dsum) {
+  return kAddNormStages * (dsum ? 3 : 2) * kAddNormThreads<Lanes> * 16;
+}
+template <int Lanes>
 inline constexpr int kAddNormBlocks =
     1024 / kAddNormThreads<Lanes>;  // resident on a multiprocessor
 

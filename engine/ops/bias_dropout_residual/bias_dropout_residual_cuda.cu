@@ -80,7 +80,7 @@ int32_t launch_rows(DeviceState& device, const AddNormBackwardArgs<T>& args, con
     if (!partials) return kOutOfMemory;
   }
   const auto kernel = add_norm_rows_kernel<T, Lanes, kBranch>;
-  const int bytes = kAddNormStages * (args.dsum ? 3 : 2) * kThreads * 16;
+  const int bytes = add_norm_slot_bytes<Lanes>(args.dsum);
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return report(device, error, kBackward);
@@ -126,7 +126,13 @@ int32_t backward_norm(DeviceState& device, const AddNormBackwardArgs<T>& args, c
   if (packs <= 128) return launch_rows<T, 128, kBranch>(device, args, to);
   if (packs <= 256) return launch_rows<T, 256, kBranch>(device, args, to);
   if (packs <= 512) return launch_rows<T, 512, kBranch>(device, args, to);
-  if (packs <= 1024) return launch_rows<T, 1024, kBranch>(device, args, to);
+  // Three tensors in 1024 slots are more than every card has room for.
+  constexpr int kForSums = 1024;
+  static_assert(add_norm_slot_bytes<512>(true) + kForSums <= kLeastSharedMemory &&
+                add_norm_slot_bytes<1024>(false) + kForSums <= kLeastSharedMemory);
+  const auto needed = static_cast<size_t>(add_norm_slot_bytes<1024>(args.dsum) + kForSums);
+  if (packs <= 1024 && needed <= device.shared_memory_per_block)
+    return launch_rows<T, 1024, kBranch>(device, args, to);
   return launch_by_tiles<T, kPackWidth<T>, true>(device, args, to);
 }
 

@@ -383,6 +383,7 @@ __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
 // run(threads of a block, shared memory of a ring) for rows of `packs`.
 template <class Run>
 int32_t with_threads(int64_t packs, const Run& run) {
+  static_assert((kAhead * kGroup + 1) * 512 * 16 <= kLeastSharedMemory);
   const auto with = [&](auto threads) {
     const int64_t of_thread = (packs + threads() - 1) / threads();
     const int64_t groups = std::min<int64_t>(kAhead, (of_thread + kGroup - 1) / kGroup);

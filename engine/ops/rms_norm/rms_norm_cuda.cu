@@ -350,6 +350,7 @@ int32_t launch_rows(DeviceState& device, const BackwardArgs<T>& args, const Colu
   }
   const auto kernel = backward_rows<T, Lanes>;
   const int bytes = kBackStages * (args.dsum ? 3 : 2) * kBackThreads * 16;
+  static_assert((kBackStages * 3 + 1) * kBackThreads * 16 <= kLeastSharedMemory);
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return report(device, error, kBackward);
