@@ -158,8 +158,8 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
         const Tensor dnormed = b.has_grad_output(1) ? b.grad_output(1) : Tensor{};
         const GradTarget dresidual = target_if_needed(b, 2);
         // Where nothing is dropped, x has the gradient of the residual: handed on, written once.
-        const bool same = !dropout.active() && b.needs(0) && dresidual.buffer.defined() &&
-                          !dresidual.accumulate;
+        const bool same =
+            !dropout.active() && b.needs(0) && dresidual.buffer.defined() && !dresidual.accumulate;
         const GradTarget dx = same ? GradTarget{} : target_if_needed(b, 0);
         const GradTarget dbias = vector_target_if_needed(b, 1, sum);
         // Nothing comes through the norm of an output that nobody used.
