@@ -49,18 +49,37 @@ void refuse_fp16(const std::string& precision) {
         "8.0 and above) computes in bf16, whose range needs no loss scaling: use bf16");
 }
 
+namespace {
+
+bool is_precision(const std::string& text) {
+  return std::find(std::begin(kPrecisions), std::end(kPrecisions), text) != std::end(kPrecisions);
+}
+
+}  // namespace
+
+Precision training_precision_on(const trafo_context* context, const std::string& precision) {
+  refuse_fp16(precision);
+  if (!is_precision(precision))
+    usage_error(fmt::format("--precision: wants auto, fp32, tf32 or bf16, got '{}'", precision));
+  const bool cuda = place_of(context).device == TRAFO_DEVICE_CUDA;
+  if ((precision == "bf16" || precision == "tf32") && !cuda)
+    usage_error(
+        fmt::format("--precision: {} is for CUDA; this would compute on the CPU", precision));
+  const bool bf16 = precision == "bf16" || (precision == "auto" && cuda);
+  return {bf16 ? TRAFO_BFLOAT16 : TRAFO_FLOAT32, precision == "tf32"};
+}
+
 int32_t precision_on(const trafo_context* context, const std::string& precision) {
   refuse_fp16(precision);
-  if (std::find(std::begin(kPrecisions), std::end(kPrecisions), precision) == std::end(kPrecisions))
+  if (precision == "tf32")
+    usage_error("--precision: tf32 is for training; this command wants auto, fp32 or bf16");
+  if (!is_precision(precision))
     usage_error(fmt::format("--precision: wants auto, fp32 or bf16, got '{}'", precision));
-  const bool cuda = place_of(context).device == TRAFO_DEVICE_CUDA;
-  if (precision == "bf16" && !cuda)
-    usage_error("--precision: bf16 is for CUDA; this would compute on the CPU");
-  return precision == "bf16" || (precision == "auto" && cuda) ? TRAFO_BFLOAT16 : TRAFO_FLOAT32;
+  return training_precision_on(context, precision).dtype;
 }
 
 std::string device_text(const trafo_context* context, const trafo_context_options& options,
-                        int32_t precision) {
+                        Precision precision) {
   const Place place = place_of(context);
   if (place.device == TRAFO_DEVICE_CPU) {
     const unsigned threads = options.threads > 0
@@ -71,7 +90,9 @@ std::string device_text(const trafo_context* context, const trafo_context_option
   trafo_device_info info;
   check(trafo_device_get_info(place.device, place.index, &info, sizeof info));
   return fmt::format("cuda:{} {}, {}", place.index, info.name,
-                     precision == TRAFO_BFLOAT16 ? "bf16" : "fp32");
+                     precision.dtype == TRAFO_BFLOAT16 ? "bf16"
+                     : precision.tf32                  ? "tf32"
+                                                       : "fp32");
 }
 
 }  // namespace translate_train

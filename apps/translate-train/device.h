@@ -10,14 +10,21 @@ namespace translate_train {
 // "auto", "cpu", "cuda", "cuda:1". Throws usage errors.
 trafo_context_options context_options(const std::string& device, int64_t threads, bool fused);
 
-inline constexpr const char* kPrecisions[] = {"auto", "fp32", "bf16"};
+inline constexpr const char* kPrecisions[] = {"auto", "fp32", "tf32", "bf16"};
 // Says why there is none.
 void refuse_fp16(const std::string& precision);
-// TRAFO_FLOAT32 or TRAFO_BFLOAT16 by one of kPrecisions: auto is bf16 on CUDA, else fp32. Throws a
-// usage error for one that the device does not compute in.
+// What a model is trained in.
+struct Precision {
+  int32_t dtype;      // TRAFO_FLOAT32 or TRAFO_BFLOAT16
+  bool tf32 = false;  // trafo_trainer_options::tf32
+};
+// By one of kPrecisions: auto is bf16 on CUDA, else fp32. Throws a usage error for one that the
+// device does not compute in.
+Precision training_precision_on(const trafo_context* context, const std::string& precision);
+// The dtype of a model that is not trained: without tf32.
 int32_t precision_on(const trafo_context* context, const std::string& precision);
 // "cpu, 2 threads"; "cuda:0 NVIDIA H200, bf16"
 std::string device_text(const trafo_context* context, const trafo_context_options& options,
-                        int32_t precision);
+                        Precision precision);
 
 }  // namespace translate_train

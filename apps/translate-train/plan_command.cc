@@ -23,7 +23,9 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   TrainConfig config = resolve(settings);
   config.model.vocabulary = settings.integer("dim-vocabs");
   const std::string precision = settings.text("precision");
-  config.model.precision = precision == "fp32" ? TRAFO_FLOAT32 : TRAFO_BFLOAT16;
+  const bool bf16 = precision == "auto" || precision == "bf16";
+  config.model.precision = bf16 ? TRAFO_BFLOAT16 : TRAFO_FLOAT32;
+  config.trainer.tf32 = precision == "tf32";
   if (arguments.sentence_length < 1) usage_error("--sentence-length: must be at least 1");
   if (config.trainer.batch_fit && config.trainer.memory_limit == 0)
     usage_error("--mini-batch-fit: wants a --memory-limit, because no device is asked here");
@@ -38,10 +40,10 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   const auto row = [&](const char* name, int64_t bytes) {
     out.show(fmt::format("{:<12} {:>14}", name, mebibytes(bytes)));
   };
-  out.show(fmt::format(
-      "{} {}, {} words in sentences of {}, {}, recompute {}", settings.text("task"),
-      settings.text("arch"), grouped(tokens), grouped(arguments.sentence_length),
-      config.model.precision == TRAFO_FLOAT32 ? "fp32" : "bf16", settings.text("recompute")));
+  out.show(fmt::format("{} {}, {} words in sentences of {}, {}, recompute {}",
+                       settings.text("task"), settings.text("arch"), grouped(tokens),
+                       grouped(arguments.sentence_length), bf16 ? "bf16" : precision,
+                       settings.text("recompute")));
   row("weights", plan.weights_bytes);
   row("gradients", plan.gradients_bytes);
   row("optimizer", plan.optimizer_bytes);

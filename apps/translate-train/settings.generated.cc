@@ -188,7 +188,7 @@ constexpr SettingSpec kSpecs[] = {
      "0: every core; never changes results (default 0)",
      1, 1, true, false, "0"},
     {"precision", "", "", "Machine", "NAME",
-     "auto, fp32 or bf16: what the model computes in; auto: bf16 on CUDA, else fp32; weights are kept in fp32 (default auto)",
+     "auto, fp32, tf32 or bf16: what the model computes in; auto: bf16 on CUDA, else fp32; tf32: fp32 with GEMMs in TF32, on CUDA; weights are kept in fp32 (default auto)",
      1, 1, true, true, "auto"},
     {"recompute", "", "", "Machine", "NAME",
      "none, selective or full: what backward computes a second time instead of keeping it; less memory, more time, the same results (default none)",

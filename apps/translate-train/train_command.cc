@@ -299,8 +299,8 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
     const Reporter::Phase phase(reporter, "opening the device");
     context = make<Context>(trafo_context_new, &where);
   }
-  const int32_t precision =
-      precision_on(context.get(), settings.has("precision") ? settings.text("precision") : "auto");
+  const Precision precision = training_precision_on(
+      context.get(), settings.has("precision") ? settings.text("precision") : "auto");
   Corpora corpora = load_corpora(settings, run, reporter);
   const bool own_size = settings.has("dim-vocabs");
   const std::optional<Pretrained> pretrained = find_pretrained(settings, run, continuing);
@@ -308,7 +308,8 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
   const int64_t held_out = settings.has("valid-sets") ? 0 : pair_count(corpora.valid);
   fill_defaults(settings, pair_count(corpora.train) + held_out);
   TrainConfig config = resolve(settings, pretrained ? &*pretrained : nullptr);
-  config.model.precision = precision;
+  config.model.precision = precision.dtype;
+  config.trainer.tf32 = precision.tf32;
 
   Tokenizer tokenizer;
   const std::string own_vocabulary = run + "/vocab.spm";

@@ -310,7 +310,9 @@ typedef struct trafo_trainer_options {
   /* TRAFO_OPTIMIZER_STATES_*. What the optimizer keeps its two moments of every parameter in. float64 models have float32.
    * Default TRAFO_OPTIMIZER_STATES_FLOAT32. */
   int32_t optimizer_states;
-  int32_t reserved; /* 0 */
+  /* 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,
+   * activations and files stay float32. UNSUPPORTED on the CPU. Default 0. */
+  int32_t tf32;
   /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
   int64_t batch_tokens; /* Target tokens of a batch. Default 4096. */
   int64_t max_length; /* Tokens a side. Longer pairs are dropped and counted. Default 256. */
@@ -341,7 +343,7 @@ typedef struct trafo_trainer_options {
    * NON_FINITE. Default 10. */
   int64_t max_non_finite_steps;
   int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
-  int32_t reserved2; /* 0 */
+  int32_t reserved; /* 0 */
   /* ---- On the way. ---- */
   /* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates. */
   trafo_period valid_freq;
@@ -359,7 +361,7 @@ typedef struct trafo_trainer_options {
   /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
   int32_t first_metric;
   int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
-  int32_t reserved3; /* 0 */
+  int32_t reserved2; /* 0 */
   /* options: end */
 } trafo_trainer_options;
 

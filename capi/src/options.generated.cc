@@ -106,6 +106,7 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.beta2 = o.beta2;
   c.epsilon = o.epsilon;
   c.optimizer_states = static_cast<int32_t>(o.optimizer_states);
+  c.tf32 = o.tf32 ? 1 : 0;
   c.ema_alpha = o.ema_alpha;
   c.gradient_accumulation = o.gradient_accumulation;
   c.seed = o.seed;
@@ -143,7 +144,6 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
 TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& c) {
   call.reserved(c.reserved);
   call.reserved(c.reserved2);
-  call.reserved(c.reserved3);
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -157,6 +157,7 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.beta2 = c.beta2;
   o.epsilon = c.epsilon;
   o.optimizer_states = static_cast<OptimizerStates>(c.optimizer_states);
+  o.tf32 = call.flag(c.tf32, "tf32");
   o.ema_alpha = c.ema_alpha;
   o.gradient_accumulation = c.gradient_accumulation;
   o.seed = c.seed;

@@ -5,6 +5,7 @@
 
 #include "engine/backend/cuda/device_state.h"
 #include "engine/backend/cuda/gemm.h"
+#include "engine/backend/cuda/gemm_plans.h"
 #include "engine/core/version.h"
 #include "engine/ops/activation/activation.h"
 #include "engine/ops/reduce/reduce.h"
@@ -215,6 +216,10 @@ int32_t gemm_entry(void* device, const GemmParams* params, Why why) {
   return result == kSuccess ? kSuccess : tell(why, result, state.error.c_str());
 }
 
+void set_gemm_tf32(void* device, int32_t on) {
+  plans_of(*static_cast<DeviceState*>(device)).tf32 = on != 0;
+}
+
 int32_t choose_as_on(void* device, const Card* card, Why why) {
   DeviceState& state = enter(device);
   cudaDeviceProp properties{};
@@ -298,6 +303,7 @@ extern "C" __attribute__((visibility("default"))) int32_t trafo_cuda_plugin(
   table->fill_zero = &fill_zero;
   table->synchronize = &synchronize;
   table->gemm = &gemm_entry;
+  table->set_gemm_tf32 = &set_gemm_tf32;
   table->choose_as_on = &choose_as_on;
   table->last_error = &last_error;
   fill_tuning_functions(*table);

@@ -38,6 +38,10 @@ struct TrainOptions {
   double epsilon = 1e-9;  // AdamW's epsilon.
   // What the optimizer keeps its two moments of every parameter in. float64 models have float32.
   OptimizerStates optimizer_states = OptimizerStates::float32;
+  // Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of
+  // mantissa, sums in float32. Weights, activations and files stay float32. UNSUPPORTED on the
+  // CPU.
+  bool tf32 = false;
   // EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA
   // is what is validated and saved as model.safetensors. Training goes on from the weights
   // themselves, which the model keeps and checkpoints hold as unsmoothed.safetensors. 0: no EMA.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/backend/tf32.h"
 #include "engine/models/upload.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/train/device_step.h"
@@ -53,7 +54,14 @@ UpdateGroups update_groups(const ParameterStore& parameters, const TrainOptions&
 }
 
 // Refuses what cannot be trained, before anything is allocated.
-const ParameterStore& trainable(const ParameterStore& parameters) {
+const ParameterStore& trainable(const Context& context, const ParameterStore& parameters,
+                                const TrainOptions& options) {
+  if (options.tf32) {
+    require(context.device().kind == DeviceKind::cuda, ErrorCode::unsupported, kOrigin,
+            "tf32 is for CUDA; this would compute on the CPU");
+    require(parameters.dtype() == DType::f32, ErrorCode::invalid_argument, kOrigin,
+            "tf32 is for models in float32, this one computes in ", dtype_name(parameters.dtype()));
+  }
   require(parameters.any_trainable(), ErrorCode::invalid_argument, kOrigin,
           "every parameter of the model is frozen: there is nothing to train");
   return parameters;
@@ -71,7 +79,8 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
       model_(model),
       options_((validate(options), options)),
       objective_(options.label_smoothing),
-      optimizer_(context, trainable(model.parameters()).master(), model.parameters().flat_grad(),
+      optimizer_(context, trainable(context, model.parameters(), options).master(),
+                 model.parameters().flat_grad(),
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay,
                   options.optimizer_states, options.ema_alpha},
                  model.parameters().has_master() ? model.parameters().flat() : Tensor{},
@@ -152,7 +161,10 @@ void Trainer::start(const StepResult& result, const std::function<void()>& gradi
   UpdateRecord& record = records_[next_record_];
   const PhaseRange step(context_, "step", true);
   try {
-    gradients();
+    {
+      const Tf32Scope tf32(context_.backend(), options_.tf32);
+      gradients();
+    }
     update_.prepare(state_.update + 1, state_.update + 1 + static_cast<int64_t>(before));
     const PhaseRange phase(context_, "update", true);
     in_flight_.push_back({result, &record});

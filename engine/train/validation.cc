@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/backend/tf32.h"
 #include "engine/decode/translator.h"
 #include "engine/metrics/bleu.h"
 #include "engine/metrics/chrf.h"
@@ -64,6 +65,7 @@ std::optional<ValidationResult> validate_model(Context& context, const Model& mo
                                                const TrainOptions& options,
                                                const CancelToken* cancel) try {
   const PhaseRange phase(context, "validation", true);
+  const Tf32Scope tf32(context.backend(), options.tf32);
   ValidationResult result;
   for (const std::string& metric : options.valid_metrics) {
     if (metric == kCrossEntropy) {

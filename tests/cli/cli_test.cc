@@ -36,8 +36,12 @@ TEST_F(Cli, UsageErrors) {
   const Arguments files = {"train", "--model", "never", "-t", "t.de", "t.en"};
   expect_refused(run(files + Arguments{"--precision", "fp8"}), "fp8");
   expect_refused(run(files + Arguments{"--device", "cpu", "--precision", "bf16"}), "bf16");
+  expect_refused(run(files + Arguments{"--device", "cpu", "--precision", "tf32"}),
+                 "--precision: tf32 is for CUDA");
   expect_refused(run({"translate", "--model", "nowhere"}), "nowhere");
   expect_refused(run({"translate", "--model", "run", "--precision", "fp8"}), "fp8");
+  expect_refused(run({"translate", "--model", "run", "--precision", "tf32"}),
+                 "tf32 is for training");
   expect_refused(run({"score", "--model", "run", "-t", "v.de", "v.en", "--device", "cpu",
                       "--precision", "bf16"}),
                  "bf16");

@@ -143,7 +143,7 @@ TEST_F(Translate, BytesThatSpellTheEndOfALineShiftNoLine) {
   };
   succeeds({"vocab", "-t", "pairs", "--byte-fallback", "--soft-limit", "--dim-vocabs", "400",
             "--output", "bytes.spm"});
-  succeeds(with_tiny_model({"train", "--tsv", "pairs", "--model", "bytes", "--vocab", "bytes.spm",
+  succeeds(with_tiny_model({"train", "--tsv", "pairs", "--model", "bytes", "--vocabs", "bytes.spm",
                             "--after", "1u", "--cpu-threads", "1"}));
   const Outcome drawn = run_program(folder_->path(),
                                     {"translate", "--model", "bytes", "--device", "cpu",

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/backend/tf32.h"
 #include "engine/core/philox.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/feed_forward/feed_forward.h"
@@ -190,6 +191,85 @@ TEST_F(CudaGemm, AddsToFloat32AndSumsTheRowsOfA) {
       if (HasFatalFailure()) return;
     }
   }
+}
+
+// TF32 rounds the factors to 10 bits of mantissa. A sum of `k` products differs from that of
+// float32 by at most 2^-10 of the sum of their absolute values, and it does differ.
+TEST_F(CudaGemm, Tf32IsCloseToFloat32) {
+  const auto draw = [&](int64_t count) {
+    std::vector<float> values(static_cast<size_t>(count));
+    for (float& value : values) value = static_cast<float>(random_.uniform(-1, 1));
+    return values;
+  };
+  for (const Shapes& s : {Shapes{256, 512, 512}, {512, 128, 2048}, {100, 96, 320}, {33, 31, 129}})
+    for (const bool trans_b : {false, true})
+      for (const bool with_bias : {false, true}) {
+        SCOPED_TRACE(concat(s.m, " x ", s.n, " x ", s.k, trans_b ? ", B transposed" : "",
+                            with_bias ? ", bias" : ""));
+        const std::vector<float> x = draw(s.m * s.k), w = draw(s.k * s.n), b = draw(s.n);
+        const Tensor dx = context_->from_values<float>(x, {s.m, s.k}),
+                     dw = context_->from_values<float>(w, {s.k, s.n}),
+                     bias = context_->from_values<float>(b, {s.n}),
+                     y = context_->empty({s.m, s.n}, DType::f32);
+        GemmParams p = params(dx, dw, y, s);
+        p.dtype = DType::f32;
+        p.trans_b = trans_b;
+        p.ldb = trans_b ? s.k : s.n;
+        if (with_bias) p.bias = bias.raw();
+        Backend& backend = context_->backend();
+        backend.gemm(p);
+        const Doubles exact = download(y);
+        Doubles rounded;
+        {
+          const Tf32Scope tf32(backend, true);
+          backend.gemm(p);
+          rounded = download(y);
+          backend.gemm(p);
+          EXPECT_EQ(download(y), rounded);
+        }
+        backend.gemm(p);
+        EXPECT_EQ(download(y), exact) << "TF32 stayed on";
+        for (int64_t i = 0; i < s.m; ++i)
+          for (int64_t j = 0; j < s.n; ++j) {
+            double absolute = 0;
+            for (int64_t l = 0; l < s.k; ++l)
+              absolute += std::abs(
+                  static_cast<double>(x[static_cast<size_t>(i * s.k + l)]) *
+                  static_cast<double>(w[static_cast<size_t>(trans_b ? j * s.k + l : l * s.n + j)]));
+            const auto at = static_cast<size_t>(i * s.n + j);
+            ASSERT_NEAR(rounded[at], exact[at], 0x1p-10 * absolute) << "element " << at;
+          }
+        // Matrices whose rows are whole vectors run on the tensor cores.
+        if (s.m % 4 == 0 && s.n % 4 == 0 && s.k % 4 == 0) {
+          EXPECT_NE(rounded, exact);
+        }
+      }
+}
+
+// A product has one measured kernel with TF32 and another without.
+TEST_F(CudaGemm, ChoicesWithAndWithoutTf32AreApart) {
+  const Shapes s{128, 256, 512};
+  const Tensor x = context_->zeros({s.m, s.k}, DType::f32),
+               w = context_->zeros({s.n, s.k}, DType::f32),
+               y = context_->empty({s.m, s.n}, DType::f32);
+  GemmParams p = params(x, w, y, s);
+  p.dtype = DType::f32;
+  GemmTuner* tuner = context_->backend().gemm_tuner();
+  ASSERT_FALSE(tuner->measure(p).empty());
+  const std::vector<GemmChoice> without = tuner->choices();
+  ASSERT_EQ(without.size(), 1u);
+  {
+    const Tf32Scope tf32(context_->backend(), true);
+    ASSERT_FALSE(tuner->measure(p).empty());
+  }
+  ASSERT_EQ(tuner->choices().size(), 2u);
+  // A GEMM of bfloat16 does not change.
+  const Tensor hx = half({s.m, s.k}), hw = half({s.n, s.k}), hy = half({s.m, s.n});
+  const GemmParams h = params(hx, hw, hy, s);
+  ASSERT_FALSE(tuner->measure(h).empty());
+  const Tf32Scope tf32(context_->backend(), true);
+  ASSERT_FALSE(tuner->measure(h).empty());
+  EXPECT_EQ(tuner->choices().size(), 3u);
 }
 
 // The whole block in bfloat16: float32 on the same device is the reference.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/tf32.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
@@ -96,8 +97,14 @@ class Accelerator : public Backend {
 
 // With what steps that do not wait need, but for graphs: it has none, so contexts on it turn them
 // off.
-class StreamAccelerator : public Accelerator, public StreamDevice {
+class StreamAccelerator : public Accelerator, public StreamDevice, public Tf32Device {
  public:
+  void set_tf32(bool on) override { tf32 = on; }
+  void gemm(const GemmParams& params) override {
+    ++gemms;
+    gemms_in_tf32 += tf32;
+    Accelerator::gemm(params);
+  }
   StreamDevice* stream_device() override { return this; }
   void* allocate_pinned(size_t bytes) override {
     void* memory = std::malloc(bytes);
@@ -165,6 +172,9 @@ class StreamAccelerator : public Accelerator, public StreamDevice {
     ++open_names;
   }
   void pop_name() noexcept override { --open_names; }
+
+  bool tf32 = false;
+  int64_t gemms = 0, gemms_in_tf32 = 0;
 
   // What is copied to the host arrives only when it is waited for; until then what is copied from
   // the host must stay as it is.

@@ -163,6 +163,7 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.Beta2 = float64(c.beta2)
 	o.Epsilon = float64(c.epsilon)
 	o.OptimizerStates = OptimizerStates(c.optimizer_states)
+	o.Tf32 = c.tf32 != 0
 	o.EmaAlpha = float64(c.ema_alpha)
 	o.GradientAccumulation = int64(c.gradient_accumulation)
 	o.Seed = uint64(c.seed)
@@ -209,6 +210,7 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	c.beta2 = C.double(o.Beta2)
 	c.epsilon = C.double(o.Epsilon)
 	c.optimizer_states = C.int32_t(o.OptimizerStates)
+	c.tf32 = cBool(o.Tf32)
 	c.ema_alpha = C.double(o.EmaAlpha)
 	c.gradient_accumulation = C.int64_t(o.GradientAccumulation)
 	c.seed = C.uint64_t(o.Seed)

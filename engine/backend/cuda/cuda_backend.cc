@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "engine/backend/cuda/plugin_api.h"
+#include "engine/backend/tf32.h"
 #include "engine/core/version.h"
 #include "engine/memory/cached_blocks.h"
 
@@ -134,7 +135,7 @@ ErrorCode code_of(int32_t result) {
   }
 }
 
-class CudaBackend final : public Backend, public StreamDevice, public GemmTuner {
+class CudaBackend final : public Backend, public StreamDevice, public GemmTuner, public Tf32Device {
  public:
   CudaBackend(const Plugin& plugin, int32_t index, std::span<const char* const> kernel_names)
       : table_(plugin.table), index_(index) {
@@ -203,6 +204,9 @@ class CudaBackend final : public Backend, public StreamDevice, public GemmTuner 
   void set_threads(int) override {}
 
   bool gemm_epilogues(DType dtype) const override { return dtype == DType::bf16; }
+
+  // --- Tf32Device ---
+  void set_tf32(bool on) override { table_.set_gemm_tf32(device_, on ? 1 : 0); }
 
   // --- GemmTuner ---
   GemmTuner* gemm_tuner() override { return this; }

@@ -6,8 +6,8 @@ namespace trafo::cuda {
 
 inline constexpr size_t kBlasWorkspaceBytes = size_t{64} << 20;
 
-// GemmParams on cuBLASLt: float32 (no TF32) and bfloat16 with float32 sums. Plans are cached by
-// shape. Sums have a fixed order: the same GEMM gives the same bits on one kind of
+// GemmParams on cuBLASLt: float32, TF32 if asked for, and bfloat16, all with float32 sums. Plans
+// are cached by shape. Sums have a fixed order: the same GEMM gives the same bits on one kind of
 // device. k 0 leaves zero (or C) plus bias.
 int32_t gemm(DeviceState& device, const GemmParams& params);
 

@@ -84,14 +84,14 @@ GemmParams normalised(const GemmParams& params) {
   return p;
 }
 
-PlanKey key_of(const GemmParams& p, Alignments& at) {
+PlanKey key_of(const GemmParams& p, bool tf32, Alignments& at) {
   const auto size = static_cast<int64_t>(dtype_size(p.dtype)),
              c_size = p.c_is_f32 ? int64_t{4} : size;
   at = {alignment(p.a, p.stride_a * size), alignment(p.b, p.stride_b * size),
         alignment(p.c, p.stride_c * c_size)};
   const int64_t flags = (p.trans_a ? 1 : 0) | (p.trans_b ? 2 : 0) | (p.accumulate ? 4 : 0) |
                         (p.c_is_f32 ? 8 : 0) | (p.bias ? 16 : 0) |
-                        (p.dtype == DType::bf16 ? 32 : 0) | (p.aux ? 64 : 0) |
+                        (p.dtype == DType::bf16 ? 32 : 0) | (p.aux ? 64 : 0) | (tf32 ? 128 : 0) |
                         static_cast<int64_t>(p.epilogue) << 8;
   return {flags,   p.m,        p.n,        p.k,        p.lda, p.ldb, p.ldc,
           p.batch, p.stride_a, p.stride_b, p.stride_c, at.a,  at.b,  at.c};
@@ -100,12 +100,13 @@ PlanKey key_of(const GemmParams& p, Alignments& at) {
 // Row-major C [m, n] is column-major C^T [n, m] = B^T A^T; a row-major matrix is its transpose
 // column-major, so B and A swap and keep their flags. The epilogue's bias has one element
 // for each row of the column-major result, which are the n columns of C.
-cublasStatus_t describe(const GemmParams& p, GemmPlan& plan) {
+cublasStatus_t describe(const GemmParams& p, bool tf32, GemmPlan& plan) {
   const bool half = p.dtype == DType::bf16;
   const cudaDataType_t type = half ? CUDA_R_16BF : CUDA_R_32F;
   const cudaDataType_t c_type = half && !p.c_is_f32 ? CUDA_R_16BF : CUDA_R_32F;
-  // CUBLAS_COMPUTE_32F: no TF32, which has a compute type of its own.
-  cublasStatus_t status = cublasLtMatmulDescInit(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  const cublasComputeType_t compute =
+      tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;  // the latter is without TF32
+  cublasStatus_t status = cublasLtMatmulDescInit(&plan.operation, compute, CUDA_R_32F);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     if (status == CUBLAS_STATUS_SUCCESS)
       status = cublasLtMatmulDescSetAttribute(&plan.operation, attribute, &value, sizeof value);
@@ -231,8 +232,9 @@ int32_t choose(DeviceState& device, const GemmParams& p, const PlanKey& key, con
 
 GemmPlan* plan_of(DeviceState& device, const GemmParams& p, int32_t& result) {
   Alignments at;
-  const PlanKey key = key_of(p, at);
   const GemmPlans& all = plans_of(device);
+  const bool tf32 = all.multiplies_in_tf32(p);
+  const PlanKey key = key_of(p, tf32, at);
   auto& plans = plans_of(device).by_key;
   const auto known = plans.find(key);
   // A GEMM that first ran without tuning, as in validation, is still to be measured.
@@ -241,7 +243,7 @@ GemmPlan* plan_of(DeviceState& device, const GemmParams& p, int32_t& result) {
     return &known->second;
 
   GemmPlan plan{};
-  const cublasStatus_t status = describe(p, plan);
+  const cublasStatus_t status = describe(p, tf32, plan);
   result = status == CUBLAS_STATUS_SUCCESS ? choose(device, p, key, at, plan)
                                            : blas_failed(device, status, "preparing a GEMM");
   if (result != kSuccess) return nullptr;

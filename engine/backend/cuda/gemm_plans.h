@@ -39,10 +39,12 @@ struct GemmPlans {
   std::map<PlanKey, GemmPlan> by_key;
   std::map<PlanKey, AlgorithmWords> choices;  // measured ones, here or in an earlier run
   bool tuning = false;
+  bool tf32 = false;  // for GEMMs of float32
   double budget = 0;  // seconds
   GemmTuningCost cost;
 
   bool measures() const { return tuning && cost.seconds < budget; }
+  bool multiplies_in_tf32(const GemmParams& p) const { return tf32 && p.dtype == DType::f32; }
 };
 GemmPlans& plans_of(DeviceState& device);
 
@@ -60,8 +62,9 @@ cublasStatus_t run_plan(DeviceState& device, const GemmParams& params, GemmPlan&
 int32_t blas_failed(DeviceState& device, cublasStatus_t status, const char* what);
 
 // --- gemm_plans.cu, for gemm_tuning.cu ---
-PlanKey key_of(const GemmParams& params, Alignments& at);
-cublasStatus_t describe(const GemmParams& params, GemmPlan& plan);
+// tf32: GemmPlans::multiplies_in_tf32. A GEMM has a plan and a choice with it and others without.
+PlanKey key_of(const GemmParams& params, bool tf32, Alignments& at);
+cublasStatus_t describe(const GemmParams& params, bool tf32, GemmPlan& plan);
 // cuBLASLt's proposals, its first choice first, at most `most` of GemmTimes::kMost; none for a
 // GEMM that it does not do.
 cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan& plan, int most,

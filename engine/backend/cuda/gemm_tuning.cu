@@ -165,9 +165,10 @@ int32_t measure_gemm(void* device, const GemmParams* params, GemmTimes* times, W
   const GemmParams p = normalised(*params);
   if (p.m == 0 || p.n == 0 || p.k == 0 || p.batch == 0) return kSuccess;
   Alignments at;
-  const PlanKey key = key_of(p, at);
+  const bool tf32 = plans_of(state).multiplies_in_tf32(p);
+  const PlanKey key = key_of(p, tf32, at);
   GemmPlan plan{};
-  const cublasStatus_t status = describe(p, plan);
+  const cublasStatus_t status = describe(p, tf32, plan);
   const int32_t result = status == CUBLAS_STATUS_SUCCESS
                              ? measure(state, p, at, GemmTimes::kMost, INFINITY, plan, times)
                              : blas_failed(state, status, "preparing a GEMM");

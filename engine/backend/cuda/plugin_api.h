@@ -73,6 +73,9 @@ struct PluginTable {
   int32_t (*synchronize)(void* device, Why why);
   int32_t (*gemm)(void* device, const GemmParams* params, Why why);
 
+  // While on, GEMMs of float32 run in TF32 (engine/backend/tf32.h).
+  void (*set_gemm_tf32)(void* device, int32_t on);
+
   // What GemmTuner (engine/backend/gemm_tuner.h) needs.
   int32_t (*measure_gemm)(void* device, const GemmParams* params, GemmTimes* times, Why why);
   void (*set_gemm_tuning)(void* device, int32_t on);

@@ -1749,8 +1749,8 @@ pub struct trafo_trainer_options {
     pub decay_norms_and_biases: i32,
     #[doc = " TRAFO_OPTIMIZER_STATES_*. What the optimizer keeps its two moments of every parameter in. float64 models have float32.\n Default TRAFO_OPTIMIZER_STATES_FLOAT32."]
     pub optimizer_states: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
+    #[doc = " 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,\n activations and files stay float32. UNSUPPORTED on the CPU. Default 0."]
+    pub tf32: i32,
     #[doc = " Target tokens of a batch. Default 4096."]
     pub batch_tokens: i64,
     #[doc = " Tokens a side. Longer pairs are dropped and counted. Default 256."]
@@ -1786,7 +1786,7 @@ pub struct trafo_trainer_options {
     #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
     pub early_stopping_on: i32,
     #[doc = " 0"]
-    pub reserved2: i32,
+    pub reserved: i32,
     #[doc = " ---- On the way. ---- */\n/* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates."]
     pub valid_freq: trafo_period,
     #[doc = " How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates."]
@@ -1810,7 +1810,7 @@ pub struct trafo_trainer_options {
     #[doc = " 1: the best checkpoint of every metric is kept as well. Default 1."]
     pub keep_best: i32,
     #[doc = " 0"]
-    pub reserved3: i32,
+    pub reserved2: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1849,8 +1849,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 108usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
         [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 112usize];
-    ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 116usize];
+    ["Offset of field: trafo_trainer_options::tf32"]
+        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 116usize];
     ["Offset of field: trafo_trainer_options::batch_tokens"]
         [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 120usize];
     ["Offset of field: trafo_trainer_options::max_length"]
@@ -1885,8 +1885,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 224usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
         [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 232usize];
-    ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 236usize];
+    ["Offset of field: trafo_trainer_options::reserved"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 236usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
         [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 240usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
@@ -1909,8 +1909,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 332usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
         [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 336usize];
-    ["Offset of field: trafo_trainer_options::reserved3"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 340usize];
+    ["Offset of field: trafo_trainer_options::reserved2"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 340usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -109,6 +109,9 @@ setters! {
     /// What the optimizer keeps its two moments of every parameter in. float64 models have float32. Default
     /// [`OptimizerStates::Float32`].
     optimizer_states: OptimizerStates = OptimizerStates::as_raw;
+    /// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
+    /// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.
+    tf32: bool = i32::from;
     /// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
     /// validated and saved as model.safetensors. Training goes on from the weights themselves, which the model keeps
     /// and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
