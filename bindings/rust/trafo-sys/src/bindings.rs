@@ -1487,7 +1487,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Fills a config, whose struct_size is set, with a preset by task: \"tiny\", \"small\", \"iwslt\", \"base\", \"big\", \"lm\", \"gpt2\" or\n \"llama\" (docs/options.md has a table). Fields that the preset does not name get their defaults; vocabulary is the usual size\n of a new vocabulary. NOT_FOUND lists the names. since 0.1"]
+    #[doc = " Fills a config, whose struct_size is set, with a preset by task, for example \"small\" (docs/options.md has a table). Fields that\n the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.\n since 0.1"]
     pub fn trafo_model_config_preset(
         config: *mut trafo_model_config,
         name: *const ::core::ffi::c_char,
@@ -1771,7 +1771,7 @@ pub struct trafo_trainer_options {
     pub batch_fit: i32,
     #[doc = " TRAFO_RECOMPUTE_*. What backward computes a second time instead of keeping it: less memory for more time. It never changes\n a bit. Default TRAFO_RECOMPUTE_NONE."]
     pub recompute: i32,
-    #[doc = " 1: CUDA measures the GEMM kernels of a new batch shape before they first run and keeps the fastest. The run directory holds\n the choices, so that a resumed run computes the same bits. Nothing on the CPU. Default 0."]
+    #[doc = " 1: CUDA times the GEMM kernels of new batch shapes at the start of a run, at most 5 seconds in all, and keeps the fastest.\n Checkpoints hold the choices, so that a resumed run computes the same bits. A cache file of the user holds them for later\n runs. Nothing on the CPU. Default 1."]
     pub autotune_gemm: i32,
     #[doc = " Training is done after so many updates. Default 0: never."]
     pub after_updates: i64,
@@ -1781,7 +1781,7 @@ pub struct trafo_trainer_options {
     pub after_tokens: i64,
     #[doc = " Training is done after so many validations in a row without a better metric (see early_stopping_on). Default 0: never."]
     pub early_stopping: i64,
-    #[doc = " Updates in a row with a non-finite loss or gradient (NaN or infinity) before the error NON_FINITE. Default 10."]
+    #[doc = " Updates in a row with a loss or gradient that is not finite, or a loss above 2 ln V + 20 a token, before the error\n NON_FINITE. Default 10."]
     pub max_non_finite_steps: i64,
     #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
     pub early_stopping_on: i32,
@@ -2392,7 +2392,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be\n NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. since 0.1"]
+    #[doc = " The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be\n NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a\n log-probability is not finite, because weights are not or products overflow. since 0.1"]
     pub fn trafo_score(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
