@@ -75,7 +75,7 @@ struct TrainOptions {
   // seconds in all, and keeps the fastest. Checkpoints hold the choices, so that a resumed run
   // computes the same bits. A cache file of the user holds them for later runs. Nothing on the
   // CPU.
-  bool autotune_gemm = true;
+  bool autotune_gemm = false;
   // Bytes that training may take. A run whose plan needs more is refused. 0: what the device has
   // free.
   int64_t memory_limit = 0;

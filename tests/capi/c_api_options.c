@@ -166,7 +166,7 @@ void test_options(void) {
   OK(trafo_trainer_options_init(&trainer, sizeof trainer));
   CHECK(trainer.learning_rate == 2e-3 && trainer.batch_tokens == 4096 &&
         trainer.valid_metrics == 7 && trainer.optimizer_states == TRAFO_OPTIMIZER_STATES_FLOAT32 &&
-        trainer.autotune_gemm == 1 && trainer.reserved == 0);
+        trainer.autotune_gemm == 0 && trainer.reserved == 0);
   trainer.warmup = 7;
   OK(trafo_trainer_options_preset(&trainer, "base", 4));
   CHECK(trainer.struct_size == sizeof trainer && trainer.learning_rate == 7e-4 &&
@@ -190,7 +190,7 @@ void test_options(void) {
   FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "optimizer_states must be");
   trainer.optimizer_states = TRAFO_OPTIMIZER_STATES_FLOAT32;
-  trainer.autotune_gemm = 0;
+  trainer.autotune_gemm = 1;
   OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow));
   CHECK(narrow.total_bytes == wide.total_bytes);
   const int32_t no_switches[] = {2, -1};
@@ -199,7 +199,7 @@ void test_options(void) {
     FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
           TRAFO_INVALID_ARGUMENT, "autotune_gemm must be 0 or 1, got");
   }
-  trainer.autotune_gemm = 1;
+  trainer.autotune_gemm = 0;
   CHECK(trainer.ema_alpha == 0);
   trainer.ema_alpha = 1e-4;
   OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow));

@@ -67,11 +67,11 @@ func TestPlansKnowWhatRecomputingSaves(t *testing.T) {
 
 func TestSwitchesOfTrainerOptionsReachTheEngine(t *testing.T) {
 	options := DefaultTrainerOptions()
-	if !options.AutotuneGemm || options.c().autotune_gemm != 1 {
-		t.Error("GEMMs are not tuned by default")
+	if options.AutotuneGemm || options.c().autotune_gemm != 0 {
+		t.Error("GEMMs are tuned by default")
 	}
-	options.AutotuneGemm = false
-	if c := options.c(); c.autotune_gemm != 0 || c.batch_fit != 0 {
+	options.AutotuneGemm = true
+	if c := options.c(); c.autotune_gemm != 1 || c.batch_fit != 0 {
 		t.Errorf("%+v", *c)
 	}
 }

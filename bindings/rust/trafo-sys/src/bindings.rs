@@ -1771,7 +1771,7 @@ pub struct trafo_trainer_options {
     pub batch_fit: i32,
     #[doc = " TRAFO_RECOMPUTE_*. What backward computes a second time instead of keeping it: less memory for more time. It never changes\n a bit. Default TRAFO_RECOMPUTE_NONE."]
     pub recompute: i32,
-    #[doc = " 1: CUDA times the GEMM kernels of new batch shapes at the start of a run, at most 5 seconds in all, and keeps the fastest.\n Checkpoints hold the choices, so that a resumed run computes the same bits. A cache file of the user holds them for later\n runs. Nothing on the CPU. Default 1."]
+    #[doc = " 1: CUDA times the GEMM kernels of new batch shapes at the start of a run, at most 5 seconds in all, and keeps the fastest.\n Checkpoints hold the choices, so that a resumed run computes the same bits. A cache file of the user holds them for later\n runs. Nothing on the CPU. Default 0."]
     pub autotune_gemm: i32,
     #[doc = " Training is done after so many updates. Default 0: never."]
     pub after_updates: i64,
