@@ -181,7 +181,6 @@ class GemmTuningTest : public ::testing::Test {
 };
 
 TEST_F(GemmTuningTest, ANewRunMeasuresUntilItsFirstCheckpoint) {
-  EXPECT_TRUE(TrainOptions().autotune_gemm) << "on by default";
   Tuned a = process(folder_ / "run");
   a.train(5);
   const int measured = device_->measured;
