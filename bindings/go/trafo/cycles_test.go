@@ -5,6 +5,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -82,6 +83,20 @@ func TestCyclesDoNotLeak(t *testing.T) {
 	if raceDetector {
 		t.Skip("the resident size holds the race detector's own memory, which grows; run it without -race")
 	}
+	// What a process keeps without a leak: glibc makes up to eight heaps for each processor and gives back little of them, and
+	// each system thread that calls the engine has scratch memory, while Go moves a goroutine from thread to thread.
+	const oneHeap = "MALLOC_ARENA_MAX"
+	if os.Getenv(oneHeap) == "" {
+		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCyclesDoNotLeak$", "-test.v", "-cycles="+strconv.Itoa(*cycles))
+		again.Env = append(os.Environ(), oneHeap+"=1")
+		output, err := again.CombinedOutput()
+		if t.Logf("with %s=1:\n%s", oneHeap, output); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	source, target := sentences()
 	cycle := func() {
 		corpus := must[*trafo.Corpus](t)(trafo.NewCorpus(source[:20], target[:20]))
@@ -123,7 +138,7 @@ func TestCyclesDoNotLeak(t *testing.T) {
 		// Allocators, and Go's runtime, take more now and then and keep it, less and less of it. A leak makes every
 		// block grow: weights alone are 40 KB, so that one model in eighty cycles would show.
 		if n := len(sizes); n > 4 && sizes[n-1]-sizes[n-3] <= block {
-			if sizes[n-1]-sizes[0] > 16<<10 {
+			if sizes[n-1]-sizes[0] > 4<<10 {
 				t.Errorf("blocks of %d cycles: %d KB", block, sizes)
 			}
 			t.Logf("blocks of %d cycles: %d KB", block, sizes)
