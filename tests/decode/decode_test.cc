@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <thread>
 
@@ -237,10 +236,9 @@ std::vector<Hypothesis> all_translations(Context& context, const Model& model,
 
 TEST_P(Decode, ScoresThatAreNotFiniteAreErrors) {
   const auto model = random_model(*context_, config(7), 21);
-  const Tensor& weights = model->parameters().flat();
-  std::vector<float> infinite(static_cast<size_t>(weights.numel()),
-                              std::numeric_limits<float>::infinity());
-  context_->backend().copy_from_host(weights.raw(), infinite.data(), weights.bytes());
+  const Tensor weights = model->parameters().flat();
+  const std::vector<unsigned char> nan(weights.bytes(), 0xff);
+  context_->backend().copy_from_host(weights.raw(), nan.data(), nan.size());
   expect_error(ErrorCode::non_finite, "pair 1", [&] {
     score(*context_, *model, std::vector<SentencePair>{{{4, kEos}, {5, kEos}}});
   });
