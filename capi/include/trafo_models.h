@@ -418,7 +418,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, cons
 #define TRAFO_EVENT_AVERAGED 11 /* average_last; path: the averaged model, message: its updates; metrics as in VALIDATED */
 /* autotune_gemm; message: how many GEMMs were timed, how long that took, where the other kernels come from */
 #define TRAFO_EVENT_GEMM_AUTOTUNED 12
-#define TRAFO_EVENT_WARNING 13 /* something cannot be used, and the run goes on without it; message: what and why */
+#define TRAFO_EVENT_WARNING 13 /* something cannot be used, and the run continues without it; message: what and why */
 
 #define TRAFO_STOP_NONE 0
 #define TRAFO_STOP_LIMIT 1 /* after_updates, after_epochs or after_tokens */

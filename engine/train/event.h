@@ -23,7 +23,7 @@ enum class TrainEventKind : int32_t {
   validating = 10,      // a validation begins; it may take long
   averaged = 11,        // path: the average of the newest checkpoints; metrics: its, if measured
   gemm_autotuned = 12,  // message: GEMMs that were timed, seconds, where other kernels came from
-  warning = 13,         // something cannot be used and the run goes on without it; message: what
+  warning = 13,         // something cannot be used and the run continues without it; message: what
 };
 
 // Values are part of the C ABI: never renumber, only append.

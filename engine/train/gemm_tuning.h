@@ -45,7 +45,7 @@ class GemmTuning {
   void resume(GemmCache saved, const std::string& label);
 
   // Before the run uses the device: another run on the same context may have set other choices. One
-  // that is interrupted while its tuning is open goes on without choices.
+  // that is interrupted while its tuning is open continues without choices.
   void acquire();
   void before_update();
   // Makes the choices final and adds them to the user's cache. Nothing before the first update.

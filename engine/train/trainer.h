@@ -68,8 +68,8 @@ class Trainer {
   // Allocations of steps on the CPU that the plan did not have: none with fused kernels.
   int64_t unplanned_allocations() const { return gradients_->unplanned_allocations(); }
 
-  // NON_FINITE if so many of the last updates in a row, or more, had the loss of a diverged model:
-  // above 2 ln V + 20 a token, where guessing among all V tokens gives ln V.
+  // NON_FINITE if that many of the last updates in a row, or more, had the loss of a diverged
+  // model: above 2 ln V + 20 a token, where guessing among all V tokens gives ln V.
   void check_loss(int64_t in_a_row) const;
 
   const TrainOptions& options() const { return options_; }

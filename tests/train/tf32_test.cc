@@ -114,7 +114,7 @@ TEST(Tf32, ARunKeepsIt) {
   }
 }
 
-// State files of a release that had no such option go on without TF32.
+// State files of a release that had no such option continue without TF32.
 TEST(Tf32, OlderStatesHaveNone) {
   RunIdentity before, now;
   before.options = now.options = fixed_options_json(tf32_options(false));

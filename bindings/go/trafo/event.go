@@ -25,7 +25,7 @@ const (
 
 	// AutotuneGemm; Message: how many GEMMs were timed, how long that took, where the other kernels come from
 	EventGemmAutotuned EventKind = C.TRAFO_EVENT_GEMM_AUTOTUNED
-	EventWarning       EventKind = C.TRAFO_EVENT_WARNING // something cannot be used, and the run goes on without it; Message: what and why
+	EventWarning       EventKind = C.TRAFO_EVENT_WARNING // something cannot be used, and the run continues without it; Message: what and why
 )
 
 var eventNames = map[EventKind]string{

@@ -90,9 +90,9 @@ inline constexpr int64_t kCudaHeadDim = 256, kMmaHeadDim = 128;
 inline constexpr int64_t kShortRows = 64;      // queries and keys that one block of short_mma holds
 inline constexpr int64_t kPipelineRows = 193;  // fewer do not fill the pipeline's tiles
 
-// cuda_cores holds tiles of so many rows in shared memory: of q, k or v in float32, and of scores.
-// An odd number of float4s from row to row, so that eight threads reading one column of consecutive
-// rows meet eight different banks.
+// cuda_cores holds tiles of that many rows in shared memory: of q, k or v in float32, and of
+// scores. An odd number of float4s from row to row, so that eight threads reading one column of
+// consecutive rows meet eight different banks.
 constexpr int64_t cuda_cores_pitch(int64_t head_dim) {
   return 4 * ((head_dim + 3) / 4 | 1);
 }

@@ -111,7 +111,7 @@ pub enum EventKind {
         /// How many were timed, how long that took, where the others come from.
         message: String,
     },
-    /// Something cannot be used, and the run goes on without it.
+    /// Something cannot be used, and the run continues without it.
     Warning {
         /// What and why.
         message: String,
