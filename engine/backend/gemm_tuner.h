@@ -26,6 +26,10 @@ struct GemmTuningCost {
   double seconds = 0;
 };
 
+// What happens to a choice that the library refuses, when its GEMM first runs: the choice is
+// dropped, or the GEMM fails.
+enum class RefusedChoice { dropped, fails };
+
 class GemmTuner {
  public:
   virtual ~GemmTuner() = default;
@@ -47,9 +51,8 @@ class GemmTuner {
   // Hash of the interface between the engine and its kernels.
   virtual std::string kernel_abi() const = 0;
   virtual std::vector<GemmChoice> choices() const = 0;
-  // Replaces all choices and drops cached plans. A choice that the library refuses is dropped when
-  // its GEMM first runs. Not during graph capture.
-  virtual void set_choices(std::span<const GemmChoice> choices) = 0;
+  // Replaces all choices and drops cached plans. Not during graph capture.
+  virtual void set_choices(std::span<const GemmChoice> choices, RefusedChoice refused) = 0;
 
   // Who has set the choices. A training run that finds another owner sets its own choices again.
   const void* owner() const { return owner_; }
