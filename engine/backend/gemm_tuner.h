@@ -35,8 +35,9 @@ class GemmTuner {
   virtual ~GemmTuner() = default;
 
   // Measures the GEMM with each kernel that the library proposes. Chooses the fastest if it is at
-  // least 5 % faster than the first proposal, else the first. Returns the microseconds in the order of the proposals; empty if no single kernel runs it. Waits for
-  // the device and leaves garbage in the output. Not during graph capture.
+  // least 5 % faster than the first proposal, else the first. Returns the microseconds in the order
+  // of the proposals; empty if no single kernel runs it. Waits for the device and leaves garbage in
+  // the output. Not during graph capture.
   virtual std::vector<float> measure(const GemmParams& params) = 0;
 
   // While on and while the budget lasts, a GEMM without a choice is measured before it first runs.
