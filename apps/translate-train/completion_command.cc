@@ -1,58 +1,14 @@
-// Shell completion, made from the options as they are parsed: it cannot know others.
+// Shell completion.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "command_flags.h"
 #include "commands.h"
-#include "settings.h"
 #include "text_io.h"
 
 namespace translate_train {
 namespace {
-
-struct Flag {
-  std::vector<std::string> names;  // with dashes
-  std::string help;
-  std::string value;    // what follows it, as the help shows it; empty: nothing
-  std::string choices;  // the words that may follow it, separated by blanks; empty: any
-};
-
-// Commands share the names of what train and translate have.
-std::string choices_of(const std::string& name) {
-  for (const std::span<const SettingSpec> specs : {setting_specs(), translate_specs()})
-    for (const SettingSpec& spec : specs)
-      if (name == spec.name) return spec.completions;
-  return {};
-}
-
-std::vector<Flag> flags_of(const CLI::App& app) {
-  std::vector<Flag> flags;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty()) continue;  // an old name
-    Flag flag;
-    for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) flag.names.push_back("-" + name);
-    if (flag.names.empty()) continue;  // a positional argument
-    flag.help = option->get_description();
-    if (option->get_items_expected_max() > 0) {
-      flag.value = option->get_type_name();
-      for (const std::string& name : option->get_lnames())
-        if (flag.choices.empty()) flag.choices = choices_of(name);
-    }
-    flags.push_back(flag);
-  }
-  return flags;
-}
-
-std::vector<const CLI::App*> commands_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
-std::string joined(const std::vector<std::string>& words, const std::string& between) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
-  return text;
-}
 
 std::string words_of(const std::vector<Flag>& flags) {
   std::vector<std::string> words;

@@ -110,6 +110,7 @@ int run(int argc, char** argv) {
       {"export", "write a model for transformers or CTranslate2", add_export},
       {"import", "read a MarianMT, GPT-2 or Llama model of transformers", add_import},
       {"completion", "completion for bash, zsh or fish", add_completion},
+      {"man", "manual pages", add_man},
   };
   std::vector<std::pair<CLI::App*, Action>> actions;
   for (const Command& command : kCommands) {

@@ -206,9 +206,38 @@ void read_pair(const std::string& source, const std::string& target,
   if (source_lines.empty()) usage_error(source + ": is empty");
 }
 
+struct LineWriter::Gzip {
+  explicit Gzip(LineWriter& owner) : writer(owner), output(kChunk) {
+    // 16: with the header of gzip.
+    if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 16 + MAX_WBITS, 8,
+                     Z_DEFAULT_STRATEGY) != Z_OK)
+      throw std::bad_alloc();
+  }
+  ~Gzip() { deflateEnd(&stream); }
+  Gzip(const Gzip&) = delete;
+  Gzip& operator=(const Gzip&) = delete;
+
+  // `mode`: Z_NO_FLUSH, Z_SYNC_FLUSH or Z_FINISH.
+  void write(std::string_view text, int mode) {
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+    stream.avail_in = static_cast<uInt>(text.size());
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(output.data());
+      stream.avail_out = static_cast<uInt>(output.size());
+      deflate(&stream, mode);
+      writer.write_bytes({output.data(), output.size() - stream.avail_out});
+    } while (stream.avail_out == 0);
+  }
+
+  LineWriter& writer;
+  z_stream stream{};
+  std::vector<char> output;
+};
+
 LineWriter::LineWriter(const std::string& path) : name_(path == "-" ? "standard output" : path) {
   file_ = path == "-" ? stdout : std::fopen(path.c_str(), "wb");
   if (file_ == nullptr) failed();
+  if (path.ends_with(".gz")) gzip_ = std::make_unique<Gzip>(*this);
   is_terminal_ = isatty(fileno(file_)) != 0;
 }
 
@@ -235,17 +264,26 @@ void LineWriter::show(std::string_view line) {
 }
 
 void LineWriter::put(std::string_view line) {
-  if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() ||
-      std::fputc('\n', file_) == EOF)
-    failed();
+  if (gzip_) {
+    gzip_->write(line, Z_NO_FLUSH);
+    return gzip_->write("\n", Z_NO_FLUSH);
+  }
+  write_bytes(line);
+  if (std::fputc('\n', file_) == EOF) failed();
+}
+
+void LineWriter::write_bytes(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) failed();
 }
 
 void LineWriter::flush() {
+  if (gzip_) gzip_->write("", Z_SYNC_FLUSH);
   if (std::fflush(file_) != 0) failed();
 }
 
 void LineWriter::finish() {
-  flush();
+  if (gzip_) gzip_->write("", Z_FINISH);
+  if (std::fflush(file_) != 0) failed();
   if (file_ == stdout) return;
   FILE* file = file_;
   file_ = nullptr;

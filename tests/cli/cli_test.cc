@@ -68,6 +68,31 @@ TEST_F(Cli, EveryCommandSaysItsVersion) {
   }
 }
 
+TEST_F(Cli, ManualPagesNameEveryFlag) {
+  ASSERT_EQ(run({"man", "--all", "pages"}).exit_code, 0);
+  const std::string program = read_file(file("pages/translate-train.1"));
+  EXPECT_EQ(run({"man"}).out, program);
+  EXPECT_TRUE(program.starts_with(".TH translate-train 1 "));
+  int commands = 0;
+  for (const std::string& line : lines_of(run({"--help"}).out)) {
+    if (!line.starts_with("  ") || line[2] == ' ' || line[2] == '-') continue;
+    const std::string name = line.substr(2, line.find(' ', 2) - 2);
+    EXPECT_NE(program.find("translate\\-train\\-" + name), std::string::npos) << name;
+    const std::string page = read_file(file("pages/translate-train-" + name + ".1"));
+    EXPECT_EQ(run({"man", name}).out, page);
+    for (const std::string& word : words_of(run({name, "--help"}).out)) {
+      if (!word.starts_with("--")) continue;
+      std::string flag = word.substr(0, word.find_first_of(",:{ "));
+      for (size_t at = 0; (at = flag.find('-', at)) != std::string::npos; at += 2)
+        flag.insert(at, "\\");
+      EXPECT_NE(page.find(flag), std::string::npos) << name << " " << flag;
+    }
+    ++commands;
+  }
+  EXPECT_GT(commands, 10);
+  expect_refused(run({"man", "trian"}), "unknown command trian");
+}
+
 // Flags of Marian and fairseq are answered with flags that the command has.
 TEST_F(Cli, ForeignFlagsAreAnswered) {
   for (const ForeignFlag& row : foreign_flags()) {
@@ -170,6 +195,11 @@ TEST_F(Cli, TranslatesLineByLineInOrder) {
   EXPECT_EQ(files.exit_code, 0) << files.err;
   EXPECT_EQ(files.out, "");
   EXPECT_EQ(read_file(file("target")), latest.out);
+  const Outcome packed = run({"translate", "--model", "run", "--checkpoint", "latest",
+                              "--beam-size", "2", "-i", "source", "-o", "target.gz"});
+  EXPECT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_EQ(std::system(("gzip -dc " + file("target.gz") + " > " + file("unpacked")).c_str()), 0);
+  EXPECT_EQ(read_file(file("unpacked")), latest.out);
   expect_refused(run({"translate", "--model", "run", "--checkpoint", "best-ter"}), "best-ter");
 }
 
