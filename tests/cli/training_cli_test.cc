@@ -390,7 +390,7 @@ TEST_F(TrainingCli, ShellsCompleteWhatTheParserKnows) {
   EXPECT_EQ(offered("translate-train eval --hy", 2), "--hyp");
   EXPECT_EQ(offered("translate-train train --config ru", 3), "");  // left to file names
   // Values, of every name of a flag.
-  EXPECT_EQ(offered("translate-train train --transformer-norm ''", 3), "pre post");
+  EXPECT_EQ(offered("translate-train train --transformer-norm ''", 3), "post pre");
   EXPECT_EQ(offered("translate-train train --task ll", 3), "llama");
   EXPECT_EQ(offered("translate-train train --lr-scheduler c", 3), "constant cosine");
   EXPECT_EQ(offered("translate-train train --keep-best o", 3), "on off");
