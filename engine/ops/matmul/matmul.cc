@@ -116,7 +116,9 @@ Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOp
   product(context, a.dtype(), batch, m, n, k, matrix_of(x, ta), matrix_of(y, tb), c, false);
   if (!context.needs_grad({x, y})) return c;
 
-  context.record("matmul", {x, y}, {&c}, [=, x = x.detach(), y = y.detach()](Backward& back) {
+  context.record("matmul", {x, y}, {&c},
+                 {{"a", x, requires_grad(y)}, {"b", y, requires_grad(x)}},
+                 [=, x = x.detach(), y = y.detach()](Backward& back) {
     Context& ctx = back.context();
     const Tensor grad = back.grad_output();
     const Matrix dc{grad.raw(), false, std::max<int64_t>(n, 1), m * n};
@@ -180,6 +182,7 @@ Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Ten
   if (!context.needs_grad({input, w, offset})) return y;
 
   context.record("linear", {input, w, offset}, {&y},
+                 {{"x", input, saved.is_kept()}, {"weight", w, requires_grad(input)}},
                  [rows, in, out, flat, saved, w = w.detach()](Backward& b) {
                    Context& ctx = b.context();
                    const Tensor grad = b.grad_output();

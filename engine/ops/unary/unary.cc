@@ -35,7 +35,7 @@ Tensor unary(Context& context, const char* op, UnaryKind kind, const Tensor& x, 
   const Tensor saved = saves == Saves::input    ? input.detach()
                        : saves == Saves::output ? y.detach()
                                                 : Tensor{};
-  context.record(op, {input}, {&y}, [op, kind, factor, saved](Backward& b) {
+  context.record(op, {input}, {&y}, {{saves == Saves::input ? "x" : kResult, saved}}, [op, kind, factor, saved](Backward& b) {
     const Tensor grad = b.grad_output();
     if (kind == UnaryKind::shift) return b.add(0, grad);
     const GradTarget target = b.target(0);
