@@ -74,9 +74,9 @@ Action add_report(CLI::App& app) {
   app.add_option("runs", arguments->runs, "run directories, finished or still going")
       ->required()
       ->type_name("RUN");
-  const CLI::Option* output =
-      app.add_option("-o,--output", arguments->output, "(default report.html; - for standard output)")
-          ->type_name("FILE.html");
+  const CLI::Option* output = app.add_option("-o,--output", arguments->output,
+                                             "(default report.html; - for standard output)")
+                                  ->type_name("FILE.html");
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
       "The page holds everything it shows and needs no network: loss, BLEU, chrF, learning rate, "

@@ -46,9 +46,10 @@ std::optional<std::string> marked_vocabulary(const std::string& run) {
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& hint) {
-  usage_error(fmt::format("{}: a run would overwrite it, and no run has written it as it is: move "
-                          "it away{}, or give another --model",
-                          path, hint));
+  usage_error(
+      fmt::format("{}: a run would overwrite it, and no run has written it as it is: move "
+                  "it away{}, or give another --model",
+                  path, hint));
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
-// Which files of a run directory were written by a run. A run that begins there overwrites no others.
+// Which files of a run directory were written by a run. A run that begins there overwrites no
+// others.
 #pragma once
 
 #include <string>
 
 namespace translate_train {
 
-// The text of config.yml: `settings` (YAML) below a line with checksums of them and of RUN/vocab.spm.
-// `owns_vocabulary`: a run has written that file.
+// The text of config.yml: `settings` (YAML) below a line with checksums of them and of
+// RUN/vocab.spm. `owns_vocabulary`: a run has written that file.
 std::string config_with_checksums(const std::string& settings, const std::string& run,
                                   bool owns_vocabulary);
 

@@ -266,9 +266,10 @@ std::string vocabulary_file(const Settings& settings, const std::string& run, bo
                                                      : "";
   if (!fs::exists(own) || owns_vocabulary(run)) return given;
   if (!given.empty() && !same_content(given, own))
-    usage_error(fmt::format("{}: no run has written it, and a run would overwrite it with {}: move "
-                            "it away, or give another --model",
-                            own, given));
+    usage_error(
+        fmt::format("{}: no run has written it, and a run would overwrite it with {}: move "
+                    "it away, or give another --model",
+                    own, given));
   return own;
 }
 

@@ -112,12 +112,14 @@ trafo_error* trafo_model_load_run(trafo_context* context, const char* run_direct
     call.out(out);
     Context& c = call.context(context);
     if (which < TRAFO_RUN_BEST || which > TRAFO_RUN_AVERAGED)
-      call.refuse("which must be TRAFO_RUN_BEST (0), TRAFO_RUN_LAST (1) or TRAFO_RUN_AVERAGED (2), ",
-                  "got ", which);
+      call.refuse(
+          "which must be TRAFO_RUN_BEST (0), TRAFO_RUN_LAST (1) or TRAFO_RUN_AVERAGED (2), ",
+          "got ", which);
     const DType dtype = checked_precision(call, precision);
     const std::filesystem::path file = run_model_file(
         path_argument(call, run_directory, run_directory_length, "run_directory"), RunModel{which});
-    *out = new_handle<trafo_model>(call.owner(), std::shared_ptr<Model>(load_model(c, file, dtype)));
+    *out =
+        new_handle<trafo_model>(call.owner(), std::shared_ptr<Model>(load_model(c, file, dtype)));
   });
 }
 

@@ -206,9 +206,9 @@ trafo_error* trafo_trainer_load_best(trafo_trainer* trainer, trafo_model** out) 
     const Working t(call, trainer);
     if (!t->directory) call.refuse("the trainer has no run directory, where best models are kept");
     *out = new_handle<trafo_model>(
-        t->context,
-        std::shared_ptr<Model>(load_model(*t->context, run_model_file(*t->directory, RunModel::best),
-                                          t->model->parameters().dtype())));
+        t->context, std::shared_ptr<Model>(load_model(*t->context,
+                                                      run_model_file(*t->directory, RunModel::best),
+                                                      t->model->parameters().dtype())));
   });
 }
 

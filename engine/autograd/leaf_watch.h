@@ -9,8 +9,8 @@
 namespace trafo {
 
 // leaves() is the memory of every input that requires a gradient and that an op on this thread has
-// had during the lifetime of this object, recorded or not. Under NoGrad such an input is a leaf, for
-// example a trainable parameter.
+// had during the lifetime of this object, recorded or not. Under NoGrad such an input is a leaf,
+// for example a trainable parameter.
 class LeafWatch {
  public:
   struct Leaf {

@@ -155,7 +155,8 @@ void Backward::finish() {
 
 void check_version(const char* op, const char* name, const Storage& storage, uint64_t version) {
   require(storage.version() == version, ErrorCode::invalid_argument, op, "backward of ", op,
-          " needs ", name, ", whose memory was written to after the forward pass; write to it after ",
+          " needs ", name,
+          ", whose memory was written to after the forward pass; write to it after ",
           "backward, or give the op a clone");
 }
 

@@ -19,8 +19,7 @@ int64_t best_update(const std::filesystem::path& run, const CheckpointDirectory&
                     const std::vector<int64_t>& updates) {
   const int64_t newest = updates.back();
   const std::string text = checkpoints.read_text(newest, kStateFile, limits::kConfigBytes);
-  const SavedState saved =
-      decode_state(text, (checkpoints.path(newest) / kStateFile).string());
+  const SavedState saved = decode_state(text, (checkpoints.path(newest) / kStateFile).string());
   const auto& metrics = saved.state.best;
   require(!metrics.empty() && metrics.front().second, ErrorCode::not_found, kOrigin, run.string(),
           " has no best model: the run had not validated when update ", newest,

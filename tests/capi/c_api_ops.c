@@ -252,10 +252,11 @@ static void test_saved_values(void) {
     OK(trafo_op_sum(context, product, &loss));      \
     trafo_tensor_free(product);                     \
   } while (0)
-#define REFUSED(name)                                                                             \
-  do {                                                                                            \
-    FAILS(trafo_backward(context, loss, NULL), TRAFO_INVALID_ARGUMENT, "multiply needs " name ","); \
-    trafo_tensor_free(loss);                                                                      \
+#define REFUSED(name)                                                  \
+  do {                                                                 \
+    FAILS(trafo_backward(context, loss, NULL), TRAFO_INVALID_ARGUMENT, \
+          "multiply needs " name ",");                                 \
+    trafo_tensor_free(loss);                                           \
   } while (0)
   LOSS();
   OK(trafo_tensor_write(x, other, sizeof other));

@@ -167,8 +167,8 @@ static uint8_t* model_bytes(trafo_model* model, size_t* bytes) {
 }
 
 // The models of a run directory, and the trainer's best one.
-static void test_models_of_run(trafo_context* context, trafo_trainer* trainer,
-                               trafo_model* last, const char* directory) {
+static void test_models_of_run(trafo_context* context, trafo_trainer* trainer, trafo_model* last,
+                               const char* directory) {
   const size_t length = strlen(directory);
   trafo_model *loaded = NULL, *best = NULL;
   size_t bytes[2];
@@ -187,8 +187,9 @@ static void test_models_of_run(trafo_context* context, trafo_trainer* trainer,
   free(files[1]);
   trafo_model_free(best);
   trafo_model_free(loaded);
-  FAILS(trafo_model_load_run(context, directory, length, TRAFO_RUN_AVERAGED, TRAFO_FLOAT32, &loaded),
-        TRAFO_NOT_FOUND, "has no averaged model");
+  FAILS(
+      trafo_model_load_run(context, directory, length, TRAFO_RUN_AVERAGED, TRAFO_FLOAT32, &loaded),
+      TRAFO_NOT_FOUND, "has no averaged model");
   CHECK(loaded == NULL);
   FAILS(trafo_model_load_run(context, directory, length, 3, TRAFO_FLOAT32, &loaded),
         TRAFO_INVALID_ARGUMENT, "TRAFO_RUN_AVERAGED (2)");

@@ -28,8 +28,8 @@ class ForeignFiles : public Cli {
   }
   // Another vocabulary than the one that `small` trains.
   static std::string other_vocabulary() {
-    const Outcome made = run({"vocab", "-t", "t.de", "t.en", "v.de", "v.en", "-o", "other.spm",
-                              "--dim-vocabs", "290"});
+    const Outcome made = run(
+        {"vocab", "-t", "t.de", "t.en", "v.de", "v.en", "-o", "other.spm", "--dim-vocabs", "290"});
     EXPECT_EQ(made.exit_code, 0) << made.err;
     return read_file(file("other.spm"));
   }
@@ -49,7 +49,8 @@ TEST_F(ForeignFiles, AConfigurationIsRefused) {
   // The same file, given as what it is: settings for a run in the directory it lies in.
   const Outcome given = run({"train", "-c", "mine/config.yml"});
   expect_refused(given, "mine/config.yml");
-  EXPECT_NE(given.err.find("--config reads settings from any file"), std::string::npos) << given.err;
+  EXPECT_NE(given.err.find("--config reads settings from any file"), std::string::npos)
+      << given.err;
   EXPECT_EQ(read_file(file("mine/config.yml")), settings);
   // Before anything is read or written.
   EXPECT_FALSE(fs::exists(file("mine/.lock")));

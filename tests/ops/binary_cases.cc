@@ -22,13 +22,12 @@ OpCase four(const char* label, Shape a, Shape b) {
 
 // The mask is a constant: every third element of it is 0.
 OpCase select(const char* label, Shape a, Shape mask) {
-  return {label,
-          [a](InputMaker& maker) { return Tensors{maker.uniform(a)}; },
+  return {label, [a](InputMaker& maker) { return Tensors{maker.uniform(a)}; },
           [mask](Context& context, const Tensors& in) {
             std::vector<double> values(static_cast<size_t>(element_count(mask)));
             for (size_t i = 0; i < values.size(); ++i) values[i] = i % 3 == 0 ? 0 : 1;
-            return Tensors{ops::select(
-                context, in[0], context.from_doubles(values, mask, in[0].dtype()))};
+            return Tensors{
+                ops::select(context, in[0], context.from_doubles(values, mask, in[0].dtype()))};
           }};
 }
 

@@ -48,8 +48,8 @@ TEST(Binary, SelectHidesInfinitiesAndNaN) {
     set_requires_grad(x, true);
     const Tensor m = context->from_values<float>(mask, {2, width});
     const Tensor y = ops::select(*context, x, m);
-    const Tensor upstream = context->from_values<float>(
-        std::vector<float>(values.size(), std::nanf("")), {2, width});
+    const Tensor upstream =
+        context->from_values<float>(std::vector<float>(values.size(), std::nanf("")), {2, width});
     context->backward(y, upstream);
     for (size_t i = 0; i < mask.size(); ++i) {
       EXPECT_EQ(y.data<float>()[i], mask[i] == 0 ? 0 : 2) << i;

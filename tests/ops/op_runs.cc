@@ -115,9 +115,8 @@ std::vector<Tensor> make_inputs(Context& context, const OpCase& test, const HowT
 void run_backward(Context& context, const std::vector<Tensor>& outputs, const HowToRun& how) {
   std::vector<Tensor> upstream;
   for (size_t i = 0; i < outputs.size(); ++i)
-    upstream.push_back(requires_grad(outputs[i])
-                           ? random_upstream(context, outputs[i], how.values, i)
-                           : Tensor{});
+    upstream.push_back(
+        requires_grad(outputs[i]) ? random_upstream(context, outputs[i], how.values, i) : Tensor{});
   context.tape().backward(context, outputs, upstream);
 }
 
@@ -159,9 +158,8 @@ void expect_writes_noticed(Context& context, const OpCase& test, const HowToRun&
       continue;
     }
     for (size_t i = 0; i < inputs.size(); ++i)
-      EXPECT_TRUE(same_bytes(
-          HostCopy(context, inputs[i].defined() ? grad_of(inputs[i]) : Tensor{}),
-          expected.grads[i]))
+      EXPECT_TRUE(same_bytes(HostCopy(context, inputs[i].defined() ? grad_of(inputs[i]) : Tensor{}),
+                             expected.grads[i]))
           << what << " was overwritten and changed gradient " << i << " in silence";
   }
 }

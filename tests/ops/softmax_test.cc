@@ -69,8 +69,8 @@ TEST(Softmax, NaNStaysInItsRow) {
     EXPECT_EQ(std::isnan(y.data<float>()[i]), i / 40 == 1) << "element " << i;
 }
 
-// As PyTorch: a score of -infinity is a masked key; a row of nothing else, and a score of +infinity,
-// have no softmax.
+// As PyTorch: a score of -infinity is a masked key; a row of nothing else, and a score of
+// +infinity, have no softmax.
 TEST(Softmax, InfiniteScores) {
   const auto context = cpu_context();
   const float infinity = std::numeric_limits<float>::infinity();
@@ -82,8 +82,7 @@ TEST(Softmax, InfiniteScores) {
       set_requires_grad(x, true);
       ops::SoftmaxOptions options;
       if (masked)  // the key that is -infinity anyway
-        options.padding_mask =
-            context->from_values<int32_t>(std::vector<int32_t>{0, 1, 0}, {1, 3});
+        options.padding_mask = context->from_values<int32_t>(std::vector<int32_t>{0, 1, 0}, {1, 3});
       const Tensor y = ops::softmax(*context, x, options);
       const std::vector<double> expected{1 / (1 + std::exp(1.0)), 0, 1 / (1 + std::exp(-1.0))};
       EXPECT_LT(relative_error(doubles(y), expected), 1e-7);

@@ -115,21 +115,22 @@ Tensor softmax(Context& context, const Tensor& x, const SoftmaxOptions& options)
   p.y = y.raw();
   launch(context, OpKernel::softmax_forward, kOp, p);
   if (context.needs_grad({in})) {
-    context.record(kOp, {in}, {&y}, {{kResult, y}}, [y = y.detach(), scale = options.scale](Backward& b) {
-      const int64_t keys = y.dim(-1);
-      const Tensor dy = b.grad_output();
-      const GradTarget dx = b.target(0);
-      SoftmaxBackwardParams q{};
-      q.dtype = y.dtype();
-      q.scale = scale;
-      q.accumulate = dx.accumulate;
-      q.rows = keys > 0 ? y.numel() / keys : 0;
-      q.keys = keys;
-      q.y = y.raw();
-      q.dy = dy.raw();
-      q.dx = dx.buffer.raw();
-      launch(b.context(), OpKernel::softmax_backward, kOp, q);
-    });
+    context.record(kOp, {in}, {&y}, {{kResult, y}},
+                   [y = y.detach(), scale = options.scale](Backward& b) {
+                     const int64_t keys = y.dim(-1);
+                     const Tensor dy = b.grad_output();
+                     const GradTarget dx = b.target(0);
+                     SoftmaxBackwardParams q{};
+                     q.dtype = y.dtype();
+                     q.scale = scale;
+                     q.accumulate = dx.accumulate;
+                     q.rows = keys > 0 ? y.numel() / keys : 0;
+                     q.keys = keys;
+                     q.y = y.raw();
+                     q.dy = dy.raw();
+                     q.dx = dx.buffer.raw();
+                     launch(b.context(), OpKernel::softmax_backward, kOp, q);
+                   });
   }
   return y;
 }

@@ -76,9 +76,9 @@ void free_handle(int kind, void* handle);
 char* fresh_string(void);
 int32_t* fresh_ids(void);
 trafo_tensor* fresh_loss(void);
-trafo_trainer* fresh_saver(void); /* with a run directory */
+trafo_trainer* fresh_saver(void);     /* with a run directory */
 trafo_trainer* fresh_validated(void); /* and a best checkpoint in it */
-const char* fresh_path(void);     /* of nothing yet */
+const char* fresh_path(void);         /* of nothing yet */
 const trafo_string_view* good_lines(void);
 const trafo_string_view* good_paths(void);
 const trafo_string_view* good_model_paths(void);
