@@ -232,6 +232,15 @@ void report_memory(const trafo_trainer* trainer, Settings& settings, Reporter& r
                        {"free_bytes", plan.free_bytes}});
 }
 
+// The checkpoint that a resumed run begins with, if it is whole. A process may have been killed before
+// it wrote `latest`.
+std::string newest_update(const std::string& run) {
+  const std::string pointed = pointed_checkpoint(run, "latest");
+  if (!pointed.empty()) return fs::path(pointed).filename().string();
+  const std::vector<int64_t> updates = checkpoints_of(run);
+  return updates.empty() ? "latest" : std::to_string(updates.back());
+}
+
 // The model of --pretrained-model; of a run that goes on, its own latest one, whose weights come
 // with the checkpoint.
 std::optional<Pretrained> find_pretrained(const Settings& settings, const std::string& run,
@@ -239,11 +248,7 @@ std::optional<Pretrained> find_pretrained(const Settings& settings, const std::s
   if (!settings.has("pretrained-model")) return std::nullopt;
   ModelArguments arguments;
   arguments.model = continuing ? run : settings.text("pretrained-model");
-  if (continuing) {
-    const std::vector<int64_t> updates = checkpoints_of(run);
-    const bool pointed = updates.empty() || !pointed_checkpoint(run, "latest").empty();
-    arguments.checkpoint = pointed ? "latest" : std::to_string(updates.back());
-  }
+  if (continuing) arguments.checkpoint = newest_update(run);
   if (!continuing && settings.has("vocabs")) arguments.vocabulary = settings.text("vocabs");
   const ModelPaths paths = find_model(arguments);
   Pretrained found{paths.model, paths.vocabulary, {}};
@@ -435,6 +440,11 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
     return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
   if (!continuing) refuse_to_overwrite(run);
   vocabulary_file(settings, run, continuing, pretrained ? &*pretrained : nullptr);
+  if (continuing)
+    reporter.info(fmt::format("resuming {} at update {}", run, newest_update(run)));
+  else if (is_monolingual(settings))
+    reporter.info(fmt::format("{} has one side: training a language model, which continues text",
+                              settings.list("train-sets")[0]));
   return train_run(std::move(settings), run, reporter, profile);
 }
 
