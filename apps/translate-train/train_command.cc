@@ -232,8 +232,8 @@ void report_memory(const trafo_trainer* trainer, Settings& settings, Reporter& r
                        {"free_bytes", plan.free_bytes}});
 }
 
-// The checkpoint that a resumed run begins with, if it is whole. A process may have been killed before
-// it wrote `latest`.
+// The checkpoint that a resumed run begins with, if it is whole. A process may have been killed
+// before it wrote `latest`.
 std::string newest_update(const std::string& run) {
   const std::string pointed = pointed_checkpoint(run, "latest");
   if (!pointed.empty()) return fs::path(pointed).filename().string();

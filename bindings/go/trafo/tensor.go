@@ -336,7 +336,8 @@ func (t *Tensor) ZeroGrad() error {
 }
 
 // Backward adds the gradients of a one-element tensor to everything that it depends on and wants
-// gradients, and frees all that was recorded on the context.
+// gradients, and frees all that was recorded on the context. ErrInvalidArgument names an op that needs a
+// tensor whose memory was written to since the op ran.
 func (t *Tensor) Backward() error { return t.backward("Tensor.Backward", nil) }
 
 // BackwardFrom is Backward of any tensor: upstream is its gradient, of its shape.

@@ -160,9 +160,10 @@ Tensor feed_forward(Context& context, const Tensor& x, const Tensor& up, const T
   if (context.recompute() != Recompute::selective) saved.active = active;
   const bool again = !saved.active.defined() && requires_grad(d);  // `active` is recomputed
   const bool inner = requires_grad(input) || requires_grad(u) || requires_grad(bias);
+  const bool reads_x = saved.x.is_kept() && (again || requires_grad(u));
   context.record(
       kOp, {input, u, bias, d}, {&y},
-      {{"x", input, saved.x.is_kept() && (again || requires_grad(u))},
+      {{"x", input, reads_x},
        {"up", u, again || requires_grad(input)},
        {"up_bias", bias, again},
        {"down", d, inner}},
