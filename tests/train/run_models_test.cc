@@ -128,7 +128,7 @@ TEST_F(RunModels, ADirectoryThatNoRunHasUsedIsNotOverwritten) {
   std::ofstream(run_ / "valid/notes.hyp") << "of my own\n";
   { RunDirectory directory(run_); }
   std::ofstream(run_ / "valid/7.hyp") << "of a run that was killed\n";
-  EXPECT_NO_THROW(RunDirectory(run_));
+  EXPECT_NO_THROW(RunDirectory{run_});
 }
 
 }  // namespace

@@ -315,6 +315,7 @@ impl Tensor {
         check(unsafe { sys::trafo_tensor_zero_grad(self.as_ptr()) })
     }
     /// Adds the gradients of this one-element tensor to every leaf it depends on, and frees the graph.
+    /// `InvalidArgument` names an op that needs a tensor whose memory was written to since the op ran.
     pub fn backward(&self) -> Result<()> {
         self.run_backward(ptr::null())
     }
