@@ -198,7 +198,14 @@ impl Model {
         let (data, length) = path_view(directory.as_ref());
         // SAFETY: the handle is live, the path is valid during the call.
         Self::make_in(options, |context, out| unsafe {
-            sys::trafo_model_load_run(context, data, length, which.as_raw(), precision.as_raw(), out)
+            sys::trafo_model_load_run(
+                context,
+                data,
+                length,
+                which.as_raw(),
+                precision.as_raw(),
+                out,
+            )
         })
     }
     /// Takes the weights of such a file, to train on from them; dropout and longest sequence may be others. The tokenizer

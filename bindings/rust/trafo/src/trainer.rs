@@ -291,9 +291,8 @@ impl Trainer {
     /// is not kept (`keep_best`). The checkpoints stay, also after an error.
     pub fn into_best_model(self) -> Result<Model> {
         // SAFETY: the handle is live, `out` is valid.
-        let best = RawModel::make(|out| unsafe {
-            sys::trafo_trainer_load_best(self.raw.as_ptr(), out)
-        })?;
+        let best =
+            RawModel::make(|out| unsafe { sys::trafo_trainer_load_best(self.raw.as_ptr(), out) })?;
         let Trainer { raw, model, .. } = self;
         drop(raw);
         Ok(model.replaced(best))

@@ -145,13 +145,14 @@ fn a_run_directory_gives_its_best_last_and_averaged_model() -> Result<()> {
     assert_ne!(weights(&load(RunModel::Averaged)?), weights(trainer.model()));
     let best = trainer.into_best_model()?;
     assert_eq!(weights(&best), weights(&load(RunModel::Best)?));
-    let options = TranslateOptions::new().max_length(8);
-    assert_eq!(best.translate(&tokenizer, &["der alte Hund"], &options)?.len(), 1);
+    let short = TranslateOptions::new().max_length(8);
+    assert_eq!(best.translate(&tokenizer, &["der alte Hund"], &short)?.len(), 1);
     let one = ContextOptions::new().threads(1);
     let error = Model::load_run_as(&one, folder.path(), RunModel::Best, DType::BF16).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported);
 
-    let homeless = Trainer::builder(model(&tokenizer), &tokenizer, &corpus).build()?;
+    let homeless =
+        Trainer::builder(model(&tokenizer), &tokenizer, &corpus).options(options()).build()?;
     assert_eq!(homeless.into_best_model().unwrap_err().code(), ErrorCode::InvalidArgument);
     Ok(())
 }
