@@ -164,10 +164,7 @@ void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tens
                   std::initializer_list<SavedValue> saved, BackwardFn backward) {
   require(backward != nullptr, ErrorCode::unsupported, op,
           "this op has no backward; detach its inputs or run it under no-grad");
-  Node node{op, {}, {}, {}, std::move(backward)};
-  node.saved.reserve(saved.size());
-  for (const SavedValue& value : saved)
-    if (value.storage) node.saved.emplace_back(value, value.storage->version());
+  Node node{op, {}, {}, saved_.size(), std::move(backward)};
   for (const Tensor& input : inputs) {
     if (!input.defined()) {
       node.inputs.push_back(nullptr);
@@ -192,6 +189,8 @@ void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tens
     node.outputs.push_back(std::move(variable));
   }
   nodes_.push_back(std::move(node));
+  for (const SavedValue& value : saved)
+    if (value.storage) saved_.push_back({value, value.storage->version()});
 }
 
 void Tape::backward(Context& context, std::span<const Tensor> roots,
@@ -222,13 +221,14 @@ void Tape::backward(Context& context, std::span<const Tensor> roots,
     for (const auto& output : node.outputs) reached = reached || (output && output->written);
     if (reached) {
       const BackwardRange range(context, node.op, node.inputs);
-      for (const auto& [value, version] : node.saved)
-        check_version(node.op, value.name, *value.storage, version);
+      for (size_t i = node.first_saved; i < saved_.size(); ++i)
+        check_version(node.op, saved_[i].value.name, *saved_[i].value.storage, saved_[i].version);
       Backward step(context, node.inputs, node.outputs);
       node.backward(step);
       step.finish();
     }
     consume(node.outputs);
+    saved_.erase(saved_.begin() + static_cast<std::ptrdiff_t>(node.first_saved), saved_.end());
     nodes_.pop_back();
   }
 }
@@ -236,6 +236,7 @@ void Tape::backward(Context& context, std::span<const Tensor> roots,
 void Tape::clear() {
   for (const Node& node : nodes_) consume(node.outputs);
   nodes_.clear();
+  saved_.clear();
 }
 
 }  // namespace trafo

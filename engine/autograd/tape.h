@@ -99,10 +99,15 @@ class Tape {
   struct Node {
     const char* op;
     std::vector<std::shared_ptr<Variable>> inputs, outputs;
-    std::vector<std::pair<SavedValue, uint64_t>> saved;  // with the version of the memory
+    size_t first_saved;  // in saved_; they reach to those of the next node
     BackwardFn backward;
   };
+  struct Saved {
+    SavedValue value;
+    uint64_t version;  // of the memory when the op was recorded
+  };
   std::vector<Node> nodes_;
+  std::vector<Saved> saved_;  // of all nodes: a list for each would cost an allocation
 };
 
 // --- leaves ---
