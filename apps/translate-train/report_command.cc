@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <fstream>
 #include <map>
 
 #include "commands.h"
@@ -15,7 +16,7 @@ namespace {
 struct ReportArguments {
   std::vector<std::string> runs;
   std::string output = "report.html";
-  bool quiet = false;
+  bool output_given = false, quiet = false;
 };
 
 // Runs of one name are told apart by their paths.
@@ -24,6 +25,14 @@ void tell_apart(std::vector<RunLog>& runs, const std::vector<std::string>& paths
   for (const RunLog& run : runs) ++uses[run.name];
   for (size_t r = 0; r < runs.size(); ++r)
     if (uses[runs[r].name] > 1) runs[r].name = paths[r];
+}
+
+// Or nothing that could be lost.
+bool is_report(const std::string& path) {
+  std::ifstream in = open_run_file(path);
+  std::string begin(kReportBegin.size(), '\0');
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return in.gcount() == 0 || begin == kReportBegin;
 }
 
 int report(const ReportArguments& arguments) {
@@ -50,6 +59,8 @@ int report(const ReportArguments& arguments) {
     out.finish();
     return kDone;
   }
+  if (!arguments.output_given && !is_report(arguments.output))
+    usage_error(arguments.output + ": exists and is no report: give --output FILE");
   write_file(arguments.output, page);
   reporter.info(fmt::format("{}: {} run{}, open it in a browser", arguments.output, runs.size(),
                             runs.size() == 1 ? "" : "s"));
@@ -63,14 +74,18 @@ Action add_report(CLI::App& app) {
   app.add_option("runs", arguments->runs, "run directories, finished or still going")
       ->required()
       ->type_name("RUN");
-  app.add_option("-o,--output", arguments->output, "(default report.html; - for standard output)")
-      ->type_name("FILE.html");
+  const CLI::Option* output = app.add_option("-o,--output", arguments->output,
+                                             "(default report.html; - for standard output)")
+                                  ->type_name("FILE.html");
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
       "The page holds everything it shows and needs no network: loss, BLEU, chrF, learning rate, "
       "gradient\nnorm, speed and memory as curves, sample translations over time, and the "
       "configuration. Several runs\nare laid over each other.");
-  return [arguments] { return report(*arguments); };
+  return [arguments, output] {
+    arguments->output_given = output->count() > 0;
+    return report(*arguments);
+  };
 }
 
 }  // namespace translate_train

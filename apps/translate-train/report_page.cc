@@ -258,7 +258,7 @@ std::string settings_section(const std::vector<RunLog>& runs) {
 std::string report_page(const std::vector<RunLog>& runs, double now) {
   std::string title = runs.size() == 1 ? runs[0].name : fmt::format("{} runs", runs.size());
   std::string page =
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      std::string(kReportBegin) +
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       // The page has everything in it; nothing that a corpus could hold may fetch more.
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "report_data.h"
@@ -9,6 +10,11 @@
 namespace translate_train {
 
 inline constexpr size_t kMostRuns = 8;  // as many as can be told apart by colour
+
+// What every page begins with.
+inline constexpr std::string_view kReportBegin =
+    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+    "<meta name=\"generator\" content=\"translate-train report\">\n";
 
 // The whole HTML file. It fetches nothing. `now` is in Unix seconds.
 std::string report_page(const std::vector<RunLog>& runs, double now);

@@ -40,6 +40,14 @@ std::vector<int64_t> checkpoints_of(const std::string& run) {
   return updates;
 }
 
+bool has_checkpoint(const std::string& run) {
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(fs::path(run) / "ckpt", none))
+    if (is_update(entry.path().filename().string()) && fs::exists(entry.path() / "manifest.json"))
+      return true;
+  return false;
+}
+
 std::string pointed_checkpoint(const std::string& run, const std::string& name) {
   check_run_files(run);
   if (name.find('/') != std::string::npos) return "";

@@ -14,6 +14,8 @@ inline constexpr const char* kModelFile = "model.safetensors";
 
 // Updates of RUN/ckpt/UPDATE that have a model, ascending.
 std::vector<int64_t> checkpoints_of(const std::string& run);
+// True if RUN has a checkpoint, whole or damaged: a run that is started there resumes.
+bool has_checkpoint(const std::string& run);
 // "RUN/ckpt/UPDATE" that RUN/NAME points to, NAME being "latest", "best-bleu", ...; empty: none.
 std::string pointed_checkpoint(const std::string& run, const std::string& name);
 // The best checkpoint by BLEU, else the latest; empty: none.

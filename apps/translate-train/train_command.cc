@@ -1,17 +1,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 
 #include "commands.h"
 #include "device.h"
 #include "run_files.h"
+#include "run_origin.h"
 #include "setting_flags.h"
 #include "text_io.h"
 #include "train_config.h"
@@ -29,12 +27,6 @@ struct TrainArguments {
   bool profile_graphs = false;
   bool dump_config = false;
 };
-
-bool same_content(const std::string& a, const std::string& b) {
-  std::ifstream first = open_run_file(a), second = open_run_file(b);
-  using Bytes = std::istreambuf_iterator<char>;
-  return first && second && std::equal(Bytes(first), Bytes(), Bytes(second), Bytes());
-}
 
 // What a run is cannot change while it goes on. The library checks model, corpus and optimizer;
 // these it would never see, because the run directory's answer is taken.
@@ -107,7 +99,7 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   Settings all;
   check_run_files(run);
   const std::string saved = run + "/config.yml";
-  if (fs::exists(run + "/latest") && fs::exists(saved)) {
+  if (has_checkpoint(run) && fs::exists(saved)) {
     all = Settings::from_yaml(saved);
     // Releases before this setting gave every model with biases an output bias.
     all.set_default("output-bias", {"on"});
@@ -240,6 +232,15 @@ void report_memory(const trafo_trainer* trainer, Settings& settings, Reporter& r
                        {"free_bytes", plan.free_bytes}});
 }
 
+// The checkpoint that a resumed run begins with, if it is whole. A process may have been killed
+// before it wrote `latest`.
+std::string newest_update(const std::string& run) {
+  const std::string pointed = pointed_checkpoint(run, "latest");
+  if (!pointed.empty()) return fs::path(pointed).filename().string();
+  const std::vector<int64_t> updates = checkpoints_of(run);
+  return updates.empty() ? "latest" : std::to_string(updates.back());
+}
+
 // The model of --pretrained-model; of a run that goes on, its own latest one, whose weights come
 // with the checkpoint.
 std::optional<Pretrained> find_pretrained(const Settings& settings, const std::string& run,
@@ -247,7 +248,7 @@ std::optional<Pretrained> find_pretrained(const Settings& settings, const std::s
   if (!settings.has("pretrained-model")) return std::nullopt;
   ModelArguments arguments;
   arguments.model = continuing ? run : settings.text("pretrained-model");
-  if (continuing) arguments.checkpoint = "latest";
+  if (continuing) arguments.checkpoint = newest_update(run);
   if (!continuing && settings.has("vocabs")) arguments.vocabulary = settings.text("vocabs");
   const ModelPaths paths = find_model(arguments);
   Pretrained found{paths.model, paths.vocabulary, {}};
@@ -257,6 +258,36 @@ std::optional<Pretrained> find_pretrained(const Settings& settings, const std::s
       make<Model>(trafo_model_load, context.get(), paths.model.data(), paths.model.size());
   check(trafo_model_get_config(model.get(), &found.config, sizeof found.config));
   return found;
+}
+
+// The file to load the vocabulary from; empty: it is to be trained. A vocab.spm that no run has
+// written is used and stays as it is.
+std::string vocabulary_file(const Settings& settings, const std::string& run, bool continuing,
+                            const Pretrained* pretrained) {
+  const std::string own = run + "/vocab.spm";
+  if (continuing) return own;
+  const std::string given = pretrained               ? pretrained->vocabulary
+                            : settings.has("vocabs") ? settings.text("vocabs")
+                                                     : "";
+  if (!fs::exists(own) || owns_vocabulary(run)) return given;
+  if (!given.empty() && !same_content(given, own))
+    usage_error(
+        fmt::format("{}: no run has written it, and a run would overwrite it with {}: move "
+                    "it away, or give another --model",
+                    own, given));
+  return own;
+}
+
+// The vocabulary that was in the run directory before the run is another one than was asked for.
+void check_adopted_size(const Settings& settings, const Tokenizer& tokenizer,
+                        const std::string& path) {
+  int64_t subwords = 0;
+  check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &subwords));
+  if (settings.integer("dim-vocabs") != subwords)
+    settings.refuse("dim-vocabs",
+                    fmt::format("{} has {} subwords, and no run has written it: move it away to "
+                                "train another vocabulary, or leave --dim-vocabs out to use it",
+                                path, subwords));
 }
 
 // What a run with these settings would keep as its config.yml, and where it would.
@@ -283,11 +314,18 @@ int dump_config(Settings settings, const std::string& run, const Pretrained* pre
   return kDone;
 }
 
+// RUN/config.yml. That of a resumed run stays if it says the same, with what a user has added.
+void write_config(const Settings& settings, const std::string& run, bool continuing, bool owned) {
+  const std::string path = run + "/config.yml", text = settings.to_yaml();
+  if (continuing && fs::exists(path) && Settings::from_yaml(path).to_yaml() == text) return;
+  write_file(path, config_with_checksums(text, run, owned));
+}
+
 // Corpus, vocabulary and model by `settings`, which get their defaults here, and the run in (or
 // continued from) the directory `run`.
 int train_run(Settings settings, const std::string& run, Reporter& reporter,
               const ProfileRequest& profile) {
-  const bool continuing = fs::exists(run + "/latest");
+  const bool continuing = has_checkpoint(run);
   // First, because it says at once if there is no such device.
   trafo_context_options where =
       context_options(settings.has("device") ? settings.text("device") : "auto",
@@ -311,17 +349,17 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
   config.model.precision = precision.dtype;
   config.trainer.tf32 = precision.tf32;
 
-  Tokenizer tokenizer;
   const std::string own_vocabulary = run + "/vocab.spm";
-  if (continuing)
-    tokenizer = load_vocabulary(own_vocabulary);
-  else if (pretrained)
-    tokenizer = load_vocabulary(pretrained->vocabulary);
-  else if (settings.has("vocabs"))
-    tokenizer = load_vocabulary(settings.text("vocabs"));
-  else
-    tokenizer =
-        train_vocabulary(corpora.train, settings.integer("dim-vocabs"), !own_size, reporter);
+  const std::string vocabulary =
+      vocabulary_file(settings, run, continuing, pretrained ? &*pretrained : nullptr);
+  const bool adopted = !continuing && vocabulary == own_vocabulary;
+  const bool owned = continuing ? owns_vocabulary(run) : !adopted;
+  Tokenizer tokenizer =
+      vocabulary.empty()
+          ? train_vocabulary(corpora.train, settings.integer("dim-vocabs"), !own_size, reporter)
+          : load_vocabulary(vocabulary);
+  if (adopted && own_size) check_adopted_size(settings, tokenizer, own_vocabulary);
+  if (adopted) reporter.info("vocabulary: " + own_vocabulary + ", which was there before the run");
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
   settings.set("dim-vocabs", {std::to_string(config.model.vocabulary)}, "vocabulary");
 
@@ -353,9 +391,9 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
   reporter.open_files(run);
   report_memory(trainer.get(), settings, reporter);
   make_absolute(settings);
-  write_file(run + "/config.yml", settings.to_yaml());
-  if (!continuing)
+  if (!continuing && !adopted)
     check(trafo_tokenizer_save(tokenizer.get(), own_vocabulary.data(), own_vocabulary.size()));
+  write_config(settings, run, continuing, owned);
   int64_t tensors = 0, parameters = 0;
   check(trafo_model_get_parameter_count(model.get(), &tensors, &parameters));
   reporter.info(fmt::format(
@@ -389,8 +427,8 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
     settings.set_default("arch", {"decoder-lm"});
   // Mistakes in the values are found before the corpus is read, whose size only moves defaults.
   Settings trial = settings;
-  const std::optional<Pretrained> pretrained =
-      find_pretrained(settings, run, fs::exists(run + "/latest"));
+  const bool continuing = has_checkpoint(run);
+  const std::optional<Pretrained> pretrained = find_pretrained(settings, run, continuing);
   if (pretrained) fill_shape(trial, *pretrained);
   fill_defaults(trial, 0);
   resolve(trial, pretrained ? &*pretrained : nullptr);
@@ -400,9 +438,10 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
   Reporter reporter = make_reporter(trial);
   if (arguments.dump_config)
     return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
-  if (const std::string checkpoint = pointed_checkpoint(run, "latest"); !checkpoint.empty())
-    reporter.info(
-        fmt::format("resuming {} at update {}", run, fs::path(checkpoint).filename().string()));
+  if (!continuing) refuse_to_overwrite(run);
+  vocabulary_file(settings, run, continuing, pretrained ? &*pretrained : nullptr);
+  if (continuing)
+    reporter.info(fmt::format("resuming {} at update {}", run, newest_update(run)));
   else if (is_monolingual(settings))
     reporter.info(fmt::format("{} has one side: training a language model, which continues text",
                               settings.list("train-sets")[0]));

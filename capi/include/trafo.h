@@ -214,8 +214,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_get_shape(const trafo_tensor 
                                                              int32_t *out_rank);
 /* Copies the elements in row-major order; `bytes` is exactly the size. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_read(const trafo_tensor *tensor, void *data, size_t bytes);
-/* Overwrites a leaf's elements in row-major order. since 0.1 */
+/* Overwrites a leaf's elements in row-major order. A backward that needs the old ones fails afterwards (trafo_backward).
+ * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_write(trafo_tensor *tensor, const void *data, size_t bytes);
+/* Tells the library that the program has written to the tensor's memory itself, through DLPack. A backward that needs the old
+ * elements then fails, as after trafo_tensor_write. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_mark_written(trafo_tensor *tensor);
 
 /* ---- Autodiff ------------------------------------------------------------------------------------------------------ */
 
@@ -226,7 +230,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_get_grad(const trafo_tensor *
 /* since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_zero_grad(trafo_tensor *tensor);
 /* Adds the gradient of `root` to every leaf it depends on, and frees the graph. `upstream` is the gradient of `root` itself; it
- * may be NULL (1) if root has one element. since 0.1 */
+ * may be NULL (1) if root has one element. INVALID_ARGUMENT names an op and a tensor that its backward needs, if the tensor's memory
+ * was written to since the op ran: by trafo_tensor_write (through any handle on the memory), an optimizer or trainer, or loaded
+ * weights. The parameters of a model are one memory. After an error some gradients may have been added: zero them. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_backward(trafo_context *context, const trafo_tensor *root,
                                                      const trafo_tensor *upstream);
 /* Turns the recording of ops for backward on (1, the default) or off (0). *out_previous (may be NULL) gets the old setting.

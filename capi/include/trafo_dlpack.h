@@ -36,7 +36,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_from_dlpack(trafo_context *co
                                                                struct DLManagedTensorVersioned *managed, int32_t copy,
                                                                trafo_tensor **out);
 /* Exports the tensor's memory with its strides. The memory lives until the consumer calls the deleter. Both sides see writes, and no
- * gradient flows through it. since 0.1 */
+ * gradient flows through it. After a write of the consumer between forward and backward, call trafo_tensor_mark_written: the library
+ * cannot see it. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_to_dlpack(const trafo_tensor *tensor,
                                                              struct DLManagedTensorVersioned **out);
 

@@ -172,6 +172,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load(trafo_context *context, c
 /* The same for a model that computes in `precision`: TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_as(trafo_context *context, const char *path, size_t path_length,
                                                           int32_t precision, trafo_model **out);
+/* Loads a model of a run directory, with one checkpoint or more (docs/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or
+ * TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run
+ * that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_run(trafo_context *context, const char *run_directory,
+                                                           size_t run_directory_length, int32_t which, int32_t precision,
+                                                           trafo_model **out);
 /* Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a
  * training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that
  * does not fit, and the model has not changed. since 0.1 */
@@ -268,6 +274,11 @@ typedef struct trafo_trainer trafo_trainer;
 #define TRAFO_STOPPING_FIRST 0 /* The metric that decides which checkpoint is best. */
 #define TRAFO_STOPPING_ANY   1 /* Stops when any metric has stalled for so long. */
 #define TRAFO_STOPPING_ALL   2 /* Stops when all metrics have stalled for so long. */
+
+/* Which model of a run directory is loaded. */
+#define TRAFO_RUN_BEST     0 /* Of the best checkpoint by the first metric of validation. */
+#define TRAFO_RUN_LAST     1 /* Of the newest checkpoint. */
+#define TRAFO_RUN_AVERAGED 2 /* The average of checkpoints (average_last, or `translate-train average`). */
 /* options: end */
 
 #define TRAFO_UNIT_UPDATES 0
@@ -492,6 +503,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trai
                                                              double *out_chrf);
 /* Saves a checkpoint to the run directory now. INVALID_ARGUMENT: there is no run directory. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_save(trafo_trainer *trainer);
+/* A new model with the weights of the best checkpoint so far, by the first metric of validation, on the trainer's context. The
+ * trainer and its model do not change. INVALID_ARGUMENT: there is no run directory. NOT_FOUND: nothing was validated yet, or the
+ * best checkpoint is not kept (keep_best). since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_load_best(trafo_trainer *trainer, trafo_model **out);
 /* The memory plan of the training, for the largest batches of its first epoch. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_get_plan(const trafo_trainer *trainer, trafo_memory_plan *out,
                                                              size_t struct_size);

@@ -162,12 +162,24 @@ Tensor copy_of(Context& context, const Tensor& tensor) {
 struct Loan {
   DLManagedTensorVersioned managed{};
   Tensor tensor;
+  const Backend* backend = nullptr;  // the tensor keeps it alive
   Shape shape;
   Strides strides;
 };
 
 void end_loan(DLManagedTensorVersioned* managed) {
   delete static_cast<Loan*>(managed->manager_ctx);
+}
+
+// The tensor of this context whose memory `managed` still describes, or null. An import shares its
+// storage, so that both count writes together (Storage::version).
+const Tensor* lent_tensor(const Context& context, const DLManagedTensorVersioned& managed,
+                          const Description& d) {
+  if (managed.deleter != end_loan) return nullptr;
+  const auto& loan = *static_cast<const Loan*>(managed.manager_ctx);
+  const bool same = loan.backend == &context.backend() && loan.tensor.raw() == d.first &&
+                    loan.tensor.dtype() == d.dtype;
+  return same ? &loan.tensor : nullptr;
 }
 
 }  // namespace
@@ -196,6 +208,7 @@ trafo_error* trafo_tensor_from_dlpack(trafo_context* context, DLManagedTensorVer
 
     // A failure must not call the deleter: the memory still belongs to the caller.
     const auto memory = std::make_shared<ForeignMemory>(c);
+    const Tensor* lent = lent_tensor(c, *managed, d);
     Tensor tensor;
     if (d.count == 0) {
       tensor = c.zeros(d.shape, d.dtype);
@@ -208,10 +221,10 @@ trafo_error* trafo_tensor_from_dlpack(trafo_context* context, DLManagedTensorVer
               "memory of a CUDA device cannot be taken: ", obstacle(d));
       tensor = copy_of(c, share(c, d, memory));
     } else {
-      tensor = share(c, d, memory);
+      tensor = lent ? lent->as_strided(d.shape, d.strides, lent->offset()) : share(c, d, memory);
     }
     *out = give_tensor(call.owner(), std::move(tensor));
-    if (!copies)
+    if (!copies && !lent)
       memory->keep(managed);
     else if (managed->deleter)
       managed->deleter(managed);
@@ -225,6 +238,7 @@ trafo_error* trafo_tensor_to_dlpack(const trafo_tensor* tensor, DLManagedTensorV
     call.use(source.context);
     auto loan = std::make_unique<Loan>();
     loan->tensor = source.tensor.detach();
+    loan->backend = &source.context->backend();
     loan->shape = loan->tensor.shape();
     loan->strides = loan->tensor.strides();
     const Device device = loan->tensor.device();

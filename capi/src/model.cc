@@ -8,6 +8,7 @@
 #include "engine/models/model_io.h"
 #include "engine/train/average.h"
 #include "engine/train/run_directory.h"
+#include "engine/train/run_models.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -101,6 +102,24 @@ trafo_error* trafo_model_load_as(trafo_context* context, const char* path, size_
   return api(__func__, [&](const Call& call) {
     call.out(out);
     *out = load(call, context, path, path_length, checked_precision(call, precision));
+  });
+}
+
+trafo_error* trafo_model_load_run(trafo_context* context, const char* run_directory,
+                                  size_t run_directory_length, int32_t which, int32_t precision,
+                                  trafo_model** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    Context& c = call.context(context);
+    if (which < TRAFO_RUN_BEST || which > TRAFO_RUN_AVERAGED)
+      call.refuse(
+          "which must be TRAFO_RUN_BEST (0), TRAFO_RUN_LAST (1) or TRAFO_RUN_AVERAGED (2), ",
+          "got ", which);
+    const DType dtype = checked_precision(call, precision);
+    const std::filesystem::path file = run_model_file(
+        path_argument(call, run_directory, run_directory_length, "run_directory"), RunModel{which});
+    *out =
+        new_handle<trafo_model>(call.owner(), std::shared_ptr<Model>(load_model(c, file, dtype)));
   });
 }
 

@@ -31,6 +31,9 @@ static_assert(static_cast<int32_t>(Recompute::full) == TRAFO_RECOMPUTE_FULL);
 static_assert(static_cast<int32_t>(StoppingMetrics::first) == TRAFO_STOPPING_FIRST);
 static_assert(static_cast<int32_t>(StoppingMetrics::any) == TRAFO_STOPPING_ANY);
 static_assert(static_cast<int32_t>(StoppingMetrics::all) == TRAFO_STOPPING_ALL);
+static_assert(static_cast<int32_t>(RunModel::best) == TRAFO_RUN_BEST);
+static_assert(static_cast<int32_t>(RunModel::last) == TRAFO_RUN_LAST);
+static_assert(static_cast<int32_t>(RunModel::averaged) == TRAFO_RUN_AVERAGED);
 
 trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   trafo_model_config c{};

@@ -86,6 +86,15 @@ trafo_error* trafo_tensor_write(trafo_tensor* tensor, const void* data, size_t b
             t.bytes(), " bytes, got ", bytes);
     call.use(target.context);
     target.context->backend().copy_from_host(t.raw(), data, bytes);
+    t.mark_written();
+  });
+}
+
+trafo_error* trafo_tensor_mark_written(trafo_tensor* tensor) {
+  return api(__func__, [&](const Call& call) {
+    const TensorObject& target = call.handle(tensor, "tensor");
+    call.use(target.context);
+    target.tensor.mark_written();
   });
 }
 

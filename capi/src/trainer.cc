@@ -6,7 +6,9 @@
 #include "capi/src/options.h"
 #include "capi/src/text_handles.h"
 #include "capi/src/trainer_handles.h"
+#include "engine/models/model_io.h"
 #include "engine/train/memory_plan.h"
+#include "engine/train/run_models.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -123,7 +125,7 @@ trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokeni
     auto run =
         std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings, directory);
     *out = new_handle<trafo_trainer>(m.context, m.model, settings, std::move(run),
-                                     directory.has_value());
+                                     std::move(directory));
   });
 }
 
@@ -193,8 +195,20 @@ trafo_error* trafo_trainer_validate(trafo_trainer* trainer, double* out_ce, doub
 trafo_error* trafo_trainer_save(trafo_trainer* trainer) {
   return api(__func__, [&](const Call& call) {
     const Working t(call, trainer);
-    if (!t->saves) call.refuse("the trainer has no run directory");
+    if (!t->directory) call.refuse("the trainer has no run directory");
     t->run->save();
+  });
+}
+
+trafo_error* trafo_trainer_load_best(trafo_trainer* trainer, trafo_model** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const Working t(call, trainer);
+    if (!t->directory) call.refuse("the trainer has no run directory, where best models are kept");
+    *out = new_handle<trafo_model>(
+        t->context, std::shared_ptr<Model>(load_model(*t->context,
+                                                      run_model_file(*t->directory, RunModel::best),
+                                                      t->model->parameters().dtype())));
   });
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "capi/src/model_handles.h"
 #include "engine/train/run.h"
@@ -13,7 +15,7 @@ struct TrainerObject {
   std::shared_ptr<Model> model;
   TrainOptions options;
   std::unique_ptr<TrainingRun> run;
-  bool saves;                        // there is a run directory
+  std::optional<std::filesystem::path> directory;  // where the run saves
   std::atomic<bool> at_work{false};  // a call is in flight; calls from its callback are refused
 };
 

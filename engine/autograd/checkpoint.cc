@@ -10,6 +10,7 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
   if (!context.recording()) return region(context, inputs);
 
   std::vector<Tensor> outputs;
+  std::vector<LeafWatch::Leaf> used;  // leaves that the region reads beside its inputs
   bool trainable = false;
   for (const Tensor& input : inputs) trainable = trainable || requires_grad(input);
   {
@@ -19,7 +20,8 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
     for (const Tensor& input : inputs)
       constants.push_back(input.defined() ? input.detach() : input);
     outputs = region(context, constants);
-    trainable = trainable || leaves.used();
+    used = leaves.leaves();
+    trainable = trainable || !used.empty();
   }
   for (Tensor& output : outputs)
     if (output.defined()) output = output.detach();  // an output may be one of the inputs
@@ -35,10 +37,18 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
   for (Tensor& output : outputs) recorded_outputs.push_back(&output);
 
   std::vector<SavedTensor> saved;
-  for (const Tensor& input : inputs)
+  std::vector<LeafWatch::Leaf> kept;
+  for (const Tensor& input : inputs) {
     saved.push_back(input.defined() ? SavedTensor(input) : SavedTensor());
+    if (saved.back().is_kept()) kept.push_back({input.storage(), input.storage()->version()});
+  }
 
-  auto backward = [saved, region = std::move(region), count = outputs.size()](Backward& b) {
+  auto backward = [saved, kept = std::move(kept), used = std::move(used),
+                   region = std::move(region), count = outputs.size()](Backward& b) {
+    for (const LeafWatch::Leaf& input : kept)
+      check_version("checkpoint", "an input of the region", *input.storage, input.version);
+    for (const LeafWatch::Leaf& leaf : used)
+      check_version("checkpoint", "a parameter of the region", *leaf.storage, leaf.version);
     Context& ctx = b.context();
     std::vector<Tensor> upstream(count);
     for (size_t i = 0; i < count; ++i)
@@ -59,7 +69,7 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
             "the region returned ", again.size(), " outputs when recomputed, ", count, " before");
     ctx.tape().backward(ctx, again, upstream);
   };
-  context.record("checkpoint", recorded_inputs, recorded_outputs, std::move(backward));
+  context.record("checkpoint", recorded_inputs, recorded_outputs, {}, std::move(backward));
   return outputs;
 }
 

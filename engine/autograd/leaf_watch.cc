@@ -1,5 +1,7 @@
 #include "engine/autograd/leaf_watch.h"
 
+#include <algorithm>
+
 namespace trafo {
 namespace {
 
@@ -19,8 +21,14 @@ bool LeafWatch::active() {
   return innermost != nullptr;
 }
 
-void LeafWatch::note() {
-  for (LeafWatch* watch = innermost; watch; watch = watch->outer_) watch->used_ = true;
+void LeafWatch::note(const Tensor& input) {
+  const auto& storage = input.storage();
+  for (LeafWatch* watch = innermost; watch; watch = watch->outer_) {
+    auto& leaves = watch->leaves_;
+    const bool known = std::any_of(leaves.begin(), leaves.end(),
+                                   [&](const Leaf& leaf) { return leaf.storage == storage; });
+    if (!known) leaves.push_back({storage, storage->version()});
+  }
 }
 
 }  // namespace trafo

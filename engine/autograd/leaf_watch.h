@@ -1,25 +1,35 @@
-// Detects whether ops use trainable leaves.
+// Detects which trainable leaves ops use.
 #pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/core/tensor.h"
 
 namespace trafo {
 
-// used() is true if an op on this thread has had an input that requires a gradient during the
-// lifetime of this object, recorded or not. Under NoGrad such an input is a leaf, for example a
-// trainable parameter.
+// leaves() is the memory of every input that requires a gradient and that an op on this thread has
+// had during the lifetime of this object, recorded or not. Under NoGrad such an input is a leaf,
+// for example a trainable parameter.
 class LeafWatch {
  public:
+  struct Leaf {
+    std::shared_ptr<Storage> storage;
+    uint64_t version;  // when an op first used it
+  };
+
   LeafWatch();
   ~LeafWatch();
   LeafWatch(const LeafWatch&) = delete;
   LeafWatch& operator=(const LeafWatch&) = delete;
-  bool used() const { return used_; }
+  const std::vector<Leaf>& leaves() const { return leaves_; }
 
   static bool active();
-  static void note();  // called by Context for every such op
+  static void note(const Tensor& input);  // called by Context for every such input
 
  private:
   LeafWatch* outer_;
-  bool used_ = false;
+  std::vector<Leaf> leaves_;
 };
 
 }  // namespace trafo

@@ -30,6 +30,12 @@ void accumulate(Context& context, const Tensor& target, const Tensor& source) {
   kernels().accumulate(context, target, addend);
 }
 
+// A bound gradient is a part of a workspace, which has one version for all gradients: a gradient
+// that was taken from it is not followed.
+void mark_written(const Variable& variable) {
+  if (variable.leaf && !variable.bound) variable.grad.mark_written();
+}
+
 // A gradient that shares memory with another tensor must not be added to in place.
 void make_exclusive(Context& context, Variable& variable) {
   if (variable.leaf || !variable.grad.is_shared()) return;
@@ -106,6 +112,7 @@ GradTarget Backward::target(size_t input, DType dtype) {
   if (!variable.grad.defined()) variable.grad = context_.empty(variable.shape, dtype);
   if (variable.written) make_exclusive(context_, variable);
   const bool add = variable.written;
+  mark_written(variable);
   variable.written = true;
   variable.unit = false;
   return {variable.grad, add};
@@ -128,6 +135,7 @@ void Backward::add_to(Variable& variable, const Tensor& grad) {
   if (variable.written) {
     make_exclusive(context_, variable);
     accumulate(context_, variable.grad, grad);
+    mark_written(variable);
   } else if (variable.grad.defined()) {  // a bound buffer
     copy_into(context_, variable.grad, grad);
   } else if (grad.dtype() != variable.grad_dtype || (variable.leaf && grad.is_shared())) {
@@ -145,11 +153,18 @@ void Backward::finish() {
   for (auto& [variable, grad] : deferred_) add_to(*variable, grad);
 }
 
+void check_version(const char* op, const char* name, const Storage& storage, uint64_t version) {
+  require(storage.version() == version, ErrorCode::invalid_argument, op, "backward of ", op,
+          " needs ", name,
+          ", whose memory was written to after the forward pass; write to it after ",
+          "backward, or give the op a clone");
+}
+
 void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
-                  BackwardFn backward) {
+                  std::initializer_list<SavedValue> saved, BackwardFn backward) {
   require(backward != nullptr, ErrorCode::unsupported, op,
           "this op has no backward; detach its inputs or run it under no-grad");
-  Node node{op, {}, {}, std::move(backward)};
+  Node node{op, {}, {}, saved_.size(), std::move(backward)};
   for (const Tensor& input : inputs) {
     if (!input.defined()) {
       node.inputs.push_back(nullptr);
@@ -174,6 +189,8 @@ void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tens
     node.outputs.push_back(std::move(variable));
   }
   nodes_.push_back(std::move(node));
+  for (const SavedValue& value : saved)
+    if (value.storage) saved_.push_back({value, value.storage->version()});
 }
 
 void Tape::backward(Context& context, std::span<const Tensor> roots,
@@ -204,11 +221,14 @@ void Tape::backward(Context& context, std::span<const Tensor> roots,
     for (const auto& output : node.outputs) reached = reached || (output && output->written);
     if (reached) {
       const BackwardRange range(context, node.op, node.inputs);
+      for (size_t i = node.first_saved; i < saved_.size(); ++i)
+        check_version(node.op, saved_[i].value.name, *saved_[i].value.storage, saved_[i].version);
       Backward step(context, node.inputs, node.outputs);
       node.backward(step);
       step.finish();
     }
     consume(node.outputs);
+    saved_.erase(saved_.begin() + static_cast<std::ptrdiff_t>(node.first_saved), saved_.end());
     nodes_.pop_back();
   }
 }
@@ -216,6 +236,7 @@ void Tape::backward(Context& context, std::span<const Tensor> roots,
 void Tape::clear() {
   for (const Node& node : nodes_) consume(node.outputs);
   nodes_.clear();
+  saved_.clear();
 }
 
 }  // namespace trafo

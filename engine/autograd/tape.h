@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <utility>
@@ -22,6 +23,20 @@ struct GradTarget {
   Tensor buffer;            // contiguous, of the input's shape
   bool accumulate = false;  // add to the buffer; otherwise overwrite every element
 };
+
+// A tensor that a backward function reads, of whose memory the caller of the op may have a handle.
+// Backward is refused if the memory was written to since the op was recorded. The backward function
+// keeps the memory alive.
+struct SavedValue {
+  SavedValue(const char* value_name, const Tensor& value, bool is_read = true)
+      : name(value_name), storage(is_read && value.defined() ? value.storage().get() : nullptr) {}
+  const char* name;  // of an input, or kResult; of static storage duration
+  const Storage* storage;
+};
+inline constexpr const char* kResult = "its result";
+
+// INVALID_ARGUMENT, with `op` as the origin, if memory of `name` is no longer of this version.
+void check_version(const char* op, const char* name, const Storage& storage, uint64_t version);
 
 // The argument of a backward function.
 class Backward {
@@ -71,7 +86,7 @@ class Backward {
 class Tape {
  public:
   void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
-              BackwardFn backward);
+              std::initializer_list<SavedValue> saved, BackwardFn backward);
   // Walks the nodes from last to first and consumes them, even if it ends with an error.
   // `upstream[i]` is the gradient of `roots[i]`; if undefined, the root is skipped. unit: all
   // upstream gradients are ones.
@@ -84,9 +99,15 @@ class Tape {
   struct Node {
     const char* op;
     std::vector<std::shared_ptr<Variable>> inputs, outputs;
+    size_t first_saved;  // in saved_; they reach to those of the next node
     BackwardFn backward;
   };
+  struct Saved {
+    SavedValue value;
+    uint64_t version;  // of the memory when the op was recorded
+  };
   std::vector<Node> nodes_;
+  std::vector<Saved> saved_;  // of all nodes: a list for each would cost an allocation
 };
 
 // --- leaves ---

@@ -127,4 +127,18 @@ struct EnumNames<StoppingMetrics> {
   static constexpr std::array<const char*, 3> names{"first", "any", "all"};
 };
 
+// Which model of a run directory is loaded. Values are part of the C ABI.
+enum class RunModel : int32_t {
+  // Of the best checkpoint by the first metric of validation.
+  best = 0,
+  // Of the newest checkpoint.
+  last = 1,
+  // The average of checkpoints (average_last, or `translate-train average`).
+  averaged = 2,
+};
+template <>
+struct EnumNames<RunModel> {
+  static constexpr std::array<const char*, 3> names{"best", "last", "averaged"};
+};
+
 }  // namespace trafo

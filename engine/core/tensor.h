@@ -5,7 +5,9 @@
 // without one is a constant. core/ only stores the pointer.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "engine/core/device.h"
@@ -37,11 +39,17 @@ class Storage {
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
+  // Counts the writes to elements that an op may have saved for its backward (SavedValue). Who
+  // overwrites elements of a tensor that somebody else has seen calls mark_written().
+  uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void mark_written() { version_.fetch_add(1, std::memory_order_relaxed); }
+
  private:
   std::shared_ptr<MemoryOwner> owner_;
   Device device_;
   void* data_;
   size_t bytes_;
+  std::atomic<uint64_t> version_{0};
 };
 
 class Tensor {
@@ -63,6 +71,7 @@ class Tensor {
   size_t bytes() const { return static_cast<size_t>(numel()) * dtype_size(dtype()); }
   bool is_contiguous() const { return impl_->contiguous; }
   const std::shared_ptr<Storage>& storage() const { return impl_->storage; }
+  void mark_written() const { impl_->storage->mark_written(); }
 
   // Address of the first element. Only a CPU tensor's may be dereferenced.
   void* raw() const {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string>
@@ -23,6 +24,18 @@ std::string holder_of(const Descriptor& file) {
   return pid.empty() ? "another process" : "process " + pid;
 }
 
+// Empty, or a process id and a line end; shorter where the process was killed.
+bool is_lock_file(const Descriptor& file, off_t size) {
+  std::array<std::byte, 24> text;
+  if (size >= static_cast<off_t>(text.size())) return false;
+  const size_t count = file.read_at(0, text);
+  return std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(count),
+                     [](std::byte byte) {
+                       const char c = static_cast<char>(byte);
+                       return (c >= '0' && c <= '9') || c == '\n';
+                     });
+}
+
 }  // namespace
 
 DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
@@ -40,6 +53,8 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
     fail(ErrorCode::io, "lock_directory", directory.string(), " is in use by ", holder_of(file_),
          "; only one process may write to a run directory");
   }
+  require(is_lock_file(file_, status.st_size), ErrorCode::invalid_argument, "lock_directory",
+          path.string(), " was not written by a run, which would overwrite it: move it away");
   const std::string pid = concat(file_system::current_process(), "\n");
   if (file_system::truncate(file_.fd(), 0) != 0)
     fail_errno(errno, "lock_directory", "cannot write", path);

@@ -13,7 +13,7 @@ class DirectoryLock {
  public:
   // Errors: IO "in use by process PID" if another process, or another object of this one, holds it.
   // IO if the directory is missing or not writable, or if .lock is a link, has a second name or is
-  // no regular file.
+  // no regular file. INVALID_ARGUMENT if its text is no process id: it is somebody else's file.
   explicit DirectoryLock(const std::filesystem::path& directory);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock&) = delete;

@@ -232,8 +232,10 @@ void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader&
 }
 
 void StagedTensors::commit(Context& context) const {
-  for (const auto& [to, bytes] : staged_)
+  for (const auto& [to, bytes] : staged_) {
     context.backend().copy_from_host(to.raw(), bytes.data(), bytes.size());
+    to.mark_written();
+  }
   context.backend().synchronize();
 }
 

@@ -222,6 +222,7 @@ void ParameterStore::complete_grads(Context& context) {
 
 void ParameterStore::follow_master(Context& context) {
   if (has_master()) convert_into(context, flat_, master_);
+  flat_.mark_written();
 }
 
 void ParameterStore::set_value(Context& context, ParamId id, const void* data, size_t bytes) {
@@ -235,6 +236,7 @@ void ParameterStore::set_value(Context& context, ParamId id, const void* data, s
   else  // a frozen bfloat16 parameter
     convert_into(context, to, context.from_host(data, bytes, entry.shape, master_.dtype()));
   if (entry.group.trainable && has_master()) convert_into(context, entry.value, to);
+  entry.value.mark_written();
 }
 
 void ParameterStore::get_value(const Context& context, ParamId id, void* data, size_t bytes) const {

@@ -132,6 +132,11 @@ AdamWState AdamW::state() const {
   return s;
 }
 
+void AdamW::mark_written() const {
+  parameters_.mark_written();
+  if (rounded_.defined()) rounded_.mark_written();
+}
+
 int64_t AdamW::state_bytes() const {
   int64_t bytes = 0;
   for (const Tensor& state : {m_, v_, m_scale_, v_scale_, ema_, group_of_, factors_})
@@ -153,6 +158,7 @@ void AdamW::step(double learning_rate, double grad_scale) {
   const UpdateRange range(context_, kOrigin);
   launch(context_, OpKernel::adamw, kOrigin,
          AdamWParams{state(), learning_rate, grad_scale, steps_ + 1});
+  mark_written();
   ++steps_;
 }
 

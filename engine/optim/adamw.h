@@ -41,6 +41,8 @@ class AdamW {
   void step(double learning_rate, double grad_scale = 1);
 
   AdamWState state() const;  // for the kernels
+  // The parameters have changed (Storage::version).
+  void mark_written() const;
   const AdamWOptions& options() const { return options_; }
   int64_t steps() const { return steps_; }  // updates so far
 

@@ -58,6 +58,7 @@ void ClippedUpdate::run(const Tensor& loss, const Tensor& nll) {
          ClippedAdamWParams{optimizer_.state(), max_norm_, loss.raw(), nll.raw(),
                             static_cast<const LearningRates*>(rates_.raw()),
                             static_cast<UpdateRecord*>(record_.raw())});
+  optimizer_.mark_written();
 }
 
 void ClippedUpdate::set_updates(int64_t updates) {

@@ -79,28 +79,37 @@ double Context::item(const Tensor& tensor) const {
 }
 
 bool Context::needs_grad(std::initializer_list<Tensor> inputs) const {
-  if (!grad_enabled_ && !LeafWatch::active()) return false;
-  for (const Tensor& input : inputs)
-    if (requires_grad(input)) {
-      LeafWatch::note();
-      return grad_enabled_;
-    }
-  return false;
+  const bool watched = LeafWatch::active();
+  if (!grad_enabled_ && !watched) return false;
+  bool wanted = false;
+  for (const Tensor& input : inputs) {
+    if (!requires_grad(input)) continue;
+    if (!watched) return true;
+    LeafWatch::note(input);
+    wanted = grad_enabled_;
+  }
+  return wanted;
 }
 
 void Context::record(const char* op, std::initializer_list<Tensor> inputs,
-                     std::initializer_list<Tensor*> outputs, BackwardFn backward) {
+                     std::initializer_list<Tensor*> outputs,
+                     std::initializer_list<SavedValue> saved, BackwardFn backward) {
   record(op, std::span<const Tensor>(inputs.begin(), inputs.size()),
-         std::span<Tensor* const>(outputs.begin(), outputs.size()), std::move(backward));
+         std::span<Tensor* const>(outputs.begin(), outputs.size()), saved, std::move(backward));
 }
 
 void Context::record(const char* op, std::span<const Tensor> inputs,
-                     std::span<Tensor* const> outputs, BackwardFn backward) {
-  if (!grad_enabled_ && !LeafWatch::active()) return;
+                     std::span<Tensor* const> outputs, std::initializer_list<SavedValue> saved,
+                     BackwardFn backward) {
+  const bool watched = LeafWatch::active();
+  if (!grad_enabled_ && !watched) return;
   bool wanted = false;
-  for (const Tensor& input : inputs) wanted = wanted || requires_grad(input);
-  if (wanted) LeafWatch::note();
-  if (wanted && grad_enabled_) tape_->record(op, inputs, outputs, std::move(backward));
+  for (const Tensor& input : inputs) {
+    if (!requires_grad(input)) continue;
+    wanted = true;
+    if (watched) LeafWatch::note(input);
+  }
+  if (wanted && grad_enabled_) tape_->record(op, inputs, outputs, saved, std::move(backward));
 }
 
 Trace Context::finish_profile() {

@@ -60,12 +60,13 @@ class Context {
   void set_recording(bool enabled) { grad_enabled_ = enabled; }
   // True if an op on these inputs will be recorded, so that it must keep what its backward needs.
   bool needs_grad(std::initializer_list<Tensor> inputs) const;
-  // Records an op and gives `outputs` their Variables. A null `backward` is UNSUPPORTED if a
-  // gradient is required.
+  // Records an op and gives `outputs` their Variables. `saved`: the inputs and outputs whose values
+  // the backward function reads. A null `backward` is UNSUPPORTED if a gradient is required.
   void record(const char* op, std::initializer_list<Tensor> inputs,
-              std::initializer_list<Tensor*> outputs, BackwardFn backward);
-  void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
+              std::initializer_list<Tensor*> outputs, std::initializer_list<SavedValue> saved,
               BackwardFn backward);
+  void record(const char* op, std::span<const Tensor> inputs, std::span<Tensor* const> outputs,
+              std::initializer_list<SavedValue> saved, BackwardFn backward);
   // Adds to the gradients of all leaves that `root` depends on and frees the graph. `upstream` is
   // the gradient of `root`: contiguous, of its shape and dtype. The default is one, for a root of
   // one element only.
@@ -216,6 +217,7 @@ class SavedTensor {
       tensor_ = tensor.detach();
   }
   Tensor get(Context& context) const { return recompute_ ? recompute_(context) : tensor_; }
+  bool is_kept() const { return tensor_.defined(); }
 
  private:
   Tensor tensor_;

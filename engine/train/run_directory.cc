@@ -1,6 +1,9 @@
 #include "engine/train/run_directory.h"
 
 #include <algorithm>
+#include <functional>
+#include <string>
+#include <system_error>
 
 #include "engine/core/json.h"
 #include "engine/io/atomic_file.h"
@@ -12,8 +15,47 @@ namespace {
 
 constexpr const char* kOrigin = "run directory";
 
-const std::filesystem::path& created(const std::filesystem::path& path) {
+bool is_number(const std::string& name) {
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// The first file or folder of `folder` that a run would overwrite; empty: there is none.
+std::filesystem::path overwritten_in(
+    const std::filesystem::path& folder,
+    const std::function<bool(const std::filesystem::path&)>& overwrites) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    if (overwrites(entry.path().filename())) return entry.path();
+  return {};
+}
+
+// A directory without a checkpoint and without the lock file of an earlier run may be anything. A
+// run begins there only if it overwrites nothing.
+void refuse_to_overwrite(const std::filesystem::path& run) {
+  std::error_code none;
+  if (std::filesystem::exists(run / ".lock", none) || !CheckpointDirectory(run).list().empty())
+    return;
+  using Path = std::filesystem::path;
+  const auto pointer_or_cache = [](const Path& name) {
+    return name == "latest" || name == kGemmCacheFile || name.string().starts_with("best-");
+  };
+  const auto checkpoint = [](const Path& name) {
+    return is_number(name.string()) || name == kAveragedFolder;
+  };
+  const auto hypotheses = [](const Path& name) {
+    return name.extension() == ".hyp" && is_number(name.stem().string());
+  };
+  for (const Path& found :
+       {overwritten_in(run, pointer_or_cache), overwritten_in(run / "ckpt", checkpoint),
+        overwritten_in(run / "valid", hypotheses)})
+    require(found.empty(), ErrorCode::invalid_argument, kOrigin, found.string(),
+            ": a run would overwrite it, and no run has written it; move it away, or give another "
+            "run directory");
+}
+
+const std::filesystem::path& claimed(const std::filesystem::path& path) {
   ensure_directory(path);
+  refuse_to_overwrite(path);
   return path;
 }
 
@@ -37,7 +79,7 @@ std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_direc
 }
 
 RunDirectory::RunDirectory(const std::filesystem::path& path)
-    : path_(path), lock_(created(path)), checkpoints_(path) {
+    : path_(path), lock_(claimed(path)), checkpoints_(path) {
   checkpoints_.remove_leftovers();
 }
 

@@ -34,7 +34,8 @@ std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_direc
 class RunDirectory {
  public:
   // Creates the directory if needed, locks it against other processes, and removes leftovers of
-  // processes that died. IO if it cannot be written.
+  // processes that died. IO if it cannot be written. INVALID_ARGUMENT names a file that a run would
+  // overwrite, in a directory that no run has used.
   explicit RunDirectory(const std::filesystem::path& path);
 
   struct Checkpoint {

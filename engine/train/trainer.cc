@@ -261,6 +261,7 @@ void Trainer::swap_weights_and_ema() {
     backend.copy(weights + at, ema + at, piece);
     backend.copy(ema + at, swap_buffer_.raw(), piece);
   }
+  model_.parameters().master().mark_written();
 }
 
 EmaWeights::EmaWeights(Trainer& trainer)
@@ -269,10 +270,12 @@ EmaWeights::EmaWeights(Trainer& trainer)
   if (!active_) return;
   const ParameterStore& parameters = trainer.model_.parameters();
   // With master weights, the model's values are their rounding and can be restored from them.
-  if (parameters.has_master())
+  if (parameters.has_master()) {
     convert_into(trainer.context_, parameters.flat(), trainer.optimizer_.ema());
-  else
+    parameters.flat().mark_written();
+  } else {
     trainer.swap_weights_and_ema();
+  }
 }
 
 EmaWeights::~EmaWeights() {

@@ -20,6 +20,7 @@ class Enum:
     def __init__(self, name, spec):
         self.name, self.doc, self.engine, self.c = name, spec["doc"], spec["engine"], spec["c"]
         self.rust, self.go, self.shared = spec["rust"], spec["go"], spec.get("shared", False)
+        self.with_table = spec.get("with")
         self.values = spec["values"]
         for value in self.values:
             value.setdefault("text", value["name"])
@@ -119,7 +120,7 @@ class Table:
     def __init__(self, name, enums):
         raw = tomllib.loads((TABLES / f"{name}.toml").read_text())
         self.name = name
-        self.source = f"engine/options/{name}.toml"
+        self.name, self.source = name, f"engine/options/{name}.toml"
         self.engine, self.c = raw["table"]["engine"], raw["table"]["c"]
         self.rust, self.go = raw["table"]["rust"], raw["table"]["go"]
         self.rows = [Row(name, spec, enums) for spec in raw["option"]]
@@ -167,12 +168,12 @@ class Schema:
         return row if row and row.in_c else None
 
     def enums_of(self, table):
-        """The enums that a table uses, in the order of its rows."""
+        """The enums that a table uses, in the order of its rows, and those that are declared with it."""
         found = []
         for row in table.rows:
             if row.enum and row.enum not in found:
                 found.append(row.enum)
-        return found
+        return found + [enum for enum in self.enums.values() if enum.with_table == table.name]
 
     def has_encoder(self, values):
         """Whether a preset's model reads its source with an encoder."""

@@ -108,7 +108,7 @@ TEST_F(Autograd, OneKernelMayWriteTwoGradientsOfOneTensor) {
   // any.
   const auto f = [this](const Tensor& p, const Tensor& q) {
     Tensor y = c().zeros(p.shape(), DType::f64);
-    c().record("f", {p, q}, {&y}, [](Backward& b) {
+    c().record("f", {p, q}, {&y}, {}, [](Backward& b) {
       const GradTarget first = b.target(0), second = b.target(1);
       const double g = b.grad_output().data<double>()[0];
       double& dp = first.buffer.data<double>()[0];
@@ -177,7 +177,7 @@ TEST_F(Autograd, AnErrorInBackwardConsumesTheGraphAndRestoresTheContext) {
   const Tensor x = leaf({2});
   const Tensor before = ops::scale(c(), x, 2);
   Tensor y = c().zeros({1}, DType::f64);
-  c().record("broken", {before}, {&y},
+  c().record("broken", {before}, {&y}, {},
              [](Backward&) { fail(ErrorCode::non_finite, "broken", "as planned"); });
   EXPECT_EQ(code_of([&] { c().backward(y); }), ErrorCode::non_finite);
   EXPECT_TRUE(c().recording());
@@ -190,23 +190,23 @@ TEST_F(Autograd, AnOpWithoutBackwardIsUnsupportedWhenRecorded) {
   const Tensor x = leaf({2});
   Tensor y = c().zeros({1}, DType::f64);
   try {
-    c().record("argmax", {x}, {&y}, nullptr);
+    c().record("argmax", {x}, {&y}, {}, nullptr);
     FAIL() << "recorded";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
     EXPECT_EQ(error.origin(), "argmax");
   }
   const Tensor fixed = constant({1});
-  EXPECT_NO_THROW(c().record("argmax", {fixed}, {&y}, nullptr));
+  EXPECT_NO_THROW(c().record("argmax", {fixed}, {&y}, {}, nullptr));
   NoGrad no_grad(c());
-  EXPECT_NO_THROW(c().record("argmax", {x}, {&y}, nullptr));
+  EXPECT_NO_THROW(c().record("argmax", {x}, {&y}, {}, nullptr));
 }
 
 TEST_F(Autograd, OnlyFloatingPointTensorsHaveGradients) {
   Tensor tokens = c().zeros({2}, DType::i32);
   EXPECT_EQ(code_of([&] { set_requires_grad(tokens, true); }), ErrorCode::dtype_mismatch);
   const Tensor x = leaf({2});
-  c().record("op with an integer output", {x}, {&tokens}, [](Backward&) {});
+  c().record("op with an integer output", {x}, {&tokens}, {}, [](Backward&) {});
   EXPECT_FALSE(requires_grad(tokens));
   Tensor y = ops::scale(c(), x, 2);
   EXPECT_EQ(code_of([&] { set_requires_grad(y, true); }), ErrorCode::invalid_argument);
@@ -268,7 +268,7 @@ TEST_F(Autograd, GradcheckCatchesAWrongBackward) {
       Tensor y = context.empty(in[0].shape(), DType::f64);
       const double x = in[0].data<double>()[0];
       y.data<double>()[0] = x * x;
-      context.record("square", {in[0]}, {&y}, [factor, x](Backward& b) {
+      context.record("square", {in[0]}, {&y}, {}, [factor, x](Backward& b) {
         const GradTarget t = b.target(0);
         double& dx = t.buffer.data<double>()[0];
         dx = (t.accumulate ? dx : 0) + factor * x * b.grad_output().data<double>()[0];

@@ -228,7 +228,44 @@ static void test_lending(void) {
   trafo_context_free(context);
 }
 
-// The same on a card, where there is one.
+// A loan that comes back into its context is the same memory to autodiff: what is written through
+// one tensor is noticed by what the other has been given to.
+static void test_loan_and_backward(trafo_context* context) {
+  const int64_t shape[] = {2};
+  const float values[] = {1, 2}, other[] = {3, 4};
+  trafo_tensor *x = floats(context, values, 1, shape), *back = NULL, *square = NULL, *sum = NULL,
+               *grad = NULL;
+  managed_tensor* managed = NULL;
+  OK(trafo_tensor_set_requires_grad(x, 1));
+  OK(trafo_tensor_to_dlpack(x, &managed));
+  float* memory = managed->data;
+  OK(trafo_tensor_from_dlpack(context, managed, TRAFO_COPY_NEVER, &back));
+  OK(trafo_op_multiply(context, x, x, &square));
+  OK(trafo_op_sum(context, square, &sum));
+  OK(trafo_tensor_write(back, other, sizeof other));
+  FAILS(trafo_backward(context, sum, NULL), TRAFO_INVALID_ARGUMENT, "multiply needs a,");
+  trafo_tensor_free(square);
+  trafo_tensor_free(sum);
+
+  // A write of another library is invisible until it is told of.
+  OK(trafo_op_multiply(context, x, x, &square));
+  OK(trafo_op_sum(context, square, &sum));
+  memory[0] = 9;
+  OK(trafo_tensor_mark_written(back));
+  FAILS(trafo_backward(context, sum, NULL), TRAFO_INVALID_ARGUMENT, "multiply needs a,");
+  trafo_tensor_free(square);
+  trafo_tensor_free(sum);
+  trafo_tensor_free(x);
+
+  // The memory is alive as long as one of them.
+  OK(trafo_op_multiply(context, back, back, &square));
+  VALUES(square, 2, 81, 16);
+  OK(trafo_tensor_get_grad(back, &grad));
+  CHECK(grad == NULL);
+  trafo_tensor_free(back);
+}
+
+// Lending and taking on a card, where there is one.
 static void test_cuda(void) {
   int32_t count = 0;
   OK(trafo_device_count(TRAFO_DEVICE_CUDA, &count, NULL));
@@ -272,6 +309,7 @@ void test_dlpack(void) {
   test_sharing(context);
   test_copying(context);
   test_refusals(context);
+  test_loan_and_backward(context);
   trafo_context_free(context);
   test_lending();
   test_cuda();

@@ -239,6 +239,62 @@ static void test_sequences(void) {
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) trafo_tensor_free(all[i]);
 }
 
+// A tensor that backward needs is overwritten first: the error names the op. What is not needed may
+// be overwritten.
+static void test_saved_values(void) {
+  trafo_tensor *x = VECTOR(2, 1, 2), *w = VECTOR(2, 3, 4), *alias = NULL, *product = NULL,
+               *loss = NULL, *grad = NULL;
+  const float other[] = {5, 6};
+  OK(trafo_tensor_set_requires_grad(w, 1));
+#define LOSS()                                      \
+  do {                                              \
+    OK(trafo_op_multiply(context, w, x, &product)); \
+    OK(trafo_op_sum(context, product, &loss));      \
+    trafo_tensor_free(product);                     \
+  } while (0)
+#define REFUSED(name)                                                  \
+  do {                                                                 \
+    FAILS(trafo_backward(context, loss, NULL), TRAFO_INVALID_ARGUMENT, \
+          "multiply needs " name ",");                                 \
+    trafo_tensor_free(loss);                                           \
+  } while (0)
+  LOSS();
+  OK(trafo_tensor_write(x, other, sizeof other));
+  REFUSED("b");
+  LOSS();
+  OK(trafo_tensor_detach(x, &alias));
+  OK(trafo_tensor_write(alias, other, sizeof other));
+  REFUSED("b");
+  LOSS();
+  OK(trafo_tensor_mark_written(x));
+  REFUSED("b");
+  LOSS();
+  OK(trafo_tensor_write(w, other, sizeof other));  // x is a constant: w's values are not needed
+  OK(trafo_backward(context, loss, NULL));
+  trafo_tensor_free(loss);
+  OK(trafo_tensor_get_grad(w, &grad));
+  VALUES(grad, 2, 5, 6);
+
+  trafo_adamw* optimizer = NULL;
+  OK(trafo_tensor_set_requires_grad(x, 1));
+  OK(trafo_adamw_new(context, &w, 1, NULL, &optimizer));
+  LOSS();
+  OK(trafo_backward(context, loss, NULL));
+  trafo_tensor_free(loss);
+  LOSS();
+  OK(trafo_adamw_step(optimizer, 0.1, NULL));
+  REFUSED("a");
+  LOSS();
+  OK(trafo_backward(context, loss, NULL));
+  trafo_tensor_free(loss);
+#undef LOSS
+#undef REFUSED
+  trafo_adamw_free(optimizer);
+  trafo_tensor_free(alias);
+  trafo_tensor_free(x);
+  trafo_tensor_free(w);
+}
+
 void test_ops(void) {
   context = new_context(2);
   test_elementwise();
@@ -246,5 +302,6 @@ void test_ops(void) {
   test_llama();
   test_rows();
   test_sequences();
+  test_saved_values();
   trafo_context_free(context);
 }

@@ -166,6 +166,37 @@ static uint8_t* model_bytes(trafo_model* model, size_t* bytes) {
   return read_file(path, bytes);
 }
 
+// The models of a run directory, and the trainer's best one.
+static void test_models_of_run(trafo_context* context, trafo_trainer* trainer, trafo_model* last,
+                               const char* directory) {
+  const size_t length = strlen(directory);
+  trafo_model *loaded = NULL, *best = NULL;
+  size_t bytes[2];
+  OK(trafo_model_load_run(context, directory, length, TRAFO_RUN_LAST, TRAFO_FLOAT32, &loaded));
+  uint8_t* files[2] = {model_bytes(last, &bytes[0]), model_bytes(loaded, &bytes[1])};
+  CHECK(bytes[0] == bytes[1] && memcmp(files[0], files[1], bytes[0]) == 0);
+  free(files[0]);
+  free(files[1]);
+  trafo_model_free(loaded);
+  OK(trafo_model_load_run(context, directory, length, TRAFO_RUN_BEST, TRAFO_FLOAT32, &loaded));
+  OK(trafo_trainer_load_best(trainer, &best));
+  files[0] = model_bytes(loaded, &bytes[0]);
+  files[1] = model_bytes(best, &bytes[1]);
+  CHECK(bytes[0] == bytes[1] && memcmp(files[0], files[1], bytes[0]) == 0);
+  free(files[0]);
+  free(files[1]);
+  trafo_model_free(best);
+  trafo_model_free(loaded);
+  FAILS(
+      trafo_model_load_run(context, directory, length, TRAFO_RUN_AVERAGED, TRAFO_FLOAT32, &loaded),
+      TRAFO_NOT_FOUND, "has no averaged model");
+  CHECK(loaded == NULL);
+  FAILS(trafo_model_load_run(context, directory, length, 3, TRAFO_FLOAT32, &loaded),
+        TRAFO_INVALID_ARGUMENT, "TRAFO_RUN_AVERAGED (2)");
+  FAILS(trafo_model_load_run(context, "no/run", 6, TRAFO_RUN_BEST, TRAFO_FLOAT32, &loaded),
+        TRAFO_NOT_FOUND, "no such directory");
+}
+
 static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_corpus* corpus,
                      int64_t vocabulary) {
   trafo_trainer_options options;
@@ -198,6 +229,7 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
   double ce = 0, bleu = 0, chrf = 0;
   OK(trafo_trainer_validate(trainer, &ce, &bleu, &chrf));
   CHECK(ce > 0 && bleu >= 0 && chrf >= 0);
+  test_models_of_run(context, trainer, uncut, whole);
   trafo_trainer_free(trainer);
 
   // The same in pieces: a step, a cancel, a callback that stops, a new process' trainer.
@@ -249,6 +281,9 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
   FAILS(trafo_trainer_validate(trainer, &ce, NULL, NULL), TRAFO_INVALID_ARGUMENT,
         "validation corpus");
   CHECK(ce == 0);
+  trafo_model* none = NULL;
+  FAILS(trafo_trainer_load_best(trainer, &none), TRAFO_INVALID_ARGUMENT, "run directory");
+  CHECK(none == NULL);
   OK(trafo_trainer_step(trainer, &step));
   // What a trainer still changes cannot be promised to stay as it is.
   FAILS(trafo_model_prepare_inference(other), TRAFO_INVALID_ARGUMENT, "has a trainer");

@@ -239,6 +239,26 @@ TEST(DirectoryLock, SecondHolderIsToldWhoHoldsIt) {
   }
 }
 
+TEST(DirectoryLock, AFileThatNoLockHasWrittenIsKept) {
+  TemporaryDirectory directory;
+  const auto content = [&] {
+    std::ifstream in(directory / ".lock");
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  for (const std::string text : {"of my own\n", "12 dogs\n", "111111111111111111111111111\n"}) {
+    std::ofstream(directory / ".lock") << text;
+    const Error error = error_of([&] { DirectoryLock lock(directory.path()); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_TRUE(mentions(error, "move it away")) << error.what();
+    EXPECT_EQ(content(), text);
+  }
+  // What a process that was killed leaves is a lock's.
+  for (const char* text : {"", "12", "12\n"}) {
+    std::ofstream(directory / ".lock") << text;
+    EXPECT_NO_THROW(DirectoryLock(directory.path())) << text;
+  }
+}
+
 TEST(DirectoryLock, OtherProcessIsRefusedAndDeathUnlocks) {
   TemporaryDirectory directory;
   int ready[2];

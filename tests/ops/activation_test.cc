@@ -48,6 +48,28 @@ TEST(Activation, GradientsOfTheFormulas) {
   }
 }
 
+TEST(Activation, EveryRank) {
+  const auto context = cpu_context();
+  for (const Shape& shape : {Shape{}, Shape{3}, Shape{1, 2, 1, 2, 1, 2, 1, 2}, Shape{2, 0, 3}})
+    for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+      std::vector<double> results[2];
+      for (const bool fused : {true, false}) {
+        context->set_fused_kernels(fused);
+        InputMaker make(*context, DType::f64, 1);
+        Tensor x = make.uniform(shape);
+        set_requires_grad(x, true);
+        const Tensor y = ops::activation(*context, x, kind);
+        EXPECT_EQ(y.shape(), shape);
+        context->backward(y, make.uniform(shape));
+        results[fused] = doubles(y);
+        const auto gradient = doubles(grad_of(x));
+        results[fused].insert(results[fused].end(), gradient.begin(), gradient.end());
+      }
+      EXPECT_LT(relative_error(results[1], results[0]), 1e-14)
+          << enum_name(kind) << " " << shape.str();
+    }
+}
+
 TEST(Activation, ExtremeValuesGiveFiniteGradients) {
   const auto context = cpu_context();
   for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {

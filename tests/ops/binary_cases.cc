@@ -20,6 +20,17 @@ OpCase four(const char* label, Shape a, Shape b) {
           }};
 }
 
+// The mask is a constant: every third element of it is 0.
+OpCase select(const char* label, Shape a, Shape mask) {
+  return {label, [a](InputMaker& maker) { return Tensors{maker.uniform(a)}; },
+          [mask](Context& context, const Tensors& in) {
+            std::vector<double> values(static_cast<size_t>(element_count(mask)));
+            for (size_t i = 0; i < values.size(); ++i) values[i] = i % 3 == 0 ? 0 : 1;
+            return Tensors{
+                ops::select(context, in[0], context.from_doubles(values, mask, in[0].dtype()))};
+          }};
+}
+
 }  // namespace
 
 OpCases binary_cases() {
@@ -37,6 +48,9 @@ OpCases binary_cases() {
       four("empty batch", {0, 5}, {5}),
       four("empty against one row", {0, 3}, {1, 3}),
       four("no width", {3, 0}, {1}),
+      select("select, same shape", {3, 7}, {3, 7}),
+      select("select, a mask of rows", {5, 9}, {5, 1}),
+      select("select, both sides repeated", {4, 1, 3}, {1, 5, 1}),
       {"a tensor with itself",
        [](InputMaker& maker) {
          return Tensors{maker.uniform({3, 5}, 0.5, 2)};

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "engine/ops/op_kernel.h"
 #include "tests/ops/op_cases.h"
 
@@ -30,6 +33,31 @@ TEST(Binary, LargeBroadcastsAgreeWithTheDefinition) {
       }
     EXPECT_EQ(wrong, 0) << shape.str();
   }
+}
+
+// Unlike a product with a mask, select() lets nothing through where the mask is 0.
+TEST(Binary, SelectHidesInfinitiesAndNaN) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const int64_t width : {3, 37}) {
+    std::vector<float> values(static_cast<size_t>(2 * width), 2), mask(values.size(), 1);
+    values[0] = infinity;
+    values[1] = std::nanf("");
+    mask[0] = mask[1] = mask.back() = 0;
+    Tensor x = context->from_values<float>(values, {2, width});
+    set_requires_grad(x, true);
+    const Tensor m = context->from_values<float>(mask, {2, width});
+    const Tensor y = ops::select(*context, x, m);
+    const Tensor upstream =
+        context->from_values<float>(std::vector<float>(values.size(), std::nanf("")), {2, width});
+    context->backward(y, upstream);
+    for (size_t i = 0; i < mask.size(); ++i) {
+      EXPECT_EQ(y.data<float>()[i], mask[i] == 0 ? 0 : 2) << i;
+      const float gradient = grad_of(x).data<float>()[i];
+      EXPECT_TRUE(mask[i] == 0 ? gradient == 0 : std::isnan(gradient)) << i;
+    }
+  }
+  EXPECT_THROW(ops::select(*context, context->zeros({2}, DType::f32), {}), Error);
 }
 
 TEST(Binary, Errors) {

@@ -75,17 +75,52 @@ TEST_F(CrossEntropyTest, NllLeavesSmoothingOut) {
   EXPECT_FALSE(requires_grad(out.nll));
 }
 
+// As PyTorch: a class of -infinity has probability 0, and is an infinite loss as a label or with
+// smoothing. Rows that are ignored count for nothing, whatever they hold.
 TEST_F(CrossEntropyTest, InfiniteLogits) {
   const float infinity = std::numeric_limits<float>::infinity();
-  const auto masked =
-      ops::cross_entropy(*context_, logits({-infinity, 1, 1, -infinity, -infinity, 1}, 2),
-                         labels({1, 2}), {.reduction = Reduction::none});
-  EXPECT_NEAR(context_->values<float>(masked.loss)[0], std::log(2.0), 1e-6);
-  EXPECT_NEAR(context_->values<float>(masked.loss)[1], 0, 1e-6);
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const float bad : {infinity, nan}) {
-    const auto out = ops::cross_entropy(*context_, logits({1, bad, 1}, 1), labels({0}));
-    EXPECT_FALSE(std::isfinite(context_->item(out.loss))) << bad;
+  for (const bool fused : {true, false}) {
+    SCOPED_TRACE(fused ? "fused" : "reference");
+    context_->set_fused_kernels(fused);
+    Tensor x = logits({-infinity, 1, 1, 0, -infinity, 1}, 2);
+    set_requires_grad(x, true);
+    const auto masked =
+        ops::cross_entropy(*context_, x, labels({1, 2}), {.reduction = Reduction::none});
+    const double p = 1 / (1 + std::exp(-1.0));
+    EXPECT_NEAR(context_->values<float>(masked.loss)[0], std::log(2.0), 1e-6);
+    EXPECT_NEAR(context_->values<float>(masked.loss)[1], -std::log(p), 1e-6);
+    context_->backward(ops::sum(*context_, masked.loss));
+    const std::vector<double> gradient = doubles(grad_of(x)),
+                              expected{0, -0.5, 0.5, 1 - p, 0, p - 1};
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(gradient[i], expected[i], 1e-6) << i;
+
+    for (const double smoothing : {0.0, 0.1}) {
+      const auto impossible =
+          ops::cross_entropy(*context_, logits({0, -infinity, 1}, 1),
+                             labels({smoothing > 0 ? 0 : 1}), {.label_smoothing = smoothing});
+      EXPECT_EQ(context_->item(impossible.loss), infinity) << smoothing;
+    }
+    for (const float bad : {infinity, nan}) {
+      const auto out = ops::cross_entropy(*context_, logits({1, bad, 1}, 1), labels({0}));
+      EXPECT_FALSE(std::isfinite(context_->item(out.loss))) << bad;
+    }
+    for (const float ignored : {infinity, -infinity, nan})
+      for (const double smoothing : {0.0, 0.1}) {
+        Tensor rows = logits({0, 0, ignored, 1}, 2);
+        set_requires_grad(rows, true);
+        ops::CrossEntropyOptions options{.label_smoothing = smoothing};
+        options.weights = context_->from_values<float>(std::vector<float>{2, nan}, {2});
+        const auto out = ops::cross_entropy(*context_, rows, labels({0, -100}), options);
+        EXPECT_NEAR(context_->item(out.loss), std::log(2.0), 1e-6) << ignored;
+        EXPECT_NEAR(context_->item(out.nll), std::log(2.0), 1e-6) << ignored;
+        context_->backward(out.loss);
+        const std::vector<double> g = doubles(grad_of(rows));
+        EXPECT_NEAR(g[0], -0.5 * (1 - smoothing), 1e-6);
+        EXPECT_NEAR(g[1], 0.5 * (1 - smoothing), 1e-6);
+        EXPECT_EQ(g[2], 0) << ignored;
+        EXPECT_EQ(g[3], 0) << ignored;
+      }
   }
 }
 

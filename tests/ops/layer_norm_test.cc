@@ -84,10 +84,17 @@ TEST(LayerNorm, WidthsAroundTheVectorLengthAndLongRows) {
 
 TEST(LayerNorm, ConstantRowsGiveBeta) {
   const auto context = cpu_context();
-  const Tensor x = filled(*context, {4, 37}, 12345.678f);
-  const Tensor y =
-      ops::layer_norm(*context, x, filled(*context, {37}, 2), filled(*context, {37}, 3));
-  for (const float v : context->values<float>(y)) EXPECT_EQ(v, 3);
+  for (const bool fused : {true, false})
+    for (const int64_t width : {1, 3, 37, 1000, 5003})
+      for (const float value : {0.1f, 12345.678f, -3e7f, 3e20f}) {
+        context->set_fused_kernels(fused);
+        const Tensor x = filled(*context, {4, width}, value);
+        const Tensor y = ops::layer_norm(*context, x, filled(*context, {width}, 2),
+                                         filled(*context, {width}, 3));
+        for (const float v : context->values<float>(y))
+          ASSERT_NEAR(v, 3, fused ? 0 : 1e-6)
+              << (fused ? "fused, " : "reference, ") << width << " times " << value;
+      }
 }
 
 TEST(LayerNorm, NaNStaysInItsRow) {

@@ -97,7 +97,9 @@ void HostCopy::scale(double by) {
   }
 }
 
-CaseRun run_case(Context& context, const OpCase& test, const HowToRun& how) {
+namespace {
+
+std::vector<Tensor> make_inputs(Context& context, const OpCase& test, const HowToRun& how) {
   context.set_fused_kernels(how.fused);
   InputMaker maker(context, how.dtype, kSeed, how.values);
   std::vector<Tensor> inputs = test.inputs(maker);
@@ -107,15 +109,67 @@ CaseRun run_case(Context& context, const OpCase& test, const HowToRun& how) {
     if (how.shifted) input = shifted_copy(context, input);
     set_requires_grad(input, true);
   }
+  return inputs;
+}
+
+void run_backward(Context& context, const std::vector<Tensor>& outputs, const HowToRun& how) {
+  std::vector<Tensor> upstream;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    upstream.push_back(
+        requires_grad(outputs[i]) ? random_upstream(context, outputs[i], how.values, i) : Tensor{});
+  context.tape().backward(context, outputs, upstream);
+}
+
+// Other elements, all of them valid where an op takes numbers of rows: the first one everywhere.
+void overwrite(const Context& context, const Tensor& tensor) {
+  HostCopy elements(context, tensor);
+  const size_t size = dtype_size(tensor.dtype());
+  for (size_t at = size; at < elements.bytes.size(); at += size)
+    std::memcpy(elements.bytes.data() + at, elements.bytes.data(), size);
+  if (is_floating(tensor.dtype()))
+    elements.bytes.back() ^= std::byte{0x80};  // the last one changes its sign
+  context.backend().copy_from_host(tensor.raw(), elements.bytes.data(), elements.bytes.size());
+  tensor.mark_written();
+}
+
+}  // namespace
+
+void expect_writes_noticed(Context& context, const OpCase& test, const HowToRun& how) {
+  const CaseRun expected = run_case(context, test, how);
+  const size_t count = expected.grads.size() + expected.outputs.size();
+  for (size_t target = 0; target < count; ++target) {
+    const std::vector<Tensor> inputs = make_inputs(context, test, how);
+    const std::vector<Tensor> outputs = test.run(context, inputs);
+    const bool is_input = target < inputs.size();
+    const Tensor& written = is_input ? inputs[target] : outputs[target - inputs.size()];
+    if (!written.defined() || written.numel() == 0) {
+      context.tape().clear();
+      continue;
+    }
+    overwrite(context, written);
+    const std::string what =
+        concat(is_input ? "input " : "output ", is_input ? target : target - inputs.size());
+    try {
+      run_backward(context, outputs, how);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << what;
+      EXPECT_NE(std::string(error.what()).find("backward of "), std::string::npos)
+          << what << ": " << error.what();
+      continue;
+    }
+    for (size_t i = 0; i < inputs.size(); ++i)
+      EXPECT_TRUE(same_bytes(HostCopy(context, inputs[i].defined() ? grad_of(inputs[i]) : Tensor{}),
+                             expected.grads[i]))
+          << what << " was overwritten and changed gradient " << i << " in silence";
+  }
+}
+
+CaseRun run_case(Context& context, const OpCase& test, const HowToRun& how) {
+  const std::vector<Tensor> inputs = make_inputs(context, test, how);
   std::vector<Tensor> outputs;
   for (int pass = 0; pass < how.passes; ++pass) {
     outputs = test.run(context, inputs);
-    std::vector<Tensor> upstream;
-    for (size_t i = 0; i < outputs.size(); ++i)
-      upstream.push_back(requires_grad(outputs[i])
-                             ? random_upstream(context, outputs[i], how.values, i)
-                             : Tensor{});
-    context.tape().backward(context, outputs, upstream);
+    run_backward(context, outputs, how);
   }
   CaseRun result;
   for (const Tensor& output : outputs) result.outputs.emplace_back(context, output);

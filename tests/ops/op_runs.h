@@ -53,6 +53,10 @@ CaseRun run_case(const OpCase& test, const HowToRun& how, int threads = 1);
 // On CUDA device 0, in a context of its own.
 CaseRun run_on_cuda(const OpCase& test, const HowToRun& how);
 
+// Overwrites each input and output between forward and backward, one after the other. Backward is
+// refused, or its gradients have the bits that they have without the write.
+void expect_writes_noticed(Context& context, const OpCase& test, const HowToRun& how);
+
 // Every difference is at most `tolerance` of the tensor's largest element (of 1, if that is more).
 void expect_close(const CaseRun& actual, const CaseRun& expected, double tolerance,
                   const std::string& what);

@@ -80,6 +80,15 @@ TEST_P(OnCuda, BitwiseEqualAgain) {
   });
 }
 
+TEST_P(OnCuda, AWriteBeforeBackwardIsNoticed) {
+  for_each_case([](const OpCase& test) {
+    for (const bool fused : {true, false}) {
+      const auto context = make_context({DeviceKind::cuda, 0}, 1);
+      expect_writes_noticed(*context, test, {.fused = fused});
+    }
+  });
+}
+
 // Zeros at the same places: what is dropped is exactly 0 and nothing else is. In ops with a norm
 // zeros also come from cancelling, and there a wrong mask is a wrong value.
 TEST_P(OnCuda, DropsTheSameElements) {

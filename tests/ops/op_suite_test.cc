@@ -68,6 +68,16 @@ TEST_P(OpSuite, BitwiseEqualAgainAndForEveryThreadCount) {
   }
 }
 
+TEST_P(OpSuite, AWriteBeforeBackwardIsNoticed) {
+  for (const OpCase& test : GetParam().cases()) {
+    SCOPED_TRACE(test.label);
+    for (const bool fused : {true, false}) {
+      const auto context = make_context({DeviceKind::cpu, 0}, 1);
+      expect_writes_noticed(*context, test, {.fused = fused});
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, OpSuite, ::testing::ValuesIn(ops_under_test()),
                          [](const auto& param) { return std::string(param.param.name); });
 

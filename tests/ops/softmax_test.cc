@@ -1,5 +1,7 @@
 #include "engine/ops/softmax/softmax.h"
 
+#include <limits>
+
 #include "tests/ops/row_test.h"
 
 namespace trafo::testing {
@@ -65,6 +67,46 @@ TEST(Softmax, NaNStaysInItsRow) {
   const Tensor y = ops::softmax(*context, x);
   for (int64_t i = 0; i < 120; ++i)
     EXPECT_EQ(std::isnan(y.data<float>()[i]), i / 40 == 1) << "element " << i;
+}
+
+// As PyTorch: a score of -infinity is a masked key; a row of nothing else, and a score of
+// +infinity, have no softmax.
+TEST(Softmax, InfiniteScores) {
+  const auto context = cpu_context();
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const bool fused : {true, false}) {
+    SCOPED_TRACE(fused ? "fused" : "reference");
+    context->set_fused_kernels(fused);
+    for (const bool masked : {false, true}) {
+      Tensor x = context->from_values<float>(std::vector<float>{0, -infinity, 1}, {1, 3});
+      set_requires_grad(x, true);
+      ops::SoftmaxOptions options;
+      if (masked)  // the key that is -infinity anyway
+        options.padding_mask = context->from_values<int32_t>(std::vector<int32_t>{0, 1, 0}, {1, 3});
+      const Tensor y = ops::softmax(*context, x, options);
+      const std::vector<double> expected{1 / (1 + std::exp(1.0)), 0, 1 / (1 + std::exp(-1.0))};
+      EXPECT_LT(relative_error(doubles(y), expected), 1e-7);
+      context->backward(y, context->from_values<float>(std::vector<float>{1, 2, 3}, {1, 3}));
+      const double mean = expected[0] + 3 * expected[2];
+      EXPECT_LT(relative_error(doubles(grad_of(x)),
+                               {expected[0] * (1 - mean), 0, expected[2] * (3 - mean)}),
+                1e-6);
+    }
+    for (const float bad : {infinity, -infinity}) {
+      const Tensor y = ops::softmax(
+          *context, context->from_values<float>(std::vector<float>{-infinity, bad}, {2}));
+      for (const float v : context->values<float>(y)) EXPECT_TRUE(std::isnan(v)) << bad;
+    }
+    // A masked key may hold anything.
+    ops::SoftmaxOptions options;
+    options.padding_mask = context->from_values<int32_t>(std::vector<int32_t>{0, 1}, {1, 2});
+    for (const float bad : {infinity, std::nanf("")}) {
+      Tensor x = context->from_values<float>(std::vector<float>{3, bad}, {1, 2});
+      set_requires_grad(x, true);
+      const Tensor y = ops::softmax(*context, x, options);
+      EXPECT_EQ(context->values<float>(y), (std::vector<float>{1, 0})) << bad;
+    }
+  }
 }
 
 TEST(Softmax, ErrorsNameTheInput) {

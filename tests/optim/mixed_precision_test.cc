@@ -80,7 +80,7 @@ TEST_F(MixedPrecision, GradientsInAnotherDtypeAreConverted) {
   Tensor y = context_->zeros({4}, DType::bf16);
   const auto record = [&] {
     Tensor out = context_->zeros({1}, DType::f32);
-    context_->record("op", {p, p, p}, {&out}, [&](Backward& b) {
+    context_->record("op", {p, p, p}, {&out}, {}, [&](Backward& b) {
       EXPECT_TRUE(b.unit_grad_output());
       EXPECT_EQ(b.grad_dtype(0), DType::f32);
       const auto write = [&](const GradTarget& target, double value) {
@@ -108,7 +108,7 @@ TEST_F(MixedPrecision, AnUpstreamGradientIsKnownToBeOneOnlyWhereItIs) {
   bool unit = false;
   const auto record = [&] {
     Tensor out = context_->zeros({1}, DType::f32);
-    context_->record("op", {p}, {&out}, [&](Backward& b) { unit = b.unit_grad_output(); });
+    context_->record("op", {p}, {&out}, {}, [&](Backward& b) { unit = b.unit_grad_output(); });
     return out;
   };
   context_->backward(record());

@@ -140,7 +140,7 @@ int32_t own_device(int32_t version, PluginTable* table) {
   t.gemm_tuning_cost = [](void*, GemmTuningCost* cost) { *cost = {}; };
   t.gemm_library = [](void*, Why text) { say(text, "stand-in"); };
   t.gemm_choices = [](void*, GemmChoice*, int32_t) -> int32_t { return 0; };
-  t.set_gemm_choices = [](void*, const GemmChoice*, int32_t) {};
+  t.set_gemm_choices = [](void*, const GemmChoice*, int32_t, int32_t) {};
   t.allocate_pinned = [](void*, size_t bytes, void** pointer, Why why) -> int32_t {
     *pointer = refuse() ? nullptr : std::malloc(bytes);
     return *pointer ? cuda::kSuccess : say(why, "no pinned memory, by a test");

@@ -111,11 +111,16 @@ func (c *Context) model(origin string, f func(ptr *C.trafo_context, out **C.traf
 		if e := f(ptr, &out); e != nil {
 			return e
 		}
-		m = &Model{c: c, ptr: out}
-		m.cleanup = runtime.AddCleanup(m, abandoned.run, abandoned{c.core, func() { C.trafo_model_free(out) }})
+		m = c.adoptModel(out)
 		return nil
 	})
 	return m, err
+}
+
+func (c *Context) adoptModel(ptr *C.trafo_model) *Model {
+	m := &Model{c: c, ptr: ptr}
+	m.cleanup = runtime.AddCleanup(m, abandoned.run, abandoned{c.core, func() { C.trafo_model_free(ptr) }})
+	return m
 }
 
 // NewModel makes a model with parameters drawn from seed.
@@ -138,6 +143,17 @@ func (c *Context) LoadModelAs(path string, precision DType) (*Model, error) {
 	return c.model("Context.LoadModelAs", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
 		data, length := chars(path)
 		return C.trafo_model_load_as(ptr, data, length, C.int32_t(precision), out)
+	})
+}
+
+// LoadRun loads a model of a run directory: of the best checkpoint by the first metric of validation, of
+// the newest checkpoint, or the average. The tokenizer of a run that translate-train made is vocab.spm in
+// it. The model computes in precision: Float32 or, on CUDA, BFloat16. ErrNotFound says why the run has
+// no such model.
+func (c *Context) LoadRun(directory string, which RunModel, precision DType) (*Model, error) {
+	return c.model("Context.LoadRun", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
+		data, length := chars(directory)
+		return C.trafo_model_load_run(ptr, data, length, C.int32_t(which), C.int32_t(precision), out)
 	})
 }
 

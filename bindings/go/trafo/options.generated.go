@@ -96,6 +96,18 @@ const (
 	StoppingAll StoppingMetrics = C.TRAFO_STOPPING_ALL
 )
 
+// RunModel: which model of a run directory is loaded.
+type RunModel int32
+
+const (
+	// Of the best checkpoint by the first metric of validation.
+	RunModelBest RunModel = C.TRAFO_RUN_BEST
+	// Of the newest checkpoint.
+	RunModelLast RunModel = C.TRAFO_RUN_LAST
+	// The average of checkpoints (average_last, or `translate-train average`).
+	RunModelAveraged RunModel = C.TRAFO_RUN_AVERAGED
+)
+
 func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.Architecture = Architecture(c.architecture)
 	o.Activation = Activation(c.activation)

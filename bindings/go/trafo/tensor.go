@@ -283,7 +283,8 @@ func item[T Element](t *Tensor, origin string) (float64, error) {
 	return float64(data[0]), nil
 }
 
-// Write overwrites the elements of a tensor that is no result of an op, in row-major order.
+// Write overwrites the elements of a tensor that is no result of an op, in row-major order. A Backward
+// that needs the old ones is an error afterwards.
 func Write[T Element](t *Tensor, data []T) error {
 	const origin = "Write"
 	if t != nil && t.c != nil && t.dtype != dtypeOf[T]() {
@@ -293,6 +294,12 @@ func Write[T Element](t *Tensor, data []T) error {
 	return t.in(origin, func() *C.trafo_error {
 		return C.trafo_tensor_write(t.ptr, unsafe.Pointer(first(data)), C.size_t(len(data)*sizeOf[T]()))
 	})
+}
+
+// MarkWritten tells the engine that other code has written to the tensor's memory (ToDLPack). A
+// Backward that needs the old elements is an error afterwards.
+func (t *Tensor) MarkWritten() error {
+	return t.in("Tensor.MarkWritten", func() *C.trafo_error { return C.trafo_tensor_mark_written(t.ptr) })
 }
 
 // Clone copies the values; no gradient flows through.
@@ -329,7 +336,8 @@ func (t *Tensor) ZeroGrad() error {
 }
 
 // Backward adds the gradients of a one-element tensor to everything that it depends on and wants
-// gradients, and frees all that was recorded on the context.
+// gradients, and frees all that was recorded on the context. ErrInvalidArgument names an op that needs a
+// tensor whose memory was written to since the op ran.
 func (t *Tensor) Backward() error { return t.backward("Tensor.Backward", nil) }
 
 // BackwardFrom is Backward of any tensor: upstream is its gradient, of its shape.

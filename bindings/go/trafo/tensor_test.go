@@ -3,10 +3,56 @@ package trafo_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
 )
+
+// What Backward needs must not change before it runs; the error names the op.
+func TestAWriteBeforeBackwardIsAnError(t *testing.T) {
+	c := newContext(t)
+	x, w := tensor(t, c, []float32{1, 2}, 2), leaf(t, c, []float32{3, 4}, 2)
+	loss := func() *trafo.Tensor {
+		t.Helper()
+		product := must[*trafo.Tensor](t)(c.Multiply(w, x))
+		defer product.Close()
+		return must[*trafo.Tensor](t)(c.Sum(product))
+	}
+	refused := func(loss *trafo.Tensor) {
+		t.Helper()
+		defer loss.Close()
+		err := loss.Backward()
+		wantError(t, err, trafo.ErrInvalidArgument)
+		if !strings.Contains(err.Error(), "multiply needs ") {
+			t.Error(err)
+		}
+	}
+	last := loss()
+	ok(t, trafo.Write(x, []float32{5, 6}))
+	refused(last)
+	last = loss()
+	alias := must[*trafo.Tensor](t)(x.Detach())
+	defer alias.Close()
+	ok(t, trafo.Write(alias, []float32{5, 6}))
+	refused(last)
+	last = loss()
+	ok(t, x.MarkWritten())
+	refused(last)
+	last = loss()
+	ok(t, trafo.Write(w, []float32{7, 8})) // x is a constant: the values of w are not needed
+	ok(t, last.Backward())
+	wantValues(t, "gradient", grad(t, w), []float64{5, 6})
+
+	ok(t, x.SetRequiresGrad(true))
+	optimizer := must[*trafo.AdamW](t)(c.NewAdamW(nil, w))
+	defer optimizer.Close()
+	ok(t, loss().Backward())
+	last = loss()
+	must[float64](t)(optimizer.Step(0.1))
+	refused(last)
+	ok(t, loss().Backward())
+}
 
 func TestTensorsKeepTheirElements(t *testing.T) {
 	c := newContext(t)

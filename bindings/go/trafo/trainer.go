@@ -382,6 +382,21 @@ func (t *Trainer) Save() error {
 	return t.in("Trainer.Save", func() *C.trafo_error { return C.trafo_trainer_save(t.ptr) })
 }
 
+// BestModel makes a model of the best checkpoint in the run directory, by the first metric of
+// validation. The trainer and its model do not change. ErrInvalidArgument: there is no run directory.
+// ErrNotFound: nothing was validated yet, or the best checkpoint is not kept (KeepBest).
+func (t *Trainer) BestModel() (m *Model, err error) {
+	err = t.in("Trainer.BestModel", func() *C.trafo_error {
+		var out *C.trafo_model
+		if e := C.trafo_trainer_load_best(t.ptr, &out); e != nil {
+			return e
+		}
+		m = t.c.adoptModel(out)
+		return nil
+	})
+	return m, err
+}
+
 // Close frees the trainer; it may be called more than once. It waits for a Run of another goroutine:
 // end that one's context first. It fails only in the trainer's own callback.
 func (t *Trainer) Close() error {

@@ -213,6 +213,41 @@ func TestAutotuneGemmChangesNothingOnTheCPU(t *testing.T) {
 	}
 }
 
+func TestARunDirectoryGivesItsModels(t *testing.T) {
+	l := newLesson(t)
+	l.options.AfterUpdates, l.options.AverageLast, l.options.RunDirectory = 12, 2, t.TempDir()
+	l.options.ValidFreq = trafo.Every(6, trafo.Updates)
+	load := func(which trafo.RunModel) (*trafo.Model, error) {
+		return l.context.LoadRun(l.options.RunDirectory, which, trafo.Float32)
+	}
+	weights := func(m *trafo.Model, err error) string {
+		t.Helper()
+		ok(t, err)
+		defer m.Close()
+		return (&lesson{model: m}).weights(t)
+	}
+	_, err := load(trafo.RunModelBest)
+	wantError(t, err, trafo.ErrNotFound)
+	trainer := l.trainer(t)
+	_, err = trainer.Run(t.Context(), 0, nil)
+	ok(t, err)
+	if weights(load(trafo.RunModelLast)) != l.weights(t) {
+		t.Error("the last model is another one")
+	}
+	if weights(load(trafo.RunModelAveraged)) == l.weights(t) {
+		t.Error("nothing was averaged")
+	}
+	if weights(load(trafo.RunModelBest)) != weights(trainer.BestModel()) {
+		t.Error("the trainer's best model is another one than the run's")
+	}
+	_, err = load(9)
+	wantError(t, err, trafo.ErrInvalidArgument)
+
+	l.options.RunDirectory, l.options.AverageLast = "", 0
+	_, err = l.trainer(t).BestModel()
+	wantError(t, err, trafo.ErrInvalidArgument)
+}
+
 func TestEMAIsKeptBesideTheWeights(t *testing.T) {
 	l := newLesson(t)
 	l.options.AfterUpdates, l.options.EmaAlpha, l.options.RunDirectory = 12, 0.05, t.TempDir()

@@ -19,11 +19,10 @@ constexpr const char* kOp = "activation";
 
 // max(0, x); at a tie the first operand, the zero, takes the gradient.
 Tensor relu_reference(Context& context, const Tensor& x) {
-  Shape shape = x.shape();
-  shape.push_back(1);
-  const std::array<Tensor, 2> operands = {context.zeros(shape, x.dtype()),
-                                          reshape(context, x, shape)};
-  return max(context, ops::concat(context, operands, -1), -1);
+  const Shape column{x.numel(), 1};  // beside a column of zeros, whatever the rank of x
+  const std::array<Tensor, 2> operands = {context.zeros(column, x.dtype()),
+                                          reshape(context, x, column)};
+  return reshape(context, max(context, ops::concat(context, operands, -1), -1), x.shape());
 }
 
 Tensor gelu_reference(Context& context, const Tensor& x) {
@@ -58,7 +57,7 @@ Tensor activation(Context& context, const Tensor& x, Activation kind) {
   launch(context, OpKernel::activation_forward, kOp,
          ActivationForwardParams{x.dtype(), kind, x.numel(), in.raw(), y.raw()});
   if (context.needs_grad({in})) {
-    context.record(kOp, {in}, {&y}, [x = in.detach(), kind](Backward& b) {
+    context.record(kOp, {in}, {&y}, {{"x", in}}, [x = in.detach(), kind](Backward& b) {
       const Tensor dy = b.grad_output();
       const GradTarget dx = b.target(0);
       launch(b.context(), OpKernel::activation_backward, kOp,

@@ -263,6 +263,12 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
   for (Tensor& tensor : sources.tensors) tensor = tensor.detach();
   Tensor* const outputs[] = {&out};
   context.record(kOp, tensors, outputs,
+                 {{"q", inputs[0].tensor},
+                  {"k", inputs[1].tensor},
+                  {"v", inputs[2].tensor},
+                  {"cu_seqlens_q", cu_seqlens_q},
+                  {"cu_seqlens_k", cu_seqlens_k},
+                  {kResult, out}},
                  [saved = std::move(saved)](Backward& b) { attention_backward(b, saved); });
   return out;
 }

@@ -32,7 +32,7 @@ Tensor moved_rows(Context& context, const Tensor& x, const Tensor& from, const T
   Tensor out = context.empty({from.numel(), x.dim(1)}, x.dtype());
   move(context, source, from, out.raw());
   if (context.needs_grad({source}))
-    context.record("moved_rows", {source}, {&out}, [move, to, shape = x.shape()](Backward& b) {
+    context.record("moved_rows", {source}, {&out}, {}, [move, to, shape = x.shape()](Backward& b) {
       const Tensor dy = b.grad_output();
       const Tensor dx = b.context().empty(shape, dy.dtype());
       move(b.context(), dy, to, dx.raw());

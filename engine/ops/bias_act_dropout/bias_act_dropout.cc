@@ -50,6 +50,7 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
   const Tensor kept = from_output ? y.detach() : in.detach();
   const Tensor kept_bias = vector.defined() && !from_output ? vector.detach() : Tensor{};
   context.record(kOp, {in, vector}, {&y},
+                 {{from_output ? kResult : "x", kept}, {"bias", kept_bias}},
                  [x = kept, bias = kept_bias, kind, dropout, rows, width](Backward& b) {
                    const Tensor dy = b.grad_output();
                    const GradTarget dx = target_if_needed(b, 0);

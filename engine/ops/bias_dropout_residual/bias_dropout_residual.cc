@@ -74,7 +74,7 @@ Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bi
          forward_params(in, vector, branch, dropout, sum));
   if (!context.needs_grad({in, vector, branch})) return sum;
 
-  context.record(kOp, {in, vector, branch}, {&sum},
+  context.record(kOp, {in, vector, branch}, {&sum}, {},
                  [shape = x.shape(), dtype = x.dtype(), dropout](Backward& b) {
                    const Tensor dsum = b.grad_output();
                    // The residual's gradient is dsum itself, and so is x's where nothing is
@@ -150,7 +150,7 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
 
   Tensor* const outputs[] = {&out.sum, &out.normed};
   context.record(
-      kNormOp, inputs, outputs,
+      kNormOp, inputs, outputs, {{"the sum", out.sum}, {"gamma", inputs[3]}},
       [sum = out.sum.detach(), gamma = inputs[3].detach(), mean, rstd, dropout](Backward& b) {
         const int64_t width = sum.dim(-1);
         const DType dtype = sum.dtype();

@@ -20,6 +20,8 @@ const char* kind_name(BinaryKind kind) {
       return "multiply";
     case BinaryKind::divide:
       return "divide";
+    case BinaryKind::select:
+      return "select";
   }
   return "binary";
 }
@@ -96,7 +98,9 @@ void linear_backward(Backward& back, BinaryKind kind, const Shape& shape_a, cons
   }
 }
 
-void product_backward(Backward& back, BinaryKind kind, const Tensor& a, const Tensor& b) {
+// a: undefined unless the gradient of b is needed.
+void product_backward(Backward& back, BinaryKind kind, const Shape& shape_a, const Tensor& a,
+                      const Tensor& b) {
   Context& context = back.context();
   const char* op = kind_name(kind);
   const Tensor grad = back.grad_output();
@@ -106,9 +110,9 @@ void product_backward(Backward& back, BinaryKind kind, const Tensor& a, const Te
   params.kind = kind;
   params.rank = shape.rank();
   for (int i = 0; i < shape.rank(); ++i) params.shape[i] = shape[i];
-  fill_strides(a, shape, params.a_strides);
+  if (a.defined()) fill_strides(a, shape, params.a_strides);
   fill_strides(b, shape, params.b_strides);
-  params.a = a.raw();
+  params.a = a.defined() ? a.raw() : nullptr;
   params.b = b.raw();
   params.dout = grad.raw();
   Tensor da, db;
@@ -118,7 +122,7 @@ void product_backward(Backward& back, BinaryKind kind, const Tensor& a, const Te
   params.db = db.defined() ? db.raw() : nullptr;
   launch(context, OpKernel::binary_backward, op, params);
   // Moved, so that the tape can keep the buffer instead of a copy.
-  if (da.defined()) back.add(0, sum_to_shape(context, op, std::move(da), a.shape()));
+  if (da.defined()) back.add(0, sum_to_shape(context, op, std::move(da), shape_a));
   if (db.defined()) back.add(1, sum_to_shape(context, op, std::move(db), b.shape()));
 }
 
@@ -144,14 +148,18 @@ Tensor binary(Context& context, BinaryKind kind, const Tensor& a, const Tensor& 
   if (!context.needs_grad({a, b})) return out;
 
   if (kind == BinaryKind::add || kind == BinaryKind::subtract) {
-    context.record(op, {a, b}, {&out},
+    context.record(op, {a, b}, {&out}, {},
                    [kind, shape_a = a.shape(), shape_b = b.shape()](Backward& back) {
                      linear_backward(back, kind, shape_a, shape_b);
                    });
   } else {
-    context.record(op, {a, b}, {&out}, [kind, x = a.detach(), y = b.detach()](Backward& back) {
-      product_backward(back, kind, x, y);
-    });
+    // a is read for the gradient of b alone; b for that of a, and always to divide.
+    const Tensor kept = requires_grad(b) ? a.detach() : Tensor{};
+    const bool reads_b = kind == BinaryKind::divide || requires_grad(a);
+    context.record(op, {a, b}, {&out}, {{"a", kept}, {"b", b, reads_b}},
+                   [kind, shape_a = a.shape(), x = kept, y = b.detach()](Backward& back) {
+                     product_backward(back, kind, shape_a, x, y);
+                   });
   }
   return out;
 }
@@ -171,6 +179,9 @@ Tensor multiply(Context& context, const Tensor& a, const Tensor& b) {
 }
 Tensor divide(Context& context, const Tensor& a, const Tensor& b) {
   return binary(context, BinaryKind::divide, a, b);
+}
+Tensor select(Context& context, const Tensor& a, const Tensor& mask) {
+  return binary(context, BinaryKind::select, a, mask.defined() ? mask.detach() : mask);
 }
 
 }  // namespace ops

@@ -1,4 +1,4 @@
-// Elementwise add, subtract, multiply, divide with NumPy broadcasting.
+// Elementwise add, subtract, multiply, divide and select with NumPy broadcasting.
 //
 // Backward: the usual products, summed over broadcast dimensions in a fixed order.
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace trafo {
 
-enum class BinaryKind : int32_t { add = 0, subtract = 1, multiply = 2, divide = 3 };
+enum class BinaryKind : int32_t { add = 0, subtract = 1, multiply = 2, divide = 3, select = 4 };
 
 // out = a op b over `shape`; a broadcast dimension has stride 0. dtype f32 or f64.
 struct BinaryForwardParams {
@@ -43,6 +43,9 @@ Tensor add(Context& context, const Tensor& a, const Tensor& b);
 Tensor subtract(Context& context, const Tensor& a, const Tensor& b);
 Tensor multiply(Context& context, const Tensor& a, const Tensor& b);
 Tensor divide(Context& context, const Tensor& a, const Tensor& b);
+// a where `mask` is not 0, else 0, of one dtype. The mask is a constant to autodiff. Where it is 0,
+// neither the value nor the gradient depends on a: a product would make NaN of an infinite one.
+Tensor select(Context& context, const Tensor& a, const Tensor& mask);
 
 }  // namespace ops
 }  // namespace trafo

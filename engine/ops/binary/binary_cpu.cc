@@ -107,6 +107,12 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
+// a where b is not 0, else 0.
+template <class V>
+HWY_INLINE V select(V a, V b) {
+  return hn::IfThenZeroElse(hn::Eq(b, hn::Zero(hn::DFromV<V>())), a);
+}
+
 template <BinaryKind kind>
 struct Apply {
   template <class V>
@@ -115,6 +121,7 @@ struct Apply {
     if constexpr (kind == BinaryKind::subtract) return hn::Sub(a, b);
     if constexpr (kind == BinaryKind::multiply) return hn::Mul(a, b);
     if constexpr (kind == BinaryKind::divide) return hn::Div(a, b);
+    if constexpr (kind == BinaryKind::select) return select(a, b);
   }
 };
 
@@ -161,7 +168,7 @@ void forward(ThreadPool& pool, const BinaryForwardParams& p) {
   });
 }
 
-// multiply: da = g b, db = g a. divide: da = g / b, db = -g a / b^2.
+// multiply: da = g b, db = g a. divide: da = g / b, db = -g a / b^2. select: da = select(g, b).
 template <class T, BinaryKind kind>
 void backward(ThreadPool& pool, const BinaryBackwardParams& p) {
   const hn::ScalableTag<T> d;
@@ -176,7 +183,9 @@ void backward(ThreadPool& pool, const BinaryBackwardParams& p) {
       const int64_t rest = std::min(lanes(d), count - i);
       const auto g = load_step(d, dout + at, 1, i, rest);
       const auto y = load_step(d, b + at_b, layout.b_step(), i, rest);
-      if constexpr (kind == BinaryKind::multiply) {
+      if constexpr (kind == BinaryKind::select) {
+        store_n(select(g, y), d, da + at + i, rest);
+      } else if constexpr (kind == BinaryKind::multiply) {
         if (da) store_n(hn::Mul(g, y), d, da + at + i, rest);
         if (db)
           store_n(hn::Mul(g, load_step(d, a + at_a, layout.a_step(), i, rest)), d, db + at + i,
@@ -205,19 +214,25 @@ void binary_forward_simd(ThreadPool& pool, const BinaryForwardParams& p) {
         return forward<T, BinaryKind::multiply>(pool, p);
       case BinaryKind::divide:
         return forward<T, BinaryKind::divide>(pool, p);
+      case BinaryKind::select:
+        return forward<T, BinaryKind::select>(pool, p);
     }
   });
 }
 
 void binary_backward_simd(ThreadPool& pool, const BinaryBackwardParams& p) {
-  require(p.kind == BinaryKind::multiply || p.kind == BinaryKind::divide, ErrorCode::unsupported,
-          "binary", "the gradients of a sum are its upstream gradient");
   with_compute_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (p.kind == BinaryKind::multiply)
-      backward<T, BinaryKind::multiply>(pool, p);
-    else
-      backward<T, BinaryKind::divide>(pool, p);
+    switch (p.kind) {
+      case BinaryKind::multiply:
+        return backward<T, BinaryKind::multiply>(pool, p);
+      case BinaryKind::divide:
+        return backward<T, BinaryKind::divide>(pool, p);
+      case BinaryKind::select:
+        return backward<T, BinaryKind::select>(pool, p);
+      default:
+        fail(ErrorCode::unsupported, "binary", "the gradients of a sum are its upstream gradient");
+    }
   });
 }
 

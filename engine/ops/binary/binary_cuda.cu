@@ -44,12 +44,16 @@ __global__ void __launch_bounds__(kThreads)
       case BinaryKind::divide:
         x[j] /= y[j];
         break;
+      case BinaryKind::select:
+        x[j] = y[j] == 0 ? 0 : x[j];
+        break;
     }
   }
   cuda::store_floats(out + i, x);
 }
 
-// multiply: da = g b, db = g a. divide: da = g / b, db = -(g / b) (a / b).
+// multiply: da = g b, db = g a. divide: da = g / b, db = -(g / b) (a / b). select: da = g where b
+// is not 0, else 0.
 template <class T, int kWidth, class Index>
 __global__ void __launch_bounds__(kThreads)
     backward(Layout layout, BinaryKind kind, const T* a, const T* b, const T* dout, T* da, T* db) {
@@ -61,11 +65,16 @@ __global__ void __launch_bounds__(kThreads)
   cuda::load_floats(dout + i, g);
   load_step(b + at[1], layout.strides[1][layout.rank - 1], y);
   if (db) load_step(a + at[0], layout.strides[0][layout.rank - 1], x);
-  const bool divide = kind == BinaryKind::divide;
+  const bool divide = kind == BinaryKind::divide, select = kind == BinaryKind::select;
   if (da) {
     float result[kWidth];
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) result[j] = divide ? g[j] / y[j] : g[j] * y[j];
+    for (int j = 0; j < kWidth; ++j) {
+      if (select)
+        result[j] = y[j] == 0 ? 0 : g[j];
+      else
+        result[j] = divide ? g[j] / y[j] : g[j] * y[j];
+    }
     cuda::store_floats(da + i, result);
   }
   if (db) {
@@ -118,7 +127,7 @@ int32_t binary_forward_cuda(DeviceState& device, const BinaryForwardParams& p) {
 }
 
 int32_t binary_backward_cuda(DeviceState& device, const BinaryBackwardParams& p) {
-  if (p.kind != BinaryKind::multiply && p.kind != BinaryKind::divide)
+  if (p.kind == BinaryKind::add || p.kind == BinaryKind::subtract)
     return cuda::unsupported(device, "the gradients of a sum are its upstream gradient");
   int32_t result = cuda::kSuccess;
   const bool known = cuda::with_device_type(p.dtype, [&](auto zero) {

@@ -19,7 +19,7 @@ Tensor cast(Context& context, const Tensor& x, DType dtype) {
   launch(context, OpKernel::cast_forward, "cast",
          CastForwardParams{input.dtype(), dtype, input.numel(), input.raw(), y.raw()});
   if (context.needs_grad({input}))
-    context.record("cast", {input}, {&y}, [](Backward& b) {
+    context.record("cast", {input}, {&y}, {}, [](Backward& b) {
       const Tensor grad = b.grad_output();
       const DType to = b.grad_dtype(0);
       if (grad.dtype() == to) return b.add(0, grad);

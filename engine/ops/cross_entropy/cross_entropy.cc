@@ -159,6 +159,7 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   }
   if (!context.needs_grad({x})) return out;
   context.record(kOp, {x}, {&out.loss},
+                 {{"logits", x}, {"labels", inputs.labels}, {"weights", inputs.weights}},
                  [x = x.detach(), lse, lse_rest, inputs, per_row,
                   smoothing = options.label_smoothing, ignore = options.ignore_label](Backward& b) {
                    const Tensor dloss = b.grad_output();
@@ -201,23 +202,28 @@ CrossEntropyOutput cross_entropy_reference(Context& context, const Tensor& given
   } else {
     // A row's loss is w (lse - <q, x>) with the target distribution q = (1 - e) onehot + e / V.
     const Tensor hit = one_hot(context, inputs.labels, classes, options.ignore_label, dtype);
-    Tensor weight = sum(context, hit, 1);  // 0 of ignored rows
-    if (inputs.weights.defined()) weight = multiply(context, weight, inputs.weights);
-    const Tensor maximum = [&] {
-      NoGrad no_grad(context);
-      return max(context, logits, 1, true);
-    }();
-    const Tensor shifted = subtract(context, logits, maximum);
+    const Tensor counts = sum(context, hit, 1);  // 1, or 0 of ignored rows
+    // Selected, because products with zeros would let NaN and infinities of ignored rows and of
+    // other classes through.
+    const Tensor of_row = reshape(context, counts, {rows, 1});
+    const Tensor x = select(context, logits, of_row);
+    const Tensor maximum = max(context, x.detach(), 1, true);
+    const Tensor shifted = subtract(context, x, maximum);
     const Tensor lse = log(context, sum(context, exp(context, shifted), 1));
-    const Tensor of_label = sum(context, multiply(context, shifted, hit), 1);
+    const Tensor of_label = sum(context, select(context, shifted, hit), 1);
+    const auto counted = [&](const Tensor& loss) {
+      const Tensor weighted =
+          inputs.weights.defined() ? multiply(context, loss, inputs.weights) : loss;
+      return select(context, weighted, counts);
+    };
     Tensor expected = scale(context, of_label, 1 - smoothing);
     if (smoothing > 0)
       expected =
           add(context, expected,
               scale(context, sum(context, shifted, 1), smoothing / static_cast<double>(classes)));
-    out.loss = multiply(context, subtract(context, lse, expected), weight);
+    out.loss = counted(subtract(context, lse, expected));
     NoGrad no_grad(context);
-    out.nll = multiply(context, subtract(context, lse, of_label), weight);
+    out.nll = counted(subtract(context, lse, of_label));
   }
   if (options.reduction == Reduction::none) return out;
   out.loss = scale(context, sum(context, out.loss), inputs.scale);

@@ -30,7 +30,7 @@ Tensor dropout(Context& context, const Tensor& x, const Dropout& dropout) {
   launch(context, OpKernel::dropout_forward, "dropout",
          DropoutForwardParams{input.dtype(), dropout, input.numel(), input.raw(), y.raw()});
   if (context.needs_grad({input}))
-    context.record("dropout", {input}, {&y}, [dropout](Backward& b) {
+    context.record("dropout", {input}, {&y}, {}, [dropout](Backward& b) {
       const Tensor grad = b.grad_output();
       const GradTarget target = b.target(0);
       launch(b.context(), OpKernel::dropout_backward, "dropout",

@@ -73,7 +73,7 @@ Tensor embed_checked(Context& context, const Tensor& ids, const Tensor& table,
 
   if (!context.needs_grad({rows, positions_table})) return y;
   context.record(
-      kOp, {rows, positions_table}, {&y},
+      kOp, {rows, positions_table}, {&y}, {{"ids", ids}, {"positions", options.positions}},
       [ids = ids.detach(), positions = positioned ? options.positions.detach() : Tensor{},
        dropout = options.dropout, scale = options.scale, vocabulary = rows.dim(0),
        max_positions = positioned ? positions_table.dim(0) : 0](Backward& b) {

@@ -158,9 +158,16 @@ Tensor feed_forward(Context& context, const Tensor& x, const Tensor& up, const T
   context.backend().gemm(product(active, d, y, sizes.rows, sizes.out, sizes.ffn));
   if (!context.needs_grad({input, u, bias, d})) return y;
   if (context.recompute() != Recompute::selective) saved.active = active;
-  context.record(kOp, {input, u, bias, d}, {&y}, [saved = std::move(saved)](Backward& b) mutable {
-    backward_in_products(b, saved);
-  });
+  const bool again = !saved.active.defined() && requires_grad(d);  // `active` is recomputed
+  const bool inner = requires_grad(input) || requires_grad(u) || requires_grad(bias);
+  const bool reads_x = saved.x.is_kept() && (again || requires_grad(u));
+  context.record(
+      kOp, {input, u, bias, d}, {&y},
+      {{"x", input, reads_x},
+       {"up", u, again || requires_grad(input)},
+       {"up_bias", bias, again},
+       {"down", d, inner}},
+      [saved = std::move(saved)](Backward& b) mutable { backward_in_products(b, saved); });
   return y;
 }
 

@@ -37,7 +37,7 @@ Tensor gather_rows(Context& context, const Tensor& x, const Tensor& index) {
   for (int i = 1; i < shape.rank(); ++i) width *= shape[i];
   gather_rows_into(context, from.reshaped({x.dim(0), width}), index,
                    out.reshaped({index.dim(0), width}));
-  context.record(kOp, {from}, {&out}, nullptr);
+  context.record(kOp, {from}, {&out}, {}, nullptr);
   return out;
 }
 
@@ -58,6 +58,7 @@ void gather_rows_into(Context& context, const Tensor& x, const Tensor& index, co
   params.x = x.raw();
   params.index = numbers.data<int32_t>();
   params.out = out.raw();
+  out.mark_written();
   launch(context, OpKernel::gather_rows, kOp, params);
 }
 

@@ -52,6 +52,7 @@ void kv_cache_append(Context& context, const Tensor& x, int64_t column, int64_t 
   p.x = first_column(x, column);
   p.slots = slots.data<int32_t>();
   p.cache = first_column(cache, cache_column);
+  cache.mark_written();
   launch(context, OpKernel::kv_cache_append, kOp, p);
 }
 

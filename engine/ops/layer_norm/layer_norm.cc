@@ -14,7 +14,10 @@ constexpr const char* kOp = "layer_norm";
 
 Tensor layer_norm_reference(Context& context, const Tensor& x, const Tensor& gamma,
                             const Tensor& beta, double epsilon) {
-  const Tensor centred = subtract(context, x, mean(context, x, -1, true));
+  // The mean of a row is rounded, and a deviation below epsilon would be left in every element of a
+  // constant row. The mean of what is left has no such error.
+  const Tensor rough = subtract(context, x, mean(context, x, -1, true));
+  const Tensor centred = subtract(context, rough, mean(context, rough, -1, true));
   const Tensor variance = mean(context, multiply(context, centred, centred), -1, true);
   const Tensor xhat = divide(context, centred, sqrt(context, shift(context, variance, epsilon)));
   return add(context, multiply(context, xhat, gamma), beta);
@@ -57,29 +60,31 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
   launch(context, OpKernel::layer_norm_forward, kOp, p);
   if (!recorded) return y;
 
-  context.record(kOp, {in, weight, bias}, {&y},
-                 [x = in.detach(), gamma = weight.detach(), mean, rstd, rows, width](Backward& b) {
-                   const Tensor dy = b.grad_output();
-                   const GradTarget dx = target_if_needed(b, 0);
-                   const GradTarget dgamma = vector_target_if_needed(b, 1, x);
-                   const GradTarget dbeta = vector_target_if_needed(b, 2, x);
-                   LayerNormBackwardParams q{};
-                   q.dtype = x.dtype();
-                   q.rows = rows;
-                   q.width = width;
-                   q.accumulate_dx = dx.accumulate;
-                   q.accumulate_dgamma = dgamma.accumulate;
-                   q.accumulate_dbeta = dbeta.accumulate;
-                   q.x = x.raw();
-                   q.gamma = gamma.raw();
-                   q.mean = mean.raw();
-                   q.rstd = rstd.raw();
-                   q.dy = dy.raw();
-                   q.dx = raw_or_null(dx.buffer);
-                   q.dgamma = raw_or_null(dgamma.buffer);
-                   q.dbeta = raw_or_null(dbeta.buffer);
-                   launch(b.context(), OpKernel::layer_norm_backward, kOp, q);
-                 });
+  context.record(
+      kOp, {in, weight, bias}, {&y},
+      {{"x", in, requires_grad(in) || requires_grad(weight)}, {"gamma", weight, requires_grad(in)}},
+      [x = in.detach(), gamma = weight.detach(), mean, rstd, rows, width](Backward& b) {
+        const Tensor dy = b.grad_output();
+        const GradTarget dx = target_if_needed(b, 0);
+        const GradTarget dgamma = vector_target_if_needed(b, 1, x);
+        const GradTarget dbeta = vector_target_if_needed(b, 2, x);
+        LayerNormBackwardParams q{};
+        q.dtype = x.dtype();
+        q.rows = rows;
+        q.width = width;
+        q.accumulate_dx = dx.accumulate;
+        q.accumulate_dgamma = dgamma.accumulate;
+        q.accumulate_dbeta = dbeta.accumulate;
+        q.x = x.raw();
+        q.gamma = gamma.raw();
+        q.mean = mean.raw();
+        q.rstd = rstd.raw();
+        q.dy = dy.raw();
+        q.dx = raw_or_null(dx.buffer);
+        q.dgamma = raw_or_null(dgamma.buffer);
+        q.dbeta = raw_or_null(dbeta.buffer);
+        launch(b.context(), OpKernel::layer_norm_backward, kOp, q);
+      });
   if (saved_mean.defined())
     y.variable()->recompute = norm_recompute(in, weight, bias, saved_mean, rstd);
   return y;

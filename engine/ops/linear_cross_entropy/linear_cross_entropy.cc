@@ -247,7 +247,7 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   std::array<Tensor, 3> gradients{work.dx, still_to_go(weight_dense, work.dweight),
                                   still_to_go(bias_dense, work.dbias)};
   context.record(
-      kOp, {x_dense, weight_dense, bias_dense}, {&out.loss},
+      kOp, {x_dense, weight_dense, bias_dense}, {&out.loss}, {},
       [gradients = std::move(gradients), at_once](Backward& b) mutable {
         const double upstream = b.unit_grad_output() ? 1 : b.context().item(b.grad_output());
         require(!at_once || upstream == 1, ErrorCode::internal, kOp,

@@ -116,27 +116,32 @@ Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOp
   product(context, a.dtype(), batch, m, n, k, matrix_of(x, ta), matrix_of(y, tb), c, false);
   if (!context.needs_grad({x, y})) return c;
 
-  context.record("matmul", {x, y}, {&c}, [=, x = x.detach(), y = y.detach()](Backward& back) {
-    Context& ctx = back.context();
-    const Tensor grad = back.grad_output();
-    const Matrix dc{grad.raw(), false, std::max<int64_t>(n, 1), m * n};
-    if (back.needs(0)) {  // dA = dC B^T, or its transpose B dC^T
-      const Matrix other = matrix_of(y, tb);
-      const GradTarget da = back.target(0, back.grad_dtype(0));
-      if (ta)
-        product(ctx, grad.dtype(), batch, k, m, n, other, dc.flipped(), da.buffer, da.accumulate);
-      else
-        product(ctx, grad.dtype(), batch, m, k, n, dc, other.flipped(), da.buffer, da.accumulate);
-    }
-    if (back.needs(1)) {  // dB = A^T dC, or its transpose dC^T A
-      const Matrix other = matrix_of(x, ta);
-      const GradTarget db = back.target(1, back.grad_dtype(1));
-      if (tb)
-        product(ctx, grad.dtype(), batch, n, k, m, dc.flipped(), other, db.buffer, db.accumulate);
-      else
-        product(ctx, grad.dtype(), batch, k, n, m, other.flipped(), dc, db.buffer, db.accumulate);
-    }
-  });
+  context.record("matmul", {x, y}, {&c}, {{"a", x, requires_grad(y)}, {"b", y, requires_grad(x)}},
+                 [=, x = x.detach(), y = y.detach()](Backward& back) {
+                   Context& ctx = back.context();
+                   const Tensor grad = back.grad_output();
+                   const Matrix dc{grad.raw(), false, std::max<int64_t>(n, 1), m * n};
+                   if (back.needs(0)) {  // dA = dC B^T, or its transpose B dC^T
+                     const Matrix other = matrix_of(y, tb);
+                     const GradTarget da = back.target(0, back.grad_dtype(0));
+                     if (ta)
+                       product(ctx, grad.dtype(), batch, k, m, n, other, dc.flipped(), da.buffer,
+                               da.accumulate);
+                     else
+                       product(ctx, grad.dtype(), batch, m, k, n, dc, other.flipped(), da.buffer,
+                               da.accumulate);
+                   }
+                   if (back.needs(1)) {  // dB = A^T dC, or its transpose dC^T A
+                     const Matrix other = matrix_of(x, ta);
+                     const GradTarget db = back.target(1, back.grad_dtype(1));
+                     if (tb)
+                       product(ctx, grad.dtype(), batch, n, k, m, dc.flipped(), other, db.buffer,
+                               db.accumulate);
+                     else
+                       product(ctx, grad.dtype(), batch, k, n, m, other.flipped(), dc, db.buffer,
+                               db.accumulate);
+                   }
+                 });
   return c;
 }
 
@@ -180,6 +185,7 @@ Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Ten
   if (!context.needs_grad({input, w, offset})) return y;
 
   context.record("linear", {input, w, offset}, {&y},
+                 {{"x", input, saved.is_kept()}, {"weight", w, requires_grad(input)}},
                  [rows, in, out, flat, saved, w = w.detach()](Backward& b) {
                    Context& ctx = b.context();
                    const Tensor grad = b.grad_output();

@@ -36,7 +36,7 @@ Tensor reduce(Context& context, ReduceKind kind, const Tensor& x, const Shape& o
     saved_x = input.detach();
     saved_y = y.detach();
   }
-  context.record(op, {input}, {&y}, [=](Backward& b) {
+  context.record(op, {input}, {&y}, {{"x", saved_x}, {kResult, saved_y}}, [=](Backward& b) {
     const Tensor grad = b.grad_output();
     const GradTarget target = b.target(0);
     launch(b.context(), OpKernel::reduce_backward, op,

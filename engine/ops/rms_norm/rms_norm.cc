@@ -126,7 +126,7 @@ Tensor rms_norm(Context& context, const Tensor& x, const Tensor& gamma, double e
   launch(context, OpKernel::rms_norm_forward, kOp, p);
   if (!recorded) return y;
 
-  context.record(kOp, {in, weight}, {&y},
+  context.record(kOp, {in, weight}, {&y}, {{"x", in}, {"gamma", weight, requires_grad(in)}},
                  [x = in.detach(), gamma = weight.detach(), rstd](Backward& b) {
                    const Tensor dy = b.grad_output();
                    const GradTarget dx = target_if_needed(b, 0);
@@ -180,6 +180,7 @@ ResidualRmsNorm residual_rms_norm(Context& context, const Tensor& x, const Tenso
   }
 
   context.record(kResidualOp, {in, branch, weight}, {&out.sum, &out.normed},
+                 {{"the sum", out.sum}, {"gamma", weight}},
                  [sum = out.sum.detach(), gamma = weight.detach(), rstd, dropout](Backward& b) {
                    residual_backward(b, sum, gamma, rstd, dropout);
                  });

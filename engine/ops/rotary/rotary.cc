@@ -87,6 +87,7 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
   const Tensor in = row_view(context, x);
   const Tensor at = contiguous(context, positions);
   const bool in_place = options.in_place && in.is_contiguous();
+  if (in_place) in.mark_written();
   Tensor y = in_place ? in.detach() : context.empty(x.shape(), x.dtype());
   RotaryForwardParams p{};
   p.dtype = x.dtype();
@@ -103,7 +104,7 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
   launch(context, OpKernel::rotary_forward, kOp, p);
   if (!context.needs_grad({in})) return y;
 
-  context.record(kOp, {in}, {&y}, [at = at.detach(), options](Backward& b) {
+  context.record(kOp, {in}, {&y}, {{"positions", at}}, [at = at.detach(), options](Backward& b) {
     const Tensor dy = b.grad_output();
     const GradTarget dx = b.target(0);
     RotaryBackwardParams q{};

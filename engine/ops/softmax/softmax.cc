@@ -76,19 +76,19 @@ Tensor masked_softmax(Context& context, const Tensor& x, const Tensor& visible) 
   if (x.numel() == 0) return contiguous(context, x);
   const bool masked = visible.defined();
   Tensor scores = x;
-  if (masked) {
-    const Tensor penalty = scale(context, shift(context, visible, -1), 1e30);
-    scores = add(context, multiply(context, scores, visible), penalty);
-  }
+  // A masked score is -infinity, the log of 0, whatever x is there.
+  if (masked) scores = add(context, select(context, x, visible), log(context, visible));
   // Softmax does not change with the shift, so the maximum is a constant to autodiff.
-  const Tensor highest = max(context, scores.detach(), -1, true);
-  Tensor weights = exp(context, subtract(context, scores, highest));
-  if (masked) weights = multiply(context, weights, visible);
-  Tensor total = sum(context, weights, -1, true);
-  if (masked) {  // 0 / 1 instead of 0 / 0 where no key is visible
-    const Tensor empty = scale(context, shift(context, max(context, visible, -1, true), -1), -1);
-    total = add(context, total, empty);
+  Tensor highest = max(context, scores.detach(), -1, true);
+  Tensor any;  // 1 of rows with a visible key
+  if (masked) {
+    any = max(context, visible, -1, true);
+    highest = select(context, highest, any);  // else -infinity less -infinity
   }
+  const Tensor weights = exp(context, subtract(context, scores, highest));
+  Tensor total = sum(context, weights, -1, true);
+  // 0 / 1 instead of 0 / 0 where no key is visible.
+  if (masked) total = add(context, total, scale(context, shift(context, any, -1), -1));
   return divide(context, weights, total);
 }
 
@@ -115,21 +115,22 @@ Tensor softmax(Context& context, const Tensor& x, const SoftmaxOptions& options)
   p.y = y.raw();
   launch(context, OpKernel::softmax_forward, kOp, p);
   if (context.needs_grad({in})) {
-    context.record(kOp, {in}, {&y}, [y = y.detach(), scale = options.scale](Backward& b) {
-      const int64_t keys = y.dim(-1);
-      const Tensor dy = b.grad_output();
-      const GradTarget dx = b.target(0);
-      SoftmaxBackwardParams q{};
-      q.dtype = y.dtype();
-      q.scale = scale;
-      q.accumulate = dx.accumulate;
-      q.rows = keys > 0 ? y.numel() / keys : 0;
-      q.keys = keys;
-      q.y = y.raw();
-      q.dy = dy.raw();
-      q.dx = dx.buffer.raw();
-      launch(b.context(), OpKernel::softmax_backward, kOp, q);
-    });
+    context.record(kOp, {in}, {&y}, {{kResult, y}},
+                   [y = y.detach(), scale = options.scale](Backward& b) {
+                     const int64_t keys = y.dim(-1);
+                     const Tensor dy = b.grad_output();
+                     const GradTarget dx = b.target(0);
+                     SoftmaxBackwardParams q{};
+                     q.dtype = y.dtype();
+                     q.scale = scale;
+                     q.accumulate = dx.accumulate;
+                     q.rows = keys > 0 ? y.numel() / keys : 0;
+                     q.keys = keys;
+                     q.y = y.raw();
+                     q.dy = dy.raw();
+                     q.dx = dx.buffer.raw();
+                     launch(b.context(), OpKernel::softmax_backward, kOp, q);
+                   });
   }
   return y;
 }

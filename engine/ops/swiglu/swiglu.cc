@@ -40,7 +40,7 @@ Tensor swiglu(Context& context, const Tensor& x) {
   launch(context, OpKernel::swiglu_forward, kOp, p);
   if (!context.needs_grad({in})) return y;
 
-  context.record(kOp, {in}, {&y}, [x = in.detach(), rows](Backward& b) {
+  context.record(kOp, {in}, {&y}, {{"x", in}}, [x = in.detach(), rows](Backward& b) {
     const Tensor dy = b.grad_output();
     const GradTarget dx = b.target(0);
     SwigluBackwardParams q{};

@@ -42,7 +42,7 @@ TopK top_k(Context& context, const Tensor& logits, int64_t k, std::span<const in
   params.log_probabilities = out.log_probabilities.raw();
   params.ids = out.ids.data<int32_t>();
   launch(context, OpKernel::top_k, kOp, params);
-  context.record(kOp, {x}, {&out.log_probabilities}, nullptr);
+  context.record(kOp, {x}, {&out.log_probabilities}, {}, nullptr);
   return out;
 }
 

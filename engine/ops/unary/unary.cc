@@ -35,15 +35,17 @@ Tensor unary(Context& context, const char* op, UnaryKind kind, const Tensor& x, 
   const Tensor saved = saves == Saves::input    ? input.detach()
                        : saves == Saves::output ? y.detach()
                                                 : Tensor{};
-  context.record(op, {input}, {&y}, [op, kind, factor, saved](Backward& b) {
-    const Tensor grad = b.grad_output();
-    if (kind == UnaryKind::shift) return b.add(0, grad);
-    const GradTarget target = b.target(0);
-    const void* values = saved.defined() ? saved.raw() : nullptr;
-    launch(b.context(), OpKernel::unary_backward, op,
-           UnaryBackwardParams{grad.dtype(), kind, factor, target.accumulate, grad.numel(), values,
-                               values, grad.raw(), target.buffer.raw()});
-  });
+  context.record(
+      op, {input}, {&y}, {{saves == Saves::input ? "x" : kResult, saved}},
+      [op, kind, factor, saved](Backward& b) {
+        const Tensor grad = b.grad_output();
+        if (kind == UnaryKind::shift) return b.add(0, grad);
+        const GradTarget target = b.target(0);
+        const void* values = saved.defined() ? saved.raw() : nullptr;
+        launch(b.context(), OpKernel::unary_backward, op,
+               UnaryBackwardParams{grad.dtype(), kind, factor, target.accumulate, grad.numel(),
+                                   values, values, grad.raw(), target.buffer.raw()});
+      });
   return y;
 }
 

@@ -112,7 +112,7 @@ Tensor contiguous(Context& context, const Tensor& x) {
   Tensor y = context.empty(x.shape(), x.dtype());
   copy_elements(context, "contiguous", x, y, false);
   if (context.needs_grad({x}))
-    context.record("contiguous", {x}, {&y}, [](Backward& b) { b.add(0, b.grad_output()); });
+    context.record("contiguous", {x}, {&y}, {}, [](Backward& b) { b.add(0, b.grad_output()); });
   return y;
 }
 
@@ -131,7 +131,7 @@ Tensor reshape(Context& context, const Tensor& x, const Shape& shape) {
     y = source.reshaped(result_shape);
   }
   if (context.needs_grad({source}))
-    context.record("reshape", {source}, {&y},
+    context.record("reshape", {source}, {&y}, {},
                    [from = x.shape()](Backward& b) { b.add(0, b.grad_output().reshaped(from)); });
   return y;
 }
@@ -143,7 +143,7 @@ Tensor transpose(Context& context, const Tensor& x, int dim0, int dim1) {
   const int j = checked_dim("transpose", dim1, x.rank());
   Tensor y = transposed_view(x, i, j);
   if (context.needs_grad({x}))
-    context.record("transpose", {x}, {&y}, [i, j](Backward& b) {
+    context.record("transpose", {x}, {&y}, {}, [i, j](Backward& b) {
       const Tensor grad = b.grad_output();
       const GradTarget target = b.target(0);
       copy_elements(b.context(), "transpose", transposed_view(grad, i, j), target.buffer,
@@ -160,7 +160,7 @@ Tensor slice(Context& context, const Tensor& x, int dim, int64_t start, int64_t 
           "[", start, ", ", stop, ") is not a part of dimension ", d, " of ", x.shape().str());
   Tensor y = sliced_view(x, d, start, stop);
   if (context.needs_grad({x}))
-    context.record("slice", {x}, {&y}, [d, start, stop](Backward& b) {
+    context.record("slice", {x}, {&y}, {}, [d, start, stop](Backward& b) {
       const Tensor grad = b.grad_output();
       const GradTarget target = b.target(0);
       if (!target.accumulate)
@@ -204,7 +204,7 @@ Tensor concat(Context& context, std::span<const Tensor> tensors, int dim) {
   starts.push_back(start);
   if (wanted) {
     Tensor* outputs[] = {&y};
-    context.record("concat", tensors, outputs, [d, starts = std::move(starts)](Backward& b) {
+    context.record("concat", tensors, outputs, {}, [d, starts = std::move(starts)](Backward& b) {
       const Tensor grad = b.grad_output();
       for (size_t i = 0; i + 1 < starts.size(); ++i) {
         if (!b.needs(i)) continue;

@@ -128,6 +128,8 @@ GOOD = {
             ("strides", "(a->dlpack_strides[0] = -1, a->dlpack_strides)", "either")]]},
     "trafo_trainer_save.trainer": {"field": "trafo_trainer *trainer, *trainer_v;", "good": "@ = @_v = fresh_saver();",
                                    "clean": "trafo_trainer_free(@_v);", "handles": ("@", "trafo_trainer")},
+    "trafo_trainer_load_best.trainer": {"field": "trafo_trainer *trainer, *trainer_v;", "good": "@ = @_v = fresh_validated();",
+                                        "clean": "trafo_trainer_free(@_v);", "handles": ("@", "trafo_trainer")},
     "trafo_trainer_read.read": "read_checkpoint", "trafo_trainer_run.callback": "event_counter()",
     "trafo_corpus_open.paths": "good_paths", "trafo_average_models.paths": "good_model_paths",
 }
@@ -185,6 +187,7 @@ ARRAYS = {
     "trafo_model_load.path": path("w.files.model", "path_length"),
     "trafo_model_load_as.path": path("w.files.model", "path_length"),
     "trafo_model_load_weights.path": path("w.files.model", "path_length"),
+    "trafo_model_load_run.run_directory": path("w.files.run", "run_directory_length"),
     "trafo_average_models.output": path("fresh_path()", "output_length"),
     "trafo_model_export.directory": path("fresh_path()", "directory_length"),
     "trafo_model_import.directory": path("w.files.import", "directory_length"),
@@ -207,7 +210,7 @@ VALUES = {
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
     "trafo_translate.count": "3", "trafo_score.count": "3", "trafo_bleu.count": "3", "trafo_chrf.count": "3",
-    "run_directory_length": "0",
+    "run_directory_length": "0", "trafo_model_load_run.run_directory_length": "strlen(a->run_directory)", "which": "TRAFO_RUN_LAST",
     "trafo_corpus_hold_out.count": "1",
 }
 
@@ -225,7 +228,7 @@ def value(function, name, ctype):
 
 
 # The options of engine/options are sorted by their types; these are the others.
-ENUMS = {"dtype", "precision", "activation", "device", "copy", "format", "reduction", "unit"}
+ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "reduction", "unit"}
 FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "requires_grad", "lowercase",
          "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
 ANY = {"identity", "ignore_label", "step", "dropout_id", "code", "first_line"}

@@ -200,18 +200,32 @@ static trafo_tensor* tensor(int32_t dtype, int32_t rank, const void* values, siz
   return out;
 }
 
-static trafo_trainer* trainer(const char* directory) {
+static trafo_trainer* trainer(const char* directory, int64_t valid_freq) {
   trafo_trainer* out = NULL;
   trafo_trainer_options options;
   must(trafo_trainer_options_init(&options, sizeof options));
   trainer_settings(&options);
+  options.valid_freq.value = valid_freq;
   must(trafo_trainer_new(w.model, w.tokenizer, w.corpus, w.corpus, &options, directory,
                          strlen(directory), &out));
   return out;
 }
 
 trafo_trainer* fresh_saver(void) {
-  return trainer(fresh_path());
+  return trainer(fresh_path(), 1000);
+}
+
+/* After an update that was validated and saved. */
+static trafo_trainer* saved_trainer(const char* directory) {
+  trafo_trainer* out = trainer(directory, 1);
+  int32_t stop;
+  must(trafo_trainer_run(out, 1, NULL, NULL, NULL, &stop));
+  must(trafo_trainer_save(out));
+  return out;
+}
+
+trafo_trainer* fresh_validated(void) {
+  return saved_trainer(fresh_path());
 }
 
 void* fresh(int kind) {
@@ -250,7 +264,7 @@ void* fresh(int kind) {
       must(trafo_model_new(w.context, &w.config, 1, (trafo_model**)&handle));
       return handle;
     case KIND_trafo_trainer:
-      return trainer("");
+      return trainer("", 1000);
     case KIND_trafo_translations:
       must(trafo_translate(w.free_model, w.tokenizer, lines, 3, NULL, NULL,
                            (trafo_translations**)&handle));
@@ -389,7 +403,7 @@ void world_files(const char* where) {
   snprintf(folder, sizeof folder, "%s", where);
 #define NAMED(name) snprintf(w.files.name, sizeof w.files.name, "%s/" #name, folder)
   NAMED(tokenizer), NAMED(shortlist), NAMED(tsv), NAMED(text), NAMED(model), NAMED(import),
-      NAMED(checkpoint);
+      NAMED(checkpoint), NAMED(run);
 }
 
 void world_begin(void) {
@@ -453,6 +467,7 @@ void world_write_files(void) {
   if (!file) _exit(3);
   must(trafo_trainer_write(w.trainer, write_file, file));
   if (fclose(file) != 0) _exit(3);
+  trafo_trainer_free(saved_trainer(w.files.run));
   write_text(w.files.tsv, "alpha\tbeta\nbeta\tgamma\n");
   write_text(w.files.text, "alpha\nbeta\n");
 }

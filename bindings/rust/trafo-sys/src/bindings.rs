@@ -58,6 +58,9 @@ pub const TRAFO_RECOMPUTE_FULL: i32 = 2;
 pub const TRAFO_STOPPING_FIRST: i32 = 0;
 pub const TRAFO_STOPPING_ANY: i32 = 1;
 pub const TRAFO_STOPPING_ALL: i32 = 2;
+pub const TRAFO_RUN_BEST: i32 = 0;
+pub const TRAFO_RUN_LAST: i32 = 1;
+pub const TRAFO_RUN_AVERAGED: i32 = 2;
 pub const TRAFO_UNIT_UPDATES: i32 = 0;
 pub const TRAFO_UNIT_TOKENS: i32 = 1;
 pub const TRAFO_UNIT_EPOCHS: i32 = 2;
@@ -413,12 +416,17 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Overwrites a leaf's elements in row-major order. since 0.1"]
+    #[doc = " Overwrites a leaf's elements in row-major order. A backward that needs the old ones fails afterwards (trafo_backward).\n since 0.1"]
     pub fn trafo_tensor_write(
         tensor: *mut trafo_tensor,
         data: *const ::core::ffi::c_void,
         bytes: usize,
     ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Tells the library that the program has written to the tensor's memory itself, through DLPack. A backward that needs the old\n elements then fails, as after trafo_tensor_write. since 0.1"]
+    pub fn trafo_tensor_mark_written(tensor: *mut trafo_tensor) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
@@ -443,7 +451,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Adds the gradient of `root` to every leaf it depends on, and frees the graph. `upstream` is the gradient of `root` itself; it\n may be NULL (1) if root has one element. since 0.1"]
+    #[doc = " Adds the gradient of `root` to every leaf it depends on, and frees the graph. `upstream` is the gradient of `root` itself; it\n may be NULL (1) if root has one element. INVALID_ARGUMENT names an op and a tensor that its backward needs, if the tensor's memory\n was written to since the op ran: by trafo_tensor_write (through any handle on the memory), an optimizer or trainer, or loaded\n weights. The parameters of a model are one memory. After an error some gradients may have been added: zero them. since 0.1"]
     pub fn trafo_backward(
         context: *mut trafo_context,
         root: *const trafo_tensor,
@@ -1527,6 +1535,18 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " Loads a model of a run directory, with one checkpoint or more (docs/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or\n TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run\n that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1"]
+    pub fn trafo_model_load_run(
+        context: *mut trafo_context,
+        run_directory: *const ::core::ffi::c_char,
+        run_directory_length: usize,
+        which: i32,
+        precision: i32,
+        out: *mut *mut trafo_model,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a\n training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that\n does not fit, and the model has not changed. since 0.1"]
     pub fn trafo_model_load_weights(
         model: *mut trafo_model,
@@ -1771,7 +1791,7 @@ pub struct trafo_trainer_options {
     pub batch_fit: i32,
     #[doc = " TRAFO_RECOMPUTE_*. What backward computes a second time instead of keeping it: less memory for more time. It never changes\n a bit. Default TRAFO_RECOMPUTE_NONE."]
     pub recompute: i32,
-    #[doc = " 1: CUDA times the GEMM kernels of new batch shapes at the start of a run, at most 5 seconds in all, and keeps the fastest.\n Checkpoints hold the choices, so that a resumed run computes the same bits. A cache file of the user holds them for later\n runs. Nothing on the CPU. Default 0."]
+    #[doc = " 1: CUDA times the GEMM kernels of new batch shapes at the start of a run, at most 5 seconds in all, and keeps those that\n are at least 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the\n same bits. A cache file of the user holds them for later runs. Nothing on the CPU. Default 0."]
     pub autotune_gemm: i32,
     #[doc = " Training is done after so many updates. Default 0: never."]
     pub after_updates: i64,
@@ -2187,6 +2207,14 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " A new model with the weights of the best checkpoint so far, by the first metric of validation, on the trainer's context. The\n trainer and its model do not change. INVALID_ARGUMENT: there is no run directory. NOT_FOUND: nothing was validated yet, or the\n best checkpoint is not kept (keep_best). since 0.1"]
+    pub fn trafo_trainer_load_best(
+        trainer: *mut trafo_trainer,
+        out: *mut *mut trafo_model,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " The memory plan of the training, for the largest batches of its first epoch. since 0.1"]
     pub fn trafo_trainer_get_plan(
         trainer: *const trafo_trainer,
@@ -2510,7 +2538,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Exports the tensor's memory with its strides. The memory lives until the consumer calls the deleter. Both sides see writes, and no\n gradient flows through it. since 0.1"]
+    #[doc = " Exports the tensor's memory with its strides. The memory lives until the consumer calls the deleter. Both sides see writes, and no\n gradient flows through it. After a write of the consumer between forward and backward, call trafo_tensor_mark_written: the library\n cannot see it. since 0.1"]
     pub fn trafo_tensor_to_dlpack(
         tensor: *const trafo_tensor,
         out: *mut *mut DLManagedTensorVersioned,

@@ -184,7 +184,7 @@ pub use tensor::{DType, Element, Tensor};
 pub use text::{Corpus, CorpusInfo, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf};
 pub use trainer::{StepResult, Trainer, TrainerBuilder};
 pub use trainer_options::{
-    Metric, OptimizerStates, Period, Recompute, Schedule, StoppingMetrics, TrainerOptions,
+    Metric, OptimizerStates, Period, Recompute, RunModel, Schedule, StoppingMetrics, TrainerOptions,
 };
 pub use translation::{Hypothesis, Sampling, Shortlist, TranslateOptions, Translation};
 

@@ -15,6 +15,7 @@ use crate::handle::{
 use crate::model_config::{ModelConfig, from_i64};
 use crate::tensor::{DType, Element, expect_dtype};
 use crate::text::{Tokenizer, expect_equal};
+use crate::trainer_options::RunModel;
 use crate::translation::{Hypothesis, TranslateOptions, Translation};
 
 /// How probable a target is, given its source.
@@ -156,6 +157,10 @@ impl Model {
             sys::trafo_model_load(context, data, length, out)
         })
     }
+    /// This model's context, with another model in it.
+    pub(crate) fn replaced(self, raw: RawModel) -> Self {
+        Model { raw, context: self.context }
+    }
     /// Runs a C call that makes a model in a context of its own.
     pub(crate) fn make_in(
         options: &ContextOptions,
@@ -175,6 +180,32 @@ impl Model {
         // SAFETY: the handle is live, the path is valid during the call.
         Self::make_in(options, |context, out| unsafe {
             sys::trafo_model_load_as(context, data, length, precision.as_raw(), out)
+        })
+    }
+    /// A model of a run directory: of the best checkpoint by the first metric of validation, of the newest checkpoint, or
+    /// the average. The tokenizer of a run that `translate-train` made is `vocab.spm` in it. `NotFound` says why the run
+    /// has no such model.
+    pub fn load_run(directory: impl AsRef<Path>, which: RunModel) -> Result<Self> {
+        Self::load_run_as(&ContextOptions::new(), directory, which, DType::F32)
+    }
+    /// The same with other settings of the engine, computing in `precision`: `F32` or, on CUDA, `BF16`.
+    pub fn load_run_as(
+        options: &ContextOptions,
+        directory: impl AsRef<Path>,
+        which: RunModel,
+        precision: DType,
+    ) -> Result<Self> {
+        let (data, length) = path_view(directory.as_ref());
+        // SAFETY: the handle is live, the path is valid during the call.
+        Self::make_in(options, |context, out| unsafe {
+            sys::trafo_model_load_run(
+                context,
+                data,
+                length,
+                which.as_raw(),
+                precision.as_raw(),
+                out,
+            )
         })
     }
     /// Takes the weights of such a file, to train on from them; dropout and longest sequence may be others. The tokenizer

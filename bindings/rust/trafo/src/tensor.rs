@@ -267,13 +267,20 @@ impl Tensor {
             _ => Ok(self.to_vec::<f32>()?[0].into()),
         }
     }
-    /// Overwrites the elements of a leaf, in row-major order.
+    /// Overwrites the elements of a leaf, in row-major order. A [`backward`](Tensor::backward) that needs the old ones
+    /// is an error afterwards.
     pub fn write<T: Element>(&self, data: &[T]) -> Result<()> {
         expect_dtype::<T>("Tensor::write", self.dtype())?;
         // SAFETY: the handle is live or NULL, data is valid for its length.
         check(unsafe {
             sys::trafo_tensor_write(self.as_ptr(), data.as_ptr().cast(), size_of_val(data))
         })
+    }
+    /// Tells the engine that other code has written to the memory of this tensor ([`to_dlpack`](Tensor::to_dlpack)). A
+    /// [`backward`](Tensor::backward) that needs the old elements is an error afterwards.
+    pub fn mark_written(&self) -> Result<()> {
+        // SAFETY: the handle is live or NULL.
+        check(unsafe { sys::trafo_tensor_mark_written(self.as_ptr()) })
     }
     /// A leaf of its own memory with the same elements.
     pub fn copy(&self) -> Result<Tensor> {
@@ -308,6 +315,7 @@ impl Tensor {
         check(unsafe { sys::trafo_tensor_zero_grad(self.as_ptr()) })
     }
     /// Adds the gradients of this one-element tensor to every leaf it depends on, and frees the graph.
+    /// `InvalidArgument` names an op that needs a tensor whose memory was written to since the op ran.
     pub fn backward(&self) -> Result<()> {
         self.run_backward(ptr::null())
     }

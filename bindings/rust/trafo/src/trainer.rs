@@ -12,7 +12,7 @@ use crate::cancel::CancelToken;
 use crate::embed::{FirstFailure, tell_pairs};
 use crate::error::{ErrorCode, Result, check};
 use crate::event::{Event, Metrics, Stop};
-use crate::handle::{RawTrainer, path_view};
+use crate::handle::{RawModel, RawTrainer, path_view};
 use crate::memory_plan::MemoryPlan;
 use crate::model::Model;
 use crate::text::{Corpus, Tokenizer};
@@ -285,6 +285,17 @@ impl Trainer {
     /// Ends training and gives the model back.
     pub fn into_model(self) -> Model {
         self.model
+    }
+    /// Ends training and gives the best model: that of the best checkpoint in the run directory, by the first metric of
+    /// validation. `InvalidArgument`: there is no run directory. `NotFound`: nothing was validated, or the best checkpoint
+    /// is not kept (`keep_best`). The checkpoints stay, also after an error.
+    pub fn into_best_model(self) -> Result<Model> {
+        // SAFETY: the handle is live, `out` is valid.
+        let best =
+            RawModel::make(|out| unsafe { sys::trafo_trainer_load_best(self.raw.as_ptr(), out) })?;
+        let Trainer { raw, model, .. } = self;
+        drop(raw);
+        Ok(model.replaced(best))
     }
 }
 

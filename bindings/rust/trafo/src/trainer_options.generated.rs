@@ -83,6 +83,26 @@ impl StoppingMetrics {
         }
     }
 }
+/// Which model of a run directory is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RunModel {
+    /// Of the best checkpoint by the first metric of validation.
+    Best,
+    /// Of the newest checkpoint.
+    Last,
+    /// The average of checkpoints (average_last, or `translate-train average`).
+    Averaged,
+}
+impl RunModel {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            RunModel::Best => sys::TRAFO_RUN_BEST,
+            RunModel::Last => sys::TRAFO_RUN_LAST,
+            RunModel::Averaged => sys::TRAFO_RUN_AVERAGED,
+        }
+    }
+}
 setters! {
     /// Peak of the learning rate. Default 0.002.
     learning_rate: f64 = same;

@@ -30,6 +30,42 @@ fn assert_close(actual: &[f64], expected: &[f64]) {
     }
 }
 
+// What backward needs must not change before it runs; the error names the op.
+#[test]
+fn a_write_before_backward_is_an_error() -> Result<()> {
+    let context = context();
+    let x = context.tensor(&[1.0f32, 2.0], &[2])?;
+    let w = context.tensor(&[3.0f32, 4.0], &[2])?;
+    w.set_requires_grad(true)?;
+    let loss = || (&w * &x)?.sum();
+    let refused = |loss: &Tensor| {
+        let error = loss.backward().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        assert!(error.message().contains("multiply needs "), "{error}");
+    };
+    let last = loss()?;
+    x.write(&[5.0f32, 6.0])?;
+    refused(&last);
+    let last = loss()?;
+    x.detach()?.write(&[5.0f32, 6.0])?;
+    refused(&last);
+    let last = loss()?;
+    x.mark_written()?;
+    refused(&last);
+    let last = loss()?;
+    w.write(&[7.0f32, 8.0])?; // x is a constant: the values of w are not needed
+    last.backward()?;
+    assert_eq!(w.grad()?.unwrap().to_vec::<f32>()?, [5.0, 6.0]);
+
+    x.set_requires_grad(true)?;
+    let mut optimizer = AdamW::new(&context, &[&w], &AdamWOptions::default())?;
+    loss()?.backward()?;
+    let last = loss()?;
+    optimizer.step(0.1)?;
+    refused(&last);
+    loss()?.backward()
+}
+
 #[test]
 fn values_go_in_and_out() -> Result<()> {
     let context = context();

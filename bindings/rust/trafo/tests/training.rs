@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{TestFolder, corpus, model, options, pairs, tokenizer, weights};
 use trafo::{
     Architecture, CancelToken, ContextOptions, Corpus, DType, Device, ErrorCode, Event, EventKind,
-    Metric, Model, ModelConfig, Period, Result, Sampling, Schedule, Shortlist, Stop,
+    Metric, Model, ModelConfig, Period, Result, RunModel, Sampling, Schedule, Shortlist, Stop,
     StoppingMetrics, Trainer, TrainerOptions, TranslateOptions,
 };
 
@@ -118,6 +118,42 @@ fn a_saved_model_is_the_same_model() -> Result<()> {
     assert_eq!(parameter.to_vec::<f64>().unwrap_err().code(), ErrorCode::DTypeMismatch);
     drop(parameter);
     assert_ne!(weights(&loaded), weights(&original));
+    Ok(())
+}
+
+#[test]
+fn a_run_directory_gives_its_best_last_and_averaged_model() -> Result<()> {
+    let folder = TestFolder::new();
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let build = |valid| {
+        let builder = Trainer::builder(model(&tokenizer), &tokenizer, &corpus)
+            .options(options().after_updates(12).valid_freq(Period::Updates(6)).average_last(2))
+            .run_directory(folder.path());
+        if valid { builder.valid(&corpus).build() } else { builder.build() }
+    };
+    let missing = |which| Model::load_run(folder.path(), which).unwrap_err();
+    assert_eq!(missing(RunModel::Last).code(), ErrorCode::NotFound);
+    assert_eq!(build(false)?.run(quiet)?, Stop::Limit);
+    assert_eq!(missing(RunModel::Best).code(), ErrorCode::NotFound);
+
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    let mut trainer = build(true)?;
+    assert_eq!(trainer.run(quiet)?, Stop::Limit);
+    let load = |which| Model::load_run(folder.path(), which);
+    assert_eq!(weights(&load(RunModel::Last)?), weights(trainer.model()));
+    assert_ne!(weights(&load(RunModel::Averaged)?), weights(trainer.model()));
+    let best = trainer.into_best_model()?;
+    assert_eq!(weights(&best), weights(&load(RunModel::Best)?));
+    let short = TranslateOptions::new().max_length(8);
+    assert_eq!(best.translate(&tokenizer, &["der alte Hund"], &short)?.len(), 1);
+    let one = ContextOptions::new().threads(1);
+    let error = Model::load_run_as(&one, folder.path(), RunModel::Best, DType::BF16).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unsupported);
+
+    let homeless =
+        Trainer::builder(model(&tokenizer), &tokenizer, &corpus).options(options()).build()?;
+    assert_eq!(homeless.into_best_model().unwrap_err().code(), ErrorCode::InvalidArgument);
     Ok(())
 }
 
