@@ -44,6 +44,7 @@ double paired_p_value(std::span<const double> system, std::span<const double> ba
     differences.push_back(std::abs(system[i] - baseline[i]));
   const auto count = static_cast<double>(differences.size());
   const double mean = std::accumulate(differences.begin(), differences.end(), 0.0) / count;
+  if (difference == 0 && mean == 0) return 1;
   const auto larger = std::count_if(differences.begin(), differences.end(),
                                     [&](double d) { return d - mean > std::abs(difference); });
   return (static_cast<double>(larger) + 1) / (count + 1);
