@@ -76,7 +76,4 @@ class LineWriter {
   bool is_terminal_ = false;
 };
 
-// Offset of the first byte that is not valid UTF-8, npos if all is.
-size_t invalid_utf8(std::string_view text);
-
 }  // namespace translate_train

@@ -1,6 +1,11 @@
 // What users meet: commands, files, exit codes and the text of errors.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
 #include <map>
 
+#include "apps/translate-train/foreign_flags.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace translate_train::testing {
@@ -47,6 +52,48 @@ TEST_F(Cli, UsageErrors) {
                  "bf16");
   expect_refused(run({"translate", "--beam-size", "0"}), "beam-size");
   expect_refused(run({"info", "nothing"}), "nothing");
+  expect_refused(run({"train", "a.de", "a.en", "--seed", "2"}),
+                 "unexpected a.de a.en, did you mean -t a.de a.en?");
+  expect_refused(run({"translate", "a.de"}), "did you mean -i a.de?");
+}
+
+TEST_F(Cli, EveryCommandSaysItsVersion) {
+  const std::string version = run({"--version"}).out;
+  EXPECT_TRUE(version.starts_with("translate-train 0.")) << version;
+  for (const Arguments& arguments :
+       {Arguments{"-V"}, Arguments{"train", "--version"}, Arguments{"eval", "-V"}}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, version);
+  }
+}
+
+// Flags of Marian and fairseq are answered with flags that the command has.
+TEST_F(Cli, ForeignFlagsAreAnswered) {
+  for (const ForeignFlag& row : foreign_flags()) {
+    const std::string help = run({row.command, "--help"}).out;
+    std::string flags = row.flags;
+    std::replace(flags.begin(), flags.end(), ',', ' ');
+    for (const std::string& flag : words_of(flags))
+      expect_refused(run({row.command, flag, "1"}),
+                     fmt::format("no flag {}: {}", flag, row.instead));
+    for (std::string word : words_of(row.instead)) {
+      if (!word.starts_with("--")) continue;
+      while (!std::isalnum(static_cast<unsigned char>(word.back()))) word.pop_back();
+      EXPECT_NE(help.find(word), std::string::npos) << word << " is no flag of " << row.command;
+    }
+  }
+  expect_refused(run({"train", "--mini-batch=64"}), "no flag --mini-batch: batches are counted");
+  expect_refused(run({"score", "--devices", "0"}), "unknown flag --devices");
+}
+
+// Text in another form than UTF-8 is named, and what to do about it.
+TEST_F(Cli, OtherFormsOfTextAreNamed) {
+  write_file(file("utf16.de"), std::string("\xff\xfeG\0u\0\n\0", 8));
+  expect_refused(run({"train", "--model", "never", "-t", "utf16.de", "t.en"}),
+                 "utf16.de:1: invalid UTF-8 at byte 1 (0xff); it is UTF-16: iconv");
+  expect_refused(run({"eval", "--ref", "t.en", "--hyp", "utf16.de"}), "it is UTF-16: iconv");
+  EXPECT_FALSE(std::filesystem::exists(file("never")));
 }
 
 TEST_F(Cli, ConfigFileErrorsNameFileLineAndKey) {
