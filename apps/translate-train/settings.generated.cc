@@ -261,22 +261,22 @@ constexpr SettingSpec kTranslateSpecs[] = {
 constexpr SettingSpec kEvalSpecs[] = {
     {"tokenize", "--tok", "", "Metrics", "NAME",
      "BLEU's words: 13a, none, zh, intl, char or flores200 (default 13a)",
-     1, 1, true, false, nullptr},
+     "13a none zh intl char flores200", 1, 1, true, false, nullptr},
     {"tokenize-model", "", "", "Metrics", "FILE",
      "the SentencePiece model of --tokenize flores200",
-     1, 1, true, false, nullptr},
+     "", 1, 1, true, false, nullptr},
     {"lowercase", "--lc", "", "Metrics", "on|off",
      "BLEU without case (default off)",
-     0, 1, true, false, nullptr},
+     "on off", 0, 1, true, false, nullptr},
     {"confidence", "", "", "Metrics", "on|off",
      "mean and 95 % interval of both scores by resampling (default off)",
-     0, 1, true, false, nullptr},
+     "on off", 0, 1, true, false, nullptr},
     {"resamples", "--confidence-n", "", "Metrics", "N",
      "how often lines are resampled for --confidence and --baseline (default 1000)",
-     1, 1, true, false, nullptr},
+     "", 1, 1, true, false, nullptr},
     {"seed", "", "", "Metrics", "N",
      "seed of the resampling (default 12345)",
-     1, 1, true, false, nullptr},
+     "", 1, 1, true, false, nullptr},
 };
 
 constexpr const char* kSchedule[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam"};
