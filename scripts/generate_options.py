@@ -23,9 +23,10 @@ from schema import ROOT, Schema
 
 def targets(schema):
     """(path, region or None, lines)"""
-    model, training, decoding = (schema.tables[name] for name in ("model", "training", "decoding"))
+    model, training, decoding, evaluation = (schema.tables[name] for name in ("model", "training", "decoding", "evaluation"))
     header = "capi/include/trafo_models.h"
-    yield "engine/core/option_enums.generated.h", None, engine.enums_header(schema)
+    for path in dict.fromkeys(enum.header for enum in schema.enums.values()):
+        yield path, None, engine.enums_header(schema, path)
     yield "engine/models/architectures.generated.def", None, engine.architectures(schema)
     yield "engine/models/model_config.h", "ModelConfig", engine.struct_fields(model.engine_rows)
     yield "engine/train/options.h", "TrainOptions", engine.struct_fields(training.engine_rows)
@@ -41,7 +42,10 @@ def targets(schema):
     yield "engine/decode/translator.h", "TranslateOptions", engine.struct_fields(decoding.part("text"))
     yield ("engine/decode/decode_options_fields.generated.h", None,
            engine.fields_header(schema, decoding, "engine/decode/options.h", rows, "DecodeOptions"))
-    for table in (model, training):
+    yield "engine/metrics/evaluation.h", "EvaluationOptions", engine.struct_fields(evaluation.engine_rows)
+    yield ("engine/metrics/evaluation_options_fields.generated.h", None,
+           engine.fields_header(schema, evaluation, "engine/metrics/evaluation.h", evaluation.engine_rows, evaluation.engine))
+    for table in (model, training, evaluation):
         constants = [c_abi.constants(enum) for enum in schema.enums_of(table) if not enum.shared]
         joined = [line for block in constants for line in [*block, ""]][:-1]
         yield header, f"constants of {table.c}", joined
@@ -52,10 +56,12 @@ def targets(schema):
     yield "bindings/rust/trafo/src/model_config.generated.rs", None, rust.file(model.source, rust.model(schema))
     yield "bindings/rust/trafo/src/trainer_options.generated.rs", None, rust.file(training.source, rust.training(schema))
     yield "bindings/rust/trafo/src/translation.generated.rs", None, rust.file(decoding.source, rust.decoding(schema))
+    yield "bindings/rust/trafo/src/evaluation.generated.rs", None, rust.file(evaluation.source, rust.evaluation(schema))
     yield "bindings/go/trafo/model.go", "ModelConfig", go.struct_fields(model, model.c_rows)
     yield "bindings/go/trafo/trainer.go", "TrainerOptions", go.struct_fields(training, training.c_rows)
     yield "bindings/go/trafo/translate.go", "TranslateOptions", go.struct_fields(decoding, go.translate_rows(decoding))
     yield "bindings/go/trafo/translate.go", "Sampling", go.struct_fields(decoding, decoding.part("sampling"))
+    yield "bindings/go/trafo/metrics.go", "EvaluationOptions", go.struct_fields(evaluation, go.without_handles(evaluation))
     yield "bindings/go/trafo/options.generated.go", None, go.source(schema)
     yield "docs/options.md", None, docs.page(schema)
 

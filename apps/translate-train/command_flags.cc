@@ -5,9 +5,10 @@
 namespace translate_train {
 namespace {
 
-// Commands share the names of what train and translate have.
+// Commands share the names of what train, translate and eval have.
 std::string choices_of(const std::string& name) {
-  for (const std::span<const SettingSpec> specs : {setting_specs(), translate_specs()})
+  for (const std::span<const SettingSpec> specs :
+       {setting_specs(), translate_specs(), eval_specs()})
     for (const SettingSpec& spec : specs)
       if (name == spec.name) return spec.completions;
   return {};

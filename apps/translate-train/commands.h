@@ -34,7 +34,7 @@ struct ModelPaths {
 struct ModelArguments {
   std::string model = "run";
   std::string vocabulary;
-  std::string checkpoint;  // "latest", "best-chrf", an update; empty: best-bleu, else latest
+  std::string checkpoint;  // "latest", "best-chrf", an update; empty: see usual_checkpoint()
   std::string device = "auto";
   std::string precision = "auto";
   int64_t threads = 0;

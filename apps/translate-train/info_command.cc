@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "run_files.h"
@@ -13,24 +14,24 @@ namespace translate_train {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 struct InfoArguments {
   std::string path = "run";
   bool tensors = false;
+  bool json = false;
 };
 
-std::string shape_of(const trafo_tensor* tensor) {
+std::vector<int64_t> shape_of(const trafo_tensor* tensor) {
   int64_t shape[8];
   int32_t rank = 0;
   check(trafo_tensor_get_shape(tensor, shape, 8, &rank));
-  std::string text;
-  for (int32_t i = 0; i < rank; ++i) text += (i == 0 ? "" : " x ") + std::to_string(shape[i]);
-  return "[" + text + "]";
+  return {shape, shape + rank};
 }
 
-// `vocabulary`: the file that belongs to the model, or empty.
-void show_model(const std::string& path, const std::string& vocabulary, bool tensors,
-                LineWriter& out) {
+// What --json writes and the text shows. `vocabulary`: the file that belongs to the model, or
+// empty.
+Json model_facts(const std::string& path, const std::string& vocabulary, bool tensors) {
   const auto context =
       make<Context>(trafo_context_new, static_cast<trafo_context_options*>(nullptr));
   const auto model = make<Model>(trafo_model_load, context.get(), path.data(), path.size());
@@ -44,51 +45,98 @@ void show_model(const std::string& path, const std::string& vocabulary, bool ten
   check(trafo_model_get_parameter_count(model.get(), &count, &elements));
   const Architecture& architecture = architectures()[static_cast<size_t>(c.architecture)];
   static constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
-  out.show("model         " + path);
-  out.show(fmt::format("architecture  {}, {}-norm, {}", architecture.name,
-                       c.pre_norm ? "pre" : "post",
-                       c.activation >= 0 && c.activation < 3 ? kActivations[c.activation] : "?"));
-  out.show(fmt::format("layers        {}",
-                       architecture.has_encoder
-                           ? fmt::format("{} + {}", c.encoder_layers, c.decoder_layers)
-                           : std::to_string(c.decoder_layers)));
-  std::string form;
-  if (c.norm == TRAFO_NORM_RMS) form += ", RMS norm";
-  if (c.positions == TRAFO_POSITIONS_ROTARY)
-    form += fmt::format(", rotary positions (theta {:g})", c.rope_theta);
-  if (c.ffn == TRAFO_FFN_SWIGLU) form += ", SwiGLU";
-  if (c.biases == 0) form += ", no biases";
-  if (!form.empty()) out.show("form          " + form.substr(2));
-  out.show(fmt::format(
-      "width         {}, feed-forward {}, {} heads{}", c.width, c.ffn_width, c.heads,
-      c.kv_heads > 0 ? fmt::format(" over {} of keys and values", c.kv_heads) : std::string()));
-  out.show(fmt::format("vocabulary    {} subwords, embeddings {}", grouped(c.vocabulary),
-                       c.tied_embeddings ? "tied" : "separate"));
-  out.show(fmt::format("positions     {}", grouped(c.max_positions)));
-  out.show(fmt::format("parameters    {} in {} tensors", grouped(elements), grouped(count)));
+  Json facts{{"file", path},
+             {"architecture", architecture.name},
+             {"pre_norm", c.pre_norm != 0},
+             {"activation", c.activation >= 0 && c.activation < 3 ? kActivations[c.activation] : "?"},
+             {"encoder_layers", architecture.has_encoder ? c.encoder_layers : 0},
+             {"decoder_layers", c.decoder_layers},
+             {"norm", c.norm == TRAFO_NORM_RMS ? "rms" : "layer"},
+             {"positions", c.positions == TRAFO_POSITIONS_ROTARY ? "rotary" : "standard"},
+             {"rope_theta", c.rope_theta},
+             {"ffn", c.ffn == TRAFO_FFN_SWIGLU ? "swiglu" : "standard"},
+             {"biases", c.biases != 0},
+             {"width", c.width},
+             {"ffn_width", c.ffn_width},
+             {"heads", c.heads},
+             {"kv_heads", c.kv_heads},
+             {"vocabulary", c.vocabulary},
+             {"tied_embeddings", c.tied_embeddings != 0},
+             {"max_positions", c.max_positions},
+             {"parameters", elements},
+             {"tensor_count", count}};
   for (int64_t i = 0; tensors && i < count; ++i) {
     const char* name = nullptr;
     trafo_tensor* tensor = nullptr;
     check(trafo_model_get_parameter(model.get(), i, &name, &tensor));
     const Handle<trafo_tensor, trafo_tensor_free> owned(tensor);
-    out.show(fmt::format("  {:<48} {}", name, shape_of(tensor)));
+    facts["tensors"].push_back(Json{{"name", name}, {"shape", shape_of(tensor)}});
   }
+  return facts;
 }
 
-void show_vocabulary(const std::string& path, LineWriter& out) {
+std::string number(const Json& value) {
+  return grouped(value.get<int64_t>());
+}
+
+std::string joined(const Json& list, const char* between, std::string (*text)(const Json&)) {
+  std::string line;
+  for (const Json& value : list) line += (line.empty() ? "" : between) + text(value);
+  return line;
+}
+
+void show_model(const Json& m, LineWriter& out) {
+  out.show("model         " + m["file"].get<std::string>());
+  out.show(fmt::format("architecture  {}, {}-norm, {}", m["architecture"].get<std::string>(),
+                       m["pre_norm"].get<bool>() ? "pre" : "post", m["activation"].get<std::string>()));
+  const auto encoder = m["encoder_layers"].get<int64_t>();
+  const auto decoder = m["decoder_layers"].get<int64_t>();
+  out.show("layers        " +
+           (encoder > 0 ? fmt::format("{} + {}", encoder, decoder) : std::to_string(decoder)));
+  std::string form;
+  if (m["norm"] == "rms") form += ", RMS norm";
+  if (m["positions"] == "rotary")
+    form += fmt::format(", rotary positions (theta {:g})", m["rope_theta"].get<double>());
+  if (m["ffn"] == "swiglu") form += ", SwiGLU";
+  if (!m["biases"].get<bool>()) form += ", no biases";
+  if (!form.empty()) out.show("form          " + form.substr(2));
+  const auto kv_heads = m["kv_heads"].get<int64_t>();
+  out.show(fmt::format(
+      "width         {}, feed-forward {}, {} heads{}", m["width"].get<int64_t>(),
+      m["ffn_width"].get<int64_t>(), m["heads"].get<int64_t>(),
+      kv_heads > 0 ? fmt::format(" over {} of keys and values", kv_heads) : std::string()));
+  out.show(fmt::format("vocabulary    {} subwords, embeddings {}", number(m["vocabulary"]),
+                       m["tied_embeddings"].get<bool>() ? "tied" : "separate"));
+  out.show("positions     " + number(m["max_positions"]));
+  out.show(fmt::format("parameters    {} in {} tensors", number(m["parameters"]),
+                       number(m["tensor_count"])));
+  if (!m.contains("tensors")) return;
+  const auto plain = [](const Json& value) { return value.dump(); };
+  for (const Json& tensor : m["tensors"])
+    out.show(fmt::format("  {:<48} [{}]", tensor["name"].get<std::string>(),
+                         joined(tensor["shape"], " x ", plain)));
+}
+
+Json vocabulary_facts(const std::string& path) {
   const auto tokenizer = make<Tokenizer>(trafo_tokenizer_load, path.data(), path.size());
   int64_t subwords = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &subwords));
-  out.show("vocabulary    " + path);
-  std::string first;
+  Json facts{{"file", path}, {"subwords", subwords}, {"first", Json::array()}};
   for (int32_t id = 0; id < std::min<int64_t>(subwords, 12); ++id) {
     char* subword = nullptr;
     size_t length = 0;
     check(trafo_tokenizer_get_token(tokenizer.get(), id, &subword, &length));
-    first += (id == 0 ? "" : " ") + std::string(subword, length);
+    facts["first"].push_back(std::string(subword, length));
     trafo_string_free(subword);
   }
-  out.show(fmt::format("subwords      {}: {} ...", grouped(subwords), first));
+  return facts;
+}
+
+void show_vocabulary(const Json& v, LineWriter& out) {
+  out.show("vocabulary    " + v["file"].get<std::string>());
+  const auto plain = [](const Json& value) { return value.get<std::string>(); };
+  out.show(fmt::format("subwords      {}: {} ...", number(v["subwords"]),
+                       joined(v["first"], " ", plain)));
 }
 
 std::string first_line(const fs::path& path) {
@@ -98,8 +146,8 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
-// state.json is the library's own: shown as far as its fields are plain.
-void show_state(const fs::path& path, LineWriter& out) {
+// state.json is the library's own: taken as far as its fields are plain.
+Json state_facts(const fs::path& path) {
   constexpr size_t kMostBytes = size_t{1} << 20, kMostFields = 256;
   std::ifstream in = open_run_file(path.string());
   std::string text(kMostBytes + 1, '\0');
@@ -109,42 +157,61 @@ void show_state(const fs::path& path, LineWriter& out) {
   const auto fields = nlohmann::json::parse(text, nullptr, false);
   if (text.size() > kMostBytes || !fields.is_object() || fields.size() > kMostFields)
     usage_error(path.string() + ": is not a state file");
-  const auto state = nlohmann::ordered_json::parse(text, nullptr, false);
+  const auto state = Json::parse(text, nullptr, false);
+  Json facts = Json::object();
   for (const auto& [key, value] : state.items())
-    if (value.is_primitive()) out.show(fmt::format("  {:<22} {}", key, value.dump()));
+    if (value.is_primitive()) facts[key] = value;
+  return facts;
 }
 
-void show_checkpoint(const std::string& path, const std::string& vocabulary, bool tensors,
-                     LineWriter& out) {
-  out.show("checkpoint    " + path);
-  show_model(path + "/" + kModelFile, vocabulary, tensors, out);
-  if (fs::exists(path + "/state.json")) {
-    out.show("state");
-    show_state(path + "/state.json", out);
-  }
+Json checkpoint_facts(const std::string& path, const std::string& vocabulary, bool tensors) {
+  Json facts{{"path", path},
+             {"model", model_facts(path + "/" + kModelFile, vocabulary, tensors)}};
+  if (fs::exists(path + "/state.json")) facts["state"] = state_facts(path + "/state.json");
+  return facts;
 }
 
-void show_run(const std::string& path, bool tensors, LineWriter& out) {
+void show_checkpoint(const Json& c, LineWriter& out) {
+  out.show("checkpoint    " + c["path"].get<std::string>());
+  show_model(c["model"], out);
+  if (!c.contains("state")) return;
+  out.show("state");
+  for (const auto& [key, value] : c["state"].items())
+    out.show(fmt::format("  {:<22} {}", key, value.dump()));
+}
+
+Json run_facts(const std::string& path, bool tensors) {
   check_run_files(path);
-  out.show("run           " + path);
-  std::string list;
-  for (const int64_t update : checkpoints_of(path))
-    list += (list.empty() ? "" : ", ") + grouped(update);
-  out.show("checkpoints   " + (list.empty() ? std::string("none") : list));
+  Json facts{{"path", path},
+             {"checkpoints", checkpoints_of(path)},
+             {"pointers", Json::object()},
+             {"settings", Json::object()}};
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
     if (name == "latest" || name.starts_with("best-"))
-      out.show(fmt::format("{:<13} {}", name, first_line(entry.path())));
+      facts["pointers"][name] = first_line(entry.path());
   }
   if (fs::exists(path + "/config.yml")) {
     const Settings settings = Settings::from_yaml(path + "/config.yml");
     for (const char* name : {"task", "learn-rate", "lr-decay", "mini-batch-words", "seed"})
-      if (settings.has(name)) out.show(fmt::format("{:<13} {}", name, settings.text(name)));
+      if (settings.has(name)) facts["settings"][name] = settings.text(name);
   }
   const std::string vocabulary = fs::exists(path + "/vocab.spm") ? path + "/vocab.spm" : "";
-  if (!vocabulary.empty()) show_vocabulary(vocabulary, out);
+  if (!vocabulary.empty()) facts["vocabulary"] = vocabulary_facts(vocabulary);
   const std::string checkpoint = usual_checkpoint(path);
-  if (!checkpoint.empty()) show_checkpoint(checkpoint, vocabulary, tensors, out);
+  if (!checkpoint.empty()) facts["checkpoint"] = checkpoint_facts(checkpoint, vocabulary, tensors);
+  return facts;
+}
+
+void show_run(const Json& r, LineWriter& out) {
+  out.show("run           " + r["path"].get<std::string>());
+  const Json& updates = r["checkpoints"];
+  out.show("checkpoints   " + (updates.empty() ? "none" : joined(updates, ", ", number)));
+  for (const char* part : {"pointers", "settings"})
+    for (const auto& [name, value] : r[part].items())
+      out.show(fmt::format("{:<13} {}", name, value.get<std::string>()));
+  if (r.contains("vocabulary")) show_vocabulary(r["vocabulary"], out);
+  if (r.contains("checkpoint")) show_checkpoint(r["checkpoint"], out);
 }
 
 bool is_safetensors(const std::string& path) {
@@ -155,22 +222,35 @@ bool is_safetensors(const std::string& path) {
   return in.gcount() == sizeof head && head[8] == '{';
 }
 
-int info(const InfoArguments& arguments) {
-  const std::string& path = arguments.path;
-  LineWriter out("-");
+// A kind of thing that a path may be: what is known of it, and how the text shows that.
+struct Kind {
+  const char* name;
+  Json facts;
+  void (*show)(const Json& facts, LineWriter& out);
+};
+
+Kind examine(const std::string& path, bool tensors) {
   if (!fs::exists(path)) usage_error(path + ": no such file or directory");
   if (fs::is_directory(path)) {
-    if (fs::exists(path + "/ckpt"))
-      show_run(path, arguments.tensors, out);
-    else if (fs::exists(path + "/" + kModelFile))
-      show_checkpoint(path, "", arguments.tensors, out);
-    else
-      usage_error(path + ": is neither a run directory nor a checkpoint");
-  } else if (is_safetensors(path) || path.ends_with(".safetensors")) {
-    show_model(path, "", arguments.tensors, out);
-  } else {
-    show_vocabulary(path, out);
+    if (fs::exists(path + "/ckpt")) return {"run", run_facts(path, tensors), show_run};
+    if (fs::exists(path + "/" + kModelFile))
+      return {"checkpoint", checkpoint_facts(path, "", tensors), show_checkpoint};
+    usage_error(path + ": is neither a run directory nor a checkpoint");
   }
+  if (is_safetensors(path) || path.ends_with(".safetensors"))
+    return {"model", model_facts(path, "", tensors), show_model};
+  return {"vocabulary", vocabulary_facts(path), show_vocabulary};
+}
+
+int info(const InfoArguments& arguments) {
+  LineWriter out("-");
+  const Kind kind = examine(arguments.path, arguments.tensors);
+  if (arguments.json)
+    // Names in files of others need not be UTF-8.
+    out.write(Json{{"kind", kind.name}, {kind.name, kind.facts}}.dump(
+        -1, ' ', false, Json::error_handler_t::replace));
+  else
+    kind.show(kind.facts, out);
   out.finish();
   return kDone;
 }
@@ -184,6 +264,7 @@ Action add_info(CLI::App& app) {
       ->type_name("PATH");
   app.add_option("-m,--model", arguments->path, "the same")->type_name("PATH");
   app.add_flag("--tensors", arguments->tensors, "list every tensor");
+  app.add_flag("--json", arguments->json, "one JSON object");
   return [arguments] { return info(*arguments); };
 }
 

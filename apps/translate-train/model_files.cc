@@ -21,7 +21,8 @@ std::string vocabulary_of_run(const fs::path& run) {
 void add_model_paths(CLI::App& app, ModelArguments& arguments) {
   app.add_option(
          "-m,--model", arguments.model,
-         "run directory (its best checkpoint by BLEU, else the latest) or model.safetensors "
+         "run directory (its best checkpoint by BLEU, else by chrF, else the latest) or "
+         "model.safetensors "
          "(default run)")
       ->type_name("DIR|FILE");
   app.add_option("-v,--vocab,--vocabs", arguments.vocabulary,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "reporter.h"
@@ -12,10 +13,23 @@
 namespace translate_train {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct PlanArguments {
   FlagValues values;
   int64_t sentence_length = 32;
+  bool json = false;
 };
+
+std::vector<trafo_device_info> cuda_devices() {
+  int32_t count = 0;
+  check(trafo_device_count(TRAFO_DEVICE_CUDA, &count, nullptr));
+  std::vector<trafo_device_info> devices(static_cast<size_t>(count));
+  for (int32_t i = 0; i < count; ++i)
+    check(trafo_device_get_info(TRAFO_DEVICE_CUDA, i, &devices[static_cast<size_t>(i)],
+                                sizeof(trafo_device_info)));
+  return devices;
+}
 
 int plan(const CLI::App& app, const PlanArguments& arguments) {
   Settings settings = given_settings(app, setting_specs(), arguments.values);
@@ -36,28 +50,47 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   check(trafo_plan_training(&config.model, &config.trainer, sentences, lm ? 0 : tokens, tokens,
                             &plan, sizeof plan));
   tokens = plan.batch_tokens;
+  const bool fits = plan.limit_bytes == 0 || plan.total_bytes <= plan.limit_bytes;
+  const std::string computes_in = bf16 ? "bf16" : precision;
+  const std::vector<trafo_device_info> devices = cuda_devices();
   LineWriter out("-");
+  if (arguments.json) {
+    Json json{{"task", settings.text("task")},
+              {"architecture", settings.text("arch")},
+              {"batch_tokens", tokens},
+              {"sentence_length", arguments.sentence_length},
+              {"precision", computes_in},
+              {"recompute", settings.text("recompute")},
+              {"weights_bytes", plan.weights_bytes},
+              {"gradients_bytes", plan.gradients_bytes},
+              {"optimizer_bytes", plan.optimizer_bytes},
+              {"activations_bytes", plan.activations_bytes},
+              {"total_bytes", plan.total_bytes},
+              {"limit_bytes", plan.limit_bytes},
+              {"fits", fits},
+              {"devices", Json::array()}};
+    for (const trafo_device_info& info : devices)
+      json["devices"].push_back({{"name", info.name}, {"memory_bytes", info.memory_bytes}});
+    out.write(json.dump());
+    out.finish();
+    return fits ? kDone : kOutOfMemory;
+  }
   const auto row = [&](const char* name, int64_t bytes) {
     out.show(fmt::format("{:<12} {:>14}", name, mebibytes(bytes)));
   };
   out.show(fmt::format("{} {}, {} words in sentences of {}, {}, recompute {}",
                        settings.text("task"), settings.text("arch"), grouped(tokens),
-                       grouped(arguments.sentence_length), bf16 ? "bf16" : precision,
+                       grouped(arguments.sentence_length), computes_in,
                        settings.text("recompute")));
   row("weights", plan.weights_bytes);
   row("gradients", plan.gradients_bytes);
   row("optimizer", plan.optimizer_bytes);
   row("activations", plan.activations_bytes);
   row("in all", plan.total_bytes);
-  const bool fits = plan.limit_bytes == 0 || plan.total_bytes <= plan.limit_bytes;
   if (plan.limit_bytes > 0) out.show(fits ? "fits the limit" : "is over the limit");
-  int32_t devices = 0;
-  check(trafo_device_count(TRAFO_DEVICE_CUDA, &devices, nullptr));
-  for (int32_t i = 0; i < devices; ++i) {
-    trafo_device_info info{};
-    check(trafo_device_get_info(TRAFO_DEVICE_CUDA, i, &info, sizeof info));
-    out.show(fmt::format("cuda:{} {} has {}", i, info.name, mebibytes(info.memory_bytes)));
-  }
+  for (size_t i = 0; i < devices.size(); ++i)
+    out.show(fmt::format("cuda:{} {} has {}", i, devices[i].name,
+                         mebibytes(devices[i].memory_bytes)));
   return fits ? kDone : kOutOfMemory;
 }
 
@@ -71,6 +104,7 @@ Action add_plan(CLI::App& app) {
                  "tokens of a sentence of the batch that is planned")
       ->type_name("N")
       ->capture_default_str();
+  app.add_flag("--json", arguments->json, "one JSON object");
   app.footer("The memory that training takes on a GPU, which need not be there.");
   return [&app, arguments] { return plan(app, *arguments); };
 }

@@ -63,8 +63,10 @@ std::string pointed_checkpoint(const std::string& run, const std::string& name) 
 }
 
 std::string usual_checkpoint(const std::string& run) {
-  const std::string best = pointed_checkpoint(run, "best-bleu");
-  return best.empty() ? pointed_checkpoint(run, "latest") : best;
+  // Where BLEU says nothing, as of scripts without spaces, a run has no best checkpoint by BLEU.
+  for (const char* name : {"best-bleu", "best-chrf"})
+    if (const std::string best = pointed_checkpoint(run, name); !best.empty()) return best;
+  return pointed_checkpoint(run, "latest");
 }
 
 namespace {

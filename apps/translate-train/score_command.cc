@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "commands.h"
@@ -18,6 +19,7 @@ struct ScoreArguments {
   std::string tsv;
   bool normalize = false;
   bool quiet = false;
+  bool json = false;
 };
 
 void read_tsv(const std::string& path, std::vector<std::string>& source,
@@ -51,6 +53,7 @@ int score(const ScoreArguments& arguments) {
   LineWriter out("-");
   double total = 0;
   int64_t tokens = 0;
+  auto scores = nlohmann::ordered_json::array();  // with --json
   std::optional<Reporter::Phase> phase(std::in_place, reporter, "scoring");
   for (size_t begin = 0; begin < source.size(); begin += kBatch) {
     const size_t count = std::min(kBatch, source.size() - begin);
@@ -68,44 +71,30 @@ int score(const ScoreArguments& arguments) {
     for (size_t i = 0; i < count; ++i) {
       total += log_probability[i];
       tokens += lengths[i];
+      if (arguments.json) {
+        scores.push_back({{"log_probability", log_probability[i]}, {"tokens", lengths[i]}});
+        continue;
+      }
       out.write(fmt::format("{:.6f}", arguments.normalize
                                           ? log_probability[i] / static_cast<double>(lengths[i])
                                           : log_probability[i]));
     }
   }
   phase.reset();
-  out.finish();
   const double mean = -total / static_cast<double>(std::max<int64_t>(tokens, 1));
+  if (arguments.json)
+    out.write(nlohmann::ordered_json{{"pairs", source.size()},
+                                     {"target_tokens", tokens},
+                                     {"log_probability", total},
+                                     {"cross_entropy", mean},
+                                     {"perplexity", std::exp(mean)},
+                                     {"scores", scores}}
+                  .dump());
+  out.finish();
   reporter.info(fmt::format(
       "{} pairs | {} target tokens | log-probability {:.4f} | cross-entropy {:.4f} | perplexity "
       "{:.4f}",
       grouped(static_cast<int64_t>(source.size())), grouped(tokens), total, mean, std::exp(mean)));
-  return kDone;
-}
-
-struct EvalArguments {
-  std::string hypotheses, references;
-  bool lowercase = false;
-};
-
-int eval(const EvalArguments& arguments) {
-  Reporter reporter({});
-  Reporter::Phase phase(reporter, "reading");
-  std::vector<std::string> hypotheses, references;
-  read_pair(arguments.hypotheses, arguments.references, hypotheses, references);
-  const auto h = views(hypotheses), r = views(references);
-  double bleu = 0, chrf = 0;
-  char* signature = nullptr;
-  LineWriter out("-");
-  phase.now("computing BLEU");
-  check(trafo_bleu(h.data(), r.data(), h.size(), arguments.lowercase, &bleu, &signature));
-  out.write(fmt::format("BLEU|{} = {:.2f}", signature, bleu));
-  trafo_string_free(signature);
-  phase.now("computing chrF");
-  check(trafo_chrf(h.data(), r.data(), h.size(), &chrf, &signature));
-  out.write(fmt::format("chrF2|{} = {:.2f}", signature, chrf));
-  trafo_string_free(signature);
-  out.finish();
   return kDone;
 }
 
@@ -119,21 +108,14 @@ Action add_score(CLI::App& app) {
       ->type_name("SRC TRG");
   app.add_option("--tsv", arguments->tsv, "instead: SOURCE<tab>TARGET lines, - is standard input")
       ->type_name("FILE|-");
-  app.add_flag("-n,--normalize", arguments->normalize, "divide by the length in tokens");
+  CLI::Option* normalize =
+      app.add_flag("-n,--normalize", arguments->normalize, "divide by the length in tokens");
+  app.add_flag("--json", arguments->json, "one JSON object, with the length of every target")
+      ->excludes(normalize);
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
       "Writes the natural log-probability of every pair; the summary goes to standard error.");
   return [arguments] { return score(*arguments); };
-}
-
-Action add_eval(CLI::App& app) {
-  auto arguments = std::make_shared<EvalArguments>();
-  app.add_option("--hyp", arguments->hypotheses, "translations, a line each; - is standard input")
-      ->type_name("FILE")
-      ->required();
-  app.add_option("--ref", arguments->references, "references")->type_name("FILE")->required();
-  app.add_flag("--lowercase", arguments->lowercase, "BLEU without case");
-  return [arguments] { return eval(*arguments); };
 }
 
 }  // namespace translate_train

@@ -35,6 +35,7 @@ std::vector<std::string> metric_names(const trafo_trainer_options& options);
 void read_options(const Settings& settings, trafo_trainer_options& options);
 void read_options(const Settings& settings, trafo_model_config& config);
 void read_options(const Settings& settings, trafo_translate_options& options);
+void read_options(const Settings& settings, trafo_evaluation_options& options);
 void set_defaults(Settings& settings, const trafo_trainer_options& options);
 void set_defaults(Settings& settings, const trafo_model_config& config);
 struct Architecture {

@@ -258,6 +258,27 @@ constexpr SettingSpec kTranslateSpecs[] = {
      "", 1, 1, true, false, nullptr},
 };
 
+constexpr SettingSpec kEvalSpecs[] = {
+    {"tokenize", "--tok", "", "Metrics", "NAME",
+     "BLEU's words: 13a, none, zh, intl, char or flores200 (default 13a)",
+     "13a none zh intl char flores200", 1, 1, true, false, nullptr},
+    {"tokenize-model", "", "", "Metrics", "FILE",
+     "the SentencePiece model of --tokenize flores200",
+     "", 1, 1, true, false, nullptr},
+    {"lowercase", "--lc", "", "Metrics", "on|off",
+     "BLEU without case (default off)",
+     "on off", 0, 1, true, false, nullptr},
+    {"confidence", "", "", "Metrics", "on|off",
+     "mean and 95 % interval of both scores by resampling (default off)",
+     "on off", 0, 1, true, false, nullptr},
+    {"resamples", "--confidence-n", "", "Metrics", "N",
+     "how often lines are resampled for --confidence and --baseline (default 1000)",
+     "", 1, 1, true, false, nullptr},
+    {"seed", "", "", "Metrics", "N",
+     "seed of the resampling (default 12345)",
+     "", 1, 1, true, false, nullptr},
+};
+
 constexpr const char* kSchedule[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam"};
 constexpr const char* kOptimizerStates[] = {"fp32", "8bit"};
 constexpr const char* kRecompute[] = {"none", "selective", "full"};
@@ -265,6 +286,7 @@ constexpr const char* kEarlyStoppingOn[] = {"first", "any", "all"};
 constexpr const char* kArchitecture[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kActivation[] = {"relu", "gelu", "swish|silu"};
 constexpr const char* kPreNorm[] = {"post", "pre"};
+constexpr const char* kTokenize[] = {"13a", "none", "zh", "intl", "char", "flores200"};
 
 constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama"};
 
@@ -272,6 +294,7 @@ constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm",
 
 std::span<const SettingSpec> setting_specs() { return kSpecs; }
 std::span<const SettingSpec> translate_specs() { return kTranslateSpecs; }
+std::span<const SettingSpec> eval_specs() { return kEvalSpecs; }
 std::span<const char* const> task_names() { return kTasks; }
 
 void read_options(const Settings& s, trafo_trainer_options& o) {
@@ -389,6 +412,14 @@ void read_options(const Settings& s, trafo_translate_options& o) {
   if (s.has("temperature")) o.temperature = s.real("temperature", {"above 0", 0, HUGE_VAL, false, false, false});
   if (s.has("sampling-topk")) o.top_k = s.integer("sampling-topk", {"0 (all) or above", 0, 0x1p62, true, false, true});
   if (s.has("sampling-topp")) o.top_p = s.real("sampling-topp", {"above 0 and at most 1", 0, 1, false, true, false});
+  if (s.has("seed")) o.seed = s.seed("seed");
+}
+
+void read_options(const Settings& s, trafo_evaluation_options& o) {
+  if (s.has("tokenize")) o.tokenize = s.choice("tokenize", kTokenize);
+  if (s.has("lowercase")) o.lowercase = s.flag("lowercase");
+  if (s.has("confidence")) o.confidence = s.flag("confidence");
+  if (s.has("resamples")) o.resamples = s.integer("resamples", {"1 to 1048576", 1, 1048576, true, true, false});
   if (s.has("seed")) o.seed = s.seed("seed");
 }
 

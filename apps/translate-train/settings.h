@@ -27,6 +27,7 @@ struct SettingSpec {
 };
 std::span<const SettingSpec> setting_specs();    // of `train`
 std::span<const SettingSpec> translate_specs();  // of `translate`
+std::span<const SettingSpec> eval_specs();       // of `eval`
 // By name, long alias or old name, without dashes; null if there is none.
 const SettingSpec* find_setting(std::string_view name);
 // "--lr,--rate" is two names.

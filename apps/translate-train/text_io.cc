@@ -194,15 +194,19 @@ std::vector<std::string> read_lines(const std::string& path) {
   return lines;
 }
 
+void check_same_length(const std::string& file, size_t lines, const std::string& other,
+                       size_t other_lines) {
+  if (lines == other_lines) return;
+  usage_error(fmt::format("{}:{} the two sides differ in length: {} has {} lines, {} has {}",
+                          lines < other_lines ? other : file, std::min(lines, other_lines) + 1,
+                          file, lines, other, other_lines));
+}
+
 void read_pair(const std::string& source, const std::string& target,
                std::vector<std::string>& source_lines, std::vector<std::string>& target_lines) {
   source_lines = read_lines(source);
   target_lines = read_lines(target);
-  if (source_lines.size() != target_lines.size())
-    usage_error(fmt::format("{}:{} the two sides differ in length: {} has {} lines, {} has {}",
-                            source_lines.size() < target_lines.size() ? target : source,
-                            std::min(source_lines.size(), target_lines.size()) + 1, source,
-                            source_lines.size(), target, target_lines.size()));
+  check_same_length(source, source_lines.size(), target, target_lines.size());
   if (source_lines.empty()) usage_error(source + ": is empty");
 }
 

@@ -47,6 +47,9 @@ class LineReader {
 };
 
 std::vector<std::string> read_lines(const std::string& path);
+// Different line counts are an error that names both files.
+void check_same_length(const std::string& file, size_t lines, const std::string& other,
+                       size_t other_lines);
 // Both sides of a pair of files; different line counts are an error that names both.
 void read_pair(const std::string& source, const std::string& target,
                std::vector<std::string>& source_lines, std::vector<std::string>& target_lines);

@@ -415,7 +415,7 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
       reporter);
   ProfileRequest profiled = profile;
   profiled.context = context.get();
-  return run_trainer(trainer.get(), config.trainer, records, reporter, profiled);
+  return run_trainer(trainer.get(), records, reporter, profiled);
 }
 
 int train(const CLI::App& app, const TrainArguments& arguments) {

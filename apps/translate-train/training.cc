@@ -29,10 +29,8 @@ const char* metric_name(int32_t bit) {
 class RunDisplay {
  public:
   // `device_bytes`: all of its memory; 0: not known.
-  RunDisplay(const trafo_trainer_options& options, int64_t device_bytes, RunRecords& records,
-             Reporter& reporter)
-      : options_(options),
-        of_device_(device_bytes > 0 ? fmt::format("/{:.1f}", gigabytes(device_bytes)) : ""),
+  RunDisplay(int64_t device_bytes, RunRecords& records, Reporter& reporter)
+      : of_device_(device_bytes > 0 ? fmt::format("/{:.1f}", gigabytes(device_bytes)) : ""),
         records_(records),
         reporter_(reporter) {}
 
@@ -141,7 +139,7 @@ class RunDisplay {
 
   void validated(const trafo_event& e, const nlohmann::ordered_json& record) {
     const std::string values = metric_values(e);
-    best_ = fmt::format("{} {:.2f} @{}", metric_name(options_.first_metric), e.best_metric,
+    best_ = fmt::format("{} {:.2f} @{}", metric_name(e.deciding_metric), e.best_metric,
                         grouped(e.best_update));
     reporter_.info(
         fmt::format(
@@ -162,7 +160,6 @@ class RunDisplay {
         mebibytes(e.memory_bytes), mebibytes(e.peak_memory_bytes)));
   }
 
-  const trafo_trainer_options& options_;
   const std::string of_device_;
   RunRecords& records_;
   Reporter& reporter_;
@@ -220,12 +217,12 @@ Tokenizer train_vocabulary(const Corpus& corpus, int64_t subwords, bool soft_lim
   return tokenizer;
 }
 
-int run_trainer(trafo_trainer* trainer, const trafo_trainer_options& options, RunRecords& records,
+int run_trainer(trafo_trainer* trainer, RunRecords& records,
                 Reporter& reporter, const ProfileRequest& profile) {
   const auto cancel = make<Cancel>(trafo_cancel_new);
   trafo_memory_plan plan{};
   check(trafo_trainer_get_plan(trainer, &plan, sizeof plan));
-  Session session{RunDisplay(options, plan.device_bytes, records, reporter), {}};
+  Session session{RunDisplay(plan.device_bytes, records, reporter), {}};
   int exit_code = kDone;
   const SignalCancel signals(cancel.get());
   const auto run_for = [&](int64_t updates) {

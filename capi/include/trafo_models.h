@@ -465,7 +465,7 @@ typedef struct trafo_event {
   double best_metric;     /* VALIDATED: best value of the deciding metric so far, and where */
   int64_t best_update;
   int32_t improved;       /* VALIDATED: the deciding metric improved */
-  int32_t reserved;
+  int32_t deciding_metric; /* VALIDATED: TRAFO_METRIC_*; chrF or cross-entropy instead of BLEU for scripts without spaces */
   trafo_string_view message; /* borrowed while the callback runs */
   trafo_string_view path;
 } trafo_event;
@@ -607,6 +607,75 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const traf
                                                   size_t count, double *out_log_probability, int64_t *out_tokens);
 
 /* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
+
+/* options: begin constants of trafo_evaluation_options (scripts/generate_options.py) */
+/* How BLEU cuts a line into words: tokenizers of sacreBLEU, with the same numbers. */
+#define TRAFO_TOKENIZE_13A       0 /* That of mteval-v13a: ASCII punctuation is set apart. For languages with spaces. */
+#define TRAFO_TOKENIZE_NONE      1 /* Words are what stands between white space. */
+#define TRAFO_TOKENIZE_ZH        2 /* Every Chinese character is a word, the rest as in 13a. For Chinese. */
+#define TRAFO_TOKENIZE_INTL      3 /* That of mteval-v14: punctuation and symbols of every script are set apart. */
+#define TRAFO_TOKENIZE_CHAR      4 /* Every code point is a word. For Japanese, Thai and others without spaces. */
+/* Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU). */
+#define TRAFO_TOKENIZE_FLORES200 5
+/* options: end */
+
+typedef struct trafo_evaluation_options {
+  /* options: begin trafo_evaluation_options (scripts/generate_options.py) */
+  size_t struct_size;
+  const trafo_tokenizer *tokenizer; /* The SentencePiece model of tokenize flores200, which needs one. Default NULL. */
+  int64_t resamples; /* How often as many lines as there are are drawn with replacement (bootstrap). Default 1000. */
+  /* Seed of the resampling. The same seed draws the same lines for every system and both scores. Default 12345. */
+  uint64_t seed;
+  /* TRAFO_TOKENIZE_*. How BLEU cuts lines into words. Scores are comparable only where it is the same. Default
+   * TRAFO_TOKENIZE_13A. */
+  int32_t tokenize;
+  int32_t lowercase; /* 1: BLEU is computed without case. chrF keeps it. Default 0. */
+  /* 1: lines are resampled for the mean and the 95 % interval of both scores. With a baseline they always are. Default 0. */
+  int32_t confidence;
+  int32_t reserved; /* 0 */
+  /* options: end */
+} trafo_evaluation_options;
+
+/* A corpus score, 0 to 100. The other members are NaN where lines were not resampled. */
+typedef struct trafo_resampled_score {
+  double score;
+  double mean;       /* of the resamples */
+  double half_width; /* 95 % of the resamples lie in an interval of twice this width */
+  /* Paired bootstrap test (Koehn, EMNLP 2004): how probable so large a difference from the baseline would be if both were equal.
+   * NaN without a baseline. */
+  double p_value;
+} trafo_resampled_score;
+
+typedef struct trafo_evaluation {
+  size_t struct_size;
+  trafo_resampled_score bleu;
+  trafo_resampled_score chrf;
+  trafo_resampled_score baseline_bleu; /* NaN without a baseline, as baseline_chrf */
+  trafo_resampled_score baseline_chrf;
+  double bleu_precisions[4]; /* of n-grams of 1 to 4 tokens, per cent, smoothed */
+  double bleu_brevity_penalty;
+  int64_t bleu_matches[4]; /* n-grams of the hypotheses that a reference has */
+  int64_t bleu_totals[4];  /* n-grams of the hypotheses */
+  int64_t hypothesis_tokens;
+  int64_t reference_tokens; /* with several references, of the one of each line that is nearest in length */
+  /* References in scripts without spaces (Chinese, Japanese, Thai, ...), of which the tokenizers 13a, intl and none take whole
+   * phrases for words: their BLEU says little then. */
+  int64_t unspaced_references;
+  char bleu_signature[128]; /* sacreBLEU's signature; only scores with equal signatures are comparable */
+  char chrf_signature[128];
+} trafo_evaluation;
+
+/* since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluation_options_init(trafo_evaluation_options *options, size_t struct_size);
+/* Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets
+ * references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the
+ * same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize
+ * flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluate(const trafo_string_view *hypotheses, const trafo_string_view *references,
+                                                     size_t count, size_t reference_sets,
+                                                     const trafo_string_view *baseline,
+                                                     const trafo_evaluation_options *options, trafo_evaluation *out,
+                                                     size_t struct_size);
 
 /* Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature may be NULL; it gets
  * sacreBLEU's signature, freed with trafo_string_free. since 0.1 */

@@ -34,6 +34,12 @@ static_assert(static_cast<int32_t>(StoppingMetrics::all) == TRAFO_STOPPING_ALL);
 static_assert(static_cast<int32_t>(RunModel::best) == TRAFO_RUN_BEST);
 static_assert(static_cast<int32_t>(RunModel::last) == TRAFO_RUN_LAST);
 static_assert(static_cast<int32_t>(RunModel::averaged) == TRAFO_RUN_AVERAGED);
+static_assert(static_cast<int32_t>(BleuTokenizer::mteval_13a) == TRAFO_TOKENIZE_13A);
+static_assert(static_cast<int32_t>(BleuTokenizer::none) == TRAFO_TOKENIZE_NONE);
+static_assert(static_cast<int32_t>(BleuTokenizer::zh) == TRAFO_TOKENIZE_ZH);
+static_assert(static_cast<int32_t>(BleuTokenizer::intl) == TRAFO_TOKENIZE_INTL);
+static_assert(static_cast<int32_t>(BleuTokenizer::character) == TRAFO_TOKENIZE_CHAR);
+static_assert(static_cast<int32_t>(BleuTokenizer::flores200) == TRAFO_TOKENIZE_FLORES200);
 
 trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   trafo_model_config c{};
@@ -231,6 +237,28 @@ TranslateOptions trafo::capi::from_c(const Call& call, const trafo_translate_opt
   o.decode.sampling.first_line = c.first_line;
   o.shortlist.first = c.shortlist_first;
   o.shortlist.best = c.shortlist_best;
+  return o;
+}
+
+trafo_evaluation_options trafo::capi::to_c(const EvaluationOptions& o) {
+  trafo_evaluation_options c{};
+  c.struct_size = sizeof c;
+  c.tokenize = static_cast<int32_t>(o.tokenize);
+  c.lowercase = o.lowercase ? 1 : 0;
+  c.confidence = o.confidence ? 1 : 0;
+  c.resamples = o.resamples;
+  c.seed = o.seed;
+  return c;
+}
+
+EvaluationOptions trafo::capi::from_c(const Call& call, const trafo_evaluation_options& c) {
+  call.reserved(c.reserved);
+  EvaluationOptions o;
+  o.tokenize = static_cast<BleuTokenizer>(c.tokenize);
+  o.lowercase = call.flag(c.lowercase, "lowercase");
+  o.confidence = call.flag(c.confidence, "confidence");
+  o.resamples = c.resamples;
+  o.seed = c.seed;
   return o;
 }
 

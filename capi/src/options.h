@@ -10,6 +10,7 @@
 #include "capi/include/trafo.h"
 #include "capi/src/handles.h"
 #include "engine/decode/translator.h"
+#include "engine/metrics/evaluation.h"
 #include "engine/models/model_config.h"
 #include "engine/train/options.h"
 
@@ -26,6 +27,10 @@ TrainOptions from_c(const Call& call, const trafo_trainer_options& options);
 // max_length and the table of the shortlist have their defaults in to_c; from_c leaves them out.
 trafo_translate_options to_c(const TranslateOptions& options);
 TranslateOptions from_c(const Call& call, const trafo_translate_options& options);
+
+// The model of tokenize flores200 has its default in to_c; from_c leaves it out.
+trafo_evaluation_options to_c(const EvaluationOptions& options);
+EvaluationOptions from_c(const Call& call, const trafo_evaluation_options& options);
 
 // Both functions change the defaults.
 struct Preset {

@@ -3,8 +3,6 @@
 #include "capi/src/text_handles.h"
 #include "engine/data/train_tokenizer.h"
 #include "engine/io/atomic_file.h"
-#include "engine/metrics/bleu.h"
-#include "engine/metrics/chrf.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -256,31 +254,4 @@ trafo_error* trafo_corpus_train_tokenizer(const trafo_corpus* corpus,
 
 void trafo_corpus_free(trafo_corpus* corpus) {
   free_handle(corpus);
-}
-
-trafo_error* trafo_bleu(const trafo_string_view* hypotheses, const trafo_string_view* references,
-                        size_t count, int32_t lowercase, double* out_score, char** out_signature) {
-  return api(__func__, [&](const Call& call) {
-    if (out_signature) *out_signature = nullptr;
-    call.out(out_score, "out_score");
-    BleuOptions options;
-    options.lowercase = call.flag(lowercase, "lowercase");
-    const BleuScore result =
-        corpus_bleu(lines_argument(call, hypotheses, count, "hypotheses"),
-                    lines_argument(call, references, count, "references"), options);
-    if (out_signature) *out_signature = copy_string(result.signature());
-    *out_score = result.score;
-  });
-}
-
-trafo_error* trafo_chrf(const trafo_string_view* hypotheses, const trafo_string_view* references,
-                        size_t count, double* out_score, char** out_signature) {
-  return api(__func__, [&](const Call& call) {
-    if (out_signature) *out_signature = nullptr;
-    call.out(out_score, "out_score");
-    const ChrfScore result = corpus_chrf(lines_argument(call, hypotheses, count, "hypotheses"),
-                                         lines_argument(call, references, count, "references"));
-    if (out_signature) *out_signature = copy_string(result.signature());
-    *out_score = result.score;
-  });
 }

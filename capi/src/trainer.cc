@@ -55,10 +55,12 @@ trafo_event to_c(const TrainEvent& event) {
     if (metric.name == "chrf") e.valid_chrf = metric.value;
     if (metric.name == "ce-mean-words") e.valid_ce = metric.value;
   }
-  if (!event.metrics.empty()) {
-    e.best_metric = event.metrics[0].best;
-    e.best_update = event.metrics[0].best_update;
-    e.improved = event.metrics[0].improved;
+  for (const MetricValue& metric : event.metrics) {
+    if (!metric.decides) continue;
+    e.best_metric = metric.best;
+    e.best_update = metric.best_update;
+    e.improved = metric.improved;
+    e.deciding_metric = metric_bits({metric.name});
   }
   e.message = {event.message.data(), event.message.size()};
   e.path = {event.path.data(), event.path.size()};

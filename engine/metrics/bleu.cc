@@ -1,108 +1,14 @@
 #include "engine/metrics/bleu.h"
 
-#include <charconv>
 #include <cmath>
+#include <iterator>
 #include <unordered_map>
 
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
 #include "engine/metrics/lowercase.h"
-#include "engine/metrics/metric.h"
 
 namespace trafo {
 namespace {
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-bool is_point(char c) {
-  return c == '.' || c == ',';
-}
-
-// ASCII punctuation other than ' , - . (mteval-v13a's list).
-bool is_separate(char c) {
-  return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') ||
-         (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
-}
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-}
-
-// Replaces each pair of neighbours with matches(first, second) by `before first between second
-// behind`. Pairs do not overlap and are found from left to right.
-template <class Predicate>
-std::string rewrite_pairs(const std::string& text, Predicate matches, std::string_view before,
-                          std::string_view between, std::string_view behind) {
-  std::string result;
-  result.reserve(text.size() + text.size() / 4);
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (i + 1 < text.size() && matches(text[i], text[i + 1])) {
-      result.append(before).push_back(text[i]);
-      result.append(between).push_back(text[i + 1]);
-      result.append(behind);
-      ++i;
-    } else {
-      result.push_back(text[i]);
-    }
-  }
-  return result;
-}
-
-// The rules look at ASCII only, so they may work on UTF-8 bytes: a byte above 0x7f is neither digit
-// nor punctuation.
-std::string tokenize_13a(std::string text) {
-  replace_all(text, "<skipped>", "");
-  replace_all(text, "-\n", "");
-  replace_all(text, "\n", " ");
-  replace_all(text, "&quot;", "\"");
-  replace_all(text, "&amp;", "&");
-  replace_all(text, "&lt;", "<");
-  replace_all(text, "&gt;", ">");
-  std::string spaced = " ";
-  for (const char c : text + " ") {
-    if (is_separate(c)) {
-      spaced += {' ', c, ' '};
-    } else {
-      spaced += c;
-    }
-  }
-  spaced = rewrite_pairs(
-      spaced, [](char a, char b) { return !is_digit(a) && is_point(b); }, "", " ", " ");
-  spaced = rewrite_pairs(
-      spaced, [](char a, char b) { return is_point(a) && !is_digit(b); }, " ", " ", "");
-  return rewrite_pairs(
-      spaced, [](char a, char b) { return is_digit(a) && b == '-'; }, "", " ", " ");
-}
-
-std::string_view strip_right(std::string_view text) {
-  size_t end = 0;
-  for (size_t position = 0; position < text.size();)
-    if (!is_unicode_space(next_code_point(text, position))) end = position;
-  return text.substr(0, end);
-}
-
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> tokens;
-  size_t begin = 0, position = 0;
-  while (position < text.size()) {
-    const size_t at = position;
-    if (!is_unicode_space(next_code_point(text, position))) continue;
-    if (at > begin) tokens.emplace_back(text.substr(begin, at - begin));
-    begin = position;
-  }
-  if (begin < text.size()) tokens.emplace_back(text.substr(begin));
-  return tokens;
-}
-
-// A number with a decimal point in every locale.
-std::string fixed(double value, int decimals) {
-  char text[64];
-  const auto end =
-      std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, decimals).ptr;
-  return std::string(text, end);
-}
 
 class Vocabulary {
  public:
@@ -118,6 +24,38 @@ class Vocabulary {
  private:
   std::unordered_map<std::string, int64_t> ids_;
 };
+
+int64_t distance(int64_t a, int64_t b) {
+  return a < b ? b - a : a - b;
+}
+
+BleuCounts count_segment(const std::vector<int64_t>& hypothesis,
+                         const std::vector<std::vector<int64_t>>& references) {
+  BleuCounts counts;
+  counts.hypothesis_length = static_cast<int64_t>(hypothesis.size());
+  counts.reference_length = static_cast<int64_t>(references.front().size());
+  for (const auto& reference : references) {
+    const auto length = static_cast<int64_t>(reference.size());
+    const int64_t nearest = distance(counts.reference_length, counts.hypothesis_length);
+    const int64_t off = distance(length, counts.hypothesis_length);
+    if (off < nearest || (off == nearest && length < counts.reference_length))
+      counts.reference_length = length;
+  }
+  for (size_t n = 1; n <= kBleuOrder; ++n) {
+    const auto ngrams = sorted_ngrams<kBleuOrder>(hypothesis, n);
+    auto known = sorted_ngrams<kBleuOrder>(references.front(), n);
+    for (size_t i = 1; i < references.size(); ++i) {
+      const auto more = sorted_ngrams<kBleuOrder>(references[i], n);
+      decltype(known) both;  // every n-gram as often as in the reference that has it most often
+      std::set_union(known.begin(), known.end(), more.begin(), more.end(),
+                     std::back_inserter(both));
+      known = std::move(both);
+    }
+    counts.totals[n - 1] = static_cast<int64_t>(ngrams.size());
+    counts.matches[n - 1] = count_matches(ngrams, known);
+  }
+  return counts;
+}
 
 void compute_score(BleuScore& bleu) {
   const auto hypothesis = static_cast<double>(bleu.hypothesis_length);
@@ -150,38 +88,65 @@ void compute_score(BleuScore& bleu) {
 
 }  // namespace
 
-std::vector<std::string> bleu_tokens(std::string_view line, const BleuOptions& options) {
-  std::string text = options.lowercase ? lowercase_utf8(line) : std::string(line);
-  text.resize(strip_right(text).size());
-  if (options.tokenizer == BleuTokenizer::mteval_13a) text = tokenize_13a(std::move(text));
-  return split(text);
+BleuCounts& BleuCounts::operator+=(const BleuCounts& other) {
+  for (size_t n = 0; n < kBleuOrder; ++n) {
+    matches[n] += other.matches[n];
+    totals[n] += other.totals[n];
+  }
+  hypothesis_length += other.hypothesis_length;
+  reference_length += other.reference_length;
+  return *this;
 }
 
-BleuScore corpus_bleu(std::span<const std::string> hypotheses,
-                      std::span<const std::string> references, const BleuOptions& options) {
-  check_segments(hypotheses, references, "corpus_bleu");
-  BleuScore bleu;
-  bleu.options = options;
+std::vector<std::string> bleu_tokens(std::string_view line, const BleuOptions& options) {
+  const std::string text = options.lowercase ? lowercase_utf8(line) : std::string(line);
+  return split_words(separate_words(text, options.tokenizer, options.subwords));
+}
+
+std::vector<BleuCounts> bleu_counts(std::span<const std::string> hypotheses,
+                                    ReferenceSets references, const BleuOptions& options) {
+  check_segments(hypotheses, references, "BLEU");
+  std::vector<BleuCounts> counts;
+  counts.reserve(hypotheses.size());
   Vocabulary vocabulary;
   for (size_t i = 0; i < hypotheses.size(); ++i) {
     const auto hypothesis = vocabulary.ids(bleu_tokens(hypotheses[i], options));
-    const auto reference = vocabulary.ids(bleu_tokens(references[i], options));
-    bleu.hypothesis_length += static_cast<int64_t>(hypothesis.size());
-    bleu.reference_length += static_cast<int64_t>(reference.size());
-    for (size_t n = 1; n <= kBleuOrder; ++n) {
-      const auto ngrams = sorted_ngrams<kBleuOrder>(hypothesis, n);
-      bleu.totals[n - 1] += static_cast<int64_t>(ngrams.size());
-      bleu.matches[n - 1] += count_matches(ngrams, sorted_ngrams<kBleuOrder>(reference, n));
-    }
+    std::vector<std::vector<int64_t>> of_segment;
+    for (const auto& set : references)
+      of_segment.push_back(vocabulary.ids(bleu_tokens(set[i], options)));
+    counts.push_back(count_segment(hypothesis, of_segment));
   }
+  return counts;
+}
+
+BleuScore bleu_score(const BleuCounts& counts, size_t reference_sets, const BleuOptions& options) {
+  BleuScore bleu;
+  static_cast<BleuCounts&>(bleu) = counts;
+  bleu.reference_sets = reference_sets;
+  bleu.options = options;
   compute_score(bleu);
   return bleu;
 }
 
-std::string BleuScore::signature() const {
-  return concat("nrefs:1|case:", options.lowercase ? "lc" : "mixed",
+BleuScore corpus_bleu(std::span<const std::string> hypotheses, ReferenceSets references,
+                      const BleuOptions& options) {
+  BleuCounts sum;
+  for (const BleuCounts& segment : bleu_counts(hypotheses, references, options)) sum += segment;
+  return bleu_score(sum, references.size(), options);
+}
+
+BleuScore corpus_bleu(std::span<const std::string> hypotheses,
+                      std::span<const std::string> references, const BleuOptions& options) {
+  return corpus_bleu(hypotheses, ReferenceSets(&references, 1), options);
+}
+
+std::string BleuScore::signature(std::string_view resampling) const {
+  const std::string model =
+      options.subwords_checksum.empty() ? "" : "|model:" + options.subwords_checksum;
+  return concat("nrefs:", reference_sets, "|", resampling, resampling.empty() ? "" : "|",
+                "case:", options.lowercase ? "lc" : "mixed",
                 "|eff:", options.effective_order ? "yes" : "no",
-                "|tok:", options.tokenizer == BleuTokenizer::mteval_13a ? "13a" : "none",
+                "|tok:", enum_name(options.tokenizer), model,
                 "|smooth:", options.smoothing == BleuSmoothing::exp ? "exp" : "none", "|",
                 kMetricVersion);
 }

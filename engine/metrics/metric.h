@@ -15,8 +15,15 @@ namespace trafo {
 // The last part of every signature. Only scores with equal signatures are comparable.
 inline constexpr std::string_view kMetricVersion = "trafo:0.1.0";
 
-void check_segments(std::span<const std::string> hypotheses,
-                    std::span<const std::string> references, std::string_view origin);
+// One or more references of every segment: references[set][segment].
+using ReferenceSets = std::span<const std::span<const std::string>>;
+
+// INVALID_ARGUMENT if there are no hypotheses, no references, or a set of another size.
+void check_segments(std::span<const std::string> hypotheses, ReferenceSets references,
+                    std::string_view origin);
+
+// A number with a decimal point in every locale.
+std::string fixed(double value, int decimals);
 
 // The number of elements that a and b have in common, counted with multiplicity. Both are sorted.
 template <class Element>

@@ -129,6 +129,15 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   return ids;
 }
 
+std::vector<std::string> Tokenizer::encode_as_text(std::string_view text) const {
+  check_text(text, "text to encode");
+  check_growth(model_->summary.normalizer, text);
+  const LibraryReserve reserve(needed_for(text.size()));
+  std::vector<std::string> subwords;
+  check_encoded(model_->processor.Encode(text, &subwords));
+  return subwords;
+}
+
 std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   for (size_t i = 0; i < ids.size(); ++i)
     require(ids[i] >= 0 && ids[i] < model_->vocab_size, ErrorCode::invalid_argument, kOrigin,

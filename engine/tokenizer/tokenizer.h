@@ -59,6 +59,8 @@ class Tokenizer {
   // The tokens of a text, without bos and eos. INVALID_ARGUMENT: invalid UTF-8 or a NUL byte.
   std::vector<int32_t> encode(std::string_view text) const;
   void encode(std::string_view text, std::vector<int32_t>& ids) const;  // replaces ids
+  // The same tokens as text. An unknown one is what stands there, normalised.
+  std::vector<std::string> encode_as_text(std::string_view text) const;
   std::string decode(std::span<const int32_t> ids) const;  // special tokens give no text
 
   // INVALID_ARGUMENT: invalid UTF-8 or a NUL byte.

@@ -43,6 +43,7 @@ struct MetricValue {
   double best = 0;  // of the run, this value included
   int64_t best_update = 0;
   bool improved = false;
+  bool decides = false;  // which checkpoint is best
 };
 
 struct TrainEvent {

@@ -87,6 +87,7 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       model_(model),
       data_(checked(std::move(data), model, options, run_directory.has_value())),
       options_(with_saved_batch(options, run_directory)),
+      deciding_(deciding_metrics(data_, options_)),
       first_batches_(std::make_unique<Batcher>(*data_.train, data_order(data_, options_))),
       plan_(planned(context, model, data_, *first_batches_, options_, run_directory)),
       trainer_(context, model, options_),
@@ -420,13 +421,16 @@ std::vector<MetricValue> TrainingRun::take_metrics(const std::vector<double>& va
   std::vector<MetricValue> metrics;
   for (size_t i = 0; i < values.size(); ++i) {
     auto& [name, best] = state_.best[i];
-    const bool improved = std::isfinite(values[i]) && state_.trainer.far_off_in_a_row == 0 &&
+    const auto& judges = deciding_.names;
+    const bool improved = std::find(judges.begin(), judges.end(), name) != judges.end() &&
+                          std::isfinite(values[i]) && state_.trainer.far_off_in_a_row == 0 &&
                           (!best || is_better(name, values[i], best->value));
     if (improved) best = BestMetric{values[i], state_.trainer.update};
     int64_t& stalled = state_.stalled_by_metric[name];
     stalled = improved ? 0 : stalled + (scheduled ? 1 : 0);
     metrics.push_back(
-        {name, values[i], best ? best->value : values[i], best ? best->update : 0, improved});
+        {name, values[i], best ? best->value : values[i], best ? best->update : 0, improved,
+         decides(name)});
   }
   state_.stalled = stalled();
   return metrics;
@@ -437,9 +441,9 @@ int64_t TrainingRun::stalled() const {
     const auto found = state_.stalled_by_metric.find(metric);
     return found == state_.stalled_by_metric.end() ? 0 : found->second;
   };
-  int64_t count = of(options_.valid_metrics.front());
+  int64_t count = of(deciding_.names.front());
   if (options_.early_stopping_on == StoppingMetrics::first) return count;
-  for (const std::string& metric : options_.valid_metrics)
+  for (const std::string& metric : deciding_.names)
     count = options_.early_stopping_on == StoppingMetrics::any ? std::max(count, of(metric))
                                                                : std::min(count, of(metric));
   return count;
@@ -483,7 +487,7 @@ void TrainingRun::average(Session& session) {
     const auto& [name, best] = state_.best[i];
     const double value = result->values[i];
     event.metrics.push_back({name, value, best ? best->value : value, best ? best->update : 0,
-                             !best || is_better(name, value, best->value)});
+                             !best || is_better(name, value, best->value), decides(name)});
   }
   update_clock();
   emit(session, event);

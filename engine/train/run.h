@@ -106,6 +106,7 @@ class TrainingRun {
   void save(Session& session);
   void average(Session& session);
   int64_t stalled() const;
+  bool decides(const std::string& metric) const { return metric == deciding_.names.front(); }
   StopReason end_reason(const Progress& done) const;
   StopReason loop(Session& session, int64_t max_updates);
 
@@ -122,6 +123,7 @@ class TrainingRun {
   Model& model_;
   TrainingData data_;
   TrainOptions options_;
+  DecidingMetrics deciding_;
   std::unique_ptr<Batcher> first_batches_;  // for the plan; batcher_ takes it over
   RunPlan plan_;
   Trainer trainer_;

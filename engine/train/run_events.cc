@@ -145,6 +145,10 @@ void TrainingRun::announce(Session& session) {
   }
   if (resumed_) event.path = directory_->checkpoint_path(state_.trainer.update).string();
   emit(session, event);
+  if (deciding_.warning.empty()) return;
+  TrainEvent warning = make_event(TrainEventKind::warning);
+  warning.message = deciding_.warning;
+  emit(session, warning);
 }
 
 void TrainingRun::report_tuning(Session& session) {

@@ -6,6 +6,7 @@
 #include "engine/decode/translator.h"
 #include "engine/metrics/bleu.h"
 #include "engine/metrics/chrf.h"
+#include "engine/metrics/unspaced.h"
 #include "engine/models/objective.h"
 #include "engine/models/upload.h"
 
@@ -83,6 +84,26 @@ std::optional<ValidationResult> validate_model(Context& context, const Model& mo
 } catch (const Error& error) {
   if (error.code() != ErrorCode::cancelled) throw;
   return std::nullopt;
+}
+
+DecidingMetrics deciding_metrics(const TrainingData& data, const TrainOptions& options) {
+  DecidingMetrics result{options.valid_metrics, ""};
+  auto& names = result.names;
+  const auto bleu = std::find(names.begin(), names.end(), "bleu");
+  const auto& references = data.valid_references;
+  if (data.valid == nullptr || bleu == names.end() ||
+      2 * count_unspaced(references) <= references.size())
+    return result;
+  result.warning =
+      "validation: the references are in a script without spaces, where BLEU counts whole phrases "
+      "as words; ";
+  if (names.size() == 1) {
+    result.warning += "it decides because no other metric is measured: add chrf to the metrics";
+    return result;
+  }
+  names.erase(bleu);
+  result.warning += names.front() + " decides which model is best and when to stop";
+  return result;
 }
 
 bool is_better(const std::string& metric, double value, double best) {

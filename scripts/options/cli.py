@@ -111,7 +111,9 @@ def source(schema):
     decoding = schema.tables["decoding"]
     lines += ["constexpr SettingSpec kTranslateSpecs[] = {"]
     lines += [spec(schema, row) for row in sorted(decoding.flags, key=lambda row: GROUPS.index(row.group))] + ["};", ""]
-    for table in tables:
+    evaluation = schema.tables["evaluation"]
+    lines += ["constexpr SettingSpec kEvalSpecs[] = {", *[spec(schema, row) for row in evaluation.flags], "};", ""]
+    for table in [*tables, evaluation]:
         for row in table.flags:
             if (row.enum or row.cli_values) and row.only != "cli":
                 name = "".join(part.capitalize() for part in row.name.split("_"))
@@ -120,12 +122,13 @@ def source(schema):
     lines += ["", f"constexpr const char* kTasks[] = {{{presets}}};", "", "}  // namespace", "",
               "std::span<const SettingSpec> setting_specs() { return kSpecs; }",
               "std::span<const SettingSpec> translate_specs() { return kTranslateSpecs; }",
+              "std::span<const SettingSpec> eval_specs() { return kEvalSpecs; }",
               "std::span<const char* const> task_names() { return kTasks; }"]
-    for table in [*tables, decoding]:
+    for table in [*tables, decoding, evaluation]:
         readers = [row for row in table.flags if row.only != "cli" or row.read]
         lines += ["", f"void read_options(const Settings& s, {table.c}& o) {{"]
         lines += [f"  if (s.has({json.dumps(row.flag)})) {reader(row)};" for row in readers]
-        if table is decoding:
+        if table not in tables:
             lines.append("}")
             continue
         lines += ["}", "", f"void set_defaults(Settings& s, const {table.c}& o) {{"]

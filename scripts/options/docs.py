@@ -7,7 +7,7 @@ HEAD = """# Options
 
 <!-- Written by scripts/generate_options.py from engine/options/*.toml: change those. -->
 
-This page lists every option of models, of training and of decoding: its name in C and Rust, its
+This page lists every option of models, training, decoding and evaluation: its name in C and Rust, its
 name in Go, its flag on the command line of `translate-train`, its default and its range.
 `config.yml` has the flags of `train` as its keys, without dashes. [training.md](training.md) says
 how to use them.
@@ -20,7 +20,7 @@ value is refused.
 def bounds(row):
     r = row.range
     if r is None or r.text == "any":
-        return " ".join(f"`{value['name']}`" for value in row.enum.values) if row.enum else ""
+        return " ".join(f"`{value['text']}`" for value in row.enum.values) if row.enum else ""
     zero = "0 or " if row.zero and r.low > 0 else ""
     if r.high in (UNLIMITED, float("inf")):
         return f"{zero}{'at least' if r.low_inside else 'above'} {plain(r.low)}"
@@ -34,7 +34,7 @@ def cell(text):
 def options(table):
     lines = ["| C, Rust | Go | on the command line | default | range | meaning |", "|---|---|---|---|---|---|"]
     for row in table.c_rows:
-        default = "NULL" if row.type == "handle" else "all" if row.type == "metrics" else default_text(row, lambda enum, value: value) if not row.type == "dtype" else row.default
+        default = "NULL" if row.type == "handle" else "all" if row.type == "metrics" else default_text(row) if not row.type == "dtype" else row.default
         default = "" if row.required else default
         zero = f" 0: {row.zero}." if row.zero else ""
         text = "".join(ch for ch in row.doc if ch not in "{}") + zero
@@ -83,6 +83,8 @@ def page(schema):
             "C: `trafo_trainer_options`; Rust and Go: `TrainerOptions`. In Rust `valid_metrics` sets", "`first_metric` as well.", ""] +
             options(schema.tables["training"]) + ["", "## Decoding", "",
             "C: `trafo_translate_options`; Rust and Go: `TranslateOptions`, with the options of sampling in a",
-            "`Sampling`. The flags are those of `translate-train translate`.", ""] + options(decoding) + ["", "## Presets", "",
+            "`Sampling`. The flags are those of `translate-train translate`.", ""] + options(decoding) + ["", "## Evaluation", "",
+            "C: `trafo_evaluation_options`; Rust and Go: `EvaluationOptions`. The flags are those of `translate-train eval`.", ""] +
+            options(schema.tables["evaluation"]) + ["", "## Presets", "",
             "`trafo_model_config_preset` and `trafo_trainer_options_preset` fill a preset.",
             "`translate-train train --task` takes its values as defaults.", ""] + presets(schema) + ["", "## Flags of translate-train train", ""] + flags(schema))[:-1]

@@ -78,11 +78,13 @@ def field(row):
     return "{" + ", ".join(parts) + "}"
 
 
-def enums_header(schema):
-    """The enums that options are made of, with their names in files."""
+def enums_header(schema, path):
+    """The enums of a header, with their names in files."""
     lines = ["// Written by scripts/generate_options.py from engine/options/enums.toml: change that.", "// clang-format off", "#pragma once",
              "", '#include "engine/core/enum_names.h"', "", "namespace trafo {"]
     for enum in schema.enums.values():
+        if enum.header != path:
+            continue
         lines += ["", *wrap(f"{enum.doc} Values are part of the C ABI.", 98, "// "), f"enum class {enum.engine} : int32_t {{"]
         for number, value in enumerate(enum.values):
             lines += wrap(value["doc"], 98, "  // ") + [f"  {value['name']} = {number},"]

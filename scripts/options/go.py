@@ -23,7 +23,11 @@ def translate_rows(decoding):
     return [row for row in decoding.c_rows if row.part != "sampling" and row.type != "handle"]
 
 
-INTEGER = {"model": "int", "training": "int64", "decoding": "int64"}
+def without_handles(table):
+    return [row for row in table.c_rows if row.type != "handle"]
+
+
+INTEGER = {"model": "int", "training": "int64", "decoding": "int64", "evaluation": "int64"}
 TYPES = {"seed": "uint64", "bytes": "int64", "real": "float64", "flag": "bool", "period": "Period", "metrics": "Metric",
          "metric": "Metric", "dtype": "DType"}
 C = {"int": "int64_t", "seed": "uint64_t", "bytes": "int64_t", "real": "double", "metrics": "int32_t", "metric": "int32_t",
@@ -99,4 +103,6 @@ def source(schema):
     decoding = schema.tables["decoding"]
     lines += conversions(decoding, decoding.go, translate_rows(decoding))
     lines += conversions(decoding, "Sampling", decoding.part("sampling"))
+    evaluation = schema.tables["evaluation"]
+    lines += conversions(evaluation, evaluation.go, without_handles(evaluation))
     return lines[:-1]

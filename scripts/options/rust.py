@@ -98,5 +98,22 @@ def decoding(schema):
     return lines + ["        }", "    }", "}"]
 
 
+EVALUATION = {"int": ("usize", "to_i64"), "seed": ("u64", "same"), "flag": ("bool", "i32::from")}
+
+
+def evaluation(schema):
+    table = schema.tables["evaluation"]
+    lines = []
+    for enum in schema.enums_of(table):
+        lines += enum_type(enum) + ["}"]
+    lines.append("setters! {")
+    for row in table.c_rows:
+        if row.type == "handle":
+            continue
+        kind, to = EVALUATION.get(row.type) or (row.enum.rust, f"{row.enum.rust}::as_raw")
+        lines += doc(words(row), "    ") + [f"    {row.name}: {kind} = {to};"]
+    return lines + ["}"]
+
+
 def file(source, lines):
     return [f"// Written by scripts/generate_options.py from {source}: change that."] + lines

@@ -11,9 +11,10 @@ KEYS = {"name", "type", "default", "range", "zero", "fixed", "later", "json", "o
         "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "read", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "dtype", "handle"}
 GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
-          "Batches"]
+          "Batches", "Metrics"]
 UNITS = {"u": "updates", "t": "target tokens", "e": "epochs"}
 UNLIMITED = 2.0**62
+ENUM_HEADER = "engine/core/option_enums.generated.h"
 
 
 class Enum:
@@ -21,6 +22,7 @@ class Enum:
         self.name, self.doc, self.engine, self.c = name, spec["doc"], spec["engine"], spec["c"]
         self.rust, self.go, self.shared = spec["rust"], spec["go"], spec.get("shared", False)
         self.with_table = spec.get("with")
+        self.header = spec.get("header", ENUM_HEADER)
         self.values = spec["values"]
         for value in self.values:
             value.setdefault("text", value["name"])
@@ -153,7 +155,7 @@ class Schema:
     def __init__(self):
         enums = tomllib.loads((TABLES / "enums.toml").read_text())
         self.enums = {name: Enum(name, spec) for name, spec in enums.items()}
-        self.tables = {name: Table(name, self.enums) for name in ("model", "training", "decoding")}
+        self.tables = {name: Table(name, self.enums) for name in ("model", "training", "decoding", "evaluation")}
         presets = tomllib.loads((TABLES / "presets.toml").read_text())
         self.common = presets.pop("all")
         self.preset_docs = {name: values.pop("doc") for name, values in presets.items()}

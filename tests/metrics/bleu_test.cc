@@ -46,6 +46,16 @@ TEST(Bleu, EqualsSacreBleu) {
     BleuOptions none;
     none.tokenizer = BleuTokenizer::none;
     expect_equal(corpus_bleu(hypotheses, references, none), c["bleu_no_tokenizer"], name + " none");
+    for (const auto tokenizer :
+         {BleuTokenizer::zh, BleuTokenizer::intl, BleuTokenizer::character}) {
+      BleuOptions other;
+      other.tokenizer = tokenizer;
+      const std::string key = std::string("bleu_") + enum_name(tokenizer);
+      expect_equal(corpus_bleu(hypotheses, references, other), c[key], name + " " + key);
+    }
+    const Lines more = c["more_references"];
+    const std::span<const std::string> both[] = {references, more};
+    expect_equal(corpus_bleu(hypotheses, both), c["bleu_two_references"], name + " references");
     BleuOptions effective;
     effective.effective_order = true;
     expect_equal(corpus_bleu(hypotheses, references, effective), c["bleu_effective"],
@@ -67,6 +77,46 @@ TEST(Bleu, Tokenizer13a) {
   EXPECT_EQ(bleu_tokens(" a,b \t c. ", none), (Lines{"a,b", "c."}));
 }
 
+TEST(Bleu, TokenizersForOtherScripts) {
+  const auto tokens = [](BleuTokenizer tokenizer, const char* line) {
+    BleuOptions options;
+    options.tokenizer = tokenizer;
+    return bleu_tokens(line, options);
+  };
+  EXPECT_EQ(tokens(BleuTokenizer::zh, " 我有3.5个GPU,对吗？"),
+            (Lines{"我", "有", "3.5", "个", "GPU", ",", "对", "吗", "？"}));
+  EXPECT_EQ(tokens(BleuTokenizer::intl, "«Oui», dit-il… 3,5 % (¥5)"),
+            (Lines{"«", "Oui", "»", ",", "dit", "-", "il", "…", "3,5", "%", "(", "¥", "5", ")"}));
+  EXPECT_EQ(tokens(BleuTokenizer::character, "ไป 京都"),
+            (Lines{"ไ", "ป", "京", "都"}));
+  // A point at the end of a line that a number precedes stays with it, as in mteval-v14.
+  EXPECT_EQ(tokens(BleuTokenizer::intl, "in 2020."), (Lines{"in", "2020."}));
+}
+
+TEST(Bleu, SubwordsComeFromTheGivenFunction) {
+  BleuOptions options;
+  options.tokenizer = BleuTokenizer::flores200;
+  EXPECT_THROW(bleu_tokens("ab", options), Error);
+  options.subwords = [](std::string_view line) {
+    return Lines{"_", std::string(line.substr(0, 1)), std::string(line.substr(1))};
+  };
+  options.subwords_checksum = "01234567";
+  EXPECT_EQ(bleu_tokens("abc ", options), (Lines{"_", "a", "bc"}));
+  const Lines one{"abc"};
+  EXPECT_EQ(corpus_bleu(one, one, options).signature(),
+            "nrefs:1|case:mixed|eff:no|tok:flores200|model:01234567|smooth:exp|trafo:0.1.0");
+}
+
+TEST(Bleu, ReferencesByHand) {
+  // "a" occurs at most twice in one reference; of lengths 2 and 4, the smaller one is as near to 3.
+  const Lines hypothesis{"a a a"}, first{"a b"}, second{"a a b c"};
+  const std::span<const std::string> both[] = {first, second};
+  const BleuScore bleu = corpus_bleu(hypothesis, both);
+  EXPECT_EQ(bleu.matches, (std::array<int64_t, 4>{2, 1, 0, 0}));
+  EXPECT_EQ(bleu.reference_length, 2);
+  EXPECT_EQ(bleu.signature(), "nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|trafo:0.1.0");
+}
+
 TEST(Bleu, SignatureNamesEveryChoice) {
   const Lines one{"a b c d"};
   EXPECT_EQ(corpus_bleu(one, one).signature(),
@@ -77,12 +127,17 @@ TEST(Bleu, SignatureNamesEveryChoice) {
   options.smoothing = BleuSmoothing::none;
   EXPECT_EQ(corpus_bleu(one, one, options).signature(),
             "nrefs:1|case:lc|eff:yes|tok:none|smooth:none|trafo:0.1.0");
+  EXPECT_EQ(corpus_bleu(one, one).signature("bs:10|seed:1"),
+            "nrefs:1|bs:10|seed:1|case:mixed|eff:no|tok:13a|smooth:exp|trafo:0.1.0");
 }
 
 TEST(Bleu, RefusesDifferingCounts) {
   const Lines one{"a"}, two{"a", "b"}, none;
   EXPECT_THROW(corpus_bleu(one, two), Error);
   EXPECT_THROW(corpus_bleu(none, none), Error);
+  EXPECT_THROW(corpus_bleu(one, ReferenceSets{}), Error);
+  const std::span<const std::string> uneven[] = {one, two};
+  EXPECT_THROW(corpus_bleu(one, uneven), Error);
 }
 
 TEST(Lowercase, SpecialMappings) {

@@ -26,6 +26,10 @@ TEST(Chrf, EqualsSacreBleu) {
     EXPECT_NEAR(corpus_chrf(hypotheses, references, {.lowercase = true}).score,
                 c["chrf_lowercase"].get<double>(), 1e-9)
         << c["name"];
+    const Lines more = c["more_references"];
+    const std::span<const std::string> both[] = {references, more};
+    EXPECT_NEAR(corpus_chrf(hypotheses, both).score, c["chrf_two_references"].get<double>(), 1e-9)
+        << c["name"];
   }
 }
 

@@ -104,6 +104,9 @@ type Event struct {
 	BestUpdate int64
 	Improved   bool // the deciding metric improved
 
+	// DecidingMetric: chrF or cross-entropy instead of BLEU for scripts without spaces.
+	DecidingMetric Metric
+
 	Message string
 	Path    string
 }
@@ -124,6 +127,7 @@ func newEvent(e *C.trafo_event) Event {
 		SkippedUpdates: int64(e.skipped_updates), Stalled: int64(e.stalled),
 		ValidCE: float64(e.valid_ce), ValidBLEU: float64(e.valid_bleu), ValidChrF: float64(e.valid_chrf),
 		BestMetric: float64(e.best_metric), BestUpdate: int64(e.best_update), Improved: e.improved != 0,
-		Message: viewed(e.message), Path: viewed(e.path),
+		DecidingMetric: Metric(e.deciding_metric),
+		Message:        viewed(e.message), Path: viewed(e.path),
 	}
 }

@@ -17,6 +17,127 @@ func ChrF(hypotheses, references []string) (score float64, signature string, err
 	})
 }
 
+// EvaluationOptions say how translations are measured; begin with DefaultEvaluationOptions.
+type EvaluationOptions struct {
+	// options: begin EvaluationOptions (scripts/generate_options.py)
+	// How BLEU cuts lines into words. Scores are comparable only where it is the same. Default Tokenize13a.
+	Tokenize BleuTokenizer
+	// Whether BLEU is computed without case. chrF keeps it. Default false.
+	Lowercase bool
+	// Whether lines are resampled for the mean and the 95 % interval of both scores. With a baseline they always
+	// are. Default false.
+	Confidence bool
+	// How often as many lines as there are are drawn with replacement (bootstrap). Default 1000.
+	Resamples int64
+	// Seed of the resampling. The same seed draws the same lines for every system and both scores. Default
+	// 12345.
+	Seed uint64
+	// options: end
+
+	// Tokenizer is the SentencePiece model of TokenizeFlores200, which needs one.
+	Tokenizer *Tokenizer
+	// Baseline: other translations of the same lines, which the hypotheses are compared with. Default nil: none.
+	Baseline []string
+}
+
+func evaluationDefaults() *C.trafo_evaluation_options {
+	c := new(C.trafo_evaluation_options)
+	mustInit(C.trafo_evaluation_options_init(c, C.sizeof_trafo_evaluation_options))
+	return c
+}
+
+// DefaultEvaluationOptions gives sacreBLEU's defaults: Tokenize13a, with case, no baseline.
+func DefaultEvaluationOptions() EvaluationOptions {
+	var o EvaluationOptions
+	o.fromC(evaluationDefaults())
+	return o
+}
+
+// ResampledScore is a corpus score, 0 to 100. The other fields are NaN where nothing was resampled.
+type ResampledScore struct {
+	Score     float64
+	Mean      float64 // of the resamples
+	HalfWidth float64 // of the interval that has 95 % of the resamples
+	PValue    float64 // how probable so large a difference from the baseline would be if both were equal
+}
+
+func newResampledScore(c C.trafo_resampled_score) ResampledScore {
+	return ResampledScore{float64(c.score), float64(c.mean), float64(c.half_width), float64(c.p_value)}
+}
+
+// Evaluation is what Evaluate measures.
+type Evaluation struct {
+	BLEU, ChrF                 ResampledScore
+	BaselineBLEU, BaselineChrF ResampledScore // NaN without a baseline
+
+	Precisions       [4]float64 // BLEU's, of n-grams of 1 to 4 tokens, per cent, smoothed
+	BrevityPenalty   float64
+	Matches          [4]int64 // n-grams that a reference has
+	Totals           [4]int64 // n-grams of the hypotheses
+	HypothesisTokens int64
+	ReferenceTokens  int64 // with several references, of the one that is nearest in length
+
+	// UnspacedReferences are in scripts without spaces: Tokenize13a, TokenizeIntl and TokenizeNone take
+	// their phrases for words.
+	UnspacedReferences           int64
+	BLEUSignature, ChrFSignature string // only scores with equal signatures are comparable
+}
+
+// Evaluate computes corpus BLEU and chrF2 as sacreBLEU does, with their parts. references are one or
+// more sets with a reference of every line. options may be nil.
+func Evaluate(hypotheses []string, references [][]string, options *EvaluationOptions) (*Evaluation, error) {
+	const origin = "Evaluate"
+	settings := evaluationDefaults()
+	var baseline *C.trafo_string_view
+	if options != nil {
+		options.toC(settings)
+		if options.Tokenizer != nil {
+			handle, err := options.Tokenizer.hold(origin)
+			if err != nil {
+				return nil, err
+			}
+			defer options.Tokenizer.shared.release()
+			settings.tokenizer = handle
+		}
+		if options.Baseline != nil {
+			if len(options.Baseline) != len(hypotheses) {
+				return nil, refuse(origin, "%d hypotheses, %d lines of the baseline: there must be one for each", len(hypotheses), len(options.Baseline))
+			}
+			array, free := views(options.Baseline)
+			defer free()
+			baseline = array
+		}
+	}
+	var all []string
+	for _, set := range references {
+		if len(set) != len(hypotheses) {
+			return nil, refuse(origin, "%d hypotheses, %d references: there must be one for each", len(hypotheses), len(set))
+		}
+		all = append(all, set...)
+	}
+	h, freeHypotheses := views(hypotheses)
+	defer freeHypotheses()
+	r, freeReferences := views(all)
+	defer freeReferences()
+	var e C.trafo_evaluation
+	if err := check(C.trafo_evaluate(h, r, C.size_t(len(hypotheses)), C.size_t(len(references)), baseline, settings, &e, C.sizeof_trafo_evaluation)); err != nil {
+		return nil, err
+	}
+	result := &Evaluation{
+		BLEU: newResampledScore(e.bleu), ChrF: newResampledScore(e.chrf),
+		BaselineBLEU: newResampledScore(e.baseline_bleu), BaselineChrF: newResampledScore(e.baseline_chrf),
+		BrevityPenalty:   float64(e.bleu_brevity_penalty),
+		HypothesisTokens: int64(e.hypothesis_tokens), ReferenceTokens: int64(e.reference_tokens),
+		UnspacedReferences: int64(e.unspaced_references),
+		BLEUSignature:      C.GoString(&e.bleu_signature[0]), ChrFSignature: C.GoString(&e.chrf_signature[0]),
+	}
+	for i := range result.Precisions {
+		result.Precisions[i] = float64(e.bleu_precisions[i])
+		result.Matches[i], result.Totals[i] = int64(e.bleu_matches[i]), int64(e.bleu_totals[i])
+	}
+	return result, nil
+}
+
 func metric(origin string, hypotheses, references []string, f func(h, r *C.trafo_string_view, count C.size_t, score *C.double, signature **C.char) *C.trafo_error) (float64, string, error) {
 	if len(hypotheses) != len(references) {
 		return 0, "", refuse(origin, "%d hypotheses, %d references: there must be one for each", len(hypotheses), len(references))

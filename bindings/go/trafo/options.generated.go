@@ -108,6 +108,24 @@ const (
 	RunModelAveraged RunModel = C.TRAFO_RUN_AVERAGED
 )
 
+// BleuTokenizer: how BLEU cuts a line into words: tokenizers of sacreBLEU, with the same numbers.
+type BleuTokenizer int32
+
+const (
+	// That of mteval-v13a: ASCII punctuation is set apart. For languages with spaces.
+	Tokenize13a BleuTokenizer = C.TRAFO_TOKENIZE_13A
+	// Words are what stands between white space.
+	TokenizeNone BleuTokenizer = C.TRAFO_TOKENIZE_NONE
+	// Every Chinese character is a word, the rest as in 13a. For Chinese.
+	TokenizeZh BleuTokenizer = C.TRAFO_TOKENIZE_ZH
+	// That of mteval-v14: punctuation and symbols of every script are set apart.
+	TokenizeIntl BleuTokenizer = C.TRAFO_TOKENIZE_INTL
+	// Every code point is a word. For Japanese, Thai and others without spaces.
+	TokenizeChar BleuTokenizer = C.TRAFO_TOKENIZE_CHAR
+	// Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU).
+	TokenizeFlores200 BleuTokenizer = C.TRAFO_TOKENIZE_FLORES200
+)
+
 func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.Architecture = Architecture(c.architecture)
 	o.Activation = Activation(c.activation)
@@ -294,4 +312,20 @@ func (o *Sampling) toC(c *C.trafo_translate_options) {
 	c.top_p = C.double(o.TopP)
 	c.seed = C.uint64_t(o.Seed)
 	c.first_line = C.int64_t(o.FirstLine)
+}
+
+func (o *EvaluationOptions) fromC(c *C.trafo_evaluation_options) {
+	o.Tokenize = BleuTokenizer(c.tokenize)
+	o.Lowercase = c.lowercase != 0
+	o.Confidence = c.confidence != 0
+	o.Resamples = int64(c.resamples)
+	o.Seed = uint64(c.seed)
+}
+
+func (o *EvaluationOptions) toC(c *C.trafo_evaluation_options) {
+	c.tokenize = C.int32_t(o.Tokenize)
+	c.lowercase = cBool(o.Lowercase)
+	c.confidence = cBool(o.Confidence)
+	c.resamples = C.int64_t(o.Resamples)
+	c.seed = C.uint64_t(o.Seed)
 }

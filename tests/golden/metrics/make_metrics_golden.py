@@ -57,6 +57,14 @@ CASES = {
     "cyrillic_japanese_thai": (
         ["Привет, мир! Как дела?", "これはペンです。「はい」と言った。", "สวัสดีชาวโลก"],
         ["Привет, мир. Как твои дела?", "これは本です。「はい」と言った。", "สวัสดีชาวโลก ครับ"]),
+    "punctuation_of_many_scripts": (
+        ["Warum – „so“? «Oui», dit-il… 5·3 ‰ 3′", "قال: «نعم»، ثم ذهب؟ ١٢٫٥٪", "वह गया। १२,३४५ रु॰ है॥", "ราคา ฿1,234.50 ฯลฯ", "他说：“３．５％”、《书》※→☆",
+         "𝔘nicode 😀+🇩🇪 ½²Ⅷ ①", "a_b $5 ^x` ~y |z <w> 1+1=2 ¬± ×÷", "\ufeffthin\u2009space\u2028line", "བོད་ཡིག། ភាសាខ្មែរ។"],
+        ["Warum - „so“? «Oui» dit-il … 5·4 ‰ 3′", "قال «نعم»؛ ثم ذهب؟ ١٢٫٦٪", "वह गया। १२,३४६ रु॰ है॥", "ราคา ฿1,234.75 ฯลฯ", "他说: “３．６％”、《书》※→★",
+         "𝔘nicode 😀 + 🇩🇪 ½²Ⅶ ②", "a_b $6 ^x` ~y |z <v> 1+1=3 ¬± ×", "\ufeffthin space line", "བོད་ཡིག །ភាសា ខ្មែរ។"]),
+    "chinese_words_and_latin": (
+        ["使用GPT-4和Python3.11，准确率为97.5%。", "（见图1）“人工智能”——AI——很重要！", "𠀀𠀁㐂ㄅㄆ㈱㍿Ａ，Ｂ。ﾊﾝｶｸ", "A股上涨1,234.56点,成交额5-6亿"],
+        ["使用GPT-4与Python 3.11，准确率达97.5%。", "（见图2）“人工智能”—AI—很重要。", "𠀀𠀂㐂ㄅㄇ㈱㌀Ａ、Ｂ。ﾊﾝｶ", "A股上涨1,234.65点, 成交额5-7亿"]),
     "ascii_punctuation": (
         ["!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "a!b\"c#d$e%f&g'h(i)j*k+l,m-n.o/p", "http://a.b/c?d=e&f=g user@host.org"],
         ["! \" # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \\ ] ^ _ ` { | } ~", "a ! b c d e f g h i j k l m n o p",
@@ -79,10 +87,19 @@ def random_case(rng):
     return hypotheses, references
 
 
-def bleu_row(hypotheses, references, **options):
-    s = BLEU(**options).corpus_score(hypotheses, [references])
+TOKENIZERS = ["zh", "intl", "char"]
+
+
+def bleu_row(hypotheses, *references, **options):
+    s = BLEU(**options).corpus_score(hypotheses, list(references))
     return dict(score=s.score, precisions=s.precisions, bp=s.bp, hypothesis_length=s.sys_len, reference_length=s.ref_len,
                 matches=[int(c) for c in s.counts], totals=[int(c) for c in s.totals], text=str(s))
+
+
+def rotated(references):
+    """A second reference of every line: the next line's, with a part of its own."""
+    following = references[1:] + references[:1]
+    return [own[:len(own) // 2] + " " + other for own, other in zip(references, following)]
 
 
 def row(name, hypotheses, references):
@@ -93,6 +110,10 @@ def row(name, hypotheses, references):
         bleu_no_tokenizer=bleu_row(hypotheses, references, tokenize="none"),
         bleu_effective=bleu_row(hypotheses, references, effective_order=True),
         bleu_unsmoothed=bleu_row(hypotheses, references, smooth_method="none"),
+        **{f"bleu_{name}": bleu_row(hypotheses, references, tokenize=name) for name in TOKENIZERS},
+        more_references=rotated(references),
+        bleu_two_references=bleu_row(hypotheses, references, rotated(references)),
+        chrf_two_references=CHRF().corpus_score(hypotheses, [references, rotated(references)]).score,
         chrf=CHRF().corpus_score(hypotheses, [references]).score,
         chrf_lowercase=CHRF(lowercase=True).corpus_score(hypotheses, [references]).score)
 

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use trafo_sys as sys;
 
 use crate::handle::{view_to_path, view_to_string};
+use crate::trainer_options::Metric;
 
 /// Why training ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,6 +121,8 @@ pub enum EventKind {
     Validated {
         /// Its results.
         metrics: Metrics,
+        /// The metric that decides: chrF or cross-entropy instead of BLEU for scripts without spaces.
+        deciding: Option<Metric>,
         /// Whether the deciding metric improved.
         improved: bool,
         /// Best value of the deciding metric so far.
@@ -204,6 +207,7 @@ impl Event {
             sys::TRAFO_EVENT_EPOCH => EventKind::Epoch { message },
             sys::TRAFO_EVENT_VALIDATED => EventKind::Validated {
                 metrics: Metrics::from_raw(raw.valid_ce, raw.valid_bleu, raw.valid_chrf),
+                deciding: Metric::from_bit(raw.deciding_metric),
                 improved: raw.improved != 0,
                 best: raw.best_metric,
                 best_update: raw.best_update,

@@ -50,6 +50,9 @@ impl Metric {
             Metric::Chrf => sys::TRAFO_METRIC_CHRF,
         }
     }
+    pub(crate) fn from_bit(bit: i32) -> Option<Self> {
+        [Metric::Ce, Metric::Bleu, Metric::Chrf].into_iter().find(|metric| metric.bit() == bit)
+    }
 }
 
 /// Settings of a [`Trainer`](crate::Trainer).

@@ -1,0 +1,193 @@
+//! BLEU and chrF with their parts, intervals and a baseline.
+
+use std::ffi::{CStr, c_char};
+
+use trafo_sys as sys;
+
+use crate::context::to_i64;
+use crate::error::{Result, check};
+use crate::handle::{check_abi, defaults, views};
+use crate::text::{Tokenizer, expect_equal};
+
+/// Settings of [`evaluate`].
+#[derive(Clone, Debug)]
+pub struct EvaluationOptions {
+    raw: sys::trafo_evaluation_options,
+    // Keeps the handle in `raw` alive.
+    tokenizer: Option<Tokenizer>,
+}
+
+// SAFETY: the only pointer in it belongs to the tokenizer that is beside it, which any thread may use.
+unsafe impl Send for EvaluationOptions {}
+// SAFETY: see above.
+unsafe impl Sync for EvaluationOptions {}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $to:expr;)*) => {
+        impl EvaluationOptions {
+            $(
+                $(#[$doc])*
+                pub fn $name(mut self, $name: $type) -> Self {
+                    let to: fn($type) -> _ = $to;
+                    self.raw.$name = to($name);
+                    self
+                }
+            )*
+        }
+    };
+}
+
+// The table in engine/options/evaluation.toml gives the enum and the setters.
+include!("evaluation.generated.rs");
+
+fn same<T>(value: T) -> T {
+    value
+}
+
+impl EvaluationOptions {
+    /// sacreBLEU's defaults: tokenizer 13a, with case.
+    pub fn new() -> Self {
+        EvaluationOptions { raw: defaults(sys::trafo_evaluation_options_init), tokenizer: None }
+    }
+    /// Counts the subwords of this SentencePiece model: [`BleuTokenizer::Flores200`].
+    pub fn subwords(mut self, tokenizer: &Tokenizer) -> Self {
+        self.raw.tokenize = sys::TRAFO_TOKENIZE_FLORES200;
+        self.raw.tokenizer = tokenizer.as_ptr();
+        self.tokenizer = Some(tokenizer.clone());
+        self
+    }
+}
+
+impl Default for EvaluationOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A corpus score, 0 to 100, and what resampling says about it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResampledScore {
+    /// Of the whole corpus.
+    pub score: f64,
+    /// The mean of the resamples; `None` where nothing was resampled.
+    pub mean: Option<f64>,
+    /// Half of the interval that has 95 % of the resamples.
+    pub half_width: Option<f64>,
+    /// How probable so large a difference from the baseline would be if both were equal.
+    pub p_value: Option<f64>,
+}
+
+impl ResampledScore {
+    fn from_raw(raw: &sys::trafo_resampled_score) -> Self {
+        let known = |value: f64| (!value.is_nan()).then_some(value);
+        ResampledScore {
+            score: raw.score,
+            mean: known(raw.mean),
+            half_width: known(raw.half_width),
+            p_value: known(raw.p_value),
+        }
+    }
+}
+
+/// The scores of translations.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Evaluation {
+    /// Corpus BLEU.
+    pub bleu: ResampledScore,
+    /// Corpus chrF2.
+    pub chrf: ResampledScore,
+    /// BLEU of the baseline, if there is one.
+    pub baseline_bleu: Option<ResampledScore>,
+    /// chrF2 of the baseline, if there is one.
+    pub baseline_chrf: Option<ResampledScore>,
+    /// BLEU's precisions of n-grams of 1 to 4 tokens, per cent, smoothed.
+    pub precisions: [f64; 4],
+    /// BLEU's brevity penalty.
+    pub brevity_penalty: f64,
+    /// The n-grams that a reference has.
+    pub matches: [i64; 4],
+    /// The n-grams of the translations.
+    pub totals: [i64; 4],
+    /// Tokens of the translations.
+    pub hypothesis_tokens: i64,
+    /// Tokens of the references; of several, of the one that is nearest in length.
+    pub reference_tokens: i64,
+    /// References in scripts without spaces, of which the tokenizers 13a, intl and none take whole phrases for words.
+    pub unspaced_references: i64,
+    /// Only BLEU scores with equal signatures are comparable.
+    pub bleu_signature: String,
+    /// The same for chrF2.
+    pub chrf_signature: String,
+}
+
+fn text_of(signature: &[c_char]) -> String {
+    // SAFETY: the library ends it with a zero byte inside the array, which it zeroed first.
+    unsafe { CStr::from_ptr(signature.as_ptr()) }.to_string_lossy().into_owned()
+}
+
+/// Corpus BLEU and chrF2 as sacreBLEU computes them, with their parts. `references` are one or more sets with a reference of
+/// every line. `baseline`: other translations of the same lines, which are compared with paired bootstrap resampling.
+///
+/// ```
+/// # fn main() -> trafo::Result<()> {
+/// use trafo::{BleuTokenizer, EvaluationOptions, evaluate};
+///
+/// let options = EvaluationOptions::new().tokenize(BleuTokenizer::Zh);
+/// let references = ["今天天气很好。"];
+/// let result = evaluate(&["今天天气不好。"], &[&references], None, &options)?;
+/// assert!(result.bleu.score > 20.0 && result.bleu_signature.contains("tok:zh"));
+/// # Ok(())
+/// # }
+/// ```
+pub fn evaluate<H: AsRef<str>, R: AsRef<str>>(
+    hypotheses: &[H],
+    references: &[&[R]],
+    baseline: Option<&[H]>,
+    options: &EvaluationOptions,
+) -> Result<Evaluation> {
+    const ORIGIN: &str = "trafo::evaluate";
+    for set in references {
+        expect_equal(ORIGIN, "hypotheses", hypotheses.len(), "references", set.len())?;
+    }
+    if let Some(lines) = baseline {
+        expect_equal(ORIGIN, "hypotheses", hypotheses.len(), "baseline lines", lines.len())?;
+    }
+    check_abi()?;
+    let h = views(hypotheses);
+    let r: Vec<_> = references.iter().flat_map(|set| views(set)).collect();
+    let b = baseline.map(views);
+    let others = b.as_ref().map_or(std::ptr::null(), |lines| lines.as_ptr());
+    // SAFETY: zero is a value of all members.
+    let mut raw: sys::trafo_evaluation = unsafe { std::mem::zeroed() };
+    let size = std::mem::size_of::<sys::trafo_evaluation>();
+    // SAFETY: views and options are valid during the call, `raw` has the size that is given.
+    check(unsafe {
+        sys::trafo_evaluate(
+            h.as_ptr(),
+            r.as_ptr(),
+            h.len(),
+            references.len(),
+            others,
+            &options.raw,
+            &mut raw,
+            size,
+        )
+    })?;
+    let of_baseline = |score| baseline.map(|_| ResampledScore::from_raw(score));
+    Ok(Evaluation {
+        bleu: ResampledScore::from_raw(&raw.bleu),
+        chrf: ResampledScore::from_raw(&raw.chrf),
+        baseline_bleu: of_baseline(&raw.baseline_bleu),
+        baseline_chrf: of_baseline(&raw.baseline_chrf),
+        precisions: raw.bleu_precisions,
+        brevity_penalty: raw.bleu_brevity_penalty,
+        matches: raw.bleu_matches,
+        totals: raw.bleu_totals,
+        hypothesis_tokens: raw.hypothesis_tokens,
+        reference_tokens: raw.reference_tokens,
+        unspaced_references: raw.unspaced_references,
+        bleu_signature: text_of(&raw.bleu_signature),
+        chrf_signature: text_of(&raw.chrf_signature),
+    })
+}

@@ -1,0 +1,124 @@
+// Metrics: BLEU, chrF, evaluation with a baseline.
+#include "engine/metrics/bleu.h"
+
+#include <limits>
+
+#include "capi/src/options.h"
+#include "capi/src/text_handles.h"
+#include "engine/metrics/chrf.h"
+#include "engine/metrics/evaluation.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+trafo_resampled_score to_c(const ResampledScore& score) {
+  return {score.score, score.mean.value_or(kUnknown), score.half_width.value_or(kUnknown),
+          score.p_value.value_or(kUnknown)};
+}
+
+template <size_t Size>
+void copy_signature(char (&to)[Size], const std::string& signature) {
+  require(signature.size() < Size, ErrorCode::internal, "trafo_evaluate", "the signature ",
+          signature, " is too long");
+  signature.copy(to, signature.size());  // the struct was zeroed
+}
+
+trafo_evaluation to_c(const Evaluation& evaluation, bool has_baseline) {
+  trafo_evaluation c{};
+  c.struct_size = sizeof c;
+  c.bleu = to_c(evaluation.bleu);
+  c.chrf = to_c(evaluation.chrf);
+  const trafo_resampled_score none{kUnknown, kUnknown, kUnknown, kUnknown};
+  c.baseline_bleu = has_baseline ? to_c(evaluation.baseline_bleu) : none;
+  c.baseline_chrf = has_baseline ? to_c(evaluation.baseline_chrf) : none;
+  const BleuScore& bleu = evaluation.bleu_parts;
+  std::copy(bleu.precisions.begin(), bleu.precisions.end(), c.bleu_precisions);
+  c.bleu_brevity_penalty = bleu.brevity_penalty;
+  std::copy(bleu.matches.begin(), bleu.matches.end(), c.bleu_matches);
+  std::copy(bleu.totals.begin(), bleu.totals.end(), c.bleu_totals);
+  c.hypothesis_tokens = bleu.hypothesis_length;
+  c.reference_tokens = bleu.reference_length;
+  c.unspaced_references = static_cast<int64_t>(evaluation.unspaced_references);
+  copy_signature(c.bleu_signature, evaluation.bleu_signature);
+  copy_signature(c.chrf_signature, evaluation.chrf_signature);
+  return c;
+}
+
+// The options with the tokenizer of tokenize flores200.
+EvaluationOptions options_argument(const Call& call, const trafo_evaluation_options* options) {
+  const trafo_evaluation_options c =
+      read_options(call, options, capi::to_c(EvaluationOptions{}));
+  EvaluationOptions result = from_c(call, c);
+  if (!c.tokenizer) return result;
+  const TokenizerObject& object = call.handle(c.tokenizer, "tokenizer");
+  if (result.tokenize != BleuTokenizer::flores200)
+    call.refuse("a tokenizer is given, but tokenize is not TRAFO_TOKENIZE_FLORES200");
+  result.subwords = [tokenizer = object.tokenizer](std::string_view line) {
+    return tokenizer.encode_as_text(line);
+  };
+  result.subwords_checksum = object.checksum;
+  return result;
+}
+
+}  // namespace
+
+trafo_error* trafo_bleu(const trafo_string_view* hypotheses, const trafo_string_view* references,
+                        size_t count, int32_t lowercase, double* out_score, char** out_signature) {
+  return api(__func__, [&](const Call& call) {
+    if (out_signature) *out_signature = nullptr;
+    call.out(out_score, "out_score");
+    BleuOptions options;
+    options.lowercase = call.flag(lowercase, "lowercase");
+    const BleuScore result =
+        corpus_bleu(lines_argument(call, hypotheses, count, "hypotheses"),
+                    lines_argument(call, references, count, "references"), options);
+    if (out_signature) *out_signature = copy_string(result.signature());
+    *out_score = result.score;
+  });
+}
+
+trafo_error* trafo_chrf(const trafo_string_view* hypotheses, const trafo_string_view* references,
+                        size_t count, double* out_score, char** out_signature) {
+  return api(__func__, [&](const Call& call) {
+    if (out_signature) *out_signature = nullptr;
+    call.out(out_score, "out_score");
+    const ChrfScore result = corpus_chrf(lines_argument(call, hypotheses, count, "hypotheses"),
+                                         lines_argument(call, references, count, "references"));
+    if (out_signature) *out_signature = copy_string(result.signature());
+    *out_score = result.score;
+  });
+}
+
+trafo_error* trafo_evaluation_options_init(trafo_evaluation_options* options, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    init_options(call, options, struct_size, capi::to_c(EvaluationOptions{}));
+  });
+}
+
+trafo_error* trafo_evaluate(const trafo_string_view* hypotheses,
+                            const trafo_string_view* references, size_t count,
+                            size_t reference_sets, const trafo_string_view* baseline,
+                            const trafo_evaluation_options* options, trafo_evaluation* out,
+                            size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
+    if (count == 0) call.refuse("there are no hypotheses");
+    if (reference_sets == 0) call.refuse("there are no references: reference_sets is 0");
+    if (reference_sets > Call::kAddressSpace / count)
+      call.refuse("reference_sets ", reference_sets, " is impossible");
+    const EvaluationOptions chosen = options_argument(call, options);
+    const auto system = lines_argument(call, hypotheses, count, "hypotheses");
+    const auto all = lines_argument(call, references, count * reference_sets, "references");
+    std::vector<std::string> others;
+    if (baseline) others = lines_argument(call, baseline, count, "baseline");
+    std::vector<std::span<const std::string>> sets;
+    for (size_t i = 0; i < reference_sets; ++i)
+      sets.push_back(std::span(all).subspan(i * count, count));
+    init_options(call, out, struct_size,
+                 to_c(evaluate(system, sets, others, chosen), baseline != nullptr));
+  });
+}

@@ -1,0 +1,58 @@
+// Translations against their references: BLEU and chrF, with intervals and against a baseline.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/metrics/bleu.h"
+#include "engine/metrics/chrf.h"
+
+namespace trafo {
+
+struct EvaluationOptions {
+  // The table in engine/options/evaluation.toml gives the members.
+  // options: begin EvaluationOptions
+  // clang-format off
+  // How BLEU cuts lines into words. Scores are comparable only where it is the same.
+  BleuTokenizer tokenize = BleuTokenizer::mteval_13a;
+  bool lowercase = false;  // Whether BLEU is computed without case. chrF keeps it.
+  // Whether lines are resampled for the mean and the 95 % interval of both scores. With a
+  // baseline they always are.
+  bool confidence = false;
+  // How often as many lines as there are are drawn with replacement (bootstrap).
+  int64_t resamples = 1000;
+  // Seed of the resampling. The same seed draws the same lines for every system and both scores.
+  uint64_t seed = 12345;
+  // clang-format on
+  // options: end
+
+  // Of tokenizer flores200: see BleuOptions.
+  SubwordFunction subwords = {};
+  std::string subwords_checksum = {};
+};
+
+// INVALID_ARGUMENT naming the option.
+void validate(const EvaluationOptions& options);
+
+// A score and, if it was resampled, its mean, half of its 95 % interval, and the p-value of its
+// difference from the baseline's.
+struct ResampledScore {
+  double score = 0;
+  std::optional<double> mean, half_width, p_value;
+};
+
+struct Evaluation {
+  BleuScore bleu_parts;
+  ResampledScore bleu, chrf, baseline_bleu, baseline_chrf;  // the baseline's have no p-value
+  std::string bleu_signature, chrf_signature;
+  size_t unspaced_references = 0;  // lines of all sets: see is_unspaced()
+};
+
+// `baseline`: other translations of the same lines, or empty. INVALID_ARGUMENT: see corpus_bleu();
+// tokenize flores200 without `subwords`.
+Evaluation evaluate(std::span<const std::string> hypotheses, ReferenceSets references,
+                    std::span<const std::string> baseline, const EvaluationOptions& options);
+
+}  // namespace trafo
