@@ -45,26 +45,27 @@ Json model_facts(const std::string& path, const std::string& vocabulary, bool te
   check(trafo_model_get_parameter_count(model.get(), &count, &elements));
   const Architecture& architecture = architectures()[static_cast<size_t>(c.architecture)];
   static constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
-  Json facts{{"file", path},
-             {"architecture", architecture.name},
-             {"pre_norm", c.pre_norm != 0},
-             {"activation", c.activation >= 0 && c.activation < 3 ? kActivations[c.activation] : "?"},
-             {"encoder_layers", architecture.has_encoder ? c.encoder_layers : 0},
-             {"decoder_layers", c.decoder_layers},
-             {"norm", c.norm == TRAFO_NORM_RMS ? "rms" : "layer"},
-             {"positions", c.positions == TRAFO_POSITIONS_ROTARY ? "rotary" : "standard"},
-             {"rope_theta", c.rope_theta},
-             {"ffn", c.ffn == TRAFO_FFN_SWIGLU ? "swiglu" : "standard"},
-             {"biases", c.biases != 0},
-             {"width", c.width},
-             {"ffn_width", c.ffn_width},
-             {"heads", c.heads},
-             {"kv_heads", c.kv_heads},
-             {"vocabulary", c.vocabulary},
-             {"tied_embeddings", c.tied_embeddings != 0},
-             {"max_positions", c.max_positions},
-             {"parameters", elements},
-             {"tensor_count", count}};
+  Json facts{
+      {"file", path},
+      {"architecture", architecture.name},
+      {"pre_norm", c.pre_norm != 0},
+      {"activation", c.activation >= 0 && c.activation < 3 ? kActivations[c.activation] : "?"},
+      {"encoder_layers", architecture.has_encoder ? c.encoder_layers : 0},
+      {"decoder_layers", c.decoder_layers},
+      {"norm", c.norm == TRAFO_NORM_RMS ? "rms" : "layer"},
+      {"positions", c.positions == TRAFO_POSITIONS_ROTARY ? "rotary" : "standard"},
+      {"rope_theta", c.rope_theta},
+      {"ffn", c.ffn == TRAFO_FFN_SWIGLU ? "swiglu" : "standard"},
+      {"biases", c.biases != 0},
+      {"width", c.width},
+      {"ffn_width", c.ffn_width},
+      {"heads", c.heads},
+      {"kv_heads", c.kv_heads},
+      {"vocabulary", c.vocabulary},
+      {"tied_embeddings", c.tied_embeddings != 0},
+      {"max_positions", c.max_positions},
+      {"parameters", elements},
+      {"tensor_count", count}};
   for (int64_t i = 0; tensors && i < count; ++i) {
     const char* name = nullptr;
     trafo_tensor* tensor = nullptr;
@@ -88,7 +89,8 @@ std::string joined(const Json& list, const char* between, std::string (*text)(co
 void show_model(const Json& m, LineWriter& out) {
   out.show("model         " + m["file"].get<std::string>());
   out.show(fmt::format("architecture  {}, {}-norm, {}", m["architecture"].get<std::string>(),
-                       m["pre_norm"].get<bool>() ? "pre" : "post", m["activation"].get<std::string>()));
+                       m["pre_norm"].get<bool>() ? "pre" : "post",
+                       m["activation"].get<std::string>()));
   const auto encoder = m["encoder_layers"].get<int64_t>();
   const auto decoder = m["decoder_layers"].get<int64_t>();
   out.show("layers        " +
@@ -165,8 +167,7 @@ Json state_facts(const fs::path& path) {
 }
 
 Json checkpoint_facts(const std::string& path, const std::string& vocabulary, bool tensors) {
-  Json facts{{"path", path},
-             {"model", model_facts(path + "/" + kModelFile, vocabulary, tensors)}};
+  Json facts{{"path", path}, {"model", model_facts(path + "/" + kModelFile, vocabulary, tensors)}};
   if (fs::exists(path + "/state.json")) facts["state"] = state_facts(path + "/state.json");
   return facts;
 }

@@ -19,11 +19,10 @@ std::string vocabulary_of_run(const fs::path& run) {
 }  // namespace
 
 void add_model_paths(CLI::App& app, ModelArguments& arguments) {
-  app.add_option(
-         "-m,--model", arguments.model,
-         "run directory (its best checkpoint by BLEU, else by chrF, else the latest) or "
-         "model.safetensors "
-         "(default run)")
+  app.add_option("-m,--model", arguments.model,
+                 "run directory (its best checkpoint by BLEU, else by chrF, else the latest) or "
+                 "model.safetensors "
+                 "(default run)")
       ->type_name("DIR|FILE");
   app.add_option("-v,--vocab,--vocabs", arguments.vocabulary,
                  "SentencePiece model (default: the run directory's)")

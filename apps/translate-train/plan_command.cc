@@ -89,8 +89,8 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   row("in all", plan.total_bytes);
   if (plan.limit_bytes > 0) out.show(fits ? "fits the limit" : "is over the limit");
   for (size_t i = 0; i < devices.size(); ++i)
-    out.show(fmt::format("cuda:{} {} has {}", i, devices[i].name,
-                         mebibytes(devices[i].memory_bytes)));
+    out.show(
+        fmt::format("cuda:{} {} has {}", i, devices[i].name, mebibytes(devices[i].memory_bytes)));
   return fits ? kDone : kOutOfMemory;
 }
 

@@ -83,13 +83,14 @@ int score(const ScoreArguments& arguments) {
   phase.reset();
   const double mean = -total / static_cast<double>(std::max<int64_t>(tokens, 1));
   if (arguments.json)
-    out.write(nlohmann::ordered_json{{"pairs", source.size()},
-                                     {"target_tokens", tokens},
-                                     {"log_probability", total},
-                                     {"cross_entropy", mean},
-                                     {"perplexity", std::exp(mean)},
-                                     {"scores", scores}}
-                  .dump());
+    out.write(nlohmann::ordered_json{
+        {"pairs", source.size()},
+        {"target_tokens", tokens},
+        {"log_probability", total},
+        {"cross_entropy", mean},
+        {"perplexity", std::exp(mean)},
+        {"scores",
+         scores}}.dump());
   out.finish();
   reporter.info(fmt::format(
       "{} pairs | {} target tokens | log-probability {:.4f} | cross-entropy {:.4f} | perplexity "

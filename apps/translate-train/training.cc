@@ -217,8 +217,8 @@ Tokenizer train_vocabulary(const Corpus& corpus, int64_t subwords, bool soft_lim
   return tokenizer;
 }
 
-int run_trainer(trafo_trainer* trainer, RunRecords& records,
-                Reporter& reporter, const ProfileRequest& profile) {
+int run_trainer(trafo_trainer* trainer, RunRecords& records, Reporter& reporter,
+                const ProfileRequest& profile) {
   const auto cancel = make<Cancel>(trafo_cancel_new);
   trafo_memory_plan plan{};
   check(trafo_trainer_get_plan(trainer, &plan, sizeof plan));

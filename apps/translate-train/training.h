@@ -26,7 +26,7 @@ Tokenizer train_vocabulary(const Corpus& corpus, int64_t subwords, bool soft_lim
 int64_t pair_count(const Corpus& corpus);
 
 // Runs to the end and shows progress. SIGTERM and SIGINT save and stop. Returns the exit code.
-int run_trainer(trafo_trainer* trainer, RunRecords& records,
-                Reporter& reporter, const ProfileRequest& profile);
+int run_trainer(trafo_trainer* trainer, RunRecords& records, Reporter& reporter,
+                const ProfileRequest& profile);
 
 }  // namespace translate_train

@@ -50,8 +50,7 @@ trafo_evaluation to_c(const Evaluation& evaluation, bool has_baseline) {
 
 // The options with the tokenizer of tokenize flores200.
 EvaluationOptions options_argument(const Call& call, const trafo_evaluation_options* options) {
-  const trafo_evaluation_options c =
-      read_options(call, options, capi::to_c(EvaluationOptions{}));
+  const trafo_evaluation_options c = read_options(call, options, capi::to_c(EvaluationOptions{}));
   EvaluationOptions result = from_c(call, c);
   if (!c.tokenizer) return result;
   const TokenizerObject& object = call.handle(c.tokenizer, "tokenizer");

@@ -143,12 +143,11 @@ BleuScore corpus_bleu(std::span<const std::string> hypotheses,
 std::string BleuScore::signature(std::string_view resampling) const {
   const std::string model =
       options.subwords_checksum.empty() ? "" : "|model:" + options.subwords_checksum;
-  return concat("nrefs:", reference_sets, "|", resampling, resampling.empty() ? "" : "|",
-                "case:", options.lowercase ? "lc" : "mixed",
-                "|eff:", options.effective_order ? "yes" : "no",
-                "|tok:", enum_name(options.tokenizer), model,
-                "|smooth:", options.smoothing == BleuSmoothing::exp ? "exp" : "none", "|",
-                kMetricVersion);
+  return concat(
+      "nrefs:", reference_sets, "|", resampling, resampling.empty() ? "" : "|",
+      "case:", options.lowercase ? "lc" : "mixed", "|eff:", options.effective_order ? "yes" : "no",
+      "|tok:", enum_name(options.tokenizer), model,
+      "|smooth:", options.smoothing == BleuSmoothing::exp ? "exp" : "none", "|", kMetricVersion);
 }
 
 std::string BleuScore::text() const {

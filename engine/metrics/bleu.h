@@ -46,8 +46,8 @@ struct BleuScore : BleuCounts {
   size_t reference_sets = 1;
   BleuOptions options;
 
-  // "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|trafo:..."; `resampling`, as "bs:1000|seed:12345",
-  // stands behind the number of references.
+  // "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|trafo:..."; `resampling`, as
+  // "bs:1000|seed:12345", stands behind the number of references.
   std::string signature(std::string_view resampling = {}) const;
   std::string text() const;  // "BLEU = 41.02 72.1/48.3/... (BP = 1.000 ratio = ... )"
 };

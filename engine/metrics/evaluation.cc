@@ -42,7 +42,8 @@ void validate(const EvaluationOptions& options) {
     check_option(kOrigin, field, value);
   });
   require(options.tokenize != BleuTokenizer::flores200 || options.subwords != nullptr,
-          ErrorCode::invalid_argument, kOrigin, "the tokenizer flores200 needs a SentencePiece model");
+          ErrorCode::invalid_argument, kOrigin,
+          "the tokenizer flores200 needs a SentencePiece model");
 }
 
 Evaluation evaluate(std::span<const std::string> hypotheses, ReferenceSets references,

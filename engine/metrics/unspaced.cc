@@ -15,20 +15,20 @@ bool is_of_unspaced_script(char32_t c) {
   static constexpr struct {
     char32_t first, last;
   } kBlocks[] = {
-      {0x0e00, 0x0e7f},  // Thai
-      {0x0e80, 0x0eff},  // Lao
-      {0x0f00, 0x0fff},  // Tibetan
-      {0x1000, 0x109f},  // Burmese
-      {0x1780, 0x17ff},  // Khmer
-      {0x1950, 0x19ff},  // Tai Le, New Tai Lue, symbols of Khmer
-      {0x1a20, 0x1aaf},  // Tai Tham
-      {0x2e80, 0x2fdf},  // radicals of Chinese characters
-      {0x3000, 0x312f},  // punctuation of Chinese and Japanese, kana, Bopomofo
-      {0x31a0, 0x31ff},  // Bopomofo, strokes, kana
-      {0x3200, 0x4dbf},  // enclosed and compatible forms, ideographs
-      {0x4e00, 0x9fff},  // ideographs
-      {0xf900, 0xfaff},  // ideographs
-      {0xff00, 0xff9f},  // full-width and half-width forms
+      {0x0e00, 0x0e7f},    // Thai
+      {0x0e80, 0x0eff},    // Lao
+      {0x0f00, 0x0fff},    // Tibetan
+      {0x1000, 0x109f},    // Burmese
+      {0x1780, 0x17ff},    // Khmer
+      {0x1950, 0x19ff},    // Tai Le, New Tai Lue, symbols of Khmer
+      {0x1a20, 0x1aaf},    // Tai Tham
+      {0x2e80, 0x2fdf},    // radicals of Chinese characters
+      {0x3000, 0x312f},    // punctuation of Chinese and Japanese, kana, Bopomofo
+      {0x31a0, 0x31ff},    // Bopomofo, strokes, kana
+      {0x3200, 0x4dbf},    // enclosed and compatible forms, ideographs
+      {0x4e00, 0x9fff},    // ideographs
+      {0xf900, 0xfaff},    // ideographs
+      {0xff00, 0xff9f},    // full-width and half-width forms
       {0x20000, 0x3ffff},  // ideographs
   };
   return std::any_of(std::begin(kBlocks), std::end(kBlocks),
@@ -56,9 +56,8 @@ bool is_unspaced(std::string_view line) {
 }
 
 size_t count_unspaced(std::span<const std::string> lines) {
-  return static_cast<size_t>(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
-    return is_unspaced(line);
-  }));
+  return static_cast<size_t>(std::count_if(
+      lines.begin(), lines.end(), [](const std::string& line) { return is_unspaced(line); }));
 }
 
 }  // namespace trafo

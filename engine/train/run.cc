@@ -428,9 +428,8 @@ std::vector<MetricValue> TrainingRun::take_metrics(const std::vector<double>& va
     if (improved) best = BestMetric{values[i], state_.trainer.update};
     int64_t& stalled = state_.stalled_by_metric[name];
     stalled = improved ? 0 : stalled + (scheduled ? 1 : 0);
-    metrics.push_back(
-        {name, values[i], best ? best->value : values[i], best ? best->update : 0, improved,
-         decides(name)});
+    metrics.push_back({name, values[i], best ? best->value : values[i], best ? best->update : 0,
+                       improved, decides(name)});
   }
   state_.stalled = stalled();
   return metrics;

@@ -28,9 +28,9 @@ std::optional<ValidationResult> validate_model(Context& context, const Model& mo
                                                const TrainOptions& options,
                                                const CancelToken* cancel);
 
-// The metrics among options.valid_metrics that may judge a checkpoint; the first one decides which is
-// best. BLEU is none of them where more than half of the references are written without spaces and
-// another metric is measured: it would count whole phrases as words.
+// The metrics among options.valid_metrics that may judge a checkpoint; the first one decides which
+// is best. BLEU is none of them where more than half of the references are written without spaces
+// and another metric is measured: it would count whole phrases as words.
 struct DecidingMetrics {
   std::vector<std::string> names;
   std::string warning;  // why BLEU does not decide, or should not; empty: it may

@@ -1,4 +1,5 @@
-// eval: tokenizers, several references, BLEU's parts, a baseline; --json of every command that has it.
+// eval: tokenizers, several references, BLEU's parts, a baseline; --json of every command that has
+// it.
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/cli_fixture.h"
@@ -174,11 +175,11 @@ TEST_F(Eval, ChrfDecidesWhereWordsHaveNoSpaces) {
   }
   write_file(file("zh.src"), source);
   write_file(file("zh.trg"), target);
-  const Outcome outcome = run(
-      words_of("train -t zh.src zh.trg --valid-sets zh.src zh.trg --model zh-run --after 4u "
-               "--valid-freq 2u --save-freq 2u") +
-      with_tiny_model({"--task", "tiny", "--cpu-threads", "1", "--autotune-gemm", "off"},
-                      {.width = 32, .vocabulary = 60, .batch_tokens = 300}));
+  const Outcome outcome =
+      run(words_of("train -t zh.src zh.trg --valid-sets zh.src zh.trg --model zh-run --after 4u "
+                   "--valid-freq 2u --save-freq 2u") +
+          with_tiny_model({"--task", "tiny", "--cpu-threads", "1", "--autotune-gemm", "off"},
+                          {.width = 32, .vocabulary = 60, .batch_tokens = 300}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const size_t at = outcome.err.find("chrf decides which model is best and when to stop");
   ASSERT_NE(at, std::string::npos) << outcome.err;

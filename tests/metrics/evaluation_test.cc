@@ -128,12 +128,12 @@ TEST(Evaluation, RefusesBadInput) {
 
 TEST(Unspaced, ScriptsAndSegmentedText) {
   for (const char* line :
-       {"今天天气很好，我们去公园散步。", "私は学生です。", "สวัสดีชาวโลกที่น่ารัก", "ກິນເຂົ້າແລ້ວບໍ", "ខ្ញុំស្រឡាញ់អ្នក",
-        "ကျွန်တော်ကျောင်းသွားသည်", "使用GPT-4，准确率为97.5%。"})
+       {"今天天气很好，我们去公园散步。", "私は学生です。", "สวัสดีชาวโลกที่น่ารัก", "ກິນເຂົ້າແລ້ວບໍ",
+        "ខ្ញុំស្រឡាញ់អ្នក", "ကျွန်တော်ကျောင်းသွားသည်", "使用GPT-4，准确率为97.5%。"})
     EXPECT_TRUE(is_unspaced(line)) << line;
   for (const char* line :
-       {"", "The dog 狗 ran over the wet street.", "今天 天气 很 好 ， 我们 去 公园 散步 。", "Привет, мир!",
-        "안녕하세요, 반갑습니다!", "राम घर गया।", "ذهب الولد إلى المدرسة"})
+       {"", "The dog 狗 ran over the wet street.", "今天 天气 很 好 ， 我们 去 公园 散步 。",
+        "Привет, мир!", "안녕하세요, 반갑습니다!", "राम घर गया।", "ذهب الولد إلى المدرسة"})
     EXPECT_FALSE(is_unspaced(line)) << line;
   const Lines lines{"今天天气很好。", "a dog", "私は学生です。"};
   EXPECT_EQ(count_unspaced(lines), 2u);
