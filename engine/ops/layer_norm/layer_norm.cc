@@ -4,6 +4,7 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/row_op.h"
+#include "engine/ops/row_sums.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
 
@@ -57,29 +58,30 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
   launch(context, OpKernel::layer_norm_forward, kOp, p);
   if (!recorded) return y;
 
-  context.record(kOp, {in, weight, bias}, {&y},
-                 [x = in.detach(), gamma = weight.detach(), mean, rstd, rows, width](Backward& b) {
-                   const Tensor dy = b.grad_output();
-                   const GradTarget dx = target_if_needed(b, 0);
-                   const GradTarget dgamma = vector_target_if_needed(b, 1, x);
-                   const GradTarget dbeta = vector_target_if_needed(b, 2, x);
-                   LayerNormBackwardParams q{};
-                   q.dtype = x.dtype();
-                   q.rows = rows;
-                   q.width = width;
-                   q.accumulate_dx = dx.accumulate;
-                   q.accumulate_dgamma = dgamma.accumulate;
-                   q.accumulate_dbeta = dbeta.accumulate;
-                   q.x = x.raw();
-                   q.gamma = gamma.raw();
-                   q.mean = mean.raw();
-                   q.rstd = rstd.raw();
-                   q.dy = dy.raw();
-                   q.dx = raw_or_null(dx.buffer);
-                   q.dgamma = raw_or_null(dgamma.buffer);
-                   q.dbeta = raw_or_null(dbeta.buffer);
-                   launch(b.context(), OpKernel::layer_norm_backward, kOp, q);
-                 });
+  context.record(
+      kOp, {in, weight, bias}, {&y},
+      [x = in.detach(), gamma = weight.detach(), mean, rstd, rows, width](Backward& b) {
+        const Tensor dy = b.grad_output();
+        const GradTarget dx = target_if_needed(b, 0);
+        const GradTarget dgamma = vector_target_if_needed(b, 1, x);
+        const GradTarget dbeta = vector_target_if_needed(b, 2, x);
+        LayerNormBackwardParams q{};
+        q.dtype = x.dtype();
+        q.rows = rows;
+        q.width = width;
+        q.accumulate_dx = dx.accumulate;
+        q.accumulate_dgamma = dgamma.accumulate;
+        q.accumulate_dbeta = dbeta.accumulate;
+        q.x = x.raw();
+        q.gamma = gamma.raw();
+        q.mean = mean.raw();
+        q.rstd = rstd.raw();
+        q.dy = dy.raw();
+        q.dx = raw_or_null(dx.buffer);
+        q.dgamma = raw_or_null(dgamma.buffer);
+        q.dbeta = raw_or_null(dbeta.buffer);
+        launch_with_row_sums(b, OpKernel::layer_norm_backward, kOp, q, {{1, dgamma}, {2, dbeta}});
+      });
   if (saved_mean.defined())
     y.variable()->recompute = norm_recompute(in, weight, bias, saved_mean, rstd);
   return y;
