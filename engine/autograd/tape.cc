@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "engine/runtime/context.h"
+#include "engine/runtime/side_work.h"
 
 namespace trafo {
 namespace {
@@ -109,6 +110,7 @@ GradTarget Backward::target(size_t input, DType dtype) {
     }
     handed_out_.push_back(&variable);
   }
+  if (variable.bound) SideWork::settle(context_, variable.grad);
   if (!variable.grad.defined()) variable.grad = context_.empty(variable.shape, dtype);
   if (variable.written) make_exclusive(context_, variable);
   const bool add = variable.written;
@@ -132,6 +134,7 @@ void Backward::add(size_t input, const Tensor& grad) {
 }
 
 void Backward::add_to(Variable& variable, const Tensor& grad) {
+  if (variable.bound) SideWork::settle(context_, variable.grad);
   if (variable.written) {
     make_exclusive(context_, variable);
     accumulate(context_, variable.grad, grad);

@@ -21,6 +21,7 @@
 
 namespace trafo {
 
+class SideStream;
 class Tf32Device;
 
 // Computed on A B (+ bias) before it is written to C.
@@ -84,7 +85,8 @@ class Backend : public MemoryOwner {
   virtual void reset_peak_memory() = 0;
   virtual void release_cached_memory() = 0;
 
-  // All work is issued to one stream, in order. Only synchronize() and copy_to_host() wait for it.
+  // All work is issued to one stream, in order, except that of a SideStream. Only synchronize() and
+  // copy_to_host() wait for it.
   virtual void* stream() = 0;  // first argument of every kernel
   virtual void copy_from_host(void* device, const void* host, size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, size_t bytes) = 0;  // waits
@@ -105,6 +107,8 @@ class Backend : public MemoryOwner {
   virtual bool keeps_data() const { return true; }
   // Null on a synchronous device (the CPU).
   virtual StreamDevice* stream_device() { return nullptr; }
+  // Null if the device has no second stream (engine/backend/side_stream.h).
+  virtual SideStream* side_stream() { return nullptr; }
 
   virtual int threads() const = 0;            // host threads that compute; 1 on an accelerator
   virtual void set_threads(int threads) = 0;  // >= 1; never changes results

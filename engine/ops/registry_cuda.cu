@@ -27,14 +27,10 @@ namespace trafo {
 #undef TRAFO_UPDATE
 
 namespace cuda {
-namespace {
-
 int32_t tell(Why why, int32_t result, const char* text) {
   if (why.text && why.size > 0) std::snprintf(why.text, why.size, "%s", text);
   return result;
 }
-
-}  // namespace
 
 // The current device is a property of the calling host thread: every entry sets it.
 DeviceState& enter(void* device) {
@@ -128,6 +124,7 @@ int32_t device_memory(int32_t index, int64_t* total, int64_t* free, Why why) {
 void close_device(void* device) {
   DeviceState& state = enter(device);
   if (state.stream) cudaStreamSynchronize(state.stream);
+  free_side_lane(state);
   free_gemm_plans(state.gemm_plans);
   if (state.blas) cublasLtDestroy(state.blas);
   if (state.blas_workspace) cudaFree(state.blas_workspace);
@@ -148,8 +145,10 @@ int32_t open_device(int32_t index, void** device, Why why) {
   cudaDeviceProp properties{};
   cudaError_t error = cudaSetDevice(index);
   if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, index);
+  int least = 0, greatest = 0;
+  if (error == cudaSuccess) error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
   if (error == cudaSuccess)
-    error = cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking);
+    error = cudaStreamCreateWithPriority(&state->stream, cudaStreamNonBlocking, greatest);
   if (error == cudaSuccess) error = cudaMalloc(&state->blas_workspace, kBlasWorkspaceBytes);
   if (error != cudaSuccess) {
     const int32_t result = checked(state, error, "opening the device", why);
@@ -245,6 +244,7 @@ const char* last_error(void* device) {
 }  // namespace
 
 void* DeviceState::scratch(size_t bytes) {
+  if (partials.memory && bytes <= partials.bytes) return partials.memory;
   if (bytes <= scratch_bytes) return scratch_memory;
   void* larger = nullptr;
   const cudaError_t allocated = cudaMalloc(&larger, bytes * 2);
@@ -308,6 +308,7 @@ extern "C" __attribute__((visibility("default"))) int32_t trafo_cuda_plugin(
   table->last_error = &last_error;
   fill_tuning_functions(*table);
   fill_stream_functions(*table);
+  fill_side_stream_functions(*table);
   fill_profile_functions(*table);
   return kSuccess;
 }

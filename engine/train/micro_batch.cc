@@ -1,6 +1,7 @@
 #include "engine/train/micro_batch.h"
 
 #include "engine/ops/view/view.h"
+#include "engine/runtime/side_work.h"
 
 namespace trafo {
 
@@ -11,6 +12,8 @@ void accumulate_gradients(Context& context, Model& model, const Batch& batch,
   // behind.
   const TapeScope tape(context);
   const RecomputeScope recompute_scope(context, recompute);
+  SideWork side_work(context.backend(), static_cast<double>(model.parameters().parameter_count()) *
+                                            static_cast<double>(batch.target_in.numel()));
   if (first) model.parameters().zero_grad();
   const ops::CrossEntropyOutput output = [&] {
     const PhaseRange phase(context, "forward", true);
@@ -18,6 +21,7 @@ void accumulate_gradients(Context& context, Model& model, const Batch& batch,
   }();
   const PhaseRange phase(context, "backward", true);
   context.backward(output.loss);
+  side_work.wait_all();
   if (first) {
     model.parameters().complete_grads(context);
     context.backend().copy(sums.loss.raw(), output.loss.raw(), sums.loss.bytes());

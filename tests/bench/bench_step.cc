@@ -7,21 +7,23 @@
 //              [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
-// gpt2-124M gpt2-350M gpt2-1558M, and tiny and small too. Translation: B sentences of S positions a
-// side, lengths drawn uniformly from S/2..S; tok_s counts B x S for everyone (sentences a second in
-// other units); packed, so only real tokens are computed. Every step takes its batch from host
-// memory, as training does, and where the trainer works ahead of the device so does this;
-// --on-device: the batch stands on the device before the first step, as the peer's does. --steps:
-// timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below 10, else
-// over five runs of steps. A JSON object a row on stdout, a table on stderr. --profile FILE: after
-// the timed steps three more are profiled, on a GPU kernel by kernel, into FILE (of several
-// workloads FILE.NAME) and as a table on stderr. --baseline FILE: rows of an earlier run; exit
-// status 1 when a figure is more than 5 % worse.
+// gpt2-124M gpt2-124M-B64 gpt2-350M gpt2-1558M, and tiny and small too. Translation: B sentences of
+// S positions a side, lengths drawn uniformly from S/2..S; tok_s counts B x S for everyone
+// (sentences a second in other units); packed, so only real tokens are computed. Every step takes
+// its batch from host memory, as training does, and where the trainer works ahead of the device so
+// does this; --on-device: the batch stands on the device before the first step, as the peer's does.
+// --steps: timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below
+// 10, else over five runs of steps. A JSON object a row on stdout, a table on stderr; on CUDA each
+// row has the clock and the power of the card during its timed steps, and why the driver held the
+// clock back (card_state.h). --profile FILE: after the timed steps three more are profiled, on a
+// GPU kernel by kernel, into FILE (of several workloads FILE.NAME) and as a table on stderr.
+// --baseline FILE: rows of an earlier run; exit status 1 when a figure is more than 5 % worse.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,7 @@
 #include "engine/train/gemm_tuning.h"
 #include "engine/train/trainer.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/card_state.h"
 
 namespace trafo::bench {
 namespace {
@@ -63,6 +66,7 @@ constexpr Workload kWorkloads[] = {
     {"base-B800", Where::gpu, kS2S, 6, 512, 8, 2048, 32000, 0.1, 800, 32},
     {"big", Where::gpu, kS2S, 6, 1024, 16, 4096, 32000, 0.3, 512, 32},
     {"gpt2-124M", Where::gpu, kLm, 12, 768, 12, 3072, 50304, 0, 32, 1024},
+    {"gpt2-124M-B64", Where::gpu, kLm, 12, 768, 12, 3072, 50304, 0, 64, 1024},
     {"gpt2-350M", Where::gpu, kLm, 24, 1024, 16, 4096, 50304, 0, 16, 1024},
     {"gpt2-1558M", Where::gpu, kLm, 48, 1600, 25, 6400, 50304, 0, 8, 1024},
 };
@@ -167,7 +171,7 @@ double time_steps(Context& context, int steps, const std::function<void(int)>& r
   return median(std::move(times));
 }
 
-Json measure(const Workload& w, const StepOptions& o, Json row) {
+Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row) {
   const auto context = make_context(o.device, o.threads);
   context->set_fused_kernels(o.fused);
   context->set_gemm_epilogues(o.epilogues);
@@ -202,7 +206,9 @@ Json measure(const Workload& w, const StepOptions& o, Json row) {
   run_steps(o.on_cpu() ? 1 : 4);
   context->backend().reset_peak_memory();
   const int steps = o.steps > 0 ? o.steps : o.on_cpu() ? 5 : 50;
+  if (card) card->start();
   const double ms = time_steps(*context, steps, run_steps);
+  if (card) card->stop();
 
   const MemoryStats memory = context->backend().memory_stats();
   if (!o.profile.empty()) {
@@ -233,10 +239,11 @@ Json measure(const Workload& w, const StepOptions& o, Json row) {
   row["peak_GiB"] = static_cast<double>(memory.peak_bytes) / 1073741824.0;
   row["reserved_MiB"] = static_cast<double>(memory.reserved_bytes) / 1048576.0;
   row["first_step_s"] = first.count();
+  if (card) card->write(row);
   return row;
 }
 
-void run(const Workload& w, const StepOptions& o, Report& report) {
+void run(const Workload& w, const StepOptions& o, CardState* card, Report& report) {
   const bool lm = w.architecture == Architecture::decoder_lm;
   Json row{{"sec", "train"}};
   row["model"] = std::string(w.name) + " B" + std::to_string(w.sentences) + (lm ? " T" : " S") +
@@ -251,12 +258,13 @@ void run(const Workload& w, const StepOptions& o, Report& report) {
   if (o.epilogues) row["epilogues"] = true;
   if (o.on_cpu()) row["threads"] = o.threads;
   try {
-    row = measure(w, o, row);
-    std::fprintf(stderr, "%-24s %-8s %-9s %-8s %9.2f ms %12.0f tok/s %9.1f MiB, loss %.4f\n",
+    row = measure(w, o, card, row);
+    const std::string state = card ? card->text() : "";
+    std::fprintf(stderr, "%-24s %-8s %-9s %-8s %9.2f ms %12.0f tok/s %9.1f MiB, loss %.4f%s%s\n",
                  row["model"].get<std::string>().c_str(), device_name(o.device).c_str(),
                  dtype_name(o.precision), o.fused ? "fused" : "reference", row["ms"].get<double>(),
                  row["tok_s"].get<double>(), row["peak_MiB"].get<double>(),
-                 row["loss"].get<double>());
+                 row["loss"].get<double>(), state.empty() ? "" : "; ", state.c_str());
   } catch (const Error& error) {
     row["err"] = error.what();
     report.add_failure();
@@ -323,7 +331,7 @@ int run(int argc, char** argv) {
     names = {"tiny", "small", "iwslt"};
     if (!o.on_cpu())
       names = {"hw3", "iwslt",     "iwslt-s32B512", "base",      "base-B800",
-               "big", "gpt2-124M", "gpt2-350M",     "gpt2-1558M"};
+               "big", "gpt2-124M", "gpt2-124M-B64", "gpt2-350M", "gpt2-1558M"};
   }
   std::vector<const Workload*> workloads;
   for (const std::string& name : names) {
@@ -333,11 +341,17 @@ int run(int argc, char** argv) {
                  device_name(o.device).c_str(), kUsage);
     return 2;
   }
+  std::unique_ptr<CardState> card;
+  if (o.device.kind == DeviceKind::cuda) {
+    card = std::make_unique<CardState>(o.device.index);
+    if (!card->why().empty())
+      std::fprintf(stderr, "bench_step: rows say nothing of the card: %s\n", card->why().c_str());
+  }
   Report report;
   for (const Workload* workload : workloads) {
     StepOptions own = o;
     if (!o.profile.empty() && workloads.size() > 1) own.profile += concat(".", workload->name);
-    run(*workload, own, report);
+    run(*workload, own, card.get(), report);
   }
   return finish(report, baseline);
 }

@@ -1,6 +1,7 @@
 // Devices for tests: the CPU's kernels behind what the engine takes for an accelerator.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/side_stream.h"
 #include "engine/backend/tf32.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"
@@ -97,11 +99,15 @@ class Accelerator : public Backend {
 
 // With what steps that do not wait need, but for graphs: it has none, so contexts on it turn them
 // off.
-class StreamAccelerator : public Accelerator, public StreamDevice, public Tf32Device {
+class StreamAccelerator : public Accelerator,
+                          public StreamDevice,
+                          public SideStream,
+                          public Tf32Device {
  public:
   Tf32Device* tf32_device() override { return this; }
   void set_tf32(bool on) override { tf32 = on; }
   void gemm(const GemmParams& params) override {
+    note_overlaps(params);
     ++gemms;
     gemms_in_tf32 += tf32;
     Accelerator::gemm(params);
@@ -154,6 +160,26 @@ class StreamAccelerator : public Accelerator, public StreamDevice, public Tf32De
   void launch_graph(void*) override {}
   void release_graph(void* graph) noexcept override { graphs -= graph != nullptr; }
   void set_dropout_step(const uint32_t* step) override { dropout_step_ = step; }
+  // Work on the second stream runs at once. What its GEMMs read and write is noted until it is
+  // awaited.
+  SideStream* side_stream() override { return this; }
+  void enter_side() override { on_side = true; }
+  void leave_side(int slot) override {
+    on_side = false;
+    side_gemms.emplace_back(slot, std::exchange(entered_, {}));
+    most_pending = std::max(most_pending, side_gemms.size());
+  }
+  void await_side(int slot) override {
+    const auto awaited = std::find_if(side_gemms.begin(), side_gemms.end(),
+                                      [&](const auto& work) { return work.first == slot; });
+    require(awaited != side_gemms.end(), ErrorCode::internal, "accelerator", "slot ", slot,
+            " is awaited, and nothing has it");
+    side_gemms.erase(side_gemms.begin(), awaited + 1);
+  }
+  // Its kernels have one stage. The memory for partial sums must be there.
+  void begin_partials(void* memory, size_t bytes) override { std::memset(memory, 0xff, bytes); }
+  void end_partials() override {}
+  void add_partials() override {}
   // Its time is the host's, from a zero of its own.
   int64_t record_time() override {
     require(!lost, ErrorCode::device_lost, "accelerator", "the device is lost");
@@ -176,6 +202,15 @@ class StreamAccelerator : public Accelerator, public StreamDevice, public Tf32De
 
   bool tf32 = false;
   int64_t gemms = 0, gemms_in_tf32 = 0;
+
+  bool on_side = false;
+  // Memory of a GEMM: [begin, end) of its operands and its result.
+  struct GemmMemory {
+    const std::byte *a, *a_end, *b, *b_end, *c, *c_end;
+  };
+  std::vector<std::pair<int, std::vector<GemmMemory>>> side_gemms;  // pending, oldest first
+  size_t most_pending = 0;
+  int overlaps = 0;  // GEMMs of the first stream that wrote to memory of pending work
 
   // What is copied to the host arrives only when it is waited for; until then what is copied from
   // the host must stay as it is.
@@ -223,6 +258,29 @@ class StreamAccelerator : public Accelerator, public StreamDevice, public Tf32De
   }
 
  private:
+  static GemmMemory memory_of(const GemmParams& p) {
+    const auto range = [](const void* at, int64_t rows, int64_t ld, size_t size) {
+      const auto* begin = static_cast<const std::byte*>(at);
+      return std::pair{begin, begin + static_cast<size_t>(rows * ld) * size};
+    };
+    const size_t size = dtype_size(p.dtype);
+    const auto [a, a_end] = range(p.a, p.trans_a ? p.k : p.m, p.lda, size);
+    const auto [b, b_end] = range(p.b, p.trans_b ? p.n : p.k, p.ldb, size);
+    const auto [c, c_end] = range(p.c, p.m, p.ldc, p.c_is_f32 ? sizeof(float) : size);
+    return {a, a_end, b, b_end, c, c_end};
+  }
+  void note_overlaps(const GemmParams& params) {
+    const GemmMemory mine = memory_of(params);
+    if (on_side) return entered_.push_back(mine);
+    const auto meets = [&](const std::byte* begin, const std::byte* end) {
+      return mine.c < end && begin < mine.c_end;
+    };
+    for (const auto& [slot, gemms_of_work] : side_gemms)
+      for (const GemmMemory& other : gemms_of_work)
+        overlaps += meets(other.a, other.a_end) || meets(other.b, other.b_end) ||
+                    meets(other.c, other.c_end);
+  }
+
   // As the GPU's kernels count the passes.
   template <class Params>
   void run_at_step(int kernel, const void* params) {
@@ -260,6 +318,7 @@ class StreamAccelerator : public Accelerator, public StreamDevice, public Tf32De
     }
   }
 
+  std::vector<GemmMemory> entered_;
   const uint32_t* dropout_step_ = nullptr;
   std::map<std::byte*, size_t> pinned_;
   std::deque<Copy> in_flight_;

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "engine/backend/cuda/plugin_api.h"
+#include "engine/backend/side_stream.h"
 #include "engine/backend/tf32.h"
 #include "engine/core/version.h"
 #include "engine/memory/cached_blocks.h"
@@ -135,7 +136,11 @@ ErrorCode code_of(int32_t result) {
   }
 }
 
-class CudaBackend final : public Backend, public StreamDevice, public GemmTuner, public Tf32Device {
+class CudaBackend final : public Backend,
+                          public StreamDevice,
+                          public SideStream,
+                          public GemmTuner,
+                          public Tf32Device {
  public:
   CudaBackend(const Plugin& plugin, int32_t index, std::span<const char* const> kernel_names)
       : table_(plugin.table), index_(index) {
@@ -306,6 +311,29 @@ class CudaBackend final : public Backend, public StreamDevice, public GemmTuner,
   bool annotates() override { return table_.annotates() != 0; }
   void push_name(const char* name, const char* kind) override { table_.push_name(name, kind); }
   void pop_name() noexcept override { table_.pop_name(); }
+
+  // --- SideStream ---
+  SideStream* side_stream() override { return this; }
+  void enter_side() override {
+    WhyText why;
+    check(table_.enter_side(device_, why.why()), "second stream", why);
+  }
+  void leave_side(int slot) override {
+    WhyText why;
+    check(table_.leave_side(device_, slot, why.why()), "second stream", why);
+  }
+  void await_side(int slot) override {
+    WhyText why;
+    check(table_.await_side(device_, slot, why.why()), "second stream", why);
+  }
+  void begin_partials(void* memory, size_t bytes) override {
+    table_.begin_partials(device_, memory, bytes);
+  }
+  void end_partials() override { table_.end_partials(device_); }
+  void add_partials() override {
+    WhyText why;
+    check(table_.add_partials(device_, why.why()), "partial sums", why);
+  }
 
  protected:
   void* allocate_block(size_t bytes) override {

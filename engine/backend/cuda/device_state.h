@@ -24,8 +24,38 @@ struct GemmFallbacks {
   int32_t (*gelu_gradient)(DeviceState&, int64_t count, const void* x, const void* dy, void* to);
 };
 
-// One stream; everything is ordered on it. `index` is made current by every entry of the plugin
-// before a launcher runs.
+// The second stream, with memory of its own for the kernels that run there.
+struct SideLane {
+  static constexpr int kSlots = 8;  // SideStream::kSlots
+  cudaStream_t stream = nullptr;    // made on first use
+  void* blas_workspace = nullptr;
+  void* scratch_memory = nullptr;
+  size_t scratch_bytes = 0;
+  cudaEvent_t fork = nullptr;
+  cudaEvent_t done[kSlots] = {};
+  bool forked = false;  // kernels that are being captured go to the second stream
+};
+
+// Up to three vectors that partial sums are added up to; null ones are skipped.
+struct ColumnSums {
+  float* out[3] = {};
+  bool accumulate[3] = {};
+};
+
+// Partial sums [parts, sums, width] of a launch that are added up later (SideStream).
+struct PendingPartials {
+  void* memory = nullptr;  // between begin_partials() and end_partials()
+  size_t bytes = 0;
+  bool pending = false;
+  const float* partials = nullptr;
+  int64_t parts = 0, width = 0;
+  int sums = 0;
+  ColumnSums to;
+};
+
+// Work is ordered on `stream`. Between enter_side() and leave_side() that is the second one, with
+// its workspace and scratch memory; launchers need not know. `index` is made current by every entry
+// of the plugin before a launcher runs.
 struct DeviceState {
   int32_t index = 0;
   int32_t multiprocessors = 0;
@@ -51,14 +81,21 @@ struct DeviceState {
   size_t time_marks = 0;                 // in use
   // Added to the forward pass of every dropout mask when a kernel runs; may be null.
   const uint32_t* dropout_step = nullptr;
+  SideLane side;
+  PendingPartials partials;
 };
 
 // gemm_tuning.cu
 void fill_tuning_functions(PluginTable& table);
 // streams.cu
 void fill_stream_functions(PluginTable& table);
+// side_stream.cu
+void fill_side_stream_functions(PluginTable& table);
+void free_side_lane(DeviceState& device);
 // profile.cu
 void fill_profile_functions(PluginTable& table);
+// Writes the text and returns `result`.
+int32_t tell(Why why, int32_t result, const char* text);
 // Text and code of a failed call; for every entry of the plugin.
 int32_t checked(void* device, cudaError_t error, const char* what, Why why);
 DeviceState& enter(void* device);

@@ -161,11 +161,6 @@ int32_t measure(DeviceState& device, const GemmParams& params, const Alignments&
 
 namespace {
 
-int32_t tell(Why why, int32_t result, const char* text) {
-  if (why.text && why.size > 0) std::snprintf(why.text, why.size, "%s", text);
-  return result;
-}
-
 int32_t measure_gemm(void* device, const GemmParams* params, GemmTimes* times, Why why) {
   DeviceState& state = enter(device);
   times->count = 0;

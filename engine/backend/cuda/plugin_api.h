@@ -17,7 +17,7 @@
 namespace trafo::cuda {
 
 // Raised with every change of this header.
-inline constexpr int32_t kPluginVersion = 5;
+inline constexpr int32_t kPluginVersion = 6;
 
 // Result codes of the plugin's functions and kernels.
 inline constexpr int32_t kSuccess = 0;
@@ -99,6 +99,13 @@ struct PluginTable {
   int32_t (*launch_graph)(void* device, void* graph, Why why);
   void (*release_graph)(void* device, void* graph);
   void (*set_dropout_step)(void* device, const uint32_t* step);
+  // What SideStream (engine/backend/side_stream.h) needs.
+  int32_t (*enter_side)(void* device, Why why);
+  int32_t (*leave_side)(void* device, int32_t slot, Why why);
+  int32_t (*await_side)(void* device, int32_t slot, Why why);
+  void (*begin_partials)(void* device, void* memory, size_t bytes);
+  void (*end_partials)(void* device);
+  int32_t (*add_partials)(void* device, Why why);
   int32_t (*record_time)(void* device, int64_t* mark, Why why);
   int32_t (*elapsed)(void* device, int64_t from, int64_t to, double* milliseconds, Why why);
   void (*forget_times)(void* device);

@@ -54,7 +54,8 @@ int32_t end_capture(void* device, void** graph, Why why) {
   cudaError_t error = cudaStreamEndCapture(enter(device).stream, &recorded);
   if (error != cudaSuccess) return checked(device, error, "cudaStreamEndCapture", why);
   cudaGraphExec_t instance = nullptr;
-  error = cudaGraphInstantiate(&instance, recorded, 0);
+  // Nodes keep the priorities of the streams on which they were captured.
+  error = cudaGraphInstantiate(&instance, recorded, cudaGraphInstantiateFlagUseNodePriority);
   cudaGraphDestroy(recorded);
   *graph = instance;
   return checked(device, error, "cudaGraphInstantiate", why);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/side_stream.h"
 #include "engine/memory/cached_blocks.h"
 
 namespace trafo {
@@ -69,7 +70,7 @@ class AddressRanges {
   size_t used_ = 0;            // bytes of the last range
 };
 
-class RecordingBackend final : public MetaBackend, public StreamDevice {
+class RecordingBackend final : public MetaBackend, public StreamDevice, public SideStream {
  public:
   RecordingBackend(Device device, int kernels)
       : device_(device), kernels_(static_cast<size_t>(kernels), &do_nothing) {
@@ -122,6 +123,14 @@ class RecordingBackend final : public MetaBackend, public StreamDevice {
   void launch_graph(void*) override {}
   void release_graph(void*) noexcept override {}
   void set_dropout_step(const uint32_t*) override {}
+  // The lifetimes of tensors are those of a step with a second stream.
+  SideStream* side_stream() override { return device_.kind == DeviceKind::cpu ? nullptr : this; }
+  void enter_side() override {}
+  void leave_side(int) override {}
+  void await_side(int) override {}
+  void begin_partials(void*, size_t) override {}
+  void end_partials() override {}
+  void add_partials() override {}
   int64_t record_time() override { return 0; }
   double elapsed(int64_t, int64_t) override { return 0; }
   void forget_times() noexcept override {}

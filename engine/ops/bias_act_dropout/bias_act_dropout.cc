@@ -5,6 +5,7 @@
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/row_op.h"
+#include "engine/ops/row_sums.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo::ops {
@@ -49,27 +50,27 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
   const bool from_output = kind == Activation::relu;
   const Tensor kept = from_output ? y.detach() : in.detach();
   const Tensor kept_bias = vector.defined() && !from_output ? vector.detach() : Tensor{};
-  context.record(kOp, {in, vector}, {&y},
-                 {{from_output ? kResult : "x", kept}, {"bias", kept_bias}},
-                 [x = kept, bias = kept_bias, kind, dropout, rows, width](Backward& b) {
-                   const Tensor dy = b.grad_output();
-                   const GradTarget dx = target_if_needed(b, 0);
-                   const GradTarget dbias = vector_target_if_needed(b, 1, x);
-                   BiasActDropoutBackwardParams q{};
-                   q.dtype = x.dtype();
-                   q.activation = kind;
-                   q.dropout = dropout;
-                   q.rows = rows;
-                   q.width = width;
-                   q.accumulate_dx = dx.accumulate;
-                   q.accumulate_dbias = dbias.accumulate;
-                   q.x = x.raw();
-                   q.bias = raw_or_null(bias);
-                   q.dy = dy.raw();
-                   q.dx = raw_or_null(dx.buffer);
-                   q.dbias = raw_or_null(dbias.buffer);
-                   launch(b.context(), OpKernel::bias_act_dropout_backward, kOp, q);
-                 });
+  context.record(
+      kOp, {in, vector}, {&y}, {{from_output ? kResult : "x", kept}, {"bias", kept_bias}},
+      [x = kept, bias = kept_bias, kind, dropout, rows, width](Backward& b) {
+        const Tensor dy = b.grad_output();
+        const GradTarget dx = target_if_needed(b, 0);
+        const GradTarget dbias = vector_target_if_needed(b, 1, x);
+        BiasActDropoutBackwardParams q{};
+        q.dtype = x.dtype();
+        q.activation = kind;
+        q.dropout = dropout;
+        q.rows = rows;
+        q.width = width;
+        q.accumulate_dx = dx.accumulate;
+        q.accumulate_dbias = dbias.accumulate;
+        q.x = x.raw();
+        q.bias = raw_or_null(bias);
+        q.dy = dy.raw();
+        q.dx = raw_or_null(dx.buffer);
+        q.dbias = raw_or_null(dbias.buffer);
+        launch_with_row_sums(b, OpKernel::bias_act_dropout_backward, kOp, q, {{1, dbias}});
+      });
   if (context.recompute() == Recompute::selective && requires_grad(y) && !from_output)
     y.variable()->recompute = [x = kept, bias = kept_bias, kind, dropout](Context& ctx) {
       const NoGrad no_grad(ctx);

@@ -5,6 +5,7 @@
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/row_op.h"
+#include "engine/ops/row_sums.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo::ops {
@@ -74,31 +75,32 @@ Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bi
          forward_params(in, vector, branch, dropout, sum));
   if (!context.needs_grad({in, vector, branch})) return sum;
 
-  context.record(kOp, {in, vector, branch}, {&sum}, {},
-                 [shape = x.shape(), dtype = x.dtype(), dropout](Backward& b) {
-                   const Tensor dsum = b.grad_output();
-                   // The residual's gradient is dsum itself, and so is x's where nothing is
-                   // dropped: handed on, not copied.
-                   b.add(2, dsum);
-                   const bool same = !dropout.active();
-                   if (same) b.add(0, dsum);
-                   const bool dx_wanted = b.needs(0) && !same;
-                   if (!dx_wanted && !b.needs(1)) return;
-                   const int64_t width = shape.back();
-                   const GradTarget dx = dx_wanted ? b.target(0) : GradTarget{};
-                   const GradTarget dbias = vector_target_if_needed(b, 1, dsum);
-                   BiasDropoutResidualBackwardParams q{};
-                   q.dtype = dtype;
-                   q.dropout = dropout;
-                   q.rows = element_count(shape) / width;
-                   q.width = width;
-                   q.accumulate_dx = dx.accumulate;
-                   q.accumulate_dbias = dbias.accumulate;
-                   q.dsum = dsum.raw();
-                   q.dx = raw_or_null(dx.buffer);
-                   q.dbias = raw_or_null(dbias.buffer);
-                   launch(b.context(), OpKernel::bias_dropout_residual_backward, kOp, q);
-                 });
+  context.record(
+      kOp, {in, vector, branch}, {&sum}, {},
+      [shape = x.shape(), dtype = x.dtype(), dropout](Backward& b) {
+        const Tensor dsum = b.grad_output();
+        // The residual's gradient is dsum itself, and so is x's where nothing is
+        // dropped: handed on, not copied.
+        b.add(2, dsum);
+        const bool same = !dropout.active();
+        if (same) b.add(0, dsum);
+        const bool dx_wanted = b.needs(0) && !same;
+        if (!dx_wanted && !b.needs(1)) return;
+        const int64_t width = shape.back();
+        const GradTarget dx = dx_wanted ? b.target(0) : GradTarget{};
+        const GradTarget dbias = vector_target_if_needed(b, 1, dsum);
+        BiasDropoutResidualBackwardParams q{};
+        q.dtype = dtype;
+        q.dropout = dropout;
+        q.rows = element_count(shape) / width;
+        q.width = width;
+        q.accumulate_dx = dx.accumulate;
+        q.accumulate_dbias = dbias.accumulate;
+        q.dsum = dsum.raw();
+        q.dx = raw_or_null(dx.buffer);
+        q.dbias = raw_or_null(dbias.buffer);
+        launch_with_row_sums(b, OpKernel::bias_dropout_residual_backward, kOp, q, {{1, dbias}});
+      });
   return sum;
 }
 
@@ -188,7 +190,8 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
         q.dbias = raw_or_null(dbias.buffer);
         q.dgamma = raw_or_null(dgamma.buffer);
         q.dbeta = raw_or_null(dbeta.buffer);
-        launch(b.context(), OpKernel::bias_dropout_residual_backward, kNormOp, q);
+        launch_with_row_sums(b, OpKernel::bias_dropout_residual_backward, kNormOp, q,
+                             {{1, dbias}, {3, dgamma}, {4, dbeta}});
         if (same) b.add(0, dresidual.buffer);
       });
   out.normed.variable()->recompute = std::move(recompute);

@@ -9,6 +9,7 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
+#include "engine/runtime/side_work.h"
 
 namespace trafo {
 namespace ops {
@@ -35,6 +36,52 @@ void validate_indices(const Context& context, const Tensor& indices, int64_t lim
   for (size_t t = 0; t < host.size(); ++t)
     require(host[t] >= 0 && host[t] < limit, ErrorCode::invalid_argument, kOp, name, " ", host[t],
             " of token ", t, " is outside the table: it has entries 0 to ", limit - 1);
+}
+
+// What backward needs of one table. Sorting depends on nothing but the batch, so an accelerator
+// does it beside the forward pass.
+struct SortedTokens {
+  Tensor order;  // [2, tokens] int32: entry and token of SortTokensParams; undefined: not wanted
+  int64_t entries = 0;
+
+  SortedTokens() = default;
+  SortedTokens(Context& context, const Tensor& indices, const Tensor& table)
+      : entries(table.dim(0)) {
+    if (!context.needs_grad({table})) return;
+    const int64_t tokens = indices.numel();
+    order = context.empty({2, tokens}, DType::i32);
+    const SortTokensParams params{tokens, entries, static_cast<const int32_t*>(indices.raw()),
+                                  entry(), token()};
+    const auto issue = [&] { launch(context, OpKernel::sort_tokens, kOp, params); };
+    if (SideWork* side = SideWork::of(context))
+      side->run({indices}, {order}, issue);
+    else
+      issue();
+  }
+  int32_t* entry() const { return static_cast<int32_t*>(order.raw()); }
+  int32_t* token() const { return entry() + order.dim(1); }
+};
+
+void table_gradient(Backward& backward, size_t input, const SortedTokens& sorted,
+                    const Dropout& dropout, double scale) {
+  if (!backward.needs(input)) return;
+  Context& context = backward.context();
+  SideWork::settle(context, sorted.order);
+  const Tensor dy = backward.grad_output();
+  const GradTarget target = backward.target(input, stat_dtype(dy.dtype()));
+  EmbeddingBackwardParams p{};
+  p.dtype = dy.dtype();
+  p.dropout = dropout;
+  p.scale = scale;
+  p.tokens = dy.dim(0);
+  p.width = dy.dim(1);
+  p.entries = sorted.entries;
+  p.accumulate = target.accumulate;
+  p.entry = sorted.entry();
+  p.token = sorted.token();
+  p.dy = dy.raw();
+  p.dtable = target.buffer.raw();
+  launch(context, OpKernel::embedding_backward, kOp, p);
 }
 
 // Checked inputs, contiguous ids and positions.
@@ -72,38 +119,16 @@ Tensor embed_checked(Context& context, const Tensor& ids, const Tensor& table,
   launch(context, OpKernel::embedding_forward, kOp, params);
 
   if (!context.needs_grad({rows, positions_table})) return y;
+  const SortedTokens by_id(context, ids, rows),
+      by_position =
+          positioned ? SortedTokens(context, options.positions, positions_table) : SortedTokens();
+  // One after the other: should both be one tensor, the second one adds to what the first has
+  // written.
   context.record(
-      kOp, {rows, positions_table}, {&y}, {{"ids", ids}, {"positions", options.positions}},
-      [ids = ids.detach(), positions = positioned ? options.positions.detach() : Tensor{},
-       dropout = options.dropout, scale = options.scale, vocabulary = rows.dim(0),
-       max_positions = positioned ? positions_table.dim(0) : 0](Backward& b) {
-        const Tensor dy = b.grad_output();
-        EmbeddingBackwardParams p{};
-        p.dtype = dy.dtype();
-        p.dropout = dropout;
-        p.scale = scale;
-        p.tokens = dy.dim(0);
-        p.width = dy.dim(1);
-        p.vocabulary = vocabulary;
-        p.max_positions = max_positions;
-        p.ids = static_cast<const int32_t*>(ids.raw());
-        p.positions = positions.defined() ? static_cast<const int32_t*>(positions.raw()) : nullptr;
-        p.dy = dy.raw();
-        // One after the other: should both be one tensor, the second one adds to what the first has
-        // written.
-        if (b.needs(0)) {
-          const GradTarget target = b.target(0, stat_dtype(p.dtype));
-          p.dtable = target.buffer.raw();
-          p.accumulate_table = target.accumulate;
-          launch(b.context(), OpKernel::embedding_backward, kOp, p);
-          p.dtable = nullptr;
-        }
-        if (b.needs(1)) {
-          const GradTarget target = b.target(1, stat_dtype(p.dtype));
-          p.dposition_table = target.buffer.raw();
-          p.accumulate_positions = target.accumulate;
-          launch(b.context(), OpKernel::embedding_backward, kOp, p);
-        }
+      kOp, {rows, positions_table}, {&y}, {},
+      [by_id, by_position, dropout = options.dropout, scale = options.scale](Backward& b) {
+        table_gradient(b, 0, by_id, dropout, scale);
+        table_gradient(b, 1, by_position, dropout, 1);
       });
   return y;
 }

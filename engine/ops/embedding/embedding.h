@@ -23,20 +23,27 @@ struct EmbeddingForwardParams {
   void* y;
 };
 
-// dtable[ids[t]] += scale * dy[t] * mask; dposition_table[positions[t]] += dy[t] * mask. Both
-// buffers are complete: the kernel zeroes them first unless `accumulate_*`. Null where not wanted.
-// `dtype` is that of dy; both buffers are stat_dtype(dtype).
+// Tokens in the order of the entry that they pick, those of one entry in token order:
+// entry[i] = indices[token[i]], which never decreases. 0 <= indices[t] < entries.
+struct SortTokensParams {
+  int64_t tokens, entries;
+  const int32_t* indices;  // [tokens]
+  int32_t* entry;          // [tokens]
+  int32_t* token;          // [tokens]
+};
+
+// dtable[entry[i]] += scale * dy[token[i]] * mask, in the order of i. The gradient is complete: the
+// kernel zeroes it first unless `accumulate`. `dtype` is that of dy, dtable is stat_dtype(dtype).
 struct EmbeddingBackwardParams {
   DType dtype;
   Dropout dropout;
   double scale;
-  int64_t tokens, width, vocabulary, max_positions;
-  bool accumulate_table, accumulate_positions;
-  const int32_t* ids;
-  const int32_t* positions;
+  int64_t tokens, width, entries;
+  bool accumulate;
+  const int32_t* entry;  // of SortTokensParams
+  const int32_t* token;
   const void* dy;
-  void* dtable;
-  void* dposition_table;
+  void* dtable;  // [entries, width]
 };
 
 namespace ops {

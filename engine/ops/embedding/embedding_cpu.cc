@@ -60,48 +60,27 @@ void forward(ThreadPool& pool, const EmbeddingForwardParams& p) {
   });
 }
 
-// Tokens in the order of their index, ties in token order: `first[r] .. first[r + 1]` of `order`
-// are the tokens that picked row r.
-struct Buckets {
-  std::vector<int64_t> first;
-  std::vector<int64_t> order;
-
-  void build(const int32_t* indices, int64_t tokens, int64_t rows) {
-    first.assign(static_cast<size_t>(rows) + 2, 0);
-    for (int64_t t = 0; t < tokens; ++t) ++first[static_cast<size_t>(indices[t]) + 2];
-    for (size_t r = 2; r < first.size(); ++r) first[r] += first[r - 1];
-    order.resize(static_cast<size_t>(tokens));
-    // first[r + 1] runs from the start of row r to its end, which is where it belongs.
-    for (int64_t t = 0; t < tokens; ++t)
-      order[static_cast<size_t>(first[static_cast<size_t>(indices[t]) + 1]++)] = t;
-  }
-};
-
-// Every row of `grad` is written by one block, its tokens in order: no two threads meet.
+// Every row of the table has one block, which adds its tokens in order: no two threads meet.
 template <class T>
-void scatter(ThreadPool& pool, const EmbeddingBackwardParams& p, const int32_t* indices,
-             int64_t rows, double scale, bool accumulate, T* grad) {
-  thread_local Buckets caller_buckets;  // of the calling thread; the workers only read it
-  Buckets& buckets = caller_buckets;
-  buckets.build(indices, p.tokens, rows);
+void backward(ThreadPool& pool, const EmbeddingBackwardParams& p) {
   const T* dy = static_cast<const T*>(p.dy);
+  T* grad = static_cast<T*>(p.dtable);
   const int64_t width = p.width;
-  parallel_for_range(pool, rows, rows_per_block(width), [&](int64_t begin, int64_t end) {
+  parallel_for_range(pool, p.entries, rows_per_block(width), [&](int64_t begin, int64_t end) {
     const hn::ScalableTag<T> d;
-    const auto factor = hn::Set(d, static_cast<T>(scale));
+    const auto factor = hn::Set(d, static_cast<T>(p.scale));
     const auto add_row = [&](const T* row, T* out, bool overwrite) {
       if (overwrite)
         map(row, out, width, [&](auto, auto g) { return hn::Mul(g, factor); });
       else
         map(row, out, out, width, [&](auto, auto g, auto o) { return hn::MulAdd(g, factor, o); });
     };
+    int64_t i = std::lower_bound(p.entry, p.entry + p.tokens, begin) - p.entry;
     for (int64_t r = begin; r < end; ++r) {
       T* out = grad + r * width;
-      const int64_t from = buckets.first[static_cast<size_t>(r)];
-      const int64_t to = buckets.first[static_cast<size_t>(r) + 1];
-      bool overwrite = !accumulate;
-      for (int64_t i = from; i < to; ++i) {
-        const int64_t t = buckets.order[static_cast<size_t>(i)];
+      bool overwrite = !p.accumulate;
+      for (; i < p.tokens && p.entry[i] == r; ++i) {
+        const int64_t t = p.token[i];
         const T* row = dy + t * width;
         if (p.dropout.active()) {
           T* masked = factor_scratch<T>(width);
@@ -117,14 +96,18 @@ void scatter(ThreadPool& pool, const EmbeddingBackwardParams& p, const int32_t* 
   });
 }
 
-template <class T>
-void backward(ThreadPool& pool, const EmbeddingBackwardParams& p) {
-  if (p.dtable)
-    scatter<T>(pool, p, p.ids, p.vocabulary, p.scale, p.accumulate_table,
-               static_cast<T*>(p.dtable));
-  if (p.dposition_table)
-    scatter<T>(pool, p, p.positions, p.max_positions, 1.0, p.accumulate_positions,
-               static_cast<T*>(p.dposition_table));
+// A counting sort.
+int32_t sort_tokens_simd(ThreadPool&, const SortTokensParams& p) {
+  thread_local std::vector<int64_t> next;  // where the next token of an entry goes
+  next.assign(static_cast<size_t>(p.entries) + 1, 0);
+  for (int64_t t = 0; t < p.tokens; ++t) ++next[static_cast<size_t>(p.indices[t]) + 1];
+  for (size_t r = 1; r < next.size(); ++r) next[r] += next[r - 1];
+  for (int64_t t = 0; t < p.tokens; ++t) {
+    const int64_t at = next[static_cast<size_t>(p.indices[t])]++;
+    p.entry[at] = p.indices[t];
+    p.token[at] = static_cast<int32_t>(t);
+  }
+  return 0;
 }
 
 int32_t embedding_forward_simd(ThreadPool& pool, const EmbeddingForwardParams& p) {
@@ -144,6 +127,7 @@ namespace trafo {
 
 TRAFO_CPU_KERNEL(embedding_forward, EmbeddingForwardParams)
 TRAFO_CPU_KERNEL(embedding_backward, EmbeddingBackwardParams)
+TRAFO_CPU_KERNEL(sort_tokens, SortTokensParams)
 
 }  // namespace trafo
 #endif

@@ -198,45 +198,22 @@ int64_t round_up(int64_t n, int64_t step) {
 }
 
 template <class T>
-int32_t scatter(DeviceState& device, const EmbeddingBackwardParams& p, const int32_t* indices,
-                int64_t entries, double scale, bool accumulate, float* grad) {
-  if (!accumulate) {
+int32_t scatter(DeviceState& device, const EmbeddingBackwardParams& p) {
+  auto* grad = static_cast<float*>(p.dtable);
+  if (!p.accumulate) {
     const cudaError_t error = cudaMemsetAsync(
-        grad, 0, static_cast<size_t>(entries * p.width) * sizeof(float), device.stream);
+        grad, 0, static_cast<size_t>(p.entries * p.width) * sizeof(float), device.stream);
     if (error != cudaSuccess) return report(device, error, "embedding_backward");
   }
   if (p.tokens == 0 || p.width == 0) return kSuccess;
-
   const int64_t chunks = (p.tokens + kChunk - 1) / kChunk;
-  const int bits =
-      std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(entries - 1))));
-  const int count = static_cast<int>(p.tokens);
-  int32_t* none = nullptr;
-  size_t sort_bytes = 0;
-  cudaError_t error = cub::DeviceRadixSort::SortPairs(nullptr, sort_bytes, indices, none, none,
-                                                      none, count, 0, bits, device.stream);
-  if (error != cudaSuccess) return report(device, error, "embedding_backward");
-  const int64_t list = round_up(p.tokens * 4, 256);
-  const int64_t partial_bytes = round_up(2 * chunks * p.width * 4, 256);
-  auto* scratch = static_cast<std::byte*>(
-      device.scratch(static_cast<size_t>(3 * list + partial_bytes) + sort_bytes));
-  if (!scratch) return kOutOfMemory;
-  auto* rows = reinterpret_cast<int32_t*>(scratch);
-  auto* order = reinterpret_cast<int32_t*>(scratch + list);
-  auto* numbers = reinterpret_cast<int32_t*>(scratch + 2 * list);
-  auto* partial = reinterpret_cast<float*>(scratch + 3 * list);
-  void* sort_memory = scratch + 3 * list + partial_bytes;
-
-  number_tokens_kernel<<<static_cast<unsigned>((p.tokens + 255) / 256), 256, 0, device.stream>>>(
-      numbers, p.tokens);
-  error = cub::DeviceRadixSort::SortPairs(sort_memory, sort_bytes, indices, rows, numbers, order,
-                                          count, 0, bits, device.stream);
-  if (error != cudaSuccess) return report(device, error, "embedding_backward");
-
+  auto* partial = static_cast<float*>(
+      device.scratch(static_cast<size_t>(2 * chunks * p.width) * sizeof(float)));
+  if (!partial) return kOutOfMemory;
   const T* dy = static_cast<const T*>(p.dy);
   ScatterArgs args{DropoutArgs::of(device, p.dropout),
-                   static_cast<float>(scale),
-                   accumulate,
+                   static_cast<float>(p.scale),
+                   p.accumulate,
                    p.tokens,
                    p.width,
                    1};
@@ -245,9 +222,9 @@ int32_t scatter(DeviceState& device, const EmbeddingBackwardParams& p, const int
     const int64_t threads = std::min<int64_t>(kBackwardThreads, round_up(groups, 32));
     args.slices = static_cast<uint32_t>((groups + threads - 1) / threads);
     const auto grid = static_cast<unsigned>(chunks * args.slices);
-    sum_chunks<<<grid, static_cast<unsigned>(threads), 0, device.stream>>>(args, rows, order, dy,
-                                                                           partial, grad);
-    join_chunks<<<grid, static_cast<unsigned>(threads), 0, device.stream>>>(args, rows, partial,
+    sum_chunks<<<grid, static_cast<unsigned>(threads), 0, device.stream>>>(args, p.entry, p.token,
+                                                                           dy, partial, grad);
+    join_chunks<<<grid, static_cast<unsigned>(threads), 0, device.stream>>>(args, p.entry, partial,
                                                                             grad);
   };
   if (p.width % kGroup == 0 && aligned16(dy) && aligned16(grad))
@@ -286,17 +263,34 @@ int32_t embedding_forward_cuda(cuda::DeviceState& device, const EmbeddingForward
 int32_t embedding_backward_cuda(cuda::DeviceState& device, const EmbeddingBackwardParams& p) {
   using namespace cuda;
   int32_t result = kSuccess;
-  const bool known = with_device_type(p.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (p.dtable)
-      result = scatter<T>(device, p, p.ids, p.vocabulary, p.scale, p.accumulate_table,
-                          static_cast<float*>(p.dtable));
-    if (result == kSuccess && p.dposition_table)
-      result = scatter<T>(device, p, p.positions, p.max_positions, 1.0, p.accumulate_positions,
-                          static_cast<float*>(p.dposition_table));
-  });
+  const bool known =
+      with_device_type(p.dtype, [&](auto zero) { result = scatter<decltype(zero)>(device, p); });
   if (!known) return unsupported(device, "embedding: CUDA has float32 and bfloat16");
   return result;
+}
+
+int32_t sort_tokens_cuda(cuda::DeviceState& device, const SortTokensParams& p) {
+  using namespace cuda;
+  constexpr const char* kName = "sort_tokens";
+  if (p.tokens == 0) return kSuccess;
+  const int bits =
+      std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(p.entries - 1))));
+  const int count = static_cast<int>(p.tokens);
+  const int32_t* none = nullptr;
+  size_t sort_bytes = 0;
+  cudaError_t error = cub::DeviceRadixSort::SortPairs(nullptr, sort_bytes, p.indices, p.entry, none,
+                                                      p.token, count, 0, bits, device.stream);
+  if (error != cudaSuccess) return report(device, error, kName);
+  const int64_t list = round_up(p.tokens * 4, 256);
+  auto* scratch = static_cast<std::byte*>(device.scratch(static_cast<size_t>(list) + sort_bytes));
+  if (!scratch) return kOutOfMemory;
+  auto* numbers = reinterpret_cast<int32_t*>(scratch);
+  number_tokens_kernel<<<static_cast<unsigned>((p.tokens + 255) / 256), 256, 0, device.stream>>>(
+      numbers, p.tokens);
+  error = cub::DeviceRadixSort::SortPairs(scratch + list, sort_bytes, p.indices, p.entry, numbers,
+                                          p.token, count, 0, bits, device.stream);
+  if (error != cudaSuccess) return report(device, error, kName);
+  return launched(device, kName);
 }
 
 }  // namespace trafo

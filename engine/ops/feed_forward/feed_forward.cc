@@ -102,7 +102,7 @@ void backward_in_products(Backward& b, Saved& saved) {
       active = activated(context, get_x(), saved.up, saved.bias, saved.h, sizes);
     weight_and_bias_gradient(
         b, 3, std::nullopt, dy, sizes.out,
-        {active.raw(), false, std::max<int64_t>(sizes.ffn, 1), sizes.rows, sizes.ffn});
+        {active, false, std::max<int64_t>(sizes.ffn, 1), sizes.rows, sizes.ffn});
   }
   saved.active = {};
   if (!wants_up) return;
@@ -111,18 +111,16 @@ void backward_in_products(Backward& b, Saved& saved) {
   p.epilogue = Epilogue::dgelu;
   p.aux = saved.h.raw();
   context.backend().gemm(p);
+  if (b.needs(1) || b.needs(2))
+    weight_and_bias_gradient(b, 1, 2, dh, sizes.ffn,
+                             {b.needs(1) ? get_x() : Tensor{}, false,
+                              std::max<int64_t>(sizes.in, 1), sizes.rows, sizes.in});
   if (b.needs(0)) {
     const GradTarget dx = b.target(0, b.grad_dtype(0));
     GemmParams q = product(dh, saved.up, dx.buffer, sizes.rows, sizes.in, sizes.ffn, true);
     q.accumulate = dx.accumulate;
     q.c_is_f32 = dx.buffer.dtype() == DType::f32;
     context.backend().gemm(q);
-  }
-  if (b.needs(1) || b.needs(2)) {
-    const Tensor rows_of_x = b.needs(1) ? get_x() : Tensor{};
-    weight_and_bias_gradient(b, 1, 2, dh, sizes.ffn,
-                             {rows_of_x.defined() ? rows_of_x.raw() : nullptr, false,
-                              std::max<int64_t>(sizes.in, 1), sizes.rows, sizes.in});
   }
 }
 

@@ -4,6 +4,7 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/row_op.h"
+#include "engine/ops/row_sums.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
 
@@ -83,7 +84,7 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
         q.dx = raw_or_null(dx.buffer);
         q.dgamma = raw_or_null(dgamma.buffer);
         q.dbeta = raw_or_null(dbeta.buffer);
-        launch(b.context(), OpKernel::layer_norm_backward, kOp, q);
+        launch_with_row_sums(b, OpKernel::layer_norm_backward, kOp, q, {{1, dgamma}, {2, dbeta}});
       });
   if (saved_mean.defined())
     y.variable()->recompute = norm_recompute(in, weight, bias, saved_mean, rstd);

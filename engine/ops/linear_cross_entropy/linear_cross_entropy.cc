@@ -11,6 +11,7 @@
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
+#include "engine/runtime/side_work.h"
 
 namespace trafo::ops {
 namespace {
@@ -139,29 +140,46 @@ struct Work {
     launch(context, OpKernel::cross_entropy_forward, kOp, p);
   }
 
+  // Those of weight and bias run beside the product for dx. The next chunk overwrites the logits.
   void chunk_gradients(int64_t begin, int64_t rows) const {
-    const DType dtype = x.dtype();
-    const int64_t width = x.dim(1), classes = weight.dim(0);
+    SideWork* side = dx.defined() ? SideWork::of(context) : nullptr;
+    int64_t number = -1;
+    if (side)
+      number = side->run({}, {}, [&] { chunk_parameter_gradients(begin, rows); });
+    else
+      chunk_parameter_gradients(begin, rows);
+    if (!dx.defined()) return;
+    GemmParams p = gradient_product();
+    p.m = rows;
+    p.k = weight.dim(0);
+    p.b = weight.raw();
+    p.c = at_row(dx.raw(), begin, x.dim(1), x.dtype());
+    context.backend().gemm(p);
+    if (side) side->wait(number);
+  }
+
+  // A product of the gradient of the logits; m, k, B and C are missing.
+  GemmParams gradient_product() const {
     GemmParams p;
-    p.dtype = dtype;
+    p.dtype = x.dtype();
     p.a = logits.raw();
-    p.lda = std::max<int64_t>(1, classes);
-    p.ldb = p.ldc = std::max<int64_t>(1, width);
-    p.n = width;
-    if (dx.defined()) {
-      p.m = rows;
-      p.k = classes;
-      p.b = weight.raw();
-      p.c = at_row(dx.raw(), begin, width, dtype);
-      context.backend().gemm(p);
-    }
+    p.lda = std::max<int64_t>(1, weight.dim(0));
+    p.n = x.dim(1);
+    p.ldb = p.ldc = std::max<int64_t>(1, x.dim(1));
+    return p;
+  }
+
+  void chunk_parameter_gradients(int64_t begin, int64_t rows) const {
+    const DType dtype = x.dtype();
+    const int64_t classes = weight.dim(0);
     if (dweight.buffer.defined()) {
+      GemmParams p = gradient_product();
       p.trans_a = true;
       p.c_is_f32 = dtype == DType::bf16;
       p.accumulate = dweight.accumulate || begin > 0;
       p.m = classes;
       p.k = rows;
-      p.b = at_row<const void>(x.raw(), begin, width, dtype);
+      p.b = at_row<const void>(x.raw(), begin, x.dim(1), dtype);
       p.c = dweight.buffer.raw();
       context.backend().gemm(p);
     }

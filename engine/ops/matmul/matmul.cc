@@ -189,20 +189,20 @@ Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Ten
                  [rows, in, out, flat, saved, w = w.detach()](Backward& b) {
                    Context& ctx = b.context();
                    const Tensor grad = b.grad_output();
-                   const Matrix dy{grad.raw(), false, std::max<int64_t>(out, 1), 0};
-                   if (b.needs(0)) {
-                     const GradTarget dx = b.target(0, b.grad_dtype(0));
-                     product(ctx, grad.dtype(), 1, rows, in, out, dy, matrix_of(w, false),
-                             dx.buffer, dx.accumulate);
+                   if (b.needs(1) || b.needs(2)) {
+                     // A view with strides is flat already.
+                     const Tensor kept = b.needs(1) ? saved.get(ctx) : Tensor{};
+                     const Tensor rows_of_x =
+                         kept.defined() && kept.is_contiguous() ? kept.reshaped(flat) : kept;
+                     const Matrix read = kept.defined() ? matrix_of(rows_of_x, false) : Matrix{};
+                     weight_and_bias_gradient(b, 1, 2, grad, out,
+                                              {rows_of_x, read.transposed, read.ld, rows, in});
                    }
-                   if (!b.needs(1) && !b.needs(2)) return;
-                   // A view with strides is flat already.
-                   const Tensor kept = b.needs(1) ? saved.get(ctx) : Tensor{};
-                   const Tensor rows_of_x =
-                       kept.defined() && kept.is_contiguous() ? kept.reshaped(flat) : kept;
-                   const Matrix read = kept.defined() ? matrix_of(rows_of_x, false) : Matrix{};
-                   weight_and_bias_gradient(b, 1, 2, grad, out,
-                                            {read.data, read.transposed, read.ld, rows, in});
+                   if (!b.needs(0)) return;
+                   const Matrix dy{grad.raw(), false, std::max<int64_t>(out, 1), 0};
+                   const GradTarget dx = b.target(0, b.grad_dtype(0));
+                   product(ctx, grad.dtype(), 1, rows, in, out, dy, matrix_of(w, false), dx.buffer,
+                           dx.accumulate);
                  });
   return y;
 }

@@ -4,6 +4,7 @@
 
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
+#include "engine/ops/row_sums.h"
 
 namespace trafo::ops {
 
@@ -11,30 +12,46 @@ void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<s
                               const Tensor& dy, int64_t out, const GemmInput& x) {
   Context& context = backward.context();
   const DType dtype = dy.dtype();
-  GradTarget sums;
-  if (bias && backward.needs(*bias)) sums = backward.target(*bias, stat_dtype(dtype));
-  if (backward.needs(weight)) {
-    const GradTarget dw = backward.target(weight, backward.grad_dtype(weight));
-    GemmParams p;
-    p.dtype = dtype;
-    p.trans_a = true;
-    p.trans_b = x.transposed;
-    p.accumulate = dw.accumulate;
-    p.c_is_f32 = dtype == DType::bf16 && dw.buffer.dtype() == DType::f32;
-    p.m = out;
-    p.n = x.width;
-    p.k = x.rows;
-    p.a = dy.raw();
-    p.lda = std::max<int64_t>(out, 1);
-    p.b = x.data;
-    p.ldb = x.ld;
-    p.c = dw.buffer.raw();
-    p.ldc = x.width;
-    context.backend().gemm(p);
+  const bool wants_weight = backward.needs(weight), wants_bias = bias && backward.needs(*bias);
+  if (!wants_weight && !wants_bias) return;
+  bool beside = true;  // nothing waits for these gradients
+  GradTarget dw, sums;
+  if (wants_bias) {
+    sums = backward.target(*bias, stat_dtype(dtype));
+    beside = is_bound_gradient(backward, *bias, sums);
   }
-  if (sums.buffer.defined())
-    launch(context, OpKernel::column_sum, "linear",
-           ColumnSumParams{dtype, sums.accumulate, x.rows, out, dy.raw(), sums.buffer.raw()});
+  if (wants_weight) {
+    dw = backward.target(weight, backward.grad_dtype(weight));
+    beside = beside && is_bound_gradient(backward, weight, dw);
+  }
+  const auto issue = [&] {
+    if (wants_weight) {
+      GemmParams p;
+      p.dtype = dtype;
+      p.trans_a = true;
+      p.trans_b = x.transposed;
+      p.accumulate = dw.accumulate;
+      p.c_is_f32 = dtype == DType::bf16 && dw.buffer.dtype() == DType::f32;
+      p.m = out;
+      p.n = x.width;
+      p.k = x.rows;
+      p.a = dy.raw();
+      p.lda = std::max<int64_t>(out, 1);
+      p.b = x.data.raw();
+      p.ldb = x.ld;
+      p.c = dw.buffer.raw();
+      p.ldc = x.width;
+      context.backend().gemm(p);
+    }
+    if (wants_bias)
+      launch(context, OpKernel::column_sum, "linear",
+             ColumnSumParams{dtype, sums.accumulate, x.rows, out, dy.raw(), sums.buffer.raw()});
+  };
+  SideWork* side = beside ? SideWork::of(context) : nullptr;
+  if (side)
+    side->run({dy, x.data}, {dw.buffer, sums.buffer}, issue);
+  else
+    issue();
 }
 
 }  // namespace trafo::ops

@@ -9,7 +9,7 @@ namespace trafo::ops {
 
 // x [rows, in] as a GEMM reads it: rows `ld` apart, or stored transposed.
 struct GemmInput {
-  const void* data;
+  Tensor data;
   bool transposed;
   int64_t ld;
   int64_t rows, width;
@@ -17,7 +17,8 @@ struct GemmInput {
 
 // dW [out, in] = dy^T x and dbias [out], the sum over rows of dy [rows, out], for those of the
 // inputs number `weight` and `bias` (if there is one) whose gradients are wanted, straight into
-// their buffers. x.data may be null where dW is not wanted.
+// their buffers. x.data may be undefined where dW is not wanted. In a training step on an
+// accelerator they run beside the main order (SideWork): call this before dx is issued.
 void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<size_t> bias,
                               const Tensor& dy, int64_t out, const GemmInput& x);
 

@@ -6,6 +6,7 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/row_op.h"
+#include "engine/ops/row_sums.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
 
@@ -86,7 +87,7 @@ void residual_backward(Backward& b, const Tensor& sum, const Tensor& gamma, cons
   const Tensor total = same ? b.context().empty(sum.shape(), sum.dtype()) : Tensor{};
   if (same) {
     q.dresidual = total.raw();
-    launch(b.context(), OpKernel::rms_norm_backward, kResidualOp, q);
+    launch_with_row_sums(b, OpKernel::rms_norm_backward, kResidualOp, q, {{2, dgamma}});
     b.add(0, total);
     b.add(1, total);
     return;
@@ -97,7 +98,7 @@ void residual_backward(Backward& b, const Tensor& sum, const Tensor& gamma, cons
   q.accumulate_dresidual = dresidual.accumulate;
   q.dx = raw_or_null(dx.buffer);
   q.dresidual = raw_or_null(dresidual.buffer);
-  launch(b.context(), OpKernel::rms_norm_backward, kResidualOp, q);
+  launch_with_row_sums(b, OpKernel::rms_norm_backward, kResidualOp, q, {{2, dgamma}});
 }
 
 }  // namespace
@@ -134,7 +135,7 @@ Tensor rms_norm(Context& context, const Tensor& x, const Tensor& gamma, double e
                    RmsNormBackwardParams q = backward_params(x, gamma, rstd, dy, dgamma);
                    q.accumulate_dresidual = dx.accumulate;
                    q.dresidual = raw_or_null(dx.buffer);
-                   launch(b.context(), OpKernel::rms_norm_backward, kOp, q);
+                   launch_with_row_sums(b, OpKernel::rms_norm_backward, kOp, q, {{1, dgamma}});
                  });
   if (context.recompute() == Recompute::selective)
     y.variable()->recompute = norm_recompute(in, weight, rstd);

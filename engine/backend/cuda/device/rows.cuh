@@ -223,12 +223,6 @@ int32_t launch_flat(DeviceState& device, int64_t count, int64_t width, const Bod
   return launched(device, name);
 }
 
-// Up to three vectors that partial sums are added up to; null ones are skipped.
-struct ColumnSums {
-  float* out[3] = {};
-  bool accumulate[3] = {};
-};
-
 // out[i][column] (+)= sum over parts of partials [parts, sums, width].
 static __global__ void __launch_bounds__(kPartThreads)
     sum_partials_kernel(const float* __restrict__ partials, int64_t parts, int sums, int64_t width,
@@ -248,12 +242,24 @@ static __global__ void __launch_bounds__(kPartThreads)
   if (mine) out[column] = accumulate ? old + sum : sum;
 }
 
-inline int32_t sum_partials(DeviceState& device, const float* partials, int64_t parts, int sums,
-                            int64_t width, const ColumnSums& to) {
+inline int32_t launch_sum_partials(DeviceState& device, const float* partials, int64_t parts,
+                                   int sums, int64_t width, const ColumnSums& to) {
   const dim3 grid(static_cast<unsigned>((width + kPartColumns - 1) / kPartColumns),
                   static_cast<unsigned>(sums));
   sum_partials_kernel<<<grid, kPartThreads, 0, device.stream>>>(partials, parts, sums, width, to);
   return launched(device, "sum of partials");
+}
+
+// `partials` are from device.scratch(). They may be added up later (SideStream::begin_partials).
+inline int32_t sum_partials(DeviceState& device, const float* partials, int64_t parts, int sums,
+                            int64_t width, const ColumnSums& to) {
+  PendingPartials& later = device.partials;
+  const auto* memory = static_cast<const std::byte*>(later.memory);
+  const auto* at = reinterpret_cast<const std::byte*>(partials);
+  if (!memory || at < memory || at >= memory + later.bytes)
+    return launch_sum_partials(device, partials, parts, sums, width, to);
+  later = {later.memory, later.bytes, true, partials, parts, width, sums, to};
+  return kSuccess;
 }
 
 // Element-wise work on [rows, width] that also sums over the rows. A block has a tile of columns

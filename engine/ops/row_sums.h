@@ -1,0 +1,48 @@
+// Gradients of parameters that a backward kernel sums over rows: dgamma and dbeta of a norm, dbias.
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "engine/ops/op_kernel.h"
+#include "engine/runtime/side_work.h"
+
+namespace trafo {
+
+// Whether the buffer is the bound gradient of the leaf, which nothing in the backward pass reads.
+// Otherwise Backward uses it on the first stream as soon as the node has run.
+inline bool is_bound_gradient(const Backward& backward, size_t input, const GradTarget& target) {
+  const Variable& variable = *backward.variable(input);
+  return variable.leaf && variable.bound && same_tensor(target.buffer, variable.grad);
+}
+
+struct RowSum {
+  size_t input;
+  const GradTarget& target;  // without a buffer: not wanted
+};
+
+// Launches a backward kernel over rows [.., params.width] that writes these sums over the rows. In
+// a training step on an accelerator, its blocks leave partial sums. A second kernel adds them up
+// beside the main order (SideWork).
+template <class Params>
+void launch_with_row_sums(const Backward& backward, OpKernel kernel, const char* op,
+                          const Params& params, std::initializer_list<RowSum> sums) {
+  // What a kernel may leave: four blocks for each of 160 multiprocessors. A kernel that leaves more
+  // adds it up itself.
+  constexpr int64_t kMostParts = 4 * 160;
+  const Context& context = backward.context();
+  SideWork* side = SideWork::of(context);
+  std::vector<Tensor> buffers;
+  for (const RowSum& sum : sums) {
+    if (!sum.target.buffer.defined()) continue;
+    if (!is_bound_gradient(backward, sum.input, sum.target)) side = nullptr;
+    buffers.push_back(sum.target.buffer);
+  }
+  const auto issue = [&] { launch(context, kernel, op, params); };
+  if (!side || buffers.empty()) return issue();
+  const Tensor partials =
+      context.empty({kMostParts, static_cast<int64_t>(sums.size()), params.width}, DType::f32);
+  side->run_sums(partials, buffers, issue);
+}
+
+}  // namespace trafo

@@ -1,0 +1,63 @@
+#include "engine/runtime/side_work.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/runtime/context.h"
+
+namespace trafo {
+
+// kMostProducts lies between steps that gain on an H200 (1.2e12) and steps that do not (2.6e12 and
+// more, docs/performance-notes.md). In those each GEMM fills the card, and the power limit sets the
+// speed of whatever runs.
+SideWork::SideWork(Backend& backend, double products) {
+  if (products > kMostProducts) return;
+  stream_ = backend.side_stream();
+  if (!stream_) return;
+  require(stream_->work_ == nullptr, ErrorCode::internal, "side work",
+          "two steps run on one device at the same time");
+  stream_->work_ = this;
+}
+
+SideWork::~SideWork() {
+  if (stream_) stream_->work_ = nullptr;
+}
+
+SideWork* SideWork::of(const Context& context) {
+  const SideStream* stream = context.backend().side_stream();
+  return stream ? stream->work_ : nullptr;
+}
+
+void SideWork::begin() {
+  if (pending_.size() == kMost) wait(next_ - static_cast<int64_t>(kMost));
+  stream_->enter_side();
+}
+
+int64_t SideWork::end(const std::vector<Tensor>& reads, const std::vector<Tensor>& writes) {
+  stream_->leave_side(slot(next_));
+  pending_.push_back({reads, writes});
+  return next_++;
+}
+
+void SideWork::wait(int64_t number) {
+  const int64_t oldest = next_ - static_cast<int64_t>(pending_.size());
+  if (number < oldest) return;
+  stream_->await_side(slot(number));
+  pending_.erase(pending_.begin(), pending_.begin() + (number - oldest + 1));
+}
+
+bool SideWork::writes(const Tensor& tensor) const {
+  if (!tensor.defined()) return false;
+  return std::any_of(pending_.begin(), pending_.end(), [&](const Pending& work) {
+    return std::any_of(work.writes.begin(), work.writes.end(), [&](const Tensor& written) {
+      return written.defined() && written.raw() == tensor.raw();
+    });
+  });
+}
+
+void SideWork::settle(const Context& context, const Tensor& tensor) {
+  SideWork* work = of(context);
+  if (work && work->writes(tensor)) work->wait_all();
+}
+
+}  // namespace trafo

@@ -1,0 +1,91 @@
+// Work of a step beside its main order, on the second stream of an accelerator (SideStream):
+// gradients of weights, which nothing in the backward pass reads.
+//
+// The memory of a step is planned in the order of the host. A tensor that work on the second stream
+// reads or writes is therefore held here until the first stream waits for this work. Only then may
+// the planner give its memory to other tensors. At most kMost pieces of work are pending.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "engine/backend/side_stream.h"
+#include "engine/core/tensor.h"
+
+namespace trafo {
+
+class Backend;
+class Context;
+
+class SideWork {
+ public:
+  static constexpr size_t kMost = 3;
+  static_assert(kMost < SideStream::kSlots);
+
+  // Until it is destroyed, ops on the backend may put work beside the main order. Does nothing if
+  // the backend has no second stream, or if the step is too large for it to pay: `products` is the
+  // number of weights times the number of tokens.
+  SideWork(Backend& backend, double products);
+  static constexpr double kMostProducts = 1.5e12;
+  // Leaves nothing pending. After an error the work may still run; its graph is then thrown away.
+  ~SideWork();
+  SideWork(const SideWork&) = delete;
+  SideWork& operator=(const SideWork&) = delete;
+
+  // The one that ops on this context may use; null: all work goes to the first stream.
+  static SideWork* of(const Context& context);
+
+  // Calls `issue`, whose kernels and GEMMs run after all work issued so far. `reads` and `writes`
+  // are the tensors of a step that they use; undefined ones are skipped. Other work must not change
+  // what they read, and what they write must not be used before wait(). `issue` allocates no
+  // tensors. Returns the number of the work.
+  template <class Issue>
+  int64_t run(const std::vector<Tensor>& reads, const std::vector<Tensor>& writes, Issue&& issue) {
+    begin();
+    try {
+      issue();
+    } catch (...) {
+      stream_->leave_side(slot(next_));
+      throw;
+    }
+    return end(reads, writes);
+  }
+
+  // Calls `issue`, which launches one kernel to the first stream. What this kernel leaves in
+  // `partials` (SideStream::begin_partials) is added up to `sums` on the second stream.
+  template <class Issue>
+  void run_sums(const Tensor& partials, const std::vector<Tensor>& sums, Issue&& issue) {
+    stream_->begin_partials(partials.raw(), partials.bytes());
+    try {
+      issue();
+    } catch (...) {
+      stream_->end_partials();
+      throw;
+    }
+    stream_->end_partials();
+    run({partials}, sums, [&] { stream_->add_partials(); });
+  }
+
+  // What is issued from now on runs after this work and all work before it.
+  void wait(int64_t number);
+  void wait_all() { wait(next_ - 1); }
+  // True if pending work writes to this tensor.
+  bool writes(const Tensor& tensor) const;
+  // Work issued from now on may use the tensor: waits if pending work of the context writes to it.
+  static void settle(const Context& context, const Tensor& tensor);
+
+ private:
+  struct Pending {
+    std::vector<Tensor> reads, writes;
+  };
+  static int slot(int64_t number) { return static_cast<int>(number % SideStream::kSlots); }
+  void begin();
+  int64_t end(const std::vector<Tensor>& reads, const std::vector<Tensor>& writes);
+
+  SideStream* stream_ = nullptr;
+  std::deque<Pending> pending_;  // oldest first; the last one has number next_ - 1
+  int64_t next_ = 0;
+};
+
+}  // namespace trafo
