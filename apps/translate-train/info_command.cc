@@ -19,13 +19,25 @@ struct InfoArguments {
   bool tensors = false;
 };
 
-std::string shape_of(const trafo_tensor* tensor) {
-  int64_t shape[8];
-  int32_t rank = 0;
-  check(trafo_tensor_get_shape(tensor, shape, 8, &rank));
-  std::string text;
-  for (int32_t i = 0; i < rank; ++i) text += (i == 0 ? "" : " x ") + std::to_string(shape[i]);
-  return "[" + text + "]";
+std::string shape_of(const trafo_parameter_info& info) {
+  return info.rows > 1 ? fmt::format("[{} x {}]", info.rows, info.columns)
+                       : fmt::format("[{}]", info.columns);
+}
+
+// What the weights are stored in and, of int8 weights, what multiplies them.
+void show_weights(const std::vector<trafo_parameter_info>& parameters, LineWriter& out) {
+  int64_t matrices = 0, codes = 0, others = 0;
+  for (const trafo_parameter_info& parameter : parameters) {
+    const bool int8 = parameter.dtype == TRAFO_INT8;
+    matrices += int8 ? 1 : 0;
+    (int8 ? codes : others) += parameter.elements;
+  }
+  if (matrices == 0) return out.show("weights       float32");
+  trafo_device_info cpu{};
+  check(trafo_device_get_info(TRAFO_DEVICE_CPU, 0, &cpu, sizeof cpu));
+  out.show(fmt::format("weights       int8 in {} matrices ({} elements), float32 in the rest ({})",
+                       grouped(matrices), grouped(codes), grouped(others)));
+  out.show(fmt::format("int8 kernel   {}", cpu.int8_kernel));
 }
 
 // `vocabulary`: the file that belongs to the model, or empty.
@@ -66,13 +78,15 @@ void show_model(const std::string& path, const std::string& vocabulary, bool ten
                        c.tied_embeddings ? "tied" : "separate"));
   out.show(fmt::format("positions     {}", grouped(c.max_positions)));
   out.show(fmt::format("parameters    {} in {} tensors", grouped(elements), grouped(count)));
-  for (int64_t i = 0; tensors && i < count; ++i) {
-    const char* name = nullptr;
-    trafo_tensor* tensor = nullptr;
-    check(trafo_model_get_parameter(model.get(), i, &name, &tensor));
-    const Handle<trafo_tensor, trafo_tensor_free> owned(tensor);
-    out.show(fmt::format("  {:<48} {}", name, shape_of(tensor)));
-  }
+  std::vector<trafo_parameter_info> parameters(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    check(trafo_model_get_parameter_info(model.get(), i, &parameters[static_cast<size_t>(i)],
+                                         sizeof(trafo_parameter_info)));
+  show_weights(parameters, out);
+  for (const trafo_parameter_info& parameter : parameters)
+    if (tensors)
+      out.show(fmt::format("  {:<48} {}{}", parameter.name, shape_of(parameter),
+                           parameter.dtype == TRAFO_INT8 ? " int8" : ""));
 }
 
 void show_vocabulary(const std::string& path, LineWriter& out) {
