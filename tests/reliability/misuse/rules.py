@@ -184,6 +184,7 @@ ARRAYS = {
     "trafo_corpus_load.target_path": path("w.files.text", "target_length"),
     "trafo_model_load.path": path("w.files.model", "path_length"),
     "trafo_model_load_as.path": path("w.files.model", "path_length"),
+    "trafo_model_load_int8.path": path("w.files.model", "path_length"),
     "trafo_model_load_weights.path": path("w.files.model", "path_length"),
     "trafo_average_models.output": path("fresh_path()", "output_length"),
     "trafo_model_export.directory": path("fresh_path()", "directory_length"),
