@@ -20,6 +20,7 @@ Action add_score(CLI::App& app);
 Action add_eval(CLI::App& app);
 Action add_info(CLI::App& app);
 Action add_average(CLI::App& app);
+Action add_quantize(CLI::App& app);
 Action add_report(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_export(CLI::App& app);
@@ -37,6 +38,7 @@ struct ModelArguments {
   std::string checkpoint;  // "latest", "best-chrf", an update; empty: see usual_checkpoint()
   std::string device = "auto";
   std::string precision = "auto";
+  std::string weights = "stored";
   int64_t threads = 0;
 };
 void add_model_paths(CLI::App& app, ModelArguments& arguments);      // which model
@@ -51,5 +53,11 @@ struct LoadedModel {
 // Throws if the model was trained with another vocabulary; the message names both files.
 void check_vocabulary(trafo_model* model, const trafo_tokenizer* tokenizer);
 LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter);
+// Refuses a folder that has a model or a vocabulary already.
+void require_no_model_in(const std::string& folder);
+// Makes the folder and writes RUN-like files: model.safetensors and, with a tokenizer, vocab.spm.
+// Returns the path of the model.
+std::string write_model_folder(const std::string& folder, const trafo_model* model,
+                               const trafo_tokenizer* tokenizer);
 
 }  // namespace translate_train

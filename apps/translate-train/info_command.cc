@@ -22,11 +22,20 @@ struct InfoArguments {
   bool json = false;
 };
 
-std::vector<int64_t> shape_of(const trafo_tensor* tensor) {
-  int64_t shape[8];
-  int32_t rank = 0;
-  check(trafo_tensor_get_shape(tensor, shape, 8, &rank));
-  return {shape, shape + rank};
+// What the weights are stored in and, of int8 weights, what multiplies them.
+Json weight_facts(const std::vector<trafo_parameter_info>& parameters) {
+  int64_t matrices = 0, codes = 0, others = 0;
+  for (const trafo_parameter_info& parameter : parameters) {
+    const bool int8 = parameter.dtype == TRAFO_INT8;
+    matrices += int8 ? 1 : 0;
+    (int8 ? codes : others) += parameter.elements;
+  }
+  Json facts{{"int8_matrices", matrices}, {"int8_elements", codes}, {"float32_elements", others}};
+  if (matrices == 0) return facts;
+  trafo_device_info cpu{};
+  check(trafo_device_get_info(TRAFO_DEVICE_CPU, 0, &cpu, sizeof cpu));
+  facts["int8_kernel"] = cpu.int8_kernel;
+  return facts;
 }
 
 // What --json writes and the text shows. `vocabulary`: the file that belongs to the model, or
@@ -66,13 +75,18 @@ Json model_facts(const std::string& path, const std::string& vocabulary, bool te
       {"max_positions", c.max_positions},
       {"parameters", elements},
       {"tensor_count", count}};
-  for (int64_t i = 0; tensors && i < count; ++i) {
-    const char* name = nullptr;
-    trafo_tensor* tensor = nullptr;
-    check(trafo_model_get_parameter(model.get(), i, &name, &tensor));
-    const Handle<trafo_tensor, trafo_tensor_free> owned(tensor);
-    facts["tensors"].push_back(Json{{"name", name}, {"shape", shape_of(tensor)}});
-  }
+  std::vector<trafo_parameter_info> parameters(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    check(trafo_model_get_parameter_info(model.get(), i, &parameters[static_cast<size_t>(i)],
+                                         sizeof(trafo_parameter_info)));
+  facts["weights"] = weight_facts(parameters);
+  if (!tensors) return facts;
+  for (const trafo_parameter_info& parameter : parameters)
+    facts["tensors"].push_back(
+        Json{{"name", parameter.name},
+             {"shape", parameter.rows > 1 ? Json{parameter.rows, parameter.columns}
+                                          : Json{parameter.columns}},
+             {"dtype", parameter.dtype == TRAFO_INT8 ? "int8" : "float32"}});
   return facts;
 }
 
@@ -112,11 +126,22 @@ void show_model(const Json& m, LineWriter& out) {
   out.show("positions     " + number(m["max_positions"]));
   out.show(fmt::format("parameters    {} in {} tensors", number(m["parameters"]),
                        number(m["tensor_count"])));
+  const Json& weights = m["weights"];
+  if (weights.contains("int8_kernel")) {
+    out.show(
+        fmt::format("weights       int8 in {} matrices ({} elements), float32 in the rest ({})",
+                    number(weights["int8_matrices"]), number(weights["int8_elements"]),
+                    number(weights["float32_elements"])));
+    out.show("int8 kernel   " + weights["int8_kernel"].get<std::string>());
+  } else {
+    out.show("weights       float32");
+  }
   if (!m.contains("tensors")) return;
   const auto plain = [](const Json& value) { return value.dump(); };
   for (const Json& tensor : m["tensors"])
-    out.show(fmt::format("  {:<48} [{}]", tensor["name"].get<std::string>(),
-                         joined(tensor["shape"], " x ", plain)));
+    out.show(fmt::format("  {:<48} [{}]{}", tensor["name"].get<std::string>(),
+                         joined(tensor["shape"], " x ", plain),
+                         tensor["dtype"] == "int8" ? " int8" : ""));
 }
 
 Json vocabulary_facts(const std::string& path) {

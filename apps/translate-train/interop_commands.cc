@@ -54,11 +54,7 @@ struct ImportArguments {
 
 int import_from(const ImportArguments& arguments) {
   if (!fs::is_directory(arguments.from)) usage_error(arguments.from + ": no such directory");
-  const fs::path folder = arguments.output;
-  const std::string model_path = (folder / "model.safetensors").string();
-  const std::string vocabulary_path = (folder / "vocab.spm").string();
-  for (const std::string& path : {model_path, vocabulary_path})
-    if (fs::exists(path)) usage_error(path + ": exists already");
+  require_no_model_in(arguments.output);
   Reporter reporter({.quiet = arguments.quiet});
   const auto context =
       make<Context>(trafo_context_new, static_cast<trafo_context_options*>(nullptr));
@@ -71,12 +67,7 @@ int import_from(const ImportArguments& arguments) {
   const Model owned_model(model);
   const Tokenizer owned_tokenizer(tokenizer);
   const Handle<char, trafo_string_free> owned_note(note);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) usage_error(arguments.output + ": cannot be made: " + error.message());
-  if (tokenizer != nullptr)
-    check(trafo_tokenizer_save(tokenizer, vocabulary_path.data(), vocabulary_path.size()));
-  check(trafo_model_save(model, model_path.data(), model_path.size()));
+  const std::string model_path = write_model_folder(arguments.output, model, tokenizer);
   if (*note != '\0') reporter.warn(note);
   int64_t tensors = 0, elements = 0;
   check(trafo_model_get_parameter_count(model, &tensors, &elements));

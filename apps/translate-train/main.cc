@@ -104,6 +104,7 @@ int run(int argc, char** argv) {
       {"score", "log-probability of given pairs, perplexity", add_score},
       {"eval", "BLEU and chrF of translations", add_eval},
       {"average", "the mean of checkpoints", add_average},
+      {"quantize", "write a model with int8 weights", add_quantize},
       {"info", "what a run directory, checkpoint, model or vocabulary is", add_info},
       {"report", "one HTML page that shows and compares runs", add_report},
       {"plan", "the memory that training takes on a GPU, without training", add_plan},

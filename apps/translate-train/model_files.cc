@@ -11,8 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kVocabularyFile = "vocab.spm";
+
 std::string vocabulary_of_run(const fs::path& run) {
-  const fs::path path = run / "vocab.spm";
+  const fs::path path = run / kVocabularyFile;
   return fs::exists(path) ? path.string() : "";
 }
 
@@ -41,6 +43,11 @@ void add_model_arguments(CLI::App& app, ModelArguments& arguments) {
   app.add_option("--precision", arguments.precision,
                  "auto, fp32 or bf16: what the model computes in (default auto: bf16 on CUDA, else "
                  "fp32)")
+      ->type_name("NAME");
+  app.add_option("--weights", arguments.weights,
+                 "stored or int8: int8 quantizes the weights while they are loaded, for the CPU "
+                 "(default stored: as in the file)")
+      ->check(CLI::IsMember({"stored", "int8"}))
       ->type_name("NAME");
   app.add_option("--cpu-threads", arguments.threads, "(default 0: every core)")->type_name("N");
 }
@@ -95,16 +102,42 @@ void check_vocabulary(trafo_model* model, const trafo_tokenizer* tokenizer) {
 LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
   const ModelPaths paths = find_model(arguments);
   const Reporter::Phase phase(reporter, "loading the model");
-  const trafo_context_options options = context_options(arguments.device, arguments.threads, true);
+  const bool int8 = arguments.weights == "int8";
+  if (int8 && arguments.precision != "auto" && arguments.precision != "fp32")
+    usage_error("--weights int8: computes in fp32, not with --precision " + arguments.precision);
+  const std::string device = int8 && arguments.device == "auto" ? "cpu" : arguments.device;
+  const trafo_context_options options = context_options(device, arguments.threads, true);
   LoadedModel loaded;
   loaded.tokenizer =
       make<Tokenizer>(trafo_tokenizer_load, paths.vocabulary.data(), paths.vocabulary.size());
   loaded.context = make<Context>(trafo_context_new, &options);
-  loaded.model =
-      make<Model>(trafo_model_load_as, loaded.context.get(), paths.model.data(), paths.model.size(),
-                  precision_on(loaded.context.get(), arguments.precision));
+  loaded.model = int8 ? make<Model>(trafo_model_load_int8, loaded.context.get(), paths.model.data(),
+                                    paths.model.size())
+                      : make<Model>(trafo_model_load_as, loaded.context.get(), paths.model.data(),
+                                    paths.model.size(),
+                                    precision_on(loaded.context.get(), arguments.precision));
   check_vocabulary(loaded.model.get(), loaded.tokenizer.get());
   return loaded;
+}
+
+void require_no_model_in(const std::string& folder) {
+  for (const char* name : {kModelFile, kVocabularyFile}) {
+    const fs::path path = fs::path(folder) / name;
+    if (fs::exists(path)) usage_error(path.string() + ": exists already");
+  }
+}
+
+std::string write_model_folder(const std::string& folder, const trafo_model* model,
+                               const trafo_tokenizer* tokenizer) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) usage_error(folder + ": cannot be made: " + error.message());
+  const std::string vocabulary = (fs::path(folder) / kVocabularyFile).string();
+  if (tokenizer != nullptr)
+    check(trafo_tokenizer_save(tokenizer, vocabulary.data(), vocabulary.size()));
+  std::string path = (fs::path(folder) / kModelFile).string();
+  check(trafo_model_save(model, path.data(), path.size()));
+  return path;
 }
 
 }  // namespace translate_train

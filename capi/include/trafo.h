@@ -140,6 +140,7 @@ typedef struct trafo_device_info {
   int32_t compute_major; /* CUDA: the compute capability; 0 for the CPU */
   int32_t compute_minor;
   char name[128];        /* "NVIDIA H200"; "CPU" */
+  char int8_kernel[32];  /* CPU: what multiplies int8 weights: "avx512-vnni", "avx-vnni", "avx2" or "portable"; "" for a GPU */
 } trafo_device_info;
 
 /* The number of devices of a kind: TRAFO_DEVICE_CPU (always 1) or TRAFO_DEVICE_CUDA. If there are none, *out_why tells what is

@@ -172,6 +172,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load(trafo_context *context, c
 /* The same for a model that computes in `precision`: TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_as(trafo_context *context, const char *path, size_t path_length,
                                                           int32_t precision, trafo_model **out);
+/* The same with int8 weights, for translation and scoring on a CPU: the matrices are quantized while they are read, with a scale for each
+ * row, and no float copy of them is kept. trafo_model_save then writes a file with int8 weights, about a quarter as large;
+ * trafo_model_load reads such a file as it is, as this function does. The model cannot be trained, exported or averaged: UNSUPPORTED.
+ * UNSUPPORTED: a context of a GPU. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_int8(trafo_context *context, const char *path, size_t path_length,
+                                                            trafo_model **out);
 /* Loads a model of a run directory, with one checkpoint or more (docs/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or
  * TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run
  * that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1 */
@@ -195,19 +201,25 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_config(const trafo_model *
 /* The number of parameter tensors, and of their elements together. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_count(const trafo_model *model, int64_t *out_tensors,
                                                                       int64_t *out_elements);
-/* The name of parameter `index` (borrowed) and a handle on its memory, not a copy. out_name and out_tensor may be NULL. since 0.1 */
+/* The name of parameter `index` (borrowed) and a handle on its memory, not a copy. out_name and out_tensor may be NULL. UNSUPPORTED: a
+ * handle on an int8 weight. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter(trafo_model *model, int64_t index, const char **out_name,
                                                                 trafo_tensor **out_tensor);
+
+/* The dtype of an int8 weight. No tensor has it. */
+#define TRAFO_INT8 4
 
 typedef struct trafo_parameter_info {
   size_t struct_size;
   const char *name;            /* borrowed from the model */
   const char *group;           /* borrowed: "matrices", "norms_and_biases", or a group that the model has declared */
   int64_t elements;
-  int32_t dtype;               /* of the values */
+  int32_t dtype;               /* of the values: TRAFO_FLOAT32, ..., TRAFO_INT8 */
   int32_t trainable;           /* 0: frozen */
   double lr_factor;            /* multiplied with the learning rate */
   double weight_decay_factor;  /* multiplied with weight_decay */
+  int64_t rows;                /* 1: a vector */
+  int64_t columns;
 } trafo_parameter_info;
 
 /* How parameter `index` is trained. since 0.1 */

@@ -182,8 +182,10 @@ trafo_error* trafo_model_read(trafo_context* context, trafo_read_fn read, void* 
     const DType dtype = checked_precision(call, precision);
     const std::vector<std::byte> bytes = read_all(call, read, user_data);
     *out = new_handle<trafo_model>(
-        call.owner(), std::shared_ptr<Model>(load_model(
-                          c, SafetensorsReader::from_memory(bytes, "the model"), dtype)));
+        call.owner(),
+        std::shared_ptr<Model>(load_model(
+            c, SafetensorsReader::from_memory(bytes, "the model", ElementTypes::ours_and_int8),
+            dtype)));
   });
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "capi/src/handles.h"
+#include "engine/backend/cpu/int8_kernel.h"
 #include "engine/backend/cuda/cuda_backend.h"
 
 using namespace trafo;
@@ -18,6 +19,7 @@ std::vector<trafo_device_info> devices_of(const Call& call, int32_t device, std:
     cpu.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) *
                        static_cast<int64_t>(sysconf(_SC_PAGE_SIZE));
     std::snprintf(cpu.name, sizeof cpu.name, "CPU");
+    std::snprintf(cpu.int8_kernel, sizeof cpu.int8_kernel, "%s", best_int8_kernel().name);
     return {cpu};
   }
   if (device != TRAFO_DEVICE_CUDA)

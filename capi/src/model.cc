@@ -16,11 +16,12 @@ using namespace trafo::capi;
 namespace {
 
 trafo_model* load(const Call& call, trafo_context* context, const char* path, size_t path_length,
-                  std::optional<DType> precision) {
+                  std::optional<DType> precision, bool int8_weights = false) {
   Context& c = call.context(context);
   return new_handle<trafo_model>(
-      call.owner(), std::shared_ptr<Model>(
-                        load_model(c, path_argument(call, path, path_length, "path"), precision)));
+      call.owner(),
+      std::shared_ptr<Model>(
+          load_model(c, path_argument(call, path, path_length, "path"), precision, int8_weights)));
 }
 
 ParamId checked_parameter(const Call& call, const ParameterStore& parameters, int64_t index) {
@@ -102,6 +103,14 @@ trafo_error* trafo_model_load_as(trafo_context* context, const char* path, size_
   return api(__func__, [&](const Call& call) {
     call.out(out);
     *out = load(call, context, path, path_length, checked_precision(call, precision));
+  });
+}
+
+trafo_error* trafo_model_load_int8(trafo_context* context, const char* path, size_t path_length,
+                                   trafo_model** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = load(call, context, path, path_length, DType::f32, true);
   });
 }
 
@@ -225,11 +234,14 @@ trafo_error* trafo_model_get_parameter_info(const trafo_model* model, int64_t in
     trafo_parameter_info info{};
     info.name = parameters.name(id).c_str();
     info.group = group.name.c_str();
-    info.elements = parameters.value(id).numel();
-    info.dtype = static_cast<int32_t>(group.dtype);
+    const Shape& shape = parameters.shape(id);
+    info.elements = element_count(shape);
+    info.dtype = parameters.is_int8(id) ? TRAFO_INT8 : static_cast<int32_t>(group.dtype);
     info.trainable = group.trainable;
     info.lr_factor = group.lr_factor;
     info.weight_decay_factor = group.weight_decay;
+    info.rows = shape.rank() > 1 ? shape[0] : 1;
+    info.columns = shape[shape.rank() - 1];
     init_options(call, out, struct_size, info);
   });
 }

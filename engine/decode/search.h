@@ -20,7 +20,8 @@ int64_t longest_source(const ModelConfig& config);
 
 // Packs a copy of the weights, as large as the model, into the layout of the CPU GEMM for few rows.
 // Decoding one sentence is up to twice as fast with it, and the bits of a translation do not depend
-// on the batch. Null on an accelerator and for a model that is not float32.
+// on the batch. Null on an accelerator and for a model that is not float32. int8 weights are laid
+// out when they are loaded; there is no copy of them.
 std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const Model& model);
 
 // Translates each source. The results are in the order of the sources. Each has one to n_best

@@ -72,7 +72,9 @@ void check_entry(const TensorEntry& entry) {
         entry.name.size(), " bytes; 1 to ", limits::kNameBytes, " are allowed");
   check(is_valid_utf8_without_nul(entry.name), "a tensor name is not UTF-8 without NUL");
   check(entry.name != "__metadata__", "no tensor can be named __metadata__");
-  const int64_t bytes = tensor_bytes(entry.shape, entry.dtype);
+  check(entry.foreign.empty() || entry.foreign == "I8", "tensor ", quote(entry.name), " has dtype ",
+        quote(entry.foreign), ", which is not written");
+  const int64_t bytes = tensor_bytes(entry.shape, entry.dtype, entry.foreign);
   check(bytes >= 0, "the shape of tensor ", quote(entry.name),
         " has a negative or too large dimension, too many of them, or overflows");
   check(static_cast<uint64_t>(bytes) == entry.data.size(), "tensor ", quote(entry.name), " has ",
@@ -113,7 +115,10 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
   std::vector<const TensorEntry*> order;
   for (const TensorEntry& entry : tensors) order.push_back(&entry);
   std::sort(order.begin(), order.end(), [](const TensorEntry* a, const TensorEntry* b) {
-    const size_t width_a = dtype_size(a->dtype), width_b = dtype_size(b->dtype);
+    const auto width = [](const TensorEntry& entry) {
+      return entry.foreign.empty() ? dtype_size(entry.dtype) : size_t{1};
+    };
+    const size_t width_a = width(*a), width_b = width(*b);
     return width_a != width_b ? width_a > width_b : a->name < b->name;
   });
 
@@ -123,13 +128,8 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
   for (const TensorEntry* entry : order) {
     require(names.insert(entry->name).second, ErrorCode::invalid_argument, kOrigin,
             "there are two tensors named ", quote(entry->name));
-    infos.push_back({entry->name,
-                     entry->dtype,
-                     entry->shape,
-                     offset,
-                     entry->data.size(),
-                     crc32_text(crc32(entry->data)),
-                     {}});
+    infos.push_back({entry->name, entry->dtype, entry->shape, offset, entry->data.size(),
+                     crc32_text(crc32(entry->data)), entry->foreign});
     offset += entry->data.size();
   }
   const std::string header = encode_safetensors_header(infos, metadata);
@@ -157,8 +157,8 @@ void save_safetensors(const std::filesystem::path& path, std::span<const TensorE
 
 // ---- reading ----
 
-SafetensorsReader SafetensorsReader::open(const std::filesystem::path& path) {
-  return SafetensorsReader(open_source(path, FollowLinks::yes), path.string());
+SafetensorsReader SafetensorsReader::open(const std::filesystem::path& path, ElementTypes types) {
+  return SafetensorsReader(open_source(path, FollowLinks::yes), path.string(), types);
 }
 
 SafetensorsReader SafetensorsReader::open_no_follow(const std::filesystem::path& path) {
@@ -170,8 +170,8 @@ SafetensorsReader SafetensorsReader::open_foreign(const std::filesystem::path& p
 }
 
 SafetensorsReader SafetensorsReader::from_memory(std::span<const std::byte> bytes,
-                                                 std::string label) {
-  return SafetensorsReader(std::make_unique<MemorySource>(bytes), std::move(label));
+                                                 std::string label, ElementTypes types) {
+  return SafetensorsReader(std::make_unique<MemorySource>(bytes), std::move(label), types);
 }
 
 SafetensorsReader::SafetensorsReader(SafetensorsReader&&) noexcept = default;

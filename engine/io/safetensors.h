@@ -42,6 +42,8 @@ struct TensorEntry {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;       // row-major; {} is a scalar
   std::span<const std::byte> data;  // exactly element_count(shape) * dtype_size(dtype) bytes
+  // "I8" for int8 codes, which no Tensor holds. `dtype` has no meaning then.
+  std::string foreign = {};
 };
 
 // The bytes do not depend on the order of `tensors`. Tensors are sorted by element size, largest
@@ -65,26 +67,29 @@ struct TensorInfo {
   uint64_t offset = 0;  // from the start of the payload
   uint64_t bytes = 0;
   std::string crc32;  // eight hexadecimal digits; empty in a file without checksums
-  // Only from open_foreign: the name of an element type that DType does not have ("F16", "I64").
-  // `dtype` has no meaning then.
+  // The name of an element type that DType does not have. `dtype` has no meaning then.
   std::string foreign;
 };
 
 class SafetensorsSource;  // a file or a buffer, read at offsets
-enum class ElementTypes { ours, all };
+// The element types that a reader allows: those of DType, int8 (I8) besides, or every type of the
+// format. See TensorInfo::foreign.
+enum class ElementTypes { ours, ours_and_int8, all };
 
 class SafetensorsReader {
  public:
   // Reads and checks the header, with memory in proportion to it. Errors: NOT_FOUND; IO;
   // CORRUPT_FILE, naming the file and the tensor or rule; UNSUPPORTED, naming a tensor whose dtype
-  // is not F32, F64, BF16 or I32. The file is read through one descriptor and never mapped.
+  // is not allowed. The file is read through one descriptor and never mapped.
   // `links`: whether symbolic links are followed.
-  static SafetensorsReader open(const std::filesystem::path& path);
+  static SafetensorsReader open(const std::filesystem::path& path,
+                                ElementTypes types = ElementTypes::ours);
   static SafetensorsReader open_no_follow(const std::filesystem::path& path);
-  // For files of other programs: allows every element type of the format, see TensorInfo::foreign.
+  // For files of other programs: ElementTypes::all.
   static SafetensorsReader open_foreign(const std::filesystem::path& path);
   // `bytes` must outlive the reader; `label` stands for the file name in messages.
-  static SafetensorsReader from_memory(std::span<const std::byte> bytes, std::string label);
+  static SafetensorsReader from_memory(std::span<const std::byte> bytes, std::string label,
+                                       ElementTypes types = ElementTypes::ours);
 
   SafetensorsReader(SafetensorsReader&&) noexcept;
   SafetensorsReader& operator=(SafetensorsReader&&) noexcept;

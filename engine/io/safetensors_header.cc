@@ -98,11 +98,13 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
       state_ = State::metadata;
     } else if (state_ == State::field_value && field_ == Field::dtype) {
       const DTypeName* known = find_type(kDTypeNames, text);
-      const bool foreign =
-          known == nullptr && types_ == ElementTypes::all && find_type(kForeignTypes, text);
+      const bool allowed =
+          types_ == ElementTypes::all || (types_ == ElementTypes::ours_and_int8 && text == "I8");
+      const bool foreign = known == nullptr && allowed && find_type(kForeignTypes, text);
       require(known != nullptr || foreign, ErrorCode::unsupported, kOrigin, label_, ": tensor ",
               quote(tensors.back().name), " has dtype ", quote(text.substr(0, 32)),
-              "; supported are F32, F64, BF16 and I32");
+              "; supported are F32, F64, BF16 and I32",
+              text == "I8" ? ". Models with int8 weights only translate and score" : "");
       if (known != nullptr) tensors.back().dtype = known->dtype;
       if (foreign) tensors.back().foreign = text;
       state_ = State::tensor;
@@ -245,10 +247,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
           ", the file has ", payload_bytes_, " bytes of data");
     tensor.offset = offsets_[0];
     tensor.bytes = offsets_[1] - offsets_[0];
-    const int64_t expected =
-        tensor.foreign.empty()
-            ? tensor_bytes(tensor.shape, tensor.dtype)
-            : bytes_of(tensor.shape, find_type(kForeignTypes, tensor.foreign)->bytes);
+    const int64_t expected = tensor_bytes(tensor.shape, tensor.dtype, tensor.foreign);
     check(expected >= 0, "the shape of tensor ", quote(tensor.name), " overflows");
     check(static_cast<uint64_t>(expected) == tensor.bytes, "tensor ", quote(tensor.name), " needs ",
           expected, " bytes for its shape, its data_offsets give ", tensor.bytes);
@@ -294,8 +293,9 @@ void take_checksums(SafetensorsHeader& header, const std::string& label) {
 
 }  // namespace
 
-int64_t tensor_bytes(std::span<const int64_t> shape, DType dtype) {
-  return bytes_of(shape, static_cast<int64_t>(dtype_size(dtype)));
+int64_t tensor_bytes(std::span<const int64_t> shape, DType dtype, std::string_view foreign) {
+  return bytes_of(shape, foreign.empty() ? static_cast<int64_t>(dtype_size(dtype))
+                                         : find_type(kForeignTypes, foreign)->bytes);
 }
 
 std::string quote(std::string_view text) {
@@ -386,7 +386,8 @@ std::string encode_safetensors_header(std::span<const TensorInfo> tensors,
                      [&](const DTypeName& entry) { return entry.dtype == tensor.dtype; });
     require(known != std::end(kDTypeNames), ErrorCode::internal, kOrigin, "tensor ",
             quote(tensor.name), " has an unknown dtype");
-    json += concat(",", quoted(tensor.name), R"(:{"dtype":")", known->name, R"(","shape":)",
+    json += concat(",", quoted(tensor.name), R"(:{"dtype":")",
+                   tensor.foreign.empty() ? known->name : tensor.foreign, R"(","shape":)",
                    Json(tensor.shape).dump(), R"(,"data_offsets":[)", tensor.offset, ",",
                    tensor.offset + tensor.bytes, "]}");
   }

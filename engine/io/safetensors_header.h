@@ -30,7 +30,8 @@ std::string encode_safetensors_header(std::span<const TensorInfo> tensors,
                                       const SafetensorsMetadata& metadata);
 
 // The bytes of a tensor, or a negative number if the shape breaks a limit or the size overflows.
-int64_t tensor_bytes(std::span<const int64_t> shape, DType dtype);
+// `foreign`: see TensorInfo.
+int64_t tensor_bytes(std::span<const int64_t> shape, DType dtype, std::string_view foreign = {});
 
 bool is_valid_utf8_without_nul(std::string_view text);
 

@@ -14,7 +14,8 @@ constexpr uint32_t kFirstBlockDropout = 1;  // and of the first block
 
 class DecoderLm final : public Model {
  public:
-  DecoderLm(Context& context, const ModelConfig& config, uint64_t seed, DType dtype)
+  DecoderLm(Context& context, const ModelConfig& config, uint64_t seed, DType dtype,
+            bool int8_weights)
       : Model(config) {
     const Init init = Init::normal(kInitDeviation);
     embedding_ = nn::Embedding(parameters_, "embedding", config.vocabulary, config.width, init);
@@ -30,7 +31,7 @@ class DecoderLm final : public Model {
             : parameters_.declare("output.weight", {config.vocabulary, config.width},
                                   Init::xavier_uniform(config.width, config.vocabulary));
     declare_output(weight);
-    parameters_.allocate(context, dtype, seed);
+    parameters_.allocate(context, dtype, seed, int8_weights);
   }
 
  protected:
@@ -50,8 +51,8 @@ class DecoderLm final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> make_decoder_lm(Context& context, const ModelConfig& config, uint64_t seed,
-                                       DType dtype) {
-  return std::make_unique<DecoderLm>(context, config, seed, dtype);
+                                       DType dtype, bool int8_weights) {
+  return std::make_unique<DecoderLm>(context, config, seed, dtype, int8_weights);
 }
 
 }  // namespace trafo

@@ -17,7 +17,8 @@ constexpr uint32_t kFirstBlockDropout = 1;
 
 class EncoderDecoder final : public Model {
  public:
-  EncoderDecoder(Context& context, const ModelConfig& config, uint64_t seed, DType dtype)
+  EncoderDecoder(Context& context, const ModelConfig& config, uint64_t seed, DType dtype,
+                 bool int8_weights)
       : Model(config) {
     const int64_t width = config.width;
     const double root = std::sqrt(static_cast<double>(width));
@@ -51,7 +52,7 @@ class EncoderDecoder final : public Model {
             ? target_embedding_.weight()
             : parameters_.declare("output.weight", {config.vocabulary, width}, init);
     declare_output(weight);
-    parameters_.allocate(context, dtype, seed);
+    parameters_.allocate(context, dtype, seed, int8_weights);
     const Tensor positions = sinusoidal_positions(context, config.max_positions, width, dtype);
     source_embedding_.add_positions(positions);
     target_embedding_.add_positions(positions);
@@ -87,8 +88,8 @@ class EncoderDecoder final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> make_encoder_decoder(Context& context, const ModelConfig& config,
-                                            uint64_t seed, DType dtype) {
-  return std::make_unique<EncoderDecoder>(context, config, seed, dtype);
+                                            uint64_t seed, DType dtype, bool int8_weights) {
+  return std::make_unique<EncoderDecoder>(context, config, seed, dtype, int8_weights);
 }
 
 }  // namespace trafo

@@ -2,7 +2,6 @@
 
 #include "engine/ops/checks.h"
 #include "engine/ops/gather_rows/gather_rows.h"
-#include "engine/ops/matmul/matmul.h"
 
 namespace trafo {
 namespace {
@@ -12,7 +11,7 @@ Tensor upload(Context& context, std::span<const int32_t> values) {
 }
 
 Tensor project(Context& context, const Tensor& hidden, const OutputProjection& output) {
-  return ops::linear(context, hidden, output.weight, output.bias);
+  return nn::linear(context, hidden, output.weight, output.bias);
 }
 
 }  // namespace
@@ -21,6 +20,7 @@ void Model::declare_output(ParamId weight) {
   const ParamId bias = config_.has_output_bias()
                            ? parameters_.declare("output.bias", {config_.vocabulary}, Init::zeros())
                            : kNoParam;
+  parameters_.allow_int8(weight);
   output_ = nn::Linear(parameters_, weight, bias);
 }
 
@@ -128,15 +128,18 @@ void reorder(Context& context, DecodeState& state, std::span<const int32_t> pare
 
 void restrict_output(Context& context, DecodeState& state, std::span<const int32_t> tokens) {
   const NoGrad no_grad(context);
-  const Tensor index = upload(context, tokens);
-  state.output.weight = ops::gather_rows(context, state.output.weight, index);
+  state.output.weight = nn::gather_rows(context, state.output.weight, tokens);
   if (state.output.bias.defined())
-    state.output.bias = ops::gather_rows(context, state.output.bias, index);
+    state.output.bias = ops::gather_rows(context, state.output.bias, upload(context, tokens));
 }
 
 std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, uint64_t seed,
-                                  DType dtype) {
+                                  DType dtype, bool int8_weights) {
   validate(config);
+  require(!int8_weights || (context.device().kind == DeviceKind::cpu && dtype == DType::f32),
+          ErrorCode::unsupported, "model",
+          "int8 weights are for models that compute in float32 on the CPU, not in ",
+          dtype_name(dtype), " on ", device_name(context.device()));
   require(computes_with(context.device(), dtype), ErrorCode::unsupported, "model",
           "a model cannot be ", dtype_name(dtype), " on ", device_name(context.device()),
           dtype == DType::bf16  ? ": bfloat16 is a storage type there; use float32, or CUDA"
@@ -145,7 +148,7 @@ std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, u
   switch (config.architecture) {
 #define TRAFO_ARCHITECTURE(name, ...) \
   case Architecture::name:            \
-    return make_##name(context, config, seed, dtype);
+    return make_##name(context, config, seed, dtype, int8_weights);
 #include "engine/models/architectures.generated.def"
 #undef TRAFO_ARCHITECTURE
   }

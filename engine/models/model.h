@@ -22,7 +22,7 @@ namespace trafo {
 
 // logits = hidden weight^T + bias.
 struct OutputProjection {
-  Tensor weight;  // [vocabulary, width]
+  Weight weight;  // [vocabulary, width]
   Tensor bias;    // [vocabulary]; undefined: none
 };
 
@@ -109,14 +109,15 @@ void restrict_output(Context& context, DecodeState& state, std::span<const int32
 
 // Validates the configuration, declares, allocates and initialises parameters: float32; bfloat16
 // with float32 masters on CUDA; float64 for gradient checks on the CPU. UNSUPPORTED for a dtype
-// that the device does not compute with.
+// that the device does not compute with. int8_weights: for load_model, which sets the codes before
+// anybody else sees the model; float32 on the CPU.
 std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, uint64_t seed,
-                                  DType dtype = DType::f32);
+                                  DType dtype = DType::f32, bool int8_weights = false);
 
 // The factory of each architecture; make_model calls them.
 #define TRAFO_ARCHITECTURE(name, ...)                                                            \
   std::unique_ptr<Model> make_##name(Context& context, const ModelConfig& config, uint64_t seed, \
-                                     DType dtype);
+                                     DType dtype, bool int8_weights);
 #include "engine/models/architectures.generated.def"
 #undef TRAFO_ARCHITECTURE
 

@@ -10,6 +10,7 @@
 #include "engine/io/checkpoint_directory.h"
 #include "engine/io/checksum.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/models/int8_weights.h"
 
 namespace trafo {
 namespace {
@@ -54,8 +55,10 @@ void read_weights(Context& context, const SafetensorsReader& reader, ParameterSt
 
 // A file of a few kilobytes must not make us allocate what its configuration claims: the weights
 // of every configuration are at least these, and the file has to contain them. Only the table of
-// sinusoidal positions is in no file; it may take 64 MiB more than the file.
-void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& config, DType dtype) {
+// sinusoidal positions is in no file; it may take 64 MiB more than the file. `matrix_element`:
+// bytes of an element of a matrix in the file.
+void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& config, DType dtype,
+                        double matrix_element) {
   constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
   double payload = 0;
   for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
@@ -70,7 +73,7 @@ void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& conf
   const auto rows_of_a_layer =
       static_cast<double>(config.qkv_width() + config.width + ffn_gemms * config.ffn_width);
   const double weights =
-      element * width *
+      matrix_element * width *
           (static_cast<double>(config.vocabulary) + static_cast<double>(layers) * rows_of_a_layer) +
       (is_lm ? table : 0);
   require(weights <= payload, ErrorCode::corrupt_file, kOrigin, reader.label(), " holds ", payload,
@@ -99,8 +102,10 @@ void check_entry(const SafetensorsReader& reader, const ParameterStore& paramete
           Shape(std::span<const int64_t>(info->shape)).str(), ", the model needs ",
           parameters.shape(id).str());
   const DType dtype = parameters.master().dtype();
-  require(info->dtype == dtype, ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", info->name,
-          " is ", dtype_name(info->dtype), ", the model needs ", dtype_name(dtype));
+  require(info->dtype == dtype && info->foreign.empty(), ErrorCode::corrupt_file, kOrigin,
+          reader.label(), ": ", info->name, " is ",
+          info->foreign.empty() ? dtype_name(info->dtype) : "int8", ", the model needs ",
+          dtype_name(dtype));
 }
 
 // Everything but the values: names, shapes, dtypes, and nothing besides them.
@@ -172,9 +177,9 @@ void require_vocabulary(const Model& model, std::string_view checksum, std::stri
           origin.vocabulary, " and ", checksum);
 }
 
-SafetensorsReader open_model(const std::filesystem::path& path) {
+SafetensorsReader open_model(const std::filesystem::path& path, ElementTypes types) {
   verify_file_of_checkpoint(path);
-  return SafetensorsReader::open(path);
+  return SafetensorsReader::open(path, types);
 }
 
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
@@ -184,6 +189,7 @@ std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStor
   size_t at = workspace.bytes(), total = at;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
+    if (parameters.is_int8(id)) continue;
     if (prefix.empty() && !parameters.trainable(id)) total += bytes_of(parameters, id);
   }
   storage.resize(total);
@@ -191,7 +197,7 @@ std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStor
   std::vector<TensorEntry> entries;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (!in_file(parameters, id, prefix)) continue;
+    if (!in_file(parameters, id, prefix) || parameters.is_int8(id)) continue;
     std::span<std::byte> bytes(storage);
     if (parameters.trainable(id)) {
       bytes = part_of(bytes, parameters, id);
@@ -250,7 +256,10 @@ void write_model(ByteSink& sink, Context& context, const Model& model, const Ten
   all[kModelConfigKey] = to_json(model.config());
   if (!model.origin().vocabulary.empty()) all.emplace(kTokenizerKey, model.origin().vocabulary);
   std::vector<std::byte> storage;
-  const auto entries = workspace_entries(context, model.parameters(), weights, "", storage);
+  auto entries = workspace_entries(context, model.parameters(), weights, "", storage);
+  std::vector<std::vector<std::byte>> codes;
+  if (model.parameters().has_int8())
+    add_int8_entries(context, model.parameters(), codes, entries, all);
   write_safetensors(sink, entries, all);
 }
 
@@ -297,22 +306,28 @@ std::string describe_differences(const ModelConfig& saved, const ModelConfig& gi
 }
 
 std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader,
-                                  std::optional<DType> dtype) {
+                                  std::optional<DType> dtype, bool int8_weights) {
   const ModelConfig config = read_model_config(reader);
-  const DType stored = stored_dtype(reader);
+  const bool stored_int8 = has_int8_weights(reader);
+  const bool int8 = int8_weights || stored_int8;
+  const DType stored = stored_int8 ? DType::f32 : stored_dtype(reader);
   require(!dtype || stat_dtype(*dtype) == stored, ErrorCode::unsupported, kOrigin, reader.label(),
           " holds ", dtype_name(stored), " weights, of which no ",
           dtype_name(dtype.value_or(stored)), " model is made");
-  check_claimed_size(reader, config, stored);
-  std::unique_ptr<Model> model = make_model(context, config, 0, dtype.value_or(stored));
-  read_weights(context, reader, model->parameters());
+  check_claimed_size(reader, config, stored,
+                     stored_int8 ? 1.0 : static_cast<double>(dtype_size(stored)));
+  std::unique_ptr<Model> model = make_model(context, config, 0, dtype.value_or(stored), int8);
+  if (int8)
+    read_int8_weights(context, reader, *model);
+  else
+    read_weights(context, reader, model->parameters());
   model->set_origin({reader.label(), read_vocabulary_checksum(reader)});
   return model;
 }
 
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path,
-                                  std::optional<DType> dtype) {
-  return load_model(context, open_model(path), dtype);
+                                  std::optional<DType> dtype, bool int8_weights) {
+  return load_model(context, open_model(path, ElementTypes::ours_and_int8), dtype, int8_weights);
 }
 
 void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model) {

@@ -32,8 +32,10 @@ std::string read_vocabulary_checksum(const SafetensorsReader& reader);
 // `tokenizer` names its file, or is empty.
 void require_vocabulary(const Model& model, std::string_view checksum, std::string_view tokenizer);
 
-// Opens a model file, after verify_file_of_checkpoint().
-SafetensorsReader open_model(const std::filesystem::path& path);
+// Opens a model file, after verify_file_of_checkpoint(). UNSUPPORTED for one with int8 weights,
+// unless `types` allows them.
+SafetensorsReader open_model(const std::filesystem::path& path,
+                             ElementTypes types = ElementTypes::ours);
 
 // Besides `metadata`, the file gets the configuration and Origin::vocabulary.
 void write_model(ByteSink& sink, Context& context, const Model& model,
@@ -47,11 +49,14 @@ void save_model(const std::filesystem::path& path, Context& context, const Model
 
 // CORRUPT_FILE when the file has no model configuration, or tensors that do not fit it: missing,
 // surplus, of another shape or dtype, each named. `dtype` of the model: as in the file, or bfloat16
-// for a float32 file, which becomes the model's master.
+// for a float32 file, which becomes the model's master. int8_weights: the matrices of a float32
+// file are quantized while they are read. A file with int8 weights (models/int8_weights.h) gives
+// such a model in any case; the reader must allow I8. UNSUPPORTED: int8 weights on another device
+// than the CPU or in another dtype than float32.
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path,
-                                  std::optional<DType> dtype = {});
+                                  std::optional<DType> dtype = {}, bool int8_weights = false);
 std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader,
-                                  std::optional<DType> dtype = {});
+                                  std::optional<DType> dtype = {}, bool int8_weights = false);
 
 // Fills an existing model. INVALID_ARGUMENT names every field in which the two configurations
 // differ. On any error the model's weights are as before.

@@ -8,6 +8,8 @@ ops::CrossEntropyOutput LabelSmoothedCrossEntropy::loss(Context& context, const 
                                                         const Batch& batch,
                                                         const DropoutPass& dropout,
                                                         double scale) const {
+  require(!model.parameters().has_int8(), ErrorCode::unsupported, "objective",
+          "a model with int8 weights has no training loss: it only translates and scores");
   const Tensor hidden = model.hidden(context, batch, dropout);
   const OutputProjection output = model.output_projection();
   ops::LinearCrossEntropyOptions options;
@@ -17,8 +19,8 @@ ops::CrossEntropyOutput LabelSmoothedCrossEntropy::loss(Context& context, const 
   options.loss.reduction = Reduction::sum;
   options.loss.scale = scale;
   options.loss.labels_validated = batch.indices_validated;
-  return ops::linear_cross_entropy(context, hidden, output.weight, output.bias, batch.target_out,
-                                   options);
+  return ops::linear_cross_entropy(context, hidden, output.weight.values, output.bias,
+                                   batch.target_out, options);
 }
 
 Tensor label_nll(Context& context, const Model& model, const Batch& batch, int32_t ignore_label) {

@@ -1,6 +1,7 @@
 #include "engine/nn/embedding.h"
 
 #include "engine/ops/embedding/embedding.h"
+#include "engine/ops/int8_linear/int8_linear.h"
 
 namespace trafo::nn {
 
@@ -8,7 +9,9 @@ Embedding::Embedding(ParameterStore& store, const std::string& prefix, int64_t v
                      int64_t width, const Init& init, double scale)
     : store_(&store),
       weight_(store.declare(prefix + ".weight", {vocabulary, width}, init)),
-      scale_(scale) {}
+      scale_(scale) {
+  store.allow_int8(weight_);
+}
 
 void Embedding::add_positions(ParameterStore& store, const std::string& prefix, int64_t positions,
                               int64_t width, const Init& init) {
@@ -23,7 +26,9 @@ Tensor Embedding::forward(Context& context, const Tensor& ids, const Tensor& pos
   options.dropout = dropout;
   options.position_table = positions_ == kNoParam ? fixed_positions_ : store_->value(positions_);
   if (options.position_table.defined()) options.positions = positions;
-  return ops::embedding(context, ids, store_->value(weight_), options);
+  const Weight weight = store_->weight(weight_);
+  return weight.int8 ? ops::int8_embedding(context, ids, *weight.int8, options)
+                     : ops::embedding(context, ids, weight.values, options);
 }
 
 }  // namespace trafo::nn

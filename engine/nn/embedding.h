@@ -11,7 +11,8 @@ namespace trafo::nn {
 class Embedding {
  public:
   Embedding() = default;
-  // Declares `prefix`.weight [vocabulary, width]. Embeddings are multiplied by `scale`.
+  // Declares `prefix`.weight [vocabulary, width], which may be int8. Embeddings are multiplied by
+  // `scale`.
   Embedding(ParameterStore& store, const std::string& prefix, int64_t vocabulary, int64_t width,
             const Init& init, double scale = 1);
   // Declares `prefix`.weight [positions, width], which is learned and added.

@@ -1,5 +1,6 @@
 #include "engine/nn/feed_forward.h"
 
+#include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/feed_forward/feed_forward.h"
 #include "engine/ops/swiglu/swiglu.h"
@@ -21,10 +22,16 @@ FeedForward::FeedForward(ParameterStore& store, const std::string& prefix,
 }
 
 PendingBias FeedForward::forward(Context& context, const Tensor& x, const Dropout& dropout) const {
-  if (!gated_)
-    return {ops::feed_forward(context, x, up_.weight(), up_.bias(), down_.weight(), activation_,
-                              dropout),
-            down_.bias()};
+  if (!gated_) {
+    const Weight up = up_.weight(), down = down_.weight();
+    if (!up.int8 && !down.int8)
+      return {
+          ops::feed_forward(context, x, up.values, up_.bias(), down.values, activation_, dropout),
+          down_.bias()};
+    const Tensor activated =
+        ops::bias_act_dropout(context, linear(context, x, up), up_.bias(), activation_, dropout);
+    return down_.forward_pending_bias(context, activated);
+  }
   const Tensor gated = ops::swiglu(context, up_.forward(context, x));
   const Tensor kept = dropout.active() ? ops::dropout(context, gated, dropout) : gated;
   return down_.forward_pending_bias(context, kept);

@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "engine/ops/matmul/matmul.h"
-
 namespace trafo::nn {
 
 Linear::Linear(ParameterStore& store, const std::string& prefix, const LinearOptions& options)
@@ -13,15 +11,16 @@ Linear::Linear(ParameterStore& store, const std::string& prefix, const LinearOpt
   if (options.stacked_layers > 1)
     init.layer_elements = options.out / options.stacked_layers * options.in;
   weight_ = store.declare(prefix + ".weight", {options.out, options.in}, init);
+  store.allow_int8(weight_);
   if (options.bias) bias_ = store.declare(prefix + ".bias", {options.out}, Init::zeros());
 }
 
 Tensor Linear::forward(Context& context, const Tensor& x) const {
-  return ops::linear(context, x, weight(), bias());
+  return linear(context, x, weight(), bias());
 }
 
 PendingBias Linear::forward_pending_bias(Context& context, const Tensor& x) const {
-  return {ops::linear(context, x, weight()), bias()};
+  return {linear(context, x, weight()), bias()};
 }
 
 }  // namespace trafo::nn

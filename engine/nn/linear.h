@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/nn/parameter_store.h"
+#include "engine/nn/weight.h"
 
 namespace trafo::nn {
 
@@ -31,7 +32,7 @@ struct PendingBias {
 class Linear {
  public:
   Linear() = default;
-  // Declares `prefix`.weight [out, in] and, with a bias, `prefix`.bias [out].
+  // Declares `prefix`.weight [out, in], which may be int8, and, with a bias, `prefix`.bias [out].
   Linear(ParameterStore& store, const std::string& prefix, const LinearOptions& options);
   // Uses parameters that are declared already, such as a tied embedding; kNoParam: no bias.
   Linear(const ParameterStore& store, ParamId weight, ParamId bias)
@@ -41,7 +42,7 @@ class Linear {
   Tensor forward(Context& context, const Tensor& x) const;
   PendingBias forward_pending_bias(Context& context, const Tensor& x) const;
 
-  const Tensor& weight() const { return store_->value(weight_); }
+  Weight weight() const { return store_->weight(weight_); }
   Tensor bias() const { return bias_ == kNoParam ? Tensor{} : store_->value(bias_); }
 
  private:

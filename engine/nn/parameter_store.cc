@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/backend/cpu/int8_matrix.h"
 #include "engine/core/philox.h"
 #include "engine/ops/cast/cast.h"
 
@@ -49,12 +50,33 @@ ParamId ParameterStore::declare(std::string name, const Shape& shape, Init init,
   return static_cast<ParamId>(entries_.size() - 1);
 }
 
-void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed) {
+const ParameterStore::Entry& ParameterStore::float_entry(ParamId id) const {
+  const Entry& entry = entries_[index(id)];
+  if (int8_weights_ && entry.takes_int8) [[unlikely]]
+    fail(ErrorCode::unsupported, "parameters", entry.name,
+         " is int8 and has no float values: a model with int8 weights only translates and scores");
+  return entry;
+}
+
+void ParameterStore::set_int8(ParamId id, Int8Matrix matrix) {
+  Entry& entry = entries_[index(id)];
+  require(is_int8(id), ErrorCode::internal, "parameters", entry.name, " is not int8");
+  require(entry.shape == Shape({matrix.rows(), matrix.columns()}), ErrorCode::shape_mismatch,
+          "parameters", entry.name, " is ", entry.shape.str(), ", its codes are [", matrix.rows(),
+          ", ", matrix.columns(), "]");
+  entry.int8 = std::make_shared<const Int8Matrix>(std::move(matrix));
+}
+
+void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed, bool int8_weights) {
   require(is_floating(dtype), ErrorCode::dtype_mismatch, "parameters",
           "parameters are floating-point numbers, not ", dtype_name(dtype));
+  int8_weights_ = int8_weights;
+  for (Entry& entry : entries_)
+    if (int8_weights) entry.group.trainable = false;
   make_workspaces(context, dtype);
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
+    if (is_int8(static_cast<ParamId>(i))) continue;
     if (entry.init.kind == Init::Kind::zeros || !context.backend().keeps_data()) continue;
     const int64_t count = entry.value.numel();
     if (dtype == DType::f64) {
@@ -70,7 +92,9 @@ void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed) {
 // Gives every entry its place by its group, in workspaces of zeros.
 void ParameterStore::make_workspaces(Context& context, DType dtype) {
   int64_t trainable = 0, frozen = 0;
+  const auto is_codes = [&](const Entry& entry) { return int8_weights_ && entry.takes_int8; };
   for (Entry& entry : entries_) {
+    if (is_codes(entry)) continue;
     int64_t& size = entry.group.trainable ? trainable : frozen;
     entry.offset = size;
     const int64_t count = element_count(entry.shape);
@@ -82,6 +106,7 @@ void ParameterStore::make_workspaces(Context& context, DType dtype) {
   frozen_ = frozen > 0 ? context.zeros({frozen}, dtype) : Tensor{};
   for (Entry& entry : entries_) {
     entry.group.dtype = dtype;
+    if (is_codes(entry)) continue;
     const Strides strides = contiguous_strides(entry.shape);
     const Tensor& workspace = entry.group.trainable ? flat_ : frozen_;
     entry.value = workspace.as_strided(entry.shape, strides, entry.offset);
@@ -111,7 +136,8 @@ std::vector<size_t> ParameterStore::matching(std::string_view pattern) const {
 // program holds, would go on with the old workspaces.
 void ParameterStore::require_unused() const {
   long in_flat = 1, in_frozen = 1;
-  for (const Entry& entry : entries_) ++(entry.group.trainable ? in_flat : in_frozen);
+  for (const Entry& entry : entries_)
+    if (entry.value.defined()) ++(entry.group.trainable ? in_flat : in_frozen);
   const bool used = flat_.storage().use_count() > in_flat ||
                     (has_master() && master_.storage().use_count() > 1) ||
                     (frozen_.defined() && frozen_.storage().use_count() > in_frozen);
@@ -153,6 +179,8 @@ void ParameterStore::regroup(Context& context, const std::vector<ParameterGroup>
 
 int64_t ParameterStore::set_trainable(Context& context, std::string_view pattern, bool trainable) {
   const std::vector<size_t> matches = matching(pattern);
+  require(!int8_weights_ || !trainable, ErrorCode::unsupported, "parameters",
+          "a model with int8 weights is not trained: train the float model and quantize it again");
   std::vector<ParameterGroup> groups;
   for (const Entry& entry : entries_) groups.push_back(entry.group);
   bool changes = false;
@@ -209,7 +237,8 @@ int64_t ParameterStore::parameter_count() const {
 }
 
 void ParameterStore::zero_grad() {
-  for (const Entry& entry : entries_) trafo::zero_grad(entry.value);
+  for (const Entry& entry : entries_)
+    if (entry.value.defined()) trafo::zero_grad(entry.value);
 }
 
 void ParameterStore::complete_grads(Context& context) {
@@ -226,7 +255,7 @@ void ParameterStore::follow_master(Context& context) {
 }
 
 void ParameterStore::set_value(Context& context, ParamId id, const void* data, size_t bytes) {
-  const Entry& entry = entries_[index(id)];
+  const Entry& entry = float_entry(id);
   const size_t needed = static_cast<size_t>(entry.value.numel()) * dtype_size(master_.dtype());
   require(bytes == needed, ErrorCode::shape_mismatch, "parameters", name(id), " takes ", needed,
           " bytes, got ", bytes);
@@ -240,7 +269,7 @@ void ParameterStore::set_value(Context& context, ParamId id, const void* data, s
 }
 
 void ParameterStore::get_value(const Context& context, ParamId id, void* data, size_t bytes) const {
-  const Tensor from = exact_value(entries_[index(id)]);
+  const Tensor from = exact_value(float_entry(id));
   if (from.dtype() == master_.dtype()) return context.to_host(from, data, bytes);
   const auto values = context.values<BFloat16>(from);
   require(bytes == values.size() * sizeof(float), ErrorCode::shape_mismatch, "parameters", name(id),

@@ -5,6 +5,9 @@
 // the master, and the model computes with the master rounded.
 //
 // Frozen parameters lie in a workspace of their own. They have no gradient and no master.
+//
+// In a store with int8 weights, everything is frozen for good. Weights that modules can read as
+// int8 have codes instead of values.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/nn/weight.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {
@@ -56,19 +60,30 @@ class ParameterStore {
   // Declaration phase: names are unique; order is the order of the flat workspace. Without a group:
   // kNormsAndBiases for a vector, else kMatrices.
   ParamId declare(std::string name, const Shape& shape, Init init, const std::string& group = {});
+  // Says that the module that reads this matrix reads int8 codes too.
+  void allow_int8(ParamId id) { entries_[index(id)].takes_int8 = true; }
   // Allocates the workspaces and draws initial values from (seed, parameter number): the same for
   // every device and thread count, for bfloat16 those of float32 rounded. Ends the declaration
-  // phase.
-  void allocate(Context& context, DType dtype, uint64_t seed);
+  // phase. With int8_weights, matrices that allow it get codes by set_int8, and have no values.
+  void allocate(Context& context, DType dtype, uint64_t seed, bool int8_weights = false);
 
   size_t count() const { return entries_.size(); }
   const std::string& name(ParamId id) const { return entries_[index(id)].name; }
   const Shape& shape(ParamId id) const { return entries_[index(id)].shape; }
-  const Tensor& value(ParamId id) const { return entries_[index(id)].value; }
+  // UNSUPPORTED, naming the parameter, if it is int8.
+  const Tensor& value(ParamId id) const { return float_entry(id).value; }
   const Tensor& grad(ParamId id) const { return entries_[index(id)].grad; }  // undefined: frozen
   ParamId find(const std::string& name) const;  // kNoParam if there is none
   int64_t parameter_count() const;              // elements, without alignment padding
   DType dtype() const { return flat_.dtype(); }
+
+  // --- int8 weights ---
+  bool has_int8() const { return int8_weights_; }
+  bool is_int8(ParamId id) const { return int8_weights_ && entries_[index(id)].takes_int8; }
+  // SHAPE_MISMATCH unless the matrix has the parameter's shape.
+  void set_int8(ParamId id, Int8Matrix matrix);
+  // The values of a parameter or, if it is int8, its codes.
+  Weight weight(ParamId id) const { return {entries_[index(id)].value, entries_[index(id)].int8}; }
 
   // --- groups ---
   const ParameterGroup& group(ParamId id) const { return entries_[index(id)].group; }
@@ -77,7 +92,8 @@ class ParameterStore {
   // Freezes the parameters whose names match, or makes them trainable again. The workspaces are
   // allocated anew; gradients are dropped. A bfloat16 parameter loses the digits of its master when
   // it is frozen. Returns how many parameters match. NOT_FOUND: none. INVALID_ARGUMENT: a trainer
-  // or another tensor uses the parameters. After an error nothing has changed.
+  // or another tensor uses the parameters. UNSUPPORTED: parameters of a store with int8 weights
+  // cannot be trained. After an error nothing has changed.
   int64_t set_trainable(Context& context, std::string_view pattern, bool trainable);
   // Sets the factors of the parameters whose names match. Errors as above, and INVALID_ARGUMENT for
   // a factor that is negative or not finite.
@@ -116,7 +132,10 @@ class ParameterStore {
     ParameterGroup group;
     int64_t offset = 0;  // elements, in flat_ or in frozen_
     Tensor value = {}, grad = {};
+    bool takes_int8 = false;
+    std::shared_ptr<const Int8Matrix> int8 = nullptr;
   };
+  const Entry& float_entry(ParamId id) const;
   size_t index(ParamId id) const;
   std::vector<size_t> matching(std::string_view pattern) const;
   void require_unused() const;
@@ -128,6 +147,7 @@ class ParameterStore {
   std::vector<Entry> entries_;
   Tensor flat_, master_, flat_grad_;
   Tensor frozen_;  // undefined while nothing is frozen
+  bool int8_weights_ = false;
 };
 
 }  // namespace trafo

@@ -62,6 +62,8 @@ const ParameterStore& trainable(const Context& context, const ParameterStore& pa
     require(parameters.dtype() == DType::f32, ErrorCode::invalid_argument, kOrigin,
             "tf32 is for models in float32, this one computes in ", dtype_name(parameters.dtype()));
   }
+  require(!parameters.has_int8(), ErrorCode::unsupported, kOrigin,
+          "a model with int8 weights is not trained: train the float model and quantize it again");
   require(parameters.any_trainable(), ErrorCode::invalid_argument, kOrigin,
           "every parameter of the model is frozen: there is nothing to train");
   return parameters;

@@ -89,7 +89,7 @@ TEST_F(Modules, InitialWeightsScaleWithFanOutAndDepth) {
     ParameterStore store;
     const nn::Linear linear(store, "layer", options);
     store.allocate(*context_, DType::f64, 1);
-    const auto values = context_->values<double>(linear.weight());
+    const auto values = context_->values<double>(linear.weight().values);
     double most = 0;
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
       most = std::max(most, std::abs(values[i]));

@@ -56,6 +56,7 @@ type DeviceInfo struct {
 	MemoryBytes  int64  // all of the device's memory; for the CPU all of the machine's
 	ComputeMajor int    // of CUDA's compute capability; 0 for the CPU
 	ComputeMinor int
+	Int8Kernel   string // of the CPU: what multiplies int8 weights, "avx512-vnni" for example
 }
 
 // Info describes a CPU (index 0) or CUDA device without opening it.
@@ -64,7 +65,8 @@ func (d Device) Info(index int) (DeviceInfo, error) {
 	if err := check(C.trafo_device_get_info(C.int32_t(d), cInt(index), &c, C.sizeof_trafo_device_info)); err != nil {
 		return DeviceInfo{}, err
 	}
-	return DeviceInfo{C.GoString(&c.name[0]), int64(c.memory_bytes), int(c.compute_major), int(c.compute_minor)}, nil
+	return DeviceInfo{C.GoString(&c.name[0]), int64(c.memory_bytes), int(c.compute_major), int(c.compute_minor),
+		C.GoString(&c.int8_kernel[0])}, nil
 }
 
 // CUDADevices lists the CUDA devices of this machine. Where there are none, the error says what is

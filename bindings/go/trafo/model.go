@@ -146,6 +146,16 @@ func (c *Context) LoadModelAs(path string, precision DType) (*Model, error) {
 	})
 }
 
+// LoadModelInt8 is LoadModel with int8 weights, for translation and scoring on a CPU. The matrices are
+// quantized while they are read, and no float copy of them is kept. Model.Save then writes a file about
+// a quarter as large, which LoadModel reads as it is. ErrUnsupported: to train or export the model.
+func (c *Context) LoadModelInt8(path string) (*Model, error) {
+	return c.model("Context.LoadModelInt8", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
+		data, length := chars(path)
+		return C.trafo_model_load_int8(ptr, data, length, out)
+	})
+}
+
 // LoadRun loads a model of a run directory: of the best checkpoint by the first metric of validation, of
 // the newest checkpoint, or the average. The tokenizer of a run that translate-train made is vocab.spm in
 // it. The model computes in precision: Float32 or, on CUDA, BFloat16. ErrNotFound says why the run has
@@ -271,6 +281,7 @@ type ParameterInfo struct {
 	Frozen   bool
 	// What learning rate and weight decay are multiplied with.
 	LearningRateFactor, WeightDecayFactor float64
+	Rows, Columns                         int64 // a vector has one row
 }
 
 // ParameterInfos lists how the parameters are trained, in the order of the file.
@@ -287,7 +298,7 @@ func (m *Model) ParameterInfos() (infos []ParameterInfo, err error) {
 			}
 			infos = append(infos, ParameterInfo{
 				C.GoString(c.name), C.GoString(c.group), int64(c.elements), DType(c.dtype), c.trainable == 0,
-				float64(c.lr_factor), float64(c.weight_decay_factor),
+				float64(c.lr_factor), float64(c.weight_decay_factor), int64(c.rows), int64(c.columns),
 			})
 		}
 		return nil

@@ -30,6 +30,7 @@ const (
 	Float64  DType = C.TRAFO_FLOAT64
 	BFloat16 DType = C.TRAFO_BFLOAT16
 	Int32    DType = C.TRAFO_INT32
+	Int8     DType = C.TRAFO_INT8 // of int8 weights (ParameterInfo.DType); no tensor has it
 )
 
 // String is the type's name, as "float32".
@@ -43,6 +44,8 @@ func (d DType) String() string {
 		return "bfloat16"
 	case Int32:
 		return "int32"
+	case Int8:
+		return "int8"
 	}
 	return "unknown"
 }

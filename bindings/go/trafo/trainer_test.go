@@ -91,6 +91,7 @@ func TestTrainingTranslates(t *testing.T) {
 	if config := must[trafo.ModelConfig](t)(as.Config()); config.Precision != trafo.Float32 {
 		t.Errorf("%+v", config)
 	}
+	testInt8(t, l, path)
 	_, err = l.context.LoadModelAs(path, trafo.BFloat16) // on the CPU
 	wantError(t, err, trafo.ErrUnsupported)
 	again := must[*trafo.Translations](t)(loaded.Translate(t.Context(), l.tokenizer, lines, &options))

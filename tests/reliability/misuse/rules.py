@@ -186,6 +186,7 @@ ARRAYS = {
     "trafo_corpus_load.target_path": path("w.files.text", "target_length"),
     "trafo_model_load.path": path("w.files.model", "path_length"),
     "trafo_model_load_as.path": path("w.files.model", "path_length"),
+    "trafo_model_load_int8.path": path("w.files.model", "path_length"),
     "trafo_model_load_weights.path": path("w.files.model", "path_length"),
     "trafo_model_load_run.run_directory": path("w.files.run", "run_directory_length"),
     "trafo_average_models.output": path("fresh_path()", "output_length"),

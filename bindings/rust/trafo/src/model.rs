@@ -45,6 +45,10 @@ pub struct ParameterInfo {
     pub lr_factor: f64,
     /// Multiplied with the weight decay.
     pub weight_decay_factor: f64,
+    /// Rows of a matrix; 1 for a vector.
+    pub rows: usize,
+    /// Elements of a row.
+    pub columns: usize,
 }
 
 /// A parameter of a model, borrowed from it.
@@ -182,6 +186,29 @@ impl Model {
             sys::trafo_model_load_as(context, data, length, precision.as_raw(), out)
         })
     }
+    /// The same with int8 weights, for translation and scoring on a CPU. The matrices are quantized while they are read, and
+    /// no float copy of them is kept. [`save`](Model::save) then writes a file about a quarter as large, which
+    /// [`load`](Model::load) reads as it is. `Unsupported`: to train or export the model.
+    ///
+    /// ```no_run
+    /// # use trafo::Model;
+    /// # fn main() -> trafo::Result<()> {
+    /// Model::load_int8("run/ckpt/2000/model.safetensors")?.save("small.safetensors")?;
+    /// let model = Model::load("small.safetensors")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn load_int8(path: impl AsRef<Path>) -> Result<Self> {
+        Self::load_int8_on(&ContextOptions::new(), path)
+    }
+    /// The same with other settings of the engine.
+    pub fn load_int8_on(options: &ContextOptions, path: impl AsRef<Path>) -> Result<Self> {
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live, the path is valid during the call.
+        Self::make_in(options, |context, out| unsafe {
+            sys::trafo_model_load_int8(context, data, length, out)
+        })
+    }
     /// A model of a run directory: of the best checkpoint by the first metric of validation, of the newest checkpoint, or
     /// the average. The tokenizer of a run that `translate-train` made is `vocab.spm` in it. `NotFound` says why the run
     /// has no such model.
@@ -303,6 +330,8 @@ impl Model {
                 trainable: info.trainable != 0,
                 lr_factor: info.lr_factor,
                 weight_decay_factor: info.weight_decay_factor,
+                rows: from_i64(info.rows),
+                columns: from_i64(info.columns),
             })
         }
     }

@@ -21,6 +21,8 @@ pub enum DType {
     BF16,
     /// 32-bit integers: tokens, labels, offsets.
     I32,
+    /// 8-bit codes, of int8 weights ([`ParameterInfo::dtype`](crate::ParameterInfo::dtype)). No tensor has them.
+    I8,
     /// A type that this crate does not know yet.
     Unknown(i32),
 }
@@ -32,6 +34,7 @@ impl DType {
             DType::F64 => sys::TRAFO_FLOAT64,
             DType::BF16 => sys::TRAFO_BFLOAT16,
             DType::I32 => sys::TRAFO_INT32,
+            DType::I8 => sys::TRAFO_INT8,
             DType::Unknown(raw) => raw,
         }
     }
@@ -41,6 +44,7 @@ impl DType {
             sys::TRAFO_FLOAT64 => DType::F64,
             sys::TRAFO_BFLOAT16 => DType::BF16,
             sys::TRAFO_INT32 => DType::I32,
+            sys::TRAFO_INT8 => DType::I8,
             other => DType::Unknown(other),
         }
     }

@@ -88,6 +88,32 @@ fn a_model_learns_and_translates() -> Result<()> {
 }
 
 #[test]
+fn int8_weights_are_stored_and_read_as_they_are() -> Result<()> {
+    let folder = TestFolder::new();
+    let tokenizer = tokenizer(&corpus());
+    let (floats, codes) = (folder.join("floats.safetensors"), folder.join("codes.safetensors"));
+    model(&tokenizer).save(&floats)?;
+    let quantized = Model::load_int8(&floats)?;
+    quantized.save(&codes)?;
+    let size = |path: &std::path::Path| std::fs::metadata(path).unwrap().len();
+    assert!(size(&codes) < size(&floats) / 2);
+    let loaded = Model::load(&codes)?;
+    let options = TranslateOptions::new().max_length(8);
+    let lines = ["der alte Hund sieht den Stein", "der rote Tisch"];
+    assert_eq!(
+        loaded.translate(&tokenizer, &lines, &options)?,
+        quantized.translate(&tokenizer, &lines, &options)?
+    );
+    for info in loaded.parameter_infos()? {
+        assert_eq!(info.dtype == DType::I8, info.rows > 1, "{info:?}");
+        assert_eq!(info.rows * info.columns, info.elements, "{info:?}");
+        assert!(!info.trainable, "{info:?}");
+    }
+    assert_eq!(loaded.parameters().err().unwrap().code(), ErrorCode::Unsupported);
+    Ok(())
+}
+
+#[test]
 fn a_saved_model_is_the_same_model() -> Result<()> {
     let folder = TestFolder::new();
     let corpus = corpus();

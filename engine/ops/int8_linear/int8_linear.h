@@ -1,0 +1,25 @@
+// Linear layers and embeddings whose weight is an Int8Matrix, on the CPU in float32. They have no
+// gradient: models with int8 weights only compute forward.
+//
+// They have no line in op_list.def: the list is of kernels that every device has.
+#pragma once
+
+#include "engine/backend/cpu/int8_matrix.h"
+#include "engine/ops/embedding/embedding.h"
+#include "engine/runtime/context.h"
+
+namespace trafo::ops {
+
+// y = x W^T + bias: x [.., in], weight [out, in], bias [out] or undefined -> [.., out]. Each row of
+// x is quantized as backend/cpu/int8_kernel.h says; a row of y does not depend on the other rows.
+// UNSUPPORTED on another device and where a gradient is wanted, DTYPE_MISMATCH unless x is float32,
+// SHAPE_MISMATCH.
+Tensor int8_linear(Context& context, const Tensor& x, const Int8Matrix& weight,
+                   const Tensor& bias = {});
+
+// ops::embedding with table[v, c] = scales[v] * codes[v, c]. Errors as above, UNSUPPORTED with
+// dropout, and INVALID_ARGUMENT for ids and positions out of range.
+Tensor int8_embedding(Context& context, const Tensor& ids, const Int8Matrix& table,
+                      const EmbeddingOptions& options = {});
+
+}  // namespace trafo::ops
