@@ -61,7 +61,7 @@ Tensor int8_linear(Context& context, const Tensor& x, const Int8Matrix& weight,
   Tensor y = context.empty(shape, DType::f32);
   trafo::int8_linear(pool, best_int8_kernel(), weight, input.data<float>(), rows, in,
                      offset.defined() ? offset.data<float>() : nullptr, y.data<float>(), out);
-  context.record(kOp, {input, offset.defined() ? offset : input}, {&y}, nullptr);
+  context.record(kOp, {input, offset.defined() ? offset : input}, {&y}, {}, nullptr);
   return y;
 }
 
@@ -104,7 +104,7 @@ Tensor int8_embedding(Context& context, const Tensor& ids, const Int8Matrix& tab
                                                       : nullptr,
                                            y.data<float>() + t * width);
                      });
-  context.record(kOp, {position_table.defined() ? position_table : y}, {&y}, nullptr);
+  context.record(kOp, {position_table.defined() ? position_table : y}, {&y}, {}, nullptr);
   return y;
 }
 
