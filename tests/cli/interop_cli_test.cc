@@ -103,7 +103,13 @@ TEST_F(InteropCli, WhatCannotBeIsSaid) {
   expect_refused({"export", "-m", "pre", "--to", "hf-marian", "-o", "x"}, "--transformer-norm pre",
                  2);
   expect_refused({"export", "-m", "pre", "--to", "hf-gpt2", "-o", "x"}, "encoder-decoder", 2);
-  expect_refused({"export", "-m", "pre", "--to", "onnx", "-o", "x"}, "there are hf-marian", 2);
+  expect_refused({"export", "-m", "pre", "--to", "paper", "-o", "x"}, "there are hf-marian", 2);
+  expect_refused({"export", "-m", "pre", "--to", "gguf", "-o", "x"}, "encoder-decoder", 2);
+  expect_refused(words_of("export -m pre --to ctranslate2 --weights int4 -o x"),
+                 "--weights int4: there is no such choice; there are float32 (f32)", 2);
+  expect_refused(words_of("export -m pre --to ctranslate2 --weights q8_0 -o x"),
+                 "ctranslate2 cannot express weights of the type q8_0 (--weights), it has float32",
+                 2);
   expect_refused({"export", "-m", "pre", "--to", "ctranslate2", "-o", "ct2"}, "not an empty", 2);
   expect_refused({"export", "-m", "none", "--to", "ctranslate2", "-o", "x"}, "none: no such", 2);
   expect_refused({"export", "-m", "pre"}, "--to", 2);
