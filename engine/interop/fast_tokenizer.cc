@@ -1,9 +1,9 @@
 #include "engine/interop/fast_tokenizer.h"
 
 #include <algorithm>
-#include <set>
 #include <unordered_map>
 
+#include "engine/core/utf8.h"
 #include "engine/interop/spm_subwords.h"
 
 namespace trafo::interop {
@@ -25,18 +25,38 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-Json replace(const char* pattern_type, const char* pattern, const char* content) {
+Json replace(const char* pattern_type, const std::string& pattern, const std::string& content) {
   return Json::Object{{"type", "Replace"},
                       {"pattern", Json::Object{{pattern_type, pattern}}},
                       {"content", content}};
 }
 
-Json normalizer(const SpmModel& spm) {
+// The library looks up clusters of characters in the map, and the characters of those it does not
+// find. It looks up no cluster of six bytes, which half-width katakana with a voicing mark has, and
+// not a letter with the first of its two marks. Composed text has one character for each of these.
+void compose(const Tokenizer& tokenizer, Json::List& steps) {
+  const auto normal_form = [&](const std::string& text) {
+    std::string normal;
+    for (const NormalizedRun& run : tokenizer.normalize(text)) normal += run.text;
+    return normal.starts_with(kSpace) ? normal.substr(std::string_view(kSpace).size()) : normal;
+  };
+  constexpr char32_t kFirst = U'\uff66', kLast = U'\uff9d';  // half-width katakana
+  for (const char32_t voicing : {U'\uff9e', U'\uff9f'})
+    for (char32_t character = kFirst; character <= kLast; ++character) {
+      std::string letter, mark;
+      append_utf8(character, letter);
+      append_utf8(voicing, mark);
+      const std::string together = normal_form(letter + mark);
+      if (together != normal_form(letter) + normal_form(mark))
+        steps.push_back(replace("String", letter + mark, together));
+    }
+  steps.push_back(Json::Object{{"type", "NFC"}});
+}
+
+Json normalizer(const SpmModel& spm, const Tokenizer& tokenizer) {
   Json::List steps;
   if (!spm.character_map.empty()) {
-    // The library looks up clusters of characters, and the characters of those it does not find:
-    // not a letter and the first of its two marks. Composed text has the letter with the mark.
-    steps.push_back(Json::Object{{"type", "NFC"}});
+    compose(tokenizer, steps);
     steps.push_back(
         Json::Object{{"type", "Precompiled"}, {"precompiled_charsmap", base64(spm.character_map)}});
   }
@@ -175,7 +195,7 @@ std::optional<Json> fast_tokenizer(const Tokenizer& tokenizer) {
   json["truncation"] = nullptr;
   json["padding"] = nullptr;
   json["added_tokens"] = added_tokens(spm);
-  json["normalizer"] = normalizer(spm);
+  json["normalizer"] = normalizer(spm, tokenizer);
   json["pre_tokenizer"] = nullptr;
   json["post_processor"] = post_processor(tokenizer);
   json["decoder"] = decoder(spm, bytes);
