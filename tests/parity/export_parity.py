@@ -22,7 +22,7 @@ import tempfile
 import time
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "ctranslate2==4.8.5", "sentencepiece==0.2.3", "safetensors==0.8.0",
-            "numpy==2.4.6", "gguf==0.19.0"]
+            "numpy==2.4.6", "gguf==0.19.0", "xllamacpp==2026.10.11549", "protobuf==7.36.2", "accelerate==1.15.0"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
 import own_environment
