@@ -32,7 +32,7 @@ CTRANSLATE2_SAME = {"float32": 0.99, "float16": 0.97, "bfloat16": 0.9, "int16": 
 GGUF_TYPES = ["f32", "f16", "q8_0", "q4_0"]
 GGUF_LOG_PROBABILITY = {"f32": 1e-4, "f16": 5e-3}  # a token
 # Of the translations of the model with the weights that were read. llama.cpp rounds activations to 8 bits where weights are blocks.
-LLAMA_CPP_SAME = {"f32": 0.98, "f16": 0.98, "q8_0": 0.95, "q4_0": 0.9}
+LLAMA_CPP_SAME = {"f32": 0.99, "f16": 0.97, "q8_0": 0.9, "q4_0": 0.9}
 # Viterbi paths with equal scores: the library adds them up in float64, SentencePiece in float32.
 SAME_IDS = {"bpe": 1.0, "unigram": 0.98}
 
@@ -208,6 +208,8 @@ def check_llama_cpp(checks, name, file, spm, test, reference, share):
     params = xllamacpp.CommonParams()
     params.model.path = file
     params.n_ctx, params.n_parallel, params.warmup, params.verbosity = 1024, 1, False, -1
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32  # not rounded to float16
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)
 
@@ -261,8 +263,9 @@ def check_tokenizers(checks, program, test):
                 tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=fast)
                 theirs = tokenizer(lines).input_ids
                 wrong = [line for line, a, b in zip(lines, ours, theirs) if a != b]
-                checks.say(len(wrong) <= (1 - SAME_IDS["bpe" if kind else "unigram"]) * len(lines), f"AutoTokenizer, {name}, {'fast' if fast else 'slow'}: {len(lines) - len(wrong)} of "
-                           f"{len(lines)} lines have our ids" + (f", not {wrong[:5]!r}" if wrong else ""))
+                allowed = (1 - SAME_IDS["bpe" if kind else "unigram"]) * len(lines)
+                checks.say(len(wrong) <= allowed, f"AutoTokenizer, {name}, {'fast' if fast else 'slow'}: {len(lines) - len(wrong)} "
+                           f"of {len(lines)} lines have our ids" + (f", not {wrong[:5]!r}" if wrong else ""))
             texts = tokenizer.batch_decode(ours, skip_special_tokens=True)
             wrong = [line for line, ids, text in zip(lines, ours, texts)
                      if text != spm.decode(ids) and spm.unk_id() not in ids]
