@@ -79,7 +79,7 @@ Good make_good(const char* format) {
   if (name == "gpt2") interop::write_gpt2(host, tokenizer, good.directory);
   if (name == "llama") interop::write_llama(host, tokenizer, good.directory);
   if (name == "ctranslate2")
-    interop::write_ctranslate2(host, tokenizer, ExportWeights::int8, good.directory);
+    interop::write_ctranslate2(host, tokenizer, ExportWeights::float32, good.directory);
   if (name == "gguf") interop::write_gguf(host, tokenizer, ExportWeights::float16, good.directory);
   for (const auto& entry : fs::directory_iterator(good.directory))
     good.names.push_back(entry.path().filename().string());
@@ -109,7 +109,7 @@ void run_importer(Bytes input) {
   attempt([&] {
     const std::string_view format = good.format;
     if (format == "ctranslate2")
-      interop::read_back_ctranslate2(*good.host, ExportWeights::int8, good.directory);
+      interop::read_back_ctranslate2(*good.host, ExportWeights::float32, good.directory);
     else if (format == "gguf")
       interop::read_back_gguf(*good.host, good.tokenizer, ExportWeights::float16, good.directory);
     else
