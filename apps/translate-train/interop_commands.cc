@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 #include <memory>
+#include <span>
 
 #include "commands.h"
 
@@ -11,39 +11,61 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Format {
+struct Choice {
   const char* name;
   int32_t value;
+  const char* alias = "";
 };
-constexpr std::array<Format, 4> kFormats = {{{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
-                                             {"hf-gpt2", TRAFO_EXPORT_HF_GPT2},
-                                             {"hf-llama", TRAFO_EXPORT_HF_LLAMA},
-                                             {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2}}};
+constexpr Choice kFormats[] = {{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
+                               {"hf-gpt2", TRAFO_EXPORT_HF_GPT2},
+                               {"hf-llama", TRAFO_EXPORT_HF_LLAMA},
+                               {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2},
+                               {"gguf", TRAFO_EXPORT_GGUF}};
+constexpr Choice kWeights[] = {{"float32", TRAFO_EXPORT_WEIGHTS_FLOAT32, "f32"},
+                               {"float16", TRAFO_EXPORT_WEIGHTS_FLOAT16, "f16"},
+                               {"bfloat16", TRAFO_EXPORT_WEIGHTS_BFLOAT16, "bf16"},
+                               {"int16", TRAFO_EXPORT_WEIGHTS_INT16},
+                               {"int8", TRAFO_EXPORT_WEIGHTS_INT8},
+                               {"q8_0", TRAFO_EXPORT_WEIGHTS_Q8_0},
+                               {"q4_0", TRAFO_EXPORT_WEIGHTS_Q4_0}};
+
+std::string names_of(std::span<const Choice> choices) {
+  std::string names;
+  for (const Choice& each : choices)
+    names.append(names.empty() ? "" : ", ")
+        .append(each.name)
+        .append(*each.alias != '\0' ? std::string(" (") + each.alias + ")" : "");
+  return names;
+}
+
+const Choice& choice_of(const char* flag, const std::string& name,
+                        std::span<const Choice> choices) {
+  for (const Choice& each : choices)
+    if (name == each.name || (*each.alias != '\0' && name == each.alias)) return each;
+  usage_error(
+      fmt::format("{} {}: there is no such choice; there are {}", flag, name, names_of(choices)));
+}
 
 struct ExportArguments {
   ModelArguments model;
-  std::string format, output;
+  std::string format, weights, output;
   bool quiet = false;
 };
 
 int export_to(const ExportArguments& arguments) {
-  const Format* format = nullptr;
-  std::string names;
-  for (const Format& each : kFormats) {
-    if (arguments.format == each.name) format = &each;
-    names += (names.empty() ? "" : ", ") + std::string(each.name);
-  }
-  if (format == nullptr)
-    usage_error("--to " + arguments.format + ": there is no such format; there are " + names);
+  const Choice& format = choice_of("--to", arguments.format, kFormats);
+  const int32_t weights = arguments.weights.empty()
+                              ? TRAFO_EXPORT_WEIGHTS_BY_FORMAT
+                              : choice_of("--weights", arguments.weights, kWeights).value;
   Reporter reporter({.quiet = arguments.quiet});
   const LoadedModel loaded = load_model(arguments.model, reporter);
   double difference = 0;
   const Reporter::Phase phase(reporter, "exporting");
-  check(trafo_model_export(loaded.model.get(), loaded.tokenizer.get(), format->value,
+  check(trafo_model_export(loaded.model.get(), loaded.tokenizer.get(), format.value, weights,
                            arguments.output.data(), arguments.output.size(), &difference));
   reporter.info(fmt::format(
       "{}: {}, read back and checked, logits differ by at most {:.1e} from the model's in {:.1f} s",
-      arguments.output, format->name, difference, phase.seconds()));
+      arguments.output, format.name, difference, phase.seconds()));
   return kDone;
 }
 
@@ -82,15 +104,20 @@ Action add_export(CLI::App& app) {
   auto arguments = std::make_shared<ExportArguments>();
   arguments->model.device = "cpu";
   arguments->model.precision = "fp32";
-  app.add_option("--to", arguments->format, "hf-marian, hf-gpt2, hf-llama or ctranslate2")
-      ->required()
-      ->type_name("FORMAT");
+  app.add_option("--to", arguments->format, names_of(kFormats))->required()->type_name("FORMAT");
+  app.add_option("--weights", arguments->weights,
+                 "how matrices are stored: " + names_of(kWeights) +
+                     "; ctranslate2 has the first five, gguf float32, float16, q8_0 and q4_0, the "
+                     "others float32 (default: float16 for gguf, otherwise float32)")
+      ->type_name("TYPE");
   app.add_option("-o,--output", arguments->output, "a directory that is new or empty")
       ->required()
       ->type_name("DIR");
   add_model_paths(app, arguments->model);
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
-  app.footer("What is written is read back before it appears: its logits must be the model's.");
+  app.footer(
+      "What is written is read back before it appears: its logits must be the model's, and with "
+      "weights in fewer bits than float32 every weight must be within the rounding of its type.");
   return [arguments] { return export_to(*arguments); };
 }
 

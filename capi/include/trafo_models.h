@@ -242,16 +242,28 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model
                                                                      double weight_decay_factor, int64_t *out_count);
 #define TRAFO_EXPORT_HF_MARIAN 0   /* transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings */
 #define TRAFO_EXPORT_HF_GPT2 1     /* transformers' GPT2LMHeadModel: pre-norm decoder-lm */
-#define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture, but not the Llama form */
+#define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture */
 #define TRAFO_EXPORT_HF_LLAMA 3    /* transformers' LlamaForCausalLM: pre-norm decoder-lm with RMS norm, rotary positions, SwiGLU */
+#define TRAFO_EXPORT_GGUF 5        /* llama.cpp's file of such a model, model.gguf; a BPE vocabulary with byte fallback */
+
+/* How an export stores matrices. */
+#define TRAFO_EXPORT_WEIGHTS_BY_FORMAT 0 /* float16 in GGUF, float32 in the others */
+#define TRAFO_EXPORT_WEIGHTS_FLOAT32 1
+#define TRAFO_EXPORT_WEIGHTS_FLOAT16 2  /* CTranslate2, GGUF */
+#define TRAFO_EXPORT_WEIGHTS_BFLOAT16 3 /* CTranslate2 */
+#define TRAFO_EXPORT_WEIGHTS_INT16 4    /* CTranslate2: one scale for a matrix */
+#define TRAFO_EXPORT_WEIGHTS_INT8 5     /* CTranslate2: a scale for each row */
+#define TRAFO_EXPORT_WEIGHTS_Q8_0 6     /* GGUF: 8 bits, a scale for each block of 32 */
+#define TRAFO_EXPORT_WEIGHTS_Q4_0 7     /* GGUF: 4 bits, a scale for each block of 32 */
 
 /* Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after
- * the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's.
+ * the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;
+ * with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.
  * UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the model was trained with another vocabulary.
  * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
-                                                         int32_t format, const char *directory, size_t directory_length,
-                                                         double *out_difference);
+                                                         int32_t format, int32_t weights, const char *directory,
+                                                         size_t directory_length, double *out_difference);
 /* Reads a MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as float32. *out_tokenizer is NULL if
  * the directory has no SentencePiece model. *out_note gets a remark for the user, or ""; free it with trafo_string_free. out_note
  * may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */

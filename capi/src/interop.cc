@@ -7,19 +7,22 @@ using namespace trafo;
 using namespace trafo::capi;
 
 trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer* tokenizer,
-                                int32_t format, const char* directory, size_t directory_length,
-                                double* out_difference) {
+                                int32_t format, int32_t weights, const char* directory,
+                                size_t directory_length, double* out_difference) {
   return api(__func__, [&](const Call& call) {
     if (out_difference) *out_difference = 0;
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-    if (format < TRAFO_EXPORT_HF_MARIAN || format > TRAFO_EXPORT_HF_LLAMA)
-      call.refuse("format must be TRAFO_EXPORT_HF_MARIAN (0), TRAFO_EXPORT_HF_GPT2 (1), ",
-                  "TRAFO_EXPORT_CTRANSLATE2 (2) or TRAFO_EXPORT_HF_LLAMA (3), got ", format);
+    if (!is_export_format(format))
+      call.refuse("format must be one of TRAFO_EXPORT_HF_MARIAN (0) and the others, got ", format);
+    if (!is_export_weights(weights))
+      call.refuse("weights must be one of TRAFO_EXPORT_WEIGHTS_BY_FORMAT (0) and the others, got ",
+                  weights);
     const double difference =
         export_model(*m.context, *m.model, subwords, static_cast<ExportFormat>(format),
-                     path_argument(call, directory, directory_length, "directory"));
+                     path_argument(call, directory, directory_length, "directory"),
+                     static_cast<ExportWeights>(weights));
     if (out_difference) *out_difference = difference;
   });
 }

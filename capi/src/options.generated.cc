@@ -397,7 +397,7 @@ constexpr Preset kPresets[] = {
      c.biases = 0;
      c.decoder_layers = 4;
      c.width = 256;
-     c.ffn_width = 688;
+     c.ffn_width = 768;
      c.heads = 8;
      c.dropout = 0.2;
    },

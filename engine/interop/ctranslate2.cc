@@ -6,26 +6,37 @@
 //   u32 count     { string alias   string name }
 //
 // A string is a u16 length, which counts a final NUL, and the bytes.
+//
+// Embeddings and matrices of linear layers are stored as --weights says, as by CTranslate2's
+// converter; int8 and int16 ones are followed by the variable NAME_scale. Everything else is
+// float32, and float16 or bfloat16 beside such matrices.
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <map>
 
+#include "engine/interop/binary_file.h"
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
+#include "engine/interop/stored_weights.h"
 #include "engine/io/atomic_file.h"
 #include "engine/ops/embedding/embedding.h"
 
 namespace trafo::interop {
 namespace {
 
-static_assert(std::endian::native == std::endian::little);
-
 namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "CTranslate2";
 constexpr uint32_t kBinaryVersion = 6;
-enum TypeId : uint8_t { kFloat32 = 0, kInt8 = 1, kInt16 = 2 };
+constexpr const char* kPositions = "decoder/position_encodings/encodings";
+enum TypeId : uint8_t {
+  kFloat32 = 0,
+  kInt8 = 1,
+  kInt16 = 2,
+  kInt32 = 3,
+  kFloat16 = 4,
+  kBFloat16 = 5
+};
 
 struct Spec {
   const char* name;
@@ -47,46 +58,58 @@ int8_t activation_id(Activation activation) {
   return 0;
 }
 
-class Writer {
- public:
-  explicit Writer(ByteSink& sink) : sink_(sink) {}
+TypeId type_of(ExportWeights weights) {
+  switch (weights) {
+    case ExportWeights::int8:
+      return kInt8;
+    case ExportWeights::int16:
+      return kInt16;
+    case ExportWeights::float16:
+      return kFloat16;
+    case ExportWeights::bfloat16:
+      return kBFloat16;
+    default:
+      return kFloat32;
+  }
+}
 
-  template <class T>
-  void number(T value) {
-    sink_.write(std::as_bytes(std::span(&value, 1)));
-  }
-  void text(const std::string& value) {
-    number(static_cast<uint16_t>(value.size() + 1));
-    sink_.write(std::string_view(value.c_str(), value.size() + 1));
-  }
-  void variable(const std::string& name, const std::vector<int64_t>& shape, TypeId type,
-                std::span<const std::byte> data) {
-    text(name);
-    number(static_cast<uint8_t>(shape.size()));
-    for (const int64_t size : shape) number(static_cast<uint32_t>(size));
-    number(type);
-    number(static_cast<uint32_t>(data.size()));
-    sink_.write(data);
-  }
+int64_t size_of(TypeId type) {
+  return type == kInt8 ? 1 : type == kFloat32 || type == kInt32 ? 4 : 2;
+}
 
- private:
-  ByteSink& sink_;
-};
+bool has_scale(TypeId type) {
+  return type == kInt8 || type == kInt16;
+}
 
 struct Scalar {
   std::string name;
   TypeId type;
-  int16_t value;
+  double value;
 };
+
+template <class Put>
+void put_scalar(const Scalar& scalar, const Put& put) {
+  switch (scalar.type) {
+    case kInt8:
+      return put(static_cast<int8_t>(scalar.value));
+    case kInt16:
+      return put(static_cast<int16_t>(scalar.value));
+    case kInt32:
+      return put(static_cast<int32_t>(scalar.value));
+    default:
+      return put(static_cast<float>(scalar.value));
+  }
+}
 
 std::vector<Scalar> scalars_of(const ModelConfig& config) {
   const bool lm = !config.has_encoder();
   std::vector<Scalar> scalars;
   const auto side = [&](const std::string& name) {
-    scalars.push_back({name + "/num_heads", kInt16, static_cast<int16_t>(config.heads)});
-    scalars.push_back({name + "/pre_norm", kInt8, config.pre_norm});
-    scalars.push_back({name + "/activation", kInt8, activation_id(config.activation)});
-    scalars.push_back({name + "/scale_embeddings", kInt8, !lm});
+    scalars.push_back({name + "/num_heads", kInt16, static_cast<double>(config.heads)});
+    scalars.push_back({name + "/pre_norm", kInt8, static_cast<double>(config.pre_norm)});
+    scalars.push_back(
+        {name + "/activation", kInt8, static_cast<double>(activation_id(config.activation))});
+    scalars.push_back({name + "/scale_embeddings", kInt8, static_cast<double>(!lm)});
   };
   if (!lm) {
     side("encoder");
@@ -99,74 +122,137 @@ std::vector<Scalar> scalars_of(const ModelConfig& config) {
   scalars.push_back({"decoder/alibi_use_positive_positions", kInt8, 0});
   scalars.push_back({"decoder/scale_alibi", kInt8, 0});
   scalars.push_back({"decoder/start_from_zero_embedding", kInt8, 0});
+  if (config.positions != Positions::rotary) return scalars;
+  for (int64_t i = 0; i < config.decoder_layers; ++i) {
+    const std::string name = concat("decoder/layer_", i, "/self_attention/");
+    scalars.push_back({name + "rotary_dim", kInt32, 0});  // whole heads
+    scalars.push_back({name + "rotary_interleave", kInt8, 0});
+    scalars.push_back({name + "rotary_base", kFloat32, static_cast<float>(config.rope_theta)});
+    if (config.key_heads() != config.heads)
+      scalars.push_back({name + "num_heads_kv", kInt32, static_cast<double>(config.key_heads())});
+  }
   return scalars;
 }
 
-// Names of one matrix after the first, which holds it.
+// Names of one matrix after the first, which holds it. CTranslate2 gives the scale of a matrix the
+// same aliases.
 std::map<std::string, std::string> aliases_of(const ModelConfig& config) {
   std::map<std::string, std::string> aliases;
   if (config.tied_embeddings) {
     aliases["decoder/projection/weight"] = "decoder/embeddings/weight";
     if (config.has_encoder()) aliases["encoder/embeddings_0/weight"] = "decoder/embeddings/weight";
   }
-  if (config.has_encoder())
-    aliases["encoder/position_encodings/encodings"] = "decoder/position_encodings/encodings";
+  if (config.has_encoder()) aliases["encoder/position_encodings/encodings"] = kPositions;
   return aliases;
 }
 
-// The tensors of model.bin, without aliases. The table of positions is a parameter of no model.
-std::vector<MappedTensor> stored_tensors(const ModelConfig& config) {
+// A tensor of model.bin, without aliases. The table of positions is a parameter of no model.
+struct StoredTensor {
+  MappedTensor tensor;
+  TypeId type;
+  bool computed() const { return tensor.parameter.empty(); }
+};
+
+std::vector<StoredTensor> stored_tensors(const ModelConfig& config, ExportWeights weights) {
+  const TypeId type = type_of(weights), other = has_scale(type) ? kFloat32 : type;
   const auto aliases = aliases_of(config);
-  std::vector<MappedTensor> stored;
-  for (MappedTensor& tensor : ctranslate2_tensors(config))
-    if (!aliases.contains(tensor.name)) stored.push_back(std::move(tensor));
+  std::vector<StoredTensor> stored;
+  for (MappedTensor& tensor : ctranslate2_tensors(config)) {
+    if (aliases.contains(tensor.name)) continue;
+    const bool quantizable = tensor.shape.size() == 2 && tensor.name != kPositions;
+    stored.push_back({std::move(tensor), quantizable ? type : other});
+  }
+  // Without one CTranslate2 would compute positions by another formula.
+  if (config.has_encoder())
+    stored.push_back({{kPositions, {config.max_positions, config.width}, "", 0, 0, false}, other});
   return stored;
 }
 
-void check_expressible(const ModelConfig& config) {
-  for (const MappedTensor& tensor : stored_tensors(config))
-    if (tensor.elements() > int64_t{UINT32_MAX} / 4)
-      cannot_express(kFormat, concat(tensor.name, ", which is 4 GiB or more"));
-  if (config.heads > INT16_MAX)
-    cannot_express(kFormat, concat(config.heads, " heads (--transformer-heads)"));
-  if (config.max_positions * config.width > int64_t{UINT32_MAX} / 4)
-    cannot_express(kFormat, concat(config.max_positions, " positions"));
+std::vector<float> values_of(const HostModel& host, const StoredTensor& stored) {
+  const ModelConfig& config = host.config();
+  if (!stored.computed()) return gather(host.parameters(), stored.tensor);
+  return host.context->values<float>(
+      sinusoidal_positions(*host.context, config.max_positions, config.width, DType::f32));
 }
 
-void write_binary(const HostModel& host, const fs::path& file) {
+void check_expressible(const ModelConfig& config, ExportWeights weights) {
+  require_architecture(kFormat, config, {Architecture::encoder_decoder, Architecture::decoder_lm});
+  if (config.norm == Norm::rms)
+    require_llama_form(kFormat, config);
+  else
+    refuse_llama_form(kFormat, config);
+  for (const StoredTensor& stored : stored_tensors(config, weights))
+    if (stored.tensor.elements() > int64_t{UINT32_MAX} / size_of(stored.type))
+      cannot_express(kFormat, concat(stored.tensor.name, ", which is 4 GiB or more"));
+  if (config.heads > INT16_MAX)
+    cannot_express(kFormat, concat(config.heads, " heads (--transformer-heads)"));
+}
+
+class Writer : public BinaryWriter {
+ public:
+  using BinaryWriter::BinaryWriter;
+
+  void name(const std::string& value) {
+    number(static_cast<uint16_t>(value.size() + 1));
+    text({value.c_str(), value.size() + 1});
+  }
+  void variable(const std::string& variable, const std::vector<int64_t>& shape, TypeId type,
+                std::span<const std::byte> data) {
+    name(variable);
+    number(static_cast<uint8_t>(shape.size()));
+    for (const int64_t size : shape) number(static_cast<uint32_t>(size));
+    number(type);
+    number(static_cast<uint32_t>(data.size()));
+    bytes(data);
+  }
+  template <class Code>
+  void scaled(const MappedTensor& tensor, TypeId type, const Scaled<Code>& scaled) {
+    variable(tensor.name, tensor.shape, type, std::as_bytes(std::span(scaled.codes)));
+    const bool rows = type == kInt8;
+    variable(tensor.name + "_scale", rows ? std::vector{tensor.shape[0]} : std::vector<int64_t>{},
+             kFloat32, std::as_bytes(std::span(scaled.scales)));
+  }
+};
+
+void write_tensor(Writer& out, const StoredTensor& stored, const std::vector<float>& values) {
+  const MappedTensor& tensor = stored.tensor;
+  switch (stored.type) {
+    case kInt8:
+      return out.scaled(tensor, kInt8, to_int8(values, tensor.shape[1]));
+    case kInt16:
+      return out.scaled(tensor, kInt16, to_int16(values));
+    case kFloat16:
+      return out.variable(tensor.name, tensor.shape, kFloat16, to_float16(tensor.name, values));
+    case kBFloat16:
+      return out.variable(tensor.name, tensor.shape, kBFloat16, to_bfloat16(tensor.name, values));
+    default:
+      return out.variable(tensor.name, tensor.shape, kFloat32, std::as_bytes(std::span(values)));
+  }
+}
+
+void write_binary(const HostModel& host, ExportWeights weights, const fs::path& file) {
   const ModelConfig& config = host.config();
   const Spec spec = spec_of(config);
-  const std::vector<MappedTensor> tensors = stored_tensors(config);
+  const std::vector<StoredTensor> tensors = stored_tensors(config, weights);
   const std::vector<Scalar> scalars = scalars_of(config);
-  const bool table = config.has_encoder();
+  const auto scales = std::count_if(tensors.begin(), tensors.end(),
+                                    [](const StoredTensor& each) { return has_scale(each.type); });
   AtomicFile sink(file);
   Writer out(sink);
   out.number(kBinaryVersion);
-  out.text(spec.name);
+  out.name(spec.name);
   out.number(spec.revision);
-  out.number(static_cast<uint32_t>(tensors.size() + scalars.size() + (table ? 1 : 0)));
-  for (const MappedTensor& tensor : tensors) {
-    const std::vector<float> values = gather(host.parameters(), tensor);
-    out.variable(tensor.name, tensor.shape, kFloat32, std::as_bytes(std::span(values)));
-  }
-  if (table) {
-    // Without one CTranslate2 would compute positions by another formula.
-    const std::vector<float> values = host.context->values<float>(
-        sinusoidal_positions(*host.context, config.max_positions, config.width, DType::f32));
-    out.variable("decoder/position_encodings/encodings", {config.max_positions, config.width},
-                 kFloat32, std::as_bytes(std::span(values)));
-  }
-  for (const Scalar& scalar : scalars) {
-    const auto narrow = static_cast<int8_t>(scalar.value);
-    out.variable(scalar.name, {}, scalar.type,
-                 scalar.type == kInt8 ? std::as_bytes(std::span(&narrow, 1))
-                                      : std::as_bytes(std::span(&scalar.value, 1)));
-  }
+  out.number(static_cast<uint32_t>(tensors.size() + scalars.size() + static_cast<size_t>(scales)));
+  for (const StoredTensor& stored : tensors) write_tensor(out, stored, values_of(host, stored));
+  for (const Scalar& scalar : scalars)
+    put_scalar(scalar, [&](auto value) {
+      out.variable(scalar.name, {}, scalar.type, std::as_bytes(std::span(&value, 1)));
+    });
   const auto aliases = aliases_of(config);
   out.number(static_cast<uint32_t>(aliases.size()));
   for (const auto& [alias, name] : aliases) {
-    out.text(alias);
-    out.text(name);
+    out.name(alias);
+    out.name(name);
   }
   sink.commit();
 }
@@ -183,56 +269,85 @@ Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
   json["eos_token"] = tokenizer.token(tokenizer.eos_id());
   json["unk_token"] = tokenizer.token(tokenizer.unk_id());
   json["layer_norm_epsilon"] = config.norm_epsilon;
+  if (config.norm == Norm::rms) {  // what the converter writes of Llama models
+    json["multi_query_attention"] = true;
+    json["quantization_type"] = 0;
+    json["quantization_bits"] = nullptr;
+    json["quantization_group_size"] = nullptr;
+  }
   return json;
 }
 
-class Reader {
+class Reader : public BinaryReader {
  public:
-  explicit Reader(Descriptor file) : file_(std::move(file)) {}
+  using BinaryReader::BinaryReader;
 
-  void bytes(void* to, size_t count) {
-    const std::span<std::byte> out(static_cast<std::byte*>(to), count);
-    require(file_.read_at(position_, out) == count, ErrorCode::corrupt_file, kOrigin,
-            file_.path().string(), " ends too early");
-    position_ += count;
+  template <class... Parts>
+  void check(bool condition, const Parts&... message) const {
+    require(condition, ErrorCode::corrupt_file, kOrigin, label(), ": ", message...);
   }
-  template <class T>
-  T number() {
-    T value;
-    bytes(&value, sizeof value);
-    return value;
-  }
-  std::string text() {
-    std::string value(number<uint16_t>(), '\0');
-    bytes(value.data(), value.size());
-    require(!value.empty() && value.back() == '\0', ErrorCode::corrupt_file, kOrigin,
-            file_.path().string(), " has a string without its end");
+  std::string name() {
+    std::string value = text(number<uint16_t>());
+    check(!value.empty() && value.back() == '\0', "a string has no end");
     value.pop_back();
     return value;
   }
-  // Before anything of a size that the file claims is made.
-  void require_left(uint64_t count) const {
-    const uint64_t size = file_.size();
-    require(count <= size - std::min(position_, size), ErrorCode::corrupt_file, kOrigin,
-            file_.path().string(), " ends too early");
+  struct Variable {
+    std::string name;
+    std::vector<int64_t> shape;
+    uint8_t type;
+    std::vector<std::byte> data;
+  };
+  Variable variable() {
+    Variable variable{name(), std::vector<int64_t>(number<uint8_t>()), 0, {}};
+    for (int64_t& size : variable.shape) size = number<uint32_t>();
+    variable.type = number<uint8_t>();
+    variable.data = bytes(number<uint32_t>());
+    return variable;
   }
-  const Descriptor& file() const { return file_; }
-
- private:
-  Descriptor file_;
-  uint64_t position_ = 0;
 };
+
+template <class T>
+std::span<const T> as(const std::vector<std::byte>& data) {
+  return {reinterpret_cast<const T*>(data.data()), data.size() / sizeof(T)};
+}
+
+// The values of a variable, whose scale is the next one.
+std::vector<float> read_values(Reader& in, const Reader::Variable& variable) {
+  if (variable.type == kFloat16) return from_float16(variable.data);
+  if (variable.type == kBFloat16) return from_bfloat16(variable.data);
+  if (variable.type == kFloat32) {
+    const auto values = as<float>(variable.data);
+    return {values.begin(), values.end()};
+  }
+  const Reader::Variable scale = in.variable();
+  const bool rows = variable.type == kInt8;
+  const std::vector<int64_t> shape =
+      rows ? std::vector{variable.shape.front()} : std::vector<int64_t>{};
+  in.check(scale.name == variable.name + "_scale" && scale.type == kFloat32 &&
+               scale.shape == shape &&
+               std::cmp_equal(as<float>(scale.data).size(), rows ? shape.front() : 1),
+           variable.name, " has no scale");
+  return rows ? from_scaled(as<int8_t>(variable.data), as<float>(scale.data))
+              : from_scaled(as<int16_t>(variable.data), as<float>(scale.data));
+}
+
+void check_scalar(const Reader& in, const Reader::Variable& variable, const Scalar& wanted) {
+  put_scalar(wanted, [&]<class T>(T expected) {
+    T value{};
+    const bool fits = variable.type == wanted.type && variable.data.size() == sizeof value;
+    if (fits) std::memcpy(&value, variable.data.data(), sizeof value);
+    in.check(fits && variable.shape.empty() && value == expected, variable.name, " is ", +value);
+  });
+}
 
 }  // namespace
 
-void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer,
+void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                        const fs::path& directory) {
-  require_architecture(kFormat, host.config(),
-                       {Architecture::encoder_decoder, Architecture::decoder_lm});
-  refuse_llama_form(kFormat, host.config());
   const ModelConfig& config = host.config();
+  check_expressible(config, weights);
   const bool lm = !config.has_encoder();
-  check_expressible(config);
   require(lm || tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
           "the tokenizer has no <s>, from which the decoder starts");
   Json::List subwords;
@@ -240,58 +355,53 @@ void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer,
   write_json(directory / "config.json", config_json(config, tokenizer));
   write_json(directory / (lm ? "vocabulary.json" : "shared_vocabulary.json"), subwords);
   write_file_atomically(directory / "vocab.spm", tokenizer.serialized());
-  write_binary(host, directory / "model.bin");
+  write_binary(host, weights, directory / "model.bin");
 }
 
-HostModel read_back_ctranslate2(const ModelConfig& config, const fs::path& directory) {
+HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
+                                const fs::path& directory) {
+  const ModelConfig& config = host.config();
   Reader in(open_file_for_reading(directory / "model.bin", FollowLinks::no));
-  const auto check = [&](bool condition, const auto&... message) {
-    require(condition, ErrorCode::corrupt_file, kOrigin, in.file().path().string(), ": ",
-            message...);
-  };
-  std::map<std::string, MappedTensor> wanted;
-  for (const MappedTensor& tensor : stored_tensors(config)) wanted.emplace(tensor.name, tensor);
-  std::map<std::string, int16_t> scalars;
-  for (const Scalar& scalar : scalars_of(config)) scalars.emplace(scalar.name, scalar.value);
+  std::map<std::string, StoredTensor> tensors;
+  for (StoredTensor& stored : stored_tensors(config, weights))
+    tensors.emplace(stored.tensor.name, std::move(stored));
+  std::map<std::string, Scalar> scalars;
+  for (Scalar& scalar : scalars_of(config)) scalars.emplace(scalar.name, std::move(scalar));
   const Spec spec = spec_of(config);
-  check(in.number<uint32_t>() == kBinaryVersion, "another binary version");
-  check(in.text() == spec.name && in.number<uint32_t>() == spec.revision, "another specification");
-  HostModel host = make_host_model(config);
+  in.check(in.number<uint32_t>() == kBinaryVersion, "another binary version");
+  in.check(in.name() == spec.name && in.number<uint32_t>() == spec.revision,
+           "another specification");
+  HostModel again = make_host_model(config);
   const auto count = in.number<uint32_t>();
-  for (uint32_t i = 0; i < count; ++i) {
-    const std::string name = in.text();
-    std::vector<int64_t> shape(in.number<uint8_t>());
-    for (int64_t& size : shape) size = in.number<uint32_t>();
-    const auto type = in.number<uint8_t>();
-    const auto bytes = in.number<uint32_t>();
-    if (const auto scalar = scalars.extract(name)) {
-      const int16_t value = type == kInt8 ? in.number<int8_t>() : in.number<int16_t>();
-      check(shape.empty() && value == scalar.mapped(), name, " is ", value);
+  for (uint32_t read = 0; read < count; ++read) {
+    const Reader::Variable variable = in.variable();
+    if (const auto scalar = scalars.extract(variable.name)) {
+      check_scalar(in, variable, scalar.mapped());
       continue;
     }
-    check(type == kFloat32 && bytes % sizeof(float) == 0, name, " is of type ", int{type});
-    in.require_left(bytes);
-    std::vector<float> values(bytes / sizeof(float));
-    in.bytes(values.data(), bytes);
-    const auto tensor = wanted.extract(name);
-    if (tensor.empty()) {
-      check(name == "decoder/position_encodings/encodings", "the variable ", name, " is unknown");
-      const Tensor table =
-          sinusoidal_positions(*host.context, config.max_positions, config.width, DType::f32);
-      check(host.context->values<float>(table) == values, "the positions are others");
-      continue;
-    }
-    check(shape == tensor.mapped().shape, name, " has another shape");
-    scatter(host.parameters(), tensor.mapped(), values);
+    const auto node = tensors.extract(variable.name);
+    in.check(!node.empty(), "the variable ", variable.name, " is unknown");
+    const StoredTensor& stored = node.mapped();
+    const auto bytes = stored.tensor.elements() * size_of(stored.type);
+    in.check(variable.type == stored.type && variable.shape == stored.tensor.shape &&
+                 std::cmp_equal(variable.data.size(), bytes),
+             variable.name, " is of type ", int{variable.type}, " or has another shape");
+    const std::vector<float> values = read_values(in, variable);
+    if (has_scale(stored.type)) ++read;  // the scale is a variable as well
+    const auto columns = stored.tensor.shape.back();
+    const bool matrix = stored.type == type_of(weights);
+    check_rounding(variable.name, matrix ? weights : ExportWeights::float32,
+                   values_of(host, stored), values, columns);
+    if (!stored.computed()) scatter(again.parameters(), stored.tensor, values);
   }
-  check(wanted.empty() && scalars.empty(), "variables are missing");
+  in.check(tensors.empty() && scalars.empty(), "variables are missing");
   std::map<std::string, std::string> aliases;
   for (uint32_t left = in.number<uint32_t>(); left > 0; --left) {
-    const std::string alias = in.text();
-    aliases[alias] = in.text();
+    const std::string alias = in.name();
+    aliases[alias] = in.name();
   }
-  check(aliases == aliases_of(config), "the aliases are others");
-  return host;
+  in.check(aliases == aliases_of(config), "the aliases are others");
+  return again;
 }
 
 }  // namespace trafo::interop

@@ -7,22 +7,15 @@
 #include <set>
 
 #include "engine/core/checked.h"
+#include "engine/interop/stored_weights.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/safetensors_header.h"
 
 namespace trafo::interop {
 namespace {
 
 // Position tables are computed, not read. They may need this much more memory than the file.
 constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
-
-float half_to_float(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  const uint32_t exponent = half >> 10 & 0x1fu, fraction = half & 0x3ffu;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13);
-  if (exponent > 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
-  const float small = std::ldexp(static_cast<float>(fraction), -24);
-  return sign != 0 ? -small : small;
-}
 
 template <class Stored, class Convert>
 std::vector<float> converted(const std::vector<std::byte>& bytes, Convert convert) {
@@ -73,6 +66,15 @@ void refuse_llama_form(const char* format, const ModelConfig& config) {
     cannot_express(format, "rotary positions; use hf-llama");
   if (config.ffn == FeedForward::swiglu) cannot_express(format, "SwiGLU; use hf-llama");
   if (!config.biases) cannot_express(format, "linear layers without biases");
+}
+
+void require_llama_form(const char* format, const ModelConfig& config) {
+  if (config.norm != Norm::rms) cannot_express(format, "layer norm; train with --task llama");
+  if (config.positions != Positions::rotary)
+    cannot_express(format, "learned positions; train with --task llama");
+  if (config.ffn != FeedForward::swiglu)
+    cannot_express(format, "a feed-forward without a gate; train with --task llama");
+  if (!config.pre_norm) cannot_express(format, "post-norm layers (--transformer-norm post)");
 }
 
 void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer) {
@@ -157,6 +159,17 @@ std::string ConfigReader::text(const char* field) const {
   return *value.as<std::string>();
 }
 
+void ConfigReader::refuse(const char* field, const char* reason) const {
+  require(!has(field), ErrorCode::unsupported, kOrigin, label_, ": ", field, " is given; ", reason);
+}
+
+void ConfigReader::allow(std::initializer_list<std::string_view> fields) const {
+  for (const Json::Member& member : *json_.as<Json::Object>())
+    require(std::find(fields.begin(), fields.end(), member.key) != fields.end() ||
+                member.value.as<std::nullptr_t>(),
+            ErrorCode::unsupported, kOrigin, label_, ": ", quote(member.key), " is not known here");
+}
+
 void ConfigReader::demand(const char* field, bool wanted, bool otherwise) const {
   require(flag(field, otherwise) == wanted, ErrorCode::unsupported, kOrigin, label_, ": ", field,
           " is ", wanted ? "false" : "true", ", models here have ", wanted ? "true" : "false");
@@ -218,9 +231,14 @@ HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
   HostModel host = make_host_model(config);
   for (const MappedTensor& tensor : tensors) {
     const std::string name = source.name(tensor);
-    scatter(host.parameters(), tensor,
-            name.empty() ? std::vector<float>(static_cast<size_t>(tensor.elements()))
-                         : read_floats(reader, reader.at(name)));
+    const std::vector<float> values =
+        name.empty() ? std::vector<float>(static_cast<size_t>(tensor.elements()))
+                     : read_floats(reader, reader.at(name));
+    const auto bad = std::find_if_not(values.begin(), values.end(),
+                                      [](float value) { return std::isfinite(value); });
+    require(bad == values.end(), ErrorCode::corrupt_file, kOrigin, reader.label(), ": value ",
+            bad - values.begin(), " of ", name, " is not a finite float32 number");
+    scatter(host.parameters(), tensor, values);
   }
   return host;
 }

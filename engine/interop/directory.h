@@ -25,6 +25,8 @@ void require_architecture(const char* format, const ModelConfig& config,
                           std::initializer_list<Architecture> known, const char* instead = nullptr);
 // UNSUPPORTED for a model with RMS norm, rotary positions, SwiGLU or linear layers without biases.
 void refuse_llama_form(const char* format, const ModelConfig& config);
+// UNSUPPORTED unless a decoder-lm is pre-norm with RMS norm, rotary positions and SwiGLU.
+void require_llama_form(const char* format, const ModelConfig& config);
 // INVALID_ARGUMENT unless the tokenizer has one token for every row of the embeddings.
 void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer);
 
@@ -46,6 +48,10 @@ class ConfigReader {
   std::string text(const char* field) const;
   // UNSUPPORTED unless `field` (or, where it is missing, `otherwise`) is `wanted`.
   void demand(const char* field, bool wanted, bool otherwise) const;
+  // UNSUPPORTED if `field` is there.
+  void refuse(const char* field, const char* reason) const;
+  // UNSUPPORTED, naming it, if there is another field than these.
+  void allow(std::initializer_list<std::string_view> fields) const;
   const std::string& label() const { return label_; }
   // The object in `field`; its label names both.
   ConfigReader inside(const char* field) const;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/interop/host_model.h"
+#include "engine/interop/interop.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace trafo::interop {
@@ -29,9 +30,18 @@ void write_llama(const HostModel& host, const Tokenizer& tokenizer,
                  const std::filesystem::path& directory);
 Imported read_llama(const std::filesystem::path& directory);
 
-void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer,
+// `weights` is one of the types that the format has, here and below.
+void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                        const std::filesystem::path& directory);
-// Reads the weights of a directory that write_ctranslate2 has written for `config`.
-HostModel read_back_ctranslate2(const ModelConfig& config, const std::filesystem::path& directory);
+// Reads the weights of a directory that write_ctranslate2 has written of `host`. CORRUPT_FILE names
+// what is not as it was written.
+HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
+                                const std::filesystem::path& directory);
+
+// One file, model.gguf, with weights and tokenizer.
+void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+                const std::filesystem::path& directory);
+HostModel read_back_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+                         const std::filesystem::path& directory);
 
 }  // namespace trafo::interop

@@ -65,7 +65,7 @@ void write_gpt2(const HostModel& given, const Tokenizer& tokenizer, const fs::pa
   const HostModel& host = fold ? folded : given;
   const ModelConfig& config = host.config();
   write_json(directory / "config.json", config_json(config, tokenizer));
-  write_generation(tokenizer, directory);
+  write_generation(tokenizer, config, directory);
   write_lm_tokenizer(tokenizer, config, directory);
   write_tensors(directory / "model.safetensors", host, gpt2_tensors(config));
 }

@@ -2,6 +2,9 @@
 
 #include <fcntl.h>
 
+#include <array>
+#include <limits>
+
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
 #include "engine/io/atomic_file.h"
@@ -64,50 +67,121 @@ class UnfinishedDirectory {
   bool published_ = false;
 };
 
-HostModel write_and_read(const HostModel& host, const Tokenizer& tokenizer, ExportFormat format,
-                         const fs::path& directory) {
-  switch (format) {
-    case ExportFormat::hf_marian:
-      interop::write_marian(host, tokenizer, directory);
-      return interop::read_marian(directory).host;
-    case ExportFormat::hf_gpt2:
-      interop::write_gpt2(host, tokenizer, directory);
-      return interop::read_gpt2(directory).host;
-    case ExportFormat::hf_llama:
-      interop::write_llama(host, tokenizer, directory);
-      return interop::read_llama(directory).host;
-    case ExportFormat::ctranslate2:
-      interop::write_ctranslate2(host, tokenizer, directory);
-      return interop::read_back_ctranslate2(host.config(), directory);
+struct Job {
+  const HostModel& host;
+  const Tokenizer& tokenizer;
+  ExportWeights weights;
+  const fs::path& directory;
+};
+
+// The formats. `weights`: the types that matrices can be stored in; the first is the usual one.
+struct Format {
+  ExportFormat format;
+  const char* name;
+  std::vector<ExportWeights> weights;
+  HostModel (*write_and_read)(const Job& job);
+};
+
+const std::vector<Format>& formats() {
+  using enum ExportWeights;
+  static const std::vector<Format> all = {
+      {ExportFormat::hf_marian,
+       "hf-marian",
+       {float32},
+       [](const Job& job) {
+         interop::write_marian(job.host, job.tokenizer, job.directory);
+         return interop::read_marian(job.directory).host;
+       }},
+      {ExportFormat::hf_gpt2,
+       "hf-gpt2",
+       {float32},
+       [](const Job& job) {
+         interop::write_gpt2(job.host, job.tokenizer, job.directory);
+         return interop::read_gpt2(job.directory).host;
+       }},
+      {ExportFormat::ctranslate2,
+       "ctranslate2",
+       {float32, float16, bfloat16, int16, int8},
+       [](const Job& job) {
+         interop::write_ctranslate2(job.host, job.tokenizer, job.weights, job.directory);
+         return interop::read_back_ctranslate2(job.host, job.weights, job.directory);
+       }},
+      {ExportFormat::hf_llama,
+       "hf-llama",
+       {float32},
+       [](const Job& job) {
+         interop::write_llama(job.host, job.tokenizer, job.directory);
+         return interop::read_llama(job.directory).host;
+       }},
+      {ExportFormat::gguf,
+       "gguf",
+       {float16, float32, q8_0, q4_0},
+       [](const Job& job) {
+         interop::write_gguf(job.host, job.tokenizer, job.weights, job.directory);
+         return interop::read_back_gguf(job.host, job.tokenizer, job.weights, job.directory);
+       }},
+  };
+  return all;
+}
+
+const Format* find_format(int32_t value) {
+  for (const Format& format : formats())
+    if (static_cast<int32_t>(format.format) == value) return &format;
+  return nullptr;
+}
+
+constexpr std::array kWeightsNames = {"by-format", "float32", "float16", "bfloat16",
+                                      "int16",     "int8",    "q8_0",    "q4_0"};
+
+// The type of the weights. UNSUPPORTED lists what the format has.
+ExportWeights weights_of(const Format& format, ExportWeights wanted) {
+  if (wanted == ExportWeights::by_format) return format.weights.front();
+  std::string known;
+  for (const ExportWeights each : format.weights) {
+    if (each == wanted) return wanted;
+    known.append(known.empty() ? "" : ", ").append(export_weights_name(each));
   }
-  fail(ErrorCode::invalid_argument, kOrigin, "unknown format ", static_cast<int32_t>(format));
+  interop::cannot_express(format.name, concat("weights of the type ", export_weights_name(wanted),
+                                              " (--weights), it has ", known));
 }
 
 }  // namespace
 
+bool is_export_format(int32_t value) {
+  return find_format(value) != nullptr;
+}
+
 const char* export_format_name(ExportFormat format) {
-  switch (format) {
-    case ExportFormat::hf_marian:
-      return "hf-marian";
-    case ExportFormat::hf_gpt2:
-      return "hf-gpt2";
-    case ExportFormat::ctranslate2:
-      return "ctranslate2";
-    case ExportFormat::hf_llama:
-      return "hf-llama";
-  }
-  return "unknown";
+  const Format* found = find_format(static_cast<int32_t>(format));
+  return found != nullptr ? found->name : "unknown";
+}
+
+bool is_export_weights(int32_t value) {
+  return value >= 0 && static_cast<size_t>(value) < kWeightsNames.size();
+}
+
+const char* export_weights_name(ExportWeights weights) {
+  const auto value = static_cast<int32_t>(weights);
+  return is_export_weights(value) ? kWeightsNames[static_cast<size_t>(value)] : "unknown";
 }
 
 double export_model(Context& context, const Model& model, const Tokenizer& tokenizer,
-                    ExportFormat format, const fs::path& directory) {
+                    ExportFormat format, const fs::path& directory, ExportWeights weights) {
+  const Format* found = find_format(static_cast<int32_t>(format));
+  require(found != nullptr, ErrorCode::invalid_argument, kOrigin, "unknown format ",
+          static_cast<int32_t>(format));
+  require(is_export_weights(static_cast<int32_t>(weights)), ErrorCode::invalid_argument, kOrigin,
+          "unknown type of weights ", static_cast<int32_t>(weights));
+  weights = weights_of(*found, weights);
   interop::check_vocabulary(model.config(), tokenizer);
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);
-  const HostModel again = write_and_read(host, tokenizer, format, unfinished.path());
+  const HostModel again = found->write_and_read({host, tokenizer, weights, unfinished.path()});
   const double difference = interop::logit_difference(host, again);
-  require(difference <= kTolerance, ErrorCode::non_finite, kOrigin, "what was written as ",
-          export_format_name(format), " gives logits that differ from the model's by ", difference,
+  const double allowed =
+      weights == ExportWeights::float32 ? kTolerance : std::numeric_limits<double>::max();
+  require(difference <= allowed, ErrorCode::non_finite, kOrigin, "what was written as ",
+          found->name, " gives logits that differ from the model's by ", difference,
           "; nothing is left of it");
   unfinished.publish();
   return difference;
@@ -119,6 +193,7 @@ ImportedModel import_model(Context& context, const fs::path& directory) {
   require(type == "marian" || type == "gpt2" || type == "llama", ErrorCode::unsupported, kOrigin,
           config.label(), ": model_type is ", type.substr(0, 64),
           "; marian, gpt2 and llama can be imported");
+  config.refuse("quantization_config", "models with float weights can be imported");
   interop::Imported imported = type == "marian" ? interop::read_marian(directory)
                                : type == "gpt2" ? interop::read_gpt2(directory)
                                                 : interop::read_llama(directory);

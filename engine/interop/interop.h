@@ -20,16 +20,35 @@ enum class ExportFormat : int32_t {
   hf_gpt2 = 1,      // transformers' GPT2LMHeadModel: a pre-norm decoder_lm
   ctranslate2 = 2,  // a CTranslate2 model directory: every architecture
   hf_llama = 3,     // transformers' LlamaForCausalLM: a decoder_lm with rms, rotary and swiglu
+  gguf = 5,         // llama.cpp's file of a Llama model
 };
 const char* export_format_name(ExportFormat format);  // "hf-marian", ...
+bool is_export_format(int32_t value);
 
-// Writes the float32 (master) weights to `directory`, which must be empty or not exist. Returns the
-// largest difference of the logits, relative to the largest logit if that is above 1; it is 0 if
-// the weights are copied without arithmetic. UNSUPPORTED names the setting that the format cannot
-// express. INVALID_ARGUMENT: the tokenizer does not fit the model, or the directory has files.
-// NON_FINITE: weights are NaN or infinite, or logits differ by more than 1e-4.
+// How an export stores matrices. Values are part of the C ABI: never renumber, only append.
+enum class ExportWeights : int32_t {
+  by_format = 0,  // float16 in gguf, float32 in the others
+  float32 = 1,
+  float16 = 2,
+  bfloat16 = 3,
+  int16 = 4,  // CTranslate2: one scale for a matrix
+  int8 = 5,   // CTranslate2: a scale for each row
+  q8_0 = 6,   // ggml: a scale for each block of 32
+  q4_0 = 7,   // ggml: 4 bits, a scale for each block of 32
+};
+const char* export_weights_name(ExportWeights weights);  // "float32", ...
+bool is_export_weights(int32_t value);
+
+// Writes the master weights to `directory`, which must be empty or not exist. Returns the largest
+// difference of the logits, relative to the largest logit if that is above 1; it is 0 if the
+// weights are copied without arithmetic. With weights in fewer bits than float32, every weight that
+// is read back must be within the rounding of its type, and the difference is only told.
+// UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the tokenizer
+// does not fit the model, or the directory has files. NON_FINITE: weights are NaN or infinite, or
+// logits of float32 weights differ by more than 1e-4.
 double export_model(Context& context, const Model& model, const Tokenizer& tokenizer,
-                    ExportFormat format, const std::filesystem::path& directory);
+                    ExportFormat format, const std::filesystem::path& directory,
+                    ExportWeights weights = ExportWeights::by_format);
 
 struct ImportedModel {
   std::unique_ptr<Model> model;        // float32, in the caller's context

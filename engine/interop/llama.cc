@@ -13,12 +13,7 @@ constexpr const char* kFormat = "Llama";
 
 void check_expressible(const ModelConfig& config) {
   require_architecture(kFormat, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
-  if (config.norm != Norm::rms) cannot_express(kFormat, "layer norm; train with --task llama");
-  if (config.positions != Positions::rotary)
-    cannot_express(kFormat, "learned positions; train with --task llama");
-  if (config.ffn != FeedForward::swiglu)
-    cannot_express(kFormat, "a feed-forward without a gate; train with --task llama");
-  if (!config.pre_norm) cannot_express(kFormat, "post-norm layers (--transformer-norm post)");
+  require_llama_form(kFormat, config);
 }
 
 Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
@@ -50,22 +45,27 @@ Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
 
 // Newer files have an object `rope_parameters`, older ones `rope_theta` and perhaps `rope_scaling`.
 double rope_theta_of(const ConfigReader& json) {
-  const auto demand_plain = [&](const ConfigReader& rope) {
+  const auto demand_whole = [](const ConfigReader& reader) {
+    const double share = reader.number("partial_rotary_factor", 1);
+    require(share == 1, ErrorCode::unsupported, kOrigin, reader.label(),
+            ": partial_rotary_factor is ", share, ", rotary positions here turn whole heads");
+  };
+  demand_whole(json);
+  double theta = json.number("rope_theta", 1e4);
+  for (const char* object : {"rope_scaling", "rope_parameters"}) {
+    if (!json.has(object)) continue;
+    const ConfigReader rope = json.inside(object);
     for (const char* field : {"rope_type", "type"}) {
       if (!rope.has(field)) continue;
       const std::string type = rope.text(field);
       require(type == "default", ErrorCode::unsupported, kOrigin, rope.label(), ": ", field, " is ",
               type.substr(0, 64), ", rotary positions here are not scaled");
     }
-  };
-  if (json.has("rope_scaling")) demand_plain(json.inside("rope_scaling"));
-  if (!json.has("rope_parameters")) return json.number("rope_theta", 1e4);
-  const ConfigReader rope = json.inside("rope_parameters");
-  demand_plain(rope);
-  const double share = rope.number("partial_rotary_factor", 1);
-  require(share == 1, ErrorCode::unsupported, kOrigin, rope.label(), ": partial_rotary_factor is ",
-          share, ", rotary positions here turn whole heads");
-  return rope.number("rope_theta", json.number("rope_theta", 1e4));
+    demand_whole(rope);
+    rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor"});
+    theta = rope.number("rope_theta", theta);
+  }
+  return theta;
 }
 
 // Frequencies that old versions saved with every layer.
@@ -79,7 +79,7 @@ void write_llama(const HostModel& host, const Tokenizer& tokenizer, const fs::pa
   const ModelConfig& config = host.config();
   check_expressible(config);
   write_json(directory / "config.json", config_json(config, tokenizer));
-  write_generation(tokenizer, directory);
+  write_generation(tokenizer, config, directory);
   write_lm_tokenizer(tokenizer, config, directory);
   write_tensors(directory / "model.safetensors", host, llama_tensors(config));
 }

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/interop/spm_subwords.h"
+#include "engine/decode/options.h"
+#include "engine/interop/fast_tokenizer.h"
 #include "engine/io/atomic_file.h"
 
 namespace trafo::interop {
@@ -10,72 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string base64(std::string_view bytes) {
-  static constexpr char kDigits[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k)
-      group = group << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k)
-      text += i + k > bytes.size() ? '=' : kDigits[group >> (18 - 6 * k) & 63];
-  }
-  return text;
-}
-
-// The tokenizer in the format of the `tokenizers` library, for unigram models without byte tokens:
-// the character map of the normaliser, spaces as U+2581, the subwords with their scores.
-Json fast_tokenizer(const SpmModel& spm, const Tokenizer& tokenizer) {
-  Json::List special, vocabulary;
-  for (size_t id = 0; id < spm.subwords.size(); ++id) {
-    const ScoredSubword& subword = spm.subwords[id];
-    vocabulary.push_back(Json::List{subword.text, subword.score});
-    if (subword.type == SubwordType::control || subword.type == SubwordType::unknown)
-      special.push_back(Json::Object{{"id", id},
-                                     {"content", subword.text},
-                                     {"single_word", false},
-                                     {"lstrip", false},
-                                     {"rstrip", false},
-                                     {"normalized", false},
-                                     {"special", true}});
-  }
-  Json::List normalizers;
-  if (!spm.character_map.empty())
-    normalizers.push_back(
-        Json::Object{{"type", "Precompiled"}, {"precompiled_charsmap", base64(spm.character_map)}});
-  if (spm.remove_extra_whitespaces) {
-    normalizers.push_back(
-        Json::Object{{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
-    normalizers.push_back(Json::Object{
-        {"type", "Replace"}, {"pattern", Json::Object{{"Regex", " {2,}"}}}, {"content", " "}});
-  }
-  const Json metaspace = Json::Object{{"type", "Metaspace"},
-                                      {"replacement", "\u2581"},
-                                      {"prepend_scheme", spm.add_dummy_prefix ? "always" : "never"},
-                                      {"split", false}};
-  Json json;
-  json["version"] = "1.0";
-  json["truncation"] = nullptr;
-  json["padding"] = nullptr;
-  json["added_tokens"] = special;
-  json["normalizer"] = Json::Object{{"type", "Sequence"}, {"normalizers", normalizers}};
-  json["pre_tokenizer"] = metaspace;
-  json["post_processor"] = nullptr;
-  json["decoder"] = metaspace;
-  json["model"] = Json::Object{{"type", "Unigram"},
-                               {"unk_id", tokenizer.unk_id()},
-                               {"vocab", vocabulary},
-                               {"byte_fallback", false}};
-  return json;
-}
-
-bool has_fast_form(const SpmModel& spm) {
-  return spm.is_unigram && spm.escape_whitespaces &&
-         std::none_of(spm.subwords.begin(), spm.subwords.end(), [](const ScoredSubword& subword) {
-           return subword.type == SubwordType::byte || subword.type == SubwordType::user_defined ||
-                  subword.type == SubwordType::unused;
-         });
+// The usual limit of a translation (engine/decode/options.h), where the model has the positions:
+// half of them are the source's.
+int64_t longest_translation(const ModelConfig& config) {
+  return std::min(DecodeOptions{}.max_length, std::max<int64_t>(1, config.max_positions / 2));
 }
 
 }  // namespace
@@ -86,9 +25,11 @@ void put_special_ids(const Tokenizer& tokenizer, Json& json) {
   json["pad_token_id"] = tokenizer.pad_id() < 0 ? tokenizer.eos_id() : tokenizer.pad_id();
 }
 
-void write_generation(const Tokenizer& tokenizer, const fs::path& directory) {
+void write_generation(const Tokenizer& tokenizer, const ModelConfig& config,
+                      const fs::path& directory) {
   Json generation;
   put_special_ids(tokenizer, generation);
+  generation["max_new_tokens"] = longest_translation(config);
   Json::List never{tokenizer.unk_id()};
   for (const int32_t id : {tokenizer.bos_id(), tokenizer.pad_id()})
     if (id >= 0 && id != tokenizer.eos_id()) never.push_back(id);
@@ -99,21 +40,25 @@ void write_generation(const Tokenizer& tokenizer, const fs::path& directory) {
 void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
                         const fs::path& directory) {
   write_file_atomically(directory / "tokenizer.model", tokenizer.serialized());
-  const SpmModel spm = parse_spm(tokenizer.serialized());
-  if (!has_fast_form(spm)) return;
+  const std::optional<Json> fast = fast_tokenizer(tokenizer);
+  if (!fast) return;
   Json json;
   json["tokenizer_class"] = "PreTrainedTokenizerFast";
   json["model_max_length"] = config.max_positions;
   json["clean_up_tokenization_spaces"] = false;
+  json["model_input_names"] = Json::List{"input_ids", "attention_mask"};
+  json["padding_side"] = "left";  // the translation goes on from the end of the source
+  json["add_bos_token"] = false;
+  json["add_eos_token"] = true;
   const auto name = [&](const char* key, int32_t id) {
     if (id >= 0) json[key] = tokenizer.token(id);
   };
   name("unk_token", tokenizer.unk_id());
   name("bos_token", tokenizer.bos_id());
   name("eos_token", tokenizer.eos_id());
-  name("pad_token", tokenizer.pad_id());
+  name("pad_token", tokenizer.pad_id() < 0 ? tokenizer.eos_id() : tokenizer.pad_id());
   write_json(directory / "tokenizer_config.json", json);
-  write_json(directory / "tokenizer.json", fast_tokenizer(spm, tokenizer));
+  write_json(directory / "tokenizer.json", *fast);
 }
 
 void read_lm_tokenizer(const fs::path& directory, const ModelConfig& config, Imported& imported) {

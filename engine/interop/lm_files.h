@@ -8,10 +8,11 @@ namespace trafo::interop {
 
 // Sets bos_token_id, eos_token_id and pad_token_id. Tokens that the tokenizer lacks become eos.
 void put_special_ids(const Tokenizer& tokenizer, Json& json);
-// Writes generation_config.json, which suppresses the tokens that decoding here never generates.
-void write_generation(const Tokenizer& tokenizer, const std::filesystem::path& directory);
-// Writes tokenizer.model and, for unigram vocabularies without byte tokens, the files of
-// AutoTokenizer.
+// Writes generation_config.json: the longest translation, and the tokens that decoding here never
+// generates as suppressed ones.
+void write_generation(const Tokenizer& tokenizer, const ModelConfig& config,
+                      const std::filesystem::path& directory);
+// Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer.
 void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
                         const std::filesystem::path& directory);
 // Reads tokenizer.model, or notes that there is none.

@@ -80,6 +80,7 @@ Json generation_json(const ModelConfig& config, const Tokenizer& tokenizer, int3
   json["decoder_start_token_id"] = tokenizer.bos_id();
   json["max_length"] = std::min<int64_t>(512, config.max_positions);
   json["num_beams"] = 5;
+  json["early_stopping"] = true;  // without it transformers searches on for longer
   // The tokens that decoding here never generates.
   Json::List never{tokenizer.unk_id(), tokenizer.bos_id()};
   if (pad != tokenizer.bos_id()) never.push_back(pad);

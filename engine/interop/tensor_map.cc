@@ -67,29 +67,41 @@ void conv1d(Table& t, const std::string& name, const std::string& parameter, int
   t.vector(name + ".bias", parameter + ".bias", out);
 }
 
-void ct2_norm(Table& t, const std::string& name, const std::string& parameter) {
-  t.vector(name + "/layer_norm/gamma", parameter + ".weight", t.width());
-  t.vector(name + "/layer_norm/beta", parameter + ".bias", t.width());
-}
+// The tensors that CTranslate2 reads of a part of the model, as far as the model has them.
+class Ct2Table : public Table {
+ public:
+  explicit Ct2Table(const ModelConfig& config) : Table(config), config_(config) {}
 
-void ct2_linear(Table& t, const std::string& name, const std::string& parameter, int64_t rows,
-                int64_t columns, int64_t first = 0) {
-  t.matrix(name + "/weight", parameter + ".weight", rows, columns, first);
-  t.vector(name + "/bias", parameter + ".bias", rows, first);
-}
+  void norm(const std::string& name, const std::string& parameter) {
+    vector(name + "/layer_norm/gamma", parameter + ".weight", width());
+    if (config_.norm == Norm::layer)
+      vector(name + "/layer_norm/beta", parameter + ".bias", width());
+  }
+  void linear(const std::string& name, const std::string& parameter, int64_t rows, int64_t columns,
+              int64_t first = 0) {
+    matrix(name + "/weight", parameter + ".weight", rows, columns, first);
+    if (config_.biases) vector(name + "/bias", parameter + ".bias", rows, first);
+  }
+  void self_attention(const std::string& name, const std::string& parameter) {
+    const std::string there = name + "/self_attention", ours = parameter + ".attention";
+    norm(there, parameter + ".attention_norm");
+    linear(there + "/linear_0", ours + ".qkv", config_.qkv_width(), width());
+    linear(there + "/linear_1", ours + ".output", width(), width());
+  }
+  void feed_forward(const std::string& name, const std::string& parameter) {
+    norm(name + "/ffn", parameter + ".ffn_norm");
+    if (config_.ffn == FeedForward::swiglu) {
+      linear(name + "/ffn/linear_0", parameter + ".ffn.gate_up", ffn(), width());
+      linear(name + "/ffn/linear_0_noact", parameter + ".ffn.gate_up", ffn(), width(), ffn());
+    } else {
+      linear(name + "/ffn/linear_0", parameter + ".ffn.up", ffn(), width());
+    }
+    linear(name + "/ffn/linear_1", parameter + ".ffn.down", width(), ffn());
+  }
 
-void ct2_self_attention(Table& t, const std::string& name, const std::string& parameter) {
-  const int64_t w = t.width();
-  ct2_norm(t, name + "/self_attention", parameter + ".attention_norm");
-  ct2_linear(t, name + "/self_attention/linear_0", parameter + ".attention.qkv", 3 * w, w);
-  ct2_linear(t, name + "/self_attention/linear_1", parameter + ".attention.output", w, w);
-}
-
-void ct2_feed_forward(Table& t, const std::string& name, const std::string& parameter) {
-  ct2_norm(t, name + "/ffn", parameter + ".ffn_norm");
-  ct2_linear(t, name + "/ffn/linear_0", parameter + ".ffn.up", t.ffn(), t.width());
-  ct2_linear(t, name + "/ffn/linear_1", parameter + ".ffn.down", t.width(), t.ffn());
-}
+ private:
+  const ModelConfig& config_;
+};
 
 }  // namespace
 
@@ -174,7 +186,7 @@ std::vector<MappedTensor> llama_tensors(const ModelConfig& config) {
 }
 
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
-  Table t(config);
+  Ct2Table t(config);
   const int64_t w = config.width, v = config.vocabulary;
   const bool lm = !config.has_encoder();
   if (!lm) {
@@ -183,27 +195,27 @@ std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
     for (int64_t i = 0; i < config.encoder_layers; ++i) {
       const std::string name = numbered("encoder/layer_", i);
       const std::string ours = numbered("encoder.", i);
-      ct2_self_attention(t, name, ours);
-      ct2_feed_forward(t, name, ours);
+      t.self_attention(name, ours);
+      t.feed_forward(name, ours);
     }
-    if (config.pre_norm) ct2_norm(t, "encoder", "encoder.norm");
+    if (config.pre_norm) t.norm("encoder", "encoder.norm");
   }
   t.matrix("decoder/embeddings/weight", "embedding.weight", v, w);
-  if (lm)
+  if (lm && config.positions == Positions::standard)
     t.matrix("decoder/position_encodings/encodings", "positions.weight", config.max_positions, w);
   for (int64_t i = 0; i < config.decoder_layers; ++i) {
     const std::string name = numbered("decoder/layer_", i);
     const std::string ours = numbered("decoder.", i);
-    ct2_self_attention(t, name, ours);
+    t.self_attention(name, ours);
     if (!lm) {
-      ct2_norm(t, name + "/attention", ours + ".cross_norm");
-      ct2_linear(t, name + "/attention/linear_0", ours + ".cross.query", w, w);
-      ct2_linear(t, name + "/attention/linear_1", "decoder.cross_kv", 2 * w, w, 2 * i * w);
-      ct2_linear(t, name + "/attention/linear_2", ours + ".cross.output", w, w);
+      t.norm(name + "/attention", ours + ".cross_norm");
+      t.linear(name + "/attention/linear_0", ours + ".cross.query", w, w);
+      t.linear(name + "/attention/linear_1", "decoder.cross_kv", 2 * w, w, 2 * i * w);
+      t.linear(name + "/attention/linear_2", ours + ".cross.output", w, w);
     }
-    ct2_feed_forward(t, name, ours);
+    t.feed_forward(name, ours);
   }
-  if (config.pre_norm) ct2_norm(t, "decoder", "decoder.norm");
+  if (config.pre_norm) t.norm("decoder", "decoder.norm");
   t.matrix("decoder/projection/weight",
            config.tied_embeddings ? "embedding.weight" : "output.weight", v, w);
   if (config.has_output_bias()) t.vector("decoder/projection/bias", "output.bias", v);

@@ -80,8 +80,8 @@ Subword check_subword(const Checker& checker, std::string_view bytes, size_t id)
   return subword;
 }
 
-SpmKind check_trainer(const Checker& checker, std::string_view bytes) {
-  auto kind = SpmKind::unigram;
+// A message that comes again is merged with those before it: `kind` stays if this one has none.
+void check_trainer(const Checker& checker, std::string_view bytes, SpmKind& kind) {
   SpmFields reader(bytes, checker.name);
   for (SpmField field; reader.next(field);) {
     if (field.number == spm_field::kUnknownSurface) {
@@ -94,7 +94,6 @@ SpmKind check_trainer(const Checker& checker, std::string_view bytes) {
       kind = static_cast<SpmKind>(field.value);
     }
   }
-  return kind;
 }
 
 // Longest chain of subwords that are prefixes of each other; sorted, a prefix stands before what it
@@ -130,7 +129,7 @@ SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
       texts.push_back(subword.text);
       if (subword.type == SubwordType::user_defined) user_defined.push_back(subword.text);
     } else if (field.number == spm_field::kTrainer) {
-      summary.kind = check_trainer(checker, field.bytes);
+      check_trainer(checker, field.bytes, summary.kind);
     } else if (field.number == spm_field::kNormalizer) {
       summary.normalizer = read_normalizer(field.bytes, name);
     } else if (field.number == spm_field::kDenormalizer) {

@@ -94,7 +94,35 @@ TEST_F(InteropCli, ALlamaIsTrainedGoesOutAndComesBack) {
   EXPECT_EQ(lines_of(translated("llama")).size(), 2u);
   EXPECT_EQ(translated("llama"), translated("again"));
   expect_refused({"export", "-m", "llama", "--to", "hf-gpt2", "-o", "y"}, "use hf-llama", 2);
+  expect_refused({"export", "-m", "llama", "--to", "gguf", "-o", "y"}, "a unigram vocabulary", 2);
   expect_refused({"export", "-m", "pre", "--to", "hf-llama", "-o", "y"}, "encoder-decoder", 2);
+}
+
+TEST_F(InteropCli, WeightsInFewerBitsMakeSmallerFiles) {
+  const Outcome vocab =
+      run(words_of("vocab -t t.de t.en -o bpe.spm --dim-vocabs 400 --soft-limit --bpe "
+                   "--byte-fallback --quiet"));
+  ASSERT_EQ(vocab.exit_code, 0) << vocab.err;
+  const Outcome trained = run(with_tiny_model(
+      words_of("train -t t.de t.en --model blocks --after 1u --task llama --vocabs bpe.spm "
+               "--device cpu"),
+      {.width = 32, .vocabulary = 0, .batch_tokens = 500, .decoder_only = true}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const auto size_of = [&](const std::string& format, const std::string& weights) {
+    const std::string folder = format + "-" + weights;
+    const Outcome out = run(
+        {"export", "-m", "blocks", "--to", format, "--weights", weights, "-o", folder, "--quiet"});
+    EXPECT_EQ(out.exit_code, 0) << out.err;
+    return fs::file_size(folder_->file(folder) + (format == "gguf" ? "/model.gguf" : "/model.bin"));
+  };
+  const auto whole = size_of("gguf", "f32"), half = size_of("gguf", "f16");
+  const auto eight = size_of("gguf", "q8_0"), four = size_of("gguf", "q4_0");
+  EXPECT_GT(whole, half);
+  EXPECT_GT(half, eight);
+  EXPECT_GT(eight, four);
+  const auto sixteen = size_of("ctranslate2", "int16");
+  EXPECT_GT(size_of("ctranslate2", "float32"), sixteen);
+  EXPECT_GT(sixteen, size_of("ctranslate2", "int8"));
 }
 
 TEST_F(InteropCli, WhatCannotBeIsSaid) {
@@ -103,7 +131,13 @@ TEST_F(InteropCli, WhatCannotBeIsSaid) {
   expect_refused({"export", "-m", "pre", "--to", "hf-marian", "-o", "x"}, "--transformer-norm pre",
                  2);
   expect_refused({"export", "-m", "pre", "--to", "hf-gpt2", "-o", "x"}, "encoder-decoder", 2);
-  expect_refused({"export", "-m", "pre", "--to", "onnx", "-o", "x"}, "there are hf-marian", 2);
+  expect_refused({"export", "-m", "pre", "--to", "paper", "-o", "x"}, "there are hf-marian", 2);
+  expect_refused({"export", "-m", "pre", "--to", "gguf", "-o", "x"}, "encoder-decoder", 2);
+  expect_refused(words_of("export -m pre --to ctranslate2 --weights int4 -o x"),
+                 "--weights int4: there is no such choice; there are float32 (f32)", 2);
+  expect_refused(words_of("export -m pre --to ctranslate2 --weights q8_0 -o x"),
+                 "ctranslate2 cannot express weights of the type q8_0 (--weights), it has float32",
+                 2);
   expect_refused({"export", "-m", "pre", "--to", "ctranslate2", "-o", "ct2"}, "not an empty", 2);
   expect_refused({"export", "-m", "none", "--to", "ctranslate2", "-o", "x"}, "none: no such", 2);
   expect_refused({"export", "-m", "pre"}, "--to", 2);

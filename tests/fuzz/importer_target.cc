@@ -15,10 +15,11 @@ namespace fs = std::filesystem;
 
 struct Good {
   const char* format;
-  ModelConfig config;
   fs::path directory;
   std::vector<std::string> names;  // of its files, in order
   std::vector<std::string> contents;
+  std::shared_ptr<const interop::HostModel> host;
+  Tokenizer tokenizer;
 };
 
 ModelConfig config_of(const char* format, int64_t vocabulary) {
@@ -37,7 +38,7 @@ ModelConfig config_of(const char* format, int64_t vocabulary) {
   config.architecture = Architecture::decoder_lm;
   config.pre_norm = true;
   config.activation = Activation::gelu;
-  if (name == "llama") {
+  if (name == "llama" || name == "gguf") {
     config.norm = Norm::rms;
     config.positions = Positions::rotary;
     config.ffn = FeedForward::swiglu;
@@ -61,17 +62,25 @@ Good make_good(const char* format) {
   TokenizerTrainOptions options;
   options.vocab_size = 24;
   options.hard_vocab_limit = false;
+  if (std::string_view(format) == "gguf") {
+    options.vocab_size = 280;
+    options.model = TokenizerModel::bpe;
+    options.byte_fallback = true;
+  }
   const std::vector<std::string> lines = {"ab cd ab", "cd ab cd", "b d b d"};
   const Tokenizer tokenizer = Tokenizer::train(std::span<const std::string>(lines), options);
   const auto model = make_model(context(), config_of(format, tokenizer.vocab_size()), 1);
-  const interop::HostModel host = interop::copy_to_host(context(), *model);
-  Good good{format, model->config(), folder().path() / format, {}, {}};
+  auto copy = std::make_shared<interop::HostModel>(interop::copy_to_host(context(), *model));
+  const interop::HostModel& host = *copy;
+  Good good{format, folder().path() / format, {}, {}, std::move(copy), tokenizer};
   fs::create_directories(good.directory);
   const std::string_view name = format;
   if (name == "marian") interop::write_marian(host, tokenizer, good.directory);
   if (name == "gpt2") interop::write_gpt2(host, tokenizer, good.directory);
   if (name == "llama") interop::write_llama(host, tokenizer, good.directory);
-  if (name == "ctranslate2") interop::write_ctranslate2(host, tokenizer, good.directory);
+  if (name == "ctranslate2")
+    interop::write_ctranslate2(host, tokenizer, ExportWeights::float32, good.directory);
+  if (name == "gguf") interop::write_gguf(host, tokenizer, ExportWeights::float16, good.directory);
   for (const auto& entry : fs::directory_iterator(good.directory))
     good.names.push_back(entry.path().filename().string());
   std::sort(good.names.begin(), good.names.end());
@@ -82,7 +91,7 @@ Good make_good(const char* format) {
 
 std::vector<Good>& directories() {
   static std::vector<Good> all = {make_good("marian"), make_good("gpt2"), make_good("llama"),
-                                  make_good("ctranslate2")};
+                                  make_good("ctranslate2"), make_good("gguf")};
   return all;
 }
 
@@ -90,7 +99,7 @@ std::vector<Good>& directories() {
 
 void run_importer(Bytes input) {
   Parts parts(input);
-  Good& good = directories()[parts.byte() % 4];
+  Good& good = directories()[parts.byte() % directories().size()];
   const size_t place = parts.byte() % good.names.size();
   const std::string name = std::string(good.format) + "/" + good.names[place];
   if (parts.empty())
@@ -98,8 +107,11 @@ void run_importer(Bytes input) {
   else
     folder().write(name, parts.rest());
   attempt([&] {
-    if (std::string_view(good.format) == "ctranslate2")
-      interop::read_back_ctranslate2(good.config, good.directory);
+    const std::string_view format = good.format;
+    if (format == "ctranslate2")
+      interop::read_back_ctranslate2(*good.host, ExportWeights::float32, good.directory);
+    else if (format == "gguf")
+      interop::read_back_gguf(*good.host, good.tokenizer, ExportWeights::float16, good.directory);
     else
       import_model(context(), good.directory);
   });

@@ -27,11 +27,25 @@ TEST_F(InteropFormsTest, FormatsHaveNames) {
   EXPECT_STREQ(export_format_name(ExportFormat::hf_gpt2), "hf-gpt2");
   EXPECT_STREQ(export_format_name(ExportFormat::hf_llama), "hf-llama");
   EXPECT_STREQ(export_format_name(ExportFormat::ctranslate2), "ctranslate2");
+  EXPECT_STREQ(export_format_name(ExportFormat::gguf), "gguf");
+  EXPECT_STREQ(export_weights_name(ExportWeights::bfloat16), "bfloat16");
+  EXPECT_STREQ(export_weights_name(ExportWeights::q4_0), "q4_0");
+  EXPECT_STREQ(export_weights_name(static_cast<ExportWeights>(8)), "unknown");
+  EXPECT_FALSE(is_export_weights(-1));
   const auto unknown = static_cast<ExportFormat>(77);
   EXPECT_STREQ(export_format_name(unknown), "unknown");
   const auto model = make_model(*context_, config_of(Architecture::decoder_lm, true), 1);
   expect_error(ErrorCode::invalid_argument, "unknown format 77",
                [&] { exported(*model, unknown, "x"); });
+  expect_error(ErrorCode::invalid_argument, "unknown type of weights 8", [&] {
+    export_model(*context_, *model, tokenizer(), ExportFormat::ctranslate2, path("x"),
+                 static_cast<ExportWeights>(8));
+  });
+  expect_error(ErrorCode::unsupported,
+               "hf-gpt2 cannot express weights of the type int8 (--weights), it has float32", [&] {
+                 export_model(*context_, *model, tokenizer(), ExportFormat::hf_gpt2, path("x"),
+                              ExportWeights::int8);
+               });
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
@@ -87,21 +101,27 @@ TEST_F(InteropFormsTest, Ctranslate2TakesEveryActivation) {
     EXPECT_EQ(exported(*model_of(config), ExportFormat::ctranslate2, name), 0);
     // The number is in the file: another activation is another model.
     config.activation = activation == Activation::relu ? Activation::silu : Activation::relu;
-    expect_error(ErrorCode::corrupt_file, "decoder/activation is ",
-                 [&] { interop::read_back_ctranslate2(config, path(name)); });
+    const interop::HostModel other = interop::copy_to_host(*context_, *model_of(config));
+    expect_error(ErrorCode::corrupt_file, "decoder/activation is ", [&] {
+      interop::read_back_ctranslate2(other, ExportWeights::float32, path(name));
+    });
   }
 }
 
 TEST_F(InteropFormsTest, ACtranslate2FileCutShortIsCorrupt) {
   const auto model = model_of(config_of(Architecture::decoder_lm, true));
-  exported(*model, ExportFormat::ctranslate2, "cut");
-  const fs::path file = path("cut") / "model.bin";
-  const std::string whole = read_text_file(file, 1 << 24);
-  for (size_t size = whole.size() - 1; size > 16; size = size * 9 / 10) {
-    write_file_atomically(file, whole.substr(0, size));
-    EXPECT_EQ(code_of([&] { interop::read_back_ctranslate2(model->config(), path("cut")); }),
-              ErrorCode::corrupt_file)
-        << size;
+  const interop::HostModel host = interop::copy_to_host(*context_, *model);
+  for (const ExportWeights weights : {ExportWeights::float32, ExportWeights::int8}) {
+    const fs::path directory = path(export_weights_name(weights));
+    export_model(*context_, *model, tokenizer(), ExportFormat::ctranslate2, directory, weights);
+    const fs::path file = directory / "model.bin";
+    const std::string whole = read_text_file(file, 1 << 24);
+    for (size_t size = whole.size() - 1; size > 16; size = size * 9 / 10) {
+      write_file_atomically(file, whole.substr(0, size));
+      EXPECT_EQ(code_of([&] { interop::read_back_ctranslate2(host, weights, directory); }),
+                ErrorCode::corrupt_file)
+          << size;
+    }
   }
 }
 

@@ -66,6 +66,10 @@ TEST_F(InteropTest, LlamaDirectoriesOfOtherVersions) {
             }).rope_theta,
             7e4);
   EXPECT_EQ(config_of_file([](Json& json) {
+              json["rope_scaling"] = {{"rope_type", "default"}, {"rope_theta", 6e4}};
+            }).rope_theta,
+            6e4);
+  EXPECT_EQ(config_of_file([](Json& json) {
               json.erase("num_key_value_heads");
               json.erase("head_dim");
               json.erase("rope_scaling");
@@ -85,6 +89,11 @@ TEST_F(InteropTest, LlamasThatModelsHereAreNotAreNamed) {
   config(ErrorCode::unsupported, "attention_bias is true", "attention_bias", true);
   config(ErrorCode::unsupported, "mlp_bias is true", "mlp_bias", true);
   config(ErrorCode::unsupported, "rope_type is llama3", "rope_scaling", {{"rope_type", "llama3"}});
+  config(ErrorCode::unsupported, "rope_scaling: 'factor' is not known", "rope_scaling",
+         {{"factor", 2}});
+  config(ErrorCode::unsupported, "partial_rotary_factor is 0.25", "partial_rotary_factor", 0.25);
+  config(ErrorCode::unsupported, "quantization_config is given", "quantization_config",
+         {{"quant_method", "awq"}});
   config(ErrorCode::unsupported, "partial_rotary_factor is 0.5", "rope_parameters",
          {{"partial_rotary_factor", 0.5}});
   config(ErrorCode::unsupported, "head_dim is not", "head_dim", 16);

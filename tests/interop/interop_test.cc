@@ -47,6 +47,48 @@ TEST_F(InteropTest, Ctranslate2TakesEveryArchitecture) {
       }
 }
 
+TEST_F(InteropTest, Ctranslate2StoresMatricesInFewerBits) {
+  using enum ExportWeights;
+  int number = 0;
+  for (const ModelConfig& config :
+       {config_of(Architecture::encoder_decoder, false), config_of(Architecture::decoder_lm, true),
+        llama_config(1, true), llama_config(0, false)}) {
+    const auto model = model_of(config);
+    uintmax_t bytes = 0;
+    const auto difference = [&](ExportWeights weights) {
+      const fs::path directory = path(concat("ct2-", number++));
+      const double gap = export_model(*context_, *model, tokenizer(), ExportFormat::ctranslate2,
+                                      directory, weights);
+      bytes = fs::file_size(directory / "model.bin");
+      return gap;
+    };
+    EXPECT_EQ(difference(float32), 0);
+    const uintmax_t whole = bytes;
+    const double half = difference(float16);
+    EXPECT_LT(bytes, whole * 6 / 10);
+    const double brain = difference(bfloat16), sixteen = difference(int16);
+    const double eight = difference(int8);
+    EXPECT_LT(bytes, whole / 2);
+    EXPECT_GT(half, 0);
+    EXPECT_GT(brain, half);
+    EXPECT_GT(sixteen, half);
+    EXPECT_GT(eight, sixteen);
+    EXPECT_LT(eight, 0.05);
+  }
+}
+
+TEST_F(InteropTest, WeightsBeyondFloat16AreNamed) {
+  const auto model = model_of(config_of(Architecture::decoder_lm, true));
+  model->parameters().value(0).data<float>()[7] = 1e5;
+  const auto write = [&](ExportWeights weights) {
+    export_model(*context_, *model, tokenizer(), ExportFormat::ctranslate2, path("x"), weights);
+  };
+  expect_error(ErrorCode::unsupported, "float16 cannot express the 100000 of decoder/",
+               [&] { write(ExportWeights::float16); });
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  write(ExportWeights::bfloat16);
+}
+
 TEST_F(InteropTest, OutputBiasOfAnLmMovesIntoTheMatrix) {
   for (const bool tied : {false, true}) {
     ModelConfig config = config_of(Architecture::decoder_lm, true);
@@ -102,13 +144,13 @@ TEST_F(InteropTest, SettingsThatCannotBeSaidAreNamed) {
   refused(post, ExportFormat::hf_gpt2, "encoder-decoder");
   refused(config_of(Architecture::decoder_lm, false), ExportFormat::hf_gpt2, "post-norm");
   refused(llama_config(0, true), ExportFormat::hf_gpt2, "RMS norm");
-  refused(llama_config(0, true), ExportFormat::ctranslate2, "RMS norm");
   refused(llama_config(0, true), ExportFormat::hf_marian, "decoder-lm");
   refused(post, ExportFormat::hf_llama, "encoder-decoder");
   refused(lm, ExportFormat::hf_llama, "layer norm");
   ModelConfig llama_post = llama_config(0, true);
   llama_post.pre_norm = false;
   refused(llama_post, ExportFormat::hf_llama, "post-norm");
+  refused(llama_post, ExportFormat::ctranslate2, "post-norm");
   ModelConfig plain = llama_config(0, true);
   plain.ffn = FeedForward::plain;
   refused(plain, ExportFormat::hf_llama, "without a gate");
@@ -159,6 +201,27 @@ TEST_F(InteropTest, HalfPrecisionBecomesFloat32) {
   EXPECT_EQ(std::memcmp(shared, floats.data(), floats.size() * sizeof(float)), 0);
   EXPECT_EQ(parameters.value(parameters.find("encoder.0.ffn_norm.weight")).data<float>()[3],
             std::bit_cast<float>(0x3f3f0000u));
+}
+
+TEST_F(InteropTest, WeightsThatAreNotFiniteAreRefusedByName) {
+  const auto model = model_of(config_of(Architecture::encoder_decoder, false));
+  const auto refused_as = [&](const char* dtype, const auto& stored) {
+    broken(*model, ExportFormat::hf_marian, ErrorCode::corrupt_file,
+           "value 1 of final_logits_bias is not a finite float32 number",
+           [&](const fs::path& directory) {
+             edit_tensors(directory, [&](std::vector<Stored>& all) {
+               Stored& bias = find(all, "final_logits_bias");
+               bias.dtype = dtype;
+               bias.bytes.assign(bias.bytes.size() / 4 * sizeof stored, std::byte{0});
+               std::memcpy(bias.bytes.data() + sizeof stored, &stored, sizeof stored);
+             });
+           });
+  };
+  refused_as("F32", std::numeric_limits<float>::infinity());
+  refused_as("F32", std::numeric_limits<float>::quiet_NaN());
+  refused_as("F16", uint16_t{0xfc00});
+  refused_as("BF16", uint16_t{0x7fc0});
+  refused_as("F64", 1e39);
 }
 
 TEST_F(InteropTest, HostileConfigurationsAreErrors) {

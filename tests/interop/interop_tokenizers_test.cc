@@ -52,6 +52,15 @@ class InteropTokenizerTest : public InteropTest {
     change(subwords);
     return Tokenizer::from_bytes(interop::serialize_spm(model, subwords) + further);
   }
+  static Tokenizer trained(TokenizerModel kind, bool bytes) {
+    TokenizerTrainOptions options;
+    options.vocab_size = bytes ? 300 : 60;
+    options.hard_vocab_limit = false;
+    options.byte_fallback = bytes;
+    options.model = kind;
+    const std::vector<std::string> lines{"der Hund sieht einen Baum", "die Katze sucht ein Licht"};
+    return Tokenizer::train(std::span<const std::string>(lines), options);
+  }
   static Tokenizer normalised(const std::string& fields) {
     return changed([](auto&) {}, field_of(spm_field::kNormalizer, fields));
   }
@@ -79,8 +88,8 @@ TEST_F(InteropTokenizerTest, TheNormaliserIsWrittenAsItIs) {
                                       field_of(spm_field::kCharacterMap, "")),
                            "bare") /
                       "tokenizer.json");
-  EXPECT_EQ(json["pre_tokenizer"]["prepend_scheme"], "never");
-  EXPECT_EQ(json["normalizer"]["normalizers"], Json::array());
+  const Json spaces = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+  EXPECT_EQ(json["normalizer"]["normalizers"], Json::array({spaces}));
 
   // Texts of every length: what is left of a group of three bytes is padded.
   std::string map = interop::parse_spm(tokenizer().serialized()).character_map;
@@ -88,32 +97,39 @@ TEST_F(InteropTokenizerTest, TheNormaliserIsWrittenAsItIs) {
   for (int more = 0; more < 3; ++more, map += '\0') {
     const Tokenizer with = normalised(field_of(spm_field::kCharacterMap, map));
     json = json_of(gpt2(with, concat("map", more)) / "tokenizer.json");
-    EXPECT_EQ(json["pre_tokenizer"]["prepend_scheme"], "always");
-    const Json& first = json["normalizer"]["normalizers"][0];
-    EXPECT_EQ(first["type"], "Precompiled");
-    const std::string text = first["precompiled_charsmap"];
+    const Json& steps = json["normalizer"]["normalizers"];
+    std::vector<std::string> types;
+    for (const Json& step : steps) types.push_back(step["type"]);
+    // First half-width letters with a voicing mark become one letter: the first is U+FF66 U+FF9E.
+    const auto composed = std::find(types.begin(), types.end(), "NFC");
+    EXPECT_EQ(
+        std::vector<std::string>(composed, types.end()),
+        (std::vector<std::string>{"NFC", "Precompiled", "Strip", "Replace", "Prepend", "Replace"}));
+    EXPECT_EQ(composed - types.begin(), 28);
+    EXPECT_EQ(steps[0]["pattern"]["String"], "\uff66\uff9e");
+    EXPECT_EQ(steps[0]["content"], "\u30fa");
+    const auto next = static_cast<size_t>(composed - types.begin()) + 1;
+    const std::string text = steps[next]["precompiled_charsmap"];
     EXPECT_EQ(text.size() % 4, 0u);
     EXPECT_EQ(from_base64(text), map);
   }
 }
 
 TEST_F(InteropTokenizerTest, WhatTheFastFormCannotSayIsLeftToTheModelFile) {
-  TokenizerTrainOptions options;
-  options.vocab_size = 300;
-  options.hard_vocab_limit = false;
-  options.byte_fallback = true;
-  const std::vector<std::string> lines{"der Hund sieht einen Baum", "die Katze sucht ein Licht"};
   const auto retyped = [](SubwordType type) {
     return changed([type](std::vector<ScoredSubword>& subwords) { subwords.back().type = type; });
   };
-  std::vector<Tokenizer> slow{Tokenizer::train(std::span<const std::string>(lines), options)};
-  options.byte_fallback = false;
-  options.vocab_size = 60;
-  options.model = TokenizerModel::bpe;
-  slow.push_back(Tokenizer::train(std::span<const std::string>(lines), options));
-  slow.push_back(retyped(SubwordType::user_defined));
-  slow.push_back(retyped(SubwordType::unused));
-  slow.push_back(normalised(flag_of(spm_field::kEscape, false)));
+  const SpmModel bpe = interop::parse_spm(trained(TokenizerModel::bpe, false).serialized());
+  const auto changed_bpe = [&](const std::function<void(std::vector<ScoredSubword>&)>& change) {
+    std::vector<ScoredSubword> subwords = bpe.subwords;
+    change(subwords);
+    return Tokenizer::from_bytes(interop::serialize_spm(bpe, subwords));
+  };
+  std::vector<Tokenizer> slow{retyped(SubwordType::user_defined), retyped(SubwordType::unused),
+                              normalised(flag_of(spm_field::kEscape, false))};
+  // A subword that no two others make; two whose merges have no order.
+  slow.push_back(changed_bpe([](auto& subwords) { subwords[4].text = "xyz"; }));
+  slow.push_back(changed_bpe([](auto& subwords) { subwords[5].score = subwords[4].score; }));
   for (size_t i = 0; i < slow.size(); ++i) {
     const fs::path directory = gpt2(slow[i], concat("slow", i));
     EXPECT_FALSE(fs::exists(directory / "tokenizer.json")) << i;
@@ -121,6 +137,37 @@ TEST_F(InteropTokenizerTest, WhatTheFastFormCannotSayIsLeftToTheModelFile) {
     EXPECT_EQ(import_model(*context_, directory).tokenizer->serialized(), slow[i].serialized());
   }
   EXPECT_TRUE(fs::exists(gpt2(tokenizer(), "fast") / "tokenizer.json"));
+}
+
+TEST_F(InteropTokenizerTest, EveryKindOfVocabularyHasItsFastForm) {
+  for (const TokenizerModel kind : {TokenizerModel::unigram, TokenizerModel::bpe})
+    for (const bool bytes : {false, true}) {
+      const Tokenizer tokenizer = trained(kind, bytes);
+      const fs::path directory = gpt2(tokenizer, concat("kind", static_cast<int>(kind), bytes));
+      const Json json = json_of(directory / "tokenizer.json");
+      const Json& model = json["model"];
+      EXPECT_EQ(model["byte_fallback"], bytes);
+      EXPECT_EQ(model["vocab"].size(), static_cast<size_t>(tokenizer.vocab_size()));
+      EXPECT_EQ(model["type"], kind == TokenizerModel::bpe ? "BPE" : "Unigram");
+      const Json& steps = json["decoder"]["decoders"];
+      EXPECT_EQ(steps[1]["type"], bytes ? "ByteFallback" : "Fuse");
+      EXPECT_EQ(json["post_processor"]["single"][1]["SpecialToken"]["id"], "</s>");
+      const Json config = json_of(directory / "tokenizer_config.json");
+      EXPECT_EQ(config["model_input_names"], Json::array({"input_ids", "attention_mask"}));
+      EXPECT_EQ(config["padding_side"], "left");
+      EXPECT_EQ(config["add_bos_token"], false);
+      EXPECT_EQ(config["add_eos_token"], true);
+      EXPECT_EQ(json_of(directory / "generation_config.json")["max_new_tokens"], 16);
+      if (kind == TokenizerModel::unigram) continue;
+      // The best subword is made first.
+      const Json& merge = model["merges"][0];
+      const std::string best = merge[0].get<std::string>() + merge[1].get<std::string>();
+      const int32_t id = model["vocab"][best];
+      for (int32_t other = 0; other < tokenizer.vocab_size(); ++other)
+        if (tokenizer.type(other) == SubwordType::normal) {
+          EXPECT_LE(tokenizer.score(other), tokenizer.score(id));
+        }
+    }
 }
 
 TEST_F(InteropTokenizerTest, TheEndStandsForSpecialTokensThatAreNotThere) {

@@ -12,31 +12,59 @@ Needs nothing: packages go into an environment of their own (--environment, kept
 77 the packages cannot be had here.
 """
 import argparse
+import contextlib
 import gzip
 import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 
-PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "ctranslate2==4.8.5", "sentencepiece==0.2.3", "safetensors==0.8.0", "numpy==2.4.6"]
+PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "ctranslate2==4.8.5", "sentencepiece==0.2.3", "safetensors==0.8.0",
+            "numpy==2.4.6", "gguf==0.19.0", "xllamacpp==2026.10.11549", "protobuf==7.36.2", "accelerate==1.15.0"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
 import own_environment
 LOG_PROBABILITY_TOLERANCE = 1e-4  # a token
 CTRANSLATE2_SAME = 0.99
+BEAM_SAME = 0.95
 LONGEST = 40  # subwords of a translation
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def argument_parser(description):
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument("--translate-train", default=os.path.join(ROOT, "build/release/translate-train"))
     parser.add_argument("--environment", default=os.path.join(ROOT, "build/parity-environment"))
     parser.add_argument("--data", help="a folder of corpora instead of the made-up one")
     parser.add_argument("--work", help="where the models go; default: a temporary folder")
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--sentences", type=int, default=100, help="of the test set")
-    return parser.parse_args()
+    return parser
+
+
+def enter(arguments, packages):
+    own_environment.enter(arguments.environment, packages, HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error",
+                          TOKENIZERS_PARALLELISM="false", CUDA_VISIBLE_DEVICES="")
+
+
+@contextlib.contextmanager
+def workplace(arguments):
+    """In the environment: a program in a folder with a training set; the pairs of the set, test sentences and their references."""
+    import warnings
+
+    import torch
+    import transformers
+    warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used without being asked
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)  # threads that wait for each other are slow on busy machines
+    with contextlib.ExitStack() as stack:
+        folder = arguments.work or stack.enter_context(tempfile.TemporaryDirectory())
+        os.makedirs(folder, exist_ok=True)
+        train, test, reference = corpora(arguments)
+        write_lines(os.path.join(folder, "train.src"), [source for source, _ in train])
+        write_lines(os.path.join(folder, "train.trg"), [target for _, target in train])
+        yield Program(arguments.translate_train, folder, 2000 if arguments.data else 100), train, test, reference
 
 
 # ---- corpora ----
@@ -93,8 +121,10 @@ class Program:
         return name
 
     def greedy(self, model, lines):
-        return self.run("translate", "-m", model, "--beam-size", "1", "--normalize", "0", "--max-length", str(LONGEST),
-                        "--device", "cpu", "--quiet", lines=lines)
+        return self.translated(model, lines, "--beam-size", "1", "--normalize", "0")
+
+    def translated(self, model, lines, *flags):
+        return self.run("translate", "-m", model, *flags, "--max-length", str(LONGEST), "--device", "cpu", "--quiet", lines=lines)
 
     def scores(self, model, source, target):
         write_lines(os.path.join(self.folder, "score.src"), source)
@@ -136,9 +166,9 @@ class Checks:
         self.failed += not good
         print(("ok      " if good else "FAILED  ") + text, flush=True)
 
-    def log_probabilities(self, name, ours, theirs, lengths):
+    def log_probabilities(self, name, ours, theirs, lengths, tolerance=LOG_PROBABILITY_TOLERANCE):
         gap = max(abs(a - b) / n for a, b, n in zip(ours, theirs, lengths))
-        self.say(len(ours) == len(theirs) and gap <= LOG_PROBABILITY_TOLERANCE,
+        self.say(len(ours) == len(theirs) and gap <= tolerance,
                  f"{name}: log-probability of a token differs by at most {gap:.1e} in {len(ours)} sentences")
 
     def translations(self, name, ours, theirs, share=1.0):
@@ -169,13 +199,19 @@ def check_marian(checks, program, run, test, reference):
     target = tokenizer(text_target=reference).input_ids
     checks.log_probabilities("transformers MarianMT", program.scores(run, test, reference),
                              marian_log_probabilities(model, source, target), [len(t) for t in target])
-    texts = []
-    for lines in batches(test):
-        with torch.no_grad():
-            output = model.generate(**tokenizer(lines, return_tensors="pt", padding=True), num_beams=1, do_sample=False,
-                                    max_new_tokens=LONGEST, max_length=None)
-        texts += tokenizer.batch_decode(output, skip_special_tokens=True)
-    checks.translations("transformers MarianMT", program.greedy(run, test), texts)
+
+    def generated(**options):
+        texts = []
+        for lines in batches(test):
+            with torch.no_grad():
+                output = model.generate(**tokenizer(lines, return_tensors="pt", padding=True), max_new_tokens=LONGEST,
+                                        max_length=None, **options)
+            texts += tokenizer.batch_decode(output, skip_special_tokens=True)
+        return texts
+
+    checks.translations("transformers MarianMT", program.greedy(run, test), generated(num_beams=1, do_sample=False))
+    checks.translations("transformers MarianMT, as generation_config.json says",
+                        program.translated(run, test, "--beam-size", "5", "--normalize", "1"), generated(), BEAM_SAME)
     check_round_trip(checks, program, run, folder, test)
 
 
@@ -218,13 +254,11 @@ def check_lm(checks, program, run, form, test, reference):
     checks.log_probabilities(what, program.scores(run, test, reference),
                              lm_log_probabilities(model, source, target), [len(t) for t in target])
     texts = []
-    for lines in batches(source):
-        longest = max(map(len, lines))
-        ids = torch.tensor([[spm.pad_id()] * (longest - len(line)) + line for line in lines])
-        mask = torch.tensor([[0] * (longest - len(line)) + [1] * len(line) for line in lines])
+    for lines in batches(test):  # as people write it: </s> behind a source and the padding come from the tokenizer's files
+        inputs = tokenizer(lines, return_tensors="pt", padding=True)
         with torch.no_grad():
-            output = model.generate(ids, attention_mask=mask, num_beams=1, do_sample=False, max_new_tokens=LONGEST, max_length=None)
-        texts += [spm.decode(line.tolist()) for line in output[:, longest:]]
+            output = model.generate(**inputs, max_new_tokens=LONGEST)
+        texts += tokenizer.batch_decode(output[:, inputs.input_ids.shape[1]:], skip_special_tokens=True)
     checks.translations(what, program.greedy(run, test), texts)
     check_round_trip(checks, program, run, folder, test)
 
@@ -347,26 +381,11 @@ def check_foreign_llama(checks, program, run, test, reference):
 
 
 def main():
-    arguments = parse_arguments()
-    own_environment.enter(arguments.environment, PACKAGES, HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error",
-                          TOKENIZERS_PARALLELISM="false", CUDA_VISIBLE_DEVICES="")
-    import contextlib
-    import tempfile
-    import warnings
-
-    import torch
-    import transformers
-    warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used without being asked
-    transformers.utils.logging.disable_progress_bar()
-    torch.set_num_threads(1)  # threads that wait for each other are slow on busy machines
+    arguments = argument_parser(__doc__).parse_args()
+    enter(arguments, PACKAGES)
     began = time.time()
-    with contextlib.ExitStack() as stack:
-        folder = arguments.work or stack.enter_context(tempfile.TemporaryDirectory())
-        os.makedirs(folder, exist_ok=True)
-        train, test, reference = corpora(arguments)
-        write_lines(os.path.join(folder, "train.src"), [source for source, _ in train])
-        write_lines(os.path.join(folder, "train.trg"), [target for _, target in train])
-        program, checks = Program(arguments.translate_train, folder, 2000 if arguments.data else 100), Checks()
+    with workplace(arguments) as (program, train, test, reference):
+        checks = Checks()
         post = program.train("post", arguments.updates, "--enc-depth", "2", "--transformer-norm", "post")
         check_marian(checks, program, post, test, reference)
         check_ctranslate2(checks, program, post, test)
@@ -379,8 +398,10 @@ def main():
         check_foreign_gpt2(checks, program, lm, test[:40], reference[:40])
         llama = program.train("llama", arguments.updates, "--task", "llama", "--transformer-kv-heads", "2")
         check_lm(checks, program, llama, "hf-llama", test, reference)
+        check_ctranslate2(checks, program, llama, test)
         untied = program.train("untied", arguments.updates // 3, "--task", "llama", "--tied-embeddings-all", "off")
         check_lm(checks, program, untied, "hf-llama", test, reference)
+        check_ctranslate2(checks, program, untied, test)
         check_foreign_llama(checks, program, llama, test[:40], reference[:40])
     print(f"{'all equal' if checks.failed == 0 else f'{checks.failed} checks failed'}, {time.time() - began:.0f} s")
     sys.exit(checks.failed != 0)

@@ -175,8 +175,9 @@ void files() {
   make_and_undo(
       "model_export",
       [&] {
-        return trafo_model_export(w.model, w.tokenizer, TRAFO_EXPORT_CTRANSLATE2, exported.data(),
-                                  exported.size(), nullptr);
+        return trafo_model_export(w.model, w.tokenizer, TRAFO_EXPORT_CTRANSLATE2,
+                                  TRAFO_EXPORT_WEIGHTS_INT8, exported.data(), exported.size(),
+                                  nullptr);
       },
       nothing, [&] { fs::remove_all(exported); });
 }

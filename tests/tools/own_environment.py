@@ -9,13 +9,15 @@ SKIPPED = 77
 def python_with(folder, packages):
     """The Python of the environment at `folder`, which is made if need be. Exits with 77, and says so, if it cannot be."""
     python, stamp = os.path.join(folder, "bin/python"), os.path.join(folder, "complete")
-    if not os.path.exists(stamp):
+    installed = open(stamp, encoding="utf-8").read().split() if os.path.exists(stamp) else None
+    if installed is None or not set(packages) <= set(installed):
         print("installing", *packages, flush=True)
-        made = subprocess.run([sys.executable, "-m", "venv", folder]).returncode == 0
+        made = installed is not None or subprocess.run([sys.executable, "-m", "venv", folder]).returncode == 0
         if not made or subprocess.run([python, "-m", "pip", "install", "--quiet", *packages]).returncode != 0:
             print("SKIPPED, nothing was checked: the packages cannot be installed here:", " ".join(packages))
             sys.exit(SKIPPED)
-        open(stamp, "w").close()
+        with open(stamp, "w", encoding="utf-8") as file:
+            file.write("\n".join(sorted({*packages, *(installed or [])})) + "\n")
     return python
 
 

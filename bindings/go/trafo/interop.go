@@ -12,14 +12,30 @@ type ExportFormat int32
 const (
 	HFMarian    ExportFormat = C.TRAFO_EXPORT_HF_MARIAN   // transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings
 	HFGPT2      ExportFormat = C.TRAFO_EXPORT_HF_GPT2     // transformers' GPT2LMHeadModel: pre-norm decoder-only
-	CTranslate2 ExportFormat = C.TRAFO_EXPORT_CTRANSLATE2 // every architecture, but not the Llama form
+	CTranslate2 ExportFormat = C.TRAFO_EXPORT_CTRANSLATE2 // every architecture
 	HFLlama     ExportFormat = C.TRAFO_EXPORT_HF_LLAMA    // transformers' LlamaForCausalLM: pre-norm decoder-only, RMS norm, rotary positions, SwiGLU
+	GGUF        ExportFormat = C.TRAFO_EXPORT_GGUF        // llama.cpp's file of such a model; a BPE vocabulary with byte fallback
+)
+
+// ExportWeights is how an export stores matrices.
+type ExportWeights int32
+
+// The types of weights.
+const (
+	WeightsByFormat ExportWeights = C.TRAFO_EXPORT_WEIGHTS_BY_FORMAT // float16 in GGUF, float32 in the others
+	WeightsFloat32  ExportWeights = C.TRAFO_EXPORT_WEIGHTS_FLOAT32
+	WeightsFloat16  ExportWeights = C.TRAFO_EXPORT_WEIGHTS_FLOAT16  // CTranslate2, GGUF
+	WeightsBFloat16 ExportWeights = C.TRAFO_EXPORT_WEIGHTS_BFLOAT16 // CTranslate2
+	WeightsInt16    ExportWeights = C.TRAFO_EXPORT_WEIGHTS_INT16    // CTranslate2: one scale for a matrix
+	WeightsInt8     ExportWeights = C.TRAFO_EXPORT_WEIGHTS_INT8     // CTranslate2: a scale for each row
+	WeightsQ8_0     ExportWeights = C.TRAFO_EXPORT_WEIGHTS_Q8_0     // GGUF: 8 bits, a scale for each block of 32
+	WeightsQ4_0     ExportWeights = C.TRAFO_EXPORT_WEIGHTS_Q4_0     // GGUF: 4 bits, a scale for each block of 32
 )
 
 // Export writes a model directory, which must not exist or be empty, for another program. It
 // appears after it was read back; difference is how far the logits of what was read are from the
 // model's. ErrUnsupported names the setting that the format cannot express.
-func (m *Model) Export(tokenizer *Tokenizer, format ExportFormat, directory string) (difference float64, err error) {
+func (m *Model) Export(tokenizer *Tokenizer, format ExportFormat, weights ExportWeights, directory string) (difference float64, err error) {
 	const origin = "Model.Export"
 	var out C.double
 	err = m.within(context.Background(), origin, func() error {
@@ -29,7 +45,7 @@ func (m *Model) Export(tokenizer *Tokenizer, format ExportFormat, directory stri
 		}
 		defer tokenizer.shared.release()
 		data, length := chars(directory)
-		return m.c.core.finish(C.trafo_model_export(m.ptr, t, C.int32_t(format), data, length, &out))
+		return m.c.core.finish(C.trafo_model_export(m.ptr, t, C.int32_t(format), C.int32_t(weights), data, length, &out))
 	})
 	return float64(out), err
 }

@@ -21,16 +21,16 @@ func TestExportAndImport(t *testing.T) {
 	pre := must[*trafo.Model](t)(c.NewModel(config, 3))
 	defer pre.Close()
 	directory := filepath.Join(t.TempDir(), "marian")
-	_, err := pre.Export(tokenizer, trafo.HFMarian, directory)
+	_, err := pre.Export(tokenizer, trafo.HFMarian, trafo.WeightsByFormat, directory)
 	wantError(t, err, trafo.ErrUnsupported)
 
 	config.PreNorm = false
 	post := must[*trafo.Model](t)(c.NewModel(config, 3))
 	defer post.Close()
-	if difference := must[float64](t)(post.Export(tokenizer, trafo.HFMarian, directory)); difference != 0 {
+	if difference := must[float64](t)(post.Export(tokenizer, trafo.HFMarian, trafo.WeightsByFormat, directory)); difference != 0 {
 		t.Error(difference)
 	}
-	_, err = post.Export(tokenizer, trafo.CTranslate2, directory)
+	_, err = post.Export(tokenizer, trafo.CTranslate2, trafo.WeightsInt8, directory)
 	wantError(t, err, trafo.ErrInvalidArgument) // not empty
 
 	imported := must[trafo.Imported](t)(c.ImportModel(directory))

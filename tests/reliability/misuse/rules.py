@@ -203,7 +203,8 @@ VALUES = {
     "factor": "2", "theta": "10000", "heads": "1", "kv_heads": "0", "head_dim": "2", "activation": "TRAFO_GELU",
     "start": "0", "stop": "1", "rank": "1", "trafo_translations_get.rank": "0", "capacity": "8", "index": "0", "id": "5",
     "threads": "2", "keep_graphs": "0", "recording": "1", "requires_grad": "1", "device": "TRAFO_DEVICE_CPU", "code": "1",
-    "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "seed": "1", "identity": "7", "pairs": "3",
+    "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "weights": "TRAFO_EXPORT_WEIGHTS_BY_FORMAT",
+    "seed": "1", "identity": "7", "pairs": "3",
     "max_updates": "1", "sentences": "2", "source_tokens": "8", "target_tokens": "8", "lowercase": "0", "best": "2",
     "learning_rate": "0.1", "eps": "1e-6", "atol": "1e-5", "rtol": "1e-3", "chunk_bytes": "0", "positions": "2", "width": "2",
     "lr_factor": "1", "weight_decay_factor": "1",
@@ -229,7 +230,7 @@ def value(function, name, ctype):
 
 
 # The options of engine/options are sorted by their types; these are the others.
-ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "reduction", "unit"}
+ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "weights", "reduction", "unit"}
 FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "requires_grad", "lowercase",
          "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
 ANY = {"identity", "ignore_label", "step", "dropout_id", "code", "first_line"}

@@ -461,8 +461,9 @@ void world_write_files(void) {
   must(trafo_tokenizer_save(w.tokenizer, w.files.tokenizer, strlen(w.files.tokenizer)));
   must(trafo_shortlist_save(w.shortlist, w.files.shortlist, strlen(w.files.shortlist)));
   must(trafo_model_save(w.model, w.files.model, strlen(w.files.model)));
-  must(trafo_model_export(w.model, w.tokenizer, TRAFO_EXPORT_HF_MARIAN, w.files.import,
-                          strlen(w.files.import), NULL));
+  must(trafo_model_export(w.model, w.tokenizer, TRAFO_EXPORT_HF_MARIAN,
+                          TRAFO_EXPORT_WEIGHTS_BY_FORMAT, w.files.import, strlen(w.files.import),
+                          NULL));
   FILE* file = fopen(w.files.checkpoint, "wb");
   if (!file) _exit(3);
   must(trafo_trainer_write(w.trainer, write_file, file));

@@ -45,6 +45,15 @@ pub const TRAFO_EXPORT_HF_MARIAN: i32 = 0;
 pub const TRAFO_EXPORT_HF_GPT2: i32 = 1;
 pub const TRAFO_EXPORT_CTRANSLATE2: i32 = 2;
 pub const TRAFO_EXPORT_HF_LLAMA: i32 = 3;
+pub const TRAFO_EXPORT_GGUF: i32 = 5;
+pub const TRAFO_EXPORT_WEIGHTS_BY_FORMAT: i32 = 0;
+pub const TRAFO_EXPORT_WEIGHTS_FLOAT32: i32 = 1;
+pub const TRAFO_EXPORT_WEIGHTS_FLOAT16: i32 = 2;
+pub const TRAFO_EXPORT_WEIGHTS_BFLOAT16: i32 = 3;
+pub const TRAFO_EXPORT_WEIGHTS_INT16: i32 = 4;
+pub const TRAFO_EXPORT_WEIGHTS_INT8: i32 = 5;
+pub const TRAFO_EXPORT_WEIGHTS_Q8_0: i32 = 6;
+pub const TRAFO_EXPORT_WEIGHTS_Q4_0: i32 = 7;
 pub const TRAFO_SCHEDULE_CONSTANT: i32 = 0;
 pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
 pub const TRAFO_SCHEDULE_COSINE: i32 = 2;
@@ -1685,11 +1694,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's.\n UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the model was trained with another vocabulary.\n since 0.1"]
+    #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;\n with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.\n UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the model was trained with another vocabulary.\n since 0.1"]
     pub fn trafo_model_export(
         model: *const trafo_model,
         tokenizer: *const trafo_tokenizer,
         format: i32,
+        weights: i32,
         directory: *const ::core::ffi::c_char,
         directory_length: usize,
         out_difference: *mut f64,

@@ -19,10 +19,12 @@ pub enum ExportFormat {
     HfMarian,
     /// GPT2LMHeadModel of transformers: a pre-norm decoder-only model.
     HfGpt2,
-    /// CTranslate2, every architecture, but not the Llama form.
+    /// CTranslate2, every architecture.
     CTranslate2,
     /// LlamaForCausalLM of transformers: a pre-norm decoder-only model with RMS norm, rotary positions and SwiGLU.
     HfLlama,
+    /// llama.cpp's file of such a model, `model.gguf`. The vocabulary must be BPE with byte fallback.
+    Gguf,
 }
 
 impl ExportFormat {
@@ -32,6 +34,45 @@ impl ExportFormat {
             ExportFormat::HfGpt2 => sys::TRAFO_EXPORT_HF_GPT2,
             ExportFormat::CTranslate2 => sys::TRAFO_EXPORT_CTRANSLATE2,
             ExportFormat::HfLlama => sys::TRAFO_EXPORT_HF_LLAMA,
+            ExportFormat::Gguf => sys::TRAFO_EXPORT_GGUF,
+        }
+    }
+}
+
+/// How an export stores matrices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExportWeights {
+    /// float16 in GGUF, float32 in the others.
+    #[default]
+    ByFormat,
+    /// float32.
+    Float32,
+    /// float16: CTranslate2 and GGUF.
+    Float16,
+    /// bfloat16: CTranslate2.
+    BFloat16,
+    /// CTranslate2: 16 bits, one scale for a matrix.
+    Int16,
+    /// CTranslate2: 8 bits, a scale for each row.
+    Int8,
+    /// GGUF: 8 bits, a scale for each block of 32.
+    Q8_0,
+    /// GGUF: 4 bits, a scale for each block of 32.
+    Q4_0,
+}
+
+impl ExportWeights {
+    fn as_raw(self) -> i32 {
+        match self {
+            ExportWeights::ByFormat => sys::TRAFO_EXPORT_WEIGHTS_BY_FORMAT,
+            ExportWeights::Float32 => sys::TRAFO_EXPORT_WEIGHTS_FLOAT32,
+            ExportWeights::Float16 => sys::TRAFO_EXPORT_WEIGHTS_FLOAT16,
+            ExportWeights::BFloat16 => sys::TRAFO_EXPORT_WEIGHTS_BFLOAT16,
+            ExportWeights::Int16 => sys::TRAFO_EXPORT_WEIGHTS_INT16,
+            ExportWeights::Int8 => sys::TRAFO_EXPORT_WEIGHTS_INT8,
+            ExportWeights::Q8_0 => sys::TRAFO_EXPORT_WEIGHTS_Q8_0,
+            ExportWeights::Q4_0 => sys::TRAFO_EXPORT_WEIGHTS_Q4_0,
         }
     }
 }
@@ -55,6 +96,7 @@ impl Model {
         &self,
         tokenizer: &Tokenizer,
         format: ExportFormat,
+        weights: ExportWeights,
         directory: impl AsRef<Path>,
     ) -> Result<f64> {
         let (data, length) = path_view(directory.as_ref());
@@ -65,6 +107,7 @@ impl Model {
                 self.as_ptr(),
                 tokenizer.as_ptr(),
                 format.as_raw(),
+                weights.as_raw(),
                 data,
                 length,
                 &mut difference,

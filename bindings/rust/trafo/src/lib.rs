@@ -173,7 +173,7 @@ pub use dlpack::{CopyMode, DlpackTensor};
 pub use error::{Error, ErrorCode, Result};
 pub use evaluation::{BleuTokenizer, Evaluation, EvaluationOptions, ResampledScore, evaluate};
 pub use event::{Event, EventKind, Metrics, Stop};
-pub use interop::{ExportFormat, Imported};
+pub use interop::{ExportFormat, ExportWeights, Imported};
 pub use memory_plan::MemoryPlan;
 pub use model::{Model, Parameter, ParameterInfo, Score};
 pub use model_config::{Architecture, FeedForward, ModelConfig, Norm, Positions};

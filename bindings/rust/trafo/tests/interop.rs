@@ -2,7 +2,9 @@
 
 mod common;
 
-use trafo::{ContextOptions, ErrorCode, ExportFormat, Model, ModelConfig, TranslateOptions};
+use trafo::{
+    ContextOptions, ErrorCode, ExportFormat, ExportWeights, Model, ModelConfig, TranslateOptions,
+};
 
 #[test]
 fn exported_models_come_back() -> trafo::Result<()> {
@@ -12,13 +14,20 @@ fn exported_models_come_back() -> trafo::Result<()> {
         ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
     let directory = folder.join("marian");
     let pre = Model::new(&config, 3)?;
-    let error = pre.export(&tokenizer, ExportFormat::HfMarian, &directory).unwrap_err();
+    let error = pre
+        .export(&tokenizer, ExportFormat::HfMarian, ExportWeights::ByFormat, &directory)
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported);
     assert!(error.message().contains("pre-norm"), "{error}");
 
     let post = Model::new(&config.pre_norm(false), 3)?;
-    assert_eq!(post.export(&tokenizer, ExportFormat::HfMarian, &directory)?, 0.0);
-    let error = post.export(&tokenizer, ExportFormat::CTranslate2, &directory).unwrap_err();
+    assert_eq!(
+        post.export(&tokenizer, ExportFormat::HfMarian, ExportWeights::ByFormat, &directory)?,
+        0.0
+    );
+    let error = post
+        .export(&tokenizer, ExportFormat::CTranslate2, ExportWeights::Int8, &directory)
+        .unwrap_err();
     assert!(error.message().contains("not an empty directory"), "{error}");
 
     let imported = Model::import(&ContextOptions::new(), &directory)?;

@@ -1,0 +1,220 @@
+// GGUF files: the bytes of the container, the order of rows, types, and what the format cannot
+// hold.
+#include "engine/interop/formats.h"
+#include "engine/interop/gguf_file.h"
+#include "engine/interop/stored_weights.h"
+#include "engine/interop/tensor_map.h"
+#include "tests/interop/interop_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+using interop::GgufReader;
+using interop::GgufTensor;
+using interop::GgufType;
+
+const Tokenizer& bpe_tokenizer(bool bytes = true) {
+  const auto trained = [](bool with_bytes) {
+    const std::vector<std::string> lines{"der Hund sieht einen Baum", "die Katze sucht ein Licht"};
+    TokenizerTrainOptions options;
+    options.vocab_size = with_bytes ? 300 : 40;
+    options.hard_vocab_limit = false;
+    options.model = TokenizerModel::bpe;
+    options.byte_fallback = with_bytes;
+    return Tokenizer::train(std::span<const std::string>(lines), options);
+  };
+  static const Tokenizer with = trained(true), without = trained(false);
+  return bytes ? with : without;
+}
+
+class GgufTest : public InteropTest {
+ protected:
+  static ModelConfig gguf_config(int64_t kv_heads, bool tied) {
+    ModelConfig config = llama_config(kv_heads, tied);
+    config.vocabulary = bpe_tokenizer().vocab_size();
+    config.width = 32;
+    config.ffn_width = 64;
+    return config;
+  }
+  double gguf(const Model& model, ExportWeights weights, const std::string& name,
+              const Tokenizer& tokenizer = bpe_tokenizer()) {
+    return export_model(*context_, model, tokenizer, ExportFormat::gguf, path(name), weights);
+  }
+  void gguf_refused(const ModelConfig& config, ExportWeights weights, const char* text,
+                    const Tokenizer& tokenizer = bpe_tokenizer()) {
+    const auto model = make_model(*context_, config, 1);
+    expect_error(ErrorCode::unsupported, text, [&] { gguf(*model, weights, "x", tokenizer); });
+    EXPECT_TRUE(fs::is_empty(folder_.path())) << "something was left";
+  }
+  GgufReader reader(const std::string& name) const { return GgufReader(path(name) / "model.gguf"); }
+};
+
+TEST_F(GgufTest, TheContainerByteForByte) {
+  const interop::GgufPairs pairs = {{"a", uint32_t{7}},
+                                    {"b", "xy"},
+                                    {"c", true},
+                                    {"d", std::vector<int32_t>{-1, 2}},
+                                    {"e", std::vector<std::string>{"z"}},
+                                    {"f", 0.5f}};
+  const std::vector<GgufTensor> tensors = {{"m", {2, 3}, GgufType::f16}, {"v", {1}, GgufType::f32}};
+  interop::write_gguf_file(path("file"), pairs, tensors, [](const GgufTensor& tensor) {
+    return std::vector<std::byte>(tensor.bytes(), tensor.name == "m" ? std::byte{1} : std::byte{2});
+  });
+  const auto u32 = [](char value) { return std::string{value, 0, 0, 0}; };
+  const auto u64 = [&](char value) { return u32(value) + u32(0); };
+  const auto text = [&](const std::string& value) {
+    return u64(static_cast<char>(value.size())) + value;
+  };
+  std::string wanted = "GGUF" + u32(3) + u64(2) + u64(6);
+  wanted += text("a") + u32(4) + u32(7) + text("b") + u32(8) + text("xy");
+  wanted += text("c") + u32(7) + '\1';
+  wanted += text("d") + u32(9) + u32(5) + u64(2) + "\xff\xff\xff\xff" + u32(2);
+  wanted += text("e") + u32(9) + u32(8) + u64(1) + text("z");
+  wanted += text("f") + u32(6) + std::string("\0\0\0\x3f", 4);
+  // The innermost dimension first; the second tensor begins at the next multiple of 32.
+  wanted += text("m") + u32(2) + u64(3) + u64(2) + u32(1) + u64(0);
+  wanted += text("v") + u32(1) + u64(1) + u32(0) + u64(32);
+  wanted.resize((wanted.size() + 31) / 32 * 32);
+  wanted +=
+      std::string(12, '\1') + std::string(20, '\0') + std::string(4, '\2') + std::string(28, '\0');
+  EXPECT_EQ(read_text_file(path("file"), 1 << 20), wanted);
+
+  GgufReader in(path("file"));
+  EXPECT_EQ(in.pairs(), pairs);
+  EXPECT_EQ(in.tensors(), tensors);
+  EXPECT_EQ(in.data(1), std::vector<std::byte>(4, std::byte{2}));
+  for (size_t size = wanted.size() - 29; size > 0; size = size * 9 / 10) {
+    write_file_atomically(path("cut"), wanted.substr(0, size));
+    EXPECT_EQ(code_of([&] { GgufReader(path("cut")).data(1); }), ErrorCode::corrupt_file) << size;
+  }
+}
+
+TEST_F(GgufTest, WeightsComeBackWithinTheRoundingOfTheirType) {
+  using enum ExportWeights;
+  for (const int64_t kv_heads : {0, 1})
+    for (const bool tied : {false, true}) {
+      const auto model = model_of(gguf_config(kv_heads, tied));
+      const auto difference = [&](ExportWeights weights) {
+        return gguf(*model, weights, concat(export_weights_name(weights), kv_heads, tied));
+      };
+      EXPECT_EQ(difference(float32), 0);
+      const double half = difference(float16), eight = difference(q8_0), four = difference(q4_0);
+      EXPECT_GT(half, 0);
+      EXPECT_LT(half, 2e-3);
+      EXPECT_GT(eight, half);
+      EXPECT_LT(eight, 0.05);
+      EXPECT_GT(four, eight);
+      EXPECT_LT(four, 0.6);
+    }
+  EXPECT_GT(gguf(*model_of(gguf_config(1, true)), by_format, "usual"), 0);
+  EXPECT_EQ(reader("usual").tensors(), reader("float1611").tensors());
+}
+
+TEST_F(GgufTest, TypesOfTensors) {
+  const auto model = model_of(gguf_config(1, true));
+  gguf(*model, ExportWeights::q4_0, "q4");
+  GgufReader in = reader("q4");
+  for (const GgufTensor& tensor : in.tensors()) {
+    GgufType wanted = tensor.shape.size() == 1 ? GgufType::f32 : GgufType::q4_0;
+    if (tensor.name == "token_embd.weight") wanted = GgufType::q8_0;  // the output as well
+    EXPECT_EQ(tensor.type, wanted) << tensor.name;
+  }
+  EXPECT_EQ(in.tensors().front().name, "token_embd.weight");
+  EXPECT_EQ(in.tensors().size(), 2u + 2 * 9);
+  gguf(*model_of(gguf_config(1, false)), ExportWeights::q4_0, "untied");
+  const GgufReader untied = reader("untied");
+  for (const GgufTensor& tensor : untied.tensors()) {
+    if (tensor.name == "output.weight") {
+      EXPECT_EQ(tensor.type, GgufType::q8_0);
+    } else if (tensor.name == "token_embd.weight") {
+      EXPECT_EQ(tensor.type, GgufType::q4_0);
+    }
+  }
+}
+
+// Row i of the first half of a head is row 2i there, row i of the second half row 2i + 1.
+TEST_F(GgufTest, RowsOfQueriesAndKeysAreInterleaved) {
+  const auto model = model_of(gguf_config(1, true));  // 2 heads of 16 rows, 1 of keys
+  gguf(*model, ExportWeights::float32, "rows");
+  GgufReader in = reader("rows");
+  const Tensor& qkv =
+      model->parameters().value(model->parameters().find("decoder.1.attention.qkv.weight"));
+  const auto row_of = [&](const std::string& name, int64_t row) {
+    for (size_t i = 0; i < in.tensors().size(); ++i) {
+      if (in.tensors()[i].name != name) continue;
+      const std::vector<std::byte> bytes = in.data(i);
+      std::vector<float> values(32);
+      std::memcpy(values.data(), bytes.data() + row * 32 * 4, 32 * 4);
+      return values;
+    }
+    return std::vector<float>();
+  };
+  const auto ours = [&](int64_t row) {
+    const float* from = qkv.data<float>() + row * 32;
+    return std::vector<float>(from, from + 32);
+  };
+  EXPECT_EQ(row_of("blk.1.attn_q.weight", 0), ours(0));
+  EXPECT_EQ(row_of("blk.1.attn_q.weight", 1), ours(8));
+  EXPECT_EQ(row_of("blk.1.attn_q.weight", 14), ours(7));
+  EXPECT_EQ(row_of("blk.1.attn_q.weight", 31), ours(31));
+  EXPECT_EQ(row_of("blk.1.attn_q.weight", 19), ours(25));
+  EXPECT_EQ(row_of("blk.1.attn_k.weight", 3), ours(32 + 9));
+  EXPECT_EQ(row_of("blk.1.attn_v.weight", 3), ours(48 + 3));
+}
+
+TEST_F(GgufTest, WhatTheFormatCannotHoldIsNamed) {
+  using enum ExportWeights;
+  ModelConfig unigram = llama_config(0, true);
+  gguf_refused(unigram, float16, "a unigram vocabulary; train a vocabulary with", tokenizer());
+  ModelConfig bare = llama_config(0, true);
+  bare.vocabulary = bpe_tokenizer(false).vocab_size();
+  gguf_refused(bare, float16, "without byte tokens; train a vocabulary with", bpe_tokenizer(false));
+  ModelConfig narrow = gguf_config(0, true);
+  narrow.width = 48;
+  gguf_refused(narrow, q8_0, "--dim-emb 48 with --weights q8_0, whose blocks have 32");
+  narrow = gguf_config(0, true);
+  narrow.ffn_width = 80;
+  gguf_refused(narrow, q4_0, "--transformer-dim-ffn 80 with --weights q4_0");
+  ModelConfig plain = config_of(Architecture::decoder_lm, true);
+  plain.vocabulary = bpe_tokenizer().vocab_size();
+  gguf_refused(plain, float16, "layer norm; train with --task llama");
+  ModelConfig encoder = config_of(Architecture::encoder_decoder, true);
+  encoder.vocabulary = bpe_tokenizer().vocab_size();
+  gguf_refused(encoder, float16, "encoder-decoder; use hf-marian or ctranslate2");
+  gguf_refused(gguf_config(0, true), int8,
+               "gguf cannot express weights of the type int8 (--weights), it has float16, float32, "
+               "q8_0, q4_0");
+  narrow = gguf_config(0, true);  // any width without blocks
+  narrow.width = 24;
+  narrow.ffn_width = 20;
+  EXPECT_GT(gguf(*model_of(narrow), float16, "narrow"), 0);
+}
+
+TEST_F(GgufTest, AnotherFileIsNotReadBack) {
+  const auto model = model_of(gguf_config(1, true));
+  gguf(*model, ExportWeights::q8_0, "file");
+  const interop::HostModel host = interop::copy_to_host(*context_, *model);
+  const fs::path file = path("file") / "model.gguf";
+  const std::string whole = read_text_file(file, 1 << 24);
+  const auto read = [&] {
+    interop::read_back_gguf(host, bpe_tokenizer(), ExportWeights::q8_0, path("file"));
+  };
+  EXPECT_NO_THROW(read());
+  const auto changed = [&](const std::string& from, const std::string& to, const char* text) {
+    std::string bytes = whole;
+    bytes.replace(bytes.find(from), from.size(), to);
+    write_file_atomically(file, bytes);
+    expect_error(ErrorCode::corrupt_file, text, read);
+  };
+  changed("GGUF", "GGUX", "this is no GGUF file");
+  changed("llama.block_count", "llama.block_couns", "the metadata are others");
+  changed("ffn_up", "ffn_uq", "blk.0.ffn_up.weight is another tensor");
+  std::string bytes = whole;
+  bytes[bytes.size() - 40] = static_cast<char>(bytes[bytes.size() - 40] ^ 0x40);
+  write_file_atomically(file, bytes);
+  expect_error(ErrorCode::corrupt_file, "was read as", read);
+}
+
+}  // namespace
+}  // namespace trafo
