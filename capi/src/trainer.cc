@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "capi/src/option_types.h"
 #include "capi/src/options.h"
 #include "capi/src/text_handles.h"
 #include "capi/src/trainer_handles.h"
@@ -60,7 +61,7 @@ trafo_event to_c(const TrainEvent& event) {
     e.best_metric = metric.best;
     e.best_update = metric.best_update;
     e.improved = metric.improved;
-    e.deciding_metric = metric_bits({metric.name});
+    e.deciding_metric = capi::metric_bits({metric.name});
   }
   e.message = {event.message.data(), event.message.size()};
   e.path = {event.path.data(), event.path.size()};
