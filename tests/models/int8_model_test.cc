@@ -62,8 +62,10 @@ std::vector<SentencePair> pairs(uint64_t seed) {
 }
 
 std::vector<double> log_probabilities(Context& context, const Model& model) {
+  ScoreOptions options;
+  options.tokens.eos = kEos;
   std::vector<double> values;
-  for (const PairScore& score : score(context, model, pairs(3), {.tokens = {.eos = kEos}}))
+  for (const PairScore& score : score(context, model, pairs(3), options))
     values.push_back(score.log_probability / static_cast<double>(score.tokens));
   return values;
 }
