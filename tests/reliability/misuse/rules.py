@@ -211,7 +211,8 @@ VALUES = {
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
-    "trafo_translate.count": "3", "trafo_score.count": "3", "trafo_bleu.count": "3", "trafo_chrf.count": "3",
+    "trafo_translate.count": "3", "trafo_score.count": "3", "trafo_bleu.count": "3", "trafo_chrf.count": "3", "trafo_evaluate.count": "3",
+    "reference_sets": "1",
     "run_directory_length": "0", "trafo_model_load_run.run_directory_length": "strlen(a->run_directory)", "which": "TRAFO_RUN_LAST",
     "trafo_corpus_hold_out.count": "1",
 }
@@ -235,7 +236,7 @@ FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "rec
          "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
 ANY = {"identity", "ignore_label", "step", "dropout_id", "code", "first_line"}
 INDEXES = {"index", "id"}
-COUNTS = {"count", "input_count", "output_count", "bytes"}
+COUNTS = {"count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
 QUANTITIES = {"rank", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
               "chunk_bytes", "positions", "head_dim", "start", "stop", "device_index", "q_column", "k_column", "v_column",
