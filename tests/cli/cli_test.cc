@@ -245,9 +245,13 @@ TEST_F(Cli, EvalKnowsPerfectAndPartial) {
   write_file(file("ref"), "the cat sat on the mat\nThere is a cat.\n");
   const Outcome same = run({"eval", "--hyp", "ref", "--ref", "ref"});
   EXPECT_NE(same.out.find("tok:13a"), std::string::npos) << same.out;
-  EXPECT_EQ(lines_of(same.out).size(), 2u);
-  for (const std::string& line : lines_of(same.out))
-    EXPECT_TRUE(line.ends_with(" = 100.00")) << line;
+  const auto lines = lines_of(same.out);
+  ASSERT_EQ(lines.size(), 2u) << same.out;
+  EXPECT_TRUE(
+      lines[0].ends_with(" = 100.00 100.0/100.0/100.0/100.0 (BP = 1.000 ratio = 1.000 "
+                         "hyp_len = 11 ref_len = 11)"))
+      << lines[0];
+  EXPECT_TRUE(lines[1].ends_with(" = 100.00")) << lines[1];
   // 10 of 11 words, 7 of 9 pairs, 5 of 7 triples, 3 of 5 quadruples: (10/11 7/9 5/7 3/5)^(1/4).
   const Outcome partial = run({"eval", "--hyp", "hyp", "--ref", "ref"});
   EXPECT_NE(partial.out.find("= 74.19"), std::string::npos) << partial.out;
