@@ -5,7 +5,10 @@ mod common;
 use std::fs;
 
 use common::{TestFolder, corpus, pairs, tokenizer};
-use trafo::{Corpus, CorpusOptions, ErrorCode, Result, Tokenizer, TokenizerOptions};
+use trafo::{
+    BleuTokenizer, Corpus, CorpusOptions, ErrorCode, EvaluationOptions, Result, Tokenizer,
+    TokenizerOptions, evaluate,
+};
 
 #[test]
 fn tokenizers_round_trip() -> Result<()> {
@@ -135,5 +138,112 @@ fn metrics_are_sacrebleus() -> Result<()> {
         trafo::bleu(&["a"], &["a", "b"], false).unwrap_err().code(),
         ErrorCode::InvalidArgument
     );
+    Ok(())
+}
+
+const HYPOTHESES: [&str; 2] = ["the cat sat on the mat", "There is a dog."];
+const REFERENCES: [&str; 2] = ["the cat sat on the mat", "There is a cat."];
+const MORE_REFERENCES: [&str; 2] = ["a cat sat on that mat", "There is one dog."];
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}
+
+#[test]
+fn evaluation_has_the_parts_of_bleu() -> Result<()> {
+    let options = EvaluationOptions::new();
+    let one = evaluate(&HYPOTHESES, &[&REFERENCES], None, &options)?;
+    // 10 of 11 words, 7 of 9 pairs, 5 of 7 triples, 3 of 5 quadruples.
+    assert_eq!((one.matches, one.totals), ([10, 7, 5, 3], [11, 9, 7, 5]));
+    assert_eq!((one.hypothesis_tokens, one.reference_tokens), (11, 11));
+    for (precision, (matches, total)) in
+        one.precisions.iter().zip(one.matches.iter().zip(one.totals))
+    {
+        assert!(near(*precision, 100.0 * *matches as f64 / total as f64), "{one:?}");
+    }
+    let product = 10.0 / 11.0 * 7.0 / 9.0 * 5.0 / 7.0 * 3.0 / 5.0_f64;
+    assert!(near(one.bleu.score, 100.0 * product.powf(0.25)), "{one:?}");
+    assert!(near(one.brevity_penalty, 1.0) && one.unspaced_references == 0, "{one:?}");
+    assert_eq!(one.chrf.score, trafo::chrf(&HYPOTHESES, &REFERENCES)?.score);
+    assert!(one.bleu_signature.starts_with("nrefs:1|case:mixed|eff:no|tok:13a|"), "{one:?}");
+    assert!(one.chrf_signature.starts_with("nrefs:1|case:mixed|eff:yes|nc:6|"), "{one:?}");
+    assert!(one.baseline_bleu.is_none() && one.baseline_chrf.is_none(), "{one:?}");
+    assert_eq!((one.bleu.mean, one.bleu.half_width, one.bleu.p_value), (None, None, None));
+
+    let two = evaluate(&HYPOTHESES, &[&REFERENCES, &MORE_REFERENCES], None, &options)?;
+    assert_eq!(two.matches, [11, 8, 5, 3]);
+    assert!(two.bleu.score > one.bleu.score && two.bleu_signature.starts_with("nrefs:2|"));
+
+    let upper = HYPOTHESES.map(str::to_uppercase);
+    let lowercase = EvaluationOptions::new().lowercase(true);
+    let caseless = evaluate(&upper, &[&REFERENCES], None, &lowercase)?;
+    assert_eq!(caseless.matches, one.matches);
+    assert!(caseless.bleu_signature.contains("|case:lc|"), "{caseless:?}");
+    Ok(())
+}
+
+#[test]
+fn evaluation_resamples_and_compares() -> Result<()> {
+    let options = EvaluationOptions::new().resamples(200).seed(7);
+    let baseline = Some(&HYPOTHESES[..]);
+    let compared = evaluate(&REFERENCES, &[&REFERENCES], baseline, &options)?;
+    assert!(near(compared.bleu.score, 100.0) && near(compared.bleu.mean.unwrap(), 100.0));
+    assert_eq!(compared.bleu.half_width, Some(0.0));
+    let p = compared.bleu.p_value.unwrap();
+    assert!(p > 0.0 && p < 1.0, "{compared:?}");
+    let (bleu, chrf) = (compared.baseline_bleu.unwrap(), compared.baseline_chrf.unwrap());
+    let alone = evaluate(&HYPOTHESES, &[&REFERENCES], None, &options.clone().confidence(true))?;
+    assert_eq!((bleu, chrf), (alone.bleu, alone.chrf)); // the same draws
+    assert!(bleu.half_width.unwrap() > 0.0 && bleu.p_value.is_none(), "{bleu:?}");
+    assert!(compared.bleu_signature.starts_with("nrefs:1|bs:200|seed:7|"), "{compared:?}");
+    assert_eq!(compared, evaluate(&REFERENCES, &[&REFERENCES], baseline, &options)?);
+    let other = evaluate(&REFERENCES, &[&REFERENCES], baseline, &options.clone().seed(8))?;
+    assert_ne!(other.baseline_bleu, compared.baseline_bleu);
+    let same = evaluate(&HYPOTHESES, &[&REFERENCES], baseline, &options)?;
+    assert_eq!((same.bleu.p_value, same.chrf.p_value), (Some(1.0), Some(1.0)));
+    Ok(())
+}
+
+#[test]
+fn evaluation_with_every_tokenizer() -> Result<()> {
+    let (hypotheses, references) = (["今天天气很好，我们去公园。"], ["今天天气不错，我们去公园。"]);
+    let words = |tokenizer| {
+        let options = EvaluationOptions::new().tokenize(tokenizer);
+        evaluate(&hypotheses, &[&references], None, &options)
+    };
+    for (tokenizer, name, tokens) in [
+        (BleuTokenizer::Mteval13a, "13a", 1),
+        (BleuTokenizer::None, "none", 1),
+        (BleuTokenizer::Zh, "zh", 13),
+        (BleuTokenizer::Intl, "intl", 4), // two phrases, a comma, a full stop
+        (BleuTokenizer::Char, "char", 13),
+    ] {
+        let result = words(tokenizer)?;
+        assert_eq!(result.hypothesis_tokens, tokens, "{result:?}");
+        assert_eq!(result.unspaced_references, 1, "{result:?}");
+        assert!(result.bleu_signature.contains(&format!("|tok:{name}|")), "{result:?}");
+    }
+
+    let (source, target): (Vec<_>, Vec<_>) = pairs().into_iter().unzip();
+    let tokenizer = tokenizer(&corpus());
+    let pieces = target.iter().map(|line| tokenizer.encode(line).unwrap().len() as i64).sum();
+    let options = EvaluationOptions::new().subwords(&tokenizer);
+    drop(tokenizer); // the options keep it
+    let subwords = evaluate(&target, &[&target], None, &options)?;
+    assert_eq!((subwords.hypothesis_tokens, subwords.reference_tokens), (pieces, pieces));
+    assert!(near(subwords.bleu.score, 100.0), "{subwords:?}");
+    assert!(subwords.bleu_signature.contains("|tok:flores200|model:"), "{subwords:?}");
+    assert!(evaluate(&source, &[&target], None, &options)?.bleu.score < 50.0);
+    for bad in [
+        words(BleuTokenizer::Flores200), // without a model
+        evaluate(&target, &[&target], None, &options.tokenize(BleuTokenizer::Zh)),
+        evaluate(&target[1..], &[&target], None, &EvaluationOptions::new()),
+        evaluate(&target, &[&target], Some(&target[1..]), &EvaluationOptions::new()),
+        evaluate::<_, &str>(&target, &[], None, &EvaluationOptions::new()),
+        evaluate::<&str, &str>(&[], &[&[]], None, &EvaluationOptions::new()),
+        evaluate(&target, &[&target], None, &EvaluationOptions::new().resamples(0)),
+    ] {
+        assert_eq!(bad.unwrap_err().code(), ErrorCode::InvalidArgument);
+    }
     Ok(())
 }
