@@ -15,10 +15,17 @@ struct Format {
   const char* name;
   int32_t value;
 };
-constexpr std::array<Format, 4> kFormats = {{{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
+constexpr std::array<Format, 5> kFormats = {{{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
                                              {"hf-gpt2", TRAFO_EXPORT_HF_GPT2},
                                              {"hf-llama", TRAFO_EXPORT_HF_LLAMA},
-                                             {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2}}};
+                                             {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2},
+                                             {"onnx", TRAFO_EXPORT_ONNX}}};
+
+std::string format_names() {
+  std::string names;
+  for (const Format& each : kFormats) names += (names.empty() ? "" : ", ") + std::string(each.name);
+  return names;
+}
 
 struct ExportArguments {
   ModelArguments model;
@@ -28,13 +35,11 @@ struct ExportArguments {
 
 int export_to(const ExportArguments& arguments) {
   const Format* format = nullptr;
-  std::string names;
-  for (const Format& each : kFormats) {
+  for (const Format& each : kFormats)
     if (arguments.format == each.name) format = &each;
-    names += (names.empty() ? "" : ", ") + std::string(each.name);
-  }
   if (format == nullptr)
-    usage_error("--to " + arguments.format + ": there is no such format; there are " + names);
+    usage_error("--to " + arguments.format + ": there is no such format; there are " +
+                format_names());
   Reporter reporter({.quiet = arguments.quiet});
   const LoadedModel loaded = load_model(arguments.model, reporter);
   double difference = 0;
@@ -91,7 +96,7 @@ Action add_export(CLI::App& app) {
   auto arguments = std::make_shared<ExportArguments>();
   arguments->model.device = "cpu";
   arguments->model.precision = "fp32";
-  app.add_option("--to", arguments->format, "hf-marian, hf-gpt2, hf-llama or ctranslate2")
+  app.add_option("--to", arguments->format, "one of " + format_names())
       ->required()
       ->type_name("FORMAT");
   app.add_option("-o,--output", arguments->output, "a directory that is new or empty")

@@ -93,7 +93,7 @@ int run(int argc, char** argv) {
       {"info", "what a run directory, checkpoint, model or vocabulary is", add_info},
       {"report", "one HTML page that shows and compares runs", add_report},
       {"plan", "the memory that training takes on a GPU, without training", add_plan},
-      {"export", "write a model for transformers or CTranslate2", add_export},
+      {"export", "write a model for transformers, CTranslate2 or ONNX Runtime", add_export},
       {"import", "read a MarianMT, GPT-2 or Llama model of transformers", add_import},
       {"completion", "completion for bash, zsh or fish", add_completion},
   };

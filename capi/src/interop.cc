@@ -14,9 +14,10 @@ trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer*
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-    if (format < TRAFO_EXPORT_HF_MARIAN || format > TRAFO_EXPORT_HF_LLAMA)
+    if (format < TRAFO_EXPORT_HF_MARIAN || format > TRAFO_EXPORT_ONNX)
       call.refuse("format must be TRAFO_EXPORT_HF_MARIAN (0), TRAFO_EXPORT_HF_GPT2 (1), ",
-                  "TRAFO_EXPORT_CTRANSLATE2 (2) or TRAFO_EXPORT_HF_LLAMA (3), got ", format);
+                  "TRAFO_EXPORT_CTRANSLATE2 (2), TRAFO_EXPORT_HF_LLAMA (3) or ",
+                  "TRAFO_EXPORT_ONNX (4), got ", format);
     const double difference =
         export_model(*m.context, *m.model, subwords, static_cast<ExportFormat>(format),
                      path_argument(call, directory, directory_length, "directory"));

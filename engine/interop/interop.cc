@@ -64,50 +64,56 @@ class UnfinishedDirectory {
   bool published_ = false;
 };
 
-HostModel write_and_read(const HostModel& host, const Tokenizer& tokenizer, ExportFormat format,
-                         const fs::path& directory) {
-  switch (format) {
-    case ExportFormat::hf_marian:
-      interop::write_marian(host, tokenizer, directory);
-      return interop::read_marian(directory).host;
-    case ExportFormat::hf_gpt2:
-      interop::write_gpt2(host, tokenizer, directory);
-      return interop::read_gpt2(directory).host;
-    case ExportFormat::hf_llama:
-      interop::write_llama(host, tokenizer, directory);
-      return interop::read_llama(directory).host;
-    case ExportFormat::ctranslate2:
-      interop::write_ctranslate2(host, tokenizer, directory);
-      return interop::read_back_ctranslate2(host.config(), directory);
-  }
-  fail(ErrorCode::invalid_argument, kOrigin, "unknown format ", static_cast<int32_t>(format));
+// The formats. A new one is a row here and a value of ExportFormat.
+struct FormatEntry {
+  ExportFormat format;
+  const char* name;
+  void (*write)(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory);
+  // The model that was written, read from the files. `config` is that of the model.
+  HostModel (*read)(const ModelConfig& config, const fs::path& directory);
+};
+
+template <interop::Imported (*Read)(const fs::path&)>
+HostModel read_imported(const ModelConfig&, const fs::path& directory) {
+  return Read(directory).host;
+}
+
+constexpr FormatEntry kFormats[] = {
+    {ExportFormat::hf_marian, "hf-marian", interop::write_marian,
+     read_imported<interop::read_marian>},
+    {ExportFormat::hf_gpt2, "hf-gpt2", interop::write_gpt2, read_imported<interop::read_gpt2>},
+    {ExportFormat::ctranslate2, "ctranslate2", interop::write_ctranslate2,
+     interop::read_back_ctranslate2},
+    {ExportFormat::hf_llama, "hf-llama", interop::write_llama, read_imported<interop::read_llama>},
+    {ExportFormat::onnx, "onnx", interop::write_onnx, interop::read_back_onnx},
+};
+
+const FormatEntry* find_format(ExportFormat format) {
+  for (const FormatEntry& entry : kFormats)
+    if (entry.format == format) return &entry;
+  return nullptr;
 }
 
 }  // namespace
 
 const char* export_format_name(ExportFormat format) {
-  switch (format) {
-    case ExportFormat::hf_marian:
-      return "hf-marian";
-    case ExportFormat::hf_gpt2:
-      return "hf-gpt2";
-    case ExportFormat::ctranslate2:
-      return "ctranslate2";
-    case ExportFormat::hf_llama:
-      return "hf-llama";
-  }
-  return "unknown";
+  const FormatEntry* entry = find_format(format);
+  return entry == nullptr ? "unknown" : entry->name;
 }
 
 double export_model(Context& context, const Model& model, const Tokenizer& tokenizer,
                     ExportFormat format, const fs::path& directory) {
+  const FormatEntry* entry = find_format(format);
+  require(entry != nullptr, ErrorCode::invalid_argument, kOrigin, "unknown format ",
+          static_cast<int32_t>(format));
   interop::check_vocabulary(model.config(), tokenizer);
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);
-  const HostModel again = write_and_read(host, tokenizer, format, unfinished.path());
+  entry->write(host, tokenizer, unfinished.path());
+  const HostModel again = entry->read(host.config(), unfinished.path());
   const double difference = interop::logit_difference(host, again);
   require(difference <= kTolerance, ErrorCode::non_finite, kOrigin, "what was written as ",
-          export_format_name(format), " gives logits that differ from the model's by ", difference,
+          entry->name, " gives logits that differ from the model's by ", difference,
           "; nothing is left of it");
   unfinished.publish();
   return difference;

@@ -103,7 +103,9 @@ TEST_F(InteropCli, WhatCannotBeIsSaid) {
   expect_refused({"export", "-m", "pre", "--to", "hf-marian", "-o", "x"}, "--transformer-norm pre",
                  2);
   expect_refused({"export", "-m", "pre", "--to", "hf-gpt2", "-o", "x"}, "encoder-decoder", 2);
-  expect_refused({"export", "-m", "pre", "--to", "onnx", "-o", "x"}, "there are hf-marian", 2);
+  EXPECT_EQ(run({"export", "-m", "pre", "--to", "onnx", "-o", "onnx"}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(folder_->file("onnx") + "/decoder_with_past_model.onnx"));
+  expect_refused({"export", "-m", "pre", "--to", "keras", "-o", "x"}, "there are hf-marian", 2);
   expect_refused({"export", "-m", "pre", "--to", "ctranslate2", "-o", "ct2"}, "not an empty", 2);
   expect_refused({"export", "-m", "none", "--to", "ctranslate2", "-o", "x"}, "none: no such", 2);
   expect_refused({"export", "-m", "pre"}, "--to", 2);

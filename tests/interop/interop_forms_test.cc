@@ -27,6 +27,7 @@ TEST_F(InteropFormsTest, FormatsHaveNames) {
   EXPECT_STREQ(export_format_name(ExportFormat::hf_gpt2), "hf-gpt2");
   EXPECT_STREQ(export_format_name(ExportFormat::hf_llama), "hf-llama");
   EXPECT_STREQ(export_format_name(ExportFormat::ctranslate2), "ctranslate2");
+  EXPECT_STREQ(export_format_name(ExportFormat::onnx), "onnx");
   const auto unknown = static_cast<ExportFormat>(77);
   EXPECT_STREQ(export_format_name(unknown), "unknown");
   const auto model = make_model(*context_, config_of(Architecture::decoder_lm, true), 1);

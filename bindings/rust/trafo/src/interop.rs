@@ -23,6 +23,8 @@ pub enum ExportFormat {
     CTranslate2,
     /// LlamaForCausalLM of transformers: a pre-norm decoder-only model with RMS norm, rotary positions and SwiGLU.
     HfLlama,
+    /// ONNX graphs with the files that optimum reads: every model.
+    Onnx,
 }
 
 impl ExportFormat {
@@ -32,6 +34,7 @@ impl ExportFormat {
             ExportFormat::HfGpt2 => sys::TRAFO_EXPORT_HF_GPT2,
             ExportFormat::CTranslate2 => sys::TRAFO_EXPORT_CTRANSLATE2,
             ExportFormat::HfLlama => sys::TRAFO_EXPORT_HF_LLAMA,
+            ExportFormat::Onnx => sys::TRAFO_EXPORT_ONNX,
         }
     }
 }
