@@ -45,6 +45,7 @@ pub const TRAFO_EXPORT_HF_MARIAN: i32 = 0;
 pub const TRAFO_EXPORT_HF_GPT2: i32 = 1;
 pub const TRAFO_EXPORT_CTRANSLATE2: i32 = 2;
 pub const TRAFO_EXPORT_HF_LLAMA: i32 = 3;
+pub const TRAFO_EXPORT_ONNX: i32 = 4;
 pub const TRAFO_SCHEDULE_CONSTANT: i32 = 0;
 pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
 pub const TRAFO_SCHEDULE_COSINE: i32 = 2;
