@@ -226,7 +226,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model
 #define TRAFO_EXPORT_HF_GPT2 1     /* transformers' GPT2LMHeadModel: pre-norm decoder-lm */
 #define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture, but not the Llama form */
 #define TRAFO_EXPORT_HF_LLAMA 3    /* transformers' LlamaForCausalLM: pre-norm decoder-lm with RMS norm, rotary positions, SwiGLU */
-#define TRAFO_EXPORT_ONNX 4        /* ONNX graphs of opset 17 with the files that optimum reads: every model */
+#define TRAFO_EXPORT_ONNX 4        /* ONNX graphs of opset 17 and their weights: every model */
 
 /* Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after
  * the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's.

@@ -1,7 +1,7 @@
-// A directory of ONNX graphs (opset 17) with one file of weights beside them, and with the files by
-// which optimum's ORTModelForSeq2SeqLM and ORTModelForCausalLM load it: the configuration and the
-// tokenizer of the transformers model with the same sizes. The graph decides what is computed, so
-// that every model can be exported, also one that no class of transformers has.
+// A directory of ONNX graphs (opset 17) with one file of weights beside them, and with the
+// configuration and the tokenizer of the transformers model with the same sizes. Files, inputs and
+// outputs have the names that optimum gives them. The graph decides what is computed, so that every
+// model can be exported, also one that no class of transformers has.
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
 #include "engine/interop/onnx_models.h"

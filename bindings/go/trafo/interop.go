@@ -14,7 +14,7 @@ const (
 	HFGPT2      ExportFormat = C.TRAFO_EXPORT_HF_GPT2     // transformers' GPT2LMHeadModel: pre-norm decoder-only
 	CTranslate2 ExportFormat = C.TRAFO_EXPORT_CTRANSLATE2 // every architecture, but not the Llama form
 	HFLlama     ExportFormat = C.TRAFO_EXPORT_HF_LLAMA    // transformers' LlamaForCausalLM: pre-norm decoder-only, RMS norm, rotary positions, SwiGLU
-	ONNX        ExportFormat = C.TRAFO_EXPORT_ONNX        // ONNX graphs with the files that optimum reads: every model
+	ONNX        ExportFormat = C.TRAFO_EXPORT_ONNX        // ONNX graphs of opset 17 and their weights: every model
 )
 
 // Export writes a model directory, which must not exist or be empty, for another program. It

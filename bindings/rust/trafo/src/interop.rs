@@ -23,7 +23,7 @@ pub enum ExportFormat {
     CTranslate2,
     /// LlamaForCausalLM of transformers: a pre-norm decoder-only model with RMS norm, rotary positions and SwiGLU.
     HfLlama,
-    /// ONNX graphs with the files that optimum reads: every model.
+    /// ONNX graphs of opset 17 and their weights: every model.
     Onnx,
 }
 
