@@ -46,9 +46,9 @@ export TRAFO_LIB_DIR=$PWD/build/release
 step "Rust"
 (cd bindings/rust && ./bindings.sh --check && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet && ./product_checks.sh)
 
-step "Other programs: transformers, CTranslate2, GGUF, sacreBLEU"
+step "Other programs: transformers, CTranslate2, GGUF, ONNX Runtime, sacreBLEU"
 if command -v python3 >/dev/null; then
-  for script in export_parity weights_parity eval_parity; do
+  for script in export_parity weights_parity onnx_parity eval_parity; do
     status=0
     python3 "tests/parity/$script.py" || status=$?
     [[ $status -eq 0 || $status -eq 77 ]] || exit "$status"  # 77: the packages cannot be had here, which it has said

@@ -16,11 +16,10 @@ struct Choice {
   int32_t value;
   const char* alias = "";
 };
-constexpr Choice kFormats[] = {{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
-                               {"hf-gpt2", TRAFO_EXPORT_HF_GPT2},
-                               {"hf-llama", TRAFO_EXPORT_HF_LLAMA},
-                               {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2},
-                               {"gguf", TRAFO_EXPORT_GGUF}};
+constexpr Choice kFormats[] = {
+    {"hf-marian", TRAFO_EXPORT_HF_MARIAN}, {"hf-gpt2", TRAFO_EXPORT_HF_GPT2},
+    {"hf-llama", TRAFO_EXPORT_HF_LLAMA},   {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2},
+    {"onnx", TRAFO_EXPORT_ONNX},           {"gguf", TRAFO_EXPORT_GGUF}};
 constexpr Choice kWeights[] = {{"float32", TRAFO_EXPORT_WEIGHTS_FLOAT32, "f32"},
                                {"float16", TRAFO_EXPORT_WEIGHTS_FLOAT16, "f16"},
                                {"bfloat16", TRAFO_EXPORT_WEIGHTS_BFLOAT16, "bf16"},

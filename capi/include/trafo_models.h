@@ -244,6 +244,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model
 #define TRAFO_EXPORT_HF_GPT2 1     /* transformers' GPT2LMHeadModel: pre-norm decoder-lm */
 #define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture */
 #define TRAFO_EXPORT_HF_LLAMA 3    /* transformers' LlamaForCausalLM: pre-norm decoder-lm with RMS norm, rotary positions, SwiGLU */
+#define TRAFO_EXPORT_ONNX 4        /* ONNX graphs of opset 17 and their weights: every model */
 #define TRAFO_EXPORT_GGUF 5        /* llama.cpp's file of such a model, model.gguf; a BPE vocabulary with byte fallback */
 
 /* How an export stores matrices. */

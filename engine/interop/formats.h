@@ -44,4 +44,18 @@ void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights
 HostModel read_back_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                          const std::filesystem::path& directory);
 
+void write_onnx(const HostModel& host, const Tokenizer& tokenizer,
+                const std::filesystem::path& directory);
+// Reads the weights of a directory that write_onnx has written for `config`.
+HostModel read_back_onnx(const ModelConfig& config, const std::filesystem::path& directory);
+
+// The files of a transformers directory beside the weights: configurations and tokenizer. They do
+// not ask whether the class of transformers can hold the model.
+void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                        const std::filesystem::path& directory);
+void write_gpt2_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                      const std::filesystem::path& directory);
+void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                       const std::filesystem::path& directory);
+
 }  // namespace trafo::interop

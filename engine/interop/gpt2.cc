@@ -58,16 +58,20 @@ bool is_mask(const TensorInfo& info) {
 
 }  // namespace
 
+void write_gpt2_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                      const fs::path& directory) {
+  write_json(directory / "config.json", config_json(config, tokenizer));
+  write_generation(tokenizer, config, directory);
+  write_lm_tokenizer(tokenizer, config, directory);
+}
+
 void write_gpt2(const HostModel& given, const Tokenizer& tokenizer, const fs::path& directory) {
   check_expressible(given.config());
   const bool fold = has_output_bias(given);
   const HostModel folded = fold ? fold_output_bias(given) : HostModel{};
   const HostModel& host = fold ? folded : given;
-  const ModelConfig& config = host.config();
-  write_json(directory / "config.json", config_json(config, tokenizer));
-  write_generation(tokenizer, config, directory);
-  write_lm_tokenizer(tokenizer, config, directory);
-  write_tensors(directory / "model.safetensors", host, gpt2_tensors(config));
+  write_gpt2_files(host.config(), tokenizer, directory);
+  write_tensors(directory / "model.safetensors", host, gpt2_tensors(host.config()));
 }
 
 Imported read_gpt2(const fs::path& directory) {

@@ -113,6 +113,13 @@ const std::vector<Format>& formats() {
          interop::write_llama(job.host, job.tokenizer, job.directory);
          return interop::read_llama(job.directory).host;
        }},
+      {ExportFormat::onnx,
+       "onnx",
+       {float32},
+       [](const Job& job) {
+         interop::write_onnx(job.host, job.tokenizer, job.directory);
+         return interop::read_back_onnx(job.host.config(), job.directory);
+       }},
       {ExportFormat::gguf,
        "gguf",
        {float16, float32, q8_0, q4_0},

@@ -20,6 +20,7 @@ enum class ExportFormat : int32_t {
   hf_gpt2 = 1,      // transformers' GPT2LMHeadModel: a pre-norm decoder_lm
   ctranslate2 = 2,  // a CTranslate2 model directory: every architecture
   hf_llama = 3,     // transformers' LlamaForCausalLM: a decoder_lm with rms, rotary and swiglu
+  onnx = 4,         // ONNX graphs of opset 17 and their weights: every model
   gguf = 5,         // llama.cpp's file of a Llama model
 };
 const char* export_format_name(ExportFormat format);  // "hf-marian", ...

@@ -28,7 +28,8 @@ Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
   json["num_attention_heads"] = config.heads;
   json["num_key_value_heads"] = config.key_heads();
   json["head_dim"] = config.head_dim();
-  json["hidden_act"] = "silu";
+  json["hidden_act"] =
+      config.activation == Activation::silu ? "silu" : activation_to_name(config.activation);
   json["rms_norm_eps"] = config.norm_epsilon;
   json["rope_theta"] = config.rope_theta;
   json["rope_scaling"] = nullptr;
@@ -75,13 +76,17 @@ bool is_frequencies(const TensorInfo& info) {
 
 }  // namespace
 
-void write_llama(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
-  const ModelConfig& config = host.config();
-  check_expressible(config);
+void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                       const fs::path& directory) {
   write_json(directory / "config.json", config_json(config, tokenizer));
   write_generation(tokenizer, config, directory);
   write_lm_tokenizer(tokenizer, config, directory);
-  write_tensors(directory / "model.safetensors", host, llama_tensors(config));
+}
+
+void write_llama(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
+  check_expressible(host.config());
+  write_llama_files(host.config(), tokenizer, directory);
+  write_tensors(directory / "model.safetensors", host, llama_tensors(host.config()));
 }
 
 Imported read_llama(const fs::path& directory) {

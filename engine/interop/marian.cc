@@ -58,10 +58,10 @@ Json config_json(const ModelConfig& config, const Tokenizer& tokenizer, int32_t 
   json["scale_embedding"] = true;
   json["static_position_embeddings"] = true;
   json["normalize_embedding"] = false;
-  json["normalize_before"] = false;
-  json["add_final_layer_norm"] = false;
-  json["share_encoder_decoder_embeddings"] = true;
-  json["tie_word_embeddings"] = true;
+  json["normalize_before"] = config.pre_norm;
+  json["add_final_layer_norm"] = config.pre_norm;
+  json["share_encoder_decoder_embeddings"] = config.tied_embeddings;
+  json["tie_word_embeddings"] = config.tied_embeddings;
   json["use_cache"] = true;
   json["bos_token_id"] = tokenizer.bos_id();
   json["eos_token_id"] = tokenizer.eos_id();
@@ -246,9 +246,8 @@ void read_tokenizer(const fs::path& directory, const ConfigReader& config, int64
 
 }  // namespace
 
-void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
-  const ModelConfig& config = host.config();
-  check_expressible(config);
+void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                        const fs::path& directory) {
   require(tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
           "the tokenizer has no <s>, from which the decoder starts");
   // In a vocabulary without <pad>, <s> takes its place, as in models of Marian.
@@ -273,7 +272,12 @@ void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::p
   write_file_atomically(directory / "vocab.json", Json(vocabulary).dump(0) + "\n");
   write_file_atomically(directory / "source.spm", tokenizer.serialized());
   write_file_atomically(directory / "target.spm", tokenizer.serialized());
-  write_tensors(directory / "model.safetensors", host, marian_tensors(config));
+}
+
+void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
+  check_expressible(host.config());
+  write_marian_files(host.config(), tokenizer, directory);
+  write_tensors(directory / "model.safetensors", host, marian_tensors(host.config()));
 }
 
 Imported read_marian(const fs::path& directory) {

@@ -1,7 +1,6 @@
 #include "engine/interop/spm_subwords.h"
 
 #include <bit>
-#include <cstring>
 
 #include "engine/tokenizer/spm_fields.h"
 
@@ -11,17 +10,6 @@ namespace {
 using namespace spm_field;
 
 constexpr std::string_view kName = "tokenizer";
-
-void add_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  out += static_cast<char>(value);
-}
-
-void add_bytes(std::string& out, uint32_t number, std::string_view bytes) {
-  add_varint(out, uint64_t{number} << 3 | 2);
-  add_varint(out, bytes.size());
-  out += bytes;
-}
 
 ScoredSubword parse_subword(std::string_view message) {
   ScoredSubword subword;
@@ -65,25 +53,21 @@ SpmModel parse_spm(std::string_view serialized) {
 }
 
 std::string serialize_spm(const SpmModel& model, const std::vector<ScoredSubword>& subwords) {
-  std::string out;
+  WireWriter out;
   for (const ScoredSubword& subword : subwords) {
-    std::string message;
-    add_bytes(message, kSubwordText, subword.text);
-    add_varint(message, kSubwordScore << 3 | 5);
-    char score[sizeof subword.score];
-    std::memcpy(score, &subword.score, sizeof score);
-    message.append(score, sizeof score);
-    add_varint(message, kSubwordType << 3);
-    add_varint(message, static_cast<uint32_t>(subword.type));
-    add_bytes(out, kSubword, message);
+    WireWriter message;
+    message.bytes(kSubwordText, subword.text);
+    message.real(kSubwordScore, subword.score);
+    message.integer(kSubwordType, static_cast<int64_t>(subword.type));
+    out.bytes(kSubword, message.message());
   }
-  out += model.rest;
+  out.append(model.rest);
   // Fields of a message that comes again are merged, the last one counts.
-  std::string names;
-  add_bytes(names, kBosToken, "<s>");
-  add_bytes(names, kEosToken, "</s>");
-  add_bytes(out, kTrainer, names);
-  return out;
+  WireWriter names;
+  names.bytes(kBosToken, "<s>");
+  names.bytes(kEosToken, "</s>");
+  out.bytes(kTrainer, names.message());
+  return out.message();
 }
 
 }  // namespace trafo::interop

@@ -24,7 +24,8 @@ std::string holder_of(const Descriptor& file) {
   return pid.empty() ? "another process" : "process " + pid;
 }
 
-// Empty, or a process id and a line end; shorter where the process was killed.
+// Empty, or a process id and a line end; shorter where the process was killed, and zeros where the
+// power failed before the text was on the disk.
 bool is_lock_file(const Descriptor& file, off_t size) {
   std::array<std::byte, 24> text;
   if (size >= static_cast<off_t>(text.size())) return false;
@@ -32,7 +33,7 @@ bool is_lock_file(const Descriptor& file, off_t size) {
   return std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(count),
                      [](std::byte byte) {
                        const char c = static_cast<char>(byte);
-                       return (c >= '0' && c <= '9') || c == '\n';
+                       return (c >= '0' && c <= '9') || c == '\n' || c == '\0';
                      });
 }
 

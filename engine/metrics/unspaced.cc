@@ -46,7 +46,9 @@ bool is_unspaced(std::string_view line) {
       in_word = false;
       continue;
     }
-    ++characters;
+    // Numbers and punctuation of ASCII stand in every script.
+    const bool is_letter = c > 0x7f || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (is_letter) ++characters;
     if (!is_of_unspaced_script(c)) continue;
     ++unspaced;
     if (!in_word) ++words;

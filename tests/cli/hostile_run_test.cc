@@ -116,7 +116,7 @@ TEST_F(HostileRun, ASavedConfigurationNamesNoPlaceToWriteTo) {
 TEST_F(HostileRun, APointerIsANumber) {
   fs::create_directories(file("outside/model"));
   fs::copy(run_ + "/ckpt/20", file("outside/model"), fs::copy_options::recursive);
-  for (const char* name : {"latest", "best-bleu"})
+  for (const char* name : {"latest", "best-bleu", "best-chrf"})
     write_file(run_ + "/" + name, "../../outside/model\n");
   expect_refused(run({"translate", "--model", "stranger"}, "ein Hund\n"), "has no checkpoint");
 }

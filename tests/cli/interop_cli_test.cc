@@ -138,6 +138,8 @@ TEST_F(InteropCli, WhatCannotBeIsSaid) {
   expect_refused(words_of("export -m pre --to ctranslate2 --weights q8_0 -o x"),
                  "ctranslate2 cannot express weights of the type q8_0 (--weights), it has float32",
                  2);
+  EXPECT_EQ(run({"export", "-m", "pre", "--to", "onnx", "-o", "onnx"}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(folder_->file("onnx") + "/decoder_with_past_model.onnx"));
   expect_refused({"export", "-m", "pre", "--to", "ctranslate2", "-o", "ct2"}, "not an empty", 2);
   expect_refused({"export", "-m", "none", "--to", "ctranslate2", "-o", "x"}, "none: no such", 2);
   expect_refused({"export", "-m", "pre"}, "--to", 2);

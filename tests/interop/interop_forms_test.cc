@@ -32,6 +32,7 @@ TEST_F(InteropFormsTest, FormatsHaveNames) {
   EXPECT_STREQ(export_weights_name(ExportWeights::q4_0), "q4_0");
   EXPECT_STREQ(export_weights_name(static_cast<ExportWeights>(8)), "unknown");
   EXPECT_FALSE(is_export_weights(-1));
+  EXPECT_STREQ(export_format_name(ExportFormat::onnx), "onnx");
   const auto unknown = static_cast<ExportFormat>(77);
   EXPECT_STREQ(export_format_name(unknown), "unknown");
   const auto model = make_model(*context_, config_of(Architecture::decoder_lm, true), 1);

@@ -49,19 +49,23 @@ inline ModelConfig llama_config(int64_t kv_heads, bool tied) {
   return config;
 }
 
+// With biases and norms that are not what they are initialised as.
+inline std::unique_ptr<Model> random_model(Context& context, const ModelConfig& config) {
+  auto model = make_model(context, config, 5);
+  PhiloxStream random(3, 9);
+  for (size_t i = 0; i < model->parameters().count(); ++i) {
+    const Tensor& value = model->parameters().value(static_cast<ParamId>(i));
+    if (value.rank() != 1) continue;
+    for (int64_t k = 0; k < value.numel(); ++k)
+      value.data<float>()[k] += static_cast<float>(random.uniform(-0.4, 0.4));
+  }
+  return model;
+}
+
 class InteropTest : public ::testing::Test {
  protected:
-  // With biases and norms that are not what they are initialised as.
   std::unique_ptr<Model> model_of(const ModelConfig& config) {
-    auto model = make_model(*context_, config, 5);
-    PhiloxStream random(3, 9);
-    for (size_t i = 0; i < model->parameters().count(); ++i) {
-      const Tensor& value = model->parameters().value(static_cast<ParamId>(i));
-      if (value.rank() != 1) continue;
-      for (int64_t k = 0; k < value.numel(); ++k)
-        value.data<float>()[k] += static_cast<float>(random.uniform(-0.4, 0.4));
-    }
-    return model;
+    return random_model(*context_, config);
   }
   double exported(const Model& model, ExportFormat format, const std::string& name) {
     return export_model(*context_, model, tokenizer(), format, path(name));

@@ -14,6 +14,7 @@ const (
 	HFGPT2      ExportFormat = C.TRAFO_EXPORT_HF_GPT2     // transformers' GPT2LMHeadModel: pre-norm decoder-only
 	CTranslate2 ExportFormat = C.TRAFO_EXPORT_CTRANSLATE2 // every architecture
 	HFLlama     ExportFormat = C.TRAFO_EXPORT_HF_LLAMA    // transformers' LlamaForCausalLM: pre-norm decoder-only, RMS norm, rotary positions, SwiGLU
+	ONNX        ExportFormat = C.TRAFO_EXPORT_ONNX        // ONNX graphs of opset 17 and their weights: every model
 	GGUF        ExportFormat = C.TRAFO_EXPORT_GGUF        // llama.cpp's file of such a model; a BPE vocabulary with byte fallback
 )
 

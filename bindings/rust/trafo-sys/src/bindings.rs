@@ -41,10 +41,12 @@ pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
 pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
 pub const TRAFO_FFN_PLAIN: i32 = 0;
 pub const TRAFO_FFN_SWIGLU: i32 = 1;
+pub const TRAFO_INT8: i32 = 4;
 pub const TRAFO_EXPORT_HF_MARIAN: i32 = 0;
 pub const TRAFO_EXPORT_HF_GPT2: i32 = 1;
 pub const TRAFO_EXPORT_CTRANSLATE2: i32 = 2;
 pub const TRAFO_EXPORT_HF_LLAMA: i32 = 3;
+pub const TRAFO_EXPORT_ONNX: i32 = 4;
 pub const TRAFO_EXPORT_GGUF: i32 = 5;
 pub const TRAFO_EXPORT_WEIGHTS_BY_FORMAT: i32 = 0;
 pub const TRAFO_EXPORT_WEIGHTS_FLOAT32: i32 = 1;
@@ -96,6 +98,12 @@ pub const TRAFO_STOP_EARLY: i32 = 2;
 pub const TRAFO_STOP_CALLBACK: i32 = 3;
 pub const TRAFO_STOP_CANCELLED: i32 = 4;
 pub const TRAFO_STOP_PAUSED: i32 = 5;
+pub const TRAFO_TOKENIZE_13A: i32 = 0;
+pub const TRAFO_TOKENIZE_NONE: i32 = 1;
+pub const TRAFO_TOKENIZE_ZH: i32 = 2;
+pub const TRAFO_TOKENIZE_INTL: i32 = 3;
+pub const TRAFO_TOKENIZE_CHAR: i32 = 4;
+pub const TRAFO_TOKENIZE_FLORES200: i32 = 5;
 pub const TRAFO_COPY_IF_NEEDED: i32 = 0;
 pub const TRAFO_COPY_NEVER: i32 = 1;
 pub const TRAFO_COPY_ALWAYS: i32 = 2;
@@ -245,10 +253,12 @@ pub struct trafo_device_info {
     pub compute_minor: i32,
     #[doc = " \"NVIDIA H200\"; \"CPU\""]
     pub name: [::core::ffi::c_char; 128usize],
+    #[doc = " CPU: what multiplies int8 weights: \"avx512-vnni\", \"avx-vnni\", \"avx2\" or \"portable\"; \"\" for a GPU"]
+    pub int8_kernel: [::core::ffi::c_char; 32usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_device_info"][::core::mem::size_of::<trafo_device_info>() - 152usize];
+    ["Size of trafo_device_info"][::core::mem::size_of::<trafo_device_info>() - 184usize];
     ["Alignment of trafo_device_info"][::core::mem::align_of::<trafo_device_info>() - 8usize];
     ["Offset of field: trafo_device_info::struct_size"]
         [::core::mem::offset_of!(trafo_device_info, struct_size) - 0usize];
@@ -260,6 +270,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_device_info, compute_minor) - 20usize];
     ["Offset of field: trafo_device_info::name"]
         [::core::mem::offset_of!(trafo_device_info, name) - 24usize];
+    ["Offset of field: trafo_device_info::int8_kernel"]
+        [::core::mem::offset_of!(trafo_device_info, int8_kernel) - 152usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -1544,6 +1556,16 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The same with int8 weights, for translation and scoring on a CPU: the matrices are quantized while they are read, with a scale for each\n row, and no float copy of them is kept. trafo_model_save then writes a file with int8 weights, about a quarter as large;\n trafo_model_load reads such a file as it is, as this function does. The model cannot be trained, exported or averaged: UNSUPPORTED.\n UNSUPPORTED: a context of a GPU. since 0.1"]
+    pub fn trafo_model_load_int8(
+        context: *mut trafo_context,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        out: *mut *mut trafo_model,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Loads a model of a run directory, with one checkpoint or more (docs/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or\n TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run\n that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1"]
     pub fn trafo_model_load_run(
         context: *mut trafo_context,
@@ -1603,7 +1625,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The name of parameter `index` (borrowed) and a handle on its memory, not a copy. out_name and out_tensor may be NULL. since 0.1"]
+    #[doc = " The name of parameter `index` (borrowed) and a handle on its memory, not a copy. out_name and out_tensor may be NULL. UNSUPPORTED: a\n handle on an int8 weight. since 0.1"]
     pub fn trafo_model_get_parameter(
         model: *mut trafo_model,
         index: i64,
@@ -1620,7 +1642,7 @@ pub struct trafo_parameter_info {
     #[doc = " borrowed: \"matrices\", \"norms_and_biases\", or a group that the model has declared"]
     pub group: *const ::core::ffi::c_char,
     pub elements: i64,
-    #[doc = " of the values"]
+    #[doc = " of the values: TRAFO_FLOAT32, ..., TRAFO_INT8"]
     pub dtype: i32,
     #[doc = " 0: frozen"]
     pub trainable: i32,
@@ -1628,10 +1650,13 @@ pub struct trafo_parameter_info {
     pub lr_factor: f64,
     #[doc = " multiplied with weight_decay"]
     pub weight_decay_factor: f64,
+    #[doc = " 1: a vector"]
+    pub rows: i64,
+    pub columns: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_parameter_info"][::core::mem::size_of::<trafo_parameter_info>() - 56usize];
+    ["Size of trafo_parameter_info"][::core::mem::size_of::<trafo_parameter_info>() - 72usize];
     ["Alignment of trafo_parameter_info"][::core::mem::align_of::<trafo_parameter_info>() - 8usize];
     ["Offset of field: trafo_parameter_info::struct_size"]
         [::core::mem::offset_of!(trafo_parameter_info, struct_size) - 0usize];
@@ -1649,6 +1674,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_parameter_info, lr_factor) - 40usize];
     ["Offset of field: trafo_parameter_info::weight_decay_factor"]
         [::core::mem::offset_of!(trafo_parameter_info, weight_decay_factor) - 48usize];
+    ["Offset of field: trafo_parameter_info::rows"]
+        [::core::mem::offset_of!(trafo_parameter_info, rows) - 56usize];
+    ["Offset of field: trafo_parameter_info::columns"]
+        [::core::mem::offset_of!(trafo_parameter_info, columns) - 64usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -2077,7 +2106,8 @@ pub struct trafo_event {
     pub best_update: i64,
     #[doc = " VALIDATED: the deciding metric improved"]
     pub improved: i32,
-    pub reserved: i32,
+    #[doc = " VALIDATED: TRAFO_METRIC_*; chrF or cross-entropy instead of BLEU for scripts without spaces"]
+    pub deciding_metric: i32,
     #[doc = " borrowed while the callback runs"]
     pub message: trafo_string_view,
     pub path: trafo_string_view,
@@ -2133,8 +2163,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_event, best_update) - 184usize];
     ["Offset of field: trafo_event::improved"]
         [::core::mem::offset_of!(trafo_event, improved) - 192usize];
-    ["Offset of field: trafo_event::reserved"]
-        [::core::mem::offset_of!(trafo_event, reserved) - 196usize];
+    ["Offset of field: trafo_event::deciding_metric"]
+        [::core::mem::offset_of!(trafo_event, deciding_metric) - 196usize];
     ["Offset of field: trafo_event::message"]
         [::core::mem::offset_of!(trafo_event, message) - 200usize];
     ["Offset of field: trafo_event::path"][::core::mem::offset_of!(trafo_event, path) - 216usize];
@@ -2439,6 +2469,156 @@ unsafe extern "C" {
         count: usize,
         out_log_probability: *mut f64,
         out_tokens: *mut i64,
+    ) -> *mut trafo_error;
+}
+#[doc = " options: end"]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_evaluation_options {
+    #[doc = " options: begin trafo_evaluation_options (scripts/generate_options.py)"]
+    pub struct_size: usize,
+    #[doc = " The SentencePiece model of tokenize flores200, which needs one. Default NULL."]
+    pub tokenizer: *const trafo_tokenizer,
+    #[doc = " How often as many lines as there are are drawn with replacement (bootstrap). Default 1000."]
+    pub resamples: i64,
+    #[doc = " Seed of the resampling. The same seed draws the same lines for every system and both scores. Default 12345."]
+    pub seed: u64,
+    #[doc = " TRAFO_TOKENIZE_*. How BLEU cuts lines into words. Scores are comparable only where it is the same. Default\n TRAFO_TOKENIZE_13A."]
+    pub tokenize: i32,
+    #[doc = " 1: BLEU is computed without case. chrF keeps it. Default 0."]
+    pub lowercase: i32,
+    #[doc = " 1: lines are resampled for the mean and the 95 % interval of both scores. With a baseline they always are. Default 0."]
+    pub confidence: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_evaluation_options"]
+        [::core::mem::size_of::<trafo_evaluation_options>() - 48usize];
+    ["Alignment of trafo_evaluation_options"]
+        [::core::mem::align_of::<trafo_evaluation_options>() - 8usize];
+    ["Offset of field: trafo_evaluation_options::struct_size"]
+        [::core::mem::offset_of!(trafo_evaluation_options, struct_size) - 0usize];
+    ["Offset of field: trafo_evaluation_options::tokenizer"]
+        [::core::mem::offset_of!(trafo_evaluation_options, tokenizer) - 8usize];
+    ["Offset of field: trafo_evaluation_options::resamples"]
+        [::core::mem::offset_of!(trafo_evaluation_options, resamples) - 16usize];
+    ["Offset of field: trafo_evaluation_options::seed"]
+        [::core::mem::offset_of!(trafo_evaluation_options, seed) - 24usize];
+    ["Offset of field: trafo_evaluation_options::tokenize"]
+        [::core::mem::offset_of!(trafo_evaluation_options, tokenize) - 32usize];
+    ["Offset of field: trafo_evaluation_options::lowercase"]
+        [::core::mem::offset_of!(trafo_evaluation_options, lowercase) - 36usize];
+    ["Offset of field: trafo_evaluation_options::confidence"]
+        [::core::mem::offset_of!(trafo_evaluation_options, confidence) - 40usize];
+    ["Offset of field: trafo_evaluation_options::reserved"]
+        [::core::mem::offset_of!(trafo_evaluation_options, reserved) - 44usize];
+};
+#[doc = " A corpus score, 0 to 100. The other members are NaN where lines were not resampled."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_resampled_score {
+    pub score: f64,
+    #[doc = " of the resamples"]
+    pub mean: f64,
+    #[doc = " 95 % of the resamples lie in an interval of twice this width"]
+    pub half_width: f64,
+    #[doc = " Paired bootstrap test (Koehn, EMNLP 2004): how probable so large a difference from the baseline would be if both were equal.\n NaN without a baseline."]
+    pub p_value: f64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_resampled_score"][::core::mem::size_of::<trafo_resampled_score>() - 32usize];
+    ["Alignment of trafo_resampled_score"]
+        [::core::mem::align_of::<trafo_resampled_score>() - 8usize];
+    ["Offset of field: trafo_resampled_score::score"]
+        [::core::mem::offset_of!(trafo_resampled_score, score) - 0usize];
+    ["Offset of field: trafo_resampled_score::mean"]
+        [::core::mem::offset_of!(trafo_resampled_score, mean) - 8usize];
+    ["Offset of field: trafo_resampled_score::half_width"]
+        [::core::mem::offset_of!(trafo_resampled_score, half_width) - 16usize];
+    ["Offset of field: trafo_resampled_score::p_value"]
+        [::core::mem::offset_of!(trafo_resampled_score, p_value) - 24usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_evaluation {
+    pub struct_size: usize,
+    pub bleu: trafo_resampled_score,
+    pub chrf: trafo_resampled_score,
+    #[doc = " NaN without a baseline, as baseline_chrf"]
+    pub baseline_bleu: trafo_resampled_score,
+    pub baseline_chrf: trafo_resampled_score,
+    #[doc = " of n-grams of 1 to 4 tokens, per cent, smoothed"]
+    pub bleu_precisions: [f64; 4usize],
+    pub bleu_brevity_penalty: f64,
+    #[doc = " n-grams of the hypotheses that a reference has"]
+    pub bleu_matches: [i64; 4usize],
+    #[doc = " n-grams of the hypotheses"]
+    pub bleu_totals: [i64; 4usize],
+    pub hypothesis_tokens: i64,
+    #[doc = " with several references, of the one of each line that is nearest in length"]
+    pub reference_tokens: i64,
+    #[doc = " References in scripts without spaces (Chinese, Japanese, Thai, ...), of which the tokenizers 13a, intl and none take whole\n phrases for words: their BLEU says little then."]
+    pub unspaced_references: i64,
+    #[doc = " sacreBLEU's signature; only scores with equal signatures are comparable"]
+    pub bleu_signature: [::core::ffi::c_char; 128usize],
+    pub chrf_signature: [::core::ffi::c_char; 128usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_evaluation"][::core::mem::size_of::<trafo_evaluation>() - 520usize];
+    ["Alignment of trafo_evaluation"][::core::mem::align_of::<trafo_evaluation>() - 8usize];
+    ["Offset of field: trafo_evaluation::struct_size"]
+        [::core::mem::offset_of!(trafo_evaluation, struct_size) - 0usize];
+    ["Offset of field: trafo_evaluation::bleu"]
+        [::core::mem::offset_of!(trafo_evaluation, bleu) - 8usize];
+    ["Offset of field: trafo_evaluation::chrf"]
+        [::core::mem::offset_of!(trafo_evaluation, chrf) - 40usize];
+    ["Offset of field: trafo_evaluation::baseline_bleu"]
+        [::core::mem::offset_of!(trafo_evaluation, baseline_bleu) - 72usize];
+    ["Offset of field: trafo_evaluation::baseline_chrf"]
+        [::core::mem::offset_of!(trafo_evaluation, baseline_chrf) - 104usize];
+    ["Offset of field: trafo_evaluation::bleu_precisions"]
+        [::core::mem::offset_of!(trafo_evaluation, bleu_precisions) - 136usize];
+    ["Offset of field: trafo_evaluation::bleu_brevity_penalty"]
+        [::core::mem::offset_of!(trafo_evaluation, bleu_brevity_penalty) - 168usize];
+    ["Offset of field: trafo_evaluation::bleu_matches"]
+        [::core::mem::offset_of!(trafo_evaluation, bleu_matches) - 176usize];
+    ["Offset of field: trafo_evaluation::bleu_totals"]
+        [::core::mem::offset_of!(trafo_evaluation, bleu_totals) - 208usize];
+    ["Offset of field: trafo_evaluation::hypothesis_tokens"]
+        [::core::mem::offset_of!(trafo_evaluation, hypothesis_tokens) - 240usize];
+    ["Offset of field: trafo_evaluation::reference_tokens"]
+        [::core::mem::offset_of!(trafo_evaluation, reference_tokens) - 248usize];
+    ["Offset of field: trafo_evaluation::unspaced_references"]
+        [::core::mem::offset_of!(trafo_evaluation, unspaced_references) - 256usize];
+    ["Offset of field: trafo_evaluation::bleu_signature"]
+        [::core::mem::offset_of!(trafo_evaluation, bleu_signature) - 264usize];
+    ["Offset of field: trafo_evaluation::chrf_signature"]
+        [::core::mem::offset_of!(trafo_evaluation, chrf_signature) - 392usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " since 0.1"]
+    pub fn trafo_evaluation_options_init(
+        options: *mut trafo_evaluation_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets\n references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the\n same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize\n flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). since 0.1"]
+    pub fn trafo_evaluate(
+        hypotheses: *const trafo_string_view,
+        references: *const trafo_string_view,
+        count: usize,
+        reference_sets: usize,
+        baseline: *const trafo_string_view,
+        options: *const trafo_evaluation_options,
+        out: *mut trafo_evaluation,
+        struct_size: usize,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {

@@ -23,6 +23,8 @@ pub enum ExportFormat {
     CTranslate2,
     /// LlamaForCausalLM of transformers: a pre-norm decoder-only model with RMS norm, rotary positions and SwiGLU.
     HfLlama,
+    /// ONNX graphs of opset 17 and their weights: every model.
+    Onnx,
     /// llama.cpp's file of such a model, `model.gguf`. The vocabulary must be BPE with byte fallback.
     Gguf,
 }
@@ -34,6 +36,7 @@ impl ExportFormat {
             ExportFormat::HfGpt2 => sys::TRAFO_EXPORT_HF_GPT2,
             ExportFormat::CTranslate2 => sys::TRAFO_EXPORT_CTRANSLATE2,
             ExportFormat::HfLlama => sys::TRAFO_EXPORT_HF_LLAMA,
+            ExportFormat::Onnx => sys::TRAFO_EXPORT_ONNX,
             ExportFormat::Gguf => sys::TRAFO_EXPORT_GGUF,
         }
     }

@@ -1,0 +1,78 @@
+#include "engine/interop/onnx_weights.h"
+
+#include <bit>
+
+#include "engine/core/checked.h"
+#include "engine/core/status.h"
+#include "engine/interop/directory.h"
+#include "engine/io/atomic_file.h"
+
+namespace trafo::interop {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "ONNX files are little-endian");
+
+// A large tensor begins where memory can be mapped on every system, a small one at a cache line.
+constexpr uint64_t kLarge = 1u << 20, kPage = 1u << 16, kLine = 64;
+
+uint64_t aligned(uint64_t offset, uint64_t bytes) {
+  const uint64_t unit = bytes >= kLarge ? kPage : kLine;
+  return (offset + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+const OnnxWeight& OnnxWeights::place(MappedTensor tensor,
+                                     std::function<std::vector<float>()> values) {
+  OnnxWeight weight;
+  weight.bytes =
+      static_cast<uint64_t>(checked_mul(tensor.elements(), int64_t{sizeof(float)}, kOrigin));
+  weight.offset = aligned(end_, weight.bytes);
+  weight.tensor = std::move(tensor);
+  weight.values = std::move(values);
+  end_ = weight.offset + weight.bytes;
+  const auto [place, added] = weights_.try_emplace(weight.tensor.name, std::move(weight));
+  require(added, ErrorCode::internal, kOrigin, "the weight ", place->first, " has two forms");
+  in_order_.push_back(&place->second);
+  return place->second;
+}
+
+const OnnxWeight& OnnxWeights::parameter(const std::string& name, bool transposed) {
+  const auto known = weights_.find(name);
+  if (known != weights_.end() && known->second.tensor.transposed == transposed)
+    return known->second;
+  const ParamId id = host_->parameters().find(name);
+  require(id != kNoParam, ErrorCode::internal, kOrigin, "the model has no parameter ", name);
+  const Tensor& value = host_->parameters().value(id);
+  const std::span<const int64_t> sizes = value.shape().span();
+  MappedTensor tensor{name, {sizes.begin(), sizes.end()}, name, 0, value.dim(0), transposed};
+  if (transposed) std::swap(tensor.shape.at(0), tensor.shape.at(1));
+  return place(tensor, [host = host_, tensor] { return gather(host->parameters(), tensor); });
+}
+
+const OnnxWeight& OnnxWeights::table(const std::string& name, std::vector<int64_t> shape,
+                                     std::function<std::vector<float>()> values) {
+  const auto known = weights_.find(name);
+  if (known != weights_.end()) return known->second;
+  MappedTensor tensor;
+  tensor.name = name;
+  tensor.shape = std::move(shape);
+  return place(std::move(tensor), std::move(values));
+}
+
+void OnnxWeights::write(const std::filesystem::path& file) const {
+  AtomicFile sink(file);
+  uint64_t written = 0;
+  for (const OnnxWeight* weight : in_order_) {
+    const std::vector<std::byte> gap(weight->offset - written);
+    sink.write(gap);
+    const std::vector<float> values = weight->values();
+    require(values.size() * sizeof(float) == weight->bytes, ErrorCode::internal, kOrigin,
+            weight->tensor.name, " has ", values.size(), " elements");
+    sink.write(std::as_bytes(std::span(values)));
+    written = weight->offset + weight->bytes;
+  }
+  sink.commit();
+}
+
+}  // namespace trafo::interop
