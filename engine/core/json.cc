@@ -120,6 +120,10 @@ void write(const Json& json, int indent, size_t depth, std::string& out) {
 }  // namespace
 
 Json::Json(std::nullptr_t) {}
+Json::Json(const Json& other) {
+  std::visit([this](const auto& from) { value = std::remove_cvref_t<decltype(from)>(from); },
+             other.value);
+}
 Json::Json(const char* text) : value(std::string(text)) {}
 Json::Json(std::string text) : value(std::move(text)) {}
 Json::Json(List list) : value(std::move(list)) {}

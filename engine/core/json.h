@@ -35,6 +35,12 @@ struct Json {
     else
       value = static_cast<int64_t>(number);
   }
+  // The copy of the variant's own crashes in libstdc++ 12 where copying a list fails for lack of
+  // memory.
+  Json(const Json& other);
+  Json(Json&&) = default;
+  Json& operator=(const Json& other) { return *this = Json(other); }
+  Json& operator=(Json&&) = default;
   Json(const char* text);
   Json(std::string text);
   Json(List list);
