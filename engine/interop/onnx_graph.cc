@@ -123,7 +123,7 @@ OnnxValue OnnxGraph::integer(int64_t value) {
 
 OnnxValue OnnxGraph::integers(const std::vector<int64_t>& list) {
   std::string name = "ints";
-  for (const int64_t value : list) name += "_" + std::to_string(value);
+  for (const int64_t value : list) name.append("_").append(std::to_string(value));
   return constant(name, OnnxType::i64, {static_cast<int64_t>(list.size())},
                   bytes_of(std::span<const int64_t>(list)));
 }
