@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "engine/decode/packing.h"
+#include "engine/decode/search.h"
 #include "tests/interop/interop_support.h"
 
 namespace trafo::testing {
