@@ -41,6 +41,7 @@ pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
 pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
 pub const TRAFO_FFN_PLAIN: i32 = 0;
 pub const TRAFO_FFN_SWIGLU: i32 = 1;
+pub const TRAFO_INT8: i32 = 4;
 pub const TRAFO_EXPORT_HF_MARIAN: i32 = 0;
 pub const TRAFO_EXPORT_HF_GPT2: i32 = 1;
 pub const TRAFO_EXPORT_CTRANSLATE2: i32 = 2;
@@ -233,10 +234,12 @@ pub struct trafo_device_info {
     pub compute_minor: i32,
     #[doc = " \"NVIDIA H200\"; \"CPU\""]
     pub name: [::core::ffi::c_char; 128usize],
+    #[doc = " CPU: what multiplies int8 weights: \"avx512-vnni\", \"avx-vnni\", \"avx2\" or \"portable\"; \"\" for a GPU"]
+    pub int8_kernel: [::core::ffi::c_char; 32usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_device_info"][::core::mem::size_of::<trafo_device_info>() - 152usize];
+    ["Size of trafo_device_info"][::core::mem::size_of::<trafo_device_info>() - 184usize];
     ["Alignment of trafo_device_info"][::core::mem::align_of::<trafo_device_info>() - 8usize];
     ["Offset of field: trafo_device_info::struct_size"]
         [::core::mem::offset_of!(trafo_device_info, struct_size) - 0usize];
@@ -248,6 +251,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_device_info, compute_minor) - 20usize];
     ["Offset of field: trafo_device_info::name"]
         [::core::mem::offset_of!(trafo_device_info, name) - 24usize];
+    ["Offset of field: trafo_device_info::int8_kernel"]
+        [::core::mem::offset_of!(trafo_device_info, int8_kernel) - 152usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -1527,6 +1532,16 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The same with int8 weights, for translation and scoring on a CPU: the matrices are quantized while they are read, with a scale for each\n row, and no float copy of them is kept. trafo_model_save then writes a file with int8 weights, about a quarter as large;\n trafo_model_load reads such a file as it is, as this function does. The model cannot be trained, exported or averaged: UNSUPPORTED.\n UNSUPPORTED: a context of a GPU. since 0.1"]
+    pub fn trafo_model_load_int8(
+        context: *mut trafo_context,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        out: *mut *mut trafo_model,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a\n training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that\n does not fit, and the model has not changed. since 0.1"]
     pub fn trafo_model_load_weights(
         model: *mut trafo_model,
@@ -1574,7 +1589,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The name of parameter `index` (borrowed) and a handle on its memory, not a copy. out_name and out_tensor may be NULL. since 0.1"]
+    #[doc = " The name of parameter `index` (borrowed) and a handle on its memory, not a copy. out_name and out_tensor may be NULL. UNSUPPORTED: a\n handle on an int8 weight. since 0.1"]
     pub fn trafo_model_get_parameter(
         model: *mut trafo_model,
         index: i64,
@@ -1591,7 +1606,7 @@ pub struct trafo_parameter_info {
     #[doc = " borrowed: \"matrices\", \"norms_and_biases\", or a group that the model has declared"]
     pub group: *const ::core::ffi::c_char,
     pub elements: i64,
-    #[doc = " of the values"]
+    #[doc = " of the values: TRAFO_FLOAT32, ..., TRAFO_INT8"]
     pub dtype: i32,
     #[doc = " 0: frozen"]
     pub trainable: i32,
@@ -1599,10 +1614,13 @@ pub struct trafo_parameter_info {
     pub lr_factor: f64,
     #[doc = " multiplied with weight_decay"]
     pub weight_decay_factor: f64,
+    #[doc = " 1: a vector"]
+    pub rows: i64,
+    pub columns: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_parameter_info"][::core::mem::size_of::<trafo_parameter_info>() - 56usize];
+    ["Size of trafo_parameter_info"][::core::mem::size_of::<trafo_parameter_info>() - 72usize];
     ["Alignment of trafo_parameter_info"][::core::mem::align_of::<trafo_parameter_info>() - 8usize];
     ["Offset of field: trafo_parameter_info::struct_size"]
         [::core::mem::offset_of!(trafo_parameter_info, struct_size) - 0usize];
@@ -1620,6 +1638,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_parameter_info, lr_factor) - 40usize];
     ["Offset of field: trafo_parameter_info::weight_decay_factor"]
         [::core::mem::offset_of!(trafo_parameter_info, weight_decay_factor) - 48usize];
+    ["Offset of field: trafo_parameter_info::rows"]
+        [::core::mem::offset_of!(trafo_parameter_info, rows) - 56usize];
+    ["Offset of field: trafo_parameter_info::columns"]
+        [::core::mem::offset_of!(trafo_parameter_info, columns) - 64usize];
 };
 unsafe extern "C" {
     #[must_use]
