@@ -10,6 +10,7 @@
 #include "engine/io/byte_sink.h"
 #include "engine/train/user_gemm_cache.h"
 #include "tests/ops/cuda_test.h"
+#include "tests/support/errors.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 
