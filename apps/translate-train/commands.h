@@ -26,6 +26,7 @@ Action add_plan(CLI::App& app);
 Action add_export(CLI::App& app);
 Action add_import(CLI::App& app);
 Action add_completion(CLI::App& app);
+Action add_man(CLI::App& app);
 
 // A trained model with its vocabulary, found in a run directory or named by file.
 struct ModelPaths {

@@ -1,44 +1,19 @@
-// Shell completion, made from the options as they are parsed: it cannot know others.
+// Shell completion.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "command_flags.h"
 #include "commands.h"
 #include "text_io.h"
 
 namespace translate_train {
 namespace {
 
-struct Flag {
-  std::vector<std::string> names;  // with dashes
-  std::string help;
-  std::string value;  // what follows it, as the help shows it; empty: nothing
-};
-
-std::vector<Flag> flags_of(const CLI::App& app) {
-  std::vector<Flag> flags;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty()) continue;  // an old name
-    Flag flag;
-    for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) flag.names.push_back("-" + name);
-    if (flag.names.empty()) continue;  // a positional argument
-    flag.help = option->get_description();
-    if (option->get_items_expected_max() > 0) flag.value = option->get_type_name();
-    flags.push_back(flag);
-  }
-  return flags;
-}
-
-std::vector<const CLI::App*> commands_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
 std::string words_of(const std::vector<Flag>& flags) {
-  std::string words;
-  for (const Flag& flag : flags)
-    for (const std::string& name : flag.names) words += (words.empty() ? "" : " ") + name;
-  return words;
+  std::vector<std::string> words;
+  for (const Flag& flag : flags) words.insert(words.end(), flag.names.begin(), flag.names.end());
+  return joined(words, " ");
 }
 
 // In single quotes for every shell: what would end them is left out.
@@ -48,15 +23,21 @@ std::string quotable(std::string text, const std::string& without) {
 }
 
 std::string bash(const CLI::App& app) {
-  std::string commands, cases;
+  std::string commands, cases, values;
   for (const CLI::App* command : commands_of(app)) {
+    const std::vector<Flag> flags = flags_of(*command);
     commands += command->get_name() + " ";
-    cases +=
-        fmt::format("    {}) words='{}' ;;\n", command->get_name(), words_of(flags_of(*command)));
+    cases += fmt::format("    {}) words='{}' ;;\n", command->get_name(), words_of(flags));
+    for (const Flag& flag : flags)
+      if (!flag.choices.empty())
+        values += fmt::format("    '{0} '{1}) values='{2}' ;;\n", command->get_name(),
+                              joined(flag.names, fmt::format(" | '{} '", command->get_name())),
+                              flag.choices);
   }
   // What is no flag is completed as a file name, because the function then offers nothing.
   return fmt::format(R"(_translate_train() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} command= words= i
+  local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}}
+  local command= words= values= i
   for ((i = 1; i < COMP_CWORD; ++i)); do
     case ${{COMP_WORDS[i]}} in
       -*) ;;
@@ -67,13 +48,17 @@ std::string bash(const CLI::App& app) {
   case $command in
     '') words='{}{}' ;;
 {}  esac
+  case "$command $previous" in
+{}  esac
   if [[ $word == -* || -z $command ]]; then
     COMPREPLY=($(compgen -W "$words" -- "$word"))
+  elif [[ -n $values ]]; then
+    COMPREPLY=($(compgen -W "$values" -- "$word"))
   fi
 }}
 complete -o default -F _translate_train translate-train
 )",
-                     commands, words_of(flags_of(app)), cases);
+                     commands, words_of(flags_of(app)), cases, values);
 }
 
 std::string zsh(const CLI::App& app) {
@@ -86,7 +71,10 @@ std::string zsh(const CLI::App& app) {
       for (const std::string& name : flag.names)
         arguments += fmt::format(
             " \\\n        '*{}[{}]{}'", name, quotable(flag.help, "'[]:\\"),
-            flag.value.empty() ? "" : fmt::format(":{}:_files", quotable(flag.value, "'[]:\\")));
+            flag.value.empty()
+                ? ""
+                : fmt::format(":{}:{}", quotable(flag.value, "'[]:\\"),
+                              flag.choices.empty() ? "_files" : "(" + flag.choices + ")"));
     cases += fmt::format("    {})\n      _arguments{} \\\n        '*:file:_files' ;;\n",
                          command->get_name(), arguments);
   }
@@ -120,6 +108,7 @@ std::string fish(const CLI::App& app) {
                           command->get_name());
       for (const std::string& name : flag.names)
         text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      if (!flag.choices.empty()) text += fmt::format(" -x -a '{}'", flag.choices);
       text +=
           fmt::format("{} -d '{}'\n", flag.value.empty() ? "" : " -r", quotable(flag.help, "'\\"));
     }

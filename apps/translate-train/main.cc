@@ -8,6 +8,7 @@
 #include <new>
 
 #include "commands.h"
+#include "foreign_flags.h"
 #include "settings.h"
 #include "terminal_text.h"
 
@@ -60,21 +61,34 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, int argc,
       commands.push_back(each->get_name());
     return fmt::format("unknown command {}{}", argv[1], suggestion(argv[1], commands));
   }
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !chosen.empty()) {
-    const std::vector<std::string> names = flag_names(*chosen[0]);
-    for (int i = 2; i < argc; ++i) {
-      std::string word(argv[i]);
-      word = word.substr(0, word.find('='));
-      if (word.starts_with("--") && std::find(names.begin(), names.end(), word) == names.end())
-        return fmt::format("unknown flag {}{}", word, suggestion(word, names));
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr || chosen.empty())
+    return error.what();
+  const CLI::App& command = *chosen[0];
+  const std::vector<std::string> unexpected = command.remaining();
+  std::string files;
+  for (int i = 2; i < argc; ++i) {
+    std::string word(argv[i]);
+    if (std::find(unexpected.begin(), unexpected.end(), word) == unexpected.end()) continue;
+    if (!word.starts_with("-")) {
+      files += " " + word;
+      continue;
     }
+    word = word.substr(0, word.find('='));
+    if (const ForeignFlag* foreign = find_foreign_flag(command.get_name(), word))
+      return fmt::format("no flag {}: {}", word, foreign->instead);
+    return fmt::format("unknown flag {}{}", word, suggestion(word, flag_names(command)));
   }
+  if (command.get_name() == "train")
+    return fmt::format("unexpected{}, did you mean -t{}?", files, files);
+  if (command.get_name() == "translate")
+    return fmt::format("unexpected{}, did you mean -i{}?", files, files);
   return error.what();
 }
 
 int run(int argc, char** argv) {
   CLI::App app("Trains transformers that translate, and translates with them.", "translate-train");
-  app.set_version_flag("--version", std::string("translate-train ") + trafo_version());
+  const std::string version = std::string("translate-train ") + trafo_version();
+  app.set_version_flag("-V,--version", version);
   app.require_subcommand(1);
   app.get_formatter()->column_width(42);
   struct Command {
@@ -97,10 +111,12 @@ int run(int argc, char** argv) {
       {"export", "write a model for transformers or CTranslate2", add_export},
       {"import", "read a MarianMT, GPT-2 or Llama model of transformers", add_import},
       {"completion", "completion for bash, zsh or fish", add_completion},
+      {"man", "manual pages", add_man},
   };
   std::vector<std::pair<CLI::App*, Action>> actions;
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(command.name, command.help);
+    sub->set_version_flag("-V,--version", version);
     actions.emplace_back(sub, command.add(*sub));
   }
   try {

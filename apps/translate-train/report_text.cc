@@ -6,7 +6,7 @@
 #include <cmath>
 #include <ctime>
 
-#include "text_io.h"
+#include "engine/core/utf8.h"
 
 namespace translate_train {
 namespace {
@@ -16,7 +16,7 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 std::string valid_text(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const size_t bad = std::min(invalid_utf8(text), text.size());
+    const size_t bad = std::min(trafo::find_invalid_utf8(text), text.size());
     for (const char c : text.substr(0, bad)) {
       const auto byte = static_cast<unsigned char>(c);
       const bool control = (byte < 0x20 && c != '\t' && c != '\n') || byte == 0x7F;

@@ -106,9 +106,10 @@ void Reporter::warn(const std::string& text) {
   log("warning", text, {}, true);
 }
 
-void Reporter::progress(const std::string& text, nlohmann::ordered_json record) {
+void Reporter::progress(const std::string& text, nlohmann::ordered_json record,
+                        const std::string& live) {
   log("info", text, std::move(record), !options_.quiet && !live_);
-  status(text);
+  status(live);
 }
 
 void Reporter::metric(const nlohmann::ordered_json& record) {

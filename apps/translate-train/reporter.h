@@ -36,8 +36,9 @@ class Reporter {
 
   void info(const std::string& text, nlohmann::ordered_json record = {});
   void warn(const std::string& text);
-  // For the log and, when standard error is no terminal or has no live line, also there.
-  void progress(const std::string& text, nlohmann::ordered_json record);
+  // `text` is for the log and, when standard error is no terminal or has no live line, also there;
+  // `live` is for the live line.
+  void progress(const std::string& text, nlohmann::ordered_json record, const std::string& live);
   void metric(const nlohmann::ordered_json& record);
   void status(const std::string& text);  // on the live line until the next one; "": none
 

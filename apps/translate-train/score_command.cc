@@ -120,7 +120,7 @@ Action add_score(CLI::App& app) {
   app.add_option("--tsv", arguments->tsv, "instead: SOURCE<tab>TARGET lines, - is standard input")
       ->type_name("FILE|-");
   app.add_flag("-n,--normalize", arguments->normalize, "divide by the length in tokens");
-  app.add_flag("-q,--quiet", arguments->quiet, "no summary");
+  app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
       "Writes the natural log-probability of every pair; the summary goes to standard error.");
   return [arguments] { return score(*arguments); };

@@ -19,6 +19,7 @@ struct SettingSpec {
   const char* group;
   const char* values;  // shown in the help
   const char* help;
+  const char* completions;  // values that a shell offers, separated by blanks
   int min_values, max_values;
   bool in_run;                // written to config.yml
   bool in_plan;               // decides how much memory training takes: a flag of `plan`

@@ -13,6 +13,7 @@
 #include <new>
 
 #include "cli_error.h"
+#include "engine/core/utf8.h"
 #include "terminal_text.h"
 
 namespace translate_train {
@@ -26,39 +27,6 @@ std::string reason() {
 }
 
 }  // namespace
-
-size_t invalid_utf8(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  size_t i = 0;
-  while (i < text.size()) {
-    const unsigned char lead = byte(i);
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    }
-    // Unicode 15, table 3-7: the second byte's range excludes overlong forms and surrogates.
-    size_t more = 0;
-    unsigned char low = 0x80, high = 0xBF;
-    if (lead >= 0xC2 && lead <= 0xDF) {
-      more = 1;
-    } else if (lead >= 0xE0 && lead <= 0xEF) {
-      more = 2;
-      if (lead == 0xE0) low = 0xA0;
-      if (lead == 0xED) high = 0x9F;
-    } else if (lead >= 0xF0 && lead <= 0xF4) {
-      more = 3;
-      if (lead == 0xF0) low = 0x90;
-      if (lead == 0xF4) high = 0x8F;
-    } else {
-      return i;
-    }
-    if (i + more >= text.size() || byte(i + 1) < low || byte(i + 1) > high) return i;
-    for (size_t k = 2; k <= more; ++k)
-      if ((byte(i + k) & 0xC0) != 0x80) return i;
-    i += more + 1;
-  }
-  return std::string_view::npos;
-}
 
 // zlib's own reader waits for a full buffer, which a pipe may take minutes to give.
 struct LineReader::Gzip {
@@ -210,10 +178,11 @@ bool LineReader::next(std::string& line) {
   }
   ++line_;
   if (cut_from_ == 0 && !line.empty() && line.back() == '\r') line.pop_back();
-  if (const size_t bad = invalid_utf8(line); bad != std::string_view::npos)
-    usage_error(fmt::format("{}:{} invalid UTF-8 at byte {}", name_, line_, bad + 1));
+  const std::string_view hint = line_ == 1 ? trafo::other_format_hint(line) : std::string_view();
+  if (const size_t bad = trafo::find_invalid_utf8(line); bad != trafo::kValidUtf8)
+    usage_error(fmt::format("{}:{} invalid UTF-8 at byte {}{}", name_, line_, bad + 1, hint));
   if (const size_t nul = line.find('\0'); nul != std::string::npos)
-    usage_error(fmt::format("{}:{} NUL byte at byte {}", name_, line_, nul + 1));
+    usage_error(fmt::format("{}:{} NUL byte at byte {}{}", name_, line_, nul + 1, hint));
   return true;
 }
 
@@ -237,9 +206,38 @@ void read_pair(const std::string& source, const std::string& target,
   if (source_lines.empty()) usage_error(source + ": is empty");
 }
 
+struct LineWriter::Gzip {
+  explicit Gzip(LineWriter& owner) : writer(owner), output(kChunk) {
+    // 16: with the header of gzip.
+    if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 16 + MAX_WBITS, 8,
+                     Z_DEFAULT_STRATEGY) != Z_OK)
+      throw std::bad_alloc();
+  }
+  ~Gzip() { deflateEnd(&stream); }
+  Gzip(const Gzip&) = delete;
+  Gzip& operator=(const Gzip&) = delete;
+
+  // `mode`: Z_NO_FLUSH, Z_SYNC_FLUSH or Z_FINISH.
+  void write(std::string_view text, int mode) {
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+    stream.avail_in = static_cast<uInt>(text.size());
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(output.data());
+      stream.avail_out = static_cast<uInt>(output.size());
+      deflate(&stream, mode);
+      writer.write_bytes({output.data(), output.size() - stream.avail_out});
+    } while (stream.avail_out == 0);
+  }
+
+  LineWriter& writer;
+  z_stream stream{};
+  std::vector<char> output;
+};
+
 LineWriter::LineWriter(const std::string& path) : name_(path == "-" ? "standard output" : path) {
   file_ = path == "-" ? stdout : std::fopen(path.c_str(), "wb");
   if (file_ == nullptr) failed();
+  if (path.ends_with(".gz")) gzip_ = std::make_unique<Gzip>(*this);
   is_terminal_ = isatty(fileno(file_)) != 0;
 }
 
@@ -266,17 +264,26 @@ void LineWriter::show(std::string_view line) {
 }
 
 void LineWriter::put(std::string_view line) {
-  if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() ||
-      std::fputc('\n', file_) == EOF)
-    failed();
+  if (gzip_) {
+    gzip_->write(line, Z_NO_FLUSH);
+    return gzip_->write("\n", Z_NO_FLUSH);
+  }
+  write_bytes(line);
+  if (std::fputc('\n', file_) == EOF) failed();
+}
+
+void LineWriter::write_bytes(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) failed();
 }
 
 void LineWriter::flush() {
+  if (gzip_) gzip_->write("", Z_SYNC_FLUSH);
   if (std::fflush(file_) != 0) failed();
 }
 
 void LineWriter::finish() {
-  flush();
+  if (gzip_) gzip_->write("", Z_FINISH);
+  if (std::fflush(file_) != 0) failed();
   if (file_ == stdout) return;
   FILE* file = file_;
   file_ = nullptr;

@@ -51,7 +51,8 @@ std::vector<std::string> read_lines(const std::string& path);
 void read_pair(const std::string& source, const std::string& target,
                std::vector<std::string>& source_lines, std::vector<std::string>& target_lines);
 
-// "-" is standard output. Errors name the file; finish() reports a full disk.
+// "-" is standard output; a file named .gz is gzip. Errors name the file; finish() reports a full
+// disk.
 class LineWriter {
  public:
   explicit LineWriter(const std::string& path);
@@ -66,14 +67,14 @@ class LineWriter {
   void finish();
 
  private:
+  struct Gzip;
   [[noreturn]] void failed() const;
   void put(std::string_view line);
+  void write_bytes(std::string_view bytes);
   std::string name_;
   FILE* file_ = nullptr;
+  std::unique_ptr<Gzip> gzip_;  // null: plain
   bool is_terminal_ = false;
 };
-
-// Offset of the first byte that is not valid UTF-8, npos if all is.
-size_t invalid_utf8(std::string_view text);
 
 }  // namespace translate_train

@@ -400,6 +400,12 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
   Reporter reporter = make_reporter(trial);
   if (arguments.dump_config)
     return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
+  if (const std::string checkpoint = pointed_checkpoint(run, "latest"); !checkpoint.empty())
+    reporter.info(
+        fmt::format("resuming {} at update {}", run, fs::path(checkpoint).filename().string()));
+  else if (is_monolingual(settings))
+    reporter.info(fmt::format("{} has one side: training a language model, which continues text",
+                              settings.list("train-sets")[0]));
   return train_run(std::move(settings), run, reporter, profile);
 }
 

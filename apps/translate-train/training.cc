@@ -97,10 +97,24 @@ class RunDisplay {
         e.epoch, std::floor(100 * e.epoch_fraction), grouped(e.update), e.loss, std::exp(e.nll),
         e.grad_norm, e.learning_rate, grouped(std::llround(e.target_tokens_per_second)),
         gigabytes(e.memory_bytes), of_device_);
-    line += " | " + (e.eta_seconds >= 0 ? "ETA " + clock_text(e.eta_seconds)
-                                        : "time " + clock_text(e.elapsed_seconds));
-    if (!best_.empty()) line += " | best " + best_;
-    reporter_.progress(line, record);
+    const std::string time = e.eta_seconds >= 0 ? "ETA " + clock_text(e.eta_seconds)
+                                                : "time " + clock_text(e.elapsed_seconds);
+    line += " | " + time;
+    // A terminal has 80 columns.
+    std::string live = fmt::format("Ep {} {:.0f}%  Up {}  loss {:.3f}  {} tok/s  {}", e.epoch,
+                                   std::floor(100 * e.epoch_fraction), grouped(e.update), e.loss,
+                                   speed_text(e.target_tokens_per_second), time);
+    if (!best_.empty()) {
+      line += " | best " + best_;
+      live += "  best " + best_.substr(0, best_.find(" @"));
+    }
+    reporter_.progress(line, record, live);
+  }
+
+  static std::string speed_text(double per_second) {
+    if (per_second < 9999.5) return fmt::format("{:.0f}", per_second);
+    return per_second < 999950 ? fmt::format("{:.1f}k", per_second / 1e3)
+                               : fmt::format("{:.2f}M", per_second / 1e6);
   }
 
   static std::string metric_values(const trafo_event& e) {

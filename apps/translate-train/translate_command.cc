@@ -235,9 +235,9 @@ Action add_translate(CLI::App& app) {
   constexpr const char* kText = "Text";
   in_group(kText, app.add_option("-i,--input", a.input, "plain or .gz (default - : standard input)")
                       ->type_name("FILE"));
-  in_group(
-      kText,
-      app.add_option("-o,--output", a.output, "(default - : standard output)")->type_name("FILE"));
+  in_group(kText, app.add_option("-o,--output", a.output,
+                                 "plain, or gzip if it is named .gz (default - : standard output)")
+                      ->type_name("FILE"));
   in_group(kText,
            app.add_option("--n-best,--nbest", a.n_best,
                           "write N translations of every line as 'LINE ||| TEXT ||| Score= S "

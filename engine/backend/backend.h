@@ -21,6 +21,8 @@
 
 namespace trafo {
 
+class Tf32Device;
+
 // Computed on A B (+ bias) before it is written to C.
 enum class Epilogue : int32_t {
   none = 0,
@@ -96,6 +98,8 @@ class Backend : public MemoryOwner {
   virtual bool gemm_epilogues(DType) const { return false; }
   // Null if there is no choice between kernels for a GEMM.
   virtual GemmTuner* gemm_tuner() { return nullptr; }
+  // Null if the device has no TF32 (engine/backend/tf32.h).
+  virtual Tf32Device* tf32_device() { return nullptr; }
 
   // False on the meta device, whose tensors have no contents.
   virtual bool keeps_data() const { return true; }

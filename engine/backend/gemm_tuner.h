@@ -26,13 +26,18 @@ struct GemmTuningCost {
   double seconds = 0;
 };
 
+// What happens to a choice that the library refuses, when its GEMM first runs: the choice is
+// dropped, or the GEMM fails.
+enum class RefusedChoice { dropped, fails };
+
 class GemmTuner {
  public:
   virtual ~GemmTuner() = default;
 
-  // Measures the GEMM with each kernel that the library proposes and chooses the fastest. Returns
-  // the microseconds in the order of the proposals; empty if no single kernel runs it. Waits for
-  // the device and leaves garbage in the output. Not during graph capture.
+  // Measures the GEMM with each kernel that the library proposes. Chooses the fastest if it is at
+  // least 5 % faster than the first proposal, else the first. Returns the microseconds in the order
+  // of the proposals; empty if no single kernel runs it. Waits for the device and leaves garbage in
+  // the output. Not during graph capture.
   virtual std::vector<float> measure(const GemmParams& params) = 0;
 
   // While on and while the budget lasts, a GEMM without a choice is measured before it first runs.
@@ -47,9 +52,8 @@ class GemmTuner {
   // Hash of the interface between the engine and its kernels.
   virtual std::string kernel_abi() const = 0;
   virtual std::vector<GemmChoice> choices() const = 0;
-  // Replaces all choices and drops cached plans. A choice that the library refuses is dropped when
-  // its GEMM first runs. Not during graph capture.
-  virtual void set_choices(std::span<const GemmChoice> choices) = 0;
+  // Replaces all choices and drops cached plans. Not during graph capture.
+  virtual void set_choices(std::span<const GemmChoice> choices, RefusedChoice refused) = 0;
 
   // Who has set the choices. A training run that finds another owner sets its own choices again.
   const void* owner() const { return owner_; }

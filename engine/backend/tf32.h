@@ -6,7 +6,6 @@
 
 namespace trafo {
 
-// Backends with TF32 are this as well.
 class Tf32Device {
  public:
   virtual ~Tf32Device() = default;
@@ -19,7 +18,7 @@ class Tf32Scope {
  public:
   Tf32Scope(Backend& backend, bool on) {
     if (!on) return;
-    device_ = dynamic_cast<Tf32Device*>(&backend);
+    device_ = backend.tf32_device();
     require(device_ != nullptr, ErrorCode::unsupported, "tf32", device_name(backend.device()),
             " has no TF32");
     device_->set_tf32(true);

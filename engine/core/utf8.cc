@@ -69,6 +69,30 @@ char32_t next_code_point(std::string_view text, size_t& position) noexcept {
   }
 }
 
+std::string_view other_format_hint(std::string_view first_line) noexcept {
+  using namespace std::string_view_literals;
+  struct Format {
+    std::string_view begin, hint;
+  };
+  static constexpr Format kFormats[] = {
+      {"\xff\xfe"sv, "; it is UTF-16: iconv -f UTF-16 -t UTF-8 converts it"sv},
+      {"\xfe\xff"sv, "; it is UTF-16: iconv -f UTF-16 -t UTF-8 converts it"sv},
+      {"\x1f\x8b"sv, "; it is gzip: name it .gz"sv},
+      {"\xfd"
+       "7zXZ"sv,
+       "; it is xz: xz -d unpacks it"sv},
+      {"\x28\xb5\x2f\xfd"sv, "; it is zstd: zstd -d unpacks it"sv},
+      {"BZh"sv, "; it is bzip2: bunzip2 unpacks it"sv},
+      {"PK\x03\x04"sv, "; it is a zip archive: unzip unpacks it"sv},
+  };
+  for (const Format& format : kFormats)
+    if (first_line.starts_with(format.begin)) return format.hint;
+  // Text of the Latin alphabet in UTF-16 has a zero in each character.
+  if (first_line.size() >= 2 && (first_line[0] == '\0') != (first_line[1] == '\0'))
+    return "; it may be UTF-16 without a byte order mark: iconv -f UTF-16LE -t UTF-8 converts it"sv;
+  return {};
+}
+
 std::vector<char32_t> to_code_points(std::string_view text) {
   std::vector<char32_t> result;
   result.reserve(text.size());

@@ -19,6 +19,10 @@ inline bool is_valid_utf8(std::string_view text) noexcept {
   return find_invalid_utf8(text) == kValidUtf8;
 }
 
+// For the error about the first line of a file that is not UTF-8 or has NUL bytes: what the file is
+// instead, and what to do, as "; it is gzip: name it .gz". Empty if its first bytes tell nothing.
+std::string_view other_format_hint(std::string_view first_line) noexcept;
+
 // Returns the code point at `position` and advances `position` past it. Ill-formed input gives
 // U+FFFD and advances by one byte.
 char32_t next_code_point(std::string_view text, size_t& position) noexcept;

@@ -163,8 +163,9 @@ class ByteSource {
   std::unique_ptr<GzipStream> gzip_;  // if the file is named .gz
 };
 
-// `where` names the line or sentence.
-void check_line(std::string_view text, std::string_view where, const CorpusOptions& options) {
+// `where` names the line or sentence. `first`: the text is the first line of a file.
+void check_line(std::string_view text, std::string_view where, const CorpusOptions& options,
+                bool first = false) {
   require(text.size() <= options.max_line_bytes, ErrorCode::invalid_argument, kOrigin, where,
           ": the line is longer than ", options.max_line_bytes, " bytes");
   const size_t bad = find_invalid_utf8(text);
@@ -172,10 +173,11 @@ void check_line(std::string_view text, std::string_view where, const CorpusOptio
     constexpr char digits[] = "0123456789abcdef";
     const auto byte = static_cast<unsigned char>(text[bad]);
     fail(ErrorCode::invalid_argument, kOrigin, where, ": invalid UTF-8 at byte ", bad + 1, " (0x",
-         digits[byte >> 4], digits[byte & 15], ")");
+         digits[byte >> 4], digits[byte & 15], ")", first ? other_format_hint(text) : "");
   }
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
-    fail(ErrorCode::invalid_argument, kOrigin, where, ": NUL byte at byte ", nul + 1);
+    fail(ErrorCode::invalid_argument, kOrigin, where, ": NUL byte at byte ", nul + 1,
+         first ? other_format_hint(text) : "");
 }
 
 // Adds pairs and counts the memory that they take.
@@ -340,7 +342,7 @@ bool LineReader::next(std::string& line) {
     line.erase(0, kByteOrderMark.size());
     in.offset += kByteOrderMark.size();
   }
-  check_line(line, concat(name(), ":", in.line_number), in.options);
+  check_line(line, concat(name(), ":", in.line_number), in.options, in.line_number == 1);
   return true;
 }
 

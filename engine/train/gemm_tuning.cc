@@ -44,7 +44,7 @@ void GemmTuning::begin() {
   user_cache_.reset();
   tuner_->set_owner(this);
   tuner_->set_tuning_budget(0);
-  tuner_->set_choices({});
+  tuner_->set_choices({}, RefusedChoice::dropped);
   if (!on_) return;
   user_cache_ = user_gemm_cache_path(*tuner_);
   cached_.clear();
@@ -56,7 +56,7 @@ void GemmTuning::begin() {
       tell(true, "the cache of the user is not used and will be replaced: " + error.message());
     }
   }
-  tuner_->set_choices(cached_);
+  tuner_->set_choices(cached_, RefusedChoice::dropped);
   tuner_->set_tuning_budget(kSeconds);
   updates_ = 0;
   open_ = true;
@@ -76,7 +76,7 @@ void GemmTuning::resume(GemmCache saved, const std::string& label) {
   choices_ = std::move(saved.choices);
   tuner_->set_owner(this);
   tuner_->set_tuning_budget(0);
-  tuner_->set_choices(choices_);
+  tuner_->set_choices(choices_, RefusedChoice::fails);
   tell(false, concat(choices_.size(), " kernels from ", label));
 }
 
@@ -91,7 +91,7 @@ void GemmTuning::acquire() {
   open_ = false;
   tuner_->set_owner(this);
   tuner_->set_tuning_budget(0);
-  tuner_->set_choices(choices_);
+  tuner_->set_choices(choices_, RefusedChoice::fails);
 }
 
 void GemmTuning::before_update() {

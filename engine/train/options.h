@@ -72,9 +72,9 @@ struct TrainOptions {
   // never changes a bit.
   Recompute recompute = Recompute::none;
   // Whether CUDA times the GEMM kernels of new batch shapes at the start of a run, at most 5
-  // seconds in all, and keeps the fastest. Checkpoints hold the choices, so that a resumed run
-  // computes the same bits. A cache file of the user holds them for later runs. Nothing on the
-  // CPU.
+  // seconds in all, and keeps those that are at least 5 % faster than the library's first
+  // proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A cache
+  // file of the user holds them for later runs. Nothing on the CPU.
   bool autotune_gemm = false;
   // Bytes that training may take. A run whose plan needs more is refused. 0: what the device has
   // free.

@@ -38,12 +38,23 @@ def help_text(schema, row):
     return text if default is None else f"{text} (default {default})"
 
 
+def completions(schema, row):
+    """The values that a shell offers, separated by blanks."""
+    if row.complete:
+        words = [word for text in row.complete for word in (schema.presets if text == "{presets}" else [text])]
+    elif row.enum:
+        words = [value["cli"].split("|")[0] for value in row.enum.values]
+    else:
+        words = row.cli_values or (["on", "off"] if row.meta == "on|off" else [])
+    return " ".join(words)
+
+
 def spec(schema, row):
     low, high = row.count
     default = row.default if row.only == "cli" else None
     return ("    {" + ", ".join([json.dumps(row.flag), json.dumps(",".join(row.alias)), json.dumps(",".join(row.old)),
                                  json.dumps(row.group), json.dumps(row.meta)]) + ",\n     " +
-            json.dumps(help_text(schema, row)) + ",\n     " +
+            json.dumps(help_text(schema, row)) + ",\n     " + json.dumps(completions(schema, row)) + ", " +
             ", ".join([str(low), str(high), str(row.in_run).lower(), str(row.plan).lower(),
                        json.dumps(default) if default is not None else "nullptr"]) + "},")
 

@@ -1,6 +1,11 @@
 // What users meet: commands, files, exit codes and the text of errors.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
 #include <map>
 
+#include "apps/translate-train/foreign_flags.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace translate_train::testing {
@@ -47,6 +52,73 @@ TEST_F(Cli, UsageErrors) {
                  "bf16");
   expect_refused(run({"translate", "--beam-size", "0"}), "beam-size");
   expect_refused(run({"info", "nothing"}), "nothing");
+  expect_refused(run({"train", "a.de", "a.en", "--seed", "2"}),
+                 "unexpected a.de a.en, did you mean -t a.de a.en?");
+  expect_refused(run({"translate", "a.de"}), "did you mean -i a.de?");
+}
+
+TEST_F(Cli, EveryCommandSaysItsVersion) {
+  const std::string version = run({"--version"}).out;
+  EXPECT_TRUE(version.starts_with("translate-train 0.")) << version;
+  for (const Arguments& arguments :
+       {Arguments{"-V"}, Arguments{"train", "--version"}, Arguments{"eval", "-V"}}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, version);
+  }
+}
+
+TEST_F(Cli, ManualPagesNameEveryFlag) {
+  ASSERT_EQ(run({"man", "--all", "pages"}).exit_code, 0);
+  const std::string program = read_file(file("pages/translate-train.1"));
+  EXPECT_EQ(run({"man"}).out, program);
+  EXPECT_TRUE(program.starts_with(".TH translate-train 1 "));
+  int commands = 0;
+  for (const std::string& line : lines_of(run({"--help"}).out)) {
+    if (!line.starts_with("  ") || line[2] == ' ' || line[2] == '-') continue;
+    const std::string name = line.substr(2, line.find(' ', 2) - 2);
+    EXPECT_NE(program.find("translate\\-train\\-" + name), std::string::npos) << name;
+    const std::string page = read_file(file("pages/translate-train-" + name + ".1"));
+    EXPECT_EQ(run({"man", name}).out, page);
+    for (const std::string& word : words_of(run({name, "--help"}).out)) {
+      if (!word.starts_with("--")) continue;
+      std::string flag = word.substr(0, word.find_first_of(",:{ "));
+      for (size_t at = 0; (at = flag.find('-', at)) != std::string::npos; at += 2)
+        flag.insert(at, "\\");
+      EXPECT_NE(page.find(flag), std::string::npos) << name << " " << flag;
+    }
+    ++commands;
+  }
+  EXPECT_GT(commands, 10);
+  expect_refused(run({"man", "trian"}), "unknown command trian");
+}
+
+// Flags of Marian and fairseq are answered with flags that the command has.
+TEST_F(Cli, ForeignFlagsAreAnswered) {
+  for (const ForeignFlag& row : foreign_flags()) {
+    const std::string help = run({row.command, "--help"}).out;
+    std::string flags = row.flags;
+    std::replace(flags.begin(), flags.end(), ',', ' ');
+    for (const std::string& flag : words_of(flags))
+      expect_refused(run({row.command, flag, "1"}),
+                     fmt::format("no flag {}: {}", flag, row.instead));
+    for (std::string word : words_of(row.instead)) {
+      if (!word.starts_with("--")) continue;
+      while (!std::isalnum(static_cast<unsigned char>(word.back()))) word.pop_back();
+      EXPECT_NE(help.find(word), std::string::npos) << word << " is no flag of " << row.command;
+    }
+  }
+  expect_refused(run({"train", "--mini-batch=64"}), "no flag --mini-batch: batches are counted");
+  expect_refused(run({"score", "--devices", "0"}), "unknown flag --devices");
+}
+
+// Text in another form than UTF-8 is named, and what to do about it.
+TEST_F(Cli, OtherFormsOfTextAreNamed) {
+  write_file(file("utf16.de"), std::string("\xff\xfeG\0u\0\n\0", 8));
+  expect_refused(run({"train", "--model", "never", "-t", "utf16.de", "t.en"}),
+                 "utf16.de:1: invalid UTF-8 at byte 1 (0xff); it is UTF-16: iconv");
+  expect_refused(run({"eval", "--ref", "t.en", "--hyp", "utf16.de"}), "it is UTF-16: iconv");
+  EXPECT_FALSE(std::filesystem::exists(file("never")));
 }
 
 TEST_F(Cli, ConfigFileErrorsNameFileLineAndKey) {
@@ -123,6 +195,11 @@ TEST_F(Cli, TranslatesLineByLineInOrder) {
   EXPECT_EQ(files.exit_code, 0) << files.err;
   EXPECT_EQ(files.out, "");
   EXPECT_EQ(read_file(file("target")), latest.out);
+  const Outcome packed = run({"translate", "--model", "run", "--checkpoint", "latest",
+                              "--beam-size", "2", "-i", "source", "-o", "target.gz"});
+  EXPECT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_EQ(std::system(("gzip -dc " + file("target.gz") + " > " + file("unpacked")).c_str()), 0);
+  EXPECT_EQ(read_file(file("unpacked")), latest.out);
   expect_refused(run({"translate", "--model", "run", "--checkpoint", "best-ter"}), "best-ter");
 }
 

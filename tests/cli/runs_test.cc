@@ -116,6 +116,7 @@ TEST_F(Cli, ContinuingGivesTheSameBytesAsNotStopping) {
   // No other flag is needed: the run directory knows.
   const Outcome more = run({"train", "--model", "half", "--after", "20u"});
   ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_NE(more.err.find("resuming half at update 10"), std::string::npos) << more.err;
   EXPECT_NE(more.err.find("continuing after update 10"), std::string::npos) << more.err;
   EXPECT_EQ(read_file(file("half/ckpt/20/model.safetensors")),
             read_file(file("run/ckpt/20/model.safetensors")));

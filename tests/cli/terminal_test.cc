@@ -1,12 +1,16 @@
 // What reaches a terminal, and what happens without one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "apps/translate-train/terminal_text.h"
 #include "tests/cli/cli_fixture.h"
@@ -70,6 +74,47 @@ TEST_F(Terminal, TextOnATerminalIsWrittenOut) {
   close(terminal);
   for (const char* steering : {"\x1b", "\u202e"})
     EXPECT_EQ(shown.find(steering), std::string::npos) << shown;
+}
+
+// What a program shows on a terminal of 80 columns while it runs.
+std::string shown_on_terminal(const std::string& command) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
+  EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+  const int other_end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  const winsize size{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
+  EXPECT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
+  const std::string path = ptsname(terminal);
+  std::atomic<bool> ended = false;
+  std::thread program([&] {
+    EXPECT_EQ(std::system((command + " 2> " + path).c_str()), 0);
+    ended = true;
+  });
+  std::string shown, part(1 << 12, '\0');
+  for (bool last = false; !last;) {
+    last = ended;  // what came before is read once more
+    pollfd wanted{terminal, POLLIN, 0};
+    poll(&wanted, 1, 100);
+    for (ssize_t bytes; (bytes = read(terminal, part.data(), part.size())) > 0;)
+      shown.append(part, 0, static_cast<size_t>(bytes));
+  }
+  program.join();
+  close(other_end);
+  close(terminal);
+  return shown;
+}
+
+TEST_F(Terminal, TheLiveLineFits80Columns) {
+  std::string command = "cd '" + folder_->path() + "' && '" TRANSLATE_TRAIN "'";
+  for (const std::string& word : small("live", "20u")) command += " '" + word + "'";
+  const std::string shown = shown_on_terminal(command);
+  size_t whole = 0;
+  for (size_t at = 0; (at = shown.find("\rEp ", at)) != std::string::npos; ++at) {
+    const std::string line = shown.substr(at + 1, shown.find("\x1b[K", at) - at - 1);
+    EXPECT_LT(line.size(), 80u) << line;
+    EXPECT_NE(line.find(" tok/s  ETA "), std::string::npos) << line;
+    whole += line.find("  best bleu ") != std::string::npos;
+  }
+  EXPECT_GT(whole, 0u) << shown;
 }
 
 // Descriptors 1 and 2 are free then, and the next files that are opened would get them.

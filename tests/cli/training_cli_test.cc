@@ -389,6 +389,13 @@ TEST_F(TrainingCli, ShellsCompleteWhatTheParserKnows) {
   EXPECT_EQ(offered("translate-train score --hy", 2), "");
   EXPECT_EQ(offered("translate-train eval --hy", 2), "--hyp");
   EXPECT_EQ(offered("translate-train train --config ru", 3), "");  // left to file names
+  // Values, of every name of a flag.
+  EXPECT_EQ(offered("translate-train train --transformer-norm ''", 3), "post pre");
+  EXPECT_EQ(offered("translate-train train --task ll", 3), "llama");
+  EXPECT_EQ(offered("translate-train train --lr-scheduler c", 3), "constant cosine");
+  EXPECT_EQ(offered("translate-train train --keep-best o", 3), "on off");
+  EXPECT_EQ(offered("translate-train translate --device cu", 3), "cuda");
+  EXPECT_EQ(offered("translate-train eval --hyp o", 3), "");
   // Names of earlier releases are understood, but no help and no shell offers them.
   EXPECT_EQ(run({"train", "--help"}).out.find("--tune-products"), std::string::npos);
   EXPECT_EQ(offered("translate-train train --tune-pro", 2), "");

@@ -95,6 +95,17 @@ TEST_F(CorpusTest, LinesAcrossBufferBoundaries) {
 
 TEST_F(CorpusTest, InvalidUtf8NamesLineAndByte) {
   expect_bad_lines("good\nb\xc3\n", {"bad.txt:2: invalid UTF-8 at byte 2 (0xc3)"});
+  // What else a file may be.
+  expect_bad_lines("\xff\xfeG\0u\0\n", {":1: invalid UTF-8", "it is UTF-16: iconv"});
+  expect_bad_lines("\x1f\x8b\x08", {":1: invalid UTF-8", "it is gzip: name it .gz"});
+  expect_bad_lines(
+      "\xfd"
+      "7zXZ",
+      {":1: invalid UTF-8", "it is xz: xz -d"});
+  expect_bad_lines("\x28\xb5\x2f\xfd", {":1: invalid UTF-8", "it is zstd: zstd -d"});
+  expect_bad_lines("BZh91AY&SY\xf4", {":1: invalid UTF-8", "it is bzip2: bunzip2"});
+  expect_bad_lines({"G\0u\0t\0", 6}, {":1: NUL byte at byte 2", "may be UTF-16 without"});
+  expect_bad_lines({"\0G\0u", 4}, {":1: NUL byte at byte 1", "may be UTF-16 without"});
   expect_bad_lines("\x80", {":1: invalid UTF-8 at byte 1 (0x80)"});  // lone continuation
   expect_bad_lines("ab\xff", {"byte 3 (0xff)"});                     // never a byte of UTF-8
   expect_bad_lines("\xc0\xaf\n", {"byte 1 (0xc0)"});                 // overlong, two bytes

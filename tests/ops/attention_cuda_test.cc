@@ -51,10 +51,13 @@ struct Problem {
 };
 
 // Inputs and expected results, q, dout, out and dq [rows, width], the others [rows, kv_width],
-// without padding.
+// without padding. `dk_rounding`: standard deviation of what rounding to bfloat16 adds to dk.
 struct Reference {
-  Doubles q, k, v, dout, out, lse, dq, dk, dv;
+  Doubles q, k, v, dout, out, lse, dq, dk, dv, dk_rounding;
 };
+
+// Rounding to bfloat16 changes a value by at most 2^-9 of it, evenly distributed.
+const double kRounding = std::ldexp(1.0, -9) / std::sqrt(3.0);
 
 Reference reference_of(const Problem& p, PhiloxStream& random) {
   const auto width = static_cast<size_t>(p.width()), kv_width = static_cast<size_t>(p.kv_width());
@@ -78,6 +81,7 @@ Reference reference_of(const Problem& p, PhiloxStream& random) {
   r.dq.resize(r.q.size());
   r.dk.resize(r.k.size());
   r.dv.resize(r.k.size());
+  r.dk_rounding.resize(r.k.size());
   r.lse.resize(query_rows * heads);
   size_t first_query = 0, first_key = 0;
   for (const Lengths& lengths : p.batch) {
@@ -122,10 +126,21 @@ Reference reference_of(const Problem& p, PhiloxStream& random) {
             r.dv[key + c] += dropped * r.dout[at + c];
           }
         }
+        // delta is taken from the rounded output, and the gradient of a score is rounded itself.
+        double of_delta = 0;
+        for (size_t c = 0; c < dim; ++c) of_delta += std::pow(r.dout[at + c] * r.out[at + c], 2);
+        for (size_t j = 0; j < visible; ++j) {
+          const size_t key = (first_key + j) * kv_width + h / group * dim;
+          const double of_ds =
+              std::pow(p.scale() * probability[j], 2) * (of_delta + std::pow(dp[j] - delta, 2));
+          for (size_t c = 0; c < dim; ++c)
+            r.dk_rounding[key + c] += of_ds * std::pow(r.q[at + c], 2);  // the variance
+        }
       }
     first_query += queries;
     first_key += keys;
   }
+  for (double& rounding : r.dk_rounding) rounding = kRounding * std::sqrt(rounding);
   return r;
 }
 
@@ -271,17 +286,21 @@ class CudaAttention : public CudaTest {
   // Probabilities, gradients of scores and results are bfloat16: 2^-9 each, relative to what is
   // summed. In the general kernels so is dO . O, from the rounded output, where what it is taken
   // from may be as large. `added`: what was there before. `group`: heads whose results are summed.
-  // Their rounding errors are independent, so the error of the sum is sqrt(group) times larger,
-  // also where the sum itself is not: dK of a sequence's only key is 0.
+  // Their rounding errors are independent, so the error of the sum is sqrt(group) times larger.
+  // `rounding`: standard deviations, for sums that are smaller than the errors of their terms: dK
+  // of a sequence's only key is 0.
   static void expect_near(const Problem& p, const Doubles& actual, const Doubles& expected,
-                          double added, int64_t group, const char* what) {
+                          double added, int64_t group, const char* what,
+                          const Doubles* rounding = nullptr) {
     ASSERT_EQ(actual.size(), expected.size()) << what;
     const double tolerance = (p.max_queries <= 64 && p.max_keys <= 64 ? 1.5e-2 : 3e-2) *
                              std::sqrt(static_cast<double>(group));
     double largest = std::abs(added);
     for (const double value : expected) largest = std::max(largest, std::abs(value));
     for (size_t i = 0; i < actual.size(); ++i)
-      ASSERT_NEAR(actual[i], expected[i] + added, tolerance * largest) << what << ", element " << i;
+      ASSERT_NEAR(actual[i], expected[i] + added,
+                  std::max(tolerance * largest, rounding ? 6 * (*rounding)[i] : 0.0))
+          << what << ", element " << i;
   }
 
   void check(const Problem& p, const Gradients& gradients) {
@@ -296,7 +315,7 @@ class CudaAttention : public CudaTest {
     for (size_t i = 0; i < 3; ++i)
       if (gradients[i].wanted)
         expect_near(p, result.gradients[i], *expected[i], gradients[i].accumulate ? kOld : 0,
-                    i == 0 ? 1 : p.heads / p.kv_heads, names[i]);
+                    i == 0 ? 1 : p.heads / p.kv_heads, names[i], i == 1 ? &r.dk_rounding : nullptr);
     if (HasFatalFailure()) return;
     const Result again = run(p, r, gradients, kOld);
     ASSERT_EQ(again.out, result.out);

@@ -8,40 +8,28 @@
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/op_kernel.h"
-#include "tests/ops/cuda_test.h"
-#include "tests/ops/op_runs.h"
+#include "tests/ops/cuda_float64_test.h"
 
 namespace trafo::testing {
 namespace {
 
-using Tensors = std::vector<Tensor>;
-
-const Dropout kDropout{0.2f, 77, 3, 2};
-
-class CudaCards : public CudaTest {
+class CudaCards : public CudaFloat64Test {
  protected:
   // `run` on inputs of `shapes`, with the choices of every card whose kernels run on this one.
   void check(const std::string& label, const std::vector<Shape>& shapes,
              std::function<Tensors(Context&, const Tensors&)> run) {
-    OpCase test;
-    test.label = label;
-    test.inputs = [&](InputMaker& make) {
-      Tensors inputs;
-      for (const Shape& shape : shapes) inputs.push_back(make.uniform(shape, -1, 1.5));
-      return inputs;
-    };
-    test.run = std::move(run);
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      const CaseRun expected = run_case(test, {.dtype = DType::f64, .values = dtype}, 2);
+    const auto compare = [&](const OpCase& test, DType dtype, const CaseRun& expected,
+                             double tolerance) {
       for (const cuda::Card& card : cuda::kCards) {
         if (chooses_like_an_earlier_one(card) || !as_on(card)) continue;
         const std::string what =
             concat(label, ", ", dtype_name(dtype), ", as on ", card.major, ".", card.minor);
         const CaseRun actual = run_case(*context_, test, {.dtype = dtype});
-        expect_close(actual, expected, dtype == DType::f32 ? 2e-5 : 0x1p-6, what);
+        expect_close(actual, expected, tolerance, what);
         expect_bitwise(run_case(*context_, test, {.dtype = dtype}), actual, what);
       }
-    }
+    };
+    CudaFloat64Test::check(label, shapes, std::move(run), compare);
   }
 
   static bool chooses_like_an_earlier_one(const cuda::Card& card) {

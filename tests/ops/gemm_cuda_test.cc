@@ -329,16 +329,16 @@ TEST_F(CudaGemm, AMeasuredChoiceIsKept) {
   const Doubles first = download(y);
   expect_close(first, biased_gemm(x, w, {}, s), 0x1p-7, 0x1p-8);
 
-  tuner->set_choices({});
+  tuner->set_choices({}, RefusedChoice::dropped);
   EXPECT_TRUE(tuner->choices().empty());
-  tuner->set_choices(choices);
+  tuner->set_choices(choices, RefusedChoice::fails);
   ASSERT_EQ(tuner->choices().size(), 1u);
   EXPECT_EQ(std::memcmp(tuner->choices().data(), choices.data(), sizeof(GemmChoice)), 0);
   context_->backend().gemm(p);
   EXPECT_EQ(download(y), first);
 
   // What is met while tuning is on is measured once; one of another dtype is dropped.
-  tuner->set_choices({});
+  tuner->set_choices({}, RefusedChoice::dropped);
   {
     const TuningScope scope(tuner);
     context_->backend().gemm(p);
@@ -359,12 +359,14 @@ TEST_F(CudaGemm, AMeasuredChoiceIsKept) {
   wide.a = fx.raw();
   wide.b = fw.raw();
   wide.c = fy.raw();
-  tuner->set_choices({});
+  tuner->set_choices({}, RefusedChoice::dropped);
   ASSERT_FALSE(tuner->measure(wide).empty());
   GemmChoice wrong = choices[0];
   const std::vector<GemmChoice> of_float = tuner->choices();
   std::copy(std::begin(of_float[0].kernel), std::end(of_float[0].kernel), wrong.kernel);
-  tuner->set_choices({&wrong, 1});
+  tuner->set_choices({&wrong, 1}, RefusedChoice::fails);
+  EXPECT_THROW(context_->backend().gemm(p), Error);
+  tuner->set_choices({&wrong, 1}, RefusedChoice::dropped);
   EXPECT_NO_THROW(context_->backend().gemm(p));
   EXPECT_TRUE(tuner->choices().empty()) << "a float32 kernel was taken for a bfloat16 product";
   expect_close(download(y), biased_gemm(x, w, {}, s), 0x1p-7, 0x1p-8);
@@ -378,7 +380,7 @@ TEST_F(CudaGemm, ABudgetEndsTuning) {
   const Shapes s{512, 768, 256}, other{768, 512, 256};
   const Tensor x = upload(random(s.m * s.k), {s.m, s.k}), w = upload(random(s.n * s.k), {s.n, s.k});
   const Tensor y = half({s.m, s.n}), z = half({other.m, other.n});
-  tuner->set_choices({});
+  tuner->set_choices({}, RefusedChoice::dropped);
   tuner->set_tuning_budget(1e-9);
   const TuningScope scope(tuner);
   for (int i = 0; i < 2; ++i) {

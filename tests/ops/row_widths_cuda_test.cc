@@ -14,35 +14,24 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/softmax/softmax.h"
-#include "tests/ops/cuda_test.h"
-#include "tests/ops/op_runs.h"
+#include "tests/ops/cuda_float64_test.h"
 
 namespace trafo::testing {
 namespace {
 
-using Tensors = std::vector<Tensor>;
-
 constexpr int64_t kRows = 37;
-const Dropout kDropout{0.2f, 77, 3, 2};
 
-class CudaRows : public CudaTest {
+class CudaRows : public CudaFloat64Test {
  protected:
   // `run` on inputs of `shapes`.
   void check(const std::string& label, const std::vector<Shape>& shapes,
              std::function<Tensors(Context&, const Tensors&)> run) {
-    OpCase test;
-    test.label = label;
-    test.inputs = [&](InputMaker& make) {
-      Tensors inputs;
-      for (const Shape& shape : shapes) inputs.push_back(make.uniform(shape, -1, 1.5));
-      return inputs;
+    const auto compare = [&](const OpCase& test, DType dtype, const CaseRun& expected,
+                             double tolerance) {
+      expect_close(run_case(*context_, test, {.dtype = dtype}), expected, tolerance,
+                   concat(label, ", ", dtype_name(dtype)));
     };
-    test.run = std::move(run);
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      const CaseRun expected = run_case(test, {.dtype = DType::f64, .values = dtype}, 2);
-      expect_close(run_case(*context_, test, {.dtype = dtype}), expected,
-                   dtype == DType::f32 ? 2e-5 : 0x1p-6, concat(label, ", ", dtype_name(dtype)));
-    }
+    CudaFloat64Test::check(label, shapes, std::move(run), compare);
   }
 
   // `check` of one op at each width.

@@ -5,13 +5,17 @@
 #include <ctime>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "engine/core/limits.h"
 #include "engine/data/corpus.h"
+#include "engine/data/text_corpus.h"
 #include "engine/decode/lexical_table.h"
 #include "engine/io/checkpoint_directory.h"
 #include "engine/models/model_io.h"
+#include "engine/train/checkpoint_files.h"
+#include "engine/train/gemm_cache.h"
 #include "engine/train/state.h"
 #include "tests/interop/interop_support.h"
 #include "tests/reliability/memory_meter.h"
@@ -41,7 +45,8 @@ class Refusals {
  public:
   Refusals(Suite& suite) : suite_(suite) {}
 
-  // `bytes`: of the files that are read. `is_taken`: what may be read to its end, too.
+  // `what`: the reader, a comma and what is wrong. `bytes`: of the files that are read.
+  // `may_be_taken`: what may be read to its end, too.
   void expect(const std::string& what, size_t bytes, const std::function<void()>& read,
               bool may_be_taken = false) {
     suite_.tried();
@@ -62,13 +67,28 @@ class Refusals {
     if (!refused) return suite_.require(may_be_taken, what + ": taken");
     const auto most = static_cast<int64_t>(bytes + limits::kRefusalBytes);
     suite_.require(peak <= most, concat(what, ": ", peak, " bytes to refuse ", bytes));
-    dearest_ = std::max(dearest_, peak - static_cast<int64_t>(bytes));
+    Cost& cost = costs_[what.substr(0, what.find(','))];
+    ++cost.refused;
+    cost.above_size = std::max(cost.above_size, peak - static_cast<int64_t>(bytes));
   }
-  int64_t dearest() const { return dearest_; }
+
+  // The files that each reader refused, and the most memory above a file's size.
+  void print() const {
+    std::printf("%-24s %8s  MiB above the size of the file%s\n", "reader", "refused",
+                measures_memory() ? "" : " (not measured: sanitizers have their own allocator)");
+    for (const auto& [reader, cost] : costs_)
+      std::printf("%-24s %8d  %.1f\n", reader.c_str(), cost.refused,
+                  static_cast<double>(cost.above_size) / static_cast<double>(kMiB));
+  }
 
  private:
+  struct Cost {
+    int refused = 0;
+    int64_t above_size = 0;  // negative: less than the file
+  };
+
   Suite& suite_;
-  int64_t dearest_ = 0;
+  std::map<std::string, Cost> costs_;
 };
 
 // JSON that takes many times its size where it becomes values, at the limits of a configuration and
@@ -112,7 +132,18 @@ void try_checkpoint(Refusals& refusals) {
     refusals.expect("training state, " + what, text.size(), [&] { decode_state(text, "hostile"); });
     refusals.expect("model configuration, " + what, text.size(),
                     [&] { model_config_from_json(text); });
+    const std::string stream = "trafo checkpoint 1\n" + text + "\n";
+    const auto bytes = std::as_bytes(std::span(stream));
+    refusals.expect("checkpoint stream, " + what, stream.size(), [&] {
+      CheckpointStream({bytes.begin(), bytes.end()});
+    });
   }
+  for (const std::string& text :
+       {filled("trafo-gemm-cache 1 00000000\ncard\n", "1 2 3 4 5 6 7 8\n", 16 * kMiB),
+        "trafo-gemm-cache 1 00000000\n" + std::string(16 * kMiB, 'x'),
+        "trafo-gemm-cache 1 00000000\ncard\n" + std::string(16 * kMiB, '\n')})
+    refusals.expect("GEMM cache, 16 MiB of it", text.size(),
+                    [&] { decode_gemm_cache(text, "hostile"); });
 }
 
 void try_texts(Refusals& refusals, const fs::path& file) {
@@ -124,16 +155,28 @@ void try_texts(Refusals& refusals, const fs::path& file) {
     while (reader.next(read)) {
     }
   };
-  refusals.expect("a line without end", line.size(), read_line);
+  refusals.expect("line reader, a line without end", line.size(), read_line);
   gzFile packed = gzopen(file.c_str(), "wb");  // 32 MiB of it in 32 KiB
   gzwrite(packed, line.data(), static_cast<unsigned>(line.size()));
   gzclose(packed);
-  refusals.expect("a packed line without end", fs::file_size(file), read_line);
+  refusals.expect("line reader, a packed line without end", fs::file_size(file), read_line);
+  refusals.expect("corpus, a packed pair without end", fs::file_size(file),
+                  [&] { load_tsv(file.string()); });
+  const std::string pair = std::string(200, 'a') + "\t" + std::string(200, 'b') + "\n";
+  packed = gzopen(file.c_str(), "wb");  // it is text until its last line
+  for (int i = 0; i < 200'000; ++i)
+    gzwrite(packed, pair.data(), static_cast<unsigned>(pair.size()));
+  gzwrite(packed, "\xff\n", 2);
+  gzclose(packed);
+  LoadOptions limited;
+  limited.memory_bytes = int64_t{8} << 20;
+  refusals.expect("corpus, 80 MB packed for 8 MiB of memory", fs::file_size(file),
+                  [&] { load_tsv(file.string(), limited); });
   const std::string table =
       filled("", concat(tokenizer().token(4), " ", tokenizer().token(5), " 1\n"), 24 * kMiB, "x");
   for (const std::string& text : {table, line}) {
     spill(file, text);
-    refusals.expect("a lexical table", text.size(), [&] {
+    refusals.expect("lexical table, 24 or 32 MiB", text.size(), [&] {
       std::ifstream in(file, std::ios::binary);
       LexicalTable::read(in, file, tokenizer());
     });
@@ -152,6 +195,30 @@ void try_sentencepiece(Refusals& refusals) {
            {"groups", std::string(4 * kMiB, '\x0b')}})
     refusals.expect(concat("SentencePiece, ", what), bytes.size(),
                     [&] { Tokenizer::from_bytes(bytes, "hostile"); });
+
+  // One letter that becomes a text of so many bytes, with a trie of one block of 256 units.
+  const auto field = [](int number, const std::string& bytes) {
+    std::string length;
+    size_t rest = bytes.size();
+    for (; rest >= 0x80; rest >>= 7) length += static_cast<char>(rest | 0x80);
+    return concat(static_cast<char>(number << 3 | 2), length, static_cast<char>(rest), bytes);
+  };
+  std::vector<uint32_t> trie(257, 0);
+  trie[0] = 1024;  // bytes of the units
+  trie[1 + 0x61] = 0x61u | 1u << 8 | (0x61u ^ 0x80u) << 10;
+  trie[1 + 0x80] = 1u << 31;
+  const std::string units(reinterpret_cast<const char*>(trie.data()), 4 * trie.size());
+  for (const size_t bytes : {limits::kMappedBytes + 1, kMiB, 16 * kMiB}) {
+    const std::string model =
+        concat(good, field(3, field(2, concat(units, std::string(bytes, 'b'), '\0'))));
+    refusals.expect(concat("SentencePiece, a letter of ", bytes, " bytes"), model.size(),
+                    [&] { Tokenizer::from_bytes(model, "hostile"); });
+  }
+  const std::string self_test = field(1, field(1, std::string(16 * kMiB, 'q')) + field(2, "x"));
+  const std::string model = concat(good, field(4, self_test));
+  refusals.expect(
+      "SentencePiece, a self-test of 16 MiB", model.size(),
+      [&] { Tokenizer::from_bytes(model, "hostile"); }, true);
 }
 
 // Each file of a directory of another program in turn.
@@ -163,9 +230,14 @@ void try_imports(Refusals& refusals, Context& context, const fs::path& folder) {
   };
   for (const Form& form : {Form{ExportFormat::hf_marian, Architecture::encoder_decoder, false},
                            Form{ExportFormat::hf_gpt2, Architecture::decoder_lm, true},
+                           Form{ExportFormat::hf_llama, Architecture::decoder_lm, true},
                            Form{ExportFormat::ctranslate2, Architecture::encoder_decoder, false}}) {
     const fs::path directory = folder / export_format_name(form.format);
-    const auto model = make_model(context, config_of(form.architecture, form.pre_norm), 5);
+    const auto model = make_model(context,
+                                  form.format == ExportFormat::hf_llama
+                                      ? llama_config(0, true)
+                                      : config_of(form.architecture, form.pre_norm),
+                                  5);
     export_model(context, *model, tokenizer(), form.format, directory);
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(directory)) files.push_back(entry.path());
@@ -199,9 +271,7 @@ void try_costly_files(Suite& suite) {
   try_texts(refusals, folder / "file");
   try_sentencepiece(refusals);
   try_imports(refusals, *context, folder.path());
-  std::printf("refused costly files with at most %lld bytes above their size%s\n",
-              static_cast<long long>(refusals.dearest()),
-              measures_memory() ? "" : " (not measured: sanitizers have their own)");
+  refusals.print();
 }
 
 }  // namespace trafo::testing

@@ -3,14 +3,17 @@
 #include "engine/data/corpus.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "engine/core/limits.h"
 #include "engine/core/status.h"
 #include "engine/tokenizer/spm_model.h"
 #include "tests/support/errors.h"
@@ -264,6 +267,40 @@ TEST(Tokenizer, ChecksSubwordsAndRequiredSymbols) {
   for (int i = 1; i <= 65; ++i)
     nested += subword(std::string(static_cast<size_t>(i), 'z'), 4, zero);
   EXPECT_TRUE(contains(reason(nested), "start with each other"));
+}
+
+// Runs `work` on a thread with this much stack.
+void on_stack_of(size_t bytes, std::function<void()> work) {
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, bytes), 0);
+  pthread_t thread;
+  const auto run = [](void* call) -> void* {
+    (*static_cast<std::function<void()>*>(call))();
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, &work), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+// SentencePiece builds its tries by recursion, one level for each byte of a subword. With subwords
+// of 8 KiB the stack of a thread with 512 KiB was too small.
+TEST(Tokenizer, TheLongestSubwordsFitASmallStack) {
+  const std::string zero(4, '\0');
+  const std::string longest(limits::kSubwordBytes, 'x'), symbol(limits::kSubwordBytes, 'y');
+  const std::string model = subword("<unk>", 2, zero) + subword("</s>", 3, zero) +
+                            subword(longest, 1, zero) + subword(symbol, 4, zero);
+  std::vector<int32_t> ids;
+  on_stack_of(512 << 10, [&] { ids = Tokenizer::from_bytes(model).encode(longest + symbol); });
+  EXPECT_EQ(std::vector<int32_t>(ids.end() - 1, ids.end()), std::vector<int32_t>{3});
+  std::string refused;
+  on_stack_of(512 << 10, [&] {
+    refused = error_of([&] {
+                Tokenizer::from_bytes(model + subword(std::string(8 << 10, 'z'), 1, zero));
+              }).message();
+  });
+  EXPECT_TRUE(contains(refused, "8192 bytes")) << refused;
 }
 
 // A character map made by hand: one block of 256 units.

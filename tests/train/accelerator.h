@@ -99,6 +99,7 @@ class Accelerator : public Backend {
 // off.
 class StreamAccelerator : public Accelerator, public StreamDevice, public Tf32Device {
  public:
+  Tf32Device* tf32_device() override { return this; }
   void set_tf32(bool on) override { tf32 = on; }
   void gemm(const GemmParams& params) override {
     ++gemms;

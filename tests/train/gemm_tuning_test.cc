@@ -10,6 +10,7 @@
 #include "engine/io/byte_sink.h"
 #include "engine/train/user_gemm_cache.h"
 #include "tests/ops/cuda_test.h"
+#include "tests/support/errors.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 
@@ -54,8 +55,9 @@ class TuningDevice final : public StreamAccelerator, public GemmTuner {
     }
     return all;
   }
-  void set_choices(std::span<const GemmChoice> choices) override {
+  void set_choices(std::span<const GemmChoice> choices, RefusedChoice refused) override {
     kernels_.clear();
+    refused_ = refused;
     for (const GemmChoice& choice : choices) {
       Gemm gemm;
       std::copy(std::begin(choice.gemm), std::end(choice.gemm), gemm.begin());
@@ -75,6 +77,7 @@ class TuningDevice final : public StreamAccelerator, public GemmTuner {
                     p.accumulate, p.lda, p.ldb, p.ldc,     p.batch};
     auto found = kernels_.find(gemm);
     if (found != kernels_.end() && found->second == kRefused) {
+      require(refused_ == RefusedChoice::dropped, ErrorCode::internal, "gemm", "a refused kernel");
       kernels_.erase(found);
       found = kernels_.end();
     }
@@ -90,6 +93,7 @@ class TuningDevice final : public StreamAccelerator, public GemmTuner {
 
   std::string library_;
   std::map<Gemm, uint64_t> kernels_;
+  RefusedChoice refused_ = RefusedChoice::dropped;
   bool tuning_ = false;
   double budget_ = 0;
   GemmTuningCost cost_;
@@ -454,6 +458,15 @@ TEST_F(GemmTuningTest, DamagedKernelsOfARunAreAnError) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::corrupt_file) << error.what();
   }
+}
+
+// Other kernels would be other bits than those of the run without the stop.
+TEST_F(GemmTuningTest, ARunWhoseOwnKernelsAreRefusedDoesNotGoOnWithOthers) {
+  process(folder_ / "run").train(10);
+  GemmCache saved = decode_gemm_cache(slurp(folder_ / "run" / kGemmCacheFile), "x");
+  for (GemmChoice& choice : saved.choices) choice.kernel[0] = kRefused;
+  spill(folder_ / "run" / kGemmCacheFile, encode_gemm_cache(saved));
+  EXPECT_EQ(error_of([&] { process(folder_ / "run").train(0); }).message(), "a refused kernel");
 }
 
 TEST(UserGemmCache, IsBoundedAndKeepsTheNewest) {

@@ -206,6 +206,7 @@ class CudaBackend final : public Backend, public StreamDevice, public GemmTuner,
   bool gemm_epilogues(DType dtype) const override { return dtype == DType::bf16; }
 
   // --- Tf32Device ---
+  Tf32Device* tf32_device() override { return this; }
   void set_tf32(bool on) override { table_.set_gemm_tf32(device_, on ? 1 : 0); }
 
   // --- GemmTuner ---
@@ -236,8 +237,9 @@ class CudaBackend final : public Backend, public StreamDevice, public GemmTuner,
     table_.gemm_choices(device_, found.data(), static_cast<int32_t>(found.size()));
     return found;
   }
-  void set_choices(std::span<const GemmChoice> choices) override {
-    table_.set_gemm_choices(device_, choices.data(), static_cast<int32_t>(choices.size()));
+  void set_choices(std::span<const GemmChoice> choices, RefusedChoice refused) override {
+    table_.set_gemm_choices(device_, choices.data(), static_cast<int32_t>(choices.size()),
+                            refused == RefusedChoice::fails ? 1 : 0);
   }
 
   void choose_as_on(const cuda::Card* card) {

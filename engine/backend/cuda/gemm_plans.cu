@@ -209,6 +209,10 @@ int32_t choose(DeviceState& device, const GemmParams& p, const PlanKey& key, con
   const auto known = plans.choices.find(key);
   if (known != plans.choices.end()) {
     if (take_choice(device, known->second, plan)) return kSuccess;
+    if (plans.refused_choice_fails) {
+      device.error = "cuBLASLt refuses the kernel that gemm-cache names for a GEMM";
+      return kFailed;
+    }
     plans.choices.erase(known);
   }
   std::vector<Proposal> proposals;

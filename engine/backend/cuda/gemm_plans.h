@@ -38,6 +38,7 @@ struct Proposal {
 struct GemmPlans {
   std::map<PlanKey, GemmPlan> by_key;
   std::map<PlanKey, AlgorithmWords> choices;  // measured ones, here or in an earlier run
+  bool refused_choice_fails = false;
   bool tuning = false;
   bool tf32 = false;  // for GEMMs of float32
   double budget = 0;  // seconds

@@ -227,10 +227,12 @@ int32_t gemm_choices(void* device, GemmChoice* choices, int32_t most) {
   return static_cast<int32_t>(plans.choices.size());
 }
 
-void set_gemm_choices(void* device, const GemmChoice* choices, int32_t count) {
+void set_gemm_choices(void* device, const GemmChoice* choices, int32_t count,
+                      int32_t refused_fails) {
   GemmPlans& plans = plans_of(device);
   plans.by_key.clear();
   plans.choices.clear();
+  plans.refused_choice_fails = refused_fails != 0;
   for (int32_t i = 0; i < count; ++i) {
     PlanKey key;
     std::memcpy(key.data(), choices[i].gemm, sizeof key);

@@ -84,7 +84,9 @@ struct PluginTable {
   void (*gemm_library)(void* device, Why text);
   // At most `most` of them; returns how many there are.
   int32_t (*gemm_choices)(void* device, GemmChoice* choices, int32_t most);
-  void (*set_gemm_choices)(void* device, const GemmChoice* choices, int32_t count);
+  // `refused_fails`: a GEMM whose choice cuBLASLt refuses fails; otherwise the choice is dropped.
+  void (*set_gemm_choices)(void* device, const GemmChoice* choices, int32_t count,
+                           int32_t refused_fails);
 
   // What StreamDevice (engine/backend/stream_device.h) needs.
   int32_t (*allocate_pinned)(void* device, size_t bytes, void** pointer, Why why);

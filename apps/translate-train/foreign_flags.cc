@@ -1,0 +1,89 @@
+#include "foreign_flags.h"
+
+#include <string>
+
+namespace translate_train {
+namespace {
+
+constexpr ForeignFlag kForeignFlags[] = {
+    // Marian
+    {"train", "--type", "every model here is a transformer: --arch encoder-decoder or decoder-lm"},
+    {"train", "-d,--devices,--num-devices",
+     "--device cuda:0 or cpu chooses the device; training on several is not there"},
+    {"train", "--mini-batch,--batch-size,--max-sentences",
+     "batches are counted in target tokens: --mini-batch-words N"},
+    {"train", "--optimizer",
+     "AdamW is the only optimizer; with --weight-decay 0, the default, it is Adam"},
+    {"train", "--optimizer-params,--adam-betas,--adam-eps",
+     "they are 0.9, 0.98 and 1e-9; weight decay is --weight-decay"},
+    {"train", "--lr-decay-inv-sqrt",
+     "--lr-decay inv-sqrt, which falls from the end of --lr-warmup"},
+    {"train", "--lr-report", "every line of the log has the learning rate"},
+    {"train", "--cost-type,--criterion",
+     "the loss is cross-entropy with --label-smoothing, as a mean over target tokens"},
+    {"train", "--tied-embeddings,--tied-embeddings-src,--share-decoder-input-output-embed",
+     "--tied-embeddings-all on or off"},
+    {"train",
+     "--transformer-preprocess,--transformer-postprocess,--transformer-postprocess-emb,"
+     "--encoder-normalize-before,--decoder-normalize-before",
+     "--transformer-norm pre or post"},
+    {"train", "--decoder-embed-dim", "both sides have the same width: --dim-emb"},
+    {"train", "--decoder-ffn-embed-dim", "both sides have the same width: --transformer-dim-ffn"},
+    {"train", "--decoder-attention-heads", "both sides have as many: --transformer-heads"},
+    {"train", "--fp16,--bf16,--memory-efficient-fp16",
+     "--precision bf16, the default on a GPU, which needs no loss scale"},
+    {"train", "--cpu", "--device cpu"},
+    {"train",
+     "--sync-sgd,--quiet-translation,--no-epoch-checkpoints,--no-restore-corpus,--num-workers",
+     "it is always so here, or not needed: leave it out"},
+    {"train", "--log", "RUN/train.log has what the terminal shows"},
+    {"train", "--valid-log", "RUN/metrics.jsonl has every validation"},
+    {"train", "--valid-translation-output", "RUN/valid/UPDATE.hyp has the translations of each"},
+    {"train", "--valid-mini-batch,--valid-script-path",
+     "validation chooses its batches itself: leave it out"},
+    {"train", "--overwrite", "--keep-last N says how many checkpoints stay"},
+    {"train", "--keep-best-checkpoints,--keep-last-epochs,--keep-interval-updates",
+     "--keep-last N and --keep-best on or off"},
+    {"train", "--best-checkpoint-metric,--maximize-best-checkpoint-metric,--eval-bleu",
+     "--valid-metrics bleu chrf ce-mean-words: the first decides which checkpoint is best"},
+    {"train", "--shuffle-in-ram", "--data-in-memory SIZE"},
+    {"train", "--max-length-crop", "longer pairs are dropped and counted: --max-length N"},
+    {"train", "--max-source-positions,--max-target-positions", "--max-length N, for both sides"},
+    {"train", "--warmup-init-lr", "the warm-up begins at 0: --lr-warmup N"},
+    {"train", "--gradient-checkpointing,--checkpoint-activations", "--recompute selective or full"},
+    {"train", "--source-lang,--target-lang,--trainpref,--validpref,--testpref",
+     "files are named whole: --train-sets SRC TRG, --valid-sets SRC TRG"},
+    {"train", "--joined-dictionary,--nwordssrc,--nwordstgt",
+     "one vocabulary serves both sides: --dim-vocabs N, or --vocabs FILE.spm"},
+    {"train", "--guided-alignment", "it is not there"},
+    {"train", "--restore-file",
+     "the same command resumes a run; --pretrained-model starts from another model"},
+    // decoding
+    {"translate", "--models,--path", "--model RUN or FILE"},
+    {"translate", "-d,--devices", "--device cuda:0 or cpu"},
+    {"translate",
+     "--mini-batch,--batch-size,--max-tokens,--maxi-batch-sort,--buffer-size,--workspace",
+     "--mini-batch-words N tokens are decoded together"},
+    {"translate", "--remove-bpe,--post-process,--sentencepiece",
+     "it prints whole words: leave it out"},
+    {"translate", "--max-len-a,--max-len-b,--max-length-factor", "--max-length N"},
+    {"translate", "--fp16", "--precision bf16, the default on a GPU"},
+    {"translate", "--word-penalty,--allow-unk", "it is not there"},
+};
+
+}  // namespace
+
+std::span<const ForeignFlag> foreign_flags() {
+  return kForeignFlags;
+}
+
+const ForeignFlag* find_foreign_flag(std::string_view command, std::string_view flag) {
+  for (const ForeignFlag& row : kForeignFlags) {
+    const std::string flags = std::string(",") + row.flags + ",";
+    if (row.command == command && flags.find("," + std::string(flag) + ",") != std::string::npos)
+      return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace translate_train
