@@ -52,7 +52,7 @@ TEST_F(QuantizeCli, InfoSaysWhatIsQuantizedAndWhichKernelRuns) {
     return found == lines.end() ? std::string() : *found;
   };
   EXPECT_TRUE(line_with(" embedding.weight ").ends_with(" x 32] int8")) << info.out;
-  EXPECT_TRUE(line_with("encoder.norm.weight").ends_with("[32]")) << info.out;
+  EXPECT_TRUE(line_with("encoder.0.ffn_norm.weight").ends_with("[32]")) << info.out;
   const Outcome floats = run({"info", "run"});
   EXPECT_NE(floats.out.find("\nweights       float32\n"), std::string::npos) << floats.out;
   EXPECT_EQ(floats.out.find("int8"), std::string::npos) << floats.out;

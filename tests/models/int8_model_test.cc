@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "engine/backend/cpu/int8_matrix.h"
-#include "engine/interop/interop.h"
 #include "engine/models/model_io.h"
 #include "engine/models/objective.h"
 #include "engine/train/average.h"
@@ -98,8 +97,7 @@ TEST(Int8Model, MatricesAreInt8AndTheRestIsFloat) {
   }
 }
 
-// Measured: the mean difference is 0.01 to 0.04 nats a token. These random models are far from
-// certain, and a trained one differs less.
+// Measured: the mean difference is 0.015 to 0.025 nats a token. The bound is four times that.
 TEST(Int8Model, ScoresLikeTheFloatModel) {
   const auto context = cpu_context();
   for (const Form& form : forms()) {
@@ -295,13 +293,12 @@ TEST_F(Int8File, WeightsThatAreNotFiniteAreNotQuantized) {
                [&] { load(*context_, file_of(*context_, *floats), true); });
 }
 
-TEST_F(Int8File, NothingTrainsExportsOrAveragesIt) {
+TEST_F(Int8File, NothingTrainsOrAveragesIt) {
   const char* trained = "a model with int8 weights is not trained";
   expect_error(ErrorCode::unsupported, trained,
                [&] { Trainer(*context_, *model_, TrainOptions{}); });
   expect_error(ErrorCode::unsupported, trained,
                [&] { model_->parameters().set_trainable(*context_, "*", true); });
-  const PackedBatchHost host = copy_batches(Architecture::encoder_decoder, 1).front();
   const auto pair = pairs(1).front();
   const SentencePair* only = &pair;
   expect_error(ErrorCode::unsupported, "no training loss", [&] {
@@ -315,7 +312,6 @@ TEST_F(Int8File, NothingTrainsExportsOrAveragesIt) {
     average_models(std::vector<std::filesystem::path>{path, path}, folder.path() / "mean");
   });
   expect_error(ErrorCode::unsupported, "'I8'", [&] { open_model(path); });
-  const auto floats = load(*context_, float_file_, false);
   expect_error(ErrorCode::unsupported, "is int8", [&] {
     load_weights(*context_, SafetensorsReader::from_memory(float_file_, "f"), *model_);
   });

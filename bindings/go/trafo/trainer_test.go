@@ -91,7 +91,22 @@ func TestTrainingTranslates(t *testing.T) {
 	if config := must[trafo.ModelConfig](t)(as.Config()); config.Precision != trafo.Float32 {
 		t.Errorf("%+v", config)
 	}
-	testInt8(t, l, path)
+	int8Path := filepath.Join(t.TempDir(), "int8.safetensors")
+	quantized := must[*trafo.Model](t)(l.context.LoadModelInt8(path))
+	defer quantized.Close()
+	ok(t, quantized.Save(int8Path))
+	stored := must[*trafo.Model](t)(l.context.LoadModel(int8Path))
+	defer stored.Close()
+	ofQuantized := must[*trafo.Translations](t)(quantized.Translate(t.Context(), l.tokenizer, lines, &options))
+	ofStored := must[*trafo.Translations](t)(stored.Translate(t.Context(), l.tokenizer, lines, &options))
+	if !slices.Equal(ofQuantized.Best(), ofStored.Best()) || ofQuantized.Lines[0][0].Score != ofStored.Lines[0][0].Score {
+		t.Errorf("%+v and %+v", ofQuantized, ofStored)
+	}
+	for _, info := range must[[]trafo.ParameterInfo](t)(stored.ParameterInfos()) {
+		if (info.DType == trafo.Int8) != (info.Rows > 1) || info.Rows*info.Columns != info.Elements || !info.Frozen {
+			t.Errorf("%+v", info)
+		}
+	}
 	_, err = l.context.LoadModelAs(path, trafo.BFloat16) // on the CPU
 	wantError(t, err, trafo.ErrUnsupported)
 	again := must[*trafo.Translations](t)(loaded.Translate(t.Context(), l.tokenizer, lines, &options))
