@@ -130,16 +130,18 @@ func TestEvaluateRefuses(t *testing.T) {
 		change     func(*trafo.EvaluationOptions)
 		want       error
 	}{
-		"no hypotheses":       {nil, [][]string{nil}, nil, trafo.ErrInvalidArgument},
-		"no references":       {hypothesisLines, nil, nil, trafo.ErrInvalidArgument},
-		"fewer references":    {hypothesisLines, [][]string{referenceLines, referenceLines[1:]}, nil, trafo.ErrInvalidArgument},
-		"shorter baseline":    {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Baseline = slices.Clone(referenceLines[1:]) }, trafo.ErrInvalidArgument},
-		"no resamples":        {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Resamples = 0 }, trafo.ErrInvalidArgument},
-		"no model":            {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Tokenize = trafo.TokenizeFlores200 }, trafo.ErrInvalidArgument},
-		"unused model":        {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Tokenizer = tokenizer }, trafo.ErrInvalidArgument},
-		"closed model":        {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Tokenizer = closedTokenizer }, trafo.ErrClosed},
-		"an unknown number":   {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Tokenize = 77 }, trafo.ErrInvalidArgument},
-		"text that is latin1": {[]string{"caf\xe9"}, [][]string{{"café"}}, nil, trafo.ErrInvalidArgument},
+		"no hypotheses":     {nil, [][]string{nil}, nil, trafo.ErrInvalidArgument},
+		"no references":     {hypothesisLines, nil, nil, trafo.ErrInvalidArgument},
+		"fewer references":  {hypothesisLines, [][]string{referenceLines, referenceLines[1:]}, nil, trafo.ErrInvalidArgument},
+		"shorter baseline":  {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Baseline = slices.Clone(referenceLines[1:]) }, trafo.ErrInvalidArgument},
+		"no resamples":      {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Resamples = 0 }, trafo.ErrInvalidArgument},
+		"no model":          {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Tokenize = trafo.TokenizeFlores200 }, trafo.ErrInvalidArgument},
+		"unused model":      {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Tokenizer = tokenizer }, trafo.ErrInvalidArgument},
+		"closed model":      {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Tokenizer = closedTokenizer }, trafo.ErrClosed},
+		"an unknown number": {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Tokenize = 77 }, trafo.ErrInvalidArgument},
+		"text of Latin-1": {[]string{"caf\xe9"}, [][]string{{"café"}}, func(o *trafo.EvaluationOptions) {
+			o.Tokenize, o.Tokenizer = trafo.TokenizeFlores200, tokenizer // which encodes UTF-8
+		}, trafo.ErrInvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := trafo.DefaultEvaluationOptions()

@@ -1,4 +1,4 @@
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::str::FromStr;
 
@@ -36,6 +36,7 @@ pub struct DeviceInfo {
     name: String,
     memory_bytes: i64,
     compute_capability: (i32, i32),
+    int8_kernel: String,
 }
 
 impl DeviceInfo {
@@ -50,6 +51,10 @@ impl DeviceInfo {
     /// Of a CUDA device, such as (9, 0); (0, 0) for the CPU.
     pub fn compute_capability(&self) -> (i32, i32) {
         self.compute_capability
+    }
+    /// Of the CPU: what multiplies int8 weights, `avx512-vnni`, `avx-vnni`, `avx2` or `portable`; empty for a GPU.
+    pub fn int8_kernel(&self) -> &str {
+        &self.int8_kernel
     }
 }
 
@@ -90,6 +95,7 @@ impl Device {
             compute_major: 0,
             compute_minor: 0,
             name: [0; 128],
+            int8_kernel: [0; 32],
         };
         // SAFETY: `info` has the size that is told.
         check(unsafe {
@@ -100,12 +106,13 @@ impl Device {
                 size_of::<sys::trafo_device_info>(),
             )
         })?;
-        // SAFETY: the library ends the name with a NUL.
-        let name = unsafe { CStr::from_ptr(info.name.as_ptr()) };
+        // SAFETY: the library ends both names with a NUL.
+        let text = |name: &[c_char]| unsafe { CStr::from_ptr(name.as_ptr()) };
         Ok(DeviceInfo {
-            name: name.to_string_lossy().into_owned(),
+            name: text(&info.name).to_string_lossy().into_owned(),
             memory_bytes: info.memory_bytes,
             compute_capability: (info.compute_major, info.compute_minor),
+            int8_kernel: text(&info.int8_kernel).to_string_lossy().into_owned(),
         })
     }
 

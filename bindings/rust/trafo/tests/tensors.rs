@@ -443,6 +443,8 @@ fn devices() -> Result<()> {
     }
     assert_eq!(Device::Cpu.info()?.name(), "CPU");
     assert!(Device::Cpu.info()?.memory_bytes() > 0);
+    let kernels = ["avx512-vnni", "avx-vnni", "avx2", "portable"];
+    assert!(kernels.contains(&Device::Cpu.info()?.int8_kernel()));
     assert_eq!(Device::Auto.info().unwrap_err().code(), ErrorCode::InvalidArgument);
     assert_eq!(context().device()?, Device::Cpu);
     let auto = Context::with_options(&ContextOptions::new().device(Device::Auto).threads(1))?;
