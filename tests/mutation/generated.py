@@ -325,6 +325,11 @@ class Build:
         LEFT_OUT.write_text(json.dumps(saved, indent=1), encoding="utf-8")
         return copies
 
+    def in_files_of(self, messages):
+        """The places of all mutations in the files that errors name: an error behind a template names no line of its own."""
+        named = {str(pathlib.Path(path).relative_to(TREE)) for path in re.findall(rf"^({re.escape(str(TREE))}/[^:]+):\d+:\d+: error", messages, re.M)}
+        return {each.place for each in self.order[:self.taken] if each.file in named}
+
     def compile(self, jobs):
         """Object -> its new path, of all that the copies are part of."""
         commands = {name: each for name, each in relink.compile_commands().items() if "trafo_engine.dir" in name}
@@ -352,7 +357,7 @@ class Build:
                 objects = dict(zip(names, pool.map(compiled, names)))
             errors = {name: each for name, each in objects.items() if isinstance(each, relink.CompileError)}
             for name, error in errors.items():
-                blamed = places.blamed(error.messages, copies)
+                blamed = places.blamed(error.messages, copies) or self.in_files_of(error.messages)
                 if not blamed:
                     sys.exit(f"{name} does not compile, and no mutation explains it:\n{error.messages[:4000]}")
                 for place in blamed:
