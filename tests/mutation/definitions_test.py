@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""definitions.py finds texts by their tokens and the definitions around them; generated.py makes mutations of them."""
+"""definitions.py finds texts by their tokens and the definitions around them."""
 
 import unittest
 
 import definitions
-import generated
 
 SOURCE = r'''
 #include <vector>
@@ -67,39 +66,6 @@ class DefinitionsTest(unittest.TestCase):
         for token, begin, end in self.tokens:
             if token[0] not in '"#':
                 self.assertEqual(SOURCE[begin:end], token)
-
-
-class GeneratedTest(unittest.TestCase):
-    def made(self, source):
-        tokens = definitions.tokens_of(source)
-        found = []
-        for _, begin, end in definitions.definitions(tokens):
-            for operator, first, last, new in generated.of_function(tokens, begin, end):
-                found.append((operator, source[tokens[first][1]:tokens[last - 1][2]], new))
-        return found
-
-    def test_operators(self):
-        made = self.made("int f(int a, std::vector<int> b) {\n  require(a < 3, kCode, \"at most \", 7);\n  if (a == b.size() + 2) return 1;\n"
-                         "  b.clear();\n  a = 5;\n  return true ? a * 2 : 0;\n}\n")
-        for expected in [("relation", "<", "<="), ("relation", "==", "!="), ("arithmetic", "+", "-"), ("arithmetic", "*", "/"),
-                         ("neighbour", "2", "3"), ("neighbour", "2", "1"), ("neighbour", "0", "1"), ("constants", "true", "false"),
-                         ("condition", "(a == b.size() + 2)", None), ("statement", "b.clear()", ""), ("statement", "a = 5", "")]:
-            self.assertIn(expected, made)
-        self.assertNotIn("7", [text for _, text, _ in made])  # a message
-        self.assertEqual([text for operator, text, _ in made if operator == "relation"], ["<", "=="])  # no template
-
-    def test_five_hundred_of_a_seed_are_always_the_same(self):
-        first, second, other = (generated.chosen(500, seed) for seed in (1, 1, 2))
-        self.assertEqual([str(each) for each in first], [str(each) for each in second])
-        self.assertNotEqual([each.name for each in first], [each.name for each in other])
-        self.assertEqual(len({each.name for each in first}), 500)
-        self.assertEqual(len({each.operator for each in first}), 6)
-
-    def test_survivors_are_explained(self):
-        names = {each.name for each in generated.candidates()}
-        for name, why in generated.survivors().items():
-            self.assertIn(name, names, "there is no such mutation any more")
-            self.assertGreater(len(why), 20, name)
 
 
 if __name__ == "__main__":

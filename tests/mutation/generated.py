@@ -1,32 +1,40 @@
 """Generated mutations: small faults that a program makes in the engine's C++, beside the hand-written ones.
 
-    tests/mutation/mutation.py --generated N [--seed S] [--list] [--folder engine/io] [--jobs N]
+    tests/mutation/mutation.py --generated N [--seed S] [--files N] [--folder engine/io] [--jobs N]
+                               [--list | --build-only | --no-build] [--resume]
 
 Operators: a relation (< and <=, == and != ...), an operator of arithmetic (+ and -, * and /), a number and its neighbours, a condition
 and its opposite, a statement that goes, constants that change places (true and false; two numbers of a function). They apply to the
-bodies of functions in engine/**/*.cc, but not to CUDA, generated files and messages of errors. The same seed and the same sources give
-the same mutations in the same order.
+bodies of functions in engine/**/*.cc and engine/**/*-inl.h, but not to CUDA, generated files, messages of errors and what only makes
+room in advance (reserve). The same seed and the same sources give the same mutations in the same order, with as many of each operator
+as there can be. They lie in --files files, which are drawn from all folders, since every file that has some must be compiled.
 
-Each mutation is one object compiled anew and one test program linked anew. The tests of the folder that belongs to the file run first,
-then the other tests of that program, then the other programs. A mutation that no test notices is in survivors.toml with the reason why
-it changes nothing that a test could see, or it is a failure. build/mutation/generated.txt has the outcome of every mutation.
+The copies of the mutated files (build/mutation/generated/tree) hold both forms of every place of the sample (places.py); they are
+compiled once and linked with the other objects of the release build. What does not compile (a constant expression, an operator that a
+type does not have) is left out, and the next of the order takes its place. Then a mutation costs no more than the tests that reach it
+(reach.py).
+
+A mutation that no test notices is in survivors.toml with the reason why it changes nothing that a test could see, or it is a failure.
+build/mutation/generated.txt has the outcome of every mutation. --build-only: compiles and links. --no-build: takes what was built.
+--resume: keeps the outcomes in build/mutation/generated.txt and tries the others.
 """
 
 import concurrent.futures
 import functools
 import hashlib
+import json
+import math
 import os
 import pathlib
 import random
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 import tomllib
 
 import definitions
+import places
+import reach
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 import relink  # noqa: E402
@@ -34,24 +42,23 @@ import relink  # noqa: E402
 FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 WORK = ROOT / "build" / "mutation" / "generated"
-REPORT = ROOT / "build" / "mutation" / "generated.txt"
+TREE, LEFT_OUT, REPORT = WORK / "tree", WORK / "left_out.json", ROOT / "build" / "mutation" / "generated.txt"
 SURVIVORS = FOLDER / "survivors.toml"
-# As tests/CMakeLists.txt has them.
-PROGRAMS = {
-    "tests/unit_tests": ["core", "memory", "backend", "autograd", "runtime", "optim", "tokenizer", "data", "metrics", "io"],
-    "tests/op_tests": ["ops"],
-    "tests/train_tests": ["nn", "models", "decode", "train", "interop"],
-}
+# The suites of faults are left to --long: a minute each.
+PROGRAMS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "c_api_test", "process_test", "cli_tests"]
+INCLUDE = '#include "tests/mutation/mutation.h"\n'
 RELATIONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "%": "/"}
 # Calls whose text is a message, or that end in an error: changed words are no fault.
 MESSAGES = {"require", "fail", "refuse", "check", "concat", "fail_errno", "static_assert", "TRAFO_OP"}
-SECONDS, MEMORY_KIB = 300, 256 << 20  # address space: the meta device reserves much and uses none
+IN_ADVANCE = {"reserve", "prefetch", "shrink_to_fit"}  # calls that change no result
+MANY = 4      # sources that include a header; one that more include is not drawn, since all would be compiled
+SPARE = 1.25  # of what is compiled at first, to what is wanted: some does not compile
 
 
 class Mutation:
-    def __init__(self, operator, file, function, number, begin, end, text, line):
-        self.operator, self.file, self.function, self.begin, self.end, self.text, self.line = operator, file, function, begin, end, text, line
+    def __init__(self, operator, file, function, number, place, line):
+        self.operator, self.file, self.function, self.place, self.line = operator, file, function, place, line
         # The name does not depend on lines: an edit elsewhere in the file leaves it as it is.
         self.name = f"{operator}:{file}:{function}:{number}"
 
@@ -61,6 +68,10 @@ class Mutation:
 
 def is_number(token):
     return re.fullmatch(r"\d+", token) is not None
+
+
+def is_name(token):
+    return token[0].isalpha() or token[0] == "_" or token in (">", "*", "&")
 
 
 def operand_ends(token):
@@ -77,10 +88,10 @@ def closing(texts, at, opening, end):
 
 
 def left_out(texts, begin, end):
-    """Indices of tokens in calls that make messages, template arguments and subscripts of types."""
+    """Indices of tokens in calls that make messages or room, template arguments and subscripts of types."""
     out, at = set(), begin
     while at < end:
-        if texts[at] in MESSAGES and texts[at + 1:at + 2] == ["("]:
+        if texts[at] in MESSAGES | IN_ADVANCE and texts[at + 1:at + 2] == ["("]:
             last = closing(texts, at + 1, "(", end)
             first_comma = next((i for i in range(at + 2, last) if texts[i] == "," and texts[at + 2:i].count("(") == texts[at + 2:i].count(")")), last)
             # The condition of require() counts, what comes behind it does not.
@@ -99,9 +110,21 @@ def left_out(texts, begin, end):
     return out
 
 
-def of_function(tokens, begin, end):
+def is_whole_statement(statement):
+    """A call or an assignment; no declaration, which what follows would miss, and whose object would die early."""
+    if not statement or any(statement.count(opening) != statement.count(end) for opening, end in places.OPENING.items()):
+        return False
+    first = statement.index("(") if "(" in statement else len(statement)
+    if any(is_name(a) and is_name(b) for a, b in zip(statement[:first], statement[1:first])):
+        return False
+    is_call = first < len(statement) and statement[-1] == ")" and re.fullmatch(r"[\w:.>\-\[\]]+", "".join(statement[:first]))
+    is_assignment = any(word in ("=", "+=", "-=", "*=", "++", "--") for word in statement) and not any(
+        is_name(a) and is_name(b) for a, b in zip(statement, statement[1:]))
+    return bool(is_call or is_assignment)
+
+
+def of_function(texts, begin, end):
     """(operator, first token, token behind the last, new text) of a body, in the order of the text."""
-    texts = [token for token, _, _ in tokens]
     body = next((i for i in range(begin, end) if texts[i] == "{"), end)
     skip = left_out(texts, body, end)
     numbers = [i for i in range(body, end) if is_number(texts[i]) and i not in skip]
@@ -109,17 +132,19 @@ def of_function(tokens, begin, end):
         if at in skip:
             continue
         token, before, after = texts[at], texts[at - 1], texts[at + 1]
-        if token in RELATIONS and operand_ends(before) and not (token in "<>" and (before in ("template", "operator") or after in (">", ")"))):
+        is_bracket = token in "<>" and (before in ("template", "operator") or after in (">", ")") or texts[at:at + 3:2] == ["<", ">"] or
+                                        texts[at - 2:at + 1:2] == ["<", ">"])  # of a template argument
+        if token in RELATIONS and operand_ends(before) and not is_bracket:
             yield "relation", at, at + 1, RELATIONS[token]
         if token in ARITHMETIC and operand_ends(before) and (operand_ends(after) or after == "(") and before not in (
                 "return", "auto", "char", "void", "const", "float", "double", "T"):
             yield "arithmetic", at, at + 1, ARITHMETIC[token]
         if is_number(token):
-            yield "neighbour", at, at + 1, str(int(token) + 1)
-            if int(token) > 0:
-                yield "neighbour", at, at + 1, str(int(token) - 1)
+            neighbours = {str(int(token) + 1)} | ({str(int(token) - 1)} if int(token) > 0 else set())
+            for each in sorted(neighbours, key=int, reverse=True):
+                yield "neighbour", at, at + 1, each
             others = [i for i in numbers if texts[i] != token]
-            if others:
+            if others and texts[others[len(others) // 2]] not in neighbours:
                 yield "constants", at, at + 1, texts[others[len(others) // 2]]
         if token in ("true", "false"):
             yield "constants", at, at + 1, "false" if token == "true" else "true"
@@ -132,158 +157,293 @@ def of_function(tokens, begin, end):
                 "return", "const", "auto", "if", "for", "while", "do", "switch", "case", "default", "break", "continue", "using", "throw",
                 "static", "constexpr", "try", "else", "struct", "int", "bool", "float", "double", "size_t", "uint32_t", "int64_t"):
             semicolon = next((i for i in range(at, end) if texts[i] in (";", "{", "}")), end)
-            statement = texts[at:semicolon]
-            is_call = "(" in statement and statement[-1] == ")" and re.fullmatch(r"[\w:.>\-\[\]]+\(?", "".join(statement[:statement.index("(") + 1]))
-            is_assignment = any(word in ("=", "+=", "-=", "*=", "++", "--") for word in statement) and not any(
-                is_name(a) and is_name(b) for a, b in zip(statement, statement[1:]))
-            if texts[semicolon:semicolon + 1] == [";"] and (is_call or is_assignment) and not skip.intersection(range(at, semicolon)):
+            if texts[semicolon:semicolon + 1] == [";"] and not skip.intersection(range(at, semicolon)) and is_whole_statement(
+                    texts[at:semicolon]):
                 yield "statement", at, semicolon, ""
 
 
-def is_name(token):
-    return token[0].isalpha() or token[0] == "_" or token in (">", "*", "&")
+def place_of(text, tokens, texts, pairs, operator, first, last, new):
+    """What of the text has two forms; its number comes with the sample."""
+    begin, end = tokens[first][1], tokens[last - 1][2]
+    if operator in ("statement", "condition"):
+        return places.Place(0, operator, begin, end, "")
+    outer_first, outer_last = places.expression_around(texts, pairs, first)
+    outer_begin, outer_end = tokens[outer_first][1], tokens[outer_last - 1][2]
+    return places.Place(0, "expression", outer_begin, outer_end, text[outer_begin:begin] + new + text[end:outer_end])
 
 
 def sources():
-    for path in sorted((ROOT / "engine").rglob("*.cc")):
+    paths = [*(ROOT / "engine").rglob("*.cc"), *(ROOT / "engine").rglob("*-inl.h")]
+    for path in sorted(paths):
         name = str(path.relative_to(ROOT))
         if "generated" in name or "/cuda/" in name or name.endswith("_cuda.cc"):
             continue
         yield name, path.read_text(encoding="utf-8")
 
 
-@functools.cache
-def candidates(folder=""):
-    """Every mutation there is, in the order of files and texts."""
-    found = []
-    for file, text in sources():
-        if not file.startswith(folder):
-            continue
-        tokens = definitions.tokens_of(text)
-        counts, seen = {}, set()
-        functions = [each for each in definitions.definitions(tokens) if tokens[each[2] - 1][0] == "}"]
-        for path, begin, end in sorted(functions, key=lambda each: each[1]):
-            function = "::".join(path[1:] if path[:1] == ("trafo",) else path)
-            for operator, first, last, new in of_function(tokens, begin, end):
-                place = (operator, first, new)
-                if place in seen:  # a function in a function
-                    continue
-                seen.add(place)
-                number = counts[operator, function] = counts.get((operator, function), 0) + 1
-                at, behind = tokens[first][1], tokens[last - 1][2]
-                replacement = f"(!{text[at:behind]})" if new is None else new
-                found.append(Mutation(operator, file, function, number, at, behind, replacement, text.count("\n", 0, at) + 1))
+def of_text(file, text):
+    """Every mutation of a file, in the order of its text."""
+    tokens = definitions.tokens_of(text)
+    texts = [token for token, _, _ in tokens]
+    pairs = places.partners(texts)
+    counts, seen, found = {}, set(), []
+    functions = [each for each in definitions.definitions(tokens) if tokens[each[2] - 1][0] == "}"]
+    for path, begin, end in sorted(functions, key=lambda each: each[1]):
+        function = "::".join(path[1:] if path[:1] == ("trafo",) else path)
+        for operator, first, last, new in of_function(texts, begin, end):
+            if (operator, first, new) in seen:  # a function in a function
+                continue
+            seen.add((operator, first, new))
+            number = counts[operator, function] = counts.get((operator, function), 0) + 1
+            found.append(Mutation(operator, file, function, number, place_of(text, tokens, texts, pairs, operator, first, last, new),
+                                  text.count("\n", 0, tokens[first][1]) + 1))
     return found
 
 
-def chosen(count, seed, folder=""):
-    """A sample with as many of each operator as there can be."""
-    groups = {}
+@functools.cache
+def candidates(folder=""):
+    """Every mutation there is, in the order of files and texts."""
+    return [mutation for file, text in sources() if file.startswith(folder) for mutation in of_text(file, text)]
+
+
+def including(headers):
+    """Header -> engine sources that include it, also through others."""
+    graph = {str(path.relative_to(ROOT)): set(re.findall(r'"(engine/[^"]+)"', path.read_text(encoding="utf-8")))
+             for path in (ROOT / "engine").rglob("*") if path.suffix in (".cc", ".h")}
+    found = {header: set() for header in headers}
+    for file in graph:
+        if file.endswith(".cc"):
+            seen, wanted = set(), [file]
+            while wanted:
+                each = wanted.pop()
+                if each not in seen:
+                    seen.add(each)
+                    wanted.extend(graph.get(each, ()))
+            for header in seen & set(headers):
+                found[header].add(file)
+    return found
+
+
+def drawn_files(by_file, count, picks):
+    """`count` files: of each folder by the square root of how much it has, at least one; in a folder, large ones rather than small ones."""
+    folders = {}
+    for file in sorted(by_file):
+        folders.setdefault(file.split("/")[1], []).append(file)
+    sizes = {folder: math.sqrt(sum(len(by_file[file]) for file in files)) for folder, files in folders.items()}
+    drawn = []
+    for folder, files in folders.items():
+        share = max(1, round(count * sizes[folder] / sum(sizes.values())))
+        # Weighted, without repetition: the largest of random() ** (1 / weight).
+        drawn += sorted(files, key=lambda file: picks.random() ** (1 / len(by_file[file])), reverse=True)[:share]
+    return drawn
+
+
+def ordered(seed, files, folder=""):
+    """Candidates of so many files in the order of the seed; each place has its position as its number."""
+    picks, by_file = random.Random(seed), {}
     for mutation in candidates(folder):
-        groups.setdefault(mutation.operator, []).append(mutation)
-    picks = random.Random(seed)
-    for name in sorted(groups):
-        picks.shuffle(groups[name])
-    sample = []
-    while len(sample) < count and any(groups.values()):
-        for name in sorted(groups):
-            if groups[name] and len(sample) < count:
-                sample.append(groups[name].pop())
-    return sample
+        by_file.setdefault(mutation.file, []).append(mutation)
+    for header, sources_of in including([file for file in by_file if file.endswith(".h")]).items():
+        if len(sources_of) > MANY:
+            del by_file[header]
+    queues = {}
+    for file in drawn_files(by_file, files, picks):
+        groups = {}
+        for mutation in by_file[file]:
+            groups.setdefault(mutation.operator, []).append(mutation)
+        for operator, group in sorted(groups.items()):
+            picks.shuffle(group)
+            queues.setdefault(operator, []).extend(((at + picks.random()) / math.sqrt(len(group)), mutation) for at, mutation in enumerate(group))
+    for queue in queues.values():
+        queue.sort(key=lambda each: each[0], reverse=True)
+    order = []
+    while queues:
+        for name in sorted(queues):
+            order.append(queues[name].pop()[1])
+            if not queues[name]:
+                del queues[name]
+    for number, mutation in enumerate(order, 1):
+        mutation.place.number = number
+    return order
 
 
 def survivors():
     """Name -> why no test can see it."""
-    if not SURVIVORS.is_file():
-        return {}
     return {each["name"]: each["why"] for each in tomllib.loads(SURVIVORS.read_text(encoding="utf-8")).get("survivor", [])}
 
 
-def suites_of(folder):
-    """A filter of Google Test for the tests in tests/FOLDER."""
-    names = set()
-    for path in (ROOT / "tests" / folder).glob("*.cc"):
-        names.update(re.findall(r"^TEST(?:_[FP])?\(\s*(\w+)", path.read_text(encoding="utf-8"), re.M))
-        names.update("*/" + name for name in re.findall(r"^TEST_P\(\s*(\w+)", path.read_text(encoding="utf-8"), re.M))
-    return ":".join(f"{name}.*" for name in sorted(names))
+class Build:
+    """The copies of the files of a sample, without what does not compile."""
+
+    def __init__(self, order, count):
+        self.order, self.count = order, count
+        self.texts = dict(sources())
+        self.sums = {file: hashlib.sha256(text.encode()).hexdigest() for file, text in self.texts.items()}
+        self.refused = {}  # file -> names of what does not compile
+        if LEFT_OUT.is_file():
+            for file, (digest, names) in json.loads(LEFT_OUT.read_text(encoding="utf-8")).items():
+                if self.sums.get(file) == digest:
+                    self.refused[file] = set(names)
+        self.taken = min(len(order), int(count * SPARE) + 1)
+
+    def refuse(self, mutation):
+        self.refused.setdefault(mutation.file, set()).add(mutation.name)
+
+    def is_refused(self, mutation):
+        return mutation.name in self.refused.get(mutation.file, ())
+
+    def sample(self):
+        """The first `count` that compile."""
+        return [mutation for mutation in self.order if not self.is_refused(mutation)][:self.count]
+
+    def check_built(self):
+        for mutation in self.sample():
+            path = TREE / mutation.file
+            if not path.is_file() or f"mutated_here({mutation.place.number})" not in path.read_text(encoding="utf-8"):
+                sys.exit(f"{mutation} is not in what was built; run it with --build-only")
+
+    def write(self):
+        """path -> places.Text of the copies; a file whose text stays the same keeps its time."""
+        by_file, copies = {}, {}
+        for mutation in self.order[:self.taken]:
+            if not self.is_refused(mutation):
+                by_file.setdefault(mutation.file, []).append(mutation)
+        for file, mutations in by_file.items():
+            copy = places.Text(self.texts[file], [mutation.place for mutation in mutations], INCLUDE)
+            for mutation in mutations:
+                if mutation.place in copy.left_out:
+                    self.refuse(mutation)
+            copies[str(TREE / file)] = copy
+        for path in [path for path in TREE.rglob("*") if path.is_file() and str(path) not in copies]:
+            path.unlink()
+        for name, copy in copies.items():
+            path = pathlib.Path(name)
+            if not path.is_file() or path.read_text(encoding="utf-8") != copy.text:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(copy.text, encoding="utf-8")
+        saved = {file: [self.sums[file], sorted(names)] for file, names in sorted(self.refused.items())}
+        LEFT_OUT.write_text(json.dumps(saved, indent=1), encoding="utf-8")
+        return copies
+
+    def in_files_of(self, messages):
+        """The places of all mutations in the files that errors name: an error behind a template names no line of its own."""
+        named = {str(pathlib.Path(path).relative_to(TREE)) for path in re.findall(rf"^({re.escape(str(TREE))}/[^:]+):\d+:\d+: error", messages, re.M)}
+        return {each.place for each in self.order[:self.taken] if each.file in named}
+
+    def compile(self, jobs):
+        """Object -> its new path, of all that the copies are part of."""
+        commands = {name: each for name, each in relink.compile_commands().items() if "trafo_engine.dir" in name}
+        numbered = {mutation.place: mutation for mutation in self.order}
+        while True:
+            copies = self.write()
+            changed = [str(pathlib.Path(path).relative_to(TREE)) for path in copies]
+            wanted = set().union(*including(changed).values())
+            names = [name for name, (_, source) in commands.items() if source in wanted]
+            done = 0
+
+            def compiled(name):
+                nonlocal done
+                words, source = commands[name]
+                try:
+                    return relink.compile_object(words, source, WORK / "objects", TREE, ["-O1"])
+                except relink.CompileError as error:
+                    return error
+                finally:
+                    done += 1
+                    if done % 10 == 0:
+                        print(f"compiled {done} of {len(names)}", flush=True)
+
+            with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+                objects = dict(zip(names, pool.map(compiled, names)))
+            errors = {name: each for name, each in objects.items() if isinstance(each, relink.CompileError)}
+            for name, error in errors.items():
+                blamed = places.blamed(error.messages, copies) or self.in_files_of(error.messages)
+                if not blamed:
+                    sys.exit(f"{name} does not compile, and no mutation explains it:\n{error.messages[:4000]}")
+                for place in blamed:
+                    self.refuse(numbered[place])
+            print(f"{len(names) - len(errors)} of {len(names)} objects compile with their mutations", flush=True)
+            missing = self.count - sum(not self.is_refused(mutation) for mutation in self.order[:self.taken])
+            if not errors and (missing <= 0 or self.taken == len(self.order)):
+                self.write()
+                return objects
+            if not errors:
+                self.taken = min(len(self.order), self.taken + int(missing * SPARE) + 1)
 
 
-def run_program(program, pattern):
-    """None if the tests pass, else the first that does not."""
-    command = [str(program), "--gtest_brief=1", "--gtest_fail_fast"] + ([f"--gtest_filter={pattern}"] if pattern else [])
-    limited = ["bash", "-c", f'ulimit -v {MEMORY_KIB}; exec "$@"', "bash", *command]
-    with tempfile.TemporaryDirectory(prefix="trafo-mutation-") as folder:
-        try:
-            done = subprocess.run(limited, cwd=folder, env=dict(os.environ, TMPDIR=folder), capture_output=True, timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            return f"{program.name} (did not end)"
-    if done.returncode == 0:
-        return None
-    name = re.search(r"^\[  FAILED  \] (\S+?)[,\s]", done.stdout.decode(errors="replace"), re.M)
-    return f"{program.name} {name[1]}" if name else f"{program.name} (exit status {done.returncode})"
+def build(sample, jobs):
+    """Compiles the copies and links every program with them."""
+    objects = sample.compile(jobs)
+    relink.build_release(jobs)
+    for target in relink.TEST_PROGRAMS:
+        relink.link(target, objects, WORK, [])
+    library = relink.link((relink.RELEASE / "libtrafo.so").resolve().name, objects, WORK, [])
+    soname = WORK / "libtrafo.so.0"
+    soname.unlink(missing_ok=True)
+    soname.symlink_to(library.name)
 
 
-def try_one(mutation, commands):
-    """What noticed the mutation; None: nothing; "" if it does not compile."""
-    place = WORK / hashlib.sha256(mutation.name.encode()).hexdigest()[:16]
-    shutil.rmtree(place, ignore_errors=True)
-    copy = place / "tree" / mutation.file
-    copy.parent.mkdir(parents=True)
-    text = (ROOT / mutation.file).read_text(encoding="utf-8")
-    copy.write_text(text[:mutation.begin] + mutation.text + text[mutation.end:], encoding="utf-8")
-    objects = {}
-    try:
-        for name, (words, source) in commands.items():
-            if source == mutation.file:
-                objects[name] = relink.compile_object(words, source, place / "objects", place / "tree", ["-O1"])
-    except SystemExit:
-        shutil.rmtree(place, ignore_errors=True)
-        return ""
-    folder = mutation.file.split("/")[1]
-    own = next(program for program, folders in PROGRAMS.items() if folder in folders or (folder == "options" and "train" in folders))
-    try:
-        program = relink.link(own, objects, place, [])
-        caught = run_program(program, suites_of(folder)) or run_program(program, "")
-        for other in PROGRAMS:
-            if caught is None and other != own:
-                caught = run_program(relink.link(other, objects, place, []), "")
-        return caught
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+def finished(resume):
+    """Name -> line of the report, of an earlier run that is continued."""
+    if not resume or not REPORT.is_file():
+        return {}
+    return {line.split(" (line ")[0]: line for line in REPORT.read_text(encoding="utf-8").splitlines() if " (line " in line}
 
 
-def run(count, seed, folder, jobs, only_list):
+def described(mutation, outcome, noticed, reaching, explained):
+    if outcome == reach.CAUGHT:
+        return f"{mutation}: caught by {noticed}"
+    if outcome == reach.UNDECIDED:
+        return f"{mutation}: UNDECIDED: {noticed}, and without the mutation as well"
+    if mutation.name in explained:
+        return f"{mutation}: explained: {explained[mutation.name]}"
+    return f"{mutation}: SURVIVED {reaching} tests that reach it"
+
+
+def kind_of(line):
+    return re.match(r"\S.*? \(line \d+\): (\w+)", line)[1].lower()
+
+
+def run(options):
     """Exit status of the command."""
-    sample = chosen(count, seed, folder)
-    if only_list:
-        print("\n".join(map(str, sample)))
-        print(f"{len(candidates(folder))} mutations can be made; these are {len(sample)} of seed {seed}")
+    order = ordered(options.seed, options.files, options.folder)
+    if options.list:
+        print("\n".join(map(str, order[:options.generated])))
+        print(f"{len(candidates(options.folder))} mutations can be made; these are the first {options.generated} of seed {options.seed}")
         return 0
-    explained = survivors()
-    commands = relink.compile_commands()
-    subprocess.run(["ninja", "-C", str(relink.RELEASE), "-j", str(jobs), *(program.split("/")[1] for program in PROGRAMS)], check=True)
-    for program in PROGRAMS:  # what fails anyway would notice everything
-        failing = run_program(relink.RELEASE / program, "")
-        if failing:
-            sys.exit(f"without a mutation: {failing}")
-    REPORT.parent.mkdir(parents=True, exist_ok=True)
-    counts = {"caught": 0, "survived": 0, "explained": 0, "does not compile": 0}
+    WORK.mkdir(parents=True, exist_ok=True)
+    sample = Build(order, options.generated)
+    if not options.no_build:
+        build(sample, options.jobs)
+        if options.build_only:
+            return 0
+    sample.check_built()
     begin = time.monotonic()
-    with REPORT.open("w", encoding="utf-8") as report, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for mutation, caught in zip(sample, pool.map(lambda each: try_one(each, commands), sample)):
-            if caught == "":
-                kind, said = "does not compile", "does not compile"
-            elif caught:
-                kind, said = "caught", f"caught by {caught}"
-            elif mutation.name in explained:
-                kind, said = "explained", f"survived: {explained[mutation.name]}"
-            else:
-                kind, said = "survived", "SURVIVED"
-            counts[kind] += 1
-            line = f"{mutation}: {said}"
-            print(line, flush=True)
-            report.write(line + "\n")
-            report.flush()
+    tests = reach.record(WORK, len(order), options.jobs, PROGRAMS)
+    print(f"{len(tests)} tests, which reach {len(set().union(*(test.reached for test in tests)))} places, in "
+          f"{time.monotonic() - begin:.0f} s", flush=True)
+    trials, explained, earlier = reach.Trials(tests, WORK), survivors(), finished(options.resume)
+    suites = {folder: reach.suites_of(folder) for folder in {mutation.file.split("/")[1] for mutation in sample.sample()}}
+
+    def attempt(mutation):
+        line = earlier.get(mutation.name)
+        if line and kind_of(line) == reach.CAUGHT:
+            return line
+        return described(mutation, *trials.attempt(mutation.place.number, suites[mutation.file.split("/")[1]]), explained)
+
+    counts, lines = {reach.CAUGHT: 0, reach.SURVIVED: 0, "explained": 0, reach.UNDECIDED: 0}, set()
+    begin = time.monotonic()
+    with REPORT.open("a" if options.resume else "w", encoding="utf-8") as report, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for future in concurrent.futures.as_completed([pool.submit(attempt, mutation) for mutation in sample.sample()]):
+            line = future.result()
+            counts[kind_of(line)] += 1
+            lines.add(line)
+            if line not in earlier.values():
+                print(line, flush=True)
+                report.write(line + "\n")
+                report.flush()
+    REPORT.write_text("".join(line + "\n" for line in sorted(lines)), encoding="utf-8")
+    failed = counts[reach.SURVIVED] + counts[reach.UNDECIDED]
     print(f"{', '.join(f'{number} {kind}' for kind, number in counts.items())}, in {time.monotonic() - begin:.0f} s")
-    print(f"suite: generated mutations  tried: {len(sample) - counts['does not compile']}  failed: {counts['survived']}")
-    return 1 if counts["survived"] else 0
+    print(f"suite: generated_mutations  tried: {sum(counts.values())}  failed: {failed}")
+    return 1 if failed else 0

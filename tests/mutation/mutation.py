@@ -2,7 +2,7 @@
 """Suite 9, mutation tests: one place of the engine is made wrong at a time, and the tests must notice every one.
 
     tests/mutation/mutation.py [--long] [--only ID...] [--jobs N]
-    tests/mutation/mutation.py --generated N [--seed S] [--list] [--folder FOLDER]   (generated.py says more)
+    tests/mutation/mutation.py --generated N [--seed S] [...]   (generated.py says more)
 
 The tables in tests/mutation/mutations have for each mutation
   id, kind     its name and the sort of error it is
@@ -28,15 +28,14 @@ import argparse
 import concurrent.futures
 import os
 import pathlib
-import re
-import subprocess
 import sys
-import tempfile
 import time
 import tomllib
 
 import definitions
 import generated
+import programs
+from programs import BINARIES
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 import relink  # noqa: E402
@@ -45,16 +44,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 WORK = ROOT / "build" / "mutation"
 TREE, REPORT = WORK / "tree", WORK / "report.txt"
-BINARIES = {"unit_tests": "tests/unit_tests", "op_tests": "tests/op_tests", "train_tests": "tests/train_tests",
-            "parity_tests": "tests/parity_tests", "c_api_test": "tests/capi/c_api_test", "misuse_suite": "tests/misuse_suite",
-            "cli_tests": "tests/cli/cli_tests", "c_api_threads_test": "tests/capi/c_api_threads_test",
-            "process_test": "tests/reliability/process_test", "save_faults": "tests/save_faults"}
-# Programs of the release build that take the copy's library.
-WITH_LIBRARY = {"c_api_test", "misuse_suite", "cli_tests", "c_api_threads_test", "process_test"}
-# What stands behind the colon is an argument.
-WITHOUT_GTEST = {"c_api_test", "misuse_suite", "c_api_threads_test", "process_test", "save_faults"}
 HANDFUL = 5
-SECONDS = 600  # a test that a mutation keeps from ending has noticed it
 INCLUDE = '#include "tests/mutation/mutation.h"\n'
 SOURCES = ("engine", "capi")
 
@@ -203,32 +193,7 @@ def is_built(mutation, wanted):
 
 def run_tests(entry, number):
     """None if they pass, else what noticed."""
-    binary, _, pattern = entry.partition(":")
-    command = [str((relink.RELEASE if binary in WITH_LIBRARY else WORK) / BINARIES[binary])]
-    if binary not in WITHOUT_GTEST:
-        command.append("--gtest_brief=1")
-        command.append("--gtest_fail_fast")
-        if pattern:
-            command.append(f"--gtest_filter={pattern}")
-    elif pattern:
-        command.append(pattern)
-    environment = dict(os.environ, TRAFO_MUTATION=str(number), LD_LIBRARY_PATH=str(WORK))
-    with tempfile.TemporaryDirectory(prefix="trafo-mutation-") as folder:
-        environment["TMPDIR"] = folder
-        try:
-            done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            return f"{binary} (did not end)"
-    output = done.stdout.decode(errors="replace")
-    if done.returncode == 0:
-        if "0 tests from 0 test suites" in output or (binary not in WITHOUT_GTEST and "[  PASSED  ] 0 tests" in output):
-            sys.exit(f"{entry} names no test")
-        return None
-    names = re.findall(r"^\[  FAILED  \] (\S+?)[,\s]", output, re.MULTILINE)
-    if names:
-        return f"{binary} {names[0]}"
-    lines = [line for line in output.splitlines() if line.strip()]
-    return f"{binary} ({'signal ' + str(-done.returncode) if done.returncode < 0 else (lines[-1][:80] if lines else 'failed')})"
+    return programs.run_entry(entry, WORK, {"TRAFO_MUTATION": str(number)}).failure(entry.partition(":")[0])
 
 
 def run_one(mutation, wide):
@@ -265,15 +230,18 @@ def main():
     parser.add_argument("--long", action="store_true", help="build the copy and run every mutation")
     parser.add_argument("--only", nargs="+", metavar="ID", help="only these mutations")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--no-build", action="store_true", help="with --long: take the copy as it was built; TRAFO_PREBUILT=1 does too")
+    parser.add_argument("--no-build", action="store_true", help="take the copy as it was built; with --long, TRAFO_PREBUILT=1 does too")
     parser.add_argument("--quick", action="store_true", help="with --long: only each mutation's own tests, no run without a mutation")
     parser.add_argument("--generated", type=int, metavar="N", help="N mutations that generated.py makes, instead of those of the tables")
     parser.add_argument("--seed", type=int, default=1, help="of --generated")
+    parser.add_argument("--files", type=int, default=60, metavar="N", help="of --generated: from about so many files")
     parser.add_argument("--folder", default="engine/", help="of --generated: only files whose path begins so")
     parser.add_argument("--list", action="store_true", help="of --generated: say which they are and run none")
+    parser.add_argument("--build-only", action="store_true", help="of --generated: compile and link, run none")
+    parser.add_argument("--resume", action="store_true", help="of --generated: keep what an earlier run caught")
     options = parser.parse_args()
     if options.generated:
-        sys.exit(generated.run(options.generated, options.seed, options.folder, options.jobs, options.list))
+        sys.exit(generated.run(options))
     mutations, sources = read_mutations(), Sources()
     messages = locate_all(mutations, sources)
     for mutation, message in messages:

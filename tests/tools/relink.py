@@ -19,6 +19,14 @@ TARGETS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "save_faults
 HAS_AVX2 = pathlib.Path("/proc/cpuinfo").exists() and " avx2 " in pathlib.Path("/proc/cpuinfo").read_text()
 
 
+class CompileError(SystemExit):
+    """messages: all that the compiler said."""
+
+    def __init__(self, source, messages):
+        super().__init__(f"{source} does not compile:\n{messages[-4000:]}")
+        self.messages = messages
+
+
 def ninja(*arguments):
     return subprocess.run(["ninja", "-C", str(RELEASE), *arguments], capture_output=True, text=True, check=True).stdout
 
@@ -79,7 +87,7 @@ def compile_object(words, source, folder, copies, flags, kernel_flags=(), compil
     done = subprocess.run((["ccache"] if shutil.which("ccache") else []) + words, cwd=RELEASE, capture_output=True, text=True)
     if done.returncode != 0:
         output.unlink(missing_ok=True)
-        sys.exit(f"{source} does not compile:\n{done.stderr[-4000:]}")
+        raise CompileError(source, done.stderr)
     return output
 
 
