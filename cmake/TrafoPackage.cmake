@@ -1,24 +1,26 @@
 # What `cmake --install` gives other projects: libraries, headers, find_package(trafo) and pkg-config's trafo.pc. Every path is
 # relative to where it lies, so that an installed tree may be moved, or installed under another --prefix.
+# Components: `library` is what programs need at run time, `development` what compilers need, `program` translate-train.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(TRAFO_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/trafo)
 
-install(TARGETS trafo EXPORT trafoTargets COMPONENT library
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS trafo_static EXPORT trafoStaticTargets COMPONENT library
+install(TARGETS trafo EXPORT trafoTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS trafo_static EXPORT trafoStaticTargets COMPONENT development
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/capi/include/*.h)
-install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
-install(EXPORT trafoTargets NAMESPACE trafo:: DESTINATION ${TRAFO_CMAKE_DIR} COMPONENT library)
-install(EXPORT trafoStaticTargets NAMESPACE trafo:: DESTINATION ${TRAFO_CMAKE_DIR} COMPONENT library)
+install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(EXPORT trafoTargets NAMESPACE trafo:: DESTINATION ${TRAFO_CMAKE_DIR} COMPONENT development)
+install(EXPORT trafoStaticTargets NAMESPACE trafo:: DESTINATION ${TRAFO_CMAKE_DIR} COMPONENT development)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/trafoConfig.cmake.in ${PROJECT_BINARY_DIR}/trafoConfig.cmake
   INSTALL_DESTINATION ${TRAFO_CMAKE_DIR})
 # Before 1.0 the ABI may change with a minor version.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/trafoConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/trafoConfig.cmake ${PROJECT_BINARY_DIR}/trafoConfigVersion.cmake
-  DESTINATION ${TRAFO_CMAKE_DIR} COMPONENT library)
+  DESTINATION ${TRAFO_CMAKE_DIR} COMPONENT development)
 
 # Not Requires.private: pkg-config would ask for the packages of the static library where only the shared one is linked.
 if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
@@ -39,4 +41,4 @@ list(JOIN sentencepiece_LDFLAGS " " sentencepiece_flags)
 list(JOIN hwy_LDFLAGS " " hwy_flags)
 set(TRAFO_PC_PRIVATE "${sentencepiece_flags} ${hwy_flags} -lz -lstdc++ -lpthread -ldl -lm")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/trafo.pc.in ${PROJECT_BINARY_DIR}/trafo.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/trafo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
+install(FILES ${PROJECT_BINARY_DIR}/trafo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)

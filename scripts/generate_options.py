@@ -24,7 +24,7 @@ from schema import ROOT, Schema
 def targets(schema):
     """(path, region or None, lines)"""
     model, training, decoding, evaluation = (schema.tables[name] for name in ("model", "training", "decoding", "evaluation"))
-    header = "capi/include/trafo_models.h"
+    header, translation = "capi/include/trafo_models.h", "capi/include/trafo_translation.h"
     for path in dict.fromkeys(enum.header for enum in schema.enums.values()):
         yield path, None, engine.enums_header(schema, path)
     yield "engine/models/architectures.generated.def", None, engine.architectures(schema)
@@ -45,12 +45,12 @@ def targets(schema):
     yield "engine/metrics/evaluation.h", "EvaluationOptions", engine.struct_fields(evaluation.engine_rows)
     yield ("engine/metrics/evaluation_options_fields.generated.h", None,
            engine.fields_header(schema, evaluation, "engine/metrics/evaluation.h", evaluation.engine_rows, evaluation.engine))
-    for table in (model, training, evaluation):
+    for table, path in ((model, header), (training, header), (evaluation, translation)):
         constants = [c_abi.constants(enum) for enum in schema.enums_of(table) if not enum.shared]
         joined = [line for block in constants for line in [*block, ""]][:-1]
-        yield header, f"constants of {table.c}", joined
-        yield header, table.c, c_abi.struct_fields(table)
-    yield header, decoding.c, c_abi.struct_fields(decoding)
+        yield path, f"constants of {table.c}", joined
+        yield path, table.c, c_abi.struct_fields(table)
+    yield translation, decoding.c, c_abi.struct_fields(decoding)
     yield "capi/src/options.generated.cc", None, c_abi.source(schema)
     yield "apps/translate-train/settings.generated.cc", None, cli.source(schema)
     yield "bindings/rust/trafo/src/model_config.generated.rs", None, rust.file(model.source, rust.model(schema))

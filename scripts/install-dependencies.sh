@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages Trafo builds with. Run as root or with sudo available; does nothing when all are there.
-#   --tests    also what the source checks need
-#   --fuzz     also clang, for the preset `fuzz`
-#   --report   also a Chromium without a screen, for tests/report/screenshot.py
+#   --tests     also what the source checks need
+#   --bindings  also Rust and Go, if there are none; scripts/install-go.sh then gets the Go that the module needs
+#   --docs      also doxygen, for scripts/reference.sh
+#   --fuzz      also clang, for the preset `fuzz`
+#   --report    also a Chromium without a screen, for tests/report/screenshot.py
 set -euo pipefail
 
 packages=(
@@ -11,12 +13,31 @@ packages=(
   libcli11-dev libyaml-cpp-dev libfmt-dev libspdlog-dev
   libgtest-dev libopenblas-dev
 )
+# Debian 12 has two Rusts: rustc is 1.63, rustc-web is the one that its browsers are built with.
+rust_packages() {
+  local wanted has
+  wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../bindings/rust/Cargo.toml")
+  if ! command -v cargo >/dev/null; then
+    packages+=(cargo-web rustc-web rustfmt-web rust-web-clippy)
+    return
+  fi
+  has=$(cargo --version | cut -d ' ' -f 2)
+  [[ $(printf '%s\n' "$wanted" "$has" | sort -V | head -n 1) == "$wanted" ]] || {
+    echo "install-dependencies: $(command -v cargo) is $has, the bindings need $wanted; update it, or remove it and run this again" >&2
+    exit 1
+  }
+}
 for argument in "$@"; do
   case "$argument" in
     --tests) packages+=(clang-format libclang-dev abigail-tools) ;;
+    --bindings)
+      rust_packages
+      command -v go >/dev/null || packages+=(golang-go)
+      ;;
+    --docs) packages+=(doxygen) ;;
     --fuzz) packages+=(clang llvm libclang-rt-14-dev) ;;
     --report) packages+=(chromium-headless-shell fonts-dejavu-core) ;;
-    *) echo "usage: scripts/install-dependencies.sh [--tests] [--fuzz] [--report]" >&2; exit 2 ;;
+    *) echo "usage: scripts/install-dependencies.sh [--tests] [--bindings] [--docs] [--fuzz] [--report]" >&2; exit 2 ;;
   esac
 done
 

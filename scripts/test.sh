@@ -18,7 +18,8 @@ done
 step() { printf '\n== %s\n' "$*"; }
 
 step "dependencies"
-scripts/install-dependencies.sh --tests
+scripts/install-dependencies.sh --tests --bindings
+PATH=$(scripts/install-go.sh):$PATH
 
 step "source checks"
 tests/tools/check_layers.sh
@@ -43,24 +44,39 @@ fi
 
 # The bindings link the library that was just built.
 export TRAFO_LIB_DIR=$PWD/build/release
-step "Rust"
-(cd bindings/rust && ./bindings.sh --check && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet && ./product_checks.sh)
 
-step "Other programs: transformers, CTranslate2, GGUF, ONNX Runtime, sacreBLEU"
-if command -v python3 >/dev/null; then
-  for script in export_parity weights_parity onnx_parity eval_parity; do
+bindings() {
+  step "Rust"
+  (cd bindings/rust && ./bindings.sh --check && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet && ./product_checks.sh)
+  step "Go"
+  (cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./... && go test -count=1 -run Cycles .)
+  step "What the README says, in empty directories"
+  tests/tools/readme_programs.sh
+}
+
+other_programs() {
+  local script status
+  step "Other programs: transformers, CTranslate2, GGUF, ONNX Runtime, sacreBLEU"
+  if ! command -v python3 >/dev/null; then
+    echo "SKIPPED: there is no python3"
+    return
+  fi
+  for script in export_parity weights_parity onnx_parity eval_parity opinfo; do
     status=0
     python3 "tests/parity/$script.py" || status=$?
-    [[ $status -eq 0 || $status -eq 77 ]] || exit "$status"  # 77: the packages cannot be had here, which it has said
+    [[ $status -eq 0 || $status -eq 77 ]] || return "$status"  # 77: the packages cannot be had here, which it has said
   done
-else
-  echo "SKIPPED: there is no python3"
-fi
+}
 
-step "Go"
-(cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./... && go test -count=1 -run Cycles .)
-
-step "What the README says, in empty directories"
-tests/tools/readme_programs.sh
+# Both at a time: neither keeps two cores busy.
+log=$(mktemp)
+other_programs >"$log" 2>&1 &
+others=$!
+trap 'kill "$others" 2>/dev/null || true; rm -f "$log"' EXIT
+bindings
+status=0
+wait "$others" || status=$?
+cat "$log"
+[[ $status -eq 0 ]] || exit "$status"
 
 step "all tests passed"

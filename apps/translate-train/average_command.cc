@@ -23,14 +23,36 @@ struct AverageArguments {
   bool quiet = false;
 };
 
-// The values of a metric that RUN/metrics.jsonl has; of an update that was measured twice, the
-// last.
-std::map<int64_t, double> measured(const std::string& run, const std::string& metric) {
-  std::map<int64_t, double> values;
+// The validations in RUN/metrics.jsonl.
+std::vector<nlohmann::json> validations(const std::string& run) {
+  std::vector<nlohmann::json> records;
   std::ifstream in = open_run_file(run + "/metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
-    const auto record = nlohmann::json::parse(line, nullptr, false);
-    if (!record.is_object() || record.value("type", "") != "valid") continue;
+    auto record = nlohmann::json::parse(line, nullptr, false);
+    if (!record.is_object()) continue;
+    const auto type = record.find("type");
+    if (type != record.end() && *type == "valid") records.push_back(std::move(record));
+  }
+  return records;
+}
+
+// The metric by which the newest validation chose the best model. Logs of earlier versions do not
+// name it: BLEU, if it was measured.
+std::string deciding_metric(const std::vector<nlohmann::json>& records) {
+  for (auto record = records.rbegin(); record != records.rend(); ++record) {
+    const auto name = record->find("deciding_metric");
+    if (name != record->end() && name->is_string()) return name->get<std::string>();
+  }
+  const bool bleu = std::any_of(records.begin(), records.end(),
+                                [](const auto& record) { return record.contains("bleu"); });
+  return bleu ? "bleu" : "ce-mean-words";
+}
+
+// Update -> value of a metric; of an update that was measured twice, the last.
+std::map<int64_t, double> measured(const std::vector<nlohmann::json>& records,
+                                   const std::string& metric) {
+  std::map<int64_t, double> values;
+  for (const auto& record : records) {
     const auto value = record.find(metric), update = record.find("update");
     if (value == record.end() || update == record.end()) continue;
     if (!value->is_number() || !update->is_number_integer()) continue;
@@ -40,9 +62,9 @@ std::map<int64_t, double> measured(const std::string& run, const std::string& me
 }
 
 std::vector<int64_t> best_of(const AverageArguments& arguments, std::vector<int64_t> updates) {
-  std::string metric = arguments.metric;
-  if (metric.empty()) metric = measured(arguments.run, "bleu").empty() ? "ce-mean-words" : "bleu";
-  const auto values = measured(arguments.run, metric);
+  const auto records = validations(arguments.run);
+  const std::string metric = arguments.metric.empty() ? deciding_metric(records) : arguments.metric;
+  const auto values = measured(records, metric);
   std::erase_if(updates, [&](int64_t update) { return !values.contains(update); });
   if (updates.empty())
     usage_error(
@@ -123,8 +145,9 @@ Action add_average(CLI::App& app) {
       ->type_name("N");
   app.add_option("--best", arguments->best, "instead: its best ones, as metrics.jsonl has them")
       ->type_name("N");
-  app.add_option("--metric", arguments->metric,
-                 "of --best: bleu, chrf or ce-mean-words (default bleu, if it was measured)")
+  app.add_option(
+         "--metric", arguments->metric,
+         "of --best: bleu, chrf or ce-mean-words (default: the one that decided in the run)")
       ->check(CLI::IsMember({"bleu", "chrf", "ce-mean-words"}))
       ->type_name("NAME");
   app.add_option("MODEL,--inputs", arguments->models,

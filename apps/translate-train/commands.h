@@ -21,6 +21,8 @@ Action add_eval(CLI::App& app);
 Action add_info(CLI::App& app);
 Action add_average(CLI::App& app);
 Action add_quantize(CLI::App& app);
+Action add_merge(CLI::App& app);
+Action add_distill(CLI::App& app);
 Action add_report(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_export(CLI::App& app);
@@ -39,10 +41,12 @@ struct ModelArguments {
   std::string device = "auto";
   std::string precision = "auto";
   std::string weights = "stored";
+  std::string adapter;  // directory; empty: none but that in the model's file
   int64_t threads = 0;
 };
 void add_model_paths(CLI::App& app, ModelArguments& arguments);      // which model
 void add_model_arguments(CLI::App& app, ModelArguments& arguments);  // and where it computes
+void add_adapter_argument(CLI::App& app, ModelArguments& arguments);
 ModelPaths find_model(const ModelArguments& arguments);
 
 struct LoadedModel {
@@ -55,8 +59,8 @@ void check_vocabulary(trafo_model* model, const trafo_tokenizer* tokenizer);
 LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter);
 // Refuses a folder that has a model or a vocabulary already.
 void require_no_model_in(const std::string& folder);
-// Makes the folder and writes RUN-like files: model.safetensors and, with a tokenizer, vocab.spm.
-// Returns the path of the model.
+// Makes the folder and writes the files of a run that other commands read: model.safetensors and,
+// with a tokenizer, vocab.spm. Returns the path of the model.
 std::string write_model_folder(const std::string& folder, const trafo_model* model,
                                const trafo_tokenizer* tokenizer);
 

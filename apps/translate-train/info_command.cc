@@ -64,8 +64,13 @@ Json model_facts(const std::string& path, const std::string& vocabulary, bool te
       {"norm", c.norm == TRAFO_NORM_RMS ? "rms" : "layer"},
       {"positions", c.positions == TRAFO_POSITIONS_ROTARY ? "rotary" : "standard"},
       {"rope_theta", c.rope_theta},
+      {"rope_factor", c.rope_factor},
       {"ffn", c.ffn == TRAFO_FFN_SWIGLU ? "swiglu" : "standard"},
       {"biases", c.biases != 0},
+      {"qkv_biases", c.biases != 0 || c.qkv_biases != 0},
+      {"attention_output_bias", c.biases != 0 || c.attention_output_bias != 0},
+      {"ffn_biases", c.biases != 0 || c.ffn_biases != 0},
+      {"head_width", c.head_width > 0 || c.heads == 0 ? c.head_width : c.width / c.heads},
       {"width", c.width},
       {"ffn_width", c.ffn_width},
       {"heads", c.heads},
@@ -114,12 +119,20 @@ void show_model(const Json& m, LineWriter& out) {
   if (m["positions"] == "rotary")
     form += fmt::format(", rotary positions (theta {:g})", m["rope_theta"].get<double>());
   if (m["ffn"] == "swiglu") form += ", SwiGLU";
-  if (!m["biases"].get<bool>()) form += ", no biases";
+  if (m["rope_factor"] != 1.0)
+    form += fmt::format(", stretched {:g} times", m["rope_factor"].get<double>());
+  if (!m["biases"].get<bool>()) {
+    std::string biased;
+    if (m["qkv_biases"].get<bool>()) biased += " of queries, keys and values";
+    if (m["attention_output_bias"].get<bool>()) biased += " of attention outputs";
+    if (m["ffn_biases"].get<bool>()) biased += " of feed-forwards";
+    form += biased.empty() ? ", no biases" : ", biases" + biased;
+  }
   if (!form.empty()) out.show("form          " + form.substr(2));
   const auto kv_heads = m["kv_heads"].get<int64_t>();
   out.show(fmt::format(
-      "width         {}, feed-forward {}, {} heads{}", m["width"].get<int64_t>(),
-      m["ffn_width"].get<int64_t>(), m["heads"].get<int64_t>(),
+      "width         {}, feed-forward {}, {} heads of {}{}", m["width"].get<int64_t>(),
+      m["ffn_width"].get<int64_t>(), m["heads"].get<int64_t>(), m["head_width"].get<int64_t>(),
       kv_heads > 0 ? fmt::format(" over {} of keys and values", kv_heads) : std::string()));
   out.show(fmt::format("vocabulary    {} subwords, embeddings {}", number(m["vocabulary"]),
                        m["tied_embeddings"].get<bool>() ? "tied" : "separate"));

@@ -11,15 +11,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int32_t kPeft = -1;  // no format of trafo_model_export: the adapter alone
+
 struct Choice {
   const char* name;
   int32_t value;
   const char* alias = "";
 };
-constexpr Choice kFormats[] = {
-    {"hf-marian", TRAFO_EXPORT_HF_MARIAN}, {"hf-gpt2", TRAFO_EXPORT_HF_GPT2},
-    {"hf-llama", TRAFO_EXPORT_HF_LLAMA},   {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2},
-    {"onnx", TRAFO_EXPORT_ONNX},           {"gguf", TRAFO_EXPORT_GGUF}};
+constexpr Choice kFormats[] = {{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
+                               {"hf-gpt2", TRAFO_EXPORT_HF_GPT2},
+                               {"hf-llama", TRAFO_EXPORT_HF_LLAMA},
+                               {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2},
+                               {"onnx", TRAFO_EXPORT_ONNX},
+                               {"gguf", TRAFO_EXPORT_GGUF},
+                               {"peft", kPeft}};
 constexpr Choice kWeights[] = {{"float32", TRAFO_EXPORT_WEIGHTS_FLOAT32, "f32"},
                                {"float16", TRAFO_EXPORT_WEIGHTS_FLOAT16, "f16"},
                                {"bfloat16", TRAFO_EXPORT_WEIGHTS_BFLOAT16, "bf16"},
@@ -60,6 +65,13 @@ int export_to(const ExportArguments& arguments) {
   const LoadedModel loaded = load_model(arguments.model, reporter);
   double difference = 0;
   const Reporter::Phase phase(reporter, "exporting");
+  if (format.value == kPeft) {
+    if (!arguments.weights.empty()) usage_error("--weights: the adapter of --to peft is float32");
+    check(trafo_model_save_adapter(loaded.model.get(), arguments.output.data(),
+                                   arguments.output.size()));
+    reporter.info(fmt::format("{}: the adapter, as a directory of PEFT", arguments.output));
+    return kDone;
+  }
   check(trafo_model_export(loaded.model.get(), loaded.tokenizer.get(), format.value, weights,
                            arguments.output.data(), arguments.output.size(), &difference));
   reporter.info(fmt::format(
@@ -113,9 +125,12 @@ Action add_export(CLI::App& app) {
       ->required()
       ->type_name("DIR");
   add_model_paths(app, arguments->model);
+  add_adapter_argument(app, arguments->model);
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
-      "What is written is read back before it appears: its logits must be the model's, and with "
+      "A model with a LoRA adapter is exported with the adapter merged; peft writes the adapter "
+      "alone. What is written is read back before it appears: its logits must be the model's, and "
+      "with "
       "weights in fewer bits than float32 every weight must be within the rounding of its type.");
   return [arguments] { return export_to(*arguments); };
 }

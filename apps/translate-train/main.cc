@@ -105,6 +105,8 @@ int run(int argc, char** argv) {
       {"eval", "BLEU and chrF of translations", add_eval},
       {"average", "the mean of checkpoints", add_average},
       {"quantize", "write a model with int8 weights", add_quantize},
+      {"distill", "a training text for a smaller model, translated by a larger one", add_distill},
+      {"merge", "write a model with its LoRA adapter merged", add_merge},
       {"info", "what a run directory, checkpoint, model or vocabulary is", add_info},
       {"report", "one HTML page that shows and compares runs", add_report},
       {"plan", "the memory that training takes on a GPU, without training", add_plan},

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "adapters.h"
 #include "commands.h"
 #include "device.h"
 #include "run_files.h"
@@ -35,8 +36,17 @@ void add_model_paths(CLI::App& app, ModelArguments& arguments) {
       ->type_name("NAME");
 }
 
+void add_adapter_argument(CLI::App& app, ModelArguments& arguments) {
+  app.add_option(
+         "--adapter", arguments.adapter,
+         "LoRA adapter of the model: a run directory of train --lora-rank, its adapter/, or "
+         "a directory of PEFT")
+      ->type_name("DIR");
+}
+
 void add_model_arguments(CLI::App& app, ModelArguments& arguments) {
   add_model_paths(app, arguments);
+  add_adapter_argument(app, arguments);
   app.add_option("--device", arguments.device,
                  "auto, cpu, cuda or cuda:N (default auto: CUDA where there is one, else the CPU)")
       ->type_name("NAME");
@@ -116,6 +126,7 @@ LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
                       : make<Model>(trafo_model_load_as, loaded.context.get(), paths.model.data(),
                                     paths.model.size(),
                                     precision_on(loaded.context.get(), arguments.precision));
+  if (!arguments.adapter.empty()) load_adapter(loaded.model.get(), arguments.adapter);
   check_vocabulary(loaded.model.get(), loaded.tokenizer.get());
   return loaded;
 }

@@ -47,8 +47,11 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   const int64_t sentences = std::max<int64_t>(1, tokens / arguments.sentence_length);
   const bool lm = !has_encoder(config.model);
   trafo_memory_plan plan{};
-  check(trafo_plan_training(&config.model, &config.trainer, sentences, lm ? 0 : tokens, tokens,
-                            &plan, sizeof plan));
+  const std::vector<std::string> frozen =
+      settings.has("freeze") ? settings.list("freeze") : std::vector<std::string>{};
+  const std::vector<trafo_string_view> patterns = views(frozen);
+  check(trafo_plan_training(&config.model, &config.trainer, patterns.data(), patterns.size(),
+                            sentences, lm ? 0 : tokens, tokens, &plan, sizeof plan));
   tokens = plan.batch_tokens;
   const bool fits = plan.limit_bytes == 0 || plan.total_bytes <= plan.limit_bytes;
   const std::string computes_in = bf16 ? "bf16" : precision;
@@ -61,6 +64,7 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
               {"sentence_length", arguments.sentence_length},
               {"precision", computes_in},
               {"recompute", settings.text("recompute")},
+              {"freeze", frozen},
               {"weights_bytes", plan.weights_bytes},
               {"gradients_bytes", plan.gradients_bytes},
               {"optimizer_bytes", plan.optimizer_bytes},

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "run_files.h"
+#include "setting_types.h"
 #include "text_io.h"
 
 namespace translate_train {
@@ -202,6 +203,7 @@ Json RunRecords::valid(const trafo_event& e) {
   add("bleu", e.valid_bleu);
   add("chrf", e.valid_chrf);
   add("ce-mean-words", e.valid_ce);
+  record["deciding_metric"] = metric_name(e.deciding_metric);
   record["improved"] = e.improved != 0;
   record["stalled"] = e.stalled;
   std::vector<std::string> translations;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "commands.h"
+#include "hypothesis_details.h"
 #include "text_io.h"
 
 namespace translate_train {
@@ -17,6 +18,8 @@ struct ScoreArguments {
   ModelArguments model;
   std::vector<std::string> files;
   std::string tsv;
+  HypothesisDetails details;
+  int64_t alignment_layer = 0;
   bool normalize = false;
   bool quiet = false;
   bool json = false;
@@ -40,6 +43,10 @@ void read_tsv(const std::string& path, std::vector<std::string>& source,
 int score(const ScoreArguments& arguments) {
   if (arguments.files.empty() == arguments.tsv.empty())
     usage_error("score wants --train-sets SRC TRG or --tsv FILE");
+  auto options = with_defaults<trafo_translate_options>(trafo_translate_options_init);
+  options.length_penalty = 0;
+  options.alignment_layer = arguments.alignment_layer;
+  arguments.details.read(options);
   Reporter reporter({.quiet = arguments.quiet});
   std::vector<std::string> source, target;
   {
@@ -62,22 +69,30 @@ int score(const ScoreArguments& arguments) {
       s.push_back(view(source[i]));
       t.push_back(view(target[i]));
     }
-    std::vector<double> log_probability(count);
-    std::vector<int64_t> lengths(count);
     phase->now(fmt::format("scoring, {} of {} pairs done", grouped(static_cast<int64_t>(begin)),
                            grouped(static_cast<int64_t>(source.size()))));
-    check(trafo_score(loaded.model.get(), loaded.tokenizer.get(), s.data(), t.data(), count,
-                      log_probability.data(), lengths.data()));
+    const auto decoded = make<Translations>(
+        trafo_force_decode, loaded.model.get(), loaded.tokenizer.get(), s.data(), t.data(), count,
+        static_cast<const trafo_translate_options*>(&options), nullptr);
     for (size_t i = 0; i < count; ++i) {
-      total += log_probability[i];
-      tokens += lengths[i];
+      trafo_string_view text{};
+      double log_probability = 0;
+      const int32_t* ids = nullptr;
+      size_t length = 0;
+      check(trafo_translations_get(decoded.get(), i, 0, &text, &log_probability));
+      check(trafo_translations_get_tokens(decoded.get(), i, 0, &ids, &length));
+      ++length;  // the end
+      total += log_probability;
+      tokens += static_cast<int64_t>(length);
       if (arguments.json) {
-        scores.push_back({{"log_probability", log_probability[i]}, {"tokens", lengths[i]}});
+        auto& object = scores.emplace_back(
+            nlohmann::ordered_json{{"log_probability", log_probability}, {"tokens", length}});
+        arguments.details.write(decoded.get(), i, 0, object);
         continue;
       }
-      out.write(fmt::format("{:.6f}", arguments.normalize
-                                          ? log_probability[i] / static_cast<double>(lengths[i])
-                                          : log_probability[i]));
+      const double score =
+          arguments.normalize ? log_probability / static_cast<double>(length) : log_probability;
+      out.write(fmt::format("{:.6f}{}", score, arguments.details.text(decoded.get(), i, 0)));
     }
   }
   phase.reset();
@@ -113,6 +128,10 @@ Action add_score(CLI::App& app) {
       app.add_flag("-n,--normalize", arguments->normalize, "divide by the length in tokens");
   app.add_flag("--json", arguments->json, "one JSON object, with the length of every target")
       ->excludes(normalize);
+  arguments->details.add_flags(app, "Options");
+  app.add_option("--alignment-layer", arguments->alignment_layer,
+                 "decoder layer of --alignment, counted from 1; 0: the last but one (default 0)")
+      ->type_name("N");
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
       "Writes the natural log-probability of every pair; the summary goes to standard error.");

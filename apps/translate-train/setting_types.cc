@@ -89,6 +89,11 @@ void read_metrics(const Settings& settings, const std::string& name,
   }
 }
 
+const char* metric_name(int32_t bit) {
+  const auto* const found = std::ranges::find(kBits, bit);
+  return found == std::end(kBits) ? "" : kMetrics[found - std::begin(kBits)];
+}
+
 std::vector<std::string> metric_names(const trafo_trainer_options& options) {
   std::vector<std::string> names;
   for (const bool first : {true, false})

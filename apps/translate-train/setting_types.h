@@ -29,6 +29,8 @@ void read_after(const Settings& settings, const std::string& name, trafo_trainer
 void read_metrics(const Settings& settings, const std::string& name,
                   trafo_trainer_options& options);
 std::vector<std::string> metric_names(const trafo_trainer_options& options);
+// The name of one TRAFO_METRIC_*, as --valid-metrics and metrics.jsonl have it; "" of no metric.
+const char* metric_name(int32_t bit);
 
 // Generated from the tables: what has been set goes into the struct; what has not becomes the text
 // of the struct's value.

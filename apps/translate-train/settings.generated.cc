@@ -44,7 +44,7 @@ constexpr SettingSpec kSpecs[] = {
      "pairs with the same text on both sides are dropped and counted (default off)",
      "on off", 0, 1, true, false, nullptr},
     {"sentencepiece-alphas", "", "", "Data", "A [A]",
-     "sample the segmentation of every sentence anew in each epoch, one value or one a side: by probability^A of a unigram vocabulary (try 0.2), dropping merges with probability A of a BPE vocabulary (try 0.1), 0: always the best one (default 0)",
+     "sample the segmentation of every sentence anew in each epoch, one value or one a side: by probability^A of a unigram vocabulary (try 0.5), dropping merges with probability A of a BPE vocabulary (try 0.1), 0: always the best one (default 0)",
      "", 1, 2, true, false, "0"},
     {"mini-batch-fit", "", "", "Data", "on|off",
      "instead of --mini-batch-words: as many as the memory, or --memory-limit, has room for; a run keeps its choice (default off)",
@@ -56,8 +56,8 @@ constexpr SettingSpec kSpecs[] = {
      "where .gz files and standard input are unpacked if they stay on disk (default: the run directory)",
      "", 1, 1, true, false, nullptr},
     {"task", "", "", "Model", "NAME",
-     "tiny, small, iwslt, base, big, lm, gpt2 or llama: sets the defaults below (default: tiny under 100k pairs, iwslt under 1M, else base)",
-     "tiny small iwslt base big lm gpt2 llama", 1, 1, true, true, nullptr},
+     "tiny, student-tiny, small, iwslt, base, big, lm, gpt2 or llama: sets the defaults below (default: tiny under 100k pairs, iwslt under 1M, else base)",
+     "tiny student-tiny small iwslt base big lm gpt2 llama", 1, 1, true, true, nullptr},
     {"arch", "", "", "Model", "NAME",
      "encoder-decoder or decoder-lm (default by task)",
      "encoder-decoder decoder-lm", 1, 1, true, true, nullptr},
@@ -138,7 +138,16 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, true, nullptr},
     {"freeze", "", "", "Training", "PATTERN ...",
      "parameters whose names match are not trained, as encoder.* or *norm*; * stands for any text",
-     "", 1, 64, true, false, nullptr},
+     "", 1, 64, true, true, nullptr},
+    {"lora-rank", "", "", "Training", "R",
+     "train a LoRA adapter of this rank instead of the weights of --pretrained-model, which stay as they are; the run directory gets it as adapter/",
+     "", 1, 1, true, false, nullptr},
+    {"lora-alpha", "", "", "Training", "A",
+     "the adapter's product is multiplied with A/R (default: 2 R)",
+     "", 1, 1, true, false, nullptr},
+    {"lora-targets", "", "", "Training", "NAME ...",
+     "projections that get an adapter: query key value (qkv in GPT-2's form) output gate up down (default: all that the model has)",
+     "query key value qkv output gate up down", 1, 8, true, false, nullptr},
     {"seed", "", "", "Training", "N",
      "of weights, dropout and data order (default 1)",
      "", 1, 1, true, false, nullptr},
@@ -149,7 +158,7 @@ constexpr SettingSpec kSpecs[] = {
      "the same as --after Ne",
      "", 1, 1, false, false, nullptr},
     {"early-stopping", "--patience", "", "Training", "N",
-     "stop after so many validations without a better metric, 0: never (default by task)",
+     "stop after this many validations without a better metric, 0: never (default by task)",
      "", 1, 1, true, false, nullptr},
     {"early-stopping-on", "", "", "Training", "NAME",
      "first, any or all of --valid-metrics: which of them must be no better (default first)",
@@ -179,7 +188,7 @@ constexpr SettingSpec kSpecs[] = {
      "newest checkpoints kept (default 3)",
      "", 1, 1, true, false, nullptr},
     {"average-last", "", "", "Validation and checkpoints", "N",
-     "at the end, average so many of the newest checkpoints, which are kept for it, into ckpt/averaged and measure that, 0: not (default 0)",
+     "at the end, average this many of the newest checkpoints, which are kept for it, into ckpt/averaged and measure that, 0: not (default 0)",
      "", 1, 1, true, false, nullptr},
     {"device", "", "", "Machine", "NAME",
      "auto, cpu, cuda or cuda:N; auto: CUDA where there is one, else the CPU (default auto)",
@@ -235,6 +244,15 @@ constexpr SettingSpec kTranslateSpecs[] = {
     {"min-length", "--min-len", "", "Text", "N",
      "tokens before a translation may end (default 0)",
      "", 1, 1, true, false, nullptr},
+    {"alignment-layer", "", "", "Text", "N",
+     "decoder layer of --alignment, counted from 1; 0: the last but one (default 0)",
+     "", 1, 1, true, false, nullptr},
+    {"end-source", "", "", "Text", "on|off",
+     "off: a decoder-lm continues a line instead of translating it; no </s> stands behind it (default on)",
+     "on off", 0, 1, true, false, nullptr},
+    {"begin-source", "", "", "Text", "on|off",
+     "on: <s> stands before a line, as Llama and Mistral were trained; decoder-lm (default off)",
+     "on off", 0, 1, true, false, nullptr},
     {"beam-size", "-b,--beam", "", "Search", "N",
      "hypotheses kept of each sentence; 1: greedy (default 5)",
      "", 1, 1, true, false, nullptr},
@@ -288,7 +306,7 @@ constexpr const char* kActivation[] = {"relu", "gelu", "swish|silu"};
 constexpr const char* kPreNorm[] = {"post", "pre"};
 constexpr const char* kTokenize[] = {"13a", "none", "zh", "intl", "char", "flores200"};
 
-constexpr const char* kTasks[] = {"tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama"};
+constexpr const char* kTasks[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama"};
 
 }  // namespace
 
@@ -409,10 +427,13 @@ void read_options(const Settings& s, trafo_translate_options& o) {
   if (s.has("max-length")) o.max_length = s.integer("max-length", {"0 (twice the source plus 10, at most 200) or above", 0, 0x1p62, true, false, true});
   if (s.has("min-length")) o.min_length = s.integer("min-length", {"at least 0", 0, 0x1p62, true, false, false});
   if (s.has("mini-batch-words")) o.batch_tokens = s.integer("mini-batch-words", {"at least 1", 1, 0x1p62, true, false, false});
+  if (s.has("alignment-layer")) o.alignment_layer = s.integer("alignment-layer", {"0 to 1024", 0, 1024, true, true, true});
   if (s.has("temperature")) o.temperature = s.real("temperature", {"above 0", 0, HUGE_VAL, false, false, false});
   if (s.has("sampling-topk")) o.top_k = s.integer("sampling-topk", {"0 (all) or above", 0, 0x1p62, true, false, true});
   if (s.has("sampling-topp")) o.top_p = s.real("sampling-topp", {"above 0 and at most 1", 0, 1, false, true, false});
   if (s.has("seed")) o.seed = s.seed("seed");
+  if (s.has("end-source")) o.end_source = s.flag("end-source");
+  if (s.has("begin-source")) o.begin_source = s.flag("begin-source");
 }
 
 void read_options(const Settings& s, trafo_evaluation_options& o) {

@@ -59,7 +59,7 @@ Action add_shortlist(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(1, 100000));
   app.add_option("--max-pairs", arguments->pairs,
-                 "learn from so many pairs, spread over the text (default 500000)")
+                 "learn from this many pairs, spread over the text (default 500000)")
       ->type_name("N")
       ->check(CLI::Range(1, 100000000));
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");

@@ -238,6 +238,23 @@ struct LineWriter::Gzip {
   std::vector<char> output;
 };
 
+std::string gzip_of(std::string_view text) {
+  z_stream stream{};
+  // 16: with the header of gzip.
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 16 + MAX_WBITS, 8,
+                   Z_DEFAULT_STRATEGY) != Z_OK)
+    throw std::bad_alloc();
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> owner(&stream, deflateEnd);
+  std::string packed(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  if (deflate(&stream, Z_FINISH) != Z_STREAM_END) throw std::bad_alloc();
+  packed.resize(stream.total_out);
+  return packed;
+}
+
 LineWriter::LineWriter(const std::string& path) : name_(path == "-" ? "standard output" : path) {
   file_ = path == "-" ? stdout : std::fopen(path.c_str(), "wb");
   if (file_ == nullptr) failed();

@@ -80,4 +80,7 @@ class LineWriter {
   bool is_terminal_ = false;
 };
 
+// The text as a gzip file. Several of them one after the other are a gzip file again.
+std::string gzip_of(std::string_view text);
+
 }  // namespace translate_train

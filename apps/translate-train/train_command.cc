@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 
+#include "adapters.h"
 #include "commands.h"
 #include "device.h"
 #include "run_files.h"
@@ -39,7 +40,7 @@ void check_continued(const Settings& saved, const Settings& given, const std::st
     given.refuse("vocabs", fmt::format("is not the vocabulary of the run in {}", run));
 }
 
-// Marian sets its memory aside beforehand, in MiB or, below 0, what the GPU has less so many.
+// Marian sets its memory aside beforehand, in MiB or, below 0, what the GPU has less that amount.
 void take_workspace(Settings& given) {
   if (!given.has("workspace")) return;
   if (given.has("memory-limit")) given.refuse("workspace", "is --memory-limit: give one of them");
@@ -363,12 +364,14 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
   settings.set("dim-vocabs", {std::to_string(config.model.vocabulary)}, "vocabulary");
 
-  const auto model = make<Model>(trafo_model_new, context.get(), &config.model, config.seed);
+  auto model = make<Model>(trafo_model_new, context.get(), &config.model, config.seed);
   if (pretrained && !continuing) {
     check(trafo_model_load_weights(model.get(), tokenizer.get(), pretrained->model.data(),
                                    pretrained->model.size()));
     reporter.info("training begins with the weights of " + pretrained->model);
   }
+  const std::optional<AdapterSettings> adapter = adapter_settings(settings);
+  if (adapter) reporter.info(add_adapter(model.get(), *adapter, config.seed));
   if (settings.has("freeze"))
     for (const std::string& pattern : settings.list("freeze"))
       check(trafo_model_freeze(model.get(), pattern.data(), pattern.size(), nullptr));
@@ -415,7 +418,13 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
       reporter);
   ProfileRequest profiled = profile;
   profiled.context = context.get();
-  return run_trainer(trainer.get(), records, reporter, profiled);
+  const int result = run_trainer(trainer.get(), records, reporter, profiled);
+  if (adapter) {
+    trainer.reset();  // its memory is free for the model that is read
+    model.reset();
+    reporter.info(write_run_adapter(run));
+  }
+  return result;
 }
 
 int train(const CLI::App& app, const TrainArguments& arguments) {
@@ -432,6 +441,7 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
   if (pretrained) fill_shape(trial, *pretrained);
   fill_defaults(trial, 0);
   resolve(trial, pretrained ? &*pretrained : nullptr);
+  adapter_settings(settings);
   check_readable(settings);
   const ProfileRequest profile =
       profile_request(arguments.profile, arguments.profile_updates, arguments.profile_graphs);

@@ -25,7 +25,7 @@ struct TrainConfig {
 
 // False: one sequence holds source and target.
 bool has_encoder(const trafo_model_config& config);
-// The task of a corpus of so many pairs.
+// The task of a corpus of this many pairs.
 const char* task_for(int64_t pairs, bool decoder_only);
 // Text without a source: --train-sets has one file.
 bool is_monolingual(const Settings& settings);

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <optional>
 
+#include "setting_types.h"
 #include "signals.h"
 
 namespace translate_train {
@@ -22,8 +23,9 @@ double gigabytes(int64_t bytes) {
   return static_cast<double>(bytes) / 1e9;
 }
 
-const char* metric_name(int32_t bit) {
-  return bit == TRAFO_METRIC_BLEU ? "bleu" : bit == TRAFO_METRIC_CHRF ? "chrf" : "ce";
+// A line has little room.
+const char* short_metric_name(int32_t bit) {
+  return bit == TRAFO_METRIC_CE ? "ce" : metric_name(bit);
 }
 
 class RunDisplay {
@@ -139,7 +141,7 @@ class RunDisplay {
 
   void validated(const trafo_event& e, const nlohmann::ordered_json& record) {
     const std::string values = metric_values(e);
-    best_ = fmt::format("{} {:.2f} @{}", metric_name(e.deciding_metric), e.best_metric,
+    best_ = fmt::format("{} {:.2f} @{}", short_metric_name(e.deciding_metric), e.best_metric,
                         grouped(e.best_update));
     reporter_.info(
         fmt::format(

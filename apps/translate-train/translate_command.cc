@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "commands.h"
+#include "hypothesis_details.h"
 #include "setting_flags.h"
 #include "setting_types.h"
 #include "text_io.h"
@@ -19,7 +20,8 @@ struct TranslateArguments {
   std::string input = "-", output = "-";
   FlagValues values;  // of translate_specs()
   Settings settings;  // those of them that were given
-  int n_best = 0;     // 0: plain lines
+  HypothesisDetails details;
+  int n_best = 0;  // 0: plain lines
   int64_t batch_lines = 1000;
   bool crop = true;
   bool quiet = false;
@@ -56,6 +58,7 @@ trafo_translate_options translate_options(const TranslateArguments& arguments) {
   options.truncate = arguments.crop;
   options.sampling = arguments.sampling;
   read_method(arguments.method, options);
+  arguments.details.read(options);
   const auto number = [&](size_t place, int64_t otherwise) {
     if (arguments.shortlist.size() <= place) return otherwise;
     char* end = nullptr;
@@ -183,6 +186,7 @@ class TranslateRun {
       // Byte subwords can spell the end of a line, which would shift every line behind it.
       std::string hypothesis(text.data, text.length);
       std::replace(hypothesis.begin(), hypothesis.end(), '\n', ' ');
+      hypothesis += arguments_.details.text(translations, i, rank);
       if (arguments_.n_best > 0)
         out_.write(
             fmt::format("{} ||| {} ||| Score= {:.6f} ||| {:.6f}", line, hypothesis, score, score));
@@ -241,13 +245,14 @@ Action add_translate(CLI::App& app) {
   in_group(kText,
            app.add_option("--n-best,--nbest", a.n_best,
                           "write N translations of every line as 'LINE ||| TEXT ||| Score= S "
-                          "||| S', lines counted from 0: the best, or so many samples")
+                          "||| S', lines counted from 0: the best, or N samples")
                ->type_name("N")
                ->check(CLI::Range(1, 1024)));
   in_group(kText,
            app.add_flag("--max-length-crop,!--no-max-length-crop", a.crop,
                         "cut a line that is longer than the model takes, and say so (default); "
                         "--no-max-length-crop: such a line is an error"));
+  a.details.add_flags(app, kText);
   constexpr const char* kSearch = "Search";
   in_group(kSearch,
            app.add_option("--shortlist", a.shortlist,
@@ -266,7 +271,7 @@ Action add_translate(CLI::App& app) {
   in_group(kSampling, method);
   constexpr const char* kBatches = "Batches";
   in_group(kBatches, app.add_option("--maxi-batch", a.batch_lines,
-                                    "lines of one length are sought among so many (default 1000)")
+                                    "lines of one length are sought among N (default 1000)")
                          ->type_name("N")
                          ->check(CLI::Range(1, 1000000)));
   for (const SettingSpec& spec : translate_specs()) {

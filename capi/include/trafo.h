@@ -2,10 +2,11 @@
  * Trafo: an embedded training engine for transformers.
  *
  * This header is the whole public interface. It includes the others:
- *   trafo_models.h     tokenizers, corpora, models, training, translation and metrics
- *   trafo_data.h       large corpora, monolingual text, mixtures
- *   trafo_callbacks.h  functions and streams of the calling program
- *   trafo_dlpack.h     tensors shared with other libraries
+ *   trafo_models.h       tokenizers, corpora, models and training
+ *   trafo_translation.h  translation, scoring and metrics
+ *   trafo_data.h         large corpora, monolingual text, mixtures
+ *   trafo_callbacks.h    functions and streams of the calling program
+ *   trafo_dlpack.h       tensors shared with other libraries
  *
  * Errors     A call that can fail returns NULL for success, or an error object that the caller frees with trafo_error_free.
  *            Outputs come last. After a failure they are zero or NULL, and nothing else has changed unless the comment says so.
@@ -55,7 +56,7 @@ extern "C" {
 
 /* "0.1.0". Static storage. since 0.1 */
 TRAFO_API const char *trafo_version(void);
-/* since 0.1 */
+/* The ABI major version of the library that is linked. since 0.1 */
 TRAFO_API int32_t trafo_abi_version(void);
 
 /* ---- Errors --------------------------------------------------------------------------------------------------- */
@@ -87,7 +88,7 @@ TRAFO_API const char *trafo_error_message(const trafo_error *error);
 TRAFO_API const char *trafo_error_origin(const trafo_error *error);
 /* The name of a code, such as "SHAPE_MISMATCH"; "UNKNOWN" for other numbers. Static storage. since 0.1 */
 TRAFO_API const char *trafo_error_code_name(int32_t code);
-/* since 0.1 */
+/* Frees the error. since 0.1 */
 TRAFO_API void trafo_error_free(trafo_error *error);
 
 /* ---- Strings and ids that are returned ----------------------------------------------------------------------------- */
@@ -97,7 +98,7 @@ typedef struct trafo_string_view {
   size_t length; /* bytes */
 } trafo_string_view;
 
-/* since 0.1 */
+/* Frees the string. since 0.1 */
 TRAFO_API void trafo_string_free(char *string);
 /* Frees an array of token ids. since 0.1 */
 TRAFO_API void trafo_ids_free(int32_t *ids);
@@ -122,7 +123,7 @@ typedef struct trafo_context_options {
   int32_t reserved;      /* 0 */
 } trafo_context_options;
 
-/* since 0.1 */
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_options_init(trafo_context_options *options, size_t struct_size);
 /* `options` may be NULL for the defaults. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_new(const trafo_context_options *options, trafo_context **out);
@@ -156,7 +157,7 @@ typedef struct trafo_memory_stats {
   int64_t reserved_bytes;  /* taken from the system, cached blocks included */
 } trafo_memory_stats;
 
-/* since 0.1 */
+/* Bytes of the context's device that are in use, were in use at most, and are reserved. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_memory_stats(trafo_context *context, trafo_memory_stats *out);
 /* Returns cached blocks to the system and resets the peak. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_trim_memory(trafo_context *context);
@@ -177,15 +178,15 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_profile_write(trafo_context 
  * two batches, and its objects stay usable. */
 typedef struct trafo_cancel trafo_cancel;
 
-/* since 0.1 */
+/* A new handle, not set. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_new(trafo_cancel **out);
-/* since 0.1 */
+/* Cancels the calls that got the handle. It stays set until it is reset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_set(const trafo_cancel *cancel);
-/* since 0.1 */
+/* Takes the cancellation back; the handle can be used again. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_reset(const trafo_cancel *cancel);
-/* since 0.1 */
+/* 1 after trafo_cancel_set, 0 before it and after trafo_cancel_reset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_is_set(const trafo_cancel *cancel, int32_t *out);
-/* since 0.1 */
+/* Frees the handle. since 0.1 */
 TRAFO_API void trafo_cancel_free(trafo_cancel *cancel);
 
 /* ---- Tensors ------------------------------------------------------------------------------------------------------ */
@@ -205,10 +206,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_new(trafo_context *context, i
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_clone(const trafo_tensor *tensor, trafo_tensor **out);
 /* Another handle on the same memory. No gradient flows through it. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_detach(const trafo_tensor *tensor, trafo_tensor **out);
-/* since 0.1 */
+/* Frees the handle. since 0.1 */
 TRAFO_API void trafo_tensor_free(trafo_tensor *tensor);
 
-/* since 0.1 */
+/* The type of the elements, TRAFO_FLOAT32 and so on. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_get_dtype(const trafo_tensor *tensor, int32_t *out);
 /* Writes the rank and up to `capacity` dimensions. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_get_shape(const trafo_tensor *tensor, int64_t *shape, int32_t capacity,
@@ -228,7 +229,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_mark_written(trafo_tensor *te
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_set_requires_grad(trafo_tensor *tensor, int32_t requires_grad);
 /* The gradient as a new handle; *out is NULL if no backward has reached the leaf since it was zeroed. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_get_grad(const trafo_tensor *tensor, trafo_tensor **out);
-/* since 0.1 */
+/* Forgets the gradient of a leaf. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_zero_grad(trafo_tensor *tensor);
 /* Adds the gradient of `root` to every leaf it depends on, and frees the graph. `upstream` is the gradient of `root` itself; it
  * may be NULL (1) if root has one element. INVALID_ARGUMENT names an op and a tensor that its backward needs, if the tensor's memory
@@ -291,27 +292,30 @@ typedef struct trafo_dropout {
 /* NumPy broadcasting. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_add(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
                                                    trafo_tensor **out);
-/* since 0.1 */
+/* a - b, with NumPy broadcasting. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_subtract(trafo_context *context, const trafo_tensor *a,
                                                         const trafo_tensor *b, trafo_tensor **out);
-/* since 0.1 */
+/* a * b by elements, with NumPy broadcasting. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_multiply(trafo_context *context, const trafo_tensor *a,
                                                         const trafo_tensor *b, trafo_tensor **out);
-/* since 0.1 */
+/* a / b by elements, with NumPy broadcasting. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_divide(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
                                                       trafo_tensor **out);
 /* factor * x. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_scale(trafo_context *context, const trafo_tensor *x, double factor,
                                                      trafo_tensor **out);
-/* since 0.1 */
+/* x + amount. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_shift(trafo_context *context, const trafo_tensor *x, double amount,
+                                                     trafo_tensor **out);
+/* e to the power of each element. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_exp(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* since 0.1 */
+/* The natural logarithm of each element. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_log(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* since 0.1 */
+/* The square root of each element. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sqrt(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* since 0.1 */
+/* The hyperbolic tangent of each element. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_tanh(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* since 0.1 */
+/* 1 / (1 + exp(-x)) of each element. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sigmoid(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
 /* The sum of all elements, [1]. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sum(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
@@ -320,7 +324,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_mean(trafo_context *context, cons
 /* The sum over one dimension. A negative dim counts from the end; with keep_dim 1 a dimension of size 1 stays. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sum_dim(trafo_context *context, const trafo_tensor *x, int32_t dim,
                                                        int32_t keep_dim, trafo_tensor **out);
-/* since 0.1 */
+/* The mean over one dimension, with the arguments of trafo_op_sum_dim. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_mean_dim(trafo_context *context, const trafo_tensor *x, int32_t dim,
                                                         int32_t keep_dim, trafo_tensor **out);
 /* The maximum over one dimension; the gradient goes to the first maximum. since 0.1 */
@@ -335,13 +339,15 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_transpose(trafo_context *context,
 /* x[.., start:stop, ..]; a view. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_slice(trafo_context *context, const trafo_tensor *x, int32_t dim,
                                                      int64_t start, int64_t stop, trafo_tensor **out);
-/* since 0.1 */
+/* The tensors one after the other along a dimension; all others must be equal. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_concat(trafo_context *context, const trafo_tensor *const *tensors,
                                                       size_t count, int32_t dim, trafo_tensor **out);
-/* Between float32, float64 and bfloat16. since 0.1 */
+/* Between float32, float64, bfloat16 and int32. To int32 it rounds towards zero; what lies outside becomes the nearest int32,
+ * NaN becomes 0; it has no gradient. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_cast(trafo_context *context, const trafo_tensor *x, int32_t dtype,
                                                     trafo_tensor **out);
-/* [m,k] x [k,n], or batched [b,m,k] x [b,k,n]; transpose_* swaps the last two dimensions of an input. since 0.1 */
+/* [m,k] x [k,n], or batched [..,m,k] x [..,k,n], whose leading dimensions broadcast; a vector [k] is a row on the left and a
+ * column on the right. transpose_* swaps the last two dimensions of an input. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_matmul(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
                                                       int32_t transpose_a, int32_t transpose_b, trafo_tensor **out);
 /* x W^T + bias: x [.., in], weight [out, in], bias [out] or NULL. since 0.1 */
@@ -402,7 +408,7 @@ typedef struct trafo_attention_options {
   trafo_dropout dropout; /* on probabilities; default off */
 } trafo_attention_options;
 
-/* since 0.1 */
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_attention_options_init(trafo_attention_options *options, size_t struct_size);
 /* Scaled dot-product attention over packed sequences -> [Tq, heads * head_dim]. q [Tq, ..], k and v [Tk, ..]; one tensor may
  * serve as all three, at different columns. Query head h reads head h / (heads / kv_heads) of k and v. cu_seqlens_q and _k [B+1]
@@ -438,7 +444,7 @@ typedef struct trafo_cross_entropy_options {
   const trafo_tensor *weights; /* [T] of the logits' dtype (float32 for bfloat16), or NULL (default): all 1. No gradient */
 } trafo_cross_entropy_options;
 
-/* since 0.1 */
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cross_entropy_options_init(trafo_cross_entropy_options *options,
                                                                        size_t struct_size);
 /* Cross-entropy of logits [T,V] and labels [T] int32 -> loss [1], or [T] without reduction. out_nll (may be NULL) gets the loss
@@ -454,6 +460,109 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_linear_cross_entropy(
     const trafo_tensor *labels, const trafo_cross_entropy_options *options, int64_t chunk_bytes,
     trafo_tensor **out_loss, trafo_tensor **out_nll);
 
+/* ---- Ops: element by element, comparisons and choices --------------------------------------------------------------- */
+/* Operands broadcast as in NumPy. A mask is int32; where it is not 0 it holds. NaN stays NaN. */
+
+/* |x|; the gradient at 0 is 0. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_abs(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
+/* x in radians. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sin(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
+/* x in radians. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_cos(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
+/* 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_erf(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
+/* x (1 + erf(x / sqrt(2))) / 2: the exact GELU. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_gelu_erf(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
+/* x^exponent; NaN for negative x with an exponent that is no integer. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_power(trafo_context *context, const trafo_tensor *x, double exponent,
+                                                     trafo_tensor **out);
+/* min(max(x, low), high), low <= high; the gradient of an element outside is 0. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_clamp(trafo_context *context, const trafo_tensor *x, double low, double high,
+                                                     trafo_tensor **out);
+/* The gradient of equal elements is divided in half. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_maximum(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
+                                                       trafo_tensor **out);
+/* The smaller of two elements; the gradient as of trafo_op_maximum. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_minimum(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
+                                                       trafo_tensor **out);
+/* a^b. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_pow(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
+                                                   trafo_tensor **out);
+
+#define TRAFO_EQUAL 0
+#define TRAFO_NOT_EQUAL 1
+#define TRAFO_LESS 2
+#define TRAFO_LESS_EQUAL 3
+#define TRAFO_GREATER 4
+#define TRAFO_GREATER_EQUAL 5
+
+/* int32: 1 where the comparison (TRAFO_EQUAL and others) of a with b holds, else 0; a and b of one type, int32 allowed. No
+ * gradient. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_compare(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
+                                                       int32_t comparison, trafo_tensor **out);
+/* The same with a number for b. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_compare_number(trafo_context *context, const trafo_tensor *a, double number,
+                                                              int32_t comparison, trafo_tensor **out);
+/* a where the mask is not 0, else b; int32 allowed. What is not chosen affects neither values nor gradients. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_where(trafo_context *context, const trafo_tensor *mask, const trafo_tensor *a,
+                                                     const trafo_tensor *b, trafo_tensor **out);
+/* `value` where the mask is not 0, else x; int32 allowed. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_masked_fill(trafo_context *context, const trafo_tensor *x,
+                                                           const trafo_tensor *mask, double value, trafo_tensor **out);
+/* x [.., rows, columns] with 0 in place of the elements [i, j] above the diagonal: j - i > diagonal. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_tril(trafo_context *context, const trafo_tensor *x, int64_t diagonal,
+                                                    trafo_tensor **out);
+/* The same below the diagonal: j - i < diagonal. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_triu(trafo_context *context, const trafo_tensor *x, int64_t diagonal,
+                                                    trafo_tensor **out);
+
+/* ---- Ops: along dimensions ------------------------------------------------------------------------------------------- */
+/* A negative dim counts from the end. An element of an index out of range is INVALID_ARGUMENT on the CPU. A GPU cannot report
+ * it: gather gives NaN (-1 in int32), scatter and scatter_add make the first element along dim NaN. */
+
+/* The sum over `count` dimensions, each given once; count 0: over all. keep_dim 1 leaves dimensions of size 1. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sum_dims(trafo_context *context, const trafo_tensor *x, const int32_t *dims,
+                                                        size_t count, int32_t keep_dim, trafo_tensor **out);
+/* The mean over `count` dimensions, given as for trafo_op_sum_dims. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_mean_dims(trafo_context *context, const trafo_tensor *x, const int32_t *dims,
+                                                         size_t count, int32_t keep_dim, trafo_tensor **out);
+/* The maximum; the gradient goes to the first one. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_max_dims(trafo_context *context, const trafo_tensor *x, const int32_t *dims,
+                                                        size_t count, int32_t keep_dim, trafo_tensor **out);
+/* The minimum; the gradient goes to the first one. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_min_dims(trafo_context *context, const trafo_tensor *x, const int32_t *dims,
+                                                        size_t count, int32_t keep_dim, trafo_tensor **out);
+/* int32: the number along dim of the largest element, the first of equal ones; NaN counts as largest. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_argmax(trafo_context *context, const trafo_tensor *x, int32_t dim,
+                                                      int32_t keep_dim, trafo_tensor **out);
+/* The same of the smallest; NaN counts as smallest. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_argmin(trafo_context *context, const trafo_tensor *x, int32_t dim,
+                                                      int32_t keep_dim, trafo_tensor **out);
+/* The k largest elements along dim, largest first, and their numbers (int32), equal ones by lower number. 1 <= k <= size.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_top_k(trafo_context *context, const trafo_tensor *x, int64_t k, int32_t dim,
+                                                     trafo_tensor **out_values, trafo_tensor **out_ids);
+/* y_i = x_0 + .. + x_i along dim; int32 allowed. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_cumsum(trafo_context *context, const trafo_tensor *x, int32_t dim,
+                                                      trafo_tensor **out);
+/* Dimension i of the result is dimension dims[i] of x, each given once; a view. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_permute(trafo_context *context, const trafo_tensor *x, const int32_t *dims,
+                                                       size_t count, trafo_tensor **out);
+/* Repeats dimensions of size 1, and new ones in front, to `shape`; -1 keeps the size of x. A view. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_expand(trafo_context *context, const trafo_tensor *x, const int64_t *shape,
+                                                      int32_t rank, trafo_tensor **out);
+/* x at each place p of the index, with the place along dim replaced by index[p]. index int32 has the rank of x and is in no
+ * other dimension larger; the result has its shape. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_gather(trafo_context *context, const trafo_tensor *x, int32_t dim,
+                                                      const trafo_tensor *index, trafo_tensor **out);
+/* x with src[p] added at these places. src has the shape of the index. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_scatter_add(trafo_context *context, const trafo_tensor *x, int32_t dim,
+                                                           const trafo_tensor *index, const trafo_tensor *src,
+                                                           trafo_tensor **out);
+/* x with src[p] in these places; of several for one place the last in row-major order stays. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_scatter(trafo_context *context, const trafo_tensor *x, int32_t dim,
+                                                       const trafo_tensor *index, const trafo_tensor *src, trafo_tensor **out);
+
 /* ---- Optimizer on user parameters --------------------------------------------------------------------------------- */
 
 typedef struct trafo_adamw trafo_adamw;
@@ -467,7 +576,7 @@ typedef struct trafo_adamw_options {
   double clip_norm;    /* global gradient norm limit; default 0: off */
 } trafo_adamw_options;
 
-/* since 0.1 */
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_options_init(trafo_adamw_options *options, size_t struct_size);
 /* An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients.
  * options may be NULL. since 0.1 */
@@ -478,14 +587,46 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_new(trafo_context *context, tr
  * clipping. NON_FINITE: the norm is NaN or infinite; no parameter has changed. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_step(trafo_adamw *optimizer, double learning_rate,
                                                        double *out_grad_norm);
-/* since 0.1 */
+/* Frees the handle. since 0.1 */
 TRAFO_API void trafo_adamw_free(trafo_adamw *optimizer);
+
+/* Scales the gradients of the parameters so that their common norm is at most max_norm (0: measures only). The parameters may be
+ * those of several optimizers. Those without a gradient count as 0. out_norm (may be NULL) gets the norm before. NON_FINITE: the
+ * norm is NaN or infinite; nothing has changed. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_clip_grad_norm(trafo_context *context, trafo_tensor *const *parameters,
+                                                           size_t count, double max_norm, double *out_norm);
+/* One update of SGD for each leaf p that has a gradient g, which is zeroed then: v = momentum v + g + weight_decay p,
+ * p = p - learning_rate v. `velocities` has a tensor like each parameter, zeros at first; it may be NULL if momentum is 0. Call it
+ * once for each group of parameters with settings of their own. Parameters are float32, or float64 on the CPU. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sgd_step(trafo_context *context, trafo_tensor *const *parameters,
+                                                     trafo_tensor *const *velocities, size_t count, double learning_rate,
+                                                     double momentum, double weight_decay);
+
+/* ---- Random tensors, and files of tensors -------------------------------------------------------------------------- */
+
+#define TRAFO_UNIFORM 0 /* a: low, b: high */
+#define TRAFO_NORMAL 1  /* a: mean, b: standard deviation */
+
+/* A floating-point leaf with random elements. A seed gives the same numbers on every device. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensor_random(trafo_context *context, int32_t dtype, const int64_t *shape,
+                                                          int32_t rank, int32_t distribution, double a, double b,
+                                                          uint64_t seed, trafo_tensor **out);
+/* Writes tensors with their names to a safetensors file with checksums, which appears whole or not at all. Names are UTF-8, not
+ * empty, and different. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensors_save(trafo_context *context, const char *path, size_t path_length,
+                                                         const trafo_string_view *names,
+                                                         const trafo_tensor *const *tensors, size_t count);
+/* Reads the tensors of these names from a safetensors file as new leaves: out has room for `count` handles. The file may have more.
+ * NOT_FOUND names a missing file or tensor, CORRUPT_FILE what is damaged. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensors_load(trafo_context *context, const char *path, size_t path_length,
+                                                         const trafo_string_view *names, size_t count, trafo_tensor **out);
 
 #ifdef __cplusplus
 }
 #endif
 
 #include "trafo_models.h"
+#include "trafo_translation.h"
 #include "trafo_data.h"
 #include "trafo_dlpack.h"
 #include "trafo_callbacks.h"

@@ -23,7 +23,7 @@ typedef struct trafo_corpus_options {
   int32_t reserved;    /* 0 */
 } trafo_corpus_options;
 
-/* since 0.1 */
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_options_init(trafo_corpus_options *options, size_t struct_size);
 /* A corpus from two files of equal line count, from one TSV file, or with options->monolingual from one text file. "-" is standard
  * input. IO: a file that stays on disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until

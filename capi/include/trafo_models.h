@@ -1,5 +1,5 @@
 /*
- * Trafo: tokenizers, corpora, models, training, translation and metrics. Include trafo.h; its rules hold here.
+ * Trafo: tokenizers, corpora, models and training. Include trafo.h; its rules hold here.
  *
  * A token is an id of the vocabulary, which stands for a SentencePiece subword. Lengths in tokens count the final </s>.
  */
@@ -31,7 +31,7 @@ typedef struct trafo_tokenizer_options {
   int32_t reserved;          /* 0 */
 } trafo_tokenizer_options;
 
-/* since 0.1 */
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_options_init(trafo_tokenizer_options *options, size_t struct_size);
 /* Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same
  * model. Without options the defaults apply. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that
@@ -58,7 +58,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_decode(const trafo_tokeniz
 /* The subword of a token, such as "the" or "<s>". since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_token(const trafo_tokenizer *tokenizer, int32_t id, char **out_subword,
                                                             size_t *out_length);
-/* since 0.1 */
+/* Frees the handle. since 0.1 */
 TRAFO_API void trafo_tokenizer_free(trafo_tokenizer *tokenizer);
 
 /* ---- Parallel corpora ----------------------------------------------------------------------------------------------- */
@@ -82,7 +82,7 @@ typedef struct trafo_corpus_info {
   int64_t dropped_empty; /* pairs left out because a side is empty or white space */
 } trafo_corpus_info;
 
-/* since 0.1 */
+/* How many lines and pairs the corpus has, and how many were left out. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_info(const trafo_corpus *corpus, trafo_corpus_info *out);
 /* Views of pair `index`, borrowed from the corpus. If its text is on disk (more than 256 MiB) or comes from a function, they are
  * valid until the next call of this function on the thread. since 0.1 */
@@ -93,7 +93,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_pair(const trafo_corpus *
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_train_tokenizer(const trafo_corpus *corpus,
                                                                    const trafo_tokenizer_options *options,
                                                                    trafo_tokenizer **out);
-/* since 0.1 */
+/* Frees the handle. since 0.1 */
 TRAFO_API void trafo_corpus_free(trafo_corpus *corpus);
 
 /* ---- Models ------------------------------------------------------------------------------------------------------------ */
@@ -121,8 +121,6 @@ typedef struct trafo_model trafo_model;
 typedef struct trafo_model_config {
   /* options: begin trafo_model_config (scripts/generate_options.py) */
   size_t struct_size;
-  int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
-  int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int64_t vocabulary; /* Tokens of the vocabulary. It must be set. */
   int64_t encoder_layers; /* Layers of the encoder. A decoder-lm has none and ignores it. Default 6. */
   int64_t decoder_layers; /* Layers of the decoder. Default 6. */
@@ -130,32 +128,52 @@ typedef struct trafo_model_config {
   int64_t ffn_width; /* Width inside the feed-forward layers. Default 2048. */
   int64_t heads; /* Attention heads. Default 8. */
   int64_t max_positions; /* Longest sequence that either side may have, in tokens. Default 1024. */
-  int32_t pre_norm; /* 1: the norm stands before each block instead of after it. Default 1. */
-  /* 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1. */
-  int32_t tied_embeddings;
   double dropout; /* Dropout of the embeddings and of the output of every block. Default 0.1. */
   double attention_dropout; /* Dropout of attention probabilities. Default 0. */
   double ffn_dropout; /* Dropout after the activation of the feed-forward layers. Default 0. */
   double norm_epsilon; /* Epsilon of the norms. Default 1e-5. */
-  int32_t norm; /* TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER. */
-  int32_t positions; /* TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD. */
-  int32_t ffn; /* TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN. */
-  int32_t biases; /* 1: the linear layers have biases. A model with RMS norm has none. Default 1. */
   /* Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads. */
   int64_t kv_heads;
   double rope_theta; /* Base of the angles of rotary positions. Default 10000. */
+  int64_t head_width; /* Width of an attention head, with rotary positions. Default 0: width / heads. */
+  /* The angles of rotary positions are divided by it, all of them or, with rope_original_positions, the slow ones. Default 1.
+   * */
+  double rope_factor;
+  /* Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles of those pairs that turn
+   * fewer than rope_low_turns times in them, and less and less of it those of more turns. Default 0: {rope_factor} divides all
+   * angles. */
+  int64_t rope_original_positions;
+  /* Turns in rope_original_positions positions up to which rope_factor divides an angle whole. Default 1. */
+  double rope_low_turns;
+  /* Turns in rope_original_positions positions from which on rope_factor does not change an angle; above rope_low_turns.
+   * Default 4. */
+  double rope_high_turns;
+  int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
+  int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
+  int32_t pre_norm; /* 1: the norm stands before each block instead of after it. Default 1. */
+  /* 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1. */
+  int32_t tied_embeddings;
+  int32_t norm; /* TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER. */
+  int32_t positions; /* TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD. */
+  int32_t ffn; /* TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN. */
+  /* 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.
+   * Default 1. */
+  int32_t biases;
   /* 1: the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep models begin better.
    * Default 0. */
   int32_t depth_scaled_init;
   int32_t output_bias; /* 1: the output layer has a bias, in a model with biases. GPT-2 has none. Default 1. */
+  /* 1: queries, keys and values have biases in a model that has no others (biases is 0), as in Qwen2. Default 0. */
+  int32_t qkv_biases;
+  int32_t attention_output_bias; /* 1: the output of an attention has a bias in a model without biases. Default 0. */
+  int32_t ffn_biases; /* 1: the feed-forward layers have biases in a model without biases. Default 0. */
   /* What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer
    * works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
-  int32_t reserved; /* 0 */
   /* options: end */
 } trafo_model_config;
 
-/* since 0.1 */
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
 /* Fills a config, whose struct_size is set, with a preset by task, for example "small" (docs/options.md has a table). Fields that
  * the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.
@@ -195,7 +213,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_average_models(const trafo_string_vi
                                                            size_t output_length);
 /* Writes a model.safetensors, which appears whole or not at all. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save(const trafo_model *model, const char *path, size_t path_length);
-/* since 0.1 */
+/* The configuration that the model was made or loaded with. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_config(const trafo_model *model, trafo_model_config *out,
                                                              size_t struct_size);
 /* The number of parameter tensors, and of their elements together. since 0.1 */
@@ -228,8 +246,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_info(const trafo
 /* Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and
  * backward work for them. '*' stands for any characters, '?' for one: "encoder.*" and "*embedding.weight" leave the decoder to be
  * trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:
- * none. INVALID_ARGUMENT: the model has a trainer, or tensors of its parameters are not freed. A run directory continues with the
- * same parameters frozen. since 0.1 */
+ * none. INVALID_ARGUMENT: the model has a trainer, is prepared for inference, or tensors of its parameters are not freed. A run directory
+ * continues with the same parameters frozen. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_freeze(trafo_model *model, const char *pattern, size_t pattern_length,
                                                          int64_t *out_count);
 /* Makes such parameters trainable again. out_count may be NULL. Errors as for trafo_model_freeze. since 0.1 */
@@ -240,6 +258,36 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_unfreeze(trafo_model *model, c
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model *model, const char *pattern,
                                                                      size_t pattern_length, double lr_factor,
                                                                      double weight_decay_factor, int64_t *out_count);
+
+/* ---- LoRA adapters (Hu et al., arXiv 2106.09685): y = x W^T + alpha / rank (x A^T) B^T ----
+ *
+ * docs/adapters.md explains them. Each function below but trafo_model_save_adapter returns INVALID_ARGUMENT if the model has a trainer, is
+ * prepared for inference, or tensors of its parameters are not freed. After an error the model is unchanged. */
+
+/* Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still
+ * computes the same. `targets`: names with commas between them, of query, key, value, output, gate, up and down, as far as the model
+ * has them; qkv in place of the first three in a model of GPT-2's form. Length 0: all. alpha > 0, often 2 * rank. A model with int8 weights
+ * takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter already, or a rank, an alpha or a target that cannot be.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_add_adapter(trafo_model *model, int64_t rank, double alpha, const char *targets,
+                                                              size_t targets_length, uint64_t seed);
+/* Adds the adapter in a directory of trafo_model_save_adapter or of PEFT: adapter_config.json and adapter_model.safetensors.
+ * INVALID_ARGUMENT: an adapter of another base; the message names what differs. UNSUPPORTED: PEFT's options that adapters here do not have.
+ * NOT_FOUND, CORRUPT_FILE. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_adapter(trafo_model *model, const char *directory, size_t directory_length);
+/* Writes the adapter to a directory that PEFT reads beside the exported base; an adapter in it is replaced. INVALID_ARGUMENT: there is no
+ * adapter, it is merged, or other parameters are trainable, which the directory would not have. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save_adapter(const trafo_model *model, const char *directory, size_t directory_length);
+/* Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model
+ * without one. The weights of before stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:
+ * int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_merge_adapter(trafo_model *model);
+/* Gives the model the weights of before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_unmerge_adapter(trafo_model *model);
+/* Drops the adapter. A merged one stays in the weights and can no longer be unmerged. The parameters stay frozen: see trafo_model_unfreeze.
+ * INVALID_ARGUMENT: there is no adapter. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_adapter(trafo_model *model);
 #define TRAFO_EXPORT_HF_MARIAN 0   /* transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings */
 #define TRAFO_EXPORT_HF_GPT2 1     /* transformers' GPT2LMHeadModel: pre-norm decoder-lm */
 #define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture */
@@ -271,7 +319,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *mode
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
                                                          size_t directory_length, trafo_model **out_model,
                                                          trafo_tokenizer **out_tokenizer, char **out_note);
-/* since 0.1 */
+/* Frees the handle. since 0.1 */
 TRAFO_API void trafo_model_free(trafo_model *model);
 
 /* ---- Training ------------------------------------------------------------------------------------------------------------ */
@@ -281,8 +329,8 @@ typedef struct trafo_trainer trafo_trainer;
 /* options: begin constants of trafo_trainer_options (scripts/generate_options.py) */
 /* How the learning rate goes after the warm-up. */
 #define TRAFO_SCHEDULE_CONSTANT     0 /* It stays at its peak. */
-#define TRAFO_SCHEDULE_LINEAR       1 /* It falls to zero on a line; needs schedule_updates. */
-#define TRAFO_SCHEDULE_COSINE       2 /* It falls to zero on half a cosine; needs schedule_updates. */
+#define TRAFO_SCHEDULE_LINEAR       1 /* It falls to final_rate on a line; needs schedule_updates. */
+#define TRAFO_SCHEDULE_COSINE       2 /* It falls to final_rate on half a cosine; needs schedule_updates. */
 #define TRAFO_SCHEDULE_INVERSE_SQRT 3 /* It falls with the square root of the update. */
 #define TRAFO_SCHEDULE_NOAM         4 /* The schedule of the first transformer. */
 
@@ -370,10 +418,10 @@ typedef struct trafo_trainer_options {
    * same bits. A cache file of the user holds them for later runs. Nothing on the CPU. Default 0. */
   int32_t autotune_gemm;
   /* ---- The end of a run: the first limit that is reached. All 0: until it is stopped. ---- */
-  int64_t after_updates; /* Training is done after so many updates. Default 0: never. */
-  int64_t after_epochs; /* Training is done after so many epochs. Default 0: never. */
-  int64_t after_tokens; /* Training is done after so many target tokens. Default 0: never. */
-  /* Training is done after so many validations in a row without a better metric (see early_stopping_on). Default 0: never. */
+  int64_t after_updates; /* Training is done after this many updates. Default 0: never. */
+  int64_t after_epochs; /* Training is done after this many epochs. Default 0: never. */
+  int64_t after_tokens; /* Training is done after this many target tokens. Default 0: never. */
+  /* Training is done after this many validations in a row without a better metric (see early_stopping_on). Default 0: never. */
   int64_t early_stopping;
   /* Updates in a row with a loss or gradient that is not finite, or a loss above 2 ln V + 20 a token, before the error
    * NON_FINITE. Default 10. */
@@ -386,11 +434,11 @@ typedef struct trafo_trainer_options {
   /* How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates. */
   trafo_period save_freq;
   trafo_period log_freq; /* How often it logs (the event LOG). Default 20 updates. */
-  int64_t log_first; /* The first so many updates are logged as well. Default 0. */
+  int64_t log_first; /* This many updates at the start are logged as well. Default 0. */
   int64_t valid_beam; /* Beam of validation. 1 is greedy search. Default 1. */
   double valid_normalize; /* Length normalisation of that beam: score = log-probability / length^valid_normalize. Default 1. */
   int64_t keep_last; /* Newest checkpoints that are kept. Default 3. */
-  /* At the end the mean of so many of the newest checkpoints, which are kept for it, is written to
+  /* At the end the mean of this many of the newest checkpoints, which are kept for it, is written to
    * ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average. */
   int64_t average_last;
   int32_t valid_metrics; /* Bits TRAFO_METRIC_*. What validation measures. Default all. */
@@ -414,14 +462,16 @@ typedef struct trafo_memory_plan {
   int64_t free_bytes;        /* free memory of the device before training; 0: the device was not asked */
 } trafo_memory_plan;
 
-/* The memory that training needs on a CUDA device, computed without the device. A batch has `sentences` sentences with source_tokens
- * and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,
- * optimizer_states, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch that fits
- * the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes are
- * no batch of this model. since 0.1 */
+/* The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`
+ * patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with
+ * source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,
+ * optimizer_states, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch that fits the
+ * limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes are no batch of
+ * this model. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,
-                                                          const trafo_trainer_options *options, int64_t sentences,
-                                                          int64_t source_tokens, int64_t target_tokens,
+                                                          const trafo_trainer_options *options,
+                                                          const trafo_string_view *frozen, size_t frozen_count,
+                                                          int64_t sentences, int64_t source_tokens, int64_t target_tokens,
                                                           trafo_memory_plan *out, size_t struct_size);
 
 /* The defaults. Training has no limit of its own then. since 0.1 */
@@ -535,181 +585,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_load_best(trafo_trainer *tra
 /* The memory plan of the training, for the largest batches of its first epoch. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_get_plan(const trafo_trainer *trainer, trafo_memory_plan *out,
                                                              size_t struct_size);
-/* since 0.1 */
+/* Frees the handle. since 0.1 */
 TRAFO_API void trafo_trainer_free(trafo_trainer *trainer);
-
-/* ---- Translation --------------------------------------------------------------------------------------------------------- */
-
-/* Translation probabilities of source and target tokens. Translation uses them to compute only the logits of likely tokens. */
-typedef struct trafo_shortlist trafo_shortlist;
-
-/* Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).
- * Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_learn(const trafo_tokenizer *tokenizer, const trafo_string_view *source,
-                                                            const trafo_string_view *target, size_t count, int64_t best,
-                                                            trafo_shortlist **out);
-/* Loads a text file with lines "TARGET SOURCE PROBABILITY" of subwords, like Marian's lex.s2t. NOT_FOUND, IO. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_load(const trafo_tokenizer *tokenizer, const char *path,
-                                                           size_t path_length, trafo_shortlist **out);
-/* Writes such a file, which appears whole or not at all. IO. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_save(const trafo_shortlist *shortlist, const char *path,
-                                                           size_t path_length);
-/* since 0.1 */
-TRAFO_API void trafo_shortlist_free(trafo_shortlist *shortlist);
-
-typedef struct trafo_translate_options {
-  /* options: begin trafo_translate_options (scripts/generate_options.py) */
-  size_t struct_size;
-  int64_t beam; /* Hypotheses kept of each sentence. 1 is greedy search. Default 5. */
-  /* Hypotheses returned of each sentence, at most beam. With sampling: translations drawn of each sentence. Default 1. */
-  int64_t n_best;
-  /* The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's --normalize). 0: no
-   * normalisation. Default 1. */
-  double length_penalty;
-  int64_t max_length; /* Longest translation in tokens. Default 0: twice the source plus 10, at most 200. */
-  int64_t min_length; /* Tokens before a translation may end. Default 0. */
-  int64_t batch_tokens; /* Source tokens times beam of the sentences that are decoded together. Default 4096. */
-  int32_t truncate; /* 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1. */
-  /* 1: every token is drawn instead of searching for the best; beam is not used then. What is drawn follows from the model's
-   * probabilities, the seed, the number of the line, of the sample and of the token alone. */
-  int32_t sampling;
-  double temperature; /* Sampling: logits are divided by it. Default 1. */
-  int64_t top_k; /* Sampling: only so many of the most probable tokens. Default 0: all. */
-  /* Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
-   * Default 1. */
-  double top_p;
-  uint64_t seed; /* Sampling: seed of the draws. Default 1. */
-  int64_t first_line; /* Sampling: number of the first line, so that a text in several calls is drawn as in one. Default 0. */
-  const trafo_shortlist *shortlist; /* Only tokens of the list are chosen among. Default NULL: the whole vocabulary. */
-  /* With a shortlist: the first so many tokens of the vocabulary are chosen among as well. Default 100. */
-  int64_t shortlist_first;
-  /* With a shortlist: the best so many translations of each source token are chosen among. Default 100. */
-  int64_t shortlist_best;
-  /* options: end */
-} trafo_translate_options;
-
-typedef struct trafo_translations trafo_translations;
-
-/* Prepares the model for translation only. On the CPU the weights are packed, which takes as much memory again. Small batches are
- * then translated up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights cannot
- * change any more: trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from here on, and
- * tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a trainer. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prepare_inference(trafo_model *model);
-
-/* since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_options_init(trafo_translate_options *options, size_t struct_size);
-/* Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options
- * and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary (which a
- * call without lines finds out, too). NON_FINITE: the logits of a line are NaN or
- * infinite. CANCELLED. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate(trafo_model *model, const trafo_tokenizer *tokenizer,
-                                                      const trafo_string_view *lines, size_t count,
-                                                      const trafo_translate_options *options,
-                                                      const trafo_cancel *cancel, trafo_translations **out);
-/* Hypothesis `rank` of line `index`, both counted from 0; rank 0 is the best. The text is borrowed; out_score may be NULL. NOT_FOUND:
- * the line has fewer hypotheses. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get(const trafo_translations *translations, size_t index,
-                                                             size_t rank, trafo_string_view *out_text,
-                                                             double *out_score);
-/* The number of hypotheses of line `index`. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_count(const trafo_translations *translations, size_t index,
-                                                                   size_t *out);
-/* The tokens of source line `index`, and how many of them were translated: fewer if the line was cut. out_tokens and out_used may be
- * NULL. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_source(const trafo_translations *translations, size_t index,
-                                                                    int64_t *out_tokens, int64_t *out_used);
-/* The number of lines that were cut. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_truncated(const trafo_translations *translations,
-                                                                       size_t *out);
-/* since 0.1 */
-TRAFO_API void trafo_translations_free(trafo_translations *translations);
-
-/* The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be
- * NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a
- * log-probability is not finite, because weights are not or products overflow. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const trafo_tokenizer *tokenizer,
-                                                  const trafo_string_view *source, const trafo_string_view *target,
-                                                  size_t count, double *out_log_probability, int64_t *out_tokens);
-
-/* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
-
-/* options: begin constants of trafo_evaluation_options (scripts/generate_options.py) */
-/* How BLEU cuts a line into words: tokenizers of sacreBLEU, with the same numbers. */
-#define TRAFO_TOKENIZE_13A       0 /* That of mteval-v13a: ASCII punctuation is set apart. For languages with spaces. */
-#define TRAFO_TOKENIZE_NONE      1 /* Words are what stands between white space. */
-#define TRAFO_TOKENIZE_ZH        2 /* Every Chinese character is a word, the rest as in 13a. For Chinese. */
-#define TRAFO_TOKENIZE_INTL      3 /* That of mteval-v14: punctuation and symbols of every script are set apart. */
-#define TRAFO_TOKENIZE_CHAR      4 /* Every code point is a word. For Japanese, Thai and others without spaces. */
-/* Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU). */
-#define TRAFO_TOKENIZE_FLORES200 5
-/* options: end */
-
-typedef struct trafo_evaluation_options {
-  /* options: begin trafo_evaluation_options (scripts/generate_options.py) */
-  size_t struct_size;
-  const trafo_tokenizer *tokenizer; /* The SentencePiece model of tokenize flores200, which needs one. Default NULL. */
-  int64_t resamples; /* How often as many lines as there are are drawn with replacement (bootstrap). Default 1000. */
-  /* Seed of the resampling. The same seed draws the same lines for every system and both scores. Default 12345. */
-  uint64_t seed;
-  /* TRAFO_TOKENIZE_*. How BLEU cuts lines into words. Scores are comparable only where it is the same. Default
-   * TRAFO_TOKENIZE_13A. */
-  int32_t tokenize;
-  int32_t lowercase; /* 1: BLEU is computed without case. chrF keeps it. Default 0. */
-  /* 1: lines are resampled for the mean and the 95 % interval of both scores. With a baseline they always are. Default 0. */
-  int32_t confidence;
-  int32_t reserved; /* 0 */
-  /* options: end */
-} trafo_evaluation_options;
-
-/* A corpus score, 0 to 100. The other members are NaN where lines were not resampled. */
-typedef struct trafo_resampled_score {
-  double score;
-  double mean;       /* of the resamples */
-  double half_width; /* 95 % of the resamples lie in an interval of twice this width */
-  /* Paired bootstrap test (Koehn, EMNLP 2004): how probable so large a difference from the baseline would be if both were equal.
-   * NaN without a baseline. */
-  double p_value;
-} trafo_resampled_score;
-
-typedef struct trafo_evaluation {
-  size_t struct_size;
-  trafo_resampled_score bleu;
-  trafo_resampled_score chrf;
-  trafo_resampled_score baseline_bleu; /* NaN without a baseline, as baseline_chrf */
-  trafo_resampled_score baseline_chrf;
-  double bleu_precisions[4]; /* of n-grams of 1 to 4 tokens, per cent, smoothed */
-  double bleu_brevity_penalty;
-  int64_t bleu_matches[4]; /* n-grams of the hypotheses that a reference has */
-  int64_t bleu_totals[4];  /* n-grams of the hypotheses */
-  int64_t hypothesis_tokens;
-  int64_t reference_tokens; /* with several references, of the one of each line that is nearest in length */
-  /* References in scripts without spaces (Chinese, Japanese, Thai, ...), of which the tokenizers 13a, intl and none take whole
-   * phrases for words: their BLEU says little then. */
-  int64_t unspaced_references;
-  char bleu_signature[128]; /* sacreBLEU's signature; only scores with equal signatures are comparable */
-  char chrf_signature[128];
-} trafo_evaluation;
-
-/* since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluation_options_init(trafo_evaluation_options *options, size_t struct_size);
-/* Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets
- * references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the
- * same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize
- * flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluate(const trafo_string_view *hypotheses, const trafo_string_view *references,
-                                                     size_t count, size_t reference_sets,
-                                                     const trafo_string_view *baseline,
-                                                     const trafo_evaluation_options *options, trafo_evaluation *out,
-                                                     size_t struct_size);
-
-/* Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature may be NULL; it gets
- * sacreBLEU's signature, freed with trafo_string_free. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_bleu(const trafo_string_view *hypotheses, const trafo_string_view *references,
-                                                 size_t count, int32_t lowercase, double *out_score,
-                                                 char **out_signature);
-/* Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature may be NULL, as for trafo_bleu. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_chrf(const trafo_string_view *hypotheses, const trafo_string_view *references,
-                                                 size_t count, double *out_score, char **out_signature);
 
 #ifdef __cplusplus
 }

@@ -43,7 +43,7 @@ trafo_error* trafo_op_rotary(trafo_context* context, const trafo_tensor* x,
     options.heads = heads;
     options.kv_heads = kv_heads;
     options.head_dim = head_dim;
-    options.theta = theta;
+    options.angles.theta = theta;
     *out = give_tensor(call.owner(), ops::rotary(c, call.tensor(x, "x"),
                                                  call.tensor(positions, "positions"), options));
   });

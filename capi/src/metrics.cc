@@ -121,3 +121,21 @@ trafo_error* trafo_evaluate(const trafo_string_view* hypotheses,
                  to_c(evaluate(system, sets, others, chosen), baseline != nullptr));
   });
 }
+
+trafo_error* trafo_sentence_scores(const trafo_string_view* hypotheses,
+                                   const trafo_string_view* references, size_t count,
+                                   const trafo_evaluation_options* options, double* out_bleu,
+                                   double* out_chrf) {
+  return api(__func__, [&](const Call& call) {
+    if (!out_bleu && !out_chrf) call.refuse("out_bleu and out_chrf are both NULL");
+    if (count == 0) call.refuse("there are no hypotheses");
+    const EvaluationOptions chosen = options_argument(call, options);
+    const auto system = lines_argument(call, hypotheses, count, "hypotheses");
+    const auto reference = lines_argument(call, references, count, "references");
+    std::vector<double> bleu, chrf;
+    if (out_bleu) bleu = sentence_bleu(system, reference, chosen);
+    if (out_chrf) chrf = sentence_chrf(system, reference);
+    std::copy(bleu.begin(), bleu.end(), out_bleu);
+    std::copy(chrf.begin(), chrf.end(), out_chrf);
+  });
+}

@@ -31,15 +31,6 @@ ParamId checked_parameter(const Call& call, const ParameterStore& parameters, in
   return static_cast<ParamId>(index);
 }
 
-// A model whose parameters may be grouped in another way.
-const ModelObject& untrained(const Call& call, trafo_model* model) {
-  const ModelObject& m = call.handle(model, "model");
-  call.use(m.context);
-  check_changeable(call, m);
-  if (m.model.use_count() > 1) call.refuse("the model has a trainer: free that first");
-  return m;
-}
-
 void set_trainable(const Call& call, trafo_model* model, const char* pattern, size_t length,
                    bool trainable, int64_t* out_count) {
   if (out_count) *out_count = 0;

@@ -28,4 +28,13 @@ inline void check_changeable(const Call& call, const ModelObject& model) {
     call.refuse("the model is prepared for inference; load it once more to change its weights");
 }
 
+// A model whose parameters may be grouped in another way.
+inline const ModelObject& untrained(const Call& call, trafo_model* model) {
+  const ModelObject& m = call.handle(model, "model");
+  call.use(m.context);
+  check_changeable(call, m);
+  if (m.model.use_count() > 1) call.refuse("the model has a trainer: free that first");
+  return m;
+}
+
 }  // namespace trafo::capi

@@ -103,6 +103,12 @@ trafo_error* trafo_op_scale(trafo_context* context, const trafo_tensor* x, doubl
                [&](const Call&, Context& c, const Tensor& t) { return ops::scale(c, t, factor); });
 }
 
+trafo_error* trafo_op_shift(trafo_context* context, const trafo_tensor* x, double amount,
+                            trafo_tensor** out) {
+  return unary(__func__, context, x, out,
+               [&](const Call&, Context& c, const Tensor& t) { return ops::shift(c, t, amount); });
+}
+
 trafo_error* trafo_op_reshape(trafo_context* context, const trafo_tensor* x, const int64_t* shape,
                               int32_t rank, trafo_tensor** out) {
   return unary(__func__, context, x, out, [&](const Call& call, Context& c, const Tensor& t) {

@@ -67,12 +67,19 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.rope_theta = o.rope_theta;
   c.depth_scaled_init = o.depth_scaled_init ? 1 : 0;
   c.output_bias = o.output_bias ? 1 : 0;
+  c.head_width = o.head_width;
+  c.qkv_biases = o.qkv_biases ? 1 : 0;
+  c.attention_output_bias = o.attention_output_bias ? 1 : 0;
+  c.ffn_biases = o.ffn_biases ? 1 : 0;
+  c.rope_factor = o.rope_factor;
+  c.rope_original_positions = o.rope_original_positions;
+  c.rope_low_turns = o.rope_low_turns;
+  c.rope_high_turns = o.rope_high_turns;
   c.precision = TRAFO_FLOAT32;
   return c;
 }
 
 ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
-  call.reserved(c.reserved);
   ModelConfig o;
   o.architecture = static_cast<Architecture>(c.architecture);
   o.activation = static_cast<Activation>(c.activation);
@@ -97,6 +104,14 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.rope_theta = c.rope_theta;
   o.depth_scaled_init = call.flag(c.depth_scaled_init, "depth_scaled_init");
   o.output_bias = call.flag(c.output_bias, "output_bias");
+  o.head_width = c.head_width;
+  o.qkv_biases = call.flag(c.qkv_biases, "qkv_biases");
+  o.attention_output_bias = call.flag(c.attention_output_bias, "attention_output_bias");
+  o.ffn_biases = call.flag(c.ffn_biases, "ffn_biases");
+  o.rope_factor = c.rope_factor;
+  o.rope_original_positions = c.rope_original_positions;
+  o.rope_low_turns = c.rope_low_turns;
+  o.rope_high_turns = c.rope_high_turns;
   return o;
 }
 
@@ -209,6 +224,9 @@ trafo_translate_options trafo::capi::to_c(const TranslateOptions& o) {
   c.max_length = 0;
   c.min_length = o.decode.min_length;
   c.batch_tokens = o.decode.batch_tokens;
+  c.word_scores = o.decode.word_scores ? 1 : 0;
+  c.alignment = o.decode.alignment ? 1 : 0;
+  c.alignment_layer = o.decode.alignment_layer;
   c.truncate = o.truncate ? 1 : 0;
   c.sampling = o.decode.sampling.on ? 1 : 0;
   c.temperature = o.decode.sampling.temperature;
@@ -218,6 +236,8 @@ trafo_translate_options trafo::capi::to_c(const TranslateOptions& o) {
   c.first_line = o.decode.sampling.first_line;
   c.shortlist_first = o.shortlist.first;
   c.shortlist_best = o.shortlist.best;
+  c.end_source = o.end_source ? 1 : 0;
+  c.begin_source = o.begin_source ? 1 : 0;
   return c;
 }
 
@@ -228,6 +248,9 @@ TranslateOptions trafo::capi::from_c(const Call& call, const trafo_translate_opt
   o.decode.length_penalty = c.length_penalty;
   o.decode.min_length = c.min_length;
   o.decode.batch_tokens = c.batch_tokens;
+  o.decode.word_scores = call.flag(c.word_scores, "word_scores");
+  o.decode.alignment = call.flag(c.alignment, "alignment");
+  o.decode.alignment_layer = c.alignment_layer;
   o.truncate = call.flag(c.truncate, "truncate");
   o.decode.sampling.on = call.flag(c.sampling, "sampling");
   o.decode.sampling.temperature = c.temperature;
@@ -237,6 +260,8 @@ TranslateOptions trafo::capi::from_c(const Call& call, const trafo_translate_opt
   o.decode.sampling.first_line = c.first_line;
   o.shortlist.first = c.shortlist_first;
   o.shortlist.best = c.shortlist_best;
+  o.end_source = call.flag(c.end_source, "end_source");
+  o.begin_source = call.flag(c.begin_source, "begin_source");
   return o;
 }
 
@@ -280,6 +305,23 @@ constexpr Preset kPresets[] = {
      c.log_first = 5;
      c.learning_rate = 0.005;
      c.warmup = 1000;
+   }},
+  {"student-tiny",
+   [](trafo_model_config& c) {
+     c.vocabulary = 8000;
+     c.encoder_layers = 6;
+     c.decoder_layers = 2;
+     c.width = 128;
+     c.ffn_width = 256;
+     c.heads = 4;
+     c.dropout = 0.1;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.005;
+     c.warmup = 1000;
+     c.ema_alpha = 0.0001;
    }},
   {"small",
    [](trafo_model_config& c) {

@@ -87,19 +87,22 @@ trafo_error* trafo_trainer_options_preset(trafo_trainer_options* options, const 
 }
 
 trafo_error* trafo_plan_training(const trafo_model_config* config,
-                                 const trafo_trainer_options* options, int64_t sentences,
-                                 int64_t source_tokens, int64_t target_tokens,
+                                 const trafo_trainer_options* options,
+                                 const trafo_string_view* frozen, size_t frozen_count,
+                                 int64_t sentences, int64_t source_tokens, int64_t target_tokens,
                                  trafo_memory_plan* out, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     call.out_struct(out, struct_size);
     const WantedModel wanted = wanted_model(call, config);
     const TrainOptions training = from_c(call, read_options(call, options, kDefaults));
+    const Device device{DeviceKind::cuda, 0};
+    const std::vector<std::string> patterns = lines_argument(call, frozen, frozen_count, "frozen");
+    const PlannedGroups groups{.frozen = patterns};
     BatchSizes sizes{sentences, source_tokens, target_tokens};
     if (training.batch_fit)
-      sizes =
-          largest_batch({DeviceKind::cuda, 0}, wanted.config, wanted.precision, training, sizes);
-    trafo_memory_plan result = to_c(
-        plan_training({DeviceKind::cuda, 0}, wanted.config, wanted.precision, training, sizes));
+      sizes = largest_batch(device, wanted.config, wanted.precision, training, sizes, groups);
+    trafo_memory_plan result =
+        to_c(plan_training(device, wanted.config, wanted.precision, training, sizes, groups));
     result.batch_tokens = sizes.target_tokens;
     result.limit_bytes = training.memory_limit;
     init_options(call, out, struct_size, result);

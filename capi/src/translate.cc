@@ -15,14 +15,21 @@ using namespace trafo::capi;
 
 namespace {
 
-// Without the shortlist's table.
-TranslateOptions to_options(const Call& call, const trafo_translate_options& o) {
+// For lines of `tokenizer`.
+TranslateOptions to_options(const Call& call, const trafo_translate_options& o,
+                            const Tokenizer& tokenizer) {
   if (o.max_length < 0) call.refuse("max_length must be at least 0, got ", o.max_length);
   TranslateOptions options = from_c(call, o);
   if (o.max_length > 0) {
     options.decode.max_length = o.max_length;
     options.decode.max_length_factor = 0;
     options.decode.max_length_extra = o.max_length;
+  }
+  if (o.shortlist) {
+    const ShortlistObject& list = call.handle(o.shortlist, "shortlist");
+    if (list.tokenizer.serialized() != tokenizer.serialized())
+      call.refuse("the shortlist belongs to another tokenizer");
+    options.shortlist.table = &list.table;
   }
   return options;
 }
@@ -33,6 +40,29 @@ const Translation& line_at(const Call& call, const trafo_translations* translati
   if (index >= lines.size())
     call.refuse("index is ", index, ", there are ", lines.size(), " lines");
   return lines[index];
+}
+
+// Hypothesis `rank` of line `index`. NOT_FOUND: the line has fewer.
+const TextHypothesis& hypothesis_at(const Call& call, const trafo_translations* translations,
+                                    size_t index, size_t rank) {
+  const std::vector<TextHypothesis>& hypotheses = line_at(call, translations, index).hypotheses;
+  require(rank < hypotheses.size(), ErrorCode::not_found, call.function(), "line ", index, " has ",
+          hypotheses.size(), " hypotheses, not ", rank + 1);
+  return hypotheses[rank];
+}
+
+// Gives a borrowed array out; NULL if it is empty.
+template <class T>
+void lend(const std::vector<T>& values, const T** out, size_t* out_count) {
+  *out = values.empty() ? nullptr : values.data();
+  *out_count = values.size();
+}
+
+void cancel_with(const Call& call, const trafo_cancel* cancel, DecodeOptions& options) {
+  if (cancel)
+    options.cancelled = [token = call.handle(cancel, "cancel").token] {
+      return token->is_cancelled();
+    };
 }
 
 }  // namespace
@@ -53,17 +83,8 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
     call.use(m.context);
     const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
     const trafo_translate_options o = read_options(call, options, to_c(TranslateOptions{}));
-    TranslateOptions wanted = to_options(call, o);
-    if (o.shortlist) {
-      const ShortlistObject& list = call.handle(o.shortlist, "shortlist");
-      if (list.tokenizer.serialized() != subwords.serialized())
-        call.refuse("the shortlist belongs to another tokenizer");
-      wanted.shortlist.table = &list.table;
-    }
-    if (cancel)
-      wanted.decode.cancelled = [token = call.handle(cancel, "cancel").token] {
-        return token->is_cancelled();
-      };
+    TranslateOptions wanted = to_options(call, o, subwords);
+    cancel_with(call, cancel, wanted.decode);
     const Translator translator(*m.context, *m.model, subwords, m.packed);
     *out = new_handle<trafo_translations>(
         translator.translate(views_argument(call, lines, count, "lines"), wanted));
@@ -75,12 +96,45 @@ trafo_error* trafo_translations_get(const trafo_translations* translations, size
   return api(__func__, [&](const Call& call) {
     call.out(out_text, "out_text");
     if (out_score) *out_score = 0;
-    const std::vector<TextHypothesis>& hypotheses = line_at(call, translations, index).hypotheses;
-    require(rank < hypotheses.size(), ErrorCode::not_found, call.function(), "line ", index,
-            " has ", hypotheses.size(), " hypotheses, not ", rank + 1);
-    const TextHypothesis& hypothesis = hypotheses[rank];
+    const TextHypothesis& hypothesis = hypothesis_at(call, translations, index, rank);
     *out_text = {hypothesis.text.data(), hypothesis.text.size()};
     if (out_score) *out_score = hypothesis.score;
+  });
+}
+
+trafo_error* trafo_translations_get_tokens(const trafo_translations* translations, size_t index,
+                                           size_t rank, const int32_t** out_tokens,
+                                           size_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_tokens, "out_tokens");
+    call.out(out_count, "out_count");
+    lend(hypothesis_at(call, translations, index, rank).tokens, out_tokens, out_count);
+  });
+}
+
+trafo_error* trafo_translations_get_word_scores(const trafo_translations* translations,
+                                                size_t index, size_t rank,
+                                                const double** out_scores, size_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_scores, "out_scores");
+    call.out(out_count, "out_count");
+    lend(hypothesis_at(call, translations, index, rank).word_scores, out_scores, out_count);
+  });
+}
+
+trafo_error* trafo_translations_get_alignment(const trafo_translations* translations, size_t index,
+                                              size_t rank, const float** out_weights,
+                                              size_t* out_target_tokens,
+                                              size_t* out_source_tokens) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_weights, "out_weights");
+    call.out(out_target_tokens, "out_target_tokens");
+    call.out(out_source_tokens, "out_source_tokens");
+    const Alignment& alignment = hypothesis_at(call, translations, index, rank).alignment;
+    size_t count = 0;
+    lend(alignment.weights, out_weights, &count);
+    *out_target_tokens = static_cast<size_t>(alignment.target_tokens);
+    *out_source_tokens = static_cast<size_t>(alignment.source_tokens);
   });
 }
 
@@ -135,5 +189,24 @@ trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
       out_log_probability[i] = scores[i].log_probability;
       if (out_tokens) out_tokens[i] = scores[i].tokens;
     }
+  });
+}
+
+trafo_error* trafo_force_decode(trafo_model* model, const trafo_tokenizer* tokenizer,
+                                const trafo_string_view* source, const trafo_string_view* target,
+                                size_t count, const trafo_translate_options* options,
+                                const trafo_cancel* cancel, trafo_translations** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const ModelObject& m = call.handle(model, "model");
+    call.use(m.context);
+    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
+    TranslateOptions wanted =
+        to_options(call, read_options(call, options, to_c(TranslateOptions{})), subwords);
+    cancel_with(call, cancel, wanted.decode);
+    const Translator translator(*m.context, *m.model, subwords);
+    *out = new_handle<trafo_translations>(
+        translator.force_decode(views_argument(call, source, count, "source"),
+                                views_argument(call, target, count, "target"), wanted));
   });
 }

@@ -72,9 +72,9 @@ struct EnumNames<FeedForward> {
 enum class ScheduleKind : int32_t {
   // It stays at its peak.
   constant = 0,
-  // It falls to zero on a line; needs schedule_updates.
+  // It falls to final_rate on a line; needs schedule_updates.
   linear = 1,
-  // It falls to zero on half a cosine; needs schedule_updates.
+  // It falls to final_rate on half a cosine; needs schedule_updates.
   cosine = 2,
   // It falls with the square root of the update.
   inverse_sqrt = 3,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -54,18 +55,44 @@ class Error : public std::exception {
   std::string what_;
 };
 
+// One argument of concat(): where it is and the function that writes its type. What joins them is
+// then compiled once, not for every list of types and every length of a literal.
+struct TextPiece {
+  TextPiece(const char* text) : at(text), write(&write_text) {}  // NOLINT: implicit
+  template <class T>
+  TextPiece(const T& value) : at(&value), write(&write_value<T>) {}  // NOLINT
+
+  static void write_text(std::ostream& out, const void* at) { out << static_cast<const char*>(at); }
+  template <class T>
+  static void write_value(std::ostream& out, const void* at) {
+    out << *static_cast<const T*>(at);
+  }
+
+  const void* at;
+  void (*write)(std::ostream&, const void*);
+};
+
+inline std::string join_text(std::initializer_list<TextPiece> pieces) {
+  std::ostringstream out;
+  out.exceptions(std::ios::badbit);  // otherwise a bad_alloc would silently cut the text
+  for (const TextPiece& piece : pieces) piece.write(out, piece.at);
+  return std::move(out).str();
+}
+
+[[noreturn]] inline void fail_joined(ErrorCode code, std::string_view origin,
+                                     std::initializer_list<TextPiece> message) {
+  throw Error(code, std::string(origin), join_text(message));
+}
+
 // concat("row ", 3, " of ", n): the streamed text of all arguments.
 template <class... Args>
 std::string concat(const Args&... args) {
-  std::ostringstream out;
-  out.exceptions(std::ios::badbit);  // otherwise a bad_alloc would silently cut the text
-  (out << ... << args);
-  return std::move(out).str();
+  return join_text({TextPiece(args)...});
 }
 
 template <class... Args>
 [[noreturn]] void fail(ErrorCode code, std::string_view origin, const Args&... message) {
-  throw Error(code, std::string(origin), concat(message...));
+  fail_joined(code, origin, {TextPiece(message)...});
 }
 
 // require(rows > 0, ErrorCode::shape_mismatch, "layer_norm", "rows must be ...", rows)

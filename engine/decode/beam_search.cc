@@ -12,11 +12,23 @@ BeamSearch::BeamSearch(const DecodeOptions& options, int64_t max_steps)
       min_length_(options.min_length),
       max_steps_(max_steps),
       length_penalty_(options.length_penalty),
-      eos_(options.tokens.eos),
-      live_(1) {}
+      word_scores_(options.word_scores),
+      ends_(options.more_ends),
+      live_(1) {
+  ends_.push_back(options.tokens.eos);
+}
 
 double BeamSearch::normalised(double log_probability) const {
   return log_probability / std::pow(static_cast<double>(steps_), length_penalty_);
+}
+
+std::vector<double> BeamSearch::word_scores(const Live& parent, double log_probability) const {
+  if (!word_scores_) return {};
+  std::vector<double> scores;
+  scores.reserve(parent.word_scores.size() + 1);
+  scores = parent.word_scores;
+  scores.push_back(log_probability - parent.log_probability);
+  return scores;
 }
 
 void BeamSearch::advance(std::vector<Candidate>& candidates) {
@@ -29,14 +41,19 @@ void BeamSearch::advance(std::vector<Candidate>& candidates) {
   std::vector<Live> next;
   int64_t rank = 0;
   for (const Candidate& candidate : candidates) {
-    if (candidate.token == eos_ && steps_ <= min_length_) continue;
+    const bool ends = std::find(ends_.begin(), ends_.end(), candidate.token) != ends_.end();
+    if (ends && steps_ <= min_length_) continue;
     const Live& parent = live_[static_cast<size_t>(candidate.parent)];
-    if (candidate.token == eos_) {
+    if (ends) {
       if (rank < beam_)
         finished_.push_back({parent.tokens, normalised(candidate.log_probability),
-                             candidate.log_probability, true});
+                             candidate.log_probability, true,
+                             word_scores(parent, candidate.log_probability)});
     } else if (static_cast<int64_t>(next.size()) < beam_) {
-      Live child{{}, candidate.log_probability, candidate.parent};
+      Live child{{},
+                 candidate.log_probability,
+                 candidate.parent,
+                 word_scores(parent, candidate.log_probability)};
       child.tokens.reserve(parent.tokens.size() + 1);
       child.tokens = parent.tokens;
       child.tokens.push_back(candidate.token);
@@ -62,8 +79,8 @@ std::vector<Hypothesis> BeamSearch::results() const {
   std::stable_sort(results.begin(), results.end(),
                    [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
   if (results.empty() && !live_.empty())
-    results.push_back(
-        {live_[0].tokens, normalised(live_[0].log_probability), live_[0].log_probability, false});
+    results.push_back({live_[0].tokens, normalised(live_[0].log_probability),
+                       live_[0].log_probability, false, live_[0].word_scores});
   if (results.empty()) results.emplace_back();  // nothing but eos has a probability
   if (static_cast<int64_t>(results.size()) > n_best_) results.resize(static_cast<size_t>(n_best_));
   return results;

@@ -1,6 +1,8 @@
 // Beam search over one sentence: decides which hypotheses stay live and which are finished. It
 // works on host values and knows no tensors.
 //
+// eos stands for every token that ends a hypothesis (DecodeOptions::more_ends).
+//
 // Each step ranks the expansions of all live hypotheses by log-probability. Expansions with eos
 // among the first `beam` are finished hypotheses; the first `beam` of the others are the new live
 // ones. The search ends at the maximum length, or when `beam` hypotheses are finished and no live
@@ -10,23 +12,18 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/decode/hypothesis.h"
 #include "engine/decode/options.h"
 
 namespace trafo {
-
-struct Hypothesis {
-  std::vector<int32_t> tokens;  // without eos
-  double score = 0;  // log_probability / tokens^length_penalty, eos counted; ranks hypotheses
-  double log_probability = 0;  // natural logarithm, eos included
-  bool finished = true;        // false: cut off at the maximum length
-};
 
 class BeamSearch {
  public:
   struct Live {
     std::vector<int32_t> tokens;
     double log_probability = 0;
-    int32_t parent = 0;  // index in the live list of the previous step
+    int32_t parent = 0;                    // index in the live list of the previous step
+    std::vector<double> word_scores = {};  // as in Hypothesis
   };
   struct Candidate {
     double log_probability;  // of the hypothesis with this token
@@ -49,11 +46,15 @@ class BeamSearch {
 
  private:
   double normalised(double log_probability) const;
+  // The word scores of `parent` and of a token that raises its log-probability to
+  // `log_probability`; none without DecodeOptions::word_scores.
+  std::vector<double> word_scores(const Live& parent, double log_probability) const;
   bool settled() const;
 
   int64_t beam_, n_best_, min_length_, max_steps_;
   double length_penalty_;
-  int32_t eos_;
+  bool word_scores_;
+  std::vector<int32_t> ends_;
   int64_t steps_ = 0;
   bool done_ = false;
   std::vector<Live> live_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +21,7 @@ struct DrawOptions {
   // options: begin DrawOptions (scripts/generate_options.py)
   // clang-format off
   double temperature = 1;  // Logits are divided by it.
-  int64_t top_k = 0;  // Only so many of the most probable tokens. 0: all.
+  int64_t top_k = 0;  // Only this many of the most probable tokens. 0: all.
   // Only the fewest tokens that have this share of the probability together (Holtzman et al.,
   // arXiv 1904.09751).
   double top_p = 1;
@@ -44,6 +45,14 @@ struct DecodeOptions {
   int64_t min_length = 0;  // Tokens before a translation may end.
   // Source tokens times beam of the sentences that are decoded together.
   int64_t batch_tokens = 4096;
+  // Whether every hypothesis has the log-probability of each of its tokens.
+  bool word_scores = false;
+  // Whether every hypothesis has an alignment: for each of its tokens, the cross-attention to the
+  // source tokens. A decoder-lm has none: UNSUPPORTED.
+  bool alignment = false;
+  // Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from
+  // 1. 0: the last but one.
+  int64_t alignment_layer = 0;
   // clang-format on
   // options: end
   // The longest translation of n source tokens, eos counted on both sides, is min(max_length,
@@ -53,13 +62,19 @@ struct DecodeOptions {
   int64_t max_length_extra = 10;
   bool allow_unk = false;  // false: unk is never generated; bos and pad never are
   SpecialTokens tokens;
-  DrawOptions sampling;  // if `on`, replaces the search; beam is not used
+  std::vector<int32_t> more_ends;  // tokens that end a hypothesis as eos does
+  bool allow_bos = false;          // bos is a subword of texts as well and may be generated
+  bool end_source = true;          // false: a source need not end with eos
+  DrawOptions sampling;            // if `on`, replaces the search; beam is not used
   // Returns the tokens that translations may consist of, given the source tokens of a batch; eos is
   // always allowed. Probabilities are over these tokens alone. Empty: the whole vocabulary.
   std::function<std::vector<int32_t>(std::span<const int32_t> sources)> shortlist;
   // The result of pack_for_decoding, as long as the model's weights have not changed. Null:
   // translate_tokens packs them for the call if that is faster.
   std::shared_ptr<const PackedWeights> weights;
+  // Whether an encoder_decoder decodes in a number of rows out of few, of which some may be unused.
+  // No value: on an accelerator.
+  std::optional<bool> pad_rows;
   // Called before every decode step on the calling thread; true ends the call with CANCELLED.
   std::function<bool()> cancelled;
 };

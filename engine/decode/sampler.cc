@@ -23,11 +23,12 @@ constexpr const char* kOrigin = "translate";
 
 }  // namespace
 
-Sampler::Sampler(const DrawOptions& options, int32_t eos, std::span<const int32_t> banned)
-    : options_(options), eos_(eos), banned_(banned.begin(), banned.end()) {}
+Sampler::Sampler(const DrawOptions& options, std::span<const int32_t> ends,
+                 std::span<const int32_t> banned)
+    : options_(options), ends_(ends.begin(), ends.end()), banned_(banned.begin(), banned.end()) {}
 
 bool Sampler::allowed(int32_t id, const Place& place) const {
-  return (place.may_end || id != eos_) &&
+  return (place.may_end || std::find(ends_.begin(), ends_.end(), id) == ends_.end()) &&
          std::find(banned_.begin(), banned_.end(), id) == banned_.end();
 }
 
@@ -108,8 +109,9 @@ void keep_share(Tokens& tokens, double share, double total) {
 std::vector<Sampler::Draw> Sampler::draw_from_best(Context& context, const Tensor& logits,
                                                    std::span<const Place> places) {
   const int64_t most = logits.dim(1) - static_cast<int64_t>(banned_.size());
-  // One more, in case eos is among them and not allowed.
-  const int64_t k = std::min(options_.top_k, most - 1) + 1;
+  // More by the ends, in case they are among them and not allowed.
+  const auto ends = static_cast<int64_t>(ends_.size());
+  const int64_t k = std::min(options_.top_k + ends, most);
   const Tensor scaled =
       options_.temperature == 1 ? logits : ops::scale(context, logits, 1 / options_.temperature);
   const ops::TopK top = ops::top_k(context, scaled, k, banned_);

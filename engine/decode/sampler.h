@@ -18,7 +18,7 @@ class Sampler {
     int64_t sentence = 0;  // from 0, of this call
     int32_t sample = 0;
     int32_t position = 0;  // number of tokens drawn before
-    bool may_end = true;   // false: eos is not drawn
+    bool may_end = true;   // false: no end is drawn
   };
   struct Draw {
     int32_t token = 0;
@@ -26,8 +26,9 @@ class Sampler {
     double log_probability = 0;
   };
 
-  // `banned` tokens are never drawn.
-  Sampler(const DrawOptions& options, int32_t eos, std::span<const int32_t> banned);
+  // `ends`: the tokens that end a hypothesis, eos among them. `banned` tokens are never drawn.
+  Sampler(const DrawOptions& options, std::span<const int32_t> ends,
+          std::span<const int32_t> banned);
 
   // One draw for each place. NON_FINITE, naming the sentence: its logits hold NaN or infinity.
   std::vector<Draw> draw(Context& context, const Tensor& logits, std::span<const Place> places);
@@ -48,8 +49,7 @@ class Sampler {
                          std::vector<Token>& tokens) const;
 
   const DrawOptions& options_;
-  int32_t eos_;
-  std::vector<int32_t> banned_;
+  std::vector<int32_t> ends_, banned_;
 };
 
 }  // namespace trafo

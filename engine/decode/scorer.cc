@@ -62,11 +62,17 @@ std::vector<PairScore> score(Context& context, const Model& model,
     size_t row = 0;
     for (const int64_t i : group) {
       PairScore& result = scores[static_cast<size_t>(i)];
-      for (int64_t t = 0; t < tokens_of(i); ++t) result.log_probability -= nll[row++];
+      result.tokens = static_cast<int64_t>(pairs[static_cast<size_t>(i)].target.size());
+      result.word_scores.reserve(static_cast<size_t>(result.tokens));
+      row += static_cast<size_t>(tokens_of(i) - result.tokens);  // the source of a decoder_lm
+      for (int64_t t = 0; t < result.tokens; ++t) {
+        const double word_score = -nll[row++];
+        result.word_scores.push_back(word_score);
+        result.log_probability += word_score;
+      }
       require(std::isfinite(result.log_probability), ErrorCode::non_finite, kOrigin,
               "the model gives pair ", i + 1, " a log-probability of ", result.log_probability,
               ": its weights or their products are not finite");
-      result.tokens = static_cast<int64_t>(pairs[static_cast<size_t>(i)].target.size());
     }
   }
   return scores;

@@ -21,6 +21,8 @@ struct ScoreOptions {
 struct PairScore {
   double log_probability = 0;  // natural logarithm, summed over the target, eos included
   int64_t tokens = 0;          // target tokens, eos counted
+  // Of each target token, the natural logarithm; they sum to log_probability.
+  std::vector<double> word_scores = {};
 };
 
 // The scores of the pairs, in their order. The model is only read and nothing is recorded.

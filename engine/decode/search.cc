@@ -1,11 +1,13 @@
 #include "engine/decode/search.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/decode/alignment.h"
 #include "engine/decode/decode_options_fields.generated.h"
 #include "engine/decode/packing.h"
 #include "engine/decode/sampler.h"
@@ -18,26 +20,14 @@ constexpr const char* kOrigin = "translate";
 // Capacity of a cache row after its prompt, in tokens, before the cache first grows.
 constexpr int64_t kFirstCapacity = 32;
 
-void check(const ModelConfig& config, const DecodeOptions& options) {
-  const auto check_range = [](bool good, const char* what, auto value, const char* range) {
-    require(good, ErrorCode::invalid_argument, kOrigin, what, " must be ", range, ", got ", value);
-  };
-  for_each_field_of_decoding(options, [](const OptionField& field, const auto& value) {
-    check_option(kOrigin, field, value);
-  });
-  check_range(options.sampling.on || options.n_best <= options.beam, "n_best", options.n_best,
-              "1 to the beam");
-  check_range(options.max_length >= 1, "max_length", options.max_length, "1 or more");
-  check_range(std::isfinite(options.max_length_factor) && options.max_length_factor >= 0,
-              "max_length_factor", options.max_length_factor, "0 or more");
-  check_range(options.max_length_extra >= 1, "max_length_extra", options.max_length_extra,
-              "1 or more");
-  const SpecialTokens& tokens = options.tokens;
-  check_range(tokens.eos >= 0 && tokens.eos < config.vocabulary, "eos", tokens.eos,
-              "a token of the vocabulary");
-  if (config.has_encoder())
-    check_range(tokens.bos >= 0 && tokens.bos < config.vocabulary, "bos", tokens.bos,
-                "a token of the vocabulary");
+// The rows that `live` hypotheses are decoded in on an accelerator: eight sizes for every doubling.
+// A library of GEMMs chooses a kernel anew for every number of rows, which takes longer than the
+// rows that nobody needs. A row that nobody needs is as long as the others behind an encoder, where
+// every prompt is bos; a decoder_lm has no such rows.
+int64_t padded_rows(int64_t live) {
+  const auto below = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(live)));
+  const int64_t step = std::max<int64_t>(8, below / 8);
+  return (live + step - 1) / step * step;
 }
 
 // A sentence that is being decoded, or one sample of it.
@@ -64,15 +54,23 @@ struct Scores {
 class BatchDecoder {
  public:
   BatchDecoder(Context& context, const Model& model, const DecodeOptions& options)
-      : context_(context), model_(model), options_(options) {
+      : context_(context),
+        model_(model),
+        options_(options),
+        pads_rows_(model.config().has_encoder() &&
+                   options.pad_rows.value_or(context.backend().stream_device() != nullptr)) {
     const SpecialTokens& tokens = options.tokens;
-    for (const int32_t id : {tokens.pad, tokens.bos, options.allow_unk ? -1 : tokens.unk})
-      if (id >= 0 && id < model.config().vocabulary && id != tokens.eos &&
+    ends_ = options.more_ends;
+    ends_.push_back(tokens.eos);
+    const int32_t bos = options.allow_bos ? -1 : tokens.bos;
+    for (const int32_t id : {tokens.pad, bos, options.allow_unk ? -1 : tokens.unk})
+      if (id >= 0 && id < model.config().vocabulary &&
+          std::find(ends_.begin(), ends_.end(), id) == ends_.end() &&
           std::find(banned_.begin(), banned_.end(), id) == banned_.end())
         banned_.push_back(id);
-    k_ = std::min(options.beam + 1,
+    k_ = std::min(options.beam + static_cast<int64_t>(ends_.size()),
                   model.config().vocabulary - static_cast<int64_t>(banned_.size()));
-    if (options.sampling.on) sampler_.emplace(options.sampling, tokens.eos, banned_);
+    if (options.sampling.on) sampler_.emplace(options.sampling, ends_, banned_);
   }
 
   // Decodes `slots` together; hands each result to done(slot, hypotheses). The slots of sentence i
@@ -81,6 +79,8 @@ class BatchDecoder {
   void decode(std::span<const std::vector<int32_t>* const> sources, std::vector<Slot> slots,
               Done&& done) {
     slots_ = std::move(slots);
+    rows_ = static_cast<int64_t>(sources.size());
+    placed_ = false;
     std::vector<std::vector<int32_t>> prompts;
     int64_t longest = 0;
     for (const std::vector<int32_t>* source : sources) {
@@ -99,7 +99,7 @@ class BatchDecoder {
     for (;;) {
       const std::vector<int32_t> parents = advance(logits, done);
       if (slots_.empty()) return;
-      reorder(context_, state, parents);
+      if (!parents.empty()) reorder(context_, state, parents);
       check_cancelled();
       const int64_t capacity = state.cache.capacity();
       if (state.cache.longest() == capacity)
@@ -121,11 +121,13 @@ class BatchDecoder {
     return limit;
   }
 
-  // The last token of every live hypothesis, in the order of the rows.
+  // The last token of the hypothesis in each row; eos where there is none.
   std::vector<int32_t> last_tokens() const {
-    std::vector<int32_t> ids;
-    for (const Slot& slot : slots_)
-      for (const BeamSearch::Live& live : slot.search.live()) ids.push_back(live.tokens.back());
+    std::vector<int32_t> ids(static_cast<size_t>(rows_), options_.tokens.eos);
+    for (const Slot& slot : slots_) {
+      auto row = static_cast<size_t>(slot.row);
+      for (const BeamSearch::Live& live : slot.search.live()) ids[row++] = live.tokens.back();
+    }
     return ids;
   }
 
@@ -163,7 +165,7 @@ class BatchDecoder {
     for (const std::vector<int32_t>* source : sources)
       tokens.insert(tokens.end(), source->begin(), source->end());
     shortlist_ = options_.shortlist(tokens);
-    shortlist_.push_back(options_.tokens.eos);
+    shortlist_.insert(shortlist_.end(), ends_.begin(), ends_.end());
     const int64_t vocabulary = model_.config().vocabulary;
     std::erase_if(shortlist_, [&](int32_t id) { return id < 0 || id >= vocabulary; });
     std::sort(shortlist_.begin(), shortlist_.end());
@@ -178,10 +180,11 @@ class BatchDecoder {
     banned_columns_.clear();
     for (const int32_t token : banned_)
       if (column_of(token) >= 0) banned_columns_.push_back(column_of(token));
-    k_ = std::min(options_.beam + 1,
+    k_ = std::min(options_.beam + static_cast<int64_t>(ends_.size()),
                   static_cast<int64_t>(shortlist_.size() - banned_columns_.size()));
-    if (sampler_)
-      sampler_.emplace(options_.sampling, column_of(options_.tokens.eos), banned_columns_);
+    std::vector<int32_t> end_columns;
+    for (const int32_t token : ends_) end_columns.push_back(column_of(token));
+    if (sampler_) sampler_.emplace(options_.sampling, end_columns, banned_columns_);
   }
   int32_t token_of(int32_t column) const {
     return options_.shortlist ? shortlist_[static_cast<size_t>(column)] : column;
@@ -197,15 +200,35 @@ class BatchDecoder {
     return sampler_->draw(context_, logits, places);
   }
 
+  // Gives the live hypotheses their rows for the next step. Returns the row that each continues;
+  // empty if all stay where they are.
+  std::vector<int32_t> place() {
+    int64_t hypotheses = 0;
+    for (const Slot& slot : slots_) hypotheses += static_cast<int64_t>(slot.search.live().size());
+    const int64_t rows = pads_rows_ ? padded_rows(hypotheses) : hypotheses;
+    // Greedy: the rows of finished sentences stay until fewer rows will do.
+    if (options_.beam == 1 && rows == rows_ && placed_) return {};
+    std::vector<int32_t> parents;
+    for (Slot& slot : slots_) {
+      const int64_t row = static_cast<int64_t>(parents.size());
+      for (const BeamSearch::Live& live : slot.search.live())
+        parents.push_back(static_cast<int32_t>(slot.row + live.parent));
+      slot.row = row;
+    }
+    parents.resize(static_cast<size_t>(rows), parents.front());
+    rows_ = rows;
+    placed_ = true;
+    return parents;
+  }
+
   // Chooses the next tokens of every slot; finished slots leave slots_. Returns the row that each
-  // new row continues.
+  // new row continues; empty if all stay where they are.
   template <class Done>
   std::vector<int32_t> advance(const Tensor& logits, Done&& done) {
     const Scores scores = sampler_ ? Scores{} : best_tokens(logits);
     const std::vector<Sampler::Draw> draws =
         sampler_ ? draw_tokens(logits) : std::vector<Sampler::Draw>{};
     size_t next_draw = 0;
-    std::vector<int32_t> parents;
     std::vector<Slot> left;
     for (Slot& slot : slots_) {
       if (sampler_) {
@@ -220,39 +243,46 @@ class BatchDecoder {
         done(slot, slot.search.results());
         continue;
       }
-      const int64_t row = static_cast<int64_t>(parents.size());
-      for (const BeamSearch::Live& live : slot.search.live())
-        parents.push_back(static_cast<int32_t>(slot.row + live.parent));
-      slot.row = row;
       left.push_back(std::move(slot));
     }
     slots_ = std::move(left);
-    return parents;
+    return slots_.empty() ? std::vector<int32_t>{} : place();
   }
 
   Context& context_;
   const Model& model_;
   const DecodeOptions& options_;
-  std::vector<int32_t> banned_;
+  std::vector<int32_t> ends_, banned_;
   std::vector<int32_t> shortlist_, banned_columns_;
   std::optional<Sampler> sampler_;
-  int64_t k_;  // expansions of a hypothesis: eos and `beam` other tokens suffice
+  int64_t k_;  // expansions of a hypothesis: the ends and `beam` other tokens suffice
+  bool pads_rows_;
   std::vector<Slot> slots_;
+  int64_t rows_ = 0;     // of the logits and the cache
+  bool placed_ = false;  // every live hypothesis has a row of its own
   std::vector<BeamSearch::Candidate> candidates_;
 };
 
 void check_source(const ModelConfig& config, const DecodeOptions& options,
                   const std::vector<int32_t>& source, int64_t number) {
-  require(source.back() == options.tokens.eos, ErrorCode::invalid_argument, kOrigin, "sentence ",
-          number, " must end with eos, token ", options.tokens.eos, "; its last token is ",
-          source.back());
+  require(source.back() == options.tokens.eos || !options.end_source, ErrorCode::invalid_argument,
+          kOrigin, "sentence ", number, " must end with eos, token ", options.tokens.eos,
+          "; its last token is ", source.back());
   for (const int32_t id : source)
     require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kOrigin, "sentence ",
             number, " has token ", id, ", the vocabulary has 0 to ", config.vocabulary - 1);
-  const int64_t limit = longest_source(config);
+  const int64_t limit = longest_source(config, options.max_length);
   const int64_t size = static_cast<int64_t>(source.size());
+  const std::string room = config.has_encoder()
+                               ? std::string()
+                               : concat(" and has positions for max_length ", options.max_length);
   require(size <= limit, ErrorCode::invalid_argument, kOrigin, "sentence ", number, " has ", size,
-          " tokens, the model takes at most ", limit);
+          " tokens, the model takes at most ", limit, room);
+}
+
+bool is_empty(const DecodeOptions& options, const std::vector<int32_t>& source) {
+  return source.empty() ||
+         (options.end_source && source.size() == 1 && source[0] == options.tokens.eos);
 }
 
 // Each sample of a sentence is decoded as a sentence of its own.
@@ -276,11 +306,63 @@ Slot make_slot(const ModelConfig& config, const DecodeOptions& options, int64_t 
           prompt + max_steps - 1};
 }
 
+// Aligns every hypothesis of a source that is not empty.
+void align_hypotheses(Context& context, const Model& model,
+                      std::span<const std::vector<int32_t>> sources, const DecodeOptions& options,
+                      std::vector<std::vector<Hypothesis>>& results) {
+  std::vector<SentencePair> pairs;
+  std::vector<Hypothesis*> aligned;
+  for (size_t i = 0; i < sources.size(); ++i)
+    for (Hypothesis& hypothesis : results[i]) {
+      std::vector<int32_t> target = hypothesis.tokens;
+      if (hypothesis.finished) target.push_back(options.tokens.eos);
+      if (is_empty(options, sources[i]) || target.empty()) continue;
+      pairs.push_back({sources[i], std::move(target)});
+      aligned.push_back(&hypothesis);
+    }
+  AlignOptions align_options;
+  align_options.layer = options.alignment_layer;
+  align_options.batch_tokens = options.batch_tokens;
+  align_options.tokens = options.tokens;
+  align_options.cancelled = options.cancelled;
+  std::vector<Alignment> alignments = align(context, model, pairs, align_options);
+  for (size_t i = 0; i < aligned.size(); ++i) aligned[i]->alignment = std::move(alignments[i]);
+}
+
 }  // namespace
 
-int64_t longest_source(const ModelConfig& config) {
-  return config.has_encoder() ? config.max_positions
-                              : std::max<int64_t>(1, config.max_positions / 2);
+void check_options(const ModelConfig& config, const DecodeOptions& options) {
+  const auto check_range = [](bool good, const char* what, auto value, const char* range) {
+    require(good, ErrorCode::invalid_argument, kOrigin, what, " must be ", range, ", got ", value);
+  };
+  for_each_field_of_decoding(options, [](const OptionField& field, const auto& value) {
+    check_option(kOrigin, field, value);
+  });
+  check_range(options.sampling.on || options.n_best <= options.beam, "n_best", options.n_best,
+              "1 to the beam");
+  check_range(options.max_length >= 1, "max_length", options.max_length, "1 or more");
+  check_range(std::isfinite(options.max_length_factor) && options.max_length_factor >= 0,
+              "max_length_factor", options.max_length_factor, "0 or more");
+  check_range(options.max_length_extra >= 1, "max_length_extra", options.max_length_extra,
+              "1 or more");
+  if (options.alignment) check_alignment(config, options.alignment_layer);
+  const SpecialTokens& tokens = options.tokens;
+  check_range(tokens.eos >= 0 && tokens.eos < config.vocabulary, "eos", tokens.eos,
+              "a token of the vocabulary");
+  for (const int32_t end : options.more_ends)
+    check_range(end >= 0 && end < config.vocabulary, "a token of more_ends", end,
+                "a token of the vocabulary");
+  check_range(options.end_source || !config.has_encoder(), "end_source", 0,
+              "1 for a model with an encoder");
+  if (config.has_encoder())
+    check_range(tokens.bos >= 0 && tokens.bos < config.vocabulary, "bos", tokens.bos,
+                "a token of the vocabulary");
+}
+
+int64_t longest_source(const ModelConfig& config, int64_t max_length) {
+  if (config.has_encoder()) return config.max_positions;
+  const int64_t half = std::max<int64_t>(1, config.max_positions / 2);
+  return std::max(half, config.max_positions - std::min(max_length, config.max_positions));
 }
 
 std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const Model& model) {
@@ -304,7 +386,7 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
                                                       std::span<const std::vector<int32_t>> sources,
                                                       const DecodeOptions& wanted) {
   const ModelConfig& config = model.config();
-  check(config, wanted);
+  check_options(config, wanted);
   DecodeOptions options = wanted;
   const int64_t samples = samples_of(options);
   if (options.sampling.on) options.beam = options.n_best = 1;
@@ -314,7 +396,7 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
   for (size_t i = 0; i < sources.size(); ++i) {
     const std::vector<int32_t>& source = sources[i];
     results[i].resize(static_cast<size_t>(samples));
-    if (source.empty() || (source.size() == 1 && source[0] == options.tokens.eos)) continue;
+    if (is_empty(options, source)) continue;
     const int64_t sentence = static_cast<int64_t>(i);
     check_source(config, options, source, sentence + 1);
     for (int64_t sample = 0; sample < samples; ++sample)
@@ -350,6 +432,7 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
         result = std::move(best);
     });
   }
+  if (options.alignment) align_hypotheses(context, model, sources, options, results);
   return results;
 }
 

@@ -14,9 +14,13 @@
 
 namespace trafo {
 
-// The largest number of source tokens, eos counted. A decoder_lm has half of its positions for the
-// source and half for the translation.
-int64_t longest_source(const ModelConfig& config);
+// The largest number of source tokens, eos counted. In a decoder_lm the source has the positions
+// that a translation of max_length tokens leaves, and half of them at least.
+int64_t longest_source(const ModelConfig& config, int64_t max_length = DecodeOptions{}.max_length);
+
+// INVALID_ARGUMENT, naming it: an option that is out of range. UNSUPPORTED: an alignment of a
+// decoder_lm.
+void check_options(const ModelConfig& config, const DecodeOptions& options);
 
 // Packs a copy of the weights, as large as the model, into the layout of the CPU GEMM for few rows.
 // Decoding one sentence is up to twice as fast with it, and the bits of a translation do not depend
@@ -26,7 +30,8 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
 
 // Translates each source. The results are in the order of the sources. Each has one to n_best
 // hypotheses, best first; with sampling it has n_best samples in the order of their numbers. A
-// source ends with eos, as in training. An empty source, or eos alone, has an empty translation.
+// source ends with eos, as in training, unless end_source is off. An empty source, or eos alone,
+// has an empty translation.
 //
 // The prompt of an encoder_decoder is bos. The prompt of a decoder_lm is the source, which is
 // prefilled in one pass. Sentences of similar length share a batch and leave it when they are
@@ -35,7 +40,7 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
 //
 // INVALID_ARGUMENT: options out of range, or a source that is too long (see longest_source) or does
 // not end with eos; the message has its number, counted from 1. NON_FINITE: the logits of a
-// sentence are NaN or infinite. CANCELLED.
+// sentence are NaN or infinite. CANCELLED. With options.alignment, also the errors of align().
 std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Model& model,
                                                       std::span<const std::vector<int32_t>> sources,
                                                       const DecodeOptions& options = {});

@@ -1,7 +1,10 @@
 #include "engine/decode/translator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "engine/decode/alignment.h"
 
 namespace trafo {
 namespace {
@@ -12,6 +15,12 @@ constexpr const char* kOrigin = "translate";
 bool continues_character(const Tokenizer& tokenizer, int32_t id) {
   return tokenizer.type(id) == SubwordType::byte && tokenizer.token(id) >= "<0x80>" &&
          tokenizer.token(id) <= "<0xBF>";
+}
+
+void check_shortlist(const Shortlist& list) {
+  require(list.first >= 0 && list.best >= 0, ErrorCode::invalid_argument, kOrigin,
+          "shortlist_first and shortlist_best must be at least 0, got ", list.first, " and ",
+          list.best);
 }
 
 }  // namespace
@@ -31,11 +40,12 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
                                                const TranslateOptions& options) const {
   DecodeOptions decode = options.decode;
   decode.tokens = tokenizer_.special_tokens();
+  decode.more_ends = tokenizer_.further_end_ids();
+  decode.allow_bos = tokenizer_.bos_is_subword();
+  decode.end_source = options.end_source;
   decode.weights = weights_;
   const Shortlist& list = options.shortlist;
-  require(list.first >= 0 && list.best >= 0, ErrorCode::invalid_argument, kOrigin,
-          "shortlist_first and shortlist_best must be at least 0, got ", list.first, " and ",
-          list.best);
+  check_shortlist(list);
   if (list.table != nullptr) {
     require(list.first > 0 || list.best > 0, ErrorCode::invalid_argument, kOrigin,
             "shortlist_first and shortlist_best are both 0: no token would be left");
@@ -43,19 +53,26 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
       return list.table->candidates(sources, list.first, list.best);
     };
   }
-  const int64_t limit = longest_source(model_.config());
+  const bool begins = options.begin_source;
+  require(!begins || (!model_.config().has_encoder() && decode.tokens.bos >= 0),
+          ErrorCode::invalid_argument, kOrigin,
+          "begin_source is for a decoder-lm whose vocabulary has bos");
+  const int64_t limit = longest_source(model_.config(), decode.max_length);
   std::vector<Translation> translations(lines.size());
   std::vector<std::vector<int32_t>> sources;
   for (size_t i = 0; i < lines.size(); ++i) {
     std::vector<int32_t>& ids = sources.emplace_back(encode(lines[i], "", i + 1));
+    if (!options.end_source) ids.pop_back();
+    if (begins && !ids.empty()) ids.insert(ids.begin(), decode.tokens.bos);
     translations[i].source_tokens = static_cast<int64_t>(ids.size());
-    if (options.truncate) truncate(ids, limit);
+    if (options.truncate) truncate(ids, limit, options);
     translations[i].used_tokens = static_cast<int64_t>(ids.size());
   }
   std::vector<std::vector<Hypothesis>> found = translate_tokens(context_, model_, sources, decode);
   for (size_t i = 0; i < found.size(); ++i)
     for (Hypothesis& hypothesis : found[i]) {
-      std::string text = tokenizer_.decode(hypothesis.tokens);
+      std::string text = options.end_source ? tokenizer_.decode(hypothesis.tokens)
+                                            : continuation(sources[i], hypothesis.tokens);
       translations[i].hypotheses.push_back({std::move(hypothesis), std::move(text)});
     }
   return translations;
@@ -64,13 +81,57 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
 std::vector<PairScore> Translator::score(std::span<const std::string_view> sources,
                                          std::span<const std::string_view> targets,
                                          ScoreOptions options) const {
+  options.tokens = tokenizer_.special_tokens();
+  return trafo::score(context_, model_, encode_pairs(sources, targets), options);
+}
+
+std::vector<Translation> Translator::force_decode(std::span<const std::string_view> sources,
+                                                  std::span<const std::string_view> targets,
+                                                  const TranslateOptions& given) const {
+  DecodeOptions options = given.decode;
+  options.tokens = tokenizer_.special_tokens();
+  check_options(model_.config(), options);
+  check_shortlist(given.shortlist);
+  const std::vector<SentencePair> pairs = encode_pairs(sources, targets);
+  ScoreOptions score_options;
+  score_options.batch_tokens = options.batch_tokens;
+  score_options.tokens = options.tokens;
+  score_options.cancelled = options.cancelled;
+  std::vector<PairScore> scores = trafo::score(context_, model_, pairs, score_options);
+  std::vector<Alignment> alignments(pairs.size());
+  if (options.alignment) {
+    AlignOptions align_options;
+    align_options.layer = options.alignment_layer;
+    align_options.batch_tokens = options.batch_tokens;
+    align_options.tokens = options.tokens;
+    align_options.cancelled = options.cancelled;
+    alignments = align(context_, model_, pairs, align_options);
+  }
+  std::vector<Translation> result(pairs.size());
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const std::vector<int32_t>& target = pairs[i].target;
+    TextHypothesis hypothesis;
+    hypothesis.text = targets[i];
+    hypothesis.tokens.assign(target.begin(), target.end() - 1);
+    hypothesis.log_probability = scores[i].log_probability;
+    hypothesis.score = scores[i].log_probability /
+                       std::pow(static_cast<double>(target.size()), options.length_penalty);
+    if (options.word_scores) hypothesis.word_scores = std::move(scores[i].word_scores);
+    hypothesis.alignment = std::move(alignments[i]);
+    result[i].source_tokens = result[i].used_tokens = static_cast<int64_t>(pairs[i].source.size());
+    result[i].hypotheses.push_back(std::move(hypothesis));
+  }
+  return result;
+}
+
+std::vector<SentencePair> Translator::encode_pairs(
+    std::span<const std::string_view> sources, std::span<const std::string_view> targets) const {
   require(sources.size() == targets.size(), ErrorCode::invalid_argument, kOrigin, sources.size(),
           " source lines and ", targets.size(), " target lines are no pairs");
-  options.tokens = tokenizer_.special_tokens();
   std::vector<SentencePair> pairs;
   for (size_t i = 0; i < sources.size(); ++i)
     pairs.push_back({encode(sources[i], "source, ", i + 1), encode(targets[i], "target, ", i + 1)});
-  return trafo::score(context_, model_, pairs, options);
+  return pairs;
 }
 
 // The tokens of a line and eos.
@@ -85,14 +146,32 @@ std::vector<int32_t> Translator::encode(std::string_view line, const char* side,
   }
 }
 
-// Keeps the first tokens and eos, at most `limit` in total. A character that is spelled in byte
-// tokens is kept whole or not at all.
-void Translator::truncate(std::vector<int32_t>& ids, int64_t limit) const {
+// Keeps the first tokens and eos, at most `limit` in total; without eos the last ones, and bos in
+// front. A character that is spelled in byte tokens is kept whole or not at all.
+void Translator::truncate(std::vector<int32_t>& ids, int64_t limit,
+                          const TranslateOptions& options) const {
   if (static_cast<int64_t>(ids.size()) <= limit) return;
   auto kept = static_cast<size_t>(std::max<int64_t>(limit - 1, 0));
-  while (kept > 0 && continues_character(tokenizer_, ids[kept])) --kept;
-  ids.resize(kept);
-  ids.push_back(tokenizer_.eos_id());
+  if (options.end_source) {
+    while (kept > 0 && continues_character(tokenizer_, ids[kept])) --kept;
+    ids.resize(kept);
+    ids.push_back(tokenizer_.eos_id());
+    return;
+  }
+  if (!options.begin_source) ++kept;
+  size_t first = ids.size() - kept;
+  while (first < ids.size() && continues_character(tokenizer_, ids[first])) ++first;
+  ids.erase(ids.begin() + (options.begin_source ? 1 : 0),
+            ids.begin() + static_cast<std::ptrdiff_t>(first));
+}
+
+// The text that `tokens` add to that of `source`: alone they would lose a space in front.
+std::string Translator::continuation(const std::vector<int32_t>& source,
+                                     const std::vector<int32_t>& tokens) const {
+  std::vector<int32_t> whole = source;
+  whole.insert(whole.end(), tokens.begin(), tokens.end());
+  const std::string begin = tokenizer_.decode(source), text = tokenizer_.decode(whole);
+  return text.starts_with(begin) ? text.substr(begin.size()) : tokenizer_.decode(tokens);
 }
 
 }  // namespace trafo

@@ -20,8 +20,9 @@ struct Shortlist {
   const LexicalTable* table = nullptr;  // borrowed for the call; null: the whole vocabulary
   // options: begin Shortlist (scripts/generate_options.py)
   // clang-format off
-  int64_t first = 100;  // The first so many tokens of the vocabulary are chosen among as well.
-  int64_t best = 100;  // The best so many translations of each source token are chosen among.
+  // This many tokens from the start of the vocabulary are chosen among as well.
+  int64_t first = 100;
+  int64_t best = 100;  // This many of the best translations of each source token are chosen among.
   // clang-format on
   // options: end
 };
@@ -35,6 +36,12 @@ struct TranslateOptions {
   // clang-format off
   // Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT.
   bool truncate = true;
+  // Whether eos stands behind a source. Without it a decoder-lm continues the text, as base
+  // models do; a text over the model's limit then loses its beginning.
+  bool end_source = true;
+  // Whether bos stands before a source of a decoder-lm. Llama and Mistral were trained like that,
+  // models of this program were not.
+  bool begin_source = false;
   // clang-format on
   // options: end
 };
@@ -76,9 +83,21 @@ class Translator {
                                std::span<const std::string_view> targets,
                                ScoreOptions options = {}) const;
 
+  // Forced decoding: each target line as the one hypothesis of the source line beside it. Its score
+  // follows decode.length_penalty; it has word scores and an alignment where options ask for them.
+  // Beyond that, only batch_tokens and cancelled of the options are used, but all must be valid. No
+  // line is cut. Errors of score() and align().
+  std::vector<Translation> force_decode(std::span<const std::string_view> sources,
+                                        std::span<const std::string_view> targets,
+                                        const TranslateOptions& options = {}) const;
+
  private:
+  std::vector<SentencePair> encode_pairs(std::span<const std::string_view> sources,
+                                         std::span<const std::string_view> targets) const;
   std::vector<int32_t> encode(std::string_view line, const char* side, size_t number) const;
-  void truncate(std::vector<int32_t>& ids, int64_t limit) const;
+  void truncate(std::vector<int32_t>& ids, int64_t limit, const TranslateOptions& options) const;
+  std::string continuation(const std::vector<int32_t>& source,
+                           const std::vector<int32_t>& tokens) const;
 
   Context& context_;
   const Model& model_;

@@ -177,6 +177,7 @@ std::vector<float> values_of(const HostModel& host, const StoredTensor& stored) 
 
 void check_expressible(const ModelConfig& config, ExportWeights weights) {
   require_architecture(kFormat, config, {Architecture::encoder_decoder, Architecture::decoder_lm});
+  refuse_llama_variants(kFormat, config);
   if (config.norm == Norm::rms)
     require_llama_form(kFormat, config);
   else

@@ -17,31 +17,20 @@ namespace {
 // Position tables are computed, not read. They may need this much more memory than the file.
 constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
 
-template <class Stored, class Convert>
-std::vector<float> converted(const std::vector<std::byte>& bytes, Convert convert) {
-  std::vector<float> values(bytes.size() / sizeof(Stored));
-  for (size_t i = 0; i < values.size(); ++i) {
-    Stored stored;
-    std::memcpy(&stored, bytes.data() + i * sizeof stored, sizeof stored);
-    values[i] = convert(stored);
-  }
-  return values;
-}
-
 std::string shape_text(std::span<const int64_t> shape) {
   return Shape(shape).str();
 }
 
-void check_tensor(const SafetensorsReader& reader, const std::string& name,
-                  const MappedTensor& tensor) {
-  const TensorInfo* info = reader.find(name);
-  require(info != nullptr, ErrorCode::corrupt_file, kOrigin, reader.label(), " lacks the tensor ",
-          name, ", which its configuration asks for");
-  require(info->shape == tensor.shape, ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", name,
+void check_tensor(const WeightFiles& weights, const std::string& name, const MappedTensor& tensor) {
+  require(weights.has(name), ErrorCode::corrupt_file, kOrigin, weights.label(),
+          " lacks the tensor ", name, ", which its configuration asks for");
+  const auto [file, info] = weights.at(name);
+  const std::vector<int64_t> wanted = tensor.stored_shape();
+  require(info->shape == wanted, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name,
           " has the shape ", shape_text(info->shape), ", its configuration asks for ",
-          shape_text(tensor.shape));
+          shape_text(wanted));
   const bool known = info->foreign == "F16" || (info->foreign.empty() && is_floating(info->dtype));
-  require(known, ErrorCode::unsupported, kOrigin, reader.label(), ": ", name, " is ",
+  require(known, ErrorCode::unsupported, kOrigin, file->label(), ": ", name, " is ",
           info->foreign.empty() ? dtype_name(info->dtype) : info->foreign.c_str(),
           "; weights are F32, F64, BF16 or F16");
 }
@@ -75,6 +64,16 @@ void require_llama_form(const char* format, const ModelConfig& config) {
   if (config.ffn != FeedForward::swiglu)
     cannot_express(format, "a feed-forward without a gate; train with --task llama");
   if (!config.pre_norm) cannot_express(format, "post-norm layers (--transformer-norm post)");
+}
+
+void refuse_llama_variants(const char* format, const ModelConfig& config) {
+  if (config.head_width > 0)
+    cannot_express(format, concat("heads of ", config.head_width,
+                                  " elements that are not width / heads; use hf-llama"));
+  if (config.qkv_biases || config.attention_output_bias || config.ffn_biases)
+    cannot_express(format, "biases in a part of the linear layers; use hf-llama");
+  if (config.rope_factor != 1)
+    cannot_express(format, "scaled rotary positions (rope_factor); use hf-llama");
 }
 
 void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer) {
@@ -133,6 +132,21 @@ int64_t ConfigReader::integer(const char* field, int64_t low, int64_t high) cons
   return static_cast<int64_t>(value.number());
 }
 
+std::vector<int64_t> ConfigReader::integers(const char* field, int64_t low, int64_t high) const {
+  const Json& value = at(field);
+  const auto* list = value.as<Json::List>();
+  if (list == nullptr) return {integer(field, low, high)};
+  std::vector<int64_t> numbers;
+  for (const Json& item : *list) {
+    require(item.is_integer() && item.number() >= static_cast<double>(low) &&
+                item.number() <= static_cast<double>(high),
+            ErrorCode::corrupt_file, kOrigin, label_, ": ", field, " must be integers from ", low,
+            " to ", high);
+    numbers.push_back(static_cast<int64_t>(item.number()));
+  }
+  return numbers;
+}
+
 double ConfigReader::number(const char* field) const {
   const Json& value = at(field);
   require(value.is_number(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
@@ -189,72 +203,56 @@ std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo
   }
 }
 
-void check_copy(const SafetensorsReader& reader, const std::string& original,
-                const std::string& copy) {
-  const TensorInfo* second = reader.find(copy);
-  if (second == nullptr) return;
-  const TensorInfo& first = reader.at(original);
-  bool equal = first.shape == second->shape && first.dtype == second->dtype &&
-               first.foreign == second->foreign;
-  if (equal) {
-    std::vector<std::byte> a(first.bytes), b(second->bytes);
-    reader.read(first, a);
-    reader.read(*second, b);
-    equal = a == b;
-  }
-  require(equal, ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", copy, " and ", original,
+void check_copy(const WeightFiles& weights, const std::string& original, const std::string& copy) {
+  if (!weights.has(copy)) return;
+  const TensorInfo& first = *weights.at(original).info;
+  const TensorInfo& second = *weights.at(copy).info;
+  const bool equal = first.shape == second.shape && first.dtype == second.dtype &&
+                     first.foreign == second.foreign &&
+                     weights.bytes(original) == weights.bytes(copy);
+  require(equal, ErrorCode::corrupt_file, kOrigin, weights.label(), ": ", copy, " and ", original,
           " differ, the configuration says that they are one matrix");
 }
 
 HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
                        const std::vector<MappedTensor>& tensors) {
-  const SafetensorsReader& reader = source.reader;
+  const WeightFiles& weights = source.weights;
   std::set<std::string> used;
-  double payload = 0;
-  for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
+  const auto payload = static_cast<double>(weights.payload_bytes());
   for (const MappedTensor& tensor : tensors) {
     const std::string name = source.name(tensor);
     if (name.empty()) continue;
-    check_tensor(reader, name, tensor);
+    check_tensor(weights, name, tensor);
     used.insert(name);
   }
-  for (const TensorInfo& info : reader.tensors())
-    require(used.contains(info.name) || source.surplus(info), ErrorCode::corrupt_file, kOrigin,
-            reader.label(), " has the tensor ", info.name,
+  for (const auto& [name, stored] : weights.tensors())
+    require(used.contains(name) || source.surplus(*stored.info), ErrorCode::corrupt_file, kOrigin,
+            stored.file->label(), " has the tensor ", name,
             ", which a model of its configuration does not have");
   const bool tabled = config.positions == Positions::standard;
   const double table =
       tabled ? static_cast<double>(config.max_positions) * static_cast<double>(config.width) * 4
              : 0;
-  require(table <= 2 * payload + kTableAllowance, ErrorCode::corrupt_file, kOrigin, reader.label(),
+  require(table <= 2 * payload + kTableAllowance, ErrorCode::corrupt_file, kOrigin, weights.label(),
           ": ", config.max_positions, " positions are out of proportion to the model");
   HostModel host = make_host_model(config);
   for (const MappedTensor& tensor : tensors) {
     const std::string name = source.name(tensor);
-    const std::vector<float> values =
-        name.empty() ? std::vector<float>(static_cast<size_t>(tensor.elements()))
-                     : read_floats(reader, reader.at(name));
+    if (name.empty()) {
+      scatter(host.parameters(), tensor,
+              std::vector<float>(static_cast<size_t>(tensor.elements())));
+      continue;
+    }
+    const auto [file, info] = weights.at(name);
+    std::vector<float> values = read_floats(*file, *info);
     const auto bad = std::find_if_not(values.begin(), values.end(),
                                       [](float value) { return std::isfinite(value); });
-    require(bad == values.end(), ErrorCode::corrupt_file, kOrigin, reader.label(), ": value ",
+    require(bad == values.end(), ErrorCode::corrupt_file, kOrigin, file->label(), ": value ",
             bad - values.begin(), " of ", name, " is not a finite float32 number");
+    values.resize(static_cast<size_t>(tensor.elements()));  // without the spare rows behind them
     scatter(host.parameters(), tensor, values);
   }
   return host;
-}
-
-SafetensorsReader open_weights(const std::filesystem::path& directory) {
-  const std::filesystem::path file = directory / "model.safetensors";
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) {
-    const bool sharded =
-        std::filesystem::exists(directory / "model.safetensors.index.json", ignored);
-    const bool pickled = std::filesystem::exists(directory / "pytorch_model.bin", ignored);
-    require(!sharded && !pickled, ErrorCode::unsupported, kOrigin, directory.string(),
-            sharded ? " holds weights in several files" : " holds weights as a Python pickle",
-            "; save it as one model.safetensors with transformers");
-  }
-  return SafetensorsReader::open_foreign(file);
 }
 
 const char* activation_to_name(Activation activation) {

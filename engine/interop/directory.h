@@ -10,6 +10,7 @@
 #include "engine/core/json.h"
 #include "engine/interop/host_model.h"
 #include "engine/interop/tensor_map.h"
+#include "engine/interop/weight_files.h"
 #include "engine/io/safetensors.h"
 #include "engine/tokenizer/tokenizer.h"
 
@@ -25,6 +26,9 @@ void require_architecture(const char* format, const ModelConfig& config,
                           std::initializer_list<Architecture> known, const char* instead = nullptr);
 // UNSUPPORTED for a model with RMS norm, rotary positions, SwiGLU or linear layers without biases.
 void refuse_llama_form(const char* format, const ModelConfig& config);
+// UNSUPPORTED, naming the setting, for what only hf-llama can express: heads of another width than
+// width / heads, biases of a part of the linear layers, stretched rotary positions.
+void refuse_llama_variants(const char* format, const ModelConfig& config);
 // UNSUPPORTED unless a decoder-lm is pre-norm with RMS norm, rotary positions and SwiGLU.
 void require_llama_form(const char* format, const ModelConfig& config);
 // INVALID_ARGUMENT unless the tokenizer has one token for every row of the embeddings.
@@ -42,6 +46,8 @@ class ConfigReader {
 
   bool has(const char* field) const;  // the field exists and is not null
   int64_t integer(const char* field, int64_t low, int64_t high) const;
+  // A list of them, or one.
+  std::vector<int64_t> integers(const char* field, int64_t low, int64_t high) const;
   double number(const char* field) const;
   double number(const char* field, double otherwise) const;
   bool flag(const char* field, bool otherwise) const;
@@ -68,7 +74,7 @@ class ConfigReader {
 // the file satisfy `surplus`. `name` returns the name of a tensor in the file, or "" for one that
 // is zero.
 struct TensorSource {
-  const SafetensorsReader& reader;
+  const WeightFiles& weights;
   std::function<std::string(const MappedTensor&)> name;
   std::function<bool(const TensorInfo&)> surplus;
 };
@@ -77,12 +83,7 @@ HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
 // The elements of a tensor as float32.
 std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo& info);
 // CORRUPT_FILE unless the two tensors are equal; `copy` may be missing.
-void check_copy(const SafetensorsReader& reader, const std::string& original,
-                const std::string& copy);
-
-// Opens DIR/model.safetensors. If the directory has weights in another format, the error says what
-// to do.
-SafetensorsReader open_weights(const std::filesystem::path& directory);
+void check_copy(const WeightFiles& weights, const std::string& original, const std::string& copy);
 
 // The name of an activation function in transformers, and back.
 const char* activation_to_name(Activation activation);

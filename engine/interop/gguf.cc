@@ -236,6 +236,7 @@ void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights
   const ModelConfig& config = host.config();
   require_architecture(kFormat, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
   require_llama_form(kFormat, config);
+  refuse_llama_variants(kFormat, config);
   check_widths(config, weights);
   const SpmModel spm = parse_spm(tokenizer.serialized());
   check_tokenizer(tokenizer, spm);

@@ -45,9 +45,9 @@ Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
 }
 
 // GPT-2 files of the hub name tensors without "transformer."; fine-tuned ones with it.
-std::string stored_name(const SafetensorsReader& reader, const std::string& name) {
+std::string stored_name(const WeightFiles& weights, const std::string& name) {
   constexpr std::string_view kPrefix = "transformer.";
-  if (reader.find("transformer.wte.weight") != nullptr || !name.starts_with(kPrefix)) return name;
+  if (weights.has("transformer.wte.weight") || !name.starts_with(kPrefix)) return name;
   return name.substr(kPrefix.size());
 }
 
@@ -81,7 +81,7 @@ Imported read_gpt2(const fs::path& directory) {
   json.demand("add_cross_attention", false, false);
   ModelConfig config;
   config.architecture = Architecture::decoder_lm;
-  config.vocabulary = json.integer("vocab_size", 4, limits::kVocabulary);
+  const int64_t stored = json.integer("vocab_size", 4, limits::kVocabulary);
   config.max_positions = json.integer("n_positions", 2, limits::kModelDimension);
   config.width = json.integer("n_embd", 2, limits::kModelDimension);
   config.decoder_layers = json.integer("n_layer", 1, limits::kLayers);
@@ -95,21 +95,25 @@ Imported read_gpt2(const fs::path& directory) {
   config.tied_embeddings = json.flag("tie_word_embeddings", true);
   config.pre_norm = true;
   config.output_bias = false;
+  ReadTokenizer read = read_lm_tokenizer(directory, json, stored);
+  config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
   try {
     validate(config);
   } catch (const Error& error) {
     fail(ErrorCode::corrupt_file, kOrigin, json.label(), ": ", error.message());
   }
 
-  const SafetensorsReader reader = open_weights(directory);
-  const auto name = [&](const MappedTensor& tensor) { return stored_name(reader, tensor.name); };
+  const WeightFiles weights = WeightFiles::open(directory);
+  const auto name = [&](const MappedTensor& tensor) { return stored_name(weights, tensor.name); };
   const auto surplus = [&](const TensorInfo& info) {
     return is_mask(info) || (config.tied_embeddings && info.name == "lm_head.weight");
   };
-  Imported imported{read_tensors({reader, name, surplus}, config, gpt2_tensors(config)), {}, {}};
+  std::vector<MappedTensor> tensors = gpt2_tensors(config);
+  set_stored_vocabulary(tensors, config, stored);
+  Imported imported{read_tensors({weights, name, surplus}, config, tensors),
+                    std::move(read.tokenizer), std::move(read.note)};
   if (config.tied_embeddings)
-    check_copy(reader, stored_name(reader, "transformer.wte.weight"), "lm_head.weight");
-  read_lm_tokenizer(directory, config, imported);
+    check_copy(weights, stored_name(weights, "transformer.wte.weight"), "lm_head.weight");
   return imported;
 }
 

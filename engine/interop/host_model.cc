@@ -10,6 +10,7 @@
 #include "engine/core/status.h"
 #include "engine/decode/packing.h"
 #include "engine/decode/search.h"
+#include "engine/models/adapter.h"
 #include "engine/ops/op_kernel.h"
 
 namespace trafo::interop {
@@ -24,7 +25,9 @@ std::span<float> span_of(const Tensor& value) {
 // Sentences of one to 48 tokens, drawn from the whole vocabulary.
 std::vector<SentencePair> fixed_pairs(const ModelConfig& config, int32_t eos) {
   PhiloxStream random(7, 11);
-  const int64_t longest = std::min<int64_t>(48, longest_source(config));
+  const int64_t longest =
+      std::min<int64_t>(48, config.has_encoder() ? config.max_positions
+                                                 : std::max<int64_t>(1, config.max_positions / 2));
   std::vector<SentencePair> pairs;
   for (const int64_t wanted : {int64_t{1}, int64_t{2}, int64_t{9}, int64_t{23}, int64_t{48}}) {
     const auto sentence = [&] {
@@ -70,16 +73,17 @@ HostModel make_host_model(const ModelConfig& config) {
 HostModel copy_to_host(Context& context, const Model& model) {
   HostModel host = make_host_model(model.config());
   const ParameterStore& from = model.parameters();
-  for (size_t i = 0; i < from.count(); ++i) {
+  for (size_t i = 0; i < host.parameters().count(); ++i) {  // those of the adapter follow
     const auto id = static_cast<ParamId>(i);
     const std::span<float> values = span_of(host.parameters().value(id));
+    const std::vector<std::byte> bytes = merged_value(context, from, id);
     if (from.dtype() == DType::f64) {
       std::vector<double> wide(values.size());
-      from.get_value(context, id, wide.data(), wide.size() * sizeof(double));
+      if (!wide.empty()) std::memcpy(wide.data(), bytes.data(), bytes.size());
       std::transform(wide.begin(), wide.end(), values.begin(),
                      [](double value) { return static_cast<float>(value); });
-    } else {
-      from.get_value(context, id, values.data(), values.size_bytes());
+    } else if (!values.empty()) {
+      std::memcpy(values.data(), bytes.data(), bytes.size());
     }
     require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
             ErrorCode::non_finite, kOrigin, "the parameter ", from.name(id),

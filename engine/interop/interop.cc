@@ -197,9 +197,10 @@ double export_model(Context& context, const Model& model, const Tokenizer& token
 ImportedModel import_model(Context& context, const fs::path& directory) {
   const interop::ConfigReader config(directory / "config.json");
   const std::string type = config.text("model_type");
-  require(type == "marian" || type == "gpt2" || type == "llama", ErrorCode::unsupported, kOrigin,
+  const bool is_llama = type == "llama" || type == "mistral" || type == "qwen2";
+  require(type == "marian" || type == "gpt2" || is_llama, ErrorCode::unsupported, kOrigin,
           config.label(), ": model_type is ", type.substr(0, 64),
-          "; marian, gpt2 and llama can be imported");
+          "; marian, gpt2, llama, mistral and qwen2 can be imported");
   config.refuse("quantization_config", "models with float weights can be imported");
   interop::Imported imported = type == "marian" ? interop::read_marian(directory)
                                : type == "gpt2" ? interop::read_gpt2(directory)

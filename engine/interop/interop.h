@@ -57,7 +57,8 @@ struct ImportedModel {
   std::string note;                    // a remark for the user; may be empty
 };
 
-// Reads a MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors.
+// Reads a MarianMTModel, GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM
+// directory with safetensors weights in one file or several.
 // Converts float16, bfloat16 and float64 weights to float32. CORRUPT_FILE, UNSUPPORTED and
 // NOT_FOUND name the file and the reason.
 ImportedModel import_model(Context& context, const std::filesystem::path& directory);

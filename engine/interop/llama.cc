@@ -1,5 +1,6 @@
-// The LlamaForCausalLM directory of transformers: pre-norm, RMS norm, rotary positions over the
-// halves of a head, SwiGLU, no biases, grouped-query attention.
+// Directories of transformers for LlamaForCausalLM and the models of its form: pre-norm, RMS norm,
+// rotary positions over the halves of a head, SwiGLU, grouped-query attention. Mistral differs in
+// names and in a window of its attention, Qwen2 in biases of queries, keys and values.
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
 #include "engine/interop/lm_files.h"
@@ -11,15 +12,38 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "Llama";
 
+// Qwen2 has biases of queries, keys and values and no others; Llama's attention_bias means those
+// and the output's.
+bool is_qwen2(const ModelConfig& config) {
+  return config.has_qkv_biases() && !config.has_attention_output_bias() && !config.has_ffn_biases();
+}
+
 void check_expressible(const ModelConfig& config) {
   require_architecture(kFormat, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
   require_llama_form(kFormat, config);
+  if (config.has_qkv_biases() != config.has_attention_output_bias() && !is_qwen2(config))
+    cannot_express(kFormat, "attention_output_bias without qkv_biases, or these with ffn_biases");
+}
+
+Json rope_json(const ModelConfig& config) {
+  if (config.rope_factor == 1) return nullptr;
+  Json json;
+  json["factor"] = config.rope_factor;
+  if (config.rope_original_positions == 0) {
+    json["rope_type"] = "linear";
+    return json;
+  }
+  json["rope_type"] = "llama3";
+  json["low_freq_factor"] = config.rope_low_turns;
+  json["high_freq_factor"] = config.rope_high_turns;
+  json["original_max_position_embeddings"] = config.rope_original_positions;
+  return json;
 }
 
 Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
   Json json;
-  json["architectures"] = Json::List{"LlamaForCausalLM"};
-  json["model_type"] = "llama";
+  json["architectures"] = Json::List{is_qwen2(config) ? "Qwen2ForCausalLM" : "LlamaForCausalLM"};
+  json["model_type"] = is_qwen2(config) ? "qwen2" : "llama";
   json["vocab_size"] = config.vocabulary;
   json["max_position_embeddings"] = config.max_positions;
   json["hidden_size"] = config.width;
@@ -32,11 +56,15 @@ Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
       config.activation == Activation::silu ? "silu" : activation_to_name(config.activation);
   json["rms_norm_eps"] = config.norm_epsilon;
   json["rope_theta"] = config.rope_theta;
-  json["rope_scaling"] = nullptr;
-  json["attention_bias"] = false;
+  json["rope_scaling"] = rope_json(config);
   json["attention_dropout"] = config.attention_dropout;
-  json["mlp_bias"] = false;
-  json["pretraining_tp"] = 1;
+  if (is_qwen2(config)) {
+    json["use_sliding_window"] = false;
+  } else {
+    json["attention_bias"] = config.has_qkv_biases();
+    json["mlp_bias"] = config.has_ffn_biases();
+    json["pretraining_tp"] = 1;
+  }
   json["tie_word_embeddings"] = config.tied_embeddings;
   json["use_cache"] = true;
   put_special_ids(tokenizer, json);
@@ -44,34 +72,114 @@ Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
   return json;
 }
 
+void demand_whole_heads(const ConfigReader& reader) {
+  const double share = reader.number("partial_rotary_factor", 1);
+  require(share == 1, ErrorCode::unsupported, kOrigin, reader.label(),
+          ": partial_rotary_factor is ", share, ", rotary positions here turn whole heads");
+}
+
+// The scaling that `rope` describes. The keys of its type are allowed and no others.
+void read_rope_scaling(const ConfigReader& json, const ConfigReader& rope, const std::string& type,
+                       ModelConfig& config) {
+  if (type == "default") {
+    rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor"});
+    return;
+  }
+  config.rope_factor = rope.number("factor");
+  require(config.rope_factor >= 1, ErrorCode::corrupt_file, kOrigin, rope.label(),
+          ": factor must be at least 1");
+  if (type == "linear") {
+    rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor"});
+    return;
+  }
+  rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
+              "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
+  config.rope_low_turns = rope.number("low_freq_factor");
+  config.rope_high_turns = rope.number("high_freq_factor");
+  require(config.rope_low_turns > 0 && config.rope_low_turns < config.rope_high_turns,
+          ErrorCode::corrupt_file, kOrigin, rope.label(),
+          ": low_freq_factor must be above 0 and below high_freq_factor");
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  config.rope_original_positions =
+      (rope.has(kOriginal) ? rope : json).integer(kOriginal, 1, limits::kModelDimension);
+}
+
 // Newer files have an object `rope_parameters`, older ones `rope_theta` and perhaps `rope_scaling`.
-double rope_theta_of(const ConfigReader& json) {
-  const auto demand_whole = [](const ConfigReader& reader) {
-    const double share = reader.number("partial_rotary_factor", 1);
-    require(share == 1, ErrorCode::unsupported, kOrigin, reader.label(),
-            ": partial_rotary_factor is ", share, ", rotary positions here turn whole heads");
-  };
-  demand_whole(json);
-  double theta = json.number("rope_theta", 1e4);
+void read_rope(const ConfigReader& json, ModelConfig& config) {
+  demand_whole_heads(json);
+  config.rope_theta = json.number("rope_theta", 1e4);
   for (const char* object : {"rope_scaling", "rope_parameters"}) {
     if (!json.has(object)) continue;
     const ConfigReader rope = json.inside(object);
-    for (const char* field : {"rope_type", "type"}) {
+    std::string type = "default";
+    for (const char* field : {"type", "rope_type"}) {
       if (!rope.has(field)) continue;
-      const std::string type = rope.text(field);
-      require(type == "default", ErrorCode::unsupported, kOrigin, rope.label(), ": ", field, " is ",
-              type.substr(0, 64), ", rotary positions here are not scaled");
+      type = rope.text(field);
+      require(type == "default" || type == "linear" || type == "llama3", ErrorCode::unsupported,
+              kOrigin, rope.label(), ": ", field, " is ", type.substr(0, 64),
+              "; there are default, linear and llama3");
     }
-    demand_whole(rope);
-    rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor"});
-    theta = rope.number("rope_theta", theta);
+    demand_whole_heads(rope);
+    read_rope_scaling(json, rope, type, config);
+    config.rope_theta = rope.number("rope_theta", config.rope_theta);
   }
-  return theta;
+}
+
+// An attention whose window has all positions is the plain one.
+void check_window(const ConfigReader& json, const std::string& type, int64_t positions) {
+  const bool is_used =
+      type == "mistral" || (type == "qwen2" && json.flag("use_sliding_window", false));
+  if (!is_used || !json.has("sliding_window")) return;
+  const int64_t window = json.integer("sliding_window", 1, int64_t{1} << 40);
+  require(window >= positions, ErrorCode::unsupported, kOrigin, json.label(),
+          ": sliding_window is ", window, ", below max_position_embeddings (", positions,
+          "); attention here has no window. With max_position_embeddings ", window,
+          " the model can be imported for texts of that length");
 }
 
 // Frequencies that old versions saved with every layer.
 bool is_frequencies(const TensorInfo& info) {
   return info.name.ends_with(".rotary_emb.inv_freq");
+}
+
+// The configuration but for the vocabulary. UNSUPPORTED and CORRUPT_FILE name the key.
+ModelConfig read_config(const ConfigReader& json, const std::string& type) {
+  ModelConfig config;
+  config.architecture = Architecture::decoder_lm;
+  config.norm = Norm::rms;
+  config.positions = Positions::rotary;
+  config.ffn = FeedForward::swiglu;
+  config.biases = false;
+  config.qkv_biases = type == "qwen2";
+  if (type == "llama") {
+    config.qkv_biases = config.attention_output_bias = json.flag("attention_bias", false);
+    config.ffn_biases = json.flag("mlp_bias", false);
+  } else {
+    json.demand("attention_bias", false, false);
+    json.demand("mlp_bias", false, false);
+  }
+  config.max_positions = json.integer("max_position_embeddings", 2, limits::kModelDimension);
+  check_window(json, type, config.max_positions);
+  config.width = json.integer("hidden_size", 2, limits::kModelDimension);
+  config.decoder_layers = json.integer("num_hidden_layers", 1, limits::kLayers);
+  config.heads = json.integer("num_attention_heads", 1, limits::kModelDimension);
+  // Llama's default is as many as heads. The others have a number of their own as the default.
+  if (type != "llama" || json.has("num_key_value_heads")) {
+    config.kv_heads = json.integer("num_key_value_heads", 1, config.heads);
+    if (config.kv_heads == config.heads) config.kv_heads = 0;
+  }
+  if (json.has("head_dim")) {
+    config.head_width = json.integer("head_dim", 1, limits::kModelDimension);
+    if (config.head_width * config.heads == config.width) config.head_width = 0;
+  }
+  config.ffn_width = json.integer("intermediate_size", 1, limits::kModelDimension);
+  config.activation = activation_from_name(json, "hidden_act");
+  config.norm_epsilon = json.number("rms_norm_eps", 1e-6);
+  read_rope(json, config);
+  config.dropout = 0;
+  config.attention_dropout = json.number("attention_dropout", 0);
+  config.tied_embeddings = json.flag("tie_word_embeddings", false);
+  return config;
 }
 
 }  // namespace
@@ -91,49 +199,26 @@ void write_llama(const HostModel& host, const Tokenizer& tokenizer, const fs::pa
 
 Imported read_llama(const fs::path& directory) {
   const ConfigReader json(directory / "config.json");
-  json.demand("attention_bias", false, false);
-  json.demand("mlp_bias", false, false);
-  ModelConfig config;
-  config.architecture = Architecture::decoder_lm;
-  config.norm = Norm::rms;
-  config.positions = Positions::rotary;
-  config.ffn = FeedForward::swiglu;
-  config.biases = false;
-  config.vocabulary = json.integer("vocab_size", 4, limits::kVocabulary);
-  config.max_positions = json.integer("max_position_embeddings", 2, limits::kModelDimension);
-  config.width = json.integer("hidden_size", 2, limits::kModelDimension);
-  config.decoder_layers = json.integer("num_hidden_layers", 1, limits::kLayers);
-  config.heads = json.integer("num_attention_heads", 1, limits::kModelDimension);
-  if (json.has("num_key_value_heads")) {
-    config.kv_heads = json.integer("num_key_value_heads", 1, config.heads);
-    if (config.kv_heads == config.heads) config.kv_heads = 0;
-  }
-  config.ffn_width = json.integer("intermediate_size", 1, limits::kModelDimension);
-  config.activation = activation_from_name(json, "hidden_act");
-  config.norm_epsilon = json.number("rms_norm_eps", 1e-6);
-  config.rope_theta = rope_theta_of(json);
-  config.dropout = 0;
-  config.attention_dropout = json.number("attention_dropout", 0);
-  config.tied_embeddings = json.flag("tie_word_embeddings", false);
+  ModelConfig config = read_config(json, json.text("model_type"));
+  const int64_t stored = json.integer("vocab_size", 4, limits::kVocabulary);
+  ReadTokenizer read = read_lm_tokenizer(directory, json, stored);
+  config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
   try {
     validate(config);
   } catch (const Error& error) {
     fail(ErrorCode::corrupt_file, kOrigin, json.label(), ": ", error.message());
   }
-  if (json.has("head_dim"))
-    require(json.integer("head_dim", 1, limits::kModelDimension) == config.head_dim(),
-            ErrorCode::unsupported, kOrigin, json.label(),
-            ": head_dim is not hidden_size / num_attention_heads (", config.head_dim(),
-            "), as it is in models here");
 
-  const SafetensorsReader reader = open_weights(directory);
+  const WeightFiles weights = WeightFiles::open(directory);
   const auto name = [](const MappedTensor& tensor) { return tensor.name; };
   const auto surplus = [&](const TensorInfo& info) {
     return is_frequencies(info) || (config.tied_embeddings && info.name == "lm_head.weight");
   };
-  Imported imported{read_tensors({reader, name, surplus}, config, llama_tensors(config)), {}, {}};
-  if (config.tied_embeddings) check_copy(reader, "model.embed_tokens.weight", "lm_head.weight");
-  read_lm_tokenizer(directory, config, imported);
+  std::vector<MappedTensor> tensors = llama_tensors(config);
+  set_stored_vocabulary(tensors, config, stored);
+  Imported imported{read_tensors({weights, name, surplus}, config, tensors),
+                    std::move(read.tokenizer), std::move(read.note)};
+  if (config.tied_embeddings) check_copy(weights, "model.embed_tokens.weight", "lm_head.weight");
   return imported;
 }
 

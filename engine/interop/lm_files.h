@@ -3,6 +3,7 @@
 
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
+#include "engine/interop/spm_subwords.h"
 
 namespace trafo::interop {
 
@@ -15,8 +16,24 @@ void write_generation(const Tokenizer& tokenizer, const ModelConfig& config,
 // Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer.
 void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
                         const std::filesystem::path& directory);
-// Reads tokenizer.model, or notes that there is none.
-void read_lm_tokenizer(const std::filesystem::path& directory, const ModelConfig& config,
-                       Imported& imported);
+// The eos_token_id of a configuration, a number or a list; empty if it has none. CORRUPT_FILE,
+// naming the key, unless it is integers; negative ones are none.
+std::vector<int32_t> read_end_ids(const ConfigReader& config);
+// The ids of special tokens in generation_config.json and config.json. The
+// eos_token_id of generation_config.json goes before.
+SpecialIds read_special_ids(const std::filesystem::path& directory, const ConfigReader& config);
+
+struct ReadTokenizer {
+  std::optional<Tokenizer> tokenizer;
+  std::string note;  // why there is none, or what the user should know
+};
+// Reads tokenizer.model, with the eos_token_id of the configuration, or else makes one of
+// tokenizer.json. None, with a note, if there is neither or the second is no SentencePiece model.
+// CORRUPT_FILE if the tokenizer has more tokens than the `stored` rows of the embeddings; those
+// that it lacks are rows that nobody needs.
+ReadTokenizer read_lm_tokenizer(const std::filesystem::path& directory, const ConfigReader& config,
+                                int64_t stored);
+// The note on rows of the embeddings that a tokenizer has no tokens for; empty if there are none.
+std::string spare_rows_note(int64_t stored, int64_t tokens);
 
 }  // namespace trafo::interop

@@ -6,6 +6,7 @@
 // turns this token into <s>, and the model has no <pad>; the function is the same. Export turns it
 // back into <pad>.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "engine/core/limits.h"
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
+#include "engine/interop/lm_files.h"
 #include "engine/interop/spm_subwords.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors_header.h"
@@ -92,7 +94,8 @@ Json generation_json(const ModelConfig& config, const Tokenizer& tokenizer, int3
 
 struct Vocabulary {
   std::vector<std::string> subwords;  // by id
-  int32_t unk, eos, start;
+  int32_t unk = -1, eos = -1, start = -1;
+  std::vector<int32_t> ends;  // eos first
 };
 
 // Reads {"subword": id, ...} without a JSON value, which would be many times as large.
@@ -168,15 +171,28 @@ Vocabulary read_vocabulary(const fs::path& file, const ConfigReader& config, int
   vocabulary.unk = id_of("<unk>");
   vocabulary.eos = id_of("</s>");
   vocabulary.start = static_cast<int32_t>(config.integer("decoder_start_token_id", 0, size - 1));
-  require(config.integer("eos_token_id", 0, size - 1) == vocabulary.eos, ErrorCode::corrupt_file,
-          kOrigin, config.label(), ": eos_token_id is not the id of </s> in ", label);
+  vocabulary.ends = read_end_ids(config);
+  require(!vocabulary.ends.empty() && vocabulary.ends.front() == vocabulary.eos,
+          ErrorCode::corrupt_file, kOrigin, config.label(),
+          ": eos_token_id is not the id of </s> in ", label);
+  // A vocabulary that was padded ends with rows that have no subword.
+  const auto used = std::find_if(vocabulary.subwords.rbegin(), vocabulary.subwords.rend(),
+                                 [](const std::string& subword) { return !subword.empty(); });
+  const int64_t needed = std::max<int64_t>(
+      vocabulary.subwords.rend() - used,
+      1 + std::max(vocabulary.start,
+                   *std::max_element(vocabulary.ends.begin(), vocabulary.ends.end())));
+  vocabulary.subwords.resize(static_cast<size_t>(std::min(size, needed)));
   return vocabulary;
 }
 
 bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
   if (tokenizer.vocab_size() != static_cast<int64_t>(vocabulary.subwords.size()) ||
       tokenizer.bos_id() != vocabulary.start || tokenizer.eos_id() != vocabulary.eos ||
-      tokenizer.unk_id() != vocabulary.unk)
+      tokenizer.unk_id() != vocabulary.unk ||
+      tokenizer.further_end_ids().size() + 1 != vocabulary.ends.size() ||
+      !std::equal(vocabulary.ends.begin() + 1, vocabulary.ends.end(),
+                  tokenizer.further_end_ids().begin()))
     return false;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const bool start_is_pad = id == vocabulary.start && tokenizer.pad_id() < 0;
@@ -196,6 +212,10 @@ Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
       const auto [place, added] = known.try_emplace(subword.text, subword);
       if (!added) place->second.score = std::max(place->second.score, subword.score);
     }
+  // The decoder may start with a subword that texts have as well.
+  const auto start = known.find(vocabulary.subwords[static_cast<size_t>(vocabulary.start)]);
+  const bool starts_with_subword =
+      start != known.end() && start->second.type == SubwordType::normal;
   std::vector<ScoredSubword> subwords;
   for (size_t id = 0; id < vocabulary.subwords.size(); ++id) {
     const std::string& text = vocabulary.subwords[id];
@@ -203,7 +223,7 @@ Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
     const auto found = known.find(text);
     if (number == vocabulary.unk)
       subwords.push_back({"<unk>", 0, SubwordType::unknown});
-    else if (number == vocabulary.start)
+    else if (number == vocabulary.start && !starts_with_subword)
       subwords.push_back({"<s>", 0, SubwordType::control});
     else if (number == vocabulary.eos)
       subwords.push_back({"</s>", 0, SubwordType::control});
@@ -216,11 +236,11 @@ Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
     else
       subwords.push_back({text, 0, SubwordType::unused});
   }
-  return Tokenizer::from_bytes(serialize_spm(source, subwords), label);
+  const SpecialIds special{vocabulary.start, -1, vocabulary.ends};
+  return Tokenizer::from_bytes(serialize_spm(source, std::move(subwords), special, label), label);
 }
 
-void read_tokenizer(const fs::path& directory, const ConfigReader& config, int64_t size,
-                    Imported& imported) {
+ReadTokenizer read_tokenizer(const fs::path& directory, const ConfigReader& config, int64_t size) {
   const auto spm = [&](const char* name) {
     const fs::path file = directory / name;
     return Tokenizer::from_bytes(read_text_file(file, limits::kTokenizerBytes), file.string());
@@ -229,19 +249,37 @@ void read_tokenizer(const fs::path& directory, const ConfigReader& config, int64
   const Vocabulary vocabulary = read_vocabulary(directory / "vocab.json", config, size);
   const bool one = source.serialized() == target.serialized();
   if (one && is_same(vocabulary, source)) {
-    imported.tokenizer = source;
-    return;
+    return {source, spare_rows_note(size, source.vocab_size())};
   }
   const SpmModel a = parse_spm(source.serialized()), b = parse_spm(target.serialized());
   require(one || (a.is_unigram && b.is_unigram), ErrorCode::unsupported, kOrigin,
           directory.string(),
           ": source.spm and target.spm differ and are not both unigram models; ",
           "models here have one tokenizer for both sides");
-  imported.tokenizer = joined_tokenizer(vocabulary, a, b, directory.string());
+  ReadTokenizer read{joined_tokenizer(vocabulary, a, b, directory.string()), {}};
+  read.note = spare_rows_note(size, read.tokenizer->vocab_size());
   if (!one)
-    imported.note =
+    read.note =
         "source.spm and target.spm were joined into one tokenizer with the model's ids; it may cut "
         "some words otherwise than they did, which fine-tuning makes up for";
+  return read;
+}
+
+// Embeddings here are multiplied by the square root of the width. A model whose embeddings are not
+// is the same function with embeddings divided by that root, and the last norm before the output,
+// which has the embeddings as its matrix, multiplied by it.
+void undo_embedding_scale(HostModel& host) {
+  const ModelConfig& config = host.config();
+  const double root = std::sqrt(static_cast<double>(config.width));
+  const auto scale = [&](const std::string& parameter, int64_t count, double factor) {
+    float* values = host.values(parameter.c_str());
+    for (int64_t i = 0; i < count; ++i)
+      values[i] = static_cast<float>(static_cast<double>(values[i]) * factor);
+  };
+  const std::string last = concat("decoder.", config.decoder_layers - 1, ".ffn_norm");
+  scale("embedding.weight", config.vocabulary * config.width, 1 / root);
+  scale(last + ".weight", config.width, root);
+  scale(last + ".bias", config.width, root);
 }
 
 }  // namespace
@@ -282,9 +320,9 @@ void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::p
 
 Imported read_marian(const fs::path& directory) {
   const ConfigReader json(directory / "config.json");
-  for (const char* field : {"scale_embedding", "share_encoder_decoder_embeddings",
-                            "tie_word_embeddings", "static_position_embeddings"})
-    json.demand(field, true, std::string_view(field) != "scale_embedding");
+  for (const char* field :
+       {"share_encoder_decoder_embeddings", "tie_word_embeddings", "static_position_embeddings"})
+    json.demand(field, true, true);
   for (const char* field : {"normalize_embedding", "normalize_before", "add_final_layer_norm"})
     json.demand(field, false, false);
   ModelConfig config;
@@ -295,7 +333,7 @@ Imported read_marian(const fs::path& directory) {
             " differ, models here have one for both");
     return value;
   };
-  config.vocabulary = json.integer("vocab_size", 4, limits::kVocabulary);
+  const int64_t stored = json.integer("vocab_size", 4, limits::kVocabulary);
   if (json.has("decoder_vocab_size")) both("vocab_size", "decoder_vocab_size");
   config.width = json.integer("d_model", 2, limits::kModelDimension);
   config.heads = both("encoder_attention_heads", "decoder_attention_heads");
@@ -309,16 +347,17 @@ Imported read_marian(const fs::path& directory) {
   config.ffn_dropout = json.number("activation_dropout", 0);
   config.pre_norm = false;
   config.norm_epsilon = kEpsilon;
+  ReadTokenizer read = read_tokenizer(directory, json, stored);
+  config.vocabulary = read.tokenizer->vocab_size();
   try {
     validate(config);
   } catch (const Error& error) {
     fail(ErrorCode::corrupt_file, kOrigin, json.label(), ": ", error.message());
   }
 
-  const SafetensorsReader reader = open_weights(directory);
+  const WeightFiles weights = WeightFiles::open(directory);
   const auto name = [&](const MappedTensor& tensor) {
-    const bool missing_bias =
-        tensor.name == "final_logits_bias" && reader.find(tensor.name) == nullptr;
+    const bool missing_bias = tensor.name == "final_logits_bias" && !weights.has(tensor.name);
     return missing_bias ? std::string() : tensor.name;
   };
   const auto surplus = [](const TensorInfo& info) {
@@ -327,11 +366,14 @@ Imported read_marian(const fs::path& directory) {
         "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"};
     return std::find(std::begin(kCopies), std::end(kCopies), info.name) != std::end(kCopies);
   };
-  Imported imported{read_tensors({reader, name, surplus}, config, marian_tensors(config)), {}, {}};
+  std::vector<MappedTensor> tensors = marian_tensors(config);
+  set_stored_vocabulary(tensors, config, stored);
+  Imported imported{read_tensors({weights, name, surplus}, config, tensors),
+                    std::move(read.tokenizer), std::move(read.note)};
   for (const char* copy :
        {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"})
-    check_copy(reader, "model.shared.weight", copy);
-  read_tokenizer(directory, json, config.vocabulary, imported);
+    check_copy(weights, "model.shared.weight", copy);
+  if (!json.flag("scale_embedding", false)) undo_embedding_scale(imported.host);
   return imported;
 }
 

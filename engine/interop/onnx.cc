@@ -59,6 +59,8 @@ std::vector<float> read_weight(const Descriptor& data, const OnnxWeight& weight,
 
 void write_onnx(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
   const ModelConfig& config = host.config();
+  require_architecture("ONNX", config, {Architecture::encoder_decoder, Architecture::decoder_lm});
+  refuse_llama_variants("ONNX", config);
   if (config.has_encoder())
     write_marian_files(config, tokenizer, directory);
   else if (config.positions == Positions::rotary)

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "engine/core/status.h"
 #include "engine/tokenizer/spm_fields.h"
 
 namespace trafo::interop {
@@ -21,6 +22,19 @@ ScoredSubword parse_subword(std::string_view message) {
       subword.score = std::bit_cast<float>(static_cast<uint32_t>(field.value));
   }
   return subword;
+}
+
+WireWriter with_subwords(const SpmModel& model, const std::vector<ScoredSubword>& subwords) {
+  WireWriter out;
+  for (const ScoredSubword& subword : subwords) {
+    WireWriter message;
+    message.bytes(kSubwordText, subword.text);
+    message.real(kSubwordScore, subword.score);
+    message.integer(kSubwordType, static_cast<int64_t>(subword.type));
+    out.bytes(kSubword, message.message());
+  }
+  out.append(model.rest);
+  return out;
 }
 
 }  // namespace
@@ -53,20 +67,43 @@ SpmModel parse_spm(std::string_view serialized) {
 }
 
 std::string serialize_spm(const SpmModel& model, const std::vector<ScoredSubword>& subwords) {
-  WireWriter out;
-  for (const ScoredSubword& subword : subwords) {
-    WireWriter message;
-    message.bytes(kSubwordText, subword.text);
-    message.real(kSubwordScore, subword.score);
-    message.integer(kSubwordType, static_cast<int64_t>(subword.type));
-    out.bytes(kSubword, message.message());
-  }
-  out.append(model.rest);
+  WireWriter out = with_subwords(model, subwords);
   // Fields of a message that comes again are merged, the last one counts.
   WireWriter names;
   names.bytes(kBosToken, "<s>");
   names.bytes(kEosToken, "</s>");
   out.bytes(kTrainer, names.message());
+  return out.message();
+}
+
+std::string serialize_spm(const SpmModel& model, std::vector<ScoredSubword> subwords,
+                          const SpecialIds& special, const std::string& label) {
+  // The text of a token, which becomes a control token if texts cannot have it. Sets `ordinary` if
+  // they can.
+  bool ordinary = false;
+  const auto make_special = [&](int32_t id, const char* what) -> const std::string& {
+    require(id >= 0 && static_cast<size_t>(id) < subwords.size(), ErrorCode::corrupt_file,
+            "interop", label, ": ", what, " ", id, " is not one of the ", subwords.size(),
+            " tokens of the tokenizer");
+    ScoredSubword& subword = subwords[static_cast<size_t>(id)];
+    if (subword.type == SubwordType::unused) subword.type = SubwordType::control;
+    ordinary |= subword.type != SubwordType::control;
+    return subword.text;
+  };
+  WireWriter trainer, ends;
+  if (special.bos >= 0) {
+    const std::string& text = make_special(special.bos, "bos_token_id");
+    trainer.bytes(ordinary ? kStart : kBosToken, text);
+  }
+  if (special.pad >= 0) trainer.bytes(kPadToken, make_special(special.pad, "pad_token_id"));
+  ordinary = special.eos.size() > 1;
+  for (const int32_t id : special.eos) ends.bytes(kEnd, make_special(id, "eos_token_id"));
+  if (!special.eos.empty())
+    trainer.bytes(kEosToken, subwords[static_cast<size_t>(special.eos.front())].text);
+  // An empty list replaces one that the model had.
+  trainer.bytes(kEnds, ordinary ? std::string_view(ends.message()) : std::string_view());
+  WireWriter out = with_subwords(model, subwords);
+  out.bytes(kTrainer, trainer.message());  // fields that come again count
   return out.message();
 }
 

@@ -29,4 +29,14 @@ SpmModel parse_spm(std::string_view serialized);
 // The same model with other subwords. <s> and </s> are the subwords with those names.
 std::string serialize_spm(const SpmModel& model, const std::vector<ScoredSubword>& subwords);
 
+// The ids that a configuration gives to special tokens; -1 and empty where it names none.
+struct SpecialIds {
+  int32_t bos = -1, pad = -1;
+  std::vector<int32_t> eos;  // each ends a text; the first stands behind sources
+};
+// With those special tokens. A bos or an eos that is an ordinary subword stays one. CORRUPT_FILE,
+// naming `label`: an id is not one of the subwords.
+std::string serialize_spm(const SpmModel& model, std::vector<ScoredSubword> subwords,
+                          const SpecialIds& special, const std::string& label);
+
 }  // namespace trafo::interop

@@ -31,27 +31,6 @@ void append_codes(std::span<const float> values, float scale, std::vector<Code>&
     codes.push_back(static_cast<Code>(std::nearbyint(value * scale)));
 }
 
-template <class Stored, class Convert>
-std::vector<std::byte> converted(std::span<const float> values, Convert convert) {
-  std::vector<std::byte> bytes(values.size() * sizeof(Stored));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const Stored stored = convert(values[i]);
-    std::memcpy(bytes.data() + i * sizeof stored, &stored, sizeof stored);
-  }
-  return bytes;
-}
-
-template <class Stored, class Convert>
-std::vector<float> restored(std::span<const std::byte> bytes, Convert convert) {
-  std::vector<float> values(bytes.size() / sizeof(Stored));
-  for (size_t i = 0; i < values.size(); ++i) {
-    Stored stored;
-    std::memcpy(&stored, bytes.data() + i * sizeof stored, sizeof stored);
-    values[i] = convert(stored);
-  }
-  return values;
-}
-
 [[noreturn]] void too_large(const char* type, const std::string& name, float value) {
   fail(ErrorCode::unsupported, kOrigin, type, " cannot express the ", value, " of ", name,
        " (--weights)");
@@ -177,11 +156,11 @@ std::vector<std::byte> to_bfloat16(const std::string& name, std::span<const floa
 }
 
 std::vector<float> from_float16(std::span<const std::byte> bytes) {
-  return restored<uint16_t>(bytes, half_to_float);
+  return converted<uint16_t>(bytes, half_to_float);
 }
 
 std::vector<float> from_bfloat16(std::span<const std::byte> bytes) {
-  return restored<BFloat16>(bytes, [](BFloat16 value) { return value.to_float(); });
+  return converted<BFloat16>(bytes, [](BFloat16 value) { return value.to_float(); });
 }
 
 Scaled<int8_t> to_int8(std::span<const float> values, int64_t columns) {

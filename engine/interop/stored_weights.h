@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,29 @@
 #include "engine/interop/interop.h"
 
 namespace trafo::interop {
+
+// Values as a file stores them, and back: convert() takes a float and gives a Stored, or the
+// reverse.
+template <class Stored, class Convert>
+std::vector<std::byte> converted(std::span<const float> values, Convert convert) {
+  std::vector<std::byte> bytes(values.size() * sizeof(Stored));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Stored stored = convert(values[i]);
+    std::memcpy(bytes.data() + i * sizeof stored, &stored, sizeof stored);
+  }
+  return bytes;
+}
+
+template <class Stored, class Convert>
+std::vector<float> converted(std::span<const std::byte> bytes, Convert convert) {
+  std::vector<float> values(bytes.size() / sizeof(Stored));
+  for (size_t i = 0; i < values.size(); ++i) {
+    Stored stored;
+    std::memcpy(&stored, bytes.data() + i * sizeof stored, sizeof stored);
+    values[i] = convert(stored);
+  }
+  return values;
+}
 
 // IEEE 754 binary16, rounded to nearest even; infinite from 65520 on.
 uint16_t float_to_half(float value);

@@ -111,6 +111,25 @@ int64_t MappedTensor::elements() const {
   return count;
 }
 
+std::vector<int64_t> MappedTensor::stored_shape() const {
+  std::vector<int64_t> stored = shape;
+  // A bias may be stored as one row [1, rows].
+  for (int64_t& size : stored)
+    if (spare_rows > 0 && size == rows) {
+      size += spare_rows;
+      break;
+    }
+  return stored;
+}
+
+void set_stored_vocabulary(std::vector<MappedTensor>& tensors, const ModelConfig& config,
+                           int64_t stored) {
+  for (MappedTensor& tensor : tensors)
+    if (tensor.parameter == "embedding.weight" || tensor.parameter == "output.weight" ||
+        tensor.parameter == "output.bias")
+      tensor.spare_rows = stored - config.vocabulary;
+}
+
 std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
   Table t(config);
   const int64_t w = config.width;
@@ -164,21 +183,28 @@ std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
 std::vector<MappedTensor> llama_tensors(const ModelConfig& config) {
   Table t(config);
   const int64_t w = config.width, ffn = config.ffn_width;
-  const int64_t kv = config.key_heads() * config.head_dim();
+  const int64_t q = config.attention_width(), kv = config.kv_width();
+  const auto linear = [&](const std::string& name, const std::string& parameter, int64_t rows,
+                          int64_t columns, int64_t first, bool bias) {
+    t.matrix(name + ".weight", parameter + ".weight", rows, columns, first);
+    if (bias) t.vector(name + ".bias", parameter + ".bias", rows, first);
+  };
   t.matrix("model.embed_tokens.weight", "embedding.weight", config.vocabulary, w);
   for (int64_t i = 0; i < config.decoder_layers; ++i) {
     const std::string name = numbered("model.layers.", i);
     const std::string attention = name + ".self_attn.", mlp = name + ".mlp.";
-    const std::string ours = numbered("decoder.", i), qkv = ours + ".attention.qkv.weight";
+    const std::string ours = numbered("decoder.", i), qkv = ours + ".attention.qkv";
+    const bool biased = config.has_qkv_biases(), ffn_biased = config.has_ffn_biases();
     t.vector(name + ".input_layernorm.weight", ours + ".attention_norm.weight", w);
-    t.matrix(attention + "q_proj.weight", qkv, w, w, 0);
-    t.matrix(attention + "k_proj.weight", qkv, kv, w, w);
-    t.matrix(attention + "v_proj.weight", qkv, kv, w, w + kv);
-    t.matrix(attention + "o_proj.weight", ours + ".attention.output.weight", w, w);
+    linear(attention + "q_proj", qkv, q, w, 0, biased);
+    linear(attention + "k_proj", qkv, kv, w, q, biased);
+    linear(attention + "v_proj", qkv, kv, w, q + kv, biased);
+    linear(attention + "o_proj", ours + ".attention.output", w, q, 0,
+           config.has_attention_output_bias());
     t.vector(name + ".post_attention_layernorm.weight", ours + ".ffn_norm.weight", w);
-    t.matrix(mlp + "gate_proj.weight", ours + ".ffn.gate_up.weight", ffn, w, 0);
-    t.matrix(mlp + "up_proj.weight", ours + ".ffn.gate_up.weight", ffn, w, ffn);
-    t.matrix(mlp + "down_proj.weight", ours + ".ffn.down.weight", w, ffn);
+    linear(mlp + "gate_proj", ours + ".ffn.gate_up", ffn, w, 0, ffn_biased);
+    linear(mlp + "up_proj", ours + ".ffn.gate_up", ffn, w, ffn, ffn_biased);
+    linear(mlp + "down_proj", ours + ".ffn.down", w, ffn, 0, ffn_biased);
   }
   t.vector("model.norm.weight", "decoder.norm.weight", w);
   if (!config.tied_embeddings) t.matrix("lm_head.weight", "output.weight", config.vocabulary, w);

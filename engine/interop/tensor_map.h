@@ -20,8 +20,12 @@ struct MappedTensor {
   int64_t first_row = 0;       // of n
   int64_t rows = 0;
   bool transposed = false;  // there [columns, rows]
+  // Rows behind these that the other file has and the parameter has not: a vocabulary that was
+  // padded. Not of transposed tensors.
+  int64_t spare_rows = 0;
 
-  int64_t elements() const;
+  int64_t elements() const;                   // of the parameter
+  std::vector<int64_t> stored_shape() const;  // `shape` and the spare rows
 };
 
 // Hugging Face MarianMTModel: separate projections [out, in], final_logits_bias [1, V].
@@ -29,10 +33,16 @@ std::vector<MappedTensor> marian_tensors(const ModelConfig& config);
 // Hugging Face GPT2LMHeadModel: Conv1D weights [in, out], queries, keys and values side by side.
 // Its output projection has no bias, so the bias here is in no tensor.
 std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config);
-// Hugging Face LlamaForCausalLM: separate projections [out, in] without biases.
+// Hugging Face LlamaForCausalLM and its relatives (Mistral, Qwen2): separate projections [out, in],
+// with the biases that the model has.
 std::vector<MappedTensor> llama_tensors(const ModelConfig& config);
 // CTranslate2 TransformerSpec and TransformerDecoderModelSpec: packed projections [out, in].
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config);
+
+// Gives the tensors whose rows are tokens (embeddings, output matrix and bias) as many spare rows
+// as the stored vocabulary has tokens more than the model's.
+void set_stored_vocabulary(std::vector<MappedTensor>& tensors, const ModelConfig& config,
+                           int64_t stored);
 
 // Between the host memory of float32 parameters and a tensor of the other file.
 std::vector<float> gather(const ParameterStore& parameters, const MappedTensor& tensor);

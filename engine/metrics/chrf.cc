@@ -1,5 +1,7 @@
 #include "engine/metrics/chrf.h"
 
+#include <compare>
+
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
 #include "engine/metrics/lowercase.h"
@@ -32,12 +34,56 @@ double compute_score(const ChrfCounts& chrf) {
   return 100 * (1 + factor) * precision * recall / (factor * precision + recall);
 }
 
-ChrfCounts count_segment(const std::vector<char32_t>& hypothesis,
-                         const std::vector<char32_t>& reference) {
+// Up to six characters, 21 bits each from the top of `high` down, then of `low`: code point + 1, so
+// that 0 is the end.
+struct Window {
+  uint64_t high = 0, low = 0;
+  auto operator<=>(const Window&) const = default;
+};
+constexpr size_t kHalf = 3, kCharacterBits = 21;
+static_assert(kChrfOrder == 2 * kHalf);
+
+// Bits of the first `count` characters of a half.
+uint64_t first_characters(size_t count) {
+  return ~uint64_t{0} << (kCharacterBits * (kHalf - count));
+}
+
+// What begins at each character of the text, at most six characters long, sorted.
+std::vector<Window> sorted_windows(const std::vector<char32_t>& text) {
+  std::vector<Window> windows(text.size());
+  Window next;
+  for (size_t i = text.size(); i-- > 0;) {
+    next.low = next.low >> kCharacterBits | (next.high & ~first_characters(kHalf - 1))
+                                                << (kCharacterBits * (kHalf - 1));
+    next.high = next.high >> kCharacterBits | (uint64_t{text[i]} + 1)
+                                                  << (kCharacterBits * (kHalf - 1));
+    windows[i] = next;
+  }
+  std::sort(windows.begin(), windows.end());
+  return windows;
+}
+
+// The sorted n-grams of the text: cutting windows to n characters keeps their order.
+std::vector<Window> ngrams_of(const std::vector<Window>& windows, size_t n) {
+  const uint64_t high = first_characters(std::min(n, kHalf)),
+                 low = n > kHalf ? first_characters(n - kHalf) : 0;
+  const size_t shift = kCharacterBits * (n > kHalf ? 2 * kHalf - n : kHalf - n);
+  std::vector<Window> ngrams;
+  ngrams.reserve(windows.size());
+  for (const Window& window : windows) {
+    const uint64_t last = (n > kHalf ? window.low : window.high) >> shift;
+    if ((last & ~(~uint64_t{0} << kCharacterBits)) != 0)
+      ngrams.push_back({window.high & high, window.low & low});
+  }
+  return ngrams;
+}
+
+ChrfCounts count_segment(const std::vector<Window>& hypothesis,
+                         const std::vector<Window>& reference) {
   ChrfCounts counts;
   for (size_t n = 1; n <= kChrfOrder; ++n) {
-    const auto hypothesis_ngrams = sorted_ngrams<kChrfOrder>(hypothesis, n);
-    const auto reference_ngrams = sorted_ngrams<kChrfOrder>(reference, n);
+    const auto hypothesis_ngrams = ngrams_of(hypothesis, n);
+    const auto reference_ngrams = ngrams_of(reference, n);
     // If the reference is too short for this order, the hypothesis does not count either.
     if (!reference_ngrams.empty())
       counts.hypothesis_totals[n - 1] = static_cast<int64_t>(hypothesis_ngrams.size());
@@ -64,12 +110,12 @@ std::vector<ChrfCounts> chrf_counts(std::span<const std::string> hypotheses,
   std::vector<ChrfCounts> counts;
   counts.reserve(hypotheses.size());
   for (size_t i = 0; i < hypotheses.size(); ++i) {
-    const auto hypothesis = characters(hypotheses[i], options.lowercase);
+    const auto hypothesis = sorted_windows(characters(hypotheses[i], options.lowercase));
     double highest = -1;
     counts.emplace_back();
     for (const auto& set : references) {
       const ChrfCounts of_reference =
-          count_segment(hypothesis, characters(set[i], options.lowercase));
+          count_segment(hypothesis, sorted_windows(characters(set[i], options.lowercase)));
       const double score = compute_score(of_reference);
       if (score <= highest) continue;
       highest = score;

@@ -35,6 +35,17 @@ void resample(const Resamples& resamples, const std::vector<Counts>& system,
   of_system.p_value = paired_p_value(scores, others, of_system.score - of_baseline.score);
 }
 
+BleuOptions bleu_options(const EvaluationOptions& options) {
+  BleuOptions bleu;
+  bleu.tokenizer = options.tokenize;
+  bleu.lowercase = options.lowercase;
+  if (options.tokenize == BleuTokenizer::flores200) {
+    bleu.subwords = options.subwords;
+    bleu.subwords_checksum = options.subwords_checksum;
+  }
+  return bleu;
+}
+
 }  // namespace
 
 void validate(const EvaluationOptions& options) {
@@ -49,13 +60,7 @@ void validate(const EvaluationOptions& options) {
 Evaluation evaluate(std::span<const std::string> hypotheses, ReferenceSets references,
                     std::span<const std::string> baseline, const EvaluationOptions& options) {
   validate(options);
-  BleuOptions bleu;
-  bleu.tokenizer = options.tokenize;
-  bleu.lowercase = options.lowercase;
-  if (options.tokenize == BleuTokenizer::flores200) {
-    bleu.subwords = options.subwords;
-    bleu.subwords_checksum = options.subwords_checksum;
-  }
+  const BleuOptions bleu = bleu_options(options);
   const ChrfOptions chrf;
   const auto bleu_segments = bleu_counts(hypotheses, references, bleu);
   const auto chrf_segments = chrf_counts(hypotheses, references, chrf);
@@ -87,6 +92,27 @@ Evaluation evaluate(std::span<const std::string> hypotheses, ReferenceSets refer
   result.chrf_signature = chrf_parts.signature(resampling);
   for (const auto& set : references) result.unspaced_references += count_unspaced(set);
   return result;
+}
+
+std::vector<double> sentence_bleu(std::span<const std::string> hypotheses,
+                                  std::span<const std::string> references,
+                                  const EvaluationOptions& options) {
+  validate(options);
+  BleuOptions bleu = bleu_options(options);
+  bleu.effective_order = true;
+  std::vector<double> scores;
+  for (const BleuCounts& counts : bleu_counts(hypotheses, ReferenceSets(&references, 1), bleu))
+    scores.push_back(bleu_score(counts, 1, bleu).score);
+  return scores;
+}
+
+std::vector<double> sentence_chrf(std::span<const std::string> hypotheses,
+                                  std::span<const std::string> references) {
+  const ChrfOptions chrf;
+  std::vector<double> scores;
+  for (const ChrfCounts& counts : chrf_counts(hypotheses, ReferenceSets(&references, 1), chrf))
+    scores.push_back(chrf_score(counts, 1, chrf).score);
+  return scores;
 }
 
 }  // namespace trafo

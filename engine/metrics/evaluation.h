@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/metrics/bleu.h"
 #include "engine/metrics/chrf.h"
@@ -54,5 +55,15 @@ struct Evaluation {
 // tokenize flores200 without `subwords`.
 Evaluation evaluate(std::span<const std::string> hypotheses, ReferenceSets references,
                     std::span<const std::string> baseline, const EvaluationOptions& options);
+
+// Each translation by itself against its one reference, as sacreBLEU's sentence_bleu (orders longer
+// than the translation are left out) and sentence_chrf. Of the options, `tokenize`, `subwords` and
+// `lowercase` are used. `references` has as many lines as `hypotheses`. INVALID_ARGUMENT: see
+// evaluate().
+std::vector<double> sentence_bleu(std::span<const std::string> hypotheses,
+                                  std::span<const std::string> references,
+                                  const EvaluationOptions& options);
+std::vector<double> sentence_chrf(std::span<const std::string> hypotheses,
+                                  std::span<const std::string> references);
 
 }  // namespace trafo

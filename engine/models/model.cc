@@ -2,6 +2,7 @@
 
 #include "engine/ops/checks.h"
 #include "engine/ops/gather_rows/gather_rows.h"
+#include "engine/ops/view/view.h"
 
 namespace trafo {
 namespace {
@@ -30,13 +31,19 @@ nn::BlockOptions Model::block_options(bool causal) const {
   options.attention.heads = config_.heads;
   options.attention.kv_heads = config_.kv_heads;
   options.attention.causal = causal;
-  options.attention.biases = config_.biases;
-  if (config_.positions == Positions::rotary) options.attention.rope_theta = config_.rope_theta;
+  options.attention.head_width = config_.head_width;
+  options.attention.biases = config_.has_qkv_biases();
+  options.attention.output_bias = config_.has_attention_output_bias();
+  if (config_.positions == Positions::rotary)
+    options.attention.rotary = {config_.rope_theta, config_.rope_factor,
+                                config_.rope_original_positions, config_.rope_low_turns,
+                                config_.rope_high_turns};
   options.feed_forward.width = config_.width;
   options.feed_forward.ffn_width = config_.ffn_width;
   options.feed_forward.gated = config_.ffn == FeedForward::swiglu;
   options.feed_forward.activation = config_.activation;
-  options.feed_forward.biases = config_.biases;
+  options.feed_forward.biases = config_.has_ffn_biases();
+  options.attention.defer_bias = options.feed_forward.defer_bias = config_.norm != Norm::rms;
   options.norm.width = config_.width;
   options.norm.rms = config_.norm == Norm::rms;
   options.norm.epsilon = config_.norm_epsilon;
@@ -61,6 +68,25 @@ Tensor Model::hidden(Context& context, const Batch& batch, const DropoutPass& dr
 
 Tensor Model::logits(Context& context, const Batch& batch) const {
   return output_.forward(context, hidden(context, batch, {}));
+}
+
+CrossAttentionInputs Model::cross_attention(Context& context, const Batch& batch,
+                                            int64_t layer) const {
+  require(config_.has_encoder(), ErrorCode::unsupported, "cross_attention",
+          "a decoder-lm has no cross-attention");
+  require(layer >= 0 && layer < config_.decoder_layers, ErrorCode::invalid_argument,
+          "cross_attention", "there is no decoder layer ", layer, ", the model has ",
+          config_.decoder_layers);
+  const NoGrad no_grad(context);
+  nn::QueryCapture capture{layer};
+  nn::BlockInputs inputs;
+  inputs.sequences = {batch.target_cu_seqlens, batch.longest_target, batch.target_positions};
+  inputs.encoder = encode(context, batch, {});
+  inputs.encoder.capture = &capture;
+  decode(context, batch.target_in, inputs, batch.indices_validated);
+  const int64_t column = layer * 2 * config_.width;
+  return {capture.queries,
+          ops::slice(context, inputs.encoder.values, 1, column, column + config_.width)};
 }
 
 DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t capacity) const {

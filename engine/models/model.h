@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/models/adapter_config.h"
 #include "engine/models/batch.h"
 #include "engine/models/model_config.h"
 #include "engine/nn/kv_cache.h"
@@ -37,6 +39,13 @@ struct DecodeState {
   int64_t rows() const { return cache.rows(); }
 };
 
+// The cross-attention of one decoder layer. The probabilities of head h within a sentence are
+// softmax(q k^T / sqrt(head_dim)), with the columns h * head_dim .. of its queries and keys.
+struct CrossAttentionInputs {
+  Tensor queries;  // [target tokens, width]
+  Tensor keys;     // [source tokens, width]
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -53,6 +62,9 @@ class Model {
   OutputProjection output_projection() const { return {output_.weight(), output_.bias()}; }
   // The logits of every target token, [Tt, vocabulary], without dropout.
   Tensor logits(Context& context, const Batch& batch) const;
+  // Queries and keys of decoder layer `layer` (from 0) in a pass over `batch` without dropout.
+  // Not recorded. UNSUPPORTED: the model has no encoder. INVALID_ARGUMENT: no such layer.
+  CrossAttentionInputs cross_attention(Context& context, const Batch& batch, int64_t layer) const;
 
   // Encodes the source side of `batch`, where the model has an encoder, and gives every sentence an
   // empty row with room for `capacity` tokens. Not recorded, as all of decoding.
@@ -72,6 +84,11 @@ class Model {
   };
   const Origin& origin() const { return origin_; }
   void set_origin(Origin origin) { origin_ = std::move(origin); }
+
+  // The adapter that the model computes with; models/adapter.h adds and merges it.
+  const std::optional<AdapterConfig>& adapter() const { return adapter_.config; }
+  bool merged_adapter() const { return adapter_.merged.has_value(); }
+  AdapterState& adapter_state() { return adapter_; }
 
  protected:
   explicit Model(const ModelConfig& config) : config_(config) {}
@@ -99,6 +116,7 @@ class Model {
                 std::span<const int32_t> counts) const;
 
   Origin origin_;
+  AdapterState adapter_;
 };
 
 // Row i continues what row parents[i] holds: a beam search reorders, copies and drops rows. No

@@ -16,6 +16,9 @@ void check_form(const ModelConfig& c) {
           enum_name(c.architecture), " has none of them");
   require(c.norm == Norm::layer || !c.biases, ErrorCode::invalid_argument, kOrigin,
           "norm rms goes without biases: set biases to 0");
+  require(!c.biases || !(c.qkv_biases || c.attention_output_bias || c.ffn_biases),
+          ErrorCode::invalid_argument, kOrigin,
+          "qkv_biases, attention_output_bias and ffn_biases are for models with biases 0");
   require(c.ffn == FeedForward::plain || c.activation == Activation::silu,
           ErrorCode::invalid_argument, kOrigin, "the activation of ffn swiglu is silu, not ",
           enum_name(c.activation));
@@ -26,9 +29,19 @@ void check_form(const ModelConfig& c) {
   require(rotary || c.key_heads() == c.heads, ErrorCode::invalid_argument, kOrigin,
           "kv_heads below heads (", c.kv_heads, " of ", c.heads,
           ") come with rotary positions only");
+  require(rotary || c.head_width == 0, ErrorCode::invalid_argument, kOrigin, "head_width (",
+          c.head_width, ") comes with rotary positions only");
+  require(c.attention_width() <= limits::kModelDimension, ErrorCode::invalid_argument, kOrigin,
+          c.heads, " heads of ", c.head_width, " elements are more than ", limits::kModelDimension);
+  require(rotary || (c.rope_factor == 1 && c.rope_original_positions == 0),
+          ErrorCode::invalid_argument, kOrigin,
+          "rope_factor and rope_original_positions come with rotary positions only");
+  require(c.rope_low_turns < c.rope_high_turns, ErrorCode::invalid_argument, kOrigin,
+          "rope_low_turns (", c.rope_low_turns, ") must be below rope_high_turns (",
+          c.rope_high_turns, ")");
   require(!rotary || c.head_dim() % 2 == 0, ErrorCode::invalid_argument, kOrigin,
-          "rotary positions need heads of an even width, width ", c.width, " over ", c.heads,
-          " heads is ", c.head_dim());
+          "rotary positions need heads of an even width, that of the ", c.heads, " heads is ",
+          c.head_dim());
 }
 
 }  // namespace
@@ -38,8 +51,8 @@ void validate(const ModelConfig& c) {
       c, [](const OptionField& field, const auto& value) { check_option(kOrigin, field, value); });
   require(c.width % 2 == 0, ErrorCode::invalid_argument, kOrigin, "width must be even, got ",
           c.width);
-  require(c.width % c.heads == 0, ErrorCode::invalid_argument, kOrigin, "width ", c.width,
-          " is not a multiple of the ", c.heads, " heads");
+  require(c.head_width > 0 || c.width % c.heads == 0, ErrorCode::invalid_argument, kOrigin,
+          "width ", c.width, " is not a multiple of the ", c.heads, " heads");
   check_form(c);
 }
 

@@ -35,7 +35,9 @@ struct ModelConfig {
   Norm norm = Norm::layer;  // Norm of a decoder-lm; an encoder-decoder has layer norm.
   Positions positions = Positions::standard;  // Positions of a decoder-lm.
   FeedForward ffn = FeedForward::plain;  // Feed-forward blocks of a decoder-lm.
-  bool biases = true;  // Whether the linear layers have biases. A model with RMS norm has none.
+  // Whether all linear layers have biases. A model with RMS norm may have qkv_biases,
+  // attention_output_bias and ffn_biases instead.
+  bool biases = true;
   // Heads of keys and values (grouped-query attention), with rotary positions. 0: as many as
   // heads.
   int64_t kv_heads = 0;
@@ -45,18 +47,42 @@ struct ModelConfig {
   bool depth_scaled_init = false;
   // Whether the output layer has a bias, in a model with biases. GPT-2 has none.
   bool output_bias = true;
+  int64_t head_width = 0;  // Width of an attention head, with rotary positions. 0: width / heads.
+  // Whether queries, keys and values have biases in a model that has no others (biases is 0), as
+  // in Qwen2.
+  bool qkv_biases = false;
+  // Whether the output of an attention has a bias in a model without biases.
+  bool attention_output_bias = false;
+  bool ffn_biases = false;  // Whether the feed-forward layers have biases in a model without biases.
+  // The angles of rotary positions are divided by it, all of them or, with
+  // rope_original_positions, the slow ones.
+  double rope_factor = 1;
+  // Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles
+  // of those pairs that turn fewer than rope_low_turns times in them, and less and less of it
+  // those of more turns. 0: {rope_factor} divides all angles.
+  int64_t rope_original_positions = 0;
+  // Turns in rope_original_positions positions up to which rope_factor divides an angle whole.
+  double rope_low_turns = 1;
+  // Turns in rope_original_positions positions from which on rope_factor does not change an
+  // angle; above rope_low_turns.
+  double rope_high_turns = 4;
   // clang-format on
   // options: end
 
   // False: one sequence holds source and target.
   bool has_encoder() const { return info_of(architecture).has_encoder; }
   bool has_output_bias() const { return biases && output_bias; }
-  int64_t head_dim() const { return width / heads; }
+  bool has_qkv_biases() const { return biases || qkv_biases; }
+  bool has_attention_output_bias() const { return biases || attention_output_bias; }
+  bool has_ffn_biases() const { return biases || ffn_biases; }
+  int64_t head_dim() const { return head_width > 0 ? head_width : width / heads; }
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   // Columns of keys, and as many of values.
   int64_t kv_width() const { return key_heads() * head_dim(); }
+  // Columns of queries, and of what the heads of an attention give.
+  int64_t attention_width() const { return heads * head_dim(); }
   // Columns of the packed projection of queries, keys and values.
-  int64_t qkv_width() const { return width + 2 * kv_width(); }
+  int64_t qkv_width() const { return attention_width() + 2 * kv_width(); }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

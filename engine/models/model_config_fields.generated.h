@@ -33,6 +33,14 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "rope_theta", .later = true, .low = 0, .high = 1000000000000, .low_inside = false}, o.rope_theta);
   visit(OptionField{.name = "depth_scaled_init", .later = true}, o.depth_scaled_init);
   visit(OptionField{.name = "output_bias", .fixed = true, .later = true}, o.output_bias);
+  visit(OptionField{.name = "head_width", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "width / heads"}, o.head_width);
+  visit(OptionField{.name = "qkv_biases", .fixed = true, .later = true}, o.qkv_biases);
+  visit(OptionField{.name = "attention_output_bias", .fixed = true, .later = true}, o.attention_output_bias);
+  visit(OptionField{.name = "ffn_biases", .fixed = true, .later = true}, o.ffn_biases);
+  visit(OptionField{.name = "rope_factor", .later = true, .low = 1, .high = 1000000}, o.rope_factor);
+  visit(OptionField{.name = "rope_original_positions", .later = true, .low = 0, .high = 16777216, .zero = "{rope_factor} divides all angles"}, o.rope_original_positions);
+  visit(OptionField{.name = "rope_low_turns", .later = true, .low = 0, .high = 1000000, .low_inside = false}, o.rope_low_turns);
+  visit(OptionField{.name = "rope_high_turns", .later = true, .low = 0, .high = 1000000, .low_inside = false}, o.rope_high_turns);
 }
 
 }  // namespace trafo

@@ -10,6 +10,7 @@
 #include "engine/io/checkpoint_directory.h"
 #include "engine/io/checksum.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/models/adapter.h"
 #include "engine/models/int8_weights.h"
 
 namespace trafo {
@@ -70,8 +71,8 @@ void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& conf
                            ? 0
                            : static_cast<double>(config.max_positions) * width * element;
   const int64_t ffn_gemms = config.ffn == FeedForward::swiglu ? 3 : 2;
-  const auto rows_of_a_layer =
-      static_cast<double>(config.qkv_width() + config.width + ffn_gemms * config.ffn_width);
+  const auto rows_of_a_layer = static_cast<double>(config.qkv_width() + config.attention_width() +
+                                                   ffn_gemms * config.ffn_width);
   const double weights =
       matrix_element * width *
           (static_cast<double>(config.vocabulary) + static_cast<double>(layers) * rows_of_a_layer) +
@@ -184,7 +185,7 @@ SafetensorsReader open_model(const std::filesystem::path& path, ElementTypes typ
 
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
                                            const Tensor& workspace, const std::string& prefix,
-                                           std::vector<std::byte>& storage) {
+                                           HostBuffer& storage) {
   // The workspace, and behind it the frozen parameters one by one.
   size_t at = workspace.bytes(), total = at;
   for (size_t i = 0; i < parameters.count(); ++i) {
@@ -192,13 +193,13 @@ std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStor
     if (parameters.is_int8(id)) continue;
     if (prefix.empty() && !parameters.trainable(id)) total += bytes_of(parameters, id);
   }
-  storage.resize(total);
+  storage = HostBuffer(total);
   context.to_host(workspace.detach(), storage.data(), at);
   std::vector<TensorEntry> entries;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     if (!in_file(parameters, id, prefix) || parameters.is_int8(id)) continue;
-    std::span<std::byte> bytes(storage);
+    std::span<std::byte> bytes = storage.bytes();
     if (parameters.trainable(id)) {
       bytes = part_of(bytes, parameters, id);
     } else {
@@ -254,8 +255,9 @@ void write_model(ByteSink& sink, Context& context, const Model& model, const Ten
                  const SafetensorsMetadata& metadata) {
   SafetensorsMetadata all = metadata;
   all[kModelConfigKey] = to_json(model.config());
+  if (model.adapter()) all[kAdapterKey] = to_json(*model.adapter());
   if (!model.origin().vocabulary.empty()) all.emplace(kTokenizerKey, model.origin().vocabulary);
-  std::vector<std::byte> storage;
+  HostBuffer storage;
   auto entries = workspace_entries(context, model.parameters(), weights, "", storage);
   std::vector<std::vector<std::byte>> codes;
   if (model.parameters().has_int8())
@@ -316,7 +318,9 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
           dtype_name(dtype.value_or(stored)), " model is made");
   check_claimed_size(reader, config, stored,
                      stored_int8 ? 1.0 : static_cast<double>(dtype_size(stored)));
+  const std::optional<AdapterConfig> adapter = read_adapter_config(reader, config);
   std::unique_ptr<Model> model = make_model(context, config, 0, dtype.value_or(stored), int8);
+  if (adapter) add_adapter(context, *model, *adapter, 0);
   if (int8)
     read_int8_weights(context, reader, *model);
   else
@@ -331,6 +335,10 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
 }
 
 void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model) {
+  require(!reader.metadata().contains(kAdapterKey) && !model.adapter(), ErrorCode::invalid_argument,
+          kOrigin, reader.label(),
+          ": weights to begin with are those of a model without an adapter, for one without; "
+          "translate-train merge writes a model with its adapter merged");
   const ParameterStore& parameters = model.parameters();
   std::string misfit;
   for (size_t i = 0; i < parameters.count() && misfit.empty(); ++i) {
@@ -364,6 +372,7 @@ void stage_weights(const SafetensorsReader& reader, Model& model, StagedTensors&
   const ModelConfig saved = read_model_config(reader);
   require(saved == model.config(), ErrorCode::invalid_argument, kOrigin, reader.label(),
           " holds another model: ", describe_differences(saved, model.config()));
+  require_same_adapter(reader, model);
   stage_master(reader, model.parameters(), staged);
 }
 

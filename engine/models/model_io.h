@@ -13,6 +13,7 @@
 
 #include "engine/io/byte_sink.h"
 #include "engine/io/safetensors.h"
+#include "engine/memory/host_buffer.h"
 #include "engine/models/model.h"
 #include "engine/tokenizer/tokenizer.h"
 
@@ -78,7 +79,7 @@ std::string describe_differences(const ModelConfig& saved, const ModelConfig& gi
 // prefix; frozen parameters have none. `storage` receives the host copy that the entries point to.
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
                                            const Tensor& workspace, const std::string& prefix,
-                                           std::vector<std::byte>& storage);
+                                           HostBuffer& storage);
 // Tensors and the bytes that files hold for them, read and checked. commit() copies them: a reader
 // of several files commits once all of them are checked, and changes nothing before.
 class StagedTensors {

@@ -1,7 +1,5 @@
 #include "engine/nn/attention.h"
 
-#include "engine/ops/rotary/rotary.h"
-
 namespace trafo::nn {
 namespace {
 
@@ -11,6 +9,14 @@ LinearOptions projection(const AttentionOptions& options, int64_t out) {
           .out = out,
           .bias = options.biases,
           .fan_out = options.width,
+          .depth = options.depth};
+}
+
+LinearOptions output_projection(const AttentionOptions& options) {
+  return {.in = options.query_width(),
+          .out = options.width,
+          .bias = options.output_bias,
+          .defer_bias = options.defer_bias,
           .depth = options.depth};
 }
 
@@ -28,24 +34,26 @@ ops::AttentionOptions attention_options(const AttentionOptions& options, bool ca
 
 SelfAttention::SelfAttention(ParameterStore& store, const std::string& prefix,
                              const AttentionOptions& options)
-    : qkv_(store, prefix + ".qkv", projection(options, options.width + 2 * options.kv_width())),
-      output_(store, prefix + ".output", projection(options, options.width)),
+    : qkv_(store, prefix + ".qkv",
+           projection(options, options.query_width() + 2 * options.kv_width())),
+      output_(store, prefix + ".output", output_projection(options)),
       options_(options) {}
 
 PendingBias SelfAttention::forward(Context& context, const Tensor& x,
                                    const PackedSequences& sequences, const Dropout& dropout,
                                    const KvCache* cache, int64_t layer) const {
   Tensor qkv = qkv_.forward(context, x);
-  if (options_.rope_theta > 0) {
+  if (options_.rotary.theta > 0) {
     ops::RotaryOptions rotary;
     rotary.heads = options_.heads;
     rotary.kv_heads = options_.key_heads();
     rotary.head_dim = options_.head_dim();
-    rotary.theta = options_.rope_theta;
+    rotary.angles = options_.rotary;
     rotary.in_place = true;  // a GEMM does not keep its output for backward
     qkv = ops::rotary(context, qkv, sequences.positions, rotary);
   }
-  const int64_t key_column = options_.width, value_column = options_.width + options_.kv_width();
+  const int64_t key_column = options_.query_width();
+  const int64_t value_column = key_column + options_.kv_width();
   if (cache) cache->append(context, layer, qkv, key_column);
   const bool decode_step = cache && !cache->is_prefill();
   ops::AttentionOptions options =
@@ -68,7 +76,7 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
 CrossAttention::CrossAttention(ParameterStore& store, const std::string& prefix,
                                const AttentionOptions& options)
     : query_(store, prefix + ".query", projection(options, options.width)),
-      output_(store, prefix + ".output", projection(options, options.width)),
+      output_(store, prefix + ".output", output_projection(options)),
       options_(options) {}
 
 PendingBias CrossAttention::forward(Context& context, const Tensor& x,
@@ -77,6 +85,7 @@ PendingBias CrossAttention::forward(Context& context, const Tensor& x,
                                     const Dropout& dropout, bool decode_step) const {
   const int64_t key_column = layer * 2 * options_.width;
   const ops::AttentionInput query{query_.forward(context, x), 0};
+  if (encoder.capture && encoder.capture->layer == layer) encoder.capture->queries = query.tensor;
   const ops::AttentionInput keys{encoder.values, key_column};
   const ops::AttentionInput values{encoder.values, key_column + options_.width};
   ops::AttentionOptions options = attention_options(options_, false, dropout);

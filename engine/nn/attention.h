@@ -7,6 +7,7 @@
 #include "engine/nn/linear.h"
 #include "engine/nn/packed_sequences.h"
 #include "engine/ops/attention/attention.h"
+#include "engine/ops/rotary/rotary.h"
 
 namespace trafo::nn {
 
@@ -14,12 +15,17 @@ struct AttentionOptions {
   int64_t width = 0, heads = 1;
   int64_t kv_heads =
       0;  // key and value heads, each shared by heads / kv_heads query heads; 0: heads
+  int64_t head_width = 0;  // 0: width / heads
   bool causal = false;
-  bool biases = true;
-  double rope_theta = 0;  // above 0: queries and keys are rotated by their positions (RoFormer)
-  int64_t depth = 0;      // see LinearOptions
+  bool biases = true;       // of queries, keys and values
+  bool output_bias = true;  // of the output
+  bool defer_bias = true;   // see LinearOptions
+  // Its theta is above 0: queries and keys are rotated by their positions (RoFormer).
+  RotaryAngles rotary{.theta = 0};
+  int64_t depth = 0;  // see LinearOptions
 
-  int64_t head_dim() const { return width / heads; }
+  int64_t head_dim() const { return head_width > 0 ? head_width : width / heads; }
+  int64_t query_width() const { return heads * head_dim(); }
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   int64_t kv_width() const { return key_heads() * head_dim(); }
 };
@@ -27,8 +33,8 @@ struct AttentionOptions {
 class SelfAttention {
  public:
   SelfAttention() = default;
-  // Declares `prefix`.qkv [width + 2 kv_width, width], queries first, and `prefix`.output [width,
-  // width].
+  // Declares `prefix`.qkv [query_width + 2 kv_width, width], queries first, and `prefix`.output
+  // [width, query_width].
   SelfAttention(ParameterStore& store, const std::string& prefix, const AttentionOptions& options);
 
   // x [T, width]. Tokens attend inside their sequence. With a cache, which has been told about the
@@ -44,6 +50,13 @@ class SelfAttention {
   AttentionOptions options_;
 };
 
+// Takes the queries of the cross-attention of one decoder layer. Fused attention does not store its
+// probabilities; they can be computed again from queries and keys.
+struct QueryCapture {
+  int64_t layer = 0;
+  Tensor queries = {};  // [T, width], set by the forward pass
+};
+
 // The keys and values that every decoder layer reads from the encoder's output. One GEMM makes
 // them for all layers.
 struct EncoderKeysValues {
@@ -51,6 +64,7 @@ struct EncoderKeysValues {
   PackedSequences sequences;  // of the source
   // Decoding: row r reads source tokens begin[r] .. end[r], [rows] int32. Undefined otherwise.
   Tensor begin, end;
+  QueryCapture* capture = nullptr;  // borrowed for the forward pass; null: none
 };
 
 class CrossAttention {

@@ -18,13 +18,17 @@ FeedForward::FeedForward(ParameterStore& store, const std::string& prefix,
                 .fan_out = ffn_width,
                 .depth = options.depth});
   down_ = Linear(store, prefix + ".down",
-                 {.in = ffn_width, .out = width, .bias = options.biases, .depth = options.depth});
+                 {.in = ffn_width,
+                  .out = width,
+                  .bias = options.biases,
+                  .defer_bias = options.defer_bias,
+                  .depth = options.depth});
 }
 
 PendingBias FeedForward::forward(Context& context, const Tensor& x, const Dropout& dropout) const {
   if (!gated_) {
     const Weight up = up_.weight(), down = down_.weight();
-    if (!up.int8 && !down.int8)
+    if (up.is_dense() && down.is_dense())
       return {
           ops::feed_forward(context, x, up.values, up_.bias(), down.values, activation_, dropout),
           down_.bias()};

@@ -15,7 +15,8 @@ struct FeedForwardOptions {
   bool gated = false;  // SwiGLU; `activation` is then not used
   Activation activation = Activation::relu;
   bool biases = true;
-  int64_t depth = 0;  // see LinearOptions
+  bool defer_bias = true;  // see LinearOptions
+  int64_t depth = 0;       // see LinearOptions
 };
 
 class FeedForward {

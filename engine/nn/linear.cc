@@ -5,7 +5,7 @@
 namespace trafo::nn {
 
 Linear::Linear(ParameterStore& store, const std::string& prefix, const LinearOptions& options)
-    : store_(&store) {
+    : store_(&store), defer_bias_(options.defer_bias) {
   Init init = Init::xavier_uniform(options.in, options.fan_out > 0 ? options.fan_out : options.out);
   if (options.depth > 0) init.scale /= std::sqrt(static_cast<double>(options.depth));
   if (options.stacked_layers > 1)
@@ -20,6 +20,7 @@ Tensor Linear::forward(Context& context, const Tensor& x) const {
 }
 
 PendingBias Linear::forward_pending_bias(Context& context, const Tensor& x) const {
+  if (!defer_bias_) return {forward(context, x), {}};
   return {linear(context, x, weight()), bias()};
 }
 

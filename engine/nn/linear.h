@@ -11,22 +11,24 @@ namespace trafo::nn {
 struct LinearOptions {
   int64_t in = 0, out = 0;
   bool bias = true;
+  // Whether forward_pending_bias() leaves the bias to what follows; an RMS norm adds none.
+  bool defer_bias = true;
   // Outputs that the initial values are scaled for: a weight that joins several projections is
   // initialised like the separate ones. 0: `out`.
   int64_t fan_out = 0;
   // Depth-scaled initialisation (DS-Init, Zhang et al., arXiv 1908.11365, with alpha 1): above 0,
   // initial weights are divided by the square root of this depth. Layers count from 1.
   int64_t depth = 0;
-  // Above 0: the weight stacks the projections of so many layers, the first layer's on top, and
+  // Above 0: the weight stacks the projections of this many layers, the first layer's on top, and
   // each layer's part is scaled by its own depth.
   int64_t stacked_layers = 0;
 };
 
-// The output of a Linear whose bias has not been added yet. The fused add norm behind it adds the
-// bias.
+// The output of a Linear whose bias may not have been added yet. The fused add norm behind it adds
+// the bias.
 struct PendingBias {
   Tensor matmul;  // [T, out]
-  Tensor bias;    // [out], or undefined
+  Tensor bias;    // [out], or undefined where it is added or there is none
 };
 
 class Linear {
@@ -48,6 +50,7 @@ class Linear {
  private:
   const ParameterStore* store_ = nullptr;
   ParamId weight_ = kNoParam, bias_ = kNoParam;
+  bool defer_bias_ = true;
 };
 
 }  // namespace trafo::nn

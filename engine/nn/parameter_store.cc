@@ -29,6 +29,23 @@ std::vector<T> draw(const Init& init, int64_t count, uint64_t seed, uint64_t str
   return values;
 }
 
+// Initial values in the dtype of the masters. Zeros have none: a new workspace has them.
+struct InitialValues {
+  std::vector<float> narrow;
+  std::vector<double> wide;
+
+  InitialValues(const Init& init, const Shape& shape, DType dtype, uint64_t seed, uint64_t stream) {
+    if (init.kind == Init::Kind::zeros) return;
+    if (dtype == DType::f64)
+      wide = draw<double>(init, element_count(shape), seed, stream);
+    else
+      narrow = draw<float>(init, element_count(shape), seed, stream);
+  }
+  std::span<const std::byte> bytes() const {
+    return wide.empty() ? std::as_bytes(std::span(narrow)) : std::as_bytes(std::span(wide));
+  }
+};
+
 }  // namespace
 
 Init Init::xavier_uniform(int64_t in, int64_t out) {
@@ -76,25 +93,18 @@ void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed, bool
   make_workspaces(context, dtype);
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    if (is_int8(static_cast<ParamId>(i))) continue;
-    if (entry.init.kind == Init::Kind::zeros || !context.backend().keeps_data()) continue;
-    const int64_t count = entry.value.numel();
-    if (dtype == DType::f64) {
-      const auto values = draw<double>(entry.init, count, seed, i);
-      set_value(context, static_cast<ParamId>(i), values.data(), values.size() * sizeof(double));
-    } else {
-      const auto values = draw<float>(entry.init, count, seed, i);
-      set_value(context, static_cast<ParamId>(i), values.data(), values.size() * sizeof(float));
-    }
+    if (has_codes(entry) || !context.backend().keeps_data()) continue;
+    const InitialValues values(entry.init, entry.shape, dtype, seed, i);
+    if (!values.bytes().empty())
+      set_value(context, static_cast<ParamId>(i), values.bytes().data(), values.bytes().size());
   }
 }
 
 // Gives every entry its place by its group, in workspaces of zeros.
 void ParameterStore::make_workspaces(Context& context, DType dtype) {
   int64_t trainable = 0, frozen = 0;
-  const auto is_codes = [&](const Entry& entry) { return int8_weights_ && entry.takes_int8; };
   for (Entry& entry : entries_) {
-    if (is_codes(entry)) continue;
+    if (has_codes(entry)) continue;
     int64_t& size = entry.group.trainable ? trainable : frozen;
     entry.offset = size;
     const int64_t count = element_count(entry.shape);
@@ -106,7 +116,7 @@ void ParameterStore::make_workspaces(Context& context, DType dtype) {
   frozen_ = frozen > 0 ? context.zeros({frozen}, dtype) : Tensor{};
   for (Entry& entry : entries_) {
     entry.group.dtype = dtype;
-    if (is_codes(entry)) continue;
+    if (has_codes(entry)) continue;
     const Strides strides = contiguous_strides(entry.shape);
     const Tensor& workspace = entry.group.trainable ? flat_ : frozen_;
     entry.value = workspace.as_strided(entry.shape, strides, entry.offset);
@@ -146,12 +156,24 @@ void ParameterStore::require_unused() const {
           "those first");
 }
 
-void ParameterStore::regroup(Context& context, const std::vector<ParameterGroup>& groups) {
+// The entries, to be changed and laid out anew.
+std::deque<ParameterStore::Entry> ParameterStore::without_tensors() const {
+  std::deque<Entry> entries = entries_;
+  for (Entry& entry : entries) entry.value = entry.grad = {};
+  return entries;
+}
+
+// Lays the parameters out as the groups of `entries` say. These are the entries that there are,
+// with other groups and updates; some may follow at the end or be missing there. Values are kept,
+// and new ones are zero.
+void ParameterStore::lay_out(Context& context, std::deque<Entry> entries) {
   require_unused();
   ParameterStore next = *this;
-  for (size_t i = 0; i < groups.size(); ++i) next.entries_[i].group = groups[i];
+  next.entries_ = std::move(entries);
   next.make_workspaces(context, dtype());
-  for (size_t i = 0; i < groups.size(); ++i) {
+  const size_t kept = std::min(entries_.size(), next.entries_.size());
+  for (size_t i = 0; i < kept; ++i) {
+    if (has_codes(entries_[i])) continue;
     const Tensor from = exact_value(entries_[i]), to = next.exact_value(next.entries_[i]);
     if (from.dtype() == to.dtype())
       context.backend().copy(to.raw(), from.raw(), to.bytes());
@@ -160,8 +182,15 @@ void ParameterStore::regroup(Context& context, const std::vector<ParameterGroup>
   }
   next.follow_master(context);
   context.backend().synchronize();
-  // Names stay where they are: the C ABI lends them to its callers.
-  for (size_t i = 0; i < groups.size(); ++i) {
+  try {
+    for (size_t i = kept; i < next.entries_.size(); ++i) entries_.push_back(next.entries_[i]);
+  } catch (...) {
+    while (entries_.size() > kept) entries_.pop_back();
+    throw;
+  }
+  // From here on nothing fails. Names stay where they are.
+  while (entries_.size() > next.entries_.size()) entries_.pop_back();
+  for (size_t i = 0; i < kept; ++i) {
     Entry& entry = entries_[i];
     Entry& moved = next.entries_[i];
     entry.group.trainable = moved.group.trainable;
@@ -170,6 +199,7 @@ void ParameterStore::regroup(Context& context, const std::vector<ParameterGroup>
     entry.offset = moved.offset;
     entry.value = std::move(moved.value);
     entry.grad = std::move(moved.grad);
+    entry.low_rank = std::move(moved.low_rank);
   }
   flat_ = std::move(next.flat_);
   master_ = std::move(next.master_);
@@ -177,18 +207,65 @@ void ParameterStore::regroup(Context& context, const std::vector<ParameterGroup>
   frozen_ = std::move(next.frozen_);
 }
 
+Weight ParameterStore::weight(ParamId id) const {
+  const Entry& entry = entries_[index(id)];
+  Weight weight{entry.value, entry.int8};
+  if (entry.low_rank)
+    weight.update = {value(entry.low_rank->down), value(entry.low_rank->up), entry.low_rank->scale,
+                     entry.low_rank->ranges};
+  return weight;
+}
+
+void ParameterStore::add_low_rank(Context& context, std::span<const LowRankOptions> updates,
+                                  uint64_t seed) {
+  require(!has_low_rank(), ErrorCode::internal, "parameters", "there are low-rank updates already");
+  std::deque<Entry> entries = without_tensors();
+  for (Entry& entry : entries) entry.group.trainable = false;
+  for (const LowRankOptions& update : updates) {
+    const size_t matrix = index(update.matrix);
+    const Shape shape = entries[matrix].shape;
+    int64_t rows = 0;
+    for (const ColumnRange& range : update.ranges) rows += range.count;
+    const std::string name = entries[matrix].name;
+    const std::string prefix = name.substr(0, name.rfind('.'));
+    const auto down = static_cast<ParamId>(entries.size());
+    entries[matrix].low_rank = {down, down + 1, update.scale,
+                                std::make_shared<const std::vector<ColumnRange>>(update.ranges)};
+    const Init init{Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(shape[1]))};
+    const ParameterGroup group{kAdapter, dtype(), !int8_weights_};
+    const auto ranges = static_cast<int64_t>(update.ranges.size());
+    entries.push_back({prefix + ".lora_A", {ranges * update.rank, shape[1]}, init, group});
+    entries.push_back({prefix + ".lora_B", {rows, update.rank}, Init::zeros(), group});
+  }
+  const size_t first = entries_.size();
+  std::vector<InitialValues> values;  // drawn before anything changes
+  for (size_t i = first; i < entries.size(); ++i)
+    values.emplace_back(entries[i].init, entries[i].shape, dtype(), seed, i);
+  lay_out(context, std::move(entries));
+  if (!context.backend().keeps_data()) return;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (const auto bytes = values[i].bytes(); !bytes.empty())
+      set_value(context, static_cast<ParamId>(first + i), bytes.data(), bytes.size());
+}
+
+void ParameterStore::remove_low_rank(Context& context) {
+  std::deque<Entry> entries = without_tensors();
+  while (!entries.empty() && entries.back().group.name == kAdapter) entries.pop_back();
+  for (Entry& entry : entries) entry.low_rank.reset();
+  lay_out(context, std::move(entries));
+}
+
 int64_t ParameterStore::set_trainable(Context& context, std::string_view pattern, bool trainable) {
   const std::vector<size_t> matches = matching(pattern);
   require(!int8_weights_ || !trainable, ErrorCode::unsupported, "parameters",
           "a model with int8 weights is not trained: train the float model and quantize it again");
-  std::vector<ParameterGroup> groups;
-  for (const Entry& entry : entries_) groups.push_back(entry.group);
+  std::deque<Entry> entries = without_tensors();
   bool changes = false;
   for (const size_t i : matches) {
-    changes = changes || groups[i].trainable != trainable;
-    groups[i].trainable = trainable;
+    changes = changes || entries[i].group.trainable != trainable;
+    entries[i].group.trainable = trainable;
   }
-  if (changes) regroup(context, groups);
+  if (changes) lay_out(context, std::move(entries));
   return static_cast<int64_t>(matches.size());
 }
 
@@ -208,15 +285,18 @@ int64_t ParameterStore::set_factors(std::string_view pattern, double lr_factor,
 }
 
 void ParameterStore::copy_groups(Context& context, const ParameterStore& from) {
-  require(from.count() == count(), ErrorCode::internal, "parameters",
+  require(from.count() >= count() && !has_low_rank(), ErrorCode::internal, "parameters",
           "groups come from a model of another configuration");
-  std::vector<ParameterGroup> groups;
-  bool changes = false;
-  for (size_t i = 0; i < count(); ++i) {
-    groups.push_back(from.entries_[i].group);
-    changes = changes || groups.back() != entries_[i].group;
+  std::deque<Entry> entries = without_tensors();
+  bool changes = from.count() > count();
+  for (size_t i = 0; i < from.count(); ++i) {
+    const Entry& other = from.entries_[i];
+    if (i == entries.size()) entries.push_back({other.name, other.shape, other.init, other.group});
+    changes = changes || other.group != entries[i].group;
+    entries[i].group = other.group;
+    entries[i].low_rank = other.low_rank;
   }
-  if (changes) regroup(context, groups);
+  if (changes) lay_out(context, std::move(entries));
 }
 
 bool ParameterStore::any_trainable() const {

@@ -11,6 +11,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,11 +55,28 @@ struct ParameterGroup {
 inline constexpr const char* kMatrices = "matrices";
 inline constexpr const char* kNormsAndBiases = "norms_and_biases";
 
+inline constexpr const char* kAdapter = "adapter";  // the parameters of low-rank updates
+
+// A low-rank update of a matrix [rows, columns], see LowRankUpdate.
+struct LowRankOptions {
+  ParamId matrix = kNoParam;
+  int64_t rank = 0;
+  double scale = 1;
+  std::vector<ColumnRange> ranges;  // of the matrix's rows: the columns of x W^T
+};
+
 // Whether `name` matches the pattern: '*' stands for any characters, '?' for one.
 bool matches_pattern(std::string_view name, std::string_view pattern);
 
 class ParameterStore {
  public:
+  // The parameters of a low-rank update.
+  struct LowRank {
+    ParamId down, up;
+    double scale;
+    std::shared_ptr<const std::vector<ColumnRange>> ranges;
+  };
+
   // Declaration phase: names are unique; order is the order of the flat workspace. Without a group:
   // kNormsAndBiases for a vector, else kMatrices.
   ParamId declare(std::string name, const Shape& shape, Init init, const std::string& group = {});
@@ -82,8 +102,19 @@ class ParameterStore {
   bool is_int8(ParamId id) const { return int8_weights_ && entries_[index(id)].takes_int8; }
   // SHAPE_MISMATCH unless the matrix has the parameter's shape.
   void set_int8(ParamId id, Int8Matrix matrix);
-  // The values of a parameter or, if it is int8, its codes.
-  Weight weight(ParamId id) const { return {entries_[index(id)].value, entries_[index(id)].int8}; }
+  // The values of a parameter or, if it is int8, its codes; and its low-rank update.
+  Weight weight(ParamId id) const;
+
+  // --- low-rank updates (adapters) ---
+  // Freezes every parameter and declares two for each update, named after the matrix NAME.weight:
+  // NAME.lora_A [ranges * rank, columns], uniform within +-1/sqrt(columns), as nn.Linear of PyTorch
+  // draws it, and NAME.lora_B [rows of the ranges, rank], zeros, so that the product is unchanged.
+  // They are trainable unless the store has int8 weights. Errors as of set_trainable.
+  void add_low_rank(Context& context, std::span<const LowRankOptions> updates, uint64_t seed);
+  // Drops them. The other parameters stay frozen.
+  void remove_low_rank(Context& context);
+  const std::optional<LowRank>& low_rank(ParamId id) const { return entries_[index(id)].low_rank; }
+  bool has_low_rank() const { return !entries_.empty() && entries_.back().group.name == kAdapter; }
 
   // --- groups ---
   const ParameterGroup& group(ParamId id) const { return entries_[index(id)].group; }
@@ -98,7 +129,7 @@ class ParameterStore {
   // Sets the factors of the parameters whose names match. Errors as above, and INVALID_ARGUMENT for
   // a factor that is negative or not finite.
   int64_t set_factors(std::string_view pattern, double lr_factor, double weight_decay);
-  // Takes the groups of a model of the same configuration.
+  // Takes the groups and the low-rank updates of a model of the same configuration, not its values.
   void copy_groups(Context& context, const ParameterStore& from);
 
   // --- workspaces of trainable parameters ---
@@ -134,17 +165,20 @@ class ParameterStore {
     Tensor value = {}, grad = {};
     bool takes_int8 = false;
     std::shared_ptr<const Int8Matrix> int8 = nullptr;
+    std::optional<LowRank> low_rank = {};
   };
   const Entry& float_entry(ParamId id) const;
   size_t index(ParamId id) const;
   std::vector<size_t> matching(std::string_view pattern) const;
   void require_unused() const;
   void make_workspaces(Context& context, DType dtype);
-  void regroup(Context& context, const std::vector<ParameterGroup>& groups);
+  bool has_codes(const Entry& entry) const { return int8_weights_ && entry.takes_int8; }
+  std::deque<Entry> without_tensors() const;
+  void lay_out(Context& context, std::deque<Entry> entries);
   // The values with the most digits: the master's, or those of a frozen parameter.
   Tensor exact_value(const Entry& entry) const;
 
-  std::vector<Entry> entries_;
+  std::deque<Entry> entries_;  // names stay where they are: the C ABI lends them to its callers
   Tensor flat_, master_, flat_grad_;
   Tensor frozen_;  // undefined while nothing is frozen
   bool int8_weights_ = false;

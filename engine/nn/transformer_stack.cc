@@ -38,12 +38,16 @@ ResidualStream TransformerStack::checkpoint_block(Context& context, size_t i,
   // The keys and values of the encoder need a gradient: they are an input of the region.
   BlockInputs constants = inputs;
   constants.encoder.values = {};
+  // A post-norm stream is one tensor. As one input, the parts of its gradient are summed in the
+  // order of a block that is not checkpointed.
+  const Tensor residual = pre_norm_ ? stream.residual : Tensor{};
   const std::vector<Tensor> outputs =
-      checkpoint(context, {stream.residual, stream.input, inputs.encoder.values},
+      checkpoint(context, {residual, stream.input, inputs.encoder.values},
                  [this, i, constants, recompute](Context& ctx, const std::vector<Tensor>& given) {
                    BlockInputs block_inputs = constants;
                    block_inputs.encoder.values = given[2];
-                   ResidualStream result = run_block(ctx, i, {given[0], given[1]}, block_inputs);
+                   const Tensor& from = pre_norm_ ? given[0] : given[1];
+                   ResidualStream result = run_block(ctx, i, {from, given[1]}, block_inputs);
                    *recompute = std::move(result.recompute_input);
                    return std::vector<Tensor>{result.residual, result.input};
                  });

@@ -4,15 +4,22 @@
 #include "engine/ops/gather_rows/gather_rows.h"
 #include "engine/ops/int8_linear/int8_linear.h"
 #include "engine/ops/matmul/matmul.h"
+#include "engine/ops/unary/unary.h"
 
 namespace trafo::nn {
 
 Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Tensor& bias) {
-  return weight.int8 ? ops::int8_linear(context, x, *weight.int8, bias)
-                     : ops::linear(context, x, weight.values, bias);
+  const Tensor y = weight.int8 ? ops::int8_linear(context, x, *weight.int8, bias)
+                               : ops::linear(context, x, weight.values, bias);
+  if (!weight.update) return y;
+  const LowRankUpdate& update = *weight.update;
+  const Tensor down = ops::scale(context, ops::linear(context, x, update.down), update.scale);
+  // In place: a GEMM does not keep its output for backward.
+  return ops::low_rank_add(context, y, down, update.up, *update.ranges, true);
 }
 
 Weight gather_rows(Context& context, const Weight& weight, std::span<const int32_t> index) {
+  require(!weight.update, ErrorCode::internal, "gather_rows", "the weight has an update");
   if (!weight.int8) {
     const Tensor rows = context.from_values<int32_t>(index, {static_cast<int64_t>(index.size())});
     return {ops::gather_rows(context, weight.values, rows), nullptr};

@@ -17,6 +17,7 @@ namespace {
 // The library's prefix search has a fixed buffer. More matches along one path would be read past
 // its end.
 constexpr int kMaxUserDefinedPrefixes = 64;
+constexpr size_t kMostEnds = 64;
 
 struct Checker {
   std::string_view name;
@@ -80,8 +81,20 @@ Subword check_subword(const Checker& checker, std::string_view bytes, size_t id)
   return subword;
 }
 
-// A message that comes again is merged with those before it: `kind` stays if this one has none.
-void check_trainer(const Checker& checker, std::string_view bytes, SpmKind& kind) {
+std::vector<std::string> read_ends(const Checker& checker, std::string_view bytes) {
+  std::vector<std::string> ends;
+  SpmFields reader(bytes, checker.name);
+  for (SpmField field; reader.next(field);) {
+    checker.check(field.is(spm_field::kEnd, SpmField::bytes_of) && ends.size() < kMostEnds &&
+                      field.bytes.size() <= limits::kSubwordBytes,
+                  "its tokens that end a text are no list of at most ", kMostEnds, " subwords");
+    ends.emplace_back(field.bytes);
+  }
+  return ends;
+}
+
+// A message that comes again is merged with those before it: what this one lacks stays.
+void check_trainer(const Checker& checker, std::string_view bytes, SpmSummary& summary) {
   SpmFields reader(bytes, checker.name);
   for (SpmField field; reader.next(field);) {
     if (field.number == spm_field::kUnknownSurface) {
@@ -91,7 +104,12 @@ void check_trainer(const Checker& checker, std::string_view bytes, SpmKind& kind
     } else if (field.number == spm_field::kModelType) {
       checker.check(field.wire == SpmField::varint && field.value >= 1 && field.value <= 4,
                     "it is of no known kind");
-      kind = static_cast<SpmKind>(field.value);
+      summary.kind = static_cast<SpmKind>(field.value);
+    } else if (field.is(spm_field::kEnds, SpmField::bytes_of)) {
+      summary.ends = read_ends(checker, field.bytes);
+    } else if (field.is(spm_field::kStart, SpmField::bytes_of)) {
+      checker.check(field.bytes.size() <= limits::kSubwordBytes, "its start token is too long");
+      summary.start = field.bytes;
     }
   }
 }
@@ -129,7 +147,7 @@ SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
       texts.push_back(subword.text);
       if (subword.type == SubwordType::user_defined) user_defined.push_back(subword.text);
     } else if (field.number == spm_field::kTrainer) {
-      check_trainer(checker, field.bytes, summary.kind);
+      check_trainer(checker, field.bytes, summary);
     } else if (field.number == spm_field::kNormalizer) {
       summary.normalizer = read_normalizer(field.bytes, name);
     } else if (field.number == spm_field::kDenormalizer) {
@@ -142,6 +160,12 @@ SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
   std::sort(texts.begin(), texts.end());
   checker.check(std::adjacent_find(texts.begin(), texts.end()) == texts.end(),
                 "two subwords have the same text");
+  for (const std::string& special : summary.ends)
+    checker.check(std::binary_search(texts.begin(), texts.end(), std::string_view(special)),
+                  "a token that ends a text is no subword of it");
+  checker.check(summary.start.empty() ||
+                    std::binary_search(texts.begin(), texts.end(), std::string_view(summary.start)),
+                "its start token is no subword of it");
   check_user_defined(checker, std::move(user_defined));
   return summary;
 }

@@ -27,6 +27,9 @@ struct SpmSummary {
   std::vector<SubwordType> subwords;  // by id
   CharacterMap normalizer, denormalizer;
   bool has_self_test = false;
+  // Of ours, see spm_field::kEnds; empty if the file has none.
+  std::vector<std::string> ends;
+  std::string start;
 };
 
 // Walks the whole message: wire format, subword texts and scores, and the character maps. The maps

@@ -73,6 +73,7 @@ struct Tokenizer::Model {
   SpmSummary summary;
   int32_t vocab_size = 0;
   int32_t unk = -1, bos = -1, eos = -1, pad = -1;
+  std::vector<int32_t> further_ends;
 };
 
 Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view name) {
@@ -102,6 +103,11 @@ Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view na
   model->bos = processor.bos_id();
   model->eos = processor.eos_id();
   model->pad = processor.pad_id();
+  const SpmSummary& summary = model->summary;
+  if (!summary.start.empty()) model->bos = processor.PieceToId(summary.start);
+  if (!summary.ends.empty()) model->eos = processor.PieceToId(summary.ends.front());
+  for (size_t i = 1; i < summary.ends.size(); ++i)
+    model->further_ends.push_back(processor.PieceToId(summary.ends[i]));
   auto in_range = [&](int32_t id) { return id >= 0 && id < model->vocab_size; };
   check(in_range(model->unk), "it has no unknown subword");
   check(in_range(model->eos), "it has no end-of-sentence subword");
@@ -227,6 +233,14 @@ int32_t Tokenizer::eos_id() const noexcept {
 }
 int32_t Tokenizer::pad_id() const noexcept {
   return model_->pad;
+}
+const std::vector<int32_t>& Tokenizer::further_end_ids() const noexcept {
+  return model_->further_ends;
+}
+bool Tokenizer::bos_is_subword() const noexcept {
+  if (model_->bos < 0) return false;
+  const SubwordType type = model_->summary.subwords[static_cast<size_t>(model_->bos)];
+  return type == SubwordType::normal || type == SubwordType::user_defined;
 }
 
 }  // namespace trafo

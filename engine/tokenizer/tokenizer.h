@@ -78,6 +78,10 @@ class Tokenizer {
   int32_t bos_id() const noexcept;
   int32_t eos_id() const noexcept;
   int32_t pad_id() const noexcept;
+  // Tokens beside eos that end a text which a model generates; vocabularies of imported models.
+  const std::vector<int32_t>& further_end_ids() const noexcept;
+  // Whether bos is a subword that texts have too, as in some imported models.
+  bool bos_is_subword() const noexcept;
   SpecialTokens special_tokens() const noexcept { return {bos_id(), eos_id(), pad_id(), unk_id()}; }
 
  private:

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/io/safetensors.h"
+#include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 #include "engine/train/checkpoint_files.h"
 
@@ -36,6 +37,11 @@ void check_alike(const SafetensorsReader& first, const SafetensorsReader& other)
   const std::string fields =
       describe_differences(read_model_config(other), read_model_config(first));
   if (!fields.empty()) refuse("its configuration differs (here: the first file): ", fields);
+  const auto adapter_of = [](const SafetensorsReader& reader) {
+    return read_adapter_config(reader, read_model_config(reader));
+  };
+  if (const auto a = adapter_of(first), b = adapter_of(other); a != b)
+    refuse("it has ", describe(b), ", not ", describe(a));
   const std::string ours = read_vocabulary_checksum(first),
                     theirs = read_vocabulary_checksum(other);
   if (!ours.empty() && !theirs.empty() && ours != theirs) refuse("it has another vocabulary");

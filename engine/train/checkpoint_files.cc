@@ -3,6 +3,7 @@
 #include "engine/core/json.h"
 #include "engine/io/checksum.h"
 #include "engine/io/manifest.h"
+#include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 
 namespace trafo {
@@ -42,6 +43,7 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
       describe_differences(read_model_config(content.weights), model.config());
   require(differences.empty(), ErrorCode::invalid_argument, kOrigin, content.label,
           " holds another model: ", differences);
+  require_same_adapter(content.weights, model);
   check_identity(saved.identity, identity, content.label);
   StagedTensors staged;
   trainer.stage_optimizer(content.optimizer, staged);

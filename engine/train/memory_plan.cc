@@ -58,14 +58,16 @@ std::vector<BatchBucket> buckets_of_an_update(std::span<const BatchBucket> bucke
 
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, std::span<const BatchBucket> buckets,
-                         const ParameterStore* groups) {
+                         const PlannedGroups& groups) {
   validate(config);
   validate(options);
   const auto backend = make_meta_backend(device, kOpKernelCount);
   Context context(backend);
   context.set_graphs(false);
   const auto model = make_model(context, config, 1, dtype);
-  if (groups) model->parameters().copy_groups(context, *groups);
+  if (groups.like) model->parameters().copy_groups(context, *groups.like);
+  for (const std::string& pattern : groups.frozen)
+    model->parameters().set_trainable(context, pattern, false);
   backend->reset_peak_memory();  // that had both layouts of the parameters
   MemoryPlan plan;
   plan.gradients = static_cast<int64_t>(model->parameters().flat_grad().bytes());
@@ -79,7 +81,8 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
 }
 
 BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, const BatchSizes& sizes) {
+                         const TrainOptions& options, const BatchSizes& sizes,
+                         const PlannedGroups& groups) {
   validate(config);
   bucket_of(config, sizes);
   require(options.memory_limit > 0, ErrorCode::invalid_argument, kOrigin,
@@ -93,7 +96,7 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
     return BatchSizes{sentences, share(sizes.source_tokens), share(sizes.target_tokens)};
   };
   const auto fits = [&](int64_t sentences) {
-    return plan_training(device, config, dtype, options, of(sentences)).total <=
+    return plan_training(device, config, dtype, options, of(sentences), groups).total <=
            options.memory_limit;
   };
   const int64_t most = std::max<int64_t>(
@@ -102,14 +105,15 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
   require(
       low > 0,
       device.kind == DeviceKind::cpu ? ErrorCode::out_of_memory : ErrorCode::out_of_device_memory,
-      kOrigin, "training takes ", plan_training(device, config, dtype, options, of(1)).total,
+      kOrigin, "training takes ",
+      plan_training(device, config, dtype, options, of(1), groups).total,
       " bytes with a batch of one sentence, ", options.memory_limit, " are allowed");
   return of(low);
 }
 
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
-                         const ParameterStore* groups) {
+                         const PlannedGroups& groups) {
   validate(config);
   const BatchBucket bucket = bucket_of(config, sizes);
   return plan_training(device, config, dtype, options, {&bucket, 1}, groups);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/models/batch_bucket.h"
@@ -45,21 +46,29 @@ struct BatchSizes {
   int64_t source_tokens = 0, target_tokens = 0;
 };
 
+// Which parameters are planned as frozen. By default all are trainable.
+struct PlannedGroups {
+  const ParameterStore* like = nullptr;  // those frozen here, in a model of the same configuration
+  std::span<const std::string> frozen =
+      {};  // patterns of names, as of ParameterStore::set_trainable
+};
+
 // The memory of a model and its trainer, from a dry run on the meta device. The device itself need
-// not exist. `groups`: the parameters of such a model, whose frozen ones are planned as frozen. By
-// default all are trainable. INVALID_ARGUMENT if the model has no batches of these sizes.
+// not exist. INVALID_ARGUMENT if the model has no batches of these sizes. NOT_FOUND: a pattern of
+// `groups` matches no parameter.
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
-                         const ParameterStore* groups = nullptr);
+                         const PlannedGroups& groups = {});
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, std::span<const BatchBucket> buckets,
-                         const ParameterStore* groups = nullptr);
+                         const PlannedGroups& groups = {});
 
 // `sizes` times the largest factor whose plan fits options.memory_limit, to within one part in 128.
 // Sentences keep their lengths. OUT_OF_MEMORY (of an accelerator: OUT_OF_DEVICE_MEMORY) if one
 // sentence does not fit.
 BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
-                         const TrainOptions& options, const BatchSizes& sizes);
+                         const TrainOptions& options, const BatchSizes& sizes,
+                         const PlannedGroups& groups = {});
 
 // The buckets as the first micro-batch of an update. With gradient accumulation also as a later
 // one, which adds to the gradients and so allocates differently.

@@ -72,19 +72,19 @@ void stage_eight_bit(const SafetensorsReader& reader, const AdamW& optimizer,
 
 void write_moments(ByteSink& sink, Context& context, const ParameterStore& parameters,
                    const AdamW& optimizer) {
-  std::vector<std::vector<std::byte>> storage;
+  std::vector<HostBuffer> storage;
   std::vector<TensorEntry> entries;
   if (in_eight_bits(optimizer)) {
     const std::vector<Named> tensors = eight_bit_tensors(optimizer);
     storage.resize(tensors.size());
     for (size_t i = 0; i < tensors.size(); ++i) {
       const Tensor& tensor = tensors[i].tensor;
-      storage[i].resize(tensor.bytes());
+      storage[i] = HostBuffer(tensor.bytes());
       context.to_host(tensor.detach(), storage[i].data(), storage[i].size());
       entries.push_back({tensors[i].name,
                          tensor.dtype(),
                          {tensor.shape().begin(), tensor.shape().end()},
-                         storage[i]});
+                         storage[i].bytes()});
     }
   } else {
     const Tensor moments[] = {optimizer.first_moment(), optimizer.second_moment()};

@@ -81,10 +81,10 @@ struct TrainOptions {
   int64_t memory_limit = 0;
 
   // --- The end of a run: the first limit that is reached. All 0: until it is stopped. ---
-  int64_t after_updates = 0;  // Training is done after so many updates. 0: never.
-  int64_t after_epochs = 0;  // Training is done after so many epochs. 0: never.
-  int64_t after_tokens = 0;  // Training is done after so many target tokens. 0: never.
-  // Training is done after so many validations in a row without a better metric (see
+  int64_t after_updates = 0;  // Training is done after this many updates. 0: never.
+  int64_t after_epochs = 0;  // Training is done after this many epochs. 0: never.
+  int64_t after_tokens = 0;  // Training is done after this many target tokens. 0: never.
+  // Training is done after this many validations in a row without a better metric (see
   // early_stopping_on). 0: never.
   int64_t early_stopping = 0;
   // The metrics that early_stopping looks at.
@@ -99,17 +99,18 @@ struct TrainOptions {
   // How often it saves, besides at the end. Nothing is saved without a run directory.
   Period save_freq{1000, PeriodUnit::updates};
   Period log_freq{20, PeriodUnit::updates};  // How often it logs (the event LOG).
-  int64_t log_first = 0;  // The first so many updates are logged as well.
+  int64_t log_first = 0;  // This many updates at the start are logged as well.
   // What validation measures.
   std::vector<std::string> valid_metrics{"bleu", "chrf", "ce-mean-words"};
   int64_t valid_beam = 1;  // Beam of validation. 1 is greedy search.
   // Length normalisation of that beam: score = log-probability / length^valid_normalize.
   double valid_normalize = 1;
-  // Source tokens that validation translates at a time. 0: batch_tokens.
+  // Source tokens that validation translates at a time. 0: batch_tokens; on an accelerator up to
+  // 16384.
   int64_t valid_batch_tokens = 0;
   bool keep_best = true;  // Whether the best checkpoint of every metric is kept as well.
   int64_t keep_last = 3;  // Newest checkpoints that are kept.
-  // At the end the mean of so many of the newest checkpoints, which are kept for it, is written
+  // At the end the mean of this many of the newest checkpoints, which are kept for it, is written
   // to ckpt/averaged/model.safetensors and measured. It needs a run directory. 0: no average.
   int64_t average_last = 0;
   // clang-format on

@@ -20,11 +20,14 @@ int64_t best_update(const std::filesystem::path& run, const CheckpointDirectory&
   const int64_t newest = updates.back();
   const std::string text = checkpoints.read_text(newest, kStateFile, limits::kConfigBytes);
   const SavedState saved = decode_state(text, (checkpoints.path(newest) / kStateFile).string());
+  // A metric that judges nothing, as BLEU of scripts without spaces, has no best value.
   const auto& metrics = saved.state.best;
-  require(!metrics.empty() && metrics.front().second, ErrorCode::not_found, kOrigin, run.string(),
+  const auto first = std::find_if(metrics.begin(), metrics.end(),
+                                  [](const auto& metric) { return metric.second.has_value(); });
+  require(first != metrics.end(), ErrorCode::not_found, kOrigin, run.string(),
           " has no best model: the run had not validated when update ", newest,
           " was saved; load the last one");
-  const auto& [metric, best] = metrics.front();
+  const auto& [metric, best] = *first;
   require(std::binary_search(updates.begin(), updates.end(), best->update), ErrorCode::not_found,
           kOrigin, run.string(), " has no best model: update ", best->update, " was the best by ",
           metric, ", and its checkpoint was not kept (keep_best)");

@@ -60,7 +60,8 @@ class Plans {
     options.gradient_accumulation = std::max(options.gradient_accumulation, delay);
     const ParameterStore& parameters = model_.parameters();
     return plan_training(device_, model_.config(), parameters.dtype(), options,
-                         largest_buckets(batcher_, model_.config(), batch_tokens), &parameters);
+                         largest_buckets(batcher_, model_.config(), batch_tokens),
+                         {.like = &parameters});
   }
   // The largest budget whose plan fits `limit`, to within one part in 128; 0 if there is none.
   int64_t largest(Recompute recompute, int64_t limit, int64_t most, int64_t delay = 1) const {

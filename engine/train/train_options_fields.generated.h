@@ -52,7 +52,7 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "valid_metrics"}, o.valid_metrics);
   visit(OptionField{.name = "valid_beam", .low = 1, .high = 1024}, o.valid_beam);
   visit(OptionField{.name = "valid_normalize", .low = 0, .high = 1000, .high_inside = false}, o.valid_normalize);
-  visit(OptionField{.name = "valid_batch_tokens", .low = 0, .high = 268435456, .zero = "batch_tokens"}, o.valid_batch_tokens);
+  visit(OptionField{.name = "valid_batch_tokens", .low = 0, .high = 268435456, .zero = "batch_tokens; on an accelerator up to 16384"}, o.valid_batch_tokens);
   visit(OptionField{.name = "keep_best"}, o.keep_best);
   visit(OptionField{.name = "keep_last", .low = 1, .high = kNoLimit, .high_inside = false}, o.keep_last);
   visit(OptionField{.name = "average_last", .low = 0, .high = 1000, .zero = "no average"}, o.average_last);

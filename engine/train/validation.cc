@@ -15,6 +15,22 @@ namespace {
 
 constexpr const char* kCrossEntropy = "ce-mean-words";
 constexpr int64_t kFittedDecoding = 4096;  // source tokens
+// On an accelerator a decode step takes nearly the same time for a hundred rows and for a thousand.
+constexpr int64_t kMostDecoded = 16384;                    // source tokens
+constexpr int64_t kDecodedCacheBytes = int64_t{64} << 20;  // of as many tokens in the KV cache
+
+// The source tokens that are translated together. Every hypothesis has its own KV cache: a token
+// budget that fills the memory in training would leave no room for them.
+int64_t decoded_together(Context& context, const Model& model, const TrainOptions& options) {
+  if (options.valid_batch_tokens > 0) return options.valid_batch_tokens;
+  if (options.batch_fit) return std::min(options.batch_tokens, kFittedDecoding);
+  if (context.backend().stream_device() == nullptr || options.memory_limit > 0)
+    return options.batch_tokens;
+  const ModelConfig& config = model.config();
+  const int64_t token_bytes = config.decoder_layers * 2 * config.kv_width() *
+                              static_cast<int64_t>(dtype_size(model.parameters().dtype()));
+  return std::max(options.batch_tokens, std::min(kMostDecoded, kDecodedCacheBytes / token_bytes));
+}
 
 std::vector<std::string> translate_all(Context& context, const Model& model,
                                        const TrainingData& data, const TrainOptions& options,
@@ -24,11 +40,7 @@ std::vector<std::string> translate_all(Context& context, const Model& model,
   DecodeOptions& decode = translate.decode;
   decode.beam = options.valid_beam;
   decode.length_penalty = options.valid_normalize;
-  // Every hypothesis has its own KV cache. A token budget that fills the memory in training would
-  // leave no room for them.
-  decode.batch_tokens = options.valid_batch_tokens > 0 ? options.valid_batch_tokens
-                        : options.batch_fit ? std::min(options.batch_tokens, kFittedDecoding)
-                                            : options.batch_tokens;
+  decode.batch_tokens = decoded_together(context, model, options);
   if (cancel != nullptr) decode.cancelled = [cancel] { return cancel->is_cancelled(); };
   const std::vector<std::string_view> lines(data.valid_sources.begin(), data.valid_sources.end());
   std::vector<std::string> texts;

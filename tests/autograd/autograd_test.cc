@@ -1,9 +1,11 @@
 // The tape: where gradients go, what may be aliased, and what is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/autograd/gradcheck.h"
+#include "engine/core/philox.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/matmul/matmul.h"
@@ -282,6 +284,36 @@ TEST_F(Autograd, GradcheckCatchesAWrongBackward) {
   EXPECT_EQ(right.checked, 1);
   EXPECT_FALSE(gradcheck(c(), square(2.01), inputs).ok);
   EXPECT_FALSE(gradcheck(c(), square(std::nan("")), inputs).ok);
+}
+
+TEST_F(Autograd, GradcheckTellsTheWorstErrorAndRestoresTheInputs) {
+  // The gradient of x^2 that is 1 % too large.
+  const auto square = [](Context& context, const std::vector<Tensor>& in) {
+    const int64_t count = in[0].numel();
+    Tensor y = context.empty(in[0].shape(), DType::f64);
+    std::vector<double> x(in[0].data<double>(), in[0].data<double>() + count);
+    for (int64_t i = 0; i < count; ++i) y.data<double>()[i] = x[i] * x[i];
+    context.record("square", {in[0]}, {&y}, {}, [x](Backward& b) {
+      const GradTarget t = b.target(0);
+      for (size_t i = 0; i < x.size(); ++i) {
+        double& dx = t.buffer.data<double>()[i];
+        dx = (t.accumulate ? dx : 0) + 2.02 * x[i] * b.grad_output().data<double>()[i];
+      }
+    });
+    return std::vector<Tensor>{y};
+  };
+  const Values values{0.5, 2, 1};
+  const Tensor input = constant(values);
+  const GradcheckOptions options;
+  const GradcheckResult result = gradcheck(c(), square, {input}, options);
+  EXPECT_FALSE(result.ok);
+  EXPECT_EQ(result.checked, 3);
+  PhiloxStream upstream(options.seed, 0);
+  double worst = 0;
+  for (const double x : values)
+    worst = std::max(worst, std::abs(upstream.uniform(-1, 1)) * x * (0.02 - 2 * options.rtol));
+  EXPECT_NEAR(result.worst_error, worst, 1e-8);
+  EXPECT_EQ(c().values<double>(input), values);
 }
 
 }  // namespace

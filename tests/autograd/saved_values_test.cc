@@ -52,7 +52,7 @@ TEST_F(SavedValues, AWriteToAnInputIsRefused) {
   Tensor loss = ops::sum(c(), ops::multiply(c(), w, x));
   write(x, {30, 40});
   expect_refused(loss, "multiply", "b");
-  // The context goes on, and a write before forward is none in between.
+  // The context lives on, and a write before forward is none in between.
   loss = ops::sum(c(), ops::multiply(c(), w, x));
   c().backward(loss);
   EXPECT_EQ(grad(w), (Values{30, 40}));

@@ -107,6 +107,17 @@ TEST_F(Int8Test, EveryKernelComputesTheFormula) {
       }
 }
 
+TEST_F(Int8Test, QuantizingARowWritesNothingBehindIt) {
+  for (const Int8Kernel* kernel : int8_kernels())
+    for (int64_t count = 0; count <= 40; ++count) {
+      const Floats x = random_floats(count, static_cast<unsigned>(count));
+      std::vector<uint8_t> codes(static_cast<size_t>(count) + 64, 0x5a);
+      kernel->quantize(x.data(), count, kernel->flip, codes.data());
+      for (size_t i = static_cast<size_t>(count); i < codes.size(); ++i)
+        ASSERT_EQ(codes[i], 0x5a) << kernel->name << " count " << count << " byte " << i;
+    }
+}
+
 TEST_F(Int8Test, ThreadsAndRowsBesideChangeNoBit) {
   const int64_t m = 201, n = 333, k = 260;
   const Floats x = random_floats(m * k, 1), w = random_floats(n * k, 2), bias = random_floats(n, 3);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <mutex>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -38,6 +39,25 @@ TEST(ThreadPool, RunsEveryBlockOnceForAnyNumberOfThreadsAndBlocks) {
       pool.parallel_for(blocks, [&](int64_t block) { ++runs[static_cast<size_t>(block)]; });
       for (const auto& count : runs) ASSERT_EQ(count.load(), 1);
     }
+  }
+}
+
+TEST(ThreadPool, FewerThreadsAreFewer) {
+  ThreadPool pool(4);
+  const auto threads_that_run = [&] {
+    std::mutex mutex;
+    std::set<std::thread::id> ids;
+    pool.parallel_for(200, [&](int64_t) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));  // so that each gets some
+      const std::lock_guard lock(mutex);
+      ids.insert(std::this_thread::get_id());
+    });
+    return ids.size();
+  };
+  threads_that_run();
+  for (const int threads : {3, 2, 1, 2}) {
+    pool.set_threads(threads);
+    EXPECT_LE(threads_that_run(), static_cast<size_t>(threads));
   }
 }
 

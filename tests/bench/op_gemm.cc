@@ -25,7 +25,7 @@ constexpr Workload kWorkloads[] = {
 };
 constexpr Workload kSmall{"small", 512, 64, 256, 1024};
 
-// Chunks of logits hold so many bytes (engine/ops/linear_cross_entropy).
+// Chunks of logits hold this many bytes (engine/ops/linear_cross_entropy).
 constexpr int64_t kChunkBytes = int64_t{256} << 20;
 
 // Operands of every GEMM lie in the same memory: their values do not matter to the time as long

@@ -184,11 +184,11 @@ void rotary_positions(OpBench& bench, DType dtype, int64_t rows, int64_t heads, 
           for (size_t first = 0; first < in.size(); first += 2 * half)
             for (size_t i = first; i < first + half; ++i) {
               const bool turned = first < static_cast<size_t>(2 * heads * dim);
-              const double angle =
-                  turned ? at[static_cast<size_t>(row)] *
-                               std::pow(options.theta, -2.0 * static_cast<double>(i - first) /
-                                                           static_cast<double>(dim))
-                         : 0;
+              const double angle = turned ? at[static_cast<size_t>(row)] *
+                                                std::pow(options.angles.theta,
+                                                         -2.0 * static_cast<double>(i - first) /
+                                                             static_cast<double>(dim))
+                                          : 0;
               const double c = std::cos(angle), s = std::sin(angle);
               y[i] = in[i] * c - in[i + half] * s;
               y[i + half] = in[i + half] * c + in[i] * s;

@@ -40,7 +40,7 @@ struct SoftmaxCase {
   DType dtype = DType::f32;
   Shape shape;              // [batch, heads, queries, keys]
   int64_t hidden = 0;       // last keys of a masked sentence that nobody may look at
-  int64_t masked_each = 1;  // every so many sentences are masked
+  int64_t masked_each = 1;  // every how many sentences one is masked
   bool forward = true, backward = true;
 
   int64_t hidden_of(int64_t sentence) const { return sentence % masked_each == 0 ? hidden : 0; }

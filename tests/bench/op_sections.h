@@ -21,8 +21,8 @@ struct OpBench {
   std::vector<DType> dtypes_or(const std::vector<DType>& defaults) const {
     return dtypes.empty() ? defaults : dtypes;
   }
-  // Whether tensors of so many elements, or so many operations, are worth starting here; says so if
-  // not.
+  // Whether tensors of this many elements, or this many operations, are worth starting here; says
+  // so if not.
   bool takes(const char* section, const Shape& shape, double elements, double operations = 0) const;
 };
 

@@ -1,4 +1,5 @@
-// Freezing of parameters, and factors of their learning rate and weight decay.
+// Freezing of parameters, factors of their learning rate and weight decay, and LoRA adapters, which
+// freeze the model.
 #include "capi_check.h"
 
 enum { kPairs = 40 };
@@ -135,6 +136,82 @@ static void test_frozen_training(trafo_model* model, const trafo_tokenizer* toke
   FAILS(trafo_model_unfreeze(model, "*", 1, NULL), TRAFO_INVALID_ARGUMENT, "prepared");
 }
 
+// The values of all parameters, one after the other, for free().
+static float* all_values(trafo_model* model, size_t* bytes) {
+  int64_t tensors = 0, elements = 0;
+  OK(trafo_model_get_parameter_count(model, &tensors, &elements));
+  float* all = malloc((size_t)elements * sizeof *all);
+  *bytes = 0;
+  for (int64_t i = 0; i < tensors; ++i) {
+    size_t size = 0;
+    float* values = values_of(model, i, &size);
+    memcpy((char*)all + *bytes, values, size);
+    *bytes += size;
+    free(values);
+  }
+  return all;
+}
+
+static void test_adapters(trafo_context* context, const trafo_tokenizer* tokenizer,
+                          const trafo_corpus* corpus, int64_t vocabulary) {
+  char directory[512];
+  snprintf(directory, sizeof directory, "%s", work_path("adapter"));
+  trafo_model *model = new_model(context, vocabulary), *other = new_model(context, vocabulary);
+  int64_t tensors = 0, elements = 0, more = 0;
+  size_t bytes = 0, same = 0;
+  OK(trafo_model_get_parameter_count(model, &tensors, &elements));
+  float* base = all_values(model, &bytes);
+  FAILS(trafo_model_add_adapter(model, 0, 1, NULL, 0, 1), TRAFO_INVALID_ARGUMENT, "rank");
+  FAILS(trafo_model_add_adapter(model, 2, 4, "query,head", 10, 1), TRAFO_INVALID_ARGUMENT,
+        "'head'");
+  FAILS(trafo_model_add_adapter(model, 2, 4, "query,", 6, 1), TRAFO_INVALID_ARGUMENT, "target ''");
+  FAILS(trafo_model_merge_adapter(model), TRAFO_INVALID_ARGUMENT, "no adapter");
+  OK(trafo_model_add_adapter(model, 2, 4, "value,query", 11, 1));
+  OK(trafo_model_get_parameter_count(model, &more, &elements));
+  CHECK(more > tensors && strcmp(info_of(model, more - 1).group, "adapter") == 0);
+  for (int64_t i = 0; i < more; ++i) CHECK(info_of(model, i).trainable == (i >= tensors));
+
+  trafo_trainer_options options;
+  trafo_trainer* trainer = NULL;
+  trafo_step_result step;
+  OK(trafo_trainer_options_init(&options, sizeof options));
+  options.batch_tokens = 64;
+  options.warmup = 1;
+  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+  for (int i = 0; i < 3; ++i) OK(trafo_trainer_step(trainer, &step));
+  FAILS(trafo_model_remove_adapter(model), TRAFO_INVALID_ARGUMENT, "has a trainer");
+  trafo_trainer_free(trainer);
+  OK(trafo_model_save_adapter(model, directory, strlen(directory)));
+  float* trained = all_values(model, &same);
+  CHECK(same > bytes && memcmp(base, trained, bytes) == 0);
+
+  OK(trafo_model_load_adapter(other, directory, strlen(directory)));
+  FAILS(trafo_model_load_adapter(other, directory, strlen(directory)), TRAFO_INVALID_ARGUMENT,
+        "already");
+  float* loaded = all_values(other, &bytes);
+  CHECK(bytes == same && memcmp(trained, loaded, bytes) == 0);
+  free(loaded);
+  OK(trafo_model_merge_adapter(other));
+  FAILS(trafo_model_save_adapter(other, directory, strlen(directory)), TRAFO_INVALID_ARGUMENT,
+        "merged");
+  float* merged = all_values(other, &bytes);
+  CHECK(memcmp(base, merged, bytes) != 0);
+  free(merged);
+  OK(trafo_model_unmerge_adapter(other));
+  OK(trafo_model_remove_adapter(other));
+  float* removed = all_values(other, &bytes);
+  CHECK(memcmp(base, removed, bytes) == 0);
+  free(removed);
+  FAILS(trafo_model_load_adapter(other, "nowhere", 7), TRAFO_NOT_FOUND, "nowhere");
+  OK(trafo_model_prepare_inference(other));
+  FAILS(trafo_model_load_adapter(other, directory, strlen(directory)), TRAFO_INVALID_ARGUMENT,
+        "prepared");
+  free(base);
+  free(trained);
+  trafo_model_free(model);
+  trafo_model_free(other);
+}
+
 void test_freezing(void) {
   static char lines[kPairs][32];
   trafo_string_view views[kPairs];
@@ -157,6 +234,7 @@ void test_freezing(void) {
   test_infos(model);
   test_refusals(model);
   test_frozen_training(model, tokenizer, corpus);
+  test_adapters(context, tokenizer, corpus, vocabulary);
   trafo_model_free(model);
   trafo_corpus_free(corpus);
   trafo_tokenizer_free(tokenizer);

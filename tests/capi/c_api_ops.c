@@ -25,6 +25,8 @@ static void test_elementwise(void) {
   VALUES(out, 3, 0.5f, 2, 4.5f);
   OK(trafo_op_scale(context, a, -0.5, &out));
   VALUES(out, 3, -0.5f, -2, -4.5f);
+  OK(trafo_op_shift(context, a, -0.5, &out));
+  VALUES(out, 3, 0.5f, 3.5f, 8.5f);
   OK(trafo_op_sqrt(context, a, &out));
   VALUES(out, 3, 1, 2, 3);
   OK(trafo_op_log(context, a, &out));
@@ -88,6 +90,175 @@ static void test_shapes(void) {
   trafo_tensor_free(bias);
   trafo_tensor_free(half);
   trafo_tensor_free(x);
+}
+
+// An int32 tensor as float32, so that VALUES can look at it; frees `x`.
+static trafo_tensor* as_floats(trafo_tensor* x) {
+  trafo_tensor* out = NULL;
+  OK(trafo_op_cast(context, x, TRAFO_FLOAT32, &out));
+  trafo_tensor_free(x);
+  return out;
+}
+
+static trafo_tensor* integers(int64_t rows, int64_t columns, const int32_t* values) {
+  const int64_t shape[] = {rows, columns};
+  trafo_tensor* out = NULL;
+  OK(trafo_tensor_new(context, TRAFO_INT32, shape, 2, values,
+                      (size_t)(rows * columns) * sizeof *values, &out));
+  return out;
+}
+#define INTEGERS(rows, columns, ...) integers((rows), (columns), (const int32_t[]){__VA_ARGS__})
+
+static void test_pointwise(void) {
+  trafo_tensor *x = VECTOR(3, -1, 0, 2), *y = VECTOR(3, 1, -1, 2), *out = NULL, *mask = NULL;
+  OK(trafo_op_abs(context, x, &out));
+  VALUES(out, 3, 1, 0, 2);
+  OK(trafo_op_sin(context, x, &out));
+  VALUES(out, 3, -sinf(1), 0, sinf(2));
+  OK(trafo_op_cos(context, x, &out));
+  VALUES(out, 3, cosf(1), 1, cosf(2));
+  OK(trafo_op_erf(context, x, &out));
+  VALUES(out, 3, -erff(1), 0, erff(2));
+  OK(trafo_op_gelu_erf(context, x, &out));
+  VALUES(out, 3, -0.15865525f, 0, 1.95449974f);
+  OK(trafo_op_power(context, x, 3, &out));
+  VALUES(out, 3, -1, 0, 8);
+  OK(trafo_op_clamp(context, x, -0.5, 1, &out));
+  VALUES(out, 3, -0.5f, 0, 1);
+  FAILS(trafo_op_clamp(context, x, 1, -1, &out), TRAFO_INVALID_ARGUMENT, "1 and -1");
+  OK(trafo_op_maximum(context, x, y, &out));
+  VALUES(out, 3, 1, 0, 2);
+  OK(trafo_op_minimum(context, x, y, &out));
+  VALUES(out, 3, -1, -1, 2);
+  OK(trafo_op_pow(context, y, x, &out));
+  VALUES(out, 3, 1, 1, 4);
+  OK(trafo_op_compare(context, x, y, TRAFO_GREATER_EQUAL, &mask));
+  OK(trafo_op_where(context, mask, x, y, &out));
+  VALUES(out, 3, 1, 0, 2);
+  OK(trafo_op_masked_fill(context, x, mask, 9, &out));
+  VALUES(out, 3, -1, 9, 9);
+  VALUES(as_floats(mask), 3, 0, 1, 1);
+  OK(trafo_op_compare_number(context, x, 0, TRAFO_NOT_EQUAL, &mask));
+  VALUES(as_floats(mask), 3, 1, 0, 1);
+  FAILS(trafo_op_compare_number(context, x, 0, 6, &out), TRAFO_INVALID_ARGUMENT,
+        "unknown comparison 6");
+  FAILS(trafo_op_where(context, x, x, y, &out), TRAFO_DTYPE_MISMATCH, "mask must be int32");
+  trafo_tensor* square = MATRIX(2, 2, 1, 2, 3, 4);
+  OK(trafo_op_tril(context, square, 0, &out));
+  VALUES(out, 4, 1, 0, 3, 4);
+  OK(trafo_op_triu(context, square, 1, &out));
+  VALUES(out, 4, 0, 2, 0, 0);
+  trafo_tensor_free(square);
+  trafo_tensor_free(y);
+  trafo_tensor_free(x);
+}
+
+static void test_along_dimensions(void) {
+  trafo_tensor *x = MATRIX(2, 3, 1, 5, 3, 4, 2, 6), *out = NULL, *ids = NULL;
+  OK(trafo_op_sum_dims(context, x, (const int32_t[]){1, 0}, 2, 1, &out));
+  VALUES(out, 1, 21);
+  OK(trafo_op_mean_dims(context, x, (const int32_t[]){-1}, 1, 0, &out));
+  VALUES(out, 2, 3, 4);
+  OK(trafo_op_max_dims(context, x, NULL, 0, 0, &out));
+  VALUES(out, 1, 6);
+  OK(trafo_op_min_dims(context, x, (const int32_t[]){0}, 1, 0, &out));
+  VALUES(out, 3, 1, 2, 3);
+  FAILS(trafo_op_sum_dims(context, x, (const int32_t[]){1, -1}, 2, 0, &out), TRAFO_INVALID_ARGUMENT,
+        "given twice");
+  OK(trafo_op_argmax(context, x, 1, 0, &ids));
+  VALUES(as_floats(ids), 2, 1, 2);
+  OK(trafo_op_argmin(context, x, 0, 1, &ids));
+  VALUES(as_floats(ids), 3, 0, 1, 0);
+  OK(trafo_op_top_k(context, x, 2, -1, &out, &ids));
+  VALUES(out, 4, 5, 3, 6, 4);
+  VALUES(as_floats(ids), 4, 1, 2, 2, 0);
+  FAILS(trafo_op_top_k(context, x, 4, -1, &out, &ids), TRAFO_INVALID_ARGUMENT, "1 to 3");
+  CHECK(out == NULL && ids == NULL);
+  OK(trafo_op_cumsum(context, x, 1, &out));
+  VALUES(out, 6, 1, 6, 9, 4, 6, 12);
+  OK(trafo_op_permute(context, x, (const int32_t[]){1, 0}, 2, &out));
+  VALUES(out, 6, 1, 4, 5, 2, 3, 6);
+  OK(trafo_op_expand(context, x, (const int64_t[]){2, -1, 3}, 3, &out));
+  VALUES(out, 12, 1, 5, 3, 4, 2, 6, 1, 5, 3, 4, 2, 6);
+  trafo_tensor *index = INTEGERS(2, 2, 0, 2, 1, 1), *src = MATRIX(2, 2, 10, 20, 30, 40);
+  OK(trafo_op_gather(context, x, 1, index, &out));
+  VALUES(out, 4, 1, 3, 2, 2);
+  OK(trafo_op_scatter_add(context, x, 1, index, src, &out));
+  VALUES(out, 6, 11, 5, 23, 4, 72, 6);
+  OK(trafo_op_scatter(context, x, 1, index, src, &out));
+  VALUES(out, 6, 10, 5, 20, 4, 40, 6);
+  FAILS(trafo_op_gather(context, x, 0, index, &out), TRAFO_INVALID_ARGUMENT, "is 2");
+  trafo_tensor_free(src);
+  trafo_tensor_free(index);
+  trafo_tensor_free(x);
+}
+
+static void test_own_tensors(void) {
+  trafo_tensor *u = NULL, *n = NULL, *out = NULL, *loaded[2] = {NULL, NULL};
+  const int64_t shape[] = {2, 3};
+  OK(trafo_tensor_random(context, TRAFO_FLOAT32, shape, 2, TRAFO_UNIFORM, 2, 3, 7, &u));
+  OK(trafo_op_clamp(context, u, 2, 3, &out));
+  float drawn[6], clamped[6];
+  OK(trafo_tensor_read(u, drawn, sizeof drawn));
+  OK(trafo_tensor_read(out, clamped, sizeof clamped));
+  CHECK(memcmp(drawn, clamped, sizeof drawn) == 0 && drawn[0] != drawn[1]);
+  trafo_tensor_free(out);
+  OK(trafo_tensor_random(context, TRAFO_FLOAT32, shape, 1, TRAFO_NORMAL, 5, 0, 7, &n));
+  FAILS(trafo_tensor_random(context, TRAFO_FLOAT32, shape, 1, TRAFO_UNIFORM, 3, 2, 7, &out),
+        TRAFO_INVALID_ARGUMENT, "3 and 2");
+  FAILS(trafo_tensor_random(context, TRAFO_INT32, shape, 1, TRAFO_UNIFORM, 0, 2, 7, &out),
+        TRAFO_DTYPE_MISMATCH, "int32");
+
+  const char* path = work_path("own.safetensors");
+  const trafo_string_view names[] = {view("n"), view("u")}, missing = view("w");
+  const trafo_tensor* saved[] = {n, u};
+  OK(trafo_tensors_save(context, path, strlen(path), names, saved, 2));
+  OK(trafo_tensors_load(context, path, strlen(path), names, 2, loaded));
+  VALUES(loaded[0], 2, 5, 5);
+  check_values(loaded[1], drawn, 6, __FILE__, __LINE__);
+  FAILS(trafo_tensors_load(context, path, strlen(path), &missing, 1, loaded), TRAFO_NOT_FOUND, "w");
+  CHECK(loaded[0] == NULL);
+  const trafo_string_view same[] = {view("n"), view("n")};
+  FAILS(trafo_tensors_save(context, path, strlen(path), same, saved, 2), TRAFO_INVALID_ARGUMENT,
+        "n");
+
+  trafo_tensor *w[] = {VECTOR(1, 3), VECTOR(1, 4)}, *v[] = {VECTOR(1, 0), VECTOR(1, 0)};
+  trafo_tensor *both = NULL, *loss = NULL;
+  double norm = 0;
+  for (int i = 0; i < 2; ++i) OK(trafo_tensor_set_requires_grad(w[i], 1));
+  OK(trafo_clip_grad_norm(context, w, 2, 1, &norm));
+  NEAR(norm, 0, 0);
+  for (int i = 0; i < 2; ++i) {
+    OK(trafo_op_scale(context, w[0], 3, &out));
+    OK(trafo_op_scale(context, w[1], 4, &both));
+    OK(trafo_op_add(context, out, both, &loss));
+    OK(trafo_backward(context, loss, NULL));
+    OK(trafo_clip_grad_norm(context, w, 2, 1, &norm));
+    NEAR(norm, 5, 1e-6);
+    OK(trafo_sgd_step(context, w, v, 2, 1, 0.5, 0));
+    trafo_tensor_free(loss);
+    trafo_tensor_free(both);
+    trafo_tensor_free(out);
+  }
+  OK(trafo_tensor_clone(w[0], &out));
+  VALUES(out, 1, 3 - 0.6f - 0.9f);
+  OK(trafo_op_add(context, w[0], w[0], &loss));
+  OK(trafo_backward(context, loss, NULL));
+  OK(trafo_sgd_step(context, w, NULL, 2, 0.5, 0, 0.1)); /* 1.5 - 0.5 (2 + 0.1 1.5) */
+  OK(trafo_tensor_clone(w[0], &out));
+  VALUES(out, 1, 0.425f);
+  trafo_tensor* wide = VECTOR(2, 0, 0);
+  FAILS(trafo_sgd_step(context, w, &wide, 1, 0.1, 0.9, 0), TRAFO_SHAPE_MISMATCH, "velocity 0");
+  FAILS(trafo_sgd_step(context, w, NULL, 2, 0.1, 0.9, 0), TRAFO_INVALID_ARGUMENT, "velocities");
+  FAILS(trafo_sgd_step(context, &u, NULL, 1, 0.1, 0, 0), TRAFO_INVALID_ARGUMENT, "leaf");
+  trafo_tensor_free(wide);
+  trafo_tensor_free(loss);
+  for (int i = 0; i < 2; ++i) {
+    trafo_tensor_free(w[i]);
+    trafo_tensor_free(v[i]);
+  }
+  trafo_tensor_free(u);
+  trafo_tensor_free(n);
 }
 
 static void test_llama(void) {
@@ -299,6 +470,9 @@ void test_ops(void) {
   context = new_context(2);
   test_elementwise();
   test_shapes();
+  test_pointwise();
+  test_along_dimensions();
+  test_own_tensors();
   test_llama();
   test_rows();
   test_sequences();

@@ -73,7 +73,29 @@ static void test_devices(void) {
   unsetenv("TRAFO_CUDA_LIBRARY");
 }
 
+// As int8 with its usual vocabulary, the preset for students takes at most 2.5 MB.
+static void test_student_preset(void) {
+  const char* path = work_path("student");
+  trafo_context* context = new_context(1);
+  trafo_model_config config;
+  trafo_model *model = NULL, *int8 = NULL;
+  OK(trafo_model_config_init(&config, sizeof config));
+  OK(trafo_model_config_preset(&config, "student-tiny", 12));
+  CHECK(config.vocabulary == 8000 && config.encoder_layers == 6 && config.decoder_layers == 2);
+  OK(trafo_model_new(context, &config, 1, &model));
+  OK(trafo_model_save(model, path, strlen(path)));
+  trafo_model_free(model);
+  OK(trafo_model_load_int8(context, path, strlen(path), &int8));
+  OK(trafo_model_save(int8, path, strlen(path)));
+  trafo_model_free(int8);
+  trafo_context_free(context);
+  size_t bytes = 0;
+  free(read_file(path, &bytes));
+  CHECK(bytes > 2000000 && bytes <= 2500000);
+}
+
 void test_options(void) {
+  test_student_preset();
   test_devices();
 
   trafo_context* context = NULL;
@@ -180,45 +202,51 @@ void test_options(void) {
   OK(trafo_trainer_options_init(&trainer, sizeof trainer));
   trafo_memory_plan wide, narrow;
   config.width = 128;
-  OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &wide, sizeof wide));
+  OK(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &wide, sizeof wide));
   trainer.optimizer_states = TRAFO_OPTIMIZER_STATES_8BIT;
-  OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow));
+  OK(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow));
   CHECK(narrow.optimizer_bytes * 3 < wide.optimizer_bytes);
   const int64_t saved = wide.optimizer_bytes - narrow.optimizer_bytes;
   CHECK(wide.total_bytes - narrow.total_bytes > saved / 2);  // blocks of memory are rounded up
   trainer.optimizer_states = 2;
-  FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+  FAILS(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "optimizer_states must be");
   trainer.optimizer_states = TRAFO_OPTIMIZER_STATES_FLOAT32;
   trainer.autotune_gemm = 1;
-  OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow));
+  OK(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow));
   CHECK(narrow.total_bytes == wide.total_bytes);
   const int32_t no_switches[] = {2, -1};
   for (int i = 0; i < 2; ++i) {
     trainer.autotune_gemm = no_switches[i];
-    FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+    FAILS(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow),
           TRAFO_INVALID_ARGUMENT, "autotune_gemm must be 0 or 1, got");
   }
   trainer.autotune_gemm = 0;
+  const trafo_string_view frozen[] = {{"encoder.*", 9}, {"no.such", 7}};
+  OK(trafo_plan_training(&config, &trainer, frozen, 1, 2, 8, 8, &narrow, sizeof narrow));
+  CHECK(narrow.gradients_bytes < wide.gradients_bytes);
+  CHECK(narrow.optimizer_bytes < wide.optimizer_bytes);
+  FAILS(trafo_plan_training(&config, &trainer, frozen, 2, 2, 8, 8, &narrow, sizeof narrow),
+        TRAFO_NOT_FOUND, "no.such");
   CHECK(trainer.ema_alpha == 0);
   trainer.ema_alpha = 1e-4;
-  OK(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow));
+  OK(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow));
   CHECK(narrow.optimizer_bytes * 2 == wide.optimizer_bytes * 3);  // a mean beside two moments
   trainer.ema_alpha = 1;
-  FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+  FAILS(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "ema_alpha must be");
   trainer.ema_alpha = 0;
   CHECK(trainer.early_stopping_on == TRAFO_STOPPING_FIRST && trainer.average_last == 0);
   trainer.early_stopping_on = 3;
-  FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+  FAILS(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "early_stopping_on must be");
   trainer.early_stopping_on = TRAFO_STOPPING_ALL;
   trainer.average_last = -1;
-  FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+  FAILS(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "average_last must be");
   trainer.average_last = 0;
   trainer.reserved = 1;
-  FAILS(trafo_plan_training(&config, &trainer, 2, 8, 8, &narrow, sizeof narrow),
+  FAILS(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "reserved");
   CHECK(all_zero(&narrow, sizeof narrow));
   memset(&narrow, 1, sizeof narrow);

@@ -324,6 +324,73 @@ static void test_sampling(trafo_model* model, trafo_tokenizer* tokenizer) {
         "temperature");
 }
 
+static void test_word_scores(trafo_model* model, trafo_tokenizer* tokenizer) {
+  trafo_translate_options options;
+  trafo_translations *found = NULL, *given = NULL;
+  OK(trafo_translate_options_init(&options, sizeof options));
+  CHECK(options.word_scores == 0 && options.alignment == 0 && options.alignment_layer == 0);
+  options.n_best = 2;
+  options.max_length = 12;
+  options.word_scores = options.alignment = 1;
+  OK(trafo_translate(model, tokenizer, source, 3, &options, NULL, &found));
+  for (size_t line = 0; line < 3; ++line) {
+    trafo_string_view text;
+    double score = 0, sum = 0;
+    const int32_t* tokens = NULL;
+    const double* scores = NULL;
+    const float* weights = NULL;
+    size_t token_count = 0, score_count = 0, rows = 0, columns = 0;
+    int64_t had = 0, used = 0;
+    OK(trafo_translations_get(found, line, 0, &text, &score));
+    OK(trafo_translations_get_tokens(found, line, 0, &tokens, &token_count));
+    OK(trafo_translations_get_word_scores(found, line, 0, &scores, &score_count));
+    OK(trafo_translations_get_alignment(found, line, 0, &weights, &rows, &columns));
+    OK(trafo_translations_get_source(found, line, &had, &used));
+    CHECK(token_count > 0 && (score_count == token_count || score_count == token_count + 1));
+    CHECK(rows == score_count && columns == (size_t)used);
+    for (size_t i = 0; i < score_count; ++i) sum += scores[i];
+    NEAR(sum / (double)score_count, score, 1e-9);
+    for (size_t t = 0; t < rows; ++t) {
+      double row = 0;
+      for (size_t s = 0; s < columns; ++s) row += (double)weights[t * columns + s];
+      NEAR(row, 1, 1e-5);
+    }
+  }
+  const double* scores = NULL;
+  const float* weights = NULL;
+  size_t count = 1, rows = 1, columns = 1;
+  FAILS(trafo_translations_get_word_scores(found, 0, 9, &scores, &count), TRAFO_NOT_FOUND,
+        "hypotheses, not 10");
+  FAILS(trafo_translations_get_alignment(found, 3, 0, &weights, &rows, &columns),
+        TRAFO_INVALID_ARGUMENT, "index is 3");
+  trafo_translations_free(found);
+
+  double log_probability[3];
+  int64_t tokens[3];
+  OK(trafo_score(model, tokenizer, source, target, 3, log_probability, tokens));
+  options.length_penalty = 0;
+  OK(trafo_force_decode(model, tokenizer, source, target, 3, &options, NULL, &given));
+  for (size_t line = 0; line < 3; ++line) {
+    trafo_string_view text;
+    double score = 0;
+    OK(trafo_translations_get(given, line, 0, &text, &score));
+    OK(trafo_translations_get_word_scores(given, line, 0, &scores, &count));
+    CHECK(text.length == target[line].length &&
+          memcmp(text.data, target[line].data, text.length) == 0);
+    CHECK((int64_t)count == tokens[line]);
+    NEAR(score, log_probability[line], 1e-9);
+  }
+  trafo_translations_free(given);
+  OK(trafo_force_decode(model, tokenizer, source, target, 1, NULL, NULL, &given));
+  OK(trafo_translations_get_word_scores(given, 0, 0, &scores, &count));
+  OK(trafo_translations_get_alignment(given, 0, 0, &weights, &rows, &columns));
+  CHECK(scores == NULL && count == 0 && weights == NULL && rows == 0 && columns == 0);
+  trafo_translations_free(given);
+  options.alignment_layer = 2;
+  FAILS(trafo_translate(model, tokenizer, source, 1, &options, NULL, &found),
+        TRAFO_INVALID_ARGUMENT, "alignment_layer is 2, the model has decoder layers 1 to 1");
+}
+
 // Signs that the vocabulary spells in three bytes each: what is too long is cut between signs.
 static void test_truncation(trafo_context* context, trafo_corpus* corpus) {
   trafo_tokenizer_options options;
@@ -382,6 +449,7 @@ static void test_translation(trafo_model* model, trafo_tokenizer* tokenizer) {
         "3 lines");
   trafo_translations_free(translations);
   test_sampling(model, tokenizer);
+  test_word_scores(model, tokenizer);
   trafo_cancel* cancel = NULL;
   OK(trafo_cancel_new(&cancel));
   OK(trafo_cancel_set(cancel));
@@ -413,6 +481,20 @@ static void test_metrics(void) {
   OK(trafo_chrf(&hypothesis, &reference, 1, &score, &signature));
   CHECK(score > 50 && score < 100 && signature && strstr(signature, "nc:6"));
   trafo_string_free(signature);
+  const trafo_string_view hypotheses[2] = {view("two words"), hypothesis},
+                          references[2] = {view("two words"), reference};
+  double bleu[2] = {0, 0}, chrf[2] = {0, 0}, alone[2] = {0, 0};
+  OK(trafo_sentence_scores(hypotheses, references, 2, NULL, bleu, chrf));
+  NEAR(bleu[0], 100, 1e-9);
+  NEAR(bleu[1], 100 * pow(5.0 / 6 * 3 / 5 * 2 / 4 * 1 / 3, 0.25), 1e-6);
+  NEAR(chrf[0], 100, 1e-9);
+  NEAR(chrf[1], score, 1e-9);
+  OK(trafo_sentence_scores(hypotheses, references, 2, NULL, NULL, alone));
+  CHECK(alone[0] == chrf[0] && alone[1] == chrf[1]);
+  FAILS(trafo_sentence_scores(hypotheses, references, 2, NULL, NULL, NULL), TRAFO_INVALID_ARGUMENT,
+        "both NULL");
+  FAILS(trafo_sentence_scores(hypotheses, references, 0, NULL, bleu, chrf), TRAFO_INVALID_ARGUMENT,
+        "no hypotheses");
 }
 
 void test_training(void) {

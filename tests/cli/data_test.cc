@@ -246,7 +246,7 @@ void write_synthetic(const std::string& source_path, const std::string& target_p
   }
 }
 
-// Trains one update on so many pairs from disk; says and checks what that took.
+// Trains one update on this many pairs from disk; says and checks what that took.
 void train_large(const TemporaryFolder& folder, int64_t pairs, int64_t limit_mib,
                  double limit_seconds) {
   write_synthetic(folder.file("large.src"), folder.file("large.trg"), pairs);

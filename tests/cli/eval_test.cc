@@ -186,6 +186,17 @@ TEST_F(Eval, ChrfDecidesWhereWordsHaveNoSpaces) {
   EXPECT_EQ(outcome.err.find("decides which model", at + 10), std::string::npos) << outcome.err;
   EXPECT_FALSE(fs::exists(file("zh-run/best-bleu")));
   EXPECT_TRUE(fs::exists(file("zh-run/best-chrf")));
+  EXPECT_NE(read_file(file("zh-run/metrics.jsonl")).find(R"("deciding_metric":"chrf")"),
+            std::string::npos);
+
+  // `average --best` judges by the same metric.
+  write_file(file("zh-run/metrics.jsonl"),
+             R"({"type":"valid","update":2,"bleu":9,"chrf":1,"deciding_metric":"chrf"})"
+             "\n"
+             R"({"type":"valid","update":4,"bleu":1,"chrf":2,"deciding_metric":"chrf"})"
+             "\n");
+  const Outcome best = run({"average", "--model", "zh-run", "--best", "1", "-o", "zh.safetensors"});
+  EXPECT_NE(best.err.find("(4)"), std::string::npos) << best.err;
 }
 
 }  // namespace

@@ -261,6 +261,20 @@ TEST_F(Cli, PlanSaysWhatTrainingTakesWithoutAGpu) {
   EXPECT_NE(over.out.find("is over the limit"), std::string::npos) << over.out << over.err;
   EXPECT_EQ(over.exit_code, 4);
   EXPECT_EQ(run({"plan", "--mini-batch-fit"}).exit_code, 2);
+  const auto gradients = [&](const Arguments& frozen) {
+    Arguments arguments = {"plan", "--task", "tiny"};
+    arguments.insert(arguments.end(), frozen.begin(), frozen.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const size_t at = outcome.out.find("gradients");
+    return at == std::string::npos ? 0.0 : std::stod(outcome.out.substr(at + 9));
+  };
+  const double encoder = gradients({"--freeze", "encoder.*"});
+  EXPECT_LT(encoder, gradients({}));
+  EXPECT_LT(gradients({"--freeze", "encoder.*", "*embedding*"}), encoder);
+  const Outcome unknown = run({"plan", "--task", "tiny", "--freeze", "no.such"});
+  EXPECT_NE(unknown.exit_code, 0);
+  EXPECT_NE(unknown.err.find("no.such"), std::string::npos) << unknown.err;
   EXPECT_EQ(run({"plan", "--memory-limit", "3 apples"}).exit_code, 2);
 }
 

@@ -4,9 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
 #include <thread>
 
 #include "examples/demo/corpus.h"
@@ -187,6 +192,100 @@ TEST_F(Translate, LengthsAndNormalisation) {
     const double length = std::stod(whole[i]) / std::stod(by_length[i]);
     EXPECT_NEAR(length, std::round(length), 1e-3);
     EXPECT_GE(length, 2);
+  }
+}
+
+// What is between `before` and the next " |||", or the end.
+std::string field(const std::string& line, const std::string& before) {
+  const size_t at = line.find(before);
+  if (at == std::string::npos) return {};
+  const size_t begin = at + before.size();
+  return line.substr(begin, line.find(" |||", begin) - begin);
+}
+
+std::vector<double> numbers(std::string text) {
+  std::replace(text.begin(), text.end(), ',', ' ');
+  std::istringstream in(text);
+  return {std::istream_iterator<double>(in), {}};
+}
+
+TEST_F(Translate, WordScoresAndAlignmentsAreWrittenAsMarianDoes) {
+  const Arguments search = {"--max-length", "9", "--normalize", "0"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.end(), search.begin(), search.end());
+    return lines_of(translated(more));
+  };
+  const auto plain = with({});
+  const auto scored = with({"--n-best", "1", "--word-scores", "--alignment"});
+  const auto soft = with({"--alignment", "soft", "--mini-batch-words", "1"});
+  const auto all = with({"--alignment", "1e-9"});
+  ASSERT_EQ(plain.size(), 20u);
+  ASSERT_EQ(scored.size(), 20u);
+  ASSERT_EQ(soft.size(), 20u);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const std::string text = std::to_string(i) + " ||| " + plain[i] + " ||| ";
+    ASSERT_EQ(scored[i].rfind(text, 0), 0u) << scored[i];
+    const std::vector<double> words = numbers(field(scored[i], "WordScores= "));
+    EXPECT_NEAR(std::accumulate(words.begin(), words.end(), 0.0),
+                std::stod(field(scored[i], "Score= ")), 1e-5 * 10)
+        << scored[i];
+    ASSERT_EQ(soft[i].rfind(plain[i] + " ||| ", 0), 0u) << soft[i];
+    // Rows of the soft alignment: they sum to 1, and their largest weights are the hard one.
+    std::istringstream rows(soft[i].substr(plain[i].size() + 5));
+    std::vector<std::pair<size_t, size_t>> links;
+    size_t columns = 0;
+    for (std::string row; rows >> row;) {
+      const std::vector<double> weights = numbers(row);
+      columns = weights.size();
+      EXPECT_NEAR(std::accumulate(weights.begin(), weights.end(), 0.0), 1, 1e-4) << row;
+      links.emplace_back(std::max_element(weights.begin(), weights.end()) - weights.begin(),
+                         links.size());
+    }
+    EXPECT_EQ(links.size(), words.size());
+    const size_t pairs = links.size();
+    std::sort(links.begin(), links.end());
+    std::string hard;
+    for (const auto& [source, target] : links)
+      hard += (hard.empty() ? "" : " ") + std::to_string(source) + "-" + std::to_string(target);
+    EXPECT_EQ(field(scored[i], text), hard) << scored[i];
+    const std::string every = all[i].substr(plain[i].size() + 5);
+    EXPECT_EQ(std::count(every.begin(), every.end(), '-'), static_cast<long>(pairs * columns));
+  }
+  for (const char* mode : {"most", "0", "1.5", "nan"}) {
+    const Outcome wrong = run({"--alignment", mode}, *german_);
+    EXPECT_EQ(wrong.exit_code, 2);
+    EXPECT_NE(wrong.err.find("--alignment: wants soft, hard or a number"), std::string::npos);
+  }
+  const Outcome wrong = run({"--alignment", "--alignment-layer", "7"}, *german_);
+  EXPECT_NE(wrong.exit_code, 0);
+  EXPECT_NE(wrong.err.find("alignment_layer is 7"), std::string::npos) << wrong.err;
+}
+
+TEST_F(Translate, ScoreWritesTheWordScoresOfGivenTranslations) {
+  write_file(folder_->file("s"), *german_);
+  write_file(folder_->file("t"), *german_);
+  const auto score = [](const Arguments& more) {
+    Arguments arguments = {"score", "--model", "run", "-t", "s", "t", "--device", "cpu"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run_program(folder_->path(), arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return lines_of(outcome.out);
+  };
+  const auto plain = score({}), words = score({"--word-scores", "--alignment", "hard"});
+  ASSERT_EQ(plain.size(), 20u);
+  ASSERT_EQ(words.size(), 20u);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    ASSERT_EQ(words[i].rfind(plain[i] + " ||| ", 0), 0u) << words[i];
+    const std::vector<double> scores = numbers(field(words[i], "WordScores= "));
+    EXPECT_NEAR(std::accumulate(scores.begin(), scores.end(), 0.0), std::stod(plain[i]),
+                1e-5 * static_cast<double>(scores.size()));
+    const std::string links = field(words[i], plain[i] + " ||| ");
+    EXPECT_EQ(std::count(links.begin(), links.end(), '-'), static_cast<long>(scores.size()));
+  }
+  const auto json = nlohmann::json::parse(score({"--json", "--word-scores", "--alignment"}).at(0));
+  for (const auto& each : json["scores"]) {
+    EXPECT_EQ(each["word_scores"].size(), each["tokens"].get<size_t>());
+    EXPECT_EQ(each["alignment"].size(), each["tokens"].get<size_t>());
   }
 }
 

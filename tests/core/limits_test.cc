@@ -11,6 +11,7 @@
 
 #include "engine/core/checked.h"
 #include "engine/core/json.h"
+#include "engine/core/wire_format.h"
 #include "engine/data/corpus.h"
 #include "engine/decode/lexical_table.h"
 #include "engine/io/atomic_file.h"
@@ -285,15 +286,12 @@ TEST(Limits, FilesOfACheckpoint) {
   EXPECT_REFUSED("no list", stream("{}"));
 }
 
-// One subword, its length as the wire has it.
+// A SentencePiece model of one subword.
 std::string subword(std::string_view text) {
-  const auto varint = [](uint64_t value) {
-    std::string bytes;
-    for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
-    return bytes + static_cast<char>(value);
-  };
-  const std::string inner = concat('\x0a', varint(text.size()), text);
-  return concat('\x0a', varint(inner.size()), inner);
+  WireWriter piece, model;
+  piece.bytes(1, text);
+  model.bytes(1, piece.message());
+  return model.message();
 }
 
 TEST(Limits, SubwordBytes) {

@@ -70,6 +70,21 @@ TEST(WireFormat, ReadsWhatItWrites) {
   EXPECT_EQ(whole, out.message());
 }
 
+// A field number has 29 bits.
+TEST(WireFormat, FieldNumbersHaveALimit) {
+  const auto key = [](uint64_t number) {
+    std::string bytes;
+    for (number <<= 3; number >= 0x80; number >>= 7)
+      bytes += static_cast<char>((number & 0x7f) | 0x80);
+    return bytes + static_cast<char>(number);
+  };
+  constexpr uint64_t kMost = (uint64_t{1} << 29) - 1;
+  EXPECT_EQ(fields_of(key(kMost) + '\x05').at(0).number, kMost);
+  for (const uint64_t number : {kMost + 1, kMost + 2, uint64_t{1} << 32, uint64_t{1} << 40})
+    expect_error(ErrorCode::corrupt_file, "bad field number",
+                 [&] { fields_of(key(number) + '\x05'); });
+}
+
 TEST(WireFormat, BytesThatAreNoMessageAreRefused) {
   const auto refused = [](std::string_view bytes, const char* text) {
     expect_error(ErrorCode::corrupt_file, text, [&] { fields_of(bytes); });

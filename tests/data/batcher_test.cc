@@ -424,6 +424,16 @@ TEST(TokenizedCorpus, FingerprintNoticesAnyChange) {
   EXPECT_EQ(prints.count(ids.corpus(options).fingerprint()), 1u);
 }
 
+// Checkpoints hold them: a run of an earlier release resumes with the same ids only if they stay.
+TEST(TokenizedCorpus, FingerprintsAreThoseOfEarlierReleases) {
+  Ids ids;
+  ids.add({10, 11}, {20});
+  ids.add({12}, {21, 22, 23});
+  EXPECT_EQ(ids.corpus(options_of(SequenceForm::encoder_decoder)).fingerprint(),
+            17438413576547676322u);
+  EXPECT_EQ(ids.corpus(options_of(SequenceForm::decoder_only)).fingerprint(), 8388469746950999448u);
+}
+
 TEST(TokenizedCorpus, TokenizesTextWithAnyNumberOfThreads) {
   std::vector<std::string> source, target;
   for (int i = 0; i < 700; ++i) {

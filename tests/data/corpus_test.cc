@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -184,6 +185,17 @@ TEST_F(CorpusTest, GzipDamage) {
   EXPECT_EQ(read_lines(write_gzip("empty.gz", "")), Lines{});
 }
 
+TEST_F(CorpusTest, GzipMembersAndPadding) {
+  const std::string one = bytes_of(write_gzip("one.gz", "a\nb\n"));
+  const std::string two = bytes_of(write_gzip("two.gz", "c\n"));
+  EXPECT_EQ(read_lines(write("both.gz", one + two)), (Lines{"a", "b", "c"}));
+  const std::string zeros(100, '\0');
+  EXPECT_EQ(read_lines(write("padded.gz", one + zeros)), (Lines{"a", "b"}));
+  for (const std::string& rest : {std::string("x"), zeros + "x", zeros + two})
+    expect_error([&] { read_lines(write("more.gz", one + rest)); }, ErrorCode::corrupt_file,
+                 {"more.gz", "something else follows its data"});
+}
+
 TEST_F(CorpusTest, ParallelFiles) {
   const ParallelCorpus corpus =
       read_parallel(write("s", "eins\n\n \t\ndrei\nvier\n"),
@@ -288,6 +300,35 @@ TEST(Utf8, IterationAndTruncation) {
   EXPECT_EQ(truncate_utf8("€", 2), "");
   EXPECT_TRUE(is_unicode_space(0x3000));
   EXPECT_FALSE(is_unicode_space(0x200b));
+}
+
+TEST(Utf8, ACharacterThatTheEndCutsIsInvalid) {
+  const std::string text = "aä€🙂";  // characters begin at 0, 1, 3 and 6
+  const size_t begins[] = {0, 0, 1, 1, 3, 3, 3, 6, 6, 6, 6};
+  for (size_t bytes = 0; bytes <= text.size(); ++bytes) {
+    const bool whole = bytes == 0 || bytes == 1 || bytes == 3 || bytes == 6 || bytes == 10;
+    const size_t expected = whole ? kValidUtf8 : begins[bytes];
+    EXPECT_EQ(find_invalid_utf8(std::string_view(text).substr(0, bytes)), expected) << bytes;
+  }
+}
+
+// The text ends where readable memory ends.
+TEST(Utf8, ReadsNothingBehindTheText) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* pages = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  ASSERT_EQ(mprotect(static_cast<char*>(pages) + page, page, PROT_NONE), 0);
+  for (const std::string text : {"abcdefghij", "abcdefghä", "abc", "€", "🙂", "\xf0\x9f", ""}) {
+    char* start = static_cast<char*>(pages) + page - text.size();
+    text.copy(start, text.size());
+    for (size_t bytes = 0; bytes <= text.size(); ++bytes) {
+      const std::string_view end(start + text.size() - bytes, bytes);
+      EXPECT_EQ(find_invalid_utf8(end), find_invalid_utf8(std::string(end))) << text;
+      EXPECT_EQ(to_code_points(end), to_code_points(std::string(end))) << text;
+      EXPECT_EQ(truncate_utf8(end, bytes), truncate_utf8(std::string(end), bytes)) << text;
+    }
+  }
+  munmap(pages, 2 * page);
 }
 
 }  // namespace

@@ -204,6 +204,8 @@ TEST_F(TextCorpusTest, ErrorsAreTheSameOnDisk) {
   same("a\n", "a\nb\n");
   same("a\nb\xff\nc", "a\nb\nc\xff");
   same("a\nb\nc\xff", "a\nb\xff\nc");
+  same("a\nb\nc\xff", "a\n");
+  same("a\n", "a\nb\nc\xff");
   same("a\n", std::string("b\0", 2));
   same("", "");
   same("a\n", " \n");
@@ -244,6 +246,14 @@ TEST_F(TextCorpusTest, FingerprintsNoticeAnyEdit) {
   edited = lines.source.substr(line + 1) + lines.source.substr(0, line + 1);  // another order
   prints.insert(print(on_disk()));
   EXPECT_EQ(prints.size(), 3u);
+}
+
+// Checkpoints hold them: a run of an earlier release resumes with the same text only if they stay.
+TEST_F(TextCorpusTest, FingerprintsAreThoseOfEarlierReleases) {
+  const std::string source = write("a", "Ein Hund läuft über die Straße.\nzwei\n\nacht Byte\n");
+  const std::string target = write("b", "A dog runs across the street.\ntwo\n\n8 bytes.\n");
+  EXPECT_EQ(load_parallel(source, target).fingerprint(), 492067262464663385u);
+  EXPECT_EQ(load_monolingual(source).fingerprint(), 289652435655563890u);
 }
 
 TEST(EpochMix, WeightsAreHowOftenAPairIsDrawn) {

@@ -6,7 +6,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdint>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -17,8 +20,25 @@
 #include "engine/data/tokenized_corpus.h"
 #include "engine/data/train_tokenizer.h"
 #include "engine/decode/lexical_table.h"
+#include "engine/io/file_system.h"
 #include "tests/support/errors.h"
 #include "tests/support/temporary_directory.h"
+
+// pread reads no more than this at once, as a file system on a network may.
+static size_t most_at_once = SIZE_MAX;
+static off_t end_of_reading = 0;  // the furthest that was asked for
+static int interruptions = 0;     // of the next calls
+
+extern "C" ssize_t __real_pread(int, void*, size_t, off_t);
+extern "C" ssize_t __wrap_pread(int file, void* into, size_t bytes, off_t offset) {
+  if (interruptions > 0) {
+    --interruptions;
+    errno = EINTR;
+    return -1;
+  }
+  end_of_reading = std::max(end_of_reading, offset + static_cast<off_t>(bytes));
+  return __real_pread(file, into, std::min(bytes, most_at_once), offset);
+}
 
 namespace trafo {
 namespace {
@@ -82,6 +102,46 @@ TEST_F(TextFormsTest, AFullPlaceToUnpackInIsAnError) {
 TEST_F(TextFormsTest, AFileThatOpensAndCannotBeRead) {
   for (const char* name : {"/proc/self/mem"})
     expect_error(ErrorCode::io, "cannot be read", [&] { read_lines(name); });
+}
+
+TEST_F(TextFormsTest, ALineMayBeReadInPieces) {
+  const std::string text = pairs_of_lines(0, 20);
+  const TextCorpus corpus = load_tsv(write("a.tsv", text), on_disk());
+  most_at_once = 3;
+  end_of_reading = 0;
+  PairBuffers buffers;
+  const PairView pair = corpus.view(7, buffers);
+  most_at_once = SIZE_MAX;
+  EXPECT_EQ(pair.source, "source 7 word0");
+  EXPECT_EQ(pair.target, "target 7 word2");
+  EXPECT_EQ(end_of_reading, static_cast<off_t>(text.find("\nsource 8")));
+}
+
+// A program may have closed its standard input: the next file that it opens has the number 0.
+TEST_F(TextFormsTest, ADescriptorMayBeZero) {
+  const std::string path = write("a.tsv", pairs_of_lines(0, 20));
+  const int input = dup(STDIN_FILENO);
+  close(STDIN_FILENO);
+  PairBuffers buffers;
+  std::string source;
+  EXPECT_NO_THROW(source = load_tsv(path, on_disk()).view(7, buffers).source);
+  EXPECT_EQ(source, "source 7 word0");
+  dup2(input, STDIN_FILENO);
+  close(input);
+}
+
+TEST_F(TextFormsTest, AnInterruptedReadIsRepeated) {
+  const std::string path = write("a.tsv", pairs_of_lines(0, 20));
+  const TextCorpus corpus = load_tsv(path, on_disk());
+  PairBuffers buffers;
+  interruptions = 2;
+  EXPECT_EQ(corpus.view(7, buffers).source, "source 7 word0");
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  char begin[8] = {};
+  interruptions = 2;
+  EXPECT_EQ(file_system::read_at(file, begin, 6, 0), 6);
+  EXPECT_STREQ(begin, "source");
+  close(file);
 }
 
 TEST_F(TextFormsTest, AnyChangeOfAFileIsNoticed) {

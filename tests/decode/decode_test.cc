@@ -299,6 +299,25 @@ TEST_P(Decode, CompanyInTheBatchChangesNothing) {
   expect_same(turned, together, 1e-10);
 }
 
+TEST_P(Decode, UnusedRowsChangeNothing) {
+  const auto model = random_model(*context_, config(), 17);
+  set_output_bias(*context_, *model, kEos, 2);  // sentences finish one after the other
+  const Sentences sources = random_sentences(45, 12, 13, 9);
+  DecodeOptions options;
+  for (const int64_t beam : {1, 3}) {
+    options.beam = beam;
+    options.pad_rows = false;
+    const Translations expected = translate_tokens(*context_, *model, sources, options);
+    options.pad_rows = true;
+    expect_same(translate_tokens(*context_, *model, sources, options), expected, 1e-10);
+  }
+  options.sampling.on = true;
+  options.n_best = 2;
+  const Translations padded = translate_tokens(*context_, *model, sources, options);
+  options.pad_rows = false;
+  expect_same(translate_tokens(*context_, *model, sources, options), padded, 1e-10);
+}
+
 TEST_P(Decode, NBestIsSortedAndDistinct) {
   const auto model = random_model(*context_, config(), 23);
   set_output_bias(*context_, *model, kEos, 4);  // many finish

@@ -37,6 +37,14 @@ TEST(LexicalTable, FindsTheTranslationsOfAWordByWordLanguage) {
   EXPECT_EQ(table.candidates({}, 1000, 1).size(), 25u);
 }
 
+TEST(LexicalTable, TheFirstTokenHasTranslations) {
+  const Sentences sources{{0}, {1}, {0, 1}}, targets{{2}, {3}, {2, 3}};
+  const LexicalTable table = LexicalTable::learn(sources, targets, 4, 1);
+  ASSERT_EQ(table.of(0).size(), 1u);
+  EXPECT_EQ(table.of(0)[0].target, 2);
+  EXPECT_EQ(table.of(1)[0].target, 3);
+}
+
 // A pair of two long lines would take memory and time by the product of their lengths.
 TEST(LexicalTable, LongPairsAreLeftOut) {
   std::vector<int32_t> numbers(16 << 10);
@@ -83,6 +91,29 @@ TEST(LexicalTable, TextIsReadBack) {
       EXPECT_EQ(a[i].probability, b[i].probability);
     }
   }
+}
+
+// As a pipe, which has one pass.
+class Unseekable : public std::stringbuf {
+ public:
+  using std::stringbuf::stringbuf;
+
+ protected:
+  pos_type seekoff(off_type, std::ios_base::seekdir, std::ios_base::openmode) override {
+    return pos_type(off_type(-1));
+  }
+  pos_type seekpos(pos_type, std::ios_base::openmode) override { return pos_type(off_type(-1)); }
+};
+
+TEST(LexicalTable, AStreamThatCannotBeReadTwiceIsRead) {
+  const std::vector<std::string> text = {"a b c d"};
+  TokenizerTrainOptions options;
+  options.vocab_size = 12;
+  options.hard_vocab_limit = false;
+  const Tokenizer tokenizer = Tokenizer::train(std::span<const std::string>(text), options);
+  Unseekable buffer("a b 0.5\nb a 0.25\n");
+  std::istream in(&buffer);
+  EXPECT_EQ(LexicalTable::read(in, "lex", tokenizer).size(), 2);
 }
 
 TEST(LexicalTable, BadLinesAreNamedAndForeignSubwordsPassedOver) {

@@ -112,7 +112,12 @@ TEST_P(TranslateTokens, NamesWhatIsWrong) {
   EXPECT_TRUE(contains(with([](auto& o) { o.max_length = 0; }), "max_length"));
   EXPECT_TRUE(contains(with([](auto& o) { o.length_penalty = std::nan(""); }), "length_penalty"));
   EXPECT_TRUE(contains(with([](auto& o) { o.batch_tokens = 0; }), "batch_tokens"));
+  EXPECT_TRUE(contains(with([](auto& o) { o.max_length_extra = 0; }), "max_length_extra"));
+  EXPECT_EQ(with([](auto& o) { o.max_length_extra = 1; }), "");
   EXPECT_TRUE(contains(with([](auto& o) { o.tokens.eos = 13; }), "eos"));
+  // A decoder-only model reads no bos.
+  const std::string bos = with([](auto& o) { o.tokens.bos = 13; });
+  EXPECT_EQ(contains(bos, "bos must be a token"), GetParam() == Architecture::encoder_decoder);
 }
 
 TEST_P(TranslateTokens, ModelsThatAnswerNaNAreNamed) {

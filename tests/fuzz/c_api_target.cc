@@ -162,18 +162,19 @@ void Caller::op() {
       trafo_error* (*)(trafo_context*, const trafo_tensor*, const trafo_tensor*, trafo_tensor**);
   using Along =
       trafo_error* (*)(trafo_context*, const trafo_tensor*, int32_t, int32_t, trafo_tensor**);
-  static constexpr Unary kUnary[] = {trafo_op_exp,  trafo_op_log,     trafo_op_sqrt,
-                                     trafo_op_tanh, trafo_op_sigmoid, trafo_op_sum,
-                                     trafo_op_mean, trafo_op_swiglu};
-  static constexpr Binary kBinary[] = {trafo_op_add, trafo_op_subtract, trafo_op_multiply,
-                                       trafo_op_divide};
-  static constexpr Along kAlong[] = {trafo_op_sum_dim, trafo_op_mean_dim, trafo_op_max_dim,
-                                     trafo_op_transpose};
+  static constexpr Unary kUnary[] = {
+      trafo_op_exp, trafo_op_log,  trafo_op_sqrt,   trafo_op_tanh, trafo_op_sigmoid,
+      trafo_op_sum, trafo_op_mean, trafo_op_swiglu, trafo_op_abs,  trafo_op_gelu_erf};
+  static constexpr Binary kBinary[] = {trafo_op_add,    trafo_op_subtract, trafo_op_multiply,
+                                       trafo_op_divide, trafo_op_maximum,  trafo_op_pow};
+  static constexpr Along kAlong[] = {trafo_op_sum_dim,   trafo_op_mean_dim, trafo_op_max_dim,
+                                     trafo_op_transpose, trafo_op_argmax,   trafo_op_argmin};
   trafo_tensor *out = nullptr, *second = nullptr;
   trafo_context* context = pick(contexts_);
   const trafo_tensor* x = pick(tensors_);
   const int64_t shape[] = {small(), small(), byte() % 4 == 0 ? number() : -1};
-  switch (byte() % 20) {
+  const int32_t dims[] = {integer(), integer(), integer()};
+  switch (byte() % 31) {
     case 0:
       take(kUnary[byte() % std::size(kUnary)](context, x, &out));
       break;
@@ -240,6 +241,47 @@ void Caller::op() {
     case 18:
       take(trafo_op_cross_entropy(context, x, pick(tensors_), nullptr, &out, &second));
       break;
+    case 19:
+      take(trafo_op_clamp(context, x, real(), real(), &out));
+      break;
+    case 20:
+      take(trafo_op_compare(context, x, pick(tensors_), integer(), &out));
+      break;
+    case 21:
+      take(trafo_op_compare_number(context, x, real(), integer(), &out));
+      break;
+    case 22:
+      take(trafo_op_where(context, x, pick(tensors_), pick(tensors_), &out));
+      break;
+    case 23:
+      take(trafo_op_masked_fill(context, x, pick(tensors_), real(), &out));
+      break;
+    case 24:
+      take(trafo_op_tril(context, x, number(), &out));
+      break;
+    case 25:
+      take(trafo_op_sum_dims(context, x, dims, byte() % 4, integer(), &out));
+      break;
+    case 26:
+      take(trafo_op_top_k(context, x, number(), integer(), &out, &second));
+      break;
+    case 27:
+      take(trafo_op_permute(context, x, dims, byte() % 4, &out));
+      break;
+    case 28:
+      take(trafo_op_expand(context, x, shape, static_cast<int32_t>(byte() % 4), &out));
+      break;
+    case 29: {
+      const int32_t dim = integer();
+      take(trafo_op_cumsum(context, x, dim, &out));
+      keep(out);
+      take(trafo_op_gather(context, x, dim, pick(tensors_), &out));
+      keep(out);
+      take(trafo_op_scatter_add(context, x, dim, pick(tensors_), pick(tensors_), &out));
+      keep(out);
+      take(trafo_op_scatter(context, x, dim, pick(tensors_), pick(tensors_), &out));
+      break;
+    }
     default:
       take(trafo_op_linear_cross_entropy(context, x, pick(tensors_), pick(tensors_), pick(tensors_),
                                          nullptr, number(), &out, &second));

@@ -26,15 +26,22 @@ LIMITS = ["-timeout=5", "-rss_limit_mb=1024", "-malloc_limit_mb=256", "-max_len=
 SANITIZER = {"c_api": "allocator_may_return_null=1:max_allocation_size_mb=250"}
 
 
+def sanitized(target, **variables):
+    """The environment of a program that runs a target."""
+    options = [os.environ.get("ASAN_OPTIONS"), SANITIZER.get(target)]
+    return dict(os.environ, ASAN_OPTIONS=":".join(filter(None, options)), **variables)
+
+
 def replay(program, target):
     """Inputs replayed and those that failed."""
     files = sorted(p for p in (CORPUS / target).iterdir() if p.is_file())
-    whole = subprocess.run([program, target, *files], capture_output=True)
+    environment = sanitized(target)
+    whole = subprocess.run([program, target, *files], capture_output=True, env=environment)
     if whole.returncode == 0:
         return len(files), []
     failed = []
     for file in files:
-        alone = subprocess.run([program, target, file], capture_output=True)
+        alone = subprocess.run([program, target, file], capture_output=True, env=environment)
         if alone.returncode != 0:
             failed.append(file)
             sys.stdout.write(alone.stderr.decode(errors="replace")[-4000:])
@@ -51,8 +58,7 @@ def fuzz(program, target, seconds, findings):
         command = ["nice", "-n", "10", program, f"--target={target}", f"-max_total_time={seconds}",
                    "-print_final_stats=1", "-close_fd_mask=3", f"-artifact_prefix={findings}/{target}-",
                    *LIMITS, grown, str(CORPUS / target)]
-        environment = dict(os.environ, LLVM_PROFILE_FILE="/dev/null", ASAN_OPTIONS=SANITIZER.get(target, ""))
-        run = subprocess.run(command, capture_output=True, env=environment)
+        run = subprocess.run(command, capture_output=True, env=sanitized(target, LLVM_PROFILE_FILE="/dev/null"))
     text = run.stderr.decode(errors="replace")
     units = re.search(r"stat::number_of_executed_units:\s*(\d+)", text)
     found = sorted(set(findings.glob(mine)) - before)

@@ -18,7 +18,9 @@ awk -v directory="$work" '
   inside { print > (directory "/" file) }' "$guide"
 [[ $(wc -l < "$work/programs") -ge 7 ]] || { echo "guide_test: programs are missing in $guide" >&2; exit 1; }
 
-"$cmake" --install "$build" --prefix "$work/prefix" --component library >/dev/null
+for component in library development; do
+  "$cmake" --install "$build" --prefix "$work/prefix" --component "$component" >/dev/null
+done
 library_directory=$(dirname "$(find "$work/prefix" -name libtrafo.a)")
 export PKG_CONFIG_PATH=$library_directory/pkgconfig LD_LIBRARY_PATH=$library_directory
 read -ra flags <<< "$(pkg-config --cflags --libs trafo)"

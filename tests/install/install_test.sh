@@ -7,7 +7,9 @@ here=$source/tests/install
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-"$cmake" --install "$build" --prefix "$work/first" --component library >/dev/null
+for component in library development; do
+  "$cmake" --install "$build" --prefix "$work/first" --component "$component" >/dev/null
+done
 mv "$work/first" "$work/prefix"
 library_directory=$(dirname "$(find "$work/prefix" -name libtrafo.a)")
 

@@ -86,9 +86,26 @@ TEST_F(InteropTest, LlamasThatModelsHereAreNotAreNamed) {
       edit_json(directory / "config.json", [&](Json& json) { json[field] = value; });
     });
   };
-  config(ErrorCode::unsupported, "attention_bias is true", "attention_bias", true);
-  config(ErrorCode::unsupported, "mlp_bias is true", "mlp_bias", true);
-  config(ErrorCode::unsupported, "rope_type is llama3", "rope_scaling", {{"rope_type", "llama3"}});
+  config(ErrorCode::corrupt_file, "lacks the tensor model.layers.0.self_attn.q_proj.bias",
+         "attention_bias", true);
+  config(ErrorCode::corrupt_file, "lacks the tensor model.layers.0.mlp.gate_proj.bias", "mlp_bias",
+         true);
+  config(ErrorCode::unsupported, "rope_type is yarn", "rope_scaling", {{"rope_type", "yarn"}});
+  config(ErrorCode::unsupported, "type is dynamic", "rope_scaling",
+         {{"type", "dynamic"}, {"factor", 2}});
+  config(ErrorCode::corrupt_file, "rope_scaling has no factor", "rope_scaling",
+         {{"rope_type", "linear"}});
+  config(ErrorCode::corrupt_file, "factor must be at least 1", "rope_scaling",
+         {{"rope_type", "linear"}, {"factor", 0.5}});
+  config(ErrorCode::unsupported, "'low_freq_factor' is not known", "rope_scaling",
+         {{"rope_type", "linear"}, {"factor", 2}, {"low_freq_factor", 1}});
+  const Json stretched = {{"rope_type", "llama3"}, {"factor", 8}, {"high_freq_factor", 4}};
+  config(ErrorCode::corrupt_file, "has no low_freq_factor", "rope_scaling", stretched);
+  Json other = stretched;
+  other["low_freq_factor"] = 4;
+  config(ErrorCode::corrupt_file, "low_freq_factor must be", "rope_scaling", other);
+  other["low_freq_factor"] = 1;
+  config(ErrorCode::corrupt_file, "has no original_max_position_embeddings", "rope_scaling", other);
   config(ErrorCode::unsupported, "rope_scaling: 'factor' is not known", "rope_scaling",
          {{"factor", 2}});
   config(ErrorCode::unsupported, "partial_rotary_factor is 0.25", "partial_rotary_factor", 0.25);
@@ -96,10 +113,12 @@ TEST_F(InteropTest, LlamasThatModelsHereAreNotAreNamed) {
          {{"quant_method", "awq"}});
   config(ErrorCode::unsupported, "partial_rotary_factor is 0.5", "rope_parameters",
          {{"partial_rotary_factor", 0.5}});
-  config(ErrorCode::unsupported, "head_dim is not", "head_dim", 16);
+  config(ErrorCode::corrupt_file, "q_proj.weight has the shape", "head_dim", 16);
+  config(ErrorCode::corrupt_file, "heads of an even width", "head_dim", 7);
+  config(ErrorCode::unsupported, "model_type is gemma", "model_type", "gemma");
   config(ErrorCode::corrupt_file, "activation of ffn swiglu is silu", "hidden_act", "relu");
   config(ErrorCode::corrupt_file, "num_key_value_heads must be", "num_key_value_heads", 3);
-  config(ErrorCode::unsupported, "head_dim is not", "hidden_size", 24);
+  config(ErrorCode::corrupt_file, "embed_tokens.weight has the shape", "hidden_size", 24);
   config(ErrorCode::corrupt_file, "k_proj.weight has the shape", "num_key_value_heads", 2);
   config(ErrorCode::corrupt_file, "lacks the tensor", "num_hidden_layers", 3);
   config(ErrorCode::corrupt_file, "has the tensor", "num_hidden_layers", 1);

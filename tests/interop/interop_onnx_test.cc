@@ -1,5 +1,8 @@
 // ONNX directories: what every form is written as, and what reading back refuses. That ONNX Runtime
 // computes what the engine does, tests/parity/onnx_parity.py shows.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <set>
 
 #include "engine/core/wire_format.h"
@@ -144,6 +147,10 @@ TEST_F(OnnxTest, ADecoderIsOneGraphWithItsCache) {
   EXPECT_EQ(graph.names(kGraphOutput, kValueName),
             (std::vector<std::string>{"logits", "present.0.key", "present.0.value", "present.1.key",
                                       "present.1.value"}));
+  // A node is named after its layer and its operator.
+  const std::vector<std::string> nodes = graph.names(kGraphNode, kNodeName);
+  for (const char* node : {"output/Gemm", "decoder.0.attention/Softmax", "rotary/Gather"})
+    EXPECT_TRUE(std::count(nodes.begin(), nodes.end(), node)) << node;
   // A cache of one key head of eight columns: [batch_size, 1, past_sequence_length, 8].
   const std::string_view input = fields_of(graph.bytes, kGraphInput).at(3).bytes;
   const std::string_view type = fields_of(input, kValueType).at(0).bytes;
@@ -178,6 +185,30 @@ TEST_F(OnnxTest, WeightsAreStoredOnce) {
   EXPECT_EQ(first.at("decoder.0.ffn.up.weight").offset, next.at("decoder.0.ffn.up.weight").offset);
   EXPECT_TRUE(first.contains("decoder.cross_kv.weight"));
   EXPECT_FALSE(next.contains("decoder.cross_kv.weight"));  // its results are inputs there
+}
+
+// cos and sin of p * theta^(-2i / d) for the position p and the pair i of d columns.
+TEST_F(OnnxTest, TheTableOfAnglesHasTheFormula) {
+  const ModelConfig config = llama_config(1, true);
+  exported(*model_of(config), ExportFormat::onnx, "angles");
+  const auto weights =
+      read_onnx_weights(read_text_file(path("angles") / "model.onnx", kMost), "graph");
+  const std::string data = read_text_file(path("angles") / "model.onnx_data", kMost);
+  const int64_t pairs = config.head_dim() / 2;
+  for (const bool is_sine : {false, true}) {
+    const OnnxStoredWeight& stored = weights.at(is_sine ? "rotary.sines" : "rotary.cosines");
+    ASSERT_EQ(stored.shape, (std::vector<int64_t>{config.max_positions, pairs}));
+    std::vector<float> table(stored.bytes / sizeof(float));
+    ASSERT_EQ(table.size(), static_cast<size_t>(config.max_positions * pairs));
+    std::memcpy(table.data(), data.data() + stored.offset, stored.bytes);
+    for (size_t at = 0; at < table.size(); ++at) {
+      const auto position = static_cast<double>(static_cast<int64_t>(at) / pairs);
+      const auto pair = static_cast<double>(static_cast<int64_t>(at) % pairs);
+      const double angle =
+          position / std::pow(config.rope_theta, pair / static_cast<double>(pairs));
+      EXPECT_NEAR(table[at], is_sine ? std::sin(angle) : std::cos(angle), 1e-6) << at;
+    }
+  }
 }
 
 TEST_F(OnnxTest, ConfigurationsHaveTheSizesOfTheGraph) {

@@ -62,6 +62,39 @@ inline std::unique_ptr<Model> random_model(Context& context, const ModelConfig& 
   return model;
 }
 
+inline void edit_json(const fs::path& file, const std::function<void(Json&)>& change) {
+  Json json = Json::parse(read_text_file(file, 1 << 22));
+  change(json);
+  write_file_atomically(file, json.dump());
+}
+
+inline constexpr const char* kWeightList = "model.safetensors.index.json";
+inline const char* weight_file(size_t part) {
+  return part == 0 ? "model-00001-of-00002.safetensors" : "model-00002-of-00002.safetensors";
+}
+// Makes two files and a list of model.safetensors, every second tensor in the second file. Returns
+// the name of a tensor of each.
+inline std::pair<std::string, std::string> split_weights(const fs::path& directory) {
+  const fs::path whole = directory / "model.safetensors";
+  std::vector<TensorEntry> parts[2];
+  std::vector<std::vector<std::byte>> bytes;
+  Json map;
+  {
+    const auto reader = SafetensorsReader::open(whole);
+    bytes.reserve(reader.tensors().size());
+    for (const TensorInfo& info : reader.tensors()) {
+      reader.read(info, bytes.emplace_back(info.bytes));
+      const size_t part = bytes.size() % 2;
+      parts[part].push_back({info.name, info.dtype, info.shape, bytes.back()});
+      map[info.name] = weight_file(part);
+    }
+  }
+  for (const size_t part : {0, 1}) save_safetensors(directory / weight_file(part), parts[part]);
+  fs::remove(whole);
+  write_file_atomically(directory / kWeightList, Json{{"weight_map", map}}.dump());
+  return {parts[0][0].name, parts[1][0].name};
+}
+
 class InteropTest : public ::testing::Test {
  protected:
   std::unique_ptr<Model> model_of(const ModelConfig& config) {
@@ -89,11 +122,6 @@ class InteropTest : public ::testing::Test {
     const Error error = error_of([&] { import_model(*context_, directory); });
     EXPECT_EQ(error.code(), code) << text << ": " << error.what();
     EXPECT_TRUE(mentions(error, text)) << error.what();
-  }
-  static void edit_json(const fs::path& file, const std::function<void(Json&)>& change) {
-    Json json = Json::parse(read_text_file(file, 1 << 20));
-    change(json);
-    write_file_atomically(file, json.dump());
   }
   // Rewrites model.safetensors with the tensors after `change`.
   struct Stored {

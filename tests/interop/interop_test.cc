@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "engine/interop/host_model.h"
 #include "engine/interop/tensor_map.h"
 #include "tests/interop/interop_support.h"
 #include "tests/support/errors.h"
@@ -101,6 +102,24 @@ TEST_F(InteropTest, OutputBiasOfAnLmMovesIntoTheMatrix) {
     EXPECT_FALSE(imported.model->config().tied_embeddings);
     EXPECT_FALSE(imported.model->config().output_bias);
     EXPECT_EQ(imported.model->parameters().find("output.bias"), kNoParam);
+  }
+}
+
+TEST_F(InteropTest, MovingTheOutputBiasChangesNothingElse) {
+  ModelConfig config = config_of(Architecture::decoder_lm, true);
+  config.tied_embeddings = false;
+  for (const int64_t vocabulary : {int64_t{61}, int64_t{64}}) {
+    config.vocabulary = vocabulary;
+    const interop::HostModel lm = interop::copy_to_host(*context_, *model_of(config));
+    const interop::HostModel folded = interop::fold_output_bias(lm);
+    for (size_t i = 0; i < folded.parameters().count(); ++i) {
+      const std::string& name = folded.parameters().name(static_cast<ParamId>(i));
+      const Tensor& after = folded.parameters().value(static_cast<ParamId>(i));
+      const Tensor& before = lm.parameters().value(lm.parameters().find(name));
+      const bool changes = name == "output.weight" || name == "decoder.norm.bias";
+      EXPECT_NE(changes, folded.context->values<float>(after) == lm.context->values<float>(before))
+          << name;
+    }
   }
 }
 
@@ -224,6 +243,20 @@ TEST_F(InteropTest, WeightsThatAreNotFiniteAreRefusedByName) {
   refused_as("F64", 1e39);
 }
 
+// As transformers reads them: what a configuration does not name has its default.
+TEST_F(InteropTest, FieldsOfGpt2ThatAreNotThere) {
+  const auto model = model_of(config_of(Architecture::decoder_lm, true));
+  exported(*model, ExportFormat::hf_gpt2, "few");
+  edit_json(path("few") / "config.json", [](Json& json) {
+    for (const char* field : {"scale_attn_weights", "scale_attn_by_inverse_layer_idx",
+                              "add_cross_attention", "resid_pdrop", "attn_pdrop"})
+      json.erase(field);
+  });
+  const ModelConfig config = import_model(*context_, path("few")).model->config();
+  EXPECT_EQ(config.dropout, 0.1);
+  EXPECT_EQ(config.attention_dropout, 0.1);
+}
+
 TEST_F(InteropTest, HostileConfigurationsAreErrors) {
   const auto model = model_of(config_of(Architecture::encoder_decoder, false));
   const auto config = [&](ErrorCode code, const char* text, const char* field, const Json& value) {
@@ -247,7 +280,7 @@ TEST_F(InteropTest, HostileConfigurationsAreErrors) {
   config(ErrorCode::corrupt_file, "width must be even", "d_model", 15);
   config(ErrorCode::unsupported, "encoder_ffn_dim", "decoder_ffn_dim", 33);
   config(ErrorCode::unsupported, "normalize_before", "normalize_before", true);
-  config(ErrorCode::unsupported, "scale_embedding", "scale_embedding", false);
+  config(ErrorCode::corrupt_file, "scale_embedding must be true or false", "scale_embedding", 1);
   config(ErrorCode::unsupported, "activation_function is gelu;", "activation_function", "gelu");
   config(ErrorCode::corrupt_file, "eos_token_id", "eos_token_id", 5);
   config(ErrorCode::corrupt_file, "decoder_start_token_id", "decoder_start_token_id", 1000);
@@ -266,6 +299,9 @@ TEST_F(InteropTest, HostileConfigurationsAreErrors) {
   };
   gpt2(ErrorCode::unsupported, "add_cross_attention", "add_cross_attention", true);
   gpt2(ErrorCode::unsupported, "scale_attn_weights", "scale_attn_weights", false);
+  gpt2(ErrorCode::unsupported, "scale_attn_by_inverse_layer_idx", "scale_attn_by_inverse_layer_idx",
+       true);
+  gpt2(ErrorCode::corrupt_file, "n_embd must be an integer", "n_embd", 1);
   gpt2(ErrorCode::corrupt_file, "n_layer must be an integer", "n_layer", 2.5);
   gpt2(ErrorCode::corrupt_file, "norm_epsilon", "layer_norm_epsilon", 0);
   gpt2(ErrorCode::corrupt_file, "differ", "tie_word_embeddings", true);

@@ -205,6 +205,7 @@ TEST_F(InteropTokenizerTest, TheEndStandsForSpecialTokensThatAreNotThere) {
 
 TEST_F(InteropTokenizerTest, ADirectoryWithoutATokenizerSaysSo) {
   fs::remove(gpt2(tokenizer(), "bare") / "tokenizer.model");
+  fs::remove(path("bare") / "tokenizer.json");
   const ImportedModel imported = import_model(*context_, path("bare"));
   EXPECT_FALSE(imported.tokenizer.has_value());
   EXPECT_TRUE(contains(imported.note, "there is no tokenizer.model")) << imported.note;

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "engine/io/checksum.h"
 
 namespace trafo {
@@ -24,6 +26,28 @@ TEST(Crc, PiecesGiveTheSumOfTheWhole) {
     EXPECT_EQ(crc32(bytes_of(text.substr(cut)), crc32(bytes_of(text.substr(0, cut)))), whole)
         << cut;
   EXPECT_EQ(crc32({}, whole), whole);
+}
+
+// The definition, bit by bit.
+uint32_t plain_crc32(std::span<const std::byte> bytes, uint32_t previous) {
+  uint32_t crc = ~previous;
+  for (const std::byte byte : bytes) {
+    crc ^= static_cast<uint32_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+  }
+  return ~crc;
+}
+
+TEST(Crc, LongInputsHaveTheSumOfTheDefinition) {
+  std::vector<std::byte> bytes(1500);
+  uint32_t state = 1;
+  for (std::byte& byte : bytes)
+    byte = static_cast<std::byte>((state = state * 1664525 + 1013904223) >> 24);
+  for (size_t count = 200; count <= 1400; count += count < 600 ? 1 : 37) {
+    const auto part = std::span(bytes).subspan(count % 64, count);
+    EXPECT_EQ(crc32(part), plain_crc32(part, 0)) << count;
+    EXPECT_EQ(crc32(part, 0x12345678), plain_crc32(part, 0x12345678)) << count;
+  }
 }
 
 TEST(Crc, SealFindsEveryFlippedBit) {

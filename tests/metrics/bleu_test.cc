@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -75,6 +76,15 @@ TEST(Bleu, Tokenizer13a) {
   BleuOptions none;
   none.tokenizer = BleuTokenizer::none;
   EXPECT_EQ(bleu_tokens(" a,b \t c. ", none), (Lines{"a,b", "c."}));
+}
+
+// mteval-v13a separates all punctuation of ASCII but ' and -, and points only beside no digit.
+TEST(Bleu, Tokenizer13aSeparatesEveryPunctuation) {
+  for (char c = ' ' + 1; c < 0x7f; ++c) {
+    const bool is_word = std::isalnum(static_cast<unsigned char>(c)) || c == '\'' || c == '-';
+    const std::string whole{'a', c, 'b'};
+    EXPECT_EQ(bleu_tokens(whole), is_word ? Lines{whole} : (Lines{"a", std::string(1, c), "b"}));
+  }
 }
 
 TEST(Bleu, TokenizersForOtherScripts) {

@@ -141,5 +141,30 @@ TEST(Unspaced, ScriptsAndSegmentedText) {
   EXPECT_EQ(evaluate(lines, set, {}, {}).unspaced_references, 2u);
 }
 
+TEST(SentenceScores, LeaveOutOrdersThatATranslationIsTooShortFor) {
+  const Lines hypotheses{"the cat sat on the mat", "two words", "two words", ""};
+  const Lines references{"the cat sat on a mat", "two words", "three words here", "a b"};
+  const std::vector<double> bleu = sentence_bleu(hypotheses, references, {});
+  ASSERT_EQ(bleu.size(), 4u);
+  EXPECT_NEAR(bleu[0], 100 * std::pow(5.0 / 6 * 3 / 5 * 2 / 4 * 1 / 3, 0.25), 1e-9);
+  // Orders 1 and 2 alone; the corpus score would have 0 of 0 quadruples.
+  EXPECT_NEAR(bleu[1], 100, 1e-9);
+  // 1 of 2 words, and no pair: half of one in one. One word is missing: exp(1 - 3/2).
+  EXPECT_NEAR(bleu[2], 100 * std::sqrt(0.5 * 0.5) * std::exp(-0.5), 1e-9);
+  EXPECT_EQ(bleu[3], 0);
+  EvaluationOptions characters;
+  characters.tokenize = BleuTokenizer::character;
+  EXPECT_GT(sentence_bleu({Lines{"天气很好"}}, {Lines{"天气不好"}}, characters)[0], 20);
+  characters.tokenize = BleuTokenizer::flores200;
+  EXPECT_THROW(sentence_bleu(hypotheses, references, characters), Error);
+
+  const std::vector<double> chrf = sentence_chrf(hypotheses, references);
+  ASSERT_EQ(chrf.size(), 4u);
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(chrf[i], corpus_chrf(Lines{hypotheses[i]}, Lines{references[i]}).score) << i;
+  EXPECT_NEAR(chrf[1], 100, 1e-9);
+  EXPECT_EQ(chrf[3], 0);
+}
+
 }  // namespace
 }  // namespace trafo

@@ -1,4 +1,5 @@
 // Models with int8 weights: quantized at load, stored, and what is refused.
+#include "engine/memory/host_buffer.h"
 #include "engine/models/int8_weights.h"
 
 #include <functional>
@@ -211,7 +212,8 @@ class Int8File : public ::testing::Test {
   static constexpr const char* kName = "encoder.1.ffn.up.weight";
   std::unique_ptr<Context> context_ = cpu_context();
   std::unique_ptr<Model> model_;
-  std::vector<std::byte> float_file_, values_;
+  std::vector<std::byte> float_file_;
+  HostBuffer values_;
   std::vector<std::vector<std::byte>> storage_;
   std::vector<TensorEntry> codes_, rest_;
 };

@@ -20,6 +20,16 @@ ModelConfig tiny_llama(int64_t kv_heads = 0, bool tied = true, double dropout = 
   return llama_of(tiny_config(Architecture::decoder_lm, dropout), kv_heads, tied);
 }
 
+// With everything that Llama's relatives have: wider heads, biases, stretched positions.
+ModelConfig related(ModelConfig config) {
+  config.head_width = 12;
+  config.qkv_biases = config.attention_output_bias = config.ffn_biases = true;
+  config.rope_theta = 100;
+  config.rope_factor = 4;
+  config.rope_original_positions = 30;
+  return config;
+}
+
 std::vector<PackedBatchHost> batches(size_t count) {
   return copy_batches(Architecture::decoder_lm, count);
 }
@@ -45,6 +55,23 @@ TEST(Llama, ParametersAndTheirShapes) {
   }
 }
 
+TEST(Llama, HeadsOfAnotherWidthAndBiases) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const auto model = make_model(*context, related(tiny_llama(1)), 5);
+  const ParameterStore& parameters = model->parameters();
+  const auto shape = [&](const std::string& name) {
+    const ParamId id = parameters.find("decoder.0." + name);
+    return id == kNoParam ? Shape{} : parameters.shape(id);
+  };
+  EXPECT_EQ(shape("attention.qkv.weight"), (Shape{48, 16}));  // 2 + 1 + 1 heads of 12
+  EXPECT_EQ(shape("attention.qkv.bias"), (Shape{48}));
+  EXPECT_EQ(shape("attention.output.weight"), (Shape{16, 24}));
+  EXPECT_EQ(shape("attention.output.bias"), (Shape{16}));
+  EXPECT_EQ(shape("ffn.gate_up.bias"), (Shape{64}));
+  EXPECT_EQ(shape("ffn.down.bias"), (Shape{16}));
+  EXPECT_EQ(parameters.find("output.bias"), kNoParam);
+}
+
 double loss_of(Context& context, const Model& model, const Batch& batch) {
   const NoGrad no_grad(context);
   return context.item(LabelSmoothedCrossEntropy(0.1).loss(context, model, batch, {}).loss);
@@ -53,11 +80,11 @@ double loss_of(Context& context, const Model& model, const Batch& batch) {
 // Every parameter gets the gradient that differences of the loss say, fused and by the reference
 // path.
 TEST(Llama, GradientsInFloat64) {
-  for (const auto& [kv_heads, tied] : {std::pair{0, true}, std::pair{1, false}}) {
+  for (const ModelConfig& config :
+       {tiny_llama(0, true, 0), tiny_llama(1, false, 0), related(tiny_llama(1, true, 0))}) {
     for (const bool fused : {true, false}) {
       const auto context = make_context({DeviceKind::cpu, 0}, 1);
       context->set_fused_kernels(fused);
-      const ModelConfig config = tiny_llama(kv_heads, tied, 0);
       const auto model = make_model(*context, config, 5, DType::f64);
       const Batch batch = upload(*context, batches(1)[0], config, DType::f64);
       context->backward(LabelSmoothedCrossEntropy(0.1).loss(*context, *model, batch, {}).loss);
@@ -301,6 +328,7 @@ TEST(Llama, ConfigurationsComeBack) {
     ModelConfig config = tiny_llama(1, tied);
     config.rope_theta = 5e5;
     EXPECT_EQ(model_config_from_json(to_json(config)), config);
+    EXPECT_EQ(model_config_from_json(to_json(related(config))), related(config));
   }
 }
 
@@ -338,6 +366,22 @@ TEST(Llama, FormsThatCannotBeAreRefused) {
     c.positions = Positions::standard;
   });
   refused("heads of an even width", [](ModelConfig& c) { c.heads = 16; });
+  refused("head_width (12) comes with rotary", [](ModelConfig& c) {
+    c.head_width = 12;
+    c.positions = Positions::standard;
+  });
+  refused("heads of an even width", [](ModelConfig& c) { c.head_width = 7; });
+  refused("are more than", [](ModelConfig& c) { c.head_width = 1 << 24; });
+  refused("for models with biases 0", [](ModelConfig& c) {
+    c.norm = Norm::layer;
+    c.biases = c.qkv_biases = true;
+  });
+  refused("rope_factor must be", [](ModelConfig& c) { c.rope_factor = 0.5; });
+  refused("rope_factor and rope_original_positions come with", [](ModelConfig& c) {
+    c.rope_factor = 2;
+    c.positions = Positions::standard;
+  });
+  refused("must be below rope_high_turns", [](ModelConfig& c) { c.rope_low_turns = 4; });
   refused("rope_theta must be above 0", [](ModelConfig& c) { c.rope_theta = 0; });
   refused("norm must be 0 (layer) or 1 (rms)",
           [](ModelConfig& c) { c.norm = static_cast<Norm>(2); });

@@ -1,5 +1,6 @@
 // Model files: what does not fit is refused by name, and nothing is loaded by half.
 #include "engine/models/model_io.h"
+#include "engine/memory/host_buffer.h"
 #include "tests/support/errors.h"
 
 #include <functional>
@@ -34,7 +35,7 @@ class ModelFileTest : public ::testing::Test {
 
   std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 1);
   std::unique_ptr<Model> model_ = make_model(*context_, tiny_config(), 5);
-  std::vector<std::byte> storage_;
+  HostBuffer storage_;
 };
 
 TEST_F(ModelFileTest, WhatDoesNotFitIsNamed) {
@@ -69,6 +70,23 @@ TEST_F(ModelFileTest, WhatDoesNotFitIsNamed) {
   ModelConfig deeper = tiny_config();
   deeper.decoder_layers = 2;
   refused(file(nothing, metadata(deeper)), ErrorCode::corrupt_file, "needs at least");
+}
+
+TEST_F(ModelFileTest, AFeedForwardClaimsTwoMatricesAndAGatedOneThree) {
+  model_ = make_model(*context_, tiny_config(Architecture::decoder_lm), 5);
+  ModelConfig wide = model_->config();
+  wide.ffn_width += 16;
+  refused(file([](auto&) {}, metadata(wide)), ErrorCode::corrupt_file, "needs at least");
+  ModelConfig gated = model_->config();
+  gated.ffn = FeedForward::swiglu;
+  gated.activation = Activation::silu;
+  size_t payload = 0;
+  const auto count = [&](std::vector<TensorEntry>& entries) {
+    for (const TensorEntry& entry : entries) payload += entry.data.size();
+  };
+  const std::vector<std::byte> bytes = file(count, metadata(gated));
+  refused(bytes, ErrorCode::corrupt_file,
+          concat("holds ", payload, " bytes of tensors, its configuration needs at least").c_str());
 }
 
 TEST_F(ModelFileTest, AClaimBeyondTheFileAllocatesNothing) {

@@ -159,9 +159,10 @@ TEST(OutputBias, FilesWithoutTheFieldHaveOne) {
   config.output_bias = false;
   std::string text = to_json(config);
   EXPECT_FALSE(model_config_from_json(text).output_bias);
-  const size_t at = text.find(",\n  \"output_bias\": false");
+  const std::string field = ",\n  \"output_bias\": false";
+  const size_t at = text.find(field);
   ASSERT_NE(at, std::string::npos);
-  text.erase(at, text.find('\n', at + 2) - at);
+  text.erase(at, field.size());
   EXPECT_TRUE(model_config_from_json(text).output_bias);
 }
 

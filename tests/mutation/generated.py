@@ -239,7 +239,7 @@ def drawn_files(by_file, count, picks):
 
 
 def ordered(seed, files, folder=""):
-    """Candidates of so many files in the order of the seed; each place has its position as its number."""
+    """Candidates of this many files in the order of the seed; each place has its position as its number."""
     picks, by_file = random.Random(seed), {}
     for mutation in candidates(folder):
         by_file.setdefault(mutation.file, []).append(mutation)

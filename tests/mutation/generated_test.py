@@ -167,7 +167,7 @@ class SampleTest(unittest.TestCase):
     def test_survivors_are_explained(self):
         names = {each.name for each in generated.candidates()}
         for name, why in generated.survivors().items():
-            self.assertIn(name, names, "there is no such mutation any more")
+            self.assertTrue(name in names, f"{name}: there is no such mutation any more")
             self.assertGreater(len(why), 20, name)
 
 

@@ -234,7 +234,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="with --long: only each mutation's own tests, no run without a mutation")
     parser.add_argument("--generated", type=int, metavar="N", help="N mutations that generated.py makes, instead of those of the tables")
     parser.add_argument("--seed", type=int, default=1, help="of --generated")
-    parser.add_argument("--files", type=int, default=60, metavar="N", help="of --generated: from about so many files")
+    parser.add_argument("--files", type=int, default=60, metavar="N", help="of --generated: from about this many files")
     parser.add_argument("--folder", default="engine/", help="of --generated: only files whose path begins so")
     parser.add_argument("--list", action="store_true", help="of --generated: say which they are and run none")
     parser.add_argument("--build-only", action="store_true", help="of --generated: compile and link, run none")

@@ -21,6 +21,7 @@ TEST(ParameterPattern, StarsAndQuestionMarks) {
   EXPECT_TRUE(matches_pattern("encoder.0.norm", "*n*.*m**"));
   EXPECT_TRUE(matches_pattern("aab", "*ab"));
   EXPECT_FALSE(matches_pattern("encoder.0.norm", "encoder"));
+  EXPECT_TRUE(matches_pattern("abxab", std::string_view("*ab*").substr(0, 3)));
   EXPECT_FALSE(matches_pattern("encoder.0.norm", "encoder.0.norm."));
   EXPECT_FALSE(matches_pattern("encoder.10.norm", "encoder.?.norm"));
   EXPECT_FALSE(matches_pattern("encoder.0.norm", "decoder.*"));

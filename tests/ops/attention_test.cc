@@ -8,6 +8,7 @@
 #include "engine/ops/view/view.h"
 #include "engine/runtime/trace_report.h"
 #include "tests/ops/op_cases.h"
+#include "tests/ops/row_test.h"
 
 namespace trafo::testing {
 namespace {
@@ -184,6 +185,26 @@ TEST_F(AttentionTest, GroupedQueriesEqualRepeatedKeysAndValues) {
           for (size_t e = 0; e < grads[i][0].size(); ++e)
             ASSERT_NEAR(grads[i][0][e], grads[i][1][e], 1e-5) << i << ' ' << e;
       }
+}
+
+// Heads of every width in vectors: several at once, single ones and a part of one.
+TEST_F(AttentionTest, OneQueryEqualsTheReferenceForEveryWidth) {
+  const Tensor queries = ints({0, 1, 2, 3, 4}), keys = ints({0, 1, 6, 83, 83});
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const int64_t dim : {4, 16, 32, 36, 64, 72, 100, 128}) {
+      SCOPED_TRACE(concat(dtype_name(dtype), ", head_dim ", dim));
+      InputMaker maker(*context_, dtype, static_cast<uint64_t>(dim));
+      ops::AttentionOptions options;
+      options.heads = 4;
+      options.kv_heads = 2;
+      options.head_dim = dim;
+      const Tensor q = maker.uniform({4, 4 * dim}), k = maker.uniform({83, 2 * dim}),
+                   v = maker.uniform({83, 2 * dim});
+      const Tensor y = ops::attention(*context_, {q}, {k}, {v}, queries, keys, options);
+      const Tensor expected =
+          ops::attention_reference(*context_, {q}, {k}, {v}, queries, keys, options);
+      EXPECT_LT(relative_error(doubles(y), doubles(expected)), dtype == DType::f32 ? 1e-5 : 1e-13);
+    }
 }
 
 TEST_F(AttentionTest, DecodeWithGroupedQueriesEqualsRepeatedKeysAndValues) {

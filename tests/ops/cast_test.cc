@@ -57,10 +57,29 @@ TEST(Cast, GradientsTakeTheDtypeOfTheirTensor) {
   EXPECT_EQ(context->values<BFloat16>(grad_of(x))[1].to_float(), 2);
 }
 
-TEST(Cast, IntegersAreNotConverted) {
+TEST(Cast, IntegersAreRoundedTowardsZeroAndKeptInRange) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
-  EXPECT_THROW(ops::cast(*context, context->zeros({2}, DType::i32), DType::f32), Error);
-  EXPECT_THROW(ops::cast(*context, context->zeros({2}, DType::f32), DType::i32), Error);
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::vector<double> x = {1.75, -1.75, 1e20, -inf, std::nan(""), 2147483647, -0.5};
+  const std::vector<int32_t> expected = {1, -1, kMost, kLeast, 0, kMost, 0};
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    Tensor from = context->from_doubles(x, {7}, dtype);
+    set_requires_grad(from, true);
+    const Tensor to = ops::cast(*context, from, DType::i32);
+    EXPECT_EQ(context->values<int32_t>(to), expected) << dtype_name(dtype);
+    EXPECT_FALSE(requires_grad(to));
+  }
+  const std::vector<int32_t> numbers = {0, -7, (1 << 24) + 1, kLeast};
+  const Tensor n = context->from_values<int32_t>(numbers, {4});
+  EXPECT_EQ(context->values<double>(ops::cast(*context, n, DType::f64)),
+            (std::vector<double>{0, -7, 16777217, -2147483648.0}));
+  EXPECT_EQ(context->values<float>(ops::cast(*context, n, DType::f32))[2], 16777216.0f);
+  // Half-way and a little more: rounded once.
+  const std::vector<int32_t> above = {(1 << 24) + (1 << 16) + 1};
+  const Tensor narrow = ops::cast(*context, context->from_values<int32_t>(above, {1}), DType::bf16);
+  EXPECT_EQ(context->values<BFloat16>(narrow)[0].to_float(), 16777216.0f + 131072.0f);
 }
 
 }  // namespace

@@ -62,7 +62,11 @@ TEST_F(MatmulTest, LinearReadsAPartOfRowsInPlace) {
 TEST_F(MatmulTest, Errors) {
   const Tensor m23 = maker_.uniform({2, 3}), m45 = maker_.uniform({4, 5}), v3 = maker_.uniform({3});
   expect_error_from(ErrorCode::shape_mismatch, "matmul", [&] { ops::matmul(c(), m23, m45); });
-  expect_error_from(ErrorCode::shape_mismatch, "matmul", [&] { ops::matmul(c(), m23, v3); });
+  expect_error_from(ErrorCode::shape_mismatch, "matmul", [&] { ops::matmul(c(), m45, v3); });
+  expect_error_from(ErrorCode::shape_mismatch, "matmul",
+                    [&] { ops::matmul(c(), m23, maker_.uniform({})); });
+  expect_error_from(ErrorCode::shape_mismatch, "matmul",
+                    [&] { ops::matmul(c(), m23, v3, {.transpose_b = true}); });
   expect_error_from(ErrorCode::shape_mismatch, "matmul", [&] {
     ops::matmul(c(), maker_.uniform({2, 2, 3}), maker_.uniform({3, 3, 2}));
   });

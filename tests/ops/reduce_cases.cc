@@ -16,6 +16,15 @@ OpCase along(const char* label, Shape shape, int dim, bool keep_dim = false) {
           }};
 }
 
+OpCase several(const char* label, Shape shape, std::vector<int> dims, bool keep_dim = false) {
+  return {label, [shape](InputMaker& maker) { return Tensors{maker.uniform(shape)}; },
+          [=](Context& context, const Tensors& in) {
+            return Tensors{
+                ops::sum(context, in[0], dims, keep_dim), ops::mean(context, in[0], dims, keep_dim),
+                ops::max(context, in[0], dims, keep_dim), ops::min(context, in[0], dims, keep_dim)};
+          }};
+}
+
 OpCase over_all(const char* label, Shape shape) {
   return {label, [shape](InputMaker& maker) { return Tensors{maker.uniform(shape)}; },
           [](Context& context, const Tensors& in) {
@@ -39,6 +48,11 @@ OpCases reduce_cases() {
       along("no columns", {3, 0, 4}, 0, true),
       over_all("everything", {3, 5, 2}),
       over_all("one element", {1}),
+      several("the last two", {2, 3, 4}, {-1, 1}),
+      several("outer and inner", {2, 3, 4}, {0, 2}, true),
+      several("all dimensions", {3, 5}, {}),
+      several("all dimensions, kept", {3, 5}, {0, 1}, true),
+      several("one, first of four", {2, 3, 1, 2}, {0}),
       {"sum over nothing",
        [](InputMaker& maker) {
          return Tensors{maker.uniform({3, 0})};

@@ -116,6 +116,38 @@ TEST(RmsNorm, DropsWhatBiasDropoutResidualDrops) {
     ASSERT_EQ(sum[i] != 0, dropout_keeps(dropout, i)) << "element " << i;
 }
 
+// Only the sum is used, so its gradient passes the norm by. Each side may be a constant.
+TEST(RmsNorm, GradientsOfTheSumAlone) {
+  const auto context = cpu_context();
+  Dropout dropout;
+  dropout.p = 0.5f;
+  dropout.seed = 11;
+  const std::vector<double> upstream = normal_values(240, 5);
+  const Tensor dsum = context->from_doubles(upstream, {6, 40}, DType::f64);
+  for (const bool of_x : {false, true})
+    for (const bool of_residual : {false, true}) {
+      Tensor x = context->from_doubles(normal_values(240, 1), {6, 40}, DType::f64);
+      Tensor residual = context->from_doubles(normal_values(240, 2), {6, 40}, DType::f64);
+      Tensor gamma = context->from_doubles(normal_values(40, 3), {40}, DType::f64);
+      set_requires_grad(x, of_x);
+      set_requires_grad(residual, of_residual);
+      set_requires_grad(gamma, true);
+      const ops::ResidualRmsNorm out =
+          ops::residual_rms_norm(*context, x, residual, gamma, 1e-6, dropout);
+      if (!of_x && !of_residual) continue;
+      const std::vector<Tensor> roots{out.sum}, gradients{dsum};
+      context->tape().backward(*context, roots, gradients);
+      ASSERT_EQ(grad_of(x).defined(), of_x);
+      ASSERT_EQ(grad_of(residual).defined(), of_residual);
+      if (of_residual) {
+        EXPECT_EQ(context->values<double>(grad_of(residual)), upstream);
+      }
+      const auto dx = of_x ? context->values<double>(grad_of(x)) : std::vector<double>{};
+      for (size_t i = 0; i < dx.size(); ++i)
+        ASSERT_NEAR(dx[i], dropout_keeps(dropout, i) ? 2 * upstream[i] : 0, 1e-12) << i;
+    }
+}
+
 class RmsNormOnCuda : public CudaTest {};
 
 // Rows in a warp, in a block, too long for registers, and of widths that fill no 16 bytes.

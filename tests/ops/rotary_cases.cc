@@ -14,7 +14,7 @@ OpCase rotary_case(const char* label, int64_t rows, int64_t heads, int64_t kv_he
   options.heads = heads;
   options.kv_heads = kv_heads;
   options.head_dim = head_dim;
-  options.theta = theta;
+  options.angles.theta = theta;
   test.inputs = [=](InputMaker& make) {
     return std::vector<Tensor>{make.uniform({rows, (heads + 2 * kv_heads) * head_dim}),
                                make.integers({rows}, 0, last_position + 1)};
@@ -58,6 +58,24 @@ OpCases rotary_cases() {
                                ops::rotary(context, keys, in[1], options)};
   };
   cases.push_back(views);
+  // Stretched positions, all pairs or, of 32 pairs that turn between 0.05 and 64 times in 400
+  // positions, the slow ones.
+  for (const RotaryAngles& angles :
+       {RotaryAngles{.theta = 10000, .factor = 4},
+        RotaryAngles{.theta = 10000, .factor = 8, .original_positions = 400}}) {
+    OpCase stretched =
+        rotary_case(angles.original_positions > 0 ? "slow pairs stretched" : "all pairs stretched",
+                    5, 2, 1, 64);
+    stretched.run = [angles](Context& context, const std::vector<Tensor>& in) {
+      ops::RotaryOptions options;
+      options.heads = 2;
+      options.kv_heads = 1;
+      options.head_dim = 64;
+      options.angles = angles;
+      return std::vector<Tensor>{ops::rotary(context, in[0], in[1], options)};
+    };
+    cases.push_back(stretched);
+  }
   // The gradients of two uses meet in one buffer.
   OpCase twice = rotary_case("used twice", 4, 2, 1, 6);
   twice.run = [](Context& context, const std::vector<Tensor>& in) {
@@ -66,7 +84,7 @@ OpCases rotary_cases() {
     options.kv_heads = 1;
     options.head_dim = 6;
     const Tensor first = ops::rotary(context, in[0], in[1], options);
-    options.theta = 100;
+    options.angles.theta = 100;
     return std::vector<Tensor>{first, ops::rotary(context, in[0], in[1], options)};
   };
   cases.push_back(twice);

@@ -105,7 +105,7 @@ TEST(Rotary, BadInputIsNamed) {
   expect_error(ErrorCode::dtype_mismatch, "positions must be int32",
                run(filled(*context, {3}, 0), options_of(2, 0, 8)));
   auto options = options_of(2, 0, 8);
-  options.theta = 0;
+  options.angles.theta = 0;
   expect_error(ErrorCode::invalid_argument, "theta must be above 0", run(positions, options));
 }
 

@@ -34,6 +34,19 @@ TEST(Softmax, HiddenKeysAndRowsAreExactZeros) {
   }
 }
 
+TEST(Softmax, FusedItIsOneRangeOfAProfile) {
+  const auto context = cpu_context();
+  const Tensor x = filled(*context, {3, 5}, 1);
+  const auto ranges = [&](bool fused) {
+    context->set_fused_kernels(fused);
+    context->start_profile();
+    ops::softmax(*context, x, {});
+    return context->finish_profile().ranges.size();
+  };
+  EXPECT_EQ(ranges(true), 1u);
+  EXPECT_GT(ranges(false), 1u);
+}
+
 TEST(Softmax, LargeLogitsAndLongRows) {
   const auto context = cpu_context();
   for (const int64_t keys : {1, 15, 16, 17, 33, 1000, 50257, 100003}) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "engine/ops/op_kernel.h"
+#include "tests/support/errors.h"
 
 namespace trafo {
 namespace {
@@ -44,6 +45,13 @@ TEST(Unary, SpecialValuesInFloat32) {
 }
 TEST(Unary, SpecialValuesInFloat64) {
   expect_like_libm<double>(1e-14);
+}
+
+TEST(Unary, BadInputIsNamed) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  expect_error(ErrorCode::invalid_argument, "x is undefined", [&] { ops::exp(*context, {}); });
+  expect_error(ErrorCode::dtype_mismatch, "x must be float32 or float64, it is int32",
+               [&] { ops::exp(*context, context->zeros({3}, DType::i32)); });
 }
 
 TEST(Unary, SigmoidSaturatesWithoutOverflow) {

@@ -68,6 +68,27 @@ OpCases view_cases() {
           [](Context& c, const Tensor& x) {
             return ops::transpose(c, ops::reshape(c, x, {0, 2, 2}), 0, 1);
           }),
+      one("permuted dimensions", {2, 3, 4, 5},
+          [](Context& c, const Tensor& x) {
+            return ops::permute(c, x, std::vector<int>{2, 0, -1, 1});
+          }),
+      one("permuted twice", {3, 4, 5},
+          [](Context& c, const Tensor& x) {
+            const std::vector<int> turn{1, 2, 0};
+            return ops::permute(c, ops::permute(c, x, turn), turn);
+          }),
+      one("expanded in front and inside", {3, 1, 2},
+          [](Context& c, const Tensor& x) {
+            return ops::expand(c, x, {4, -1, 5, 2});
+          }),
+      one("expanded from rank 0", {},
+          [](Context& c, const Tensor& x) {
+            return ops::expand(c, x, {2, 3});
+          }),
+      one("expanded to nothing", {1, 4},
+          [](Context& c, const Tensor& x) {
+            return ops::expand(c, x, {0, 4});
+          }),
       joined("concat of rows", {{1, 3}, {4, 3}, {2, 3}}, 0),
       joined("concat of columns, one empty", {{3, 2}, {3, 0}, {3, 5}}, -1),
       joined("concat in the middle", {{2, 1, 3}, {2, 3, 3}}, 1),

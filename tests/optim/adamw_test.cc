@@ -8,6 +8,7 @@
 #include "engine/core/philox.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/optim/clip.h"
+#include "tests/support/errors.h"
 
 namespace trafo {
 namespace {
@@ -93,6 +94,12 @@ TEST(AdamW, RefusesWhatCannotBe) {
   const Tensor p = context->zeros({4}, DType::f32), g = context->zeros({4}, DType::f32);
   EXPECT_THROW(AdamW(*context, p, context->zeros({3}, DType::f32)), Error);
   EXPECT_THROW(AdamW(*context, p, context->zeros({4}, DType::f64)), Error);
+  const auto refused = [&](const Tensor& parameters, const Tensor& gradients) {
+    return error_of([&] { AdamW(*context, parameters, gradients); });
+  };
+  EXPECT_TRUE(mentions(refused({}, g), "parameters is undefined"));
+  EXPECT_TRUE(mentions(refused(p, {}), "gradients is undefined"));
+  EXPECT_TRUE(mentions(refused(context->zeros({4}, DType::i32), g), "parameters must be float32"));
   EXPECT_THROW(AdamW(*context, p, g, {.beta1 = 1}), Error);
   EXPECT_THROW(AdamW(*context, p, g, {.beta2 = -0.1}), Error);
   EXPECT_THROW(AdamW(*context, p, g, {.epsilon = 0}), Error);

@@ -6,7 +6,7 @@
 Trains three small models (post-norm, pre-norm, decoder-only), exports them and compares with transformers and CTranslate2: token
 log-probabilities to 1e-4, greedy translations (transformers: all the same; CTranslate2: at least 99 %). Then imports models that
 transformers wrote and models that were exported. --data: a folder with train.SRC.gz, train.TRG.gz and test_2016_flickr.SRC.gz
-of de and en; without it, a corpus of a made-up language.
+of de and en; without it, a corpus of a made-up language. --imports N: instead, N configurations that import_cases.py draws.
 
 Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 all equal, 1 not,
 77 the packages cannot be had here.
@@ -381,11 +381,17 @@ def check_foreign_llama(checks, program, run, test, reference):
 
 
 def main():
-    arguments = argument_parser(__doc__).parse_args()
+    parser = argument_parser(__doc__)
+    parser.add_argument("--imports", type=int, help="only N imports")
+    arguments = parser.parse_args()
     enter(arguments, PACKAGES)
+    import import_cases
     began = time.time()
     with workplace(arguments) as (program, train, test, reference):
         checks = Checks()
+        if arguments.imports:
+            import_cases.check_imports(checks, program, train, test, reference, arguments.imports)
+            finish(checks, began)
         post = program.train("post", arguments.updates, "--enc-depth", "2", "--transformer-norm", "post")
         check_marian(checks, program, post, test, reference)
         check_ctranslate2(checks, program, post, test)
@@ -403,6 +409,11 @@ def main():
         check_lm(checks, program, untied, "hf-llama", test, reference)
         check_ctranslate2(checks, program, untied, test)
         check_foreign_llama(checks, program, llama, test[:40], reference[:40])
+        import_cases.check_imports(checks, program, train, test, reference, 10)
+        finish(checks, began)
+
+
+def finish(checks, began):
     print(f"{'all equal' if checks.failed == 0 else f'{checks.failed} checks failed'}, {time.time() - began:.0f} s")
     sys.exit(checks.failed != 0)
 

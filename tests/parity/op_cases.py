@@ -49,7 +49,7 @@ class Case:
     ours: Callable  # (Context, {name: Tensor}) -> Tensors, or tensors on the host
     torch: Callable  # ({name: tensor}, Side) -> tensors
     constants: tuple = ()
-    differentiated: int = 1  # so many outputs, from the first, get an upstream gradient
+    differentiated: int = 1  # this many outputs, from the first, get an upstream gradient
     transposed: tuple = ()  # inputs that the op gets as a transposed view of what is stored
     float32_only: bool = False
 

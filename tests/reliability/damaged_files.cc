@@ -12,6 +12,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
 #include "engine/models/model_io.h"
+#include "tests/interop/interop_support.h"
 #include "tests/reliability/memory_meter.h"
 #include "tests/reliability/refusals.h"
 #include "tests/reliability/suite.h"
@@ -140,20 +141,56 @@ std::string with_header(const std::string& file, std::string header) {
          file.substr(header_end(file));
 }
 
-// Every number of the header is replaced by numbers that nobody expects there, and the header
-// sealed again: somebody wants it to look right.
+// `text` with each of its numbers replaced by those that nobody expects there: use(text, what).
+template <class Use>
+void for_each_number(const std::string& text, Use use) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (size_t at = 1; at < text.size(); ++at) {
+    if (!digit(text[at]) || !std::strchr(":[, ", text[at - 1])) continue;
+    size_t end = at;
+    while (end < text.size() && (digit(text[end]) || text[end] == '.')) ++end;
+    for (const char* number : {"0", "-1", "4194305", "2147483648", "1099511627776",
+                               "9223372036854775807", "18446744073709551616", "1e300", "0.5"})
+      use(text.substr(0, at) + number + text.substr(end),
+          concat("the number at ", at, " is ", number));
+  }
+}
+
+// The header is sealed again: somebody wants it to look right.
 void try_hostile_numbers(Damage& damage, const Target& target) {
   const std::string header = target.whole.substr(8, header_end(target.whole) - 8);
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (size_t at = 1; at < header.size(); ++at) {
-    if (!digit(header[at]) || !std::strchr(":[,", header[at - 1])) continue;
-    size_t end = at;
-    while (end < header.size() && (digit(header[end]) || header[end] == '.')) ++end;
-    for (const char* number : {"0", "-1", "4194305", "2147483648", "1099511627777",
-                               "9223372036854775807", "18446744073709551616", "1e300", "0.5"})
-      damage.try_any(target,
-                     with_header(target.whole, header.substr(0, at) + number + header.substr(end)),
-                     concat("the number at ", at, " of the header is ", number));
+  for_each_number(header, [&](const std::string& changed, const std::string& what) {
+    damage.try_any(target, with_header(target.whole, changed), what);
+  });
+}
+
+// The list of a model in two files, and a tokenizer.json: texts without sums, so that some changes
+// mean something.
+void try_imported_texts(Damage& damage, Context& context, const fs::path& directory) {
+  const auto model = make_model(context, llama_config(0, true), 5);
+  export_model(context, *model, tokenizer(), ExportFormat::hf_llama, directory);
+  fs::remove(directory / "tokenizer.model");
+  split_weights(directory);
+  edit_json(directory / "tokenizer.json", [](Json& json) { json["normalizer"] = nullptr; });
+  for (const char* name : {kWeightList, "tokenizer.json", "config.json"}) {
+    const fs::path file = directory / name;
+    const Target target{name, slurp(file), [&, file](const std::string& bytes) {
+                          spill(file, bytes);
+                          import_model(context, directory);
+                        }};
+    std::mt19937_64 random(7);
+    const std::string& whole = target.whole;
+    for (int i = 0; i < 300; ++i) {
+      const size_t at = random() % whole.size();
+      damage.try_any(target, whole.substr(0, at), concat("cut to ", at));
+      std::string bytes = whole;
+      bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+      damage.try_any(target, bytes, concat("a bit of byte ", at));
+    }
+    for_each_number(whole, [&](const std::string& bytes, const std::string& what) {
+      damage.try_any(target, bytes, what);
+    });
+    spill(file, whole);
   }
 }
 
@@ -241,6 +278,8 @@ int main(int argc, char** argv) {
   damage.every_length(whole_stream);
   suite.require(process.weights() == weights && timeless(process.run->state()) == state,
                 "a run has changed although every checkpoint was refused");
+
+  try_imported_texts(damage, *process.context, folder / "imported");
 
   // A run directory whose only checkpoint is damaged: the file is named. A process that is asked to
   // continue it refuses, which a sample of them shows.

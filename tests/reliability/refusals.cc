@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/core/limits.h"
+#include "engine/core/wire_format.h"
 #include "engine/data/corpus.h"
 #include "engine/data/text_corpus.h"
 #include "engine/decode/lexical_table.h"
@@ -25,7 +26,7 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// `unit` again and again, numbered where it has a '#', to about so many bytes.
+// `unit` again and again, numbered where it has a '#', to about this many bytes.
 std::string filled(const std::string& begin, const std::string& unit, size_t bytes,
                    const std::string& end = "") {
   std::string text = begin;
@@ -189,19 +190,18 @@ void try_sentencepiece(Refusals& refusals) {
   for (const auto& [what, bytes] : std::vector<std::pair<const char*, std::string>>{
            {"empty subwords", filled("", std::string("\x0a\x00", 2), 16 * kMiB, "x")},
            {"subwords", filled("", subword + "###", 16 * kMiB, "x")},
-           {"a good one that goes on",
+           {"a good one with more behind it",
             filled(std::string(good), std::string("\x0a\x00", 2), 8 * kMiB)},
            {"a length beyond the end", std::string("\x0a\xff\xff\xff\xff\x7f", 6)},
            {"groups", std::string(4 * kMiB, '\x0b')}})
     refusals.expect(concat("SentencePiece, ", what), bytes.size(),
                     [&] { Tokenizer::from_bytes(bytes, "hostile"); });
 
-  // One letter that becomes a text of so many bytes, with a trie of one block of 256 units.
-  const auto field = [](int number, const std::string& bytes) {
-    std::string length;
-    size_t rest = bytes.size();
-    for (; rest >= 0x80; rest >>= 7) length += static_cast<char>(rest | 0x80);
-    return concat(static_cast<char>(number << 3 | 2), length, static_cast<char>(rest), bytes);
+  // One letter that becomes a long text, with a trie of one block of 256 units.
+  const auto field = [](uint32_t number, const std::string& bytes) {
+    WireWriter message;
+    message.bytes(number, bytes);
+    return message.message();
   };
   std::vector<uint32_t> trie(257, 0);
   trie[0] = 1024;  // bytes of the units
@@ -222,41 +222,74 @@ void try_sentencepiece(Refusals& refusals) {
 }
 
 // Each file of a directory of another program in turn.
+// Vocabularies and merges of a tokenizer.json, as many and as small as they come.
+std::vector<std::pair<std::string, std::string>> tokenizer_texts() {
+  const std::string unigram = "{\"model\":{\"type\":\"Unigram\",\"vocab\":[";
+  const std::string bpe = "{\"model\":{\"type\":\"BPE\",\"vocab\":{";
+  const std::string few = bpe + "\"a\":0,\"aa\":1},\"merges\":[";
+  return {{"subwords with scores", filled(unigram, "[\"#\",0],", 8 * kMiB, "]")},
+          {"more subwords than there may be", filled(unigram, "[\"#\",0],", 16 * kMiB, "]")},
+          {"subwords", filled(bpe, "\"#\":7,", 8 * kMiB, "]")},
+          {"long subwords", filled(bpe, "\"" + std::string(1000, 'x') + "#\":7,", 23 * kMiB, "]")},
+          {"merges", filled(few, "\"a a\",", 6 * kMiB, "]}}")},
+          {"pairs of merges", filled(few, "[\"a\",\"a\"],", 8 * kMiB, "]}}")},
+          {"more merges than there may be", filled(few, "\"a a\",", 16 * kMiB, "]}}")},
+          {"added tokens", filled("{\"model\":{\"vocab\":{}},\"added_tokens\":[", "{},", 8 * kMiB)},
+          {"a file beyond the limit", std::string(25 * kMiB, ' ')}};
+}
+
+// Each file of a directory becomes each text in turn.
+void try_directory(Refusals& refusals, Context& context, const std::string& name,
+                   const fs::path& directory) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(directory)) files.push_back(entry.path());
+  for (const fs::path& file : files) {
+    const std::string content = slurp(file), file_name = file.filename().string();
+    auto texts = json_texts(4 * kMiB);
+    for (auto& small : json_texts(limits::kConfigBytes)) texts.push_back(small);
+    texts.emplace_back("subwords", filled("", std::string("\x0a\x00", 2), 8 * kMiB, "x"));
+    texts.emplace_back("lengths", std::string(kMiB, '\xff'));
+    texts.emplace_back("small numbers", filled("", std::string("\x06\x00\x00\x00", 4), kMiB));
+    if (name == "resaved" && file_name == "tokenizer.json")
+      for (auto& text : tokenizer_texts()) texts.push_back(std::move(text));
+    for (const auto& [what, text] : texts) {
+      spill(file, text);
+      refusals.expect(
+          concat(name, ", ", file_name, ", ", what), text.size(),
+          [&] { import_model(context, directory); }, true);
+    }
+    spill(file, content);
+  }
+}
+
 void try_imports(Refusals& refusals, Context& context, const fs::path& folder) {
   struct Form {
     ExportFormat format;
     Architecture architecture;
     bool pre_norm;
   };
-  for (const Form& form : {Form{ExportFormat::hf_marian, Architecture::encoder_decoder, false},
-                           Form{ExportFormat::hf_gpt2, Architecture::decoder_lm, true},
-                           Form{ExportFormat::hf_llama, Architecture::decoder_lm, true},
-                           Form{ExportFormat::ctranslate2, Architecture::encoder_decoder, false}}) {
-    const fs::path directory = folder / export_format_name(form.format);
+  const auto directory_of = [&](const Form& form, const fs::path& directory) {
     const auto model = make_model(context,
                                   form.format == ExportFormat::hf_llama
                                       ? llama_config(0, true)
                                       : config_of(form.architecture, form.pre_norm),
                                   5);
     export_model(context, *model, tokenizer(), form.format, directory);
-    std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(directory)) files.push_back(entry.path());
-    for (const fs::path& file : files) {
-      const std::string content = slurp(file);
-      auto texts = json_texts(4 * kMiB);
-      for (auto& small : json_texts(limits::kConfigBytes)) texts.push_back(small);
-      texts.emplace_back("subwords", filled("", std::string("\x0a\x00", 2), 8 * kMiB, "x"));
-      texts.emplace_back("lengths", std::string(kMiB, '\xff'));
-      texts.emplace_back("small numbers", filled("", std::string("\x06\x00\x00\x00", 4), kMiB));
-      for (const auto& [what, text] : texts) {
-        spill(file, text);
-        refusals.expect(
-            concat(export_format_name(form.format), ", ", file.filename().string(), ", ", what),
-            text.size(), [&] { import_model(context, directory); }, true);
-      }
-      spill(file, content);
-    }
+  };
+  for (const Form& form : {Form{ExportFormat::hf_marian, Architecture::encoder_decoder, false},
+                           Form{ExportFormat::hf_gpt2, Architecture::decoder_lm, true},
+                           Form{ExportFormat::hf_llama, Architecture::decoder_lm, true},
+                           Form{ExportFormat::ctranslate2, Architecture::encoder_decoder, false}}) {
+    const fs::path directory = folder / export_format_name(form.format);
+    directory_of(form, directory);
+    try_directory(refusals, context, export_format_name(form.format), directory);
   }
+  // As transformers saves a large model: a list of weight files, and no tokenizer.model.
+  const fs::path resaved = folder / "resaved";
+  directory_of({ExportFormat::hf_llama, Architecture::decoder_lm, true}, resaved);
+  fs::remove(resaved / "tokenizer.model");
+  split_weights(resaved);
+  try_directory(refusals, context, "resaved", resaved);
 }
 
 }  // namespace

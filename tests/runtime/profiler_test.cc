@@ -306,6 +306,16 @@ TEST(ChromeTrace, OfNothingIsValid) {
   EXPECT_EQ(written(context->finish_profile()).at("traceEvents").size(), 2u);
 }
 
+TEST(TraceTable, ARangeInsideOneOfItsNameAddsNothingToTheTotal) {
+  Trace trace;
+  trace.duration = 10'000'000;
+  trace.ranges = {{"same", TraceKind::forward, -1, 0, 6'000'000},
+                  {"same", TraceKind::forward, 0, 1'000'000, 3'000'000},
+                  {"same", TraceKind::forward, -1, 7'000'000, 8'000'000}};
+  const std::string table = trace_table(trace);
+  EXPECT_NE(table.find("        3        7.000        7.000   70.0 %"), std::string::npos) << table;
+}
+
 // A trace with times that are known.
 TEST(TraceTable, CountsWhatRunsInsideOnce) {
   Trace trace;
@@ -315,6 +325,7 @@ TEST(TraceTable, CountsWhatRunsInsideOnce) {
                   {"inner", TraceKind::forward, 1, 1'000'000, 3'000'000},
                   {"inner", TraceKind::backward, 0, 6'000'000, 7'000'000}};
   const std::string table = trace_table(trace);
+  EXPECT_EQ(table.find("left out"), std::string::npos) << table;
   const auto row = [&](const std::string& begin) {
     const size_t at = table.find(begin);
     return at == std::string::npos ? "" : table.substr(at, table.find('\n', at) - at);

@@ -9,12 +9,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
+#include "engine/core/wire_format.h"
 #include "engine/tokenizer/spm_model.h"
 #include "tests/support/errors.h"
 
@@ -228,44 +230,44 @@ TEST(Tokenizer, FlippedBitsAreCorruptOrHarmless) {
   }
 }
 
-// Minimal protocol buffers writer for models that no trainer makes.
-std::string field(int number, const std::string& bytes) {
-  std::string out(1, static_cast<char>(number << 3 | 2));
-  size_t length = bytes.size();
-  for (; length >= 0x80; length >>= 7) out.push_back(static_cast<char>((length & 0x7f) | 0x80));
-  out.push_back(static_cast<char>(length));
-  return out + bytes;
+// Models that no trainer makes.
+std::string field(uint32_t number, const std::string& bytes) {
+  WireWriter message;
+  message.bytes(number, bytes);
+  return message.message();
 }
 
-std::string subword(const std::string& text, int type, const std::string& score) {
-  return field(1, field(1, text) + "\x15" + score + "\x18" + static_cast<char>(type));
+std::string subword(const std::string& text, int type, float score = 0.0f) {
+  WireWriter piece;
+  piece.bytes(1, text);
+  piece.real(2, score);
+  piece.integer(3, type);
+  return field(1, piece.message());
 }
 
 TEST(Tokenizer, ChecksSubwordsAndRequiredSymbols) {
-  const std::string zero(4, '\0');
-  const std::string base = subword("<unk>", 2, zero) + subword("</s>", 3, zero);
+  const std::string base = subword("<unk>", 2) + subword("</s>", 3);
   auto reason = [&](const std::string& model) {
     const Error error = error_of([&] { Tokenizer::from_bytes(model); });
     EXPECT_EQ(error.code(), ErrorCode::corrupt_file);
     return error.message();
   };
-  const Tokenizer usable = Tokenizer::from_bytes(base + subword("a", 1, zero));
+  const Tokenizer usable = Tokenizer::from_bytes(base + subword("a", 1));
   EXPECT_EQ(usable.bos_id(), -1);
   EXPECT_EQ(usable.pad_id(), -1);
   EXPECT_EQ(usable.eos_id(), 1);
-  EXPECT_TRUE(contains(reason(base + subword("", 1, zero)), "subword 2 is empty"));
-  EXPECT_TRUE(contains(reason(base + subword(std::string(1025, 'x'), 1, zero)), "1025 bytes"));
-  EXPECT_TRUE(contains(reason(base + subword("\xc3", 1, zero)), "not UTF-8"));
-  EXPECT_TRUE(contains(reason(base + subword(std::string(1, '\0'), 1, zero)), "NUL"));
-  EXPECT_TRUE(contains(reason(base + subword("a", 9, zero)), "known type"));
-  EXPECT_TRUE(contains(reason(base + subword("a", 1, {'\0', '\0', '\x80', '\x7f'})), "not finite"));
-  reason(base + subword("a", 1, zero) + subword("a", 1, zero));  // twice the same subword
-  EXPECT_TRUE(
-      contains(reason(subword("<unk>", 2, zero) + subword("a", 1, zero)), "end-of-sentence"));
-  reason(subword("</s>", 3, zero) + subword("a", 1, zero));  // no unknown subword
+  EXPECT_TRUE(contains(reason(base + subword("", 1)), "subword 2 is empty"));
+  EXPECT_TRUE(contains(reason(base + subword(std::string(1025, 'x'), 1)), "1025 bytes"));
+  EXPECT_TRUE(contains(reason(base + subword("\xc3", 1)), "not UTF-8"));
+  EXPECT_TRUE(contains(reason(base + subword(std::string(1, '\0'), 1)), "NUL"));
+  EXPECT_TRUE(contains(reason(base + subword("a", 9)), "known type"));
+  EXPECT_TRUE(contains(reason(base + subword("a", 1, std::numeric_limits<float>::infinity())),
+                       "not finite"));
+  reason(base + subword("a", 1) + subword("a", 1));  // twice the same subword
+  EXPECT_TRUE(contains(reason(subword("<unk>", 2) + subword("a", 1)), "end-of-sentence"));
+  reason(subword("</s>", 3) + subword("a", 1));  // no unknown subword
   std::string nested = base;
-  for (int i = 1; i <= 65; ++i)
-    nested += subword(std::string(static_cast<size_t>(i), 'z'), 4, zero);
+  for (int i = 1; i <= 65; ++i) nested += subword(std::string(static_cast<size_t>(i), 'z'), 4);
   EXPECT_TRUE(contains(reason(nested), "start with each other"));
 }
 
@@ -287,33 +289,31 @@ void on_stack_of(size_t bytes, std::function<void()> work) {
 // SentencePiece builds its tries by recursion, one level for each byte of a subword. With subwords
 // of 8 KiB the stack of a thread with 512 KiB was too small.
 TEST(Tokenizer, TheLongestSubwordsFitASmallStack) {
-  const std::string zero(4, '\0');
   const std::string longest(limits::kSubwordBytes, 'x'), symbol(limits::kSubwordBytes, 'y');
-  const std::string model = subword("<unk>", 2, zero) + subword("</s>", 3, zero) +
-                            subword(longest, 1, zero) + subword(symbol, 4, zero);
+  const std::string model =
+      subword("<unk>", 2) + subword("</s>", 3) + subword(longest, 1) + subword(symbol, 4);
   std::vector<int32_t> ids;
   on_stack_of(512 << 10, [&] { ids = Tokenizer::from_bytes(model).encode(longest + symbol); });
   EXPECT_EQ(std::vector<int32_t>(ids.end() - 1, ids.end()), std::vector<int32_t>{3});
   std::string refused;
   on_stack_of(512 << 10, [&] {
     refused = error_of([&] {
-                Tokenizer::from_bytes(model + subword(std::string(8 << 10, 'z'), 1, zero));
+                Tokenizer::from_bytes(model + subword(std::string(8 << 10, 'z'), 1));
               }).message();
   });
   EXPECT_TRUE(contains(refused, "8192 bytes")) << refused;
 }
 
-// A character map made by hand: one block of 256 units.
+// A character map made by hand: blocks of 256 units.
 std::string map_model(const std::vector<std::pair<size_t, uint32_t>>& units,
-                      const std::string& texts) {
-  std::vector<uint32_t> trie(256, 0);
-  for (const auto& [position, value] : units) trie[position] = value;
-  std::string blob(4 + 1024, '\0');
-  const uint32_t size = 1024;
+                      const std::string& texts, size_t blocks = 1) {
+  std::vector<uint32_t> trie(256 * blocks, 0);
+  for (const auto& [position, value] : units) trie.at(position) = value;
+  const auto size = static_cast<uint32_t>(1024 * blocks);
+  std::string blob(4 + size, '\0');
   std::memcpy(blob.data(), &size, 4);
-  std::memcpy(blob.data() + 4, trie.data(), 1024);
-  return field(1, field(1, "<unk>") + "\x15" + std::string(4, '\0') + "\x18\x02") +
-         field(3, field(2, blob + texts));
+  std::memcpy(blob.data() + 4, trie.data(), size);
+  return subword("<unk>", 2) + field(3, field(2, blob + texts));
 }
 
 TEST(Tokenizer, ChecksTheCharacterMap) {
@@ -337,16 +337,41 @@ TEST(Tokenizer, ChecksTheCharacterMap) {
   EXPECT_TRUE(contains(reason(map_model({}, "x")), "unterminated"));
 }
 
+// The library's prefix search has room for 32 matches along one path. Here "a" to `below` times "a"
+// are entries. "b" and "ba" are too, and "baa" leads to the node of "a", so the longest path has
+// two entries more.
+std::string nested_map(size_t below) {
+  std::vector<std::pair<size_t, uint32_t>> units;
+  // From the node in one block to the node in another, whose first unit is the value of the entry.
+  const auto edge = [&](size_t from, uint32_t letter, size_t to) {
+    const size_t position = 256 * from + letter;
+    const auto offset = static_cast<uint32_t>(position ^ 256 * to);
+    units.emplace_back(position, letter | 1u << 8 | offset << 10);
+    units.emplace_back(256 * to, 1u << 31);
+  };
+  for (size_t k = 0; k < below; ++k) edge(k, 'a', k + 1);
+  edge(0, 'b', below + 1);
+  edge(below + 1, 'a', below + 2);
+  edge(below + 2, 'a', 1);
+  return map_model(units, std::string("x\0", 2), below + 3);
+}
+
+TEST(Tokenizer, ACharacterMapNestsAtMost32Deep) {
+  EXPECT_NO_THROW(check_spm_model(nested_map(30), "map.spm"));
+  for (const size_t below : {size_t{31}, size_t{32}, size_t{33}, size_t{100}})
+    expect_error(ErrorCode::corrupt_file, "nests too deep",
+                 [&] { check_spm_model(nested_map(below), "map.spm"); });
+}
+
 // A model whose character map has `texts` for the letter a.
 std::string letter_map(const std::string& text, int which = 3) {
   const uint32_t leaf_a = 0x61u | 1u << 8 | (0x61u ^ 0x80u) << 10;
   const std::string model = map_model({{0x61, leaf_a}, {0x80, 1u << 31}}, text + '\0');
-  const std::string zero(4, '\0');
-  const size_t unknown = subword("<unk>", 2, zero).size();
+  const size_t unknown = subword("<unk>", 2).size();
   std::string normalizer = model.substr(unknown);
   normalizer[0] = static_cast<char>(which << 3 | 2);
-  return model.substr(0, unknown) + subword("</s>", 3, zero) + subword("a", 1, zero) +
-         subword("b", 1, zero) + normalizer;
+  return model.substr(0, unknown) + subword("</s>", 3) + subword("a", 1) + subword("b", 1) +
+         normalizer;
 }
 
 TEST(Tokenizer, BoundsWhatACharacterMapMakesOfAText) {
@@ -357,8 +382,8 @@ TEST(Tokenizer, BoundsWhatACharacterMapMakesOfAText) {
   expect_error(ErrorCode::corrupt_file, "more than 1024 bytes",
                [&] { load(letter_map(std::string(1 << 20, 'b'))); });
   const Tokenizer tokenizer = load(letter_map(std::string(1024, 'b')));
-  EXPECT_EQ(tokenizer.encode("a").size(), 1025u);  // and the prefix
-  EXPECT_NO_THROW(tokenizer.encode(std::string(60, 'a')));
+  EXPECT_EQ(tokenizer.encode("a").size(), 1025u);           // and the prefix
+  EXPECT_NO_THROW(tokenizer.encode(std::string(64, 'a')));  // the limit
   const std::string bomb(100, 'a');
   expect_error(ErrorCode::corrupt_file, "into 102403", [&] { tokenizer.encode(bomb); });
   expect_error(ErrorCode::corrupt_file, "into 102403", [&] { tokenizer.normalize(bomb); });
@@ -370,18 +395,25 @@ TEST(Tokenizer, BoundsWhatACharacterMapMakesOfAText) {
   EXPECT_NO_THROW(usual.encode(phrases));
 }
 
+// What the library alone checks is an error with the library's reason.
+TEST(Tokenizer, SaysWhyTheLibraryRefusesAModel) {
+  expect_error(ErrorCode::corrupt_file, "unk is not defined",
+               [] { Tokenizer::from_bytes(subword("</s>", 3) + subword("a", 1), "m.spm"); });
+}
+
 TEST(Tokenizer, BoundsWhatADenormalizerMakesOfTokens) {
   const Tokenizer tokenizer = Tokenizer::from_bytes(letter_map(std::string(1024, 'b'), 5));
   const int32_t a = tokenizer.id("a");
   EXPECT_TRUE(tokenizer.decode(std::vector<int32_t>(10, a)).ends_with(std::string(10240, 'b')));
-  expect_error(ErrorCode::corrupt_file, "more than 67108864 bytes",
-               [&] { tokenizer.decode(std::vector<int32_t>(100'000, a)); });
+  EXPECT_NO_THROW(tokenizer.decode(std::vector<int32_t>(64, a)));
+  for (const size_t count : {size_t{65}, size_t{100'000}})
+    expect_error(ErrorCode::corrupt_file, "more than 67108864 bytes",
+                 [&] { tokenizer.decode(std::vector<int32_t>(count, a)); });
 }
 
 TEST(Tokenizer, BoundsTheSurfaceOfTheUnknownSubword) {
-  const std::string zero(4, '\0');
   const auto model = [&](size_t surface) {
-    return subword("<unk>", 2, zero) + subword("</s>", 3, zero) + subword("a", 1, zero) +
+    return subword("<unk>", 2) + subword("</s>", 3) + subword("a", 1) +
            field(2, std::string("\xe2\x02") + field(0, std::string(surface, 'x')).substr(1));
   };
   EXPECT_NO_THROW(Tokenizer::from_bytes(model(1024)));

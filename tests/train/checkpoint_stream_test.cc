@@ -5,6 +5,7 @@
 #include "engine/io/checksum.h"
 #include "engine/models/model_io.h"
 #include "tests/support/errors.h"
+#include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
@@ -77,6 +78,48 @@ class CheckpointStreamTest : public ::testing::Test {
 
 TEST_F(CheckpointStreamTest, AChangedCopyWithNothingChangedIsTheSame) {
   EXPECT_EQ(with_file(stream_, kStateFile, [](std::string file) { return file; }), stream_);
+}
+
+TEST_F(CheckpointStreamTest, WhatWasReadIsNotSavedAtOnce) {
+  const TemporaryDirectory directory;
+  Process process(data_, options_, directory.path());
+  const auto bytes = bytes_of_text(stream_);
+  process.run->read_checkpoint({bytes.begin(), bytes.end()});
+  std::vector<int64_t> saved;
+  process.run->run(
+      [&](const TrainEvent& event) {
+        if (event.kind == TrainEventKind::saved) saved.push_back(event.update);
+        return 0;
+      },
+      nullptr, 5);
+  EXPECT_EQ(saved, (std::vector<int64_t>{7, 10}));  // the best model, and when it is due
+}
+
+// A bfloat16 model computes with the rounded values of what was read.
+TEST_F(CheckpointStreamTest, Bfloat16ValuesFollowWhatWasRead) {
+  Context context(std::make_shared<Accelerator>());
+  const auto model = make_model(context, tiny_config(), 9, DType::bf16);
+  TrainingRun run(context, *model, data_, options_);
+  const auto bytes = bytes_of_text(stream_);
+  run.read_checkpoint({bytes.begin(), bytes.end()});
+  const auto exact = context.values<float>(model->parameters().master());
+  const auto rounded = context.values<BFloat16>(model->parameters().flat());
+  ASSERT_EQ(exact.size(), rounded.size());
+  for (size_t i = 0; i < exact.size(); ++i)
+    ASSERT_EQ(rounded[i].to_float(), BFloat16::from_float(exact[i]).to_float()) << i;
+}
+
+TEST_F(CheckpointStreamTest, AnotherFormatIsNamed) {
+  for (const std::string& format :
+       {std::string("2"), std::string("12"), std::string(), std::string(40, '1')}) {
+    std::string other = stream_;
+    other.replace(0, other.find('\n'), "trafo checkpoint " + format);
+    const auto bytes = bytes_of_text(other);
+    const Error error = error_of([&] { CheckpointStream({bytes.begin(), bytes.end()}); });
+    EXPECT_EQ(error.code(), ErrorCode::version) << error.what();
+    EXPECT_TRUE(mentions(error, concat("has the format ", format.substr(0, 16), ",").c_str()))
+        << error.what();
+  }
 }
 
 TEST_F(CheckpointStreamTest, APositionThatTheDataDoesNotHave) {

@@ -419,7 +419,13 @@ TEST(Freezing, ThePlanIsWhatTrainingTakes) {
                              static_cast<int64_t>(data[0].source_ids.size()),
                              static_cast<int64_t>(data[0].target_in.size())};
       const MemoryPlan plan = plan_training(context->device(), config, DType::f32, options, sizes,
-                                            &model->parameters());
+                                            {.like = &model->parameters()});
+      const std::vector<std::string> pattern{"*coder.0.*"};
+      const MemoryPlan named =
+          plan_training(context->device(), config, DType::f32, options, sizes, {.frozen = pattern});
+      EXPECT_EQ(named.total, plan.total);
+      EXPECT_EQ(named.gradients, plan.gradients);
+      EXPECT_EQ(named.activations, plan.activations);
       const MemoryPlan whole = plan_training(context->device(), config, DType::f32, options, sizes);
       EXPECT_EQ(plan.optimizer, trainer.optimizer_bytes());
       EXPECT_EQ(plan.gradients, static_cast<int64_t>(model->parameters().flat_grad().bytes()));

@@ -43,6 +43,7 @@ class TuningDevice final : public StreamAccelerator, public GemmTuner {
     budget_ = seconds;
     cost_ = {};
   }
+  double budget() const { return budget_; }
   GemmTuningCost tuning_cost() const override { return cost_; }
   std::string library() const override { return library_; }
   std::string kernel_abi() const override { return "0123456789abcdef"; }
@@ -189,6 +190,7 @@ TEST_F(GemmTuningTest, ANewRunMeasuresUntilItsFirstCheckpoint) {
   a.train(5);
   const int measured = device_->measured;
   EXPECT_GT(measured, 10);
+  EXPECT_EQ(a.notes.size(), 1u) << "the checkpoint that ends the measuring says so";
   a.train(0);
   EXPECT_EQ(device_->measured, measured) << "measured after the first checkpoint";
   ASSERT_EQ(a.notes.size(), 1u);
@@ -208,12 +210,24 @@ TEST_F(GemmTuningTest, ARunWithoutCheckpointsMeasuresInItsFirstUpdates) {
   Tuned a = process(folder_ / "run");
   a.train(GemmTuning::kUpdates);
   EXPECT_TRUE(a.notes.empty());
+  EXPECT_GT(device_->budget(), 0);
   const int measured = device_->measured;
   a.train(2);
   EXPECT_EQ(a.notes.size(), 1u);
   a.train(0);
   EXPECT_EQ(a.notes.size(), 1u);
   EXPECT_EQ(device_->measured, measured);
+}
+
+TEST_F(GemmTuningTest, ARunThatIsFreedStopsMeasuring) {
+  options_.after_updates = GemmTuning::kUpdates;
+  Tuned a = process();
+  a.train(2);
+  EXPECT_GT(device_->budget(), 0);
+  EXPECT_NE(device_->owner(), nullptr);
+  a.run.reset();
+  EXPECT_EQ(device_->budget(), 0);
+  EXPECT_EQ(device_->owner(), nullptr);
 }
 
 TEST_F(GemmTuningTest, TheTimeIsBounded) {

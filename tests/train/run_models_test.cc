@@ -67,6 +67,9 @@ TEST_F(RunModels, BestIsByTheFirstMetricAndLastIsTheNewest) {
   EXPECT_EQ(run_model_file(run_, RunModel::last), model_of(20));
   fs::remove_all(run_ / "ckpt/10");
   expect_missing(RunModel::best, "update 10 was the best by ce-mean-words");
+  // BLEU has judged nothing, as for scripts without spaces.
+  save(22, {{"bleu", std::nullopt}, {"chrf", BestMetric{40, 15}}});
+  EXPECT_EQ(run_model_file(run_, RunModel::best), model_of(15));
   save(25, {{"bleu", std::nullopt}});
   expect_missing(RunModel::best, "had not validated when update 25 was saved");
 }

@@ -31,12 +31,18 @@ TEST_F(RunTest, EpochsAreWholePassesAndLimitsHold) {
   process.run->run([&](const TrainEvent& event) {
     if (event.kind == TrainEventKind::epoch) {
       EXPECT_EQ(event.epoch, ++epochs);
+      EXPECT_EQ(event.epoch_fraction, 1);
       EXPECT_EQ(event.target_tokens, epochs * target_tokens(data_));
     }
     return 0;
   });
   EXPECT_EQ(epochs, 3);
   EXPECT_EQ(process.run->state().position, (BatcherState{options_.seed, 3, 0}));
+
+  options_.after_epochs = 1;
+  Process one(data_, options_);
+  EXPECT_EQ(one.run->run().reason, StopReason::limit);
+  EXPECT_EQ(one.run->state().position.epoch, 1);
 
   options_.after_epochs = 0;
   options_.after_tokens = 500;
@@ -50,10 +56,15 @@ TEST_F(RunTest, EventsComeWhenTheyAreDue) {
   options_.after_updates = 20;
   options_.log_first = 2;
   std::map<TrainEventKind, std::vector<int64_t>> seen;
+  int64_t tokens_before = 0;
   Process process(data_, options_, directory_.path());
   process.run->run([&](const TrainEvent& event) {
     seen[event.kind].push_back(event.update);
     if (event.kind == TrainEventKind::log) {
+      // The tokens since the last log, in a part of the time.
+      EXPECT_GE(event.target_tokens_per_second * event.elapsed_seconds,
+                static_cast<double>(event.target_tokens - tokens_before));
+      tokens_before = event.target_tokens;
       EXPECT_GT(event.loss, 0);
       EXPECT_DOUBLE_EQ(event.perplexity, std::exp(event.nll));
       EXPECT_GT(event.grad_norm, 0);
@@ -79,6 +90,20 @@ TEST_F(RunTest, EventsComeWhenTheyAreDue) {
   Process again(data_, options_, directory_.path());
   EXPECT_EQ(again.run->run().reason, StopReason::limit);
   EXPECT_EQ(again.run->state().trainer.update, 20);
+}
+
+TEST_F(RunTest, TheTimeOfASaveCounts) {
+  options_.after_updates = 5;
+  Process process(data_, options_, directory_.path());
+  int saved = 0;
+  process.run->run([&](const TrainEvent& event) {
+    if (event.kind != TrainEventKind::saved) return 0;
+    ++saved;
+    const std::string file = slurp(fs::path(event.path) / kStateFile);
+    EXPECT_GT(event.elapsed_seconds, decode_state(file, "state").state.train_seconds);
+    return 0;
+  });
+  EXPECT_GT(saved, 0);
 }
 
 TEST_F(RunTest, TheCallbackStopsTheRunAndItIsSaved) {

@@ -8,20 +8,46 @@ import (
 	"slices"
 )
 
-// AdamWOptions are the constants of AdamW; begin with DefaultAdamWOptions.
+// AdamWOptions are the constants of AdamW. In a literal, zero fields have their defaults; those of
+// DefaultAdamWOptions are taken as they are, as for a Beta1 of 0.
 type AdamWOptions struct {
 	Beta1       float64 // default 0.9
 	Beta2       float64 // default 0.98
 	Epsilon     float64 // default 1e-9
 	WeightDecay float64 // default 0
 	ClipNorm    float64 // limit of the global gradient norm; default 0: off
+
+	explicit bool // made by the library: fields that are zero are meant
 }
 
 // DefaultAdamWOptions gives the defaults.
 func DefaultAdamWOptions() AdamWOptions {
 	var o C.trafo_adamw_options
 	mustInit(C.trafo_adamw_options_init(&o, C.sizeof_trafo_adamw_options))
-	return AdamWOptions{float64(o.beta1), float64(o.beta2), float64(o.epsilon), float64(o.weight_decay), float64(o.clip_norm)}
+	return AdamWOptions{float64(o.beta1), float64(o.beta2), float64(o.epsilon), float64(o.weight_decay), float64(o.clip_norm), true}
+}
+
+// filled gives the options with the defaults that a literal leaves out.
+func (o *AdamWOptions) filled() AdamWOptions {
+	result := DefaultAdamWOptions()
+	if o == nil {
+		return result
+	}
+	if o.explicit {
+		return *o
+	}
+	setUnlessZero(&result.Beta1, o.Beta1)
+	setUnlessZero(&result.Beta2, o.Beta2)
+	setUnlessZero(&result.Epsilon, o.Epsilon)
+	result.WeightDecay, result.ClipNorm = o.WeightDecay, o.ClipNorm
+	return result
+}
+
+// setUnlessZero overwrites a default with what a literal gives.
+func setUnlessZero[T comparable](target *T, given T) {
+	if given != *new(T) {
+		*target = given
+	}
 }
 
 // mustInit is for _init calls, which fail only if the library is not the one of this header.
@@ -45,10 +71,7 @@ func (c *Context) NewAdamW(options *AdamWOptions, parameters ...*Tensor) (*AdamW
 	if slices.Contains(parameters, nil) {
 		return nil, closed(origin, "a parameter")
 	}
-	o := DefaultAdamWOptions()
-	if options != nil {
-		o = *options
-	}
+	o := options.filled()
 	var a *AdamW
 	err := c.op(origin, func(ptr *C.trafo_context) *C.trafo_error {
 		var filled C.trafo_adamw_options

@@ -3,7 +3,8 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-// CorpusOptions says how OpenCorpus reads files. Start from DefaultCorpusOptions.
+// CorpusOptions says how OpenCorpus reads files. In a literal, zero fields have their defaults; those of
+// DefaultCorpusOptions are taken as they are: with a MemoryBytes of 0, every file stays on disk.
 type CorpusOptions struct {
 	// Files with more text than this stay on disk, at 16 bytes of memory a pair; never changes what is
 	// trained. Default 256 MiB.
@@ -12,21 +13,26 @@ type CorpusOptions struct {
 	// directory for temporary files.
 	UnpackDirectory string
 	Monolingual     bool // one file of text without a source, for a decoder-lm; default false
+
+	explicit bool // made by the library: fields that are zero are meant
 }
 
 // DefaultCorpusOptions gives the defaults.
 func DefaultCorpusOptions() CorpusOptions {
 	var o C.trafo_corpus_options
 	mustInit(C.trafo_corpus_options_init(&o, C.sizeof_trafo_corpus_options))
-	return CorpusOptions{MemoryBytes: int64(o.memory_bytes)}
+	return CorpusOptions{MemoryBytes: int64(o.memory_bytes), explicit: true}
 }
 
 // OpenCorpus reads two files of equal line count; or one TSV file, or one of text if the options say
 // so. Files that stay on disk must not change while they are trained on. options may be nil.
 func OpenCorpus(paths []string, options *CorpusOptions) (*Corpus, error) {
 	o := DefaultCorpusOptions()
-	if options != nil {
+	if options != nil && options.explicit {
 		o = *options
+	} else if options != nil {
+		setUnlessZero(&o.MemoryBytes, options.MemoryBytes)
+		o.UnpackDirectory, o.Monolingual = options.UnpackDirectory, options.Monolingual
 	}
 	// The directory goes with the paths, because all of them have to lie in C memory.
 	all, free := views(append(append([]string{}, paths...), o.UnpackDirectory))

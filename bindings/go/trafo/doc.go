@@ -23,6 +23,13 @@
 // forgotten are freed some time after they became unreachable. [Context.Scope] closes the
 // intermediate tensors of a piece of work.
 //
+// # Options
+//
+// Options are structs. In a literal, a field that is left out or zero has its default:
+// &TranslateOptions{Beam: 2} is a beam of 2 and defaults beside it. Where a zero or false is meant and is not
+// the default, begin with the function that gives the defaults, as [DefaultTranslateOptions]: its fields
+// and those of presets are taken as they are.
+//
 // # Errors
 //
 // Errors are of type [*Error]. Each wraps its [Code], so that

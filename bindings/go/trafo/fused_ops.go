@@ -197,25 +197,41 @@ func (c *Context) BiasDropoutResidualNorm(x, bias, residual, gamma, beta *Tensor
 // Reduction is how the losses of all labels become one.
 type Reduction int32
 
-// The reductions.
+// The reductions. They are those of C plus 1: the zero value is the default, ReduceMean.
 const (
-	ReduceNone Reduction = C.TRAFO_REDUCE_NONE
-	ReduceSum  Reduction = C.TRAFO_REDUCE_SUM
-	ReduceMean Reduction = C.TRAFO_REDUCE_MEAN // over the weights that are not ignored
+	ReduceNone Reduction = C.TRAFO_REDUCE_NONE + 1
+	ReduceSum  Reduction = C.TRAFO_REDUCE_SUM + 1
+	ReduceMean Reduction = C.TRAFO_REDUCE_MEAN + 1 // over the weights that are not ignored
 )
 
-// CrossEntropyOptions refine the loss; begin with DefaultCrossEntropyOptions.
+// CrossEntropyOptions refine the loss. In a literal, zero fields have their defaults; to ignore the label
+// 0, begin with DefaultCrossEntropyOptions, whose fields are taken as they are.
 type CrossEntropyOptions struct {
 	LabelSmoothing float64   // mass spread over all classes; default 0
 	IgnoreLabel    int32     // default -100
 	Reduction      Reduction // default ReduceMean
 	Weights        *Tensor   // [T], one for each label, or nil: all 1. No gradient
 	ChunkBytes     int64     // logits that LinearCrossEntropy holds at a time; default 0: it chooses
+
+	explicit bool // made by the library: fields that are zero are meant
 }
 
 // DefaultCrossEntropyOptions gives the defaults.
 func DefaultCrossEntropyOptions() CrossEntropyOptions {
-	return CrossEntropyOptions{IgnoreLabel: -100, Reduction: ReduceMean}
+	return CrossEntropyOptions{IgnoreLabel: -100, Reduction: ReduceMean, explicit: true}
+}
+
+// filled gives the options with the defaults that a literal leaves out.
+func (o *CrossEntropyOptions) filled() CrossEntropyOptions {
+	if o == nil {
+		return DefaultCrossEntropyOptions()
+	}
+	result := *o
+	setDefault(&result.Reduction, ReduceMean)
+	if !o.explicit {
+		setDefault(&result.IgnoreLabel, -100)
+	}
+	return result
 }
 
 func (o *CrossEntropyOptions) fill(c *C.trafo_cross_entropy_options) *C.trafo_error {
@@ -223,17 +239,14 @@ func (o *CrossEntropyOptions) fill(c *C.trafo_cross_entropy_options) *C.trafo_er
 		return e
 	}
 	c.label_smoothing, c.ignore_label = C.double(o.LabelSmoothing), C.int32_t(o.IgnoreLabel)
-	c.reduction, c.weights = C.int32_t(o.Reduction), o.Weights.handle()
+	c.reduction, c.weights = C.int32_t(o.Reduction-1), o.Weights.handle()
 	return nil
 }
 
 // CrossEntropy compares logits [T,V] with labels [T] Int32 -> loss [1] or [T], and nll, the same
 // without smoothing, which has no gradient. options may be nil.
 func (c *Context) CrossEntropy(logits, labels *Tensor, options *CrossEntropyOptions) (loss, nll *Tensor, err error) {
-	o := DefaultCrossEntropyOptions()
-	if options != nil {
-		o = *options
-	}
+	o := options.filled()
 	return c.op2("Context.CrossEntropy", func(ptr *C.trafo_context, loss, nll **C.trafo_tensor) *C.trafo_error {
 		var filled C.trafo_cross_entropy_options
 		if e := o.fill(&filled); e != nil {
@@ -246,10 +259,7 @@ func (c *Context) CrossEntropy(logits, labels *Tensor, options *CrossEntropyOpti
 // LinearCrossEntropy is CrossEntropy of Linear(x, weight, bias), without ever holding all logits: x
 // [T,C], weight [V,C], bias [V] or nil; the reduction is a sum or a mean.
 func (c *Context) LinearCrossEntropy(x, weight, bias, labels *Tensor, options *CrossEntropyOptions) (loss, nll *Tensor, err error) {
-	o := DefaultCrossEntropyOptions()
-	if options != nil {
-		o = *options
-	}
+	o := options.filled()
 	return c.op2("Context.LinearCrossEntropy", func(ptr *C.trafo_context, loss, nll **C.trafo_tensor) *C.trafo_error {
 		var filled C.trafo_cross_entropy_options
 		if e := o.fill(&filled); e != nil {

@@ -1,6 +1,7 @@
 package trafo_test
 
 import (
+	"math"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -45,4 +46,66 @@ func TestExportAndImport(t *testing.T) {
 	}
 	_, err = c.ImportModel(t.TempDir())
 	wantError(t, err, trafo.ErrNotFound)
+}
+
+func TestAdapters(t *testing.T) {
+	c := newContext(t)
+	source, target := sentences()
+	options := trafo.DefaultTokenizerOptions()
+	options.Vocabulary, options.SoftLimit = 200, true
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &options))
+	defer tokenizer.Close()
+	corpus := must[*trafo.Corpus](t)(trafo.NewCorpus(source, target))
+	defer corpus.Close()
+	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
+	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
+	config.EncoderLayers, config.DecoderLayers = 1, 1
+	newModel := func() *trafo.Model {
+		model := must[*trafo.Model](t)(c.NewModel(config, 3))
+		t.Cleanup(func() { model.Close() })
+		return model
+	}
+	score := func(m *trafo.Model) float64 {
+		return must[[]trafo.Score](t)(m.Score(tokenizer, source[:1], target[:1]))[0].LogProbability
+	}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	model, other := newModel(), newModel()
+	before := score(model)
+	wantError(t, model.AddAdapter(trafo.AdapterOptions{Rank: 4, Targets: []string{"head"}}), trafo.ErrInvalidArgument)
+	check(model.AddAdapter(trafo.AdapterOptions{Rank: 4, Alpha: 32, Targets: []string{"query", "down"}}))
+	if score(model) != before {
+		t.Error("an adapter that is new changed the model")
+	}
+	training := trafo.DefaultTrainerOptions()
+	training.BatchTokens, training.Warmup = 256, 1
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, corpus, nil, &training))
+	for range 4 {
+		must[trafo.StepResult](t)(trainer.Step())
+	}
+	trainer.Close()
+	trained := score(model)
+	directory := filepath.Join(t.TempDir(), "adapter")
+	check(model.SaveAdapter(directory))
+	check(other.LoadAdapter(directory))
+	if score(other) != trained || trained == before {
+		t.Error(before, trained, score(other))
+	}
+	check(other.MergeAdapter())
+	if math.Abs(score(other)-trained) > 1e-3 {
+		t.Error(score(other), trained)
+	}
+	check(other.UnmergeAdapter())
+	if score(other) != trained {
+		t.Error(score(other), trained)
+	}
+	check(other.RemoveAdapter())
+	if score(other) != before {
+		t.Error(score(other), before)
+	}
+	wantError(t, other.LoadAdapter(t.TempDir()), trafo.ErrNotFound)
 }

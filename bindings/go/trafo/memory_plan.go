@@ -17,13 +17,16 @@ type MemoryPlan struct {
 	Free        int64 // of the device's memory, before training
 }
 
-// PlanTraining plans for batches of so many sentences and tokens a side; a decoder-only model has
+// PlanTraining plans for batches of this many sentences and tokens a side; a decoder-only model has
 // no source tokens. With BatchFit and a MemoryLimit the batch is the largest of such sentences that
-// the limit has room for.
-func PlanTraining(config ModelConfig, options TrainerOptions, sentences, sourceTokens, targetTokens int64) (MemoryPlan, error) {
+// the limit has room for. Parameters whose names match a pattern of frozen are planned as Model.Freeze
+// leaves them.
+func PlanTraining(config ModelConfig, options TrainerOptions, sentences, sourceTokens, targetTokens int64, frozen ...string) (MemoryPlan, error) {
+	patterns, free := views(frozen)
+	defer free()
 	var p C.trafo_memory_plan
-	err := check(C.trafo_plan_training(config.c(), options.c(), C.int64_t(sentences), C.int64_t(sourceTokens),
-		C.int64_t(targetTokens), &p, C.sizeof_trafo_memory_plan))
+	err := check(C.trafo_plan_training(config.c(), options.c(), patterns, C.size_t(len(frozen)), C.int64_t(sentences),
+		C.int64_t(sourceTokens), C.int64_t(targetTokens), &p, C.sizeof_trafo_memory_plan))
 	if err != nil {
 		return MemoryPlan{}, err
 	}

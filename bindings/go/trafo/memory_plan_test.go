@@ -65,6 +65,85 @@ func TestPlansKnowWhatRecomputingSaves(t *testing.T) {
 	}
 }
 
+func TestFrozenParametersArePlannedAsFrozen(t *testing.T) {
+	config := ModelConfig{Vocabulary: 100, Precision: BFloat16}
+	plan := func(frozen ...string) MemoryPlan {
+		p, err := PlanTraining(config, TrainerOptions{}, 2, 8, 8, frozen...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	all, encoder, more := plan(), plan("encoder.*"), plan("encoder.*", "decoder.0.*")
+	if encoder.Gradients >= all.Gradients || more.Gradients >= encoder.Gradients || encoder.Optimizer >= all.Optimizer {
+		t.Errorf("%+v, %+v, %+v", all, encoder, more)
+	}
+	if _, err := PlanTraining(config, TrainerOptions{}, 2, 8, 8, "no.such"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// What C gets of a literal without fields is what it gets of the defaults.
+func TestZeroOptionsAreTheDefaults(t *testing.T) {
+	var trainer, trainerDefaults = TrainerOptions{}, DefaultTrainerOptions()
+	if *trainer.c() != *trainerDefaults.c() {
+		t.Errorf("%+v\n%+v", *trainer.c(), *trainerDefaults.c())
+	}
+	var config, configDefaults = ModelConfig{}, DefaultModelConfig()
+	if *config.c() != *configDefaults.c() {
+		t.Errorf("%+v\n%+v", *config.c(), *configDefaults.c())
+	}
+	var search, searchDefaults, sampling = TranslateOptions{}, DefaultTranslateOptions(), DefaultSampling()
+	if *search.c() != *searchDefaults.c() {
+		t.Errorf("%+v\n%+v", *search.c(), *searchDefaults.c())
+	}
+	search.Sampling, searchDefaults.Sampling = &Sampling{}, &sampling
+	if *search.c() != *searchDefaults.c() {
+		t.Errorf("%+v\n%+v", *search.c(), *searchDefaults.c())
+	}
+	var evaluation, tokenizer, tokenizerDefaults = evaluationDefaults(), TokenizerOptions{}, DefaultTokenizerOptions()
+	(&EvaluationOptions{}).toC(evaluation)
+	if *evaluation != *evaluationDefaults() || *tokenizer.c() != *tokenizerDefaults.c() {
+		t.Errorf("%+v\n%+v", *evaluation, *tokenizer.c())
+	}
+	if adamw := (&AdamWOptions{}); adamw.filled() != DefaultAdamWOptions() {
+		t.Errorf("%+v", adamw.filled())
+	}
+	if loss := (&CrossEntropyOptions{}).filled(); loss.IgnoreLabel != -100 || loss.Reduction != ReduceMean {
+		t.Errorf("%+v", loss)
+	}
+}
+
+// A literal changes what it names; options from the library are taken as they are, zeros included.
+func TestOptionsAreTakenAsTheyAreMeant(t *testing.T) {
+	given := TrainerOptions{Schedule: ScheduleConstant, LogFreq: Every(0, Updates), LabelSmoothing: 0.3}
+	defaults := DefaultTrainerOptions()
+	if c, d := given.c(), defaults.c(); c.schedule != 0 || c.log_freq.value != 0 || c.label_smoothing != 0.3 ||
+		c.valid_freq != d.valid_freq || c.keep_best != 1 || d.schedule == 0 {
+		t.Errorf("%+v", *c)
+	}
+	defaults.KeepBest, defaults.LogFreq = false, Period{}
+	if c := defaults.c(); c.keep_best != 0 || c.log_freq.value != 0 {
+		t.Errorf("%+v", *c)
+	}
+	search := DefaultTranslateOptions()
+	search.LengthPenalty, search.Truncate = 0, false
+	if c := search.c(); c.length_penalty != 0 || c.truncate != 0 || c.beam != 5 {
+		t.Errorf("%+v", *c)
+	}
+	if c := (&TranslateOptions{Beam: 2, Sampling: &Sampling{TopK: 7}}).c(); c.beam != 2 || c.length_penalty != 1 ||
+		c.sampling != 1 || c.top_k != 7 || c.temperature != 1 {
+		t.Errorf("%+v", *c)
+	}
+	loss := DefaultCrossEntropyOptions()
+	loss.IgnoreLabel = 0
+	adamw := DefaultAdamWOptions()
+	adamw.Beta1 = 0
+	if loss.filled().IgnoreLabel != 0 || adamw.filled().Beta1 != 0 || (&AdamWOptions{Beta2: 0.9}).filled().Beta1 != 0.9 {
+		t.Errorf("%+v %+v", loss.filled(), adamw.filled())
+	}
+}
+
 func TestSwitchesOfTrainerOptionsReachTheEngine(t *testing.T) {
 	options := DefaultTrainerOptions()
 	if options.AutotuneGemm || options.c().autotune_gemm != 0 {

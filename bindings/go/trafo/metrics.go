@@ -17,7 +17,8 @@ func ChrF(hypotheses, references []string) (score float64, signature string, err
 	})
 }
 
-// EvaluationOptions say how translations are measured; begin with DefaultEvaluationOptions.
+// EvaluationOptions say how translations are measured. In a literal, zero fields have their defaults; those
+// of DefaultEvaluationOptions are taken as they are.
 type EvaluationOptions struct {
 	// options: begin EvaluationOptions (scripts/generate_options.py)
 	// How BLEU cuts lines into words. Scores are comparable only where it is the same. Default Tokenize13a.
@@ -38,6 +39,8 @@ type EvaluationOptions struct {
 	Tokenizer *Tokenizer
 	// Baseline: other translations of the same lines, which the hypotheses are compared with. Default nil: none.
 	Baseline []string
+
+	explicit bool // made by the library: fields that are zero are meant
 }
 
 func evaluationDefaults() *C.trafo_evaluation_options {
@@ -83,30 +86,39 @@ type Evaluation struct {
 	BLEUSignature, ChrFSignature string // only scores with equal signatures are comparable
 }
 
+// hold makes the C struct; release after the call. o may be nil.
+func (o *EvaluationOptions) hold(origin string) (c *C.trafo_evaluation_options, release func(), err error) {
+	c, release = evaluationDefaults(), func() {}
+	if o == nil {
+		return c, release, nil
+	}
+	o.toC(c)
+	if o.Tokenizer != nil {
+		if c.tokenizer, err = o.Tokenizer.hold(origin); err != nil {
+			return nil, nil, err
+		}
+		release = o.Tokenizer.shared.release
+	}
+	return c, release, nil
+}
+
 // Evaluate computes corpus BLEU and chrF2 as sacreBLEU does, with their parts. references are one or
 // more sets with a reference of every line. options may be nil.
 func Evaluate(hypotheses []string, references [][]string, options *EvaluationOptions) (*Evaluation, error) {
 	const origin = "Evaluate"
-	settings := evaluationDefaults()
+	settings, release, err := options.hold(origin)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	var baseline *C.trafo_string_view
-	if options != nil {
-		options.toC(settings)
-		if options.Tokenizer != nil {
-			handle, err := options.Tokenizer.hold(origin)
-			if err != nil {
-				return nil, err
-			}
-			defer options.Tokenizer.shared.release()
-			settings.tokenizer = handle
+	if options != nil && options.Baseline != nil {
+		if len(options.Baseline) != len(hypotheses) {
+			return nil, refuse(origin, "%d hypotheses, %d lines of the baseline: there must be one for each", len(hypotheses), len(options.Baseline))
 		}
-		if options.Baseline != nil {
-			if len(options.Baseline) != len(hypotheses) {
-				return nil, refuse(origin, "%d hypotheses, %d lines of the baseline: there must be one for each", len(hypotheses), len(options.Baseline))
-			}
-			array, free := views(options.Baseline)
-			defer free()
-			baseline = array
-		}
+		array, free := views(options.Baseline)
+		defer free()
+		baseline = array
 	}
 	var all []string
 	for _, set := range references {
@@ -156,3 +168,38 @@ func metric(origin string, hypotheses, references []string, f func(h, r *C.trafo
 
 // Version gives the engine's version, as "0.1.0".
 func Version() string { return C.GoString(C.trafo_version()) }
+
+// SentenceScore is what one translation scores by itself, 0 to 100.
+type SentenceScore struct {
+	BLEU float64 // orders longer than the translation are left out
+	ChrF float64
+}
+
+// SentenceScores computes BLEU and chrF2 of every translation by itself against its one reference, as sacreBLEU's sentence scores.
+// They choose among translations of a line; their mean is no corpus score. Of the options, which may be nil, Tokenize, Tokenizer and
+// Lowercase are used.
+func SentenceScores(hypotheses, references []string, options *EvaluationOptions) ([]SentenceScore, error) {
+	const origin = "SentenceScores"
+	if len(hypotheses) != len(references) {
+		return nil, refuse(origin, "%d hypotheses, %d references: there must be one for each", len(hypotheses), len(references))
+	}
+	settings, release, err := options.hold(origin)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	h, freeHypotheses := views(hypotheses)
+	defer freeHypotheses()
+	r, freeReferences := views(references)
+	defer freeReferences()
+	count := len(hypotheses)
+	bleu, chrf := make([]C.double, max(count, 1)), make([]C.double, max(count, 1))
+	if err := check(C.trafo_sentence_scores(h, r, C.size_t(count), settings, &bleu[0], &chrf[0])); err != nil {
+		return nil, err
+	}
+	scores := make([]SentenceScore, count)
+	for i := range scores {
+		scores[i] = SentenceScore{BLEU: float64(bleu[i]), ChrF: float64(chrf[i])}
+	}
+	return scores, nil
+}

@@ -55,6 +55,28 @@ func TestEvaluateHasThePartsOfBLEU(t *testing.T) {
 	}
 }
 
+func TestSentenceScores(t *testing.T) {
+	hypotheses, references := []string{"two words", hypothesisLines[1]}, []string{"two words", referenceLines[1]}
+	scores := must[[]trafo.SentenceScore](t)(trafo.SentenceScores(hypotheses, references, nil))
+	alone, _, err := trafo.ChrF(hypotheses[1:], references[1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Orders longer than a translation are left out.
+	wantValues(t, "scores", []float64{scores[0].BLEU, scores[0].ChrF, scores[1].ChrF}, []float64{100, 100, alone})
+	if !(scores[1].BLEU < 99) {
+		t.Errorf("%+v", scores)
+	}
+	if _, err := trafo.SentenceScores(hypotheses, references[1:], nil); err == nil {
+		t.Error("two hypotheses and one reference were scored")
+	}
+	options := trafo.DefaultEvaluationOptions()
+	options.Tokenize = trafo.TokenizeFlores200
+	if _, err := trafo.SentenceScores(hypotheses, references, &options); err == nil {
+		t.Error("flores200 scored without a tokenizer")
+	}
+}
+
 func TestEvaluateResamplesAndCompares(t *testing.T) {
 	references := [][]string{referenceLines}
 	options := trafo.DefaultEvaluationOptions()

@@ -8,7 +8,8 @@ import (
 	"runtime"
 )
 
-// ModelConfig is the shape of a model; begin with DefaultModelConfig or Preset and set Vocabulary.
+// ModelConfig is the shape of a model. Vocabulary must be set. In a literal, zero fields have their
+// defaults; what DefaultModelConfig, Preset and Model.Config give is taken as it is.
 type ModelConfig struct {
 	// options: begin ModelConfig (scripts/generate_options.py)
 	// Kind of model. Default EncoderDecoder.
@@ -48,7 +49,8 @@ type ModelConfig struct {
 	Positions Positions
 	// Feed-forward blocks of a decoder-lm. Default PlainFFN.
 	FFN FeedForward
-	// Whether the linear layers have biases. A model with RMS norm has none. Default true.
+	// Whether all linear layers have biases. A model with RMS norm may have QkvBiases, AttentionOutputBias and
+	// FFNBiases instead. Default true.
 	Biases bool
 	// Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads.
 	KVHeads int
@@ -59,11 +61,34 @@ type ModelConfig struct {
 	DepthScaledInit bool
 	// Whether the output layer has a bias, in a model with biases. GPT-2 has none. Default true.
 	OutputBias bool
+	// Width of an attention head, with rotary positions. Default 0: width / heads.
+	HeadWidth int
+	// Whether queries, keys and values have biases in a model that has no others (Biases is 0), as in Qwen2.
+	// Default false.
+	QkvBiases bool
+	// Whether the output of an attention has a bias in a model without Biases. Default false.
+	AttentionOutputBias bool
+	// Whether the feed-forward layers have biases in a model without Biases. Default false.
+	FFNBiases bool
+	// The angles of rotary positions are divided by it, all of them or, with RopeOriginalPositions, the slow
+	// ones. Default 1.
+	RopeFactor float64
+	// Positions that a model was trained with before RopeFactor (Llama 3.1): it divides the angles of those
+	// pairs that turn fewer than RopeLowTurns times in them, and less and less of it those of more turns.
+	// Default 0: {rope_factor} divides all angles.
+	RopeOriginalPositions int
+	// Turns in RopeOriginalPositions positions up to which RopeFactor divides an angle whole. Default 1.
+	RopeLowTurns float64
+	// Turns in RopeOriginalPositions positions from which on RopeFactor does not change an angle; above
+	// RopeLowTurns. Default 4.
+	RopeHighTurns float64
 	// What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
 	// file. Default Float32.
 	Precision DType
 	// options: end
+
+	explicit bool // made by the library: fields that are zero are meant
 }
 
 // DefaultModelConfig gives the defaults: 6+6 layers, width 512, FFN 2048, 8 heads, dropout 0.1.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -29,10 +30,10 @@ func TestSamplesAreTheSameOfTheSameSeed(t *testing.T) {
 		return must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, lines, &options)).Lines
 	}
 	both := draw(source[:2], 5, 0)
-	if len(both[1]) != 3 || !slices.Equal(draw(source[1:2], 5, 1)[0], both[1]) {
+	if len(both[1]) != 3 || !reflect.DeepEqual(draw(source[1:2], 5, 1)[0], both[1]) {
 		t.Error("a line is not drawn alone as with another", both)
 	}
-	if slices.Equal(draw(source[:1], 6, 0)[0], both[0]) {
+	if reflect.DeepEqual(draw(source[:1], 6, 0)[0], both[0]) {
 		t.Error("another seed drew the same", both[0])
 	}
 }
@@ -139,9 +140,11 @@ func TestModelParameters(t *testing.T) {
 	if l.weights(t) == before {
 		t.Error("writing to a parameter changed nothing")
 	}
-	want := trafo.ModelConfig{Architecture: trafo.EncoderDecoder, Activation: trafo.SiLU, Vocabulary: 11, EncoderLayers: 2,
-		DecoderLayers: 1, Width: 12, FFNWidth: 20, Heads: 3, MaxPositions: 33, PreNorm: false, TiedEmbeddings: false,
-		Dropout: 0.11, AttentionDropout: 0.12, FFNDropout: 0.13, NormEpsilon: 1e-4, Biases: true, RopeTheta: 1e4, OutputBias: true}
+	want := trafo.DefaultModelConfig()
+	want.Activation, want.Vocabulary, want.EncoderLayers, want.DecoderLayers = trafo.SiLU, 11, 2, 1
+	want.Width, want.FFNWidth, want.Heads, want.MaxPositions = 12, 20, 3, 33
+	want.PreNorm, want.TiedEmbeddings = false, false
+	want.Dropout, want.AttentionDropout, want.FFNDropout, want.NormEpsilon = 0.11, 0.12, 0.13, 1e-4
 	if got := must[trafo.ModelConfig](t)(must[*trafo.Model](t)(l.context.NewModel(want, 1)).Config()); got != want {
 		t.Errorf("%+v became %+v", want, got)
 	}
@@ -205,4 +208,52 @@ func TestFrozenParametersDoNotChange(t *testing.T) {
 	if n := must[int64](t)(l.model.Unfreeze("encoder.*")); n != ofEncoder {
 		t.Error(n, "parameters are trained again, not", ofEncoder)
 	}
+}
+
+func TestWordScoresAndAlignments(t *testing.T) {
+	l := newLesson(t)
+	source, target := sentences()
+	source, target = source[:3], target[:3]
+	options := trafo.TranslateOptions{NBest: 2, MaxLength: 9, WordScores: true, Alignment: true}
+	found := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, source, &options))
+	for i, line := range found.Lines {
+		for _, h := range line {
+			if n := len(h.WordScores) - len(h.Tokens); n != 0 && n != 1 {
+				t.Errorf("%d tokens have %d scores", len(h.Tokens), len(h.WordScores))
+			}
+			sum := 0.
+			for _, score := range h.WordScores {
+				sum += score
+			}
+			if math.Abs(sum/float64(len(h.WordScores))-h.Score) > 1e-9 {
+				t.Errorf("the scores of %q sum to %v, its score is %v", h.Text, sum, h.Score)
+			}
+			if len(h.Alignment) != len(h.WordScores) || len(h.HardAlignment()) != len(h.WordScores) {
+				t.Errorf("%d rows for %d scores", len(h.Alignment), len(h.WordScores))
+			}
+			for row, best := range h.HardAlignment() {
+				sum := 0.
+				for _, weight := range h.Alignment[row] {
+					sum += float64(weight)
+					if weight > h.Alignment[row][best] {
+						t.Error(best, "is not the best of", h.Alignment[row])
+					}
+				}
+				if math.Abs(sum-1) > 1e-5 || len(h.Alignment[row]) != int(found.Sources[i].Used) {
+					t.Error(h.Alignment[row])
+				}
+			}
+		}
+	}
+	scores := must[[]trafo.Score](t)(l.model.Score(l.tokenizer, source, target))
+	given := must[*trafo.Translations](t)(l.model.ForceDecode(t.Context(), l.tokenizer, source, target, &options))
+	for i, line := range given.Lines {
+		h := line[0]
+		if h.Text != target[i] || int64(len(h.WordScores)) != scores[i].Tokens || len(h.Alignment) != len(h.WordScores) ||
+			math.Abs(h.Score*float64(scores[i].Tokens)-scores[i].LogProbability) > 1e-9 {
+			t.Errorf("%+v, scored %+v", h, scores[i])
+		}
+	}
+	_, err := l.model.ForceDecode(t.Context(), l.tokenizer, source, target[:1], nil)
+	wantError(t, err, trafo.ErrInvalidArgument)
 }

@@ -151,14 +151,16 @@ func handlesOf(tensors []*Tensor) []*C.trafo_tensor {
 	return handles
 }
 
-// Cast converts between Float32, Float64 and BFloat16.
+// Cast converts between Float32, Float64, BFloat16 and Int32. To Int32 it rounds towards zero, into its
+// range, without a gradient.
 func (c *Context) Cast(x *Tensor, dtype DType) (*Tensor, error) {
 	return c.op1("Context.Cast", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
 		return C.trafo_op_cast(ptr, x.handle(), C.int32_t(dtype), out)
 	}, x)
 }
 
-// MatMul is the product [m,k] x [k,n], or batched [b,m,k] x [b,k,n].
+// MatMul is the product [m,k] x [k,n], or batched [..,m,k] x [..,k,n], whose leading dimensions broadcast.
+// A vector is a row on the left and a column on the right.
 func (c *Context) MatMul(a, b *Tensor) (*Tensor, error) {
 	return c.MatMulTransposed(a, b, false, false)
 }

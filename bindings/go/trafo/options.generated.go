@@ -50,15 +50,15 @@ type Schedule int32
 
 const (
 	// It stays at its peak.
-	ScheduleConstant Schedule = C.TRAFO_SCHEDULE_CONSTANT
-	// It falls to zero on a line; needs schedule_updates.
-	ScheduleLinear Schedule = C.TRAFO_SCHEDULE_LINEAR
-	// It falls to zero on half a cosine; needs schedule_updates.
-	ScheduleCosine Schedule = C.TRAFO_SCHEDULE_COSINE
+	ScheduleConstant Schedule = C.TRAFO_SCHEDULE_CONSTANT + 1
+	// It falls to final_rate on a line; needs schedule_updates.
+	ScheduleLinear Schedule = C.TRAFO_SCHEDULE_LINEAR + 1
+	// It falls to final_rate on half a cosine; needs schedule_updates.
+	ScheduleCosine Schedule = C.TRAFO_SCHEDULE_COSINE + 1
 	// It falls with the square root of the update.
-	ScheduleInverseSqrt Schedule = C.TRAFO_SCHEDULE_INVERSE_SQRT
+	ScheduleInverseSqrt Schedule = C.TRAFO_SCHEDULE_INVERSE_SQRT + 1
 	// The schedule of the first transformer.
-	ScheduleNoam Schedule = C.TRAFO_SCHEDULE_NOAM
+	ScheduleNoam Schedule = C.TRAFO_SCHEDULE_NOAM + 1
 )
 
 // OptimizerStates: what the optimizer keeps its two moments of every parameter in.
@@ -127,6 +127,7 @@ const (
 )
 
 func (o *ModelConfig) fromC(c *C.trafo_model_config) {
+	o.explicit = true
 	o.Architecture = Architecture(c.architecture)
 	o.Activation = Activation(c.activation)
 	o.Vocabulary = int(c.vocabulary)
@@ -150,39 +151,120 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.RopeTheta = float64(c.rope_theta)
 	o.DepthScaledInit = c.depth_scaled_init != 0
 	o.OutputBias = c.output_bias != 0
+	o.HeadWidth = int(c.head_width)
+	o.QkvBiases = c.qkv_biases != 0
+	o.AttentionOutputBias = c.attention_output_bias != 0
+	o.FFNBiases = c.ffn_biases != 0
+	o.RopeFactor = float64(c.rope_factor)
+	o.RopeOriginalPositions = int(c.rope_original_positions)
+	o.RopeLowTurns = float64(c.rope_low_turns)
+	o.RopeHighTurns = float64(c.rope_high_turns)
 	o.Precision = DType(c.precision)
 }
 
 func (o *ModelConfig) toC(c *C.trafo_model_config) {
-	c.architecture = C.int32_t(o.Architecture)
-	c.activation = C.int32_t(o.Activation)
-	c.vocabulary = C.int64_t(o.Vocabulary)
-	c.encoder_layers = C.int64_t(o.EncoderLayers)
-	c.decoder_layers = C.int64_t(o.DecoderLayers)
-	c.width = C.int64_t(o.Width)
-	c.ffn_width = C.int64_t(o.FFNWidth)
-	c.heads = C.int64_t(o.Heads)
-	c.max_positions = C.int64_t(o.MaxPositions)
-	c.pre_norm = cBool(o.PreNorm)
-	c.tied_embeddings = cBool(o.TiedEmbeddings)
-	c.dropout = C.double(o.Dropout)
-	c.attention_dropout = C.double(o.AttentionDropout)
-	c.ffn_dropout = C.double(o.FFNDropout)
-	c.norm_epsilon = C.double(o.NormEpsilon)
-	c.norm = C.int32_t(o.Norm)
-	c.positions = C.int32_t(o.Positions)
-	c.ffn = C.int32_t(o.FFN)
-	c.biases = cBool(o.Biases)
-	c.kv_heads = C.int64_t(o.KVHeads)
-	c.rope_theta = C.double(o.RopeTheta)
-	c.depth_scaled_init = cBool(o.DepthScaledInit)
-	c.output_bias = cBool(o.OutputBias)
-	c.precision = C.int32_t(o.Precision)
+	if o.explicit || o.Architecture != 0 {
+		c.architecture = C.int32_t(o.Architecture)
+	}
+	if o.explicit || o.Activation != 0 {
+		c.activation = C.int32_t(o.Activation)
+	}
+	if o.explicit || o.Vocabulary != 0 {
+		c.vocabulary = C.int64_t(o.Vocabulary)
+	}
+	if o.explicit || o.EncoderLayers != 0 {
+		c.encoder_layers = C.int64_t(o.EncoderLayers)
+	}
+	if o.explicit || o.DecoderLayers != 0 {
+		c.decoder_layers = C.int64_t(o.DecoderLayers)
+	}
+	if o.explicit || o.Width != 0 {
+		c.width = C.int64_t(o.Width)
+	}
+	if o.explicit || o.FFNWidth != 0 {
+		c.ffn_width = C.int64_t(o.FFNWidth)
+	}
+	if o.explicit || o.Heads != 0 {
+		c.heads = C.int64_t(o.Heads)
+	}
+	if o.explicit || o.MaxPositions != 0 {
+		c.max_positions = C.int64_t(o.MaxPositions)
+	}
+	if o.explicit || o.PreNorm {
+		c.pre_norm = cBool(o.PreNorm)
+	}
+	if o.explicit || o.TiedEmbeddings {
+		c.tied_embeddings = cBool(o.TiedEmbeddings)
+	}
+	if o.explicit || o.Dropout != 0 {
+		c.dropout = C.double(o.Dropout)
+	}
+	if o.explicit || o.AttentionDropout != 0 {
+		c.attention_dropout = C.double(o.AttentionDropout)
+	}
+	if o.explicit || o.FFNDropout != 0 {
+		c.ffn_dropout = C.double(o.FFNDropout)
+	}
+	if o.explicit || o.NormEpsilon != 0 {
+		c.norm_epsilon = C.double(o.NormEpsilon)
+	}
+	if o.explicit || o.Norm != 0 {
+		c.norm = C.int32_t(o.Norm)
+	}
+	if o.explicit || o.Positions != 0 {
+		c.positions = C.int32_t(o.Positions)
+	}
+	if o.explicit || o.FFN != 0 {
+		c.ffn = C.int32_t(o.FFN)
+	}
+	if o.explicit || o.Biases {
+		c.biases = cBool(o.Biases)
+	}
+	if o.explicit || o.KVHeads != 0 {
+		c.kv_heads = C.int64_t(o.KVHeads)
+	}
+	if o.explicit || o.RopeTheta != 0 {
+		c.rope_theta = C.double(o.RopeTheta)
+	}
+	if o.explicit || o.DepthScaledInit {
+		c.depth_scaled_init = cBool(o.DepthScaledInit)
+	}
+	if o.explicit || o.OutputBias {
+		c.output_bias = cBool(o.OutputBias)
+	}
+	if o.explicit || o.HeadWidth != 0 {
+		c.head_width = C.int64_t(o.HeadWidth)
+	}
+	if o.explicit || o.QkvBiases {
+		c.qkv_biases = cBool(o.QkvBiases)
+	}
+	if o.explicit || o.AttentionOutputBias {
+		c.attention_output_bias = cBool(o.AttentionOutputBias)
+	}
+	if o.explicit || o.FFNBiases {
+		c.ffn_biases = cBool(o.FFNBiases)
+	}
+	if o.explicit || o.RopeFactor != 0 {
+		c.rope_factor = C.double(o.RopeFactor)
+	}
+	if o.explicit || o.RopeOriginalPositions != 0 {
+		c.rope_original_positions = C.int64_t(o.RopeOriginalPositions)
+	}
+	if o.explicit || o.RopeLowTurns != 0 {
+		c.rope_low_turns = C.double(o.RopeLowTurns)
+	}
+	if o.explicit || o.RopeHighTurns != 0 {
+		c.rope_high_turns = C.double(o.RopeHighTurns)
+	}
+	if o.explicit || o.Precision != 0 {
+		c.precision = C.int32_t(o.Precision)
+	}
 }
 
 func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
+	o.explicit = true
 	o.LearningRate = float64(c.learning_rate)
-	o.Schedule = Schedule(c.schedule)
+	o.Schedule = Schedule(c.schedule) + 1
 	o.Warmup = int64(c.warmup)
 	o.ScheduleUpdates = int64(c.schedule_updates)
 	o.LabelSmoothing = float64(c.label_smoothing)
@@ -214,9 +296,9 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.EarlyStopping = int64(c.early_stopping)
 	o.EarlyStoppingOn = StoppingMetrics(c.early_stopping_on)
 	o.MaxNonFiniteSteps = int64(c.max_non_finite_steps)
-	o.ValidFreq = Period{int64(c.valid_freq.value), Unit(c.valid_freq.unit)}
-	o.SaveFreq = Period{int64(c.save_freq.value), Unit(c.save_freq.unit)}
-	o.LogFreq = Period{int64(c.log_freq.value), Unit(c.log_freq.unit)}
+	o.ValidFreq = Every(int64(c.valid_freq.value), Unit(c.valid_freq.unit))
+	o.SaveFreq = Every(int64(c.save_freq.value), Unit(c.save_freq.unit))
+	o.LogFreq = Every(int64(c.log_freq.value), Unit(c.log_freq.unit))
 	o.LogFirst = int64(c.log_first)
 	o.ValidMetrics = Metric(c.valid_metrics)
 	o.FirstMetric = Metric(c.first_metric)
@@ -228,77 +310,205 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 }
 
 func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
-	c.learning_rate = C.double(o.LearningRate)
-	c.schedule = C.int32_t(o.Schedule)
-	c.warmup = C.int64_t(o.Warmup)
-	c.schedule_updates = C.int64_t(o.ScheduleUpdates)
-	c.label_smoothing = C.double(o.LabelSmoothing)
-	c.clip_norm = C.double(o.ClipNorm)
-	c.weight_decay = C.double(o.WeightDecay)
-	c.decay_norms_and_biases = cBool(o.DecayNormsAndBiases)
-	c.beta1 = C.double(o.Beta1)
-	c.beta2 = C.double(o.Beta2)
-	c.epsilon = C.double(o.Epsilon)
-	c.optimizer_states = C.int32_t(o.OptimizerStates)
-	c.tf32 = cBool(o.Tf32)
-	c.ema_alpha = C.double(o.EmaAlpha)
-	c.gradient_accumulation = C.int64_t(o.GradientAccumulation)
-	c.seed = C.uint64_t(o.Seed)
-	c.batch_tokens = C.int64_t(o.BatchTokens)
-	c.max_length = C.int64_t(o.MaxLength)
-	c.maxi_batch = C.int64_t(o.MaxiBatch)
-	c.max_length_ratio = C.double(o.MaxLengthRatio)
-	c.drop_identical = cBool(o.DropIdentical)
-	c.source_alpha = C.double(o.SourceAlpha)
-	c.target_alpha = C.double(o.TargetAlpha)
-	c.batch_fit = cBool(o.BatchFit)
-	c.recompute = C.int32_t(o.Recompute)
-	c.autotune_gemm = cBool(o.AutotuneGemm)
-	c.memory_limit = C.int64_t(o.MemoryLimit)
-	c.after_updates = C.int64_t(o.AfterUpdates)
-	c.after_epochs = C.int64_t(o.AfterEpochs)
-	c.after_tokens = C.int64_t(o.AfterTokens)
-	c.early_stopping = C.int64_t(o.EarlyStopping)
-	c.early_stopping_on = C.int32_t(o.EarlyStoppingOn)
-	c.max_non_finite_steps = C.int64_t(o.MaxNonFiniteSteps)
-	c.valid_freq = C.trafo_period{value: C.int64_t(o.ValidFreq.Value), unit: C.int32_t(o.ValidFreq.Unit)}
-	c.save_freq = C.trafo_period{value: C.int64_t(o.SaveFreq.Value), unit: C.int32_t(o.SaveFreq.Unit)}
-	c.log_freq = C.trafo_period{value: C.int64_t(o.LogFreq.Value), unit: C.int32_t(o.LogFreq.Unit)}
-	c.log_first = C.int64_t(o.LogFirst)
-	c.valid_metrics = C.int32_t(o.ValidMetrics)
-	c.first_metric = C.int32_t(o.FirstMetric)
-	c.valid_beam = C.int64_t(o.ValidBeam)
-	c.valid_normalize = C.double(o.ValidNormalize)
-	c.keep_best = cBool(o.KeepBest)
-	c.keep_last = C.int64_t(o.KeepLast)
-	c.average_last = C.int64_t(o.AverageLast)
+	if o.explicit || o.LearningRate != 0 {
+		c.learning_rate = C.double(o.LearningRate)
+	}
+	if o.explicit || o.Schedule != 0 {
+		c.schedule = C.int32_t(o.Schedule - 1)
+	}
+	if o.explicit || o.Warmup != 0 {
+		c.warmup = C.int64_t(o.Warmup)
+	}
+	if o.explicit || o.ScheduleUpdates != 0 {
+		c.schedule_updates = C.int64_t(o.ScheduleUpdates)
+	}
+	if o.explicit || o.LabelSmoothing != 0 {
+		c.label_smoothing = C.double(o.LabelSmoothing)
+	}
+	if o.explicit || o.ClipNorm != 0 {
+		c.clip_norm = C.double(o.ClipNorm)
+	}
+	if o.explicit || o.WeightDecay != 0 {
+		c.weight_decay = C.double(o.WeightDecay)
+	}
+	if o.explicit || o.DecayNormsAndBiases {
+		c.decay_norms_and_biases = cBool(o.DecayNormsAndBiases)
+	}
+	if o.explicit || o.Beta1 != 0 {
+		c.beta1 = C.double(o.Beta1)
+	}
+	if o.explicit || o.Beta2 != 0 {
+		c.beta2 = C.double(o.Beta2)
+	}
+	if o.explicit || o.Epsilon != 0 {
+		c.epsilon = C.double(o.Epsilon)
+	}
+	if o.explicit || o.OptimizerStates != 0 {
+		c.optimizer_states = C.int32_t(o.OptimizerStates)
+	}
+	if o.explicit || o.Tf32 {
+		c.tf32 = cBool(o.Tf32)
+	}
+	if o.explicit || o.EmaAlpha != 0 {
+		c.ema_alpha = C.double(o.EmaAlpha)
+	}
+	if o.explicit || o.GradientAccumulation != 0 {
+		c.gradient_accumulation = C.int64_t(o.GradientAccumulation)
+	}
+	if o.explicit || o.Seed != 0 {
+		c.seed = C.uint64_t(o.Seed)
+	}
+	if o.explicit || o.BatchTokens != 0 {
+		c.batch_tokens = C.int64_t(o.BatchTokens)
+	}
+	if o.explicit || o.MaxLength != 0 {
+		c.max_length = C.int64_t(o.MaxLength)
+	}
+	if o.explicit || o.MaxiBatch != 0 {
+		c.maxi_batch = C.int64_t(o.MaxiBatch)
+	}
+	if o.explicit || o.MaxLengthRatio != 0 {
+		c.max_length_ratio = C.double(o.MaxLengthRatio)
+	}
+	if o.explicit || o.DropIdentical {
+		c.drop_identical = cBool(o.DropIdentical)
+	}
+	if o.explicit || o.SourceAlpha != 0 {
+		c.source_alpha = C.double(o.SourceAlpha)
+	}
+	if o.explicit || o.TargetAlpha != 0 {
+		c.target_alpha = C.double(o.TargetAlpha)
+	}
+	if o.explicit || o.BatchFit {
+		c.batch_fit = cBool(o.BatchFit)
+	}
+	if o.explicit || o.Recompute != 0 {
+		c.recompute = C.int32_t(o.Recompute)
+	}
+	if o.explicit || o.AutotuneGemm {
+		c.autotune_gemm = cBool(o.AutotuneGemm)
+	}
+	if o.explicit || o.MemoryLimit != 0 {
+		c.memory_limit = C.int64_t(o.MemoryLimit)
+	}
+	if o.explicit || o.AfterUpdates != 0 {
+		c.after_updates = C.int64_t(o.AfterUpdates)
+	}
+	if o.explicit || o.AfterEpochs != 0 {
+		c.after_epochs = C.int64_t(o.AfterEpochs)
+	}
+	if o.explicit || o.AfterTokens != 0 {
+		c.after_tokens = C.int64_t(o.AfterTokens)
+	}
+	if o.explicit || o.EarlyStopping != 0 {
+		c.early_stopping = C.int64_t(o.EarlyStopping)
+	}
+	if o.explicit || o.EarlyStoppingOn != 0 {
+		c.early_stopping_on = C.int32_t(o.EarlyStoppingOn)
+	}
+	if o.explicit || o.MaxNonFiniteSteps != 0 {
+		c.max_non_finite_steps = C.int64_t(o.MaxNonFiniteSteps)
+	}
+	if o.explicit || o.ValidFreq != (Period{}) {
+		c.valid_freq = C.trafo_period{value: C.int64_t(o.ValidFreq.Value), unit: C.int32_t(o.ValidFreq.Unit)}
+	}
+	if o.explicit || o.SaveFreq != (Period{}) {
+		c.save_freq = C.trafo_period{value: C.int64_t(o.SaveFreq.Value), unit: C.int32_t(o.SaveFreq.Unit)}
+	}
+	if o.explicit || o.LogFreq != (Period{}) {
+		c.log_freq = C.trafo_period{value: C.int64_t(o.LogFreq.Value), unit: C.int32_t(o.LogFreq.Unit)}
+	}
+	if o.explicit || o.LogFirst != 0 {
+		c.log_first = C.int64_t(o.LogFirst)
+	}
+	if o.explicit || o.ValidMetrics != 0 {
+		c.valid_metrics = C.int32_t(o.ValidMetrics)
+	}
+	if o.explicit || o.FirstMetric != 0 {
+		c.first_metric = C.int32_t(o.FirstMetric)
+	}
+	if o.explicit || o.ValidBeam != 0 {
+		c.valid_beam = C.int64_t(o.ValidBeam)
+	}
+	if o.explicit || o.ValidNormalize != 0 {
+		c.valid_normalize = C.double(o.ValidNormalize)
+	}
+	if o.explicit || o.KeepBest {
+		c.keep_best = cBool(o.KeepBest)
+	}
+	if o.explicit || o.KeepLast != 0 {
+		c.keep_last = C.int64_t(o.KeepLast)
+	}
+	if o.explicit || o.AverageLast != 0 {
+		c.average_last = C.int64_t(o.AverageLast)
+	}
 }
 
 func (o *TranslateOptions) fromC(c *C.trafo_translate_options) {
+	o.explicit = true
 	o.Beam = int64(c.beam)
 	o.NBest = int64(c.n_best)
 	o.LengthPenalty = float64(c.length_penalty)
 	o.MaxLength = int64(c.max_length)
 	o.MinLength = int64(c.min_length)
 	o.BatchTokens = int64(c.batch_tokens)
+	o.WordScores = c.word_scores != 0
+	o.Alignment = c.alignment != 0
+	o.AlignmentLayer = int64(c.alignment_layer)
 	o.Truncate = c.truncate != 0
 	o.ShortlistFirst = int64(c.shortlist_first)
 	o.ShortlistBest = int64(c.shortlist_best)
+	o.EndSource = c.end_source != 0
+	o.BeginSource = c.begin_source != 0
 }
 
 func (o *TranslateOptions) toC(c *C.trafo_translate_options) {
-	c.beam = C.int64_t(o.Beam)
-	c.n_best = C.int64_t(o.NBest)
-	c.length_penalty = C.double(o.LengthPenalty)
-	c.max_length = C.int64_t(o.MaxLength)
-	c.min_length = C.int64_t(o.MinLength)
-	c.batch_tokens = C.int64_t(o.BatchTokens)
-	c.truncate = cBool(o.Truncate)
-	c.shortlist_first = C.int64_t(o.ShortlistFirst)
-	c.shortlist_best = C.int64_t(o.ShortlistBest)
+	if o.explicit || o.Beam != 0 {
+		c.beam = C.int64_t(o.Beam)
+	}
+	if o.explicit || o.NBest != 0 {
+		c.n_best = C.int64_t(o.NBest)
+	}
+	if o.explicit || o.LengthPenalty != 0 {
+		c.length_penalty = C.double(o.LengthPenalty)
+	}
+	if o.explicit || o.MaxLength != 0 {
+		c.max_length = C.int64_t(o.MaxLength)
+	}
+	if o.explicit || o.MinLength != 0 {
+		c.min_length = C.int64_t(o.MinLength)
+	}
+	if o.explicit || o.BatchTokens != 0 {
+		c.batch_tokens = C.int64_t(o.BatchTokens)
+	}
+	if o.explicit || o.WordScores {
+		c.word_scores = cBool(o.WordScores)
+	}
+	if o.explicit || o.Alignment {
+		c.alignment = cBool(o.Alignment)
+	}
+	if o.explicit || o.AlignmentLayer != 0 {
+		c.alignment_layer = C.int64_t(o.AlignmentLayer)
+	}
+	if o.explicit || o.Truncate {
+		c.truncate = cBool(o.Truncate)
+	}
+	if o.explicit || o.ShortlistFirst != 0 {
+		c.shortlist_first = C.int64_t(o.ShortlistFirst)
+	}
+	if o.explicit || o.ShortlistBest != 0 {
+		c.shortlist_best = C.int64_t(o.ShortlistBest)
+	}
+	if o.explicit || o.EndSource {
+		c.end_source = cBool(o.EndSource)
+	}
+	if o.explicit || o.BeginSource {
+		c.begin_source = cBool(o.BeginSource)
+	}
 }
 
 func (o *Sampling) fromC(c *C.trafo_translate_options) {
+	o.explicit = true
 	o.Temperature = float64(c.temperature)
 	o.TopK = int64(c.top_k)
 	o.TopP = float64(c.top_p)
@@ -307,14 +517,25 @@ func (o *Sampling) fromC(c *C.trafo_translate_options) {
 }
 
 func (o *Sampling) toC(c *C.trafo_translate_options) {
-	c.temperature = C.double(o.Temperature)
-	c.top_k = C.int64_t(o.TopK)
-	c.top_p = C.double(o.TopP)
-	c.seed = C.uint64_t(o.Seed)
-	c.first_line = C.int64_t(o.FirstLine)
+	if o.explicit || o.Temperature != 0 {
+		c.temperature = C.double(o.Temperature)
+	}
+	if o.explicit || o.TopK != 0 {
+		c.top_k = C.int64_t(o.TopK)
+	}
+	if o.explicit || o.TopP != 0 {
+		c.top_p = C.double(o.TopP)
+	}
+	if o.explicit || o.Seed != 0 {
+		c.seed = C.uint64_t(o.Seed)
+	}
+	if o.explicit || o.FirstLine != 0 {
+		c.first_line = C.int64_t(o.FirstLine)
+	}
 }
 
 func (o *EvaluationOptions) fromC(c *C.trafo_evaluation_options) {
+	o.explicit = true
 	o.Tokenize = BleuTokenizer(c.tokenize)
 	o.Lowercase = c.lowercase != 0
 	o.Confidence = c.confidence != 0
@@ -323,9 +544,19 @@ func (o *EvaluationOptions) fromC(c *C.trafo_evaluation_options) {
 }
 
 func (o *EvaluationOptions) toC(c *C.trafo_evaluation_options) {
-	c.tokenize = C.int32_t(o.Tokenize)
-	c.lowercase = cBool(o.Lowercase)
-	c.confidence = cBool(o.Confidence)
-	c.resamples = C.int64_t(o.Resamples)
-	c.seed = C.uint64_t(o.Seed)
+	if o.explicit || o.Tokenize != 0 {
+		c.tokenize = C.int32_t(o.Tokenize)
+	}
+	if o.explicit || o.Lowercase {
+		c.lowercase = cBool(o.Lowercase)
+	}
+	if o.explicit || o.Confidence {
+		c.confidence = cBool(o.Confidence)
+	}
+	if o.explicit || o.Resamples != 0 {
+		c.resamples = C.int64_t(o.Resamples)
+	}
+	if o.explicit || o.Seed != 0 {
+		c.seed = C.uint64_t(o.Seed)
+	}
 }

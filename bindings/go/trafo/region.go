@@ -92,7 +92,7 @@ func (c *Context) handOver(results []*Tensor, outputs []*C.trafo_tensor) (err er
 	return nil
 }
 
-// Checkpoint runs a region, which gives so many outputs, without keeping what it computes in
+// Checkpoint runs a region, which gives this many outputs, without keeping what it computes in
 // between, and runs it again in Backward, with the same bits.
 func (c *Context) Checkpoint(outputs int, region Region, inputs ...*Tensor) ([]*Tensor, error) {
 	const origin = "Context.Checkpoint"

@@ -105,7 +105,7 @@ func TestRegionsMayGiveBackWhatTheyDidNotMake(t *testing.T) {
 
 func TestErrorsOfRegionsComeBack(t *testing.T) {
 	c := newContext(t)
-	x := leaf(t, c, []float64{1, 2}, 2)
+	x, longer := leaf(t, c, []float64{1, 2}, 2), leaf(t, c, []float64{1, 2, 3}, 3)
 	sorry := errors.New("sorry")
 	failing := func([]*trafo.Tensor) ([]*trafo.Tensor, error) { return nil, sorry }
 	_, err := c.Checkpoint(1, failing, x)
@@ -113,7 +113,7 @@ func TestErrorsOfRegionsComeBack(t *testing.T) {
 	_, err = c.Gradcheck(failing, nil, x)
 	wantError(t, err, sorry)
 	_, err = c.Checkpoint(1, func(in []*trafo.Tensor) ([]*trafo.Tensor, error) {
-		y, err := c.MatMul(in[0], in[0])
+		y, err := c.MatMul(in[0], longer)
 		return []*trafo.Tensor{y}, err
 	}, x)
 	wantError(t, err, trafo.ErrShapeMismatch)

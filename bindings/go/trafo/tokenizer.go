@@ -16,7 +16,7 @@ const (
 	TokenPad = C.TRAFO_TOKEN_PAD
 )
 
-// TokenizerOptions say how a tokenizer is trained; begin with DefaultTokenizerOptions.
+// TokenizerOptions say how a tokenizer is trained. Zero fields have their defaults.
 type TokenizerOptions struct {
 	Vocabulary        int     // subwords; default 8000
 	CharacterCoverage float64 // default 1
@@ -38,8 +38,12 @@ func (o *TokenizerOptions) c() *C.trafo_tokenizer_options {
 	}
 	c := new(C.trafo_tokenizer_options)
 	mustInit(C.trafo_tokenizer_options_init(c, C.sizeof_trafo_tokenizer_options))
-	c.vocabulary = C.int64_t(o.Vocabulary)
-	c.character_coverage = C.double(o.CharacterCoverage)
+	if o.Vocabulary != 0 {
+		c.vocabulary = C.int64_t(o.Vocabulary)
+	}
+	if o.CharacterCoverage != 0 {
+		c.character_coverage = C.double(o.CharacterCoverage)
+	}
 	c.bpe = cBool(o.BPE)
 	c.byte_fallback = cBool(o.ByteFallback)
 	c.soft_limit = cBool(o.SoftLimit)

@@ -32,14 +32,16 @@ const (
 	Epochs  Unit = C.TRAFO_UNIT_EPOCHS
 )
 
-// Period is how often something happens, as Every(500, Updates); the zero value is never.
+// Period is how often something happens, as Every(500, Updates); Every(0, Updates) is never. In a literal
+// of options, the zero Period is the default; in options from DefaultTrainerOptions, it is never.
 type Period struct {
 	Value int64
 	Unit  Unit
+	given bool // by Every
 }
 
 // Every makes a Period.
-func Every(value int64, unit Unit) Period { return Period{value, unit} }
+func Every(value int64, unit Unit) Period { return Period{value, unit, true} }
 
 // Metric is a measure of validation, or several ones or-ed.
 type Metric int32
@@ -51,7 +53,8 @@ const (
 	MetricChrF Metric = C.TRAFO_METRIC_CHRF
 )
 
-// TrainerOptions say how a model is trained; begin with DefaultTrainerOptions.
+// TrainerOptions say how a model is trained. In a literal, zero fields have their defaults; to turn off
+// what is on by default, begin with DefaultTrainerOptions, whose fields are taken as they are.
 type TrainerOptions struct {
 	// RunDirectory holds checkpoints and logs; empty: nothing is written. If it holds a checkpoint,
 	// training goes on from the newest whole one, bit for bit.
@@ -131,14 +134,14 @@ type TrainerOptions struct {
 
 	// The end of a run: the first limit that is reached. All 0: until it is stopped.
 
-	// Training is done after so many updates. Default 0: never.
+	// Training is done after this many updates. Default 0: never.
 	AfterUpdates int64
-	// Training is done after so many epochs. Default 0: never.
+	// Training is done after this many epochs. Default 0: never.
 	AfterEpochs int64
-	// Training is done after so many target tokens. Default 0: never.
+	// Training is done after this many target tokens. Default 0: never.
 	AfterTokens int64
-	// Training is done after so many validations in a row without a better metric (see EarlyStoppingOn). Default
-	// 0: never.
+	// Training is done after this many validations in a row without a better metric (see EarlyStoppingOn).
+	// Default 0: never.
 	EarlyStopping int64
 	// The metrics that EarlyStopping looks at. Default StoppingFirst.
 	EarlyStoppingOn StoppingMetrics
@@ -155,7 +158,7 @@ type TrainerOptions struct {
 	SaveFreq Period
 	// How often it logs (the event LOG). Default 20 updates.
 	LogFreq Period
-	// The first so many updates are logged as well. Default 0.
+	// This many updates at the start are logged as well. Default 0.
 	LogFirst int64
 	// What validation measures. Default all.
 	ValidMetrics Metric
@@ -169,10 +172,12 @@ type TrainerOptions struct {
 	KeepBest bool
 	// Newest checkpoints that are kept. Default 3.
 	KeepLast int64
-	// At the end the mean of so many of the newest checkpoints, which are kept for it, is written to
+	// At the end the mean of this many of the newest checkpoints, which are kept for it, is written to
 	// ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average.
 	AverageLast int64
 	// options: end
+
+	explicit bool // made by the library: fields that are zero are meant
 }
 
 // DefaultTrainerOptions gives the defaults.

@@ -3,15 +3,19 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-import "context"
+import (
+	"context"
+	"unsafe"
+)
 
-// Sampling draws every token instead of searching; begin with DefaultSampling. What is drawn follows
-// from the seed, the number of the line and the place in it alone.
+// Sampling draws every token instead of searching. What is drawn follows from the seed, the number of the
+// line and the place in it alone. In a literal, zero fields have their defaults; those of DefaultSampling
+// are taken as they are.
 type Sampling struct {
 	// options: begin Sampling (scripts/generate_options.py)
 	// Logits are divided by it. Default 1.
 	Temperature float64
-	// Only so many of the most probable tokens. Default 0: all.
+	// Only this many of the most probable tokens. Default 0: all.
 	TopK int64
 	// Only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv
 	// 1904.09751). Default 1.
@@ -21,6 +25,8 @@ type Sampling struct {
 	// Number of the first line, so that a text in several calls is drawn as in one. Default 0.
 	FirstLine int64
 	// options: end
+
+	explicit bool // made by the library: fields that are zero are meant
 }
 
 // DefaultSampling gives the defaults.
@@ -30,7 +36,8 @@ func DefaultSampling() Sampling {
 	return s
 }
 
-// TranslateOptions say how to search; begin with DefaultTranslateOptions.
+// TranslateOptions say how to search. In a literal, zero fields have their defaults; to set LengthPenalty to
+// 0 or Truncate to false, begin with DefaultTranslateOptions, whose fields are taken as they are.
 type TranslateOptions struct {
 	// options: begin TranslateOptions (scripts/generate_options.py)
 	// Hypotheses kept of each sentence. 1 is greedy search. Default 5.
@@ -47,18 +54,34 @@ type TranslateOptions struct {
 	MinLength int64
 	// Source tokens times Beam of the sentences that are decoded together. Default 4096.
 	BatchTokens int64
+	// Whether every hypothesis has the log-probability of each of its tokens. Default false.
+	WordScores bool
+	// Whether every hypothesis has an alignment: for each of its tokens, the cross-attention to the source
+	// tokens. A decoder-lm has none: UNSUPPORTED. Default false.
+	Alignment bool
+	// Decoder layer whose cross-attention, the mean over its heads, is the Alignment; counted from 1. Default 0:
+	// the last but one.
+	AlignmentLayer int64
 	// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
 	Truncate bool
-	// With a shortlist: the first so many tokens of the vocabulary are chosen among as well. Default 100.
+	// With a shortlist: this many tokens from the start of the vocabulary are chosen among as well. Default 100.
 	ShortlistFirst int64
-	// With a shortlist: the best so many translations of each source token are chosen among. Default 100.
+	// With a shortlist: this many of the best translations of each source token are chosen among. Default 100.
 	ShortlistBest int64
+	// Whether eos stands behind a source. Without it a decoder-lm continues the text, as base models do; a text
+	// over the model's limit then loses its beginning. Default true.
+	EndSource bool
+	// Whether bos stands before a source of a decoder-lm. Llama and Mistral were trained like that, models of
+	// this program were not. Default false.
+	BeginSource bool
 	// options: end
 
 	// Sampling draws every token instead of searching. Default nil: beam search.
 	Sampling *Sampling
 	// Shortlist: only tokens of the list are chosen among. Default nil: the whole vocabulary.
 	Shortlist *Shortlist
+
+	explicit bool // made by the library: fields that are zero are meant
 }
 
 func translateDefaults() *C.trafo_translate_options {
@@ -89,8 +112,29 @@ func (o *TranslateOptions) c() *C.trafo_translate_options {
 
 // Hypothesis is a translation and its score.
 type Hypothesis struct {
-	Text  string
-	Score float64
+	Text   string
+	Score  float64
+	Tokens []int32 // ids of the vocabulary, without the end
+	// WordScores: with the option WordScores, the natural log-probability of each token, then of the end.
+	// They sum to the log-probability. A hypothesis that was cut off at its longest length has none of an
+	// end.
+	WordScores []float64
+	// Alignment: with the option Alignment, a row for each token that has a word score: its weights over the
+	// source tokens that were translated, the end included. A row sums to 1. An empty line has no rows.
+	Alignment [][]float32
+}
+
+// HardAlignment gives the source token of the largest weight, for each row of the alignment.
+func (h *Hypothesis) HardAlignment() []int {
+	hard := make([]int, len(h.Alignment))
+	for t, row := range h.Alignment {
+		for s, weight := range row {
+			if weight > row[hard[t]] {
+				hard[t] = s
+			}
+		}
+	}
+	return hard
 }
 
 // Source is a line as the model read it, in tokens, its end included.
@@ -172,15 +216,51 @@ func newTranslations(out *C.trafo_translations, lines int) (*Translations, error
 			return nil, err
 		}
 		for rank := range count {
-			var text C.trafo_string_view
-			var score C.double
-			if err := check(C.trafo_translations_get(out, C.size_t(i), rank, &text, &score)); err != nil {
+			hypothesis, err := newHypothesis(out, C.size_t(i), rank)
+			if err != nil {
 				return nil, err
 			}
-			result.Lines[i] = append(result.Lines[i], Hypothesis{viewed(text), float64(score)})
+			result.Lines[i] = append(result.Lines[i], hypothesis)
 		}
 	}
 	return result, nil
+}
+
+func newHypothesis(out *C.trafo_translations, index, rank C.size_t) (Hypothesis, error) {
+	var text C.trafo_string_view
+	var score C.double
+	if err := check(C.trafo_translations_get(out, index, rank, &text, &score)); err != nil {
+		return Hypothesis{}, err
+	}
+	h := Hypothesis{Text: viewed(text), Score: float64(score)}
+	var count, targets, sources C.size_t
+	var tokens *C.int32_t
+	if err := check(C.trafo_translations_get_tokens(out, index, rank, &tokens, &count)); err != nil {
+		return Hypothesis{}, err
+	}
+	for _, id := range unsafe.Slice(tokens, count) {
+		h.Tokens = append(h.Tokens, int32(id))
+	}
+	var scores *C.double
+	if err := check(C.trafo_translations_get_word_scores(out, index, rank, &scores, &count)); err != nil {
+		return Hypothesis{}, err
+	}
+	for _, s := range unsafe.Slice(scores, count) {
+		h.WordScores = append(h.WordScores, float64(s))
+	}
+	var weights *C.float
+	if err := check(C.trafo_translations_get_alignment(out, index, rank, &weights, &targets, &sources)); err != nil {
+		return Hypothesis{}, err
+	}
+	all := unsafe.Slice(weights, targets*sources)
+	for t := range targets {
+		row := make([]float32, sources)
+		for s := range row {
+			row[s] = float32(all[int(t)*len(row)+s])
+		}
+		h.Alignment = append(h.Alignment, row)
+	}
+	return h, nil
 }
 
 // Score is how probable a target is, given its source.
@@ -216,4 +296,40 @@ func (m *Model) Score(tokenizer *Tokenizer, source, target []string) ([]Score, e
 		scores[i] = Score{float64(logs[i]), int64(tokens[i])}
 	}
 	return scores, nil
+}
+
+// ForceDecode gives each target as the one hypothesis of the source beside it, with its score, and with
+// word scores and an alignment if the options ask for them. LengthPenalty and BatchTokens are used as
+// well; options may be nil. No line is cut. When ctx ends the error is ErrCancelled and the error of ctx.
+func (m *Model) ForceDecode(ctx context.Context, tokenizer *Tokenizer, source, target []string, options *TranslateOptions) (*Translations, error) {
+	const origin = "Model.ForceDecode"
+	if len(source) != len(target) {
+		return nil, refuse(origin, "%d source lines, %d target lines: pairs are decoded", len(source), len(target))
+	}
+	sources, freeSources := views(source)
+	defer freeSources()
+	targets, freeTargets := views(target)
+	defer freeTargets()
+	var result *Translations
+	err := m.within(ctx, origin, func() error {
+		handle, err := tokenizer.hold(origin)
+		if err != nil {
+			return err
+		}
+		defer tokenizer.shared.release()
+		var out *C.trafo_translations
+		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
+			return C.trafo_force_decode(m.ptr, handle, sources, targets, C.size_t(len(source)), options.c(), cancel, &out)
+		})
+		if err != nil {
+			return err
+		}
+		if err := m.c.core.finish(failure); err != nil {
+			return withContext(ctx, err, false)
+		}
+		defer C.trafo_translations_free(out)
+		result, err = newTranslations(out, len(source))
+		return err
+	})
+	return result, err
 }

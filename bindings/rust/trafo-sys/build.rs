@@ -1,21 +1,28 @@
 //! Finds or builds libtrafo and says how to link it. In this order:
 //!
 //! 1. `DOCS_RS` is set: nothing is linked; `cargo check` and `cargo doc` need no library.
-//! 2. `TRAFO_LIB_DIR`: the library lies in that folder; static if `libtrafo.a` is there.
+//! 2. `TRAFO_LIB_DIR`: the library lies in that folder; static if `libtrafo.a` is there. `TRAFO_LINK` is `static` or `shared`
+//!    if that is not to decide.
 //! 3. feature `system`: pkg-config finds it.
 //! 4. otherwise the engine is built by CMake and linked statically: from the repository that this crate lies in, or from
-//!    its copy in the package (`vendor`, which is links in the repository).
+//!    its copy in the package (`vendor`, which is links in the repository). This takes minutes, and cargo shows nothing of a
+//!    build script: the terminal is told what is built, how far it is and how to do without.
 
 use std::env;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// What libtrafo.a needs, as pkg-config knows it; the names are Debian's.
 const DEPENDENCIES: [&str; 3] = ["sentencepiece", "libhwy", "zlib"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    for variable in ["DOCS_RS", "TRAFO_LIB_DIR", "CFLAGS", "CXXFLAGS"] {
+    for variable in ["DOCS_RS", "TRAFO_LIB_DIR", "TRAFO_LINK", "CFLAGS", "CXXFLAGS"] {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     generate_bindings();
@@ -49,15 +56,30 @@ fn repository() -> PathBuf {
 }
 
 fn link_from(directory: &Path) {
-    if directory.join("libtrafo.a").is_file() {
-        println!("cargo:rerun-if-changed={}", directory.join("libtrafo.a").display());
-        link_static(directory);
-    } else if directory.join("libtrafo.so").exists() || directory.join("libtrafo.dylib").exists() {
+    let has = |name: &str| directory.join(name).exists();
+    let archive = has("libtrafo.a");
+    let library = has("libtrafo.so") || has("libtrafo.dylib");
+    let wanted = env::var("TRAFO_LINK").unwrap_or_default();
+    let shared = match wanted.as_str() {
+        "" => !archive,
+        "static" => false,
+        "shared" => true,
+        other => panic!("TRAFO_LINK is {other:?}; it can be \"static\" or \"shared\""),
+    };
+    if shared && library {
         println!("cargo:rustc-link-search=native={}", directory.display());
         println!("cargo:rustc-link-lib=dylib=trafo");
+    } else if !shared && archive {
+        println!("cargo:rerun-if-changed={}", directory.join("libtrafo.a").display());
+        link_static(directory);
     } else {
+        let missing = match wanted.as_str() {
+            "static" => "no libtrafo.a",
+            "shared" => "no libtrafo.so",
+            _ => "neither libtrafo.a nor libtrafo.so",
+        };
         panic!(
-            "TRAFO_LIB_DIR is {}, which has neither libtrafo.a nor libtrafo.so",
+            "TRAFO_LIB_DIR is {}, which has {missing} (of the Debian packages, trafo-dev has both)",
             directory.display()
         );
     }
@@ -80,7 +102,8 @@ fn link_static(directory: &Path) {
         if let Err(error) = pkg_config::probe_library(name) {
             panic!(
                 "pkg-config does not find {name}, which libtrafo.a needs (Debian: apt install \
-                    libsentencepiece-dev libhwy-dev zlib1g-dev): {error}"
+                    libsentencepiece-dev libhwy-dev zlib1g-dev; or link the shared library: TRAFO_LIB_DIR and \
+                    TRAFO_LINK=shared): {error}"
             );
         }
     }
@@ -110,10 +133,71 @@ fn build_engine() -> PathBuf {
         config.generator("Ninja");
     }
     if runs("ccache") {
-        config.define("CMAKE_CXX_COMPILER_LAUNCHER", "ccache");
-        config.define("CMAKE_C_COMPILER_LAUNCHER", "ccache");
+        // With the settings for precompiled headers, without which nothing would be cached.
+        let launcher = repository.join("cmake/ccache.sh");
+        config.define("CMAKE_CXX_COMPILER_LAUNCHER", &launcher);
+        config.define("CMAKE_C_COMPILER_LAUNCHER", &launcher);
     }
-    config.build().join("build")
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    with_progress(&out.join("build"), || config.build()).join("build")
+}
+
+/// Builds, and tells the terminal, if there is one, about it: at once, and then every 20 seconds.
+fn with_progress<T>(build: &Path, work: impl FnOnce() -> T) -> T {
+    let Ok(mut terminal) = File::options().write(true).open("/dev/tty") else {
+        return work();
+    };
+    let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+    // From the left edge, over cargo's own line. A terminal that has gone is no reason to fail.
+    let mut tell = move |text: String| drop(writeln!(terminal, "\r\x1b[Ktrafo-sys: {text}"));
+    tell(format!(
+        "compiling the engine (C++) with {cores} cores, which takes minutes and is done once. With a library that is \
+         built already, for example from the package trafo-dev, set TRAFO_LIB_DIR to its folder"
+    ));
+    let (ended, has_ended) = channel::<()>();
+    let began = Instant::now();
+    let build = build.to_path_buf();
+    let teller = thread::spawn(move || {
+        loop {
+            match has_ended.recv_timeout(Duration::from_secs(20)) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) => break,
+                Err(RecvTimeoutError::Disconnected) => return, // the build failed, and cargo says how
+            }
+            let commands =
+                fs::read_to_string(build.join("compile_commands.json")).unwrap_or_default();
+            let (mut wanted, mut there) = (0, 0);
+            for folder in ["CMakeFiles/trafo_engine.dir", "capi/CMakeFiles/trafo_capi.dir"] {
+                wanted += commands.matches(&format!("-o {folder}/")).count();
+                there += objects(&build.join(folder));
+            }
+            let seconds = began.elapsed().as_secs();
+            tell(if wanted == 0 {
+                format!("still configuring after {seconds} s")
+            } else {
+                format!("{there} of {wanted} files after {seconds} s")
+            });
+        }
+        tell(format!("the engine is built, after {} s", began.elapsed().as_secs()));
+    });
+    let built = work();
+    let _ = ended.send(()); // the teller waits for it
+    drop(teller.join());
+    built
+}
+
+/// Object files in a folder and its folders.
+fn objects(folder: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return 0;
+    };
+    entries
+        .filter_map(|entry| entry.ok())
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => objects(&entry.path()),
+            _ => usize::from(entry.path().extension().is_some_and(|name| name == "o")),
+        })
+        .sum()
 }
 
 fn runs(program: &str) -> bool {

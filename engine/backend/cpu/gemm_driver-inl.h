@@ -126,8 +126,8 @@ class GemmDriver {
                    std::min(step, depth - done), to + j * panel_stride + done * kCols, kCols);
       }
   }
-  // Where the operand is stored along the panels' width, several panels advance together by so many
-  // steps of K: their rows share cache lines and pages.
+  // Where the operand is stored along the panels' width, several panels advance together by this
+  // many steps of K: their rows share cache lines and pages.
   static constexpr int64_t kPackStep = 32;
 
   void pack_shared(int64_t bytes) {

@@ -162,28 +162,14 @@ namespace trafo {
 namespace {
 namespace avx_vnni {
 
-struct Isa {
-  static constexpr int kRows = 3, kPanels = 2;
+struct Isa : avx2::Isa {
+  static constexpr int kRows = 3;
   static constexpr bool kCorrects = true;
-  using Sums = __m256i;
-  using Floats = __m256;
   using Factors = __m256i;
-  static HWY_INLINE Sums zero() { return _mm256_setzero_si256(); }
-  static HWY_INLINE Sums load(const void* p) {
-    return _mm256_loadu_si256(static_cast<const __m256i*>(p));
-  }
   static HWY_INLINE Factors broadcast(const uint8_t* x) { return _mm256_set1_epi32(load_group(x)); }
   static HWY_INLINE Sums add_products(Sums sums, const Factors& x, __m256i w) {
     return _mm256_dpbusd_avx_epi32(sums, x, w);
   }
-  static HWY_INLINE Sums subtract(Sums a, Sums b) { return _mm256_sub_epi32(a, b); }
-  static HWY_INLINE Floats to_float(Sums sums) { return _mm256_cvtepi32_ps(sums); }
-  static HWY_INLINE Floats load_floats(const float* p) { return _mm256_loadu_ps(p); }
-  static HWY_INLINE Floats times(float a, Floats b) { return _mm256_mul_ps(_mm256_set1_ps(a), b); }
-  static HWY_INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
-    return _mm256_fmadd_ps(a, b, c);
-  }
-  static HWY_INLINE void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
 };
 
 #include "engine/backend/cpu/int8_multiply-inl.h"

@@ -23,7 +23,7 @@ class Int8Matrix {
   static constexpr int64_t kPanelRows = 16;
   static constexpr int64_t kGroupColumns = 4;
   static constexpr int64_t kGroupBytes = kPanelRows * kGroupColumns;
-  // Sums of so many products of a code (up to 127) and an unsigned byte (up to 255) fit an int32.
+  // Sums of this many products of a code (up to 127) and an unsigned byte (up to 255) fit an int32.
   static constexpr int64_t kMaxColumns = 65536;
 
   // Quantizes values [rows, columns], contiguous. INVALID_ARGUMENT for more than kMaxColumns, and

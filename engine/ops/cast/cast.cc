@@ -10,15 +10,12 @@ namespace ops {
 Tensor cast(Context& context, const Tensor& x, DType dtype) {
   const OpRange range(context, "cast", x);
   check_input(context, "cast", "x", x);
-  require(is_floating(x.dtype()) && is_floating(dtype), ErrorCode::dtype_mismatch, "cast", "from ",
-          dtype_name(x.dtype()), " to ", dtype_name(dtype),
-          ": only floating-point types are converted");
   const Tensor input = contiguous(context, x);
   if (x.dtype() == dtype) return input;
   Tensor y = context.empty(input.shape(), dtype);
   launch(context, OpKernel::cast_forward, "cast",
          CastForwardParams{input.dtype(), dtype, input.numel(), input.raw(), y.raw()});
-  if (context.needs_grad({input}))
+  if (is_floating(dtype) && context.needs_grad({input}))  // an integer has no gradient
     context.record("cast", {input}, {&y}, {}, [](Backward& b) {
       const Tensor grad = b.grad_output();
       const DType to = b.grad_dtype(0);

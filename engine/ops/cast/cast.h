@@ -1,5 +1,6 @@
-// Conversion between float32, float64 and bfloat16 (round to nearest even). Backward casts the
-// gradient back.
+// Conversion between float32, float64, bfloat16 (rounded to nearest even) and int32 (rounded
+// towards zero; what lies outside becomes the nearest int32, NaN becomes 0). Backward casts the
+// gradient back; an int32 has none.
 #pragma once
 
 #include "engine/runtime/context.h"

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "engine/backend/cpu/thread_pool.h"
 #include "engine/ops/cast/cast.h"
@@ -22,16 +24,25 @@ float narrow_to_odd(double value) {
   return std::bit_cast<float>(bits | 1u);
 }
 
+// Towards zero, into the range of int32; NaN is 0.
+int32_t to_int(double value) {
+  if (std::isnan(value)) return 0;
+  return static_cast<int32_t>(std::clamp<double>(value, std::numeric_limits<int32_t>::min(),
+                                                 std::numeric_limits<int32_t>::max()));
+}
+
 template <class To, class From>
 To convert(From value) {
   if constexpr (std::is_same_v<From, BFloat16>) {
-    return static_cast<To>(value.to_float());
+    return convert<To>(value.to_float());
+  } else if constexpr (std::is_same_v<To, int32_t>) {
+    return to_int(static_cast<double>(value));
   } else if constexpr (!std::is_same_v<To, BFloat16>) {
     return static_cast<To>(value);
-  } else if constexpr (std::is_same_v<From, double>) {
-    return BFloat16::from_float(narrow_to_odd(value));
-  } else {
+  } else if constexpr (std::is_same_v<From, float>) {
     return BFloat16::from_float(value);
+  } else {
+    return BFloat16::from_float(narrow_to_odd(static_cast<double>(value)));
   }
 }
 
@@ -51,6 +62,12 @@ void cast(ThreadPool& pool, DType from, DType to, int64_t count, const void* x, 
   if (from == DType::f64 && to == DType::bf16) return run<double, BFloat16>(pool, count, x, y);
   if (from == DType::bf16 && to == DType::f32) return run<BFloat16, float>(pool, count, x, y);
   if (from == DType::bf16 && to == DType::f64) return run<BFloat16, double>(pool, count, x, y);
+  if (from == DType::i32 && to == DType::f32) return run<int32_t, float>(pool, count, x, y);
+  if (from == DType::i32 && to == DType::f64) return run<int32_t, double>(pool, count, x, y);
+  if (from == DType::i32 && to == DType::bf16) return run<int32_t, BFloat16>(pool, count, x, y);
+  if (from == DType::f32 && to == DType::i32) return run<float, int32_t>(pool, count, x, y);
+  if (from == DType::f64 && to == DType::i32) return run<double, int32_t>(pool, count, x, y);
+  if (from == DType::bf16 && to == DType::i32) return run<BFloat16, int32_t>(pool, count, x, y);
   fail(ErrorCode::dtype_mismatch, "cast", "no conversion from ", dtype_name(from), " to ",
        dtype_name(to));
 }

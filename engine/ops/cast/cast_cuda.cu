@@ -23,13 +23,18 @@ int32_t run(DeviceState& device, int64_t count, const void* x, void* y) {
                               static_cast<To*>(y), count, false, Same{});
 }
 
-// float64 is data here, not a compute type: converted element by element.
+// float64 and int32 are data here, not compute types: converted element by element. A conversion to
+// int32 goes towards zero and stays in its range; NaN is 0.
 template <class To, class From>
 __device__ To convert(From value) {
   if constexpr (std::is_same_v<From, cuda::bf16>)
-    return static_cast<To>(__bfloat162float(value));
+    return convert<To>(__bfloat162float(value));
+  else if constexpr (std::is_same_v<To, int32_t> && std::is_same_v<From, double>)
+    return __double2int_rz(isnan(value) ? 0.0 : value);
+  else if constexpr (std::is_same_v<To, int32_t>)
+    return __float2int_rz(value);
   else if constexpr (std::is_same_v<To, cuda::bf16>)
-    return __double2bfloat16(value);  // one rounding
+    return __double2bfloat16(static_cast<double>(value));  // one rounding
   else
     return static_cast<To>(value);
 }
@@ -41,7 +46,7 @@ __global__ void __launch_bounds__(256) convert_all(const From* x, To* y, int64_t
 }
 
 template <class From, class To>
-int32_t run_double(DeviceState& device, int64_t count, const void* x, void* y) {
+int32_t run_scalar(DeviceState& device, int64_t count, const void* x, void* y) {
   if (count == 0) return cuda::kSuccess;
   convert_all<<<static_cast<unsigned>((count - 1) / 256 + 1), 256, 0, device.stream>>>(
       static_cast<const From*>(x), static_cast<To*>(y), count);
@@ -52,11 +57,17 @@ int32_t cast(DeviceState& device, DType from, DType to, int64_t count, const voi
   using cuda::bf16;
   if (from == DType::f32 && to == DType::bf16) return run<float, bf16>(device, count, x, y);
   if (from == DType::bf16 && to == DType::f32) return run<bf16, float>(device, count, x, y);
-  if (from == DType::f32 && to == DType::f64) return run_double<float, double>(device, count, x, y);
-  if (from == DType::f64 && to == DType::f32) return run_double<double, float>(device, count, x, y);
-  if (from == DType::f64 && to == DType::bf16) return run_double<double, bf16>(device, count, x, y);
-  if (from == DType::bf16 && to == DType::f64) return run_double<bf16, double>(device, count, x, y);
-  return cuda::unsupported(device, "cast converts between floating-point types");
+  if (from == DType::f32 && to == DType::f64) return run_scalar<float, double>(device, count, x, y);
+  if (from == DType::f64 && to == DType::f32) return run_scalar<double, float>(device, count, x, y);
+  if (from == DType::f64 && to == DType::bf16) return run_scalar<double, bf16>(device, count, x, y);
+  if (from == DType::bf16 && to == DType::f64) return run_scalar<bf16, double>(device, count, x, y);
+  if (from == DType::i32 && to == DType::f32) return run_scalar<int, float>(device, count, x, y);
+  if (from == DType::i32 && to == DType::f64) return run_scalar<int, double>(device, count, x, y);
+  if (from == DType::i32 && to == DType::bf16) return run_scalar<int, bf16>(device, count, x, y);
+  if (from == DType::f32 && to == DType::i32) return run_scalar<float, int>(device, count, x, y);
+  if (from == DType::f64 && to == DType::i32) return run_scalar<double, int>(device, count, x, y);
+  if (from == DType::bf16 && to == DType::i32) return run_scalar<bf16, int>(device, count, x, y);
+  return cuda::unsupported(device, "cast has no such conversion");
 }
 
 }  // namespace

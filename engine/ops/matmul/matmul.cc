@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/ops/binary/binary.h"
+#include "engine/ops/binary/broadcast.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/matmul/weight_gradient.h"
 #include "engine/ops/op_kernel.h"
@@ -89,28 +90,30 @@ Shape linear_shape(const Tensor& x, int64_t out) {
   return shape;
 }
 
-}  // namespace
+// The leading dimensions of [.., rows, columns].
+Shape batch_shape(const Tensor& x) {
+  return Shape(x.shape().span().first(static_cast<size_t>(x.rank() - 2)));
+}
 
-namespace ops {
+Shape with_matrix(Shape batch, int64_t rows, int64_t columns) {
+  batch.push_back(rows);
+  batch.push_back(columns);
+  return batch;
+}
 
-Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOptions& options) {
-  const OpRange range(context, "matmul", a, b);
-  check_compute_input(context, "matmul", "a", a);
-  check_compute_input(context, "matmul", "b", b);
-  check_same_dtype("matmul", "a", a, "b", b);
-  require(a.rank() == b.rank() && (a.rank() == 2 || a.rank() == 3), ErrorCode::shape_mismatch,
-          "matmul", "takes two matrices or two batches of matrices, got shapes ", a.shape().str(),
-          " and ", b.shape().str());
+// x with its leading dimensions repeated to `batch`, as one: [product of batch, rows, columns].
+Tensor batched(Context& context, const Tensor& x, const Shape& batch) {
+  const Tensor repeated = ops::expand(context, x, with_matrix(batch, x.dim(-2), x.dim(-1)));
+  return ops::reshape(context, repeated, {element_count(batch), x.dim(-2), x.dim(-1)});
+}
+
+// Two matrices, or two batches of as many matrices.
+Tensor matmul_batch(Context& context, const Tensor& a, const Tensor& b,
+                    const ops::MatmulOptions& options) {
   const bool ta = options.transpose_a, tb = options.transpose_b;
   const int64_t m = a.dim(ta ? -1 : -2), k = a.dim(ta ? -2 : -1);
-  const int64_t k_of_b = b.dim(tb ? -1 : -2), n = b.dim(tb ? -2 : -1);
+  const int64_t n = b.dim(tb ? -2 : -1);
   const int64_t batch = a.rank() == 3 ? a.dim(0) : 1;
-  require(k == k_of_b, ErrorCode::shape_mismatch, "matmul", "a ", a.shape().str(),
-          ta ? " transposed" : "", " has ", k, " columns, b ", b.shape().str(),
-          tb ? " transposed" : "", " has ", k_of_b, " rows");
-  require(a.rank() == 2 || b.dim(0) == batch, ErrorCode::shape_mismatch, "matmul",
-          "the batches of ", a.shape().str(), " and ", b.shape().str(), " differ");
-
   const Tensor x = operand(context, a), y = operand(context, b);
   Tensor c = context.empty(a.rank() == 3 ? Shape{batch, m, n} : Shape{m, n}, a.dtype());
   product(context, a.dtype(), batch, m, n, k, matrix_of(x, ta), matrix_of(y, tb), c, false);
@@ -143,6 +146,48 @@ Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOp
                    }
                  });
   return c;
+}
+
+}  // namespace
+
+namespace ops {
+
+Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  const OpRange range(context, "matmul", a, b);
+  check_compute_input(context, "matmul", "a", a);
+  check_compute_input(context, "matmul", "b", b);
+  check_same_dtype("matmul", "a", a, "b", b);
+  const bool ta = options.transpose_a, tb = options.transpose_b;
+  require(a.rank() >= 1 && b.rank() >= 1, ErrorCode::shape_mismatch, "matmul",
+          "takes vectors, matrices and batches of matrices, got shapes ", a.shape().str(), " and ",
+          b.shape().str());
+  require((a.rank() > 1 || !ta) && (b.rank() > 1 || !tb), ErrorCode::shape_mismatch, "matmul",
+          "a vector cannot be transposed, got shapes ", a.shape().str(), " and ", b.shape().str());
+  if (a.rank() == 1 || b.rank() == 1) {  // as matrices, of which a dimension is left out
+    const Tensor x = a.rank() == 1 ? reshape(context, a, {1, a.dim(0)}) : a;
+    const Tensor y = b.rank() == 1 ? reshape(context, b, {b.dim(0), 1}) : b;
+    const Tensor c = matmul(context, x, y, options);
+    Shape shape = batch_shape(c);
+    if (a.rank() > 1) shape.push_back(c.dim(-2));
+    if (b.rank() > 1) shape.push_back(c.dim(-1));
+    return reshape(context, c, shape);
+  }
+  const int64_t m = a.dim(ta ? -1 : -2), k = a.dim(ta ? -2 : -1);
+  const int64_t k_of_b = b.dim(tb ? -1 : -2), n = b.dim(tb ? -2 : -1);
+  require(k == k_of_b, ErrorCode::shape_mismatch, "matmul", "a ", a.shape().str(),
+          ta ? " transposed" : "", " has ", k, " columns, b ", b.shape().str(),
+          tb ? " transposed" : "", " has ", k_of_b, " rows");
+  const Shape batch_a = batch_shape(a), batch_b = batch_shape(b);
+  if (a.rank() == b.rank() && a.rank() <= 3 && batch_a == batch_b)
+    return matmul_batch(context, a, b, options);
+  const Shape batch = broadcast_shape("matmul", batch_a, batch_b);
+  if (b.rank() == 2 && !ta) {  // one matrix for every row of a
+    const Tensor rows = reshape(context, a, {element_count(batch_a) * m, k});
+    return reshape(context, matmul_batch(context, rows, b, options), with_matrix(batch, m, n));
+  }
+  const Tensor c =
+      matmul_batch(context, batched(context, a, batch), batched(context, b, batch), options);
+  return reshape(context, c, with_matrix(batch, m, n));
 }
 
 Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias) {

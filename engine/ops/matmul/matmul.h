@@ -11,8 +11,9 @@ struct MatmulOptions {
   bool transpose_b = false;  // b holds [.., n, k]
 };
 
-// [m, k] x [k, n] -> [m, n], or batched [b, m, k] x [b, k, n] -> [b, m, n]. Last dimensions must be
-// contiguous or are copied.
+// [m, k] x [k, n] -> [m, n], or batched [.., m, k] x [.., k, n] -> [.., m, n]: the leading
+// dimensions broadcast as in NumPy. A vector [k] on the left is [1, k], on the right [k, 1], and
+// the dimension of size 1 is left out of the result. Strides that a GEMM cannot read are copied.
 Tensor matmul(Context& context, const Tensor& a, const Tensor& b,
               const MatmulOptions& options = {});
 

@@ -2,6 +2,7 @@
 
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo {
@@ -67,6 +68,34 @@ Tensor reduce_dim(Context& context, ReduceKind kind, const Tensor& x, int dim, b
   return reduce(context, kind, x, out_shape, outer, x.shape()[d], inner);
 }
 
+// The reduced dimensions behind the others, and then as one.
+Tensor reduce_dims(Context& context, ReduceKind kind, const Tensor& x, std::span<const int> dims,
+                   bool keep_dim) {
+  const char* op = kind_name(kind);
+  check_compute_input(context, op, "x", x);
+  std::vector<bool> reduced(static_cast<size_t>(x.rank()), dims.empty());
+  for (const int dim : dims) {
+    const auto d = static_cast<size_t>(checked_dim(op, dim, x.rank()));
+    require(!reduced[d], ErrorCode::invalid_argument, op, "dimension ", d, " was given twice");
+    reduced[d] = true;
+  }
+  std::vector<int> order, behind;
+  Shape out_shape;
+  int64_t outer = 1, size = 1;
+  for (int i = 0; i < x.rank(); ++i) {
+    const bool is_reduced = reduced[static_cast<size_t>(i)];
+    (is_reduced ? behind : order).push_back(i);
+    (is_reduced ? size : outer) *= x.shape()[i];
+    if (!is_reduced) out_shape.push_back(x.shape()[i]);
+    if (is_reduced && keep_dim) out_shape.push_back(1);
+  }
+  order.insert(order.end(), behind.begin(), behind.end());
+  bool in_order = true;
+  for (size_t i = 0; i < order.size(); ++i) in_order = in_order && order[i] == static_cast<int>(i);
+  const Tensor rows = in_order ? x : ops::permute(context, x, order);
+  return reduce(context, kind, rows, out_shape, outer, size, 1);
+}
+
 }  // namespace
 
 namespace ops {
@@ -85,6 +114,19 @@ Tensor mean(Context& context, const Tensor& x, int dim, bool keep_dim) {
 }
 Tensor max(Context& context, const Tensor& x, int dim, bool keep_dim) {
   return reduce_dim(context, ReduceKind::max, x, dim, keep_dim);
+}
+
+Tensor sum(Context& context, const Tensor& x, std::span<const int> dims, bool keep_dim) {
+  return reduce_dims(context, ReduceKind::sum, x, dims, keep_dim);
+}
+Tensor mean(Context& context, const Tensor& x, std::span<const int> dims, bool keep_dim) {
+  return reduce_dims(context, ReduceKind::mean, x, dims, keep_dim);
+}
+Tensor max(Context& context, const Tensor& x, std::span<const int> dims, bool keep_dim) {
+  return reduce_dims(context, ReduceKind::max, x, dims, keep_dim);
+}
+Tensor min(Context& context, const Tensor& x, std::span<const int> dims, bool keep_dim) {
+  return scale(context, max(context, scale(context, x, -1), dims, keep_dim), -1);
 }
 
 }  // namespace ops

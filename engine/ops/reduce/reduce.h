@@ -1,9 +1,11 @@
-// Sum, mean and maximum over one dimension or over everything.
+// Sum, mean and maximum over dimensions or over everything.
 //
 // Fixed partitions: the result does not depend on the number of threads. The sum over an empty
 // dimension is 0; its mean and maximum are errors. The gradient of the maximum goes to its first
 // occurrence.
 #pragma once
+
+#include <span>
 
 #include "engine/runtime/context.h"
 
@@ -48,6 +50,12 @@ Tensor mean(Context& context, const Tensor& x);  // -> shape [1]
 Tensor sum(Context& context, const Tensor& x, int dim, bool keep_dim = false);
 Tensor mean(Context& context, const Tensor& x, int dim, bool keep_dim = false);
 Tensor max(Context& context, const Tensor& x, int dim, bool keep_dim = false);
+// Over several dimensions, each given once, negative ones counted from the end; none means all of
+// them. keep_dim leaves a dimension of size 1 in the place of each.
+Tensor sum(Context& context, const Tensor& x, std::span<const int> dims, bool keep_dim = false);
+Tensor mean(Context& context, const Tensor& x, std::span<const int> dims, bool keep_dim = false);
+Tensor max(Context& context, const Tensor& x, std::span<const int> dims, bool keep_dim = false);
+Tensor min(Context& context, const Tensor& x, std::span<const int> dims, bool keep_dim = false);
 
 }  // namespace ops
 }  // namespace trafo

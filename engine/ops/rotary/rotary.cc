@@ -1,7 +1,9 @@
 #include "engine/ops/rotary/rotary.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "engine/ops/binary/binary.h"
@@ -10,7 +12,8 @@
 #include "engine/ops/row_op.h"
 #include "engine/ops/view/view.h"
 
-namespace trafo::ops {
+namespace trafo {
+namespace ops {
 namespace {
 
 constexpr const char* kOp = "rotary";
@@ -25,8 +28,16 @@ void check(const Context& context, const Tensor& x, const Tensor& positions,
           "head_dim must be even and at least 2, got ", o.head_dim);
   require(o.heads >= 1 && o.kv_heads >= 0, ErrorCode::invalid_argument, kOp,
           "heads must be at least 1 and kv_heads at least 0, got ", o.heads, " and ", o.kv_heads);
-  require(std::isfinite(o.theta) && o.theta > 0, ErrorCode::invalid_argument, kOp,
-          "theta must be above 0, got ", o.theta);
+  const RotaryAngles& a = o.angles;
+  require(std::isfinite(a.theta) && a.theta > 0, ErrorCode::invalid_argument, kOp,
+          "theta must be above 0, got ", a.theta);
+  require(std::isfinite(a.factor) && a.factor >= 1 && a.original_positions >= 0,
+          ErrorCode::invalid_argument, kOp,
+          "factor must be at least 1 and original_positions at least 0, got ", a.factor, " and ",
+          a.original_positions);
+  require(a.low_turns >= 0 && a.low_turns < a.high_turns && std::isfinite(a.high_turns),
+          ErrorCode::invalid_argument, kOp, "low_turns must be 0 to below high_turns, got ",
+          a.low_turns, " and ", a.high_turns);
   const int64_t columns = checked_mul(
       checked_add(o.heads, checked_mul(int64_t{2}, o.kv_heads, kOp), kOp), o.head_dim, kOp);
   require(x.rank() == 2 && x.dim(1) == columns, ErrorCode::shape_mismatch, kOp, "x must be [T, ",
@@ -61,9 +72,9 @@ Tensor rotary_reference(Context& context, const Tensor& x, const Tensor& positio
   const Tensor flat_positions = contiguous(context, positions);
   const HostInts at(context, flat_positions);
   for (size_t i = 0; i < cosines.size(); ++i) {
-    const auto pair = static_cast<double>(i % static_cast<size_t>(half));
-    const double angle = at[i / static_cast<size_t>(half)] *
-                         std::pow(options.theta, -2 * pair / static_cast<double>(options.head_dim));
+    const auto pair = static_cast<int64_t>(i % static_cast<size_t>(half));
+    const double angle =
+        at[i / static_cast<size_t>(half)] * options.angles.of_pair(pair, options.head_dim);
     cosines[i] = std::cos(angle);
     sines[i] = std::sin(angle);
   }
@@ -91,7 +102,7 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
   Tensor y = in_place ? in.detach() : context.empty(x.shape(), x.dtype());
   RotaryForwardParams p{};
   p.dtype = x.dtype();
-  p.theta = options.theta;
+  p.angles = options.angles;
   p.rows = x.dim(0);
   p.head_dim = options.head_dim;
   p.heads = options.heads;
@@ -109,7 +120,7 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
     const GradTarget dx = b.target(0);
     RotaryBackwardParams q{};
     q.dtype = dy.dtype();
-    q.theta = options.theta;
+    q.angles = options.angles;
     q.rows = dy.dim(0);
     q.head_dim = options.head_dim;
     q.heads = options.heads;
@@ -125,4 +136,15 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
   return y;
 }
 
-}  // namespace trafo::ops
+}  // namespace ops
+
+double RotaryAngles::of_pair(int64_t pair, int64_t head_dim) const {
+  const double angle =
+      std::pow(theta, -2 * static_cast<double>(pair) / static_cast<double>(head_dim));
+  if (factor == 1) return angle;
+  const double turns = static_cast<double>(original_positions) * angle / (2 * std::numbers::pi);
+  const double kept = std::clamp((turns - low_turns) / (high_turns - low_turns), 0.0, 1.0);
+  return angle * ((1 - kept) / factor + kept);
+}
+
+}  // namespace trafo

@@ -19,12 +19,10 @@ namespace {
 
 // Cosines and then sines of a position's angles, [head_dim].
 template <class T>
-void angles(int64_t position, double theta, int64_t head_dim, T* out) {
+void angles(int64_t position, const RotaryAngles& of, int64_t head_dim, T* out) {
   const int64_t half = head_dim / 2;
   for (int64_t i = 0; i < half; ++i) {
-    const double angle =
-        static_cast<double>(position) *
-        std::pow(theta, -2 * static_cast<double>(i) / static_cast<double>(head_dim));
+    const double angle = static_cast<double>(position) * of.of_pair(i, head_dim);
     out[i] = static_cast<T>(std::cos(angle));
     out[half + i] = static_cast<T>(std::sin(angle));
   }
@@ -35,17 +33,17 @@ template <class T>
 class AngleTable {
  public:
   // Null for positions that a table should not reach.
-  const T* up_to(int64_t last, double theta, int64_t head_dim) {
+  const T* up_to(int64_t last, const RotaryAngles& of, int64_t head_dim) {
     if (last * head_dim > kMostElements) return nullptr;
-    if (theta != theta_ || head_dim != head_dim_) values_.clear();
-    theta_ = theta;
+    if (of != of_ || head_dim != head_dim_) values_.clear();
+    of_ = of;
     head_dim_ = head_dim;
     int64_t known = static_cast<int64_t>(values_.size()) / head_dim;
     if (known <= last) {
       const int64_t wanted = std::max(last + 1, 2 * known);
       values_.resize(static_cast<size_t>(wanted * head_dim));
       for (; known < wanted; ++known)
-        angles(known, theta, head_dim, values_.data() + known * head_dim);
+        angles(known, of, head_dim, values_.data() + known * head_dim);
     }
     return values_.data();
   }
@@ -53,7 +51,7 @@ class AngleTable {
  private:
   static constexpr int64_t kMostElements = int64_t{1} << 20;
   std::vector<T> values_;
-  double theta_ = 0;
+  RotaryAngles of_;
   int64_t head_dim_ = 0;
 };
 
@@ -67,7 +65,7 @@ void for_rows(ThreadPool& pool, const Params& p, const Fn& fn) {
     negative = negative || p.positions[row] < 0;
   }
   thread_local AngleTable<T> table;
-  const T* known = negative ? nullptr : table.up_to(last, p.theta, p.head_dim);
+  const T* known = negative ? nullptr : table.up_to(last, p.angles, p.head_dim);
   const int64_t width = (p.heads + 2 * p.kv_heads) * p.head_dim;
   parallel_for_range(pool, p.rows, rows_per_block(width), [&](int64_t begin, int64_t end) {
     thread_local Scratch scratch;
@@ -76,7 +74,7 @@ void for_rows(ThreadPool& pool, const Params& p, const Fn& fn) {
         fn(row, known + p.positions[row] * p.head_dim);
       } else {
         T* own = scratch.get<T>(p.head_dim);
-        angles(p.positions[row], p.theta, p.head_dim, own);
+        angles(p.positions[row], p.angles, p.head_dim, own);
         fn(row, static_cast<const T*>(own));
       }
     }

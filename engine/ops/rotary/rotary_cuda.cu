@@ -15,7 +15,8 @@ struct RotaryArgs {
   T* to;          // y, or dx
   const int32_t* positions;
   int64_t from_stride, to_stride, rows;
-  double step;                     // log2 of the ratio of neighbouring pairs' frequencies
+  double step;  // log2 of the ratio of neighbouring pairs' frequencies
+  RotaryAngles angles;
   int heads, rotated_heads, half;  // of a row
   int block_rows;
   bool accumulate;
@@ -46,7 +47,14 @@ __global__ void __launch_bounds__(kRotaryThreads) rotary_kernel(RotaryArgs<T> a)
     // In turns. Whole turns are taken off in float64, so that angles of far positions keep their
     // digits.
     constexpr double kTurn = 0.15915494309189533577;  // 1 / (2 pi)
-    double turns = a.positions[first + row] * (exp2(pair * a.step) * kTurn);
+    double of_position = exp2(pair * a.step) * kTurn;
+    if (a.angles.factor != 1) {  // as RotaryAngles::of_pair does
+      const double turns = static_cast<double>(a.angles.original_positions) * of_position;
+      const double kept = (turns - a.angles.low_turns) / (a.angles.high_turns - a.angles.low_turns);
+      const double share = fmin(fmax(kept, 0.0), 1.0);
+      of_position *= (1 - share) / a.angles.factor + share;
+    }
+    double turns = a.positions[first + row] * of_position;
     turns -= rint(turns);
     float sine, cosine;
     sincospif(2.0f * static_cast<float>(turns), &sine, &cosine);
@@ -109,7 +117,8 @@ int32_t rotary(DeviceState& device, const Params& p, const void* from, void* to,
     args.from_stride = from_stride;
     args.to_stride = to_stride;
     args.rows = p.rows;
-    args.step = -2.0 / static_cast<double>(p.head_dim) * std::log2(p.theta);
+    args.step = -2.0 / static_cast<double>(p.head_dim) * std::log2(p.angles.theta);
+    args.angles = p.angles;
     args.heads = static_cast<int>(p.heads + 2 * p.kv_heads);
     args.rotated_heads = static_cast<int>(p.heads + p.kv_heads);
     args.half = static_cast<int>(p.head_dim / 2);

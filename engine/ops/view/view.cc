@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/ops/binary/broadcast.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
 
@@ -31,6 +32,16 @@ Tensor transposed_view(const Tensor& x, int dim0, int dim1) {
   Strides strides = x.strides();
   std::swap(shape[dim0], shape[dim1]);
   std::swap(strides[dim0], strides[dim1]);
+  return x.as_strided(shape, strides, x.offset());
+}
+
+Tensor permuted_view(const Tensor& x, const std::vector<int>& dims) {
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  for (int i = 0; i < x.rank(); ++i) {
+    shape[i] = x.shape()[dims[static_cast<size_t>(i)]];
+    strides[i] = x.strides()[dims[static_cast<size_t>(i)]];
+  }
   return x.as_strided(shape, strides, x.offset());
 }
 
@@ -148,6 +159,54 @@ Tensor transpose(Context& context, const Tensor& x, int dim0, int dim1) {
       const GradTarget target = b.target(0);
       copy_elements(b.context(), "transpose", transposed_view(grad, i, j), target.buffer,
                     target.accumulate);
+    });
+  return y;
+}
+
+Tensor permute(Context& context, const Tensor& x, std::span<const int> dims) {
+  const OpRange range(context, "permute", x);
+  check_input(context, "permute", "x", x);
+  require(static_cast<int>(dims.size()) == x.rank(), ErrorCode::shape_mismatch, "permute", "x ",
+          x.shape().str(), " needs ", x.rank(), " dimensions, got ", dims.size());
+  std::vector<int> order(dims.size()), inverse(dims.size(), -1);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    order[i] = checked_dim("permute", dims[i], x.rank());
+    int& place = inverse[static_cast<size_t>(order[i])];
+    require(place < 0, ErrorCode::invalid_argument, "permute", "dimension ", order[i],
+            " was given twice");
+    place = static_cast<int>(i);
+  }
+  Tensor y = permuted_view(x, order);
+  if (context.needs_grad({x}))
+    context.record("permute", {x}, {&y}, {}, [inverse = std::move(inverse)](Backward& b) {
+      const Tensor grad = b.grad_output();
+      const GradTarget target = b.target(0);
+      copy_elements(b.context(), "permute", permuted_view(grad, inverse), target.buffer,
+                    target.accumulate);
+    });
+  return y;
+}
+
+Tensor expand(Context& context, const Tensor& x, const Shape& shape) {
+  const OpRange range(context, "expand", x);
+  check_input(context, "expand", "x", x);
+  Shape to = shape;
+  const int lead = to.rank() - x.rank();
+  bool fits = lead >= 0;
+  for (int i = 0; fits && i < to.rank(); ++i) {
+    if (to[i] == -1 && i >= lead) to[i] = x.shape()[i - lead];
+    fits = to[i] >= 0 && (i < lead || x.shape()[i - lead] == to[i] || x.shape()[i - lead] == 1);
+  }
+  require(fits, ErrorCode::shape_mismatch, "expand", "x ", x.shape().str(), " does not expand to ",
+          shape.str(), ": only dimensions of size 1, and new ones in front, are repeated");
+  Strides strides = to;
+  int64_t repeated[kMaxRank];
+  broadcast_strides(x, to, repeated);
+  for (int i = 0; i < to.rank(); ++i) strides[i] = repeated[i];
+  Tensor y = x.as_strided(to, strides, x.offset());
+  if (context.needs_grad({x}))
+    context.record("expand", {x}, {&y}, {}, [from = x.shape()](Backward& b) {
+      b.add(0, sum_to_shape(b.context(), "expand", b.grad_output(), from));
     });
   return y;
 }

@@ -1,8 +1,8 @@
 // Ops that only look at the same elements in another way, and the copies that undo strides.
 //
-// reshape, transpose and slice return views of the same storage where strides allow; concat and
-// contiguous copy. Backward: the gradient of a view is the view of the gradient; slice adds into
-// the part it came from.
+// reshape, transpose, permute, expand and slice return views of the same storage where strides
+// allow; concat and contiguous copy. Backward: the gradient of a view is the view of the gradient;
+// slice adds into the part it came from, expand sums over the repeated dimensions.
 #pragma once
 
 #include <span>
@@ -29,6 +29,12 @@ namespace ops {
 Tensor reshape(Context& context, const Tensor& x, const Shape& shape);
 // Swaps two dimensions (negative counts from the end). A view.
 Tensor transpose(Context& context, const Tensor& x, int dim0, int dim1);
+// Dimension i of the result is dimension dims[i] of x: dims has each number once (negative counts
+// from the end). A view.
+Tensor permute(Context& context, const Tensor& x, std::span<const int> dims);
+// Repeats dimensions of size 1, and new ones in front, to `shape`; -1 keeps the size of x. A view
+// with stride 0.
+Tensor expand(Context& context, const Tensor& x, const Shape& shape);
 // x[..., start:stop, ...] along `dim`. A view. 0 <= start <= stop <= size.
 Tensor slice(Context& context, const Tensor& x, int dim, int64_t start, int64_t stop);
 // Joins along `dim`; all other dimensions and the dtype must agree; at least one tensor.

@@ -106,7 +106,8 @@ Json sequences(Context& context, const Tensor& ids, const Tensor& ends) {
 Json write_case(Context& context, const Case& each, const fs::path& folder) {
   const auto model = random_model(context, each.config);
   export_model(context, *model, tokenizer(), ExportFormat::onnx, folder / each.name);
-  const std::vector<SentencePair> pairs = sentences(each.config, longest_source(each.config));
+  const std::vector<SentencePair> pairs =
+      sentences(each.config, longest_source(each.config, each.config.max_positions));
   std::vector<const SentencePair*> pointers;
   for (const SentencePair& pair : pairs) pointers.push_back(&pair);
   const NoGrad no_grad(context);

@@ -54,7 +54,7 @@ typedef struct world {
   trafo_model_config config;
   struct {
     char tokenizer[256], shortlist[256], tsv[256], text[256], model[256], import[256],
-        checkpoint[256], run[256];
+        checkpoint[256], run[256], adapter[256], tensors[256];
   } files;
 } world;
 extern world w;
@@ -76,11 +76,13 @@ void free_handle(int kind, void* handle);
 char* fresh_string(void);
 int32_t* fresh_ids(void);
 trafo_tensor* fresh_loss(void);
-trafo_trainer* fresh_saver(void);     /* with a run directory */
-trafo_trainer* fresh_validated(void); /* and a best checkpoint in it */
-const char* fresh_path(void);         /* of nothing yet */
+trafo_trainer* fresh_saver(void);      /* with a run directory */
+trafo_trainer* fresh_validated(void);  /* and a best checkpoint in it */
+trafo_model* fresh_adapted(int state); /* 0: without an adapter, 1: with one, 2: merged */
+const char* fresh_path(void);          /* of nothing yet */
 const trafo_string_view* good_lines(void);
 const trafo_string_view* good_paths(void);
+const trafo_string_view* good_patterns(void);
 const trafo_string_view* good_model_paths(void);
 void good_shape(int64_t* shape, int64_t first);
 void good_dlpack(struct DLManagedTensorVersioned* managed, int64_t* shape);

@@ -29,7 +29,9 @@ HANDLE_VALUES = {
     "trafo_tensor_set_requires_grad.tensor": "w.doubles", "trafo_tensor_get_grad.tensor": "w.leaf",
     "trafo_tensor_zero_grad.tensor": "w.leaf", "trafo_op_linear.bias": "w.row", "trafo_tensor_get_shape.tensor": "w.cube",
     "trafo_op_softmax.padding_mask": "NULL", "trafo_backward.upstream": "NULL", "trafo_tensor_read.tensor": "w.row",
-    "trafo_tensor_write.tensor": "w.row",
+    "trafo_tensor_write.tensor": "w.row", "mask": "w.ids",
+    "trafo_op_gather.x": "w.row", "trafo_op_scatter.x": "w.row", "trafo_op_scatter_add.x": "w.row", "src": "w.row",
+    "trafo_op_gather.index": "w.ids", "trafo_op_scatter.index": "w.ids", "trafo_op_scatter_add.index": "w.ids",
     "ids": "w.ids", "labels": "w.ids", "positions": "w.ids", "cu_seqlens_q": "w.offsets", "cu_seqlens_k": "w.offsets",
     "gamma": "w.row", "beta": "w.row", "bias": "w.row",
 }
@@ -49,7 +51,8 @@ NULL = {
 }
 
 OUTPUTS = {"int32_t *": None, "int64_t *": None, "double *": None, "size_t *": None, "char **": "trafo_string_free",
-           "int32_t **": "trafo_ids_free", "const char **": None, "trafo_string_view *": None}
+           "int32_t **": "trafo_ids_free", "const char **": None, "trafo_string_view *": None,
+           "const int32_t **": None, "const double **": None, "const float **": None}
 PLAIN_OUTPUTS = set()
 READ_SIZES = {"trafo_model_config_preset.config", "trafo_trainer_options_preset.options"}  # in and out: what is in them otherwise is not looked at
 
@@ -103,6 +106,11 @@ GOOD = {
     "trafo_checkpoint.inputs": handle_list("inputs", TENSORS, "trafo_tensor", "w.leaf"),
     "trafo_gradcheck.inputs": handle_list("inputs", TENSORS, "trafo_tensor", "w.leaf"),
     "trafo_adamw_new.parameters": handle_list("parameters", "trafo_tensor *const *", "trafo_tensor", "w.leaf"),
+    "trafo_clip_grad_norm.parameters": handle_list("parameters", "trafo_tensor *const *", "trafo_tensor", "w.leaf"),
+    "trafo_sgd_step.parameters": handle_list("parameters", "trafo_tensor *const *", "trafo_tensor", "w.leaf"),
+    "trafo_sgd_step.velocities": handle_list("velocities", "trafo_tensor *const *", "trafo_tensor", "w.doubles"),
+    "trafo_tensors_save.tensors": handle_list("tensors", TENSORS, "trafo_tensor", "w.row"),
+    "trafo_tensors_save.names": "good_lines", "trafo_tensors_load.names": "good_lines",
     "trafo_corpus_mix.corpora": handle_list("corpora", "const trafo_corpus *const *", "trafo_corpus", "w.corpus"),
     "trafo_checkpoint.outputs": {
         "field": "trafo_tensor **outputs; trafo_tensor *outputs_v[1];", "good": "@_v[0] = NULL; @ = @_v;",
@@ -128,10 +136,16 @@ GOOD = {
             ("strides", "(a->dlpack_strides[0] = -1, a->dlpack_strides)", "either")]]},
     "trafo_trainer_save.trainer": {"field": "trafo_trainer *trainer, *trainer_v;", "good": "@ = @_v = fresh_saver();",
                                    "clean": "trafo_trainer_free(@_v);", "handles": ("@", "trafo_trainer")},
+    **{f"trafo_model_{call}.model": {
+        "field": f"{const}trafo_model *model; trafo_model *model_v;", "good": f"@ = @_v = fresh_adapted({state});",
+        "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")}
+       for call, const, state in [("add_adapter", "", 0), ("load_adapter", "", 0), ("save_adapter", "const ", 1),
+                                  ("merge_adapter", "", 1), ("unmerge_adapter", "", 2), ("remove_adapter", "", 1)]},
     "trafo_trainer_load_best.trainer": {"field": "trafo_trainer *trainer, *trainer_v;", "good": "@ = @_v = fresh_validated();",
                                         "clean": "trafo_trainer_free(@_v);", "handles": ("@", "trafo_trainer")},
     "trafo_trainer_read.read": "read_checkpoint", "trafo_trainer_run.callback": "event_counter()",
     "trafo_corpus_open.paths": "good_paths", "trafo_average_models.paths": "good_model_paths",
+    "trafo_plan_training.frozen": "good_patterns",
 }
 
 PATH_BENDS = [("NUL or not UTF-8", "refused", "@ = \"a\\0b/\";"), ("NUL or not UTF-8", "either", "@ = \"\\xff\\xfe\";")]
@@ -158,6 +172,15 @@ ARRAYS = {
         ("zero", "refused", "@_v[0] = 0;"), ("zero", "refused", "@_v[0] = 0; @_v[1] = -1; a->rank = 2;"),
         ("INT64_MAX", "refused", "@_v[0] = INT64_MAX;"),
         ("overflow", "refused", "@_v[0] = @_v[1] = (int64_t)1 << 32; a->rank = 2;")]},
+    "trafo_tensor_random.shape": {"store": "int64_t @[8]", "good": "good_shape(@_v, 2); @ = @_v;", "bends": [
+        ("negative", "refused", "@_v[0] = -1;"), ("zero", "either", "@_v[0] = 0;"),
+        ("INT64_MAX", "refused", "@_v[0] = INT64_MAX;"),
+        ("overflow", "refused", "@_v[0] = @_v[1] = (int64_t)1 << 32; a->rank = 2;"),
+        ("overflow", "refused", "@_v[0] = INT64_MAX / 4 + 1;")]},
+    "trafo_op_expand.shape": {"store": "int64_t @[8]", "good": "@_v[0] = @_v[1] = 2; @ = @_v;", "bends": [
+        ("negative", "refused", "@_v[0] = -2;"), ("negative", "either", "@_v[0] = -1;"), ("zero", "refused", "@_v[0] = 0;"),
+        ("INT64_MAX", "refused", "@_v[0] = INT64_MAX;"), ("overflow", "refused", "@_v[1] = INT64_MAX / 4 + 1;")]},
+    "trafo_tensors_load.path": path("w.files.tensors", "path_length"),
     "trafo_tensor_get_shape.shape": {"store": "int64_t @[8]", "good": "@ = @_v;"},
     "trafo_tensor_new.data": {"store": "float @[8]", "good": "memset(@_v, 0, sizeof @_v); @ = @_v;"},
     "trafo_tensor_read.data": {"store": "float @[8]", "good": "@ = @_v;"},
@@ -173,10 +196,14 @@ ARRAYS = {
         ("bad memory", "refused", "a->bytes = 7;"), ("bad memory", "refused", "@ = (const uint8_t *)\"nonsense\"; a->bytes = 8;")]},
     "trafo_score.out_log_probability": {"store": "double @[3]", "good": "@ = @_v;"},
     "trafo_score.out_tokens": {"store": "int64_t @[3]", "good": "@ = @_v;"},
+    "trafo_sentence_scores.out_bleu": {"store": "double @[3]", "good": "@ = @_v;"},
+    "trafo_sentence_scores.out_chrf": {"store": "double @[3]", "good": "@ = @_v;"},
     "trafo_tokenizer_encode.text": {"good": "@ = \"alpha beta\";", "bends": [
         ("NUL or not UTF-8", "either", "@ = \"a\\0b\\xff\\xfe\"; a->text_length = 5;")]},
     "trafo_model_config_preset.name": {"good": "@ = \"tiny\";", "bends": [("NUL or not UTF-8", "refused", "@ = \"a\\0b\";")]},
     "trafo_trainer_options_preset.name": {"good": "@ = \"tiny\";", "bends": [("NUL or not UTF-8", "refused", "@ = \"a\\0b\";")]},
+    "targets": {"good": "@ = \"query,down\";", "bends": [
+        ("NUL or not UTF-8", "refused", "@ = \"a\\0b\"; a->targets_length = 3;"), ("zero", "either", "@ = \"\"; a->targets_length = 0;")]},
     "pattern": {"good": "@ = \"*norm*\";", "bends": [
         ("NUL or not UTF-8", "refused", "@ = \"a\\0b\";"), ("zero", "refused", "@ = \"\"; a->pattern_length = 0;")]},
     "trafo_tokenizer_load.path": path("w.files.tokenizer", "path_length"),
@@ -191,27 +218,42 @@ ARRAYS = {
     "trafo_model_load_run.run_directory": path("w.files.run", "run_directory_length"),
     "trafo_average_models.output": path("fresh_path()", "output_length"),
     "trafo_model_export.directory": path("fresh_path()", "directory_length"),
+    "trafo_model_load_adapter.directory": path("w.files.adapter", "directory_length"),
+    "trafo_model_save_adapter.directory": path("fresh_path()", "directory_length"),
     "trafo_model_import.directory": path("w.files.import", "directory_length"),
     "trafo_trainer_new.run_directory": {"good": "@ = NULL;"},
     "path": path("fresh_path()", "path_length"),
 }
+
+# Lists of dimensions of a matrix.
+for op in ("sum_dims", "mean_dims", "max_dims", "min_dims", "permute"):
+    ARRAYS[f"trafo_op_{op}.dims"] = {"store": "int32_t @[2]", "good": "@_v[0] = 1; @_v[1] = 0; @ = @_v;", "bends": [
+        ("negative", "either", "@_v[0] = -1;"), ("negative", "refused", "@_v[0] = INT32_MIN;"),
+        ("INT64_MAX", "refused", "@_v[0] = INT32_MAX;"), ("overflow", "refused", "@_v[0] = 2;")]}
+
+HYPOTHESIS_RANKS = {f"trafo_translations_get{what}.rank" for what in ("", "_tokens", "_word_scores", "_alignment")}
 
 # Numbers: good values by parameter, then by name.
 VALUES = {
     "dtype": "TRAFO_FLOAT32", "precision": "TRAFO_FLOAT32", "trafo_op_cast.dtype": "TRAFO_FLOAT64", "dim": "0", "dim0": "0",
     "dim1": "1", "keep_dim": "0", "transpose_a": "0", "transpose_b": "0", "causal": "0", "epsilon": "1e-5", "scale": "1",
     "factor": "2", "theta": "10000", "heads": "1", "kv_heads": "0", "head_dim": "2", "activation": "TRAFO_GELU",
-    "start": "0", "stop": "1", "rank": "1", "trafo_translations_get.rank": "0", "capacity": "8", "index": "0", "id": "5",
+    "start": "0", "stop": "1", "rank": "1", **{rank: "0" for rank in HYPOTHESIS_RANKS}, "capacity": "8", "index": "0", "id": "5",
     "threads": "2", "keep_graphs": "0", "recording": "1", "requires_grad": "1", "device": "TRAFO_DEVICE_CPU", "code": "1",
     "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "weights": "TRAFO_EXPORT_WEIGHTS_BY_FORMAT",
     "seed": "1", "identity": "7", "pairs": "3",
     "max_updates": "1", "sentences": "2", "source_tokens": "8", "target_tokens": "8", "lowercase": "0", "best": "2",
     "learning_rate": "0.1", "eps": "1e-6", "atol": "1e-5", "rtol": "1e-3", "chunk_bytes": "0", "positions": "2", "width": "2",
-    "lr_factor": "1", "weight_decay_factor": "1",
+    "lr_factor": "1", "weight_decay_factor": "1", "alpha": "4",
+    "amount": "2", "exponent": "2", "number": "1", "trafo_op_masked_fill.value": "1", "low": "-1", "high": "1", "diagonal": "0",
+    "comparison": "TRAFO_LESS", "distribution": "TRAFO_UNIFORM", "a": "0", "b": "1", "k": "1", "trafo_op_permute.count": "2",
+    "trafo_op_expand.rank": "2", "max_norm": "1", "momentum": "0.5", "weight_decay": "0.1",
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
-    "trafo_translate.count": "3", "trafo_score.count": "3", "trafo_bleu.count": "3", "trafo_chrf.count": "3", "trafo_evaluate.count": "3",
+    "trafo_translate.count": "3", "trafo_score.count": "3", "trafo_force_decode.count": "3", "frozen_count": "1",
+    "trafo_bleu.count": "3", "trafo_chrf.count": "3", "trafo_evaluate.count": "3",
+    "trafo_sentence_scores.count": "3",
     "reference_sets": "1",
     "run_directory_length": "0", "trafo_model_load_run.run_directory_length": "strlen(a->run_directory)", "which": "TRAFO_RUN_LAST",
     "trafo_corpus_hold_out.count": "1",
@@ -223,7 +265,8 @@ def value(function, name, ctype):
         return f"sizeof(a->{'options' if function.endswith('options_init') else 'config' if 'config_init' in function else 'out'}_v.v)"
     if f"{function}.{name}" in VALUES:
         return VALUES[f"{function}.{name}"]
-    if name.endswith("_length") and name in ("path_length", "directory_length", "output_length", "text_length", "name_length", "pattern_length"):
+    if name.endswith("_length") and name in ("path_length", "directory_length", "output_length", "text_length", "name_length", "pattern_length",
+                                           "targets_length"):
         return f"strlen(a->{name.removesuffix('_length')})"
     if name in ("source_length", "target_length"):
         return f"strlen(a->{name.removesuffix('_length')}_path)"
@@ -231,21 +274,24 @@ def value(function, name, ctype):
 
 
 # The options of engine/options are sorted by their types; these are the others.
-ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "weights", "reduction", "unit"}
+ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "weights", "reduction", "unit",
+         "comparison", "distribution"}
 FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "requires_grad", "lowercase",
          "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
-ANY = {"identity", "ignore_label", "step", "dropout_id", "code", "first_line"}
+ANY = {"diagonal", "identity", "ignore_label", "step", "dropout_id", "code", "first_line"}
 INDEXES = {"index", "id"}
-COUNTS = {"count", "reference_sets", "input_count", "output_count", "bytes"}
+COUNTS = {"count", "frozen_count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
 QUANTITIES = {"rank", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
               "chunk_bytes", "positions", "head_dim", "start", "stop", "device_index", "q_column", "k_column", "v_column",
-              "memory_bytes", "value"}
+              "memory_bytes", "value", "k"}
 # Any sign means something: a dimension counted from the end.
 SIGNED = {"dim", "dim0", "dim1"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
-REALS = {"character_coverage", "theta", "p", "eps", "atol", "rtol", "lr_factor", "weight_decay_factor"}
-FACTORS = {"scale", "factor"}
+REALS = {"alpha", "character_coverage", "theta", "p", "eps", "atol", "rtol", "lr_factor", "weight_decay_factor",
+         "a", "b", "max_norm", "momentum", "weight_decay", "learning_rate"}
+BOUNDS = {"low", "high"}  # either may be infinite
+FACTORS = {"scale", "factor", "amount", "exponent", "number", "value"}
 
 
 OPTION_KINDS = {"int": QUANTITIES, "bytes": QUANTITIES, "metrics": QUANTITIES, "seed": ANY, "real": REALS, "flag": FLAGS,
@@ -264,6 +310,8 @@ def number(function, label, name, ctype):
         if name in FACTORS:
             return [("not finite", "NAN", "either"), ("not finite", "INFINITY", "either"), ("negative", "-1", "either"),
                     ("zero", "0", "either")]
+        if name in BOUNDS:
+            return [("not finite", "NAN", "refused"), ("not finite", "INFINITY", "either"), ("zero", "0", "either")]
         if name in REALS:
             return [("not finite", "NAN", "refused"), ("not finite", "INFINITY", "either"), ("not finite", "-INFINITY", "refused"),
                     ("negative", "-1", "either"), ("zero", "0", "either"), ("overflow", "3e38", "either")]
@@ -288,7 +336,7 @@ def number(function, label, name, ctype):
             return [("negative", "-1", "refused"), ("negative", least, "refused"), ("zero", "0", "either"),
                     ("INT64_MAX", largest, "refused"), ("overflow", half, "refused")]
         return [("zero", "0", "either")] + [(c, v, "refused") for c, v in LENGTHS] + [("overflow", "SIZE_MAX / 8 + 2", "refused")]
-    if name in INDEXES or where == "trafo_translations_get.rank":
+    if name in INDEXES or where in HYPOTHESIS_RANKS:
         below = [] if ctype == "size_t" else [("negative", "-1", "refused"), ("negative", least, "refused")]
         above = [("negative", "(size_t)-1", "refused")] if ctype == "size_t" else []
         return below + above + [("zero", "0", "either"), ("INT64_MAX", largest, "refused"), ("overflow", half, "refused")]

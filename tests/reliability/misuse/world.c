@@ -116,6 +116,10 @@ const trafo_string_view* good_paths(void) {
   paths[0] = (trafo_string_view){w.files.tsv, strlen(w.files.tsv)};
   return paths;
 }
+const trafo_string_view* good_patterns(void) {
+  static const trafo_string_view patterns[3] = {{"*norm*", 6}};
+  return patterns;
+}
 const trafo_string_view* good_model_paths(void) {
   static trafo_string_view paths[3];
   paths[0] = paths[1] = (trafo_string_view){w.files.model, strlen(w.files.model)};
@@ -226,6 +230,14 @@ static trafo_trainer* saved_trainer(const char* directory) {
 
 trafo_trainer* fresh_validated(void) {
   return saved_trainer(fresh_path());
+}
+
+trafo_model* fresh_adapted(int state) {
+  trafo_model* model = NULL;
+  must(trafo_model_new(w.context, &w.config, 1, &model));
+  if (state > 0) must(trafo_model_add_adapter(model, 2, 4, NULL, 0, 1));
+  if (state > 1) must(trafo_model_merge_adapter(model));
+  return model;
 }
 
 void* fresh(int kind) {
@@ -403,7 +415,7 @@ void world_files(const char* where) {
   snprintf(folder, sizeof folder, "%s", where);
 #define NAMED(name) snprintf(w.files.name, sizeof w.files.name, "%s/" #name, folder)
   NAMED(tokenizer), NAMED(shortlist), NAMED(tsv), NAMED(text), NAMED(model), NAMED(import),
-      NAMED(checkpoint), NAMED(run);
+      NAMED(checkpoint), NAMED(run), NAMED(adapter), NAMED(tensors);
 }
 
 void world_begin(void) {
@@ -469,6 +481,12 @@ void world_write_files(void) {
   must(trafo_trainer_write(w.trainer, write_file, file));
   if (fclose(file) != 0) _exit(3);
   trafo_trainer_free(saved_trainer(w.files.run));
+  trafo_model* adapted = fresh_adapted(1);
+  must(trafo_model_save_adapter(adapted, w.files.adapter, strlen(w.files.adapter)));
+  trafo_model_free(adapted);
+  const trafo_tensor* const row = w.row;
+  must(trafo_tensors_save(w.context, w.files.tensors, strlen(w.files.tensors), good_lines(), &row,
+                          1));
   write_text(w.files.tsv, "alpha\tbeta\nbeta\tgamma\n");
   write_text(w.files.text, "alpha\nbeta\n");
 }

@@ -29,6 +29,14 @@ pub const TRAFO_SILU: i32 = 2;
 pub const TRAFO_REDUCE_NONE: i32 = 0;
 pub const TRAFO_REDUCE_SUM: i32 = 1;
 pub const TRAFO_REDUCE_MEAN: i32 = 2;
+pub const TRAFO_EQUAL: i32 = 0;
+pub const TRAFO_NOT_EQUAL: i32 = 1;
+pub const TRAFO_LESS: i32 = 2;
+pub const TRAFO_LESS_EQUAL: i32 = 3;
+pub const TRAFO_GREATER: i32 = 4;
+pub const TRAFO_GREATER_EQUAL: i32 = 5;
+pub const TRAFO_UNIFORM: i32 = 0;
+pub const TRAFO_NORMAL: i32 = 1;
 pub const TRAFO_TOKEN_UNK: i32 = 0;
 pub const TRAFO_TOKEN_BOS: i32 = 1;
 pub const TRAFO_TOKEN_EOS: i32 = 2;
@@ -112,7 +120,7 @@ unsafe extern "C" {
     pub fn trafo_version() -> *const ::core::ffi::c_char;
 }
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " The ABI major version of the library that is linked. since 0.1"]
     pub fn trafo_abi_version() -> i32;
 }
 #[repr(C)]
@@ -137,7 +145,7 @@ unsafe extern "C" {
     pub fn trafo_error_code_name(code: i32) -> *const ::core::ffi::c_char;
 }
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " Frees the error. since 0.1"]
     pub fn trafo_error_free(error: *mut trafo_error);
 }
 #[doc = " ---- Strings and ids that are returned -----------------------------------------------------------------------------"]
@@ -158,7 +166,7 @@ const _: () = {
         [::core::mem::offset_of!(trafo_string_view, length) - 8usize];
 };
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " Frees the string. since 0.1"]
     pub fn trafo_string_free(string: *mut ::core::ffi::c_char);
 }
 unsafe extern "C" {
@@ -209,7 +217,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
     pub fn trafo_context_options_init(
         options: *mut trafo_context_options,
         struct_size: usize,
@@ -315,7 +323,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Bytes of the context's device that are in use, were in use at most, and are reserved. since 0.1"]
     pub fn trafo_context_memory_stats(
         context: *mut trafo_context,
         out: *mut trafo_memory_stats,
@@ -351,26 +359,26 @@ pub struct trafo_cancel {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " A new handle, not set. since 0.1"]
     pub fn trafo_cancel_new(out: *mut *mut trafo_cancel) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Cancels the calls that got the handle. It stays set until it is reset. since 0.1"]
     pub fn trafo_cancel_set(cancel: *const trafo_cancel) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Takes the cancellation back; the handle can be used again. since 0.1"]
     pub fn trafo_cancel_reset(cancel: *const trafo_cancel) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " 1 after trafo_cancel_set, 0 before it and after trafo_cancel_reset. since 0.1"]
     pub fn trafo_cancel_is_set(cancel: *const trafo_cancel, out: *mut i32) -> *mut trafo_error;
 }
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " Frees the handle. since 0.1"]
     pub fn trafo_cancel_free(cancel: *mut trafo_cancel);
 }
 #[repr(C)]
@@ -408,12 +416,12 @@ unsafe extern "C" {
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " Frees the handle. since 0.1"]
     pub fn trafo_tensor_free(tensor: *mut trafo_tensor);
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " The type of the elements, TRAFO_FLOAT32 and so on. since 0.1"]
     pub fn trafo_tensor_get_dtype(tensor: *const trafo_tensor, out: *mut i32) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -467,7 +475,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Forgets the gradient of a leaf. since 0.1"]
     pub fn trafo_tensor_zero_grad(tensor: *mut trafo_tensor) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -590,7 +598,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " a - b, with NumPy broadcasting. since 0.1"]
     pub fn trafo_op_subtract(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -600,7 +608,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " a * b by elements, with NumPy broadcasting. since 0.1"]
     pub fn trafo_op_multiply(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -610,7 +618,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " a / b by elements, with NumPy broadcasting. since 0.1"]
     pub fn trafo_op_divide(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -630,7 +638,17 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " x + amount. since 0.1"]
+    pub fn trafo_op_shift(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        amount: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " e to the power of each element. since 0.1"]
     pub fn trafo_op_exp(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -639,7 +657,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " The natural logarithm of each element. since 0.1"]
     pub fn trafo_op_log(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -648,7 +666,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " The square root of each element. since 0.1"]
     pub fn trafo_op_sqrt(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -657,7 +675,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " The hyperbolic tangent of each element. since 0.1"]
     pub fn trafo_op_tanh(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -666,7 +684,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " 1 / (1 + exp(-x)) of each element. since 0.1"]
     pub fn trafo_op_sigmoid(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -704,7 +722,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " The mean over one dimension, with the arguments of trafo_op_sum_dim. since 0.1"]
     pub fn trafo_op_mean_dim(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -760,7 +778,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " The tensors one after the other along a dimension; all others must be equal. since 0.1"]
     pub fn trafo_op_concat(
         context: *mut trafo_context,
         tensors: *const *const trafo_tensor,
@@ -771,7 +789,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Between float32, float64 and bfloat16. since 0.1"]
+    #[doc = " Between float32, float64, bfloat16 and int32. To int32 it rounds towards zero; what lies outside becomes the nearest int32,\n NaN becomes 0; it has no gradient. since 0.1"]
     pub fn trafo_op_cast(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -781,7 +799,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " [m,k] x [k,n], or batched [b,m,k] x [b,k,n]; transpose_* swaps the last two dimensions of an input. since 0.1"]
+    #[doc = " [m,k] x [k,n], or batched [..,m,k] x [..,k,n], whose leading dimensions broadcast; a vector [k] is a row on the left and a\n column on the right. transpose_* swaps the last two dimensions of an input. since 0.1"]
     pub fn trafo_op_matmul(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -964,7 +982,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
     pub fn trafo_attention_options_init(
         options: *mut trafo_attention_options,
         struct_size: usize,
@@ -1066,7 +1084,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
     pub fn trafo_cross_entropy_options_init(
         options: *mut trafo_cross_entropy_options,
         struct_size: usize,
@@ -1097,6 +1115,315 @@ unsafe extern "C" {
         chunk_bytes: i64,
         out_loss: *mut *mut trafo_tensor,
         out_nll: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " |x|; the gradient at 0 is 0. since 0.1"]
+    pub fn trafo_op_abs(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x in radians. since 0.1"]
+    pub fn trafo_op_sin(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x in radians. since 0.1"]
+    pub fn trafo_op_cos(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x. since 0.1"]
+    pub fn trafo_op_erf(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x (1 + erf(x / sqrt(2))) / 2: the exact GELU. since 0.1"]
+    pub fn trafo_op_gelu_erf(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x^exponent; NaN for negative x with an exponent that is no integer. since 0.1"]
+    pub fn trafo_op_power(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        exponent: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " min(max(x, low), high), low <= high; the gradient of an element outside is 0. since 0.1"]
+    pub fn trafo_op_clamp(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        low: f64,
+        high: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The gradient of equal elements is divided in half. since 0.1"]
+    pub fn trafo_op_maximum(
+        context: *mut trafo_context,
+        a: *const trafo_tensor,
+        b: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The smaller of two elements; the gradient as of trafo_op_maximum. since 0.1"]
+    pub fn trafo_op_minimum(
+        context: *mut trafo_context,
+        a: *const trafo_tensor,
+        b: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " a^b. since 0.1"]
+    pub fn trafo_op_pow(
+        context: *mut trafo_context,
+        a: *const trafo_tensor,
+        b: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " int32: 1 where the comparison (TRAFO_EQUAL and others) of a with b holds, else 0; a and b of one type, int32 allowed. No\n gradient. since 0.1"]
+    pub fn trafo_op_compare(
+        context: *mut trafo_context,
+        a: *const trafo_tensor,
+        b: *const trafo_tensor,
+        comparison: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same with a number for b. since 0.1"]
+    pub fn trafo_op_compare_number(
+        context: *mut trafo_context,
+        a: *const trafo_tensor,
+        number: f64,
+        comparison: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " a where the mask is not 0, else b; int32 allowed. What is not chosen affects neither values nor gradients. since 0.1"]
+    pub fn trafo_op_where(
+        context: *mut trafo_context,
+        mask: *const trafo_tensor,
+        a: *const trafo_tensor,
+        b: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " `value` where the mask is not 0, else x; int32 allowed. since 0.1"]
+    pub fn trafo_op_masked_fill(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        mask: *const trafo_tensor,
+        value: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x [.., rows, columns] with 0 in place of the elements [i, j] above the diagonal: j - i > diagonal. since 0.1"]
+    pub fn trafo_op_tril(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        diagonal: i64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same below the diagonal: j - i < diagonal. since 0.1"]
+    pub fn trafo_op_triu(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        diagonal: i64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The sum over `count` dimensions, each given once; count 0: over all. keep_dim 1 leaves dimensions of size 1. since 0.1"]
+    pub fn trafo_op_sum_dims(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dims: *const i32,
+        count: usize,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The mean over `count` dimensions, given as for trafo_op_sum_dims. since 0.1"]
+    pub fn trafo_op_mean_dims(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dims: *const i32,
+        count: usize,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The maximum; the gradient goes to the first one. since 0.1"]
+    pub fn trafo_op_max_dims(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dims: *const i32,
+        count: usize,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The minimum; the gradient goes to the first one. since 0.1"]
+    pub fn trafo_op_min_dims(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dims: *const i32,
+        count: usize,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " int32: the number along dim of the largest element, the first of equal ones; NaN counts as largest. since 0.1"]
+    pub fn trafo_op_argmax(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same of the smallest; NaN counts as smallest. since 0.1"]
+    pub fn trafo_op_argmin(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The k largest elements along dim, largest first, and their numbers (int32), equal ones by lower number. 1 <= k <= size.\n since 0.1"]
+    pub fn trafo_op_top_k(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        k: i64,
+        dim: i32,
+        out_values: *mut *mut trafo_tensor,
+        out_ids: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " y_i = x_0 + .. + x_i along dim; int32 allowed. since 0.1"]
+    pub fn trafo_op_cumsum(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Dimension i of the result is dimension dims[i] of x, each given once; a view. since 0.1"]
+    pub fn trafo_op_permute(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dims: *const i32,
+        count: usize,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Repeats dimensions of size 1, and new ones in front, to `shape`; -1 keeps the size of x. A view. since 0.1"]
+    pub fn trafo_op_expand(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        shape: *const i64,
+        rank: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x at each place p of the index, with the place along dim replaced by index[p]. index int32 has the rank of x and is in no\n other dimension larger; the result has its shape. since 0.1"]
+    pub fn trafo_op_gather(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        index: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x with src[p] added at these places. src has the shape of the index. since 0.1"]
+    pub fn trafo_op_scatter_add(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        index: *const trafo_tensor,
+        src: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x with src[p] in these places; of several for one place the last in row-major order stays. since 0.1"]
+    pub fn trafo_op_scatter(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        index: *const trafo_tensor,
+        src: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
 #[repr(C)]
@@ -1138,7 +1465,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
     pub fn trafo_adamw_options_init(
         options: *mut trafo_adamw_options,
         struct_size: usize,
@@ -1165,8 +1492,71 @@ unsafe extern "C" {
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " Frees the handle. since 0.1"]
     pub fn trafo_adamw_free(optimizer: *mut trafo_adamw);
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Scales the gradients of the parameters so that their common norm is at most max_norm (0: measures only). The parameters may be\n those of several optimizers. Those without a gradient count as 0. out_norm (may be NULL) gets the norm before. NON_FINITE: the\n norm is NaN or infinite; nothing has changed. since 0.1"]
+    pub fn trafo_clip_grad_norm(
+        context: *mut trafo_context,
+        parameters: *const *mut trafo_tensor,
+        count: usize,
+        max_norm: f64,
+        out_norm: *mut f64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " One update of SGD for each leaf p that has a gradient g, which is zeroed then: v = momentum v + g + weight_decay p,\n p = p - learning_rate v. `velocities` has a tensor like each parameter, zeros at first; it may be NULL if momentum is 0. Call it\n once for each group of parameters with settings of their own. Parameters are float32, or float64 on the CPU. since 0.1"]
+    pub fn trafo_sgd_step(
+        context: *mut trafo_context,
+        parameters: *const *mut trafo_tensor,
+        velocities: *const *mut trafo_tensor,
+        count: usize,
+        learning_rate: f64,
+        momentum: f64,
+        weight_decay: f64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " A floating-point leaf with random elements. A seed gives the same numbers on every device. since 0.1"]
+    pub fn trafo_tensor_random(
+        context: *mut trafo_context,
+        dtype: i32,
+        shape: *const i64,
+        rank: i32,
+        distribution: i32,
+        a: f64,
+        b: f64,
+        seed: u64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Writes tensors with their names to a safetensors file with checksums, which appears whole or not at all. Names are UTF-8, not\n empty, and different. since 0.1"]
+    pub fn trafo_tensors_save(
+        context: *mut trafo_context,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        names: *const trafo_string_view,
+        tensors: *const *const trafo_tensor,
+        count: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Reads the tensors of these names from a safetensors file as new leaves: out has room for `count` handles. The file may have more.\n NOT_FOUND names a missing file or tensor, CORRUPT_FILE what is damaged. since 0.1"]
+    pub fn trafo_tensors_load(
+        context: *mut trafo_context,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        names: *const trafo_string_view,
+        count: usize,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1213,7 +1603,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
     pub fn trafo_tokenizer_options_init(
         options: *mut trafo_tokenizer_options,
         struct_size: usize,
@@ -1297,7 +1687,7 @@ unsafe extern "C" {
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " Frees the handle. since 0.1"]
     pub fn trafo_tokenizer_free(tokenizer: *mut trafo_tokenizer);
 }
 #[repr(C)]
@@ -1358,7 +1748,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " How many lines and pairs the corpus has, and how many were left out. since 0.1"]
     pub fn trafo_corpus_get_info(
         corpus: *const trafo_corpus,
         out: *mut trafo_corpus_info,
@@ -1384,7 +1774,7 @@ unsafe extern "C" {
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " Frees the handle. since 0.1"]
     pub fn trafo_corpus_free(corpus: *mut trafo_corpus);
 }
 #[repr(C)]
@@ -1398,10 +1788,6 @@ pub struct trafo_model {
 pub struct trafo_model_config {
     #[doc = " options: begin trafo_model_config (scripts/generate_options.py)"]
     pub struct_size: usize,
-    #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
-    pub architecture: i32,
-    #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
-    pub activation: i32,
     #[doc = " Tokens of the vocabulary. It must be set."]
     pub vocabulary: i64,
     #[doc = " Layers of the encoder. A decoder-lm has none and ignores it. Default 6."]
@@ -1416,10 +1802,6 @@ pub struct trafo_model_config {
     pub heads: i64,
     #[doc = " Longest sequence that either side may have, in tokens. Default 1024."]
     pub max_positions: i64,
-    #[doc = " 1: the norm stands before each block instead of after it. Default 1."]
-    pub pre_norm: i32,
-    #[doc = " 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1."]
-    pub tied_embeddings: i32,
     #[doc = " Dropout of the embeddings and of the output of every block. Default 0.1."]
     pub dropout: f64,
     #[doc = " Dropout of attention probabilities. Default 0."]
@@ -1428,87 +1810,123 @@ pub struct trafo_model_config {
     pub ffn_dropout: f64,
     #[doc = " Epsilon of the norms. Default 1e-5."]
     pub norm_epsilon: f64,
+    #[doc = " Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads."]
+    pub kv_heads: i64,
+    #[doc = " Base of the angles of rotary positions. Default 10000."]
+    pub rope_theta: f64,
+    #[doc = " Width of an attention head, with rotary positions. Default 0: width / heads."]
+    pub head_width: i64,
+    #[doc = " The angles of rotary positions are divided by it, all of them or, with rope_original_positions, the slow ones. Default 1."]
+    pub rope_factor: f64,
+    #[doc = " Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles of those pairs that turn\n fewer than rope_low_turns times in them, and less and less of it those of more turns. Default 0: {rope_factor} divides all\n angles."]
+    pub rope_original_positions: i64,
+    #[doc = " Turns in rope_original_positions positions up to which rope_factor divides an angle whole. Default 1."]
+    pub rope_low_turns: f64,
+    #[doc = " Turns in rope_original_positions positions from which on rope_factor does not change an angle; above rope_low_turns.\n Default 4."]
+    pub rope_high_turns: f64,
+    #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
+    pub architecture: i32,
+    #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
+    pub activation: i32,
+    #[doc = " 1: the norm stands before each block instead of after it. Default 1."]
+    pub pre_norm: i32,
+    #[doc = " 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1."]
+    pub tied_embeddings: i32,
     #[doc = " TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER."]
     pub norm: i32,
     #[doc = " TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD."]
     pub positions: i32,
     #[doc = " TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN."]
     pub ffn: i32,
-    #[doc = " 1: the linear layers have biases. A model with RMS norm has none. Default 1."]
+    #[doc = " 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.\n Default 1."]
     pub biases: i32,
-    #[doc = " Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads."]
-    pub kv_heads: i64,
-    #[doc = " Base of the angles of rotary positions. Default 10000."]
-    pub rope_theta: f64,
     #[doc = " 1: the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep models begin better.\n Default 0."]
     pub depth_scaled_init: i32,
     #[doc = " 1: the output layer has a bias, in a model with biases. GPT-2 has none. Default 1."]
     pub output_bias: i32,
+    #[doc = " 1: queries, keys and values have biases in a model that has no others (biases is 0), as in Qwen2. Default 0."]
+    pub qkv_biases: i32,
+    #[doc = " 1: the output of an attention has a bias in a model without biases. Default 0."]
+    pub attention_output_bias: i32,
+    #[doc = " 1: the feed-forward layers have biases in a model without biases. Default 0."]
+    pub ffn_biases: i32,
     #[doc = " What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer\n works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 160usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 208usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
-    ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 8usize];
-    ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 12usize];
     ["Offset of field: trafo_model_config::vocabulary"]
-        [::core::mem::offset_of!(trafo_model_config, vocabulary) - 16usize];
+        [::core::mem::offset_of!(trafo_model_config, vocabulary) - 8usize];
     ["Offset of field: trafo_model_config::encoder_layers"]
-        [::core::mem::offset_of!(trafo_model_config, encoder_layers) - 24usize];
+        [::core::mem::offset_of!(trafo_model_config, encoder_layers) - 16usize];
     ["Offset of field: trafo_model_config::decoder_layers"]
-        [::core::mem::offset_of!(trafo_model_config, decoder_layers) - 32usize];
+        [::core::mem::offset_of!(trafo_model_config, decoder_layers) - 24usize];
     ["Offset of field: trafo_model_config::width"]
-        [::core::mem::offset_of!(trafo_model_config, width) - 40usize];
+        [::core::mem::offset_of!(trafo_model_config, width) - 32usize];
     ["Offset of field: trafo_model_config::ffn_width"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_width) - 48usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_width) - 40usize];
     ["Offset of field: trafo_model_config::heads"]
-        [::core::mem::offset_of!(trafo_model_config, heads) - 56usize];
+        [::core::mem::offset_of!(trafo_model_config, heads) - 48usize];
     ["Offset of field: trafo_model_config::max_positions"]
-        [::core::mem::offset_of!(trafo_model_config, max_positions) - 64usize];
-    ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 72usize];
-    ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 76usize];
+        [::core::mem::offset_of!(trafo_model_config, max_positions) - 56usize];
     ["Offset of field: trafo_model_config::dropout"]
-        [::core::mem::offset_of!(trafo_model_config, dropout) - 80usize];
+        [::core::mem::offset_of!(trafo_model_config, dropout) - 64usize];
     ["Offset of field: trafo_model_config::attention_dropout"]
-        [::core::mem::offset_of!(trafo_model_config, attention_dropout) - 88usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_dropout) - 72usize];
     ["Offset of field: trafo_model_config::ffn_dropout"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_dropout) - 96usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_dropout) - 80usize];
     ["Offset of field: trafo_model_config::norm_epsilon"]
-        [::core::mem::offset_of!(trafo_model_config, norm_epsilon) - 104usize];
-    ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 112usize];
-    ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 116usize];
-    ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 120usize];
-    ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 124usize];
+        [::core::mem::offset_of!(trafo_model_config, norm_epsilon) - 88usize];
     ["Offset of field: trafo_model_config::kv_heads"]
-        [::core::mem::offset_of!(trafo_model_config, kv_heads) - 128usize];
+        [::core::mem::offset_of!(trafo_model_config, kv_heads) - 96usize];
     ["Offset of field: trafo_model_config::rope_theta"]
-        [::core::mem::offset_of!(trafo_model_config, rope_theta) - 136usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_theta) - 104usize];
+    ["Offset of field: trafo_model_config::head_width"]
+        [::core::mem::offset_of!(trafo_model_config, head_width) - 112usize];
+    ["Offset of field: trafo_model_config::rope_factor"]
+        [::core::mem::offset_of!(trafo_model_config, rope_factor) - 120usize];
+    ["Offset of field: trafo_model_config::rope_original_positions"]
+        [::core::mem::offset_of!(trafo_model_config, rope_original_positions) - 128usize];
+    ["Offset of field: trafo_model_config::rope_low_turns"]
+        [::core::mem::offset_of!(trafo_model_config, rope_low_turns) - 136usize];
+    ["Offset of field: trafo_model_config::rope_high_turns"]
+        [::core::mem::offset_of!(trafo_model_config, rope_high_turns) - 144usize];
+    ["Offset of field: trafo_model_config::architecture"]
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 152usize];
+    ["Offset of field: trafo_model_config::activation"]
+        [::core::mem::offset_of!(trafo_model_config, activation) - 156usize];
+    ["Offset of field: trafo_model_config::pre_norm"]
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 160usize];
+    ["Offset of field: trafo_model_config::tied_embeddings"]
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 164usize];
+    ["Offset of field: trafo_model_config::norm"]
+        [::core::mem::offset_of!(trafo_model_config, norm) - 168usize];
+    ["Offset of field: trafo_model_config::positions"]
+        [::core::mem::offset_of!(trafo_model_config, positions) - 172usize];
+    ["Offset of field: trafo_model_config::ffn"]
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 176usize];
+    ["Offset of field: trafo_model_config::biases"]
+        [::core::mem::offset_of!(trafo_model_config, biases) - 180usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 144usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 184usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 148usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 188usize];
+    ["Offset of field: trafo_model_config::qkv_biases"]
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 192usize];
+    ["Offset of field: trafo_model_config::attention_output_bias"]
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 196usize];
+    ["Offset of field: trafo_model_config::ffn_biases"]
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 200usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 152usize];
-    ["Offset of field: trafo_model_config::reserved"]
-        [::core::mem::offset_of!(trafo_model_config, reserved) - 156usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 204usize];
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
     pub fn trafo_model_config_init(
         config: *mut trafo_model_config,
         struct_size: usize,
@@ -1607,7 +2025,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " The configuration that the model was made or loaded with. since 0.1"]
     pub fn trafo_model_get_config(
         model: *const trafo_model,
         out: *mut trafo_model_config,
@@ -1691,7 +2109,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and\n backward work for them. '*' stands for any characters, '?' for one: \"encoder.*\" and \"*embedding.weight\" leave the decoder to be\n trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:\n none. INVALID_ARGUMENT: the model has a trainer, or tensors of its parameters are not freed. A run directory continues with the\n same parameters frozen. since 0.1"]
+    #[doc = " Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and\n backward work for them. '*' stands for any characters, '?' for one: \"encoder.*\" and \"*embedding.weight\" leave the decoder to be\n trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:\n none. INVALID_ARGUMENT: the model has a trainer, is prepared for inference, or tensors of its parameters are not freed. A run directory\n continues with the same parameters frozen. since 0.1"]
     pub fn trafo_model_freeze(
         model: *mut trafo_model,
         pattern: *const ::core::ffi::c_char,
@@ -1723,6 +2141,51 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still\n computes the same. `targets`: names with commas between them, of query, key, value, output, gate, up and down, as far as the model\n has them; qkv in place of the first three in a model of GPT-2's form. Length 0: all. alpha > 0, often 2 * rank. A model with int8 weights\n takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter already, or a rank, an alpha or a target that cannot be.\n since 0.1"]
+    pub fn trafo_model_add_adapter(
+        model: *mut trafo_model,
+        rank: i64,
+        alpha: f64,
+        targets: *const ::core::ffi::c_char,
+        targets_length: usize,
+        seed: u64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Adds the adapter in a directory of trafo_model_save_adapter or of PEFT: adapter_config.json and adapter_model.safetensors.\n INVALID_ARGUMENT: an adapter of another base; the message names what differs. UNSUPPORTED: PEFT's options that adapters here do not have.\n NOT_FOUND, CORRUPT_FILE. since 0.1"]
+    pub fn trafo_model_load_adapter(
+        model: *mut trafo_model,
+        directory: *const ::core::ffi::c_char,
+        directory_length: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Writes the adapter to a directory that PEFT reads beside the exported base; an adapter in it is replaced. INVALID_ARGUMENT: there is no\n adapter, it is merged, or other parameters are trainable, which the directory would not have. since 0.1"]
+    pub fn trafo_model_save_adapter(
+        model: *const trafo_model,
+        directory: *const ::core::ffi::c_char,
+        directory_length: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model\n without one. The weights of before stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:\n int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1"]
+    pub fn trafo_model_merge_adapter(model: *mut trafo_model) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Gives the model the weights of before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.\n since 0.1"]
+    pub fn trafo_model_unmerge_adapter(model: *mut trafo_model) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Drops the adapter. A merged one stays in the weights and can no longer be unmerged. The parameters stay frozen: see trafo_model_unfreeze.\n INVALID_ARGUMENT: there is no adapter. since 0.1"]
+    pub fn trafo_model_remove_adapter(model: *mut trafo_model) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;\n with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.\n UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the model was trained with another vocabulary.\n since 0.1"]
     pub fn trafo_model_export(
         model: *const trafo_model,
@@ -1747,7 +2210,7 @@ unsafe extern "C" {
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " Frees the handle. since 0.1"]
     pub fn trafo_model_free(model: *mut trafo_model);
 }
 #[repr(C)]
@@ -1832,13 +2295,13 @@ pub struct trafo_trainer_options {
     pub recompute: i32,
     #[doc = " 1: CUDA times the GEMM kernels of new batch shapes at the start of a run, at most 5 seconds in all, and keeps those that\n are at least 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the\n same bits. A cache file of the user holds them for later runs. Nothing on the CPU. Default 0."]
     pub autotune_gemm: i32,
-    #[doc = " Training is done after so many updates. Default 0: never."]
+    #[doc = " Training is done after this many updates. Default 0: never."]
     pub after_updates: i64,
-    #[doc = " Training is done after so many epochs. Default 0: never."]
+    #[doc = " Training is done after this many epochs. Default 0: never."]
     pub after_epochs: i64,
-    #[doc = " Training is done after so many target tokens. Default 0: never."]
+    #[doc = " Training is done after this many target tokens. Default 0: never."]
     pub after_tokens: i64,
-    #[doc = " Training is done after so many validations in a row without a better metric (see early_stopping_on). Default 0: never."]
+    #[doc = " Training is done after this many validations in a row without a better metric (see early_stopping_on). Default 0: never."]
     pub early_stopping: i64,
     #[doc = " Updates in a row with a loss or gradient that is not finite, or a loss above 2 ln V + 20 a token, before the error\n NON_FINITE. Default 10."]
     pub max_non_finite_steps: i64,
@@ -1852,7 +2315,7 @@ pub struct trafo_trainer_options {
     pub save_freq: trafo_period,
     #[doc = " How often it logs (the event LOG). Default 20 updates."]
     pub log_freq: trafo_period,
-    #[doc = " The first so many updates are logged as well. Default 0."]
+    #[doc = " This many updates at the start are logged as well. Default 0."]
     pub log_first: i64,
     #[doc = " Beam of validation. 1 is greedy search. Default 1."]
     pub valid_beam: i64,
@@ -1860,7 +2323,7 @@ pub struct trafo_trainer_options {
     pub valid_normalize: f64,
     #[doc = " Newest checkpoints that are kept. Default 3."]
     pub keep_last: i64,
-    #[doc = " At the end the mean of so many of the newest checkpoints, which are kept for it, is written to\n ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average."]
+    #[doc = " At the end the mean of this many of the newest checkpoints, which are kept for it, is written to\n ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average."]
     pub average_last: i64,
     #[doc = " Bits TRAFO_METRIC_*. What validation measures. Default all."]
     pub valid_metrics: i32,
@@ -2020,10 +2483,12 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The memory that training needs on a CUDA device, computed without the device. A batch has `sentences` sentences with source_tokens\n and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,\n optimizer_states, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch that fits\n the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes are\n no batch of this model. since 0.1"]
+    #[doc = " The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`\n patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with\n source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,\n optimizer_states, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch that fits the\n limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes are no batch of\n this model. since 0.1"]
     pub fn trafo_plan_training(
         config: *const trafo_model_config,
         options: *const trafo_trainer_options,
+        frozen: *const trafo_string_view,
+        frozen_count: usize,
         sentences: i64,
         source_tokens: i64,
         target_tokens: i64,
@@ -2263,7 +2728,7 @@ unsafe extern "C" {
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " Frees the handle. since 0.1"]
     pub fn trafo_trainer_free(trainer: *mut trafo_trainer);
 }
 #[repr(C)]
@@ -2303,7 +2768,7 @@ unsafe extern "C" {
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " Frees the handle. since 0.1"]
     pub fn trafo_shortlist_free(shortlist: *mut trafo_shortlist);
 }
 #[repr(C)]
@@ -2323,13 +2788,19 @@ pub struct trafo_translate_options {
     pub min_length: i64,
     #[doc = " Source tokens times beam of the sentences that are decoded together. Default 4096."]
     pub batch_tokens: i64,
+    #[doc = " 1: every hypothesis has the log-probability of each of its tokens. Default 0."]
+    pub word_scores: i32,
+    #[doc = " 1: every hypothesis has an alignment: for each of its tokens, the cross-attention to the source tokens. A decoder-lm has\n none: UNSUPPORTED. Default 0."]
+    pub alignment: i32,
+    #[doc = " Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from 1. Default 0: the last but\n one."]
+    pub alignment_layer: i64,
     #[doc = " 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1."]
     pub truncate: i32,
     #[doc = " 1: every token is drawn instead of searching for the best; beam is not used then. What is drawn follows from the model's\n probabilities, the seed, the number of the line, of the sample and of the token alone."]
     pub sampling: i32,
     #[doc = " Sampling: logits are divided by it. Default 1."]
     pub temperature: f64,
-    #[doc = " Sampling: only so many of the most probable tokens. Default 0: all."]
+    #[doc = " Sampling: only this many of the most probable tokens. Default 0: all."]
     pub top_k: i64,
     #[doc = " Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).\n Default 1."]
     pub top_p: f64,
@@ -2339,15 +2810,19 @@ pub struct trafo_translate_options {
     pub first_line: i64,
     #[doc = " Only tokens of the list are chosen among. Default NULL: the whole vocabulary."]
     pub shortlist: *const trafo_shortlist,
-    #[doc = " With a shortlist: the first so many tokens of the vocabulary are chosen among as well. Default 100."]
+    #[doc = " With a shortlist: this many tokens from the start of the vocabulary are chosen among as well. Default 100."]
     pub shortlist_first: i64,
-    #[doc = " With a shortlist: the best so many translations of each source token are chosen among. Default 100."]
+    #[doc = " With a shortlist: this many of the best translations of each source token are chosen among. Default 100."]
     pub shortlist_best: i64,
+    #[doc = " 1: eos stands behind a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit\n then loses its beginning. Default 1."]
+    pub end_source: i32,
+    #[doc = " 1: bos stands before a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.\n Default 0."]
+    pub begin_source: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_translate_options"]
-        [::core::mem::size_of::<trafo_translate_options>() - 128usize];
+        [::core::mem::size_of::<trafo_translate_options>() - 152usize];
     ["Alignment of trafo_translate_options"]
         [::core::mem::align_of::<trafo_translate_options>() - 8usize];
     ["Offset of field: trafo_translate_options::struct_size"]
@@ -2364,26 +2839,36 @@ const _: () = {
         [::core::mem::offset_of!(trafo_translate_options, min_length) - 40usize];
     ["Offset of field: trafo_translate_options::batch_tokens"]
         [::core::mem::offset_of!(trafo_translate_options, batch_tokens) - 48usize];
+    ["Offset of field: trafo_translate_options::word_scores"]
+        [::core::mem::offset_of!(trafo_translate_options, word_scores) - 56usize];
+    ["Offset of field: trafo_translate_options::alignment"]
+        [::core::mem::offset_of!(trafo_translate_options, alignment) - 60usize];
+    ["Offset of field: trafo_translate_options::alignment_layer"]
+        [::core::mem::offset_of!(trafo_translate_options, alignment_layer) - 64usize];
     ["Offset of field: trafo_translate_options::truncate"]
-        [::core::mem::offset_of!(trafo_translate_options, truncate) - 56usize];
+        [::core::mem::offset_of!(trafo_translate_options, truncate) - 72usize];
     ["Offset of field: trafo_translate_options::sampling"]
-        [::core::mem::offset_of!(trafo_translate_options, sampling) - 60usize];
+        [::core::mem::offset_of!(trafo_translate_options, sampling) - 76usize];
     ["Offset of field: trafo_translate_options::temperature"]
-        [::core::mem::offset_of!(trafo_translate_options, temperature) - 64usize];
+        [::core::mem::offset_of!(trafo_translate_options, temperature) - 80usize];
     ["Offset of field: trafo_translate_options::top_k"]
-        [::core::mem::offset_of!(trafo_translate_options, top_k) - 72usize];
+        [::core::mem::offset_of!(trafo_translate_options, top_k) - 88usize];
     ["Offset of field: trafo_translate_options::top_p"]
-        [::core::mem::offset_of!(trafo_translate_options, top_p) - 80usize];
+        [::core::mem::offset_of!(trafo_translate_options, top_p) - 96usize];
     ["Offset of field: trafo_translate_options::seed"]
-        [::core::mem::offset_of!(trafo_translate_options, seed) - 88usize];
+        [::core::mem::offset_of!(trafo_translate_options, seed) - 104usize];
     ["Offset of field: trafo_translate_options::first_line"]
-        [::core::mem::offset_of!(trafo_translate_options, first_line) - 96usize];
+        [::core::mem::offset_of!(trafo_translate_options, first_line) - 112usize];
     ["Offset of field: trafo_translate_options::shortlist"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist) - 104usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist) - 120usize];
     ["Offset of field: trafo_translate_options::shortlist_first"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 112usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 128usize];
     ["Offset of field: trafo_translate_options::shortlist_best"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 120usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 136usize];
+    ["Offset of field: trafo_translate_options::end_source"]
+        [::core::mem::offset_of!(trafo_translate_options, end_source) - 144usize];
+    ["Offset of field: trafo_translate_options::begin_source"]
+        [::core::mem::offset_of!(trafo_translate_options, begin_source) - 148usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -2397,7 +2882,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
     pub fn trafo_translate_options_init(
         options: *mut trafo_translate_options,
         struct_size: usize,
@@ -2405,7 +2890,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options\n and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary (which a\n call without lines finds out, too). NON_FINITE: the logits of a line are NaN or\n infinite. CANCELLED. since 0.1"]
+    #[doc = " Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options\n and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary (which a\n call without lines finds out, too). UNSUPPORTED: an alignment of a decoder-lm. NON_FINITE: the logits of a line are NaN or\n infinite. CANCELLED. since 0.1"]
     pub fn trafo_translate(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -2425,6 +2910,40 @@ unsafe extern "C" {
         rank: usize,
         out_text: *mut trafo_string_view,
         out_score: *mut f64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The tokens of such a hypothesis, ids of the vocabulary without its end; borrowed. Errors as above. since 0.1"]
+    pub fn trafo_translations_get_tokens(
+        translations: *const trafo_translations,
+        index: usize,
+        rank: usize,
+        out_tokens: *mut *const i32,
+        out_count: *mut usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The natural log-probability of each token of such a hypothesis, its end included, with the option word_scores; borrowed. They sum to\n the log-probability, which is the score times length^length_penalty. A hypothesis that was cut off at its longest length has none of\n an end. *out_count is 0 without the option, and for the translation of an empty line. Errors as above. since 0.1"]
+    pub fn trafo_translations_get_word_scores(
+        translations: *const trafo_translations,
+        index: usize,
+        rank: usize,
+        out_scores: *mut *const f64,
+        out_count: *mut usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The alignment of such a hypothesis, with the option alignment: *out_weights has target_tokens rows of source_tokens weights, borrowed.\n A row sums to 1 and belongs to one of the tokens that have word scores. The columns are the source tokens that were translated, the\n end included. Both counts are 0 without the option, and for the translation of an empty line. Errors as above. since 0.1"]
+    pub fn trafo_translations_get_alignment(
+        translations: *const trafo_translations,
+        index: usize,
+        rank: usize,
+        out_weights: *mut *const f32,
+        out_target_tokens: *mut usize,
+        out_source_tokens: *mut usize,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -2455,7 +2974,7 @@ unsafe extern "C" {
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
-    #[doc = " since 0.1"]
+    #[doc = " Frees the handle. since 0.1"]
     pub fn trafo_translations_free(translations: *mut trafo_translations);
 }
 unsafe extern "C" {
@@ -2469,6 +2988,20 @@ unsafe extern "C" {
         count: usize,
         out_log_probability: *mut f64,
         out_tokens: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Forced decoding: each target as the one hypothesis of the source beside it, with its score, and with word scores and an alignment if\n the options ask for them. length_penalty, batch_tokens, word_scores, alignment and alignment_layer of the options are used; options\n and cancel may be NULL. No line is cut. Errors as for trafo_score; UNSUPPORTED: an alignment of a decoder-lm; CANCELLED. since 0.1"]
+    pub fn trafo_force_decode(
+        model: *mut trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        source: *const trafo_string_view,
+        target: *const trafo_string_view,
+        count: usize,
+        options: *const trafo_translate_options,
+        cancel: *const trafo_cancel,
+        out: *mut *mut trafo_translations,
     ) -> *mut trafo_error;
 }
 #[doc = " options: end"]
@@ -2601,7 +3134,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
     pub fn trafo_evaluation_options_init(
         options: *mut trafo_evaluation_options,
         struct_size: usize,
@@ -2619,6 +3152,18 @@ unsafe extern "C" {
         options: *const trafo_evaluation_options,
         out: *mut trafo_evaluation,
         struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " BLEU and chrF2 of every translation by itself against its one reference, 0 to 100, as sacreBLEU's sentence scores: BLEU leaves out\n orders longer than the translation. They choose among translations of a line; their mean is no corpus score. Of the options,\n tokenize, tokenizer and lowercase are used. options may be NULL. out_bleu and out_chrf, arrays of `count`, get the scores. out_bleu\n and out_chrf may be NULL, but not both: that score is not computed then. INVALID_ARGUMENT: no lines; the tokenizer as for trafo_evaluate.\n since 0.1"]
+    pub fn trafo_sentence_scores(
+        hypotheses: *const trafo_string_view,
+        references: *const trafo_string_view,
+        count: usize,
+        options: *const trafo_evaluation_options,
+        out_bleu: *mut f64,
+        out_chrf: *mut f64,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -2674,7 +3219,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
     pub fn trafo_corpus_options_init(
         options: *mut trafo_corpus_options,
         struct_size: usize,

@@ -191,3 +191,49 @@ pub fn evaluate<H: AsRef<str>, R: AsRef<str>>(
         chrf_signature: text_of(&raw.chrf_signature),
     })
 }
+
+/// BLEU and chrF2 of one translation by itself, 0 to 100.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SentenceScore {
+    /// Orders longer than the translation are left out.
+    pub bleu: f64,
+    /// chrF2.
+    pub chrf: f64,
+}
+
+/// BLEU and chrF2 of every translation by itself against its one reference, as sacreBLEU's sentence scores. They choose among
+/// translations of a line; their mean is no corpus score. Of the options, the tokenizer and the case are used.
+///
+/// ```
+/// # fn main() -> trafo::Result<()> {
+/// use trafo::{EvaluationOptions, sentence_scores};
+///
+/// let n_best = ["A dog is running.", "A dog runs."];
+/// let scores = sentence_scores(&n_best, &["A dog runs."; 2], &EvaluationOptions::new())?;
+/// assert!(scores[0].bleu < scores[1].bleu && scores[1].bleu > 99.9);
+/// # Ok(())
+/// # }
+/// ```
+pub fn sentence_scores<H: AsRef<str>, R: AsRef<str>>(
+    hypotheses: &[H],
+    references: &[R],
+    options: &EvaluationOptions,
+) -> Result<Vec<SentenceScore>> {
+    const ORIGIN: &str = "trafo::sentence_scores";
+    expect_equal(ORIGIN, "hypotheses", hypotheses.len(), "references", references.len())?;
+    check_abi()?;
+    let (h, r) = (views(hypotheses), views(references));
+    let (mut bleu, mut chrf) = (vec![0.0; h.len()], vec![0.0; h.len()]);
+    // SAFETY: views, options and both arrays, one element a line, are valid during the call.
+    check(unsafe {
+        sys::trafo_sentence_scores(
+            h.as_ptr(),
+            r.as_ptr(),
+            h.len(),
+            &options.raw,
+            bleu.as_mut_ptr(),
+            chrf.as_mut_ptr(),
+        )
+    })?;
+    Ok(bleu.into_iter().zip(chrf).map(|(bleu, chrf)| SentenceScore { bleu, chrf }).collect())
+}

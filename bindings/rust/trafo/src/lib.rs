@@ -138,8 +138,11 @@
 //! Training stops when the callback breaks or a [`CancelToken`] is set, between two batches, in a consistent state:
 //! call [`Trainer::run`] again to go on. A panic in a callback does the same and then goes on in the caller.
 
+mod adapter;
+mod array_ops;
 mod batches;
 mod cancel;
+mod chain;
 mod context;
 mod data;
 mod device;
@@ -157,6 +160,7 @@ mod model_config;
 mod op_options;
 mod ops;
 mod optim;
+mod own_tensors;
 mod region;
 mod tensor;
 mod text;
@@ -164,14 +168,20 @@ mod trainer;
 mod trainer_options;
 mod translation;
 
+pub use adapter::AdapterOptions;
+pub use array_ops::Comparison;
 pub use batches::{Batch, BatchSource};
 pub use cancel::CancelToken;
+pub use chain::Chain;
 pub use context::{Context, ContextOptions, MemoryStats};
 pub use data::CorpusOptions;
 pub use device::{Device, DeviceInfo};
 pub use dlpack::{CopyMode, DlpackTensor};
 pub use error::{Error, ErrorCode, Result};
-pub use evaluation::{BleuTokenizer, Evaluation, EvaluationOptions, ResampledScore, evaluate};
+pub use evaluation::{
+    BleuTokenizer, Evaluation, EvaluationOptions, ResampledScore, SentenceScore, evaluate,
+    sentence_scores,
+};
 pub use event::{Event, EventKind, Metrics, Stop};
 pub use interop::{ExportFormat, ExportWeights, Imported};
 pub use memory_plan::MemoryPlan;
@@ -181,6 +191,7 @@ pub use op_options::{
     Activation, AttentionOptions, CrossEntropyOptions, Dropout, Reduction, SoftmaxOptions,
 };
 pub use optim::{AdamW, AdamWOptions};
+pub use own_tensors::{Distribution, Sgd};
 pub use region::{Gradcheck, GradcheckOptions};
 pub use tensor::{DType, Element, Tensor};
 pub use text::{Corpus, CorpusInfo, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf};
@@ -188,7 +199,7 @@ pub use trainer::{StepResult, Trainer, TrainerBuilder};
 pub use trainer_options::{
     Metric, OptimizerStates, Period, Recompute, RunModel, Schedule, StoppingMetrics, TrainerOptions,
 };
-pub use translation::{Hypothesis, Sampling, Shortlist, TranslateOptions, Translation};
+pub use translation::{Alignment, Hypothesis, Sampling, Shortlist, TranslateOptions, Translation};
 
 /// Version of the linked library, such as `0.1.0`.
 pub fn version() -> String {

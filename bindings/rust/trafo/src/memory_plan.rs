@@ -1,6 +1,7 @@
 use trafo_sys as sys;
 
 use crate::error::check;
+use crate::handle::views;
 use crate::{ModelConfig, Result, TrainerOptions};
 
 /// What training takes on a CUDA device, in bytes, known without training and without the device.
@@ -14,6 +15,8 @@ use crate::{ModelConfig, Result, TrainerOptions};
 /// assert!(MemoryPlan::of(&config, &lean, 128, 4096, 4096)?.total < plan.total);
 /// let bytes = TrainerOptions::new().optimizer_states(OptimizerStates::EightBit);
 /// assert!(MemoryPlan::of(&config, &bytes, 128, 4096, 4096)?.optimizer < plan.optimizer / 3);
+/// let frozen = MemoryPlan::of_frozen(&config, &TrainerOptions::new(), &["encoder.*"], 128, 4096, 4096)?;
+/// assert!(frozen.gradients < plan.gradients);
 /// # Ok(())
 /// # }
 /// ```
@@ -49,12 +52,28 @@ impl MemoryPlan {
         source_tokens: i64,
         target_tokens: i64,
     ) -> Result<Self> {
+        Self::of_frozen(config, options, &[] as &[&str], sentences, source_tokens, target_tokens)
+    }
+
+    /// The same for a model whose parameters are frozen where their names match a pattern, as by
+    /// [`Model::freeze`](crate::Model::freeze).
+    pub fn of_frozen<S: AsRef<str>>(
+        config: &ModelConfig,
+        options: &TrainerOptions,
+        frozen: &[S],
+        sentences: i64,
+        source_tokens: i64,
+        target_tokens: i64,
+    ) -> Result<Self> {
+        let frozen = views(frozen);
         let mut plan = Self::empty();
         // SAFETY: all pointers are valid during the call, `plan` has the size that is told.
         check(unsafe {
             sys::trafo_plan_training(
                 &config.0,
                 &options.0,
+                frozen.as_ptr(),
+                frozen.len(),
                 sentences,
                 source_tokens,
                 target_tokens,

@@ -16,7 +16,7 @@ use crate::model_config::{ModelConfig, from_i64};
 use crate::tensor::{DType, Element, expect_dtype};
 use crate::text::{Tokenizer, expect_equal};
 use crate::trainer_options::RunModel;
-use crate::translation::{Hypothesis, TranslateOptions, Translation};
+use crate::translation::{Alignment, Hypothesis, TranslateOptions, Translation};
 
 /// How probable a target is, given its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,8 +110,8 @@ impl fmt::Debug for Parameter<'_> {
 
 /// A transformer with its weights, on an engine of its own.
 ///
-/// It can be moved to another thread, not shared by several: give each thread a model of its own, or put one behind a
-/// `Mutex`.
+/// It can be moved to another thread and shared by several (`Send` and `Sync`). Calls on one model are serialised: threads
+/// that shall compute at the same time need a model each.
 ///
 /// ```
 /// use trafo::{Corpus, Model, ModelConfig, TokenizerOptions, TranslateOptions};
@@ -470,8 +470,7 @@ impl Model {
                 out,
             )
         })?;
-        let translations =
-            (0..lines.len()).map(|i| read_line(&result, i)).collect::<Result<_>>()?;
+        let translations = read_lines(&result, lines.len())?;
         let mut truncated = 0;
         // SAFETY: the handle is live, the output is valid.
         check(unsafe { sys::trafo_translations_get_truncated(result.as_ptr(), &mut truncated) })?;
@@ -507,8 +506,89 @@ impl Model {
             .collect())
     }
 
+    /// Forced decoding: each target as the one hypothesis of the source beside it, with its score, and with word scores and
+    /// an alignment if the options ask for them. `length_penalty`, `batch_tokens` and `cancel` are used as well. No line is
+    /// cut.
+    pub fn force_decode<S: AsRef<str>, T: AsRef<str>>(
+        &self,
+        tokenizer: &Tokenizer,
+        sources: &[S],
+        targets: &[T],
+        options: &TranslateOptions,
+    ) -> Result<Vec<Translation>> {
+        expect_equal("Model::force_decode", "sources", sources.len(), "targets", targets.len())?;
+        let (sources, targets) = (views(sources), views(targets));
+        let cancel = options.cancel.as_ref().map_or(ptr::null(), CancelToken::as_ptr);
+        // SAFETY: the handles are live; views, which are equally many, and options are valid during the call.
+        let result = RawTranslations::make(|out| unsafe {
+            sys::trafo_force_decode(
+                self.as_ptr(),
+                tokenizer.as_ptr(),
+                sources.as_ptr(),
+                targets.as_ptr(),
+                sources.len(),
+                &options.raw,
+                cancel,
+                out,
+            )
+        })?;
+        read_lines(&result, sources.len())
+    }
+
     pub(crate) fn as_ptr(&self) -> *mut sys::trafo_model {
         self.raw.as_ptr()
+    }
+}
+
+fn read_lines(translations: &RawTranslations, lines: usize) -> Result<Vec<Translation>> {
+    (0..lines).map(|i| read_line(translations, i)).collect()
+}
+
+/// A borrowed array of C; NULL is empty.
+///
+/// # Safety
+/// `data` has `count` elements that stay valid while the result is used, or `count` is 0.
+unsafe fn lent<'a, T>(data: *const T, count: usize) -> &'a [T] {
+    // SAFETY: promised by the caller.
+    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, count) } }
+}
+
+fn read_hypothesis(
+    translations: &RawTranslations,
+    index: usize,
+    rank: usize,
+) -> Result<Hypothesis> {
+    let handle = translations.as_ptr();
+    let (mut text, mut score) = (empty_view(), 0.0);
+    let (mut ids, mut id_count) = (ptr::null(), 0);
+    let (mut scores, mut score_count) = (ptr::null(), 0);
+    let (mut weights, mut targets, mut sources) = (ptr::null(), 0, 0);
+    // SAFETY: the handle is live, the outputs are valid; views and arrays are borrowed from the handle and copied here.
+    unsafe {
+        check(sys::trafo_translations_get(handle, index, rank, &mut text, &mut score))?;
+        check(sys::trafo_translations_get_tokens(handle, index, rank, &mut ids, &mut id_count))?;
+        check(sys::trafo_translations_get_word_scores(
+            handle,
+            index,
+            rank,
+            &mut scores,
+            &mut score_count,
+        ))?;
+        check(sys::trafo_translations_get_alignment(
+            handle,
+            index,
+            rank,
+            &mut weights,
+            &mut targets,
+            &mut sources,
+        ))?;
+        Ok(Hypothesis {
+            text: view_to_string(&text),
+            score,
+            tokens: lent(ids, id_count).to_vec(),
+            word_scores: lent(scores, score_count).to_vec(),
+            alignment: Alignment::new(lent(weights, targets * sources), sources),
+        })
     }
 }
 
@@ -518,18 +598,7 @@ fn read_line(translations: &RawTranslations, index: usize) -> Result<Translation
     check(unsafe { sys::trafo_translations_get_count(translations.as_ptr(), index, &mut count) })?;
     let mut hypotheses = Vec::with_capacity(count);
     for rank in 0..count {
-        let (mut text, mut score) = (empty_view(), 0.0);
-        // SAFETY: the handle is live, the outputs are valid, the view is borrowed from the handle.
-        unsafe {
-            check(sys::trafo_translations_get(
-                translations.as_ptr(),
-                index,
-                rank,
-                &mut text,
-                &mut score,
-            ))?;
-            hypotheses.push(Hypothesis { text: view_to_string(&text), score });
-        }
+        hypotheses.push(read_hypothesis(translations, index, rank)?);
     }
     if hypotheses.is_empty() {
         return Err(Error::new(

@@ -129,7 +129,8 @@ config_fields! {
     positions / get_positions: Positions = Positions::as_raw, Positions::from_raw;
     /// Feed-forward blocks of a decoder-lm. Default [`FeedForward::Plain`].
     ffn / get_ffn: FeedForward = FeedForward::as_raw, FeedForward::from_raw;
-    /// Whether the linear layers have biases. A model with RMS norm has none. Default true.
+    /// Whether all linear layers have biases. A model with RMS norm may have `qkv_biases`, `attention_output_bias` and
+    /// `ffn_biases` instead. Default true.
     biases / get_biases: bool = i32::from, from_flag;
     /// Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads.
     kv_heads / get_kv_heads: usize = to_i64, from_i64;
@@ -140,6 +141,27 @@ config_fields! {
     depth_scaled_init / get_depth_scaled_init: bool = i32::from, from_flag;
     /// Whether the output layer has a bias, in a model with biases. GPT-2 has none. Default true.
     output_bias / get_output_bias: bool = i32::from, from_flag;
+    /// Width of an attention head, with rotary positions. Default 0: width / heads.
+    head_width / get_head_width: usize = to_i64, from_i64;
+    /// Whether queries, keys and values have biases in a model that has no others (`biases` is 0), as in Qwen2. Default
+    /// false.
+    qkv_biases / get_qkv_biases: bool = i32::from, from_flag;
+    /// Whether the output of an attention has a bias in a model without `biases`. Default false.
+    attention_output_bias / get_attention_output_bias: bool = i32::from, from_flag;
+    /// Whether the feed-forward layers have biases in a model without `biases`. Default false.
+    ffn_biases / get_ffn_biases: bool = i32::from, from_flag;
+    /// The angles of rotary positions are divided by it, all of them or, with `rope_original_positions`, the slow ones.
+    /// Default 1.
+    rope_factor / get_rope_factor: f64 = same, same;
+    /// Positions that a model was trained with before `rope_factor` (Llama 3.1): it divides the angles of those pairs
+    /// that turn fewer than `rope_low_turns` times in them, and less and less of it those of more turns. Default 0:
+    /// {rope_factor} divides all angles.
+    rope_original_positions / get_rope_original_positions: usize = to_i64, from_i64;
+    /// Turns in `rope_original_positions` positions up to which `rope_factor` divides an angle whole. Default 1.
+    rope_low_turns / get_rope_low_turns: f64 = same, same;
+    /// Turns in `rope_original_positions` positions from which on `rope_factor` does not change an angle; above
+    /// `rope_low_turns`. Default 4.
+    rope_high_turns / get_rope_high_turns: f64 = same, same;
     /// What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file.
     /// Default [`DType::F32`].

@@ -106,7 +106,7 @@ impl Tensor {
             sys::trafo_op_dropout(context.as_ptr(), self.as_ptr(), &dropout, out)
         })
     }
-    /// Between `F32`, `F64` and `BF16`.
+    /// Between `F32`, `F64`, `BF16` and `I32`. To `I32` it rounds towards zero, into its range; that has no gradient.
     pub fn cast(&self, dtype: DType) -> Result<Tensor> {
         let context = self.context();
         Self::make(context, |out| unsafe {
@@ -178,7 +178,8 @@ impl Context {
 
 /// # Products
 impl Tensor {
-    /// `[m,k] x [k,n]`, or batched `[b,m,k] x [b,k,n]`.
+    /// `[m,k] x [k,n]`, or batched `[..,m,k] x [..,k,n]`, whose leading dimensions broadcast; a vector is a row on the
+    /// left and a column on the right.
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         self.matmul_with(other, false, false)
     }
@@ -231,11 +232,4 @@ operator! {
     Sub sub;
     Mul mul;
     Div div;
-}
-
-impl Mul<f64> for &Tensor {
-    type Output = Result<Tensor>;
-    fn mul(self, factor: f64) -> Result<Tensor> {
-        self.scale(factor)
-    }
 }

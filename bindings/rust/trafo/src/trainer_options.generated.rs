@@ -5,9 +5,9 @@
 pub enum Schedule {
     /// It stays at its peak.
     Constant,
-    /// It falls to zero on a line; needs schedule_updates.
+    /// It falls to final_rate on a line; needs schedule_updates.
     Linear,
-    /// It falls to zero on half a cosine; needs schedule_updates.
+    /// It falls to final_rate on half a cosine; needs schedule_updates.
     Cosine,
     /// It falls with the square root of the update.
     InverseSqrt,
@@ -167,13 +167,13 @@ setters! {
     autotune_gemm: bool = i32::from;
     /// Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free.
     memory_limit: i64 = same;
-    /// Training is done after so many updates. Default 0: never.
+    /// Training is done after this many updates. Default 0: never.
     after_updates: i64 = same;
-    /// Training is done after so many epochs. Default 0: never.
+    /// Training is done after this many epochs. Default 0: never.
     after_epochs: i64 = same;
-    /// Training is done after so many target tokens. Default 0: never.
+    /// Training is done after this many target tokens. Default 0: never.
     after_tokens: i64 = same;
-    /// Training is done after so many validations in a row without a better metric (see `early_stopping_on`). Default
+    /// Training is done after this many validations in a row without a better metric (see `early_stopping_on`). Default
     /// 0: never.
     early_stopping: i64 = same;
     /// The metrics that `early_stopping` looks at. Default [`StoppingMetrics::First`].
@@ -187,7 +187,7 @@ setters! {
     save_freq: Period = Period::to_raw;
     /// How often it logs (the event LOG). Default 20 updates.
     log_freq: Period = Period::to_raw;
-    /// The first so many updates are logged as well. Default 0.
+    /// This many updates at the start are logged as well. Default 0.
     log_first: i64 = same;
     /// Beam of validation. 1 is greedy search. Default 1.
     valid_beam: i64 = same;
@@ -197,7 +197,7 @@ setters! {
     keep_best: bool = i32::from;
     /// Newest checkpoints that are kept. Default 3.
     keep_last: i64 = same;
-    /// At the end the mean of so many of the newest checkpoints, which are kept for it, is written to
+    /// At the end the mean of this many of the newest checkpoints, which are kept for it, is written to
     /// ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average.
     average_last: i64 = same;
 }

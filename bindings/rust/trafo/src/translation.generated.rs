@@ -14,8 +14,22 @@ setters! {
     min_length: usize = to_i64;
     /// Source tokens times `beam` of the sentences that are decoded together. Default 4096.
     batch_tokens: usize = to_i64;
+    /// Whether every hypothesis has the log-probability of each of its tokens. Default false.
+    word_scores: bool = i32::from;
+    /// Whether every hypothesis has an alignment: for each of its tokens, the cross-attention to the source tokens. A
+    /// decoder-lm has none: UNSUPPORTED. Default false.
+    alignment: bool = i32::from;
+    /// Decoder layer whose cross-attention, the mean over its heads, is the `alignment`; counted from 1. Default 0: the
+    /// last but one.
+    alignment_layer: usize = to_i64;
     /// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
     truncate: bool = i32::from;
+    /// Whether eos stands behind a source. Without it a decoder-lm continues the text, as base models do; a text over
+    /// the model's limit then loses its beginning. Default true.
+    end_source: bool = i32::from;
+    /// Whether bos stands before a source of a decoder-lm. Llama and Mistral were trained like that, models of this
+    /// program were not. Default false.
+    begin_source: bool = i32::from;
 }
 /// How [`TranslateOptions::sampling`] draws. What is drawn follows from the model's probabilities, the seed, the number
 /// of the line, of the sample and of the token alone.
@@ -23,7 +37,7 @@ setters! {
 pub struct Sampling {
     /// Logits are divided by it. Default 1.
     pub temperature: f64,
-    /// Only so many of the most probable tokens. Default 0: all.
+    /// Only this many of the most probable tokens. Default 0: all.
     pub top_k: usize,
     /// Only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
     /// Default 1.

@@ -135,12 +135,44 @@ impl Shortlist {
 }
 
 /// One text that the model proposes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hypothesis {
     /// The text.
     pub text: String,
     /// Log-probability, normalised by length.
     pub score: f64,
+    /// Its tokens, ids of the vocabulary without `</s>`.
+    pub tokens: Vec<i32>,
+    /// With [`TranslateOptions::word_scores`]: the natural log-probability of each token, then of `</s>`. They sum to the
+    /// log-probability. A hypothesis that was cut off at its longest length has none of `</s>`.
+    pub word_scores: Vec<f64>,
+    /// With [`TranslateOptions::alignment`]: none for an empty line.
+    pub alignment: Option<Alignment>,
+}
+
+/// How much each token of a hypothesis attends to each source token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alignment {
+    weights: Vec<f32>,
+    source_tokens: usize,
+}
+
+impl Alignment {
+    pub(crate) fn new(weights: &[f32], source_tokens: usize) -> Option<Self> {
+        (source_tokens > 0).then(|| Alignment { weights: weights.to_vec(), source_tokens })
+    }
+    /// For each token that has a word score, its weights over the source tokens that were translated, `</s>` included. They
+    /// sum to 1.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f32]> {
+        self.weights.chunks_exact(self.source_tokens)
+    }
+    /// The source token of the largest weight, for each row.
+    pub fn hard(&self) -> Vec<usize> {
+        let best = |row: &[f32]| {
+            (1..row.len()).fold(0, |best, s| if row[s] > row[best] { s } else { best })
+        };
+        self.rows().map(best).collect()
+    }
 }
 
 /// What became of one line.

@@ -3,7 +3,8 @@
 mod common;
 
 use trafo::{
-    ContextOptions, ErrorCode, ExportFormat, ExportWeights, Model, ModelConfig, TranslateOptions,
+    AdapterOptions, ContextOptions, ErrorCode, ExportFormat, ExportWeights, Model, ModelConfig,
+    Tokenizer, Trainer, TranslateOptions,
 };
 
 #[test]
@@ -41,5 +42,51 @@ fn exported_models_come_back() -> trafo::Result<()> {
     );
     let error = Model::import(&ContextOptions::new(), folder.path()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::NotFound);
+    Ok(())
+}
+
+fn score(model: &Model, tokenizer: &Tokenizer) -> trafo::Result<f64> {
+    let scores = model.score(tokenizer, &["der kleine Hund"], &["the small dog"])?;
+    Ok(scores[0].log_probability)
+}
+
+#[test]
+fn adapters_are_trained_stored_and_merged() -> trafo::Result<()> {
+    let folder = common::TestFolder::new();
+    let corpus = common::corpus();
+    let tokenizer = common::tokenizer(&corpus);
+    let config =
+        ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+    let mut base = Model::new(&config, 3)?;
+    let before = score(&base, &tokenizer)?;
+    let error = base.add_adapter(&AdapterOptions::new(4).targets(&["head"])).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(error.message().contains("'head'"), "{error}");
+
+    let mut model = Model::new(&config, 3)?;
+    model.add_adapter(&AdapterOptions::new(4).alpha(32.0).targets(&["query", "down"]).seed(2))?;
+    assert_eq!(score(&model, &tokenizer)?, before);
+    let mut trainer =
+        Trainer::builder(model, &tokenizer, &corpus).options(common::options()).build()?;
+    for _ in 0..4 {
+        trainer.step()?;
+    }
+    let model = trainer.into_model();
+    let trained = score(&model, &tokenizer)?;
+    assert!((trained - before).abs() > 1e-6);
+    model.save_adapter(folder.join("adapter"))?;
+    base.load_adapter(folder.join("adapter"))?;
+    assert_eq!(score(&base, &tokenizer)?, trained);
+    base.merge_adapter()?;
+    assert!((score(&base, &tokenizer)? - trained).abs() < 1e-3);
+    base.unmerge_adapter()?;
+    assert_eq!(score(&base, &tokenizer)?, trained);
+    base.remove_adapter()?;
+    assert_eq!(score(&base, &tokenizer)?, before);
+
+    let mut other = Model::new(&config.width(64), 3)?;
+    let error = other.load_adapter(folder.join("adapter")).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(error.message().contains("width"), "{error}");
     Ok(())
 }

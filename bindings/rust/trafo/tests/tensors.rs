@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use trafo::{
-    Activation, AdamW, AdamWOptions, AttentionOptions, Context, ContextOptions,
-    CrossEntropyOptions, DType, Device, Dropout, Error, ErrorCode, GradcheckOptions, Reduction,
-    Result, SoftmaxOptions, Tensor,
+    Activation, AdamW, AdamWOptions, AttentionOptions, Comparison, Context, ContextOptions,
+    CrossEntropyOptions, DType, Device, Distribution, Dropout, Error, ErrorCode, GradcheckOptions,
+    Reduction, Result, Sgd, SoftmaxOptions, Tensor,
 };
 
 fn context() -> Context {
@@ -523,4 +523,114 @@ fn contexts_of_several_threads_do_not_meet() {
     for thread in threads {
         assert_eq!(thread.join().unwrap(), here);
     }
+}
+
+#[test]
+fn comparisons_and_choices() -> Result<()> {
+    let context = context();
+    let x = context.tensor(&[-1.0f64, 0.0, 2.0], &[3])?;
+    let y = context.tensor(&[1.0f64, -1.0, 2.0], &[3])?;
+    let mask = x.compare(&y, Comparison::GreaterEqual)?;
+    assert_eq!(mask.to_vec::<i32>()?, [0, 1, 1]);
+    assert_eq!(x.compare_number(0.0, Comparison::NotEqual)?.to_vec::<i32>()?, [1, 0, 1]);
+    assert_eq!(mask.choose(&x, &y)?.to_vec::<f64>()?, [1.0, 0.0, 2.0]);
+    assert_eq!(x.masked_fill(&mask, 9.0)?.to_vec::<f64>()?, [-1.0, 9.0, 9.0]);
+    assert_eq!(x.maximum(&y)?.to_vec::<f64>()?, [1.0, 0.0, 2.0]);
+    assert_eq!(x.minimum(&y)?.to_vec::<f64>()?, [-1.0, -1.0, 2.0]);
+    assert_eq!(y.pow(&x)?.to_vec::<f64>()?, [1.0, 1.0, 4.0]);
+    assert_eq!(x.powf(2.0)?.to_vec::<f64>()?, [1.0, 0.0, 4.0]);
+    assert_eq!(x.clamp(-0.5, 1.0)?.to_vec::<f64>()?, [-0.5, 0.0, 1.0]);
+    assert_eq!(mask.cast(DType::F64)?.to_vec::<f64>()?, [0.0, 1.0, 1.0]);
+    assert_close(&x.sin()?.to_vec()?, &[-(1.0f64.sin()), 0.0, 2.0f64.sin()]);
+    assert_close(&x.cos()?.to_vec()?, &[1.0f64.cos(), 1.0, 2.0f64.cos()]);
+    assert_close(&x.erf()?.to_vec()?, &[-0.842_700_792_95, 0.0, 0.995_322_265_02]);
+    assert_close(&x.gelu_erf()?.to_vec()?, &[-0.158_655_253_93, 0.0, 1.954_499_736_10]);
+    let square = context.tensor(&[1.0f64, 2.0, 3.0, 4.0], &[2, 2])?;
+    assert_eq!(square.tril(0)?.to_vec::<f64>()?, [1.0, 0.0, 3.0, 4.0]);
+    assert_eq!(square.triu(1)?.to_vec::<f64>()?, [0.0, 2.0, 0.0, 0.0]);
+    let error = mask.choose(&x, &square).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ShapeMismatch);
+    Ok(())
+}
+
+#[test]
+fn ops_along_dimensions() -> Result<()> {
+    let context = context();
+    let x = context.tensor(&[1.0f64, 5.0, 3.0, 4.0, 2.0, 6.0], &[2, 3])?;
+    assert_eq!(x.sum_dims(&[1, 0], true)?.shape(), [1, 1]);
+    assert_eq!(x.mean_dims(&[-1], false)?.to_vec::<f64>()?, [3.0, 4.0]);
+    assert_eq!(x.max_dims(&[], false)?.to_vec::<f64>()?, [6.0]);
+    assert_eq!(x.min_dims(&[0], false)?.to_vec::<f64>()?, [1.0, 2.0, 3.0]);
+    assert_eq!(x.argmax(1, false)?.to_vec::<i32>()?, [1, 2]);
+    assert_eq!(x.argmin(0, true)?.shape(), [1, 3]);
+    let (values, ids) = x.top_k(2, -1)?;
+    assert_eq!(values.to_vec::<f64>()?, [5.0, 3.0, 6.0, 4.0]);
+    assert_eq!(x.gather(1, &ids)?.to_vec::<f64>()?, values.to_vec::<f64>()?);
+    assert_eq!(x.cumsum(1)?.to_vec::<f64>()?, [1.0, 6.0, 9.0, 4.0, 6.0, 12.0]);
+    assert_eq!(x.permute(&[1, 0])?.to_vec::<f64>()?, [1.0, 4.0, 5.0, 2.0, 3.0, 6.0]);
+    assert_eq!(x.expand(&[4, -1, 3])?.shape(), [4, 2, 3]);
+    let index = context.tensor(&[0, 2, 1, 1], &[2, 2])?;
+    let src = context.tensor(&[10.0f64, 20.0, 30.0, 40.0], &[2, 2])?;
+    let added = x.scatter_add(1, &index, &src)?.to_vec::<f64>()?;
+    assert_eq!(added, [11.0, 5.0, 23.0, 4.0, 72.0, 6.0]);
+    let put = x.scatter(1, &index, &src)?.to_vec::<f64>()?;
+    assert_eq!(put, [10.0, 5.0, 20.0, 4.0, 40.0, 6.0]);
+    let product = x.expand(&[3, 1, 2, 3])?.matmul(&x.transpose(0, 1)?)?;
+    assert_eq!(product.shape(), [3, 1, 2, 2]);
+    Ok(())
+}
+
+#[test]
+fn a_chain_keeps_its_first_error() -> Result<()> {
+    let context = context();
+    let x = context.tensor(&[1.0f64, -2.0], &[2])?;
+    let w = context.tensor(&[3.0f64, 4.0], &[2])?;
+    w.set_requires_grad(true)?;
+    let loss = (-(x.chain() * &w - 1.0) / 2.0 + &x + w.chain().abs()).sum().end()?;
+    assert_close(&[loss.item()?], &[-1.0 + 4.5 - 1.0 + 7.0]);
+    loss.backward()?;
+    assert_close(&w.grad()?.unwrap().to_vec()?, &[0.5, 2.0]);
+    assert_eq!((&x + 1.0)?.to_vec::<f64>()?, [2.0, -1.0]);
+    assert_eq!((-&x)?.to_vec::<f64>()?, [-1.0, 2.0]);
+    assert_eq!((&x - (x.chain() * 2.0)).end()?.to_vec::<f64>()?, [-1.0, 2.0]);
+
+    let three = context.tensor(&[1.0f64; 3], &[3])?;
+    let error = (x.chain() + &three).clamp(1.0, 0.0).exp().end().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ShapeMismatch);
+    Ok(())
+}
+
+#[test]
+fn own_tensors_are_drawn_saved_and_updated() -> Result<()> {
+    let context = context();
+    let even = Distribution::Uniform { low: 2.0, high: 3.0 };
+    let u = context.random(&[100], DType::F64, even, 7)?;
+    assert_eq!(u.to_vec::<f64>()?, context.random(&[100], DType::F64, even, 7)?.to_vec::<f64>()?);
+    assert!(u.to_vec::<f64>()?.iter().all(|x| (2.0..3.0).contains(x)));
+    let n = Distribution::Normal { mean: 5.0, deviation: 0.0 };
+    let n = context.random(&[2], DType::F32, n, 7)?;
+    assert_eq!(n.to_vec::<f32>()?, [5.0, 5.0]);
+
+    let folder = std::env::temp_dir().join(format!("trafo-own-tensors-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("own.safetensors");
+    context.save_tensors(&path, &[("u", &u), ("n", &n)])?;
+    let loaded = context.load_tensors(&path, &["n", "u"])?;
+    assert_eq!(loaded[1].to_vec::<f64>()?, u.to_vec::<f64>()?);
+    assert_eq!(loaded[0].shape(), [2]);
+    let error = context.load_tensors(&path, &["w"]).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NotFound);
+    std::fs::remove_dir_all(&folder).unwrap();
+
+    let (w, b) = (context.parameter(&[3.0f64], &[1])?, context.parameter(&[4.0f64], &[1])?);
+    let mut sgd = Sgd::new(&context, &[&w, &b], 0.5, 0.0)?;
+    for _ in 0..2 {
+        (w.chain() * 3.0 + b.chain() * 4.0).sum().end()?.backward()?;
+        assert_close(&[context.clip_grad_norm(&[&w, &b], 1.0)?], &[5.0]);
+        sgd.step(1.0)?;
+    }
+    assert_close(&w.to_vec()?, &[3.0 - 0.6 - 0.9]);
+    assert_close(&b.to_vec()?, &[4.0 - 0.8 - 1.2]);
+    assert_close(&sgd.velocities()[0].to_vec()?, &[0.9]);
+    Ok(())
 }

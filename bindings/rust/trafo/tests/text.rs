@@ -7,7 +7,7 @@ use std::fs;
 use common::{TestFolder, corpus, pairs, tokenizer};
 use trafo::{
     BleuTokenizer, Corpus, CorpusOptions, ErrorCode, EvaluationOptions, Result, Tokenizer,
-    TokenizerOptions, evaluate,
+    TokenizerOptions, evaluate, sentence_scores,
 };
 
 #[test]
@@ -147,6 +147,20 @@ const MORE_REFERENCES: [&str; 2] = ["a cat sat on that mat", "There is one dog."
 
 fn near(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
+}
+
+#[test]
+fn sentences_have_scores_of_their_own() -> Result<()> {
+    let options = EvaluationOptions::new();
+    let scores =
+        sentence_scores(&["two words", HYPOTHESES[1]], &["two words", REFERENCES[1]], &options)?;
+    // Orders longer than a translation are left out.
+    assert!(near(scores[0].bleu, 100.0) && near(scores[0].chrf, 100.0), "{scores:?}");
+    let alone = trafo::chrf(&HYPOTHESES[1..], &REFERENCES[1..])?;
+    assert!(scores[1].bleu < 99.0 && near(scores[1].chrf, alone.score), "{scores:?}");
+    let refused = sentence_scores(&HYPOTHESES, &REFERENCES[1..], &options);
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::InvalidArgument);
+    Ok(())
 }
 
 #[test]

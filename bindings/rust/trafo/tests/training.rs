@@ -505,7 +505,7 @@ fn bad_files_and_arguments_are_errors() -> Result<()> {
 fn types_cross_threads_as_documented() {
     fn send<T: Send>() {}
     fn shared<T: Send + Sync>() {}
-    send::<Model>();
+    shared::<Model>();
     send::<Trainer>();
     shared::<trafo::Tokenizer>();
     shared::<Corpus>();
@@ -593,5 +593,51 @@ fn frozen_parameters_do_not_change() -> Result<()> {
     }
     assert_eq!(model.unfreeze("encoder.*")?, of_encoder);
     assert_eq!(values(&model)?, after);
+    Ok(())
+}
+
+#[test]
+fn word_scores_and_alignments() -> Result<()> {
+    let tokenizer = common::tokenizer(&common::corpus());
+    let model = common::model(&tokenizer);
+    let options = TranslateOptions::new().n_best(2).max_length(6).word_scores(true).alignment(true);
+    let lines = ["der Hund", "", "das Haus"];
+    let found = model.translate(&tokenizer, &lines, &options)?;
+    for (line, translation) in lines.iter().zip(&found) {
+        for hypothesis in &translation.hypotheses {
+            let scores = &hypothesis.word_scores;
+            if line.is_empty() {
+                assert!(scores.is_empty() && hypothesis.alignment.is_none());
+                continue;
+            }
+            assert!([0, 1].contains(&(scores.len() - hypothesis.tokens.len())));
+            let mean = scores.iter().sum::<f64>() / scores.len() as f64;
+            assert!((mean - hypothesis.score).abs() < 1e-9);
+            let alignment = hypothesis.alignment.as_ref().unwrap();
+            assert_eq!(alignment.rows().len(), scores.len());
+            assert_eq!(alignment.hard().len(), scores.len());
+            for (row, best) in alignment.rows().zip(alignment.hard()) {
+                assert_eq!(row.len(), translation.used_tokens);
+                assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+                assert!(row.iter().all(|weight| *weight <= row[best]));
+            }
+        }
+    }
+    let plain = model.translate(&tokenizer, &lines, &TranslateOptions::new().max_length(6))?;
+    assert!(plain[0].hypotheses[0].word_scores.is_empty());
+    assert!(plain[0].hypotheses[0].alignment.is_none());
+
+    let (source, target) = (["der Hund", "das Haus"], ["the dog", "the house"]);
+    let scores = model.score(&tokenizer, &source, &target)?;
+    let given = model.force_decode(&tokenizer, &source, &target, &options.length_penalty(0.0))?;
+    for ((translation, score), text) in given.iter().zip(&scores).zip(target) {
+        let hypothesis = &translation.hypotheses[0];
+        assert_eq!(hypothesis.text, text);
+        assert_eq!(hypothesis.word_scores.len(), score.tokens);
+        assert!((hypothesis.score - score.log_probability).abs() < 1e-9);
+        assert_eq!(hypothesis.alignment.as_ref().unwrap().rows().len(), score.tokens);
+    }
+    let uneven = model.force_decode(&tokenizer, &source, &["one"], &TranslateOptions::new());
+    assert_eq!(uneven.unwrap_err().code(), ErrorCode::InvalidArgument);
     Ok(())
 }

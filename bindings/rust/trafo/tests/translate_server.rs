@@ -197,7 +197,9 @@ impl Held {
             if lines.iter().any(|line| line == "refused") {
                 return Err(Error::new(ErrorCode::InvalidArgument, "test", "refused"));
             }
-            let one = |line: &String| vec![Hypothesis { text: line.to_uppercase(), score: -1.0 }];
+            let one = |line: &String| {
+                vec![Hypothesis { text: line.to_uppercase(), score: -1.0, ..Hypothesis::default() }]
+            };
             Ok((lines.iter().map(one).collect(), 0))
         })
     }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
@@ -22,6 +23,8 @@ type server struct {
 	metrics *metrics
 	limits  limits
 	how     search // what requests that do not say get
+
+	draining atomic.Bool // the server is about to end
 }
 
 // texts is a string or a list of strings.
@@ -81,6 +84,13 @@ func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /translate", s.translate)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			http.Error(w, "shutting down", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		s.metrics.write(w)
@@ -119,6 +129,9 @@ func (s *server) translate(w http.ResponseWriter, r *http.Request) {
 		answer = map[string]string{"error": err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if s.draining.Load() {
+		w.Header().Set("Connection", "close") // its next request finds another server
+	}
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(answer) // fails if the client has gone, which is its own affair
 }
@@ -165,9 +178,9 @@ func respond(found [][]trafo.Hypothesis) response {
 	for i, line := range found {
 		for rank, h := range line {
 			if rank == 0 {
-				answer.Translations[i].hypothesis = hypothesis(h)
+				answer.Translations[i].hypothesis = hypothesis{Text: h.Text, Score: h.Score}
 			} else {
-				answer.Translations[i].Alternatives = append(answer.Translations[i].Alternatives, hypothesis(h))
+				answer.Translations[i].Alternatives = append(answer.Translations[i].Alternatives, hypothesis{Text: h.Text, Score: h.Score})
 			}
 		}
 	}

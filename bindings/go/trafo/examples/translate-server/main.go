@@ -8,9 +8,14 @@
 // with "alternatives" if n_best is above 1. Lines of concurrent requests are translated together
 // (batcher.go says how). A client that goes away takes its lines out of the queue, and out of the
 // engine if nobody else waits for the batch. 503 says that the queue is full. GET /healthz answers
-// while the server does; GET /metrics is for Prometheus.
+// while the server does; GET /readyz does, too, but is 503 from the signal to end on; GET /metrics is
+// for Prometheus.
 //
-// SIGTERM and SIGINT: no new connections, every accepted request is answered, then it ends.
+// SIGTERM and SIGINT: for the time of -drain the server works as before, so that a load balancer sees
+// /readyz and sends its requests elsewhere. Then no new connections, every accepted request is
+// answered, and the server ends.
+//
+// docs/deployment.md says how to run it in a container, with int8 weights.
 package main
 
 import (
@@ -33,17 +38,18 @@ import (
 
 type config struct {
 	model, vocabulary string
-	device            string
+	device, weights   string
 	threads           int
 	window            time.Duration
 	batch, queue      int
-	grace             time.Duration
+	drain, grace      time.Duration
 	limits            limits
 	how               search
 }
 
-// files finds the model and its tokenizer: of a run directory the best checkpoint by BLEU, else the
-// latest, as translate-train does.
+// files finds the model and its tokenizer: model.safetensors of a directory that translate-train
+// quantize or import has written; of a run directory the best checkpoint by BLEU, else the latest, as
+// translate-train does.
 func (c *config) files() (model, vocabulary string, err error) {
 	model, vocabulary = c.model, c.vocabulary
 	if info, err := os.Stat(model); err != nil {
@@ -57,13 +63,40 @@ func (c *config) files() (model, vocabulary string, err error) {
 	if vocabulary == "" {
 		vocabulary = filepath.Join(model, "vocab.spm")
 	}
+	if file := filepath.Join(model, "model.safetensors"); isFile(file) {
+		return file, vocabulary, nil
+	}
 	for _, pointer := range []string{"best-bleu", "latest"} {
 		update, err := os.ReadFile(filepath.Join(model, pointer))
 		if err == nil {
 			return filepath.Join(model, "ckpt", strings.TrimSpace(string(update)), "model.safetensors"), vocabulary, nil
 		}
 	}
-	return "", "", fmt.Errorf("%s: has no checkpoint", model)
+	return "", "", fmt.Errorf("%s: has neither model.safetensors nor a checkpoint", model)
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// load reads the model as c.weights says.
+func (c *config) load(device *trafo.Context, path string) (*trafo.Model, error) {
+	switch c.weights {
+	case "int8":
+		return device.LoadModelInt8(path)
+	case "stored":
+	default:
+		return nil, fmt.Errorf("-weights is %q; it can be stored or int8", c.weights)
+	}
+	kind, _, err := device.Device()
+	if err != nil {
+		return nil, err
+	}
+	if kind == trafo.CUDA {
+		return device.LoadModelAs(path, trafo.BFloat16)
+	}
+	return device.LoadModel(path)
 }
 
 // open loads the model; close it afterwards.
@@ -88,13 +121,7 @@ func (c *config) open() (translate translator, close func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	precision := trafo.Float32
-	if kind, _, err := device.Device(); err != nil {
-		return nil, nil, err
-	} else if kind == trafo.CUDA {
-		precision = trafo.BFloat16
-	}
-	model, err := device.LoadModelAs(path, precision)
+	model, err := c.load(device, path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -128,6 +155,13 @@ func serve(ctx context.Context, listener net.Listener, translate translator, c *
 		return err
 	case <-ctx.Done():
 	}
+	s.draining.Store(true)
+	log.Printf("not ready any more; no new connections in %v", c.drain)
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(c.drain):
+	}
 	log.Print("shutting down: answering what was accepted")
 	patience, cancel := context.WithTimeout(context.Background(), c.grace)
 	defer cancel()
@@ -144,13 +178,15 @@ func serve(ctx context.Context, listener net.Listener, translate translator, c *
 func run() error {
 	var c config
 	address := flag.String("listen", "localhost:8080", "address to listen on")
-	flag.StringVar(&c.model, "model", "run", "run directory (its best checkpoint by BLEU, else the latest) or model.safetensors")
+	flag.StringVar(&c.model, "model", "run", "run directory (its best checkpoint by BLEU, else the latest), directory of translate-train quantize, or model.safetensors")
 	flag.StringVar(&c.vocabulary, "vocab", "", "SentencePiece model (default: the run directory's vocab.spm)")
 	flag.StringVar(&c.device, "device", "auto", "auto (CUDA where there is one), cpu, cuda or cuda:N")
+	flag.StringVar(&c.weights, "weights", "stored", "stored: as the file has them; int8: quantize float weights, for a CPU")
 	flag.IntVar(&c.threads, "threads", 0, "host threads that compute (default 0: GOMAXPROCS)")
 	flag.DurationVar(&c.window, "window", 5*time.Millisecond, "how long a request waits for others to be translated with")
 	flag.IntVar(&c.batch, "batch", 64, "sentences translated together")
 	flag.IntVar(&c.queue, "queue", 1024, "sentences that may wait; 503 beyond it")
+	flag.DurationVar(&c.drain, "drain", 0, "how long after a signal to end new requests are accepted, while /readyz is 503")
 	flag.DurationVar(&c.grace, "grace", 30*time.Second, "how long a shutdown waits for accepted requests")
 	flag.Int64Var(&c.limits.body, "max-body", 1<<20, "largest request in bytes")
 	flag.IntVar(&c.limits.lines, "max-lines", 256, "most lines in a request")

@@ -83,7 +83,7 @@ func check(t testing.TB, err error) {
 
 func testConfig() *config {
 	return &config{
-		window: 5 * time.Millisecond, batch: 64, queue: 10_000, grace: 20 * time.Second,
+		weights: "stored", window: 5 * time.Millisecond, batch: 64, queue: 10_000, grace: 20 * time.Second,
 		limits: limits{body: 1 << 20, lines: 256, beam: 16}, how: search{beam: 5, nBest: 1},
 	}
 }

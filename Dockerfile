@@ -1,0 +1,41 @@
+# Trafo in containers. docs/deployment.md says what each image is for and what was tried.
+#
+#   docker build --target test .                                                  builds and runs all tests
+#   docker build --target cli -t translate-train .                                the trainer
+#   translate-train quantize -m RUN -o model                                      an int8 model, in this folder
+#   docker build --target server --build-arg MODEL=model -t translate-server .    a translation server with it
+
+FROM debian:12-slim AS build
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/*
+WORKDIR /trafo
+COPY scripts/install-dependencies.sh scripts/
+RUN scripts/install-dependencies.sh && rm -rf /var/lib/apt/lists/*
+COPY . .
+RUN scripts/build.sh
+# The time of all files in the packages.
+ARG SOURCE_DATE_EPOCH=0
+RUN SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH scripts/package.sh
+
+FROM build AS test
+RUN scripts/test.sh
+
+FROM debian:12-slim AS cli
+COPY --from=build /trafo/build/release/packages/trafo_*.deb /tmp/
+RUN apt-get update && apt-get install -y --no-install-recommends /tmp/trafo_*.deb && rm -rf /var/lib/apt/lists/* /tmp/trafo_*.deb
+WORKDIR /work
+USER 65532:65532
+ENTRYPOINT ["translate-train"]
+CMD ["--help"]
+
+FROM build AS server-build
+RUN apt-get update && apt-get install -y --no-install-recommends golang-go && rm -rf /var/lib/apt/lists/*
+RUN PATH="$(scripts/install-go.sh):$PATH" && go -C bindings/go/trafo build -trimpath -o /translate-server ./examples/translate-server
+
+FROM debian:12-slim AS server
+RUN apt-get update && apt-get install -y --no-install-recommends libhwy1 libsentencepiece0 libstdc++6 zlib1g && rm -rf /var/lib/apt/lists/*
+COPY --from=server-build /translate-server /usr/local/bin/
+ARG MODEL=model
+COPY ${MODEL}/model.safetensors ${MODEL}/vocab.spm /model/
+EXPOSE 8080
+USER 65532:65532
+ENTRYPOINT ["translate-server", "-listen", ":8080", "-model", "/model", "-device", "cpu", "-drain", "5s", "-grace", "20s"]

@@ -1,0 +1,66 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+import "strings"
+
+// AdapterOptions is what AddAdapter adds: y = x W^T + Alpha / Rank (x A^T) B^T in the linear layers
+// that are its targets.
+type AdapterOptions struct {
+	Rank  int
+	Alpha float64 // 0: 2 Rank
+	// Of "query", "key", "value", "output", "gate", "up" and "down", as far as the model has them; "qkv"
+	// in place of the first three in a model of GPT-2's form. None: all.
+	Targets []string
+	Seed    uint64 // of the initial A
+}
+
+// AddAdapter freezes the model and adds a trainable LoRA adapter, which changes nothing before it is
+// trained. ErrInvalidArgument: there is an adapter already, or a rank, an alpha or a target that
+// cannot be.
+func (m *Model) AddAdapter(options AdapterOptions) error {
+	alpha := options.Alpha
+	if alpha == 0 {
+		alpha = 2 * float64(options.Rank)
+	}
+	return m.in("Model.AddAdapter", func() *C.trafo_error {
+		data, length := chars(strings.Join(options.Targets, ","))
+		return C.trafo_model_add_adapter(m.ptr, C.int64_t(options.Rank), C.double(alpha), data, length, C.uint64_t(options.Seed))
+	})
+}
+
+// LoadAdapter adds the adapter in a directory of SaveAdapter or of PEFT. ErrInvalidArgument, naming
+// what differs: it is of another base.
+func (m *Model) LoadAdapter(directory string) error {
+	return m.in("Model.LoadAdapter", func() *C.trafo_error {
+		data, length := chars(directory)
+		return C.trafo_model_load_adapter(m.ptr, data, length)
+	})
+}
+
+// SaveAdapter writes the adapter to a directory that PEFT reads, in place of one that is there.
+func (m *Model) SaveAdapter(directory string) error {
+	return m.in("Model.SaveAdapter", func() *C.trafo_error {
+		data, length := chars(directory)
+		return C.trafo_model_save_adapter(m.ptr, data, length)
+	})
+}
+
+// MergeAdapter adds the adapter to the weights: the model computes as fast as without one. The weights
+// of before stay in memory until RemoveAdapter.
+func (m *Model) MergeAdapter() error {
+	return m.in("Model.MergeAdapter", func() *C.trafo_error { return C.trafo_model_merge_adapter(m.ptr) })
+}
+
+// UnmergeAdapter gives the model the weights of before MergeAdapter, bit for bit, and the adapter
+// beside them.
+func (m *Model) UnmergeAdapter() error {
+	return m.in("Model.UnmergeAdapter", func() *C.trafo_error { return C.trafo_model_unmerge_adapter(m.ptr) })
+}
+
+// RemoveAdapter drops the adapter; one that is merged stays in the weights. The parameters stay frozen:
+// see Unfreeze.
+func (m *Model) RemoveAdapter() error {
+	return m.in("Model.RemoveAdapter", func() *C.trafo_error { return C.trafo_model_remove_adapter(m.ptr) })
+}

@@ -1,0 +1,237 @@
+/*
+ * Trafo: translation, scoring and metrics. Include trafo.h; its rules hold here.
+ */
+#ifndef TRAFO_TRANSLATION_H
+#define TRAFO_TRANSLATION_H
+
+#include "trafo_models.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Translation --------------------------------------------------------------------------------------------------------- */
+
+/* Translation probabilities of source and target tokens. Translation uses them to compute only the logits of likely tokens. */
+typedef struct trafo_shortlist trafo_shortlist;
+
+/* Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).
+ * Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_learn(const trafo_tokenizer *tokenizer, const trafo_string_view *source,
+                                                            const trafo_string_view *target, size_t count, int64_t best,
+                                                            trafo_shortlist **out);
+/* Loads a text file with lines "TARGET SOURCE PROBABILITY" of subwords, like Marian's lex.s2t. NOT_FOUND, IO. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_load(const trafo_tokenizer *tokenizer, const char *path,
+                                                           size_t path_length, trafo_shortlist **out);
+/* Writes such a file, which appears whole or not at all. IO. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_save(const trafo_shortlist *shortlist, const char *path,
+                                                           size_t path_length);
+/* Frees the handle. since 0.1 */
+TRAFO_API void trafo_shortlist_free(trafo_shortlist *shortlist);
+
+typedef struct trafo_translate_options {
+  /* options: begin trafo_translate_options (scripts/generate_options.py) */
+  size_t struct_size;
+  int64_t beam; /* Hypotheses kept of each sentence. 1 is greedy search. Default 5. */
+  /* Hypotheses returned of each sentence, at most beam. With sampling: translations drawn of each sentence. Default 1. */
+  int64_t n_best;
+  /* The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's --normalize). 0: no
+   * normalisation. Default 1. */
+  double length_penalty;
+  int64_t max_length; /* Longest translation in tokens. Default 0: twice the source plus 10, at most 200. */
+  int64_t min_length; /* Tokens before a translation may end. Default 0. */
+  int64_t batch_tokens; /* Source tokens times beam of the sentences that are decoded together. Default 4096. */
+  int32_t word_scores; /* 1: every hypothesis has the log-probability of each of its tokens. Default 0. */
+  /* 1: every hypothesis has an alignment: for each of its tokens, the cross-attention to the source tokens. A decoder-lm has
+   * none: UNSUPPORTED. Default 0. */
+  int32_t alignment;
+  /* Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from 1. Default 0: the last but
+   * one. */
+  int64_t alignment_layer;
+  int32_t truncate; /* 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1. */
+  /* 1: every token is drawn instead of searching for the best; beam is not used then. What is drawn follows from the model's
+   * probabilities, the seed, the number of the line, of the sample and of the token alone. */
+  int32_t sampling;
+  double temperature; /* Sampling: logits are divided by it. Default 1. */
+  int64_t top_k; /* Sampling: only this many of the most probable tokens. Default 0: all. */
+  /* Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
+   * Default 1. */
+  double top_p;
+  uint64_t seed; /* Sampling: seed of the draws. Default 1. */
+  int64_t first_line; /* Sampling: number of the first line, so that a text in several calls is drawn as in one. Default 0. */
+  const trafo_shortlist *shortlist; /* Only tokens of the list are chosen among. Default NULL: the whole vocabulary. */
+  /* With a shortlist: this many tokens from the start of the vocabulary are chosen among as well. Default 100. */
+  int64_t shortlist_first;
+  /* With a shortlist: this many of the best translations of each source token are chosen among. Default 100. */
+  int64_t shortlist_best;
+  /* 1: eos stands behind a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit
+   * then loses its beginning. Default 1. */
+  int32_t end_source;
+  /* 1: bos stands before a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.
+   * Default 0. */
+  int32_t begin_source;
+  /* options: end */
+} trafo_translate_options;
+
+typedef struct trafo_translations trafo_translations;
+
+/* Prepares the model for translation only. On the CPU the weights are packed, which takes as much memory again. Small batches are
+ * then translated up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights cannot
+ * change any more: trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from here on, and
+ * tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a trainer. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prepare_inference(trafo_model *model);
+
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_options_init(trafo_translate_options *options, size_t struct_size);
+/* Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options
+ * and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary (which a
+ * call without lines finds out, too). UNSUPPORTED: an alignment of a decoder-lm. NON_FINITE: the logits of a line are NaN or
+ * infinite. CANCELLED. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                      const trafo_string_view *lines, size_t count,
+                                                      const trafo_translate_options *options,
+                                                      const trafo_cancel *cancel, trafo_translations **out);
+/* Hypothesis `rank` of line `index`, both counted from 0; rank 0 is the best. The text is borrowed; out_score may be NULL. NOT_FOUND:
+ * the line has fewer hypotheses. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get(const trafo_translations *translations, size_t index,
+                                                             size_t rank, trafo_string_view *out_text,
+                                                             double *out_score);
+/* The tokens of such a hypothesis, ids of the vocabulary without its end; borrowed. Errors as above. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_tokens(const trafo_translations *translations, size_t index,
+                                                                    size_t rank, const int32_t **out_tokens,
+                                                                    size_t *out_count);
+/* The natural log-probability of each token of such a hypothesis, its end included, with the option word_scores; borrowed. They sum to
+ * the log-probability, which is the score times length^length_penalty. A hypothesis that was cut off at its longest length has none of
+ * an end. *out_count is 0 without the option, and for the translation of an empty line. Errors as above. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_word_scores(const trafo_translations *translations, size_t index,
+                                                                         size_t rank, const double **out_scores,
+                                                                         size_t *out_count);
+/* The alignment of such a hypothesis, with the option alignment: *out_weights has target_tokens rows of source_tokens weights, borrowed.
+ * A row sums to 1 and belongs to one of the tokens that have word scores. The columns are the source tokens that were translated, the
+ * end included. Both counts are 0 without the option, and for the translation of an empty line. Errors as above. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_alignment(const trafo_translations *translations, size_t index,
+                                                                       size_t rank, const float **out_weights,
+                                                                       size_t *out_target_tokens,
+                                                                       size_t *out_source_tokens);
+/* The number of hypotheses of line `index`. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_count(const trafo_translations *translations, size_t index,
+                                                                   size_t *out);
+/* The tokens of source line `index`, and how many of them were translated: fewer if the line was cut. out_tokens and out_used may be
+ * NULL. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_source(const trafo_translations *translations, size_t index,
+                                                                    int64_t *out_tokens, int64_t *out_used);
+/* The number of lines that were cut. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_truncated(const trafo_translations *translations,
+                                                                       size_t *out);
+/* Frees the handle. since 0.1 */
+TRAFO_API void trafo_translations_free(trafo_translations *translations);
+
+/* The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be
+ * NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a
+ * log-probability is not finite, because weights are not or products overflow. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                  const trafo_string_view *source, const trafo_string_view *target,
+                                                  size_t count, double *out_log_probability, int64_t *out_tokens);
+/* Forced decoding: each target as the one hypothesis of the source beside it, with its score, and with word scores and an alignment if
+ * the options ask for them. length_penalty, batch_tokens, word_scores, alignment and alignment_layer of the options are used; options
+ * and cancel may be NULL. No line is cut. Errors as for trafo_score; UNSUPPORTED: an alignment of a decoder-lm; CANCELLED. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                         const trafo_string_view *source, const trafo_string_view *target,
+                                                         size_t count, const trafo_translate_options *options,
+                                                         const trafo_cancel *cancel, trafo_translations **out);
+
+/* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
+
+/* options: begin constants of trafo_evaluation_options (scripts/generate_options.py) */
+/* How BLEU cuts a line into words: tokenizers of sacreBLEU, with the same numbers. */
+#define TRAFO_TOKENIZE_13A       0 /* That of mteval-v13a: ASCII punctuation is set apart. For languages with spaces. */
+#define TRAFO_TOKENIZE_NONE      1 /* Words are what stands between white space. */
+#define TRAFO_TOKENIZE_ZH        2 /* Every Chinese character is a word, the rest as in 13a. For Chinese. */
+#define TRAFO_TOKENIZE_INTL      3 /* That of mteval-v14: punctuation and symbols of every script are set apart. */
+#define TRAFO_TOKENIZE_CHAR      4 /* Every code point is a word. For Japanese, Thai and others without spaces. */
+/* Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU). */
+#define TRAFO_TOKENIZE_FLORES200 5
+/* options: end */
+
+typedef struct trafo_evaluation_options {
+  /* options: begin trafo_evaluation_options (scripts/generate_options.py) */
+  size_t struct_size;
+  const trafo_tokenizer *tokenizer; /* The SentencePiece model of tokenize flores200, which needs one. Default NULL. */
+  int64_t resamples; /* How often as many lines as there are are drawn with replacement (bootstrap). Default 1000. */
+  /* Seed of the resampling. The same seed draws the same lines for every system and both scores. Default 12345. */
+  uint64_t seed;
+  /* TRAFO_TOKENIZE_*. How BLEU cuts lines into words. Scores are comparable only where it is the same. Default
+   * TRAFO_TOKENIZE_13A. */
+  int32_t tokenize;
+  int32_t lowercase; /* 1: BLEU is computed without case. chrF keeps it. Default 0. */
+  /* 1: lines are resampled for the mean and the 95 % interval of both scores. With a baseline they always are. Default 0. */
+  int32_t confidence;
+  int32_t reserved; /* 0 */
+  /* options: end */
+} trafo_evaluation_options;
+
+/* A corpus score, 0 to 100. The other members are NaN where lines were not resampled. */
+typedef struct trafo_resampled_score {
+  double score;
+  double mean;       /* of the resamples */
+  double half_width; /* 95 % of the resamples lie in an interval of twice this width */
+  /* Paired bootstrap test (Koehn, EMNLP 2004): how probable so large a difference from the baseline would be if both were equal.
+   * NaN without a baseline. */
+  double p_value;
+} trafo_resampled_score;
+
+typedef struct trafo_evaluation {
+  size_t struct_size;
+  trafo_resampled_score bleu;
+  trafo_resampled_score chrf;
+  trafo_resampled_score baseline_bleu; /* NaN without a baseline, as baseline_chrf */
+  trafo_resampled_score baseline_chrf;
+  double bleu_precisions[4]; /* of n-grams of 1 to 4 tokens, per cent, smoothed */
+  double bleu_brevity_penalty;
+  int64_t bleu_matches[4]; /* n-grams of the hypotheses that a reference has */
+  int64_t bleu_totals[4];  /* n-grams of the hypotheses */
+  int64_t hypothesis_tokens;
+  int64_t reference_tokens; /* with several references, of the one of each line that is nearest in length */
+  /* References in scripts without spaces (Chinese, Japanese, Thai, ...), of which the tokenizers 13a, intl and none take whole
+   * phrases for words: their BLEU says little then. */
+  int64_t unspaced_references;
+  char bleu_signature[128]; /* sacreBLEU's signature; only scores with equal signatures are comparable */
+  char chrf_signature[128];
+} trafo_evaluation;
+
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluation_options_init(trafo_evaluation_options *options, size_t struct_size);
+/* Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets
+ * references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the
+ * same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize
+ * flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluate(const trafo_string_view *hypotheses, const trafo_string_view *references,
+                                                     size_t count, size_t reference_sets,
+                                                     const trafo_string_view *baseline,
+                                                     const trafo_evaluation_options *options, trafo_evaluation *out,
+                                                     size_t struct_size);
+
+/* BLEU and chrF2 of every translation by itself against its one reference, 0 to 100, as sacreBLEU's sentence scores: BLEU leaves out
+ * orders longer than the translation. They choose among translations of a line; their mean is no corpus score. Of the options,
+ * tokenize, tokenizer and lowercase are used. options may be NULL. out_bleu and out_chrf, arrays of `count`, get the scores. out_bleu
+ * and out_chrf may be NULL, but not both: that score is not computed then. INVALID_ARGUMENT: no lines; the tokenizer as for trafo_evaluate.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sentence_scores(const trafo_string_view *hypotheses,
+                                                            const trafo_string_view *references, size_t count,
+                                                            const trafo_evaluation_options *options, double *out_bleu,
+                                                            double *out_chrf);
+
+/* Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature may be NULL; it gets
+ * sacreBLEU's signature, freed with trafo_string_free. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_bleu(const trafo_string_view *hypotheses, const trafo_string_view *references,
+                                                 size_t count, int32_t lowercase, double *out_score,
+                                                 char **out_signature);
+/* Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature may be NULL, as for trafo_bleu. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_chrf(const trafo_string_view *hypotheses, const trafo_string_view *references,
+                                                 size_t count, double *out_score, char **out_signature);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TRAFO_TRANSLATION_H */

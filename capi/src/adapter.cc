@@ -1,0 +1,76 @@
+#include "engine/models/adapter.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "capi/src/model_handles.h"
+#include "engine/interop/peft.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+namespace {
+
+// "query,value" -> {"query", "value"}
+std::vector<std::string> names_in(std::string_view list) {
+  std::vector<std::string> names;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    names.emplace_back(list.substr(0, end));
+    if (end + 1 == list.size()) names.emplace_back();  // a comma at the end
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return names;
+}
+
+}  // namespace
+
+trafo_error* trafo_model_add_adapter(trafo_model* model, int64_t rank, double alpha,
+                                     const char* targets, size_t targets_length, uint64_t seed) {
+  return api(__func__, [&](const Call& call) {
+    const std::string_view names = call.text(targets, targets_length, "targets");
+    const ModelObject& m = untrained(call, model);
+    add_adapter(*m.context, *m.model, {rank, alpha, names_in(names)}, seed);
+  });
+}
+
+trafo_error* trafo_model_load_adapter(trafo_model* model, const char* directory,
+                                      size_t directory_length) {
+  return api(__func__, [&](const Call& call) {
+    const auto from = path_argument(call, directory, directory_length, "directory");
+    const ModelObject& m = untrained(call, model);
+    load_adapter(*m.context, *m.model, from);
+  });
+}
+
+trafo_error* trafo_model_save_adapter(const trafo_model* model, const char* directory,
+                                      size_t directory_length) {
+  return api(__func__, [&](const Call& call) {
+    const ModelObject& m = call.handle(model, "model");
+    call.use(m.context);
+    save_adapter(*m.context, *m.model,
+                 path_argument(call, directory, directory_length, "directory"));
+  });
+}
+
+trafo_error* trafo_model_merge_adapter(trafo_model* model) {
+  return api(__func__, [&](const Call& call) {
+    const ModelObject& m = untrained(call, model);
+    merge_adapter(*m.context, *m.model);
+  });
+}
+
+trafo_error* trafo_model_unmerge_adapter(trafo_model* model) {
+  return api(__func__, [&](const Call& call) {
+    const ModelObject& m = untrained(call, model);
+    unmerge_adapter(*m.context, *m.model);
+  });
+}
+
+trafo_error* trafo_model_remove_adapter(trafo_model* model) {
+  return api(__func__, [&](const Call& call) {
+    const ModelObject& m = untrained(call, model);
+    remove_adapter(*m.context, *m.model);
+  });
+}

@@ -1,0 +1,9 @@
+# Read by cpack for each kind of package.
+if(CPACK_GENERATOR STREQUAL "DEB")
+  set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+  set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
+else()  # the tar: everything under one folder
+  set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+  list(APPEND CPACK_COMPONENTS_ALL bundled)
+  set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
+endif()

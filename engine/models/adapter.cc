@@ -1,0 +1,182 @@
+#include "engine/models/adapter.h"
+
+#include <cstring>
+
+#include "engine/models/model_io.h"
+#include "engine/ops/matmul/matmul.h"
+#include "engine/ops/unary/unary.h"
+#include "engine/ops/view/view.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOrigin = "adapter";
+
+std::vector<std::byte> exact_value(const Context& context, const ParameterStore& parameters,
+                                   ParamId id) {
+  std::vector<std::byte> bytes(static_cast<size_t>(element_count(parameters.shape(id))) *
+                               dtype_size(parameters.master().dtype()));
+  parameters.get_value(context, id, bytes.data(), bytes.size());
+  return bytes;
+}
+
+// The same as a tensor in the dtype of the masters.
+Tensor exact_tensor(Context& context, const ParameterStore& parameters, ParamId id) {
+  const std::vector<std::byte> bytes = exact_value(context, parameters, id);
+  return context.from_host(bytes.data(), bytes.size(), parameters.shape(id),
+                           parameters.master().dtype());
+}
+
+template <class T>
+void add_to(std::vector<std::byte>& values, int64_t first, const std::vector<T>& delta) {
+  auto* at = values.data() + static_cast<size_t>(first) * sizeof(T);
+  for (const T each : delta) {
+    T value;
+    std::memcpy(&value, at, sizeof value);
+    value += each;
+    std::memcpy(at, &value, sizeof value);
+    at += sizeof value;
+  }
+}
+
+std::vector<LowRankOptions> updates_of(const Model& model, const AdapterConfig& adapter) {
+  std::vector<LowRankOptions> updates;
+  for (const AdapterSite& site : adapter_sites(model.config(), adapter)) {
+    LowRankOptions update{model.parameters().find(site.matrix), adapter.rank, adapter.scale(), {}};
+    require(update.matrix != kNoParam, ErrorCode::internal, kOrigin, "the model has no parameter ",
+            site.matrix);
+    for (const AdapterModule& module : site.modules) update.ranges.push_back(module.range);
+    updates.push_back(std::move(update));
+  }
+  return updates;
+}
+
+// The matrices that have an update.
+std::vector<ParamId> updated_matrices(const ParameterStore& parameters) {
+  std::vector<ParamId> ids;
+  for (size_t i = 0; i < parameters.count(); ++i)
+    if (parameters.low_rank(static_cast<ParamId>(i))) ids.push_back(static_cast<ParamId>(i));
+  return ids;
+}
+
+}  // namespace
+
+void add_adapter(Context& context, Model& model, const AdapterConfig& adapter, uint64_t seed) {
+  AdapterState& state = model.adapter_state();
+  if (state.config || state.merged)
+    fail(ErrorCode::invalid_argument, kOrigin, "the model has ",
+         describe(state.config ? *state.config : state.merged->config),
+         state.merged ? ", merged into its weights" : "", " already: remove it first");
+  const AdapterConfig checked = validated(model.config(), adapter);
+  model.parameters().add_low_rank(context, updates_of(model, checked), seed);
+  state.config = checked;
+}
+
+void remove_adapter(Context& context, Model& model) {
+  AdapterState& state = model.adapter_state();
+  require(state.config || state.merged, ErrorCode::invalid_argument, kOrigin,
+          "the model has no adapter");
+  if (state.config) model.parameters().remove_low_rank(context);
+  state = {};
+}
+
+std::vector<std::byte> merged_value(Context& context, const ParameterStore& parameters,
+                                    ParamId id) {
+  std::vector<std::byte> values = exact_value(context, parameters, id);
+  const auto& update = parameters.low_rank(id);
+  if (!update) return values;
+  const NoGrad no_grad(context);
+  const Tensor down = exact_tensor(context, parameters, update->down),
+               up = exact_tensor(context, parameters, update->up);
+  const int64_t rank = up.dim(1), columns = down.dim(1);
+  int64_t row = 0;
+  for (size_t i = 0; i < update->ranges->size(); ++i) {
+    const ColumnRange& range = (*update->ranges)[i];
+    const auto first = static_cast<int64_t>(i) * rank;
+    const Tensor product =
+        ops::scale(context,
+                   ops::matmul(context, ops::slice(context, up, 0, row, row + range.count),
+                               ops::slice(context, down, 0, first, first + rank)),
+                   update->scale);
+    if (product.dtype() == DType::f64)
+      add_to(values, range.first * columns, context.values<double>(product));
+    else
+      add_to(values, range.first * columns, context.values<float>(product));
+    row += range.count;
+  }
+  return values;
+}
+
+void merge_adapter(Context& context, Model& model) {
+  AdapterState& state = model.adapter_state();
+  ParameterStore& parameters = model.parameters();
+  require(state.config.has_value(), ErrorCode::invalid_argument, kOrigin,
+          state.merged ? "the adapter is merged already" : "the model has no adapter");
+  require(!parameters.has_int8(), ErrorCode::unsupported, kOrigin,
+          "an adapter is not merged into int8 weights: merge it into the float model and quantize "
+          "that");
+  // All that needs memory comes before the first change.
+  AdapterState::Merged merged{*state.config, {}, {}};
+  std::vector<std::vector<std::byte>> values;
+  for (const ParamId id : updated_matrices(parameters)) {
+    const auto& update = parameters.low_rank(id);
+    merged.base.emplace_back(id, exact_value(context, parameters, id));
+    merged.adapter.push_back(exact_value(context, parameters, update->down));
+    merged.adapter.push_back(exact_value(context, parameters, update->up));
+    values.push_back(merged_value(context, parameters, id));
+  }
+  parameters.remove_low_rank(context);
+  for (size_t i = 0; i < values.size(); ++i)
+    parameters.set_value(context, merged.base[i].first, values[i].data(), values[i].size());
+  state.config.reset();
+  state.merged = std::move(merged);
+}
+
+void unmerge_adapter(Context& context, Model& model) {
+  AdapterState& state = model.adapter_state();
+  ParameterStore& parameters = model.parameters();
+  require(state.merged.has_value(), ErrorCode::invalid_argument, kOrigin,
+          state.config ? "the adapter is not merged" : "the model has no adapter");
+  const AdapterState::Merged& merged = *state.merged;
+  parameters.add_low_rank(context, updates_of(model, merged.config), 0);
+  for (size_t i = 0; i < merged.base.size(); ++i) {
+    const auto& [id, base] = merged.base[i];
+    parameters.set_value(context, id, base.data(), base.size());
+    const ParameterStore::LowRank update = parameters.low_rank(id).value();
+    const auto &down = merged.adapter[2 * i], &up = merged.adapter[2 * i + 1];
+    parameters.set_value(context, update.down, down.data(), down.size());
+    parameters.set_value(context, update.up, up.data(), up.size());
+  }
+  state.config = merged.config;
+  state.merged.reset();
+}
+
+std::optional<AdapterConfig> read_adapter_config(const SafetensorsReader& reader,
+                                                 const ModelConfig& config) {
+  const auto found = reader.metadata().find(kAdapterKey);
+  if (found == reader.metadata().end()) return std::nullopt;
+  AdapterConfig adapter = adapter_config_from_json(found->second, reader.label());
+  try {
+    adapter = validated(config, adapter);
+  } catch (const Error& error) {
+    fail(ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", error.message());
+  }
+  // What is allocated for the adapter must be in the file.
+  for (const AdapterSite& site : adapter_sites(config, adapter)) {
+    const std::string name = site.matrix.substr(0, site.matrix.rfind('.')) + ".lora_A";
+    const TensorInfo* info = reader.find(name);
+    const auto rows = adapter.rank * static_cast<int64_t>(site.modules.size());
+    require(info != nullptr && info->shape == std::vector<int64_t>{rows, site.columns},
+            ErrorCode::corrupt_file, kOrigin, reader.label(), " has no tensor ", name, " [", rows,
+            ", ", site.columns, "], though it is said to have ", describe(adapter));
+  }
+  return adapter;
+}
+
+void require_same_adapter(const SafetensorsReader& reader, const Model& model) {
+  const auto saved = read_adapter_config(reader, read_model_config(reader));
+  require(saved == model.adapter(), ErrorCode::invalid_argument, kOrigin, reader.label(),
+          " holds a model with ", describe(saved), ", this one has ", describe(model.adapter()));
+}
+
+}  // namespace trafo

@@ -1,0 +1,39 @@
+// LoRA adapters of a model: adding, merging, removing. interop/peft.h has their files.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/io/safetensors.h"
+#include "engine/models/model.h"
+
+namespace trafo {
+
+// Freezes the model and adds parameters A and B to the adapter's targets. A is random, from the
+// seed, and B is zero: the model computes what it did. A and B are trainable, but for a model with
+// int8 weights, which cannot be trained. INVALID_ARGUMENT: the model cannot have this adapter, has
+// one already, or is in use by a trainer.
+void add_adapter(Context& context, Model& model, const AdapterConfig& adapter, uint64_t seed);
+
+// Drops the adapter; of a merged one, what unmerge_adapter() needs. The other parameters stay
+// frozen. INVALID_ARGUMENT: there is none, or the model is in use by a trainer.
+void remove_adapter(Context& context, Model& model);
+
+// Adds scale * B A to the weights, in float32 (float64 for a float64 model), and drops A and B: the
+// model is like one without an adapter. The weights of before are kept in host memory.
+// UNSUPPORTED: the model has int8 weights.
+void merge_adapter(Context& context, Model& model);
+// Puts back the weights of before, bit for bit, and the adapter. INVALID_ARGUMENT: no adapter is
+// merged, or the model is in use by a trainer.
+void unmerge_adapter(Context& context, Model& model);
+
+// A parameter with its adapter added, in the dtype of the master; without one as it is.
+std::vector<std::byte> merged_value(Context& context, const ParameterStore& parameters, ParamId id);
+
+// The adapter of a model file, if it has one. CORRUPT_FILE unless the file has its tensors.
+std::optional<AdapterConfig> read_adapter_config(const SafetensorsReader& reader,
+                                                 const ModelConfig& config);
+// INVALID_ARGUMENT, naming both, unless the file has the model's adapter, or none like the model.
+void require_same_adapter(const SafetensorsReader& reader, const Model& model);
+
+}  // namespace trafo

@@ -1,0 +1,71 @@
+// What a LoRA adapter is (Hu et al., arXiv 2106.09685): y = x W^T + (alpha / rank) (x A^T) B^T in
+// the linear layers that `targets` names.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/models/model_config.h"
+#include "engine/nn/parameter_store.h"
+
+namespace trafo {
+
+struct AdapterConfig {
+  int64_t rank = 8;
+  double alpha = 16;
+  // Names of adapter_targets(), in their order. Empty: all of them.
+  std::vector<std::string> targets = {};
+
+  double scale() const { return alpha / static_cast<double>(rank); }
+  friend bool operator==(const AdapterConfig&, const AdapterConfig&) = default;
+};
+
+// The projections of a model that can have an adapter: query, key, value, output, gate, up and
+// down, those that it has. Self-attention and cross-attention have the same names. A GPT-2 model
+// has one projection, qkv, in place of query, key and value, because adapters of other programs
+// treat it as one.
+std::vector<std::string> adapter_targets(const ModelConfig& config);
+// The adapter with its targets listed in order. INVALID_ARGUMENT names a rank, an alpha or a target
+// that the model cannot have.
+AdapterConfig validated(const ModelConfig& config, AdapterConfig adapter);
+
+// Text form in model files.
+inline constexpr const char* kAdapterKey = "adapter";  // of the metadata
+std::string to_json(const AdapterConfig& adapter);
+// CORRUPT_FILE, naming `label`.
+AdapterConfig adapter_config_from_json(const std::string& text, const std::string& label);
+// "rank 8, alpha 16, query value"; "no adapter".
+std::string describe(const std::optional<AdapterConfig>& adapter);
+
+// A projection with an adapter: rows of a matrix.
+struct AdapterModule {
+  std::string name;  // "encoder.0.attention.query", "decoder.3.cross.key", "decoder.0.ffn.up"
+  ColumnRange range;
+};
+// The projections of one matrix; the parameter `matrix` [.., columns] may hold several.
+struct AdapterSite {
+  std::string matrix;
+  int64_t columns;
+  std::vector<AdapterModule> modules;
+};
+// The sites of a validated adapter.
+std::vector<AdapterSite> adapter_sites(const ModelConfig& config, const AdapterConfig& adapter);
+
+// What a model knows of its adapter.
+struct AdapterState {
+  std::optional<AdapterConfig> config;  // none: there is no adapter, or it is merged
+  // After merge_adapter(): the values of before, in the dtype of the masters.
+  struct Merged {
+    AdapterConfig config;
+    std::vector<std::pair<ParamId, std::vector<std::byte>>> base;
+    std::vector<std::vector<std::byte>> adapter;  // A and B of each site
+  };
+  std::optional<Merged> merged;
+};
+
+}  // namespace trafo

@@ -1,0 +1,485 @@
+// Directories as people have them: weights in several files, tokenizers that transformers saved
+// again, padded vocabularies, several ends, and the settings of Llama's relatives.
+#include "engine/decode/translator.h"
+#include "tests/interop/interop_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+
+class ImportTest : public InteropTest {
+ protected:
+  // A directory of a random Llama model, as hf-llama writes it.
+  fs::path llama(const std::string& name, const ModelConfig& config) {
+    model_ = model_of(config);
+    exported(*model_, ExportFormat::hf_llama, name);
+    return path(name);
+  }
+  fs::path llama(const std::string& name) { return llama(name, llama_config(1, true)); }
+  ImportedModel imported(const fs::path& directory) { return import_model(*context_, directory); }
+  void refused_import(const fs::path& directory, ErrorCode code, const std::string& text) {
+    const Error error = error_of([&] { imported(directory); });
+    EXPECT_EQ(error.code(), code) << text << ": " << error.what();
+    EXPECT_TRUE(mentions(error, text)) << text << ": " << error.what();
+  }
+  static void edit_config(const fs::path& directory, const std::function<void(Json&)>& change) {
+    edit_json(directory / "config.json", change);
+  }
+
+  // ---- several files ----
+
+  static void edit_map(const fs::path& directory, const std::function<void(Json&)>& change) {
+    edit_json(directory / kWeightList, [&](Json& json) { change(json["weight_map"]); });
+  }
+
+  // ---- tokenizer.json ----
+
+  fs::path resaved(const std::string& name) {
+    const fs::path directory = llama(name);
+    fs::remove(directory / "tokenizer.model");
+    return directory;
+  }
+  // Changes the tokenizer.json of a directory; what becomes of it is no tokenizer, and the note
+  // says why, or an error.
+  void no_tokenizer(const char* text, const std::function<void(Json&)>& change) {
+    const fs::path directory = resaved("other");
+    edit_json(directory / "tokenizer.json", change);
+    const ImportedModel result = imported(directory);
+    EXPECT_FALSE(result.tokenizer.has_value()) << text;
+    EXPECT_TRUE(contains(result.note, text)) << text << ": " << result.note;
+    fs::remove_all(directory);
+  }
+  void damaged_tokenizer(const char* text, const std::function<void(Json&)>& change) {
+    const fs::path directory = resaved("damaged");
+    edit_json(directory / "tokenizer.json", change);
+    refused_import(directory, ErrorCode::corrupt_file, text);
+    fs::remove_all(directory);
+  }
+
+  std::unique_ptr<Model> model_;
+};
+
+TEST_F(ImportTest, WeightsInSeveralFiles) {
+  const fs::path directory = llama("split");
+  const ImportedModel whole = imported(directory);
+  split_weights(directory);
+  EXPECT_EQ(weight_bytes(*context_, *imported(directory).model),
+            weight_bytes(*context_, *whole.model));
+  // Behind links, as a cache has them.
+  fs::rename(directory / weight_file(1), path("elsewhere"));
+  fs::create_symlink(path("elsewhere"), directory / weight_file(1));
+  EXPECT_EQ(weight_bytes(*context_, *imported(directory).model),
+            weight_bytes(*context_, *whole.model));
+}
+
+TEST_F(ImportTest, WhatIsWrongWithSeveralFiles) {
+  const auto broken_split = [&](const std::string& text, auto change) {
+    const fs::path directory = llama("split");
+    const auto [first, second] = split_weights(directory);
+    change(directory, first, second);
+    refused_import(directory, ErrorCode::corrupt_file, text);
+    fs::remove_all(directory);
+  };
+  using Path = const fs::path&;
+  using Name = const std::string&;
+  broken_split("'model-00002-of-00002.safetensors', which is not in the directory",
+               [](Path d, Name, Name) { fs::remove(d / weight_file(1)); });
+  broken_split("and in", [](Path d, Name, Name) {
+    fs::copy_file(d / weight_file(0), d / "twice.safetensors");
+    edit_map(d, [](Json& map) { map["extra"] = "twice.safetensors"; });
+  });
+  broken_split("has no such tensor", [](Path d, Name first, Name) {
+    edit_map(d, [&](Json& map) { map[first] = weight_file(1); });
+  });
+  broken_split("has no such tensor", [](Path d, Name, Name) {
+    edit_map(d, [](Json& map) { map["extra"] = weight_file(1); });
+  });
+  broken_split("does not list the tensor", [](Path d, Name, Name second) {
+    edit_map(d, [&](Json& map) { map.erase(second); });
+  });
+  for (const char* name : {"../outside", "/etc/passwd", "..", "", "a/b", "a\\b"})
+    broken_split("is not the name of a file of this directory", [&](Path d, Name first, Name) {
+      edit_map(d, [&](Json& map) { map[first] = name; });
+    });
+  broken_split("is no text",
+               [](Path d, Name first, Name) { edit_map(d, [&](Json& map) { map[first] = 1; }); });
+  broken_split("weight_map is empty",
+               [](Path d, Name, Name) { edit_map(d, [](Json& map) { map = Json::object(); }); });
+  broken_split("513 files, the limit is 512", [](Path d, Name, Name) {
+    edit_map(d, [](Json& map) {
+      for (int i = 0; i < 511; ++i) map[concat("t", i)] = concat("f", i);
+    });
+  });
+  broken_split("not valid JSON", [](Path d, Name, Name) {
+    write_file_atomically(d / kWeightList, std::string_view("{"));
+  });
+  broken_split("has the shape", [](Path d, Name, Name) {
+    edit_config(d, [](Json& json) { json["intermediate_size"] = 30; });
+  });
+}
+
+TEST_F(ImportTest, ATokenizerThatWasSavedAgain) {
+  const fs::path directory = resaved("resaved");
+  const ImportedModel result = imported(directory);
+  ASSERT_TRUE(result.tokenizer.has_value()) << result.note;
+  EXPECT_EQ(result.note, "");
+  for (const char* line :
+       {"der Hund sieht einen Baum.", "  ein  Licht ", "naïve ﬁ ½ 東京", "", "x\ty"})
+    EXPECT_EQ(result.tokenizer->encode(line), tokenizer().encode(line)) << line;
+  for (int32_t id = 0; id < tokenizer().vocab_size(); ++id) {
+    EXPECT_EQ(result.tokenizer->token(id), tokenizer().token(id));
+    EXPECT_EQ(result.tokenizer->type(id), tokenizer().type(id));
+  }
+  EXPECT_EQ(result.tokenizer->eos_id(), 2);
+  EXPECT_EQ(result.tokenizer->bos_id(), 1);
+  EXPECT_EQ(result.tokenizer->pad_id(), 3);
+}
+
+// BPE with byte tokens, in the forms that transformers 4 and 5 save.
+TEST_F(ImportTest, ABpeTokenizerThatWasSavedAgain) {
+  TokenizerTrainOptions options;
+  options.vocab_size = 310;
+  options.hard_vocab_limit = false;
+  options.model = TokenizerModel::bpe;
+  options.byte_fallback = true;
+  const std::vector<std::string> lines{"der Hund sieht einen Baum", "die Katze findet den Stein",
+                                       "ein Vogel sucht das Haus"};
+  const Tokenizer bpe = Tokenizer::train(std::span<const std::string>(lines), options);
+  ModelConfig config = llama_config(1, true);
+  config.vocabulary = bpe.vocab_size();
+  model_ = model_of(config);
+  const fs::path directory = path("bpe");
+  export_model(*context_, *model_, bpe, ExportFormat::hf_llama, directory);
+  fs::remove(directory / "tokenizer.model");
+  const auto same_ids = [&] {
+    const ImportedModel result = imported(directory);
+    ASSERT_TRUE(result.tokenizer.has_value()) << result.note;
+    for (const char* line : {"der Hund sieht die Katze", "Vogel 東京", "das  Haus"})
+      EXPECT_EQ(result.tokenizer->encode(line), bpe.encode(line)) << line;
+  };
+  same_ids();
+  edit_json(directory / "tokenizer.json", [](Json& json) {  // no map: as Llama's
+    json["normalizer"] = nullptr;
+    json["pre_tokenizer"] = {{"type", "Metaspace"},
+                             {"replacement", "\u2581"},
+                             {"prepend_scheme", "first"},
+                             {"split", false}};
+    for (Json& merge : json["model"]["merges"])  // as files of older versions have them
+      merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+  });
+  const ImportedModel result = imported(directory);
+  ASSERT_TRUE(result.tokenizer.has_value()) << result.note;
+  EXPECT_EQ(result.tokenizer->encode("der Hund sieht"), bpe.encode("der Hund sieht"));
+  EXPECT_NE(result.tokenizer->encode("a  b"), bpe.encode("a  b"));  // spaces are kept
+
+  const auto refused_merges = [&](const char* text, const std::function<void(Json&)>& change) {
+    const std::string before = read_text_file(directory / "tokenizer.json", 1 << 24);
+    edit_json(directory / "tokenizer.json", [&](Json& json) { change(json["model"]); });
+    const ImportedModel other = imported(directory);
+    EXPECT_FALSE(other.tokenizer.has_value());
+    EXPECT_TRUE(contains(other.note, text)) << other.note;
+    write_file_atomically(directory / "tokenizer.json", before);
+  };
+  refused_merges("that SentencePiece would make", [](Json& model) { model["merges"].erase(4); });
+  refused_merges("ignore_merges", [](Json& model) { model["ignore_merges"] = true; });
+  refused_merges("end_of_word_suffix", [](Json& model) { model["end_of_word_suffix"] = "</w>"; });
+  refused_merges("vocab has no <0x41>", [](Json& model) { model["vocab"].erase("<0x41>"); });
+}
+
+TEST_F(ImportTest, TokenizersOfAnotherForm) {
+  no_tokenizer("model: type: it is 'WordPiece'",
+               [](Json& json) { json["model"]["type"] = "WordPiece"; });
+  no_tokenizer("pre_tokenizer: the step 'ByteLevel'", [](Json& json) {
+    json["pre_tokenizer"] = {{"type", "ByteLevel"}};
+  });
+  no_tokenizer("normalizer: the step 'Lowercase'", [](Json& json) {
+    json["normalizer"]["normalizers"].push_back({{"type", "Lowercase"}});
+  });
+  no_tokenizer("normalizer: Replace without Precompiled", [](Json& json) {
+    json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "b"}};
+  });
+  no_tokenizer("normalizer: the step NFC without Precompiled", [](Json& json) {
+    json["normalizer"] = {{"type", "NFC"}};
+  });
+  no_tokenizer("added_tokens: '<x>' has lstrip", [](Json& json) {
+    json["added_tokens"].push_back(
+        {{"id", 5}, {"content", "<x>"}, {"special", false}, {"lstrip", true}});
+  });
+  no_tokenizer("model: unk_id", [](Json& json) { json["model"]["unk_id"] = nullptr; });
+}
+
+TEST_F(ImportTest, DamagedTokenizers) {
+  damaged_tokenizer("model has no vocab", [](Json& json) { json["model"].erase("vocab"); });
+  damaged_tokenizer("'<s>' has the id of", [](Json& json) { json["added_tokens"][1]["id"] = 7; });
+  damaged_tokenizer("has no id below", [](Json& json) { json["added_tokens"][1]["id"] = 1 << 30; });
+  damaged_tokenizer("has a subword twice", [](Json& json) {
+    json["model"]["vocab"].push_back({"<s>", 0.0});
+  });
+  damaged_tokenizer("is not a finite number",
+                    [](Json& json) { json["model"]["vocab"][5][1] = 1e300; });
+  damaged_tokenizer("a list that is no pair",
+                    [](Json& json) { json["model"]["vocab"][5] = {"x"}; });
+  damaged_tokenizer("vocab does not fit its type",
+                    [](Json& json) { json["model"]["type"] = "BPE"; });
+  damaged_tokenizer("unk_id is not an id", [](Json& json) { json["model"]["unk_id"] = 1000; });
+  damaged_tokenizer("precompiled_charsmap is no base64", [](Json& json) {
+    for (Json& step : json["normalizer"]["normalizers"])
+      if (step["type"] == "Precompiled") step["precompiled_charsmap"] = "*";
+  });
+  damaged_tokenizer("merges: the vocabulary has no 'q'", [](Json& json) {
+    Json& model = json["model"];
+    model["type"] = "BPE";
+    model["vocab"] = {{"<unk>", 0}, {"a", 1}};
+    model["merges"] = {"a q"};
+  });
+  damaged_tokenizer("the tokenizer has", [](Json& json) {
+    json["model"]["vocab"].push_back({"more", -20.0});
+  });
+  const fs::path directory = resaved("no-json");
+  write_file_atomically(directory / "tokenizer.json",
+                        std::string_view("{\"model\": {\"vocab\": {"));
+  refused_import(directory, ErrorCode::corrupt_file, "not valid JSON at byte");
+  write_file_atomically(directory / "tokenizer.json", std::string(100000, '['));
+  refused_import(directory, ErrorCode::corrupt_file, "nested more than 16 deep");
+}
+
+// Rows that no token has are left out, in every kind of model.
+TEST_F(ImportTest, PaddedVocabularies) {
+  const auto padded = [&](const fs::path& directory) {
+    const int64_t size = tokenizer().vocab_size();
+    edit_config(directory, [&](Json& json) {
+      json["vocab_size"] = size + 3;
+      if (json.contains("decoder_vocab_size")) json["decoder_vocab_size"] = size + 3;
+    });
+    edit_tensors(directory, [&](std::vector<Stored>& tensors) {
+      for (Stored& tensor : tensors)
+        for (int64_t& rows : tensor.shape)
+          if (rows == size) {
+            rows += 3;
+            tensor.bytes.resize(tensor.bytes.size() / static_cast<size_t>(size) *
+                                static_cast<size_t>(rows));
+            break;
+          }
+    });
+    const ImportedModel result = imported(directory);
+    EXPECT_EQ(result.model->config(), model_->config());
+    EXPECT_EQ(weight_bytes(*context_, *result.model), weight_bytes(*context_, *model_));
+    EXPECT_TRUE(contains(result.note, concat("have ", size + 3, " rows"))) << result.note;
+  };
+  padded(llama("llama"));
+  ModelConfig gpt2 = config_of(Architecture::decoder_lm, true);
+  gpt2.encoder_layers = ModelConfig{}.encoder_layers;
+  gpt2.output_bias = false;
+  gpt2.ffn_dropout = 0;
+  model_ = model_of(gpt2);
+  exported(*model_, ExportFormat::hf_gpt2, "gpt2");
+  padded(path("gpt2"));
+  model_ = model_of(config_of(Architecture::encoder_decoder, false));
+  exported(*model_, ExportFormat::hf_marian, "marian");
+  padded(path("marian"));
+}
+
+TEST_F(ImportTest, TheModelsOwnEnds) {
+  const fs::path directory = llama("ends");
+  const auto with = [&](const Json& config, const Json& generation) {
+    edit_config(directory, [&](Json& json) { json["eos_token_id"] = config; });
+    edit_json(directory / "generation_config.json", [&](Json& json) {
+      if (generation.is_null())
+        json.erase("eos_token_id");
+      else
+        json["eos_token_id"] = generation;
+    });
+    return *imported(directory).tokenizer;
+  };
+  EXPECT_EQ(with(2, nullptr).serialized(), tokenizer().serialized());
+  EXPECT_EQ(with(2, 9).eos_id(), 9);  // generation_config.json goes before
+  const Tokenizer several = with(Json::array({2, 9, 12, 9}), nullptr);
+  EXPECT_EQ(several.eos_id(), 2);
+  EXPECT_EQ(several.further_end_ids(), (std::vector<int32_t>{9, 12}));
+  // An end that is an ordinary subword stays one: texts have the same ids.
+  const Tokenizer ordinary = with(9, nullptr);
+  EXPECT_EQ(ordinary.type(9), SubwordType::normal);
+  EXPECT_EQ(ordinary.encode("der Hund sieht"), tokenizer().encode("der Hund sieht"));
+  for (const Json& wrong : {Json({2, "three"}), Json("2"), Json(1e300)}) {
+    edit_config(directory, [&](Json& json) { json["eos_token_id"] = wrong; });
+    refused_import(directory, ErrorCode::corrupt_file, "eos_token_id must be");
+  }
+  edit_config(directory, [](Json& json) { json["eos_token_id"] = 500; });
+  refused_import(directory, ErrorCode::corrupt_file, "eos_token_id 500 is not one of");
+
+  // Exported and imported again, and one end in place of several.
+  ModelConfig config = llama_config(1, true);
+  const auto model = model_of(config);
+  export_model(*context_, *model, several, ExportFormat::hf_llama, path("again"));
+  const Tokenizer again = *imported(path("again")).tokenizer;
+  EXPECT_EQ(again.further_end_ids(), several.further_end_ids());
+  for (const char* name : {"config.json", "generation_config.json"})
+    edit_json(path("again") / name, [](Json& json) { json["eos_token_id"] = 2; });
+  EXPECT_EQ(imported(path("again")).tokenizer->further_end_ids(), (std::vector<int32_t>{}));
+}
+
+TEST_F(ImportTest, SettingsOfLlamasRelatives) {
+  ModelConfig config = llama_config(1, true);
+  config.head_width = 12;
+  config.qkv_biases = config.attention_output_bias = config.ffn_biases = true;
+  config.rope_factor = 8;
+  config.rope_original_positions = 20;
+  config.rope_high_turns = 3;
+  const fs::path directory = llama("variants", config);
+  EXPECT_EQ(imported(directory).model->config(), config);
+  EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), weight_bytes(*context_, *model_));
+  for (const ExportFormat format :
+       {ExportFormat::ctranslate2, ExportFormat::onnx, ExportFormat::gguf})
+    expect_error(ErrorCode::unsupported, "cannot express heads of 12 elements",
+                 [&] { exported(*model_, format, "none"); });
+
+  config = llama_config(1, true);
+  config.qkv_biases = true;
+  config.rope_factor = 2;
+  const fs::path qwen2 = llama("qwen2", config);
+  EXPECT_EQ(imported(qwen2).model->config(), config);
+  edit_config(qwen2, [](Json& json) {
+    EXPECT_EQ(json["model_type"], "qwen2");
+    json["sliding_window"] = 4;  // not used
+  });
+  EXPECT_EQ(imported(qwen2).model->config(), config);
+  edit_config(qwen2, [](Json& json) { json["use_sliding_window"] = true; });
+  refused_import(qwen2, ErrorCode::unsupported, "sliding_window is 4, below");
+
+  const fs::path mistral = llama("mistral");
+  const auto window = [&](const Json& value) {
+    edit_config(mistral, [&](Json& json) {
+      json["model_type"] = "mistral";
+      json["sliding_window"] = value;
+    });
+  };
+  for (const Json& wide : {Json(nullptr), Json(4096)}) {
+    window(wide);
+    EXPECT_EQ(imported(mistral).model->config(), model_->config());
+  }
+  window(8);
+  refused_import(mistral, ErrorCode::unsupported, "sliding_window is 8, below");
+  window(nullptr);
+  edit_config(mistral, [](Json& json) { json.erase("num_key_value_heads"); });
+  refused_import(mistral, ErrorCode::corrupt_file, "has no num_key_value_heads");
+}
+
+// The same function with embeddings that are not scaled.
+TEST_F(ImportTest, EmbeddingsThatAreNotScaled) {
+  const auto model = model_of(config_of(Architecture::encoder_decoder, false));
+  exported(*model, ExportFormat::hf_marian, "scaled");
+  exported(*model, ExportFormat::hf_marian, "plain");
+  const auto root = static_cast<float>(std::sqrt(static_cast<double>(model->config().width)));
+  edit_config(path("plain"), [](Json& json) { json["scale_embedding"] = false; });
+  // What is multiplied beforehand, and divided again where the matrix is the output's.
+  edit_tensors(path("plain"), [&](std::vector<Stored>& tensors) {
+    const auto scale = [&](const std::string& name, float factor) {
+      Stored& tensor = find(tensors, name);
+      auto* values = reinterpret_cast<float*>(tensor.bytes.data());
+      for (size_t i = 0; i < tensor.bytes.size() / sizeof(float); ++i) values[i] *= factor;
+    };
+    scale("model.shared.weight", root);
+    scale("model.decoder.layers.1.final_layer_norm.weight", 1 / root);
+    scale("model.decoder.layers.1.final_layer_norm.bias", 1 / root);
+  });
+  const ImportedModel scaled = imported(path("scaled")), plain = imported(path("plain"));
+  const std::vector<std::string_view> lines{"der Hund sieht einen Baum.", "ein Licht"};
+  const auto a = Translator(*context_, *scaled.model, tokenizer()).score(lines, lines);
+  const auto b = Translator(*context_, *plain.model, tokenizer()).score(lines, lines);
+  for (size_t i = 0; i < lines.size(); ++i)
+    EXPECT_NEAR(a[i].log_probability, b[i].log_probability, 1e-4);
+}
+
+// The decoder of a MarianMT model may start with a subword that texts have too.
+TEST_F(ImportTest, AStartThatIsASubword) {
+  const auto model = model_of(config_of(Architecture::encoder_decoder, false));
+  exported(*model, ExportFormat::hf_marian, "start");
+  edit_config(path("start"), [](Json& json) { json["decoder_start_token_id"] = 11; });
+  const ImportedModel result = imported(path("start"));
+  EXPECT_EQ(result.tokenizer->bos_id(), 11);
+  EXPECT_TRUE(result.tokenizer->bos_is_subword());
+  EXPECT_EQ(result.tokenizer->token(11), tokenizer().token(11));
+  EXPECT_EQ(result.tokenizer->encode("der Hund sieht einen Baum."),
+            tokenizer().encode("der Hund sieht einen Baum."));
+}
+
+// A base model continues a text; the space before the next word is there.
+TEST_F(ImportTest, ATextIsContinued) {
+  const fs::path directory = llama("base");
+  const ImportedModel base = imported(directory);
+  const Translator translator(*context_, *base.model, *base.tokenizer);
+  TranslateOptions options;
+  options.end_source = false;
+  options.decode.beam = 1;
+  options.decode.max_length = 5;
+  const std::vector<std::string_view> lines{"der Hund"};
+  const auto expected = [&](std::vector<int32_t> prompt) {
+    DecodeOptions decode = options.decode;
+    decode.tokens = tokenizer().special_tokens();
+    decode.end_source = false;
+    return translate_tokens(*context_, *base.model, {&prompt, 1}, decode)[0][0].tokens;
+  };
+  std::vector<int32_t> ids = tokenizer().encode(lines[0]);
+  const auto found = translator.translate(lines, options)[0];
+  EXPECT_EQ(found.used_tokens, static_cast<int64_t>(ids.size()));
+  EXPECT_EQ(found.hypotheses[0].tokens, expected(ids));
+  std::vector<int32_t> whole = ids;
+  whole.insert(whole.end(), found.hypotheses[0].tokens.begin(), found.hypotheses[0].tokens.end());
+  EXPECT_EQ("der Hund" + found.hypotheses[0].text, tokenizer().decode(whole));
+  options.begin_source = true;
+  ids.insert(ids.begin(), 1);
+  EXPECT_EQ(translator.translate(lines, options)[0].hypotheses[0].tokens, expected(ids));
+  // A text that is too long loses its beginning.
+  std::string text = "der Hund";
+  while (tokenizer().encode(text).size() < 60) text += " sieht einen Baum";
+  const auto cut = translator.translate(std::vector<std::string_view>{text}, options)[0];
+  std::vector<int32_t> kept = tokenizer().encode(text);
+  const int64_t limit = longest_source(base.model->config(), 5);
+  EXPECT_EQ(limit, base.model->config().max_positions - 5);
+  kept.erase(kept.begin(), kept.end() - (limit - 1));
+  kept.insert(kept.begin(), 1);
+  EXPECT_EQ(cut.used_tokens, limit);
+  EXPECT_EQ(cut.hypotheses[0].tokens, expected(kept));
+
+  const auto other = model_of(config_of(Architecture::encoder_decoder, false));
+  for (const bool begins : {false, true}) {
+    options.begin_source = begins;
+    options.end_source = begins;
+    expect_error(ErrorCode::invalid_argument, begins ? "begin_source" : "end_source",
+                 [&] { Translator(*context_, *other, tokenizer()).translate(lines, options); });
+  }
+}
+
+// Each end ends a hypothesis, in a search and in samples.
+TEST_F(ImportTest, EveryEndEndsATranslation) {
+  const fs::path directory = llama("ends");
+  const ImportedModel base = imported(directory);
+  std::vector<int32_t> source{5, 6, 7, 2};
+  const auto tokens = [&](const std::vector<int32_t>& more, bool sampling) {
+    DecodeOptions decode;
+    decode.tokens = tokenizer().special_tokens();
+    decode.more_ends = more;
+    decode.beam = 1;
+    decode.max_length = 12;
+    decode.sampling.on = sampling;
+    const Hypothesis found = translate_tokens(*context_, *base.model, {&source, 1}, decode)[0][0];
+    EXPECT_TRUE(more.empty() || found.finished);
+    for (const int32_t id : found.tokens) EXPECT_EQ(std::count(more.begin(), more.end(), id), 0);
+    return found.tokens;
+  };
+  for (const bool sampling : {false, true}) {
+    std::vector<int32_t> free = tokens({}, sampling);
+    while (free.size() < 3 && source[0] < 50) {
+      ++source[0];
+      free = tokens({}, sampling);
+    }
+    ASSERT_GE(free.size(), 3u);
+    const auto place = std::find(free.begin(), free.end(), free[2]) - free.begin();
+    EXPECT_EQ(tokens({free[2]}, sampling),
+              std::vector<int32_t>(free.begin(), free.begin() + place));
+  }
+}
+
+}  // namespace
+}  // namespace trafo
