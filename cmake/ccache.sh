@@ -1,3 +1,6 @@
 #!/bin/sh
 # The compiler behind ccache, with settings that find a file again in another folder and with precompiled headers.
-CCACHE_BASEDIR=${0%/cmake/*} CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime exec ccache "$@"
+# Depend mode compares the text of every header. Preprocessed text would hide a changed comment, and then a precompiled
+# header of the old text no longer knows the file it contains: #pragma once compares files whole.
+CCACHE_BASEDIR=${0%/cmake/*} CCACHE_DEPEND=1 CCACHE_NAMESPACE=trafo CCACHE_NOHASHDIR=1 \
+  CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime exec ccache "$@"
