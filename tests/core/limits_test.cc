@@ -141,7 +141,7 @@ TEST(Limits, NamesAndMetadataValues) {
   EXPECT_REFUSED("the limit is 65536", read_header(value(limits::kHeaderBytes / 2)));
 }
 
-Json parse(const std::string& text) {
+Json parse_forged(const std::string& text) {
   return parse_json(text, "test", "forged");
 }
 
@@ -149,36 +149,36 @@ TEST(Limits, JsonDepth) {
   const auto nested = [](size_t depth) {
     return std::string(depth, '[') + std::string(depth, ']');
   };
-  EXPECT_TAKEN(parse(nested(limits::kNesting)));
-  EXPECT_REFUSED("more than 16 deep", parse(nested(limits::kNesting + 1)));
-  EXPECT_REFUSED("more than 16 deep", parse(nested(limits::kConfigBytes / 2)));
+  EXPECT_TAKEN(parse_forged(nested(limits::kNesting)));
+  EXPECT_REFUSED("more than 16 deep", parse_forged(nested(limits::kNesting + 1)));
+  EXPECT_REFUSED("more than 16 deep", parse_forged(nested(limits::kConfigBytes / 2)));
   std::string objects;
   for (int i = 0; i < 17; ++i) objects += R"({"a":)";
-  EXPECT_REFUSED("more than 16 deep", parse(objects + "1" + std::string(17, '}')));
+  EXPECT_REFUSED("more than 16 deep", parse_forged(objects + "1" + std::string(17, '}')));
 }
 
 TEST(Limits, JsonBytesAndMembers) {
-  EXPECT_TAKEN(parse(concat("1", std::string(limits::kConfigBytes - 1, ' '))));
+  EXPECT_TAKEN(parse_forged(concat("1", std::string(limits::kConfigBytes - 1, ' '))));
   EXPECT_REFUSED("the limit is 1048576",
-                 parse(concat("1", std::string(limits::kConfigBytes, ' '))));
+                 parse_forged(concat("1", std::string(limits::kConfigBytes, ' '))));
   const auto members = [](size_t count) {
     std::string text = "{";
     for (size_t i = 0; i < count; ++i) text += concat(i ? "," : "", '"', i, "\":1");
     return text + "}";
   };
-  EXPECT_TAKEN(parse(members(limits::kMembers)));
-  EXPECT_REFUSED("more than 65536 members", parse(members(limits::kMembers + 1)));
-  EXPECT_REFUSED("a key twice", parse(R"({"a":1,"a":1})"));
-  EXPECT_TAKEN(parse(R"([{"a":1},{"a":1}])"));
-  EXPECT_REFUSED("NUL", parse(std::string("1\0", 2)));
-  EXPECT_REFUSED("not valid JSON", parse("1e999"));
-  EXPECT_REFUSED("not valid JSON at byte", parse("{"));
-  EXPECT_REFUSED("not valid JSON at byte", parse("\"\xff\""));
+  EXPECT_TAKEN(parse_forged(members(limits::kMembers)));
+  EXPECT_REFUSED("more than 65536 members", parse_forged(members(limits::kMembers + 1)));
+  EXPECT_REFUSED("a key twice", parse_forged(R"({"a":1,"a":1})"));
+  EXPECT_TAKEN(parse_forged(R"([{"a":1},{"a":1}])"));
+  EXPECT_REFUSED("NUL", parse_forged(std::string("1\0", 2)));
+  EXPECT_REFUSED("not valid JSON", parse_forged("1e999"));
+  EXPECT_REFUSED("not valid JSON at byte", parse_forged("{"));
+  EXPECT_REFUSED("not valid JSON at byte", parse_forged("\"\xff\""));
 }
 
 TEST(Limits, JsonNumbers) {
   const auto take = [](const std::string& number, auto value) {
-    const Json json = parse("{\"n\":" + number + "}");
+    const Json json = parse_forged("{\"n\":" + number + "}");
     JsonFields(json, "test", "forged").take("n", value);
     return value;
   };
@@ -197,8 +197,8 @@ TEST(Limits, JsonNumbers) {
   EXPECT_REFUSED("not a number", take("null", 0.0));
   EXPECT_REFUSED("not true or false", take("1", false));
   EXPECT_REFUSED("not a text", take("1", std::string()));
-  EXPECT_REFUSED("no JSON object", JsonFields(parse("[]"), "test", "forged"));
-  EXPECT_REFUSED("there is no m", JsonFields(parse("{}"), "test", "forged").at("m"));
+  EXPECT_REFUSED("no JSON object", JsonFields(parse_forged("[]"), "test", "forged"));
+  EXPECT_REFUSED("there is no m", JsonFields(parse_forged("{}"), "test", "forged").at("m"));
 }
 
 TEST(Limits, TrainingState) {

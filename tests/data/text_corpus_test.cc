@@ -25,12 +25,12 @@ std::string sentence(ShuffleRng& rng, const char* language) {
   return text;
 }
 
-struct Lines {
+struct PairFiles {
   std::string source, target, tsv;
 };
 
-Lines random_lines(int count, uint64_t seed = 3) {
-  Lines lines;
+PairFiles random_lines(int count, uint64_t seed = 3) {
+  PairFiles lines;
   ShuffleRng rng(seed, 0);
   for (int i = 0; i < count; ++i) {
     // Some empty, some ended as on Windows, some with bytes over 127.
@@ -94,7 +94,7 @@ void expect_same(const std::vector<PackedBatchHost>& a, const std::vector<Packed
 }
 
 TEST_F(TextCorpusTest, OnDiskItGivesTheBatchesOfMemory) {
-  const Lines lines = random_lines(900);
+  const PairFiles lines = random_lines(900);
   const std::string source = write("a.src", lines.source), target = write("a.trg", lines.target);
   const TextCorpus memory = load_parallel(source, target);
   EXPECT_FALSE(memory.is_large());
@@ -143,7 +143,7 @@ TEST_F(TextCorpusTest, OnDiskItGivesTheBatchesOfMemory) {
 }
 
 TEST_F(TextCorpusTest, APositionIsFoundAgainInEveryWindow) {
-  const Lines lines = random_lines(400);
+  const PairFiles lines = random_lines(400);
   const TextCorpus corpus =
       load_parallel(write("a", lines.source), write("b", lines.target), on_disk());
   const Tokenizer tokenizer = tokenizer_of(corpus);
@@ -184,7 +184,7 @@ TEST_F(TextCorpusTest, APositionIsFoundAgainInEveryWindow) {
 }
 
 template <class Function>
-std::string message_of(Function&& function) {
+std::string message_or_none(Function&& function) {
   try {
     function();
   } catch (const Error& error) {
@@ -196,9 +196,9 @@ std::string message_of(Function&& function) {
 TEST_F(TextCorpusTest, ErrorsAreTheSameOnDisk) {
   const auto same = [&](const std::string& source, const std::string& target) {
     const std::string a = write("x.src", source), b = write("x.trg", target);
-    const std::string memory = message_of([&] { load_parallel(a, b); });
+    const std::string memory = message_or_none([&] { load_parallel(a, b); });
     EXPECT_NE(memory, "no error");
-    EXPECT_EQ(memory, message_of([&] { load_parallel(a, b, on_disk()); }));
+    EXPECT_EQ(memory, message_or_none([&] { load_parallel(a, b, on_disk()); }));
   };
   same("a\nb\n", "a\n");
   same("a\n", "a\nb\n");
@@ -211,28 +211,31 @@ TEST_F(TextCorpusTest, ErrorsAreTheSameOnDisk) {
   same("a\n", " \n");
   same("a\n", std::string((1 << 20) + 1, 'x'));
   const std::string tsv = write("x.tsv", "a\tb\nnone\n");
-  EXPECT_EQ(message_of([&] { load_tsv(tsv); }), message_of([&] { load_tsv(tsv, on_disk()); }));
+  EXPECT_EQ(message_or_none([&] { load_tsv(tsv); }),
+            message_or_none([&] { load_tsv(tsv, on_disk()); }));
   const std::string gone = (directory_.path() / "none").string();
-  EXPECT_EQ(message_of([&] { load_tsv(gone); }), message_of([&] { load_tsv(gone, on_disk()); }));
+  EXPECT_EQ(message_or_none([&] { load_tsv(gone); }),
+            message_or_none([&] { load_tsv(gone, on_disk()); }));
   LoadOptions nowhere = on_disk();
   nowhere.unpack_directory = tsv;  // not a directory
-  const std::string full = message_of([&] { load_tsv(write_gzip("y.gz", "a\tb\n"), nowhere); });
+  const std::string full =
+      message_or_none([&] { load_tsv(write_gzip("y.gz", "a\tb\n"), nowhere); });
   EXPECT_NE(full.find("cannot be unpacked in"), std::string::npos) << full;
 }
 
 TEST_F(TextCorpusTest, AFileThatIsEditedWhileItIsReadIsAnError) {
-  const Lines lines = random_lines(200);
+  const PairFiles lines = random_lines(200);
   const std::string source = write("a", lines.source), target = write("b", lines.target);
   const TextCorpus corpus = load_parallel(source, target, on_disk());
   PairBuffers buffers;
   corpus.view(0, buffers);
   std::ofstream(source, std::ios::app) << "one more\n";
-  EXPECT_NE(message_of([&] { corpus.view(0, buffers); }).find("has changed while"),
+  EXPECT_NE(message_or_none([&] { corpus.view(0, buffers); }).find("has changed while"),
             std::string::npos);
 }
 
 TEST_F(TextCorpusTest, FingerprintsNoticeAnyEdit) {
-  const Lines lines = random_lines(50);
+  const PairFiles lines = random_lines(50);
   std::set<uint64_t> prints;
   std::string edited = lines.source;
   const auto print = [&](const LoadOptions& options) {
@@ -281,7 +284,7 @@ TEST(EpochMix, WeightsAreHowOftenAPairIsDrawn) {
 }
 
 TEST_F(TextCorpusTest, MixesAreTrainedOnAlikeInMemoryAndOnDisk) {
-  const Lines one = random_lines(150, 1), two = random_lines(60, 2);
+  const PairFiles one = random_lines(150, 1), two = random_lines(60, 2);
   const auto mixed = [&](const LoadOptions& options) {
     return TextCorpus::mix(
         {{load_parallel(write("a", one.source), write("b", one.target), options), 0.5},
@@ -301,7 +304,7 @@ TEST_F(TextCorpusTest, MixesAreTrainedOnAlikeInMemoryAndOnDisk) {
 }
 
 TEST_F(TextCorpusTest, HeldOutPairsAreNotTrainedOn) {
-  Lines lines = random_lines(300);
+  PairFiles lines = random_lines(300);
   lines.source += lines.source;  // every pair twice
   lines.target += "\n" + lines.target;
   const auto check = [&](const TextCorpus& corpus) {

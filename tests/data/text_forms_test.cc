@@ -268,7 +268,7 @@ TEST_F(TextFormsTest, OneSideAloneMayBeSampled) {
 
 // ---- ids that were made elsewhere ----
 
-struct Ids {
+struct IdsWithOffsets {
   std::vector<int32_t> source{4, 5, 6}, target{7, 8, 9};
   std::vector<int64_t> source_offsets{0, 1, 3}, target_offsets{0, 2, 3};
 
@@ -278,22 +278,22 @@ struct Ids {
 };
 
 TEST(TokenizedIds, OffsetsAndIdsAreChecked) {
-  EXPECT_EQ(Ids().made().size(), 2);
+  EXPECT_EQ(IdsWithOffsets().made().size(), 2);
   const auto refused = [](const char* text, const auto& change) {
-    Ids ids;
+    IdsWithOffsets ids;
     change(ids);
     expect_error(ErrorCode::invalid_argument, text, [&] { ids.made(); });
   };
   const char* offsets = "source offsets must start at 0";
-  refused(offsets, [](Ids& ids) { ids.source_offsets.clear(); });
-  refused(offsets, [](Ids& ids) { ids.source_offsets[0] = 1; });
-  refused(offsets, [](Ids& ids) { ids.source_offsets[2] = 2; });
-  refused(offsets, [](Ids& ids) { ids.source_offsets = {0, 3, 1, 3}; });
-  refused("target offsets", [](Ids& ids) { ids.target_offsets = {0, 4, 3}; });
-  refused("2 source sentences, 1 target", [](Ids& ids) { ids.target_offsets = {0, 3}; });
-  refused("source token 1 is 10", [](Ids& ids) { ids.source[1] = 10; });
-  refused("target token 2 is -1", [](Ids& ids) { ids.target[2] = -1; });
-  refused("no sentence pair is left", [](Ids& ids) {
+  refused(offsets, [](IdsWithOffsets& ids) { ids.source_offsets.clear(); });
+  refused(offsets, [](IdsWithOffsets& ids) { ids.source_offsets[0] = 1; });
+  refused(offsets, [](IdsWithOffsets& ids) { ids.source_offsets[2] = 2; });
+  refused(offsets, [](IdsWithOffsets& ids) { ids.source_offsets = {0, 3, 1, 3}; });
+  refused("target offsets", [](IdsWithOffsets& ids) { ids.target_offsets = {0, 4, 3}; });
+  refused("2 source sentences, 1 target", [](IdsWithOffsets& ids) { ids.target_offsets = {0, 3}; });
+  refused("source token 1 is 10", [](IdsWithOffsets& ids) { ids.source[1] = 10; });
+  refused("target token 2 is -1", [](IdsWithOffsets& ids) { ids.target[2] = -1; });
+  refused("no sentence pair is left", [](IdsWithOffsets& ids) {
     ids.source_offsets = ids.target_offsets = {0};
     ids.source.clear();
     ids.target.clear();
@@ -304,7 +304,7 @@ TEST(TokenizedIds, OptionsHaveLimits) {
   const auto refused = [](const char* text, const auto& change) {
     TokenizedCorpusOptions options;
     change(options);
-    expect_error(ErrorCode::invalid_argument, text, [&] { Ids().made(options); });
+    expect_error(ErrorCode::invalid_argument, text, [&] { IdsWithOffsets().made(options); });
   };
   refused("max_length is 1", [](auto& options) { options.max_length = 1; });
   refused("batch_tokens is 1", [](auto& options) { options.batch_tokens = 1; });
@@ -315,7 +315,7 @@ TEST(TokenizedIds, OptionsHaveLimits) {
 }
 
 TEST(TokenizedIds, WhereNothingIsLeftEveryReasonIsTold) {
-  Ids ids;
+  IdsWithOffsets ids;
   TokenizedCorpusOptions options;
   options.max_length_ratio = 1.5;
   expect_error(ErrorCode::invalid_argument, "2 differ too much in length",

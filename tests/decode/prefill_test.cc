@@ -13,12 +13,12 @@ namespace {
 
 using Sentences = std::vector<std::vector<int32_t>>;
 
-struct Form {
+struct NamedConfig {
   const char* name;
   ModelConfig config;
 };
 
-std::vector<Form> forms() {
+std::vector<NamedConfig> prefill_forms() {
   const ModelConfig lm = decode_config(Architecture::decoder_lm);
   ModelConfig post_norm = lm;
   post_norm.pre_norm = false;
@@ -29,16 +29,16 @@ std::vector<Form> forms() {
           {"GroupedQuery", llama_of(lm, 1)}};
 }
 
-class Prefill : public ::testing::TestWithParam<Form> {
+class Prefill : public ::testing::TestWithParam<NamedConfig> {
  protected:
   std::unique_ptr<Context> context_ = cpu_context(2);
 };
 
-std::string form_name(const ::testing::TestParamInfo<Form>& info) {
+std::string form_name(const ::testing::TestParamInfo<NamedConfig>& info) {
   return info.param.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Prefill, ::testing::ValuesIn(forms()), form_name);
+INSTANTIATE_TEST_SUITE_P(Models, Prefill, ::testing::ValuesIn(prefill_forms()), form_name);
 
 // Sources and prompts of one batch; the prompts have different lengths, one of them a single token.
 const Sentences kSources = random_sentences(4, 7, 13, 5);
@@ -76,7 +76,7 @@ std::vector<std::vector<double>> stepped(Context& context, const Model& model,
   return all;
 }
 
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+double difference_of(const std::vector<double>& a, const std::vector<double>& b) {
   EXPECT_EQ(a.size(), b.size());
   double largest = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
@@ -103,7 +103,7 @@ TEST_P(Prefill, StepsBehindALongPastReadAllOfIt) {
     DecodeState state = at(begin).first;
     for (size_t length = begin + 1; length <= begin + 5; ++length) {
       const std::vector<double> logits = step(*context_, *model, state, {text[length - 1]});
-      EXPECT_LT(largest_difference(logits, at(length).second), 1e-9) << length << " tokens";
+      EXPECT_LT(difference_of(logits, at(length).second), 1e-9) << length << " tokens";
     }
   }
 }
@@ -117,14 +117,12 @@ TEST_P(Prefill, EqualsTheSamePromptsTokenByToken) {
         model->start_decoding(*context_, batch_of(*context_, model->config(), kSources), 10);
     const double tolerance = dtype == DType::f64 ? 1e-12 : 1e-4;
     const auto first = to_doubles(*context_, model->prefill(*context_, state, kPrompts));
-    EXPECT_LE(largest_difference(first, expected[0]), tolerance);
+    EXPECT_LE(difference_of(first, expected[0]), tolerance);
     EXPECT_EQ(state.cache.lengths(), (std::vector<int32_t>{7, 1, 3, 9}));
     // Rows of different lengths go on side by side, also when the cache grows.
-    EXPECT_LE(largest_difference(step(*context_, *model, state, further[0]), expected[1]),
-              tolerance);
+    EXPECT_LE(difference_of(step(*context_, *model, state, further[0]), expected[1]), tolerance);
     state.cache.grow(*context_, 11);
-    EXPECT_LE(largest_difference(step(*context_, *model, state, further[1]), expected[2]),
-              tolerance);
+    EXPECT_LE(difference_of(step(*context_, *model, state, further[1]), expected[2]), tolerance);
   }
 }
 
@@ -146,9 +144,8 @@ TEST_P(Prefill, RowsOfOnePromptShareIt) {
       model->start_decoding(*context_, batch_of(*context_, model->config(), sources), 12);
   model->prefill(*context_, own, prompts);
   const std::vector<int32_t> ids = {4, 5, 6, 7, 8};
-  EXPECT_LE(
-      largest_difference(step(*context_, *model, shared, ids), step(*context_, *model, own, ids)),
-      1e-12);
+  EXPECT_LE(difference_of(step(*context_, *model, shared, ids), step(*context_, *model, own, ids)),
+            1e-12);
 }
 
 TEST_P(Prefill, RefusesWhatDoesNotFit) {

@@ -12,19 +12,12 @@
 #include "engine/io/file_lock.h"
 #include "engine/io/file_system.h"
 #include "engine/io/temporary_name.h"
+#include "tests/support/dead_process.h"
 #include "tests/support/errors.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trafo {
 namespace {
-
-// A process id that belonged to a process which is gone and collected.
-pid_t dead_process() {
-  const pid_t pid = fork();
-  if (pid == 0) _exit(0);
-  waitpid(pid, nullptr, 0);
-  return pid;
-}
 
 TEST(AtomicFile, RoundTripAndReplacement) {
   TemporaryDirectory directory;

@@ -16,6 +16,7 @@
 #include "engine/io/manifest.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/safetensors_header.h"
+#include "tests/support/dead_process.h"
 #include "tests/support/errors.h"
 #include "tests/support/temporary_directory.h"
 
@@ -34,13 +35,6 @@ std::vector<CheckpointFile> sample_files(std::string_view mark) {
 
 void save_sample(CheckpointDirectory& checkpoints, int64_t update) {
   checkpoints.save(update, sample_files(concat(update)));
-}
-
-pid_t dead_process() {
-  const pid_t pid = fork();
-  if (pid == 0) _exit(0);
-  waitpid(pid, nullptr, 0);
-  return pid;
 }
 
 using Names = std::vector<std::string>;

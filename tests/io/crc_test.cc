@@ -7,13 +7,13 @@
 namespace trafo {
 namespace {
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> bytes_in(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
 TEST(Crc, MatchesThePublishedCheckValue) {
   // The check value of CRC-32/ISO-HDLC in every catalogue of checksums.
-  EXPECT_EQ(crc32(bytes_of("123456789")), 0xcbf43926u);
+  EXPECT_EQ(crc32(bytes_in("123456789")), 0xcbf43926u);
   EXPECT_EQ(crc32({}), 0u);
   EXPECT_EQ(crc32_text(0xcbf43926u), "cbf43926");
   EXPECT_EQ(crc32_text(0x1fu), "0000001f");
@@ -21,9 +21,9 @@ TEST(Crc, MatchesThePublishedCheckValue) {
 
 TEST(Crc, PiecesGiveTheSumOfTheWhole) {
   const std::string_view text = "the quick brown fox";
-  const uint32_t whole = crc32(bytes_of(text));
+  const uint32_t whole = crc32(bytes_in(text));
   for (size_t cut = 0; cut <= text.size(); ++cut)
-    EXPECT_EQ(crc32(bytes_of(text.substr(cut)), crc32(bytes_of(text.substr(0, cut)))), whole)
+    EXPECT_EQ(crc32(bytes_in(text.substr(cut)), crc32(bytes_in(text.substr(0, cut)))), whole)
         << cut;
   EXPECT_EQ(crc32({}, whole), whole);
 }

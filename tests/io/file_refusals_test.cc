@@ -11,6 +11,7 @@
 #include "engine/io/checkpoint_directory.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/temporary_name.h"
+#include "tests/support/dead_process.h"
 #include "tests/support/errors.h"
 #include "tests/support/temporary_directory.h"
 
@@ -19,13 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
-
-pid_t dead_process() {
-  const pid_t pid = fork();
-  if (pid == 0) _exit(0);
-  waitpid(pid, nullptr, 0);
-  return pid;
-}
 
 void save_one(CheckpointDirectory& checkpoints, int64_t update, const std::string& text) {
   const CheckpointFile file{"state.json", [&](ByteSink& sink) { sink.write(text); }};

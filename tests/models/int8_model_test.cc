@@ -29,13 +29,13 @@ std::unique_ptr<Model> load(Context& context, const std::vector<std::byte>& byte
       {}, int8_weights);
 }
 
-struct Form {
+struct Int8Form {
   const char* name;
   ModelConfig config;
 };
 
-std::vector<Form> forms() {
-  std::vector<Form> all;
+std::vector<Int8Form> int8_forms() {
+  std::vector<Int8Form> all;
   all.push_back({"tied encoder-decoder", decode_config(Architecture::encoder_decoder, 37)});
   all.push_back({"untied encoder-decoder", all.back().config});
   all.back().config.tied_embeddings = false;
@@ -72,7 +72,7 @@ std::vector<double> log_probabilities(Context& context, const Model& model) {
 
 TEST(Int8Model, MatricesAreInt8AndTheRestIsFloat) {
   const auto context = cpu_context();
-  for (const Form& form : forms()) {
+  for (const Int8Form& form : int8_forms()) {
     SCOPED_TRACE(form.name);
     const auto floats = random_model(*context, form.config, 5, DType::f32);
     const auto model = load(*context, file_of(*context, *floats), true);
@@ -101,7 +101,7 @@ TEST(Int8Model, MatricesAreInt8AndTheRestIsFloat) {
 // Measured: the mean difference is 0.015 to 0.025 nats a token. The bound is four times that.
 TEST(Int8Model, ScoresLikeTheFloatModel) {
   const auto context = cpu_context();
-  for (const Form& form : forms()) {
+  for (const Int8Form& form : int8_forms()) {
     SCOPED_TRACE(form.name);
     const auto floats = random_model(*context, form.config, 5, DType::f32);
     const auto model = load(*context, file_of(*context, *floats), true);
@@ -117,7 +117,7 @@ TEST(Int8Model, ScoresLikeTheFloatModel) {
 
 TEST(Int8Model, AStoredModelIsTheOneThatWasQuantizedAtLoad) {
   const auto context = cpu_context();
-  for (const Form& form : forms()) {
+  for (const Int8Form& form : int8_forms()) {
     SCOPED_TRACE(form.name);
     const auto floats = random_model(*context, form.config, 5, DType::f32);
     const auto bytes = file_of(*context, *floats);
@@ -134,7 +134,7 @@ TEST(Int8Model, AStoredModelIsTheOneThatWasQuantizedAtLoad) {
 }
 
 TEST(Int8Model, TranslationsDependNeitherOnTheBatchNorOnThreads) {
-  for (const Form& form : forms()) {
+  for (const Int8Form& form : int8_forms()) {
     SCOPED_TRACE(form.name);
     const auto context = cpu_context(), three = cpu_context(3);
     const auto floats = random_model(*context, form.config, 6, DType::f32);
@@ -157,7 +157,7 @@ TEST(Int8Model, TranslationsDependNeitherOnTheBatchNorOnThreads) {
 TEST(Int8Model, AShortlistTakesRowsOfTheOutput) {
   const auto context = cpu_context();
   const NoGrad no_grad(*context);
-  for (const Form& form : forms()) {
+  for (const Int8Form& form : int8_forms()) {
     SCOPED_TRACE(form.name);
     const auto floats = random_model(*context, form.config, 7, DType::f32);
     const auto model = load(*context, file_of(*context, *floats), true);

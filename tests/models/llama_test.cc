@@ -110,11 +110,11 @@ TEST(Llama, GradientsInFloat64) {
   }
 }
 
-struct Outcome {
+struct PassOutcome {
   double loss;
   std::vector<std::byte> gradients;
 };
-Outcome one_pass(Context& context, const ModelConfig& config, Recompute recompute) {
+PassOutcome one_pass(Context& context, const ModelConfig& config, Recompute recompute) {
   const RecomputeScope scope(context, recompute);
   const auto model = make_model(context, config, 5);
   const Batch batch = upload(context, batches(1)[0], config, DType::f32);
@@ -131,9 +131,9 @@ TEST(Llama, RecomputingChangesNoBit) {
     config.decoder_layers = 3;
     config.pre_norm = pre_norm;
     const auto context = make_context({DeviceKind::cpu, 0}, 2);
-    const Outcome none = one_pass(*context, config, Recompute::none);
+    const PassOutcome none = one_pass(*context, config, Recompute::none);
     for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
-      const Outcome other = one_pass(*context, config, recompute);
+      const PassOutcome other = one_pass(*context, config, recompute);
       EXPECT_EQ(other.loss, none.loss);
       EXPECT_TRUE(other.gradients == none.gradients) << static_cast<int>(recompute);
     }
@@ -223,18 +223,7 @@ TEST(Llama, PlannedStepsOnTheCpuAreTheSameBits) {
 
 // ---- on a stand-in device, and on a GPU with TRAFO_TEST_DEVICE=cuda ----
 
-struct Device {
-  const char* name;
-  std::unique_ptr<Context> (*make)();
-};
-
-std::unique_ptr<Context> stand_in() {
-  auto context = std::make_unique<Context>(std::make_shared<StreamAccelerator>());
-  context->set_graphs(false);
-  return context;
-}
-
-class LlamaOnDevice : public ::testing::TestWithParam<Device> {
+class LlamaOnDevice : public ::testing::TestWithParam<TestDevice> {
  protected:
   void SetUp() override {
     context_ = GetParam().make();
@@ -244,8 +233,8 @@ class LlamaOnDevice : public ::testing::TestWithParam<Device> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Devices, LlamaOnDevice,
-                         ::testing::Values(Device{"StandIn", &stand_in},
-                                           Device{"Cuda", &cuda_context}),
+                         ::testing::Values(TestDevice{"StandIn", &stand_in},
+                                           TestDevice{"Cuda", &cuda_context}),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST_P(LlamaOnDevice, EqualsTheCpu) {

@@ -14,10 +14,8 @@ namespace {
 using Floats = std::vector<float>;
 using Ints = std::vector<int32_t>;
 
-const float kNaN = std::nanf("");
-
 void check_orders(Context& context) {
-  const Tensor x = context.from_values<float>(Floats{3, 1, 3, kNaN, -2, 3, 0, 3}, {2, 4});
+  const Tensor x = context.from_values<float>(Floats{3, 1, 3, std::nanf(""), -2, 3, 0, 3}, {2, 4});
   EXPECT_EQ(context.values<int32_t>(ops::argmax(context, x, -1)), (Ints{3, 1}));
   EXPECT_EQ(context.values<int32_t>(ops::argmin(context, x, -1)), (Ints{3, 0}));
   EXPECT_EQ(context.values<int32_t>(ops::argmax(context, x, 0)), (Ints{0, 1, 0, 0}));

@@ -35,7 +35,7 @@ struct AttentionCase {
   int64_t kv_width() const { return (kv_heads > 0 ? kv_heads : heads) * head_dim; }
 };
 
-OpCase make(const char* label, const AttentionCase& c) {
+OpCase attention_case(const char* label, const AttentionCase& c) {
   OpCase test;
   test.label = label;
   // A score of 60 in float32 is rounded by up to 4e-6, and its exponential by as much, relative.
@@ -96,36 +96,42 @@ OpCase make(const char* label, const AttentionCase& c) {
 OpCases attention_cases() {
   const Dropout dropout{0.3f, 11, 2, 9};
   return {
-      make("width 1", {1, 1, {3, 1}, {2, 4}}),
-      make("one token", {2, 3, {1}, {1}, Layout::packed}),
-      make("odd head, packed, causal", {2, 3, {4, 5}, {4, 5}, Layout::packed, true}),
-      make("cross", {2, 4, {2, 3}, {4, 3}, Layout::packed_keys_values}),
-      make("no vector divides the head", {1, 19, {3}, {5}, Layout::separate}),
-      make("empty sequences and queries without keys", {2, 2, {0, 3, 0, 1}, {2, 0, 1, 2}}),
-      make("empty batch", {2, 2, {}, {}}),
-      make("empty sequences only", {2, 2, {0, 0}, {0, 3}, Layout::packed_keys_values}),
-      make("causal with masked rows", {1, 2, {5, 2}, {2, 4}, Layout::separate, true}),
-      make("dropout", {2, 2, {3, 6}, {5, 4}, Layout::separate, false, 0, dropout}),
-      make("dropout, causal, packed", {2, 2, {3, 6}, {3, 6}, Layout::packed, true, 0.8, dropout}),
-      make("more than a tile", {1, 1, {70}, {131}, Layout::separate, false, 2, dropout}),
-      make("more than a tile, causal", {1, 2, {67}, {67}, Layout::packed, true, 2}),
-      make("shared columns", {2, 2, {3, 2}, {3, 2}, Layout::one, true}),
-      make("columns of several layers", {2, 2, {2, 3}, {3, 1}, Layout::wide_keys_values}),
-      make("peaked", {1, 4, {4}, {6}, Layout::separate, false, 30}),
-      make("one head of keys", {4, 2, {3, 2}, {3, 2}, Layout::packed, true, 0, {}, 1}),
-      make("two query heads a head of keys, odd head",
-           {4, 3, {2, 5}, {4, 1}, Layout::packed_keys_values, false, 0, {}, 2}),
-      make("three query heads a head of keys, no vector divides the head",
-           {6, 5, {4}, {4}, Layout::packed, false, 0, {}, 2}),
-      make("grouped, dropout", {4, 2, {3, 6}, {5, 4}, Layout::separate, false, 0, dropout, 2}),
-      make("grouped, more than a tile", {2, 1, {70}, {67}, Layout::separate, true, 2, {}, 1}),
-      make("grouped, whole vectors", {4, 16, {3, 2}, {3, 2}, Layout::packed, true, 0, {}, 2}),
-      make("grouped, shared columns", {4, 2, {3, 2}, {3, 2}, Layout::one, true, 0, {}, 2}),
-      make("grouped, columns of several layers",
-           {4, 2, {2, 3}, {3, 1}, Layout::wide_keys_values, false, 0, {}, 2}),
-      make("grouped, empty sequences",
-           {2, 2, {0, 3, 0}, {2, 0, 1}, Layout::separate, false, 0, {}, 1}),
-      make("grouped, empty batch", {2, 2, {}, {}, Layout::separate, false, 0, {}, 1}),
+      attention_case("width 1", {1, 1, {3, 1}, {2, 4}}),
+      attention_case("one token", {2, 3, {1}, {1}, Layout::packed}),
+      attention_case("odd head, packed, causal", {2, 3, {4, 5}, {4, 5}, Layout::packed, true}),
+      attention_case("cross", {2, 4, {2, 3}, {4, 3}, Layout::packed_keys_values}),
+      attention_case("no vector divides the head", {1, 19, {3}, {5}, Layout::separate}),
+      attention_case("empty sequences and queries without keys",
+                     {2, 2, {0, 3, 0, 1}, {2, 0, 1, 2}}),
+      attention_case("empty batch", {2, 2, {}, {}}),
+      attention_case("empty sequences only", {2, 2, {0, 0}, {0, 3}, Layout::packed_keys_values}),
+      attention_case("causal with masked rows", {1, 2, {5, 2}, {2, 4}, Layout::separate, true}),
+      attention_case("dropout", {2, 2, {3, 6}, {5, 4}, Layout::separate, false, 0, dropout}),
+      attention_case("dropout, causal, packed",
+                     {2, 2, {3, 6}, {3, 6}, Layout::packed, true, 0.8, dropout}),
+      attention_case("more than a tile", {1, 1, {70}, {131}, Layout::separate, false, 2, dropout}),
+      attention_case("more than a tile, causal", {1, 2, {67}, {67}, Layout::packed, true, 2}),
+      attention_case("shared columns", {2, 2, {3, 2}, {3, 2}, Layout::one, true}),
+      attention_case("columns of several layers", {2, 2, {2, 3}, {3, 1}, Layout::wide_keys_values}),
+      attention_case("peaked", {1, 4, {4}, {6}, Layout::separate, false, 30}),
+      attention_case("one head of keys", {4, 2, {3, 2}, {3, 2}, Layout::packed, true, 0, {}, 1}),
+      attention_case("two query heads a head of keys, odd head",
+                     {4, 3, {2, 5}, {4, 1}, Layout::packed_keys_values, false, 0, {}, 2}),
+      attention_case("three query heads a head of keys, no vector divides the head",
+                     {6, 5, {4}, {4}, Layout::packed, false, 0, {}, 2}),
+      attention_case("grouped, dropout",
+                     {4, 2, {3, 6}, {5, 4}, Layout::separate, false, 0, dropout, 2}),
+      attention_case("grouped, more than a tile",
+                     {2, 1, {70}, {67}, Layout::separate, true, 2, {}, 1}),
+      attention_case("grouped, whole vectors",
+                     {4, 16, {3, 2}, {3, 2}, Layout::packed, true, 0, {}, 2}),
+      attention_case("grouped, shared columns",
+                     {4, 2, {3, 2}, {3, 2}, Layout::one, true, 0, {}, 2}),
+      attention_case("grouped, columns of several layers",
+                     {4, 2, {2, 3}, {3, 1}, Layout::wide_keys_values, false, 0, {}, 2}),
+      attention_case("grouped, empty sequences",
+                     {2, 2, {0, 3, 0}, {2, 0, 1}, Layout::separate, false, 0, {}, 1}),
+      attention_case("grouped, empty batch", {2, 2, {}, {}, Layout::separate, false, 0, {}, 1}),
   };
 }
 

@@ -17,12 +17,12 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-struct Lengths {
+struct SequenceLengths {
   int32_t queries, keys;
 };
-using Batch = std::vector<Lengths>;
+using Batch = std::vector<SequenceLengths>;
 
-struct Problem {
+struct AttentionProblem {
   Batch batch;
   int64_t heads = 2, head_dim = 64;
   int64_t kv_heads = 2;
@@ -33,8 +33,8 @@ struct Problem {
 
   int64_t width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
-  int64_t query_rows() const { return rows(&Lengths::queries); }
-  int64_t key_rows() const { return rows(&Lengths::keys); }
+  int64_t query_rows() const { return rows(&SequenceLengths::queries); }
+  int64_t key_rows() const { return rows(&SequenceLengths::keys); }
   double scale() const { return sharpness / std::sqrt(static_cast<double>(head_dim)); }
   std::string text() const {
     return concat(heads, " heads, ", kv_heads, " of keys, head_dim ", head_dim,
@@ -43,9 +43,9 @@ struct Problem {
   }
 
  private:
-  int64_t rows(int32_t Lengths::*side) const {
+  int64_t rows(int32_t SequenceLengths::*side) const {
     int64_t sum = 0;
-    for (const Lengths& lengths : batch) sum += lengths.*side;
+    for (const SequenceLengths& lengths : batch) sum += lengths.*side;
     return sum;
   }
 };
@@ -59,7 +59,7 @@ struct Reference {
 // Rounding to bfloat16 changes a value by at most 2^-9 of it, evenly distributed.
 const double kRounding = std::ldexp(1.0, -9) / std::sqrt(3.0);
 
-Reference reference_of(const Problem& p, PhiloxStream& random) {
+Reference reference_of(const AttentionProblem& p, PhiloxStream& random) {
   const auto width = static_cast<size_t>(p.width()), kv_width = static_cast<size_t>(p.kv_width());
   const auto dim = static_cast<size_t>(p.head_dim), heads = static_cast<size_t>(p.heads);
   const size_t group = heads / static_cast<size_t>(p.kv_heads);
@@ -84,7 +84,7 @@ Reference reference_of(const Problem& p, PhiloxStream& random) {
   r.dk_rounding.resize(r.k.size());
   r.lse.resize(query_rows * heads);
   size_t first_query = 0, first_key = 0;
-  for (const Lengths& lengths : p.batch) {
+  for (const SequenceLengths& lengths : p.batch) {
     const auto queries = static_cast<size_t>(lengths.queries),
                keys = static_cast<size_t>(lengths.keys);
     for (size_t h = 0; h < heads; ++h)
@@ -188,14 +188,15 @@ class CudaAttention : public CudaTest {
   static void* column(const Tensor& tensor, int64_t at) {
     return const_cast<std::byte*>(static_cast<const std::byte*>(tensor.raw()) + 2 * at);
   }
-  Tensor bounds(const Batch& batch, int32_t Lengths::*side) const {
+  Tensor bounds(const Batch& batch, int32_t SequenceLengths::*side) const {
     std::vector<int32_t> values{0};
-    for (const Lengths& lengths : batch) values.push_back(values.back() + lengths.*side);
+    for (const SequenceLengths& lengths : batch) values.push_back(values.back() + lengths.*side);
     return context_->from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
   }
 
   // Forward, then backward; `old`: what every gradient holds before.
-  Result run(const Problem& p, const Reference& r, const Gradients& gradients, double old) {
+  Result run(const AttentionProblem& p, const Reference& r, const Gradients& gradients,
+             double old) {
     const int64_t width = p.width(), kv_width = p.kv_width();
     const Matrix q{p.query_rows(), width, 8, 0};
     const Matrix keys{p.key_rows(), kv_width, 0, kv_width},
@@ -206,7 +207,8 @@ class CudaAttention : public CudaTest {
     for (size_t i = 0; i < both.size(); ++i)
       if (static_cast<int64_t>(i) % (2 * kv_width) >= kv_width) both[i] = v_part[i];
     const Tensor kv_memory = upload(both), dout = upload(r.dout);
-    const Tensor cu_q = bounds(p.batch, &Lengths::queries), cu_k = bounds(p.batch, &Lengths::keys);
+    const Tensor cu_q = bounds(p.batch, &SequenceLengths::queries),
+                 cu_k = bounds(p.batch, &SequenceLengths::keys);
     const Tensor out = upload(Doubles(r.out.size(), kOther));
     const Tensor lse = context_->from_doubles(Doubles(r.lse.size(), kOther),
                                               {static_cast<int64_t>(r.lse.size())}, DType::f32);
@@ -289,7 +291,7 @@ class CudaAttention : public CudaTest {
   // Their rounding errors are independent, so the error of the sum is sqrt(group) times larger.
   // `rounding`: standard deviations, for sums that are smaller than the errors of their terms: dK
   // of a sequence's only key is 0.
-  static void expect_near(const Problem& p, const Doubles& actual, const Doubles& expected,
+  static void expect_near(const AttentionProblem& p, const Doubles& actual, const Doubles& expected,
                           double added, int64_t group, const char* what,
                           const Doubles* rounding = nullptr) {
     ASSERT_EQ(actual.size(), expected.size()) << what;
@@ -303,7 +305,7 @@ class CudaAttention : public CudaTest {
           << what << ", element " << i;
   }
 
-  void check(const Problem& p, const Gradients& gradients) {
+  void check(const AttentionProblem& p, const Gradients& gradients) {
     constexpr double kOld = 0.25;
     const Reference r = reference_of(p, random_);
     const Result result = run(p, r, gradients, kOld);
@@ -336,9 +338,9 @@ const Batch kBatches[] = {
     {{65, 130}, {200, 64}, {130, 200}, {0, 3}, {70, 0}, {13, 13}},
 };
 
-Problem problem_of(const Batch& batch, int32_t most_keys) {
-  Problem p;
-  for (Lengths lengths : batch) {
+AttentionProblem problem_of(const Batch& batch, int32_t most_keys) {
+  AttentionProblem p;
+  for (SequenceLengths lengths : batch) {
     lengths.keys = std::min(lengths.keys, most_keys);
     p.batch.push_back(lengths);
     p.max_queries = std::max<int64_t>(p.max_queries, lengths.queries);
@@ -352,7 +354,7 @@ TEST_F(CudaAttention, EqualsFloat64) {
     for (const int64_t head_dim : {8, 32, 40, 64, 96, 128})
       for (const bool causal : {false, true})
         for (const bool general : {false, true}) {
-          Problem p = problem_of(batch, 1 << 20);
+          AttentionProblem p = problem_of(batch, 1 << 20);
           p.head_dim = head_dim;
           p.causal = causal;
           // Bounds above the lengths are allowed; these are beyond the kernels for short ones.
@@ -372,7 +374,7 @@ TEST_F(CudaAttention, GroupedQueriesEqualFloat64) {
     for (const int64_t head_dim : {8, 64, 72, 128})
       for (const int64_t kv_heads : {1, 2})
         for (const bool dropout : {false, true}) {
-          Problem p = problem_of(batch, 1 << 20);
+          AttentionProblem p = problem_of(batch, 1 << 20);
           p.heads = 4;
           p.kv_heads = kv_heads;
           p.head_dim = head_dim;
@@ -393,7 +395,8 @@ TEST_F(CudaAttention, EqualsFloat64AroundTheBordersOfLongTiles) {
     for (const int64_t head_dim : {64, 72, 128})
       for (const bool causal : {false, true})
         for (const int32_t more_keys : {-64, 0, 63}) {
-          Problem p = problem_of({{length, length + more_keys}, {3, 70}, {70, 1}}, 1 << 20);
+          AttentionProblem p =
+              problem_of({{length, length + more_keys}, {3, 70}, {70, 1}}, 1 << 20);
           p.head_dim = head_dim;
           p.causal = causal;
           SCOPED_TRACE(p.text());
@@ -409,7 +412,7 @@ TEST_F(CudaAttention, EqualsFloat64InManyEqualSequences) {
   for (const int32_t length : {256, 260})
     for (const int64_t head_dim : {64, 128})
       for (const bool causal : {false, true}) {
-        Problem p = problem_of(Batch(36, {length, length}), 1 << 20);
+        AttentionProblem p = problem_of(Batch(36, {length, length}), 1 << 20);
         p.head_dim = head_dim;
         p.causal = causal;
         SCOPED_TRACE(p.text());
@@ -424,7 +427,7 @@ TEST_F(CudaAttention, EqualsFloat64AroundTheBordersOfTheLongestTiles) {
     for (const int64_t head_dim : {64, 72, 128})
       for (const bool causal : {false, true})
         for (const int32_t more_keys : {-130, 0, 127}) {
-          Problem p =
+          AttentionProblem p =
               problem_of({{length, length + more_keys}, {3, 70}, {200, 0}, {70, 1}}, 1 << 20);
           p.head_dim = head_dim;
           p.causal = causal;
@@ -438,7 +441,7 @@ TEST_F(CudaAttention, EqualsFloat64AroundTheBordersOfTheLongestTiles) {
 TEST_F(CudaAttention, EqualsFloat64InALongSequence) {
   for (const int64_t head_dim : {64, 128})
     for (const bool causal : {false, true}) {
-      Problem p = problem_of({{1000, 1000}}, 1 << 20);
+      AttentionProblem p = problem_of({{1000, 1000}}, 1 << 20);
       p.heads = p.kv_heads = 1;
       p.head_dim = head_dim;
       p.causal = causal;
@@ -455,8 +458,8 @@ TEST_F(CudaAttention, DropsTheProbabilitiesThatPhiloxSays) {
       for (const int32_t fewer : {0, 3, 5})  // whole Philox blocks of keys, and parts of one
         for (const bool general : {false, true}) {
           int32_t most = 0;
-          for (const Lengths& lengths : batch) most = std::max(most, lengths.keys);
-          Problem p = problem_of(batch, most - fewer);
+          for (const SequenceLengths& lengths : batch) most = std::max(most, lengths.keys);
+          AttentionProblem p = problem_of(batch, most - fewer);
           p.head_dim = head_dim;
           p.causal = fewer == 5;
           p.dropout = Dropout{0.3f, 0x123456789abcdefull, 17, 4};
@@ -476,7 +479,7 @@ TEST_F(CudaAttention, AnyGradientsAloneAndAdded) {
       for (int accumulate = 0; accumulate < 8; ++accumulate) {
         if ((accumulate & ~wanted) != 0) continue;
         for (const bool general : {false, true}) {
-          Problem p = problem_of(batch, 1 << 20);
+          AttentionProblem p = problem_of(batch, 1 << 20);
           p.head_dim = general ? 64 : 32;
           p.heads = p.kv_heads = 3;
           p.causal = wanted % 2 != 0;

@@ -14,7 +14,7 @@ struct LossCase {
   double range = 3;  // of the logits
 };
 
-OpCase make(const char* label, const LossCase& c) {
+OpCase loss_case(const char* label, const LossCase& c) {
   OpCase test;
   test.label = label;
   const int64_t rows = static_cast<int64_t>(c.labels.size());
@@ -39,17 +39,17 @@ OpCase make(const char* label, const LossCase& c) {
 
 OpCases cross_entropy_cases() {
   return {
-      make("one class", {1, {0, 0, 0}}),
-      make("one row", {5, {3}, 0.1}),
-      make("odd", {7, {0, 6, 3}, 0, false, Reduction::sum}),
-      make("no vector divides the classes", {37, {36, 0, 17, 5}, 0.2}),
-      make("empty batch", {5, {}, 0.1}),
-      make("empty batch, losses apart", {5, {}, 0.1, true, Reduction::none}),
-      make("every label ignored", {6, {-100, -100}, 0.1}),
-      make("ignored labels and weights", {9, {2, -100, 8, -100, 0}, 0.1, true}),
-      make("losses apart", {9, {2, -100, 8, 4}, 0.3, true, Reduction::none}),
-      make("large logits", {16, {3, 9, 0}, 0, false, Reduction::mean, 40}),
-      make("more classes than a piece", {1100, {1099}, 0.1, true, Reduction::sum}),
+      loss_case("one class", {1, {0, 0, 0}}),
+      loss_case("one row", {5, {3}, 0.1}),
+      loss_case("odd", {7, {0, 6, 3}, 0, false, Reduction::sum}),
+      loss_case("no vector divides the classes", {37, {36, 0, 17, 5}, 0.2}),
+      loss_case("empty batch", {5, {}, 0.1}),
+      loss_case("empty batch, losses apart", {5, {}, 0.1, true, Reduction::none}),
+      loss_case("every label ignored", {6, {-100, -100}, 0.1}),
+      loss_case("ignored labels and weights", {9, {2, -100, 8, -100, 0}, 0.1, true}),
+      loss_case("losses apart", {9, {2, -100, 8, 4}, 0.3, true, Reduction::none}),
+      loss_case("large logits", {16, {3, 9, 0}, 0, false, Reduction::mean, 40}),
+      loss_case("more classes than a piece", {1100, {1099}, 0.1, true, Reduction::sum}),
   };
 }
 

@@ -18,9 +18,9 @@ using Doubles = std::vector<double>;
 
 constexpr double kSmoothing = 0.1, kScale = 0.75;
 constexpr int32_t kIgnored = -100;
-constexpr int64_t kRows = 5;
+constexpr int64_t kLossRows = 5;
 
-struct Problem {
+struct LossProblem {
   DType dtype;
   int64_t classes;
   Doubles logits;
@@ -34,18 +34,19 @@ double rounded(DType dtype, double value) {
                                                   : narrow);
 }
 
-Problem problem(DType dtype, int64_t classes, PhiloxStream& random) {
+LossProblem problem(DType dtype, int64_t classes, PhiloxStream& random) {
   const auto width = static_cast<size_t>(classes);
-  Problem p{dtype, classes, Doubles(kRows * width), {}, {}, {}, {}, Doubles(kRows * width, 0.0)};
+  LossProblem p{dtype, classes, Doubles(kLossRows * width),     {}, {},
+                {},    {},      Doubles(kLossRows * width, 0.0)};
   for (double& x : p.logits) x = rounded(dtype, random.uniform(-6, 6));
-  for (int64_t t = 0; t < kRows; ++t) {
+  for (int64_t t = 0; t < kLossRows; ++t) {
     const auto label = t == 0   ? 0
                        : t == 1 ? classes - 1
                                 : static_cast<int64_t>(random.next_u32()) % classes;
     p.labels.push_back(t == 2 ? kIgnored : static_cast<int32_t>(label));
     p.weights.push_back(rounded(DType::f32, random.uniform(0.5, 2)));
   }
-  for (size_t t = 0; t < kRows; ++t) {
+  for (size_t t = 0; t < kLossRows; ++t) {
     const double* x = p.logits.data() + t * width;
     double sum = 0, total = 0;
     for (size_t c = 0; c < width; ++c) {
@@ -87,7 +88,7 @@ class CrossEntropyOnCuda : public CudaTest {
     const Doubles all = download(tensor);
     const double rounding = tensor.dtype() == DType::f32 ? 8e-6 : 0x1p-8;
     // Probabilities are about 1 / classes, and cancel with the target.
-    const double cancelled = 2e-8 + 2e-6 * kRows / static_cast<double>(expected.size());
+    const double cancelled = 2e-8 + 2e-6 * kLossRows / static_cast<double>(expected.size());
     const auto begin = static_cast<size_t>(at), end = begin + expected.size();
     for (size_t i = 0; i < all.size(); ++i) {
       if (i < begin || i >= end) {
@@ -100,29 +101,29 @@ class CrossEntropyOnCuda : public CudaTest {
     }
   }
 
-  void run(const Problem& p, int64_t offset) {
+  void run(const LossProblem& p, int64_t offset) {
     SCOPED_TRACE(concat(p.classes, " classes, ", dtype_name(p.dtype), ", from element ", offset));
     const auto bytes = static_cast<int64_t>(dtype_size(p.dtype));
     const auto at = [&](const Tensor& tensor, int64_t element) -> void* {
       return static_cast<std::byte*>(tensor.raw()) + element * bytes;
     };
-    const Tensor labels = context_->from_values<int32_t>(p.labels, {kRows});
+    const Tensor labels = context_->from_values<int32_t>(p.labels, {kLossRows});
     const Tensor weights = upload(DType::f32, p.weights);
     const Tensor logits = upload(p.dtype, p.logits, offset);
-    const Tensor lse = upload(DType::f32, Doubles(kRows, 1.0));
+    const Tensor lse = upload(DType::f32, Doubles(kLossRows, 1.0));
     CrossEntropyForwardParams forward{};
     forward.dtype = p.dtype;
     forward.label_smoothing = kSmoothing;
     forward.ignore_label = kIgnored;
-    forward.rows = kRows;
+    forward.rows = kLossRows;
     forward.classes = p.classes;
     forward.labels = static_cast<const int32_t*>(labels.raw());
     forward.weights = weights.raw();
     forward.lse = lse.raw();
     forward.dloss = kScale;
     const auto check_forward = [&](const Tensor& in, void* dlogits) {
-      const Tensor loss = upload(DType::f32, Doubles(kRows, 1.0));
-      const Tensor nll = upload(DType::f32, Doubles(kRows, 1.0));
+      const Tensor loss = upload(DType::f32, Doubles(kLossRows, 1.0));
+      const Tensor nll = upload(DType::f32, Doubles(kLossRows, 1.0));
       forward.logits = at(in, offset);
       forward.dlogits = dlogits;
       forward.loss = loss.raw();
@@ -146,7 +147,7 @@ class CrossEntropyOnCuda : public CudaTest {
     backward.dtype = p.dtype;
     backward.label_smoothing = kSmoothing;
     backward.ignore_label = kIgnored;
-    backward.rows = kRows;
+    backward.rows = kLossRows;
     backward.classes = p.classes;
     backward.labels = forward.labels;
     backward.weights = forward.weights;
@@ -201,7 +202,7 @@ TEST_F(CrossEntropyOnCuda, WidthsAndAlignments) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const int64_t classes :
          {1, 5, 17, 1000, 2049, 4096, 4104, 10000, 10001, 16400, 32801, 50304, 60001, 130001}) {
-      const Problem p = problem(dtype, classes, random_);
+      const LossProblem p = problem(dtype, classes, random_);
       for (const int64_t offset : {0, 1}) {
         run(p, offset);
         if (HasFatalFailure()) return;

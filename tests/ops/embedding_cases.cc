@@ -14,7 +14,7 @@ struct EmbeddingCase {
   Dropout dropout = {};
 };
 
-OpCase make(const char* label, const EmbeddingCase& c) {
+OpCase embedding_case(const char* label, const EmbeddingCase& c) {
   OpCase test;
   test.label = label;
   test.inputs = [c](InputMaker& maker) {
@@ -50,16 +50,16 @@ OpCases embedding_cases() {
   std::vector<int32_t> many;
   for (int32_t t = 0; t < 300; ++t) many.push_back(t * t % 11);
   return {
-      make("width 1", {3, 1, {2, 0, 2}}),
-      make("one token", {4, 5, {3}, 2.5}),
-      make("odd width", {5, 7, {1, 1, 4, 0, 1}, 1.5}),
-      make("no vector divides the width", {3, 37, {2, 1, 2}, -1}),
-      make("empty batch", {3, 4, {}}),
-      make("empty batch with positions", {3, 4, {}, 1, 2}),
-      make("learned positions", {4, 6, {0, 3, 3, 1, 2, 3}, 2, 4}),
-      make("fixed positions, odd width", {4, 5, {0, 3, 3}, 2, 4, true}),
-      make("dropout", {4, 9, {0, 3, 3, 1, 2, 3}, 3, 4, false, dropout}),
-      make("many tokens on few rows", {11, 3, many, 1, 7, false, dropout}),
+      embedding_case("width 1", {3, 1, {2, 0, 2}}),
+      embedding_case("one token", {4, 5, {3}, 2.5}),
+      embedding_case("odd width", {5, 7, {1, 1, 4, 0, 1}, 1.5}),
+      embedding_case("no vector divides the width", {3, 37, {2, 1, 2}, -1}),
+      embedding_case("empty batch", {3, 4, {}}),
+      embedding_case("empty batch with positions", {3, 4, {}, 1, 2}),
+      embedding_case("learned positions", {4, 6, {0, 3, 3, 1, 2, 3}, 2, 4}),
+      embedding_case("fixed positions, odd width", {4, 5, {0, 3, 3}, 2, 4, true}),
+      embedding_case("dropout", {4, 9, {0, 3, 3, 1, 2, 3}, 3, 4, false, dropout}),
+      embedding_case("many tokens on few rows", {11, 3, many, 1, 7, false, dropout}),
   };
 }
 

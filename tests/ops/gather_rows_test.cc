@@ -11,8 +11,6 @@
 namespace trafo {
 namespace {
 
-constexpr Device kCpu{};
-
 std::vector<int32_t> counting(int64_t count) {
   std::vector<int32_t> values(static_cast<size_t>(count));
   std::iota(values.begin(), values.end(), 0);
@@ -22,7 +20,7 @@ std::vector<int32_t> counting(int64_t count) {
 TEST(GatherRows, RowsOfEveryWidthAndThreadCount) {
   const std::vector<int32_t> index = {4, 0, 4, 2, 3, 1, 0};
   for (const int threads : {1, 3}) {
-    auto context = make_context(kCpu, threads);
+    auto context = make_context(Device{}, threads);
     const Tensor numbers = context->from_values<int32_t>(index, {7});
     // 1 << 16 columns are 256 KiB a row, which is cut into pieces; one more leaves a short piece.
     for (const int64_t width : {1, 3, 17, 4096, 1 << 16, (1 << 16) + 1}) {
@@ -39,7 +37,7 @@ TEST(GatherRows, RowsOfEveryWidthAndThreadCount) {
 }
 
 TEST(GatherRows, AnyDtypeAndRank) {
-  auto context = make_context(kCpu, 1);
+  auto context = make_context(Device{}, 1);
   const Tensor index = context->from_values<int32_t>(std::vector<int32_t>{1, 1, 0}, {3});
   const Tensor f64 =
       context->from_values<double>(std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2});
@@ -56,7 +54,7 @@ TEST(GatherRows, AnyDtypeAndRank) {
 }
 
 TEST(GatherRows, EmptyAndStrided) {
-  auto context = make_context(kCpu, 2);
+  auto context = make_context(Device{}, 2);
   const Tensor x = context->from_values<int32_t>(counting(6), {2, 3});
   const Tensor nothing = context->empty({0}, DType::i32);
   EXPECT_EQ(ops::gather_rows(*context, x, nothing).shape(), (Shape{0, 3}));
@@ -68,7 +66,7 @@ TEST(GatherRows, EmptyAndStrided) {
 }
 
 TEST(GatherRows, RefusesWhatItCannotDo) {
-  auto context = make_context(kCpu, 1);
+  auto context = make_context(Device{}, 1);
   Tensor x = context->zeros({2, 3}, DType::f32);
   const auto gather = [&](std::vector<int32_t> index) {
     const Shape shape{static_cast<int64_t>(index.size())};

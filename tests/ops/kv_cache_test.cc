@@ -13,8 +13,6 @@
 namespace trafo {
 namespace {
 
-constexpr Device kCpu{};
-
 std::vector<int32_t> counting(int64_t count, int32_t first) {
   std::vector<int32_t> values(static_cast<size_t>(count));
   std::iota(values.begin(), values.end(), first);
@@ -62,7 +60,7 @@ void expect_steps_and_prompts(Context& context) {
 
 TEST(KvCacheAppend, StepsAndPrompts) {
   for (const int threads : {1, 3}) {
-    auto context = make_context(kCpu, threads);
+    auto context = make_context(Device{}, threads);
     expect_steps_and_prompts(*context);
   }
 }
@@ -81,7 +79,7 @@ TEST_F(KvCacheAppendCuda, SlotsOutsideOfTheCacheAreLeftOut) {
 }
 
 TEST(KvCacheAppend, AnyDtypeAndRowsThatAreApart) {
-  auto context = make_context(kCpu, 2);
+  auto context = make_context(Device{}, 2);
   const std::vector<double> wide = {1, 2, 3, 4, 5, 6, 7, 8};
   const Tensor f64 = context->from_values<double>(wide, {2, 4});
   Tensor cache = context->zeros({2, 3}, DType::f64);
@@ -100,7 +98,7 @@ TEST(KvCacheAppend, AnyDtypeAndRowsThatAreApart) {
 }
 
 TEST(KvCacheAppend, RefusesWhatItCannotDo) {
-  auto context = make_context(kCpu, 1);
+  auto context = make_context(Device{}, 1);
   Tensor x = context->zeros({2, 6}, DType::f32);
   const Tensor cache = context->zeros({4, 4}, DType::f32);
   const Tensor slots = ints(*context, {0, 3});

@@ -12,8 +12,8 @@
 namespace trafo::testing {
 namespace {
 
-constexpr int64_t kWidth = 61;
-constexpr int64_t kRows = (int64_t{1} << 31) / kWidth + 1000;
+constexpr int64_t kNarrowWidth = 61;
+constexpr int64_t kManyRows = (int64_t{1} << 31) / kNarrowWidth + 1000;
 
 // Values that bfloat16 holds exactly, other ones in neighbouring rows and columns.
 double row_value(int64_t row) {
@@ -32,28 +32,29 @@ class LargeCudaTensors : public CudaTest {
     if (!large || std::string(large) != "1") GTEST_SKIP() << "TRAFO_TEST_LARGE is not 1";
   }
 
-  Tensor rows(DType dtype) const {  // [kRows, 1]
-    std::vector<double> values(static_cast<size_t>(kRows));
-    for (int64_t r = 0; r < kRows; ++r) values[static_cast<size_t>(r)] = row_value(r);
-    return context_->from_doubles(values, {kRows, 1}, dtype);
+  Tensor rows(DType dtype) const {  // [kManyRows, 1]
+    std::vector<double> values(static_cast<size_t>(kManyRows));
+    for (int64_t r = 0; r < kManyRows; ++r) values[static_cast<size_t>(r)] = row_value(r);
+    return context_->from_doubles(values, {kManyRows, 1}, dtype);
   }
-  Tensor columns(DType dtype) const {  // [kWidth]
+  Tensor columns(DType dtype) const {  // [kNarrowWidth]
     std::vector<double> values;
-    for (int64_t c = 0; c < kWidth; ++c) values.push_back(column_value(c));
-    return context_->from_doubles(values, {kWidth}, dtype);
+    for (int64_t c = 0; c < kNarrowWidth; ++c) values.push_back(column_value(c));
+    return context_->from_doubles(values, {kNarrowWidth}, dtype);
   }
 
-  // Rows of x [kRows, kWidth] at its start, around element 2^31 and at its end.
+  // Rows of x [kManyRows, kNarrowWidth] at its start, around element 2^31 and at its end.
   template <class Expected>
   void expect_rows(const Tensor& x, double tolerance, Expected&& expected) const {
-    const int64_t border = (int64_t{1} << 31) / kWidth;
-    for (const int64_t first : {int64_t{0}, border / 2 - 50, border - 50, kRows - 100}) {
-      const Tensor part = x.as_strided({100, kWidth}, {kWidth, 1}, first * kWidth);
+    const int64_t border = (int64_t{1} << 31) / kNarrowWidth;
+    for (const int64_t first : {int64_t{0}, border / 2 - 50, border - 50, kManyRows - 100}) {
+      const Tensor part =
+          x.as_strided({100, kNarrowWidth}, {kNarrowWidth, 1}, first * kNarrowWidth);
       const std::vector<double> values = download(part);
       for (int64_t i = 0; i < 100; ++i)
-        for (int64_t c = 0; c < kWidth; ++c) {
+        for (int64_t c = 0; c < kNarrowWidth; ++c) {
           const double wanted = expected(first + i, c);
-          ASSERT_NEAR(values[static_cast<size_t>(i * kWidth + c)], wanted, tolerance * wanted)
+          ASSERT_NEAR(values[static_cast<size_t>(i * kNarrowWidth + c)], wanted, tolerance * wanted)
               << dtype_name(x.dtype()) << ", row " << first + i << ", column " << c;
         }
     }
@@ -63,13 +64,13 @@ class LargeCudaTensors : public CudaTest {
 TEST_F(LargeCudaTensors, CopiesAndSums) {
   for (const DType dtype : {DType::bf16, DType::f32, DType::f64}) {
     const Tensor column = columns(dtype), row = rows(dtype);
-    const Tensor to = context_->empty({kRows, kWidth}, dtype);
+    const Tensor to = context_->empty({kManyRows, kNarrowWidth}, dtype);
     CopyStridedParams params{};
     params.dtype = dtype;
     params.rank = 2;
-    params.shape[0] = kRows;
-    params.shape[1] = kWidth;
-    params.dst_strides[0] = kWidth;
+    params.shape[0] = kManyRows;
+    params.shape[1] = kNarrowWidth;
+    params.dst_strides[0] = kNarrowWidth;
     params.dst_strides[1] = 1;
     params.dst = const_cast<void*>(static_cast<const void*>(to.raw()));
     params.src = column.raw();
@@ -104,10 +105,10 @@ TEST_F(LargeCudaTensors, ProductsOfElements) {
     context_->backward(product, upstream);
     // da[r] = sum over c of a[r] b[c] b[c]
     double squares = 0;
-    for (int64_t c = 0; c < kWidth; ++c) squares += column_value(c) * column_value(c);
+    for (int64_t c = 0; c < kNarrowWidth; ++c) squares += column_value(c) * column_value(c);
     const std::vector<double> da = download(grad_of(a));
-    ASSERT_EQ(da.size(), static_cast<size_t>(kRows));
-    for (int64_t r = 0; r < kRows; ++r)
+    ASSERT_EQ(da.size(), static_cast<size_t>(kManyRows));
+    for (int64_t r = 0; r < kManyRows; ++r)
       ASSERT_NEAR(da[static_cast<size_t>(r)], row_value(r) * squares,
                   2 * tolerance * row_value(r) * squares)
           << dtype_name(dtype) << ", row " << r;
@@ -118,12 +119,12 @@ TEST_F(LargeCudaTensors, ProductsOfElements) {
 TEST_F(LargeCudaTensors, Bias) {
   for (const auto& [dtype, c_dtype] :
        {std::pair{DType::bf16, DType::bf16}, {DType::bf16, DType::f32}, {DType::f32, DType::f32}}) {
-    const Tensor bias = columns(dtype), out = context_->empty({kRows, kWidth}, c_dtype);
+    const Tensor bias = columns(dtype), out = context_->empty({kManyRows, kNarrowWidth}, c_dtype);
     GemmParams params;
     params.dtype = dtype;
     params.c_is_f32 = dtype == DType::bf16 && c_dtype == DType::f32;
-    params.m = kRows;
-    params.n = params.ldb = params.ldc = kWidth;
+    params.m = kManyRows;
+    params.n = params.ldb = params.ldc = kNarrowWidth;
     params.bias = bias.raw();
     params.c = const_cast<void*>(static_cast<const void*>(out.raw()));
     context_->backend().gemm(params);

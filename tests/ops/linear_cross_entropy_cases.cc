@@ -15,7 +15,7 @@ struct HeadCase {
   Reduction reduction = Reduction::mean;
 };
 
-OpCase make(const char* label, const HeadCase& c) {
+OpCase head_case(const char* label, const HeadCase& c) {
   OpCase test;
   test.label = label;
   const int64_t rows = static_cast<int64_t>(c.labels.size());
@@ -46,18 +46,18 @@ OpCase make(const char* label, const HeadCase& c) {
 
 OpCases linear_cross_entropy_cases() {
   return {
-      make("width 1", {1, 3, {2, 0}}),
-      make("one class", {3, 1, {0, 0}}),
-      make("one row", {5, 4, {3}, 1, true, 0.1}),
-      make("chunks of one row", {5, 7, {0, 6, 3, 2, 5}, 1, true, 0.1, true}),
-      make("ragged last chunk",
-           {4, 6, {0, 5, 3, 2, 5, 1, 1}, 3, false, 0.1, false, Reduction::sum}),
-      make("no vector divides", {13, 19, {18, 0, 7}, 2, true}),
-      make("empty batch", {4, 5, {}, 8, true, 0.1}),
-      make("every label ignored", {4, 5, {-100, -100, -100}, 2}),
-      make("ignored labels and weights", {4, 9, {2, -100, 8, -100, 0}, 2, true, 0.2, true}),
-      make("a chunk without labels",
-           {3, 4, {-100, -100, 1, 3}, 2, true, 0.1, true, Reduction::sum}),
+      head_case("width 1", {1, 3, {2, 0}}),
+      head_case("one class", {3, 1, {0, 0}}),
+      head_case("one row", {5, 4, {3}, 1, true, 0.1}),
+      head_case("chunks of one row", {5, 7, {0, 6, 3, 2, 5}, 1, true, 0.1, true}),
+      head_case("ragged last chunk",
+                {4, 6, {0, 5, 3, 2, 5, 1, 1}, 3, false, 0.1, false, Reduction::sum}),
+      head_case("no vector divides", {13, 19, {18, 0, 7}, 2, true}),
+      head_case("empty batch", {4, 5, {}, 8, true, 0.1}),
+      head_case("every label ignored", {4, 5, {-100, -100, -100}, 2}),
+      head_case("ignored labels and weights", {4, 9, {2, -100, 8, -100, 0}, 2, true, 0.2, true}),
+      head_case("a chunk without labels",
+                {3, 4, {-100, -100, 1, 3}, 2, true, 0.1, true, Reduction::sum}),
   };
 }
 

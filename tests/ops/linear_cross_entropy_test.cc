@@ -10,7 +10,7 @@
 namespace trafo::testing {
 namespace {
 
-constexpr int64_t kRows = 53, kWidth = 12, kClasses = 41;
+constexpr int64_t kHeadRows = 53, kHeadWidth = 12, kClasses = 41;
 
 struct HeadRun {
   std::vector<double> values;  // loss, nll, dx, dweight, dbias
@@ -20,18 +20,18 @@ HeadRun run_head(int64_t chunk_rows, double upstream, bool fused = true) {
   const auto context = make_context({DeviceKind::cpu, 0}, 2);
   context->set_fused_kernels(fused);
   InputMaker maker(*context, DType::f64, 5);
-  std::vector<Tensor> inputs{maker.uniform({kRows, kWidth}), maker.uniform({kClasses, kWidth}),
-                             maker.uniform({kClasses})};
+  std::vector<Tensor> inputs{maker.uniform({kHeadRows, kHeadWidth}),
+                             maker.uniform({kClasses, kHeadWidth}), maker.uniform({kClasses})};
   for (Tensor& input : inputs) set_requires_grad(input, true);
   std::vector<int32_t> labels;
-  for (int32_t t = 0; t < kRows; ++t) labels.push_back(t % 5 == 2 ? -100 : t % kClasses);
+  for (int32_t t = 0; t < kHeadRows; ++t) labels.push_back(t % 5 == 2 ? -100 : t % kClasses);
   ops::LinearCrossEntropyOptions options;
   options.chunk_bytes = chunk_rows * kClasses * 8;
   options.loss.label_smoothing = 0.1;
-  options.loss.weights = maker.uniform({kRows}, 0, 2);
+  options.loss.weights = maker.uniform({kHeadRows}, 0, 2);
   const auto out =
       ops::linear_cross_entropy(*context, inputs[0], inputs[1], inputs[2],
-                                context->from_values<int32_t>(labels, {kRows}), options);
+                                context->from_values<int32_t>(labels, {kHeadRows}), options);
   context->backward(out.loss, context->scalar(upstream, {1}, DType::f64));
   HeadRun run{{context->item(out.loss), context->item(out.nll)}};
   for (const Tensor& input : inputs)

@@ -5,7 +5,7 @@
 namespace trafo::testing {
 namespace {
 
-OpCase norm_case(const char* label, const Shape& shape, double epsilon = 1e-6) {
+OpCase rms_norm_case(const char* label, const Shape& shape, double epsilon = 1e-6) {
   OpCase test;
   test.label = label;
   test.inputs = [shape](InputMaker& make) {
@@ -62,19 +62,19 @@ OpCase without_grad(OpCase test, size_t frozen) {
 
 OpCases rms_norm_cases() {
   OpCases cases = {
-      norm_case("width 1", {5, 1}),
-      norm_case("width 2", {3, 2}),
-      norm_case("odd", {3, 7}),
-      norm_case("one more than two vectors", {9, 33}),
-      norm_case("one row", {1, 16}),
-      norm_case("vector without rows", {12}),
-      norm_case("empty batch", {0, 8}),
-      norm_case("three dimensions", {2, 3, 20}),
-      norm_case("many narrow rows", {50, 3}),
-      norm_case("width no vector divides", {4, 67}),
-      norm_case("large epsilon", {4, 10}, 0.1),
-      without_grad(norm_case("constant x", {6, 9}), 0),
-      without_grad(norm_case("constant gamma", {6, 9}), 1),
+      rms_norm_case("width 1", {5, 1}),
+      rms_norm_case("width 2", {3, 2}),
+      rms_norm_case("odd", {3, 7}),
+      rms_norm_case("one more than two vectors", {9, 33}),
+      rms_norm_case("one row", {1, 16}),
+      rms_norm_case("vector without rows", {12}),
+      rms_norm_case("empty batch", {0, 8}),
+      rms_norm_case("three dimensions", {2, 3, 20}),
+      rms_norm_case("many narrow rows", {50, 3}),
+      rms_norm_case("width no vector divides", {4, 67}),
+      rms_norm_case("large epsilon", {4, 10}, 0.1),
+      without_grad(rms_norm_case("constant x", {6, 9}), 0),
+      without_grad(rms_norm_case("constant gamma", {6, 9}), 1),
       residual_case("residual", {5, 12}),
       residual_case("residual, width 1", {4, 1}),
       residual_case("residual, odd", {3, 7}),
@@ -91,13 +91,13 @@ OpCases rms_norm_cases() {
       without_grad(residual_case("residual, constant gamma", {6, 9}), 2),
   };
   // The gradients of two uses meet in one buffer.
-  OpCase twice = norm_case("used twice", {5, 11});
+  OpCase twice = rms_norm_case("used twice", {5, 11});
   twice.run = [](Context& context, const std::vector<Tensor>& in) {
     return std::vector<Tensor>{ops::rms_norm(context, in[0], in[1], 1e-6),
                                ops::rms_norm(context, in[0], in[1], 1e-3)};
   };
   cases.push_back(twice);
-  OpCase to_itself = norm_case("added to itself", {5, 11});
+  OpCase to_itself = rms_norm_case("added to itself", {5, 11});
   to_itself.run = [](Context& context, const std::vector<Tensor>& in) {
     const auto out = ops::residual_rms_norm(context, in[0], in[0], in[1], 1e-6, {});
     return std::vector<Tensor>{out.sum, out.normed};

@@ -15,8 +15,6 @@
 namespace trafo {
 namespace {
 
-constexpr Device kCpu{};
-
 // `levels` > 0 makes many classes equal.
 template <class T>
 std::vector<T> random_logits(int64_t count, uint64_t seed, int levels, double offset) {
@@ -78,10 +76,10 @@ void check_shapes(Context& context, DType dtype = dtype_of<T>) {
 }
 
 TEST(TopK, EqualsASortInFloat32) {
-  check_shapes<float>(*make_context(kCpu, 2));
+  check_shapes<float>(*make_context(Device{}, 2));
 }
 TEST(TopK, EqualsASortInFloat64) {
-  check_shapes<double>(*make_context(kCpu, 2));
+  check_shapes<double>(*make_context(Device{}, 2));
 }
 
 class TopKOnCuda : public testing::CudaTest {};
@@ -91,7 +89,7 @@ TEST_F(TopKOnCuda, EqualsASort) {
 }
 
 TEST(TopK, LargeOffsetsDoNotOverflow) {
-  auto context = make_context(kCpu, 1);
+  auto context = make_context(Device{}, 1);
   for (const double offset : {-3e4, 3e4}) {
     const auto logits = random_logits<float>(2 * 100, 9, 64, offset);
     expect_top_k<float>(*context, logits, 2, 100, 5, {1});
@@ -99,14 +97,14 @@ TEST(TopK, LargeOffsetsDoNotOverflow) {
 }
 
 TEST(TopK, RisingLogitsReplaceTheWholeList) {
-  auto context = make_context(kCpu, 1);
+  auto context = make_context(Device{}, 1);
   std::vector<double> logits(500);
   std::iota(logits.begin(), logits.end(), -499);
   expect_top_k<double>(*context, logits, 1, 500, 9, {499});
 }
 
 TEST(TopK, BannedClassesKeepTheirProbability) {
-  auto context = make_context(kCpu, 1);
+  auto context = make_context(Device{}, 1);
   const std::vector<double> logits = {5, 1, 1, 1};
   // -1 and 9 name no class; naming one twice is naming it once.
   const ops::TopK top = ops::top_k(*context, context->from_values<double>(logits, {1, 4}), 1,
@@ -117,7 +115,7 @@ TEST(TopK, BannedClassesKeepTheirProbability) {
 }
 
 TEST(TopK, ClassesOfProbabilityZeroComeLast) {
-  auto context = make_context(kCpu, 1);
+  auto context = make_context(Device{}, 1);
   const float none = -std::numeric_limits<float>::infinity();
   std::vector<float> logits(40, none);
   logits[30] = 2;
@@ -127,7 +125,7 @@ TEST(TopK, ClassesOfProbabilityZeroComeLast) {
 }
 
 TEST(TopK, NonFiniteRowsAreNaNAndLeaveOthersAlone) {
-  auto context = make_context(kCpu, 1);
+  auto context = make_context(Device{}, 1);
   const float infinity = std::numeric_limits<float>::infinity();
   for (const float bad : {std::nanf(""), infinity}) {
     for (const size_t at : {0u, 17u, 36u}) {
@@ -149,7 +147,7 @@ TEST(TopK, SameBitsOnEveryThreadCountAndForStridedInput) {
   const auto logits = random_logits<float>(50 * 999, 12, 0, 0);
   std::vector<std::vector<float>> results;
   for (const int threads : {1, 2, 5}) {
-    auto context = make_context(kCpu, threads);
+    auto context = make_context(Device{}, threads);
     const Tensor x = context->from_values<float>(logits, {50, 999});
     results.push_back(context->values<float>(ops::top_k(*context, x, 7).log_probabilities));
     const Tensor back = ops::transpose(
@@ -161,7 +159,7 @@ TEST(TopK, SameBitsOnEveryThreadCountAndForStridedInput) {
 }
 
 TEST(TopK, EmptyBatchAndErrors) {
-  auto context = make_context(kCpu, 1);
+  auto context = make_context(Device{}, 1);
   const auto code = [&](const Tensor& logits, int64_t k, std::vector<int32_t> banned = {}) {
     try {
       const ops::TopK top = ops::top_k(*context, logits, k, banned);

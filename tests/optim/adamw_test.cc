@@ -13,11 +13,11 @@
 namespace trafo {
 namespace {
 
-constexpr int64_t kCount = 100003;  // several blocks of work and a tail
+constexpr int64_t kParameters = 100003;  // several blocks of work and a tail
 
 std::vector<float> random_values(uint64_t stream, double low, double high) {
   PhiloxStream random(17, stream);
-  std::vector<float> values(kCount);
+  std::vector<float> values(kParameters);
   for (float& v : values) v = static_cast<float>(random.uniform(low, high));
   return values;
 }
@@ -53,8 +53,8 @@ TEST(AdamW, FollowsTheFormulasInDouble) {
   const auto context = make_context({DeviceKind::cpu, 0}, 2);
   for (const AdamWOptions& options : variants) {
     const std::vector<float> start = random_values(0, -1, 1);
-    const Tensor parameters = context->from_values<float>(start, {kCount});
-    const Tensor gradients = context->zeros({kCount}, DType::f32);
+    const Tensor parameters = context->from_values<float>(start, {kParameters});
+    const Tensor gradients = context->zeros({kParameters}, DType::f32);
     AdamW optimizer(*context, parameters, gradients, options);
     Reference reference(start);
     for (uint64_t step = 1; step <= 5; ++step) {
@@ -75,15 +75,16 @@ TEST(AdamW, FollowsTheFormulasInDouble) {
 TEST(AdamW, ContinuesWithTheSameBits) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const std::vector<float> start = random_values(0, -1, 1), grad = random_values(1, -1, 1);
-  const Tensor whole = context->from_values<float>(start, {kCount});
-  const Tensor cut = context->from_values<float>(start, {kCount});
-  const Tensor gradients = context->from_values<float>(grad, {kCount});
+  const Tensor whole = context->from_values<float>(start, {kParameters});
+  const Tensor cut = context->from_values<float>(start, {kParameters});
+  const Tensor gradients = context->from_values<float>(grad, {kParameters});
   AdamW uncut(*context, whole, gradients), before(*context, cut, gradients);
   for (int i = 0; i < 4; ++i) uncut.step(0.1);
   for (int i = 0; i < 2; ++i) before.step(0.1);
   AdamW after(*context, cut, gradients);
-  std::copy_n(before.first_moment().data<float>(), kCount, after.first_moment().data<float>());
-  std::copy_n(before.second_moment().data<float>(), kCount, after.second_moment().data<float>());
+  std::copy_n(before.first_moment().data<float>(), kParameters, after.first_moment().data<float>());
+  std::copy_n(before.second_moment().data<float>(), kParameters,
+              after.second_moment().data<float>());
   after.set_steps(before.steps());
   for (int i = 0; i < 2; ++i) after.step(0.1);
   EXPECT_EQ(context->values<float>(whole), context->values<float>(cut));
@@ -117,7 +118,7 @@ TEST(ClipGlobalNorm, MeasuresAndClips) {
   std::vector<double> norms;
   for (const int threads : {1, 2, 5}) {
     const auto context = make_context({DeviceKind::cpu, 0}, threads);
-    const Tensor gradients = context->from_values<float>(grad, {kCount});
+    const Tensor gradients = context->from_values<float>(grad, {kParameters});
     const GradientNorm free = clip_global_norm(*context, gradients, 0, 0.5);
     EXPECT_NEAR(free.norm, 0.5 * std::sqrt(sum), 1e-9 * free.norm);
     EXPECT_EQ(free.scale, 0.5);
@@ -134,11 +135,11 @@ TEST(ClipGlobalNorm, SeesWhatIsNotFinite) {
   const auto context = make_context({DeviceKind::cpu, 0}, 2);
   for (const float bad :
        {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
-    for (const size_t at : {size_t{0}, size_t{40000}, size_t{kCount - 1}}) {
-      std::vector<float> grad(kCount, 0.5f);
+    for (const size_t at : {size_t{0}, size_t{40000}, size_t{kParameters - 1}}) {
+      std::vector<float> grad(kParameters, 0.5f);
       grad[at] = bad;
       EXPECT_FALSE(
-          clip_global_norm(*context, context->from_values<float>(grad, {kCount}), 1).finite);
+          clip_global_norm(*context, context->from_values<float>(grad, {kParameters}), 1).finite);
     }
   // The square of this overflows a float, not the norm.
   const std::vector<float> large(3, 1e30f);

@@ -14,7 +14,7 @@ namespace trafo {
 namespace {
 
 // No vector width divides it, and the norm has several partial sums.
-constexpr int64_t kCount = 70001;
+constexpr int64_t kElements = 70001;
 
 template <class T>
 std::vector<T> numbers(int64_t count, double scale, uint32_t seed) {
@@ -89,12 +89,12 @@ TYPED_TEST(ClippedUpdateTest, IsClippingThenAdamWBitForBit) {
   AdamWOptions options;
   options.weight_decay = 0.01;
   for (const double max_norm : {0.0, 1.0, 1e6}) {
-    typename TestFixture::Weights ours(*this->context_, kCount, options),
-        theirs(*this->context_, kCount, options);
+    typename TestFixture::Weights ours(*this->context_, kElements, options),
+        theirs(*this->context_, kElements, options);
     const Schedule schedule = falling_rate();
     ClippedUpdate update(*this->context_, ours.optimizer, schedule, max_norm);
     for (int64_t i = 1; i <= 4; ++i) {
-      const auto gradient = numbers<T>(kCount, 0.1, static_cast<uint32_t>(10 + i));
+      const auto gradient = numbers<T>(kElements, 0.1, static_cast<uint32_t>(10 + i));
       ours.set_gradients(gradient);
       theirs.set_gradients(gradient);
 

@@ -13,29 +13,29 @@ namespace trafo {
 namespace {
 
 // Not a multiple of a block of moments; several blocks of the thread pool.
-constexpr int64_t kCount = 70000;
-constexpr int64_t kCells = kCount / kGroupElements;
+constexpr int64_t kGroupedElements = 70000;
+constexpr int64_t kCells = kGroupedElements / kGroupElements;
 constexpr double kRate = 0.01, kDecay = 0.1;
 
 template <class T>
 std::vector<T> numbers(uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal(0, 1);
-  std::vector<T> values(kCount);
+  std::vector<T> values(kGroupedElements);
   for (T& value : values) value = static_cast<T>(normal(random));
   return values;
 }
 
-struct Weights {
+struct GroupedWeights {
   std::vector<double> parameters, ema;
 };
 
 // The parameters after a few updates, by the two kernels that update.
 template <class T>
-Weights trained(Context& context, OptimizerStates states, double rate, double weight_decay,
-                const UpdateGroups& groups, bool clipped) {
-  const Tensor parameters = context.from_values<T>(numbers<T>(1), {kCount});
-  const Tensor gradients = context.zeros({kCount}, dtype_of<T>);
+GroupedWeights trained_groups(Context& context, OptimizerStates states, double rate,
+                              double weight_decay, const UpdateGroups& groups, bool clipped) {
+  const Tensor parameters = context.from_values<T>(numbers<T>(1), {kGroupedElements});
+  const Tensor gradients = context.zeros({kGroupedElements}, dtype_of<T>);
   const AdamWOptions options{.weight_decay = weight_decay, .states = states, .ema_alpha = 0.1};
   AdamW optimizer(context, parameters, gradients, options, {}, groups);
   ScheduleOptions schedule;
@@ -45,7 +45,8 @@ Weights trained(Context& context, OptimizerStates states, double rate, double we
   const Tensor loss = context.scalar(1, {1}, dtype_of<T>);
   for (uint32_t i = 1; i <= 3; ++i) {
     const auto gradient = numbers<T>(10 + i);
-    context.backend().copy_from_host(gradients.raw(), gradient.data(), kCount * sizeof(T));
+    context.backend().copy_from_host(gradients.raw(), gradient.data(),
+                                     kGroupedElements * sizeof(T));
     if (clipped) {
       update.prepare(i, i);
       update.run(loss, loss);
@@ -78,11 +79,13 @@ void expect_each_group_updated_as_if_alone(OptimizerStates states) {
   const std::vector<UpdateFactors> factors{{1, 1}, {1, 0}, {0.5, 1}, {0, 0}, {2, 0.25}};
   const UpdateGroups groups = scattered(factors);
   for (const bool clipped : {false, true}) {
-    const Weights grouped = trained<T>(*context, states, kRate, kDecay, groups, clipped);
+    const GroupedWeights grouped =
+        trained_groups<T>(*context, states, kRate, kDecay, groups, clipped);
     for (size_t g = 0; g < factors.size(); ++g) {
-      const Weights alone = trained<T>(*context, states, kRate * factors[g].learning_rate,
-                                       kDecay * factors[g].weight_decay, {}, clipped);
-      for (size_t i = 0; i < kCount; ++i) {
+      const GroupedWeights alone =
+          trained_groups<T>(*context, states, kRate * factors[g].learning_rate,
+                            kDecay * factors[g].weight_decay, {}, clipped);
+      for (size_t i = 0; i < kGroupedElements; ++i) {
         if (groups.group_of[i / kGroupElements] != g) continue;
         ASSERT_EQ(grouped.parameters[i], alone.parameters[i]) << "group " << g << ", " << i;
         ASSERT_EQ(grouped.ema[i], alone.ema[i]) << "group " << g << ", " << i;

@@ -326,4 +326,17 @@ class StreamAccelerator : public Accelerator,
   std::array<int64_t, kEvents> marks_{};
 };
 
+// A stand-in for a GPU without captured graphs.
+inline std::unique_ptr<Context> stand_in() {
+  auto context = std::make_unique<Context>(std::make_shared<StreamAccelerator>());
+  context->set_graphs(false);
+  return context;
+}
+
+// A parameter of tests; `make` gives null where the device is missing.
+struct TestDevice {
+  const char* name;
+  std::unique_ptr<Context> (*make)();
+};
+
 }  // namespace trafo::testing

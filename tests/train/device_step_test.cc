@@ -38,18 +38,7 @@ TEST(BucketPadding, AddsFewTokensAndSentencesForThem) {
   }
 }
 
-struct Device {
-  const char* name;
-  std::unique_ptr<Context> (*make)();
-};
-
-std::unique_ptr<Context> stand_in() {
-  auto context = std::make_unique<Context>(std::make_shared<StreamAccelerator>());
-  context->set_graphs(false);
-  return context;
-}
-
-class DeviceStepTest : public ::testing::TestWithParam<std::tuple<Device, Architecture>> {
+class DeviceStepTest : public ::testing::TestWithParam<std::tuple<TestDevice, Architecture>> {
  protected:
   void SetUp() override {
     context_ = std::get<0>(GetParam()).make();
@@ -66,9 +55,10 @@ class DeviceStepTest : public ::testing::TestWithParam<std::tuple<Device, Archit
   std::unique_ptr<Context> context_;
 };
 
-std::vector<std::tuple<Device, Architecture>> instances() {
-  std::vector<std::tuple<Device, Architecture>> all;
-  for (const Device& device : {Device{"StandIn", &stand_in}, Device{"Cuda", &cuda_context}})
+std::vector<std::tuple<TestDevice, Architecture>> instances() {
+  std::vector<std::tuple<TestDevice, Architecture>> all;
+  for (const TestDevice& device :
+       {TestDevice{"StandIn", &stand_in}, TestDevice{"Cuda", &cuda_context}})
     for (const Architecture architecture :
          {Architecture::encoder_decoder, Architecture::decoder_lm})
       all.emplace_back(device, architecture);

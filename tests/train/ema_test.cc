@@ -29,12 +29,6 @@ std::vector<double> numbers_of(Context& context, const Tensor& tensor) {
 std::unique_ptr<Context> on_cpu() {
   return make_context({DeviceKind::cpu, 0}, 1);
 }
-std::unique_ptr<Context> stand_in() {
-  auto context = std::make_unique<Context>(std::make_shared<StreamAccelerator>());
-  context->set_graphs(false);
-  return context;
-}
-
 struct Where {
   const char* name;
   std::unique_ptr<Context> (*make)();

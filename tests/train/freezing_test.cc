@@ -20,7 +20,7 @@ namespace {
 using namespace testing;
 
 // Forms of models: what their parameters are called and how they are connected differs.
-ModelConfig form_of(const std::string& name) {
+ModelConfig freezing_form(const std::string& name) {
   ModelConfig config =
       tiny_config(name.starts_with("lm") || name == "llama" ? Architecture::decoder_lm
                                                             : Architecture::encoder_decoder,
@@ -30,7 +30,8 @@ ModelConfig form_of(const std::string& name) {
   config.pre_norm = name != "post-norm";
   return name == "llama" ? llama_of(config, 1) : config;
 }
-const char* const kForms[] = {"encdec", "encdec untied", "post-norm", "lm", "lm untied", "llama"};
+const char* const kFreezingForms[] = {"encdec", "encdec untied", "post-norm",
+                                      "lm",     "lm untied",     "llama"};
 
 std::vector<PackedBatchHost> batches_of(const ModelConfig& config, size_t count) {
   return copy_batches(config.architecture, count);
@@ -66,8 +67,8 @@ Pass pass_of(Context& context, const ModelConfig& config, const std::vector<std:
 // Each parameter alone: its op must leave out exactly its gradient. Tied embeddings are used in
 // three places, and the output layer has its gradients made in the forward pass.
 TEST(Freezing, GradientsOfTheOthersAreTheSameBits) {
-  for (const char* form : kForms) {
-    const ModelConfig config = form_of(form);
+  for (const char* form : kFreezingForms) {
+    const ModelConfig config = freezing_form(form);
     for (const bool fused : {true, false}) {
       const auto context = make_context({DeviceKind::cpu, 0}, 1);
       context->set_fused_kernels(fused);
@@ -129,7 +130,7 @@ Cost cost_of(const ModelConfig& config, const std::vector<std::string>& frozen,
 }
 
 TEST(Freezing, AFrozenPrefixCostsItsForwardPassAlone) {
-  ModelConfig config = form_of("encdec");
+  ModelConfig config = freezing_form("encdec");
   config.encoder_layers = 6;
   config.decoder_layers = 1;
   const std::vector<std::string> encoder{"encoder.*", "embedding.weight"};
@@ -193,7 +194,7 @@ Trained trained(Context& context, const ModelConfig& config, TrainOptions option
 const std::vector<std::string> kEncoder{"encoder.*", "source_embedding.weight"};
 
 TEST(Freezing, TrainsTheOthersBitForBitAndNothingElse) {
-  const ModelConfig config = form_of("encdec untied");
+  const ModelConfig config = freezing_form("encdec untied");
   for (const bool accelerator : {false, true}) {
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
       for (const int64_t accumulation : {1, 2}) {
@@ -241,7 +242,7 @@ TEST(Freezing, TrainsTheOthersBitForBitAndNothingElse) {
 }
 
 TEST(Freezing, EightBitStatesAreOfTheTrainableParametersAlone) {
-  const ModelConfig config = form_of("encdec untied");
+  const ModelConfig config = freezing_form("encdec untied");
   TrainOptions options = quick_options();
   options.optimizer_states = OptimizerStates::eight_bit;
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
@@ -291,7 +292,7 @@ struct FrozenProcess {
 };
 
 TEST(Freezing, AResumedRunEndsWithTheSameBits) {
-  const ModelConfig config = form_of("encdec untied");
+  const ModelConfig config = freezing_form("encdec untied");
   const TrainingData data = copy_data();
   for (const OptimizerStates states : {OptimizerStates::float32, OptimizerStates::eight_bit}) {
     for (const double alpha : {0.0, 0.05}) {
@@ -321,7 +322,7 @@ TEST(Freezing, AResumedRunEndsWithTheSameBits) {
 }
 
 TEST(Freezing, ARunContinuesWithWhatItHasFrozen) {
-  const ModelConfig config = form_of("encdec untied");
+  const ModelConfig config = freezing_form("encdec untied");
   const TrainingData data = copy_data();
   const TrainOptions options = quick_options();
   for (const auto& [before, after, word] :
@@ -354,7 +355,7 @@ TEST(Freezing, ARunContinuesWithWhatItHasFrozen) {
 }
 
 TEST(Freezing, FilesHoldTheWholeModelAndTheStatesOfItsTrainablePart) {
-  const ModelConfig config = form_of("encdec untied");
+  const ModelConfig config = freezing_form("encdec untied");
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto model = make_model(*context, config, 5);
   ParameterStore& parameters = model->parameters();
@@ -401,7 +402,7 @@ TEST(Freezing, ThePlanIsWhatTrainingTakes) {
     for (const OptimizerStates states : {OptimizerStates::float32, OptimizerStates::eight_bit}) {
       auto context = std::make_unique<Context>(std::make_shared<StreamAccelerator>());
       context->set_graphs(false);
-      const ModelConfig config = form_of(form);
+      const ModelConfig config = freezing_form(form);
       TrainOptions options = quick_options();
       options.optimizer_states = states;
       options.ema_alpha = 0.1;
@@ -442,7 +443,7 @@ TEST(Freezing, ThePlanIsWhatTrainingTakes) {
 }
 
 TEST(Freezing, WeightDecayOfNormsAndBiasesCanBeLeftOut) {
-  const ModelConfig config = form_of("encdec untied");
+  const ModelConfig config = freezing_form("encdec untied");
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto after_a_step = [&](double decay, bool norms_and_biases) {
     const auto model = make_model(*context, config, 5);
@@ -471,7 +472,7 @@ TEST(Freezing, WeightDecayOfNormsAndBiasesCanBeLeftOut) {
 }
 
 TEST(Freezing, WhatATrainerUsesIsNotFrozen) {
-  const ModelConfig config = form_of("lm");
+  const ModelConfig config = freezing_form("lm");
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto model = make_model(*context, config, 5);
   ParameterStore& parameters = model->parameters();

@@ -115,7 +115,7 @@ class ScopedVariable {
   std::optional<std::string> old_;
 };
 
-std::unique_ptr<Context> stand_in(std::shared_ptr<Backend> device) {
+std::unique_ptr<Context> context_of(std::shared_ptr<Backend> device) {
   auto context = std::make_unique<Context>(std::move(device));
   context->set_graphs(false);
   return context;
@@ -166,7 +166,7 @@ class GemmTuningTest : public ::testing::Test {
   Tuned process(const std::optional<fs::path>& directory = std::nullopt) {
     device_ = std::make_shared<TuningDevice>(library_);
     device_->seconds_each = seconds_each_;
-    return {stand_in(device_), options_, directory};
+    return {context_of(device_), options_, directory};
   }
   fs::path cache() const { return folder_ / "cache" / "trafo" / kCacheName; }
   void forget() const { fs::remove_all(folder_ / "cache"); }
@@ -332,7 +332,7 @@ TEST_F(GemmTuningTest, RunsOnOneContextKeepTheirOwnKernels) {
   Tuned reference = process();
   reference.train(0);
   const auto device = std::make_shared<TuningDevice>();
-  const auto context = stand_in(device);
+  const auto context = context_of(device);
   Tuned a(*context, options_, folder_ / "a");
   a.train(6);
   forget();

@@ -43,21 +43,10 @@ void expect_nested(const Trace& trace) {
   }
 }
 
-struct Device {
-  const char* name;
-  std::unique_ptr<Context> (*make)();
-};
-
 std::unique_ptr<Context> cpu() {
   return make_context({DeviceKind::cpu, 0}, 1);
 }
-std::unique_ptr<Context> stand_in() {
-  auto context = std::make_unique<Context>(std::make_shared<StreamAccelerator>());
-  context->set_graphs(false);
-  return context;
-}
-
-class ProfileTest : public ::testing::TestWithParam<Device> {
+class ProfileTest : public ::testing::TestWithParam<TestDevice> {
  protected:
   void SetUp() override {
     context_ = GetParam().make();
@@ -86,8 +75,9 @@ class ProfileTest : public ::testing::TestWithParam<Device> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Devices, ProfileTest,
-                         ::testing::Values(Device{"Cpu", &cpu}, Device{"StandIn", &stand_in},
-                                           Device{"Cuda", &cuda_context}),
+                         ::testing::Values(TestDevice{"Cpu", &cpu},
+                                           TestDevice{"StandIn", &stand_in},
+                                           TestDevice{"Cuda", &cuda_context}),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST_P(ProfileTest, ChangesNoBit) {

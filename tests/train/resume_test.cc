@@ -11,14 +11,14 @@ namespace {
 
 using namespace testing;
 
-struct Form {
+struct ResumeForm {
   Architecture architecture;
   int64_t delay;
   OptimizerStates states = OptimizerStates::float32;
   double smoothing = 0;
 };
 
-class ResumeTest : public ::testing::TestWithParam<Form> {
+class ResumeTest : public ::testing::TestWithParam<ResumeForm> {
  protected:
   ResumeTest() {
     options_.gradient_accumulation = GetParam().delay;
@@ -33,13 +33,14 @@ class ResumeTest : public ::testing::TestWithParam<Form> {
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, ResumeTest,
-    ::testing::Values(Form{Architecture::encoder_decoder, 1},
-                      Form{Architecture::encoder_decoder, 3}, Form{Architecture::decoder_lm, 1},
-                      Form{Architecture::decoder_lm, 2},
-                      Form{Architecture::encoder_decoder, 2, OptimizerStates::eight_bit},
-                      Form{Architecture::decoder_lm, 1, OptimizerStates::eight_bit},
-                      Form{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05},
-                      Form{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0.05}),
+    ::testing::Values(ResumeForm{Architecture::encoder_decoder, 1},
+                      ResumeForm{Architecture::encoder_decoder, 3},
+                      ResumeForm{Architecture::decoder_lm, 1},
+                      ResumeForm{Architecture::decoder_lm, 2},
+                      ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::eight_bit},
+                      ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit},
+                      ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05},
+                      ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0.05}),
     [](const auto& instance) {
       return std::string(instance.param.architecture == Architecture::decoder_lm
                              ? "DecoderLm"
