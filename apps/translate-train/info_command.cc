@@ -99,7 +99,8 @@ std::string number(const Json& value) {
   return grouped(value.get<int64_t>());
 }
 
-std::string joined(const Json& list, const char* between, std::string (*text)(const Json&)) {
+std::string joined_elements(const Json& list, const char* between,
+                            std::string (*text)(const Json&)) {
   std::string line;
   for (const Json& value : list) line += (line.empty() ? "" : between) + text(value);
   return line;
@@ -153,7 +154,7 @@ void show_model(const Json& m, LineWriter& out) {
   const auto plain = [](const Json& value) { return value.dump(); };
   for (const Json& tensor : m["tensors"])
     out.show(fmt::format("  {:<48} [{}]{}", tensor["name"].get<std::string>(),
-                         joined(tensor["shape"], " x ", plain),
+                         joined_elements(tensor["shape"], " x ", plain),
                          tensor["dtype"] == "int8" ? " int8" : ""));
 }
 
@@ -176,7 +177,7 @@ void show_vocabulary(const Json& v, LineWriter& out) {
   out.show("vocabulary    " + v["file"].get<std::string>());
   const auto plain = [](const Json& value) { return value.get<std::string>(); };
   out.show(fmt::format("subwords      {}: {} ...", number(v["subwords"]),
-                       joined(v["first"], " ", plain)));
+                       joined_elements(v["first"], " ", plain)));
 }
 
 std::string first_line(const fs::path& path) {
@@ -245,7 +246,7 @@ Json run_facts(const std::string& path, bool tensors) {
 void show_run(const Json& r, LineWriter& out) {
   out.show("run           " + r["path"].get<std::string>());
   const Json& updates = r["checkpoints"];
-  out.show("checkpoints   " + (updates.empty() ? "none" : joined(updates, ", ", number)));
+  out.show("checkpoints   " + (updates.empty() ? "none" : joined_elements(updates, ", ", number)));
   for (const char* part : {"pointers", "settings"})
     for (const auto& [name, value] : r[part].items())
       out.show(fmt::format("{:<13} {}", name, value.get<std::string>()));

@@ -18,35 +18,35 @@ namespace translate_train {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using ReportJson = nlohmann::json;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 // Beyond these a number is not one that training wrote, and would ruin every scale.
 constexpr double kLargest = 1e18;
 constexpr int64_t kLastUpdate = int64_t{1} << 50;
 
-double number(const Json& record, const char* key) {
+double number(const ReportJson& record, const char* key) {
   const auto found = record.find(key);
   if (found == record.end() || !found->is_number()) return kUnknown;
   const double value = found->get<double>();
   return std::abs(value) < kLargest ? value : kUnknown;
 }
 
-int64_t count(const Json& record, const char* key) {
+int64_t count(const ReportJson& record, const char* key) {
   const double value = number(record, key);
   return value >= 0 ? static_cast<int64_t>(value) : 0;
 }
 
-std::string text(const Json& record, const char* key) {
+std::string text(const ReportJson& record, const char* key) {
   const auto found = record.find(key);
   return found != record.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-std::vector<std::string> texts(const Json& record, const char* key) {
+std::vector<std::string> texts(const ReportJson& record, const char* key) {
   std::vector<std::string> values;
   const auto found = record.find(key);
   if (found == record.end() || !found->is_array()) return values;
-  for (const Json& value : *found) values.push_back(value.is_string() ? value : "");
+  for (const ReportJson& value : *found) values.push_back(value.is_string() ? value : "");
   return values;
 }
 
@@ -62,7 +62,7 @@ class LogReader {
   explicit LogReader(RunLog& log) : log_(log) {}
 
   // False if it is no record.
-  bool take(const Json& record) {
+  bool take(const ReportJson& record) {
     const double update = record.is_object() ? number(record, "update") : kUnknown;
     if (!(update >= 0 && update <= static_cast<double>(kLastUpdate))) return false;
     update_ = static_cast<int64_t>(update);
@@ -82,7 +82,7 @@ class LogReader {
   }
 
  private:
-  void train(const Json& record) {
+  void train(const ReportJson& record) {
     TrainPoint point{};
     point.update = update_;
     point.tokens = number(record, "target_tokens");
@@ -101,7 +101,7 @@ class LogReader {
     log_.eta_seconds = std::isnan(eta) ? -1 : eta;
   }
 
-  void valid(const Json& record) {
+  void valid(const ReportJson& record) {
     ValidPoint point{};
     point.update = update_;
     point.tokens = number(record, "target_tokens");
@@ -122,7 +122,7 @@ class LogReader {
     add_point(log_.valid, std::move(point));
   }
 
-  void run(const Json& record) {
+  void run(const ReportJson& record) {
     log_.version = text(record, "version");
     log_.device = text(record, "device");
     log_.parameters = count(record, "parameters");
@@ -201,7 +201,7 @@ RunLog read_run(const std::string& path, std::vector<std::string>& warnings) {
   while (std::getline(in, line)) {
     ++number_of_lines;
     // The last line may be half written by a run that is still going.
-    if (!reader.take(Json::parse(line, nullptr, false)) && !in.eof()) {
+    if (!reader.take(ReportJson::parse(line, nullptr, false)) && !in.eof()) {
       if (bad++ == 0) first_bad = number_of_lines;
     }
   }
