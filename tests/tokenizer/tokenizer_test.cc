@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -361,6 +363,32 @@ TEST(Tokenizer, ACharacterMapNestsAtMost32Deep) {
   for (const size_t below : {size_t{31}, size_t{32}, size_t{33}, size_t{100}})
     expect_error(ErrorCode::corrupt_file, "nests too deep",
                  [&] { check_spm_model(nested_map(below), "map.spm"); });
+}
+
+// A path from node to node by the letter a, in blocks of 256 units; the last entry alone has a
+// text.
+std::string path_map(const std::vector<size_t>& nodes) {
+  std::vector<std::pair<size_t, uint32_t>> units;
+  for (size_t k = 1; k < nodes.size(); ++k) {
+    const size_t position = 256 * nodes[k - 1] + 'a';
+    const auto offset = static_cast<uint32_t>(position ^ 256 * nodes[k]);
+    units.emplace_back(position, 'a' | (k + 1 == nodes.size() ? 1u << 8 : 0u) | offset << 10);
+  }
+  units.emplace_back(256 * nodes.back(), 1u << 31);
+  return map_model(units, std::string("x\0", 2), 1 + *std::max_element(nodes.begin(), nodes.end()));
+}
+
+TEST(Tokenizer, OnlyEntriesWithATextNestInACharacterMap) {
+  std::vector<size_t> nodes(100);
+  std::iota(nodes.begin(), nodes.end(), size_t{0});
+  EXPECT_NO_THROW(check_spm_model(path_map(nodes), "map.spm"));
+}
+
+TEST(Tokenizer, ACycleBelowTheRootOfACharacterMapIsRefused) {
+  for (const std::vector<size_t>& nodes :
+       {std::vector<size_t>{0, 1, 1}, {0, 1, 2, 1}, {0, 1, 2, 3, 2}})
+    expect_error(ErrorCode::corrupt_file, "its character map has a cycle",
+                 [&] { check_spm_model(path_map(nodes), "map.spm"); });
 }
 
 // A model whose character map has `texts` for the letter a.

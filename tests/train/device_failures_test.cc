@@ -86,6 +86,64 @@ TEST_F(DeviceFailures, RecordedGraphsAreReleased) {
   EXPECT_EQ(device_->graphs, 0);
 }
 
+// The updates before it end first; the run continues with the bits of one without a failure.
+TEST_F(DeviceFailures, ARunWhoseUpdateCannotStartContinues) {
+  TrainOptions options = quick_options();
+  options.after_updates = 12;
+  options.log_first = 0;
+  options.log_freq = {100, PeriodUnit::updates};
+  const TrainingData data = copy_data(Architecture::encoder_decoder);
+  const auto undisturbed = model(), disturbed = model();
+  TrainingRun expected(context_, *undisturbed, data, options),
+      run(context_, *disturbed, data, options);
+  expected.run();
+  static int calls;
+  static KernelFn update;
+  calls = 0;
+  update = kernels_[static_cast<size_t>(OpKernel::clipped_adamw)];
+  broken_ = kernels_;
+  broken_[static_cast<size_t>(OpKernel::clipped_adamw)] = [](void* stream,
+                                                             const void* arguments) -> int32_t {
+    ++calls;
+    return calls == 5 || calls == 9 ? 1 : update(stream, arguments);
+  };
+  device_->set_kernels(broken_);
+  EXPECT_THROW(run.run(), Error);
+  EXPECT_EQ(run.state().trainer.update, 4);
+  EXPECT_THROW(run.run(), Error);
+  EXPECT_EQ(run.state().trainer.update, 7);
+  EXPECT_EQ(run.run().reason, StopReason::limit);
+  EXPECT_EQ(weight_bytes(context_, *disturbed), weight_bytes(context_, *undisturbed));
+  EXPECT_EQ(timeless(run.state()), timeless(expected.state()));
+}
+
+// The update whose batch failed was never in flight; the one before it is.
+TEST_F(DeviceFailures, ARunWhoseBatchFailsContinues) {
+  TrainOptions options = quick_options();
+  options.after_updates = 12;
+  options.log_first = 0;
+  options.log_freq = {100, PeriodUnit::updates};
+  const TrainingData data = copy_data(Architecture::encoder_decoder);
+  const auto undisturbed = model(), disturbed = model();
+  TrainingRun expected(context_, *undisturbed, data, options),
+      run(context_, *disturbed, data, options);
+  const auto batch_of = [&](int64_t index, PackedBatchHost& batch) {
+    batch = data_[static_cast<size_t>(index) % data_.size()];
+  };
+  expected.set_batches(batch_of);
+  expected.run();
+  bool failed = false;
+  run.set_batches([&](int64_t index, PackedBatchHost& batch) {
+    if (index == 5 && !std::exchange(failed, true)) throw std::runtime_error("no batch");
+    batch_of(index, batch);
+  });
+  EXPECT_THROW(run.run(), std::runtime_error);
+  EXPECT_EQ(run.state().trainer.update, 5);
+  EXPECT_EQ(run.run().reason, StopReason::limit);
+  EXPECT_EQ(weight_bytes(context_, *disturbed), weight_bytes(context_, *undisturbed));
+  EXPECT_EQ(timeless(run.state()), timeless(expected.state()));
+}
+
 TEST_F(DeviceFailures, ALostDeviceEndsTheRun) {
   const auto trained = model();
   TrainOptions options = quick_options();
