@@ -38,6 +38,8 @@ INSTANTIATE_TEST_SUITE_P(Architectures, OptimizerStatesTest,
 
 // Single runs that differ in the last bit of anything part by tenths of a percent, in either
 // direction: what is compared is the mean of many.
+// A statistic over 20,000 updates, the same with a sanitizer as without.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_P(OptimizerStatesTest, TheFinalLossIsThatOfFloat32) {
   const auto data = copy_batches(GetParam(), 8);
   constexpr int64_t kUpdates = 250;
@@ -64,6 +66,7 @@ TEST_P(OptimizerStatesTest, TheFinalLossIsThatOfFloat32) {
   const double wide = final_loss(OptimizerStates::float32);
   EXPECT_NEAR(final_loss(OptimizerStates::eight_bit), wide, 1e-3 * wide);
 }
+#endif
 
 TEST_P(OptimizerStatesTest, CheckpointsHoldCodesAndScales) {
   const auto data = copy_batches(GetParam(), 6);
