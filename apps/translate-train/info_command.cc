@@ -53,12 +53,12 @@ Json model_facts(const std::string& path, const std::string& vocabulary, bool te
   int64_t count = 0, elements = 0;
   check(trafo_model_get_parameter_count(model.get(), &count, &elements));
   const Architecture& architecture = architectures()[static_cast<size_t>(c.architecture)];
-  static constexpr const char* kActivations[] = {"relu", "gelu", "swish"};
+  static constexpr const char* kActivations[] = {"relu", "gelu", "swish", "gelu-erf"};
   Json facts{
       {"file", path},
       {"architecture", architecture.name},
       {"pre_norm", c.pre_norm != 0},
-      {"activation", c.activation >= 0 && c.activation < 3 ? kActivations[c.activation] : "?"},
+      {"activation", c.activation >= 0 && c.activation < 4 ? kActivations[c.activation] : "?"},
       {"encoder_layers", architecture.has_encoder ? c.encoder_layers : 0},
       {"decoder_layers", c.decoder_layers},
       {"norm", c.norm == TRAFO_NORM_RMS ? "rms" : "layer"},

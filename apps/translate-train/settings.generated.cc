@@ -62,8 +62,8 @@ constexpr SettingSpec kSpecs[] = {
      "encoder-decoder or decoder-lm (default by task)",
      "encoder-decoder decoder-lm", 1, 1, true, true, nullptr},
     {"transformer-ffn-activation", "--activation-fn", "", "Model", "NAME",
-     "relu, gelu or swish (default by task)",
-     "relu gelu swish", 1, 1, true, false, nullptr},
+     "relu, gelu, swish or gelu-erf (default by task)",
+     "relu gelu swish gelu-erf", 1, 1, true, false, nullptr},
     {"enc-depth", "--encoder-layers", "", "Model", "N",
      "encoder layers (default by task)",
      "", 1, 1, true, true, nullptr},
@@ -302,7 +302,7 @@ constexpr const char* kOptimizerStates[] = {"fp32", "8bit"};
 constexpr const char* kRecompute[] = {"none", "selective", "full"};
 constexpr const char* kEarlyStoppingOn[] = {"first", "any", "all"};
 constexpr const char* kArchitecture[] = {"encoder-decoder", "decoder-lm"};
-constexpr const char* kActivation[] = {"relu", "gelu", "swish|silu"};
+constexpr const char* kActivation[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
 constexpr const char* kPreNorm[] = {"post", "pre"};
 constexpr const char* kTokenize[] = {"13a", "none", "zh", "intl", "char", "flores200"};
 

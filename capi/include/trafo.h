@@ -284,6 +284,7 @@ typedef struct trafo_dropout {
 #define TRAFO_RELU 0
 #define TRAFO_GELU 1 /* tanh form */
 #define TRAFO_SILU 2
+#define TRAFO_GELU_ERF 3 /* exact: x Phi(x) */
 
 #define TRAFO_REDUCE_NONE 0
 #define TRAFO_REDUCE_SUM 1
@@ -418,7 +419,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_attention(trafo_context *context,
                                                          const trafo_tensor *cu_seqlens_q,
                                                          const trafo_tensor *cu_seqlens_k,
                                                          const trafo_attention_options *options, trafo_tensor **out);
-/* activation: TRAFO_RELU, _GELU, _SILU. since 0.1 */
+/* activation: TRAFO_RELU, _GELU, _SILU, _GELU_ERF. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_activation(trafo_context *context, const trafo_tensor *x,
                                                           int32_t activation, trafo_tensor **out);
 /* dropout(activation(x + bias)): bias [C] or NULL, dropout or NULL. since 0.1 */

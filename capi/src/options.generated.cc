@@ -12,6 +12,7 @@ static_assert(static_cast<int32_t>(Architecture::decoder_lm) == TRAFO_DECODER_LM
 static_assert(static_cast<int32_t>(Activation::relu) == TRAFO_RELU);
 static_assert(static_cast<int32_t>(Activation::gelu) == TRAFO_GELU);
 static_assert(static_cast<int32_t>(Activation::silu) == TRAFO_SILU);
+static_assert(static_cast<int32_t>(Activation::gelu_erf) == TRAFO_GELU_ERF);
 static_assert(static_cast<int32_t>(Norm::layer) == TRAFO_NORM_LAYER);
 static_assert(static_cast<int32_t>(Norm::rms) == TRAFO_NORM_RMS);
 static_assert(static_cast<int32_t>(Positions::standard) == TRAFO_POSITIONS_STANDARD);

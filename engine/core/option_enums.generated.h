@@ -26,10 +26,12 @@ enum class Activation : int32_t {
   gelu = 1,
   // x sigmoid(x), also called swish.
   silu = 2,
+  // GELU, exact: x Phi(x) with the error function.
+  gelu_erf = 3,
 };
 template <>
 struct EnumNames<Activation> {
-  static constexpr std::array<const char*, 3> names{"relu", "gelu", "silu"};
+  static constexpr std::array<const char*, 4> names{"relu", "gelu", "silu", "gelu_erf"};
 };
 
 // The norm of a decoder-lm. Values are part of the C ABI.

@@ -54,6 +54,8 @@ int8_t activation_id(Activation activation) {
       return 1;  // GELUTanh
     case Activation::silu:
       return 2;
+    case Activation::gelu_erf:
+      return 3;  // GELU
   }
   return 0;
 }

@@ -261,6 +261,8 @@ const char* activation_to_name(Activation activation) {
       return "relu";
     case Activation::gelu:
       return "gelu_new";  // the tanh form
+    case Activation::gelu_erf:
+      return "gelu";
     case Activation::silu:
       return "swish";
   }
@@ -272,9 +274,10 @@ Activation activation_from_name(const ConfigReader& config, const char* field) {
   if (name == "relu") return Activation::relu;
   if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
     return Activation::gelu;
+  if (name == "gelu" || name == "gelu_python") return Activation::gelu_erf;
   if (name == "swish" || name == "silu") return Activation::silu;
   fail(ErrorCode::unsupported, kOrigin, config.label(), ": ", field, " is ", name.substr(0, 64),
-       "; there are relu, swish and gelu_new (the tanh form of GELU)");
+       "; there are relu, swish, gelu and gelu_new (the tanh form of GELU)");
 }
 
 }  // namespace trafo::interop

@@ -80,6 +80,13 @@ OnnxValue OnnxLayers::activate(OnnxValue x) {
       return graph_.node("Relu", {x});
     case Activation::silu:
       return graph_.node("Mul", {x, graph_.node("Sigmoid", {x})});
+    case Activation::gelu_erf: {
+      // 0.5 x (1 + erf(x / sqrt 2)); opset 17 has no Gelu.
+      const OnnxValue erf =
+          graph_.node("Erf", {graph_.node("Mul", {x, graph_.scalar(0.70710678118654752440)})});
+      const OnnxValue half = graph_.node("Mul", {x, graph_.scalar(0.5)});
+      return graph_.node("Mul", {half, graph_.node("Add", {erf, graph_.scalar(1)})});
+    }
     case Activation::gelu: {
       // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), as ops/activation.
       constexpr double kRoot = 0.79788456080286535588, kCubic = 0.044715;

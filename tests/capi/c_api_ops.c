@@ -51,8 +51,11 @@ static void test_elementwise(void) {
   OK(trafo_op_activation(context, signs, TRAFO_GELU, &out));
   const float root = 0.7978845608f;
   VALUES(out, 2, -0.5f * (1 - tanhf(root * 1.044715f)), 1 + tanhf(root * (2 + 0.044715f * 8)));
-  FAILS(trafo_op_activation(context, signs, 3, &out), TRAFO_INVALID_ARGUMENT,
-        "unknown activation 3");
+  OK(trafo_op_activation(context, signs, TRAFO_GELU_ERF, &out));
+  const float half = 0.7071067812f;
+  VALUES(out, 2, -0.5f * (1 - erff(half)), 1 + erff(2 * half));
+  FAILS(trafo_op_activation(context, signs, 4, &out), TRAFO_INVALID_ARGUMENT,
+        "unknown activation 4");
   trafo_tensor_free(a);
   trafo_tensor_free(b);
   trafo_tensor_free(c);

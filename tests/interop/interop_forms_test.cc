@@ -95,7 +95,8 @@ TEST_F(InteropFormsTest, PartsOfTheLlamaFormAreNamed) {
 }
 
 TEST_F(InteropFormsTest, Ctranslate2TakesEveryActivation) {
-  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu}) {
+  for (const Activation activation :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
     ModelConfig config = config_of(Architecture::decoder_lm, true);
     config.activation = activation;
     const std::string name = enum_name(activation);
@@ -220,6 +221,7 @@ TEST_F(InteropFormsTest, ActivationsByTheirOtherNames) {
   };
   EXPECT_EQ(imported_as("gelu_pytorch_tanh", Activation::gelu), Activation::gelu);
   EXPECT_EQ(imported_as("gelu_fast", Activation::gelu), Activation::gelu);
+  EXPECT_EQ(imported_as("gelu_python", Activation::gelu_erf), Activation::gelu_erf);
   EXPECT_EQ(imported_as("silu", Activation::silu), Activation::silu);
 }
 

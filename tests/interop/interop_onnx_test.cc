@@ -78,7 +78,8 @@ TEST_F(OnnxTest, EveryFormComesBackBitForBit) {
   std::vector<ModelConfig> configs{llama_config(0, true), llama_config(1, false)};
   for (const Architecture architecture : {Architecture::encoder_decoder, Architecture::decoder_lm})
     for (const bool pre_norm : {true, false})
-      for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu}) {
+      for (const Activation activation :
+           {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
         ModelConfig config = config_of(architecture, pre_norm);
         config.activation = activation;
         config.tied_embeddings = activation != Activation::relu;

@@ -14,7 +14,8 @@ namespace {
 using namespace testing;
 
 TEST_F(InteropTest, WeightsComeBackBitForBit) {
-  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu}) {
+  for (const Activation activation :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
     for (const bool lm : {false, true}) {
       ModelConfig config =
           config_of(lm ? Architecture::decoder_lm : Architecture::encoder_decoder, lm);
@@ -281,7 +282,7 @@ TEST_F(InteropTest, HostileConfigurationsAreErrors) {
   config(ErrorCode::unsupported, "encoder_ffn_dim", "decoder_ffn_dim", 33);
   config(ErrorCode::unsupported, "normalize_before", "normalize_before", true);
   config(ErrorCode::corrupt_file, "scale_embedding must be true or false", "scale_embedding", 1);
-  config(ErrorCode::unsupported, "activation_function is gelu;", "activation_function", "gelu");
+  config(ErrorCode::unsupported, "activation_function is tanh;", "activation_function", "tanh");
   config(ErrorCode::corrupt_file, "eos_token_id", "eos_token_id", 5);
   config(ErrorCode::corrupt_file, "decoder_start_token_id", "decoder_start_token_id", 1000);
   broken(*model, ExportFormat::hf_marian, ErrorCode::corrupt_file, "nested more than 16 deep",

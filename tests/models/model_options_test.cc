@@ -18,7 +18,8 @@ struct ModelForm {
 std::vector<ModelForm> forms() {
   std::vector<ModelForm> all;
   for (const auto architecture : {Architecture::encoder_decoder, Architecture::decoder_lm})
-    for (const auto activation : {Activation::relu, Activation::gelu, Activation::silu})
+    for (const auto activation :
+         {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf})
       for (const bool pre_norm : {false, true})
         for (const bool tied : {false, true})
           all.push_back({architecture, activation, pre_norm, tied});

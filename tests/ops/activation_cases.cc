@@ -20,7 +20,8 @@ OpCase activation_case(Activation kind, const char* label, const Shape& shape, d
 
 OpCases activation_cases() {
   OpCases cases;
-  for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+  for (const Activation kind :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
     cases.push_back(activation_case(kind, "one element", {1}));
     cases.push_back(activation_case(kind, "odd", {3, 7}));
     cases.push_back(activation_case(kind, "empty batch", {0, 5}));

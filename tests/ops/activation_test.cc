@@ -8,12 +8,14 @@ namespace {
 double exact(Activation kind, double x) {
   if (kind == Activation::relu) return x > 0 ? x : 0;
   if (kind == Activation::silu) return x / (1 + std::exp(-x));
+  if (kind == Activation::gelu_erf) return 0.5 * x * std::erfc(-x * 0.70710678118654752440);
   return 0.5 * x * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
 TEST(Activation, ValuesOfTheFormulas) {
   const auto context = cpu_context();
-  for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+  for (const Activation kind :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
     std::vector<float> x;
     for (float v = -12; v <= 12; v += 0.03125f) x.push_back(v);
     const int64_t count = static_cast<int64_t>(x.size());
@@ -26,11 +28,31 @@ TEST(Activation, ValuesOfTheFormulas) {
   }
 }
 
+// Digits of the tail that the absolute bound above does not see.
+TEST(Activation, TheExactGeluOfNegativeNumbersKeepsItsDigits) {
+  const auto context = cpu_context();
+  std::vector<double> x;
+  for (double v = -36; v < 36; v += 0x1p-7) x.push_back(v);
+  const int64_t count = static_cast<int64_t>(x.size());
+  const Tensor y =
+      ops::activation(*context, context->from_values<double>(x, {count}), Activation::gelu_erf);
+  const std::vector<float> narrow(x.begin(), x.end());
+  const Tensor z =
+      ops::activation(*context, context->from_values<float>(narrow, {count}), Activation::gelu_erf);
+  for (int64_t i = 0; i < count; ++i) {
+    const double v = x[static_cast<size_t>(i)], expected = exact(Activation::gelu_erf, v);
+    // glibc's erfc has a rounded argument, too: its error grows with x^2.
+    EXPECT_NEAR(y.data<double>()[i], expected, (8 + v * v) * 0x1p-53 * std::abs(expected)) << v;
+    if (v <= -13) continue;  // float32 has no smaller normal number
+    EXPECT_NEAR(z.data<float>()[i], expected, 8 * 0x1p-24 * std::abs(expected)) << v;
+  }
+}
+
 // s (1 - s) of a sigmoid near 1 must not lose its digits: the gradient multiplies it with x and
 // more.
 TEST(Activation, GradientsOfTheFormulas) {
   const auto context = cpu_context();
-  for (const Activation kind : {Activation::gelu, Activation::silu}) {
+  for (const Activation kind : {Activation::gelu, Activation::silu, Activation::gelu_erf}) {
     std::vector<float> values;
     for (float v = -12; v <= 12; v += 0.03125f) values.push_back(v);
     const int64_t count = static_cast<int64_t>(values.size());
@@ -51,7 +73,8 @@ TEST(Activation, GradientsOfTheFormulas) {
 TEST(Activation, EveryRank) {
   const auto context = cpu_context();
   for (const Shape& shape : {Shape{}, Shape{3}, Shape{1, 2, 1, 2, 1, 2, 1, 2}, Shape{2, 0, 3}})
-    for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+    for (const Activation kind :
+         {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
       std::vector<double> results[2];
       for (const bool fused : {true, false}) {
         context->set_fused_kernels(fused);
@@ -72,7 +95,8 @@ TEST(Activation, EveryRank) {
 
 TEST(Activation, ExtremeValuesGiveFiniteGradients) {
   const auto context = cpu_context();
-  for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+  for (const Activation kind :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
     const std::vector<float> extremes{-3e38f, -1e20f, -1e4f, -100, -0.0f, 100, 1e4f, 1e20f, 3e38f};
     const int64_t count = static_cast<int64_t>(extremes.size());
     Tensor x = context->from_values<float>(extremes, {count});
@@ -92,7 +116,8 @@ TEST(Activation, ExtremeValuesGiveFiniteGradients) {
 
 TEST(Activation, NaNStaysNaN) {
   const auto context = cpu_context();
-  for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+  for (const Activation kind :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
     Tensor x = filled(*context, {3}, std::nanf(""));
     set_requires_grad(x, true);
     const Tensor y = ops::activation(*context, x, kind);
@@ -106,7 +131,8 @@ TEST(Activation, NaNStaysNaN) {
 TEST(Activation, Errors) {
   const auto context = cpu_context();
   Context& c = *context;
-  expect_error(ErrorCode::invalid_argument, "must be relu (0), gelu (1) or silu (2), got 7",
+  expect_error(ErrorCode::invalid_argument,
+               "must be relu (0), gelu (1), silu (2) or gelu_erf (3), got 7",
                [&] { ops::activation(c, filled(c, {3}, 1), static_cast<Activation>(7)); });
   expect_error(ErrorCode::dtype_mismatch, "must be float32 or float64",
                [&] { ops::activation(c, c.zeros({3}, DType::i32), Activation::relu); });

@@ -25,7 +25,8 @@ OpCase add_norm_case(const char* label, const Shape& shape, Activation kind, flo
 
 OpCases bias_act_dropout_cases() {
   OpCases cases;
-  for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+  for (const Activation kind :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
     cases.push_back(add_norm_case("width 1", {6, 1}, kind, 0.3f));
     cases.push_back(add_norm_case("odd", {3, 7}, kind, 0.1f));
     cases.push_back(add_norm_case("no dropout", {4, 9}, kind, 0));

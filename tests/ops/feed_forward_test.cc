@@ -102,7 +102,8 @@ TEST_F(FeedForward, ForwardIsTheSameWithoutGradients) {
 
 TEST_F(FeedForward, OnlyGeluWithoutDropoutIsTakenIntoProducts) {
   for (const bool dropping : {false, true}) {
-    for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu}) {
+    for (const Activation kind :
+         {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
       std::vector<Tensor> in = inputs(DType::f32);
       for (Tensor& tensor : in) set_requires_grad(tensor, true);
       device_->epilogues = 0;

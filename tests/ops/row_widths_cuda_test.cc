@@ -85,7 +85,8 @@ TEST_F(CudaRows, BiasDropoutResidual) {
 
 TEST_F(CudaRows, BiasActivationDropout) {
   check_widths([&](int64_t width) {
-    for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu})
+    for (const Activation kind :
+         {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf})
       for (const Dropout& dropout : {kDropout, Dropout{}})
         check(concat(enum_name(kind), ", width ", width, dropout.active() ? ", dropout" : ""),
               {{kRows, width}, {width}}, [&, kind](Context& context, const Tensors& in) {
@@ -95,7 +96,7 @@ TEST_F(CudaRows, BiasActivationDropout) {
 }
 
 TEST_F(CudaRows, NaNStaysNaNInActivations) {
-  for (const Activation kind : {Activation::gelu, Activation::silu}) {
+  for (const Activation kind : {Activation::gelu, Activation::silu, Activation::gelu_erf}) {
     const float nan = std::nanf("");
     Tensor x = context_->from_values<float>(std::vector<float>{nan, nan, nan}, {3});
     set_requires_grad(x, true);

@@ -74,7 +74,7 @@ class Case:
         choice = self.random.choice
         scaled = choice([True, False])
         self.about.append(f"scale_embedding {scaled}")
-        options = dict(scale_embedding=scaled, activation_function=choice(["relu", "swish", "gelu_new"]))
+        options = dict(scale_embedding=scaled, activation_function=choice(["relu", "swish", "gelu_new", "gelu"]))
         if self.refuse("encoder_ffn_dim", 0.1):
             options["encoder_ffn_dim"] = 56
         if self.refuse("normalize_embedding", 0.1):
@@ -87,7 +87,7 @@ class Case:
     def gpt2(self, common):
         from transformers import GPT2Config
         choice = self.random.choice
-        options = dict(activation_function=choice(["gelu_new", "gelu_new", "relu", "silu"]), tie_word_embeddings=choice([True, False]))
+        options = dict(activation_function=choice(["gelu_new", "gelu", "relu", "silu"]), tie_word_embeddings=choice([True, False]))
         if self.refuse("scale_attn_by_inverse_layer_idx", 0.1):
             options["scale_attn_by_inverse_layer_idx"] = True
         if self.refuse("activation_function", 0.1):

@@ -95,7 +95,7 @@ def unary():
                            lambda c, x, name=name, extra=extra: [c.op(name, x["x"], *extra)],
                            lambda x, side, function=function: [function(x["x"])],
                            transposed=("x",) if label == "strided" else ())
-    for name, kind in (("relu", trafo.RELU), ("gelu", trafo.GELU), ("silu", trafo.SILU)):
+    for name, kind in (("relu", trafo.RELU), ("gelu", trafo.GELU), ("silu", trafo.SILU), ("gelu_erf", trafo.GELU_ERF)):
         for label, shape, bound in [(*entry, 3) for entry in shapes] + [("large values", (1000, 37), 30),
                                                                        ("small values", (1000, 37), 1e-3)]:
             yield Case("activation", f"{name}, {label}", lambda d, s=shape, b=bound: {"x": d.uniform(*s, low=-b, high=b)},
@@ -293,7 +293,7 @@ def llama_ops():
 
 
 def add_norms():
-    for name, kind in (("relu", trafo.RELU), ("gelu", trafo.GELU), ("silu", trafo.SILU)):
+    for name, kind in (("relu", trafo.RELU), ("gelu", trafo.GELU), ("silu", trafo.SILU), ("gelu_erf", trafo.GELU_ERF)):
         for label, shape, p, bias in [(*entry, 0.3, True) for entry in ROWS] + [
                 ("no dropout", (40, 99), 0, True), ("no bias", (40, 33), 0.5, False),
                 ("no bias, no dropout", (2, 18), 0, False)]:

@@ -52,7 +52,7 @@ def dropped(x, dropout, kept=None):
 
 
 def activation(x, kind):
-    return {trafo.RELU: F.relu, trafo.SILU: F.silu, trafo.GELU: lambda t: F.gelu(t, approximate="tanh")}[kind](x)
+    return {trafo.RELU: F.relu, trafo.SILU: F.silu, trafo.GELU: lambda t: F.gelu(t, approximate="tanh"), trafo.GELU_ERF: F.gelu}[kind](x)
 
 
 def max_dim(x, dim, keep):

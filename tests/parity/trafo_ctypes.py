@@ -7,7 +7,7 @@ import torch
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.int32: 3}
 TORCH_DTYPES = {number: dtype for dtype, number in DTYPES.items()}
 DEVICES = {"cpu": 0, "cuda": 1}
-RELU, GELU, SILU = 0, 1, 2
+RELU, GELU, SILU, GELU_ERF = 0, 1, 2, 3
 REDUCTIONS = {"none": 0, "sum": 1, "mean": 2}
 
 

@@ -22,11 +22,12 @@ func (d *Dropout) c() *C.trafo_dropout {
 // Activation is a function of one element.
 type Activation int32
 
-// The activations. GELU is its tanh form.
+// The activations. GELU is its tanh form, GELUErf the exact one.
 const (
-	ReLU Activation = C.TRAFO_RELU
-	GELU Activation = C.TRAFO_GELU
-	SiLU Activation = C.TRAFO_SILU
+	ReLU    Activation = C.TRAFO_RELU
+	GELU    Activation = C.TRAFO_GELU
+	SiLU    Activation = C.TRAFO_SILU
+	GELUErf Activation = C.TRAFO_GELU_ERF
 )
 
 // Dropout applies a mask to x.

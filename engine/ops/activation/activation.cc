@@ -5,6 +5,7 @@
 #include "engine/ops/activation/activation_check.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/row_op.h"
 #include "engine/ops/unary/unary.h"
@@ -32,6 +33,12 @@ Tensor gelu_reference(Context& context, const Tensor& x) {
   return multiply(context, scale(context, x, 0.5), shift(context, tanh(context, u), 1));
 }
 
+Tensor gelu_erf_reference(Context& context, const Tensor& x) {
+  const double sqrt_half = 0.70710678118654752440;
+  const Tensor cumulative = shift(context, erf(context, scale(context, x, sqrt_half)), 1);
+  return multiply(context, scale(context, x, 0.5), cumulative);
+}
+
 }  // namespace
 
 Tensor activation_reference(Context& context, const Tensor& x, Activation kind) {
@@ -40,6 +47,8 @@ Tensor activation_reference(Context& context, const Tensor& x, Activation kind) 
       return relu_reference(context, x);
     case Activation::gelu:
       return gelu_reference(context, x);
+    case Activation::gelu_erf:
+      return gelu_erf_reference(context, x);
     case Activation::silu:
       break;
   }

@@ -1,4 +1,5 @@
-// ReLU, GELU and SiLU and their gradients on the device, in the formulas of activation-inl.h.
+// ReLU, both forms of GELU and SiLU, and their gradients on the device, in the formulas of
+// activation-inl.h.
 #pragma once
 
 #include "engine/backend/cuda/device/rows.cuh"
@@ -34,11 +35,18 @@ inline constexpr float kGeluScale = 2 * 0.79788456080286535588f;  // 2 sqrt(2 / 
 inline constexpr float kGeluCubic = 0.044715f;
 inline constexpr float kGeluBound = 64;  // flat long before; x^3 must not overflow
 
-__device__ __forceinline__ float gelu_clamp(float x) {  // NaN stays NaN
+inline constexpr float kNormalBound = 40;  // beyond it the normal distribution's tail is 0
+
+__device__ __forceinline__ float clamped(float x, float bound) {  // NaN stays NaN
   float low, both;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(low) : "f"(x), "f"(-kGeluBound));
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(both) : "f"(low), "f"(kGeluBound));
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(low) : "f"(x), "f"(-bound));
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(both) : "f"(low), "f"(bound));
   return both;
+}
+
+// Phi(x); erfc keeps the digits of a negative x.
+__device__ __forceinline__ float normal_cumulative(float x) {
+  return 0.5f * erfcf(-0.70710678118654752440f * x);
 }
 
 template <class T, Activation kind>
@@ -48,6 +56,9 @@ __device__ __forceinline__ float activate(float x) {
   } else if constexpr (kind == Activation::gelu) {
     const float v = fminf(fmaxf(x, -kGeluBound), kGeluBound);
     return x * sigmoid<T>(v * fmaf(v * v, kGeluScale * kGeluCubic, kGeluScale));
+  } else if constexpr (kind == Activation::gelu_erf) {
+    const float v = x < -kNormalBound ? -kNormalBound : x;  // -infinity gives 0
+    return v * normal_cumulative(v);
   } else {
     return x * sigmoid<T>(x);
   }
@@ -59,10 +70,14 @@ __device__ __forceinline__ float activation_gradient(float x, float dy) {
   if constexpr (kind == Activation::relu) {
     return x <= 0 ? 0.0f : dy;
   } else if constexpr (kind == Activation::gelu) {
-    const float v = gelu_clamp(x), square = v * v;
+    const float v = clamped(x, kGeluBound), square = v * v;
     const SigmoidPair s = sigmoid_pair<T>(v * fmaf(square, kGeluScale * kGeluCubic, kGeluScale));
     const float derivative = fmaf(square, 3 * kGeluScale * kGeluCubic, kGeluScale);
     return dy * fmaf(s.value, v * s.complement * derivative, s.value);
+  } else if constexpr (kind == Activation::gelu_erf) {
+    const float v = clamped(x, kNormalBound);
+    const float density = 0.39894228040143267794f * expf(-0.5f * v * v);
+    return dy * fmaf(v, density, normal_cumulative(v));
   } else {
     const SigmoidPair s = sigmoid_pair<T>(x);
     return dy * fmaf(x * s.complement, s.value, s.value);
@@ -80,6 +95,8 @@ bool with_activation(Activation kind, Fn&& fn) {
       return fn(integral_constant<Activation, Activation::gelu>{}), true;
     case Activation::silu:
       return fn(integral_constant<Activation, Activation::silu>{}), true;
+    case Activation::gelu_erf:
+      return fn(integral_constant<Activation, Activation::gelu_erf>{}), true;
   }
   return false;
 }

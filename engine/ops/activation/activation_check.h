@@ -7,9 +7,10 @@
 namespace trafo {
 
 inline void check_activation(const char* op, Activation kind) {
-  require(kind == Activation::relu || kind == Activation::gelu || kind == Activation::silu,
+  require(kind == Activation::relu || kind == Activation::gelu || kind == Activation::silu ||
+              kind == Activation::gelu_erf,
           ErrorCode::invalid_argument, op,
-          "the activation must be relu (0), gelu (1) or silu (2), got ",
+          "the activation must be relu (0), gelu (1), silu (2) or gelu_erf (3), got ",
           static_cast<int32_t>(kind));
 }
 

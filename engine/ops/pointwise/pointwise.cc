@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/ops/activation/activation.h"
 #include "engine/ops/binary/broadcast.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
@@ -171,7 +172,7 @@ Tensor erf(Context& context, const Tensor& x) {
   return unary(context, "erf", PointwiseKind::erf, x);
 }
 Tensor gelu_erf(Context& context, const Tensor& x) {
-  return unary(context, "gelu_erf", PointwiseKind::gelu_erf, x);
+  return activation(context, x, Activation::gelu_erf);
 }
 Tensor power(Context& context, const Tensor& x, double exponent) {
   return unary(context, "power", PointwiseKind::power, x, exponent);

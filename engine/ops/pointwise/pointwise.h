@@ -1,7 +1,7 @@
 // The family of element-by-element functions that one strided kernel computes, with NumPy
 // broadcasting: functions of one tensor (x), of two (a, b), comparisons, and choices by a mask.
 //
-//   abs |x|   sin   cos   erf   gelu_erf x Phi(x)   power x^e   clamp min(max(x, low), high)
+//   abs |x|   sin   cos   erf   power x^e   clamp min(max(x, low), high)
 //   maximum   minimum   pow a^b   compare a < b and others -> 1 or 0
 //   where: a where the mask is not 0, else b   masked_fill: a number where it is not 0, else x
 //
@@ -21,20 +21,19 @@ enum class PointwiseKind : int32_t {
   sin = 1,
   cos = 2,
   erf = 3,
-  gelu_erf = 4,
-  power = 5,
-  clamp = 6,
-  maximum = 7,
-  minimum = 8,
-  pow = 9,
-  where = 10,
-  masked_fill = 11,
-  equal = 12,  // the comparisons are last, in the order of Comparison
-  not_equal = 13,
-  less = 14,
-  less_equal = 15,
-  greater = 16,
-  greater_equal = 17
+  power = 4,
+  clamp = 5,
+  maximum = 6,
+  minimum = 7,
+  pow = 8,
+  where = 9,
+  masked_fill = 10,
+  equal = 11,  // the comparisons are last, in the order of Comparison
+  not_equal = 12,
+  less = 13,
+  less_equal = 14,
+  greater = 15,
+  greater_equal = 16
 };
 
 constexpr bool is_comparison(PointwiseKind kind) {

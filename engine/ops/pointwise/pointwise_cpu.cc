@@ -64,24 +64,7 @@ void for_each_piece(ThreadPool& pool, const Params& p, Fn&& fn) {
   });
 }
 
-constexpr double kSqrtHalf = 0.70710678118654752440;
 constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
-constexpr double kOneOverSqrtTwoPi = 0.39894228040143267794;
-
-// x Phi(x). Below the bound it is 0 in every dtype; -infinity would give NaN. erfc keeps the digits
-// of negative x.
-template <class T>
-T gelu_erf(T x) {
-  constexpr T kBound = -40;
-  const T v = x < kBound ? kBound : x;
-  return v * static_cast<T>(0.5) * std::erfc(-v * static_cast<T>(kSqrtHalf));
-}
-template <class T>
-T gelu_erf_derivative(T x) {
-  const T tail = std::abs(x) > 40 ? T{0} : x * std::exp(x * x * static_cast<T>(-0.5));
-  return static_cast<T>(0.5) * std::erfc(-x * static_cast<T>(kSqrtHalf)) +
-         static_cast<T>(kOneOverSqrtTwoPi) * tail;
-}
 
 template <class T>
 bool holds(PointwiseKind kind, T a, T b) {
@@ -122,8 +105,6 @@ void compute(const PointwiseForwardParams& p, int64_t count, const T* a, const T
         return map([&](int64_t i) { return std::cos(a[i]); });
       case PointwiseKind::erf:
         return map([&](int64_t i) { return std::erf(a[i]); });
-      case PointwiseKind::gelu_erf:
-        return map([&](int64_t i) { return gelu_erf(a[i]); });
       case PointwiseKind::power:
         if (p.first == 2) return map([&](int64_t i) { return a[i] * a[i]; });
         return map([&](int64_t i) { return std::pow(a[i], first); });
@@ -174,8 +155,6 @@ void gradient(const PointwiseBackwardParams& p, int64_t count, const T* a, const
       return map(da, [&](int64_t i) {
         return g[i] * (static_cast<T>(kTwoOverSqrtPi) * std::exp(-a[i] * a[i]));
       });
-    case PointwiseKind::gelu_erf:
-      return map(da, [&](int64_t i) { return g[i] * gelu_erf_derivative(a[i]); });
     case PointwiseKind::power:
       if (p.first == 0) return map(da, [&](int64_t) { return T{0}; });
       if (p.first == 2) return map(da, [&](int64_t i) { return g[i] * (2 * a[i]); });

@@ -20,9 +20,7 @@ struct Function {
   int32_t number;  // `first` of int32
 };
 
-constexpr float kSqrtHalf = 0.70710678118654752440f;
 constexpr float kTwoOverSqrtPi = 1.12837916709551257390f;
-constexpr float kOneOverSqrtTwoPi = 0.39894228040143267794f;
 
 template <class V>
 __device__ bool holds(PointwiseKind kind, V a, V b) {
@@ -52,10 +50,6 @@ __device__ float value_of(const Function& f, float a, float b) {
       return cosf(a);
     case PointwiseKind::erf:
       return erff(a);
-    case PointwiseKind::gelu_erf: {  // below the bound it is 0; -infinity would give NaN
-      const float v = a < -40.0f ? -40.0f : a;
-      return v * 0.5f * erfcf(-v * kSqrtHalf);
-    }
     case PointwiseKind::clamp:
       return a < f.first ? f.first : a > f.second ? f.second : a;
     case PointwiseKind::maximum:
@@ -78,10 +72,6 @@ __device__ float2 gradients_of(const Function& f, float a, float b, bool mask, f
       return {-g * sinf(a), 0};
     case PointwiseKind::erf:
       return {g * (kTwoOverSqrtPi * expf(-a * a)), 0};
-    case PointwiseKind::gelu_erf: {
-      const float tail = fabsf(a) > 40.0f ? 0.0f : a * expf(a * a * -0.5f);
-      return {g * (0.5f * erfcf(-a * kSqrtHalf) + kOneOverSqrtTwoPi * tail), 0};
-    }
     case PointwiseKind::clamp:
       return {a >= f.first && a <= f.second ? g : 0, 0};
     case PointwiseKind::maximum:

@@ -32,7 +32,8 @@ ModelConfig base(Architecture architecture) {
 std::vector<Case> translation_cases() {
   std::vector<Case> cases;
   for (const bool pre_norm : {true, false})
-    for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu})
+    for (const Activation activation :
+         {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf})
       for (const bool tied : {true, false}) {
         ModelConfig config = base(Architecture::encoder_decoder);
         config.pre_norm = pre_norm;

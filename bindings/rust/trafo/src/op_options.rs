@@ -61,6 +61,8 @@ pub enum Activation {
     Gelu,
     /// `x * sigmoid(x)`
     Silu,
+    /// The exact GELU: `x * (1 + erf(x / sqrt(2))) / 2`, PyTorch's default.
+    GeluErf,
 }
 
 impl Activation {
@@ -69,12 +71,14 @@ impl Activation {
             Activation::Relu => sys::TRAFO_RELU,
             Activation::Gelu => sys::TRAFO_GELU,
             Activation::Silu => sys::TRAFO_SILU,
+            Activation::GeluErf => sys::TRAFO_GELU_ERF,
         }
     }
     pub(crate) fn from_raw(raw: i32) -> Self {
         match raw {
             sys::TRAFO_GELU => Activation::Gelu,
             sys::TRAFO_SILU => Activation::Silu,
+            sys::TRAFO_GELU_ERF => Activation::GeluErf,
             _ => Activation::Relu,
         }
     }
