@@ -44,10 +44,11 @@ void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights
 HostModel read_back_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                          const std::filesystem::path& directory);
 
-void write_onnx(const HostModel& host, const Tokenizer& tokenizer,
+void write_onnx(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                 const std::filesystem::path& directory);
-// Reads the weights of a directory that write_onnx has written for `config`.
-HostModel read_back_onnx(const ModelConfig& config, const std::filesystem::path& directory);
+// Reads the weights of a directory that write_onnx has written of `host`.
+HostModel read_back_onnx(const HostModel& host, ExportWeights weights,
+                         const std::filesystem::path& directory);
 
 // The files of a transformers directory beside the weights: configurations and tokenizer. They do
 // not ask whether the class of transformers can hold the model.

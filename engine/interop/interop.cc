@@ -115,10 +115,10 @@ const std::vector<Format>& formats() {
        }},
       {ExportFormat::onnx,
        "onnx",
-       {float32},
+       {float32, int8},
        [](const Job& job) {
-         interop::write_onnx(job.host, job.tokenizer, job.directory);
-         return interop::read_back_onnx(job.host.config(), job.directory);
+         interop::write_onnx(job.host, job.tokenizer, job.weights, job.directory);
+         return interop::read_back_onnx(job.host, job.weights, job.directory);
        }},
       {ExportFormat::gguf,
        "gguf",

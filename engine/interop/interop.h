@@ -33,7 +33,7 @@ enum class ExportWeights : int32_t {
   float16 = 2,
   bfloat16 = 3,
   int16 = 4,  // CTranslate2: one scale for a matrix
-  int8 = 5,   // CTranslate2: a scale for each row
+  int8 = 5,   // CTranslate2 and ONNX: a scale for each row
   q8_0 = 6,   // ggml: a scale for each block of 32
   q4_0 = 7,   // ggml: 4 bits, a scale for each block of 32
 };

@@ -31,7 +31,8 @@ void check_expressible(const ModelConfig& config) {
   require_architecture(kFormat, config, {Architecture::encoder_decoder}, "hf-gpt2");
   if (config.pre_norm)
     cannot_express(kFormat,
-                   "pre-norm layers (--transformer-norm pre); train with post, or use ctranslate2");
+                   "pre-norm layers (--transformer-norm pre); train with post, or use ctranslate2 "
+                   "or onnx");
   if (!config.tied_embeddings)
     cannot_express(kFormat, "separate embeddings (--tied-embeddings-all off); use ctranslate2");
   if (config.norm_epsilon != kEpsilon)

@@ -47,7 +47,7 @@ WireWriter tensor_of(const std::string& name, OnnxType type, const std::vector<i
 }
 
 std::string serialize_weight(const OnnxWeight& weight) {
-  WireWriter out = tensor_of(weight.tensor.name, OnnxType::f32, weight.tensor.shape);
+  WireWriter out = tensor_of(weight.tensor.name, weight.type, weight.tensor.shape);
   const auto pair = [&](const char* key, const std::string& value) {
     WireWriter entry;
     entry.bytes(kPairKey, key);
@@ -136,6 +136,14 @@ OnnxValue OnnxGraph::weight(const OnnxWeight& stored) {
 
 OnnxValue OnnxGraph::parameter(const std::string& name, bool transposed) {
   return weight(weights_.parameter(name, transposed));
+}
+
+OnnxValue OnnxGraph::codes(const std::string& name, bool transposed) {
+  return weight(weights_.codes(name, transposed));
+}
+
+OnnxValue OnnxGraph::scales(const std::string& name) {
+  return weight(weights_.scales(name));
 }
 
 OnnxValue OnnxGraph::table(const std::string& name, std::vector<int64_t> shape,

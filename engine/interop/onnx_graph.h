@@ -73,6 +73,10 @@ class OnnxGraph {
   OnnxValue integer(int64_t value);                      // int64 []
   OnnxValue integers(const std::vector<int64_t>& list);  // int64 [n]
   OnnxValue parameter(const std::string& name, bool transposed = false);
+  // A matrix in int8: see OnnxWeights.
+  bool int8() const { return weights_.int8(); }
+  OnnxValue codes(const std::string& name, bool transposed = false);
+  OnnxValue scales(const std::string& name);
   OnnxValue table(const std::string& name, std::vector<int64_t> shape,
                   std::function<std::vector<float>()> values);
 

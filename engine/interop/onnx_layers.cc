@@ -35,10 +35,25 @@ std::vector<float> angle_table(const ModelConfig& config, double (*function)(dou
 
 OnnxValue OnnxLayers::linear(OnnxValue x, const std::string& name) {
   graph_.set_scope(name);
+  const std::string matrix = name + ".weight";
   const OnnxValue product =
-      graph_.node("MatMul", {x, graph_.parameter(name + ".weight", /*transposed=*/true)});
+      graph_.int8() ? product_int8(x, graph_.codes(matrix, /*transposed=*/true), matrix)
+                    : graph_.node("MatMul", {x, graph_.parameter(matrix, /*transposed=*/true)});
   if (!config_.biases) return product;
   return graph_.node("Add", {product, graph_.parameter(name + ".bias")});
+}
+
+OnnxValue OnnxLayers::to_float(OnnxValue codes) {
+  return graph_.node("Cast", {codes}, {{"to", static_cast<int64_t>(OnnxType::f32)}});
+}
+
+// The whole x gets one scale and one zero point when the graph runs. The nodes are those, and in
+// the order, that ONNX Runtime fuses.
+OnnxValue OnnxLayers::product_int8(OnnxValue x, OnnxValue codes, const std::string& matrix) {
+  const std::vector<OnnxValue> input = graph_.node_with_outputs("DynamicQuantizeLinear", {x}, 3);
+  const OnnxValue sums = graph_.node("MatMulInteger", {input[0], codes, input[2]});
+  const OnnxValue scale = graph_.node("Mul", {input[1], graph_.scales(matrix)});
+  return graph_.node("Mul", {to_float(sums), scale});
 }
 
 OnnxValue OnnxLayers::norm(OnnxValue x, const std::string& name) {
@@ -59,7 +74,16 @@ OnnxValue OnnxLayers::norm(OnnxValue x, const std::string& name) {
 
 OnnxValue OnnxLayers::embed(OnnxValue ids, const std::string& name, double scale) {
   graph_.set_scope(name);
-  const OnnxValue rows = graph_.node("Gather", {graph_.parameter(name + ".weight"), ids}, axis(0));
+  const std::string matrix = name + ".weight";
+  OnnxValue rows;
+  if (graph_.int8()) {
+    const OnnxValue codes = graph_.node("Gather", {graph_.codes(matrix), ids}, axis(0));
+    const OnnxValue scales = graph_.node("Gather", {graph_.scales(matrix), ids}, axis(0));
+    rows = graph_.node(
+        "Mul", {to_float(codes), graph_.node("Unsqueeze", {scales, graph_.integers({-1})})});
+  } else {
+    rows = graph_.node("Gather", {graph_.parameter(matrix), ids}, axis(0));
+  }
   return scale == 1 ? rows : graph_.node("Mul", {rows, graph_.scalar(scale)});
 }
 
@@ -204,11 +228,20 @@ OnnxValue OnnxLayers::attend(OnnxValue queries, const OnnxKeysValues& kv, OnnxVa
 OnnxValue OnnxLayers::logits(OnnxValue hidden, OnnxValue ids) {
   graph_.set_scope("output");
   const OnnxValue rows = graph_.node("Reshape", {hidden, graph_.integers({-1, config_.width})});
-  // Gemm reads the matrix as the embeddings store it: tied ones are there once.
+  // Both forms read the matrix as the embeddings store it: tied ones are there once. Gemm
+  // transposes it; in int8 a runtime transposes the constant once, when it loads the graph.
   const std::string matrix = config_.tied_embeddings ? "embedding.weight" : "output.weight";
-  std::vector<OnnxValue> inputs{rows, graph_.parameter(matrix)};
-  if (config_.has_output_bias()) inputs.push_back(graph_.parameter("output.bias"));
-  const OnnxValue product = graph_.node("Gemm", inputs, {{"transB", int64_t{1}}});
+  OnnxValue product;
+  if (graph_.int8()) {
+    const OnnxValue codes = graph_.node("Transpose", {graph_.codes(matrix)}, permutation({1, 0}));
+    product = product_int8(rows, codes, matrix);
+    if (config_.has_output_bias())
+      product = graph_.node("Add", {product, graph_.parameter("output.bias")});
+  } else {
+    std::vector<OnnxValue> inputs{rows, graph_.parameter(matrix)};
+    if (config_.has_output_bias()) inputs.push_back(graph_.parameter("output.bias"));
+    product = graph_.node("Gemm", inputs, {{"transB", int64_t{1}}});
+  }
   const OnnxValue shape = graph_.node(
       "Concat", {graph_.node("Shape", {ids}), graph_.integers({config_.vocabulary})}, axis(0));
   return graph_.node("Reshape", {product, shape});

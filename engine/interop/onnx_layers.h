@@ -64,6 +64,9 @@ class OnnxLayers {
   OnnxAngles rotary_angles(OnnxValue position_ids);
 
  private:
+  // x times codes [in, out] with the scales of the parameter `matrix`.
+  OnnxValue product_int8(OnnxValue x, OnnxValue codes, const std::string& matrix);
+  OnnxValue to_float(OnnxValue codes);
   OnnxValue activate(OnnxValue x);
   OnnxValue rotate(OnnxValue heads, const OnnxAngles& angles);
   OnnxValue attend(OnnxValue queries, const OnnxKeysValues& kv, OnnxValue bias);

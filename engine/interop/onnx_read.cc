@@ -89,7 +89,9 @@ void Reader::initializer(std::string_view message) {
   }
   if (!is_external) return;  // a constant
   const uint64_t type = only(message, kTensorType, WireField::varint).value;
-  check(type == static_cast<uint64_t>(OnnxType::f32), tensor, " is of the type ", type);
+  const bool is_int8 = type == static_cast<uint64_t>(OnnxType::i8);
+  check(is_int8 || type == static_cast<uint64_t>(OnnxType::f32), tensor, " is of the type ", type);
+  if (is_int8) weight.type = OnnxType::i8;
   weights_[tensor] = std::move(weight);
 }
 

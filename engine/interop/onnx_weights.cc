@@ -5,6 +5,8 @@
 #include "engine/core/checked.h"
 #include "engine/core/status.h"
 #include "engine/interop/directory.h"
+#include "engine/interop/onnx_int8.h"
+#include "engine/interop/stored_weights.h"
 #include "engine/io/atomic_file.h"
 
 namespace trafo::interop {
@@ -22,13 +24,18 @@ uint64_t aligned(uint64_t offset, uint64_t bytes) {
 
 }  // namespace
 
-const OnnxWeight& OnnxWeights::place(MappedTensor tensor,
+int64_t onnx_type_size(OnnxType type) {
+  return type == OnnxType::i8 ? 1 : sizeof(float);
+}
+
+const OnnxWeight& OnnxWeights::place(MappedTensor tensor, OnnxType type,
                                      std::function<std::vector<float>()> values) {
   OnnxWeight weight;
   weight.bytes =
-      static_cast<uint64_t>(checked_mul(tensor.elements(), int64_t{sizeof(float)}, kOrigin));
+      static_cast<uint64_t>(checked_mul(tensor.elements(), onnx_type_size(type), kOrigin));
   weight.offset = aligned(end_, weight.bytes);
   weight.tensor = std::move(tensor);
+  weight.type = type;
   weight.values = std::move(values);
   end_ = weight.offset + weight.bytes;
   const auto [place, added] = weights_.try_emplace(weight.tensor.name, std::move(weight));
@@ -37,17 +44,43 @@ const OnnxWeight& OnnxWeights::place(MappedTensor tensor,
   return place->second;
 }
 
-const OnnxWeight& OnnxWeights::parameter(const std::string& name, bool transposed) {
-  const auto known = weights_.find(name);
-  if (known != weights_.end() && known->second.tensor.transposed == transposed)
-    return known->second;
+MappedTensor OnnxWeights::tensor_of(const std::string& name, bool transposed) const {
   const ParamId id = host_->parameters().find(name);
   require(id != kNoParam, ErrorCode::internal, kOrigin, "the model has no parameter ", name);
   const Tensor& value = host_->parameters().value(id);
   const std::span<const int64_t> sizes = value.shape().span();
   MappedTensor tensor{name, {sizes.begin(), sizes.end()}, name, 0, value.dim(0), transposed};
   if (transposed) std::swap(tensor.shape.at(0), tensor.shape.at(1));
-  return place(tensor, [host = host_, tensor] { return gather(host->parameters(), tensor); });
+  return tensor;
+}
+
+const OnnxWeight& OnnxWeights::parameter(const std::string& name, bool transposed) {
+  const auto known = weights_.find(name);
+  if (known != weights_.end() && known->second.type == OnnxType::f32 &&
+      known->second.tensor.transposed == transposed)
+    return known->second;
+  const MappedTensor tensor = tensor_of(name, transposed);
+  return place(tensor, OnnxType::f32,
+               [host = host_, tensor] { return gather(host->parameters(), tensor); });
+}
+
+const OnnxWeight& OnnxWeights::codes(const std::string& name, bool transposed) {
+  const auto known = weights_.find(name);
+  if (known != weights_.end() && known->second.type == OnnxType::i8 &&
+      known->second.tensor.transposed == transposed)
+    return known->second;
+  const MappedTensor tensor = tensor_of(name, transposed);
+  return place(tensor, OnnxType::i8, [host = host_, tensor] {
+    return to_onnx_codes(gather(host->parameters(), tensor), tensor.shape.at(1), tensor.transposed)
+        .codes;
+  });
+}
+
+const OnnxWeight& OnnxWeights::scales(const std::string& name) {
+  const MappedTensor tensor = tensor_of(name, /*transposed=*/false);
+  return table(scale_name(name), {tensor.shape.at(0)}, [host = host_, tensor] {
+    return to_onnx_codes(gather(host->parameters(), tensor), tensor.shape.at(1), false).scales;
+  });
 }
 
 const OnnxWeight& OnnxWeights::table(const std::string& name, std::vector<int64_t> shape,
@@ -57,7 +90,7 @@ const OnnxWeight& OnnxWeights::table(const std::string& name, std::vector<int64_
   MappedTensor tensor;
   tensor.name = name;
   tensor.shape = std::move(shape);
-  return place(std::move(tensor), std::move(values));
+  return place(std::move(tensor), OnnxType::f32, std::move(values));
 }
 
 void OnnxWeights::write(const std::filesystem::path& file) const {
@@ -67,9 +100,13 @@ void OnnxWeights::write(const std::filesystem::path& file) const {
     const std::vector<std::byte> gap(weight->offset - written);
     sink.write(gap);
     const std::vector<float> values = weight->values();
-    require(values.size() * sizeof(float) == weight->bytes, ErrorCode::internal, kOrigin,
+    const auto size = static_cast<uint64_t>(onnx_type_size(weight->type));
+    require(values.size() * size == weight->bytes, ErrorCode::internal, kOrigin,
             weight->tensor.name, " has ", values.size(), " elements");
-    sink.write(std::as_bytes(std::span(values)));
+    if (weight->type == OnnxType::i8)
+      sink.write(converted<int8_t>(values, [](float code) { return static_cast<int8_t>(code); }));
+    else
+      sink.write(std::as_bytes(std::span(values)));
     written = weight->offset + weight->bytes;
   }
   sink.commit();

@@ -8,6 +8,7 @@
 #include "engine/core/wire_format.h"
 #include "engine/interop/formats.h"
 #include "engine/interop/onnx_graph.h"
+#include "engine/interop/onnx_int8.h"
 #include "engine/interop/onnx_read.h"
 #include "tests/interop/interop_support.h"
 
@@ -64,7 +65,9 @@ class OnnxTest : public InteropTest {
     std::string bytes = read_text_file(path("damaged") / file, kMost);
     change(bytes);
     write_file_atomically(path("damaged") / file, bytes);
-    expect_error(ErrorCode::corrupt_file, text, [&] { read_back_onnx(config, path("damaged")); });
+    expect_error(ErrorCode::corrupt_file, text, [&] {
+      read_back_onnx(make_host_model(config), ExportWeights::float32, path("damaged"));
+    });
   }
   static void replace(std::string& bytes, std::string_view old, std::string_view with) {
     const size_t at = bytes.find(old);
@@ -98,7 +101,8 @@ TEST_F(OnnxTest, EveryFormComesBackBitForBit) {
     const auto model = model_of(config);
     fs::remove_all(path("form"));
     EXPECT_EQ(exported(*model, ExportFormat::onnx, "form"), 0);
-    const HostModel again = read_back_onnx(config, path("form"));
+    const HostModel again =
+        read_back_onnx(make_host_model(config), ExportWeights::float32, path("form"));
     EXPECT_EQ(weight_bytes(*again.context, *again.model), weight_bytes(*context_, *model));
   }
 }
@@ -253,8 +257,9 @@ TEST_F(OnnxTest, WhatWasDamagedIsNamed) {
   });
   ModelConfig other = config;
   other.ffn_width *= 2;
-  expect_error(ErrorCode::corrupt_file, "has another shape",
-               [&] { read_back_onnx(other, path("damaged")); });
+  expect_error(ErrorCode::corrupt_file, "has another shape", [&] {
+    read_back_onnx(make_host_model(other), ExportWeights::float32, path("damaged"));
+  });
   // Cosines of another base are another table.
   damaged(config, "model.onnx_data", "rotary.cosines is another table", [&](std::string& bytes) {
     const fs::path graph = path("damaged") / "model.onnx";
@@ -281,7 +286,7 @@ TEST_F(OnnxTest, TheVersionsAreChecked) {
 
 TEST_F(OnnxTest, ConstantsAreSharedAndNodesCounted) {
   const HostModel host = make_host_model(llama_config(0, true));
-  OnnxWeights weights(host);
+  OnnxWeights weights(host, ExportWeights::float32);
   OnnxGraph graph("sum", weights);
   const OnnxValue x = graph.input("x", OnnxType::f32, {"n"});
   graph.set_scope("layer");
@@ -302,6 +307,86 @@ TEST_F(OnnxTest, ConstantsAreSharedAndNodesCounted) {
                [&] { graph.parameter("embedding.weight", true); });
   expect_error(ErrorCode::internal, "has no parameter nothing",
                [&] { graph.parameter("nothing"); });
+}
+
+// Codes are at most 64, a scale belongs to an output, and nothing is further than half a step away.
+TEST(OnnxCodesTest, AreOfSevenBitsForEveryOutput) {
+  const std::vector<float> matrix{1, -2, 0.5, 0, 0, 0, 6.4f, 0.05f, -3.2f};  // rows are outputs
+  const OnnxCodes rows = to_onnx_codes(matrix, 3, /*by_column=*/false);
+  EXPECT_EQ(rows.scales, (std::vector<float>{2.0f / 64, 1, 6.4f / 64}));
+  EXPECT_EQ(rows.codes, (std::vector<float>{32, -64, 16, 0, 0, 0, 64, 0, -32}));
+  const std::vector<float> transposed{1, 0, 6.4f, -2, 0, 0.05f, 0.5, 0, -3.2f};
+  const OnnxCodes columns = to_onnx_codes(transposed, 3, /*by_column=*/true);
+  EXPECT_EQ(columns.scales, rows.scales);
+  EXPECT_EQ(columns.codes, (std::vector<float>{32, 0, 64, -64, 0, 0, 16, 0, -32}));
+  std::vector<float> read = from_onnx_codes(rows, 3, false);
+  EXPECT_NO_THROW(check_onnx_codes("m", matrix, read, 3, false));
+  read[2] += 0.02f;  // more than half of 2 / 64
+  expect_error(ErrorCode::corrupt_file, "m: value 2 was read as",
+               [&] { check_onnx_codes("m", matrix, read, 3, false); });
+  const std::vector<float> tiny{1e-40f,
+                                -1e-40f};  // a scale that is subnormal would lose its digits
+  const OnnxCodes small = to_onnx_codes(tiny, 2, false);
+  EXPECT_NO_THROW(check_onnx_codes("tiny", tiny, from_onnx_codes(small, 2, false), 2, false));
+}
+
+TEST_F(OnnxTest, Int8HasCodesAndScalesOfEveryMatrix) {
+  for (const bool tied : {true, false})
+    for (const Architecture architecture :
+         {Architecture::encoder_decoder, Architecture::decoder_lm}) {
+      ModelConfig config = config_of(architecture, true);
+      config.tied_embeddings = tied;
+      const auto model = model_of(config);
+      fs::remove_all(path("int8"));
+      const double difference = export_model(*context_, *model, tokenizer(), ExportFormat::onnx,
+                                             path("int8"), ExportWeights::int8);
+      EXPECT_GT(difference, 0);
+      EXPECT_LT(difference, 0.1);
+      const HostModel host = copy_to_host(*context_, *model);
+      const HostModel again = read_back_onnx(host, ExportWeights::int8, path("int8"));
+      const char* graph = config.has_encoder() ? "decoder_model.onnx" : "model.onnx";
+      const auto weights = read_onnx_weights(read_text_file(path("int8") / graph, kMost), graph);
+      for (const auto& [name, stored] : weights) {
+        const ParamId id = host.parameters().find(name);
+        if (id == kNoParam) continue;  // a table, or scales
+        const bool is_matrix = host.parameters().value(id).rank() == 2;
+        EXPECT_EQ(stored.type == OnnxType::i8, is_matrix) << name;
+        EXPECT_EQ(weights.contains(OnnxWeights::scale_name(name)), is_matrix) << name;
+        if (is_matrix) {
+          const int64_t outputs = host.parameters().value(id).dim(0);
+          EXPECT_EQ(weights.at(OnnxWeights::scale_name(name)).shape, std::vector{outputs}) << name;
+        }
+      }
+      const std::vector<std::string> nodes =
+          Graph(path("int8") / graph).names(kGraphNode, kNodeOperator);
+      EXPECT_EQ(std::count(nodes.begin(), nodes.end(), "MatMulInteger"),
+                std::count(nodes.begin(), nodes.end(), "DynamicQuantizeLinear"));
+      EXPECT_EQ(std::count(nodes.begin(), nodes.end(), "Gemm"), 0);
+    }
+}
+
+TEST_F(OnnxTest, AnInt8FileThatWasDamagedIsNamed) {
+  const ModelConfig config = llama_config(1, true);
+  const auto model = model_of(config);
+  const HostModel host = copy_to_host(*context_, *model);
+  export_model(*context_, *model, tokenizer(), ExportFormat::onnx, path("codes"),
+               ExportWeights::int8);
+  const auto weights =
+      read_onnx_weights(read_text_file(path("codes") / "model.onnx", kMost), "graph");
+  const std::string whole = read_text_file(path("codes") / "model.onnx_data", kMost);
+  const auto refused = [&](const char* tensor, const char* text) {
+    std::string bytes = whole;
+    bytes[weights.at(tensor).offset + 1] ^= 0x10;
+    write_file_atomically(path("codes") / "model.onnx_data", bytes);
+    expect_error(ErrorCode::corrupt_file, text,
+                 [&] { read_back_onnx(host, ExportWeights::int8, path("codes")); });
+  };
+  refused("decoder.0.ffn.down.weight", "decoder.0.ffn.down.weight: value 1 was read as");
+  refused("embedding.weight", "embedding.weight: value 1 was read as");
+  refused("decoder.0.ffn.down.weight_scale", "decoder.0.ffn.down.weight_scale is another table");
+  write_file_atomically(path("codes") / "model.onnx_data", whole);
+  expect_error(ErrorCode::corrupt_file, "has another shape",
+               [&] { read_back_onnx(host, ExportWeights::float32, path("codes")); });
 }
 
 }  // namespace

@@ -153,7 +153,8 @@ TEST_F(InteropTest, ModelsWithoutAnOutputBiasAreExported) {
 TEST_F(InteropTest, SettingsThatCannotBeSaidAreNamed) {
   const ModelConfig post = config_of(Architecture::encoder_decoder, false);
   const ModelConfig lm = config_of(Architecture::decoder_lm, true);
-  refused(config_of(Architecture::encoder_decoder, true), ExportFormat::hf_marian, "pre-norm");
+  refused(config_of(Architecture::encoder_decoder, true), ExportFormat::hf_marian,
+          "train with post, or use ctranslate2 or onnx");
   refused(lm, ExportFormat::hf_marian, "decoder-lm");
   ModelConfig untied = post;
   untied.tied_embeddings = false;

@@ -6,7 +6,8 @@
 1. onnx_cases writes small random models of every form (norms before and after, RMS and layer norm, every activation, positions and
    feed-forward, shared keys, with and without biases, tied and not) and the engine's logits for a batch of three. Here: onnx.checker,
    and the logits within 1e-4 of the engine's, for the padded batch at once and for a first part and cached steps after it.
-2. Three trained models: greedy translations equal those of translate-train.
+   The same models in int8: within INT8_GAP of the engine's float32 logits.
+2. Three trained models: greedy translations equal those of translate-train. In int8 the share of equal ones is told and not judged.
 
 Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 all equal, 1 not, 77 the
 packages cannot be had here.
@@ -26,6 +27,7 @@ import export_parity
 import own_environment
 
 TOLERANCE = 1e-4  # of a logit, relative to the largest one if that is above 1
+INT8_GAP = 0.1  # of the same; activations and weights are rounded
 PAD = 0  # any id: padding is not seen
 
 
@@ -139,12 +141,12 @@ def in_steps(step, ids, cuts):
     return np.concatenate([step(ids[:, begin:end]) for begin, end in zip([0, *cuts], [*cuts, ids.shape[1]])], 1)
 
 
-def case_gaps(case, folder):
-    """(what, difference) of each way to compute the logits."""
+def case_gaps(case, folder, form=""):
+    """(what, difference) of each way to compute the logits with the graphs NAME and `form`."""
     import numpy as np
     inputs = case["inputs"]
     wanted = np.fromfile(os.path.join(folder, case["name"] + ".f32"), np.float32).reshape(-1, case["vocabulary"])
-    directory = os.path.join(folder, case["name"])
+    directory = os.path.join(folder, case["name"] + form)
     ids, mask = padded(inputs)
     cuts = [3, 4, 5, 9, *range(10, ids.shape[1])]  # the first tokens, single ones, some at once
     if case["encoder"]:
@@ -174,9 +176,10 @@ def check_cases(checks, program, folder):
     with open(os.path.join(folder, "cases.json"), encoding="utf-8") as file:
         cases = json.load(file)
     for case in cases:
-        gaps = dict(case_gaps(case, folder))
-        checks.say(max(gaps.values()) <= TOLERANCE,
-                   case["name"] + ": " + ", ".join(f"{what} {value:.1e}" for what, value in gaps.items()))
+        for form, tolerance in (("", TOLERANCE), ("-int8", INT8_GAP)):
+            gaps = dict(case_gaps(case, folder, form))
+            checks.say(max(gaps.values()) <= tolerance,
+                       case["name"] + form + ": " + ", ".join(f"{what} {value:.1e}" for what, value in gaps.items()))
     checks.say(len(cases) >= 28, f"{len(cases)} random models")
 
 
@@ -201,11 +204,11 @@ def greedy(step, prompt, never, end, longest):
     return lines
 
 
-def check_greedy(checks, program, run, test):
+def check_greedy(checks, program, run, test, weights):
     import sentencepiece
     import numpy as np
-    folder = os.path.join(program.folder, run + "-onnx")
-    program.run("export", "-m", run, "--to", "onnx", "-o", folder, "--quiet")
+    folder = os.path.join(program.folder, f"{run}-onnx-{weights}")
+    program.run("export", "-m", run, "--to", "onnx", "--weights", weights, "-o", folder, "--quiet")
     is_translation = os.path.exists(os.path.join(folder, "encoder_model.onnx"))
     spm = sentencepiece.SentencePieceProcessor(
         model_file=os.path.join(folder, "source.spm" if is_translation else "tokenizer.model"))
@@ -222,7 +225,13 @@ def check_greedy(checks, program, run, test):
             model.start(len(lines))
             first = model.step(*padded(lines, left=True))
         texts += [spm.decode(ids) for ids in greedy(model.step, first, never, end, export_parity.LONGEST)]
-    checks.translations(f"ONNX Runtime ({run})", program.greedy(run, test), texts)
+    size = os.path.getsize(os.path.join(folder, "model.onnx_data"))
+    name, ours = f"ONNX Runtime ({run}, {weights}, {size / 1e6:.2f} MB)", program.greedy(run, test)
+    if weights == "float32":
+        checks.translations(name, ours, texts)
+    else:
+        same = sum(a.strip() == b.strip() for a, b in zip(ours, texts, strict=True))
+        print(f"        {name}: {same} of {len(ours)} translations are those of float32", flush=True)
 
 
 def check_trained(checks, arguments, folder):
@@ -232,7 +241,9 @@ def check_trained(checks, arguments, folder):
     program = export_parity.Program(arguments.translate_train, folder, 2000 if arguments.data else 100)
     for name, flags in [("pre", ("--enc-depth", "2", "--transformer-norm", "pre")), ("gpt2", ("--arch", "decoder-lm")),
                         ("llama", ("--task", "llama", "--transformer-kv-heads", "2"))]:
-        check_greedy(checks, program, program.train(name, arguments.updates, *flags), test)
+        run = program.train(name, arguments.updates, *flags)
+        check_greedy(checks, program, run, test, "float32")
+        check_greedy(checks, program, run, test, "int8")
 
 
 def main():

@@ -107,6 +107,8 @@ Json sequences(Context& context, const Tensor& ids, const Tensor& ends) {
 Json write_case(Context& context, const Case& each, const fs::path& folder) {
   const auto model = random_model(context, each.config);
   export_model(context, *model, tokenizer(), ExportFormat::onnx, folder / each.name);
+  export_model(context, *model, tokenizer(), ExportFormat::onnx, folder / (each.name + "-int8"),
+               ExportWeights::int8);
   const std::vector<SentencePair> pairs =
       sentences(each.config, longest_source(each.config, each.config.max_positions));
   std::vector<const SentencePair*> pointers;
