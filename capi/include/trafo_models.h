@@ -301,7 +301,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_adapter(trafo_model *mo
 #define TRAFO_EXPORT_WEIGHTS_FLOAT16 2  /* CTranslate2, GGUF */
 #define TRAFO_EXPORT_WEIGHTS_BFLOAT16 3 /* CTranslate2 */
 #define TRAFO_EXPORT_WEIGHTS_INT16 4    /* CTranslate2: one scale for a matrix */
-#define TRAFO_EXPORT_WEIGHTS_INT8 5     /* CTranslate2: a scale for each row */
+#define TRAFO_EXPORT_WEIGHTS_INT8 5     /* CTranslate2, ONNX (7 bits): a scale for each output */
 #define TRAFO_EXPORT_WEIGHTS_Q8_0 6     /* GGUF: 8 bits, a scale for each block of 32 */
 #define TRAFO_EXPORT_WEIGHTS_Q4_0 7     /* GGUF: 4 bits, a scale for each block of 32 */
 

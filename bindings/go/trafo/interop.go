@@ -28,7 +28,7 @@ const (
 	WeightsFloat16  ExportWeights = C.TRAFO_EXPORT_WEIGHTS_FLOAT16  // CTranslate2, GGUF
 	WeightsBFloat16 ExportWeights = C.TRAFO_EXPORT_WEIGHTS_BFLOAT16 // CTranslate2
 	WeightsInt16    ExportWeights = C.TRAFO_EXPORT_WEIGHTS_INT16    // CTranslate2: one scale for a matrix
-	WeightsInt8     ExportWeights = C.TRAFO_EXPORT_WEIGHTS_INT8     // CTranslate2: a scale for each row
+	WeightsInt8     ExportWeights = C.TRAFO_EXPORT_WEIGHTS_INT8     // CTranslate2, ONNX (7 bits): a scale for each output
 	WeightsQ8_0     ExportWeights = C.TRAFO_EXPORT_WEIGHTS_Q8_0     // GGUF: 8 bits, a scale for each block of 32
 	WeightsQ4_0     ExportWeights = C.TRAFO_EXPORT_WEIGHTS_Q4_0     // GGUF: 4 bits, a scale for each block of 32
 )

@@ -57,7 +57,7 @@ pub enum ExportWeights {
     BFloat16,
     /// CTranslate2: 16 bits, one scale for a matrix.
     Int16,
-    /// CTranslate2: 8 bits, a scale for each row.
+    /// CTranslate2 (8 bits) and ONNX (7 bits): a scale for each output.
     Int8,
     /// GGUF: 8 bits, a scale for each block of 32.
     Q8_0,
