@@ -26,6 +26,7 @@ pub const TRAFO_INT32: i32 = 3;
 pub const TRAFO_RELU: i32 = 0;
 pub const TRAFO_GELU: i32 = 1;
 pub const TRAFO_SILU: i32 = 2;
+pub const TRAFO_GELU_ERF: i32 = 3;
 pub const TRAFO_REDUCE_NONE: i32 = 0;
 pub const TRAFO_REDUCE_SUM: i32 = 1;
 pub const TRAFO_REDUCE_MEAN: i32 = 2;
@@ -1004,7 +1005,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " activation: TRAFO_RELU, _GELU, _SILU. since 0.1"]
+    #[doc = " activation: TRAFO_RELU, _GELU, _SILU, _GELU_ERF. since 0.1"]
     pub fn trafo_op_activation(
         context: *mut trafo_context,
         x: *const trafo_tensor,
