@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <fstream>
 #include <limits>
+#include <mutex>
 #include <sstream>
 
 #include "engine/core/checked.h"
@@ -25,19 +26,25 @@
 #include "tests/support/temporary_directory.h"
 
 // pread reads no more than this at once, as a file system on a network may.
+// Several threads read: other tests of this program encode with a pool of them.
+static std::mutex pread_mutex;
 static size_t most_at_once = SIZE_MAX;
 static off_t end_of_reading = 0;  // the furthest that was asked for
 static int interruptions = 0;     // of the next calls
 
 extern "C" ssize_t __real_pread(int, void*, size_t, off_t);
 extern "C" ssize_t __wrap_pread(int file, void* into, size_t bytes, off_t offset) {
-  if (interruptions > 0) {
-    --interruptions;
-    errno = EINTR;
-    return -1;
+  {
+    const std::lock_guard lock(pread_mutex);
+    if (interruptions > 0) {
+      --interruptions;
+      errno = EINTR;
+      return -1;
+    }
+    end_of_reading = std::max(end_of_reading, offset + static_cast<off_t>(bytes));
+    bytes = std::min(bytes, most_at_once);
   }
-  end_of_reading = std::max(end_of_reading, offset + static_cast<off_t>(bytes));
-  return __real_pread(file, into, std::min(bytes, most_at_once), offset);
+  return __real_pread(file, into, bytes, offset);
 }
 
 namespace trafo {
