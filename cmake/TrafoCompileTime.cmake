@@ -21,11 +21,18 @@ function(trafo_reuse_precompiled_headers target from)  # both are compiled with 
 endfunction()
 
 # Templates of the standard library, JSON, CLI11 and Google Test take most of the compile time of programs and tests. Eight files
-# compiled together take it once; their file-local names must differ. The engine's files are compiled one by one.
-option(TRAFO_UNITY_BUILD "Compile the files of programs and tests in groups of eight" ON)
+# compiled together take it once; their file-local names must differ.
+option(TRAFO_UNITY_BUILD "Compile files in groups of eight" ON)
 
 function(trafo_unity_build target)
   if(TRAFO_UNITY_BUILD)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
+# Mutation tests and coverage compile single files of the library again, so a release build with tests compiles them one by one.
+function(trafo_unity_build_of_library target)
+  if(TRAFO_SANITIZE OR NOT TRAFO_BUILD_TESTS)
+    trafo_unity_build(${target})
   endif()
 endfunction()

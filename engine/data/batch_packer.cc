@@ -7,7 +7,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "batch";
+constexpr const char* kBatchPackerOrigin = "batch";
 
 // Far above any real batch; products of two of them do not overflow.
 constexpr int64_t kMostRows = int64_t{1} << 24, kMostIds = int64_t{1} << 28;
@@ -27,22 +27,22 @@ void end_sequence(size_t length, std::vector<int32_t>& positions, std::vector<in
 
 void check_matrix(const char* side, const int32_t* ids, int64_t width, const int32_t* lengths,
                   int64_t rows) {
-  require(ids != nullptr && lengths != nullptr, ErrorCode::invalid_argument, kOrigin, "the ", side,
-          " of the batch, or its lengths, is NULL");
-  require(width >= 1 && width <= kMostIds / rows, ErrorCode::invalid_argument, kOrigin, "the ",
-          side, " of the batch has ", rows, " rows of ", width, " ids: 1 to ", kMostIds / rows,
-          " can be");
+  require(ids != nullptr && lengths != nullptr, ErrorCode::invalid_argument, kBatchPackerOrigin,
+          "the ", side, " of the batch, or its lengths, is NULL");
+  require(width >= 1 && width <= kMostIds / rows, ErrorCode::invalid_argument, kBatchPackerOrigin,
+          "the ", side, " of the batch has ", rows, " rows of ", width, " ids: 1 to ",
+          kMostIds / rows, " can be");
 }
 
 std::span<const int32_t> row_of(const char* side, const int32_t* ids, int64_t width,
                                 const int32_t* lengths, int64_t row, int64_t vocabulary) {
   const int64_t length = lengths[row];
-  require(length >= 1 && length <= width, ErrorCode::invalid_argument, kOrigin, "row ", row,
-          " of the ", side, " has ", length, " ids, it must have 1 to ", width);
+  require(length >= 1 && length <= width, ErrorCode::invalid_argument, kBatchPackerOrigin, "row ",
+          row, " of the ", side, " has ", length, " ids, it must have 1 to ", width);
   const std::span<const int32_t> result(ids + row * width, static_cast<size_t>(length));
   for (const int32_t id : result)
-    require(id >= 0 && id < vocabulary, ErrorCode::invalid_argument, kOrigin, "row ", row,
-            " of the ", side, " has the id ", id, ", ids are 0 to ", vocabulary - 1);
+    require(id >= 0 && id < vocabulary, ErrorCode::invalid_argument, kBatchPackerOrigin, "row ",
+            row, " of the ", side, " has the id ", id, ", ids are 0 to ", vocabulary - 1);
   return result;
 }
 
@@ -94,8 +94,9 @@ void BatchPacker::append_source(std::span<const int32_t> source) {
 }
 
 void pack_rows(const BatchRows& rows, const BatchLimits& limits, PackedBatchHost& batch) {
-  require(rows.sentences >= 1 && rows.sentences <= kMostRows, ErrorCode::invalid_argument, kOrigin,
-          "the batch has ", rows.sentences, " sentences, it must have 1 to ", kMostRows);
+  require(rows.sentences >= 1 && rows.sentences <= kMostRows, ErrorCode::invalid_argument,
+          kBatchPackerOrigin, "the batch has ", rows.sentences, " sentences, it must have 1 to ",
+          kMostRows);
   check_matrix("source", rows.source, rows.source_width, rows.source_lengths, rows.sentences);
   check_matrix("target", rows.target, rows.target_width, rows.target_lengths, rows.sentences);
   BatchPacker packer(batch, limits.form, limits.start_id);
@@ -108,8 +109,8 @@ void pack_rows(const BatchRows& rows, const BatchLimits& limits, PackedBatchHost
                                ? source.size() + target.size() - 1
                                : std::max(source.size(), target.size());
     require(static_cast<int64_t>(longest) <= limits.max_positions, ErrorCode::invalid_argument,
-            kOrigin, "row ", i, " has ", longest, " tokens, the model has ", limits.max_positions,
-            " positions");
+            kBatchPackerOrigin, "row ", i, " has ", longest, " tokens, the model has ",
+            limits.max_positions, " positions");
     packer.add(source, target, i);
   }
   batch.epoch = batch.index = 0;

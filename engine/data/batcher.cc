@@ -10,7 +10,7 @@
 namespace trafo {
 namespace {
 
-constexpr std::string_view kOrigin = "batcher";
+constexpr std::string_view kBatcherOrigin = "batcher";
 // Draws to read at a time when the end of a window depends on their lengths.
 constexpr int64_t kReadAtATime = 1024;
 
@@ -18,9 +18,9 @@ constexpr int64_t kReadAtATime = 1024;
 
 Batcher::Batcher(const PairSource& corpus, const BatcherOptions& options)
     : corpus_(&corpus), options_(options), state_{} {
-  require(options.sort_window >= 0, ErrorCode::invalid_argument, kOrigin, "sort_window is ",
+  require(options.sort_window >= 0, ErrorCode::invalid_argument, kBatcherOrigin, "sort_window is ",
           options.sort_window, ", it must be 0 (the whole corpus) or a number of sentences");
-  require(options.maxi_batch >= 0, ErrorCode::invalid_argument, kOrigin, "maxi_batch is ",
+  require(options.maxi_batch >= 0, ErrorCode::invalid_argument, kBatcherOrigin, "maxi_batch is ",
           options.maxi_batch, ", it must be 0 (no such limit) or a number of batches");
   open_epoch(options.seed, 0);
 }
@@ -183,7 +183,7 @@ void Batcher::open_epoch(uint64_t seed, int64_t epoch) {
   state_ = {};
   state_.seed = seed;
   state_.epoch = epoch;
-  require(open_window(0), ErrorCode::invalid_argument, kOrigin,
+  require(open_window(0), ErrorCode::invalid_argument, kBatcherOrigin,
           "no sentence pair is left to train on: of ", epoch_draws(), " of epoch ", epoch + 1, ", ",
           state_.drops.too_long, " are longer than max_length ", corpus_->options().max_length,
           " or the batch, ", state_.drops.ratio, " differ too much in length, ",
@@ -194,8 +194,8 @@ void Batcher::open_epoch(uint64_t seed, int64_t epoch) {
 
 void Batcher::seek(const BatcherState& state) {
   require(state.epoch >= 0 && state.next_batch >= 0 && state.next_in_window >= 0,
-          ErrorCode::invalid_argument, kOrigin, "epoch ", state.epoch, ", batch ", state.next_batch,
-          " is no position: below 0");
+          ErrorCode::invalid_argument, kBatcherOrigin, "epoch ", state.epoch, ", batch ",
+          state.next_batch, " is no position: below 0");
   const BatcherState old = state_;
   const auto go = [this](const BatcherState& to) {
     if (to.seed != draws_seed_ || to.epoch != draws_epoch_ || to.window != window_.begin ||
@@ -205,12 +205,12 @@ void Batcher::seek(const BatcherState& state) {
       state_ = to;
       require(to.window >= 0 && to.window < epoch_draws() && open_window(to.window) &&
                   window_.begin == to.window,
-              ErrorCode::invalid_argument, kOrigin, "no batch begins at pair ", to.window,
+              ErrorCode::invalid_argument, kBatcherOrigin, "no batch begins at pair ", to.window,
               " of epoch ", to.epoch);
     }
     state_ = to;
-    require(to.next_in_window < window_.batches(), ErrorCode::invalid_argument, kOrigin, "batch ",
-            to.next_batch, " of epoch ", to.epoch, " does not exist, this corpus gives ",
+    require(to.next_in_window < window_.batches(), ErrorCode::invalid_argument, kBatcherOrigin,
+            "batch ", to.next_batch, " of epoch ", to.epoch, " does not exist, this corpus gives ",
             window_.batches(), " batches from pair ", to.window, " on");
   };
   BatcherState target = state;
@@ -221,11 +221,11 @@ void Batcher::seek(const BatcherState& state) {
   }
   require(target.next_batch >= target.next_in_window &&
               (target.window > 0 || target.next_batch == target.next_in_window),
-          ErrorCode::invalid_argument, kOrigin, "batch ", state.next_batch, " of epoch ",
+          ErrorCode::invalid_argument, kBatcherOrigin, "batch ", state.next_batch, " of epoch ",
           state.epoch, " is not batch ", state.next_in_window, " from pair ", state.window, " on");
   try {
     go(target);
-    require(!old_form || one_window(), ErrorCode::invalid_argument, kOrigin,
+    require(!old_form || one_window(), ErrorCode::invalid_argument, kBatcherOrigin,
             "the position was saved by a release that sorted the whole corpus at once, which is "
             "too large for that now");
   } catch (...) {
@@ -281,7 +281,7 @@ PrefetchingBatcher::PrefetchingBatcher(std::unique_ptr<Batcher> batcher, size_t 
       slots_(queue_depth),
       state_(batcher_->state()),
       epoch_fraction_(batcher_->epoch_fraction()) {
-  require(queue_depth >= 1 && queue_depth <= 1024, ErrorCode::invalid_argument, kOrigin,
+  require(queue_depth >= 1 && queue_depth <= 1024, ErrorCode::invalid_argument, kBatcherOrigin,
           "queue_depth is ", queue_depth, ", it must lie between 1 and 1024");
 }
 

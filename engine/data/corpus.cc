@@ -19,9 +19,11 @@
 namespace trafo {
 namespace {
 
-constexpr std::string_view kOrigin = "corpus";
+constexpr std::string_view kCorpusOrigin = "corpus";
 constexpr size_t kBufferBytes = size_t{1} << 17;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+}  // namespace
 
 // Decompresses a gzip file (RFC 1952) as a stream: one member or several, as `cat` joins them, and
 // zeros after them, as tapes have. zlib's own reader takes anything else after the first member for
@@ -31,7 +33,7 @@ class GzipStream {
   enum class State { reading, ended, no_gzip, truncated, damaged, goes_on };
 
   GzipStream() : input_(kBufferBytes) {
-    require(inflateInit2(&stream_, 16 + MAX_WBITS) == Z_OK, ErrorCode::out_of_memory, kOrigin,
+    require(inflateInit2(&stream_, 16 + MAX_WBITS) == Z_OK, ErrorCode::out_of_memory, kCorpusOrigin,
             "no memory for decompression");
   }
   ~GzipStream() { inflateEnd(&stream_); }
@@ -106,12 +108,12 @@ class ByteSource {
     }
     name_ = path;
     descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor_ < 0) fail_to_open(kOrigin, name_, errno);
+    if (descriptor_ < 0) fail_to_open(kCorpusOrigin, name_, errno);
     owned_ = true;
     struct stat info {};
     if (fstat(descriptor_, &info) == 0 && S_ISDIR(info.st_mode)) {
       close_all();
-      fail(ErrorCode::invalid_argument, kOrigin, name_, ": is a directory");
+      fail(ErrorCode::invalid_argument, kCorpusOrigin, name_, ": is a directory");
     }
     if (!path.ends_with(".gz")) return;
     gzip_ = std::make_unique<GzipStream>();
@@ -133,7 +135,7 @@ class ByteSource {
       const ssize_t got = ::read(descriptor_, buffer, size);
       if (got >= 0) return static_cast<size_t>(got);
       require(errno == EINTR, errno == EISDIR ? ErrorCode::invalid_argument : ErrorCode::io,
-              kOrigin, name_, ":", line, ": cannot be read: ", std::strerror(errno));
+              kCorpusOrigin, name_, ":", line, ": cannot be read: ", std::strerror(errno));
     }
   }
 
@@ -145,8 +147,8 @@ class ByteSource {
     if (got > 0 || state == State::ended) return got;
     // A file with this name must be gzip.
     if (state == State::no_gzip)
-      fail(ErrorCode::corrupt_file, kOrigin, name_, ": is named .gz but holds no gzip data");
-    fail(ErrorCode::corrupt_file, kOrigin, name_, ":", line, ": the gzip file is ",
+      fail(ErrorCode::corrupt_file, kCorpusOrigin, name_, ": is named .gz but holds no gzip data");
+    fail(ErrorCode::corrupt_file, kCorpusOrigin, name_, ":", line, ": the gzip file is ",
          state == State::truncated ? "truncated"
          : state == State::damaged ? "damaged"
                                    : "damaged: something else follows its data");
@@ -163,20 +165,22 @@ class ByteSource {
   std::unique_ptr<GzipStream> gzip_;  // if the file is named .gz
 };
 
+namespace {
+
 // `where` names the line or sentence. `first`: the text is the first line of a file.
 void check_line(std::string_view text, std::string_view where, const CorpusOptions& options,
                 bool first = false) {
-  require(text.size() <= options.max_line_bytes, ErrorCode::invalid_argument, kOrigin, where,
+  require(text.size() <= options.max_line_bytes, ErrorCode::invalid_argument, kCorpusOrigin, where,
           ": the line is longer than ", options.max_line_bytes, " bytes");
   const size_t bad = find_invalid_utf8(text);
   if (bad != kValidUtf8) {
     constexpr char digits[] = "0123456789abcdef";
     const auto byte = static_cast<unsigned char>(text[bad]);
-    fail(ErrorCode::invalid_argument, kOrigin, where, ": invalid UTF-8 at byte ", bad + 1, " (0x",
-         digits[byte >> 4], digits[byte & 15], ")", first ? other_format_hint(text) : "");
+    fail(ErrorCode::invalid_argument, kCorpusOrigin, where, ": invalid UTF-8 at byte ", bad + 1,
+         " (0x", digits[byte >> 4], digits[byte & 15], ")", first ? other_format_hint(text) : "");
   }
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
-    fail(ErrorCode::invalid_argument, kOrigin, where, ": NUL byte at byte ", nul + 1,
+    fail(ErrorCode::invalid_argument, kCorpusOrigin, where, ": NUL byte at byte ", nul + 1,
          first ? other_format_hint(text) : "");
 }
 
@@ -245,7 +249,7 @@ std::pair<std::string_view, std::string_view> split_tsv(std::string_view line,
                                                         std::string_view file, int64_t number) {
   const size_t tab = line.find('\t');
   if (tab == std::string_view::npos || line.find('\t', tab + 1) != std::string_view::npos)
-    fail(ErrorCode::invalid_argument, kOrigin, file, ":", number, ": ",
+    fail(ErrorCode::invalid_argument, kCorpusOrigin, file, ":", number, ": ",
          std::count(line.begin(), line.end(), '\t'),
          " tabs, a line must have exactly one: source, tab, target");
   return {line.substr(0, tab), line.substr(tab + 1)};
@@ -253,13 +257,14 @@ std::pair<std::string_view, std::string_view> split_tsv(std::string_view line,
 
 void fail_line_counts(std::string_view source, int64_t source_lines, std::string_view target,
                       int64_t target_lines) {
-  fail(ErrorCode::invalid_argument, kOrigin, "the two sides differ in length: ", source, " has ",
-       source_lines, " lines, ", target, " has ", target_lines);
+  fail(ErrorCode::invalid_argument, kCorpusOrigin, "the two sides differ in length: ", source,
+       " has ", source_lines, " lines, ", target, " has ", target_lines);
 }
 
 void check_usable(const CorpusReport& report, std::string_view name) {
-  require(report.lines > 0, ErrorCode::invalid_argument, kOrigin, name, ": is empty (0 lines)");
-  require(report.pairs > 0, ErrorCode::invalid_argument, kOrigin, name,
+  require(report.lines > 0, ErrorCode::invalid_argument, kCorpusOrigin, name,
+          ": is empty (0 lines)");
+  require(report.pairs > 0, ErrorCode::invalid_argument, kCorpusOrigin, name,
           ": no usable sentence pair: each of the ", report.lines, " lines has an empty side");
 }
 
@@ -280,7 +285,7 @@ struct LineReader::Impl {
     for (size_t done = 0; done < end;) {
       const ssize_t wrote = ::write(copy, buffer.data() + done, end - done);
       if (wrote < 0 && errno == EINTR) continue;
-      require(wrote > 0, ErrorCode::io, kOrigin, source.name(), " cannot be unpacked in ",
+      require(wrote > 0, ErrorCode::io, kCorpusOrigin, source.name(), " cannot be unpacked in ",
               copy_directory, ": ", wrote < 0 ? std::strerror(errno) : "nothing was written");
       done += static_cast<size_t>(wrote);
     }
@@ -355,7 +360,7 @@ std::vector<std::string> read_lines(const std::string& path, const CorpusOptions
 
 ParallelCorpus read_parallel(const std::string& source_path, const std::string& target_path,
                              const CorpusOptions& options) {
-  require(source_path != "-" || target_path != "-", ErrorCode::invalid_argument, kOrigin,
+  require(source_path != "-" || target_path != "-", ErrorCode::invalid_argument, kCorpusOrigin,
           "standard input cannot be both sides; give one TSV instead");
   LineReader source(source_path, options);
   LineReader target(target_path, options);
@@ -416,7 +421,7 @@ ParallelCorpus read_monolingual(const std::string& path, const CorpusOptions& op
 
 ParallelCorpus make_parallel(std::vector<std::string> source, std::vector<std::string> target,
                              const CorpusOptions& options) {
-  require(source.size() == target.size(), ErrorCode::invalid_argument, kOrigin,
+  require(source.size() == target.size(), ErrorCode::invalid_argument, kCorpusOrigin,
           "the two sides differ in length: ", source.size(), " source sentences, ", target.size(),
           " target sentences");
   ParallelCorpus corpus;

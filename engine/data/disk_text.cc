@@ -17,7 +17,7 @@
 namespace trafo {
 namespace {
 
-constexpr std::string_view kOrigin = "corpus";
+constexpr std::string_view kDiskTextOrigin = "corpus";
 // The offset and the length of a line in one word.
 constexpr int kLengthBits = 21;
 static_assert(limits::kTextOffsetBits + kLengthBits == 64);
@@ -36,7 +36,7 @@ class ReadOnlyFile {
   void open_path(const std::string& path) {
     name_ = path;
     descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor_ < 0) fail_to_open(kOrigin, path, errno);
+    if (descriptor_ < 0) fail_to_open(kDiskTextOrigin, path, errno);
     // Taken before the lines are indexed: the file must not change after this.
     watched_ = fstat(descriptor_, &known_) == 0;
   }
@@ -51,7 +51,7 @@ class ReadOnlyFile {
     fs::create_directories(folder, error);
     std::string path = (folder / "unpacked-XXXXXX").string();
     descriptor_ = mkostemp(path.data(), O_CLOEXEC);
-    require(descriptor_ >= 0, ErrorCode::io, kOrigin, for_name, " cannot be unpacked in ",
+    require(descriptor_ >= 0, ErrorCode::io, kDiskTextOrigin, for_name, " cannot be unpacked in ",
             folder.string(), ": ", std::strerror(errno));
     unlink(path.c_str());
     return descriptor_;
@@ -63,7 +63,8 @@ class ReadOnlyFile {
       const ssize_t got =
           pread(descriptor_, out.data() + done, length - done, static_cast<off_t>(offset + done));
       if (got < 0 && errno == EINTR) continue;
-      require(got >= 0, ErrorCode::io, kOrigin, name_, ": cannot be read: ", std::strerror(errno));
+      require(got >= 0, ErrorCode::io, kDiskTextOrigin, name_,
+              ": cannot be read: ", std::strerror(errno));
       if (got == 0) fail_changed();
       done += static_cast<size_t>(got);
     }
@@ -81,7 +82,7 @@ class ReadOnlyFile {
 
  private:
   [[noreturn]] void fail_changed() const {
-    fail(ErrorCode::io, kOrigin, name_,
+    fail(ErrorCode::io, kDiskTextOrigin, name_,
          ": has changed while it was trained on; stop and start again to read it anew");
   }
 
@@ -97,8 +98,8 @@ struct Side {
   std::vector<uint64_t> lines;
 
   void add(uint64_t offset, size_t length) {
-    require(offset >> limits::kTextOffsetBits == 0, ErrorCode::unsupported, kOrigin, file.name(),
-            ": is longer than 8 TiB");
+    require(offset >> limits::kTextOffsetBits == 0, ErrorCode::unsupported, kDiskTextOrigin,
+            file.name(), ": is longer than 8 TiB");
     lines.push_back(offset << kLengthBits | length);
   }
   void read(int64_t line, std::string& out) const {
@@ -127,7 +128,7 @@ class ParallelFiles final : public PairText {
  public:
   ParallelFiles(const std::string& source_path, const std::string& target_path,
                 const LoadOptions& options) {
-    require(source_path != "-" || target_path != "-", ErrorCode::invalid_argument, kOrigin,
+    require(source_path != "-" || target_path != "-", ErrorCode::invalid_argument, kDiskTextOrigin,
             "standard input cannot be both sides; give one TSV instead");
     const auto source = open_side(source_path, options.unpack_directory, sides_[0]);
     const auto target = open_side(target_path, options.unpack_directory, sides_[1]);

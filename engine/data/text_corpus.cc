@@ -15,7 +15,7 @@
 namespace trafo {
 namespace {
 
-constexpr std::string_view kOrigin = "corpus";
+constexpr std::string_view kTextCorpusOrigin = "corpus";
 constexpr uint64_t kOrderSeed = 0x5eed0fc0;  // of fractional weights
 
 class MemoryText final : public PairText {
@@ -56,7 +56,7 @@ int64_t expected_bytes(const std::string& path) {
   if (stat(path.c_str(), &info) != 0) return 0;  // opening it will say why
   if (S_ISDIR(info.st_mode)) return 0;
   if (!S_ISREG(info.st_mode)) return -1;
-  return path.ends_with(".gz") ? checked_mul(int64_t{info.st_size}, int64_t{4}, kOrigin)
+  return path.ends_with(".gz") ? checked_mul(int64_t{info.st_size}, int64_t{4}, kTextCorpusOrigin)
                                : info.st_size;
 }
 
@@ -65,7 +65,7 @@ bool stays_on_disk(std::initializer_list<std::string> paths, const LoadOptions& 
   for (const std::string& path : paths) {
     const int64_t bytes = expected_bytes(path);
     if (bytes < 0) return true;
-    sum = checked_add(sum, bytes, kOrigin);
+    sum = checked_add(sum, bytes, kTextCorpusOrigin);
   }
   return sum > options.memory_bytes;
 }
@@ -80,15 +80,15 @@ EpochMix::EpochMix(std::vector<std::pair<int64_t, double>> corpora) {
   for (size_t i = 0; i < corpora.size(); ++i) {
     const auto [size, weight] = corpora[i];
     require(std::isfinite(weight) && weight > 0 && weight <= 1e6, ErrorCode::invalid_argument,
-            kOrigin, "the weight of corpus ", i + 1, " is ", weight,
+            kTextCorpusOrigin, "the weight of corpus ", i + 1, " is ", weight,
             ", it must be above 0 and at most a million");
     Corpus corpus{size, first, weight * static_cast<double>(size), {}};
-    require(corpus.per_epoch >= 1, ErrorCode::invalid_argument, kOrigin, "the weight of corpus ",
-            i + 1, ", ", weight, ", is too small: of its ", size,
+    require(corpus.per_epoch >= 1, ErrorCode::invalid_argument, kTextCorpusOrigin,
+            "the weight of corpus ", i + 1, ", ", weight, ", is too small: of its ", size,
             " pairs an epoch would not have one");
     draws += std::ceil(corpus.per_epoch);
     // Checked before any allocation: the shuffle of an epoch counts its draws in 32 bits.
-    require(draws <= double{UINT32_MAX}, ErrorCode::unsupported, kOrigin,
+    require(draws <= double{UINT32_MAX}, ErrorCode::unsupported, kTextCorpusOrigin,
             "with these weights an epoch draws ", static_cast<int64_t>(draws),
             " pairs, more than the limit of ", UINT32_MAX);
     if (weight != std::floor(weight)) {
@@ -123,7 +123,7 @@ int64_t EpochMix::pair(int64_t epoch, int64_t draw) const {
     return corpus.first +
            (corpus.order.empty() ? place : int64_t{corpus.order[static_cast<size_t>(place)]});
   }
-  fail(ErrorCode::internal, kOrigin, "draw out of range");
+  fail(ErrorCode::internal, kTextCorpusOrigin, "draw out of range");
 }
 
 // --- corpora ---
@@ -134,8 +134,8 @@ int64_t TextCorpus::Part::size() const noexcept {
 
 TextCorpus::TextCorpus(std::vector<Part> parts) : parts_(std::move(parts)) {
   for (const Part& part : parts_) size_ += part.size();
-  require(size_ > 0, ErrorCode::invalid_argument, kOrigin, "there is no sentence pair");
-  require(size_ <= int64_t{UINT32_MAX}, ErrorCode::unsupported, kOrigin, size_,
+  require(size_ > 0, ErrorCode::invalid_argument, kTextCorpusOrigin, "there is no sentence pair");
+  require(size_ <= int64_t{UINT32_MAX}, ErrorCode::unsupported, kTextCorpusOrigin, size_,
           " pairs are more than the limit of ", UINT32_MAX);
 }
 
@@ -148,11 +148,11 @@ TextCorpus::TextCorpus(ParallelCorpus corpus)
     : TextCorpus(std::make_shared<const MemoryText>(std::move(corpus))) {}
 
 TextCorpus TextCorpus::mix(std::vector<std::pair<TextCorpus, double>> corpora) {
-  require(!corpora.empty(), ErrorCode::invalid_argument, kOrigin, "a mix of no corpora");
+  require(!corpora.empty(), ErrorCode::invalid_argument, kTextCorpusOrigin, "a mix of no corpora");
   const bool one_sided = corpora.front().first.monolingual();
   std::vector<Part> parts;
   for (auto& [corpus, weight] : corpora) {
-    require(corpus.monolingual() == one_sided, ErrorCode::invalid_argument, kOrigin,
+    require(corpus.monolingual() == one_sided, ErrorCode::invalid_argument, kTextCorpusOrigin,
             "monolingual and parallel corpora cannot be mixed");
     for (Part& part : corpus.parts_) {
       part.weight *= weight;
@@ -173,7 +173,7 @@ PairView TextCorpus::view(int64_t pair, PairBuffers& buffers) const {
     }
     pair -= part.size();
   }
-  fail(ErrorCode::internal, kOrigin, "pair out of range");
+  fail(ErrorCode::internal, kTextCorpusOrigin, "pair out of range");
 }
 
 CorpusReport TextCorpus::report() const {
@@ -209,8 +209,8 @@ EpochMix TextCorpus::epochs() const {
 }
 
 std::pair<TextCorpus, TextCorpus> TextCorpus::hold_out(int64_t count) const {
-  require(count > 0 && count < size_, ErrorCode::invalid_argument, kOrigin, "cannot hold out ",
-          count, " of ", size_, " pairs");
+  require(count > 0 && count < size_, ErrorCode::invalid_argument, kTextCorpusOrigin,
+          "cannot hold out ", count, " of ", size_, " pairs");
   std::vector<uint64_t> hashes(static_cast<size_t>(size_));
   PairBuffers buffers;
   for (int64_t i = 0; i < size_; ++i) hashes[static_cast<size_t>(i)] = pair_hash(view(i, buffers));

@@ -10,34 +10,34 @@
 namespace trafo {
 namespace {
 
-constexpr std::string_view kOrigin = "tokenized_corpus";
+constexpr std::string_view kTokenizedCorpusOrigin = "tokenized_corpus";
 
 void check_offsets(std::span<const int64_t> offsets, size_t tokens, std::string_view side) {
   require(!offsets.empty() && offsets.front() == 0 &&
               offsets.back() == static_cast<int64_t>(tokens) &&
               std::is_sorted(offsets.begin(), offsets.end()),
-          ErrorCode::invalid_argument, kOrigin, side,
+          ErrorCode::invalid_argument, kTokenizedCorpusOrigin, side,
           " offsets must start at 0, never decrease and end at the number of tokens, ", tokens);
 }
 
 void check_ids(std::span<const int32_t> ids, int32_t vocab_size, std::string_view side) {
   for (size_t i = 0; i < ids.size(); ++i)
-    require(ids[i] >= 0 && ids[i] < vocab_size, ErrorCode::invalid_argument, kOrigin, side,
-            " token ", i, " is ", ids[i], ", the vocabulary has ", vocab_size, " tokens");
+    require(ids[i] >= 0 && ids[i] < vocab_size, ErrorCode::invalid_argument, kTokenizedCorpusOrigin,
+            side, " token ", i, " is ", ids[i], ", the vocabulary has ", vocab_size, " tokens");
 }
 
 }  // namespace
 
 void check_options(const TokenizedCorpusOptions& options) {
-  require(options.max_length >= 2, ErrorCode::invalid_argument, kOrigin, "max_length is ",
-          options.max_length, ", it must be at least 2 (a token and </s>)");
+  require(options.max_length >= 2, ErrorCode::invalid_argument, kTokenizedCorpusOrigin,
+          "max_length is ", options.max_length, ", it must be at least 2 (a token and </s>)");
   require(options.batch_tokens >= 2 && options.batch_tokens <= (1 << 28),
-          ErrorCode::invalid_argument, kOrigin, "batch_tokens is ", options.batch_tokens,
-          ", it must lie between 2 and ", 1 << 28);
+          ErrorCode::invalid_argument, kTokenizedCorpusOrigin, "batch_tokens is ",
+          options.batch_tokens, ", it must lie between 2 and ", 1 << 28);
   require(options.max_length_ratio == 0 ||
               (std::isfinite(options.max_length_ratio) && options.max_length_ratio >= 1),
-          ErrorCode::invalid_argument, kOrigin, "max_length_ratio is ", options.max_length_ratio,
-          ", it must be 0 (any) or at least 1");
+          ErrorCode::invalid_argument, kTokenizedCorpusOrigin, "max_length_ratio is ",
+          options.max_length_ratio, ", it must be 0 (any) or at least 1");
 }
 
 PairDrops& PairDrops::operator+=(const PairDrops& other) noexcept {
@@ -107,9 +107,9 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
   options_ = options;
   check_offsets(source_offsets, source.size(), "source");
   check_offsets(target_offsets, target.size(), "target");
-  require(source_offsets.size() == target_offsets.size(), ErrorCode::invalid_argument, kOrigin,
-          "the two sides differ in length: ", source_offsets.size() - 1, " source sentences, ",
-          target_offsets.size() - 1, " target sentences");
+  require(source_offsets.size() == target_offsets.size(), ErrorCode::invalid_argument,
+          kTokenizedCorpusOrigin, "the two sides differ in length: ", source_offsets.size() - 1,
+          " source sentences, ", target_offsets.size() - 1, " target sentences");
   check_ids(source, vocab_size, "source");
   check_ids(target, vocab_size, "target");
   const int32_t eos[] = {eos_id};
@@ -133,7 +133,7 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
 void TokenizedCorpus::add(std::span<const int32_t> source, std::span<const int32_t> target,
                           int32_t eos_id, bool identical) {
   // Indices have 32 bits.
-  require(index_.size() < INT32_MAX, ErrorCode::unsupported, kOrigin,
+  require(index_.size() < INT32_MAX, ErrorCode::unsupported, kTokenizedCorpusOrigin,
           "there are more than 2^31 - 1 pairs; leave them on disk");
   PairDrops drops;
   const auto pair = static_cast<int64_t>(index_.size());
@@ -160,10 +160,10 @@ void TokenizedCorpus::add(std::span<const int32_t> source, std::span<const int32
 void TokenizedCorpus::finish() {
   report_.pairs = size();
   require(
-      size() > 0, ErrorCode::invalid_argument, kOrigin, "no sentence pair is left to train on: of ",
-      report_.lines, " lines, ", report_.dropped_empty, " have an empty side and ",
-      report_.dropped_long, " are longer than max_length ", options_.max_length,
-      " or batch_tokens ", options_.batch_tokens,
+      size() > 0, ErrorCode::invalid_argument, kTokenizedCorpusOrigin,
+      "no sentence pair is left to train on: of ", report_.lines, " lines, ", report_.dropped_empty,
+      " have an empty side and ", report_.dropped_long, " are longer than max_length ",
+      options_.max_length, " or batch_tokens ", options_.batch_tokens,
       report_.dropped_ratio > 0 ? concat("; ", report_.dropped_ratio, " differ too much in length")
                                 : "",
       report_.dropped_identical > 0

@@ -13,7 +13,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "alignment";
+constexpr const char* kAlignmentOrigin = "alignment";
 
 // Rows begin .. begin + count of x [.., width], as [heads, count, head_dim].
 Tensor heads_of(Context& context, const Tensor& x, int64_t begin, int64_t count, int64_t heads) {
@@ -26,11 +26,11 @@ Tensor heads_of(Context& context, const Tensor& x, int64_t begin, int64_t count,
 }  // namespace
 
 void check_alignment(const ModelConfig& config, int64_t layer) {
-  require(config.has_encoder(), ErrorCode::unsupported, kOrigin,
+  require(config.has_encoder(), ErrorCode::unsupported, kAlignmentOrigin,
           "an alignment is made of cross-attention, which only an encoder-decoder has; this model "
           "is a decoder-lm");
-  require(layer >= 0 && layer <= config.decoder_layers, ErrorCode::invalid_argument, kOrigin,
-          "alignment_layer is ", layer, ", the model has decoder layers 1 to ",
+  require(layer >= 0 && layer <= config.decoder_layers, ErrorCode::invalid_argument,
+          kAlignmentOrigin, "alignment_layer is ", layer, ", the model has decoder layers 1 to ",
           config.decoder_layers);
 }
 
@@ -53,7 +53,7 @@ std::vector<Alignment> align(Context& context, const Model& model,
   };
   for (const std::vector<int64_t>& group :
        group_by_length(order, options.batch_tokens, tokens_of)) {
-    require(!(options.cancelled && options.cancelled()), ErrorCode::cancelled, kOrigin,
+    require(!(options.cancelled && options.cancelled()), ErrorCode::cancelled, kAlignmentOrigin,
             "cancelled by the caller");
     std::vector<const SentencePair*> members;
     for (const int64_t i : group) members.push_back(&pairs[static_cast<size_t>(i)]);
@@ -72,8 +72,9 @@ std::vector<Alignment> align(Context& context, const Model& model,
       const Tensor scores = ops::matmul(context, queries, keys, {.transpose_b = true});
       const Tensor mean = ops::mean(context, ops::softmax(context, scores, softmax), 0);
       for (const double weight : to_doubles(context, mean)) {
-        require(std::isfinite(weight), ErrorCode::non_finite, kOrigin, "the attention of pair ",
-                i + 1, " is not finite: weights of the model are not, ", "or their products");
+        require(std::isfinite(weight), ErrorCode::non_finite, kAlignmentOrigin,
+                "the attention of pair ", i + 1, " is not finite: weights of the model are not, ",
+                "or their products");
         result.weights.push_back(static_cast<float>(weight));
       }
       target += result.target_tokens;

@@ -10,7 +10,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "shortlist";
+constexpr const char* kLexicalTableOrigin = "shortlist";
 constexpr int kIterations = 5;
 constexpr float kLeastProbability = 1e-4f;
 constexpr size_t kChunk = size_t{8} << 20;  // token pairs that are sorted together
@@ -97,8 +97,8 @@ template <class Entry>
 void for_each_entry(std::istream& in, const std::string& name, const Entry& entry) {
   std::string line;
   for (int64_t number = 1; next_line(in, line); ++number) {
-    require(line.size() <= limits::kLineBytes, ErrorCode::invalid_argument, kOrigin, name, ":",
-            number, ": the line is longer than ", limits::kLineBytes, " bytes");
+    require(line.size() <= limits::kLineBytes, ErrorCode::invalid_argument, kLexicalTableOrigin,
+            name, ":", number, ": the line is longer than ", limits::kLineBytes, " bytes");
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty()) continue;
     const size_t first = line.find_first_of(" \t"), second = line.find_last_of(" \t");
@@ -109,12 +109,12 @@ void for_each_entry(std::istream& in, const std::string& name, const Entry& entr
                               : std::from_chars_result{end, std::errc::invalid_argument};
     require(parsed.ec == std::errc() && parsed.ptr == end && probability >= 0 &&
                 std::isfinite(probability),
-            ErrorCode::invalid_argument, kOrigin, name, ":", number,
+            ErrorCode::invalid_argument, kLexicalTableOrigin, name, ":", number,
             " wants TARGET SOURCE PROBABILITY");
     const std::string_view text = line;
     entry(text.substr(0, first), text.substr(first + 1, second - first - 1), probability);
   }
-  require(!in.bad(), ErrorCode::io, kOrigin, name, ": cannot be read");
+  require(!in.bad(), ErrorCode::io, kLexicalTableOrigin, name, ": cannot be read");
 }
 
 }  // namespace
@@ -122,14 +122,16 @@ void for_each_entry(std::istream& in, const std::string& name, const Entry& entr
 LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
                                  std::span<const std::vector<int32_t>> targets, int32_t vocabulary,
                                  int64_t best) {
-  require(sources.size() == targets.size(), ErrorCode::invalid_argument, kOrigin, "there are ",
-          sources.size(), " sources and ", targets.size(), " targets");
-  require(best >= 1, ErrorCode::invalid_argument, kOrigin, "best must be 1 or more, got ", best);
+  require(sources.size() == targets.size(), ErrorCode::invalid_argument, kLexicalTableOrigin,
+          "there are ", sources.size(), " sources and ", targets.size(), " targets");
+  require(best >= 1, ErrorCode::invalid_argument, kLexicalTableOrigin,
+          "best must be 1 or more, got ", best);
   bool found = sources.empty();
   for (size_t i = 0; i < sources.size() && !found; ++i)
     found = !is_too_long(sources[i], targets[i]);
-  require(found, ErrorCode::invalid_argument, kOrigin, "each pair has a side of more than ",
-          kLongestSide, " tokens, and such pairs are left out");
+  require(found, ErrorCode::invalid_argument, kLexicalTableOrigin,
+          "each pair has a side of more than ", kLongestSide,
+          " tokens, and such pairs are left out");
   const PairTable pairs(sources, targets, vocabulary);
   std::vector<float> probability(pairs.size(), 1.0f);
   std::vector<double> count(pairs.size());
@@ -186,7 +188,7 @@ LexicalTable LexicalTable::read(std::istream& in, const std::string& name,
     table.rows_[static_cast<size_t>(from)].push_back({to, share});
     ++kept;
   });
-  require(kept > 0, ErrorCode::invalid_argument, kOrigin, name,
+  require(kept > 0, ErrorCode::invalid_argument, kLexicalTableOrigin, name,
           ": no line has two subwords of the vocabulary");
   for (auto& row : table.rows_) keep_best(row, static_cast<int64_t>(row.size()));
   return table;

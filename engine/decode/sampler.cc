@@ -14,10 +14,10 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "translate";
+constexpr const char* kSamplerOrigin = "translate";
 
 [[noreturn]] void fail_non_finite(const Sampler::Place& place) {
-  fail(ErrorCode::non_finite, kOrigin, "the model answers sentence ", place.sentence + 1,
+  fail(ErrorCode::non_finite, kSamplerOrigin, "the model answers sentence ", place.sentence + 1,
        " with NaN or infinity behind ", place.position, " tokens");
 }
 

@@ -8,7 +8,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "score";
+constexpr const char* kScorerOrigin = "score";
 
 int64_t decoder_tokens(const ModelConfig& config, const SentencePair& pair) {
   const size_t source = !config.has_encoder() ? pair.source.size() - 1 : 0;
@@ -17,14 +17,14 @@ int64_t decoder_tokens(const ModelConfig& config, const SentencePair& pair) {
 
 void check_side(const ModelConfig& config, int32_t eos, const std::vector<int32_t>& side,
                 const char* name, size_t number) {
-  require(!side.empty() && side.back() == eos, ErrorCode::invalid_argument, kOrigin, "the ", name,
-          " of pair ", number, " must end with eos, token ", eos);
+  require(!side.empty() && side.back() == eos, ErrorCode::invalid_argument, kScorerOrigin, "the ",
+          name, " of pair ", number, " must end with eos, token ", eos);
   for (const int32_t id : side)
-    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kOrigin, "the ", name,
-            " of pair ", number, " has token ", id, ", the vocabulary has 0 to ",
+    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kScorerOrigin, "the ",
+            name, " of pair ", number, " has token ", id, ", the vocabulary has 0 to ",
             config.vocabulary - 1);
   require(static_cast<int64_t>(side.size()) <= config.max_positions, ErrorCode::invalid_argument,
-          kOrigin, "the ", name, " of pair ", number, " has ", side.size(),
+          kScorerOrigin, "the ", name, " of pair ", number, " has ", side.size(),
           " tokens, the model takes at most ", config.max_positions);
 }
 
@@ -33,13 +33,13 @@ void check_side(const ModelConfig& config, int32_t eos, const std::vector<int32_
 std::vector<PairScore> score(Context& context, const Model& model,
                              std::span<const SentencePair> pairs, const ScoreOptions& options) {
   const ModelConfig& config = model.config();
-  require(options.batch_tokens >= 1, ErrorCode::invalid_argument, kOrigin,
+  require(options.batch_tokens >= 1, ErrorCode::invalid_argument, kScorerOrigin,
           "batch_tokens must be 1 or more, got ", options.batch_tokens);
   for (size_t i = 0; i < pairs.size(); ++i) {
     check_side(config, options.tokens.eos, pairs[i].source, "source", i + 1);
     check_side(config, options.tokens.eos, pairs[i].target, "target", i + 1);
     require(decoder_tokens(config, pairs[i]) <= config.max_positions, ErrorCode::invalid_argument,
-            kOrigin, "pair ", i + 1, " has ", decoder_tokens(config, pairs[i]),
+            kScorerOrigin, "pair ", i + 1, " has ", decoder_tokens(config, pairs[i]),
             " tokens in one stream, the model takes at most ", config.max_positions);
   }
 
@@ -52,7 +52,7 @@ std::vector<PairScore> score(Context& context, const Model& model,
   };
   for (const std::vector<int64_t>& group :
        group_by_length(order, options.batch_tokens, tokens_of)) {
-    require(!(options.cancelled && options.cancelled()), ErrorCode::cancelled, kOrigin,
+    require(!(options.cancelled && options.cancelled()), ErrorCode::cancelled, kScorerOrigin,
             "cancelled by the caller");
     std::vector<const SentencePair*> members;
     for (const int64_t i : group) members.push_back(&pairs[static_cast<size_t>(i)]);
@@ -70,7 +70,7 @@ std::vector<PairScore> score(Context& context, const Model& model,
         result.word_scores.push_back(word_score);
         result.log_probability += word_score;
       }
-      require(std::isfinite(result.log_probability), ErrorCode::non_finite, kOrigin,
+      require(std::isfinite(result.log_probability), ErrorCode::non_finite, kScorerOrigin,
               "the model gives pair ", i + 1, " a log-probability of ", result.log_probability,
               ": its weights or their products are not finite");
     }

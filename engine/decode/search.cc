@@ -16,7 +16,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "translate";
+constexpr const char* kSearchOrigin = "translate";
 // Capacity of a cache row after its prompt, in tokens, before the cache first grows.
 constexpr int64_t kFirstCapacity = 32;
 
@@ -111,7 +111,7 @@ class BatchDecoder {
 
  private:
   void check_cancelled() const {
-    require(!(options_.cancelled && options_.cancelled()), ErrorCode::cancelled, kOrigin,
+    require(!(options_.cancelled && options_.cancelled()), ErrorCode::cancelled, kSearchOrigin,
             "cancelled by the caller");
   }
 
@@ -147,7 +147,7 @@ class BatchDecoder {
     for (size_t i = 0; i < live.size(); ++i) {
       const size_t begin = static_cast<size_t>(slot.row * k_) + i * static_cast<size_t>(k_);
       for (size_t j = begin; j < begin + static_cast<size_t>(k_); ++j) {
-        require(!std::isnan(scores.values[j]), ErrorCode::non_finite, kOrigin,
+        require(!std::isnan(scores.values[j]), ErrorCode::non_finite, kSearchOrigin,
                 "the model answers sentence ", slot.sentence + 1, " with NaN or infinity behind ",
                 live[i].tokens.size(), " tokens");
         if (scores.values[j] == -std::numeric_limits<double>::infinity()) break;
@@ -266,18 +266,19 @@ class BatchDecoder {
 void check_source(const ModelConfig& config, const DecodeOptions& options,
                   const std::vector<int32_t>& source, int64_t number) {
   require(source.back() == options.tokens.eos || !options.end_source, ErrorCode::invalid_argument,
-          kOrigin, "sentence ", number, " must end with eos, token ", options.tokens.eos,
+          kSearchOrigin, "sentence ", number, " must end with eos, token ", options.tokens.eos,
           "; its last token is ", source.back());
   for (const int32_t id : source)
-    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kOrigin, "sentence ",
-            number, " has token ", id, ", the vocabulary has 0 to ", config.vocabulary - 1);
+    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kSearchOrigin,
+            "sentence ", number, " has token ", id, ", the vocabulary has 0 to ",
+            config.vocabulary - 1);
   const int64_t limit = longest_source(config, options.max_length);
   const int64_t size = static_cast<int64_t>(source.size());
   const std::string room = config.has_encoder()
                                ? std::string()
                                : concat(" and has positions for max_length ", options.max_length);
-  require(size <= limit, ErrorCode::invalid_argument, kOrigin, "sentence ", number, " has ", size,
-          " tokens, the model takes at most ", limit, room);
+  require(size <= limit, ErrorCode::invalid_argument, kSearchOrigin, "sentence ", number, " has ",
+          size, " tokens, the model takes at most ", limit, room);
 }
 
 bool is_empty(const DecodeOptions& options, const std::vector<int32_t>& source) {
@@ -333,10 +334,11 @@ void align_hypotheses(Context& context, const Model& model,
 
 void check_options(const ModelConfig& config, const DecodeOptions& options) {
   const auto check_range = [](bool good, const char* what, auto value, const char* range) {
-    require(good, ErrorCode::invalid_argument, kOrigin, what, " must be ", range, ", got ", value);
+    require(good, ErrorCode::invalid_argument, kSearchOrigin, what, " must be ", range, ", got ",
+            value);
   };
   for_each_field_of_decoding(options, [](const OptionField& field, const auto& value) {
-    check_option(kOrigin, field, value);
+    check_option(kSearchOrigin, field, value);
   });
   check_range(options.sampling.on || options.n_best <= options.beam, "n_best", options.n_best,
               "1 to the beam");

@@ -9,7 +9,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "translate";
+constexpr const char* kTranslatorOrigin = "translate";
 
 // A byte token from <0x80> to <0xBF>: in UTF-8 never the first byte of a character.
 bool continues_character(const Tokenizer& tokenizer, int32_t id) {
@@ -18,7 +18,7 @@ bool continues_character(const Tokenizer& tokenizer, int32_t id) {
 }
 
 void check_shortlist(const Shortlist& list) {
-  require(list.first >= 0 && list.best >= 0, ErrorCode::invalid_argument, kOrigin,
+  require(list.first >= 0 && list.best >= 0, ErrorCode::invalid_argument, kTranslatorOrigin,
           "shortlist_first and shortlist_best must be at least 0, got ", list.first, " and ",
           list.best);
 }
@@ -32,7 +32,7 @@ Translator::Translator(Context& context, const Model& model, Tokenizer tokenizer
       tokenizer_(std::move(tokenizer)),
       weights_(std::move(weights)) {
   require(tokenizer_.vocab_size() == model.config().vocabulary, ErrorCode::invalid_argument,
-          kOrigin, "the tokenizer has ", tokenizer_.vocab_size(), " tokens, the model ",
+          kTranslatorOrigin, "the tokenizer has ", tokenizer_.vocab_size(), " tokens, the model ",
           model.config().vocabulary, ": they do not belong together");
 }
 
@@ -47,7 +47,7 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
   const Shortlist& list = options.shortlist;
   check_shortlist(list);
   if (list.table != nullptr) {
-    require(list.first > 0 || list.best > 0, ErrorCode::invalid_argument, kOrigin,
+    require(list.first > 0 || list.best > 0, ErrorCode::invalid_argument, kTranslatorOrigin,
             "shortlist_first and shortlist_best are both 0: no token would be left");
     decode.shortlist = [list](std::span<const int32_t> sources) {
       return list.table->candidates(sources, list.first, list.best);
@@ -55,7 +55,7 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
   }
   const bool begins = options.begin_source;
   require(!begins || (!model_.config().has_encoder() && decode.tokens.bos >= 0),
-          ErrorCode::invalid_argument, kOrigin,
+          ErrorCode::invalid_argument, kTranslatorOrigin,
           "begin_source is for a decoder-lm whose vocabulary has bos");
   const int64_t limit = longest_source(model_.config(), decode.max_length);
   std::vector<Translation> translations(lines.size());
@@ -126,8 +126,8 @@ std::vector<Translation> Translator::force_decode(std::span<const std::string_vi
 
 std::vector<SentencePair> Translator::encode_pairs(
     std::span<const std::string_view> sources, std::span<const std::string_view> targets) const {
-  require(sources.size() == targets.size(), ErrorCode::invalid_argument, kOrigin, sources.size(),
-          " source lines and ", targets.size(), " target lines are no pairs");
+  require(sources.size() == targets.size(), ErrorCode::invalid_argument, kTranslatorOrigin,
+          sources.size(), " source lines and ", targets.size(), " target lines are no pairs");
   std::vector<SentencePair> pairs;
   for (size_t i = 0; i < sources.size(); ++i)
     pairs.push_back({encode(sources[i], "source, ", i + 1), encode(targets[i], "target, ", i + 1)});
@@ -142,7 +142,7 @@ std::vector<int32_t> Translator::encode(std::string_view line, const char* side,
     ids.push_back(tokenizer_.eos_id());
     return ids;
   } catch (const Error& error) {
-    fail(error.code(), kOrigin, side, "line ", number, ": ", error.message());
+    fail(error.code(), kTranslatorOrigin, side, "line ", number, ": ", error.message());
   }
 }
 

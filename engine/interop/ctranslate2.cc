@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFormat = "CTranslate2";
+constexpr const char* kCtranslate2Format = "CTranslate2";
 constexpr uint32_t kBinaryVersion = 6;
 constexpr const char* kPositions = "decoder/position_encodings/encodings";
 enum TypeId : uint8_t {
@@ -177,21 +177,22 @@ std::vector<float> values_of(const HostModel& host, const StoredTensor& stored) 
       sinusoidal_positions(*host.context, config.max_positions, config.width, DType::f32));
 }
 
-void check_expressible(const ModelConfig& config, ExportWeights weights) {
-  require_architecture(kFormat, config, {Architecture::encoder_decoder, Architecture::decoder_lm});
-  refuse_llama_variants(kFormat, config);
+void check_ctranslate2(const ModelConfig& config, ExportWeights weights) {
+  require_architecture(kCtranslate2Format, config,
+                       {Architecture::encoder_decoder, Architecture::decoder_lm});
+  refuse_llama_variants(kCtranslate2Format, config);
   if (config.norm == Norm::rms)
-    require_llama_form(kFormat, config);
+    require_llama_form(kCtranslate2Format, config);
   else
-    refuse_llama_form(kFormat, config);
+    refuse_llama_form(kCtranslate2Format, config);
   for (const StoredTensor& stored : stored_tensors(config, weights))
     if (stored.tensor.elements() > int64_t{UINT32_MAX} / size_of(stored.type))
-      cannot_express(kFormat, concat(stored.tensor.name, ", which is 4 GiB or more"));
+      cannot_express(kCtranslate2Format, concat(stored.tensor.name, ", which is 4 GiB or more"));
   if (config.heads > INT16_MAX)
-    cannot_express(kFormat, concat(config.heads, " heads (--transformer-heads)"));
+    cannot_express(kCtranslate2Format, concat(config.heads, " heads (--transformer-heads)"));
 }
 
-class Writer : public BinaryWriter {
+class ModelWriter : public BinaryWriter {
  public:
   using BinaryWriter::BinaryWriter;
 
@@ -217,7 +218,7 @@ class Writer : public BinaryWriter {
   }
 };
 
-void write_tensor(Writer& out, const StoredTensor& stored, const std::vector<float>& values) {
+void write_tensor(ModelWriter& out, const StoredTensor& stored, const std::vector<float>& values) {
   const MappedTensor& tensor = stored.tensor;
   switch (stored.type) {
     case kInt8:
@@ -241,7 +242,7 @@ void write_binary(const HostModel& host, ExportWeights weights, const fs::path& 
   const auto scales = std::count_if(tensors.begin(), tensors.end(),
                                     [](const StoredTensor& each) { return has_scale(each.type); });
   AtomicFile sink(file);
-  Writer out(sink);
+  ModelWriter out(sink);
   out.number(kBinaryVersion);
   out.name(spec.name);
   out.number(spec.revision);
@@ -260,7 +261,7 @@ void write_binary(const HostModel& host, ExportWeights weights, const fs::path& 
   sink.commit();
 }
 
-Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
+Json ctranslate2_config(const ModelConfig& config, const Tokenizer& tokenizer) {
   Json json;
   if (config.has_encoder()) {
     json["add_source_bos"] = false;
@@ -349,13 +350,13 @@ void check_scalar(const Reader& in, const Reader::Variable& variable, const Scal
 void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                        const fs::path& directory) {
   const ModelConfig& config = host.config();
-  check_expressible(config, weights);
+  check_ctranslate2(config, weights);
   const bool lm = !config.has_encoder();
   require(lm || tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
           "the tokenizer has no <s>, from which the decoder starts");
   Json::List subwords;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) subwords.push_back(tokenizer.token(id));
-  write_json(directory / "config.json", config_json(config, tokenizer));
+  write_json(directory / "config.json", ctranslate2_config(config, tokenizer));
   write_json(directory / (lm ? "vocabulary.json" : "shared_vocabulary.json"), subwords);
   write_file_atomically(directory / "vocab.spm", tokenizer.serialized());
   write_binary(host, weights, directory / "model.bin");

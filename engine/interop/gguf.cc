@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFormat = "GGUF";
+constexpr const char* kGgufFormat = "GGUF";
 constexpr const char* kFile = "model.gguf";
 
 // general.file_type: what most matrices are.
@@ -153,7 +153,7 @@ void check_widths(const ModelConfig& config, ExportWeights weights) {
   if (weights != ExportWeights::q8_0 && weights != ExportWeights::q4_0) return;
   const auto check = [&](const char* flag, int64_t width) {
     if (width % kBlockValues != 0)
-      cannot_express(kFormat,
+      cannot_express(kGgufFormat,
                      concat(flag, " ", width, " with --weights ", export_weights_name(weights),
                             ", whose blocks have ", kBlockValues,
                             " values; train with a multiple of ", kBlockValues, " or use float16"));
@@ -167,7 +167,7 @@ void check_tokenizer(const Tokenizer& tokenizer, const SpmModel& spm) {
       "; train a vocabulary with `translate-train vocab --bpe "
       "--byte-fallback`";
   if (tokenizer.kind() != SpmKind::bpe)
-    cannot_express(kFormat,
+    cannot_express(kGgufFormat,
                    concat(tokenizer.kind() == SpmKind::unigram ? "a unigram vocabulary"
                                                                : "a vocabulary that is not BPE",
                           kHint));
@@ -175,11 +175,11 @@ void check_tokenizer(const Tokenizer& tokenizer, const SpmModel& spm) {
   for (const ScoredSubword& subword : spm.subwords) {
     if (subword.type == SubwordType::byte) ++bytes;
     if (subword.type == SubwordType::unused)
-      cannot_express(kFormat, concat("the unused subword ", quote(subword.text), kHint));
+      cannot_express(kGgufFormat, concat("the unused subword ", quote(subword.text), kHint));
   }
-  if (bytes != 256) cannot_express(kFormat, concat("a vocabulary without byte tokens", kHint));
+  if (bytes != 256) cannot_express(kGgufFormat, concat("a vocabulary without byte tokens", kHint));
   if (!spm.escape_whitespaces)
-    cannot_express(kFormat, concat("a vocabulary that keeps spaces as they are", kHint));
+    cannot_express(kGgufFormat, concat("a vocabulary that keeps spaces as they are", kHint));
 }
 
 GgufPairs pairs_of(const ModelConfig& config, const Tokenizer& tokenizer, const SpmModel& spm,
@@ -234,9 +234,9 @@ GgufPairs pairs_of(const ModelConfig& config, const Tokenizer& tokenizer, const 
 void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                 const fs::path& directory) {
   const ModelConfig& config = host.config();
-  require_architecture(kFormat, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
-  require_llama_form(kFormat, config);
-  refuse_llama_variants(kFormat, config);
+  require_architecture(kGgufFormat, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
+  require_llama_form(kGgufFormat, config);
+  refuse_llama_variants(kGgufFormat, config);
   check_widths(config, weights);
   const SpmModel spm = parse_spm(tokenizer.serialized());
   check_tokenizer(tokenizer, spm);

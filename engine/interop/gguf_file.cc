@@ -11,22 +11,17 @@ namespace {
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint32_t kVersion = 3;
 constexpr uint64_t kAlignment = 32;
-enum ValueType : uint32_t {
-  kInt32 = 5,
-  kUint32 = 4,
-  kFloat32 = 6,
-  kBool = 7,
-  kString = 8,
-  kArray = 9
+struct ValueType {
+  enum Id : uint32_t { kUint32 = 4, kInt32 = 5, kFloat32 = 6, kBool = 7, kString = 8, kArray = 9 };
 };
 
 template <class T>
-constexpr ValueType type_of() {
-  if constexpr (std::same_as<T, bool>) return kBool;
-  if constexpr (std::same_as<T, uint32_t>) return kUint32;
-  if constexpr (std::same_as<T, int32_t>) return kInt32;
-  if constexpr (std::same_as<T, float>) return kFloat32;
-  return kString;
+constexpr ValueType::Id type_of() {
+  if constexpr (std::same_as<T, bool>) return ValueType::kBool;
+  if constexpr (std::same_as<T, uint32_t>) return ValueType::kUint32;
+  if constexpr (std::same_as<T, int32_t>) return ValueType::kInt32;
+  if constexpr (std::same_as<T, float>) return ValueType::kFloat32;
+  return ValueType::kString;
 }
 
 template <class T>
@@ -42,7 +37,7 @@ uint64_t aligned(uint64_t position) {
   return (position + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-class Writer : public BinaryWriter {
+class GgufWriter : public BinaryWriter {
  public:
   using BinaryWriter::BinaryWriter;
 
@@ -64,7 +59,7 @@ class Writer : public BinaryWriter {
             number<uint32_t>(type_of<T>());
             put(held);
           } else {
-            number<uint32_t>(kArray);
+            number<uint32_t>(ValueType::kArray);
             number<uint32_t>(type_of<Element>());
             number<uint64_t>(held.size());
             for (const Element& element : held) put(element);
@@ -104,7 +99,7 @@ void write_gguf_file(const std::filesystem::path& file, const GgufPairs& pairs,
                      const std::vector<GgufTensor>& tensors,
                      const std::function<std::vector<std::byte>(const GgufTensor&)>& data) {
   AtomicFile sink(file);
-  Writer out(sink);
+  GgufWriter out(sink);
   out.text(kMagic);
   out.number(kVersion);
   out.number<uint64_t>(tensors.size());
@@ -182,15 +177,15 @@ GgufValue GgufReader::value(uint32_t type) {
     return GgufValue(std::move(values));
   };
   switch (type) {
-    case kBool:
+    case ValueType::kBool:
       return in_.number<uint8_t>() != 0;
-    case kUint32:
+    case ValueType::kUint32:
       return in_.number<uint32_t>();
-    case kFloat32:
+    case ValueType::kFloat32:
       return in_.number<float>();
-    case kString:
+    case ValueType::kString:
       return text();
-    case kArray:
+    case ValueType::kArray:
       break;
     default:
       fail_type(type);
@@ -198,11 +193,11 @@ GgufValue GgufReader::value(uint32_t type) {
   const auto element = in_.number<uint32_t>();
   const auto count = in_.number<uint64_t>();
   switch (element) {
-    case kInt32:
+    case ValueType::kInt32:
       return list(std::vector<int32_t>(), count, [&] { return in_.number<int32_t>(); });
-    case kFloat32:
+    case ValueType::kFloat32:
       return list(std::vector<float>(), count, [&] { return in_.number<float>(); });
-    case kString:
+    case ValueType::kString:
       return list(std::vector<std::string>(), count, [&] { return text(); });
     default:
       fail_type(element);

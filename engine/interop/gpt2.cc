@@ -10,15 +10,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFormat = "GPT-2";
+constexpr const char* kGpt2Format = "GPT-2";
 
-void check_expressible(const ModelConfig& config) {
-  require_architecture(kFormat, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
-  if (!config.pre_norm) cannot_express(kFormat, "post-norm layers (--transformer-norm post)");
-  refuse_llama_form(kFormat, config);
+void check_gpt2(const ModelConfig& config) {
+  require_architecture(kGpt2Format, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
+  if (!config.pre_norm) cannot_express(kGpt2Format, "post-norm layers (--transformer-norm post)");
+  refuse_llama_form(kGpt2Format, config);
 }
 
-Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
+Json gpt2_config(const ModelConfig& config, const Tokenizer& tokenizer) {
   Json json;
   json["architectures"] = Json::List{"GPT2LMHeadModel"};
   json["model_type"] = "gpt2";
@@ -60,13 +60,13 @@ bool is_mask(const TensorInfo& info) {
 
 void write_gpt2_files(const ModelConfig& config, const Tokenizer& tokenizer,
                       const fs::path& directory) {
-  write_json(directory / "config.json", config_json(config, tokenizer));
+  write_json(directory / "config.json", gpt2_config(config, tokenizer));
   write_generation(tokenizer, config, directory);
   write_lm_tokenizer(tokenizer, config, directory);
 }
 
 void write_gpt2(const HostModel& given, const Tokenizer& tokenizer, const fs::path& directory) {
-  check_expressible(given.config());
+  check_gpt2(given.config());
   const bool fold = has_output_bias(given);
   const HostModel folded = fold ? fold_output_bias(given) : HostModel{};
   const HostModel& host = fold ? folded : given;

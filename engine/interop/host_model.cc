@@ -16,7 +16,7 @@
 namespace trafo::interop {
 namespace {
 
-constexpr const char* kOrigin = "interop";
+constexpr const char* kHostModelOrigin = "interop";
 
 std::span<float> span_of(const Tensor& value) {
   return {value.data<float>(), static_cast<size_t>(value.numel())};
@@ -57,7 +57,8 @@ std::vector<float> fixed_logits(const HostModel& host) {
 
 float* HostModel::values(const char* parameter) const {
   const ParamId id = parameters().find(parameter);
-  require(id != kNoParam, ErrorCode::internal, kOrigin, "the model has no parameter ", parameter);
+  require(id != kNoParam, ErrorCode::internal, kHostModelOrigin, "the model has no parameter ",
+          parameter);
   return parameters().value(id).data<float>();
 }
 
@@ -86,7 +87,7 @@ HostModel copy_to_host(Context& context, const Model& model) {
       std::memcpy(values.data(), bytes.data(), bytes.size());
     }
     require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
-            ErrorCode::non_finite, kOrigin, "the parameter ", from.name(id),
+            ErrorCode::non_finite, kHostModelOrigin, "the parameter ", from.name(id),
             " has values that are not finite float32 numbers");
   }
   return host;
@@ -105,7 +106,7 @@ std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host) {
 
 double logit_difference(const HostModel& a, const HostModel& b) {
   const std::vector<float> ours = fixed_logits(a), theirs = fixed_logits(b);
-  require(ours.size() == theirs.size(), ErrorCode::internal, kOrigin,
+  require(ours.size() == theirs.size(), ErrorCode::internal, kHostModelOrigin,
           "the two models have different vocabularies");
   double largest = 1, difference = 0;
   for (size_t i = 0; i < ours.size(); ++i) {
@@ -125,7 +126,7 @@ bool has_output_bias(const HostModel& model) {
 
 HostModel fold_output_bias(const HostModel& lm) {
   ModelConfig config = lm.config();
-  require(!config.has_encoder() && config.pre_norm, ErrorCode::internal, kOrigin,
+  require(!config.has_encoder() && config.pre_norm, ErrorCode::internal, kHostModelOrigin,
           "only a pre-norm decoder ends with a layer norm");
   config.tied_embeddings = config.output_bias = false;
   HostModel folded = make_host_model(config);
@@ -143,7 +144,7 @@ HostModel fold_output_bias(const HostModel& lm) {
   const float* bias = lm.values("output.bias");
   float* matrix = folded.values("output.weight");
   for (size_t c = 0; c < width; ++c)
-    require(gamma[c] != 0, ErrorCode::unsupported, kOrigin, "decoder.norm.weight[", c,
+    require(gamma[c] != 0, ErrorCode::unsupported, kHostModelOrigin, "decoder.norm.weight[", c,
             "] is 0: the output bias cannot be moved into the output matrix");
   for (size_t v = 0; v < static_cast<size_t>(config.vocabulary); ++v) {
     float* row = matrix + v * width;

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFormat = "Llama";
+constexpr const char* kLlamaFormat = "Llama";
 
 // Qwen2 has biases of queries, keys and values and no others; Llama's attention_bias means those
 // and the output's.
@@ -18,11 +18,13 @@ bool is_qwen2(const ModelConfig& config) {
   return config.has_qkv_biases() && !config.has_attention_output_bias() && !config.has_ffn_biases();
 }
 
-void check_expressible(const ModelConfig& config) {
-  require_architecture(kFormat, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
-  require_llama_form(kFormat, config);
+void check_llama(const ModelConfig& config) {
+  require_architecture(kLlamaFormat, config, {Architecture::decoder_lm},
+                       "hf-marian or ctranslate2");
+  require_llama_form(kLlamaFormat, config);
   if (config.has_qkv_biases() != config.has_attention_output_bias() && !is_qwen2(config))
-    cannot_express(kFormat, "attention_output_bias without qkv_biases, or these with ffn_biases");
+    cannot_express(kLlamaFormat,
+                   "attention_output_bias without qkv_biases, or these with ffn_biases");
 }
 
 Json rope_json(const ModelConfig& config) {
@@ -40,7 +42,7 @@ Json rope_json(const ModelConfig& config) {
   return json;
 }
 
-Json config_json(const ModelConfig& config, const Tokenizer& tokenizer) {
+Json llama_config(const ModelConfig& config, const Tokenizer& tokenizer) {
   Json json;
   json["architectures"] = Json::List{is_qwen2(config) ? "Qwen2ForCausalLM" : "LlamaForCausalLM"};
   json["model_type"] = is_qwen2(config) ? "qwen2" : "llama";
@@ -186,13 +188,13 @@ ModelConfig read_config(const ConfigReader& json, const std::string& type) {
 
 void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
                        const fs::path& directory) {
-  write_json(directory / "config.json", config_json(config, tokenizer));
+  write_json(directory / "config.json", llama_config(config, tokenizer));
   write_generation(tokenizer, config, directory);
   write_lm_tokenizer(tokenizer, config, directory);
 }
 
 void write_llama(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
-  check_expressible(host.config());
+  check_llama(host.config());
   write_llama_files(host.config(), tokenizer, directory);
   write_tensors(directory / "model.safetensors", host, llama_tensors(host.config()));
 }

@@ -24,22 +24,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFormat = "MarianMT";
+constexpr const char* kMarianFormat = "MarianMT";
 constexpr double kEpsilon = 1e-5;  // torch.nn.LayerNorm's default, which MarianMT keeps
 
-void check_expressible(const ModelConfig& config) {
-  require_architecture(kFormat, config, {Architecture::encoder_decoder}, "hf-gpt2");
+void check_marian(const ModelConfig& config) {
+  require_architecture(kMarianFormat, config, {Architecture::encoder_decoder}, "hf-gpt2");
   if (config.pre_norm)
-    cannot_express(kFormat,
+    cannot_express(kMarianFormat,
                    "pre-norm layers (--transformer-norm pre); train with post, or use ctranslate2 "
                    "or onnx");
   if (!config.tied_embeddings)
-    cannot_express(kFormat, "separate embeddings (--tied-embeddings-all off); use ctranslate2");
+    cannot_express(kMarianFormat,
+                   "separate embeddings (--tied-embeddings-all off); use ctranslate2");
   if (config.norm_epsilon != kEpsilon)
-    cannot_express(kFormat, concat("norm_epsilon ", config.norm_epsilon, ", it has ", kEpsilon));
+    cannot_express(kMarianFormat,
+                   concat("norm_epsilon ", config.norm_epsilon, ", it has ", kEpsilon));
 }
 
-Json config_json(const ModelConfig& config, const Tokenizer& tokenizer, int32_t pad) {
+Json marian_config(const ModelConfig& config, const Tokenizer& tokenizer, int32_t pad) {
   Json json;
   json["architectures"] = Json::List{"MarianMTModel"};
   json["model_type"] = "marian";
@@ -305,7 +307,7 @@ void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
   tokens["separate_vocabs"] = false;
   tokens["model_max_length"] = config.max_positions;
   tokens["clean_up_tokenization_spaces"] = false;
-  write_json(directory / "config.json", config_json(config, tokenizer, pad));
+  write_json(directory / "config.json", marian_config(config, tokenizer, pad));
   write_json(directory / "generation_config.json", generation_json(config, tokenizer, pad));
   write_json(directory / "tokenizer_config.json", tokens);
   write_file_atomically(directory / "vocab.json", Json(vocabulary).dump(0) + "\n");
@@ -314,7 +316,7 @@ void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
 }
 
 void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
-  check_expressible(host.config());
+  check_marian(host.config());
   write_marian_files(host.config(), tokenizer, directory);
   write_tensors(directory / "model.safetensors", host, marian_tensors(host.config()));
 }

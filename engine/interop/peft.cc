@@ -16,7 +16,7 @@ namespace {
 using interop::ConfigReader;
 namespace fs = std::filesystem;
 
-constexpr const char* kOrigin = "adapter";
+constexpr const char* kPeftOrigin = "adapter";
 constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kTensorFile = "adapter_model.safetensors";
 
@@ -51,7 +51,7 @@ const LeafName& leaf_of(Form form, std::string_view target) {
                                            : std::span<const LeafName>(kGpt2);
   for (const LeafName& leaf : names)
     if (leaf.target == target) return leaf;
-  fail(ErrorCode::internal, kOrigin, "there is no name for the target ", target);
+  fail(ErrorCode::internal, kPeftOrigin, "there is no name for the target ", target);
 }
 
 std::string_view target_of(const AdapterModule& module) {
@@ -82,7 +82,7 @@ std::string peft_name(Form form, const AdapterModule& module) {
       return concat("transformer.h.", layer, attention ? ".attn." : ".mlp.",
                     attention ? names.attention : names.feed_forward);
   }
-  fail(ErrorCode::internal, kOrigin, "unknown form");
+  fail(ErrorCode::internal, kPeftOrigin, "unknown form");
 }
 
 // What PEFT finds the modules of a target by: the end of their names.
@@ -100,7 +100,7 @@ std::string tensor_name(Form form, const AdapterModule& module, const char* part
 
 // --- writing ---
 
-Json config_json(const ModelConfig& config, const AdapterConfig& adapter) {
+Json peft_config(const ModelConfig& config, const AdapterConfig& adapter) {
   const Form form = form_of(config);
   Json::List modules;
   for (const std::string& target : adapter.targets)
@@ -137,19 +137,19 @@ std::vector<float> floats_of(Context& context, const ParameterStore& parameters,
     parameters.get_value(context, id, values.data(), values.size() * sizeof(float));
   }
   require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
-          ErrorCode::non_finite, kOrigin, "the parameter ", parameters.name(id),
+          ErrorCode::non_finite, kPeftOrigin, "the parameter ", parameters.name(id),
           " has values that are not finite");
   return values;
 }
 
 void require_savable(const Model& model) {
-  require(model.adapter().has_value(), ErrorCode::invalid_argument, kOrigin,
+  require(model.adapter().has_value(), ErrorCode::invalid_argument, kPeftOrigin,
           model.merged_adapter() ? "the adapter is merged: unmerge it to save it alone"
                                  : "the model has no adapter to save");
   const ParameterStore& parameters = model.parameters();
   for (size_t i = 0; i < parameters.count(); ++i) {
     const ParameterGroup& group = parameters.group(static_cast<ParamId>(i));
-    require(!group.trainable || group.name == kAdapter, ErrorCode::invalid_argument, kOrigin,
+    require(!group.trainable || group.name == kAdapter, ErrorCode::invalid_argument, kPeftOrigin,
             parameters.name(static_cast<ParamId>(i)),
             " is trainable and in no adapter file: save the whole model");
   }
@@ -160,7 +160,7 @@ void require_savable(const Model& model) {
 // What of PEFT's LoRA adapters here do not have.
 void refuse_other_kinds(const ConfigReader& config) {
   const std::string type = config.text("peft_type");
-  require(type == "LORA", ErrorCode::unsupported, kOrigin, config.label(), ": peft_type is ",
+  require(type == "LORA", ErrorCode::unsupported, kPeftOrigin, config.label(), ": peft_type is ",
           quote(type), ", adapters here are LORA");
   for (const char* field : {"use_dora", "lora_bias", "use_qalora"})
     config.demand(field, false, false);
@@ -171,7 +171,7 @@ void refuse_other_kinds(const ConfigReader& config) {
     if (config.has(field)) config.inside(field).allow({});
   if (!config.has("bias")) return;
   const std::string bias = config.text("bias");
-  require(bias == "none", ErrorCode::unsupported, kOrigin, config.label(), ": bias is ",
+  require(bias == "none", ErrorCode::unsupported, kPeftOrigin, config.label(), ": bias is ",
           quote(bias), ", adapters here train no biases");
 }
 
@@ -185,13 +185,13 @@ void require_base(const SafetensorsReader& reader, const Model& model) {
     saved.ffn_dropout = own.ffn_dropout;
     saved.max_positions = own.max_positions;
     const std::string differences = describe_differences(saved, own);
-    require(differences.empty(), ErrorCode::invalid_argument, kOrigin, reader.label(),
+    require(differences.empty(), ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
             " is an adapter of another base: ", differences);
   }
   const std::string vocabulary = read_vocabulary_checksum(reader), &own = model.origin().vocabulary;
   require(
-      vocabulary.empty() || own.empty() || vocabulary == own, ErrorCode::invalid_argument, kOrigin,
-      reader.label(),
+      vocabulary.empty() || own.empty() || vocabulary == own, ErrorCode::invalid_argument,
+      kPeftOrigin, reader.label(),
       " is an adapter of a base with another vocabulary than this model's: their checksums are ",
       vocabulary, " and ", own);
 }
@@ -206,7 +206,7 @@ std::vector<std::string> targets_in(const SafetensorsReader& reader, const Model
     for (const AdapterModule& module : site.modules)
       if (reader.find(tensor_name(form, module, "lora_A")) != nullptr)
         targets.emplace_back(target_of(module));
-  require(!targets.empty(), ErrorCode::invalid_argument, kOrigin, reader.label(),
+  require(!targets.empty(), ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
           " has no tensor of a linear layer of this model (", enum_name(config.architecture), ")",
           reader.tensors().empty() ? "" : concat("; its first is ", reader.tensors().front().name));
   return targets;
@@ -216,19 +216,20 @@ std::vector<std::string> targets_in(const SafetensorsReader& reader, const Model
 const TensorInfo& tensor_at(const SafetensorsReader& reader, const std::string& name, int64_t rows,
                             int64_t columns) {
   const TensorInfo* info = reader.find(name);
-  require(info != nullptr, ErrorCode::invalid_argument, kOrigin, reader.label(),
+  require(info != nullptr, ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
           " lacks the tensor ", name,
           ": an adapter has both matrices in every layer of its targets");
-  require(info->shape == std::vector<int64_t>{rows, columns}, ErrorCode::invalid_argument, kOrigin,
-          reader.label(), ": ", name, " is ", Shape(std::span<const int64_t>(info->shape)).str(),
-          ", this model and rank need [", rows, ", ", columns, "]");
+  require(info->shape == std::vector<int64_t>{rows, columns}, ErrorCode::invalid_argument,
+          kPeftOrigin, reader.label(), ": ", name, " is ",
+          Shape(std::span<const int64_t>(info->shape)).str(), ", this model and rank need [", rows,
+          ", ", columns, "]");
   return *info;
 }
 
 void append(std::vector<float>& to, const SafetensorsReader& reader, const TensorInfo& info) {
   const std::vector<float> values = interop::read_floats(reader, info);
   require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
-          ErrorCode::non_finite, kOrigin, reader.label(), ": ", info.name,
+          ErrorCode::non_finite, kPeftOrigin, reader.label(), ": ", info.name,
           " has values that are not finite");
   to.insert(to.end(), values.begin(), values.end());
 }
@@ -242,7 +243,7 @@ void refuse_surplus(const SafetensorsReader& reader, const ModelConfig& config,
         known.push_back(tensor_name(form_of(config), module, part));
   for (const TensorInfo& info : reader.tensors())
     require(std::find(known.begin(), known.end(), info.name) != known.end(),
-            ErrorCode::invalid_argument, kOrigin, reader.label(), " has the tensor ", info.name,
+            ErrorCode::invalid_argument, kPeftOrigin, reader.label(), " has the tensor ", info.name,
             ", which is of no linear layer of this model");
 }
 
@@ -259,7 +260,7 @@ void set_floats(Context& context, ParameterStore& parameters, ParamId id,
 // The parameters of a site.
 const ParameterStore::LowRank& pair_of(const ParameterStore& parameters, const AdapterSite& site) {
   const auto& pair = parameters.low_rank(parameters.find(site.matrix));
-  require(pair.has_value(), ErrorCode::internal, kOrigin, site.matrix, " has no adapter");
+  require(pair.has_value(), ErrorCode::internal, kPeftOrigin, site.matrix, " has no adapter");
   return *pair;
 }
 
@@ -295,7 +296,7 @@ void save_adapter(Context& context, const Model& model, const fs::path& director
   if (!model.origin().vocabulary.empty()) metadata[kTokenizerKey] = model.origin().vocabulary;
   ensure_directory(directory);
   save_safetensors(directory / kTensorFile, entries, metadata);
-  interop::write_json(directory / kConfigFile, config_json(config, adapter));
+  interop::write_json(directory / kConfigFile, peft_config(config, adapter));
 }
 
 void load_adapter(Context& context, Model& model, const fs::path& directory) {
@@ -314,7 +315,7 @@ void load_adapter(Context& context, Model& model, const fs::path& directory) {
   // The tensors are written first: a file that says otherwise is of another adapter.
   if (const auto found = reader.metadata().find(kAdapterKey); found != reader.metadata().end()) {
     const AdapterConfig written = adapter_config_from_json(found->second, reader.label());
-    require(written == adapter, ErrorCode::corrupt_file, kOrigin, reader.label(), " has ",
+    require(written == adapter, ErrorCode::corrupt_file, kPeftOrigin, reader.label(), " has ",
             describe(written), ", ", json.label(), " says ", describe(adapter));
   }
   const std::vector<AdapterSite> sites = adapter_sites(config, adapter);

@@ -16,7 +16,7 @@
 namespace trafo {
 namespace {
 
-constexpr std::string_view kOrigin = "checkpoint";
+constexpr std::string_view kCheckpointDirectoryOrigin = "checkpoint";
 constexpr const char* kFolder = "ckpt";
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
@@ -72,14 +72,15 @@ Descriptor open_member(const std::filesystem::path& checkpoint, std::string_view
     return open_file_for_reading(checkpoint / name, FollowLinks::no);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;
-    fail(ErrorCode::corrupt_file, kOrigin, checkpoint.string(), ": ", name, " is missing");
+    fail(ErrorCode::corrupt_file, kCheckpointDirectoryOrigin, checkpoint.string(), ": ", name,
+         " is missing");
   }
 }
 
 std::vector<ManifestEntry> read_manifest(const std::filesystem::path& checkpoint,
                                          std::optional<int64_t> update) {
-  require(is_present(checkpoint), ErrorCode::not_found, kOrigin, "there is no checkpoint ",
-          checkpoint.string());
+  require(is_present(checkpoint), ErrorCode::not_found, kCheckpointDirectoryOrigin,
+          "there is no checkpoint ", checkpoint.string());
   open_member(checkpoint, kManifestName);
   const std::filesystem::path path = checkpoint / kManifestName;
   return parse_manifest(read_text_file(path, limits::kConfigBytes, FollowLinks::no), update,
@@ -88,8 +89,9 @@ std::vector<ManifestEntry> read_manifest(const std::filesystem::path& checkpoint
 
 void require_size(const std::filesystem::path& checkpoint, const ManifestEntry& entry,
                   uint64_t size) {
-  require(size == entry.bytes, ErrorCode::corrupt_file, kOrigin, checkpoint.string(), ": ",
-          entry.name, " has ", size, " bytes, the manifest says ", entry.bytes);
+  require(size == entry.bytes, ErrorCode::corrupt_file, kCheckpointDirectoryOrigin,
+          checkpoint.string(), ": ", entry.name, " has ", size, " bytes, the manifest says ",
+          entry.bytes);
 }
 
 // Tensors have checksums too, so that the error can name the damaged one.
@@ -99,7 +101,7 @@ void require_sum(const std::filesystem::path& checkpoint, const ManifestEntry& e
   const std::filesystem::path file = checkpoint / entry.name;
   const std::string found =
       file.extension() == ".safetensors" ? safetensors_damage(file) : std::string();
-  fail(ErrorCode::corrupt_file, kOrigin, checkpoint.string(), ": ", entry.name,
+  fail(ErrorCode::corrupt_file, kCheckpointDirectoryOrigin, checkpoint.string(), ": ", entry.name,
        " is damaged, its checksum does not fit the manifest", found.empty() ? "" : ": ", found);
 }
 
@@ -118,16 +120,18 @@ void verify_file(const std::filesystem::path& checkpoint, const ManifestEntry& e
 }
 
 void check_files(int64_t update, std::span<const CheckpointFile> files) {
-  require(update >= 0, ErrorCode::invalid_argument, kOrigin, "update ", update, " is negative");
-  require(files.size() <= limits::kCheckpointFiles, ErrorCode::invalid_argument, kOrigin,
-          "a checkpoint has at most ", limits::kCheckpointFiles, " files, not ", files.size());
+  require(update >= 0, ErrorCode::invalid_argument, kCheckpointDirectoryOrigin, "update ", update,
+          " is negative");
+  require(files.size() <= limits::kCheckpointFiles, ErrorCode::invalid_argument,
+          kCheckpointDirectoryOrigin, "a checkpoint has at most ", limits::kCheckpointFiles,
+          " files, not ", files.size());
   for (size_t i = 0; i < files.size(); ++i) {
     require(is_plain_name(files[i].name) && files[i].name != kManifestName && files[i].write,
-            ErrorCode::invalid_argument, kOrigin, "'", files[i].name,
+            ErrorCode::invalid_argument, kCheckpointDirectoryOrigin, "'", files[i].name,
             "' cannot be a file of a checkpoint: the name is not allowed or nothing writes it");
     for (size_t j = 0; j < i; ++j)
-      require(files[i].name != files[j].name, ErrorCode::invalid_argument, kOrigin,
-              "there are two files named '", files[i].name, "'");
+      require(files[i].name != files[j].name, ErrorCode::invalid_argument,
+              kCheckpointDirectoryOrigin, "there are two files named '", files[i].name, "'");
   }
 }
 
@@ -155,8 +159,8 @@ void verify_file_of_checkpoint(const std::filesystem::path& file) {
         std::filesystem::exists(std::filesystem::symlink_status(folder / entry.name, none));
     if (is_named || is_text) verify_file(folder, entry, piece);
   }
-  require(found, ErrorCode::corrupt_file, kOrigin, folder.string(), ": the manifest has no file '",
-          name, "'");
+  require(found, ErrorCode::corrupt_file, kCheckpointDirectoryOrigin, folder.string(),
+          ": the manifest has no file '", name, "'");
 }
 
 CheckpointDirectory::CheckpointDirectory(std::filesystem::path run_directory)
@@ -209,7 +213,8 @@ void CheckpointDirectory::publish(const std::filesystem::path& unfinished, int64
       rename_path(old, final);
   }
   const bool replaces = file_system::rename(final.c_str(), old.c_str()) == 0;
-  if (!replaces && errno != ENOENT) fail_errno(errno, kOrigin, "cannot replace", final);
+  if (!replaces && errno != ENOENT)
+    fail_errno(errno, kCheckpointDirectoryOrigin, "cannot replace", final);
   try {
     rename_path(unfinished, final);
   } catch (...) {
@@ -260,7 +265,7 @@ NewestValid CheckpointDirectory::newest_valid() const {
     } catch (const Error& error) {
       if (error.code() == ErrorCode::version) throw;
       if (error.code() == ErrorCode::io)
-        fail(ErrorCode::io, kOrigin, error.message(), "; if it stays so, move ",
+        fail(ErrorCode::io, kCheckpointDirectoryOrigin, error.message(), "; if it stays so, move ",
              path(updates.back()).string(), " away to continue from an older checkpoint");
       result.refused.push_back(error);
     }
@@ -274,8 +279,8 @@ std::string CheckpointDirectory::read_text(int64_t update, std::string_view file
   const std::vector<ManifestEntry> entries = read_manifest(checkpoint, update);
   const auto entry = std::find_if(entries.begin(), entries.end(),
                                   [&](const ManifestEntry& each) { return each.name == file; });
-  require(entry != entries.end(), ErrorCode::not_found, kOrigin, checkpoint.string(),
-          " has no file '", file, "'");
+  require(entry != entries.end(), ErrorCode::not_found, kCheckpointDirectoryOrigin,
+          checkpoint.string(), " has no file '", file, "'");
   open_member(checkpoint, file);
   const std::string text = read_text_file(checkpoint / file, max_bytes, FollowLinks::no);
   require_size(checkpoint, *entry, text.size());
@@ -285,7 +290,7 @@ std::string CheckpointDirectory::read_text(int64_t update, std::string_view file
 
 std::vector<int64_t> CheckpointDirectory::remove_old(int64_t keep_last,
                                                      std::span<const int64_t> keep) {
-  require(keep_last >= 1, ErrorCode::invalid_argument, kOrigin,
+  require(keep_last >= 1, ErrorCode::invalid_argument, kCheckpointDirectoryOrigin,
           "at least one checkpoint must be kept, not ", keep_last);
   refuse_linked_directory(root_);
   const std::vector<int64_t> updates = list();
@@ -349,13 +354,13 @@ std::vector<std::string> CheckpointDirectory::remove_leftovers() {
 }
 
 void CheckpointDirectory::write_pointer(std::string_view name, int64_t update) const {
-  require(is_plain_name(name), ErrorCode::invalid_argument, kOrigin, "'", name,
+  require(is_plain_name(name), ErrorCode::invalid_argument, kCheckpointDirectoryOrigin, "'", name,
           "' cannot be a file name here");
   write_file_atomically(run_ / name, concat(update, "\n"));
 }
 
 std::optional<int64_t> CheckpointDirectory::read_pointer(std::string_view name) const {
-  require(is_plain_name(name), ErrorCode::invalid_argument, kOrigin, "'", name,
+  require(is_plain_name(name), ErrorCode::invalid_argument, kCheckpointDirectoryOrigin, "'", name,
           "' cannot be a file name here");
   const std::filesystem::path path = run_ / name;
   std::string text;
@@ -367,7 +372,7 @@ std::optional<int64_t> CheckpointDirectory::read_pointer(std::string_view name) 
   }
   if (text.ends_with('\n')) text.pop_back();
   const auto update = parse_decimal(text);
-  require(update.has_value(), ErrorCode::corrupt_file, kOrigin, path.string(),
+  require(update.has_value(), ErrorCode::corrupt_file, kCheckpointDirectoryOrigin, path.string(),
           " does not hold an update number");
   return update;
 }

@@ -28,7 +28,7 @@ class SafetensorsSource {
 
 namespace {
 
-constexpr std::string_view kOrigin = "safetensors";
+constexpr std::string_view kSafetensorsOrigin = "safetensors";
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 class FileSource final : public SafetensorsSource {
@@ -66,7 +66,7 @@ std::unique_ptr<SafetensorsSource> open_source(const std::filesystem::path& path
 
 void check_entry(const TensorEntry& entry) {
   const auto check = [&](bool condition, const auto&... message) {
-    require(condition, ErrorCode::invalid_argument, kOrigin, message...);
+    require(condition, ErrorCode::invalid_argument, kSafetensorsOrigin, message...);
   };
   check(!entry.name.empty() && entry.name.size() <= limits::kNameBytes, "a tensor name has ",
         entry.name.size(), " bytes; 1 to ", limits::kNameBytes, " are allowed");
@@ -84,7 +84,7 @@ void check_entry(const TensorEntry& entry) {
 void check_metadata(const SafetensorsMetadata& metadata) {
   for (const auto& [key, value] : metadata) {
     const auto check = [&](bool condition, const auto&... message) {
-      require(condition, ErrorCode::invalid_argument, kOrigin, message...);
+      require(condition, ErrorCode::invalid_argument, kSafetensorsOrigin, message...);
     };
     check(is_valid_utf8_without_nul(key) && is_valid_utf8_without_nul(value),
           "a metadata pair is not UTF-8 without NUL");
@@ -103,11 +103,11 @@ void check_metadata(const SafetensorsMetadata& metadata) {
 
 void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
                        const SafetensorsMetadata& metadata) {
-  require(tensors.size() <= limits::kTensors, ErrorCode::invalid_argument, kOrigin, "there are ",
-          tensors.size(), " tensors, the limit is ", limits::kTensors);
+  require(tensors.size() <= limits::kTensors, ErrorCode::invalid_argument, kSafetensorsOrigin,
+          "there are ", tensors.size(), " tensors, the limit is ", limits::kTensors);
   // Leaves space for the writer's pairs: one for each tensor and two for the file.
   require(metadata.size() + tensors.size() + 2 <= limits::kMetadataPairs,
-          ErrorCode::invalid_argument, kOrigin, "there are ", metadata.size(),
+          ErrorCode::invalid_argument, kSafetensorsOrigin, "there are ", metadata.size(),
           " metadata pairs, too many");
   check_metadata(metadata);
   for (const TensorEntry& entry : tensors) check_entry(entry);
@@ -126,14 +126,14 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
   std::vector<TensorInfo> infos;
   uint64_t offset = 0;
   for (const TensorEntry* entry : order) {
-    require(names.insert(entry->name).second, ErrorCode::invalid_argument, kOrigin,
+    require(names.insert(entry->name).second, ErrorCode::invalid_argument, kSafetensorsOrigin,
             "there are two tensors named ", quote(entry->name));
     infos.push_back({entry->name, entry->dtype, entry->shape, offset, entry->data.size(),
                      crc32_text(crc32(entry->data)), entry->foreign});
     offset += entry->data.size();
   }
   const std::string header = encode_safetensors_header(infos, metadata);
-  require(header.size() <= limits::kHeaderBytes, ErrorCode::invalid_argument, kOrigin,
+  require(header.size() <= limits::kHeaderBytes, ErrorCode::invalid_argument, kSafetensorsOrigin,
           "the header needs ", header.size(), " bytes, the limit is ", limits::kHeaderBytes);
   const uint64_t header_size = header.size();
   sink.write(std::as_bytes(std::span(&header_size, 1)));
@@ -182,7 +182,7 @@ SafetensorsReader::SafetensorsReader(std::unique_ptr<SafetensorsSource> source, 
                                      ElementTypes types)
     : source_(std::move(source)), label_(std::move(label)) {
   const auto check = [&](bool condition, const auto&... message) {
-    require(condition, ErrorCode::corrupt_file, kOrigin, label_, ": ", message...);
+    require(condition, ErrorCode::corrupt_file, kSafetensorsOrigin, label_, ": ", message...);
   };
   const uint64_t file_size = source_->size();
   uint64_t header_size = 0;
@@ -216,18 +216,21 @@ const TensorInfo* SafetensorsReader::find(std::string_view name) const {
 
 const TensorInfo& SafetensorsReader::at(std::string_view name) const {
   const TensorInfo* info = find(name);
-  require(info != nullptr, ErrorCode::not_found, kOrigin, label_, " has no tensor ", quote(name));
+  require(info != nullptr, ErrorCode::not_found, kSafetensorsOrigin, label_, " has no tensor ",
+          quote(name));
   return *info;
 }
 
 void SafetensorsReader::read(const TensorInfo& info, std::span<std::byte> out) const {
-  require(out.size() == info.bytes, ErrorCode::shape_mismatch, kOrigin, label_, ": tensor ",
-          quote(info.name), " has ", info.bytes, " bytes, there is room for ", out.size());
+  require(out.size() == info.bytes, ErrorCode::shape_mismatch, kSafetensorsOrigin, label_,
+          ": tensor ", quote(info.name), " has ", info.bytes, " bytes, there is room for ",
+          out.size());
   require(source_->read_at(payload_start_ + info.offset, out) == out.size(),
-          ErrorCode::corrupt_file, kOrigin, label_, ": the file ends inside tensor ",
+          ErrorCode::corrupt_file, kSafetensorsOrigin, label_, ": the file ends inside tensor ",
           quote(info.name));
   require(info.crc32.empty() || crc32_text(crc32(out)) == info.crc32, ErrorCode::corrupt_file,
-          kOrigin, label_, ": tensor ", quote(info.name), " is damaged, its checksum does not fit");
+          kSafetensorsOrigin, label_, ": tensor ", quote(info.name),
+          " is damaged, its checksum does not fit");
 }
 
 void SafetensorsReader::verify() const {
@@ -238,13 +241,14 @@ void SafetensorsReader::verify() const {
       const std::span<std::byte> part(piece.data(),
                                       std::min<uint64_t>(kPieceBytes, info.bytes - done));
       require(source_->read_at(payload_start_ + info.offset + done, part) == part.size(),
-              ErrorCode::corrupt_file, kOrigin, label_, ": the file ends inside tensor ",
+              ErrorCode::corrupt_file, kSafetensorsOrigin, label_, ": the file ends inside tensor ",
               quote(info.name));
       crc = crc32(part, crc);
       done += part.size();
     }
-    require(info.crc32.empty() || crc32_text(crc) == info.crc32, ErrorCode::corrupt_file, kOrigin,
-            label_, ": tensor ", quote(info.name), " is damaged, its checksum does not fit");
+    require(info.crc32.empty() || crc32_text(crc) == info.crc32, ErrorCode::corrupt_file,
+            kSafetensorsOrigin, label_, ": tensor ", quote(info.name),
+            " is damaged, its checksum does not fit");
   }
 }
 

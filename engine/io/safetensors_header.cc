@@ -14,12 +14,12 @@
 namespace trafo {
 namespace {
 
-constexpr std::string_view kOrigin = "safetensors";
+constexpr std::string_view kSafetensorsHeaderOrigin = "safetensors";
 constexpr std::string_view kMetadataName = "__metadata__";
-constexpr std::string_view kStart = R"({"__metadata__":{"trafo.header_crc32":")";
+constexpr std::string_view kHeaderStart = R"({"__metadata__":{"trafo.header_crc32":")";
 constexpr std::string_view kHeaderSumKey = "trafo.header_crc32";
 constexpr std::string_view kFormatKey = "trafo.format";
-constexpr std::string_view kFormat = "1";
+constexpr std::string_view kHeaderFormat = "1";
 constexpr std::string_view kTensorSumPrefix = "trafo.crc32.";
 
 struct DTypeName {
@@ -101,8 +101,8 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
       const bool allowed =
           types_ == ElementTypes::all || (types_ == ElementTypes::ours_and_int8 && text == "I8");
       const bool foreign = known == nullptr && allowed && find_type(kForeignTypes, text);
-      require(known != nullptr || foreign, ErrorCode::unsupported, kOrigin, label_, ": tensor ",
-              quote(tensors.back().name), " has dtype ", quote(text.substr(0, 32)),
+      require(known != nullptr || foreign, ErrorCode::unsupported, kSafetensorsHeaderOrigin, label_,
+              ": tensor ", quote(tensors.back().name), " has dtype ", quote(text.substr(0, 32)),
               "; supported are F32, F64, BF16 and I32",
               text == "I8" ? ". Models with int8 weights only translate and score" : "");
       if (known != nullptr) tensors.back().dtype = known->dtype;
@@ -175,7 +175,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
 
   template <class... Args>
   [[noreturn]] void corrupt(const Args&... message) const {
-    fail(ErrorCode::corrupt_file, kOrigin, label_, ": ", message...);
+    fail(ErrorCode::corrupt_file, kSafetensorsHeaderOrigin, label_, ": ", message...);
   }
   template <class... Args>
   void check(bool condition, const Args&... message) const {
@@ -277,15 +277,16 @@ void take_checksums(SafetensorsHeader& header, const std::string& label) {
   for (auto it = first; it != last;) ours.insert(header.metadata.extract(it++));
 
   const auto format = ours.find(std::string(kFormatKey));
-  require(format != ours.end(), ErrorCode::corrupt_file, kOrigin, label,
+  require(format != ours.end(), ErrorCode::corrupt_file, kSafetensorsHeaderOrigin, label,
           ": trafo.format is missing");
-  require(format->second == kFormat, ErrorCode::version, kOrigin, label, " was written in format ",
-          quote(format->second.substr(0, 16)), " by a newer version; this one reads format ",
-          kFormat);
+  require(format->second == kHeaderFormat, ErrorCode::version, kSafetensorsHeaderOrigin, label,
+          " was written in format ", quote(format->second.substr(0, 16)),
+          " by a newer version; this one reads format ", kHeaderFormat);
   for (TensorInfo& tensor : header.tensors) {
     auto sum = ours.extract(concat(kTensorSumPrefix, tensor.name));
-    require(!sum.empty() && sum.mapped().size() == 8, ErrorCode::corrupt_file, kOrigin, label,
-            ": the checksum of tensor ", quote(tensor.name), " is missing");
+    require(!sum.empty() && sum.mapped().size() == 8, ErrorCode::corrupt_file,
+            kSafetensorsHeaderOrigin, label, ": the checksum of tensor ", quote(tensor.name),
+            " is missing");
     tensor.crc32 = std::move(sum.mapped());
   }
   header.has_checksums = true;
@@ -332,13 +333,13 @@ bool is_valid_utf8_without_nul(std::string_view text) {
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t payload_bytes,
                                            const std::string& label, ElementTypes types) {
   const auto check = [&](bool condition, const auto&... message) {
-    require(condition, ErrorCode::corrupt_file, kOrigin, label, ": ", message...);
+    require(condition, ErrorCode::corrupt_file, kSafetensorsHeaderOrigin, label, ": ", message...);
   };
   check(json.starts_with('{'), "the header does not begin with '{'");
   // The JSON parser would take a NUL for the end of the text.
   check(json.find('\0') == std::string_view::npos, "the header contains a NUL byte");
-  const bool has_seal = json.starts_with(kStart);
-  check(!has_seal || is_sealed(json, kStart.size()),
+  const bool has_seal = json.starts_with(kHeaderStart);
+  check(!has_seal || is_sealed(json, kHeaderStart.size()),
         "the header is damaged (or was edited): its checksum does not fit");
 
   HeaderHandler handler(label, payload_bytes, types);
@@ -373,9 +374,9 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t paylo
 std::string encode_safetensors_header(std::span<const TensorInfo> tensors,
                                       const SafetensorsMetadata& metadata) {
   const auto quoted = [](std::string_view text) { return Json(std::string(text)).dump(); };
-  std::string json(kStart);
+  std::string json(kHeaderStart);
   json += "00000000\"";
-  json += concat(",", quoted(kFormatKey), ":", quoted(kFormat));
+  json += concat(",", quoted(kFormatKey), ":", quoted(kHeaderFormat));
   for (const auto& [key, value] : metadata) json += concat(",", quoted(key), ":", quoted(value));
   for (const TensorInfo& tensor : tensors)
     json += concat(",", quoted(concat(kTensorSumPrefix, tensor.name)), ":", quoted(tensor.crc32));
@@ -384,8 +385,8 @@ std::string encode_safetensors_header(std::span<const TensorInfo> tensors,
     const auto* known =
         std::find_if(std::begin(kDTypeNames), std::end(kDTypeNames),
                      [&](const DTypeName& entry) { return entry.dtype == tensor.dtype; });
-    require(known != std::end(kDTypeNames), ErrorCode::internal, kOrigin, "tensor ",
-            quote(tensor.name), " has an unknown dtype");
+    require(known != std::end(kDTypeNames), ErrorCode::internal, kSafetensorsHeaderOrigin,
+            "tensor ", quote(tensor.name), " has an unknown dtype");
     json += concat(",", quoted(tensor.name), R"(:{"dtype":")",
                    tensor.foreign.empty() ? known->name : tensor.foreign, R"(","shape":)",
                    Json(tensor.shape).dump(), R"(,"data_offsets":[)", tensor.offset, ",",
@@ -393,7 +394,7 @@ std::string encode_safetensors_header(std::span<const TensorInfo> tensors,
   }
   json += "}";
   json.resize((json.size() + 7) / 8 * 8, ' ');
-  seal_text(json, kStart.size());
+  seal_text(json, kHeaderStart.size());
   return json;
 }
 

@@ -8,7 +8,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "evaluation";
+constexpr const char* kEvaluationOrigin = "evaluation";
 
 template <class Counts>
 Counts sum_of(const std::vector<Counts>& segments) {
@@ -50,10 +50,10 @@ BleuOptions bleu_options(const EvaluationOptions& options) {
 
 void validate(const EvaluationOptions& options) {
   for_each_field_of_evaluation(options, [](const OptionField& field, const auto& value) {
-    check_option(kOrigin, field, value);
+    check_option(kEvaluationOrigin, field, value);
   });
   require(options.tokenize != BleuTokenizer::flores200 || options.subwords != nullptr,
-          ErrorCode::invalid_argument, kOrigin,
+          ErrorCode::invalid_argument, kEvaluationOrigin,
           "the tokenizer flores200 needs a SentencePiece model");
 }
 

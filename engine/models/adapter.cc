@@ -10,7 +10,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "adapter";
+constexpr const char* kAdapterOrigin = "adapter";
 
 std::vector<std::byte> exact_value(const Context& context, const ParameterStore& parameters,
                                    ParamId id) {
@@ -43,8 +43,8 @@ std::vector<LowRankOptions> updates_of(const Model& model, const AdapterConfig& 
   std::vector<LowRankOptions> updates;
   for (const AdapterSite& site : adapter_sites(model.config(), adapter)) {
     LowRankOptions update{model.parameters().find(site.matrix), adapter.rank, adapter.scale(), {}};
-    require(update.matrix != kNoParam, ErrorCode::internal, kOrigin, "the model has no parameter ",
-            site.matrix);
+    require(update.matrix != kNoParam, ErrorCode::internal, kAdapterOrigin,
+            "the model has no parameter ", site.matrix);
     for (const AdapterModule& module : site.modules) update.ranges.push_back(module.range);
     updates.push_back(std::move(update));
   }
@@ -64,7 +64,7 @@ std::vector<ParamId> updated_matrices(const ParameterStore& parameters) {
 void add_adapter(Context& context, Model& model, const AdapterConfig& adapter, uint64_t seed) {
   AdapterState& state = model.adapter_state();
   if (state.config || state.merged)
-    fail(ErrorCode::invalid_argument, kOrigin, "the model has ",
+    fail(ErrorCode::invalid_argument, kAdapterOrigin, "the model has ",
          describe(state.config ? *state.config : state.merged->config),
          state.merged ? ", merged into its weights" : "", " already: remove it first");
   const AdapterConfig checked = validated(model.config(), adapter);
@@ -74,7 +74,7 @@ void add_adapter(Context& context, Model& model, const AdapterConfig& adapter, u
 
 void remove_adapter(Context& context, Model& model) {
   AdapterState& state = model.adapter_state();
-  require(state.config || state.merged, ErrorCode::invalid_argument, kOrigin,
+  require(state.config || state.merged, ErrorCode::invalid_argument, kAdapterOrigin,
           "the model has no adapter");
   if (state.config) model.parameters().remove_low_rank(context);
   state = {};
@@ -110,9 +110,9 @@ std::vector<std::byte> merged_value(Context& context, const ParameterStore& para
 void merge_adapter(Context& context, Model& model) {
   AdapterState& state = model.adapter_state();
   ParameterStore& parameters = model.parameters();
-  require(state.config.has_value(), ErrorCode::invalid_argument, kOrigin,
+  require(state.config.has_value(), ErrorCode::invalid_argument, kAdapterOrigin,
           state.merged ? "the adapter is merged already" : "the model has no adapter");
-  require(!parameters.has_int8(), ErrorCode::unsupported, kOrigin,
+  require(!parameters.has_int8(), ErrorCode::unsupported, kAdapterOrigin,
           "an adapter is not merged into int8 weights: merge it into the float model and quantize "
           "that");
   // All that needs memory comes before the first change.
@@ -135,7 +135,7 @@ void merge_adapter(Context& context, Model& model) {
 void unmerge_adapter(Context& context, Model& model) {
   AdapterState& state = model.adapter_state();
   ParameterStore& parameters = model.parameters();
-  require(state.merged.has_value(), ErrorCode::invalid_argument, kOrigin,
+  require(state.merged.has_value(), ErrorCode::invalid_argument, kAdapterOrigin,
           state.config ? "the adapter is not merged" : "the model has no adapter");
   const AdapterState::Merged& merged = *state.merged;
   parameters.add_low_rank(context, updates_of(model, merged.config), 0);
@@ -159,7 +159,7 @@ std::optional<AdapterConfig> read_adapter_config(const SafetensorsReader& reader
   try {
     adapter = validated(config, adapter);
   } catch (const Error& error) {
-    fail(ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", error.message());
+    fail(ErrorCode::corrupt_file, kAdapterOrigin, reader.label(), ": ", error.message());
   }
   // What is allocated for the adapter must be in the file.
   for (const AdapterSite& site : adapter_sites(config, adapter)) {
@@ -167,15 +167,15 @@ std::optional<AdapterConfig> read_adapter_config(const SafetensorsReader& reader
     const TensorInfo* info = reader.find(name);
     const auto rows = adapter.rank * static_cast<int64_t>(site.modules.size());
     require(info != nullptr && info->shape == std::vector<int64_t>{rows, site.columns},
-            ErrorCode::corrupt_file, kOrigin, reader.label(), " has no tensor ", name, " [", rows,
-            ", ", site.columns, "], though it is said to have ", describe(adapter));
+            ErrorCode::corrupt_file, kAdapterOrigin, reader.label(), " has no tensor ", name, " [",
+            rows, ", ", site.columns, "], though it is said to have ", describe(adapter));
   }
   return adapter;
 }
 
 void require_same_adapter(const SafetensorsReader& reader, const Model& model) {
   const auto saved = read_adapter_config(reader, read_model_config(reader));
-  require(saved == model.adapter(), ErrorCode::invalid_argument, kOrigin, reader.label(),
+  require(saved == model.adapter(), ErrorCode::invalid_argument, kAdapterOrigin, reader.label(),
           " holds a model with ", describe(saved), ", this one has ", describe(model.adapter()));
 }
 

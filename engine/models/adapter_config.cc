@@ -10,7 +10,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "adapter";
+constexpr const char* kAdapterConfigOrigin = "adapter";
 
 // GPT-2's layers: one projection makes queries, keys and values.
 bool has_joint_qkv(const ModelConfig& config) {
@@ -90,14 +90,15 @@ std::vector<std::string> adapter_targets(const ModelConfig& config) {
 
 AdapterConfig validated(const ModelConfig& config, AdapterConfig adapter) {
   const int64_t most = std::min(config.width, config.ffn_width);
-  require(adapter.rank >= 1 && adapter.rank <= most, ErrorCode::invalid_argument, kOrigin,
-          "the rank must be 1 to ", most, " for this model, got ", adapter.rank);
-  require(std::isfinite(adapter.alpha) && adapter.alpha > 0, ErrorCode::invalid_argument, kOrigin,
-          "alpha must be above 0, got ", adapter.alpha);
+  require(adapter.rank >= 1 && adapter.rank <= most, ErrorCode::invalid_argument,
+          kAdapterConfigOrigin, "the rank must be 1 to ", most, " for this model, got ",
+          adapter.rank);
+  require(std::isfinite(adapter.alpha) && adapter.alpha > 0, ErrorCode::invalid_argument,
+          kAdapterConfigOrigin, "alpha must be above 0, got ", adapter.alpha);
   const std::vector<std::string> known = adapter_targets(config);
   for (const std::string& target : adapter.targets)
     require(std::find(known.begin(), known.end(), target) != known.end(),
-            ErrorCode::invalid_argument, kOrigin, "there is no target ", quote(target),
+            ErrorCode::invalid_argument, kAdapterConfigOrigin, "there is no target ", quote(target),
             " in this model; it has ", joined(known));
   std::vector<std::string> ordered;
   for (const std::string& target : known)
@@ -117,18 +118,19 @@ std::string to_json(const AdapterConfig& adapter) {
 }
 
 AdapterConfig adapter_config_from_json(const std::string& text, const std::string& label) {
-  const Json json = parse_json(text, kOrigin, label);
-  const JsonFields fields(json, kOrigin, label);
+  const Json json = parse_json(text, kAdapterConfigOrigin, label);
+  const JsonFields fields(json, kAdapterConfigOrigin, label);
   AdapterConfig adapter;
   fields.take("rank", adapter.rank);
   fields.take("alpha", adapter.alpha);
   const auto* targets = fields.at("targets").as<Json::List>();
-  require(targets != nullptr && !targets->empty(), ErrorCode::corrupt_file, kOrigin, label,
-          ": the adapter has no list of targets");
+  require(targets != nullptr && !targets->empty(), ErrorCode::corrupt_file, kAdapterConfigOrigin,
+          label, ": the adapter has no list of targets");
   for (const Json& target : *targets) {
     fields.convert(target, "targets", adapter.targets.emplace_back());
-    require(adapter.targets.back().size() <= limits::kNameBytes, ErrorCode::corrupt_file, kOrigin,
-            label, ": a target of the adapter has ", adapter.targets.back().size(), " bytes");
+    require(adapter.targets.back().size() <= limits::kNameBytes, ErrorCode::corrupt_file,
+            kAdapterConfigOrigin, label, ": a target of the adapter has ",
+            adapter.targets.back().size(), " bytes");
   }
   return adapter;
 }

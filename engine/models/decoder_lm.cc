@@ -8,9 +8,7 @@
 namespace trafo {
 namespace {
 
-constexpr double kInitDeviation = 0.02;     // GPT-2
-constexpr uint32_t kEmbeddingDropout = 0;   // dropout layer of the embeddings
-constexpr uint32_t kFirstBlockDropout = 1;  // and of the first block
+constexpr double kInitDeviation = 0.02;  // GPT-2
 
 class DecoderLm final : public Model {
  public:
@@ -23,7 +21,7 @@ class DecoderLm final : public Model {
       embedding_.add_positions(parameters_, "positions", config.max_positions, config.width, init);
     decoder_ =
         nn::TransformerStack(parameters_, "decoder", config.decoder_layers, block_options(true),
-                             kFirstBlockDropout, config.depth_scaled_init);
+                             nn::kFirstBlockDropout, config.depth_scaled_init);
     decoder_.add_final_norm(parameters_);
     const ParamId weight =
         config.tied_embeddings
@@ -37,7 +35,7 @@ class DecoderLm final : public Model {
  protected:
   Tensor decode(Context& context, const Tensor& ids, const nn::BlockInputs& inputs,
                 bool indices_validated) const override {
-    const Dropout dropout = inputs.dropout.at(kEmbeddingDropout, 0, config_.dropout);
+    const Dropout dropout = inputs.dropout.at(nn::kEmbeddingDropout, 0, config_.dropout);
     const Tensor embedded =
         embedding_.forward(context, ids, inputs.sequences.positions, dropout, indices_validated);
     return decoder_.forward(context, embedded, inputs);

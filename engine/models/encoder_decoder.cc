@@ -11,10 +11,6 @@
 namespace trafo {
 namespace {
 
-// Dropout layers: the embeddings (source 0, target 1), then the encoder's and the decoder's blocks.
-constexpr uint32_t kEmbeddingDropout = 0;
-constexpr uint32_t kFirstBlockDropout = 1;
-
 class EncoderDecoder final : public Model {
  public:
   EncoderDecoder(Context& context, const ModelConfig& config, uint64_t seed, DType dtype,
@@ -31,12 +27,12 @@ class EncoderDecoder final : public Model {
             : nn::Embedding(parameters_, "source_embedding", config.vocabulary, width, init, root);
     encoder_ =
         nn::TransformerStack(parameters_, "encoder", config.encoder_layers, block_options(false),
-                             kFirstBlockDropout, config.depth_scaled_init);
+                             nn::kFirstBlockDropout, config.depth_scaled_init);
     nn::BlockOptions decoder = block_options(true);
     decoder.cross_attention = true;
     decoder_ =
         nn::TransformerStack(parameters_, "decoder", config.decoder_layers, decoder,
-                             kFirstBlockDropout + static_cast<uint32_t>(config.encoder_layers),
+                             nn::kFirstBlockDropout + static_cast<uint32_t>(config.encoder_layers),
                              config.depth_scaled_init);
     encoder_.add_final_norm(parameters_);
     decoder_.add_final_norm(parameters_);
@@ -66,14 +62,14 @@ class EncoderDecoder final : public Model {
     inputs.dropout = dropout;
     const Tensor embedded = source_embedding_.forward(
         context, batch.source_ids, batch.source_positions,
-        dropout.at(kEmbeddingDropout, 0, config_.dropout), batch.indices_validated);
+        dropout.at(nn::kEmbeddingDropout, 0, config_.dropout), batch.indices_validated);
     const Tensor encoder_output = encoder_.forward(context, embedded, inputs);
     return {cross_keys_values_.forward(context, encoder_output), inputs.sequences, {}, {}};
   }
 
   Tensor decode(Context& context, const Tensor& ids, const nn::BlockInputs& inputs,
                 bool indices_validated) const override {
-    const Dropout dropout = inputs.dropout.at(kEmbeddingDropout, 1, config_.dropout);
+    const Dropout dropout = inputs.dropout.at(nn::kEmbeddingDropout, 1, config_.dropout);
     const Tensor embedded = target_embedding_.forward(context, ids, inputs.sequences.positions,
                                                       dropout, indices_validated);
     return decoder_.forward(context, embedded, inputs);

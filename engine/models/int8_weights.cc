@@ -10,7 +10,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "model file";
+constexpr const char* kInt8WeightsOrigin = "model file";
 constexpr const char* kInt8 = "int8";
 constexpr const char* kInt8Type = "I8";
 constexpr const char* kScaleSuffix = ".scale";
@@ -27,14 +27,14 @@ const char* type_of(const TensorInfo& info) {
 const TensorInfo& checked_tensor(const SafetensorsReader& reader, const std::string& name,
                                  bool int8, const std::vector<int64_t>& shape) {
   const TensorInfo* info = reader.find(name);
-  require(info != nullptr, ErrorCode::corrupt_file, kOrigin, reader.label(), " lacks the tensor ",
-          name);
-  require(info->shape == shape, ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", name,
-          " has the shape ", Shape(std::span<const int64_t>(info->shape)).str(),
+  require(info != nullptr, ErrorCode::corrupt_file, kInt8WeightsOrigin, reader.label(),
+          " lacks the tensor ", name);
+  require(info->shape == shape, ErrorCode::corrupt_file, kInt8WeightsOrigin, reader.label(), ": ",
+          name, " has the shape ", Shape(std::span<const int64_t>(info->shape)).str(),
           ", the model needs ", Shape(std::span<const int64_t>(shape)).str());
   const bool fits =
       int8 ? info->foreign == kInt8Type : info->foreign.empty() && info->dtype == DType::f32;
-  require(fits, ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", name, " is ",
+  require(fits, ErrorCode::corrupt_file, kInt8WeightsOrigin, reader.label(), ": ", name, " is ",
           type_of(*info), ", the model needs ", int8 ? kInt8 : dtype_name(DType::f32));
   return *info;
 }
@@ -47,7 +47,7 @@ void require_known(const SafetensorsReader& reader, const ParameterStore& parame
     const bool scale = stored && name.ends_with(kScaleSuffix);
     const ParamId id =
         scale ? parameters.find(std::string(name.substr(0, name.rfind('.')))) : kNoParam;
-    require(id != kNoParam && parameters.is_int8(id), ErrorCode::corrupt_file, kOrigin,
+    require(id != kNoParam && parameters.is_int8(id), ErrorCode::corrupt_file, kInt8WeightsOrigin,
             reader.label(), " has the tensor ", info.name, ", which the model does not know");
   }
 }
@@ -66,7 +66,7 @@ Int8Matrix named_matrix(const SafetensorsReader& reader, const std::string& name
     return make();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument) throw;
-    fail(code, kOrigin, reader.label(), ": ", name, ": ", error.message());
+    fail(code, kInt8WeightsOrigin, reader.label(), ": ", name, ": ", error.message());
   }
 }
 
@@ -74,9 +74,9 @@ Int8Matrix read_matrix(ThreadPool& pool, const SafetensorsReader& reader,
                        const ParameterStore& parameters, ParamId id, bool stored) {
   const std::string& name = parameters.name(id);
   const Shape& shape = parameters.shape(id);
-  require(shape[1] <= Int8Matrix::kMaxColumns, ErrorCode::unsupported, kOrigin, reader.label(),
-          ": ", name, " has rows of ", shape[1], " elements, int8 weights have at most ",
-          Int8Matrix::kMaxColumns);
+  require(shape[1] <= Int8Matrix::kMaxColumns, ErrorCode::unsupported, kInt8WeightsOrigin,
+          reader.label(), ": ", name, " has rows of ", shape[1],
+          " elements, int8 weights have at most ", Int8Matrix::kMaxColumns);
   const TensorInfo& info = checked_tensor(reader, name, stored, dims(shape));
   if (!stored) {
     const std::vector<float> values = read_values<float>(reader, info);
@@ -96,19 +96,20 @@ Int8Matrix read_matrix(ThreadPool& pool, const SafetensorsReader& reader,
 bool has_int8_weights(const SafetensorsReader& reader) {
   const auto found = reader.metadata().find(kQuantizationKey);
   if (found != reader.metadata().end()) {
-    require(found->second == kInt8, ErrorCode::unsupported, kOrigin, reader.label(),
+    require(found->second == kInt8, ErrorCode::unsupported, kInt8WeightsOrigin, reader.label(),
             " has the quantization ", quote(found->second), ", this release knows int8");
     return true;
   }
   for (const TensorInfo& info : reader.tensors())
-    require(info.foreign.empty(), ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", info.name,
-            " is int8, but the metadata has no '", kQuantizationKey, "'");
+    require(info.foreign.empty(), ErrorCode::corrupt_file, kInt8WeightsOrigin, reader.label(), ": ",
+            info.name, " is int8, but the metadata has no '", kQuantizationKey, "'");
   return false;
 }
 
 void read_int8_weights(Context& context, const SafetensorsReader& reader, Model& model) {
   ThreadPool* pool = cpu_thread_pool(context.backend());
-  require(pool != nullptr, ErrorCode::internal, kOrigin, "int8 weights are read on the CPU");
+  require(pool != nullptr, ErrorCode::internal, kInt8WeightsOrigin,
+          "int8 weights are read on the CPU");
   ParameterStore& parameters = model.parameters();
   const bool stored = has_int8_weights(reader);
   require_known(reader, parameters, stored);
@@ -129,7 +130,7 @@ void add_int8_entries(Context& context, const ParameterStore& parameters,
                       std::vector<std::vector<std::byte>>& storage,
                       std::vector<TensorEntry>& entries, SafetensorsMetadata& metadata) {
   ThreadPool* pool = cpu_thread_pool(context.backend());
-  require(pool != nullptr, ErrorCode::internal, kOrigin, "int8 weights are on the CPU");
+  require(pool != nullptr, ErrorCode::internal, kInt8WeightsOrigin, "int8 weights are on the CPU");
   metadata[kQuantizationKey] = kInt8;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);

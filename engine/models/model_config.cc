@@ -5,41 +5,42 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "model_config";
+constexpr const char* kModelConfigOrigin = "model_config";
 
 void check_form(const ModelConfig& c) {
   const bool rotary = c.positions == Positions::rotary;
   require(info_of(c.architecture).free_form ||
               (c.norm == Norm::layer && !rotary && c.ffn == FeedForward::plain && c.biases),
-          ErrorCode::invalid_argument, kOrigin,
+          ErrorCode::invalid_argument, kModelConfigOrigin,
           "RMS norm, rotary positions, SwiGLU and projections without biases are for decoder-lm; ",
           enum_name(c.architecture), " has none of them");
-  require(c.norm == Norm::layer || !c.biases, ErrorCode::invalid_argument, kOrigin,
+  require(c.norm == Norm::layer || !c.biases, ErrorCode::invalid_argument, kModelConfigOrigin,
           "norm rms goes without biases: set biases to 0");
   require(!c.biases || !(c.qkv_biases || c.attention_output_bias || c.ffn_biases),
-          ErrorCode::invalid_argument, kOrigin,
+          ErrorCode::invalid_argument, kModelConfigOrigin,
           "qkv_biases, attention_output_bias and ffn_biases are for models with biases 0");
   require(c.ffn == FeedForward::plain || c.activation == Activation::silu,
-          ErrorCode::invalid_argument, kOrigin, "the activation of ffn swiglu is silu, not ",
-          enum_name(c.activation));
-  require(c.kv_heads <= c.heads, ErrorCode::invalid_argument, kOrigin, "kv_heads must be 0 to ",
-          c.heads, ", got ", c.kv_heads);
-  require(c.heads % c.key_heads() == 0, ErrorCode::invalid_argument, kOrigin, "the ", c.heads,
-          " heads are not a multiple of the ", c.kv_heads, " kv_heads");
-  require(rotary || c.key_heads() == c.heads, ErrorCode::invalid_argument, kOrigin,
+          ErrorCode::invalid_argument, kModelConfigOrigin,
+          "the activation of ffn swiglu is silu, not ", enum_name(c.activation));
+  require(c.kv_heads <= c.heads, ErrorCode::invalid_argument, kModelConfigOrigin,
+          "kv_heads must be 0 to ", c.heads, ", got ", c.kv_heads);
+  require(c.heads % c.key_heads() == 0, ErrorCode::invalid_argument, kModelConfigOrigin, "the ",
+          c.heads, " heads are not a multiple of the ", c.kv_heads, " kv_heads");
+  require(rotary || c.key_heads() == c.heads, ErrorCode::invalid_argument, kModelConfigOrigin,
           "kv_heads below heads (", c.kv_heads, " of ", c.heads,
           ") come with rotary positions only");
-  require(rotary || c.head_width == 0, ErrorCode::invalid_argument, kOrigin, "head_width (",
-          c.head_width, ") comes with rotary positions only");
-  require(c.attention_width() <= limits::kModelDimension, ErrorCode::invalid_argument, kOrigin,
-          c.heads, " heads of ", c.head_width, " elements are more than ", limits::kModelDimension);
+  require(rotary || c.head_width == 0, ErrorCode::invalid_argument, kModelConfigOrigin,
+          "head_width (", c.head_width, ") comes with rotary positions only");
+  require(c.attention_width() <= limits::kModelDimension, ErrorCode::invalid_argument,
+          kModelConfigOrigin, c.heads, " heads of ", c.head_width, " elements are more than ",
+          limits::kModelDimension);
   require(rotary || (c.rope_factor == 1 && c.rope_original_positions == 0),
-          ErrorCode::invalid_argument, kOrigin,
+          ErrorCode::invalid_argument, kModelConfigOrigin,
           "rope_factor and rope_original_positions come with rotary positions only");
-  require(c.rope_low_turns < c.rope_high_turns, ErrorCode::invalid_argument, kOrigin,
+  require(c.rope_low_turns < c.rope_high_turns, ErrorCode::invalid_argument, kModelConfigOrigin,
           "rope_low_turns (", c.rope_low_turns, ") must be below rope_high_turns (",
           c.rope_high_turns, ")");
-  require(!rotary || c.head_dim() % 2 == 0, ErrorCode::invalid_argument, kOrigin,
+  require(!rotary || c.head_dim() % 2 == 0, ErrorCode::invalid_argument, kModelConfigOrigin,
           "rotary positions need heads of an even width, that of the ", c.heads, " heads is ",
           c.head_dim());
 }
@@ -47,12 +48,13 @@ void check_form(const ModelConfig& c) {
 }  // namespace
 
 void validate(const ModelConfig& c) {
-  for_each_field_of_model(
-      c, [](const OptionField& field, const auto& value) { check_option(kOrigin, field, value); });
-  require(c.width % 2 == 0, ErrorCode::invalid_argument, kOrigin, "width must be even, got ",
-          c.width);
-  require(c.head_width > 0 || c.width % c.heads == 0, ErrorCode::invalid_argument, kOrigin,
-          "width ", c.width, " is not a multiple of the ", c.heads, " heads");
+  for_each_field_of_model(c, [](const OptionField& field, const auto& value) {
+    check_option(kModelConfigOrigin, field, value);
+  });
+  require(c.width % 2 == 0, ErrorCode::invalid_argument, kModelConfigOrigin,
+          "width must be even, got ", c.width);
+  require(c.head_width > 0 || c.width % c.heads == 0, ErrorCode::invalid_argument,
+          kModelConfigOrigin, "width ", c.width, " is not a multiple of the ", c.heads, " heads");
   check_form(c);
 }
 
@@ -66,16 +68,16 @@ std::string to_json(const ModelConfig& config) {
 
 ModelConfig model_config_from_json(const std::string& text) {
   ModelConfig config;
-  const Json json = parse_json(text, kOrigin, "not a model configuration");
-  const JsonFields in(json, kOrigin, "not a model configuration");
+  const Json json = parse_json(text, kModelConfigOrigin, "not a model configuration");
+  const JsonFields in(json, kModelConfigOrigin, "not a model configuration");
   size_t fields = 0;
   for_each_field_of_model(config, [&](const OptionField& field, auto& value) {
     if (field.later && !in.has(field.json_key())) return;
-    read_option(in, kOrigin, field, value);
+    read_option(in, kModelConfigOrigin, field, value);
     ++fields;
   });
-  require(in.members().size() == fields, ErrorCode::corrupt_file, kOrigin, "the configuration has ",
-          in.members().size(), " fields, this version knows ", fields);
+  require(in.members().size() == fields, ErrorCode::corrupt_file, kModelConfigOrigin,
+          "the configuration has ", in.members().size(), " fields, this version knows ", fields);
   validate(config);
   return config;
 }

@@ -16,7 +16,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "model file";
+constexpr const char* kModelIoOrigin = "model file";
 
 std::vector<int64_t> dims(const Shape& shape) {
   return {shape.begin(), shape.end()};
@@ -24,14 +24,14 @@ std::vector<int64_t> dims(const Shape& shape) {
 
 size_t bytes_of(const ParameterStore& parameters, ParamId id) {
   return checked_mul(static_cast<size_t>(parameters.value(id).numel()),
-                     dtype_size(parameters.master().dtype()), kOrigin);
+                     dtype_size(parameters.master().dtype()), kModelIoOrigin);
 }
 
 // The bytes of a trainable parameter in a flat workspace of the master's dtype.
 template <class Byte>
 std::span<Byte> part_of(std::span<Byte> workspace, const ParameterStore& parameters, ParamId id) {
   const size_t first = checked_mul(static_cast<size_t>(parameters.offset(id)),
-                                   dtype_size(parameters.master().dtype()), kOrigin);
+                                   dtype_size(parameters.master().dtype()), kModelIoOrigin);
   return workspace.subspan(first, bytes_of(parameters, id));
 }
 
@@ -77,18 +77,18 @@ void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& conf
       matrix_element * width *
           (static_cast<double>(config.vocabulary) + static_cast<double>(layers) * rows_of_a_layer) +
       (is_lm ? table : 0);
-  require(weights <= payload, ErrorCode::corrupt_file, kOrigin, reader.label(), " holds ", payload,
-          " bytes of tensors, its configuration needs at least ", weights);
-  require(is_lm || table <= payload + kTableAllowance, ErrorCode::corrupt_file, kOrigin,
+  require(weights <= payload, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), " holds ",
+          payload, " bytes of tensors, its configuration needs at least ", weights);
+  require(is_lm || table <= payload + kTableAllowance, ErrorCode::corrupt_file, kModelIoOrigin,
           reader.label(), ": max_positions ", config.max_positions,
           " is out of proportion to the model");
 }
 
 DType stored_dtype(const SafetensorsReader& reader) {
-  require(!reader.tensors().empty(), ErrorCode::corrupt_file, kOrigin, reader.label(),
+  require(!reader.tensors().empty(), ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
           " holds no tensors");
   const DType dtype = reader.tensors().front().dtype;
-  require(is_compute(dtype), ErrorCode::unsupported, kOrigin, reader.label(), " holds ",
+  require(is_compute(dtype), ErrorCode::unsupported, kModelIoOrigin, reader.label(), " holds ",
           dtype_name(dtype), " weights, they must be float32 or float64");
   return dtype;
 }
@@ -96,14 +96,14 @@ DType stored_dtype(const SafetensorsReader& reader) {
 void check_entry(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
                  const std::string& prefix) {
   const TensorInfo* info = reader.find(prefix + parameters.name(id));
-  require(info != nullptr, ErrorCode::corrupt_file, kOrigin, reader.label(), " lacks the tensor ",
-          prefix, parameters.name(id));
-  require(info->shape == dims(parameters.shape(id)), ErrorCode::corrupt_file, kOrigin,
+  require(info != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
+          " lacks the tensor ", prefix, parameters.name(id));
+  require(info->shape == dims(parameters.shape(id)), ErrorCode::corrupt_file, kModelIoOrigin,
           reader.label(), ": ", info->name, " has the shape ",
           Shape(std::span<const int64_t>(info->shape)).str(), ", the model needs ",
           parameters.shape(id).str());
   const DType dtype = parameters.master().dtype();
-  require(info->dtype == dtype && info->foreign.empty(), ErrorCode::corrupt_file, kOrigin,
+  require(info->dtype == dtype && info->foreign.empty(), ErrorCode::corrupt_file, kModelIoOrigin,
           reader.label(), ": ", info->name, " is ",
           info->foreign.empty() ? dtype_name(info->dtype) : "int8", ", the model needs ",
           dtype_name(dtype));
@@ -128,8 +128,8 @@ void check_tensors(const SafetensorsReader& reader, const ParameterStore& parame
       const ParamId id = parameters.find(info.name.substr(prefix.size()));
       known = known || (id != kNoParam && in_file(parameters, id, prefix));
     }
-    require(known, ErrorCode::corrupt_file, kOrigin, reader.label(), " has the tensor ", info.name,
-            ", which the model does not know");
+    require(known, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), " has the tensor ",
+            info.name, ", which the model does not know");
   }
 }
 
@@ -158,8 +158,8 @@ void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& r
   for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
     T value;
     std::memcpy(&value, bytes.data() + at, sizeof value);
-    require(std::isfinite(value), ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", name,
-            " has the element ", value, ", which no update could use");
+    require(std::isfinite(value), ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ",
+            name, " has the element ", value, ", which no update could use");
   }
 }
 
@@ -172,7 +172,7 @@ std::string vocabulary_checksum(const Tokenizer& tokenizer) {
 void require_vocabulary(const Model& model, std::string_view checksum, std::string_view tokenizer) {
   const Model::Origin& origin = model.origin();
   require(origin.vocabulary.empty() || origin.vocabulary == checksum, ErrorCode::invalid_argument,
-          kOrigin, origin.file.empty() ? "the model" : origin.file,
+          kModelIoOrigin, origin.file.empty() ? "the model" : origin.file,
           " was trained with another vocabulary than ",
           tokenizer.empty() ? "the tokenizer" : tokenizer, ": their checksums are ",
           origin.vocabulary, " and ", checksum);
@@ -274,12 +274,12 @@ void save_model(const std::filesystem::path& path, Context& context, const Model
 
 ModelConfig read_model_config(const SafetensorsReader& reader) {
   const auto found = reader.metadata().find(kModelConfigKey);
-  require(found != reader.metadata().end(), ErrorCode::corrupt_file, kOrigin, reader.label(),
+  require(found != reader.metadata().end(), ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
           " has no '", kModelConfigKey, "' in its metadata: it is not a model of this program");
   try {
     return model_config_from_json(found->second);
   } catch (const Error& error) {
-    fail(ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", error.message());
+    fail(ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", error.message());
   }
 }
 
@@ -289,16 +289,16 @@ std::string read_vocabulary_checksum(const SafetensorsReader& reader) {
   const std::string& text = found->second;
   const bool is_checksum =
       text.size() == 8 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-  require(is_checksum, ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", kTokenizerKey,
+  require(is_checksum, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", kTokenizerKey,
           " is no checksum: ", quote(text));
   return text;
 }
 
 std::string describe_differences(const ModelConfig& saved, const ModelConfig& given) {
-  const Json a = parse_json(to_json(saved), kOrigin, "model configuration");
-  const Json b = parse_json(to_json(given), kOrigin, "model configuration");
-  const JsonFields before(a, kOrigin, "model configuration"),
-      now(b, kOrigin, "model configuration");
+  const Json a = parse_json(to_json(saved), kModelIoOrigin, "model configuration");
+  const Json b = parse_json(to_json(given), kModelIoOrigin, "model configuration");
+  const JsonFields before(a, kModelIoOrigin, "model configuration"),
+      now(b, kModelIoOrigin, "model configuration");
   std::string text;
   for (const auto& [name, value] : before.members())
     if (value != now.at(name))
@@ -313,8 +313,8 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
   const bool stored_int8 = has_int8_weights(reader);
   const bool int8 = int8_weights || stored_int8;
   const DType stored = stored_int8 ? DType::f32 : stored_dtype(reader);
-  require(!dtype || stat_dtype(*dtype) == stored, ErrorCode::unsupported, kOrigin, reader.label(),
-          " holds ", dtype_name(stored), " weights, of which no ",
+  require(!dtype || stat_dtype(*dtype) == stored, ErrorCode::unsupported, kModelIoOrigin,
+          reader.label(), " holds ", dtype_name(stored), " weights, of which no ",
           dtype_name(dtype.value_or(stored)), " model is made");
   check_claimed_size(reader, config, stored,
                      stored_int8 ? 1.0 : static_cast<double>(dtype_size(stored)));
@@ -336,7 +336,7 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
 
 void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model) {
   require(!reader.metadata().contains(kAdapterKey) && !model.adapter(), ErrorCode::invalid_argument,
-          kOrigin, reader.label(),
+          kModelIoOrigin, reader.label(),
           ": weights to begin with are those of a model without an adapter, for one without; "
           "translate-train merge writes a model with its adapter merged");
   const ParameterStore& parameters = model.parameters();
@@ -362,7 +362,7 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
   saved.max_positions = given.max_positions;
   saved.depth_scaled_init = given.depth_scaled_init;
   const std::string differences = describe_differences(saved, given);
-  require(misfit.empty() && differences.empty(), ErrorCode::invalid_argument, kOrigin,
+  require(misfit.empty() && differences.empty(), ErrorCode::invalid_argument, kModelIoOrigin,
           reader.label(), " is not for this model: ", misfit,
           misfit.empty() || differences.empty() ? "" : "; ", differences);
   read_weights(context, reader, model.parameters());
@@ -370,7 +370,7 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
 
 void stage_weights(const SafetensorsReader& reader, Model& model, StagedTensors& staged) {
   const ModelConfig saved = read_model_config(reader);
-  require(saved == model.config(), ErrorCode::invalid_argument, kOrigin, reader.label(),
+  require(saved == model.config(), ErrorCode::invalid_argument, kModelIoOrigin, reader.label(),
           " holds another model: ", describe_differences(saved, model.config()));
   require_same_adapter(reader, model);
   stage_master(reader, model.parameters(), staged);

@@ -10,7 +10,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "batch";
+constexpr const char* kUploadOrigin = "batch";
 constexpr size_t kAlignment = 256;  // of a field in the block, in bytes
 
 static_assert(ops::kIgnoreLabel == kIgnoreLabel);
@@ -27,7 +27,7 @@ size_t token_count(const PackedBatchHost& host, BatchSide side) {
 void validate_boundaries(const char* name, std::span<const int32_t> boundaries, size_t tokens) {
   const bool valid = boundaries.front() == 0 && boundaries.back() == static_cast<int64_t>(tokens) &&
                      std::is_sorted(boundaries.begin(), boundaries.end());
-  require(valid, ErrorCode::invalid_argument, kOrigin, name,
+  require(valid, ErrorCode::invalid_argument, kUploadOrigin, name,
           " must start at 0, never decrease and end at the number of tokens, ", tokens);
 }
 
@@ -37,14 +37,14 @@ void validate_indices(const Context& context, const char* name, std::span<const 
   if (context.device().kind == DeviceKind::cpu) return;
   for (size_t t = 0; t < indices.size(); ++t)
     require((indices[t] >= 0 && indices[t] < limit) || indices[t] == ignored,
-            ErrorCode::invalid_argument, kOrigin, name, " has ", indices[t], " at token ", t,
+            ErrorCode::invalid_argument, kUploadOrigin, name, " has ", indices[t], " at token ", t,
             ", the model knows 0 to ", limit - 1);
 }
 
 void validate_weights(const Context& context, const char* name, std::span<const float> weights) {
   if (context.device().kind == DeviceKind::cpu) return;
   for (size_t t = 0; t < weights.size(); ++t)
-    require(weights[t] >= 0, ErrorCode::invalid_argument, kOrigin, name, " has ", weights[t],
+    require(weights[t] >= 0, ErrorCode::invalid_argument, kUploadOrigin, name, " has ", weights[t],
             " at token ", t, ", it must not be negative or not a number");
 }
 
@@ -94,20 +94,20 @@ void write_padded_boundaries(std::span<const int32_t> boundaries, int64_t count,
 
 void validate_batch(const Context& context, const PackedBatchHost& host,
                     const ModelConfig& config) {
-  require(!host.target_cu_seqlens.empty(), ErrorCode::shape_mismatch, kOrigin,
+  require(!host.target_cu_seqlens.empty(), ErrorCode::shape_mismatch, kUploadOrigin,
           "target_cu_seqlens is empty, it has one element more than there are sentences");
   const size_t boundaries = host.target_cu_seqlens.size();
   for_each_batch_field(host, [&](const BatchField& field, const auto& values) {
     if (field.side == BatchSide::source && !config.has_encoder()) {
-      require(values.empty(), ErrorCode::invalid_argument, kOrigin,
+      require(values.empty(), ErrorCode::invalid_argument, kUploadOrigin,
               "a decoder-lm reads the source in target_in, ", field.name, " must be empty");
       return;
     }
     if (field.if_absent && values.empty()) return;
     const size_t expected =
         field.extent == FieldExtent::boundaries ? boundaries : token_count(host, field.side);
-    require(values.size() == expected, ErrorCode::shape_mismatch, kOrigin, field.name, " has ",
-            values.size(), " elements, ", expected, " are needed");
+    require(values.size() == expected, ErrorCode::shape_mismatch, kUploadOrigin, field.name,
+            " has ", values.size(), " elements, ", expected, " are needed");
   });
   for_each_batch_field(host, [&](const BatchField& field, const auto& values) {
     if (!values.empty())

@@ -10,7 +10,7 @@
 namespace trafo::nn {
 namespace {
 
-constexpr const char* kOrigin = "kv_cache";
+constexpr const char* kKvCacheOrigin = "kv_cache";
 
 Tensor upload(Context& context, std::span<const int32_t> values) {
   return context.from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
@@ -18,9 +18,9 @@ Tensor upload(Context& context, std::span<const int32_t> values) {
 
 // Slots are numbered by int32 on the device.
 int64_t slot_count(int64_t rows, int64_t capacity) {
-  const int64_t slots = checked_mul(rows, capacity, kOrigin);
-  require(slots <= std::numeric_limits<int32_t>::max(), ErrorCode::invalid_argument, kOrigin, rows,
-          " rows of ", capacity, " tokens are more than a cache can hold");
+  const int64_t slots = checked_mul(rows, capacity, kKvCacheOrigin);
+  require(slots <= std::numeric_limits<int32_t>::max(), ErrorCode::invalid_argument, kKvCacheOrigin,
+          rows, " rows of ", capacity, " tokens are more than a cache can hold");
   return slots;
 }
 
@@ -37,17 +37,17 @@ int64_t KvCache::longest() const {
 }
 
 void KvCache::begin_append(Context& context, std::span<const int32_t> counts) {
-  require(static_cast<int64_t>(counts.size()) == rows(), ErrorCode::shape_mismatch, kOrigin,
+  require(static_cast<int64_t>(counts.size()) == rows(), ErrorCode::shape_mismatch, kKvCacheOrigin,
           counts.size(), " counts of new tokens for ", rows(), " rows");
   counts_.assign(counts.begin(), counts.end());
   prefill_ = std::any_of(counts.begin(), counts.end(), [](int32_t count) { return count != 1; });
-  require(!prefill_ || longest() == 0, ErrorCode::invalid_argument, kOrigin,
+  require(!prefill_ || longest() == 0, ErrorCode::invalid_argument, kKvCacheOrigin,
           "several tokens a row can only be appended to empty rows");
   sequences_ = {};
   std::vector<int32_t> slots, positions, begin, end, cu_seqlens{0};
   for (size_t r = 0; r < counts.size(); ++r) {
     const int32_t length = lengths_[r], count = counts[r];
-    require(count > 0 && length + count <= capacity_, ErrorCode::invalid_argument, kOrigin,
+    require(count > 0 && length + count <= capacity_, ErrorCode::invalid_argument, kKvCacheOrigin,
             "the cache has room for ", capacity_, " tokens a row; row ", r, " holds ", length,
             " and cannot take ", count, " more");
     begin.push_back(static_cast<int32_t>(static_cast<int64_t>(r) * capacity_));
@@ -100,8 +100,8 @@ Tensor KvCache::gathered(Context& context, std::span<const int32_t> parents,
 }
 
 void KvCache::grow(Context& context, int64_t capacity) {
-  require(capacity >= longest(), ErrorCode::invalid_argument, kOrigin, "a capacity of ", capacity,
-          " tokens is less than the ", longest(), " tokens of the longest row");
+  require(capacity >= longest(), ErrorCode::invalid_argument, kKvCacheOrigin, "a capacity of ",
+          capacity, " tokens is less than the ", longest(), " tokens of the longest row");
   if (capacity == capacity_) return;
   std::vector<int32_t> same(lengths_.size());
   std::iota(same.begin(), same.end(), 0);
@@ -113,8 +113,8 @@ bool KvCache::reorder(Context& context, std::span<const int32_t> parents) {
   std::vector<int32_t> lengths;
   bool same = static_cast<int64_t>(parents.size()) == rows();
   for (size_t i = 0; i < parents.size(); ++i) {
-    require(parents[i] >= 0 && parents[i] < rows(), ErrorCode::invalid_argument, kOrigin, "parent ",
-            parents[i], " is not one of the ", rows(), " rows");
+    require(parents[i] >= 0 && parents[i] < rows(), ErrorCode::invalid_argument, kKvCacheOrigin,
+            "parent ", parents[i], " is not one of the ", rows(), " rows");
     lengths.push_back(lengths_[static_cast<size_t>(parents[i])]);
     same = same && parents[i] == static_cast<int32_t>(i);
   }

@@ -9,6 +9,11 @@
 
 namespace trafo::nn {
 
+// The dropout layers of a model, which tell their random numbers apart: its embeddings (source 0
+// and target 1 of an encoder-decoder model), then the blocks of its stacks in their order.
+inline constexpr uint32_t kEmbeddingDropout = 0;
+inline constexpr uint32_t kFirstBlockDropout = 1;
+
 class TransformerStack {
  public:
   TransformerStack() = default;

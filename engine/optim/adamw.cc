@@ -12,11 +12,11 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "adamw";
+constexpr const char* kAdamwOrigin = "adamw";
 
 void check_options(const AdamWOptions& options) {
   const auto check = [](bool condition, const char* what, double value) {
-    require(condition, ErrorCode::invalid_argument, kOrigin, what, ", got ", value);
+    require(condition, ErrorCode::invalid_argument, kAdamwOrigin, what, ", got ", value);
   };
   check(options.beta1 >= 0 && options.beta1 < 1, "beta1 must be at least 0 and below 1",
         options.beta1);
@@ -30,7 +30,7 @@ void check_options(const AdamWOptions& options) {
         options.ema_alpha);
   require(
       options.states == OptimizerStates::float32 || options.states == OptimizerStates::eight_bit,
-      ErrorCode::invalid_argument, kOrigin, "unknown optimizer states ",
+      ErrorCode::invalid_argument, kAdamwOrigin, "unknown optimizer states ",
       static_cast<int32_t>(options.states));
 }
 
@@ -40,24 +40,24 @@ AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients
              const AdamWOptions& options, const Tensor& rounded, const UpdateGroups& groups)
     : context_(context), options_(options) {
   check_options(options);
-  check_compute_input(context, kOrigin, "parameters", parameters);
-  check_compute_input(context, kOrigin, "gradients", gradients);
-  check_same_dtype(kOrigin, "parameters", parameters, "gradients", gradients);
-  require(parameters.shape() == gradients.shape(), ErrorCode::shape_mismatch, kOrigin,
+  check_compute_input(context, kAdamwOrigin, "parameters", parameters);
+  check_compute_input(context, kAdamwOrigin, "gradients", gradients);
+  check_same_dtype(kAdamwOrigin, "parameters", parameters, "gradients", gradients);
+  require(parameters.shape() == gradients.shape(), ErrorCode::shape_mismatch, kAdamwOrigin,
           "the parameters are ", parameters.shape().str(), ", the gradients ",
           gradients.shape().str());
   require(parameters.is_contiguous() && gradients.is_contiguous(), ErrorCode::invalid_argument,
-          kOrigin, "parameters and gradients must be contiguous");
-  require(parameters.dtype() != DType::bf16, ErrorCode::dtype_mismatch, kOrigin,
+          kAdamwOrigin, "parameters and gradients must be contiguous");
+  require(parameters.dtype() != DType::bf16, ErrorCode::dtype_mismatch, kAdamwOrigin,
           "the parameters are bfloat16, too coarse to add updates to: give their float32 masters");
   if (rounded.defined()) {
-    check_input(context, kOrigin, "rounded", rounded);
+    check_input(context, kAdamwOrigin, "rounded", rounded);
     require(rounded.dtype() == DType::bf16 && parameters.dtype() == DType::f32,
-            ErrorCode::dtype_mismatch, kOrigin,
+            ErrorCode::dtype_mismatch, kAdamwOrigin,
             "rounded copies are bfloat16 and belong to float32 parameters, got ",
             dtype_name(rounded.dtype()), " and ", dtype_name(parameters.dtype()));
     require(rounded.shape() == parameters.shape() && rounded.is_contiguous(),
-            ErrorCode::shape_mismatch, kOrigin, "rounded must be contiguous, ",
+            ErrorCode::shape_mismatch, kAdamwOrigin, "rounded must be contiguous, ",
             parameters.shape().str(), ", it is ", rounded.shape().str());
     rounded_ = rounded.detach();
   }
@@ -66,7 +66,7 @@ AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients
   set_groups(groups);
   if (options.ema_alpha > 0) ema_ = context.zeros(parameters.shape(), parameters.dtype());
   if (options.states == OptimizerStates::eight_bit) {
-    require(parameters.dtype() == DType::f32, ErrorCode::unsupported, kOrigin,
+    require(parameters.dtype() == DType::f32, ErrorCode::unsupported, kAdamwOrigin,
             "8-bit states belong to float32 parameters or masters, these are ",
             dtype_name(parameters.dtype()));
     const int64_t blocks = state_code::blocks(parameters.numel());
@@ -86,18 +86,18 @@ void AdamW::set_groups(const UpdateGroups& groups) {
   if (std::all_of(groups.factors.begin(), groups.factors.end(), is_one)) return;
   const auto cells =
       static_cast<size_t>((parameters_.numel() + kGroupElements - 1) / kGroupElements);
-  require(groups.factors.size() <= 256, ErrorCode::invalid_argument, kOrigin, "there are ",
+  require(groups.factors.size() <= 256, ErrorCode::invalid_argument, kAdamwOrigin, "there are ",
           groups.factors.size(), " groups of parameters, at most 256 are possible");
   for (const UpdateFactors& f : groups.factors)
     require(f.learning_rate >= 0 && std::isfinite(f.learning_rate) && f.weight_decay >= 0 &&
                 std::isfinite(f.weight_decay),
-            ErrorCode::invalid_argument, kOrigin,
+            ErrorCode::invalid_argument, kAdamwOrigin,
             "the factors of a group must be finite and not negative, got ", f.learning_rate,
             " for the learning rate and ", f.weight_decay, " for the weight decay");
-  require(groups.group_of.size() == cells, ErrorCode::invalid_argument, kOrigin, "group_of has ",
-          groups.group_of.size(), " entries, the parameters need ", cells);
+  require(groups.group_of.size() == cells, ErrorCode::invalid_argument, kAdamwOrigin,
+          "group_of has ", groups.group_of.size(), " entries, the parameters need ", cells);
   for (const uint8_t group : groups.group_of)
-    require(group < groups.factors.size(), ErrorCode::invalid_argument, kOrigin,
+    require(group < groups.factors.size(), ErrorCode::invalid_argument, kAdamwOrigin,
             "there is no group ", static_cast<int>(group));
   const auto words = [&](const void* from, size_t bytes) {
     std::vector<int32_t> padded((bytes + sizeof(int32_t) - 1) / sizeof(int32_t));
@@ -145,18 +145,18 @@ int64_t AdamW::state_bytes() const {
 }
 
 void AdamW::set_steps(int64_t steps) {
-  require(steps >= 0, ErrorCode::invalid_argument, kOrigin, "steps must not be negative, got ",
+  require(steps >= 0, ErrorCode::invalid_argument, kAdamwOrigin, "steps must not be negative, got ",
           steps);
   steps_ = steps;
 }
 
 void AdamW::step(double learning_rate, double grad_scale) {
-  require(std::isfinite(learning_rate) && learning_rate >= 0, ErrorCode::invalid_argument, kOrigin,
-          "the learning rate must be finite and not negative, got ", learning_rate);
-  require(std::isfinite(grad_scale), ErrorCode::invalid_argument, kOrigin,
+  require(std::isfinite(learning_rate) && learning_rate >= 0, ErrorCode::invalid_argument,
+          kAdamwOrigin, "the learning rate must be finite and not negative, got ", learning_rate);
+  require(std::isfinite(grad_scale), ErrorCode::invalid_argument, kAdamwOrigin,
           "grad_scale must be finite, got ", grad_scale);
-  const UpdateRange range(context_, kOrigin);
-  launch(context_, OpKernel::adamw, kOrigin,
+  const UpdateRange range(context_, kAdamwOrigin);
+  launch(context_, OpKernel::adamw, kAdamwOrigin,
          AdamWParams{state(), learning_rate, grad_scale, steps_ + 1});
   mark_written();
   ++steps_;

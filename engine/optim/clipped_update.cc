@@ -8,7 +8,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "clipped_update";
+constexpr const char* kClippedUpdateOrigin = "clipped_update";
 
 // Room for a struct; int32 because it needs no arithmetic.
 template <class Struct>
@@ -27,20 +27,21 @@ ClippedUpdate::ClippedUpdate(Context& context, AdamW& optimizer, const Schedule&
       max_norm_(max_norm),
       rates_(device_struct<LearningRates>(context)),
       record_(device_struct<UpdateRecord>(context)) {
-  require(max_norm >= 0, ErrorCode::invalid_argument, kOrigin,
+  require(max_norm >= 0, ErrorCode::invalid_argument, kClippedUpdateOrigin,
           "max_norm must be positive, or 0 for no clipping, got ", max_norm);
 }
 
 void ClippedUpdate::prepare(int64_t earliest, int64_t latest) {
   if (earliest >= first_rate_ && latest < past_rate_) return;
-  require(latest - earliest < LearningRates::kCount, ErrorCode::internal, kOrigin,
+  require(latest - earliest < LearningRates::kCount, ErrorCode::internal, kClippedUpdateOrigin,
           latest - earliest, " updates are in flight");
   LearningRates rates{};
   rates.first = earliest;
   for (int64_t i = 0; i < LearningRates::kCount; ++i) {
     rates.rates[i] = schedule_(earliest + i);
     require(std::isfinite(rates.rates[i]) && rates.rates[i] >= 0, ErrorCode::invalid_argument,
-            kOrigin, "the learning rate of update ", earliest + i, " is ", rates.rates[i]);
+            kClippedUpdateOrigin, "the learning rate of update ", earliest + i, " is ",
+            rates.rates[i]);
   }
   context_.backend().copy_from_host(rates_.raw(), &rates, sizeof rates);
   first_rate_ = earliest;
@@ -48,13 +49,14 @@ void ClippedUpdate::prepare(int64_t earliest, int64_t latest) {
 }
 
 void ClippedUpdate::run(const Tensor& loss, const Tensor& nll) {
-  require(past_rate_ > 0, ErrorCode::internal, kOrigin, "no learning rate was prepared");
-  const UpdateRange range(context_, kOrigin);
+  require(past_rate_ > 0, ErrorCode::internal, kClippedUpdateOrigin,
+          "no learning rate was prepared");
+  const UpdateRange range(context_, kClippedUpdateOrigin);
   for (const Tensor& sum : {loss, nll})
-    require(sum.dtype() == optimizer_.dtype(), ErrorCode::dtype_mismatch, kOrigin,
+    require(sum.dtype() == optimizer_.dtype(), ErrorCode::dtype_mismatch, kClippedUpdateOrigin,
             "loss and nll are ", dtype_name(sum.dtype()), ", the parameters ",
             dtype_name(optimizer_.dtype()));
-  launch(context_, OpKernel::clipped_adamw, kOrigin,
+  launch(context_, OpKernel::clipped_adamw, kClippedUpdateOrigin,
          ClippedAdamWParams{optimizer_.state(), max_norm_, loss.raw(), nll.raw(),
                             static_cast<const LearningRates*>(rates_.raw()),
                             static_cast<UpdateRecord*>(record_.raw())});

@@ -10,14 +10,14 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "schedule";
+constexpr const char* kScheduleOrigin = "schedule";
 
 }  // namespace
 
 Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
   const ScheduleKind kind = options.kind;
   const auto check = [&](bool condition, const auto&... message) {
-    require(condition, ErrorCode::invalid_argument, kOrigin, message...);
+    require(condition, ErrorCode::invalid_argument, kScheduleOrigin, message...);
   };
   check(is_known(kind), "unknown kind ", static_cast<int>(kind));
   check(std::isfinite(options.learning_rate) && options.learning_rate >= 0,
@@ -37,10 +37,11 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
 }
 
 double Schedule::operator()(int64_t update) const {
-  require(update >= 1, ErrorCode::invalid_argument, kOrigin, "updates count from 1, got ", update);
+  require(update >= 1, ErrorCode::invalid_argument, kScheduleOrigin, "updates count from 1, got ",
+          update);
   if (!function_) return scheduled(update);
   const double rate = function_(update, scheduled(update));
-  require(std::isfinite(rate) && rate >= 0, ErrorCode::invalid_argument, kOrigin,
+  require(std::isfinite(rate) && rate >= 0, ErrorCode::invalid_argument, kScheduleOrigin,
           "the learning rate of a callback must be finite and not negative, got ", rate,
           " for update ", update);
   return rate;

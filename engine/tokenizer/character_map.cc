@@ -14,7 +14,7 @@ namespace {
 // The library's prefix search has a fixed buffer. More matches along one path would be read past
 // its end.
 constexpr int kMaxMatches = 32;
-constexpr size_t kEscapedSpace = 3;  // U+2581
+constexpr size_t kEscapedSpaceBytes = 3;  // U+2581
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 // A unit of the double array: label in bits 0..7 and 31. Bit 8 says that a leaf follows. The rest
@@ -34,7 +34,7 @@ uint32_t leaf_value(uint32_t unit) {
 
 size_t escaped_bytes(std::string_view text) {
   const auto spaces = static_cast<size_t>(std::count(text.begin(), text.end(), ' '));
-  return text.size() + (kEscapedSpace - 1) * spaces;
+  return text.size() + (kEscapedSpaceBytes - 1) * spaces;
 }
 
 }  // namespace
@@ -144,7 +144,7 @@ std::string_view CharacterMap::next(std::string_view text, size_t& position) con
 }
 
 size_t CharacterMap::normalized_bytes(std::string_view text) const {
-  size_t bytes = kEscapedSpace;  // the dummy prefix or suffix
+  size_t bytes = kEscapedSpaceBytes;  // the dummy prefix or suffix
   for (size_t position = 0; position < text.size();) bytes += escaped_bytes(next(text, position));
   return bytes;
 }

@@ -10,7 +10,7 @@
 namespace trafo {
 namespace {
 
-constexpr std::string_view kOrigin = "subword sampling";
+constexpr std::string_view kSubwordSamplerOrigin = "subword sampling";
 // How far the score of an unknown character is below the worst token, as in SentencePiece.
 constexpr double kUnknownPenalty = 10;
 
@@ -84,7 +84,8 @@ struct SubwordSampler::Vocabulary {
 
 SubwordSampler::SubwordSampler(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
   const SpmKind kind = tokenizer.kind();
-  require(kind == SpmKind::unigram || kind == SpmKind::bpe, ErrorCode::unsupported, kOrigin,
+  require(kind == SpmKind::unigram || kind == SpmKind::bpe, ErrorCode::unsupported,
+          kSubwordSamplerOrigin,
           "the vocabulary is neither a unigram nor a BPE model: it has one segmentation only");
   auto vocabulary = std::make_shared<Vocabulary>();
   size_t bytes = 1;

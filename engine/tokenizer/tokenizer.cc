@@ -17,8 +17,6 @@
 namespace trafo {
 namespace {
 
-constexpr std::string_view kOrigin = kTokenizerOrigin;
-
 // Bytes that a token may be decoded to, where they are not the bytes of the token.
 constexpr size_t kLongestSurface = limits::kSubwordBytes;
 
@@ -34,34 +32,35 @@ void check_growth(const CharacterMap& map, std::string_view text) {
       limits::kNormalizedFree,
       std::min(limits::kNormalizedGrowth * text.size(), text.size() + limits::kNormalizedExtra));
   const size_t bytes = map.normalized_bytes(text);
-  require(bytes <= allowed, ErrorCode::corrupt_file, kOrigin,
+  require(bytes <= allowed, ErrorCode::corrupt_file, kTokenizerOrigin,
           "the SentencePiece model turns a text of ", text.size(), " bytes into ", bytes,
           ", the limit is ", allowed);
 }
 
 // Subwords and the text that a character map makes may not fit, which no look at the model shows.
 void check_encoded(const sentencepiece::util::Status& status) {
-  require(status.ok(), ErrorCode::corrupt_file, kOrigin,
+  require(status.ok(), ErrorCode::corrupt_file, kTokenizerOrigin,
           "the SentencePiece model cannot encode the text: ", status.error_message());
 }
 
 std::string read_file(const std::filesystem::path& file) {
   const std::string name = file.string();
   std::error_code error;
-  require(!std::filesystem::is_directory(file, error), ErrorCode::invalid_argument, kOrigin, name,
-          ": is a directory");
+  require(!std::filesystem::is_directory(file, error), ErrorCode::invalid_argument,
+          kTokenizerOrigin, name, ": is a directory");
   errno = 0;
   std::ifstream stream(file, std::ios::binary);
-  if (!stream.is_open()) fail_to_open(kOrigin, name, errno);
+  if (!stream.is_open()) fail_to_open(kTokenizerOrigin, name, errno);
   std::string bytes;
   char buffer[1 << 16];
   do {
     stream.read(buffer, sizeof buffer);
     bytes.append(buffer, static_cast<size_t>(stream.gcount()));
-    require(bytes.size() <= static_cast<size_t>(INT32_MAX), ErrorCode::corrupt_file, kOrigin, name,
-            ": not a usable SentencePiece model: it is over 2 GiB");
+    require(bytes.size() <= static_cast<size_t>(INT32_MAX), ErrorCode::corrupt_file,
+            kTokenizerOrigin, name, ": not a usable SentencePiece model: it is over 2 GiB");
   } while (stream.good());
-  require(stream.eof(), ErrorCode::io, kOrigin, name, ": cannot be read: ", std::strerror(errno));
+  require(stream.eof(), ErrorCode::io, kTokenizerOrigin, name,
+          ": cannot be read: ", std::strerror(errno));
   return bytes;
 }
 
@@ -93,7 +92,7 @@ Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view na
     reason = error.what();
   }
   auto check = [name](bool condition, const auto&... why) {
-    require(condition, ErrorCode::corrupt_file, kOrigin, name,
+    require(condition, ErrorCode::corrupt_file, kTokenizerOrigin, name,
             ": not a usable SentencePiece model: ", why...);
   };
   check(reason.empty(), reason);
@@ -146,19 +145,20 @@ std::vector<std::string> Tokenizer::encode_as_text(std::string_view text) const 
 
 std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   for (size_t i = 0; i < ids.size(); ++i)
-    require(ids[i] >= 0 && ids[i] < model_->vocab_size, ErrorCode::invalid_argument, kOrigin,
-            "token ", i, " is ", ids[i], ", the vocabulary has ", model_->vocab_size, " tokens");
+    require(ids[i] >= 0 && ids[i] < model_->vocab_size, ErrorCode::invalid_argument,
+            kTokenizerOrigin, "token ", i, " is ", ids[i], ", the vocabulary has ",
+            model_->vocab_size, " tokens");
   if (const size_t longest = model_->summary.denormalizer.longest_text(); longest > 0) {
     size_t bytes = 0;
     for (const int32_t id : ids) bytes += std::max<size_t>(token(id).size(), kLongestSurface);
-    require(bytes * longest <= limits::kDecodedBytes, ErrorCode::corrupt_file, kOrigin,
+    require(bytes * longest <= limits::kDecodedBytes, ErrorCode::corrupt_file, kTokenizerOrigin,
             "the SentencePiece model could turn these ", ids.size(), " tokens into more than ",
             limits::kDecodedBytes, " bytes");
   }
   const LibraryReserve reserve(needed_for(16 * ids.size()));
   std::string text;
   const auto status = model_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-  require(status.ok(), ErrorCode::corrupt_file, kOrigin,
+  require(status.ok(), ErrorCode::corrupt_file, kTokenizerOrigin,
           "the SentencePiece model cannot decode the tokens: ", status.error_message());
   return text;
 }
@@ -197,8 +197,8 @@ SpmKind Tokenizer::kind() const noexcept {
 }
 
 SubwordType Tokenizer::type(int32_t id) const {
-  require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kOrigin, "token ", id,
-          " is out of range, the vocabulary has ", model_->vocab_size, " tokens");
+  require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kTokenizerOrigin,
+          "token ", id, " is out of range, the vocabulary has ", model_->vocab_size, " tokens");
   return model_->summary.subwords[static_cast<size_t>(id)];
 }
 
@@ -207,14 +207,14 @@ int32_t Tokenizer::vocab_size() const noexcept {
 }
 
 const std::string& Tokenizer::token(int32_t id) const {
-  require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kOrigin, "token ", id,
-          " is out of range, the vocabulary has ", model_->vocab_size, " tokens");
+  require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kTokenizerOrigin,
+          "token ", id, " is out of range, the vocabulary has ", model_->vocab_size, " tokens");
   return model_->processor.IdToPiece(id);
 }
 
 float Tokenizer::score(int32_t id) const {
-  require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kOrigin, "token ", id,
-          " is out of range, the vocabulary has ", model_->vocab_size, " tokens");
+  require(id >= 0 && id < model_->vocab_size, ErrorCode::invalid_argument, kTokenizerOrigin,
+          "token ", id, " is out of range, the vocabulary has ", model_->vocab_size, " tokens");
   return model_->processor.GetScore(id);
 }
 

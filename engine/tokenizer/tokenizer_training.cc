@@ -21,11 +21,11 @@
 namespace trafo {
 namespace {
 
-constexpr std::string_view kOrigin = kTokenizerOrigin;
+constexpr std::string_view kTokenizerTrainingOrigin = kTokenizerOrigin;
 constexpr int kSpecialTokens = 4;  // unk, bos, eos, pad
 constexpr int kByteTokens = 256;
 constexpr int kLongestTrainedSubword = 16;  // characters, the library's default
-constexpr const char* kEscapedSpace = "\u2581";
+constexpr const char* kEscapedSpaceText = "\u2581";
 constexpr int kThreads = 16;  // part of the result: partial sums are added by thread
 // The C library makes a heap for each thread, and cuts one out of a mapping twice its size.
 constexpr size_t kThreadHeaps = (kThreads + 1) * (size_t{64} << 20);
@@ -73,23 +73,24 @@ int64_t number_after(std::string_view message, std::string_view marker) {
 }
 
 [[noreturn]] void fail_without_sentences() {
-  fail(ErrorCode::invalid_argument, kOrigin, "the corpus has no sentence of at most ",
-       limits::kTrainingSentenceBytes, " bytes with more than spaces and control characters in it");
+  fail(ErrorCode::invalid_argument, kTokenizerTrainingOrigin,
+       "the corpus has no sentence of at most ", limits::kTrainingSentenceBytes,
+       " bytes with more than spaces and control characters in it");
 }
 
 [[noreturn]] void fail_training(std::string_view message, const TokenizerTrainOptions& options) {
   const auto code = ErrorCode::invalid_argument;
   if (const int64_t fits = number_after(message, "value <= "); fits > 0)
-    fail(code, kOrigin, "a vocabulary of ", options.vocab_size,
+    fail(code, kTokenizerTrainingOrigin, "a vocabulary of ", options.vocab_size,
          " subwords is too large for this corpus: at most ", fits,
          " fit; ask for so many, give more text, or allow a smaller vocabulary");
   const std::string versus = concat(options.vocab_size, " vs ");
   if (const int64_t needed = number_after(message, versus); needed > 0)
-    fail(code, kOrigin, "a vocabulary of ", options.vocab_size,
+    fail(code, kTokenizerTrainingOrigin, "a vocabulary of ", options.vocab_size,
          " subwords is too small for this corpus: its characters alone need ", needed,
          "; ask for more, or lower character_coverage");
   if (message.find("sentences_.empty()") != std::string_view::npos) fail_without_sentences();
-  fail(code, kOrigin, "SentencePiece cannot train on this corpus: ", message);
+  fail(code, kTokenizerTrainingOrigin, "SentencePiece cannot train on this corpus: ", message);
 }
 
 std::string format_coverage(double coverage) {
@@ -131,7 +132,7 @@ const CharacterMap& default_character_map() {
       const auto status = train_model(
           sentences, {{"minloglevel", "3"}, {"hard_vocab_limit", "false"}, {"model_type", "char"}},
           size_t{1} << 20, serialized);
-      require(status.ok(), ErrorCode::internal, kOrigin, status.error_message());
+      require(status.ok(), ErrorCode::internal, kTokenizerTrainingOrigin, status.error_message());
       map = check_spm_model(serialized, "default tokenizer").normalizer;
     }
   };
@@ -155,29 +156,30 @@ void silence_sentencepiece() {
 
 void check_text(std::string_view text, std::string_view what) {
   const size_t bad = find_invalid_utf8(text);
-  require(bad == kValidUtf8, ErrorCode::invalid_argument, kOrigin, what, ": invalid UTF-8 at byte ",
-          bad + 1);
-  require(text.find('\0') == std::string_view::npos, ErrorCode::invalid_argument, kOrigin, what,
-          ": NUL byte");
+  require(bad == kValidUtf8, ErrorCode::invalid_argument, kTokenizerTrainingOrigin, what,
+          ": invalid UTF-8 at byte ", bad + 1);
+  require(text.find('\0') == std::string_view::npos, ErrorCode::invalid_argument,
+          kTokenizerTrainingOrigin, what, ": NUL byte");
 }
 
 void validate(const TokenizerTrainOptions& options) {
   const int least = kSpecialTokens + 1 + (options.byte_fallback ? kByteTokens : 0);
   require(options.vocab_size >= least && options.vocab_size <= limits::kVocabulary,
-          ErrorCode::invalid_argument, kOrigin, "vocab_size is ", options.vocab_size,
-          ", it must lie between ", least, " and ", limits::kVocabulary);
+          ErrorCode::invalid_argument, kTokenizerTrainingOrigin, "vocab_size is ",
+          options.vocab_size, ", it must lie between ", least, " and ", limits::kVocabulary);
   require(options.character_coverage >= 0.98 && options.character_coverage <= 1.0,
-          ErrorCode::invalid_argument, kOrigin, "character_coverage is ",
+          ErrorCode::invalid_argument, kTokenizerTrainingOrigin, "character_coverage is ",
           options.character_coverage, ", it must lie between 0.98 and 1");
-  require(options.max_sentences > 0, ErrorCode::invalid_argument, kOrigin, "max_sentences is ",
-          options.max_sentences, ", it must be positive");
+  require(options.max_sentences > 0, ErrorCode::invalid_argument, kTokenizerTrainingOrigin,
+          "max_sentences is ", options.max_sentences, ", it must be positive");
 }
 
 Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
                            const TokenizerTrainOptions& options) {
   silence_sentencepiece();
   validate(options);
-  require(!sentences.empty(), ErrorCode::invalid_argument, kOrigin, "the corpus is empty");
+  require(!sentences.empty(), ErrorCode::invalid_argument, kTokenizerTrainingOrigin,
+          "the corpus is empty");
   for (size_t i = 0; i < sentences.size(); ++i)
     check_text(sentences[i], concat("training sentence ", i + 1));
 
@@ -202,7 +204,7 @@ Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
   };
   // Special tokens are no characters, but count as such for the coverage: with enough of them no
   // character would be left, and the library ends the process. This one is in every sentence.
-  if (text.has_special_token) settings["required_chars"] = kEscapedSpace;
+  if (text.has_special_token) settings["required_chars"] = kEscapedSpaceText;
   // The library counts characters, and what up to 16 of them occupy, in 32 bits unless it is told.
   if (text.characters > INT32_MAX || text.most_frequent > INT32_MAX / kLongestTrainedSubword)
     settings["train_extremely_large_corpus"] = "true";

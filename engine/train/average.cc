@@ -12,7 +12,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "average";
+constexpr const char* kAverageOrigin = "average";
 // Metadata key of the result: the number of averaged models.
 constexpr const char* kAveragedKey = "averaged_models";
 
@@ -22,7 +22,7 @@ std::string shape_of(const TensorInfo& info) {
 
 void check_alike(const SafetensorsReader& first, const SafetensorsReader& other) {
   const auto refuse = [&](const auto&... what) {
-    fail(ErrorCode::invalid_argument, kOrigin, other.label(), " cannot be averaged with ",
+    fail(ErrorCode::invalid_argument, kAverageOrigin, other.label(), " cannot be averaged with ",
          first.label(), ": ", what...);
   };
   for (const TensorInfo& a : first.tensors()) {
@@ -67,7 +67,8 @@ std::vector<std::byte> mean_of(std::span<const SafetensorsReader> readers, const
 
 void average_models(std::span<const std::filesystem::path> models,
                     const std::filesystem::path& output) {
-  require(!models.empty(), ErrorCode::invalid_argument, kOrigin, "there is no model to average");
+  require(!models.empty(), ErrorCode::invalid_argument, kAverageOrigin,
+          "there is no model to average");
   std::vector<SafetensorsReader> readers;
   for (const std::filesystem::path& model : models) {
     readers.push_back(open_model(model));
@@ -77,9 +78,9 @@ void average_models(std::span<const std::filesystem::path> models,
   std::vector<std::vector<std::byte>> storage;
   std::vector<TensorEntry> entries;
   for (const TensorInfo& info : readers.front().tensors()) {
-    require(info.dtype == DType::f32 || info.dtype == DType::f64, ErrorCode::unsupported, kOrigin,
-            readers.front().label(), ": ", info.name, " is ", dtype_name(info.dtype),
-            ", weights are float32 or float64");
+    require(info.dtype == DType::f32 || info.dtype == DType::f64, ErrorCode::unsupported,
+            kAverageOrigin, readers.front().label(), ": ", info.name, " is ",
+            dtype_name(info.dtype), ", weights are float32 or float64");
     storage.push_back(info.dtype == DType::f64 ? mean_of<double>(readers, info)
                                                : mean_of<float>(readers, info));
     entries.push_back({info.name, info.dtype, info.shape, {}});

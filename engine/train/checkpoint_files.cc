@@ -9,9 +9,9 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "checkpoint";
-constexpr std::string_view kMagic = "trafo checkpoint ";
-constexpr std::string_view kFormat = "1";
+constexpr const char* kCheckpointFilesOrigin = "checkpoint";
+constexpr std::string_view kStreamMagic = "trafo checkpoint ";
+constexpr std::string_view kStreamFormat = "1";
 
 }  // namespace
 
@@ -37,11 +37,12 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
                             const SeekFunction& seek) {
   SavedState saved = decode_state(content.state, content.label + "/" + kStateFile);
   require(!content.update || saved.state.trainer.update == *content.update, ErrorCode::corrupt_file,
-          kOrigin, content.label, " holds the state of update ", saved.state.trainer.update);
+          kCheckpointFilesOrigin, content.label, " holds the state of update ",
+          saved.state.trainer.update);
   // Checked before the options, because a different model explains different options.
   const std::string differences =
       describe_differences(read_model_config(content.weights), model.config());
-  require(differences.empty(), ErrorCode::invalid_argument, kOrigin, content.label,
+  require(differences.empty(), ErrorCode::invalid_argument, kCheckpointFilesOrigin, content.label,
           " holds another model: ", differences);
   require_same_adapter(content.weights, model);
   check_identity(saved.identity, identity, content.label);
@@ -78,31 +79,34 @@ void write_checkpoint_stream(ByteSink& sink, std::span<const CheckpointFile> fil
     list.push_back(Json::Object{{"bytes", contents[i].size()},
                                 {"crc32", crc32_text(crc32(contents[i]))},
                                 {"name", files[i].name}});
-  sink.write(std::string(kMagic) + std::string(kFormat) + "\n" + Json(list).dump() + "\n");
+  sink.write(std::string(kStreamMagic) + std::string(kStreamFormat) + "\n" + Json(list).dump() +
+             "\n");
   for (const std::vector<std::byte>& content : contents) sink.write(content);
 }
 
 CheckpointStream::CheckpointStream(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {
   const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
   const auto damaged = [](const auto&... why) {
-    fail(ErrorCode::corrupt_file, kOrigin, "the stream ", why...);
+    fail(ErrorCode::corrupt_file, kCheckpointFilesOrigin, "the stream ", why...);
   };
-  if (!text.starts_with(kMagic)) damaged("is not a checkpoint");
+  if (!text.starts_with(kStreamMagic)) damaged("is not a checkpoint");
   const size_t first = text.find('\n');
   if (first == text.npos) damaged("ends in its first line");
-  const std::string_view format = text.substr(kMagic.size(), first - kMagic.size()).substr(0, 16);
-  require(format == kFormat, ErrorCode::version, kOrigin, "the stream has the format ", format,
-          ", this library reads ", kFormat);
+  const std::string_view format =
+      text.substr(kStreamMagic.size(), first - kStreamMagic.size()).substr(0, 16);
+  require(format == kStreamFormat, ErrorCode::version, kCheckpointFilesOrigin,
+          "the stream has the format ", format, ", this library reads ", kStreamFormat);
   const size_t second = text.substr(0, first + 1 + limits::kConfigBytes).find('\n', first + 1);
   if (second == text.npos) damaged("ends in its list of files");
   size_t at = second + 1;
   constexpr std::string_view kLabel = "the stream's list of files";
-  const Json json = parse_json(text.substr(first + 1, second - first - 1), kOrigin, kLabel);
+  const Json json =
+      parse_json(text.substr(first + 1, second - first - 1), kCheckpointFilesOrigin, kLabel);
   const auto* list = json.as<Json::List>();
   if (list == nullptr || list->size() > limits::kCheckpointFiles)
     damaged("has no list of at most ", limits::kCheckpointFiles, " files");
   for (const Json& each : *list) {
-    const JsonFields entry(each, kOrigin, kLabel);
+    const JsonFields entry(each, kCheckpointFilesOrigin, kLabel);
     std::string name, sum;
     uint64_t size = 0;
     entry.take("name", name);
@@ -125,7 +129,7 @@ CheckpointStream::CheckpointStream(std::vector<std::byte> bytes) : bytes_(std::m
 std::span<const std::byte> CheckpointStream::at(std::string_view name) const {
   for (const auto& [file, content] : files_)
     if (file == name) return content;
-  fail(ErrorCode::corrupt_file, kOrigin, "the stream has no ", name);
+  fail(ErrorCode::corrupt_file, kCheckpointFilesOrigin, "the stream has no ", name);
 }
 
 std::optional<GemmCache> CheckpointStream::kernels() const {

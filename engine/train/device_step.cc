@@ -8,7 +8,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "training step";
+constexpr const char* kDeviceStepOrigin = "training step";
 
 // Staging blocks, and so batches that the host may be ahead by. Each has an event of its own.
 constexpr size_t kStagings = 16;
@@ -172,7 +172,7 @@ void DeviceStep::capture(const Batch& batch, bool first, Bucket& bucket) {
     throw;
   }
   bucket.graph = stream_.end_capture(reason, sizeof reason);
-  require(bucket.graph != nullptr, ErrorCode::unsupported, kOrigin,
+  require(bucket.graph != nullptr, ErrorCode::unsupported, kDeviceStepOrigin,
           "the step could not be recorded as a graph (", reason, "); turn graphs off");
 }
 

@@ -12,7 +12,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "GEMM cache";
+constexpr const char* kGemmCacheOrigin = "GEMM cache";
 constexpr std::string_view kTitle = "trafo-gemm-cache 1 ";
 
 // Parses numbers from the front of a line.
@@ -71,7 +71,7 @@ std::string encode_gemm_cache(const GemmCache& cache) {
 
 GemmCache decode_gemm_cache(std::string_view text, const std::filesystem::path& path) {
   const auto intact = [&](bool condition, const char* what) {
-    require(condition, ErrorCode::corrupt_file, kOrigin, path.string(), " ", what,
+    require(condition, ErrorCode::corrupt_file, kGemmCacheOrigin, path.string(), " ", what,
             "; without the file the GEMMs are measured again, and results differ in their last "
             "digits from those before");
   };

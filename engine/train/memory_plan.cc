@@ -9,26 +9,27 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "memory plan";
+constexpr const char* kMemoryPlanOrigin = "memory plan";
 constexpr int64_t kMaxTokens = 1 << 28;
 
 void check_side(const ModelConfig& config, const BatchSizes& sizes, const char* side,
                 int64_t tokens) {
   require(tokens >= sizes.sentences && tokens <= INT32_MAX &&
               (tokens + sizes.sentences - 1) / sizes.sentences <= config.max_positions,
-          ErrorCode::invalid_argument, kOrigin, sizes.sentences, " sentences cannot have ", tokens,
-          " ", side, " tokens: a sentence has 1 to ", config.max_positions);
+          ErrorCode::invalid_argument, kMemoryPlanOrigin, sizes.sentences,
+          " sentences cannot have ", tokens, " ", side, " tokens: a sentence has 1 to ",
+          config.max_positions);
 }
 
 BatchBucket bucket_of(const ModelConfig& config, const BatchSizes& sizes) {
-  require(sizes.sentences >= 1, ErrorCode::invalid_argument, kOrigin,
+  require(sizes.sentences >= 1, ErrorCode::invalid_argument, kMemoryPlanOrigin,
           "a batch has at least one sentence, got ", sizes.sentences);
   check_side(config, sizes, "target", sizes.target_tokens);
   BatchBucket bucket;
   if (config.has_encoder())
     check_side(config, sizes, "source", sizes.source_tokens);
   else
-    require(sizes.source_tokens == 0, ErrorCode::invalid_argument, kOrigin,
+    require(sizes.source_tokens == 0, ErrorCode::invalid_argument, kMemoryPlanOrigin,
             "a decoder-lm has no source tokens, got ", sizes.source_tokens);
   const auto longest = [&](int64_t tokens) {
     return (tokens + sizes.sentences - 1) / sizes.sentences;
@@ -85,7 +86,7 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
                          const PlannedGroups& groups) {
   validate(config);
   bucket_of(config, sizes);
-  require(options.memory_limit > 0, ErrorCode::invalid_argument, kOrigin,
+  require(options.memory_limit > 0, ErrorCode::invalid_argument, kMemoryPlanOrigin,
           "batch_fit needs a memory_limit to fit a batch to");
   const auto of = [&](int64_t sentences) {
     const auto share = [&](int64_t tokens) {
@@ -105,7 +106,7 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
   require(
       low > 0,
       device.kind == DeviceKind::cpu ? ErrorCode::out_of_memory : ErrorCode::out_of_device_memory,
-      kOrigin, "training takes ",
+      kMemoryPlanOrigin, "training takes ",
       plan_training(device, config, dtype, options, of(1), groups).total,
       " bytes with a batch of one sentence, ", options.memory_limit, " are allowed");
   return of(low);

@@ -6,7 +6,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "optimizer file";
+constexpr const char* kOptimizerIoOrigin = "optimizer file";
 const std::string kMoments[] = {"exp_avg.", "exp_avg_sq."};
 
 struct Named {
@@ -28,12 +28,12 @@ bool in_eight_bits(const AdamW& optimizer) {
 // The tensor of the file for `to`. Checks name, dtype and shape.
 const TensorInfo& matching(const SafetensorsReader& reader, const Named& to) {
   const TensorInfo* info = reader.find(to.name);
-  require(info != nullptr, ErrorCode::corrupt_file, kOrigin, reader.label(), " lacks the tensor ",
-          to.name);
+  require(info != nullptr, ErrorCode::corrupt_file, kOptimizerIoOrigin, reader.label(),
+          " lacks the tensor ", to.name);
   const Shape& shape = to.tensor.shape();
   require(info->dtype == to.tensor.dtype() &&
               info->shape == std::vector<int64_t>(shape.begin(), shape.end()),
-          ErrorCode::corrupt_file, kOrigin, reader.label(), ": ", to.name, " is ",
+          ErrorCode::corrupt_file, kOptimizerIoOrigin, reader.label(), ": ", to.name, " is ",
           dtype_name(info->dtype), " ", Shape(std::span<const int64_t>(info->shape)).str(),
           ", the model needs ", dtype_name(to.tensor.dtype()), " ", shape.str());
   return *info;
@@ -46,8 +46,9 @@ void check_scales(const SafetensorsReader& reader, const Named& to,
   std::vector<float> scales(bytes.size() / sizeof(float));
   if (!scales.empty()) std::memcpy(scales.data(), bytes.data(), bytes.size());
   for (const float scale : scales)
-    require(std::isfinite(scale) && scale >= 0, ErrorCode::corrupt_file, kOrigin, reader.label(),
-            ": ", to.name, " holds ", scale, ", a scale is finite and not negative");
+    require(std::isfinite(scale) && scale >= 0, ErrorCode::corrupt_file, kOptimizerIoOrigin,
+            reader.label(), ": ", to.name, " holds ", scale,
+            ", a scale is finite and not negative");
 }
 
 void stage_eight_bit(const SafetensorsReader& reader, const AdamW& optimizer,
@@ -63,8 +64,8 @@ void stage_eight_bit(const SafetensorsReader& reader, const AdamW& optimizer,
   for (const TensorInfo& info : reader.tensors()) {
     bool known = false;
     for (const Named& to : tensors) known = known || info.name == to.name;
-    require(known, ErrorCode::corrupt_file, kOrigin, reader.label(), " has the tensor ", info.name,
-            ", which the optimizer does not know");
+    require(known, ErrorCode::corrupt_file, kOptimizerIoOrigin, reader.label(), " has the tensor ",
+            info.name, ", which the optimizer does not know");
   }
 }
 
@@ -100,8 +101,8 @@ void write_moments(ByteSink& sink, Context& context, const ParameterStore& param
 void stage_moments(const ParameterStore& parameters, const SafetensorsReader& reader,
                    const AdamW& optimizer, StagedTensors& staged) {
   const bool file_in_eight_bits = reader.find("exp_avg") != nullptr;
-  require(file_in_eight_bits == in_eight_bits(optimizer), ErrorCode::invalid_argument, kOrigin,
-          reader.label(), " holds ", file_in_eight_bits ? "8bit" : "fp32",
+  require(file_in_eight_bits == in_eight_bits(optimizer), ErrorCode::invalid_argument,
+          kOptimizerIoOrigin, reader.label(), " holds ", file_in_eight_bits ? "8bit" : "fp32",
           " optimizer states, the trainer keeps ", enum_name(optimizer.options().states),
           " ones: a run continues with those it has begun with");
   if (file_in_eight_bits) {

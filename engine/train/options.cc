@@ -5,7 +5,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "train options";
+constexpr const char* kOptionsOrigin = "train options";
 
 void check_option(const char* origin, const OptionField& field, const Period& period) {
   require(period.value >= 0, ErrorCode::invalid_argument, origin, field.name,
@@ -35,7 +35,7 @@ void check_option(const char* origin, const OptionField& field,
 
 void validate(const TrainOptions& options) {
   for_each_field_of_training(options, [](const OptionField& field, const auto& value) {
-    check_option(kOrigin, field, value);
+    check_option(kOptionsOrigin, field, value);
   });
   Schedule{schedule_options(options, 1)};  // checks how they fit together
 }

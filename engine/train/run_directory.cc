@@ -13,7 +13,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "run directory";
+constexpr const char* kRunDirectoryOrigin = "run directory";
 
 bool is_number(const std::string& name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
@@ -48,7 +48,7 @@ void refuse_to_overwrite(const std::filesystem::path& run) {
   for (const Path& found :
        {overwritten_in(run, pointer_or_cache), overwritten_in(run / "ckpt", checkpoint),
         overwritten_in(run / "valid", hypotheses)})
-    require(found.empty(), ErrorCode::invalid_argument, kOrigin, found.string(),
+    require(found.empty(), ErrorCode::invalid_argument, kRunDirectoryOrigin, found.string(),
             ": a run would overwrite it, and no run has written it; move it away, or give another "
             "run directory");
 }
@@ -68,9 +68,9 @@ std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_direc
     try {
       const std::string text = checkpoints.read_text(*update, kStateFile, limits::kConfigBytes);
       const SavedState saved = decode_state(text, kStateFile);
-      const Json options = parse_json(saved.identity.options, kOrigin, kStateFile);
+      const Json options = parse_json(saved.identity.options, kRunDirectoryOrigin, kStateFile);
       int64_t tokens = 0;
-      JsonFields(options, kOrigin, kStateFile).take("batch_tokens", tokens);
+      JsonFields(options, kRunDirectoryOrigin, kStateFile).take("batch_tokens", tokens);
       return tokens;
     } catch (const Error&) {  // damaged: restore() says so
     }
@@ -90,7 +90,8 @@ std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, 
   NewestValid newest = checkpoints_.newest_valid();
   if (!newest.update) {
     if (newest.refused.empty()) return std::nullopt;
-    fail(ErrorCode::corrupt_file, kOrigin, path_.string(), " has ", newest.refused.size(),
+    fail(ErrorCode::corrupt_file, kRunDirectoryOrigin, path_.string(), " has ",
+         newest.refused.size(),
          " checkpoints and none is whole; the newest: ", newest.refused.front().message());
   }
   const std::filesystem::path folder = checkpoints_.path(*newest.update);
@@ -111,7 +112,7 @@ void RunDirectory::save(Context& context, const Model& model, const Trainer& tra
                         const RunState& state, const RunIdentity& identity,
                         const std::optional<GemmCache>& kernels) {
   // It is not made anew, without what else belongs into it.
-  require(std::filesystem::is_directory(path_), ErrorCode::io, kOrigin, path_.string(),
+  require(std::filesystem::is_directory(path_), ErrorCode::io, kRunDirectoryOrigin, path_.string(),
           " was moved or removed while the run wrote to it; saving works again once it is back");
   // Before the checkpoint that was computed with them.
   if (kernels) write_gemm_cache(*kernels, kernels_path());

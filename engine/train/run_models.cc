@@ -12,7 +12,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "run directory";
+constexpr const char* kRunModelsOrigin = "run directory";
 
 // The update of the best checkpoint; `updates` are those that there are.
 int64_t best_update(const std::filesystem::path& run, const CheckpointDirectory& checkpoints,
@@ -24,30 +24,31 @@ int64_t best_update(const std::filesystem::path& run, const CheckpointDirectory&
   const auto& metrics = saved.state.best;
   const auto first = std::find_if(metrics.begin(), metrics.end(),
                                   [](const auto& metric) { return metric.second.has_value(); });
-  require(first != metrics.end(), ErrorCode::not_found, kOrigin, run.string(),
+  require(first != metrics.end(), ErrorCode::not_found, kRunModelsOrigin, run.string(),
           " has no best model: the run had not validated when update ", newest,
           " was saved; load the last one");
   const auto& [metric, best] = *first;
   require(std::binary_search(updates.begin(), updates.end(), best->update), ErrorCode::not_found,
-          kOrigin, run.string(), " has no best model: update ", best->update, " was the best by ",
-          metric, ", and its checkpoint was not kept (keep_best)");
+          kRunModelsOrigin, run.string(), " has no best model: update ", best->update,
+          " was the best by ", metric, ", and its checkpoint was not kept (keep_best)");
   return best->update;
 }
 
 }  // namespace
 
 std::filesystem::path run_model_file(const std::filesystem::path& run_directory, RunModel which) {
-  require(std::filesystem::is_directory(run_directory), ErrorCode::not_found, kOrigin,
+  require(std::filesystem::is_directory(run_directory), ErrorCode::not_found, kRunModelsOrigin,
           run_directory.string(), ": there is no such directory");
   if (which == RunModel::averaged) {
     const auto file = run_directory / "ckpt" / kAveragedFolder / kModelFile;
-    require(std::filesystem::exists(file), ErrorCode::not_found, kOrigin, run_directory.string(),
+    require(std::filesystem::exists(file), ErrorCode::not_found, kRunModelsOrigin,
+            run_directory.string(),
             " has no averaged model: train with average_last, or run translate-train average");
     return file;
   }
   const CheckpointDirectory checkpoints(run_directory);
   const std::vector<int64_t> updates = checkpoints.list();
-  require(!updates.empty(), ErrorCode::not_found, kOrigin, run_directory.string(),
+  require(!updates.empty(), ErrorCode::not_found, kRunModelsOrigin, run_directory.string(),
           " has no checkpoint");
   const int64_t update =
       which == RunModel::best ? best_update(run_directory, checkpoints, updates) : updates.back();

@@ -8,7 +8,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "memory plan";
+constexpr const char* kRunPlanOrigin = "memory plan";
 constexpr Recompute kLevels[] = {Recompute::none, Recompute::selective, Recompute::full};
 
 std::string mebibytes(int64_t bytes) {
@@ -109,7 +109,7 @@ class Plans {
                    : "nothing but a smaller model: all is recomputed and the batch holds but the "
                      "longest pair";
   fail(device.kind == DeviceKind::cpu ? ErrorCode::out_of_memory : ErrorCode::out_of_device_memory,
-       kOrigin, "training would take ", mebibytes(plan.memory.total), " (weights ",
+       kRunPlanOrigin, "training would take ", mebibytes(plan.memory.total), " (weights ",
        mebibytes(plan.memory.weights), ", gradients ", mebibytes(plan.memory.gradients),
        ", optimizer ", mebibytes(plan.memory.optimizer), ", activations ",
        mebibytes(plan.memory.activations), ", with batch_tokens ", plan.batch_tokens,
@@ -167,7 +167,7 @@ RunPlan plan_run(const Context& context, const Model& model, const Batcher& batc
   plan.limit = room;
   if (options.batch_fit && !resumed) {
     if (plan.device) room = std::min(room, free - free / kReservedShare);
-    require(room > 0, ErrorCode::invalid_argument, kOrigin, device_name(device),
+    require(room > 0, ErrorCode::invalid_argument, kRunPlanOrigin, device_name(device),
             " does not say how much memory is free: set memory_limit to fit batches to it");
     const int64_t tokens = plans.largest(options.recompute, room);
     plan.batch_tokens = tokens > 0 ? tokens : plans.longest();

@@ -8,8 +8,8 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "checkpoint";
-constexpr const char* kFormat = "trafo-training-state";
+constexpr const char* kStateOrigin = "checkpoint";
+constexpr const char* kStateFormat = "trafo-training-state";
 
 // Hexadecimal text: 64-bit numbers do not survive every JSON reader.
 std::string to_hex(uint64_t value) {
@@ -22,7 +22,7 @@ uint64_t from_hex(const std::string& text, const std::string& label) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   require(error == std::errc{} && end == text.data() + text.size(), ErrorCode::corrupt_file,
-          kOrigin, label, ": ", text.size() > 16 ? "a long text" : text,
+          kStateOrigin, label, ": ", text.size() > 16 ? "a long text" : text,
           " is not a hexadecimal number");
   return value;
 }
@@ -61,7 +61,7 @@ void for_each_place(Position& p, Visit visit) {
 
 void check_counts(const RunState& s, const std::string& label) {
   const auto check = [&](const char* name, auto value, auto low, auto high) {
-    require(value >= low && value <= high, ErrorCode::corrupt_file, kOrigin, label, ": ", name,
+    require(value >= low && value <= high, ErrorCode::corrupt_file, kStateOrigin, label, ": ", name,
             " is ", value, ", it must lie between ", low, " and ", high);
   };
   constexpr int64_t kMost = limits::kCount;
@@ -108,7 +108,7 @@ SavedOption saved_option(const std::string& key) {
 // Both as parameter_groups_json gives them.
 void check_groups(const std::string& saved, const std::string& given, const std::string& label) {
   const auto parse = [&](const std::string& text) {
-    return text.empty() ? Json(Json::Object()) : parse_json(text, kOrigin, label);
+    return text.empty() ? Json(Json::Object()) : parse_json(text, kStateOrigin, label);
   };
   const Json before = parse(saved), now = parse(given);
   if (before == now) return;
@@ -119,11 +119,11 @@ void check_groups(const std::string& saved, const std::string& given, const std:
     if (which.empty() && (old && current ? *old != *current : old != current))
       which = concat(name, " was ", state(old), " and is ", state(current), " now");
   };
-  for (const auto& [name, group] : JsonFields(before, kOrigin, label).members())
+  for (const auto& [name, group] : JsonFields(before, kStateOrigin, label).members())
     compare(name, &group, now.find(name));
-  for (const auto& [name, group] : JsonFields(now, kOrigin, label).members())
+  for (const auto& [name, group] : JsonFields(now, kStateOrigin, label).members())
     compare(name, before.find(name), &group);
-  fail(ErrorCode::invalid_argument, kOrigin, label,
+  fail(ErrorCode::invalid_argument, kStateOrigin, label,
        " cannot be continued with other parameters frozen or with other factors: ", which);
 }
 
@@ -145,7 +145,7 @@ std::string parameter_groups_json(const ParameterStore& parameters) {
 
 std::string encode_state(const RunState& state, const RunIdentity& identity) {
   Json out;
-  out["format"] = kFormat;
+  out["format"] = kStateFormat;
   out["version"] = kStateVersion;
   for_each_field(state, [&](const char* name, const auto& value) { out[name] = value; });
   out["data_seed"] = to_hex(state.position.seed);
@@ -163,30 +163,30 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
   out["stalled_by_metric"] = stalled;
   out["corpus"] = to_hex(identity.corpus);
   out["tokenizer"] = identity.tokenizer;
-  out["options"] = parse_json(identity.options, kOrigin, "options");
+  out["options"] = parse_json(identity.options, kStateOrigin, "options");
   if (!identity.groups.empty())
-    out["parameter_groups"] = parse_json(identity.groups, kOrigin, "parameter_groups");
+    out["parameter_groups"] = parse_json(identity.groups, kStateOrigin, "parameter_groups");
   return out.dump(2) + "\n";
 }
 
 SavedState decode_state(const std::string& text, const std::string& label) {
   SavedState saved;
   RunState& state = saved.state;
-  const Json json = parse_json(text, kOrigin, label);
-  const JsonFields in(json, kOrigin, label);
+  const Json json = parse_json(text, kStateOrigin, label);
+  const JsonFields in(json, kStateOrigin, label);
   const auto text_of = [&](const char* name) {
     std::string value;
     in.take(name, value);
     return value;
   };
-  require(text_of("format") == kFormat, ErrorCode::corrupt_file, kOrigin, label,
+  require(text_of("format") == kStateFormat, ErrorCode::corrupt_file, kStateOrigin, label,
           " is not a training state");
   int64_t version = 0;
   in.take("version", version);
-  require(version <= kStateVersion, ErrorCode::version, kOrigin, label,
+  require(version <= kStateVersion, ErrorCode::version, kStateOrigin, label,
           " was written by a newer release: version ", version, ", this one reads up to ",
           kStateVersion);
-  require(version >= 1, ErrorCode::corrupt_file, kOrigin, label, " has the version ", version);
+  require(version >= 1, ErrorCode::corrupt_file, kStateOrigin, label, " has the version ", version);
   for_each_field(state, [&](const char* name, auto& value) { in.take(name, value); });
   state.position.seed = from_hex(text_of("data_seed"), label);
   state.position.window = -1;  // where an older release does not say
@@ -195,9 +195,9 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   });
   if (in.has("far_off_in_a_row")) in.take("far_off_in_a_row", state.trainer.far_off_in_a_row);
   const auto* best = in.at("best").as<Json::List>();
-  require(best != nullptr, ErrorCode::corrupt_file, kOrigin, label, ": best is not a list");
+  require(best != nullptr, ErrorCode::corrupt_file, kStateOrigin, label, ": best is not a list");
   for (const Json& each : *best) {
-    const JsonFields entry(each, kOrigin, label);
+    const JsonFields entry(each, kStateOrigin, label);
     auto& [name, value] = state.best.emplace_back();
     entry.take("metric", name);
     if (!entry.has("value")) continue;
@@ -205,7 +205,7 @@ SavedState decode_state(const std::string& text, const std::string& label) {
     entry.take("update", value->update);
   }
   if (in.has("stalled_by_metric")) {
-    const JsonFields counts(in.at("stalled_by_metric"), kOrigin, label);
+    const JsonFields counts(in.at("stalled_by_metric"), kStateOrigin, label);
     for (const auto& [name, count] : counts.members())
       counts.convert(count, name, state.stalled_by_metric[name]);
   } else if (!state.best.empty()) {  // an older release counted the first metric alone
@@ -213,7 +213,7 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   }
   saved.identity.corpus = from_hex(text_of("corpus"), label);
   saved.identity.tokenizer = text_of("tokenizer");
-  require(in.at("options").as<Json::Object>(), ErrorCode::corrupt_file, kOrigin, label,
+  require(in.at("options").as<Json::Object>(), ErrorCode::corrupt_file, kStateOrigin, label,
           ": options is not an object");
   saved.identity.options = in.at("options").dump();
   if (in.has("parameter_groups")) saved.identity.groups = in.at("parameter_groups").dump();
@@ -222,26 +222,26 @@ SavedState decode_state(const std::string& text, const std::string& label) {
 }
 
 void check_identity(const RunIdentity& saved, const RunIdentity& given, const std::string& label) {
-  const Json before = parse_json(saved.options, kOrigin, label);
-  const Json now = parse_json(given.options, kOrigin, label);
+  const Json before = parse_json(saved.options, kStateOrigin, label);
+  const Json now = parse_json(given.options, kStateOrigin, label);
   std::string differences;
   const auto add = [&](const std::string& text) {
     differences += (differences.empty() ? "" : "; ") + text;
   };
-  for (const auto& [key, value] : JsonFields(now, kOrigin, label).members()) {
+  for (const auto& [key, value] : JsonFields(now, kStateOrigin, label).members()) {
     const SavedOption option = saved_option(key);
     const Json* found = before.find(key);
     const Json& old = found != nullptr ? *found : option.before_there_was;
     if (old != value)
       add(concat(option.name, " was ", old.dump(), " and is ", value.dump(), " now"));
   }
-  require(differences.empty(), ErrorCode::invalid_argument, kOrigin, label,
+  require(differences.empty(), ErrorCode::invalid_argument, kStateOrigin, label,
           " cannot be continued with other options: ", differences);
   check_groups(saved.groups, given.groups, label);
-  require(saved.tokenizer == given.tokenizer, ErrorCode::invalid_argument, kOrigin, label,
+  require(saved.tokenizer == given.tokenizer, ErrorCode::invalid_argument, kStateOrigin, label,
           " cannot be continued: the vocabulary has changed");
   require(
-      saved.corpus == given.corpus, ErrorCode::invalid_argument, kOrigin, label,
+      saved.corpus == given.corpus, ErrorCode::invalid_argument, kStateOrigin, label,
       " cannot be continued: the training corpus has changed since: edited lines, or other files, "
       "another order or other weights of them");
 }

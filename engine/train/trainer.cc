@@ -14,17 +14,17 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "trainer";
+constexpr const char* kTrainerOrigin = "trainer";
 constexpr int64_t kSwapElements = 1 << 20;  // swapped at a time
 
 // The labels of an update: what its loss is divided by.
 template <class Batches, class Count>
 double total_labels(const Batches& batches, Count count) {
-  require(!batches.empty(), ErrorCode::invalid_argument, kOrigin,
+  require(!batches.empty(), ErrorCode::invalid_argument, kTrainerOrigin,
           "an update needs at least one batch");
   double labels = 0;
   for (const auto& batch : batches) labels += count(batch);
-  require(labels > 0 && std::isfinite(labels), ErrorCode::invalid_argument, kOrigin,
+  require(labels > 0 && std::isfinite(labels), ErrorCode::invalid_argument, kTrainerOrigin,
           "the batches of an update have the label count ", labels,
           ", at least one label must count");
   return labels;
@@ -44,7 +44,7 @@ UpdateGroups update_groups(const ParameterStore& parameters, const TrainOptions&
     const auto known = std::find(groups.factors.begin(), groups.factors.end(), factors);
     const auto index = static_cast<size_t>(known - groups.factors.begin());
     if (known == groups.factors.end()) groups.factors.push_back(factors);
-    require(index < 256, ErrorCode::unsupported, kOrigin,
+    require(index < 256, ErrorCode::unsupported, kTrainerOrigin,
             "the parameters have more than 256 different factors");
     const auto first = groups.group_of.begin() + parameters.offset(id) / kGroupElements;
     const int64_t cells = (parameters.value(id).numel() + kGroupElements - 1) / kGroupElements;
@@ -57,14 +57,14 @@ UpdateGroups update_groups(const ParameterStore& parameters, const TrainOptions&
 const ParameterStore& trainable(const Context& context, const ParameterStore& parameters,
                                 const TrainOptions& options) {
   if (options.tf32) {
-    require(context.device().kind == DeviceKind::cuda, ErrorCode::unsupported, kOrigin,
+    require(context.device().kind == DeviceKind::cuda, ErrorCode::unsupported, kTrainerOrigin,
             "tf32 is for CUDA; this would compute on the CPU");
-    require(parameters.dtype() == DType::f32, ErrorCode::invalid_argument, kOrigin,
+    require(parameters.dtype() == DType::f32, ErrorCode::invalid_argument, kTrainerOrigin,
             "tf32 is for models in float32, this one computes in ", dtype_name(parameters.dtype()));
   }
-  require(!parameters.has_int8(), ErrorCode::unsupported, kOrigin,
+  require(!parameters.has_int8(), ErrorCode::unsupported, kTrainerOrigin,
           "a model with int8 weights is not trained: train the float model and quantize it again");
-  require(parameters.any_trainable(), ErrorCode::invalid_argument, kOrigin,
+  require(parameters.any_trainable(), ErrorCode::invalid_argument, kTrainerOrigin,
           "every parameter of the model is frozen: there is nothing to train");
   return parameters;
 }
@@ -156,7 +156,7 @@ void Trainer::submit(std::span<const PackedBatchHost> micro_batches) {
 // `gradients` fills the flat gradient and the sums of the losses.
 void Trainer::start(const StepResult& result, const std::function<void()>& gradients) {
   require(in_flight_.size() < (works_ahead() ? kMaxInFlight : 1), ErrorCode::invalid_argument,
-          kOrigin, in_flight_.size(), " updates are in flight, await one first");
+          kTrainerOrigin, in_flight_.size(), " updates are in flight, await one first");
   const uint64_t passes_before = state_.forward_passes;
   const size_t before = in_flight_.size();
   ParameterStore& parameters = model_.parameters();
@@ -189,7 +189,8 @@ void Trainer::start(const StepResult& result, const std::function<void()>& gradi
 }
 
 StepResult Trainer::await() {
-  require(!in_flight_.empty(), ErrorCode::invalid_argument, kOrigin, "no update is in flight");
+  require(!in_flight_.empty(), ErrorCode::invalid_argument, kTrainerOrigin,
+          "no update is in flight");
   // The update leaves the queue even if the device fails, so that awaiting all of them ends.
   const PhaseRange phase(context_, "wait", false);
   const InFlight oldest = in_flight_.front();
@@ -213,8 +214,8 @@ StepResult Trainer::await() {
   }
   result.update = state_.update;
   optimizer_.set_steps(state_.update);
-  require(state_.skipped_in_a_row < options_.max_non_finite_steps, ErrorCode::non_finite, kOrigin,
-          "training has diverged: after update ", state_.update,
+  require(state_.skipped_in_a_row < options_.max_non_finite_steps, ErrorCode::non_finite,
+          kTrainerOrigin, "training has diverged: after update ", state_.update,
           " the loss or the gradient was not finite ", state_.skipped_in_a_row,
           " times in a row (loss ", result.loss, ", gradient norm ", result.grad_norm, ")");
   check_loss(options_.max_non_finite_steps);
@@ -222,7 +223,7 @@ StepResult Trainer::await() {
 }
 
 void Trainer::check_loss(int64_t in_a_row) const {
-  require(state_.far_off_in_a_row < in_a_row, ErrorCode::non_finite, kOrigin,
+  require(state_.far_off_in_a_row < in_a_row, ErrorCode::non_finite, kTrainerOrigin,
           "training has diverged: after update ", state_.update, " the loss was above ",
           far_off_loss(), " ", state_.far_off_in_a_row,
           " times in a row; guessing among all tokens gives ",
@@ -243,7 +244,7 @@ void Trainer::reserve(std::span<const BatchBucket> buckets) {
 }
 
 void Trainer::require_idle() const {
-  require(in_flight_.empty(), ErrorCode::invalid_argument, kOrigin, in_flight_.size(),
+  require(in_flight_.empty(), ErrorCode::invalid_argument, kTrainerOrigin, in_flight_.size(),
           " updates are in flight, await them first");
 }
 

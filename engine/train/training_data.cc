@@ -9,16 +9,16 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "training data";
+constexpr const char* kTrainingDataOrigin = "training data";
 
 // With batch_fit the budget is chosen later and will have room for every pair.
 constexpr int32_t kAnyBatch = 1 << 28;
 
 void check_corpus(const PairSource& corpus, const char* name, const ModelConfig& config) {
-  require(corpus.options().form == sequence_form(config), ErrorCode::invalid_argument, kOrigin,
-          "the ", name, " corpus was prepared for another architecture");
-  require(corpus.options().max_length <= config.max_positions, ErrorCode::invalid_argument, kOrigin,
-          "max_length is ", corpus.options().max_length, " for the ", name,
+  require(corpus.options().form == sequence_form(config), ErrorCode::invalid_argument,
+          kTrainingDataOrigin, "the ", name, " corpus was prepared for another architecture");
+  require(corpus.options().max_length <= config.max_positions, ErrorCode::invalid_argument,
+          kTrainingDataOrigin, "max_length is ", corpus.options().max_length, " for the ", name,
           " corpus, but the model has ", config.max_positions,
           " positions: set max_length to that at most, or give the model more");
 }
@@ -32,11 +32,11 @@ TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
   validate(options);
   for (const TextCorpus* corpus : {&train, valid})
     require(corpus == nullptr || !corpus->monolingual() || !config.has_encoder(),
-            ErrorCode::invalid_argument, kOrigin,
+            ErrorCode::invalid_argument, kTrainingDataOrigin,
             "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
   for (const std::string& metric : options.valid_metrics)
     require(valid == nullptr || !valid->monolingual() || metric == "ce-mean-words",
-            ErrorCode::invalid_argument, kOrigin, "the metric ", metric,
+            ErrorCode::invalid_argument, kTrainingDataOrigin, "the metric ", metric,
             " translates, and monolingual text has no sources");
   TokenizedCorpusOptions lengths{
       .form = sequence_form(config),
@@ -78,27 +78,27 @@ TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* val
 }
 
 void check_data(const TrainingData& data, const ModelConfig& config, const TrainOptions& options) {
-  require(data.train != nullptr, ErrorCode::invalid_argument, kOrigin,
+  require(data.train != nullptr, ErrorCode::invalid_argument, kTrainingDataOrigin,
           "there is no training corpus");
   check_corpus(*data.train, "training", config);
   if (data.tokenizer)
-    require(data.tokenizer->vocab_size() == config.vocabulary, ErrorCode::invalid_argument, kOrigin,
-            "the tokenizer has ", data.tokenizer->vocab_size(), " subwords, the model ",
-            config.vocabulary);
+    require(data.tokenizer->vocab_size() == config.vocabulary, ErrorCode::invalid_argument,
+            kTrainingDataOrigin, "the tokenizer has ", data.tokenizer->vocab_size(),
+            " subwords, the model ", config.vocabulary);
   const auto check_token = [&](const char* name, int32_t id) {
-    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kOrigin, "the ", name,
-            " token is ", id, ", it must be 0 to ", config.vocabulary - 1);
+    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kTrainingDataOrigin,
+            "the ", name, " token is ", id, ", it must be 0 to ", config.vocabulary - 1);
   };
   check_token("eos", data.tokens.eos);
   if (config.has_encoder()) check_token("bos", data.tokens.bos);
   require(data.valid_sources.size() == data.valid_references.size(), ErrorCode::invalid_argument,
-          kOrigin, "there are ", data.valid_sources.size(), " validation sources and ",
+          kTrainingDataOrigin, "there are ", data.valid_sources.size(), " validation sources and ",
           data.valid_references.size(), " references");
   if (data.valid == nullptr) return;
   check_corpus(*data.valid, "validation", config);
   for (const std::string& metric : options.valid_metrics)
     require(metric == "ce-mean-words" || (data.tokenizer && !data.valid_sources.empty()),
-            ErrorCode::invalid_argument, kOrigin, "the metric ", metric,
+            ErrorCode::invalid_argument, kTrainingDataOrigin, "the metric ", metric,
             " needs a tokenizer and the validation sentences as text");
 }
 

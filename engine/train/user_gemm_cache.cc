@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kOrigin = "GEMM cache";
+constexpr const char* kUserGemmCacheOrigin = "GEMM cache";
 
 // Empty if the variable is not set or is no absolute path.
 fs::path absolute_path_of(const char* variable) {
@@ -77,17 +77,17 @@ std::vector<GemmChoice> read_user_gemm_cache(const GemmTuner& tuner, const fs::p
   }
   struct stat status;
   if (file_system::stat(file.fd(), &status) != 0)
-    fail_errno(errno, kOrigin, "cannot examine", path);
-  require(status.st_uid == geteuid(), ErrorCode::io, kOrigin, path.string(),
+    fail_errno(errno, kUserGemmCacheOrigin, "cannot examine", path);
+  require(status.st_uid == geteuid(), ErrorCode::io, kUserGemmCacheOrigin, path.string(),
           " belongs to another user");
   const uint64_t size = file.size();
-  require(size <= kMaxGemmCacheBytes, ErrorCode::io, kOrigin, path.string(), " has ", size,
-          " bytes, more than the limit of ", kMaxGemmCacheBytes);
+  require(size <= kMaxGemmCacheBytes, ErrorCode::io, kUserGemmCacheOrigin, path.string(), " has ",
+          size, " bytes, more than the limit of ", kMaxGemmCacheBytes);
   std::string text(static_cast<size_t>(size), '\0');
   text.resize(file.read_at(0, std::as_writable_bytes(std::span(text.data(), text.size()))));
   GemmCache cache = decode_gemm_cache(text, path);
-  require(cache.library == tuner.library(), ErrorCode::unsupported, kOrigin, path.string(),
-          " is for another device or library");
+  require(cache.library == tuner.library(), ErrorCode::unsupported, kUserGemmCacheOrigin,
+          path.string(), " is for another device or library");
   return std::move(cache.choices);
 }
 

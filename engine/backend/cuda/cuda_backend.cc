@@ -19,7 +19,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOrigin = "cuda";
+constexpr const char* kCudaBackendOrigin = "cuda";
 constexpr const char* kLibraryName = "libtrafo_cuda.so";
 
 struct Plugin {
@@ -53,8 +53,8 @@ std::filesystem::path own_folder() {
 // and in those of LD_LIBRARY_PATH. A program with more rights than its user ignores both variables.
 std::vector<std::string> candidates() {
   if (const char* named = secure_getenv("TRAFO_CUDA_LIBRARY"); named && *named) {
-    require(named[0] == '/', ErrorCode::unsupported, kOrigin, "TRAFO_CUDA_LIBRARY is '", named,
-            "'; it must be an absolute path");
+    require(named[0] == '/', ErrorCode::unsupported, kCudaBackendOrigin, "TRAFO_CUDA_LIBRARY is '",
+            named, "'; it must be an absolute path");
     return {named};
   }
   std::vector<std::string> paths;
@@ -74,10 +74,10 @@ bool is_there(const std::string& path, std::string_view reason) {
 
 [[noreturn]] void fail_to_load(const std::string& missing, const std::string& broken) {
   if (broken.empty())
-    fail(ErrorCode::unsupported, kOrigin, "the CUDA plugin ", kLibraryName,
+    fail(ErrorCode::unsupported, kCudaBackendOrigin, "the CUDA plugin ", kLibraryName,
          " was not found; looked for:", missing);
   const bool blas = broken.find("libcublas") != std::string::npos;
-  fail(ErrorCode::unsupported, kOrigin, "the CUDA plugin could not be loaded:", broken,
+  fail(ErrorCode::unsupported, kCudaBackendOrigin, "the CUDA plugin could not be loaded:", broken,
        blas ? "\nlibcublasLt.so.13 comes with the CUDA 13 toolkit or with \"pip install "
               "nvidia-cublas\"; put its folder on LD_LIBRARY_PATH"
             : "");
@@ -100,18 +100,19 @@ const Plugin& load_plugin() {
       continue;
     }
     const auto entry = reinterpret_cast<cuda::PluginEntry>(dlsym(library, cuda::kPluginEntryName));
-    require(entry != nullptr, ErrorCode::unsupported, kOrigin, path,
+    require(entry != nullptr, ErrorCode::unsupported, kCudaBackendOrigin, path,
             " is not a Trafo CUDA plugin: ", "it has no symbol ", cuda::kPluginEntryName);
     Plugin plugin{{}, path};
     const int32_t result = entry(cuda::kPluginVersion, &plugin.table);
     require(result == 0 && plugin.table.version == cuda::kPluginVersion, ErrorCode::version,
-            kOrigin, path, " has plugin version ", plugin.table.version, ", this engine needs ",
-            cuda::kPluginVersion, "; install both from one release");
-    require(std::string_view(plugin.table.engine_version) == kVersion, ErrorCode::version, kOrigin,
-            path, " belongs to release ", plugin.table.engine_version, ", this engine is ",
-            kVersion, "; install both from one release");
+            kCudaBackendOrigin, path, " has plugin version ", plugin.table.version,
+            ", this engine needs ", cuda::kPluginVersion, "; install both from one release");
+    require(std::string_view(plugin.table.engine_version) == kVersion, ErrorCode::version,
+            kCudaBackendOrigin, path, " belongs to release ", plugin.table.engine_version,
+            ", this engine is ", kVersion, "; install both from one release");
     require(std::string_view(plugin.table.kernel_abi) == TRAFO_KERNEL_ABI, ErrorCode::version,
-            kOrigin, path, " was built from other sources than this engine; build both again");
+            kCudaBackendOrigin, path,
+            " was built from other sources than this engine; build both again");
     return loaded->emplace(path, std::move(plugin)).first->second;
   }
   fail_to_load(missing, broken);
@@ -147,14 +148,14 @@ class CudaBackend final : public Backend,
     WhyText why;
     int32_t count = 0;
     const int32_t counted = table_.device_count(&count, why.why());
-    require(counted == 0 && count > 0, ErrorCode::unsupported, kOrigin, "the plugin ", plugin.path,
-            " is there, but there is no CUDA device: ",
+    require(counted == 0 && count > 0, ErrorCode::unsupported, kCudaBackendOrigin, "the plugin ",
+            plugin.path, " is there, but there is no CUDA device: ",
             why.text[0] ? why.text : "the driver reports none");
-    require(index >= 0 && index < count, ErrorCode::unsupported, kOrigin,
+    require(index >= 0 && index < count, ErrorCode::unsupported, kCudaBackendOrigin,
             "there is no device cuda:", index, "; the driver reports ", count,
             count == 1 ? " device" : " devices");
     match_kernels(kernel_names);
-    check(table_.open(index, &device_, why.why()), kOrigin, why);
+    check(table_.open(index, &device_, why.why()), kCudaBackendOrigin, why);
     set_kernels(kernels_);
   }
 
@@ -249,7 +250,7 @@ class CudaBackend final : public Backend,
 
   void choose_as_on(const cuda::Card* card) {
     WhyText why;
-    check(table_.choose_as_on(device_, card, why.why()), kOrigin, why);
+    check(table_.choose_as_on(device_, card, why.why()), kCudaBackendOrigin, why);
   }
 
   // --- StreamDevice ---
@@ -258,8 +259,8 @@ class CudaBackend final : public Backend,
     WhyText why;
     void* pointer = nullptr;
     const int32_t result = table_.allocate_pinned(device_, bytes, &pointer, why.why());
-    require(result != cuda::kOutOfMemory, ErrorCode::out_of_memory, kOrigin, "no ", bytes,
-            " bytes of pinned host memory: ", why.text);
+    require(result != cuda::kOutOfMemory, ErrorCode::out_of_memory, kCudaBackendOrigin, "no ",
+            bytes, " bytes of pinned host memory: ", why.text);
     check(result, "pinned memory", why);
     return pointer;
   }
@@ -438,7 +439,7 @@ std::vector<CudaDeviceInfo> cuda_devices(std::string* why) {
     if (count == 0 && why) *why = text.text[0] ? text.text : "the driver reports no device";
     for (int32_t i = 0; i < count; ++i) {
       cuda::DeviceInfo info{};
-      require(table.device_info(i, &info, text.why()) == 0, ErrorCode::internal, kOrigin,
+      require(table.device_info(i, &info, text.why()) == 0, ErrorCode::internal, kCudaBackendOrigin,
               text.text);
       devices.push_back({info.name, info.compute_major, info.compute_minor, info.memory_bytes});
     }
@@ -451,8 +452,8 @@ std::vector<CudaDeviceInfo> cuda_devices(std::string* why) {
 
 void choose_kernels_as_on(Backend& backend, const cuda::Card* card) {
   auto* cuda = dynamic_cast<CudaBackend*>(&backend);
-  require(cuda != nullptr, ErrorCode::unsupported, kOrigin, device_name(backend.device()),
-          " has no choice of kernels by card");
+  require(cuda != nullptr, ErrorCode::unsupported, kCudaBackendOrigin,
+          device_name(backend.device()), " has no choice of kernels by card");
   cuda->choose_as_on(card);
 }
 

@@ -16,7 +16,7 @@ namespace trafo {
 namespace ops {
 namespace {
 
-constexpr const char* kOp = "activation";
+constexpr const char* kActivationOp = "activation";
 
 // max(0, x); at a tie the first operand, the zero, takes the gradient.
 Tensor relu_reference(Context& context, const Tensor& x) {
@@ -56,20 +56,20 @@ Tensor activation_reference(Context& context, const Tensor& x, Activation kind) 
 }
 
 Tensor activation(Context& context, const Tensor& x, Activation kind) {
-  const OpRange range(context, kOp, x);
-  check_compute_input(context, kOp, "x", x);
-  check_activation(kOp, kind);
+  const OpRange range(context, kActivationOp, x);
+  check_compute_input(context, kActivationOp, "x", x);
+  check_activation(kActivationOp, kind);
   if (!context.fused_kernels()) return activation_reference(context, x, kind);
 
   const Tensor in = contiguous(context, x);
   Tensor y = context.empty(x.shape(), x.dtype());
-  launch(context, OpKernel::activation_forward, kOp,
+  launch(context, OpKernel::activation_forward, kActivationOp,
          ActivationForwardParams{x.dtype(), kind, x.numel(), in.raw(), y.raw()});
   if (context.needs_grad({in})) {
-    context.record(kOp, {in}, {&y}, {{"x", in}}, [x = in.detach(), kind](Backward& b) {
+    context.record(kActivationOp, {in}, {&y}, {{"x", in}}, [x = in.detach(), kind](Backward& b) {
       const Tensor dy = b.grad_output();
       const GradTarget dx = b.target(0);
-      launch(b.context(), OpKernel::activation_backward, kOp,
+      launch(b.context(), OpKernel::activation_backward, kActivationOp,
              ActivationBackwardParams{x.dtype(), kind, dx.accumulate, x.numel(), x.raw(), dy.raw(),
                                       dx.buffer.raw()});
     });

@@ -11,7 +11,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOp = "attention";
+constexpr const char* kAttentionOp = "attention";
 
 // Kernels need the columns of a row side by side. A column window of a wider tensor is fine.
 Tensor with_dense_rows(Context& context, const Tensor& tensor) {
@@ -135,7 +135,7 @@ void add_columns(Context& context, const Tensor& part, const GradTarget& target,
   p.src_strides[1] = p.dst_strides[1] = 1;
   p.src = part.raw();
   p.dst = const_cast<void*>(first_column(target.buffer, column));
-  launch(context, OpKernel::copy_strided, kOp, p);
+  launch(context, OpKernel::copy_strided, kAttentionOp, p);
 }
 
 // Saved for backward; no tensor in it has a gradient history.
@@ -204,7 +204,7 @@ void attention_backward(Backward& b, const Saved& saved) {
     p.dk_by_head = p.dk ? dk_by_head.raw() : nullptr;
     p.dv_by_head = p.dv ? dv_by_head.raw() : nullptr;
   }
-  launch_noting(context, OpKernel::attention_backward, kOp, p);
+  launch_noting(context, OpKernel::attention_backward, kAttentionOp, p);
   for (size_t role = 0; role < 3; ++role)
     if (grads[role].buffer.defined())
       add_columns(context, grads[role].buffer, targets[sources.of[role]], sources.column[role]);
@@ -217,14 +217,14 @@ namespace ops {
 Tensor attention(Context& context, const AttentionInput& q, const AttentionInput& k,
                  const AttentionInput& v, const Tensor& cu_seqlens_q, const Tensor& cu_seqlens_k,
                  const AttentionOptions& options) {
-  const OpRange range(context, kOp, q.tensor, k.tensor, v.tensor);
+  const OpRange range(context, kAttentionOp, q.tensor, k.tensor, v.tensor);
   if (!context.fused_kernels())
     return attention_reference(context, q, k, v, cu_seqlens_q, cu_seqlens_k, options);
-  check_attention_inputs(context, kOp, q, k, v, options);
+  check_attention_inputs(context, kAttentionOp, q, k, v, options);
 
   Saved saved;
   saved.options = options;
-  saved.ranges = packed_ranges(context, kOp, cu_seqlens_q, q.tensor.dim(0), cu_seqlens_k,
+  saved.ranges = packed_ranges(context, kAttentionOp, cu_seqlens_q, q.tensor.dim(0), cu_seqlens_k,
                                k.tensor.dim(0), options);
   saved.cu_q = cu_seqlens_q.detach();
   saved.cu_k = cu_seqlens_k.detach();
@@ -255,14 +255,14 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
   p.key_end = p.key_begin + 1;
   p.out = out.raw();
   p.lse = wanted ? saved.lse.raw() : nullptr;
-  launch_noting(context, OpKernel::attention_forward, kOp, p);
+  launch_noting(context, OpKernel::attention_forward, kAttentionOp, p);
   if (!wanted) return out;
 
   saved.out = out.detach();
   const std::vector<Tensor> tensors = sources.tensors;
   for (Tensor& tensor : sources.tensors) tensor = tensor.detach();
   Tensor* const outputs[] = {&out};
-  context.record(kOp, tensors, outputs,
+  context.record(kAttentionOp, tensors, outputs,
                  {{"q", inputs[0].tensor},
                   {"k", inputs[1].tensor},
                   {"v", inputs[2].tensor},

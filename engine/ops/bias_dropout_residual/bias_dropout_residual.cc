@@ -11,7 +11,7 @@
 namespace trafo::ops {
 namespace {
 
-constexpr const char* kOp = "bias_dropout_residual";
+constexpr const char* kBiasDropoutResidualOp = "bias_dropout_residual";
 constexpr const char* kNormOp = "bias_dropout_residual_norm";
 
 void check_add_norm(const Context& context, const char* op, const Tensor& x, const Tensor& bias,
@@ -62,8 +62,8 @@ ResidualNorm bias_dropout_residual_norm_reference(Context& context, const Tensor
 
 Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bias,
                              const Tensor& residual, const Dropout& dropout) {
-  const OpRange range(context, kOp, x, bias, residual);
-  check_add_norm(context, kOp, x, bias, residual, dropout);
+  const OpRange range(context, kBiasDropoutResidualOp, x, bias, residual);
+  check_add_norm(context, kBiasDropoutResidualOp, x, bias, residual, dropout);
   if (!context.fused_kernels())
     return bias_dropout_residual_reference(context, x, bias, residual, dropout);
 
@@ -71,36 +71,36 @@ Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bi
   const Tensor vector = contiguous_or_none(context, bias);
   const Tensor branch = contiguous(context, residual);
   Tensor sum = context.empty(x.shape(), x.dtype());
-  launch(context, OpKernel::bias_dropout_residual_forward, kOp,
+  launch(context, OpKernel::bias_dropout_residual_forward, kBiasDropoutResidualOp,
          forward_params(in, vector, branch, dropout, sum));
   if (!context.needs_grad({in, vector, branch})) return sum;
 
-  context.record(
-      kOp, {in, vector, branch}, {&sum}, {},
-      [shape = x.shape(), dtype = x.dtype(), dropout](Backward& b) {
-        const Tensor dsum = b.grad_output();
-        // The residual's gradient is dsum itself, and so is x's where nothing is
-        // dropped: handed on, not copied.
-        b.add(2, dsum);
-        const bool same = !dropout.active();
-        if (same) b.add(0, dsum);
-        const bool dx_wanted = b.needs(0) && !same;
-        if (!dx_wanted && !b.needs(1)) return;
-        const int64_t width = shape.back();
-        const GradTarget dx = dx_wanted ? b.target(0) : GradTarget{};
-        const GradTarget dbias = vector_target_if_needed(b, 1, dsum);
-        BiasDropoutResidualBackwardParams q{};
-        q.dtype = dtype;
-        q.dropout = dropout;
-        q.rows = element_count(shape) / width;
-        q.width = width;
-        q.accumulate_dx = dx.accumulate;
-        q.accumulate_dbias = dbias.accumulate;
-        q.dsum = dsum.raw();
-        q.dx = raw_or_null(dx.buffer);
-        q.dbias = raw_or_null(dbias.buffer);
-        launch_with_row_sums(b, OpKernel::bias_dropout_residual_backward, kOp, q, {{1, dbias}});
-      });
+  context.record(kBiasDropoutResidualOp, {in, vector, branch}, {&sum}, {},
+                 [shape = x.shape(), dtype = x.dtype(), dropout](Backward& b) {
+                   const Tensor dsum = b.grad_output();
+                   // The residual's gradient is dsum itself, and so is x's where nothing is
+                   // dropped: handed on, not copied.
+                   b.add(2, dsum);
+                   const bool same = !dropout.active();
+                   if (same) b.add(0, dsum);
+                   const bool dx_wanted = b.needs(0) && !same;
+                   if (!dx_wanted && !b.needs(1)) return;
+                   const int64_t width = shape.back();
+                   const GradTarget dx = dx_wanted ? b.target(0) : GradTarget{};
+                   const GradTarget dbias = vector_target_if_needed(b, 1, dsum);
+                   BiasDropoutResidualBackwardParams q{};
+                   q.dtype = dtype;
+                   q.dropout = dropout;
+                   q.rows = element_count(shape) / width;
+                   q.width = width;
+                   q.accumulate_dx = dx.accumulate;
+                   q.accumulate_dbias = dbias.accumulate;
+                   q.dsum = dsum.raw();
+                   q.dx = raw_or_null(dx.buffer);
+                   q.dbias = raw_or_null(dbias.buffer);
+                   launch_with_row_sums(b, OpKernel::bias_dropout_residual_backward,
+                                        kBiasDropoutResidualOp, q, {{1, dbias}});
+                 });
   return sum;
 }
 

@@ -16,7 +16,7 @@
 namespace trafo {
 namespace {
 
-constexpr const char* kOp = "cross_entropy";
+constexpr const char* kCrossEntropyOp = "cross_entropy";
 
 template <class T>
 std::vector<double> widened(const Context& context, const Tensor& tensor) {
@@ -30,8 +30,8 @@ std::vector<double> host_doubles(const Context& context, const Tensor& tensor) {
 }
 
 void check_logits(const Context& context, const Tensor& logits) {
-  check_compute_input(context, kOp, "logits", logits);
-  require(logits.rank() == 2, ErrorCode::shape_mismatch, kOp,
+  check_compute_input(context, kCrossEntropyOp, "logits", logits);
+  require(logits.rank() == 2, ErrorCode::shape_mismatch, kCrossEntropyOp,
           "the logits must be [tokens, classes], got ", logits.shape().str());
 }
 
@@ -125,12 +125,13 @@ namespace ops {
 
 CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const Tensor& labels,
                                  const CrossEntropyOptions& options) {
-  const OpRange range(context, kOp, logits, labels);
+  const OpRange range(context, kCrossEntropyOp, logits, labels);
   check_logits(context, logits);
   if (!context.fused_kernels()) return cross_entropy_reference(context, logits, labels, options);
   const int64_t rows = logits.dim(0), classes = logits.dim(1);
   const DType dtype = logits.dtype();
-  const LossInputs inputs = check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
+  const LossInputs inputs =
+      check_loss_inputs(context, kCrossEntropyOp, rows, classes, dtype, labels, options);
   const Tensor x = contiguous(context, logits);
   const DType sums = stat_dtype(dtype);
   const Tensor loss = context.empty({rows}, sums), nll = context.empty({rows}, sums);
@@ -149,16 +150,16 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   params.nll = nll.raw();
   params.lse = lse.raw();
   params.lse_rest = lse_rest.raw();
-  launch(context, OpKernel::cross_entropy_forward, kOp, params);
+  launch(context, OpKernel::cross_entropy_forward, kCrossEntropyOp, params);
 
   CrossEntropyOutput out{loss, nll};
   const bool per_row = options.reduction == Reduction::none;
   if (!per_row) {
-    out.loss = scaled_sum(context, kOp, loss, inputs.scale);
-    out.nll = scaled_sum(context, kOp, nll, inputs.scale);
+    out.loss = scaled_sum(context, kCrossEntropyOp, loss, inputs.scale);
+    out.nll = scaled_sum(context, kCrossEntropyOp, nll, inputs.scale);
   }
   if (!context.needs_grad({x})) return out;
-  context.record(kOp, {x}, {&out.loss},
+  context.record(kCrossEntropyOp, {x}, {&out.loss},
                  {{"logits", x}, {"labels", inputs.labels}, {"weights", inputs.weights}},
                  [x = x.detach(), lse, lse_rest, inputs, per_row,
                   smoothing = options.label_smoothing, ignore = options.ignore_label](Backward& b) {
@@ -180,7 +181,7 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
                    p.per_row = per_row;
                    p.scale = inputs.scale;
                    p.dlogits = target.buffer.raw();
-                   launch(b.context(), OpKernel::cross_entropy_backward, kOp, p);
+                   launch(b.context(), OpKernel::cross_entropy_backward, kCrossEntropyOp, p);
                  });
   return out;
 }
@@ -192,7 +193,8 @@ CrossEntropyOutput cross_entropy_reference(Context& context, const Tensor& given
   const Tensor logits = given.dtype() == DType::bf16 ? cast(context, given, DType::f32) : given;
   const int64_t rows = logits.dim(0), classes = logits.dim(1);
   const DType dtype = logits.dtype();
-  const LossInputs inputs = check_loss_inputs(context, kOp, rows, classes, dtype, labels, options);
+  const LossInputs inputs =
+      check_loss_inputs(context, kCrossEntropyOp, rows, classes, dtype, labels, options);
   const double smoothing = options.label_smoothing;
 
   CrossEntropyOutput out;

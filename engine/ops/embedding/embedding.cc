@@ -15,27 +15,27 @@ namespace trafo {
 namespace ops {
 namespace {
 
-constexpr const char* kOp = "embedding";
+constexpr const char* kEmbeddingOp = "embedding";
 
 void check_table(const Context& context, const Tensor& table, const char* name) {
-  check_compute_input(context, kOp, name, table);
-  require(table.rank() == 2, ErrorCode::shape_mismatch, kOp, "the ", name,
+  check_compute_input(context, kEmbeddingOp, name, table);
+  require(table.rank() == 2, ErrorCode::shape_mismatch, kEmbeddingOp, "the ", name,
           " must be [entries, width], got ", table.shape().str());
 }
 
 void validate_indices(const Context& context, const Tensor& indices, int64_t limit,
                       const char* name, bool checked) {
-  check_input(context, kOp, name, indices);
-  require(indices.rank() == 1, ErrorCode::shape_mismatch, kOp, "the ", name,
+  check_input(context, kEmbeddingOp, name, indices);
+  require(indices.rank() == 1, ErrorCode::shape_mismatch, kEmbeddingOp, "the ", name,
           "s must be [tokens], got ", indices.shape().str());
-  require(indices.dtype() == DType::i32, ErrorCode::dtype_mismatch, kOp, "the ", name,
+  require(indices.dtype() == DType::i32, ErrorCode::dtype_mismatch, kEmbeddingOp, "the ", name,
           "s must be int32, got ", dtype_name(indices.dtype()));
   // On the CPU looking costs next to nothing; elsewhere it would wait for the device.
   if (checked && context.device().kind != DeviceKind::cpu) return;
   const HostInts host(context, indices);
   for (size_t t = 0; t < host.size(); ++t)
-    require(host[t] >= 0 && host[t] < limit, ErrorCode::invalid_argument, kOp, name, " ", host[t],
-            " of token ", t, " is outside the table: it has entries 0 to ", limit - 1);
+    require(host[t] >= 0 && host[t] < limit, ErrorCode::invalid_argument, kEmbeddingOp, name, " ",
+            host[t], " of token ", t, " is outside the table: it has entries 0 to ", limit - 1);
 }
 
 // What backward needs of one table. Sorting depends on nothing but the batch, so an accelerator
@@ -52,7 +52,7 @@ struct SortedTokens {
     order = context.empty({2, tokens}, DType::i32);
     const SortTokensParams params{tokens, entries, static_cast<const int32_t*>(indices.raw()),
                                   entry(), token()};
-    const auto issue = [&] { launch(context, OpKernel::sort_tokens, kOp, params); };
+    const auto issue = [&] { launch(context, OpKernel::sort_tokens, kEmbeddingOp, params); };
     if (SideWork* side = SideWork::of(context))
       side->run({indices}, {order}, issue);
     else
@@ -81,7 +81,7 @@ void table_gradient(Backward& backward, size_t input, const SortedTokens& sorted
   p.token = sorted.token();
   p.dy = dy.raw();
   p.dtable = target.buffer.raw();
-  launch(context, OpKernel::embedding_backward, kOp, p);
+  launch(context, OpKernel::embedding_backward, kEmbeddingOp, p);
 }
 
 // Checked inputs, contiguous ids and positions.
@@ -116,7 +116,7 @@ Tensor embed_checked(Context& context, const Tensor& ids, const Tensor& table,
   params.table = rows.raw();
   params.position_table = positioned ? positions_table.raw() : nullptr;
   params.y = y.raw();
-  launch(context, OpKernel::embedding_forward, kOp, params);
+  launch(context, OpKernel::embedding_forward, kEmbeddingOp, params);
 
   if (!context.needs_grad({rows, positions_table})) return y;
   const SortedTokens by_id(context, ids, rows),
@@ -125,7 +125,7 @@ Tensor embed_checked(Context& context, const Tensor& ids, const Tensor& table,
   // One after the other: should both be one tensor, the second one adds to what the first has
   // written.
   context.record(
-      kOp, {rows, positions_table}, {&y}, {},
+      kEmbeddingOp, {rows, positions_table}, {&y}, {},
       [by_id, by_position, dropout = options.dropout, scale = options.scale](Backward& b) {
         table_gradient(b, 0, by_id, dropout, scale);
         table_gradient(b, 1, by_position, dropout, 1);
@@ -137,27 +137,27 @@ Tensor embed_checked(Context& context, const Tensor& ids, const Tensor& table,
 
 Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
                  const EmbeddingOptions& options) {
-  const OpRange range(context, kOp, ids, table, options.positions, options.position_table);
+  const OpRange range(context, kEmbeddingOp, ids, table, options.positions, options.position_table);
   check_table(context, table, "table");
-  check_input(context, kOp, "ids", ids);
-  check_dropout(options.dropout, kOp);
+  check_input(context, kEmbeddingOp, "ids", ids);
+  check_dropout(options.dropout, kEmbeddingOp);
   const bool positioned = options.position_table.defined();
-  require(positioned == options.positions.defined(), ErrorCode::invalid_argument, kOp,
+  require(positioned == options.positions.defined(), ErrorCode::invalid_argument, kEmbeddingOp,
           "positions and position_table go together: one of them is missing");
   const Tensor ids_flat = contiguous(context, ids);
   validate_indices(context, ids_flat, table.dim(0), "id", options.indices_validated);
   EmbeddingOptions flat = options;
   if (positioned) {
     check_table(context, options.position_table, "position table");
-    require(options.position_table.dtype() == table.dtype(), ErrorCode::dtype_mismatch, kOp,
-            "the position table is ", dtype_name(options.position_table.dtype()), ", the table ",
-            dtype_name(table.dtype()), "; they must be the same");
-    require(options.position_table.dim(1) == table.dim(1), ErrorCode::shape_mismatch, kOp,
+    require(options.position_table.dtype() == table.dtype(), ErrorCode::dtype_mismatch,
+            kEmbeddingOp, "the position table is ", dtype_name(options.position_table.dtype()),
+            ", the table ", dtype_name(table.dtype()), "; they must be the same");
+    require(options.position_table.dim(1) == table.dim(1), ErrorCode::shape_mismatch, kEmbeddingOp,
             "the position table has width ", options.position_table.dim(1), ", the table ",
             table.dim(1));
     flat.positions = contiguous(context, options.positions);
-    require(flat.positions.shape() == ids.shape(), ErrorCode::shape_mismatch, kOp, "there are ",
-            flat.positions.numel(), " positions for ", ids.numel(), " ids");
+    require(flat.positions.shape() == ids.shape(), ErrorCode::shape_mismatch, kEmbeddingOp,
+            "there are ", flat.positions.numel(), " positions for ", ids.numel(), " ids");
     validate_indices(context, flat.positions, options.position_table.dim(0), "position",
                      options.indices_validated);
   }

@@ -14,7 +14,7 @@
 namespace trafo::ops {
 namespace {
 
-constexpr const char* kOp = "feed_forward";
+constexpr const char* kFeedForwardOp = "feed_forward";
 
 struct Sizes {
   int64_t rows, in, ffn, out;
@@ -22,20 +22,20 @@ struct Sizes {
 
 Sizes check(const Context& context, const Tensor& x, const Tensor& up, const Tensor& up_bias,
             const Tensor& down) {
-  check_compute_input(context, kOp, "x", x);
-  check_compute_input(context, kOp, "up", up);
-  check_compute_input(context, kOp, "down", down);
-  check_same_dtype(kOp, "x", x, "up", up);
-  check_same_dtype(kOp, "x", x, "down", down);
+  check_compute_input(context, kFeedForwardOp, "x", x);
+  check_compute_input(context, kFeedForwardOp, "up", up);
+  check_compute_input(context, kFeedForwardOp, "down", down);
+  check_same_dtype(kFeedForwardOp, "x", x, "up", up);
+  check_same_dtype(kFeedForwardOp, "x", x, "down", down);
   require(x.rank() >= 1 && up.rank() == 2 && down.rank() == 2 && x.dim(-1) == up.dim(1) &&
               up.dim(0) == down.dim(1),
-          ErrorCode::shape_mismatch, kOp,
+          ErrorCode::shape_mismatch, kFeedForwardOp,
           "x must be [.., in], up [ffn, in] and down [out, ffn], got ", x.shape().str(), ", ",
           up.shape().str(), " and ", down.shape().str());
   if (up_bias.defined()) {
-    check_compute_input(context, kOp, "up_bias", up_bias);
-    check_same_dtype(kOp, "x", x, "up_bias", up_bias);
-    require(up_bias.shape() == Shape{up.dim(0)}, ErrorCode::shape_mismatch, kOp,
+    check_compute_input(context, kFeedForwardOp, "up_bias", up_bias);
+    check_same_dtype(kFeedForwardOp, "x", x, "up_bias", up_bias);
+    require(up_bias.shape() == Shape{up.dim(0)}, ErrorCode::shape_mismatch, kFeedForwardOp,
             "up_bias must be [", up.dim(0), "], its shape is ", up_bias.shape().str());
   }
   int64_t rows = 1;
@@ -128,10 +128,10 @@ void backward_in_products(Backward& b, Saved& saved) {
 
 Tensor feed_forward(Context& context, const Tensor& x, const Tensor& up, const Tensor& up_bias,
                     const Tensor& down, Activation kind, const Dropout& dropout) {
-  const OpRange range(context, kOp, x, up, up_bias, down);
+  const OpRange range(context, kFeedForwardOp, x, up, up_bias, down);
   const Sizes sizes = check(context, x, up, up_bias, down);
-  check_activation(kOp, kind);
-  check_dropout(dropout, kOp);
+  check_activation(kFeedForwardOp, kind);
+  check_dropout(dropout, kFeedForwardOp);
   // Whether gradients are wanted makes no difference: a checkpointed region runs without them
   // first.
   const bool in_products = context.gemm_epilogues() && context.fused_kernels() &&
@@ -160,7 +160,7 @@ Tensor feed_forward(Context& context, const Tensor& x, const Tensor& up, const T
   const bool inner = requires_grad(input) || requires_grad(u) || requires_grad(bias);
   const bool reads_x = saved.x.is_kept() && (again || requires_grad(u));
   context.record(
-      kOp, {input, u, bias, d}, {&y},
+      kFeedForwardOp, {input, u, bias, d}, {&y},
       {{"x", input, reads_x},
        {"up", u, again || requires_grad(input)},
        {"up_bias", bias, again},

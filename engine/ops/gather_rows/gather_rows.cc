@@ -6,17 +6,17 @@
 namespace trafo::ops {
 namespace {
 
-constexpr const char* kOp = "gather_rows";
+constexpr const char* kGatherRowsOp = "gather_rows";
 
 void check(const Context& context, const Tensor& x, const Tensor& index) {
-  require(x.defined() && x.rank() >= 1, ErrorCode::shape_mismatch, kOp,
+  require(x.defined() && x.rank() >= 1, ErrorCode::shape_mismatch, kGatherRowsOp,
           "x must have rows: at least one dimension");
-  require(index.defined() && index.rank() == 1, ErrorCode::shape_mismatch, kOp,
+  require(index.defined() && index.rank() == 1, ErrorCode::shape_mismatch, kGatherRowsOp,
           "index must have one dimension, one number a row of the result");
-  require(index.dtype() == DType::i32, ErrorCode::dtype_mismatch, kOp, "index must be int32, got ",
-          dtype_name(index.dtype()));
+  require(index.dtype() == DType::i32, ErrorCode::dtype_mismatch, kGatherRowsOp,
+          "index must be int32, got ", dtype_name(index.dtype()));
   require(x.device() == context.device() && index.device() == context.device(),
-          ErrorCode::invalid_argument, kOp, "x and index must be on ",
+          ErrorCode::invalid_argument, kGatherRowsOp, "x and index must be on ",
           device_name(context.device()), ", the context's device");
 }
 
@@ -27,7 +27,7 @@ bool has_dense_rows(const Tensor& x) {
 }  // namespace
 
 Tensor gather_rows(Context& context, const Tensor& x, const Tensor& index) {
-  const OpRange range(context, kOp, x, index);
+  const OpRange range(context, kGatherRowsOp, x, index);
   check(context, x, index);
   const Tensor from = contiguous(context, x);
   Shape shape = x.shape();
@@ -37,7 +37,7 @@ Tensor gather_rows(Context& context, const Tensor& x, const Tensor& index) {
   for (int i = 1; i < shape.rank(); ++i) width *= shape[i];
   gather_rows_into(context, from.reshaped({x.dim(0), width}), index,
                    out.reshaped({index.dim(0), width}));
-  context.record(kOp, {from}, {&out}, {}, nullptr);
+  context.record(kGatherRowsOp, {from}, {&out}, {}, nullptr);
   return out;
 }
 
@@ -45,7 +45,8 @@ void gather_rows_into(Context& context, const Tensor& x, const Tensor& index, co
   check(context, x, index);
   require(has_dense_rows(x) && has_dense_rows(out) && out.dim(0) == index.dim(0) &&
               out.dim(1) == x.dim(1) && out.dtype() == x.dtype(),
-          ErrorCode::shape_mismatch, kOp, "x and out must be matrices of one dtype and width, out ",
+          ErrorCode::shape_mismatch, kGatherRowsOp,
+          "x and out must be matrices of one dtype and width, out ",
           "with a row for each number of index");
   const Tensor numbers = contiguous(context, index);
   GatherRowsParams params{};
@@ -59,7 +60,7 @@ void gather_rows_into(Context& context, const Tensor& x, const Tensor& index, co
   params.index = numbers.data<int32_t>();
   params.out = out.raw();
   out.mark_written();
-  launch(context, OpKernel::gather_rows, kOp, params);
+  launch(context, OpKernel::gather_rows, kGatherRowsOp, params);
 }
 
 }  // namespace trafo::ops

@@ -6,18 +6,18 @@
 namespace trafo::ops {
 namespace {
 
-constexpr const char* kOp = "kv_cache_append";
+constexpr const char* kKvCacheOp = "kv_cache_append";
 
 void check_columns(const Context& context, const char* name, const Tensor& tensor, int64_t column,
                    int64_t columns) {
-  check_input(context, kOp, name, tensor);
-  require(tensor.rank() == 2, ErrorCode::shape_mismatch, kOp, name, " must be [rows, width], got ",
-          tensor.shape().str());
+  check_input(context, kKvCacheOp, name, tensor);
+  require(tensor.rank() == 2, ErrorCode::shape_mismatch, kKvCacheOp, name,
+          " must be [rows, width], got ", tensor.shape().str());
   require(columns >= 0 && column >= 0 && column <= tensor.dim(1) - columns,
-          ErrorCode::shape_mismatch, kOp, name, " has ", tensor.dim(1), " columns; ", columns,
-          " from number ", column, " on are not among them");
-  require(tensor.dim(1) <= 1 || tensor.strides()[1] == 1, ErrorCode::shape_mismatch, kOp, name,
-          " must have the columns of a row side by side");
+          ErrorCode::shape_mismatch, kKvCacheOp, name, " has ", tensor.dim(1), " columns; ",
+          columns, " from number ", column, " on are not among them");
+  require(tensor.dim(1) <= 1 || tensor.strides()[1] == 1, ErrorCode::shape_mismatch, kKvCacheOp,
+          name, " must have the columns of a row side by side");
 }
 
 void* first_column(const Tensor& tensor, int64_t column) {
@@ -29,17 +29,17 @@ void* first_column(const Tensor& tensor, int64_t column) {
 
 void kv_cache_append(Context& context, const Tensor& x, int64_t column, int64_t columns,
                      const Tensor& slots, const Tensor& cache, int64_t cache_column) {
-  const OpRange range(context, kOp, x, slots, cache);
+  const OpRange range(context, kKvCacheOp, x, slots, cache);
   check_columns(context, "x", x, column, columns);
   check_columns(context, "cache", cache, cache_column, columns);
-  check_same_dtype(kOp, "x", x, "cache", cache);
-  check_input(context, kOp, "slots", slots);
-  require(slots.dtype() == DType::i32, ErrorCode::dtype_mismatch, kOp, "slots must be int32, got ",
-          dtype_name(slots.dtype()));
+  check_same_dtype(kKvCacheOp, "x", x, "cache", cache);
+  check_input(context, kKvCacheOp, "slots", slots);
+  require(slots.dtype() == DType::i32, ErrorCode::dtype_mismatch, kKvCacheOp,
+          "slots must be int32, got ", dtype_name(slots.dtype()));
   require(slots.rank() == 1 && slots.is_contiguous() && slots.dim(0) == x.dim(0),
-          ErrorCode::shape_mismatch, kOp, "slots must be [", x.dim(0),
+          ErrorCode::shape_mismatch, kKvCacheOp, "slots must be [", x.dim(0),
           "], one for each row of x; its shape is ", slots.shape().str());
-  require(!context.needs_grad({x, cache}), ErrorCode::unsupported, kOp,
+  require(!context.needs_grad({x, cache}), ErrorCode::unsupported, kKvCacheOp,
           "a cache has no backward; append under no-grad or detach x");
 
   KvCacheAppendParams p{};
@@ -53,7 +53,7 @@ void kv_cache_append(Context& context, const Tensor& x, int64_t column, int64_t 
   p.slots = slots.data<int32_t>();
   p.cache = first_column(cache, cache_column);
   cache.mark_written();
-  launch(context, OpKernel::kv_cache_append, kOp, p);
+  launch(context, OpKernel::kv_cache_append, kKvCacheOp, p);
 }
 
 }  // namespace trafo::ops

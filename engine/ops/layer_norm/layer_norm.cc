@@ -10,7 +10,7 @@
 
 namespace trafo::ops {
 namespace {
-constexpr const char* kOp = "layer_norm";
+constexpr const char* kLayerNormOp = "layer_norm";
 }
 
 Tensor layer_norm_reference(Context& context, const Tensor& x, const Tensor& gamma,
@@ -26,11 +26,11 @@ Tensor layer_norm_reference(Context& context, const Tensor& x, const Tensor& gam
 
 Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   double epsilon) {
-  const OpRange range(context, kOp, x, gamma, beta);
-  const int64_t width = check_row_tensor(context, kOp, "x", x);
-  check_row_vector(context, kOp, "gamma", gamma, x);
-  check_row_vector(context, kOp, "beta", beta, x);
-  check_epsilon(kOp, epsilon);
+  const OpRange range(context, kLayerNormOp, x, gamma, beta);
+  const int64_t width = check_row_tensor(context, kLayerNormOp, "x", x);
+  check_row_vector(context, kLayerNormOp, "gamma", gamma, x);
+  check_row_vector(context, kLayerNormOp, "beta", beta, x);
+  check_epsilon(kLayerNormOp, epsilon);
   if (!context.fused_kernels()) return layer_norm_reference(context, x, gamma, beta, epsilon);
 
   const Tensor in = contiguous(context, x);
@@ -58,11 +58,11 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
   p.mean = recorded ? mean.raw() : nullptr;
   p.rstd = recorded ? rstd.raw() : nullptr;
   p.saved_mean = raw_or_null(saved_mean);
-  launch(context, OpKernel::layer_norm_forward, kOp, p);
+  launch(context, OpKernel::layer_norm_forward, kLayerNormOp, p);
   if (!recorded) return y;
 
   context.record(
-      kOp, {in, weight, bias}, {&y},
+      kLayerNormOp, {in, weight, bias}, {&y},
       {{"x", in, requires_grad(in) || requires_grad(weight)}, {"gamma", weight, requires_grad(in)}},
       [x = in.detach(), gamma = weight.detach(), mean, rstd, rows, width](Backward& b) {
         const Tensor dy = b.grad_output();
@@ -84,7 +84,8 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
         q.dx = raw_or_null(dx.buffer);
         q.dgamma = raw_or_null(dgamma.buffer);
         q.dbeta = raw_or_null(dbeta.buffer);
-        launch_with_row_sums(b, OpKernel::layer_norm_backward, kOp, q, {{1, dgamma}, {2, dbeta}});
+        launch_with_row_sums(b, OpKernel::layer_norm_backward, kLayerNormOp, q,
+                             {{1, dgamma}, {2, dbeta}});
       });
   if (saved_mean.defined())
     y.variable()->recompute = norm_recompute(in, weight, bias, saved_mean, rstd);
@@ -96,7 +97,7 @@ std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& ga
                                                const Tensor& rstd) {
   return [x = x.detach(), gamma = gamma.detach(), beta = beta.detach(), saved_mean,
           rstd](Context& ctx) {
-    const OpRange range(ctx, kOp, x, gamma, beta);
+    const OpRange range(ctx, kLayerNormOp, x, gamma, beta);
     Tensor y = ctx.empty(x.shape(), x.dtype());
     NormApplyParams p{};
     p.dtype = x.dtype();
@@ -108,7 +109,7 @@ std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& ga
     p.saved_mean = saved_mean.raw();
     p.rstd = rstd.raw();
     p.y = y.raw();
-    launch(ctx, OpKernel::norm_apply, kOp, p);
+    launch(ctx, OpKernel::norm_apply, kLayerNormOp, p);
     return y;
   };
 }

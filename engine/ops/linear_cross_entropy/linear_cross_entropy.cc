@@ -16,7 +16,7 @@
 namespace trafo::ops {
 namespace {
 
-constexpr const char* kOp = "linear_cross_entropy";
+constexpr const char* kLinearCrossEntropyOp = "linear_cross_entropy";
 
 // Chunks are whole multiples of this where the budget allows: full tiles for the GEMMs.
 constexpr int64_t kRowStep = 16;
@@ -36,35 +36,38 @@ int64_t chunk_bytes(const Context& context, const Tensor& x, const Tensor& weigh
       std::clamp(weight.numel() * int64_t{sizeof(float)} / 8 * 11, 80 * kMiB, 240 * kMiB);
   const int64_t tiles = std::max<int64_t>(1, (x.dim(1) + kTileColumns - 1) / kTileColumns);
   const int64_t wave = kTileRows * std::max<int64_t>(1, kMultiprocessors / tiles);
-  const int64_t by_wave =
-      checked_mul(wave * static_cast<int64_t>(dtype_size(x.dtype())), weight.dim(0), kOp);
-  return std::max(by_weight, std::min(by_wave, checked_mul(x.numel(), int64_t{24}, kOp)));
+  const int64_t by_wave = checked_mul(wave * static_cast<int64_t>(dtype_size(x.dtype())),
+                                      weight.dim(0), kLinearCrossEntropyOp);
+  return std::max(by_weight,
+                  std::min(by_wave, checked_mul(x.numel(), int64_t{24}, kLinearCrossEntropyOp)));
 }
 
 void check_inputs(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const LinearCrossEntropyOptions& options) {
-  check_compute_input(context, kOp, "x", x);
-  check_compute_input(context, kOp, "weight", weight);
-  check_same_dtype(kOp, "x", x, "weight", weight);
+  check_compute_input(context, kLinearCrossEntropyOp, "x", x);
+  check_compute_input(context, kLinearCrossEntropyOp, "weight", weight);
+  check_same_dtype(kLinearCrossEntropyOp, "x", x, "weight", weight);
   require(x.rank() == 2 && weight.rank() == 2 && x.dim(1) == weight.dim(1),
-          ErrorCode::shape_mismatch, kOp, "x must be [tokens, width] and weight [classes, width], ",
-          "got ", x.shape().str(), " and ", weight.shape().str());
+          ErrorCode::shape_mismatch, kLinearCrossEntropyOp,
+          "x must be [tokens, width] and weight [classes, width], ", "got ", x.shape().str(),
+          " and ", weight.shape().str());
   if (bias.defined()) {
-    check_compute_input(context, kOp, "bias", bias);
-    check_same_dtype(kOp, "x", x, "bias", bias);
-    require(bias.rank() == 1 && bias.dim(0) == weight.dim(0), ErrorCode::shape_mismatch, kOp,
-            "bias must be [", weight.dim(0), "], got ", bias.shape().str());
+    check_compute_input(context, kLinearCrossEntropyOp, "bias", bias);
+    check_same_dtype(kLinearCrossEntropyOp, "x", x, "bias", bias);
+    require(bias.rank() == 1 && bias.dim(0) == weight.dim(0), ErrorCode::shape_mismatch,
+            kLinearCrossEntropyOp, "bias must be [", weight.dim(0), "], got ", bias.shape().str());
   }
-  require(options.loss.reduction != Reduction::none, ErrorCode::invalid_argument, kOp,
+  require(options.loss.reduction != Reduction::none, ErrorCode::invalid_argument,
+          kLinearCrossEntropyOp,
           "needs reduction sum or mean; for the loss of each token use linear and cross_entropy");
-  require(options.chunk_bytes.value_or(1) >= 1, ErrorCode::invalid_argument, kOp,
+  require(options.chunk_bytes.value_or(1) >= 1, ErrorCode::invalid_argument, kLinearCrossEntropyOp,
           "chunk_bytes must be at least 1, got ", options.chunk_bytes.value_or(1));
 }
 
 // Rows whose logits fit the budget.
 int64_t most_rows(int64_t classes, DType dtype, int64_t bytes) {
-  const int64_t row_bytes =
-      std::max<int64_t>(1, checked_mul(classes, static_cast<int64_t>(dtype_size(dtype)), kOp));
+  const int64_t row_bytes = std::max<int64_t>(
+      1, checked_mul(classes, static_cast<int64_t>(dtype_size(dtype)), kLinearCrossEntropyOp));
   return std::max<int64_t>(1, bytes / row_bytes);
 }
 
@@ -137,7 +140,7 @@ struct Work {
     p.lse = at_row(lse.raw(), begin, 1, sums);
     p.dloss = inputs.scale;
     p.dlogits = wants_gradient() ? logits.raw() : nullptr;
-    launch(context, OpKernel::cross_entropy_forward, kOp, p);
+    launch(context, OpKernel::cross_entropy_forward, kLinearCrossEntropyOp, p);
   }
 
   // Those of weight and bias run beside the product for dx. The next chunk overwrites the logits.
@@ -191,7 +194,7 @@ struct Work {
       sum.width = classes;
       sum.x = logits.raw();
       sum.out = dbias.buffer.raw();
-      launch(context, OpKernel::column_sum, kOp, sum);
+      launch(context, OpKernel::column_sum, kLinearCrossEntropyOp, sum);
     }
   }
 };
@@ -217,14 +220,14 @@ GradTarget parameter_gradient(Context& context, const Tensor& tensor, int64_t ro
 CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const Tensor& weight,
                                         const Tensor& bias, const Tensor& labels,
                                         const LinearCrossEntropyOptions& options) {
-  const OpRange range(context, kOp, x, weight, bias, labels);
+  const OpRange range(context, kLinearCrossEntropyOp, x, weight, bias, labels);
   check_inputs(context, x, weight, bias, options);
   if (!context.fused_kernels())
     return linear_cross_entropy_reference(context, x, weight, bias, labels, options);
   const int64_t rows = x.dim(0), classes = weight.dim(0);
   const DType dtype = x.dtype();
   const LossInputs inputs =
-      check_loss_inputs(context, kOp, rows, classes, dtype, labels, options.loss);
+      check_loss_inputs(context, kLinearCrossEntropyOp, rows, classes, dtype, labels, options.loss);
   const Tensor x_dense = contiguous(context, x), weight_dense = contiguous(context, weight);
   const Tensor bias_dense = bias.defined() ? contiguous(context, bias) : Tensor{};
 
@@ -252,8 +255,8 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   }
 
   CrossEntropyOutput out;
-  out.loss = scaled_sum(context, kOp, work.loss, inputs.scale);
-  out.nll = scaled_sum(context, kOp, work.nll, inputs.scale);
+  out.loss = scaled_sum(context, kLinearCrossEntropyOp, work.loss, inputs.scale);
+  out.nll = scaled_sum(context, kLinearCrossEntropyOp, work.nll, inputs.scale);
   if (!wanted) return out;
   // The gradients leave with the node: handed over as they are for an upstream gradient of one.
   // What has arrived already is not among them.
@@ -265,10 +268,10 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   std::array<Tensor, 3> gradients{work.dx, still_to_go(weight_dense, work.dweight),
                                   still_to_go(bias_dense, work.dbias)};
   context.record(
-      kOp, {x_dense, weight_dense, bias_dense}, {&out.loss}, {},
+      kLinearCrossEntropyOp, {x_dense, weight_dense, bias_dense}, {&out.loss}, {},
       [gradients = std::move(gradients), at_once](Backward& b) mutable {
         const double upstream = b.unit_grad_output() ? 1 : b.context().item(b.grad_output());
-        require(!at_once || upstream == 1, ErrorCode::internal, kOp,
+        require(!at_once || upstream == 1, ErrorCode::internal, kLinearCrossEntropyOp,
                 "gradients were wanted at once, for an upstream gradient of one; it is ", upstream);
         for (size_t input = 0; input < gradients.size(); ++input) {
           Tensor gradient = std::move(gradients[input]);

@@ -11,36 +11,36 @@
 namespace trafo::ops {
 namespace {
 
-constexpr const char* kOp = "low_rank_add";
+constexpr const char* kLowRankAddOp = "low_rank_add";
 
 void check(const Context& context, const Tensor& base, const Tensor& down, const Tensor& up,
            std::span<const ColumnRange> ranges) {
-  check_compute_input(context, kOp, "base", base);
-  check_compute_input(context, kOp, "down", down);
-  check_compute_input(context, kOp, "up", up);
-  check_same_dtype(kOp, "base", base, "down", down);
-  check_same_dtype(kOp, "base", base, "up", up);
+  check_compute_input(context, kLowRankAddOp, "base", base);
+  check_compute_input(context, kLowRankAddOp, "down", down);
+  check_compute_input(context, kLowRankAddOp, "up", up);
+  check_same_dtype(kLowRankAddOp, "base", base, "down", down);
+  check_same_dtype(kLowRankAddOp, "base", base, "up", up);
   require(base.rank() == 2 && down.rank() == 2 && up.rank() == 2 && base.dim(0) == down.dim(0),
-          ErrorCode::shape_mismatch, kOp,
+          ErrorCode::shape_mismatch, kLowRankAddOp,
           "base must be [T, n], down [T, ranges * r] and up [rows, r], got ", base.shape().str(),
           ", ", down.shape().str(), " and ", up.shape().str());
   const auto count = static_cast<int64_t>(ranges.size());
-  require(count > 0 && down.dim(1) == count * up.dim(1), ErrorCode::shape_mismatch, kOp, "down ",
-          down.shape().str(), " does not have ", up.dim(1), " columns for each of ", count,
+  require(count > 0 && down.dim(1) == count * up.dim(1), ErrorCode::shape_mismatch, kLowRankAddOp,
+          "down ", down.shape().str(), " does not have ", up.dim(1), " columns for each of ", count,
           " ranges");
   int64_t rows = 0;
   for (size_t i = 0; i < ranges.size(); ++i) {
     const ColumnRange& range = ranges[i];
     require(range.first >= 0 && range.count >= 0 && range.count <= base.dim(1) - range.first,
-            ErrorCode::shape_mismatch, kOp, "range ", i, ", columns ", range.first, " to ",
-            range.first + range.count, ", is not inside of base ", base.shape().str());
+            ErrorCode::shape_mismatch, kLowRankAddOp, "range ", i, ", columns ", range.first,
+            " to ", range.first + range.count, ", is not inside of base ", base.shape().str());
     for (size_t j = 0; j < i; ++j)
       require(range.first + range.count <= ranges[j].first ||
                   ranges[j].first + ranges[j].count <= range.first,
-              ErrorCode::invalid_argument, kOp, "the ranges ", j, " and ", i, " overlap");
+              ErrorCode::invalid_argument, kLowRankAddOp, "the ranges ", j, " and ", i, " overlap");
     rows += range.count;
   }
-  require(rows == up.dim(0), ErrorCode::shape_mismatch, kOp, "the ranges have ", rows,
+  require(rows == up.dim(0), ErrorCode::shape_mismatch, kLowRankAddOp, "the ranges have ", rows,
           " columns, up has the shape ", up.shape().str());
 }
 
@@ -163,7 +163,7 @@ Tensor low_rank_add_reference(Context& context, const Tensor& base, const Tensor
 
 Tensor low_rank_add(Context& context, const Tensor& base, const Tensor& down, const Tensor& up,
                     std::span<const ColumnRange> ranges, bool in_place) {
-  const OpRange range(context, kOp, base, down, up);
+  const OpRange range(context, kLowRankAddOp, base, down, up);
   check(context, base, down, up, ranges);
   if (!context.fused_kernels()) return low_rank_add_reference(context, base, down, up, ranges);
 
@@ -177,7 +177,7 @@ Tensor low_rank_add(Context& context, const Tensor& base, const Tensor& down, co
   if (base.dim(0) > 0) forward(context, parts, d, u, y);
   if (!context.needs_grad({from, d, u})) return y;
 
-  context.record(kOp, {from, d, u}, {&y},
+  context.record(kLowRankAddOp, {from, d, u}, {&y},
                  {{"down", d, requires_grad(u)}, {"up", u, requires_grad(d)}},
                  [parts, d = d.detach(), u = u.detach()](Backward& b) {
                    const Tensor dy = b.grad_output();

@@ -13,7 +13,7 @@
 namespace trafo::ops {
 namespace {
 
-constexpr const char* kOp = "rms_norm";
+constexpr const char* kRmsNormOp = "rms_norm";
 constexpr const char* kResidualOp = "residual_rms_norm";
 
 RmsNormForwardParams forward_params(const Tensor& x, const Tensor& gamma, const Tensor& y,
@@ -48,12 +48,12 @@ RmsNormBackwardParams backward_params(const Tensor& sum, const Tensor& gamma, co
 std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& gamma,
                                                const Tensor& rstd) {
   return [x = x.detach(), gamma = gamma.detach(), rstd](Context& ctx) {
-    const OpRange range(ctx, kOp, x, gamma);
+    const OpRange range(ctx, kRmsNormOp, x, gamma);
     Tensor y = ctx.empty(x.shape(), x.dtype());
     RmsNormForwardParams p = forward_params(x, gamma, y, 0);
     p.rstd_known = true;
     p.rstd = rstd.raw();
-    launch(ctx, OpKernel::rms_norm_forward, kOp, p);
+    launch(ctx, OpKernel::rms_norm_forward, kRmsNormOp, p);
     return y;
   };
 }
@@ -110,10 +110,10 @@ Tensor rms_norm_reference(Context& context, const Tensor& x, const Tensor& gamma
 }
 
 Tensor rms_norm(Context& context, const Tensor& x, const Tensor& gamma, double epsilon) {
-  const OpRange range(context, kOp, x, gamma);
-  check_row_tensor(context, kOp, "x", x);
-  check_row_vector(context, kOp, "gamma", gamma, x);
-  check_epsilon(kOp, epsilon);
+  const OpRange range(context, kRmsNormOp, x, gamma);
+  check_row_tensor(context, kRmsNormOp, "x", x);
+  check_row_vector(context, kRmsNormOp, "gamma", gamma, x);
+  check_epsilon(kRmsNormOp, epsilon);
   if (!context.fused_kernels()) return rms_norm_reference(context, x, gamma, epsilon);
 
   const Tensor in = contiguous(context, x);
@@ -124,19 +124,20 @@ Tensor rms_norm(Context& context, const Tensor& x, const Tensor& gamma, double e
   Tensor rstd;
   if (recorded) rstd = context.empty({p.rows}, stat_dtype(x.dtype()));
   p.rstd = raw_or_null(rstd);
-  launch(context, OpKernel::rms_norm_forward, kOp, p);
+  launch(context, OpKernel::rms_norm_forward, kRmsNormOp, p);
   if (!recorded) return y;
 
-  context.record(kOp, {in, weight}, {&y}, {{"x", in}, {"gamma", weight, requires_grad(in)}},
-                 [x = in.detach(), gamma = weight.detach(), rstd](Backward& b) {
-                   const Tensor dy = b.grad_output();
-                   const GradTarget dx = target_if_needed(b, 0);
-                   const GradTarget dgamma = vector_target_if_needed(b, 1, x);
-                   RmsNormBackwardParams q = backward_params(x, gamma, rstd, dy, dgamma);
-                   q.accumulate_dresidual = dx.accumulate;
-                   q.dresidual = raw_or_null(dx.buffer);
-                   launch_with_row_sums(b, OpKernel::rms_norm_backward, kOp, q, {{1, dgamma}});
-                 });
+  context.record(
+      kRmsNormOp, {in, weight}, {&y}, {{"x", in}, {"gamma", weight, requires_grad(in)}},
+      [x = in.detach(), gamma = weight.detach(), rstd](Backward& b) {
+        const Tensor dy = b.grad_output();
+        const GradTarget dx = target_if_needed(b, 0);
+        const GradTarget dgamma = vector_target_if_needed(b, 1, x);
+        RmsNormBackwardParams q = backward_params(x, gamma, rstd, dy, dgamma);
+        q.accumulate_dresidual = dx.accumulate;
+        q.dresidual = raw_or_null(dx.buffer);
+        launch_with_row_sums(b, OpKernel::rms_norm_backward, kRmsNormOp, q, {{1, dgamma}});
+      });
   if (context.recompute() == Recompute::selective)
     y.variable()->recompute = norm_recompute(in, weight, rstd);
   return y;

@@ -16,34 +16,35 @@ namespace trafo {
 namespace ops {
 namespace {
 
-constexpr const char* kOp = "rotary";
+constexpr const char* kRotaryOp = "rotary";
 
 void check(const Context& context, const Tensor& x, const Tensor& positions,
            const RotaryOptions& o) {
-  check_compute_input(context, kOp, "x", x);
-  check_input(context, kOp, "positions", positions);
-  require(positions.dtype() == DType::i32, ErrorCode::dtype_mismatch, kOp,
+  check_compute_input(context, kRotaryOp, "x", x);
+  check_input(context, kRotaryOp, "positions", positions);
+  require(positions.dtype() == DType::i32, ErrorCode::dtype_mismatch, kRotaryOp,
           "positions must be int32, they are ", dtype_name(positions.dtype()));
-  require(o.head_dim >= 2 && o.head_dim % 2 == 0, ErrorCode::invalid_argument, kOp,
+  require(o.head_dim >= 2 && o.head_dim % 2 == 0, ErrorCode::invalid_argument, kRotaryOp,
           "head_dim must be even and at least 2, got ", o.head_dim);
-  require(o.heads >= 1 && o.kv_heads >= 0, ErrorCode::invalid_argument, kOp,
+  require(o.heads >= 1 && o.kv_heads >= 0, ErrorCode::invalid_argument, kRotaryOp,
           "heads must be at least 1 and kv_heads at least 0, got ", o.heads, " and ", o.kv_heads);
   const RotaryAngles& a = o.angles;
-  require(std::isfinite(a.theta) && a.theta > 0, ErrorCode::invalid_argument, kOp,
+  require(std::isfinite(a.theta) && a.theta > 0, ErrorCode::invalid_argument, kRotaryOp,
           "theta must be above 0, got ", a.theta);
   require(std::isfinite(a.factor) && a.factor >= 1 && a.original_positions >= 0,
-          ErrorCode::invalid_argument, kOp,
+          ErrorCode::invalid_argument, kRotaryOp,
           "factor must be at least 1 and original_positions at least 0, got ", a.factor, " and ",
           a.original_positions);
   require(a.low_turns >= 0 && a.low_turns < a.high_turns && std::isfinite(a.high_turns),
-          ErrorCode::invalid_argument, kOp, "low_turns must be 0 to below high_turns, got ",
+          ErrorCode::invalid_argument, kRotaryOp, "low_turns must be 0 to below high_turns, got ",
           a.low_turns, " and ", a.high_turns);
-  const int64_t columns = checked_mul(
-      checked_add(o.heads, checked_mul(int64_t{2}, o.kv_heads, kOp), kOp), o.head_dim, kOp);
-  require(x.rank() == 2 && x.dim(1) == columns, ErrorCode::shape_mismatch, kOp, "x must be [T, ",
-          columns, "], its shape is ", x.shape().str());
-  require(positions.rank() == 1 && positions.dim(0) == x.dim(0), ErrorCode::shape_mismatch, kOp,
-          "positions must be [", x.dim(0), "], one a row of x; their shape is ",
+  const int64_t columns =
+      checked_mul(checked_add(o.heads, checked_mul(int64_t{2}, o.kv_heads, kRotaryOp), kRotaryOp),
+                  o.head_dim, kRotaryOp);
+  require(x.rank() == 2 && x.dim(1) == columns, ErrorCode::shape_mismatch, kRotaryOp,
+          "x must be [T, ", columns, "], its shape is ", x.shape().str());
+  require(positions.rank() == 1 && positions.dim(0) == x.dim(0), ErrorCode::shape_mismatch,
+          kRotaryOp, "positions must be [", x.dim(0), "], one a row of x; their shape is ",
           positions.shape().str());
 }
 
@@ -91,7 +92,7 @@ Tensor rotary_reference(Context& context, const Tensor& x, const Tensor& positio
 
 Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
               const RotaryOptions& options) {
-  const OpRange range(context, kOp, x, positions);
+  const OpRange range(context, kRotaryOp, x, positions);
   check(context, x, positions, options);
   if (!context.fused_kernels()) return rotary_reference(context, x, positions, options);
 
@@ -112,27 +113,28 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
   p.y = y.raw();
   p.x_stride = in.strides()[0];
   p.y_stride = x.dim(1);
-  launch(context, OpKernel::rotary_forward, kOp, p);
+  launch(context, OpKernel::rotary_forward, kRotaryOp, p);
   if (!context.needs_grad({in})) return y;
 
-  context.record(kOp, {in}, {&y}, {{"positions", at}}, [at = at.detach(), options](Backward& b) {
-    const Tensor dy = b.grad_output();
-    const GradTarget dx = b.target(0);
-    RotaryBackwardParams q{};
-    q.dtype = dy.dtype();
-    q.angles = options.angles;
-    q.rows = dy.dim(0);
-    q.head_dim = options.head_dim;
-    q.heads = options.heads;
-    q.kv_heads = options.kv_heads;
-    q.accumulate = dx.accumulate;
-    q.positions = static_cast<const int32_t*>(at.raw());
-    q.dy = dy.raw();
-    q.dx = dx.buffer.raw();
-    q.dy_stride = dy.dim(1);
-    q.dx_stride = dx.buffer.dim(1);
-    launch(b.context(), OpKernel::rotary_backward, kOp, q);
-  });
+  context.record(kRotaryOp, {in}, {&y}, {{"positions", at}},
+                 [at = at.detach(), options](Backward& b) {
+                   const Tensor dy = b.grad_output();
+                   const GradTarget dx = b.target(0);
+                   RotaryBackwardParams q{};
+                   q.dtype = dy.dtype();
+                   q.angles = options.angles;
+                   q.rows = dy.dim(0);
+                   q.head_dim = options.head_dim;
+                   q.heads = options.heads;
+                   q.kv_heads = options.kv_heads;
+                   q.accumulate = dx.accumulate;
+                   q.positions = static_cast<const int32_t*>(at.raw());
+                   q.dy = dy.raw();
+                   q.dx = dx.buffer.raw();
+                   q.dy_stride = dy.dim(1);
+                   q.dx_stride = dx.buffer.dim(1);
+                   launch(b.context(), OpKernel::rotary_backward, kRotaryOp, q);
+                 });
   return y;
 }
 

@@ -13,7 +13,7 @@
 namespace trafo::ops {
 namespace {
 
-constexpr const char* kOp = "softmax";
+constexpr const char* kSoftmaxOp = "softmax";
 
 struct SoftmaxShape {
   int64_t batch = 1, heads = 1, queries = 1, keys = 1;
@@ -27,23 +27,23 @@ SoftmaxShape shape_of(const Tensor& x) {
 }
 
 void check(const Context& context, const Tensor& x, const SoftmaxOptions& options) {
-  check_compute_input(context, kOp, "x", x);
-  require(x.rank() >= 1 && x.rank() <= 4, ErrorCode::shape_mismatch, kOp,
+  check_compute_input(context, kSoftmaxOp, "x", x);
+  require(x.rank() >= 1 && x.rank() <= 4, ErrorCode::shape_mismatch, kSoftmaxOp,
           "x must be [batch, heads, queries, keys] or have fewer dimensions, its shape is ",
           x.shape().str());
-  require(std::isfinite(options.scale), ErrorCode::invalid_argument, kOp,
+  require(std::isfinite(options.scale), ErrorCode::invalid_argument, kSoftmaxOp,
           "scale must be finite, got ", options.scale);
   const Tensor& mask = options.padding_mask;
   if (!mask.defined()) return;
   const SoftmaxShape shape = shape_of(x);
-  require(mask.device() == context.device(), ErrorCode::invalid_argument, kOp,
+  require(mask.device() == context.device(), ErrorCode::invalid_argument, kSoftmaxOp,
           "padding_mask is on ", device_name(mask.device()), ", the context computes on ",
           device_name(context.device()));
-  require(mask.dtype() == DType::i32, ErrorCode::dtype_mismatch, kOp,
+  require(mask.dtype() == DType::i32, ErrorCode::dtype_mismatch, kSoftmaxOp,
           "padding_mask must be int32, it is ", dtype_name(mask.dtype()));
   require(mask.rank() == 2 && mask.dim(0) == shape.batch && mask.dim(1) == shape.keys,
-          ErrorCode::shape_mismatch, kOp, "padding_mask must be [batch, keys] = [", shape.batch,
-          ", ", shape.keys, "], it is ", mask.shape().str());
+          ErrorCode::shape_mismatch, kSoftmaxOp, "padding_mask must be [batch, keys] = [",
+          shape.batch, ", ", shape.keys, "], it is ", mask.shape().str());
 }
 
 // Which keys the options show, broadcastable against x.
@@ -93,7 +93,7 @@ Tensor masked_softmax(Context& context, const Tensor& x, const Tensor& visible) 
 }
 
 Tensor softmax(Context& context, const Tensor& x, const SoftmaxOptions& options) {
-  const OpRange range(context, kOp, x);
+  const OpRange range(context, kSoftmaxOp, x);
   check(context, x, options);
   if (!context.fused_kernels()) return softmax_reference(context, x, options);
 
@@ -113,9 +113,9 @@ Tensor softmax(Context& context, const Tensor& x, const SoftmaxOptions& options)
   p.x = in.raw();
   p.padding_mask = mask.defined() ? mask.data<int32_t>() : nullptr;
   p.y = y.raw();
-  launch(context, OpKernel::softmax_forward, kOp, p);
+  launch(context, OpKernel::softmax_forward, kSoftmaxOp, p);
   if (context.needs_grad({in})) {
-    context.record(kOp, {in}, {&y}, {{kResult, y}},
+    context.record(kSoftmaxOp, {in}, {&y}, {{kResult, y}},
                    [y = y.detach(), scale = options.scale](Backward& b) {
                      const int64_t keys = y.dim(-1);
                      const Tensor dy = b.grad_output();
@@ -129,7 +129,7 @@ Tensor softmax(Context& context, const Tensor& x, const SoftmaxOptions& options)
                      q.y = y.raw();
                      q.dy = dy.raw();
                      q.dx = dx.buffer.raw();
-                     launch(b.context(), OpKernel::softmax_backward, kOp, q);
+                     launch(b.context(), OpKernel::softmax_backward, kSoftmaxOp, q);
                    });
   }
   return y;

@@ -8,7 +8,7 @@
 
 namespace trafo::ops {
 namespace {
-constexpr const char* kOp = "swiglu";
+constexpr const char* kSwigluOp = "swiglu";
 }
 
 Tensor swiglu_reference(Context& context, const Tensor& x) {
@@ -19,9 +19,9 @@ Tensor swiglu_reference(Context& context, const Tensor& x) {
 }
 
 Tensor swiglu(Context& context, const Tensor& x) {
-  const OpRange range(context, kOp, x);
-  const int64_t both = check_row_tensor(context, kOp, "x", x);
-  require(both % 2 == 0, ErrorCode::shape_mismatch, kOp,
+  const OpRange range(context, kSwigluOp, x);
+  const int64_t both = check_row_tensor(context, kSwigluOp, "x", x);
+  require(both % 2 == 0, ErrorCode::shape_mismatch, kSwigluOp,
           "x holds a gate and as many columns that it acts on, its last dimension must be even: ",
           x.shape().str());
   if (!context.fused_kernels()) return swiglu_reference(context, x);
@@ -37,10 +37,10 @@ Tensor swiglu(Context& context, const Tensor& x) {
   p.width = both / 2;
   p.x = in.raw();
   p.y = y.raw();
-  launch(context, OpKernel::swiglu_forward, kOp, p);
+  launch(context, OpKernel::swiglu_forward, kSwigluOp, p);
   if (!context.needs_grad({in})) return y;
 
-  context.record(kOp, {in}, {&y}, {{"x", in}}, [x = in.detach(), rows](Backward& b) {
+  context.record(kSwigluOp, {in}, {&y}, {{"x", in}}, [x = in.detach(), rows](Backward& b) {
     const Tensor dy = b.grad_output();
     const GradTarget dx = b.target(0);
     SwigluBackwardParams q{};
@@ -51,7 +51,7 @@ Tensor swiglu(Context& context, const Tensor& x) {
     q.x = x.raw();
     q.dy = dy.raw();
     q.dx = dx.buffer.raw();
-    launch(b.context(), OpKernel::swiglu_backward, kOp, q);
+    launch(b.context(), OpKernel::swiglu_backward, kSwigluOp, q);
   });
   if (context.recompute() == Recompute::selective)
     y.variable()->recompute = [x = in.detach()](Context& ctx) {
