@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and runs every test: C++, C, the CLI, Rust and Go.
 #   --sanitizers      also builds with address+undefined and thread sanitizers and runs the C++ and C tests under them
-#   --all-sanitizers  the same, and the command line and its tests under the thread sanitizer too
+#   --all-sanitizers  the same, and the command line and its tests under both too
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 sanitizers=0
-apps_under_tsan=OFF
+all=OFF
 for argument in "$@"; do
   case "$argument" in
     --sanitizers) sanitizers=1 ;;
-    --all-sanitizers) sanitizers=1 apps_under_tsan=ON ;;
+    --all-sanitizers) sanitizers=1 all=ON ;;
     *) echo "usage: scripts/test.sh [--sanitizers | --all-sanitizers]" >&2; exit 2 ;;
   esac
 done
@@ -34,9 +34,9 @@ ctest --preset release -j2
 if [[ $sanitizers -eq 1 ]]; then
   for preset in asan tsan; do
     step "$preset build and tests"
-    apps=ON
-    [[ $preset != tsan ]] || apps=$apps_under_tsan
-    cmake --preset "$preset" -DTRAFO_WERROR=ON -DTRAFO_BUILD_APPS=$apps >/dev/null
+    apps=ON  # the address sanitizer's replay of fuzzing inputs runs the program
+    [[ $preset != tsan ]] || apps=$all
+    cmake --preset "$preset" -DTRAFO_WERROR=ON -DTRAFO_BUILD_APPS=$apps -DTRAFO_CLI_TESTS=$all >/dev/null
     cmake --build --preset "$preset"
     ctest --preset "$preset" -j2
   done
