@@ -120,6 +120,12 @@ void write(const Json& json, int indent, size_t depth, std::string& out) {
 }  // namespace
 
 Json::Json(std::nullptr_t) {}
+Json::~Json() = default;
+Json::Json(Json&&) noexcept = default;
+Json& Json::operator=(Json&&) noexcept = default;
+Json& Json::operator=(const Json& other) {
+  return *this = Json(other);
+}
 Json::Json(const Json& other) {
   std::visit([this](const auto& from) { value = std::remove_cvref_t<decltype(from)>(from); },
              other.value);

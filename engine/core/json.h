@@ -27,20 +27,14 @@ struct Json {
 
   Json(std::nullptr_t = nullptr);
   template <class T>
-  requires std::is_arithmetic_v<T> Json(T number) {
-    if constexpr (std::same_as<T, bool> || std::floating_point<T>)
-      value = number;
-    else if (std::in_range<uint64_t>(number))
-      value = static_cast<uint64_t>(number);
-    else
-      value = static_cast<int64_t>(number);
-  }
+  requires std::is_arithmetic_v<T> Json(T number);
   // The copy of the variant's own crashes in libstdc++ 12 where copying a list fails for lack of
-  // memory.
+  // memory. None of these is defined in the class: Member is not complete there, and Clang looks.
   Json(const Json& other);
-  Json(Json&&) = default;
-  Json& operator=(const Json& other) { return *this = Json(other); }
-  Json& operator=(Json&&) = default;
+  Json(Json&&) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&&) noexcept;
+  ~Json();
   Json(const char* text);
   Json(std::string text);
   Json(List list);
@@ -74,6 +68,16 @@ struct Json::Member {
   Json value;
   bool operator==(const Member&) const = default;
 };
+
+template <class T>
+requires std::is_arithmetic_v<T> Json::Json(T number) {
+  if constexpr (std::same_as<T, bool> || std::floating_point<T>)
+    value = number;
+  else if (std::in_range<uint64_t>(number))
+    value = static_cast<uint64_t>(number);
+  else
+    value = static_cast<int64_t>(number);
+}
 
 struct JsonBounds {
   uint64_t bytes = limits::kConfigBytes;
