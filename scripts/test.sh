@@ -27,7 +27,7 @@ tests/tools/check_format.sh
 scripts/generate_options.py --check
 
 step "release build and tests"
-cmake --preset release -DTRAFO_WERROR=ON -DTRAFO_BUILD_TESTS=ON -DTRAFO_BUILD_BENCH=ON >/dev/null
+cmake --preset release -DTRAFO_WERROR=ON -DTRAFO_BUILD_TESTS=ON -DTRAFO_BUILD_BENCH=ON -DTRAFO_UNITY_LIBRARY=ON >/dev/null
 cmake --build --preset release
 ctest --preset release -j2
 

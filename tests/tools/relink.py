@@ -32,6 +32,8 @@ def ninja(*arguments):
 
 
 def build_release(jobs, programs=()):
+    # Each object is made of one file of the library, whatever the build was configured for.
+    subprocess.run(["cmake", "-DTRAFO_UNITY_LIBRARY=OFF", str(RELEASE)], stdout=subprocess.DEVNULL, check=True)
     subprocess.run(["ninja", "-C", str(RELEASE), "-j", str(jobs), *TARGETS, *programs], check=True)
 
 
