@@ -563,6 +563,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_scatter_add(trafo_context *contex
 /* x with src[p] in these places; of several for one place the last in row-major order stays. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_scatter(trafo_context *context, const trafo_tensor *x, int32_t dim,
                                                        const trafo_tensor *index, const trafo_tensor *src, trafo_tensor **out);
+/* The mean of the rows of each packed sequence: x [T, ..] and cu_seqlens [B + 1] int32 -> [B, ..], zeros for a sequence without
+ * rows. Sums are made in float32, of float64 in float64. INVALID_ARGUMENT: cu_seqlens does not rise from 0 to T. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_segment_mean(trafo_context *context, const trafo_tensor *x,
+                                                            const trafo_tensor *cu_seqlens, trafo_tensor **out);
 
 /* ---- Optimizer on user parameters --------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include "engine/ops/along_dim/along_dim.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
+#include "engine/ops/segment_mean/segment_mean.h"
 #include "engine/ops/view/view.h"
 
 using namespace trafo;
@@ -109,6 +110,13 @@ TRAFO_ARG(argmin)
 TRAFO_SCATTER(scatter)
 TRAFO_SCATTER(scatter_add)
 #undef TRAFO_SCATTER
+
+trafo_error* trafo_op_segment_mean(trafo_context* context, const trafo_tensor* x,
+                                   const trafo_tensor* cu_seqlens, trafo_tensor** out) {
+  return run(__func__, context, out, [&](const Call& call, Context& c) {
+    return ops::segment_mean(c, call.tensor(x, "x"), call.tensor(cu_seqlens, "cu_seqlens"));
+  });
+}
 
 trafo_error* trafo_op_power(trafo_context* context, const trafo_tensor* x, double exponent,
                             trafo_tensor** out) {

@@ -1,3 +1,4 @@
+#include <optional>
 #include <vector>
 
 #include "capi/src/model_handles.h"
@@ -63,6 +64,12 @@ void cancel_with(const Call& call, const trafo_cancel* cancel, DecodeOptions& op
     options.cancelled = [token = call.handle(cancel, "cancel").token] {
       return token->is_cancelled();
     };
+}
+
+// Nothing is recorded of a model with a trainer, which computes gradients of its own, or for
+// inference, whose weights stay as they are.
+void record_if_trainable(const ModelObject& model, std::optional<NoGrad>& no_grad) {
+  if (model.for_inference || model.model.use_count() > 1) no_grad.emplace(*model.context);
 }
 
 }  // namespace
@@ -189,6 +196,44 @@ trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
       out_log_probability[i] = scores[i].log_probability;
       if (out_tokens) out_tokens[i] = scores[i].tokens;
     }
+  });
+}
+
+trafo_error* trafo_model_hidden_states(trafo_model* model, const trafo_tokenizer* tokenizer,
+                                       const trafo_string_view* lines, size_t count,
+                                       trafo_tensor** out_states, trafo_tensor** out_cu_seqlens) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_states, "out_states");
+    call.out(out_cu_seqlens, "out_cu_seqlens");
+    const ModelObject& m = call.handle(model, "model");
+    call.use(m.context);
+    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
+    std::optional<NoGrad> no_grad;
+    record_if_trainable(m, no_grad);
+    const PackedStates packed = Translator(*m.context, *m.model, subwords)
+                                    .states(views_argument(call, lines, count, "lines"));
+    NewTensors results(m.context, {packed.states, packed.cu_seqlens});
+    results.hand_over({out_states, out_cu_seqlens});
+  });
+}
+
+trafo_error* trafo_model_logits(trafo_model* model, const trafo_tokenizer* tokenizer,
+                                const trafo_string_view* source, const trafo_string_view* target,
+                                size_t count, trafo_tensor** out_logits,
+                                trafo_tensor** out_labels) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_logits, "out_logits");
+    call.out(out_labels, "out_labels");
+    const ModelObject& m = call.handle(model, "model");
+    call.use(m.context);
+    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
+    std::optional<NoGrad> no_grad;
+    record_if_trainable(m, no_grad);
+    const PackedLogits packed = Translator(*m.context, *m.model, subwords)
+                                    .logits(views_argument(call, source, count, "source"),
+                                            views_argument(call, target, count, "target"));
+    NewTensors results(m.context, {packed.logits, packed.labels});
+    results.hand_over({out_logits, out_labels});
   });
 }
 

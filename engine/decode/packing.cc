@@ -23,9 +23,19 @@ Batch pack_sources(Context& context, const ModelConfig& config,
     batch.indices_validated = true;
     return batch;
   }
+  return pack_texts(context, config, sources);
+}
+
+Batch pack_texts(Context& context, const ModelConfig& config,
+                 std::span<const std::vector<int32_t>* const> texts) {
   PackedBatchHost host;
   BatchPacker packer(host, sequence_form(config), 0);
-  for (const std::vector<int32_t>* source : sources) packer.add_source(*source);
+  for (const std::vector<int32_t>* text : texts) {
+    if (config.has_encoder())
+      packer.add_source(*text);
+    else  // a target of one token is only predicted, not read
+      packer.add(*text, std::span(*text).last(1), 0);
+  }
   return upload(context, host, config, DType::f32);
 }
 

@@ -41,6 +41,11 @@ std::vector<std::vector<int64_t>> group_by_length(std::vector<int64_t> items, in
 Batch pack_sources(Context& context, const ModelConfig& config,
                    std::span<const std::vector<int32_t>* const> sources);
 
+// The argument of Model::states: the sentences as source sides, or as what a decoder_lm reads. A
+// sentence has one token at least.
+Batch pack_texts(Context& context, const ModelConfig& config,
+                 std::span<const std::vector<int32_t>* const> texts);
+
 // The values of a floating-point tensor of any dtype, copied to the host.
 std::vector<double> to_doubles(Context& context, const Tensor& tensor);
 

@@ -25,9 +25,13 @@ struct PairScore {
   std::vector<double> word_scores = {};
 };
 
+// INVALID_ARGUMENT, naming the pair (counted from 1): a side is empty, does not end with eos, has a
+// token outside the vocabulary, or is too long.
+void check_pairs(const char* origin, const ModelConfig& config, const SpecialTokens& tokens,
+                 std::span<const SentencePair> pairs);
+
 // The scores of the pairs, in their order. The model is only read and nothing is recorded.
-// INVALID_ARGUMENT, naming the pair (counted from 1): a side is empty, does not end with eos, or is
-// too long. NON_FINITE: a log-probability is not finite. CANCELLED.
+// INVALID_ARGUMENT: of check_pairs. NON_FINITE: a log-probability is not finite. CANCELLED.
 std::vector<PairScore> score(Context& context, const Model& model,
                              std::span<const SentencePair> pairs, const ScoreOptions& options = {});
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "engine/decode/alignment.h"
@@ -15,6 +16,12 @@ constexpr const char* kTranslatorOrigin = "translate";
 bool continues_character(const Tokenizer& tokenizer, int32_t id) {
   return tokenizer.type(id) == SubwordType::byte && tokenizer.token(id) >= "<0x80>" &&
          tokenizer.token(id) <= "<0xBF>";
+}
+
+// Rows of a packed batch are numbered in int32.
+void check_tokens(const char* origin, int64_t tokens) {
+  require(tokens <= std::numeric_limits<int32_t>::max(), ErrorCode::invalid_argument, origin,
+          "the lines have ", tokens, " tokens, one call takes fewer than 2^31");
 }
 
 void check_shortlist(const Shortlist& list) {
@@ -122,6 +129,45 @@ std::vector<Translation> Translator::force_decode(std::span<const std::string_vi
     result[i].hypotheses.push_back(std::move(hypothesis));
   }
   return result;
+}
+
+PackedStates Translator::states(std::span<const std::string_view> lines) const {
+  constexpr const char* kOrigin = "hidden_states";
+  const ModelConfig& config = model_.config();
+  require(!lines.empty(), ErrorCode::invalid_argument, kOrigin, "there are no lines");
+  std::vector<std::vector<int32_t>> texts;
+  int64_t tokens = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::vector<int32_t>& ids = texts.emplace_back(encode(lines[i], "", i + 1));
+    const auto count = static_cast<int64_t>(ids.size());
+    require(count <= config.max_positions, ErrorCode::invalid_argument, kOrigin, "line ", i + 1,
+            " has ", count, " tokens, the model takes at most ", config.max_positions);
+    tokens += count;
+  }
+  check_tokens(kOrigin, tokens);
+  std::vector<const std::vector<int32_t>*> members;
+  for (const std::vector<int32_t>& text : texts) members.push_back(&text);
+  const Batch batch = pack_texts(context_, config, members);
+  return {model_.states(context_, batch),
+          config.has_encoder() ? batch.source_cu_seqlens : batch.target_cu_seqlens};
+}
+
+PackedLogits Translator::logits(std::span<const std::string_view> sources,
+                                std::span<const std::string_view> targets) const {
+  constexpr const char* kOrigin = "logits";
+  require(!sources.empty(), ErrorCode::invalid_argument, kOrigin, "there are no lines");
+  const std::vector<SentencePair> pairs = encode_pairs(sources, targets);
+  const SpecialTokens special = tokenizer_.special_tokens();
+  check_pairs(kOrigin, model_.config(), special, pairs);
+  std::vector<const SentencePair*> members;
+  int64_t tokens = 0;
+  for (const SentencePair& pair : pairs) {
+    members.push_back(&pair);
+    tokens += static_cast<int64_t>(pair.source.size() + pair.target.size());
+  }
+  check_tokens(kOrigin, tokens);
+  const Batch batch = pack_pairs(context_, model_.config(), special, members);
+  return {model_.logits(context_, batch), batch.target_out};
 }
 
 std::vector<SentencePair> Translator::encode_pairs(

@@ -58,6 +58,17 @@ struct Translation {
   bool truncated() const { return used_tokens < source_tokens; }
 };
 
+// The tokens of several texts, one text behind the other.
+struct PackedStates {
+  Tensor states;  // [T, width]
+  Tensor
+      cu_seqlens;  // [texts + 1] int32: text i has the rows cu_seqlens[i] to cu_seqlens[i + 1] - 1
+};
+struct PackedLogits {
+  Tensor logits;  // [T, vocabulary]
+  Tensor labels;  // [T] int32: the token that each row predicts, or kIgnoreLabel
+};
+
 // Translates and scores with one model and its tokenizer.
 //
 // A Translator is cheap to make. It borrows the context and the model, which must outlive it and
@@ -90,6 +101,18 @@ class Translator {
   std::vector<Translation> force_decode(std::span<const std::string_view> sources,
                                         std::span<const std::string_view> targets,
                                         const TranslateOptions& options = {}) const;
+
+  // The states that the encoder computes of each token of the lines and of the eos behind each
+  // line; of a decoder_lm the last layer's, before the output projection. One pass over all lines,
+  // without dropout, recorded where the context records. INVALID_ARGUMENT: no lines, text that
+  // cannot be tokenised, a line that is too long.
+  PackedStates states(std::span<const std::string_view> lines) const;
+
+  // The logits of every token of the target lines and their eos, given the source line beside each
+  // and the target tokens before it. Of a decoder_lm the tokens of the source are rows as well,
+  // with labels to be ignored. One pass, recorded as above. Errors of score(), and no lines.
+  PackedLogits logits(std::span<const std::string_view> sources,
+                      std::span<const std::string_view> targets) const;
 
  private:
   std::vector<SentencePair> encode_pairs(std::span<const std::string_view> sources,

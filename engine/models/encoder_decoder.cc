@@ -55,16 +55,21 @@ class EncoderDecoder final : public Model {
   }
 
  protected:
-  nn::EncoderKeysValues encode(Context& context, const Batch& batch,
-                               const DropoutPass& dropout) const override {
+  Tensor encoder_states(Context& context, const Batch& batch,
+                        const DropoutPass& dropout) const override {
     nn::BlockInputs inputs;
-    inputs.sequences = {batch.source_cu_seqlens, batch.longest_source, batch.source_positions};
+    inputs.sequences = source_sequences(batch);
     inputs.dropout = dropout;
     const Tensor embedded = source_embedding_.forward(
         context, batch.source_ids, batch.source_positions,
         dropout.at(nn::kEmbeddingDropout, 0, config_.dropout), batch.indices_validated);
-    const Tensor encoder_output = encoder_.forward(context, embedded, inputs);
-    return {cross_keys_values_.forward(context, encoder_output), inputs.sequences, {}, {}};
+    return encoder_.forward(context, embedded, inputs);
+  }
+
+  nn::EncoderKeysValues encode(Context& context, const Batch& batch,
+                               const DropoutPass& dropout) const override {
+    const Tensor states = encoder_states(context, batch, dropout);
+    return {cross_keys_values_.forward(context, states), source_sequences(batch), {}, {}};
   }
 
   Tensor decode(Context& context, const Tensor& ids, const nn::BlockInputs& inputs,
@@ -76,6 +81,10 @@ class EncoderDecoder final : public Model {
   }
 
  private:
+  static nn::PackedSequences source_sequences(const Batch& batch) {
+    return {batch.source_cu_seqlens, batch.longest_source, batch.source_positions};
+  }
+
   nn::Embedding source_embedding_, target_embedding_;
   nn::TransformerStack encoder_, decoder_;
   nn::Linear cross_keys_values_;  // [layers * 2 * width, width]: each layer's keys, then values

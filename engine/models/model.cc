@@ -54,6 +54,10 @@ nn::BlockOptions Model::block_options(bool causal) const {
   return options;
 }
 
+Tensor Model::encoder_states(Context&, const Batch&, const DropoutPass&) const {
+  return {};
+}
+
 nn::EncoderKeysValues Model::encode(Context&, const Batch&, const DropoutPass&) const {
   return {};
 }
@@ -64,6 +68,10 @@ Tensor Model::hidden(Context& context, const Batch& batch, const DropoutPass& dr
   inputs.dropout = dropout;
   inputs.encoder = encode(context, batch, dropout);
   return decode(context, batch.target_in, inputs, batch.indices_validated);
+}
+
+Tensor Model::states(Context& context, const Batch& batch) const {
+  return config_.has_encoder() ? encoder_states(context, batch, {}) : hidden(context, batch, {});
 }
 
 Tensor Model::logits(Context& context, const Batch& batch) const {

@@ -59,6 +59,9 @@ class Model {
   // The hidden states of every target token, [Tt, width], normalised and ready for the output
   // projection.
   Tensor hidden(Context& context, const Batch& batch, const DropoutPass& dropout) const;
+  // What the encoder makes of every source token, [Ts, width], or without an encoder the hidden
+  // states of every target token. Normalised (pre-norm), without dropout.
+  Tensor states(Context& context, const Batch& batch) const;
   OutputProjection output_projection() const { return {output_.weight(), output_.bias()}; }
   // The logits of every target token, [Tt, vocabulary], without dropout.
   Tensor logits(Context& context, const Batch& batch) const;
@@ -98,6 +101,9 @@ class Model {
   // Sizes and dropout of the model's blocks; attention is causal in a decoder.
   nn::BlockOptions block_options(bool causal) const;
 
+  // The encoder on the source side: [Ts, width]; undefined without an encoder.
+  virtual Tensor encoder_states(Context& context, const Batch& batch,
+                                const DropoutPass& dropout) const;
   // Keys and values for the cross-attention of the decoder; none without an encoder.
   virtual nn::EncoderKeysValues encode(Context& context, const Batch& batch,
                                        const DropoutPass& dropout) const;

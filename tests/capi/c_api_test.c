@@ -417,6 +417,7 @@ int main(void) {
   test_callbacks();
   test_edges();
   test_freezing();
+  test_states_and_logits();
   nftw(work_directory(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
   printf("%d passed, %d failed\n", checks_passed, checks_failed);
   return checks_failed != 0;

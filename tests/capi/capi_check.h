@@ -60,3 +60,4 @@ void test_dlpack(void);
 void test_callbacks(void);
 void test_edges(void);
 void test_freezing(void);
+void test_states_and_logits(void);

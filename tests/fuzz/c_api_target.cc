@@ -280,6 +280,8 @@ void Caller::op() {
       take(trafo_op_scatter_add(context, x, dim, pick(tensors_), pick(tensors_), &out));
       keep(out);
       take(trafo_op_scatter(context, x, dim, pick(tensors_), pick(tensors_), &out));
+      keep(out);
+      take(trafo_op_segment_mean(context, x, pick(tensors_), &out));
       break;
     }
     default:

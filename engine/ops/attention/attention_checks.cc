@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "engine/ops/checks.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/host_ints.h"
+#include "engine/ops/packed_rows.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo {
@@ -23,15 +23,6 @@ void check_columns(const Context& context, std::string_view op, const ops::Atten
           " on; its tensor has ", tensor.dim(1));
 }
 
-void check_row_numbers(const Context& context, std::string_view op, const Tensor& tensor,
-                       const char* name) {
-  check_input(context, op, name, tensor);
-  require(tensor.dtype() == DType::i32, ErrorCode::dtype_mismatch, op, name, " must be int32, got ",
-          dtype_name(tensor.dtype()));
-  require(tensor.rank() == 1 && tensor.is_contiguous(), ErrorCode::shape_mismatch, op, name,
-          " must be a contiguous vector, got ", tensor.shape().str());
-}
-
 // Whether the lengths must be read from the tensors, because they are cheap to read or unknown.
 bool must_read(const Context& context, bool lengths_given) {
   return context.device().kind == DeviceKind::cpu || !lengths_given;
@@ -40,22 +31,6 @@ bool must_read(const Context& context, bool lengths_given) {
 void check_length(std::string_view op, const char* name, int64_t given, int64_t longest) {
   require(given == 0 || given == longest, ErrorCode::invalid_argument, op, name, " is ", given,
           ", the longest sequence has ", longest);
-}
-
-// The longest of the sequences that [B + 1] row numbers bound.
-int64_t longest_of(std::string_view op, std::span<const int32_t> bounds, const char* name,
-                   int64_t rows) {
-  require(!bounds.empty() && bounds.front() == 0 && bounds.back() == rows,
-          ErrorCode::invalid_argument, op, name, " must start with 0 and end with ", rows,
-          ", the number of rows");
-  int64_t longest = 0;
-  for (size_t b = 0; b + 1 < bounds.size(); ++b) {
-    require(bounds[b] <= bounds[b + 1], ErrorCode::invalid_argument, op, name,
-            " must not fall, but goes from ", bounds[b], " to ", bounds[b + 1], " at entry ",
-            b + 1);
-    longest = std::max<int64_t>(longest, bounds[b + 1] - bounds[b]);
-  }
-  return longest;
 }
 
 }  // namespace
@@ -98,8 +73,8 @@ AttentionRanges packed_ranges(const Context& context, std::string_view op,
   ranges.max_keys = options.max_keys;
   if (!must_read(context, options.max_queries > 0 && options.max_keys > 0)) return ranges;
   const HostInts queries(context, cu_seqlens_q), keys(context, cu_seqlens_k);
-  ranges.max_queries = longest_of(op, queries.span(), "cu_seqlens_q", query_rows);
-  ranges.max_keys = longest_of(op, keys.span(), "cu_seqlens_k", key_rows);
+  ranges.max_queries = longest_sequence_of(op, queries.span(), "cu_seqlens_q", query_rows);
+  ranges.max_keys = longest_sequence_of(op, keys.span(), "cu_seqlens_k", key_rows);
   check_length(op, "max_queries", options.max_queries, ranges.max_queries);
   check_length(op, "max_keys", options.max_keys, ranges.max_keys);
   return ranges;

@@ -32,7 +32,8 @@ HANDLE_VALUES = {
     "trafo_tensor_write.tensor": "w.row", "mask": "w.ids",
     "trafo_op_gather.x": "w.row", "trafo_op_scatter.x": "w.row", "trafo_op_scatter_add.x": "w.row", "src": "w.row",
     "trafo_op_gather.index": "w.ids", "trafo_op_scatter.index": "w.ids", "trafo_op_scatter_add.index": "w.ids",
-    "ids": "w.ids", "labels": "w.ids", "positions": "w.ids", "cu_seqlens_q": "w.offsets", "cu_seqlens_k": "w.offsets",
+    "ids": "w.ids", "labels": "w.ids", "positions": "w.ids", "cu_seqlens": "w.offsets", "cu_seqlens_q": "w.offsets",
+    "cu_seqlens_k": "w.offsets",
     "gamma": "w.row", "beta": "w.row", "bias": "w.row",
 }
 KIND_VALUES = {"trafo_tensor": "w.matrix"}
@@ -251,7 +252,8 @@ VALUES = {
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
-    "trafo_translate.count": "3", "trafo_score.count": "3", "trafo_force_decode.count": "3", "frozen_count": "1",
+    "trafo_translate.count": "3", "trafo_score.count": "3", "trafo_force_decode.count": "3", "trafo_model_hidden_states.count": "3", "trafo_model_logits.count": "3",
+    "frozen_count": "1",
     "trafo_bleu.count": "3", "trafo_chrf.count": "3", "trafo_evaluate.count": "3",
     "trafo_sentence_scores.count": "3",
     "reference_sets": "1",

@@ -1427,6 +1427,16 @@ unsafe extern "C" {
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The mean of the rows of each packed sequence: x [T, ..] and cu_seqlens [B + 1] int32 -> [B, ..], zeros for a sequence without\n rows. Sums are made in float32, of float64 in float64. INVALID_ARGUMENT: cu_seqlens does not rise from 0 to T. since 0.1"]
+    pub fn trafo_op_segment_mean(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        cu_seqlens: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_adamw {
@@ -3003,6 +3013,31 @@ unsafe extern "C" {
         options: *const trafo_translate_options,
         cancel: *const trafo_cancel,
         out: *mut *mut trafo_translations,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The hidden states of every token of `count` lines and of the end behind each line: *out_states [T, width]. With an encoder they are\n its output, of a decoder-lm the last layer's, before the output projection. The lines stand one behind the other: those of line i are\n rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean\n take them. One pass over all lines, without dropout; the dtype is that of the model. The pass is recorded while gradients are on\n (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which trafo_model_get_parameter gives. With a\n trainer or after trafo_model_prepare_inference it is not recorded. INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the\n model was trained with another vocabulary. since 0.1"]
+    pub fn trafo_model_hidden_states(
+        model: *mut trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        lines: *const trafo_string_view,
+        count: usize,
+        out_states: *mut *mut trafo_tensor,
+        out_cu_seqlens: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The logits of every target token and of the end of every target, given its source and the target tokens before: *out_logits\n [T, vocabulary]. *out_labels [T] int32 are the tokens that they predict, as trafo_op_cross_entropy takes them. In a decoder-lm the\n tokens of the source are rows as well, with the label -100, which is ignored. One pass, recorded as trafo_model_hidden_states is.\n Errors as there. since 0.1"]
+    pub fn trafo_model_logits(
+        model: *mut trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        source: *const trafo_string_view,
+        target: *const trafo_string_view,
+        count: usize,
+        out_logits: *mut *mut trafo_tensor,
+        out_labels: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
 #[doc = " options: end"]
