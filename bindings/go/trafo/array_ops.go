@@ -229,6 +229,14 @@ func (c *Context) Expand(x *Tensor, shape ...int) (*Tensor, error) {
 	}, x)
 }
 
+// SegmentMean gives the mean of the rows of each packed sequence, zeros where there are none: x
+// [T, ..] becomes [B, ..]. Sequence b has the rows cuSeqlens[b] to cuSeqlens[b+1]-1 (Int32).
+func (c *Context) SegmentMean(x, cuSeqlens *Tensor) (*Tensor, error) {
+	return c.op1("Context.SegmentMean", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_segment_mean(ptr, x.handle(), cuSeqlens.handle(), out)
+	}, x, cuSeqlens)
+}
+
 // Gather gives the element of x at each place of index (Int32), with the place along dim replaced by
 // the index's element.
 func (c *Context) Gather(x *Tensor, dim int, index *Tensor) (*Tensor, error) {

@@ -142,6 +142,9 @@ impl Tensor {
         scatter_add(dim: i32 => dim, index: &Tensor => index.as_ptr(), src: &Tensor => src.as_ptr()) = trafo_op_scatter_add;
         /// The same with the elements put there; of several for one place the last stays.
         scatter(dim: i32 => dim, index: &Tensor => index.as_ptr(), src: &Tensor => src.as_ptr()) = trafo_op_scatter;
+        /// The mean of the rows of each packed sequence, zeros where there are none: `[T, ..]` to `[B, ..]`. Sequence `b` has
+        /// the rows `cu_seqlens[b]` to `cu_seqlens[b + 1] - 1` (`I32`).
+        segment_mean(cu_seqlens: &Tensor => cu_seqlens.as_ptr()) = trafo_op_segment_mean;
     }
     /// Dimension i of the result is dimension `dims[i]`, each given once; a view.
     pub fn permute(&self, dims: &[i32]) -> Result<Tensor> {

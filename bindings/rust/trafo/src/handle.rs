@@ -38,6 +38,7 @@ macro_rules! owned_handle {
 
 owned_handle!(RawContext, trafo_context, trafo_context_free);
 owned_handle!(RawCancel, trafo_cancel, trafo_cancel_free);
+owned_handle!(RawTensor, trafo_tensor, trafo_tensor_free);
 owned_handle!(RawAdamW, trafo_adamw, trafo_adamw_free);
 owned_handle!(RawTokenizer, trafo_tokenizer, trafo_tokenizer_free);
 owned_handle!(RawCorpus, trafo_corpus, trafo_corpus_free);

@@ -51,7 +51,7 @@
 //! ```
 //!
 //! The examples of the crate are longer: `train_translation` (a translator, measured on sentences it has never seen),
-//! `finetune`, `resume`, `own_network` and `translate_server`, a service over HTTP.
+//! `classifier`, `best_model`, `finetune`, `resume`, `own_network` and `translate_server`, a service over HTTP.
 //!
 //! # Concepts
 //!
@@ -162,6 +162,7 @@ mod ops;
 mod optim;
 mod own_tensors;
 mod region;
+mod states;
 mod tensor;
 mod text;
 mod trainer;
@@ -193,6 +194,7 @@ pub use op_options::{
 pub use optim::{AdamW, AdamWOptions};
 pub use own_tensors::{Distribution, Sgd};
 pub use region::{Gradcheck, GradcheckOptions};
+pub use states::{HiddenStates, Logits};
 pub use tensor::{DType, Element, Tensor};
 pub use text::{Corpus, CorpusInfo, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf};
 pub use trainer::{StepResult, Trainer, TrainerBuilder};

@@ -535,6 +535,9 @@ impl Model {
         read_lines(&result, sources.len())
     }
 
+    pub(crate) fn context_ptr(&self) -> *mut sys::trafo_context {
+        self.context.as_ptr()
+    }
     pub(crate) fn as_ptr(&self) -> *mut sys::trafo_model {
         self.raw.as_ptr()
     }

@@ -1,7 +1,13 @@
 //! The examples do what they say, at a small size.
 
-mod common;
 #[allow(dead_code)] // its main
+#[path = "../examples/best_model.rs"]
+mod best_model;
+#[allow(dead_code)]
+#[path = "../examples/classifier.rs"]
+mod classifier;
+mod common;
+#[allow(dead_code)]
 #[path = "../examples/finetune.rs"]
 mod finetune;
 #[allow(dead_code)]
@@ -11,8 +17,66 @@ mod own_network;
 #[path = "../examples/resume.rs"]
 mod resume;
 
+use std::ops::ControlFlow;
+use std::path::Path;
+
 use common::TestFolder;
-use trafo::{CancelToken, Result, Stop};
+use trafo::{
+    CancelToken, Corpus, Period, Result, Stop, Tokenizer, Trainer, TrainerOptions, TranslateOptions,
+};
+
+/// A run like those of translate-train: a model of the small corpus, and its tokenizer.
+fn train_base(run: &Path) -> Result<()> {
+    let corpus = common::corpus();
+    let tokenizer = common::tokenizer(&corpus);
+    let options = TrainerOptions::new()
+        .learning_rate(4e-3)
+        .warmup(30)
+        .batch_tokens(256)
+        .after_updates(240)
+        .valid_freq(Period::Updates(60));
+    let mut trainer =
+        Trainer::builder(common::model_with_positions(&tokenizer, 256), &tokenizer, &corpus)
+            .valid(&corpus)
+            .options(options)
+            .run_directory(run)
+            .build()?;
+    trainer.run(|_| ControlFlow::Continue(()))?;
+    tokenizer.save(run.join("vocab.spm"))
+}
+
+#[test]
+fn an_encoder_sorts_sentences_that_it_has_not_seen() -> Result<()> {
+    let folder = TestFolder::new();
+    train_base(folder.path())?;
+    // The class is the adjective.
+    let labelled = |rest| {
+        let words = ["kleine", "alte", "rote", "schwere"];
+        let class = |text: &str| words.iter().position(|word| text.contains(word)).unwrap() as i32;
+        let pairs = common::pairs().into_iter().enumerate().filter(move |(i, _)| i % 2 == rest);
+        pairs.map(|(_, (text, _))| (text.clone(), class(&text))).collect::<Vec<_>>()
+    };
+    let right = classifier::run(folder.path(), &labelled(0), &labelled(1))?;
+    assert!(right > 0.9, "{right}");
+    Ok(())
+}
+
+#[test]
+fn the_best_model_of_a_fine_tuning_knows_the_new_texts() -> Result<()> {
+    let folder = TestFolder::new();
+    let (base, tuned) = (folder.join("base"), folder.join("tuned"));
+    train_base(&base)?;
+    let texts = common::pairs()
+        .into_iter()
+        .map(|(source, target)| (source, target.replace("red", "old red")));
+    let texts = Corpus::from_pairs(texts)?;
+    let model = best_model::run(&base, &tuned, &texts, 4e-3, 300)?;
+    let tokenizer = Tokenizer::load(base.join("vocab.spm"))?;
+    let line = "der rote Hund sieht den Baum";
+    let found = model.translate(&tokenizer, &[line], &TranslateOptions::new())?;
+    assert_eq!(found[0].text(), "the old red dog sees the tree");
+    Ok(())
+}
 
 #[test]
 fn finetuning_teaches_the_new_and_keeps_the_old() -> Result<()> {

@@ -66,6 +66,10 @@ pub fn tokenizer(corpus: &Corpus) -> Tokenizer {
 }
 
 pub fn model(tokenizer: &Tokenizer) -> Model {
+    model_with_positions(tokenizer, 64)
+}
+
+pub fn model_with_positions(tokenizer: &Tokenizer, positions: usize) -> Model {
     let config = ModelConfig::new(tokenizer.vocabulary().unwrap())
         .encoder_layers(1)
         .decoder_layers(1)
@@ -73,7 +77,7 @@ pub fn model(tokenizer: &Tokenizer) -> Model {
         .ffn_width(64)
         .heads(2)
         .dropout(0.1)
-        .max_positions(64);
+        .max_positions(positions);
     Model::new_on(&ContextOptions::new().threads(2), &config, 7).unwrap()
 }
 
