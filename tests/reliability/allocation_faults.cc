@@ -220,7 +220,7 @@ TRAFO_REPLACES int pthread_create(pthread_t* thread, const pthread_attr_t* attri
     void* argument;
   };
   auto* inside = new Start{start, argument};
-  return symbols().start_thread(
+  const int result = symbols().start_thread(
       thread, attributes,
       [](void* given) -> void* {
         const Start begin = *static_cast<Start*>(given);
@@ -229,6 +229,8 @@ TRAFO_REPLACES int pthread_create(pthread_t* thread, const pthread_attr_t* attri
         return begin.start(begin.argument);
       },
       inside);
+  if (result != 0) delete inside;  // glibc found no memory for the thread
+  return result;
 }
 
 }  // extern "C"
