@@ -358,13 +358,22 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_linear(trafo_context *context, co
 /* Dropout. dropout may be NULL: the values do not change then. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_dropout(trafo_context *context, const trafo_tensor *x,
                                                        const trafo_dropout *dropout, trafo_tensor **out);
-/* dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C], positions [T] int32 and position_table
- * [P,C] or both NULL, dropout or NULL. since 0.1 */
+
+typedef struct trafo_embedding_options {
+  size_t struct_size;
+  double scale;                       /* default 1 */
+  int64_t padding_id;                 /* tokens with this id give the table no gradient; default -1: none */
+  const trafo_tensor *positions;      /* [T] int32, with position_table; default NULL */
+  const trafo_tensor *position_table; /* [P,C] */
+  trafo_dropout dropout;              /* default off */
+} trafo_embedding_options;
+
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_embedding_options_init(trafo_embedding_options *options, size_t struct_size);
+/* dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C] -> [T,C]. options may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_embedding(trafo_context *context, const trafo_tensor *ids,
-                                                         const trafo_tensor *table, double scale,
-                                                         const trafo_tensor *positions,
-                                                         const trafo_tensor *position_table,
-                                                         const trafo_dropout *dropout, trafo_tensor **out);
+                                                         const trafo_tensor *table,
+                                                         const trafo_embedding_options *options, trafo_tensor **out);
 /* The sinusoidal position table [positions, width] (arXiv 1706.03762, sines first, then cosines); width even. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sinusoidal_positions(trafo_context *context, int64_t positions, int64_t width,
                                                                  int32_t dtype, trafo_tensor **out);
@@ -407,6 +416,11 @@ typedef struct trafo_attention_options {
   int32_t causal;   /* default 0 */
   int32_t reserved; /* 0 */
   trafo_dropout dropout; /* on probabilities; default off */
+  /* [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.
+   * Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked
+   * gives zeros. With a mask the scores of all heads are stored: memory and time are those of trafo_op_matmul and
+   * trafo_op_softmax. Default NULL: none */
+  const trafo_tensor *mask;
 } trafo_attention_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
@@ -443,6 +457,9 @@ typedef struct trafo_cross_entropy_options {
   int32_t ignore_label;        /* default -100 */
   int32_t reduction;           /* default TRAFO_REDUCE_MEAN: divided by the sum of the weights that count */
   const trafo_tensor *weights; /* [T] of the logits' dtype (float32 for bfloat16), or NULL (default): all 1. No gradient */
+  /* [V] of the same dtype, or NULL (default): all 1. The term of class v in a row's loss is multiplied by the weight of v, and a
+   * row counts with the weight of its label. No gradient. trafo_op_linear_cross_entropy takes them without smoothing only */
+  const trafo_tensor *class_weights;
 } trafo_cross_entropy_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
@@ -454,6 +471,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_cross_entropy(trafo_context *cont
                                                              const trafo_tensor *labels,
                                                              const trafo_cross_entropy_options *options,
                                                              trafo_tensor **out_loss, trafo_tensor **out_nll);
+/* Cross-entropy of logits [T,V] and class probabilities [T,V] of one dtype, such as a teacher's -> loss [1], or [T] without
+ * reduction. The targets may want a gradient. label_smoothing e makes them (1 - e) targets + e / V; ignore_label has no meaning; a
+ * mean is divided by the sum of the row weights, without them by T. options may be NULL. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_soft_cross_entropy(trafo_context *context, const trafo_tensor *logits,
+                                                                  const trafo_tensor *targets,
+                                                                  const trafo_cross_entropy_options *options,
+                                                                  trafo_tensor **out);
 /* cross_entropy(x W^T + bias) in chunks that never hold all logits. x [T,C], weight [V,C], bias [V] or NULL; the reduction is sum
  * or mean. chunk_bytes: logits held at a time, 0 for the default. options and out_nll may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_linear_cross_entropy(
@@ -592,6 +616,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_new(trafo_context *context, tr
  * clipping. NON_FINITE: the norm is NaN or infinite; no parameter has changed. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_step(trafo_adamw *optimizer, double learning_rate,
                                                        double *out_grad_norm);
+/* Writes what training goes on from to a safetensors file with checksums, which appears whole or not at all: of each parameter i, in
+ * the order of trafo_adamw_new, "parameter.i", "first_moment.i", "second_moment.i" and "updates.i". since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_save(const trafo_adamw *optimizer, const char *path, size_t path_length);
+/* Reads such a file into the parameters and the optimizer; the next update has the same bits as without the pause. Gradients are
+ * zeroed, and the options stay those of trafo_adamw_new. NOT_FOUND names a missing file or tensor, SHAPE_MISMATCH a tensor of
+ * another shape or dtype or another number of parameters, CORRUPT_FILE what is damaged; nothing has changed then. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_load(trafo_adamw *optimizer, const char *path, size_t path_length);
 /* Frees the handle. since 0.1 */
 TRAFO_API void trafo_adamw_free(trafo_adamw *optimizer);
 

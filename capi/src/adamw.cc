@@ -1,6 +1,12 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "capi/src/handles.h"
+#include "engine/io/safetensors.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/optim/adamw.h"
 #include "engine/optim/clip.h"
@@ -105,6 +111,103 @@ trafo_error* trafo_adamw_step(trafo_adamw* optimizer, double learning_rate, doub
       zero_grad(o.parameters[i]);
     }
     if (out_grad_norm) *out_grad_norm = norm.norm;
+  });
+}
+
+namespace {
+
+// The tensors of parameter i in a file, without the number of updates.
+struct AdamwTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+std::array<AdamwTensor, 3> saved_tensors(const AdamwObject& o, size_t i) {
+  return {AdamwTensor{concat("parameter.", i), o.parameters[i]},
+          AdamwTensor{concat("first_moment.", i), o.optimizers[i].first_moment()},
+          AdamwTensor{concat("second_moment.", i), o.optimizers[i].second_moment()}};
+}
+
+std::string updates_name(size_t i) {
+  return concat("updates.", i);
+}
+
+constexpr const char* kParameters = "parameters";  // of the metadata: how many there are
+
+}  // namespace
+
+trafo_error* trafo_adamw_save(const trafo_adamw* optimizer, const char* path, size_t path_length) {
+  return api(__func__, [&](const Call& call) {
+    const AdamwObject& o = call.handle(optimizer, "optimizer");
+    const auto file = path_argument(call, path, path_length, "path");
+    call.use(o.context);
+    std::vector<TensorEntry> entries;
+    std::vector<std::vector<std::byte>> bytes(4 * o.parameters.size());
+    for (size_t i = 0; i < o.parameters.size(); ++i) {
+      for (const AdamwTensor& saved : saved_tensors(o, i)) {
+        std::vector<std::byte>& data = bytes[entries.size()];
+        data.resize(saved.tensor.bytes());
+        o.context->to_host(saved.tensor, data.data(), data.size());
+        const auto sizes = saved.tensor.shape().span();
+        entries.push_back({saved.name, saved.tensor.dtype(),
+                           std::vector<int64_t>(sizes.begin(), sizes.end()), data});
+      }
+      const auto updates = static_cast<int32_t>(
+          std::min<int64_t>(o.optimizers[i].steps(), std::numeric_limits<int32_t>::max()));
+      std::vector<std::byte>& data = bytes[entries.size()];
+      data.resize(sizeof updates);
+      std::memcpy(data.data(), &updates, sizeof updates);
+      entries.push_back({updates_name(i), DType::i32, {1}, data});
+    }
+    save_safetensors(file, entries, {{kParameters, std::to_string(o.parameters.size())}});
+  });
+}
+
+trafo_error* trafo_adamw_load(trafo_adamw* optimizer, const char* path, size_t path_length) {
+  return api(__func__, [&](const Call& call) {
+    AdamwObject& o = call.handle(optimizer, "optimizer");
+    const auto file = path_argument(call, path, path_length, "path");
+    call.use(o.context);
+    const SafetensorsReader reader = SafetensorsReader::open(file);
+    const auto count = reader.metadata().find(kParameters);
+    const size_t mine = o.parameters.size();
+    require(count == reader.metadata().end() || count->second == std::to_string(mine),
+            ErrorCode::shape_mismatch, call.function(), reader.label(), " is of ",
+            count == reader.metadata().end() ? "" : count->second,
+            " parameters, the optimizer has ", mine);
+    // Everything is read before anything changes.
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<int64_t> updates;
+    for (size_t i = 0; i < mine; ++i) {
+      for (const AdamwTensor& saved : saved_tensors(o, i)) {
+        const TensorInfo& info = reader.at(saved.name);
+        const Shape shape{std::span<const int64_t>(info.shape)};
+        require(info.foreign.empty() && info.dtype == saved.tensor.dtype() &&
+                    shape == saved.tensor.shape(),
+                ErrorCode::shape_mismatch, call.function(), reader.label(), ": ", saved.name,
+                " is ", shape.str(), " ", dtype_name(info.dtype), ", the optimizer's is ",
+                saved.tensor.shape().str(), " ", dtype_name(saved.tensor.dtype()));
+        bytes.emplace_back(info.bytes);
+        reader.read(info, bytes.back());
+      }
+      const TensorInfo& info = reader.at(updates_name(i));
+      int32_t number = -1;
+      if (info.dtype == DType::i32 && info.bytes == sizeof number)
+        reader.read(info, std::as_writable_bytes(std::span(&number, 1)));
+      require(number >= 0, ErrorCode::corrupt_file, call.function(), reader.label(), ": ",
+              info.name, " is not a number of updates");
+      updates.push_back(number);
+    }
+    auto from = bytes.begin();
+    for (size_t i = 0; i < mine; ++i) {
+      for (const AdamwTensor& saved : saved_tensors(o, i)) {
+        o.context->backend().copy_from_host(saved.tensor.raw(), from->data(), from->size());
+        ++from;
+      }
+      o.optimizers[i].set_steps(updates[i]);
+      o.parameters[i].mark_written();
+      zero_grad(o.parameters[i]);
+    }
   });
 }
 

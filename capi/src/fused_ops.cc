@@ -11,20 +11,35 @@
 using namespace trafo;
 using namespace trafo::capi;
 
+static trafo_embedding_options embedding_defaults() {
+  trafo_embedding_options options{};
+  options.struct_size = sizeof options;
+  options.scale = 1;
+  options.padding_id = -1;
+  return options;
+}
+
+trafo_error* trafo_embedding_options_init(trafo_embedding_options* options, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    init_options(call, options, struct_size, embedding_defaults());
+  });
+}
+
 trafo_error* trafo_op_embedding(trafo_context* context, const trafo_tensor* ids,
-                                const trafo_tensor* table, double scale,
-                                const trafo_tensor* positions, const trafo_tensor* position_table,
-                                const trafo_dropout* dropout, trafo_tensor** out) {
+                                const trafo_tensor* table, const trafo_embedding_options* options,
+                                trafo_tensor** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    ops::EmbeddingOptions options;
-    options.scale = scale;
-    options.positions = call.optional_tensor(positions, "positions");
-    options.position_table = call.optional_tensor(position_table, "position_table");
-    options.dropout = to_dropout(call, dropout);
+    const trafo_embedding_options o = read_options(call, options, embedding_defaults());
+    ops::EmbeddingOptions settings;
+    settings.scale = o.scale;
+    settings.padding_id = o.padding_id;
+    settings.positions = call.optional_tensor(o.positions, "positions");
+    settings.position_table = call.optional_tensor(o.position_table, "position_table");
+    settings.dropout = to_dropout(call, &o.dropout);
     *out = give_tensor(call.owner(), ops::embedding(c, call.tensor(ids, "ids"),
-                                                    call.tensor(table, "table"), options));
+                                                    call.tensor(table, "table"), settings));
   });
 }
 
@@ -93,6 +108,7 @@ trafo_error* trafo_op_attention(trafo_context* context, const trafo_tensor* q,
     settings.causal = call.flag(o.causal, "causal");
     settings.scale = o.scale;
     settings.dropout = to_dropout(call, &o.dropout);
+    settings.mask = call.optional_tensor(o.mask, "mask");
     *out = give_tensor(
         call.owner(),
         ops::attention(c, {call.tensor(q, "q"), o.q_column}, {call.tensor(k, "k"), o.k_column},
@@ -170,6 +186,7 @@ static ops::CrossEntropyOptions to_cross_entropy(const Call& call,
   result.ignore_label = o.ignore_label;
   result.reduction = static_cast<Reduction>(o.reduction);
   result.weights = call.optional_tensor(o.weights, "weights");
+  result.class_weights = call.optional_tensor(o.class_weights, "class_weights");
   return result;
 }
 
@@ -195,6 +212,19 @@ trafo_error* trafo_op_cross_entropy(trafo_context* context, const trafo_tensor* 
               ops::cross_entropy(c, call.tensor(logits, "logits"), call.tensor(labels, "labels"),
                                  to_cross_entropy(call, options)),
               out_loss, out_nll);
+  });
+}
+
+trafo_error* trafo_op_soft_cross_entropy(trafo_context* context, const trafo_tensor* logits,
+                                         const trafo_tensor* targets,
+                                         const trafo_cross_entropy_options* options,
+                                         trafo_tensor** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    Context& c = call.context(context);
+    *out = give_tensor(call.owner(), ops::soft_cross_entropy(c, call.tensor(logits, "logits"),
+                                                             call.tensor(targets, "targets"),
+                                                             to_cross_entropy(call, options)));
   });
 }
 

@@ -348,12 +348,32 @@ static void test_sequences(void) {
   trafo_tensor *table = MATRIX(3, 2, 1, 2, 3, 4, 5, 6), *places = NULL,
                *wild = ints(context, (const int32_t[]){2, 3}, 2);
   OK(trafo_sinusoidal_positions(context, 2, 2, TRAFO_FLOAT32, &places));
-  OK(trafo_op_embedding(context, ids, table, 2, positions, places, NULL, &out));
+  trafo_embedding_options embedding;
+  OK(trafo_embedding_options_init(&embedding, sizeof embedding));
+  embedding.scale = 2;
+  embedding.positions = positions;
+  embedding.position_table = places;
+  OK(trafo_op_embedding(context, ids, table, &embedding, &out));
   VALUES(out, 4, 10, 13, 2 + sinf(1), 4 + cosf(1));
-  FAILS(trafo_op_embedding(context, wild, table, 1, NULL, NULL, NULL, &out), TRAFO_INVALID_ARGUMENT,
-        "3");
-  FAILS(trafo_op_embedding(context, ids, table, 1, positions, NULL, NULL, &out),
-        TRAFO_INVALID_ARGUMENT, "");
+  FAILS(trafo_op_embedding(context, wild, table, NULL, &out), TRAFO_INVALID_ARGUMENT, "3");
+  embedding.position_table = NULL;
+  FAILS(trafo_op_embedding(context, ids, table, &embedding, &out), TRAFO_INVALID_ARGUMENT, "");
+  embedding.positions = NULL;
+  embedding.padding_id = 3;
+  FAILS(trafo_op_embedding(context, ids, table, &embedding, &out), TRAFO_INVALID_ARGUMENT,
+        "padding_id 3");
+  // Token 0 of the ids has the id 2: its row gets no gradient.
+  trafo_tensor *sum = NULL, *grad = NULL;
+  embedding.padding_id = 2;
+  OK(trafo_tensor_set_requires_grad(table, 1));
+  OK(trafo_op_embedding(context, ids, table, &embedding, &out));
+  OK(trafo_op_sum(context, out, &sum));
+  OK(trafo_backward(context, sum, NULL));
+  OK(trafo_tensor_get_grad(table, &grad));
+  VALUES(grad, 6, 2, 2, 0, 0, 0, 0);
+  VALUES(out, 4, 10, 12, 2, 4);
+  VALUES(sum, 1, 28);
+  OK(trafo_tensor_set_requires_grad(table, 0));
 
   // Two sequences of one row: each attends to itself alone.
   trafo_attention_options attention;
@@ -366,6 +386,19 @@ static void test_sequences(void) {
   attention.head_dim = 3;
   FAILS(trafo_op_attention(context, q, q, q, offsets, offsets, &attention, &out),
         TRAFO_SHAPE_MISMATCH, "");
+  attention.head_dim = 2;
+  // The first row of the second sequence may not see its only key.
+  trafo_tensor *mask = NULL, *flat = ints(context, (const int32_t[]){0, 1}, 2);
+  OK(trafo_op_reshape(context, flat, (const int64_t[]){2, 1, 1, 1}, 4, &mask));
+  attention.mask = mask;
+  OK(trafo_op_attention(context, q, q, q, offsets, offsets, &attention, &out));
+  VALUES(out, 4, 1, 2, 0, 0);
+  attention.mask = flat;
+  FAILS(trafo_op_attention(context, q, q, q, offsets, offsets, &attention, &out),
+        TRAFO_SHAPE_MISMATCH, "the mask must be");
+  attention.mask = NULL;
+  trafo_tensor_free(flat);
+  trafo_tensor_free(mask);
   trafo_tensor* torn = ints(context, (const int32_t[]){0, 2, 1}, 3);
   attention.head_dim = 2;
   FAILS(trafo_op_attention(context, q, q, q, torn, offsets, &attention, &out),
@@ -399,6 +432,27 @@ static void test_sequences(void) {
   loss.reduction = TRAFO_REDUCE_NONE;
   OK(trafo_op_cross_entropy(context, logits, labels, &loss, &out, NULL));
   VALUES(out, 2, logf(2), 0);
+  // The second class counts three times as much, and the row by the weight of its label.
+  trafo_tensor *by_class = VECTOR(2, 1, 3), *uneven = MATRIX(2, 2, 0, logf(3), 0, 0),
+               *soft = MATRIX(2, 2, 0, 1, 0.5f, 0.5f);
+  loss.class_weights = by_class;
+  OK(trafo_op_cross_entropy(context, uneven, labels, &loss, &out, NULL));
+  VALUES(out, 2, 0.9f * 3 * logf(4.0f / 3) + 0.05f * (logf(4) + 3 * logf(4.0f / 3)), 0);
+  loss.label_smoothing = 0;
+  loss.reduction = TRAFO_REDUCE_MEAN;
+  OK(trafo_op_cross_entropy(context, uneven, labels, &loss, &out, NULL));
+  VALUES(out, 1, logf(4.0f / 3));
+  OK(trafo_op_soft_cross_entropy(context, uneven, soft, &loss, &out));
+  VALUES(out, 1, (3 * logf(4.0f / 3) + 2 * logf(2)) / 2);
+  FAILS(trafo_op_soft_cross_entropy(context, uneven, by_class, &loss, &out), TRAFO_SHAPE_MISMATCH,
+        "targets");
+  loss.class_weights = labels;
+  FAILS(trafo_op_cross_entropy(context, uneven, labels, &loss, &out, NULL), TRAFO_DTYPE_MISMATCH,
+        "class weights");
+  loss.class_weights = NULL;
+  trafo_tensor_free(by_class);
+  trafo_tensor_free(uneven);
+  trafo_tensor_free(soft);
   loss.reduction = 9;
   FAILS(trafo_op_cross_entropy(context, logits, labels, &loss, &out, NULL), TRAFO_INVALID_ARGUMENT,
         "unknown reduction 9");

@@ -410,6 +410,7 @@ int main(void) {
   trafo_context_free(context);
   test_handles();
   test_ops();
+  test_adamw();
   test_options();
   test_training();
   test_bad_input();

@@ -52,6 +52,7 @@ void write_file(const char* path, const void* data, size_t bytes);
 uint8_t* read_file(const char* path, size_t* bytes);
 
 void test_handles(void);
+void test_adamw(void);
 void test_ops(void);
 void test_options(void);
 void test_training(void);

@@ -212,10 +212,17 @@ void Caller::op() {
       take(trafo_op_dropout(context, x, byte() % 8 == 0 ? nullptr : &dropout, &out));
       break;
     }
-    case 11:
-      take(trafo_op_embedding(context, x, pick(tensors_), real(), pick(tensors_), pick(tensors_),
-                              nullptr, &out));
+    case 11: {
+      trafo_embedding_options options;
+      take(trafo_embedding_options_init(&options, sizeof options));
+      options.scale = real();
+      options.padding_id = integer() % 4;
+      options.positions = pick(tensors_);
+      options.position_table = pick(tensors_);
+      take(trafo_op_embedding(context, x, pick(tensors_), byte() % 4 == 0 ? nullptr : &options,
+                              &out));
       break;
+    }
     case 12:
       take(trafo_op_layer_norm(context, x, pick(tensors_), pick(tensors_), real(), &out));
       break;
@@ -231,6 +238,7 @@ void Caller::op() {
     case 16: {
       trafo_attention_options options;
       take(trafo_attention_options_init(&options, sizeof options));
+      if (byte() % 4 == 0) options.mask = pick(tensors_);
       take(trafo_op_attention(context, x, pick(tensors_), pick(tensors_), pick(tensors_),
                               pick(tensors_), byte() % 2 == 0 ? nullptr : &options, &out));
       break;
@@ -238,9 +246,16 @@ void Caller::op() {
     case 17:
       take(trafo_op_activation(context, x, integer(), &out));
       break;
-    case 18:
-      take(trafo_op_cross_entropy(context, x, pick(tensors_), nullptr, &out, &second));
+    case 18: {
+      trafo_cross_entropy_options options;
+      take(trafo_cross_entropy_options_init(&options, sizeof options));
+      if (byte() % 2 == 0) options.class_weights = pick(tensors_);
+      if (byte() % 2 == 0)
+        take(trafo_op_soft_cross_entropy(context, x, pick(tensors_), &options, &out));
+      else
+        take(trafo_op_cross_entropy(context, x, pick(tensors_), &options, &out, &second));
       break;
+    }
     case 19:
       take(trafo_op_clamp(context, x, real(), real(), &out));
       break;

@@ -1,5 +1,8 @@
 #include "engine/ops/attention/attention.h"
 
+#include <limits>
+
+#include "engine/ops/pointwise/pointwise.h"
 #include "tests/ops/op_cases.h"
 
 namespace trafo::testing {
@@ -30,6 +33,8 @@ struct AttentionCase {
   double scale = 0;
   Dropout dropout = {};
   int64_t kv_heads = 0;
+  Shape mask = {};     // its rank 0: no mask
+  bool added = false;  // the mask is an input, and some of it -infinity; else int32
 
   int64_t width() const { return heads * head_dim; }
   int64_t kv_width() const { return (kv_heads > 0 ? kv_heads : heads) * head_dim; }
@@ -54,9 +59,12 @@ OpCase attention_case(const char* label, const AttentionCase& c) {
         return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, 2 * kv_width})};
       case Layout::wide_keys_values:
         return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, 5 * kv_width})};
-      default:
-        return std::vector<Tensor>{maker.uniform({tq, width}), maker.uniform({tk, kv_width}),
+      default: {
+        std::vector<Tensor> inputs{maker.uniform({tq, width}), maker.uniform({tk, kv_width}),
                                    maker.uniform({tk, kv_width})};
+        if (c.added) inputs.push_back(maker.uniform(c.mask, -2, 2));
+        return inputs;
+      }
     }
   };
   test.run = [c](Context& context, const std::vector<Tensor>& x) {
@@ -68,6 +76,14 @@ OpCase attention_case(const char* label, const AttentionCase& c) {
     options.causal = c.causal;
     options.scale = c.scale;
     options.dropout = c.dropout;
+    if (c.mask.rank() > 0) {
+      InputMaker maker(context, x[0].dtype(), 33);
+      const Tensor hidden =
+          ops::compare(context, maker.integers(c.mask, 0, 3), 0, Comparison::equal);
+      options.mask = c.added ? ops::masked_fill(context, x[3], hidden,
+                                                -std::numeric_limits<double>::infinity())
+                             : hidden;
+    }
     const Tensor cu_q = cumulative(context, c.queries), cu_k = cumulative(context, c.keys);
     const auto run = [&](const ops::AttentionInput& q, const ops::AttentionInput& k,
                          const ops::AttentionInput& v) {
@@ -89,6 +105,12 @@ OpCase attention_case(const char* label, const AttentionCase& c) {
     }
   };
   return test;
+}
+
+AttentionCase with_mask(AttentionCase c, const Shape& mask, bool added) {
+  c.mask = mask;
+  c.added = added;
+  return c;
 }
 
 }  // namespace
@@ -132,6 +154,20 @@ OpCases attention_cases() {
       attention_case("grouped, empty sequences",
                      {2, 2, {0, 3, 0}, {2, 0, 1}, Layout::separate, false, 0, {}, 1}),
       attention_case("grouped, empty batch", {2, 2, {}, {}, Layout::separate, false, 0, {}, 1}),
+      attention_case("masked keys", with_mask({2, 3, {4, 2}, {3, 5}}, {2, 1, 1, 5}, false)),
+      attention_case("masked pairs of every head, packed, causal",
+                     with_mask({2, 2, {4, 3}, {4, 3}, Layout::packed, true}, {2, 2, 4, 4}, false)),
+      attention_case("added to the scores of all sequences",
+                     with_mask({2, 2, {3, 4}, {5, 2}}, {1, 2, 4, 5}, true)),
+      attention_case("added to every score, causal, dropout",
+                     with_mask({2, 2, {3, 4}, {3, 4}, Layout::separate, true, 0.7, dropout},
+                               {2, 2, 4, 4}, true)),
+      attention_case(
+          "added to grouped heads",
+          with_mask({4, 3, {3, 1}, {2, 4}, Layout::separate, false, 0, {}, 2}, {2, 4, 1, 4}, true)),
+      attention_case("masked, empty batch", with_mask({2, 2, {}, {}}, {1, 1, 1, 1}, false)),
+      attention_case("masked, queries without keys",
+                     with_mask({2, 2, {2, 3}, {0, 3}}, {2, 1, 3, 3}, true)),
   };
 }
 

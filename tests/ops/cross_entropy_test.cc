@@ -65,6 +65,55 @@ TEST_F(CrossEntropyTest, MeanDividesByTheWeightsThatCount) {
   EXPECT_EQ(context_->item(nothing.loss), 0);
 }
 
+TEST_F(CrossEntropyTest, ProbabilitiesOfOneClassAreItsLabel) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Tensor x = logits({0, 2, -1, 3, 1, -infinity}, 2), classes = labels({2, 0}),
+               targets = logits({0, 0, 1, 1, 0, 0}, 2);
+  ops::CrossEntropyOptions options;
+  options.weights = context_->from_values<float>(std::vector<float>{3, 2}, {2});
+  for (const Reduction reduction : {Reduction::none, Reduction::sum, Reduction::mean}) {
+    options.reduction = reduction;
+    const auto expected = doubles(ops::cross_entropy(*context_, x, classes, options).loss);
+    const auto got = doubles(ops::soft_cross_entropy(*context_, x, targets, options));
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-6) << i;
+  }
+  // A class with mass whose logit is -infinity is impossible.
+  EXPECT_EQ(context_->item(ops::soft_cross_entropy(*context_, x, logits({1, 0, 0, 0, 0, 1}, 2))),
+            infinity);
+}
+
+TEST_F(CrossEntropyTest, ClassWeightsAndProbabilitiesAreChecked) {
+  using enum ErrorCode;
+  const Tensor x = logits({0, 0, 0, 0}, 2), of_class = logits({1, 1}, 1);
+  ops::CrossEntropyOptions options;
+  options.class_weights = of_class;
+  expect_error(shape_mismatch, "the class weights must be [2], got [1, 2]", [&] {
+    ops::cross_entropy(*context_, x, labels({0, 1}), options);
+  });
+  options.class_weights = labels({1, 1});
+  expect_error(dtype_mismatch, "the class weights are int32", [&] {
+    ops::cross_entropy(*context_, x, labels({0, 1}), options);
+  });
+  for (const float bad : {-1.0f, std::numeric_limits<float>::infinity()}) {
+    options.class_weights = context_->from_values<float>(std::vector<float>{1, bad}, {2});
+    expect_error(invalid_argument, "of class 1 is negative or not finite", [&] {
+      ops::cross_entropy(*context_, x, labels({0, 1}), options);
+    });
+    expect_error(invalid_argument, "of class 1 is negative or not finite",
+                 [&] { ops::soft_cross_entropy(*context_, x, x, options); });
+  }
+  options.class_weights = context_->from_values<float>(std::vector<float>{1, 1}, {2});
+  expect_error(invalid_argument, "label 2", [&] {
+    ops::cross_entropy(*context_, x, labels({0, 2}), options);
+  });
+  expect_error(shape_mismatch, "the targets are [1, 2], the logits [2, 2]",
+               [&] { ops::soft_cross_entropy(*context_, x, of_class); });
+  expect_error(dtype_mismatch, "the targets are float64", [&] {
+    ops::soft_cross_entropy(*context_, x, context_->zeros({2, 2}, DType::f64));
+  });
+}
+
 TEST_F(CrossEntropyTest, NllLeavesSmoothingOut) {
   Tensor x = logits({1, 2, 4}, 1);
   set_requires_grad(x, true);

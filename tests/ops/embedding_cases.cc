@@ -12,6 +12,7 @@ struct EmbeddingCase {
   int64_t positions = 0;  // entries of a learned position table; 0: none
   bool fixed_positions = false;
   Dropout dropout = {};
+  int64_t padding_id = -1;
 };
 
 OpCase embedding_case(const char* label, const EmbeddingCase& c) {
@@ -27,6 +28,7 @@ OpCase embedding_case(const char* label, const EmbeddingCase& c) {
     ops::EmbeddingOptions options;
     options.scale = c.scale;
     options.dropout = c.dropout;
+    options.padding_id = c.padding_id;
     const int64_t tokens = static_cast<int64_t>(c.ids.size());
     if (c.positions > 0) {
       std::vector<int32_t> positions;

@@ -79,6 +79,33 @@ TEST_F(EmbeddingTest, IsAProductWithOneHotRows) {
   }
 }
 
+TEST_F(EmbeddingTest, PaddingGivesTheTableNoGradient) {
+  for (const bool fused : {true, false}) {
+    context_->set_fused_kernels(fused);
+    Tensor rows = table(3, 2), places = table(2, 2);
+    set_requires_grad(rows, true);
+    set_requires_grad(places, true);
+    ops::EmbeddingOptions options;
+    options.padding_id = 1;
+    options.positions = ints({0, 1, 1, 0});
+    options.position_table = places;
+    const Tensor y = ops::embedding(*context_, ints({1, 2, 1, 0}), rows, options);
+    context_->backward(
+        y, context_->from_values<float>(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}, {4, 2}));
+    EXPECT_EQ(context_->values<float>(grad_of(rows)), (std::vector<float>{7, 8, 0, 0, 3, 4}));
+    EXPECT_EQ(context_->values<float>(grad_of(places)), (std::vector<float>{8, 10, 8, 10}));
+    EXPECT_EQ(context_->values<float>(y), (std::vector<float>{4, 6, 8, 10, 6, 8, 2, 4}));
+  }
+  for (const int64_t bad : {3, -2}) {
+    ops::EmbeddingOptions options;
+    options.padding_id = bad;
+    EXPECT_NE(message([&] { ops::embedding(*context_, ints({0}), table(3, 2), options); },
+                      ErrorCode::invalid_argument)
+                  .find("padding_id " + std::to_string(bad)),
+              std::string::npos);
+  }
+}
+
 TEST_F(EmbeddingTest, ChecksPositionsAndTypes) {
   const Tensor rows = table(4, 2);
   ops::EmbeddingOptions options;

@@ -13,6 +13,7 @@ struct HeadCase {
   double smoothing = 0;
   bool weighted = false;
   Reduction reduction = Reduction::mean;
+  bool by_class = false;
 };
 
 OpCase head_case(const char* label, const HeadCase& c) {
@@ -34,6 +35,10 @@ OpCase head_case(const char* label, const HeadCase& c) {
       InputMaker maker(context, dtype, 32);
       options.loss.weights = maker.weights({rows}, 0.25, 2);
     }
+    if (c.by_class) {
+      InputMaker maker(context, dtype, 36);
+      options.loss.class_weights = maker.weights({c.classes}, 0.25, 2);
+    }
     const Tensor labels = context.from_values<int32_t>(c.labels, {rows});
     const Tensor bias = c.bias ? inputs[2] : Tensor{};
     return std::vector<Tensor>{
@@ -54,6 +59,8 @@ OpCases linear_cross_entropy_cases() {
                 {4, 6, {0, 5, 3, 2, 5, 1, 1}, 3, false, 0.1, false, Reduction::sum}),
       head_case("no vector divides", {13, 19, {18, 0, 7}, 2, true}),
       head_case("empty batch", {4, 5, {}, 8, true, 0.1}),
+      head_case("weights of classes and rows",
+                {4, 6, {0, 5, -100, 2, 5}, 2, true, 0, true, Reduction::mean, true}),
       head_case("every label ignored", {4, 5, {-100, -100, -100}, 2}),
       head_case("ignored labels and weights", {4, 9, {2, -100, 8, -100, 0}, 2, true, 0.2, true}),
       head_case("a chunk without labels",

@@ -252,7 +252,7 @@ def visible_masks(context, dtype, op, drop, shape):
     if op == "embedding":  # every row of the table is used once
         x = context.tensor(ones).want_grad()
         ids = context.tensor(torch.arange(shape[0], dtype=torch.int32))
-        y = context.op("embedding", ids, x, 1, None, None, drop.struct())
+        y = context.embedding(ids, x, dropout=drop.struct())
     else:
         x = context.tensor(ones).want_grad()
         vector = context.tensor(zeros[0].contiguous())

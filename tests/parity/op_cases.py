@@ -226,8 +226,9 @@ def embeddings():
             return x | ({"positions": d.integers(t, high=p), "position_table": d.uniform(p, w)} if p else {})
 
         def ours(c, x, scale=scale, drop=dropout):
-            return [c.op("embedding", x["ids"], x["table"], scale, x.get("positions"), x.get("position_table"),
-                         drop.struct() if drop else None)]
+            given = {"dropout": drop.struct()} if drop else {}
+            return [c.embedding(x["ids"], x["table"], scale=scale, positions=x.get("positions"),
+                                position_table=x.get("position_table"), **given)]
 
         def theirs(x, side, scale=scale, drop=dropout):
             y = F.embedding(x["ids"], x["table"])
@@ -446,7 +447,7 @@ def losses():
             return {"logits": d.uniform(*shape, low=-bound, high=bound)} | labels(d)
 
         def ours(c, x, smoothing=smoothing, reduction=reduction):
-            options = c.cross_entropy_options(x.get("weights"), reduction, label_smoothing=smoothing)
+            options = c.cross_entropy_options(reduction, weights=x.get("weights"), label_smoothing=smoothing)
             return c.op("cross_entropy", x["logits"], x["labels"], options, results=2)
 
         def loss(logits, x, smoothing=smoothing, reduction=reduction):
@@ -462,7 +463,7 @@ def losses():
                 return x | ({"bias": d.uniform(classes)} if bias else {}) | labels(d)
 
             def chunked(c, x, smoothing=smoothing, reduction=reduction, classes=classes, chunk=chunk):
-                options = c.cross_entropy_options(x.get("weights"), reduction, label_smoothing=smoothing)
+                options = c.cross_entropy_options(reduction, weights=x.get("weights"), label_smoothing=smoothing)
                 size = 2 if c.dtype == torch.bfloat16 else 4
                 return c.op("linear_cross_entropy", x["x"], x["weight"], x.get("bias"), x["labels"], options,
                             chunk * classes * size, results=2)

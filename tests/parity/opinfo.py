@@ -223,11 +223,50 @@ def rms_norm(ours, x, shape, weight=None, eps=None):
 
 def cross_entropy(ours, x, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
                   label_smoothing=0.0):
-    only(weight is None and x.dim() == 2 and target.dtype.is_floating_point is False and target.dim() == 1)
-    options = ours.context.cross_entropy_options(reduction=reduction, label_smoothing=label_smoothing,
-                                                 ignore_label=ignore_index)
-    loss = ours.op("cross_entropy", ours.tensor(x), ours.tensor(target), options, results=2)[0]
+    only(x.dim() == 2 and size_average is None and reduce is None)
+    options = ours.context.cross_entropy_options(reduction=reduction, label_smoothing=label_smoothing, ignore_label=ignore_index,
+                                                 class_weights=None if weight is None else ours.tensor(weight))
+    if target.dtype.is_floating_point:
+        loss = ours.op("soft_cross_entropy", ours.tensor(x), ours.tensor(target), options)
+    else:
+        only(target.dim() == 1)
+        loss = ours.op("cross_entropy", ours.tensor(x), ours.tensor(target), options, results=2)[0]
     return loss if reduction == "none" else ours.context.reshape(loss, [])
+
+
+def embedding(ours, weight, ids, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):  # in OpInfo's order
+    only(max_norm is None and not scale_grad_by_freq)
+    padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    rows = ours.context.embedding(ours.context.reshape(ours.tensor(ids), [ids.numel()]), ours.tensor(weight), padding_id=padding)
+    return ours.context.reshape(rows, [*ids.shape, weight.shape[1]])
+
+
+def attention(ours, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    import torch
+    only(q.dim() == k.dim() and q.dim() in (3, 4) and dropout_p == 0 and v.shape[-1] == q.shape[-1])
+    only(q.dim() == 3 or q.shape[1] == k.shape[1] or (enable_gqa and q.shape[1] % k.shape[1] == 0))
+    context, batch, heads, (queries, width) = ours.context, q.shape[0], q.shape[1] if q.dim() == 4 else 1, q.shape[-2:]
+
+    def rows(x):  # [batch, heads, length, width] -> [batch * length, heads * width]
+        y = context.op("transpose", ours.tensor(x), 1, 2) if x.dim() == 4 else ours.tensor(x)
+        return context.reshape(y, [batch * x.shape[-2], x.numel() // (batch * x.shape[-2])])
+
+    def offsets(length):
+        return context.tensor(torch.arange(batch + 1, dtype=torch.int32) * length)
+    given = {} if scale is None else {"scale": scale}
+    if is_causal and queries != k.shape[-2]:  # PyTorch lets query i see keys up to i, we let the last query see all
+        attn_mask = torch.ones(queries, k.shape[-2], dtype=torch.bool).tril()
+    else:
+        given["causal"] = int(is_causal)
+    if attn_mask is not None:
+        mask = attn_mask.logical_not() if attn_mask.dtype == torch.bool else attn_mask
+        shape = [mask.shape[0], 1, *mask.shape[1:]] if mask.dim() == 3 and q.dim() == 3 else [1] * (4 - mask.dim()) + list(mask.shape)
+        given["mask"] = context.reshape(ours.tensor(mask), shape)
+    out = context.attention(rows(q), rows(k), rows(v), offsets(queries), offsets(k.shape[-2]), heads=heads,
+                            kv_heads=k.shape[1] if k.dim() == 4 else 1, head_dim=width, **given)
+    if q.dim() == 3:
+        return context.reshape(out, list(q.shape))
+    return context.op("transpose", context.reshape(out, [batch, queries, heads, width]), 1, 2)
 
 
 OPS = {
@@ -246,7 +285,8 @@ OPS = {
     "expand": shaped("expand"), "reshape": shaped("reshape"), "cat": cat,
     "matmul": matmul, "mm": matmul, "bmm": matmul, "mv": matmul, "dot": matmul, "nn.functional.linear": linear,
     "softmax": softmax, "nn.functional.layer_norm": layer_norm, "nn.functional.rms_norm": rms_norm,
-    "nn.functional.cross_entropy": cross_entropy,
+    "nn.functional.cross_entropy": cross_entropy, "nn.functional.embedding": embedding,
+    "nn.functional.scaled_dot_product_attention": attention,
 }
 # Elements of one value: which of them gets the gradient of an extremum is a choice (PyTorch divides it, we give it to the first).
 TIES = {"amax", "amin"}

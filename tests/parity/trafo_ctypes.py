@@ -20,15 +20,20 @@ class Dropout(ctypes.Structure):
     _fields_ = [("p", c_float), ("step", c_uint32), ("dropout_id", c_uint32), ("reserved", c_uint32), ("seed", c_uint64)]
 
 
+class EmbeddingOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("scale", c_double), ("padding_id", c_int64), ("positions", c_void_p),
+                ("position_table", c_void_p), ("dropout", Dropout)]
+
+
 class AttentionOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("heads", c_int64), ("head_dim", c_int64), ("q_column", c_int64),
+    _fields_ = [("struct_size", c_size_t), ("heads", c_int64), ("kv_heads", c_int64), ("head_dim", c_int64), ("q_column", c_int64),
                 ("k_column", c_int64), ("v_column", c_int64), ("scale", c_double), ("causal", c_int32),
-                ("reserved", c_int32), ("dropout", Dropout)]
+                ("reserved", c_int32), ("dropout", Dropout), ("mask", c_void_p)]
 
 
 class CrossEntropyOptions(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("label_smoothing", c_double), ("ignore_label", c_int32),
-                ("reduction", c_int32), ("weights", c_void_p)]
+                ("reduction", c_int32), ("weights", c_void_p), ("class_weights", c_void_p)]
 
 
 class AdamWOptions(ctypes.Structure):
@@ -45,7 +50,7 @@ SIGNATURES = {
     "op_shift": "ppdp", "op_exp": "ppp", "op_log": "ppp", "op_sqrt": "ppp", "op_tanh": "ppp", "op_sigmoid": "ppp",
     "op_sum": "ppp", "op_mean": "ppp", "op_sum_dim": "ppiip", "op_mean_dim": "ppiip", "op_max_dim": "ppiip",
     "op_reshape": "pppip", "op_transpose": "ppiip", "op_slice": "ppillp", "op_concat": "ppzip", "op_cast": "ppip",
-    "op_matmul": "pppiip", "op_linear": "ppppp", "op_dropout": "pppp", "op_embedding": "pppdpppp",
+    "op_matmul": "pppiip", "op_linear": "ppppp", "op_dropout": "pppp", "op_embedding": "ppppp",
     "op_rms_norm": "pppdp", "op_residual_rms_norm": "ppppdppp", "op_rotary": "pppllldp",
     "op_swiglu": "ppp", "op_layer_norm": "ppppdp", "op_softmax": "ppdipp", "op_attention": "pppppppp", "op_activation": "ppip",
     "op_abs": "ppp", "op_sin": "ppp", "op_cos": "ppp", "op_erf": "ppp", "op_gelu_erf": "ppp", "op_power": "ppdp",
@@ -57,7 +62,7 @@ SIGNATURES = {
     "op_bias_act_dropout": "pppipp", "op_bias_dropout_residual": "pppppp",
     "op_bias_dropout_residual_norm": "ppppppdppp", "op_cross_entropy": "pppppp",
     "op_linear_cross_entropy": "pppppplpp", "attention_options_init": "pz", "cross_entropy_options_init": "pz",
-    "sinusoidal_positions": "pllip", "adamw_options_init": "pz", "adamw_new": "ppzpp", "adamw_step": "pdp",
+    "sinusoidal_positions": "pllip", "embedding_options_init": "pz", "op_soft_cross_entropy": "ppppp", "adamw_options_init": "pz", "adamw_new": "ppzpp", "adamw_step": "pdp",
 }
 TYPES = {"p": c_void_p, "i": c_int32, "l": c_int64, "d": c_double, "z": c_size_t}
 
@@ -100,7 +105,7 @@ class Library:
         options = kind()
         self.call(name + "_options_init", ctypes.byref(options), ctypes.sizeof(options))
         for member, value in values.items():
-            setattr(options, member, value)
+            setattr(options, member, value.handle if isinstance(value, Tensor) else value)
         return options
 
 
@@ -181,13 +186,15 @@ class Context:
     def backward(self, root, upstream):
         self.library.call("backward", self.handle, root.handle, upstream.handle)
 
+    def embedding(self, ids, table, **values):
+        return self.op("embedding", ids, table, self.library.options(EmbeddingOptions, "embedding", **values))
+
     def attention(self, q, k, v, cu_q, cu_k, **values):
         options = self.library.options(AttentionOptions, "attention", **values)
         return self.op("attention", q, k, v, cu_q, cu_k, options)
 
-    def cross_entropy_options(self, weights=None, reduction="mean", **values):
-        return self.library.options(CrossEntropyOptions, "cross_entropy", reduction=REDUCTIONS[reduction],
-                                    weights=weights.handle if weights is not None else None, **values)
+    def cross_entropy_options(self, reduction="mean", **values):
+        return self.library.options(CrossEntropyOptions, "cross_entropy", reduction=REDUCTIONS[reduction], **values)
 
     def poison(self, sizes, copies):
         """Puts blocks full of NaN bytes on top of the allocator's free lists for requests of these sizes in bytes.

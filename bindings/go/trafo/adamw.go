@@ -95,19 +95,43 @@ func (c *Context) NewAdamW(options *AdamWOptions, parameters ...*Tensor) (*AdamW
 // Step updates every parameter that has a gradient and zeroes the gradients. It gives the norm of all
 // gradients before clipping; if that is not finite, nothing is changed and the error is ErrNonFinite.
 func (a *AdamW) Step(learningRate float64) (gradNorm float64, err error) {
-	const origin = "AdamW.Step"
+	var norm C.double
+	err = a.in("AdamW.Step", func() *C.trafo_error {
+		return C.trafo_adamw_step(a.ptr, C.double(learningRate), &norm)
+	})
+	return float64(norm), err
+}
+
+// Save writes what training goes on from to a safetensors file with checksums, which appears whole or
+// not at all: the parameters, their moments and the number of updates.
+func (a *AdamW) Save(path string) error {
+	return a.in("AdamW.Save", func() *C.trafo_error {
+		data, length := chars(path)
+		return C.trafo_adamw_save(a.ptr, data, length)
+	})
+}
+
+// Load reads such a file into the parameters and the optimizer: the next update has the same bits as
+// without the pause. Gradients are zeroed; the options stay those of NewAdamW. An error changes nothing.
+func (a *AdamW) Load(path string) error {
+	return a.in("AdamW.Load", func() *C.trafo_error {
+		data, length := chars(path)
+		return C.trafo_adamw_load(a.ptr, data, length)
+	})
+}
+
+// in runs a call of an open optimizer.
+func (a *AdamW) in(origin string, call func() *C.trafo_error) error {
 	if a == nil || a.c == nil {
-		return 0, closed(origin, "the optimizer")
+		return closed(origin, "the optimizer")
 	}
 	nested := a.c.core.enter()
 	defer a.c.core.leave(nested)
 	if a.ptr == nil {
-		return 0, closed(origin, "the optimizer")
+		return closed(origin, "the optimizer")
 	}
 	defer runtime.KeepAlive(a)
-	var norm C.double
-	err = a.c.core.finish(C.trafo_adamw_step(a.ptr, C.double(learningRate), &norm))
-	return float64(norm), err
+	return a.c.core.finish(call())
 }
 
 // Close frees the optimizer; it may be called more than once.

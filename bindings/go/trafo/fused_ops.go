@@ -40,6 +40,7 @@ func (c *Context) Dropout(x *Tensor, dropout Dropout) (*Tensor, error) {
 // EmbeddingOptions are the parts of Embedding that may be left out.
 type EmbeddingOptions struct {
 	Scale         float64 // 0: 1
+	PaddingID     *int    // tokens with this id give the table no gradient; nil: none
 	Positions     *Tensor // [T] Int32, together with PositionTable [P,C]
 	PositionTable *Tensor
 	Dropout       *Dropout
@@ -56,8 +57,18 @@ func (c *Context) Embedding(ids, table *Tensor, options *EmbeddingOptions) (*Ten
 		o.Scale = 1
 	}
 	return c.op1("Context.Embedding", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_embedding(ptr, ids.handle(), table.handle(), C.double(o.Scale),
-			o.Positions.handle(), o.PositionTable.handle(), o.Dropout.c(), out)
+		var filled C.trafo_embedding_options
+		if e := C.trafo_embedding_options_init(&filled, C.sizeof_trafo_embedding_options); e != nil {
+			return e
+		}
+		filled.scale, filled.positions, filled.position_table = C.double(o.Scale), o.Positions.handle(), o.PositionTable.handle()
+		if o.PaddingID != nil {
+			filled.padding_id = C.int64_t(*o.PaddingID)
+		}
+		if o.Dropout != nil {
+			filled.dropout = *o.Dropout.c()
+		}
+		return C.trafo_op_embedding(ptr, ids.handle(), table.handle(), &filled, out)
 	}, ids, table, o.Positions, o.PositionTable)
 }
 
@@ -141,6 +152,11 @@ type AttentionOptions struct {
 	Scale                     float64 // 0: 1 / sqrt(HeadDim)
 	Causal                    bool
 	Dropout                   *Dropout // on the probabilities
+	// [batch, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences.
+	// Int32: what is not 0 is masked. Of the type of q: added to the scaled scores; it gets a gradient,
+	// and -infinity masks. A query whose keys are all masked gives zeros. With a mask the scores of all
+	// heads are stored. nil: none.
+	Mask *Tensor
 }
 
 // Attention is scaled dot-product attention over packed sequences: q [Tq, ..], k and v [Tk, ..],
@@ -157,12 +173,12 @@ func (c *Context) Attention(q, k, v, cuSeqlensQ, cuSeqlensK *Tensor, options Att
 		}
 		o.kv_heads, o.head_dim = C.int64_t(options.KVHeads), C.int64_t(options.HeadDim)
 		o.q_column, o.k_column, o.v_column = C.int64_t(options.QColumn), C.int64_t(options.KColumn), C.int64_t(options.VColumn)
-		o.scale, o.causal = C.double(options.Scale), cBool(options.Causal)
+		o.scale, o.causal, o.mask = C.double(options.Scale), cBool(options.Causal), options.Mask.handle()
 		if options.Dropout != nil {
 			o.dropout = *options.Dropout.c()
 		}
 		return C.trafo_op_attention(ptr, q.handle(), k.handle(), v.handle(), cuSeqlensQ.handle(), cuSeqlensK.handle(), &o, out)
-	}, q, k, v, cuSeqlensQ, cuSeqlensK)
+	}, q, k, v, cuSeqlensQ, cuSeqlensK, options.Mask)
 }
 
 // Activate applies an activation to every element.
@@ -212,7 +228,10 @@ type CrossEntropyOptions struct {
 	IgnoreLabel    int32     // default -100
 	Reduction      Reduction // default ReduceMean
 	Weights        *Tensor   // [T], one for each label, or nil: all 1. No gradient
-	ChunkBytes     int64     // logits that LinearCrossEntropy holds at a time; default 0: it chooses
+	// [V], or nil: all 1. The term of class v in a row's loss is multiplied by the weight of v, and a row
+	// counts with the weight of its label. No gradient. LinearCrossEntropy takes them without smoothing only.
+	ClassWeights *Tensor
+	ChunkBytes   int64 // logits that LinearCrossEntropy holds at a time; default 0: it chooses
 
 	explicit bool // made by the library: fields that are zero are meant
 }
@@ -241,6 +260,7 @@ func (o *CrossEntropyOptions) fill(c *C.trafo_cross_entropy_options) *C.trafo_er
 	}
 	c.label_smoothing, c.ignore_label = C.double(o.LabelSmoothing), C.int32_t(o.IgnoreLabel)
 	c.reduction, c.weights = C.int32_t(o.Reduction-1), o.Weights.handle()
+	c.class_weights = o.ClassWeights.handle()
 	return nil
 }
 
@@ -254,7 +274,22 @@ func (c *Context) CrossEntropy(logits, labels *Tensor, options *CrossEntropyOpti
 			return e
 		}
 		return C.trafo_op_cross_entropy(ptr, logits.handle(), labels.handle(), &filled, loss, nll)
-	}, logits, labels, o.Weights)
+	}, logits, labels, o.Weights, o.ClassWeights)
+}
+
+// SoftCrossEntropy is the cross-entropy of logits [T,V] and class probabilities [T,V], such as a
+// teacher's, which may want a gradient -> [1] or [T]. Smoothing e makes them (1-e)*targets + e/V;
+// IgnoreLabel has no meaning; a mean is divided by the sum of the row weights, without them by T.
+// options may be nil.
+func (c *Context) SoftCrossEntropy(logits, targets *Tensor, options *CrossEntropyOptions) (*Tensor, error) {
+	o := options.filled()
+	return c.op1("Context.SoftCrossEntropy", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		var filled C.trafo_cross_entropy_options
+		if e := o.fill(&filled); e != nil {
+			return e
+		}
+		return C.trafo_op_soft_cross_entropy(ptr, logits.handle(), targets.handle(), &filled, out)
+	}, logits, targets, o.Weights, o.ClassWeights)
 }
 
 // LinearCrossEntropy is CrossEntropy of Linear(x, weight, bias), without ever holding all logits: x
@@ -267,5 +302,5 @@ func (c *Context) LinearCrossEntropy(x, weight, bias, labels *Tensor, options *C
 			return e
 		}
 		return C.trafo_op_linear_cross_entropy(ptr, x.handle(), weight.handle(), bias.handle(), labels.handle(), &filled, C.int64_t(o.ChunkBytes), loss, nll)
-	}, x, weight, bias, labels, o.Weights)
+	}, x, weight, bias, labels, o.Weights, o.ClassWeights)
 }

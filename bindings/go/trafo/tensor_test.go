@@ -2,6 +2,7 @@ package trafo_test
 
 import (
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -211,7 +212,12 @@ func TestAttentionStaysInItsSequence(t *testing.T) {
 	both := tensor(t, c, []float32{1, 1, 1, 1, 1, 1}, 3, 2)
 	y = must[*trafo.Tensor](t)(c.Attention(both, q, v, rows, rows, trafo.AttentionOptions{Heads: 2, KVHeads: 1, HeadDim: 1}))
 	wantValues(t, "grouped", values(t, y), []float64{5, 5, 2, 2, 2, 2})
-	_, err := c.Attention(q, q, v, rows, rows, trafo.AttentionOptions{})
+	hidden := tensor(t, c, []int32{1, 0, 0, 1}, 2, 1, 1, 2)
+	y = must[*trafo.Tensor](t)(c.Attention(q, q, v, rows, rows, trafo.AttentionOptions{HeadDim: 1, Mask: hidden}))
+	wantValues(t, "masked", values(t, y), []float64{0, 1, 1})
+	_, err := c.Attention(q, q, v, rows, rows, trafo.AttentionOptions{HeadDim: 1, Mask: v})
+	wantError(t, err, trafo.ErrShapeMismatch)
+	_, err = c.Attention(q, q, v, rows, rows, trafo.AttentionOptions{})
 	wantError(t, err)
 }
 
@@ -271,6 +277,64 @@ func TestCrossEntropy(t *testing.T) {
 	wantError(t, err, trafo.ErrInvalidArgument)
 	_, _, err = c.CrossEntropy(logits, tensor(t, c, []int32{0, 1, 2}, 3), nil)
 	wantError(t, err)
+}
+
+func TestClassWeightsAndProbabilities(t *testing.T) {
+	c := newContext(t)
+	first, second := math.Log(4), math.Log(4./3) // losses of softmax (1/4, 3/4)
+	logits := tensor(t, c, []float64{0, math.Log(3), 0, math.Log(3)}, 2, 2)
+	options := trafo.CrossEntropyOptions{ClassWeights: tensor(t, c, []float64{3, 1}, 2)}
+	loss, _, err := c.CrossEntropy(logits, tensor(t, c, []int32{0, 1}, 2), &options)
+	ok(t, err)
+	wantValues(t, "by class", values(t, loss), []float64{(3*first + second) / 4})
+	options.Reduction = trafo.ReduceNone
+	targets := tensor(t, c, []float64{0.5, 0.5, 1, 0}, 2, 2)
+	loss, err = c.SoftCrossEntropy(logits, targets, &options)
+	ok(t, err)
+	wantValues(t, "of probabilities", values(t, loss), []float64{(3*first + second) / 2, 3 * first})
+	_, err = c.SoftCrossEntropy(logits, options.ClassWeights, nil)
+	wantError(t, err, trafo.ErrShapeMismatch)
+}
+
+func TestPaddingGivesTheTableNoGradient(t *testing.T) {
+	c := newContext(t)
+	table, padding := leaf(t, c, []float32{1, 2, 3}, 3, 1), 0
+	y := must[*trafo.Tensor](t)(c.Embedding(tensor(t, c, []int32{2, 0, 2}, 3), table, &trafo.EmbeddingOptions{PaddingID: &padding}))
+	wantValues(t, "embedding", values(t, y), []float64{3, 1, 3})
+	ok(t, must[*trafo.Tensor](t)(c.Sum(y)).Backward())
+	wantValues(t, "gradient", grad(t, table), []float64{0, 0, 2})
+}
+
+func TestAdamWContinuesFromItsFile(t *testing.T) {
+	c := newContext(t)
+	path := filepath.Join(t.TempDir(), "adamw.safetensors")
+	start := func() (*trafo.Tensor, *trafo.AdamW) {
+		w := leaf(t, c, []float32{1, -2, 0.5}, 3)
+		return w, must[*trafo.AdamW](t)(c.NewAdamW(nil, w))
+	}
+	update := func(w *trafo.Tensor, optimizer *trafo.AdamW) {
+		cube := must[*trafo.Tensor](t)(c.Chain(w).Multiply(w).Multiply(w).End())
+		ok(t, must[*trafo.Tensor](t)(c.Sum(cube)).Backward())
+		must[float64](t)(optimizer.Step(0.01))
+	}
+	w, optimizer := start()
+	update(w, optimizer)
+	update(w, optimizer)
+	ok(t, optimizer.Save(path))
+	other, later := start()
+	ok(t, later.Load(path))
+	for range 3 {
+		update(w, optimizer)
+		update(other, later)
+	}
+	if !slices.Equal(values(t, w), values(t, other)) {
+		t.Errorf("%v without the pause, %v with it", values(t, w), values(t, other))
+	}
+	unlike := must[*trafo.AdamW](t)(c.NewAdamW(nil, leaf(t, c, []float32{0}, 1)))
+	wantError(t, unlike.Load(path), trafo.ErrShapeMismatch)
+	wantError(t, unlike.Load(path+"2"), trafo.ErrNotFound)
+	ok(t, unlike.Close())
+	wantError(t, unlike.Save(path))
 }
 
 func TestGradients(t *testing.T) {

@@ -218,7 +218,7 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
                  const AttentionInput& v, const Tensor& cu_seqlens_q, const Tensor& cu_seqlens_k,
                  const AttentionOptions& options) {
   const OpRange range(context, kAttentionOp, q.tensor, k.tensor, v.tensor);
-  if (!context.fused_kernels())
+  if (!context.fused_kernels() || options.mask.defined())
     return attention_reference(context, q, k, v, cu_seqlens_q, cu_seqlens_k, options);
   check_attention_inputs(context, kAttentionOp, q, k, v, options);
 
@@ -281,6 +281,7 @@ Tensor attention_decode(Context& context, const AttentionInput& q, const Attenti
   check_attention_inputs(context, op, q, k, v, options);
   require(!context.needs_grad({q.tensor, k.tensor, v.tensor}), ErrorCode::unsupported, op,
           "decoding has no backward; run it under no-grad or detach its inputs");
+  require(!options.mask.defined(), ErrorCode::unsupported, op, "decoding takes no mask");
   const AttentionRanges ranges =
       decode_ranges(context, op, q.tensor.dim(0), key_begin, key_end, k.tensor.dim(0), options);
   const int64_t rows = q.tensor.dim(0);

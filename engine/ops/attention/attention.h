@@ -98,6 +98,12 @@ struct AttentionOptions {
   // cu_seqlens (or the key ranges) back to the host to validate them, which would wait for the
   // device. attention_decode uses max_keys only.
   int64_t max_queries = 0, max_keys = 0;
+  // [sequences, heads, queries, keys], each 1 or the number of sequences, heads, and the lengths of
+  // the longest sequences; undefined: no mask. int32: what is not 0 is masked. Of the dtype of q:
+  // added to the scaled scores, and it gets a gradient; -infinity masks. A query whose keys are all
+  // masked gives zeros. With a mask the scores of all heads are stored, as for
+  // attention_reference. Not for attention_decode.
+  Tensor mask;
 
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
 };

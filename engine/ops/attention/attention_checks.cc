@@ -108,6 +108,20 @@ AttentionRanges decode_ranges(const Context& context, std::string_view op, int64
   return ranges;
 }
 
+void check_attention_mask(const Context& context, std::string_view op, DType dtype,
+                          const AttentionRanges& ranges, const ops::AttentionOptions& options) {
+  if (!options.mask.defined()) return;
+  const Tensor& mask = options.mask;
+  check_input(context, op, "mask", mask);
+  require(mask.dtype() == DType::i32 || mask.dtype() == dtype, ErrorCode::dtype_mismatch, op,
+          "the mask must be int32 or ", dtype_name(dtype), " as q, got ", dtype_name(mask.dtype()));
+  const Shape whole{ranges.sequences, options.heads, ranges.max_queries, ranges.max_keys};
+  bool fits = mask.rank() == whole.rank();
+  for (int d = 0; fits && d < whole.rank(); ++d) fits = mask.dim(d) == 1 || mask.dim(d) == whole[d];
+  require(fits, ErrorCode::shape_mismatch, op, "the mask must be ", whole.str(),
+          ", where each may be 1, got ", mask.shape().str());
+}
+
 double attention_scale(const ops::AttentionOptions& options) {
   return options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(options.head_dim));
 }

@@ -40,6 +40,10 @@ AttentionRanges decode_ranges(const Context& context, std::string_view op, int64
                               const Tensor& key_begin, const Tensor& key_end, int64_t key_rows,
                               const ops::AttentionOptions& options);
 
+// Throws unless the mask of the options is undefined or fits `ranges`.
+void check_attention_mask(const Context& context, std::string_view op, DType dtype,
+                          const AttentionRanges& ranges, const ops::AttentionOptions& options);
+
 double attention_scale(const ops::AttentionOptions& options);
 
 namespace ops {

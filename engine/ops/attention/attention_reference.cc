@@ -1,9 +1,13 @@
+#include <limits>
+
 #include "engine/ops/attention/attention_checks.h"
 #include "engine/ops/binary/binary.h"
+#include "engine/ops/cast/cast.h"
 #include "engine/ops/gather_rows/gather_rows.h"
 #include "engine/ops/masks/masks.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/softmax/softmax.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
@@ -68,6 +72,25 @@ Tensor padded_mask(Context& context, const Side& queries, int64_t rows, int64_t 
   return slice(context, transpose(context, padded, 1, 2), 3, 0, keys);
 }
 
+// A mask of the options in two parts: which keys a query sees, and what is added to their scores.
+struct MaskParts {
+  Tensor visible;  // 1 or 0, of the dtype of q
+  Tensor bias;     // undefined: nothing
+};
+
+MaskParts parts_of(Context& context, const Tensor& mask, DType dtype) {
+  MaskParts parts;
+  Tensor hidden = mask;  // int32
+  if (mask.dtype() != DType::i32) {
+    hidden = compare(context, mask.detach(), -std::numeric_limits<double>::infinity(),
+                     Comparison::equal);
+    // An infinite number in a sum would make NaN of the softmax's gradient.
+    parts.bias = masked_fill(context, mask, hidden, 0);
+  }
+  parts.visible = cast(context, compare(context, hidden, 0, Comparison::equal), dtype);
+  return parts;
+}
+
 }  // namespace
 
 Tensor attention_padded(Context& context, const AttentionInput& q, const AttentionInput& k,
@@ -95,7 +118,12 @@ Tensor attention_padded(Context& context, const AttentionInput& q, const Attenti
   mask.query_end = rows.query_end;
   mask.key_begin = rows.key_begin;
   mask.key_end = rows.key_end;
-  const Tensor visible = visible_keys(context, mask, {ranges.sequences, 1, length, keys});
+  Tensor visible = visible_keys(context, mask, {ranges.sequences, 1, length, keys});
+  MaskParts given;
+  if (options.mask.defined() && query_rows > 0 && key_rows > 0) {
+    given = parts_of(context, options.mask, q.tensor.dtype());
+    visible = multiply(context, visible, given.visible);
+  }
 
   // The queries of the heads that share a head of keys are neighbours: one GEMM takes them all.
   const Shape grouped{ranges.sequences * kv_heads, heads / kv_heads * length, options.head_dim};
@@ -103,9 +131,9 @@ Tensor attention_padded(Context& context, const AttentionInput& q, const Attenti
       matmul(context, reshape(context, heads_of(context, q, of_queries, options), grouped),
              heads_of(context, k, of_keys, options), {.transpose_b = true});
   const Shape by_head{ranges.sequences, heads, length, keys};
-  Tensor probabilities = masked_softmax(
-      context, reshape(context, scale(context, scores, attention_scale(options)), by_head),
-      visible);
+  Tensor scaled = reshape(context, scale(context, scores, attention_scale(options)), by_head);
+  if (given.bias.defined()) scaled = add(context, scaled, given.bias);
+  Tensor probabilities = masked_softmax(context, scaled, visible);
   if (options.dropout.active())
     probabilities = multiply(context, probabilities,
                              padded_mask(context, of_queries, query_rows, keys, ranges.max_keys,
@@ -125,6 +153,7 @@ Tensor attention_reference(Context& context, const AttentionInput& q, const Atte
   check_attention_inputs(context, "attention", q, k, v, options);
   const AttentionRanges ranges = packed_ranges(context, "attention", cu_seqlens_q, q.tensor.dim(0),
                                                cu_seqlens_k, k.tensor.dim(0), options);
+  check_attention_mask(context, "attention", q.tensor.dtype(), ranges, options);
   const int32_t* queries = cu_seqlens_q.data<int32_t>();
   const int32_t* keys = cu_seqlens_k.data<int32_t>();
   return attention_padded(context, q, k, v, ranges, {queries, queries + 1, keys, keys + 1},

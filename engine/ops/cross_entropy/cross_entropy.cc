@@ -127,6 +127,8 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
                                  const CrossEntropyOptions& options) {
   const OpRange range(context, kCrossEntropyOp, logits, labels);
   check_logits(context, logits);
+  if (options.class_weights.defined())
+    return class_weighted_cross_entropy(context, logits, labels, options);
   if (!context.fused_kernels()) return cross_entropy_reference(context, logits, labels, options);
   const int64_t rows = logits.dim(0), classes = logits.dim(1);
   const DType dtype = logits.dtype();

@@ -67,6 +67,10 @@ struct CrossEntropyOptions {
   // [T], dtype of the logits (float32 for bfloat16), non-negative; undefined: all 1. Gets no
   // gradient
   Tensor weights = {};
+  // [V], of the same dtype, non-negative; undefined: all 1. Weighs the terms of the loss by class,
+  // as PyTorch does: a row counts w[label], and its smoothed mass of class v counts w[v]. Gets no
+  // gradient.
+  Tensor class_weights = {};
   Reduction reduction = Reduction::mean;
   double scale =
       1;  // times the reduced loss and nll, and so times the gradient; 1 for Reduction::none
@@ -85,6 +89,14 @@ struct CrossEntropyOutput {
 // Labels outside 0 .. V-1 that are not ignored are INVALID_ARGUMENT. A mean over nothing is 0.
 CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const Tensor& labels,
                                  const CrossEntropyOptions& options = {});
+// Of class probabilities instead of labels: loss_t = w_t sum_v c_v q_t[v] (lse_t - x_t[v]), where q
+// is (1 - e) targets + e / V and c the class weights. targets [T, V], of the dtype of the logits;
+// they may want a gradient. A mean is divided by the sum of w, which is T without weights, whatever
+// the class weights (as in PyTorch). No label is ignored. -> [1], or [T] for Reduction::none;
+// float32 for bfloat16. Stores several tensors of the size of the logits.
+Tensor soft_cross_entropy(Context& context, const Tensor& logits, const Tensor& targets,
+                          const CrossEntropyOptions& options = {});
+
 CrossEntropyOutput cross_entropy_reference(Context& context, const Tensor& logits,
                                            const Tensor& labels,
                                            const CrossEntropyOptions& options);

@@ -19,6 +19,19 @@ LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int
                              DType dtype, const Tensor& labels,
                              const ops::CrossEntropyOptions& options);
 
+namespace ops {
+
+// What cross_entropy.h says of class_weights, made of cross_entropy without them.
+CrossEntropyOutput class_weighted_cross_entropy(Context& context, const Tensor& logits,
+                                                const Tensor& labels,
+                                                const CrossEntropyOptions& options);
+// For a caller that has no logits, and so no smoothing: options without class weights, whose row
+// weights count w[label]. Throws as check_loss_inputs does.
+CrossEntropyOptions with_row_weights(Context& context, const char* op, int64_t classes, DType dtype,
+                                     const Tensor& labels, const CrossEntropyOptions& options);
+
+}  // namespace ops
+
 // scale times the sum of a float32 or float64 [T] tensor, as [1]: on the CPU in token order and in
 // double, elsewhere on the device.
 Tensor scaled_sum(Context& context, const char* op, const Tensor& rows, double scale);

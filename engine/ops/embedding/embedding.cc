@@ -3,10 +3,12 @@
 #include <cmath>
 
 #include "engine/ops/binary/binary.h"
+#include "engine/ops/cast/cast.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/host_ints.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
 #include "engine/runtime/side_work.h"
@@ -62,12 +64,14 @@ struct SortedTokens {
   int32_t* token() const { return entry() + order.dim(1); }
 };
 
+// `keep` [T, 1], of the dtype of dy: 0 for tokens that give no gradient; undefined: all do.
 void table_gradient(Backward& backward, size_t input, const SortedTokens& sorted,
-                    const Dropout& dropout, double scale) {
+                    const Dropout& dropout, double scale, const Tensor& keep = {}) {
   if (!backward.needs(input)) return;
   Context& context = backward.context();
   SideWork::settle(context, sorted.order);
-  const Tensor dy = backward.grad_output();
+  Tensor dy = backward.grad_output();
+  if (keep.defined()) dy = select(context, dy, keep);
   const GradTarget target = backward.target(input, stat_dtype(dy.dtype()));
   EmbeddingBackwardParams p{};
   p.dtype = dy.dtype();
@@ -91,7 +95,9 @@ Tensor embed_checked(Context& context, const Tensor& ids, const Tensor& table,
 // Rows picked from each table on its own, and everything else by other ops.
 Tensor embedding_reference(Context& context, const Tensor& ids, const Tensor& table,
                            const EmbeddingOptions& options) {
-  Tensor y = scale(context, embed_checked(context, ids, table, {}), options.scale);
+  EmbeddingOptions of_table;
+  of_table.padding_id = options.padding_id;
+  Tensor y = scale(context, embed_checked(context, ids, table, of_table), options.scale);
   if (options.position_table.defined())
     y = add(context, y, embed_checked(context, options.positions, options.position_table, {}));
   return dropout(context, y, options.dropout);
@@ -122,12 +128,20 @@ Tensor embed_checked(Context& context, const Tensor& ids, const Tensor& table,
   const SortedTokens by_id(context, ids, rows),
       by_position =
           positioned ? SortedTokens(context, options.positions, positions_table) : SortedTokens();
+  Tensor keep;
+  if (options.padding_id >= 0)
+    keep = reshape(
+        context,
+        cast(context,
+             compare(context, ids, static_cast<double>(options.padding_id), Comparison::not_equal),
+             y.dtype()),
+        {tokens, 1});
   // One after the other: should both be one tensor, the second one adds to what the first has
   // written.
   context.record(
       kEmbeddingOp, {rows, positions_table}, {&y}, {},
-      [by_id, by_position, dropout = options.dropout, scale = options.scale](Backward& b) {
-        table_gradient(b, 0, by_id, dropout, scale);
+      [by_id, by_position, keep, dropout = options.dropout, scale = options.scale](Backward& b) {
+        table_gradient(b, 0, by_id, dropout, scale, keep);
         table_gradient(b, 1, by_position, dropout, 1);
       });
   return y;
@@ -146,6 +160,9 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
           "positions and position_table go together: one of them is missing");
   const Tensor ids_flat = contiguous(context, ids);
   validate_indices(context, ids_flat, table.dim(0), "id", options.indices_validated);
+  require(options.padding_id >= -1 && options.padding_id < table.dim(0),
+          ErrorCode::invalid_argument, kEmbeddingOp, "padding_id ", options.padding_id,
+          " is neither -1 nor one of 0 to ", table.dim(0) - 1);
   EmbeddingOptions flat = options;
   if (positioned) {
     check_table(context, options.position_table, "position table");

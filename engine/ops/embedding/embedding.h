@@ -2,8 +2,8 @@
 //
 // ids, positions [T] int32; table [V, C]; position_table [P, C] or undefined; y [T, C]. Backward
 // reaches the table and, if it wants a gradient, the position table; rows are summed in token
-// order, so it is deterministic. Ids and positions out of range are INVALID_ARGUMENT, naming the
-// first.
+// order, so it is deterministic. The row of a padding id gets no gradient. Ids and positions out of
+// range are INVALID_ARGUMENT, naming the first.
 #pragma once
 
 #include "engine/core/philox.h"
@@ -50,8 +50,9 @@ namespace ops {
 
 struct EmbeddingOptions {
   double scale = 1;
-  Tensor positions;       // [T] int32, with position_table
-  Tensor position_table;  // [P, C]: learned (wants a gradient) or fixed
+  int64_t padding_id = -1;  // tokens with this id give the table no gradient; -1: none
+  Tensor positions;         // [T] int32, with position_table
+  Tensor position_table;    // [P, C]: learned (wants a gradient) or fixed
   Dropout dropout;
   // The caller has checked ids and positions against the tables: an accelerator, which would have
   // to be waited for, does not read them back. Unchecked indices out of range are undefined

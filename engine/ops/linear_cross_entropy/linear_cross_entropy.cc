@@ -60,6 +60,10 @@ void check_inputs(const Context& context, const Tensor& x, const Tensor& weight,
   require(options.loss.reduction != Reduction::none, ErrorCode::invalid_argument,
           kLinearCrossEntropyOp,
           "needs reduction sum or mean; for the loss of each token use linear and cross_entropy");
+  require(!options.loss.class_weights.defined() || options.loss.label_smoothing == 0,
+          ErrorCode::unsupported, kLinearCrossEntropyOp,
+          "class weights with label smoothing need all logits at once: use linear and "
+          "cross_entropy");
   require(options.chunk_bytes.value_or(1) >= 1, ErrorCode::invalid_argument, kLinearCrossEntropyOp,
           "chunk_bytes must be at least 1, got ", options.chunk_bytes.value_or(1));
 }
@@ -224,6 +228,12 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   check_inputs(context, x, weight, bias, options);
   if (!context.fused_kernels())
     return linear_cross_entropy_reference(context, x, weight, bias, labels, options);
+  if (options.loss.class_weights.defined()) {
+    LinearCrossEntropyOptions plain = options;
+    plain.loss = with_row_weights(context, kLinearCrossEntropyOp, weight.dim(0), x.dtype(), labels,
+                                  options.loss);
+    return linear_cross_entropy(context, x, weight, bias, labels, plain);
+  }
   const int64_t rows = x.dim(0), classes = weight.dim(0);
   const DType dtype = x.dtype();
   const LossInputs inputs =
@@ -288,7 +298,9 @@ CrossEntropyOutput linear_cross_entropy_reference(Context& context, const Tensor
                                                   const Tensor& labels,
                                                   const LinearCrossEntropyOptions& options) {
   check_inputs(context, x, weight, bias, options);
-  return cross_entropy_reference(context, linear(context, x, weight, bias), labels, options.loss);
+  const CrossEntropyOptions plain = with_row_weights(context, kLinearCrossEntropyOp, weight.dim(0),
+                                                     x.dtype(), labels, options.loss);
+  return cross_entropy_reference(context, linear(context, x, weight, bias), labels, plain);
 }
 
 }  // namespace trafo::ops

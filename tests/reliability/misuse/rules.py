@@ -46,7 +46,6 @@ def handle(function, name, kind):
 
 # What NULL is answered with where the comment's words do not say it of this parameter alone.
 NULL = {
-    "trafo_op_embedding.positions": "refused", "trafo_op_embedding.position_table": "refused",  # both or none
     "trafo_backward.root": "refused", "trafo_backward.upstream": "accepted",
     "trafo_trainer_new.run_directory": "accepted",  # with length 0
 }
@@ -182,6 +181,7 @@ ARRAYS = {
         ("negative", "refused", "@_v[0] = -2;"), ("negative", "either", "@_v[0] = -1;"), ("zero", "refused", "@_v[0] = 0;"),
         ("INT64_MAX", "refused", "@_v[0] = INT64_MAX;"), ("overflow", "refused", "@_v[1] = INT64_MAX / 4 + 1;")]},
     "trafo_tensors_load.path": path("w.files.tensors", "path_length"),
+    "trafo_adamw_load.path": path("w.files.adamw", "path_length"),
     "trafo_tensor_get_shape.shape": {"store": "int64_t @[8]", "good": "@ = @_v;"},
     "trafo_tensor_new.data": {"store": "float @[8]", "good": "memset(@_v, 0, sizeof @_v); @ = @_v;"},
     "trafo_tensor_read.data": {"store": "float @[8]", "good": "@ = @_v;"},
@@ -247,7 +247,7 @@ VALUES = {
     "learning_rate": "0.1", "eps": "1e-6", "atol": "1e-5", "rtol": "1e-3", "chunk_bytes": "0", "positions": "2", "width": "2",
     "lr_factor": "1", "weight_decay_factor": "1", "alpha": "4",
     "amount": "2", "exponent": "2", "number": "1", "trafo_op_masked_fill.value": "1", "low": "-1", "high": "1", "diagonal": "0",
-    "comparison": "TRAFO_LESS", "distribution": "TRAFO_UNIFORM", "a": "0", "b": "1", "k": "1", "trafo_op_permute.count": "2",
+    "comparison": "TRAFO_LESS", "padding_id": "-1", "distribution": "TRAFO_UNIFORM", "a": "0", "b": "1", "k": "1", "trafo_op_permute.count": "2",
     "trafo_op_expand.rank": "2", "max_norm": "1", "momentum": "0.5", "weight_decay": "0.1",
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2",
@@ -287,8 +287,8 @@ COUNTS = {"count", "frozen_count", "reference_sets", "input_count", "output_coun
 QUANTITIES = {"rank", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
               "chunk_bytes", "positions", "head_dim", "start", "stop", "device_index", "q_column", "k_column", "v_column",
               "memory_bytes", "value", "k"}
-# Any sign means something: a dimension counted from the end.
-SIGNED = {"dim", "dim0", "dim1"}
+# Any sign means something: a dimension counted from the end, no padding.
+SIGNED = {"dim", "dim0", "dim1", "padding_id"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
 REALS = {"alpha", "character_coverage", "theta", "p", "eps", "atol", "rtol", "lr_factor", "weight_decay_factor",
          "a", "b", "max_norm", "momentum", "weight_decay", "learning_rate"}

@@ -415,7 +415,7 @@ void world_files(const char* where) {
   snprintf(folder, sizeof folder, "%s", where);
 #define NAMED(name) snprintf(w.files.name, sizeof w.files.name, "%s/" #name, folder)
   NAMED(tokenizer), NAMED(shortlist), NAMED(tsv), NAMED(text), NAMED(model), NAMED(import),
-      NAMED(checkpoint), NAMED(run), NAMED(adapter), NAMED(tensors);
+      NAMED(checkpoint), NAMED(run), NAMED(adapter), NAMED(tensors), NAMED(adamw);
 }
 
 void world_begin(void) {
@@ -484,6 +484,7 @@ void world_write_files(void) {
   trafo_model* adapted = fresh_adapted(1);
   must(trafo_model_save_adapter(adapted, w.files.adapter, strlen(w.files.adapter)));
   trafo_model_free(adapted);
+  must(trafo_adamw_save(w.adamw, w.files.adamw, strlen(w.files.adamw)));
   const trafo_tensor* const row = w.row;
   must(trafo_tensors_save(w.context, w.files.tensors, strlen(w.files.tensors), good_lines(), &row,
                           1));

@@ -831,17 +831,56 @@ unsafe extern "C" {
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_embedding_options {
+    pub struct_size: usize,
+    #[doc = " default 1"]
+    pub scale: f64,
+    #[doc = " tokens with this id give the table no gradient; default -1: none"]
+    pub padding_id: i64,
+    #[doc = " [T] int32, with position_table; default NULL"]
+    pub positions: *const trafo_tensor,
+    #[doc = " [P,C]"]
+    pub position_table: *const trafo_tensor,
+    #[doc = " default off"]
+    pub dropout: trafo_dropout,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_embedding_options"]
+        [::core::mem::size_of::<trafo_embedding_options>() - 64usize];
+    ["Alignment of trafo_embedding_options"]
+        [::core::mem::align_of::<trafo_embedding_options>() - 8usize];
+    ["Offset of field: trafo_embedding_options::struct_size"]
+        [::core::mem::offset_of!(trafo_embedding_options, struct_size) - 0usize];
+    ["Offset of field: trafo_embedding_options::scale"]
+        [::core::mem::offset_of!(trafo_embedding_options, scale) - 8usize];
+    ["Offset of field: trafo_embedding_options::padding_id"]
+        [::core::mem::offset_of!(trafo_embedding_options, padding_id) - 16usize];
+    ["Offset of field: trafo_embedding_options::positions"]
+        [::core::mem::offset_of!(trafo_embedding_options, positions) - 24usize];
+    ["Offset of field: trafo_embedding_options::position_table"]
+        [::core::mem::offset_of!(trafo_embedding_options, position_table) - 32usize];
+    ["Offset of field: trafo_embedding_options::dropout"]
+        [::core::mem::offset_of!(trafo_embedding_options, dropout) - 40usize];
+};
 unsafe extern "C" {
     #[must_use]
-    #[doc = " dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C], positions [T] int32 and position_table\n [P,C] or both NULL, dropout or NULL. since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_embedding_options_init(
+        options: *mut trafo_embedding_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C] -> [T,C]. options may be NULL. since 0.1"]
     pub fn trafo_op_embedding(
         context: *mut trafo_context,
         ids: *const trafo_tensor,
         table: *const trafo_tensor,
-        scale: f64,
-        positions: *const trafo_tensor,
-        position_table: *const trafo_tensor,
-        dropout: *const trafo_dropout,
+        options: *const trafo_embedding_options,
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
@@ -951,11 +990,13 @@ pub struct trafo_attention_options {
     pub reserved: i32,
     #[doc = " on probabilities; default off"]
     pub dropout: trafo_dropout,
+    #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.\n Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked\n gives zeros. With a mask the scores of all heads are stored: memory and time are those of trafo_op_matmul and\n trafo_op_softmax. Default NULL: none"]
+    pub mask: *const trafo_tensor,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_attention_options"]
-        [::core::mem::size_of::<trafo_attention_options>() - 96usize];
+        [::core::mem::size_of::<trafo_attention_options>() - 104usize];
     ["Alignment of trafo_attention_options"]
         [::core::mem::align_of::<trafo_attention_options>() - 8usize];
     ["Offset of field: trafo_attention_options::struct_size"]
@@ -980,6 +1021,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_attention_options, reserved) - 68usize];
     ["Offset of field: trafo_attention_options::dropout"]
         [::core::mem::offset_of!(trafo_attention_options, dropout) - 72usize];
+    ["Offset of field: trafo_attention_options::mask"]
+        [::core::mem::offset_of!(trafo_attention_options, mask) - 96usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -1065,11 +1108,13 @@ pub struct trafo_cross_entropy_options {
     pub reduction: i32,
     #[doc = " [T] of the logits' dtype (float32 for bfloat16), or NULL (default): all 1. No gradient"]
     pub weights: *const trafo_tensor,
+    #[doc = " [V] of the same dtype, or NULL (default): all 1. The term of class v in a row's loss is multiplied by the weight of v, and a\n row counts with the weight of its label. No gradient. trafo_op_linear_cross_entropy takes them without smoothing only"]
+    pub class_weights: *const trafo_tensor,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_cross_entropy_options"]
-        [::core::mem::size_of::<trafo_cross_entropy_options>() - 32usize];
+        [::core::mem::size_of::<trafo_cross_entropy_options>() - 40usize];
     ["Alignment of trafo_cross_entropy_options"]
         [::core::mem::align_of::<trafo_cross_entropy_options>() - 8usize];
     ["Offset of field: trafo_cross_entropy_options::struct_size"]
@@ -1082,6 +1127,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_cross_entropy_options, reduction) - 20usize];
     ["Offset of field: trafo_cross_entropy_options::weights"]
         [::core::mem::offset_of!(trafo_cross_entropy_options, weights) - 24usize];
+    ["Offset of field: trafo_cross_entropy_options::class_weights"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, class_weights) - 32usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -1101,6 +1148,17 @@ unsafe extern "C" {
         options: *const trafo_cross_entropy_options,
         out_loss: *mut *mut trafo_tensor,
         out_nll: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Cross-entropy of logits [T,V] and class probabilities [T,V] of one dtype, such as a teacher's -> loss [1], or [T] without\n reduction. The targets may want a gradient. label_smoothing e makes them (1 - e) targets + e / V; ignore_label has no meaning; a\n mean is divided by the sum of the row weights, without them by T. options may be NULL. since 0.1"]
+    pub fn trafo_op_soft_cross_entropy(
+        context: *mut trafo_context,
+        logits: *const trafo_tensor,
+        targets: *const trafo_tensor,
+        options: *const trafo_cross_entropy_options,
+        out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -1500,6 +1558,24 @@ unsafe extern "C" {
         optimizer: *mut trafo_adamw,
         learning_rate: f64,
         out_grad_norm: *mut f64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Writes what training goes on from to a safetensors file with checksums, which appears whole or not at all: of each parameter i, in\n the order of trafo_adamw_new, \"parameter.i\", \"first_moment.i\", \"second_moment.i\" and \"updates.i\". since 0.1"]
+    pub fn trafo_adamw_save(
+        optimizer: *const trafo_adamw,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Reads such a file into the parameters and the optimizer; the next update has the same bits as without the pause. Gradients are\n zeroed, and the options stay those of trafo_adamw_new. NOT_FOUND names a missing file or tensor, SHAPE_MISMATCH a tensor of\n another shape or dtype or another number of parameters, CORRUPT_FILE what is damaged; nothing has changed then. since 0.1"]
+    pub fn trafo_adamw_load(
+        optimizer: *mut trafo_adamw,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {

@@ -7,7 +7,7 @@
 
 use trafo::{
     Activation, AdamW, AdamWOptions, AttentionOptions, Context, ContextOptions,
-    CrossEntropyOptions, DType, Device, Dropout, Result, Tensor,
+    CrossEntropyOptions, DType, Device, Dropout, EmbeddingOptions, Result, Tensor,
 };
 
 const DIGITS: usize = 10;
@@ -85,12 +85,8 @@ impl Network {
 
     /// Logits `[tokens, DIGITS]` of sequences that lie one after another.
     fn forward(&self, input: &Input, dropout: Option<Dropout>) -> Result<Tensor> {
-        let x = self.digits.embedding(
-            &input.digits,
-            1.0,
-            Some((&input.positions, &self.positions)),
-            None,
-        )?;
+        let places = EmbeddingOptions::new().positions(&input.positions, &self.positions);
+        let x = self.digits.embedding(&input.digits, &places)?;
         let qkv = x.linear(&self.qkv, None)?;
         let heads = AttentionOptions::new(HEADS, WIDTH / HEADS).columns(0, WIDTH, 2 * WIDTH);
         let attended = qkv

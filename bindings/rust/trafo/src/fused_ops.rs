@@ -7,8 +7,8 @@ use trafo_sys as sys;
 use crate::context::{Context, to_i64};
 use crate::error::{Result, check};
 use crate::op_options::{
-    Activation, AttentionOptions, CrossEntropyOptions, Dropout, OptionalDropout, SoftmaxOptions,
-    optional,
+    Activation, AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, OptionalDropout,
+    SoftmaxOptions, optional,
 };
 use crate::tensor::Tensor;
 
@@ -17,28 +17,12 @@ use crate::tensor::Tensor;
 
 /// # Parts of transformers
 impl Tensor {
-    /// Called on the table `[V,C]`: `dropout(scale * table[ids] + position_table[positions])`. `ids` is `[T]` of `i32`;
-    /// `positions` is a pair of `[T]` of `i32` and the position table `[P,C]`.
-    pub fn embedding(
-        &self,
-        ids: &Tensor,
-        scale: f64,
-        positions: Option<(&Tensor, &Tensor)>,
-        dropout: Option<Dropout>,
-    ) -> Result<Tensor> {
+    /// Called on the table `[V,C]`: `dropout(scale * table[ids] + position_table[positions])`. `ids` is `[T]` of `i32`.
+    pub fn embedding(&self, ids: &Tensor, options: &EmbeddingOptions<'_>) -> Result<Tensor> {
         let context = self.context();
-        let dropout = OptionalDropout::new(dropout);
+        let options = options.to_raw();
         Self::make(context, |out| unsafe {
-            sys::trafo_op_embedding(
-                context.as_ptr(),
-                ids.as_ptr(),
-                self.as_ptr(),
-                scale,
-                optional(positions.map(|p| p.0)),
-                optional(positions.map(|p| p.1)),
-                dropout.as_ptr(),
-                out,
-            )
+            sys::trafo_op_embedding(context.as_ptr(), ids.as_ptr(), self.as_ptr(), &options, out)
         })
     }
     /// Over the last dimension; `gamma`, `beta` are `[C]`.
@@ -160,7 +144,7 @@ impl Tensor {
         v: &Tensor,
         cu_seqlens_q: &Tensor,
         cu_seqlens_k: &Tensor,
-        options: &AttentionOptions,
+        options: &AttentionOptions<'_>,
     ) -> Result<Tensor> {
         let context = self.context();
         let options = options.to_raw();
@@ -265,6 +249,26 @@ impl Tensor {
                 &options,
                 loss,
                 nll,
+            )
+        })
+    }
+    /// Cross-entropy of logits `[T,V]`, on which it is called, and class probabilities `[T,V]`, such as a teacher's. These may
+    /// want a gradient. Smoothing `e` makes them `(1 - e) targets + e / V`; the label to be ignored has no meaning here; a
+    /// mean is divided by the sum of the row weights, without them by `T`.
+    pub fn soft_cross_entropy(
+        &self,
+        targets: &Tensor,
+        options: &CrossEntropyOptions<'_>,
+    ) -> Result<Tensor> {
+        let context = self.context();
+        let options = options.to_raw();
+        Self::make(context, |out| unsafe {
+            sys::trafo_op_soft_cross_entropy(
+                context.as_ptr(),
+                self.as_ptr(),
+                targets.as_ptr(),
+                &options,
+                out,
             )
         })
     }

@@ -189,7 +189,8 @@ pub use memory_plan::MemoryPlan;
 pub use model::{Model, Parameter, ParameterInfo, Score};
 pub use model_config::{Architecture, FeedForward, ModelConfig, Norm, Positions};
 pub use op_options::{
-    Activation, AttentionOptions, CrossEntropyOptions, Dropout, Reduction, SoftmaxOptions,
+    Activation, AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, Reduction,
+    SoftmaxOptions,
 };
 pub use optim::{AdamW, AdamWOptions};
 pub use own_tensors::{Distribution, Sgd};

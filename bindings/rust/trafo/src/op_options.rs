@@ -120,9 +120,64 @@ impl Default for SoftmaxOptions<'_> {
     }
 }
 
+/// Settings of [`Tensor::embedding`].
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddingOptions<'a> {
+    scale: f64,
+    padding_id: Option<usize>,
+    positions: Option<(&'a Tensor, &'a Tensor)>,
+    dropout: Option<Dropout>,
+}
+
+impl<'a> EmbeddingOptions<'a> {
+    /// No scale, no padding, no positions, no dropout.
+    pub fn new() -> Self {
+        EmbeddingOptions { scale: 1.0, padding_id: None, positions: None, dropout: None }
+    }
+    /// Multiplies the rows of the table.
+    pub fn scale(mut self, scale: f64) -> Self {
+        self.scale = scale;
+        self
+    }
+    /// Tokens with this id give the table no gradient.
+    pub fn padding_id(mut self, id: usize) -> Self {
+        self.padding_id = Some(id);
+        self
+    }
+    /// Adds rows of another table `[P,C]`; `positions` is `[T]` of `i32`.
+    pub fn positions(mut self, positions: &'a Tensor, table: &'a Tensor) -> Self {
+        self.positions = Some((positions, table));
+        self
+    }
+    /// On the sum.
+    pub fn dropout(mut self, dropout: Dropout) -> Self {
+        self.dropout = Some(dropout);
+        self
+    }
+    pub(crate) fn to_raw(self) -> sys::trafo_embedding_options {
+        let mut raw = defaults(sys::trafo_embedding_options_init);
+        raw.scale = self.scale;
+        if let Some(id) = self.padding_id {
+            raw.padding_id = to_i64(id);
+        }
+        raw.positions = optional(self.positions.map(|p| p.0));
+        raw.position_table = optional(self.positions.map(|p| p.1));
+        if let Some(dropout) = self.dropout {
+            raw.dropout = dropout.to_raw();
+        }
+        raw
+    }
+}
+
+impl Default for EmbeddingOptions<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Settings of [`Tensor::attention`].
 #[derive(Clone, Copy, Debug)]
-pub struct AttentionOptions {
+pub struct AttentionOptions<'a> {
     heads: usize,
     kv_heads: usize,
     head_dim: usize,
@@ -130,9 +185,10 @@ pub struct AttentionOptions {
     scale: f64,
     causal: bool,
     dropout: Option<Dropout>,
+    mask: Option<&'a Tensor>,
 }
 
-impl AttentionOptions {
+impl<'a> AttentionOptions<'a> {
     /// `heads` of `head_dim` columns each, full attention, scaled by `1 / sqrt(head_dim)`.
     pub fn new(heads: usize, head_dim: usize) -> Self {
         AttentionOptions {
@@ -143,6 +199,7 @@ impl AttentionOptions {
             scale: 0.0,
             causal: false,
             dropout: None,
+            mask: None,
         }
     }
     /// Heads of keys and values, a divisor of `heads` (grouped-query attention): query head `h` reads
@@ -171,6 +228,13 @@ impl AttentionOptions {
         self.dropout = Some(dropout);
         self
     }
+    /// `[batch, heads, queries, keys]`, of which each may be 1; queries and keys of the longest sequences. Of `i32`: what
+    /// is not 0 is masked. Of the type of the queries: added to the scaled scores; it gets a gradient, and negative
+    /// infinity masks. A query whose keys are all masked gives zeros. With a mask the scores of all heads are stored.
+    pub fn mask(mut self, mask: &'a Tensor) -> Self {
+        self.mask = Some(mask);
+        self
+    }
     pub(crate) fn to_raw(self) -> sys::trafo_attention_options {
         let mut raw = defaults(sys::trafo_attention_options_init);
         raw.heads = to_i64(self.heads);
@@ -181,6 +245,7 @@ impl AttentionOptions {
         raw.v_column = to_i64(self.columns.2);
         raw.scale = self.scale;
         raw.causal = self.causal.into();
+        raw.mask = optional(self.mask);
         if let Some(dropout) = self.dropout {
             raw.dropout = dropout.to_raw();
         }
@@ -200,13 +265,14 @@ pub enum Reduction {
     Mean,
 }
 
-/// Settings of [`Tensor::cross_entropy`] and [`Tensor::linear_cross_entropy`].
+/// Settings of [`Tensor::cross_entropy`], [`Tensor::soft_cross_entropy`] and [`Tensor::linear_cross_entropy`].
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropyOptions<'a> {
     label_smoothing: f64,
     ignore_label: i32,
     reduction: Reduction,
     weights: Option<&'a Tensor>,
+    class_weights: Option<&'a Tensor>,
 }
 
 impl<'a> CrossEntropyOptions<'a> {
@@ -217,6 +283,7 @@ impl<'a> CrossEntropyOptions<'a> {
             ignore_label: -100,
             reduction: Reduction::Mean,
             weights: None,
+            class_weights: None,
         }
     }
     /// Mass spread over all classes.
@@ -239,6 +306,13 @@ impl<'a> CrossEntropyOptions<'a> {
         self.weights = Some(weights);
         self
     }
+    /// A weight for each class, `[V]` of the logits' type: the term of class `v` in a row's loss is multiplied by the
+    /// weight of `v`, and a row counts with the weight of its label. Gets no gradient.
+    /// [`linear_cross_entropy`](Tensor::linear_cross_entropy) takes them without smoothing only.
+    pub fn class_weights(mut self, weights: &'a Tensor) -> Self {
+        self.class_weights = Some(weights);
+        self
+    }
     pub(crate) fn to_raw(self) -> sys::trafo_cross_entropy_options {
         let mut raw = defaults(sys::trafo_cross_entropy_options_init);
         raw.label_smoothing = self.label_smoothing;
@@ -249,6 +323,7 @@ impl<'a> CrossEntropyOptions<'a> {
             Reduction::Mean => sys::TRAFO_REDUCE_MEAN,
         };
         raw.weights = optional(self.weights);
+        raw.class_weights = optional(self.class_weights);
         raw
     }
 }

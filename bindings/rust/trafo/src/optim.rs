@@ -1,12 +1,13 @@
 use std::fmt;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::rc::Rc;
 
 use trafo_sys as sys;
 
 use crate::context::Context;
 use crate::error::{Result, check};
-use crate::handle::{RawAdamW, defaults};
+use crate::handle::{RawAdamW, defaults, path_view};
 use crate::tensor::Tensor;
 
 /// Settings of [`AdamW`].
@@ -89,6 +90,20 @@ impl AdamW {
         // SAFETY: the handle is live, `norm` is valid.
         check(unsafe { sys::trafo_adamw_step(self.raw.as_ptr(), learning_rate, &mut norm) })?;
         Ok(norm)
+    }
+    /// Writes what training goes on from to a safetensors file with checksums, which appears whole or not at all: the
+    /// parameters, their moments and the number of updates.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live, the path is valid during the call.
+        check(unsafe { sys::trafo_adamw_save(self.raw.as_ptr(), data, length) })
+    }
+    /// Reads such a file into the parameters and the optimizer: the next update has the same bits as without the pause.
+    /// Gradients are zeroed; the options stay those of [`new`](AdamW::new). An error changes nothing.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live, the path is valid during the call.
+        check(unsafe { sys::trafo_adamw_load(self.raw.as_ptr(), data, length) })
     }
 }
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use trafo::{
     Activation, AdamW, AdamWOptions, AttentionOptions, Comparison, Context, ContextOptions,
-    CrossEntropyOptions, DType, Device, Distribution, Dropout, Error, ErrorCode, GradcheckOptions,
-    Reduction, Result, Sgd, SoftmaxOptions, Tensor,
+    CrossEntropyOptions, DType, Device, Distribution, Dropout, EmbeddingOptions, Error, ErrorCode,
+    GradcheckOptions, Reduction, Result, Sgd, SoftmaxOptions, Tensor,
 };
 
 fn context() -> Context {
@@ -181,16 +181,25 @@ fn gradients_are_right() -> Result<()> {
     })?;
     assert!(grouped.ok, "{}", grouped.message);
 
+    let mask = context.parameter(&[0.0f64, 1.0, -0.5], &[1, 1, 1, 3])?;
+    let masked = context.gradcheck([&x, &mask], options, |_, [x, mask]| {
+        let options = AttentionOptions::new(1, 2).columns(0, 2, 4).mask(mask);
+        Ok([x.attention(x, x, &cu, &cu, &options)?])
+    })?;
+    assert!(masked.ok, "{}", masked.message);
+
     let losses = context.gradcheck([&x, &w, &b], options, |_, [x, w, b]| {
         let ce = CrossEntropyOptions::new().label_smoothing(0.1);
         let (full, _) = x.linear(w, Some(b))?.cross_entropy(&labels, &ce)?;
         let (chunked, _) = x.linear_cross_entropy(w, Some(b), &labels, &ce, 0)?;
-        Ok([full, chunked])
+        let targets = x.linear(w, None)?.softmax()?;
+        Ok([full, chunked, x.linear(w, Some(b))?.soft_cross_entropy(&targets, &ce)?])
     })?;
     assert!(losses.ok, "{}", losses.message);
 
     let embedding = context.gradcheck([&x], options, |_, [table]| {
-        Ok([table.embedding(&ids, 2.0, None, Some(drop))?.silu()?])
+        let options = EmbeddingOptions::new().scale(2.0).dropout(drop);
+        Ok([table.embedding(&ids, &options)?.silu()?])
     })?;
     assert!(embedding.ok, "{}", embedding.message);
 
@@ -386,6 +395,78 @@ fn adamw_trains_and_refuses() -> Result<()> {
     Ok(())
 }
 
+/// Masks, class weights, padding: what each changes, by numbers.
+#[test]
+fn options_of_ops_change_what_they_say() -> Result<()> {
+    let context = context();
+    let near = |x: Tensor, expected: &[f32]| -> Result<()> {
+        let values = x.to_vec::<f32>()?;
+        assert_eq!(values.len(), expected.len());
+        for (value, wanted) in values.iter().zip(expected) {
+            assert!((value - wanted).abs() < 1e-6, "{values:?} {expected:?}");
+        }
+        Ok(())
+    };
+    // Two sequences, of one row and of two; every key is alike, so that values are averaged.
+    let q = context.tensor(&[1.0f32; 3], &[3, 1])?;
+    let v = context.tensor(&[5.0f32, 1.0, 3.0], &[3, 1])?;
+    let rows = context.tensor(&[0, 1, 3], &[3])?;
+    let hidden = context.tensor(&[1, 0, 0, 1], &[2, 1, 1, 2])?;
+    let heads = AttentionOptions::new(1, 1);
+    near(q.attention(&q, &v, &rows, &rows, &heads.mask(&hidden))?, &[0.0, 1.0, 1.0])?;
+    let wrong = q.attention(&q, &v, &rows, &rows, &heads.mask(&v));
+    assert_eq!(wrong.unwrap_err().code(), ErrorCode::ShapeMismatch);
+
+    let (quarter, rest) = (4f32.ln(), (4.0f32 / 3.0).ln()); // losses of softmax (1/4, 3/4)
+    let logits = context.tensor(&[0.0, 3f32.ln(), 0.0, 3f32.ln()], &[2, 2])?;
+    let labels = context.tensor(&[0, 1], &[2])?;
+    let by_class = context.tensor(&[3.0f32, 1.0], &[2])?;
+    let options = CrossEntropyOptions::new().class_weights(&by_class);
+    near(logits.cross_entropy(&labels, &options)?.0, &[(3.0 * quarter + rest) / 4.0])?;
+    let targets = context.tensor(&[0.5f32, 0.5, 1.0, 0.0], &[2, 2])?;
+    let apart = options.reduction(Reduction::None);
+    let expected = [(3.0 * quarter + rest) / 2.0, 3.0 * quarter];
+    near(logits.soft_cross_entropy(&targets, &apart)?, &expected)?;
+
+    let table = context.parameter(&[1.0f32, 2.0, 3.0], &[3, 1])?;
+    let ids = context.tensor(&[2, 0, 2], &[3])?;
+    table.embedding(&ids, &EmbeddingOptions::new().padding_id(2))?.sum()?.backward()?;
+    near(table.grad()?.expect("the table wants a gradient"), &[1.0, 0.0, 0.0])
+}
+
+/// Saved, continued in another optimizer: the same bits as without the pause.
+#[test]
+fn adamw_continues_from_its_file() -> Result<()> {
+    let path = std::env::temp_dir().join(format!("trafo-rust-adamw-{}", std::process::id()));
+    let context = context();
+    let start = || context.parameter(&[1.0f32, -2.0, 0.5], &[3]);
+    let update = |optimizer: &mut AdamW, w: &Tensor| -> Result<()> {
+        w.mul(w)?.mul(w)?.sum()?.backward()?;
+        optimizer.step(0.01).map(drop)
+    };
+    let w = start()?;
+    let mut optimizer = AdamW::new(&context, &[&w], &AdamWOptions::default())?;
+    for _ in 0..3 {
+        update(&mut optimizer, &w)?;
+    }
+    optimizer.save(&path)?;
+    let other = start()?;
+    let mut later = AdamW::new(&context, &[&other], &AdamWOptions::default())?;
+    later.load(&path)?;
+    for _ in 0..3 {
+        update(&mut optimizer, &w)?;
+        update(&mut later, &other)?;
+    }
+    assert_eq!(w.to_vec::<f32>()?, other.to_vec::<f32>()?);
+    let wide = context.parameter(&[0.0f32; 4], &[4])?;
+    let mut unlike = AdamW::new(&context, &[&wide], &AdamWOptions::default())?;
+    assert_eq!(unlike.load(&path).unwrap_err().code(), ErrorCode::ShapeMismatch);
+    std::fs::remove_file(&path).expect("it was written");
+    assert_eq!(unlike.load(&path).unwrap_err().code(), ErrorCode::NotFound);
+    assert_eq!(wide.to_vec::<f32>()?, [0.0; 4]);
+    Ok(())
+}
+
 #[test]
 fn bad_arguments_are_errors() -> Result<()> {
     let context = context();
@@ -414,7 +495,7 @@ fn bad_arguments_are_errors() -> Result<()> {
         assert!(!error.message().is_empty() && !error.origin().is_empty());
     }
     let ids = context.tensor(&[0, 2], &[2])?;
-    assert_eq!(code(a.embedding(&ids, 1.0, None, None)), ErrorCode::InvalidArgument);
+    assert_eq!(code(a.embedding(&ids, &EmbeddingOptions::new())), ErrorCode::InvalidArgument);
     assert_eq!(a.to_vec::<f64>().unwrap_err().code(), ErrorCode::DTypeMismatch);
     assert_eq!(a.item().unwrap_err().code(), ErrorCode::ShapeMismatch);
     assert_eq!(a.write(&[0.0f32]).unwrap_err().code(), ErrorCode::ShapeMismatch);

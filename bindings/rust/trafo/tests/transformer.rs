@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use common::{corpus, pairs, tokenizer};
 use trafo::{
-    AttentionOptions, Context, ContextOptions, CrossEntropyOptions, DType, Model, ModelConfig,
-    Result, Schedule, Tensor, Tokenizer, Trainer, TrainerOptions,
+    AttentionOptions, Context, ContextOptions, CrossEntropyOptions, DType, EmbeddingOptions, Model,
+    ModelConfig, Result, Schedule, Tensor, Tokenizer, Trainer, TrainerOptions,
 };
 
 /// An encoder-decoder with weights that have the names of the built-in model's. Rows of tokens lie one after another,
@@ -76,9 +76,9 @@ impl OwnTransformer {
             width,
             DType::F32,
         )?;
-        let positions = Some((&side.positions, &table));
-        let embedding = self.weight("embedding.weight");
-        let x = embedding.embedding(&side.ids, (width as f64).sqrt(), positions, None)?;
+        let options =
+            EmbeddingOptions::new().scale((width as f64).sqrt()).positions(&side.positions, &table);
+        let x = self.weight("embedding.weight").embedding(&side.ids, &options)?;
         let input = if self.config.get_pre_norm() { self.norm(&x, first)? } else { x.clone() };
         Ok(Rows { hidden: x, input })
     }
@@ -105,7 +105,7 @@ impl OwnTransformer {
         let mixed = qkv.attention(&qkv, &qkv, &side.ends, &side.ends, &options)?;
         self.linear(&mixed, &format!("{name}.output"))
     }
-    fn heads(&self) -> AttentionOptions {
+    fn heads(&self) -> AttentionOptions<'_> {
         let heads = self.config.get_heads();
         AttentionOptions::new(heads, self.config.get_width() / heads)
     }
