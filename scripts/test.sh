@@ -56,27 +56,35 @@ bindings() {
 
 other_programs() {
   local script status
-  step "Other programs: transformers, CTranslate2, GGUF, ONNX Runtime, sacreBLEU"
-  if ! command -v python3 >/dev/null; then
-    echo "SKIPPED: there is no python3"
-    return
-  fi
-  for script in export_parity weights_parity onnx_parity eval_parity opinfo; do
+  for script in "$@"; do
+    printf '\n== Other programs: %s\n' "$script"
     status=0
     python3 "tests/parity/$script.py" || status=$?
     [[ $status -eq 0 || $status -eq 77 ]] || return "$status"  # 77: the packages cannot be had here, which it has said
   done
 }
 
-# Both at a time: neither keeps two cores busy.
-log=$(mktemp)
-other_programs >"$log" 2>&1 &
-others=$!
-trap 'kill "$others" 2>/dev/null || true; rm -f "$log"' EXIT
+# At a time: each installs packages first and then keeps at most one core busy. Scripts that share an environment follow each other.
+logs=$(mktemp -d)
+jobs=()
+start() {
+  other_programs "$@" >"$logs/$1" 2>&1 &
+  jobs+=($!)
+}
+trap 'kill "${jobs[@]}" 2>/dev/null || true; rm -rf "$logs"' EXIT
+if command -v python3 >/dev/null; then
+  start export_parity weights_parity opinfo
+  start onnx_parity
+  start eval_parity
+else
+  echo "SKIPPED: there is no python3 for transformers, CTranslate2, GGUF, ONNX Runtime, sacreBLEU"
+fi
 bindings
 status=0
-wait "$others" || status=$?
-cat "$log"
+for job in "${jobs[@]}"; do
+  wait "$job" || status=$?
+done
+cat "$logs"/* 2>/dev/null || true
 [[ $status -eq 0 ]] || exit "$status"
 
 step "all tests passed"
