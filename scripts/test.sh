@@ -29,16 +29,14 @@ scripts/generate_options.py --check
 step "release build and tests"
 cmake --preset release -DTRAFO_WERROR=ON -DTRAFO_BUILD_TESTS=ON -DTRAFO_BUILD_BENCH=ON -DTRAFO_UNITY_LIBRARY=ON >/dev/null
 cmake --build --preset release
-ctest --preset release -j2
+ctest --preset release -j3
 
 if [[ $sanitizers -eq 1 ]]; then
   for preset in asan tsan; do
     step "$preset build and tests"
-    apps=ON  # the address sanitizer's replay of fuzzing inputs runs the program
-    [[ $preset != tsan ]] || apps=$all
-    cmake --preset "$preset" -DTRAFO_WERROR=ON -DTRAFO_BUILD_APPS=$apps -DTRAFO_CLI_TESTS=$all >/dev/null
+    cmake --preset "$preset" -DTRAFO_WERROR=ON -DTRAFO_BUILD_APPS=$all -DTRAFO_CLI_TESTS=$all >/dev/null
     cmake --build --preset "$preset"
-    ctest --preset "$preset" -j2
+    ctest --preset "$preset" -j3
   done
 fi
 

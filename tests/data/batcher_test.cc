@@ -120,6 +120,15 @@ TEST(Batcher, PacksTheDecoderOnlyForm) {
   EXPECT_EQ(batch.label_count, 6);
 }
 
+// A pair has as many tokens as the decoder reads: its last </s> is no input.
+TEST(Batcher, ADecoderOnlyBatchHoldsItsWholeBudget) {
+  Ids ids;
+  ids.add({10, 11}, {20, 21, 22});  // 6 tokens
+  ids.add({12}, {23});              // 3
+  EXPECT_EQ(batches_in_epoch(ids.corpus(options_of(SequenceForm::decoder_only, 9))), 1);
+  EXPECT_EQ(batches_in_epoch(ids.corpus(options_of(SequenceForm::decoder_only, 8))), 2);
+}
+
 TEST(Batcher, EveryEpochHoldsEverySentenceOnceWithinTheBudget) {
   for (const auto form : {SequenceForm::encoder_decoder, SequenceForm::decoder_only}) {
     for (const int64_t window : {int64_t{0}, int64_t{1}, int64_t{50}}) {

@@ -240,6 +240,12 @@ TEST_F(TextFormsTest, APartOfAMixMayHaveNothingToHoldOut) {
   EXPECT_EQ(seen, all);
 }
 
+TEST_F(TextFormsTest, TheHalvesOfACorpusHaveFingerprintsOfTheirOwn) {
+  const auto [rest, held] = corpus_of(0, 400).hold_out(200);
+  ASSERT_EQ(rest.size(), held.size());
+  EXPECT_NE(rest.fingerprint(), held.fingerprint());
+}
+
 TEST_F(TextFormsTest, TheWeightOfASingleCorpusIsPartOfItsFingerprint) {
   const TextCorpus corpus = corpus_of(0, 10);
   EXPECT_EQ(TextCorpus::mix({{corpus, 1}}).fingerprint(), corpus.fingerprint());

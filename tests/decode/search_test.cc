@@ -102,6 +102,8 @@ TEST_P(TranslateTokens, LongSourcesAreErrors) {
 TEST_P(TranslateTokens, NamesWhatIsWrong) {
   EXPECT_TRUE(contains(error_for({{5, kEos}, {}, {5, 6}}), "sentence 3 must end with eos"));
   EXPECT_TRUE(contains(error_for({{5, 13, kEos}}), "sentence 1 has token 13"));
+  EXPECT_TRUE(contains(error_for({{5, -1, kEos}}), "sentence 1 has token -1"));
+  EXPECT_EQ(error_for({{0, 12, kEos}}), "");
   const auto with = [&](auto change) {
     DecodeOptions options;
     change(options);

@@ -86,6 +86,8 @@ def main():
     if options.long and not fuzzer.exists():
         sys.exit(f"there is no {fuzzer}: cmake --preset fuzz && cmake --build --preset fuzz --target fuzz_targets")
     names = subprocess.run([replayer, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    if "arguments" not in names:
+        print("arguments      not replayed: this build has no translate-train")
     seconds = options.seconds or (600 if options.long else 5)
 
     def run(target):

@@ -12,7 +12,9 @@ std::span<const Target> all_targets() {
       {"training", run_training, training_seeds},
       {"vocabulary", run_vocabulary, vocabulary_seeds},
       {"importer", run_importer, importer_seeds},
+#ifdef TRAFO_FUZZ_PROGRAM  // of builds that have translate-train
       {"arguments", run_arguments, arguments_seeds},
+#endif
       {"c_api", run_c_api, c_api_seeds},
   };
   return kTargets;

@@ -136,6 +136,14 @@ TEST_F(ImportTest, ATokenizerThatWasSavedAgain) {
   EXPECT_EQ(result.tokenizer->pad_id(), 3);
 }
 
+TEST_F(ImportTest, ATokenizerWithoutMergesMaySayNull) {
+  const fs::path directory = resaved("null");
+  edit_json(directory / "tokenizer.json", [](Json& json) { json["model"]["merges"] = nullptr; });
+  const ImportedModel result = imported(directory);
+  ASSERT_TRUE(result.tokenizer.has_value()) << result.note;
+  EXPECT_EQ(result.tokenizer->encode("der Hund"), tokenizer().encode("der Hund"));
+}
+
 // BPE with byte tokens, in the forms that transformers 4 and 5 save.
 TEST_F(ImportTest, ABpeTokenizerThatWasSavedAgain) {
   TokenizerTrainOptions options;
@@ -220,6 +228,8 @@ TEST_F(ImportTest, DamagedTokenizers) {
                     [](Json& json) { json["model"]["vocab"][5][1] = 1e300; });
   damaged_tokenizer("a list that is no pair",
                     [](Json& json) { json["model"]["vocab"][5] = {"x"}; });
+  damaged_tokenizer("model: vocab has a value of another kind",
+                    [](Json& json) { json["model"]["vocab"][5] = nullptr; });
   damaged_tokenizer("vocab does not fit its type",
                     [](Json& json) { json["model"]["type"] = "BPE"; });
   damaged_tokenizer("unk_id is not an id", [](Json& json) { json["model"]["unk_id"] = 1000; });

@@ -49,6 +49,20 @@ TEST_F(InteropTest, Ctranslate2TakesEveryArchitecture) {
       }
 }
 
+// Its converter writes these of Llama models alone.
+TEST_F(InteropTest, Ctranslate2HasAttentionAndQuantizationOfLlamasInItsConfiguration) {
+  for (const bool llama : {false, true}) {
+    const auto model =
+        model_of(llama ? llama_config(1, true) : config_of(Architecture::decoder_lm, true));
+    const std::string name = concat("ct2-", llama);
+    exported(*model, ExportFormat::ctranslate2, name);
+    const Json json = Json::parse(read_text_file(path(name) / "config.json", 1 << 20));
+    for (const char* key : {"multi_query_attention", "quantization_type", "quantization_bits",
+                            "quantization_group_size"})
+      EXPECT_EQ(json.contains(key), llama) << key;
+  }
+}
+
 TEST_F(InteropTest, Ctranslate2StoresMatricesInFewerBits) {
   using enum ExportWeights;
   int number = 0;

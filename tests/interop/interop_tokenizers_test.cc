@@ -170,6 +170,16 @@ TEST_F(InteropTokenizerTest, EveryKindOfVocabularyHasItsFastForm) {
     }
 }
 
+TEST_F(InteropTokenizerTest, HalfOfThePositionsAreTheTranslationsAndOneAtLeast) {
+  ModelConfig config = config_of(Architecture::decoder_lm, true);
+  for (const auto& [positions, longest] : {std::pair{3, 1}, {5, 2}, {1000, 200}}) {
+    config.max_positions = positions;
+    const std::string name = concat("positions-", positions);
+    exported(*model_of(config), ExportFormat::hf_gpt2, name);
+    EXPECT_EQ(json_of(path(name) / "generation_config.json")["max_new_tokens"], longest);
+  }
+}
+
 TEST_F(InteropTokenizerTest, TheEndStandsForSpecialTokensThatAreNotThere) {
   const Tokenizer no_pad = without("<pad>");
   ASSERT_EQ(no_pad.pad_id(), -1);

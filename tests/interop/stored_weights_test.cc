@@ -154,5 +154,25 @@ TEST(StoredWeights, RoundingIsWithinItsBoundAndNoFurther) {
   }
 }
 
+TEST(StoredWeights, AnErrorMayBeHalfAStep) {
+  using enum ExportWeights;
+  struct Bound {
+    ExportWeights type;
+    float largest;  // where a step is 1
+    float error;
+  };
+  for (const auto& [type, largest, error] :
+       {Bound{int16, 1024, 0.5f}, {int8, 127, 0.5f}, {q8_0, 127, 0.5f}, {q4_0, 8, 1}}) {
+    std::vector<float> values(32);
+    values[0] = largest;
+    std::vector<float> read = values;
+    read[3] = error;
+    EXPECT_NO_THROW(check_rounding("w", type, values, read, 32)) << export_weights_name(type);
+    read[3] = 1.25f * error;
+    expect_error(ErrorCode::corrupt_file, "w: value 3 was read as",
+                 [&, type = type] { check_rounding("w", type, values, read, 32); });
+  }
+}
+
 }  // namespace
 }  // namespace trafo::interop

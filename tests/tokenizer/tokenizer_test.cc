@@ -19,6 +19,7 @@
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
 #include "engine/core/wire_format.h"
+#include "engine/tokenizer/spm_fields.h"
 #include "engine/tokenizer/spm_model.h"
 #include "tests/support/errors.h"
 
@@ -271,6 +272,17 @@ TEST(Tokenizer, ChecksSubwordsAndRequiredSymbols) {
   std::string nested = base;
   for (int i = 1; i <= 65; ++i) nested += subword(std::string(static_cast<size_t>(i), 'z'), 4);
   EXPECT_TRUE(contains(reason(nested), "start with each other"));
+}
+
+TEST(Tokenizer, TheFirstSubwordMayStartASentence) {
+  const std::string model = subword("a", 1) + subword("<unk>", 2) + subword("</s>", 3);
+  const Tokenizer without = Tokenizer::from_bytes(model);
+  EXPECT_EQ(without.bos_id(), -1);
+  EXPECT_FALSE(without.bos_is_subword());
+  const Tokenizer tokenizer =
+      Tokenizer::from_bytes(model + field(spm_field::kTrainer, field(spm_field::kStart, "a")));
+  EXPECT_EQ(tokenizer.bos_id(), 0);
+  EXPECT_TRUE(tokenizer.bos_is_subword());
 }
 
 // Runs `work` on a thread with this much stack.

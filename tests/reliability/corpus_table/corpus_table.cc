@@ -243,11 +243,12 @@ std::string table() {
 
 }  // namespace
 
-int run(const std::string& program, const std::string& document) {
+// `program`: translate-train, or empty: the library alone.
+int run(const std::string& document, const std::string& program) {
   for (const Case& c : cases()) {
     check_reader(c, "from memory", int64_t{1} << 30);
     check_reader(c, "from disk", -1);
-    check_program(c, program);
+    if (!program.empty()) check_program(c, program);
   }
   for (const Special& special : kSpecial) {
     const ScratchDirectory folder;
@@ -271,9 +272,9 @@ int main(int argc, char** argv) {
     std::printf("%s", table().c_str());
     return 0;
   }
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: corpus_table PROGRAM DOCUMENT | --table\n");
+  if (argc != 2 && argc != 3) {
+    std::fprintf(stderr, "usage: corpus_table DOCUMENT [PROGRAM] | --table\n");
     return 2;
   }
-  return run(argv[1], argv[2]);
+  return run(argv[1], argc == 3 ? argv[2] : "");
 }
