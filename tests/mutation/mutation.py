@@ -212,16 +212,18 @@ def run_one(mutation, wide):
 
 def run_all(mutations, jobs, wide):
     """How many mutations survive. `wide`: all binaries run, else only the tests of each mutation."""
-    survived, lines = [], []
+    survived, lines = [], {}
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for mutation, (caught, own) in zip(mutations, pool.map(lambda mutation: run_one(mutation, wide), mutations)):
+        running = {pool.submit(run_one, mutation, wide): mutation["id"] for mutation in mutations}
+        kinds = {mutation["id"]: mutation["kind"] for mutation in mutations}
+        for done in concurrent.futures.as_completed(running):
+            (caught, own), name = done.result(), running[done]
             outcome = "SURVIVED" if caught is None else f"caught by {caught}" + ("" if own else ", not by its own tests")
-            line = f"{mutation['id']} ({mutation['kind']}): {outcome}"
-            print(line, flush=True)
-            lines.append(line)
+            lines[name] = f"{name} ({kinds[name]}): {outcome}"
+            print(lines[name], flush=True)
             if caught is None:
-                survived.append(mutation["id"])
-    REPORT.write_text("\n".join(lines) + "\n", encoding="utf-8")
+                survived.append(name)
+    REPORT.write_text("".join(lines[mutation["id"]] + "\n" for mutation in mutations), encoding="utf-8")
     return len(survived)
 
 

@@ -20,7 +20,7 @@ BINARIES = {"unit_tests": "tests/unit_tests", "op_tests": "tests/op_tests", "tra
 WITH_LIBRARY = {"c_api_test", "misuse_suite", "cli_tests", "c_api_threads_test", "process_test"}
 # What stands behind the colon is an argument.
 WITHOUT_GTEST = {"c_api_test", "misuse_suite", "c_api_threads_test", "process_test", "save_faults"}
-SECONDS = 600  # a test that a mutation keeps from ending has noticed it
+SECONDS = 240  # a test that a mutation keeps from ending has noticed it
 ADDRESS_SPACE_KIB = 256 << 20  # the meta device reserves much and uses none
 RESIDENT_BYTES = 4 << 30       # a wrong size must not take the memory of the machine
 POLL_SECONDS = 0.02
