@@ -15,8 +15,9 @@ namespace trafo::ops {
 
 struct LinearCrossEntropyOptions {
   CrossEntropyOptions loss = {};
-  // Logits held at a time, at least one row; default: 8 MiB on the CPU, whose caches they should
-  // fit; elsewhere 11/8 of the weight in float32, within 80 and 240 MiB.
+  // Upper bound of the logits held at a time, at least one row. Default: 8 MiB on the CPU, whose
+  // caches they should fit. Elsewhere 11/8 of the weight in float32, within 80 and 240 MiB, or one
+  // wave of tiles of dx if that is more and at most 24 times the elements of x.
   std::optional<int64_t> chunk_bytes = {};
   // Gradients of weight and bias go straight into their bound buffers, where they are leaves that
   // have some (bind_grad): no copy of the size of the vocabulary matrix. For a caller that will run
