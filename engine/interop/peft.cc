@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 constexpr const char* kPeftOrigin = "adapter";
 constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kTensorFile = "adapter_model.safetensors";
+constexpr const char* kBaseKey = "base_crc32";  // of the metadata, see BaseChecksums
+constexpr const char* kBaseVectorsKey = "base_vectors_crc32";
 
 // --- names ---
 
@@ -175,8 +177,27 @@ void refuse_other_kinds(const ConfigReader& config) {
           quote(bias), ", adapters here train no biases");
 }
 
+// Refuses an adapter that says it is of a base of the same shape with other weights.
+void require_base_weights(const SafetensorsReader& reader, const Context& context,
+                          const Model& model) {
+  const auto said = [&](const char* key) {
+    const auto found = reader.metadata().find(key);
+    return found == reader.metadata().end() ? std::string() : found->second;
+  };
+  const bool int8 = model.parameters().has_int8();
+  const std::string base = said(int8 ? kBaseVectorsKey : kBaseKey);
+  if (base.empty()) return;  // written by PEFT
+  const BaseChecksums checksums = base_checksums(context, model.parameters());
+  const std::string& own = int8 ? checksums.vectors : checksums.all;
+  const std::string& label = model.origin().file;
+  require(base == own, ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
+          " is an adapter of another base: ", int8 ? "norms and biases" : "the weights", " of ",
+          label.empty() ? "this model" : label, " have the checksum ", own, ", those of its base ",
+          quote(base));
+}
+
 // Refuses an adapter that says it is of another base.
-void require_base(const SafetensorsReader& reader, const Model& model) {
+void require_base(const SafetensorsReader& reader, const Context& context, const Model& model) {
   if (reader.metadata().contains(kModelConfigKey)) {
     ModelConfig saved = read_model_config(reader);
     const ModelConfig& own = model.config();
@@ -194,6 +215,7 @@ void require_base(const SafetensorsReader& reader, const Model& model) {
       kPeftOrigin, reader.label(),
       " is an adapter of a base with another vocabulary than this model's: their checksums are ",
       vocabulary, " and ", own);
+  require_base_weights(reader, context, model);
 }
 
 // The targets of which the file has tensors.
@@ -293,6 +315,9 @@ void save_adapter(Context& context, const Model& model, const fs::path& director
   SafetensorsMetadata metadata = {{"format", "pt"},  // which readers of PyTorch look for
                                   {kModelConfigKey, to_json(config)},
                                   {kAdapterKey, to_json(adapter)}};
+  const BaseChecksums base = base_checksums(context, model.parameters());
+  if (!base.all.empty()) metadata[kBaseKey] = base.all;
+  metadata[kBaseVectorsKey] = base.vectors;
   if (!model.origin().vocabulary.empty()) metadata[kTokenizerKey] = model.origin().vocabulary;
   ensure_directory(directory);
   save_safetensors(directory / kTensorFile, entries, metadata);
@@ -309,7 +334,7 @@ void load_adapter(Context& context, Model& model, const fs::path& directory) {
   // rsLoRA (Kalajdzievski, arXiv 2312.03732) scales by alpha / sqrt(rank).
   if (json.flag("use_rslora", false)) adapter.alpha *= std::sqrt(static_cast<double>(adapter.rank));
   const SafetensorsReader reader = SafetensorsReader::open_foreign(directory / kTensorFile);
-  require_base(reader, model);
+  require_base(reader, context, model);
   adapter.targets = targets_in(reader, config, adapter);
   adapter = validated(config, adapter);
   // The tensors are written first: a file that says otherwise is of another adapter.

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "engine/io/checksum.h"
 #include "engine/models/model_io.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/unary/unary.h"
@@ -149,6 +150,35 @@ void unmerge_adapter(Context& context, Model& model) {
   }
   state.config = merged.config;
   state.merged.reset();
+}
+
+BaseChecksums base_checksums(const Context& context, const ParameterStore& parameters) {
+  uint32_t all = 0, vectors = 0;
+  bool every = true;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    if (parameters.group(id).name == kAdapter) continue;
+    if (parameters.is_int8(id)) {
+      every = false;
+      continue;
+    }
+    const std::vector<std::byte> bytes = exact_value(context, parameters, id);
+    std::vector<BFloat16> rounded(static_cast<size_t>(element_count(parameters.shape(id))));
+    const auto round = [&](auto value) {
+      for (size_t k = 0; k < rounded.size(); ++k) {
+        std::memcpy(&value, bytes.data() + k * sizeof value, sizeof value);
+        rounded[k] = BFloat16::from_float(static_cast<float>(value));
+      }
+    };
+    if (parameters.master().dtype() == DType::f64)
+      round(double{});
+    else
+      round(float{});
+    const auto values = std::as_bytes(std::span<const BFloat16>(rounded));
+    all = crc32(values, all);
+    if (parameters.shape(id).rank() == 1) vectors = crc32(values, vectors);
+  }
+  return {every ? crc32_text(all) : "", crc32_text(vectors)};
 }
 
 std::optional<AdapterConfig> read_adapter_config(const SafetensorsReader& reader,

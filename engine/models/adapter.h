@@ -30,6 +30,15 @@ void unmerge_adapter(Context& context, Model& model);
 // A parameter with its adapter added, in the dtype of the master; without one as it is.
 std::vector<std::byte> merged_value(Context& context, const ParameterStore& parameters, ParamId id);
 
+// What tells the base of an adapter from others of the same shape: CRC-32 of its parameters, in
+// their order, each value rounded to bfloat16. A base that was frozen in bfloat16 has the checksums
+// of the float32 one.
+struct BaseChecksums {
+  std::string all;      // empty for a model with int8 weights, which has no values of its matrices
+  std::string vectors;  // of norms and biases alone
+};
+BaseChecksums base_checksums(const Context& context, const ParameterStore& parameters);
+
 // The adapter of a model file, if it has one. CORRUPT_FILE unless the file has its tensors.
 std::optional<AdapterConfig> read_adapter_config(const SafetensorsReader& reader,
                                                  const ModelConfig& config);

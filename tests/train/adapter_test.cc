@@ -492,6 +492,50 @@ TEST_F(AdapterFiles, OfAnotherBaseAreRefusedByName) {
                [&] { load_adapter(*context_, *model, path("vocabulary")); });
 }
 
+// Other weights of the same shape; those of the base rounded to bfloat16 are the same.
+TEST_F(AdapterFiles, OfOtherWeightsAreRefusedByName) {
+  const ModelConfig config = form_of("encdec");
+  const auto model = make_model(*context_, config, 5);
+  ParameterStore& parameters = model->parameters();
+  const BaseChecksums base = base_checksums(*context_, parameters);
+  add_random_adapter(*context_, *model, kAdapterOfRank3);
+  EXPECT_EQ(base_checksums(*context_, parameters).all, base.all);  // A and B do not count
+  save_adapter(*context_, *model, path("adapter"));
+  remove_adapter(*context_, *model);
+
+  const auto other = make_model(*context_, config, 6);
+  other->set_origin({"other.safetensors", ""});
+  expect_error(ErrorCode::invalid_argument,
+               "is an adapter of another base: the weights of other.safetensors have the checksum ",
+               [&] { load_adapter(*context_, *other, path("adapter")); });
+  EXPECT_FALSE(other->adapter());
+
+  const auto change = [&](ParamId id, auto&& to) {
+    std::vector<float> values(static_cast<size_t>(element_count(parameters.shape(id))));
+    parameters.get_value(*context_, id, values.data(), values.size() * sizeof(float));
+    for (float& value : values) value = to(value);
+    parameters.set_value(*context_, id, values.data(), values.size() * sizeof(float));
+  };
+  for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id)
+    change(id, [](float value) { return BFloat16::from_float(value).to_float(); });
+  load_adapter(*context_, *model, path("adapter"));
+  remove_adapter(*context_, *model);
+  change(parameters.find("decoder.0.ffn_norm.weight"), [](float value) { return value + 1; });
+  EXPECT_NE(base_checksums(*context_, parameters).vectors, base.vectors);
+  expect_error(ErrorCode::invalid_argument, "the weights of this model have the checksum ",
+               [&] { load_adapter(*context_, *model, path("adapter")); });
+
+  // A model with int8 weights is compared by its norms and biases.
+  MemorySink sink;
+  write_model(sink, *context_, *model);
+  const auto bytes = sink.take();
+  const auto int8 =
+      load_model(*context_, SafetensorsReader::from_memory(bytes, "m"), DType::f32, true);
+  EXPECT_EQ(base_checksums(*context_, int8->parameters()).all, "");
+  expect_error(ErrorCode::invalid_argument, "norms and biases of m have the checksum ",
+               [&] { load_adapter(*context_, *int8, path("adapter")); });
+}
+
 TEST_F(AdapterFiles, ThatAreNoneOfOursAreRefusedByName) {
   const ModelConfig config = form_of("encdec");
   const auto with = [](const char* field, const testing::Json& value) {

@@ -77,7 +77,9 @@ HWY_INLINE RowStatistics<T> row_statistics(const T* x, int64_t width, T shift,
   const T mean = reduce_sum(d, hn::Add(sums.sum[0], sums.sum[1])) / count;
   const T square = reduce_sum(d, hn::Add(sums.squares[0], sums.squares[1])) / count;
   T variance = square - mean * mean;
-  if (variance * 8 < square) {  // the first elements are outliers: the difference lost digits
+  // The first elements are outliers and the difference lost digits; or both squares overflowed and
+  // it is NaN.
+  if (!(variance * 8 >= square)) {
     VectorOf<T> sum[2] = {hn::Zero(d), hn::Zero(d)};
     const auto centre = hn::Set(d, mean), offset = hn::Set(d, shift);
     for_columns<T>(width, [&](const auto& columns, auto k) TRAFO_INLINE_LAMBDA {

@@ -87,14 +87,14 @@ __device__ __forceinline__ float row_shift(const T* row, int64_t width) {
 }
 
 // E[d^2] - E[d]^2 of values d shifted by row_shift(). Where the first elements are outliers the
-// difference loses digits: `centred` then gives the sum of (d - mean)^2. The answer is the same
-// in all threads of the row.
+// difference loses digits, and where both squares overflow it is NaN: `centred` then gives the sum
+// of (d - mean)^2. The answer is the same in all threads of the row.
 template <class T, class Centred>
 __device__ __forceinline__ float row_variance(float mean, float square, float width,
                                               const Centred& centred) {
   const float variance = square - mean * mean;
   constexpr float kLost = sizeof(T) == 2 ? 8 : 2;
-  return variance * kLost < square ? centred() / width : variance;
+  return variance * kLost >= square ? variance : centred() / width;
 }
 
 // 1 / sqrt(x). In float32 by two operations that round correctly: rsqrtf is up to two units off,

@@ -40,6 +40,25 @@ constexpr bool is_comparison(PointwiseKind kind) {
   return kind >= PointwiseKind::equal;
 }
 
+// A comparison of two numbers, for the kernels of every device.
+template <class T>
+constexpr bool holds(PointwiseKind kind, T a, T b) {
+  switch (kind) {
+    case PointwiseKind::equal:
+      return a == b;
+    case PointwiseKind::not_equal:
+      return a != b;
+    case PointwiseKind::less:
+      return a < b;
+    case PointwiseKind::less_equal:
+      return a <= b;
+    case PointwiseKind::greater:
+      return a > b;
+    default:
+      return a >= b;
+  }
+}
+
 // out = f(a, b, mask) over `shape`; a broadcast dimension has stride 0. What a kind does not read
 // is null.
 struct PointwiseForwardParams {

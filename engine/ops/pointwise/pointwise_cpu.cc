@@ -67,24 +67,6 @@ void for_each_piece(ThreadPool& pool, const Params& p, Fn&& fn) {
 constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
 
 template <class T>
-bool holds(PointwiseKind kind, T a, T b) {
-  switch (kind) {
-    case PointwiseKind::equal:
-      return a == b;
-    case PointwiseKind::not_equal:
-      return a != b;
-    case PointwiseKind::less:
-      return a < b;
-    case PointwiseKind::less_equal:
-      return a <= b;
-    case PointwiseKind::greater:
-      return a > b;
-    default:
-      return a >= b;
-  }
-}
-
-template <class T>
 void compute(const PointwiseForwardParams& p, int64_t count, const T* a, const T* b,
              const int32_t* mask, T* y) {
   const T first = static_cast<T>(p.first);

@@ -22,24 +22,6 @@ struct Function {
 
 constexpr float kTwoOverSqrtPi = 1.12837916709551257390f;
 
-template <class V>
-__device__ bool holds(PointwiseKind kind, V a, V b) {
-  switch (kind) {
-    case PointwiseKind::equal:
-      return a == b;
-    case PointwiseKind::not_equal:
-      return a != b;
-    case PointwiseKind::less:
-      return a < b;
-    case PointwiseKind::less_equal:
-      return a <= b;
-    case PointwiseKind::greater:
-      return a > b;
-    default:
-      return a >= b;
-  }
-}
-
 __device__ float value_of(const Function& f, float a, float b) {
   switch (f.kind) {
     case PointwiseKind::abs:
