@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/ops/attention/attention_kernels.h"
 #include "engine/ops/op_kernel.h"
 #include "tests/ops/cuda_test.h"
 
@@ -435,6 +436,41 @@ TEST_F(CudaAttention, EqualsFloat64AroundTheBordersOfTheLongestTiles) {
           check(p, {});
           if (HasFatalFailure()) return;
         }
+}
+
+// Heads 64 wide of long causal sequences: blocks of 128 keys add to dq one after the other.
+// The bounds make the choice of kernel, the lengths are shorter.
+TEST_F(CudaAttention, EqualsFloat64WhereBlocksAddInTurn) {
+  for (const int32_t length : {1, 128, 200, 257, 385})
+    for (const int64_t heads : {1, 4})
+      for (const int32_t more_keys : {-130, 0, 127}) {
+        AttentionProblem p = problem_of(
+            {{length, std::max(0, length + more_keys)}, {3, 70}, {200, 0}, {0, 5}, {70, 1}},
+            1 << 20);
+        p.heads = heads;
+        p.kv_heads = heads == 4 && more_keys == 0 ? 2 : heads;
+        p.head_dim = 64;
+        p.causal = true;
+        p.max_queries = p.max_keys = kOrderedRows;
+        SCOPED_TRACE(p.text());
+        Gradients gradients;
+        for (Gradient& gradient : gradients) gradient.accumulate = more_keys == 127;
+        gradients[0].wanted = length != 128;  // without dq another kernel runs
+        gradients[1].wanted = length != 200;
+        check(p, gradients);
+        if (HasFatalFailure()) return;
+      }
+}
+
+// More blocks than run at a time wait for each other.
+TEST_F(CudaAttention, EqualsFloat64WhereManyBlocksAddInTurn) {
+  AttentionProblem p = problem_of(Batch(20, {300, 300}), 1 << 20);
+  p.batch.push_back({1200, 1200});
+  p.heads = p.kv_heads = 3;
+  p.head_dim = 64;
+  p.causal = true;
+  p.max_queries = p.max_keys = kOrderedRows;
+  check(p, {});
 }
 
 // Scores so far apart that the maxima of most rows grow by much from tile to tile.

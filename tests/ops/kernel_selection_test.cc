@@ -69,6 +69,9 @@ std::vector<NamedCase> common_cases() {
       {"the same on an A100", on_cuda(kHalf, 100, 64, false), "mma", "mma"},
       {"1,024 tokens, bfloat16, head_dim 64, H100", on_cuda(kHalf, 1024, 64), "wgmma_pipeline",
        "wgmma"},
+      {"4,096 tokens, causal, bfloat16, head_dim 64, H100",
+       with(on_cuda(kHalf, 4096, 64), &AttentionCase::causal, true), "wgmma_pipeline",
+       "wgmma_ordered"},
       {"1,024 tokens, bfloat16, head_dim 128, H100", on_cuda(kHalf, 1024, 128), "wgmma_pipeline",
        "wgmma_pipeline"},
       {"48 tokens, float32, any GPU", on_cuda(DType::f32, 48, 64), "cuda_cores", "cuda_cores"},
@@ -102,9 +105,12 @@ std::string chosen_by_hand(const AttentionCase& c) {
   const bool wgmma = mma && c.hopper && c.shared_memory >= 232'448 && !c.dropout && c.head_dim > 32;
   if (wgmma && !c.backward && c.scale_positive && c.queries > 64)
     return c.tensor_maps && c.queries > 192 && c.keys > 0 ? "wgmma_pipeline" : "wgmma";
-  if (wgmma && c.backward)
-    return c.tensor_maps && c.head_dim > 64 && c.queries > 192 && c.keys > 192 ? "wgmma_pipeline"
-                                                                               : "wgmma";
+  if (wgmma && c.backward) {
+    const bool long_sequences = c.tensor_maps && c.queries > 192 && c.keys > 192;
+    if (long_sequences && c.head_dim > 64) return "wgmma_pipeline";
+    const bool longer = c.tensor_maps && c.queries > 2047 && c.keys > 2047;
+    return longer && c.causal && c.head_dim == 64 ? "wgmma_ordered" : "wgmma";
+  }
   return mma ? "mma" : "cuda_cores";
 }
 
@@ -117,9 +123,9 @@ TEST(KernelSelection, EveryCombinationOfConditions) {
   for (const auto& [device, shared_memory] : devices)
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
       for (const int64_t head_dim : {1, 8, 20, 32, 36, 40, 64, 72, 100, 128, 136, 256, 257})
-        for (const int64_t queries : {0, 1, 2, 64, 65, 192, 193, 2000})
-          for (const int64_t keys : {0, 1, 64, 65, 192, 193, 2000})
-            for (uint32_t flags = 0; flags < 128; ++flags) {
+        for (const int64_t queries : {0, 1, 2, 64, 65, 192, 193, 2047, 2048})
+          for (const int64_t keys : {0, 1, 64, 65, 192, 193, 2047, 2048})
+            for (uint32_t flags = 0; flags < 256; ++flags) {
               AttentionCase c;
               c.device = device;
               c.shared_memory = shared_memory;
@@ -134,6 +140,7 @@ TEST(KernelSelection, EveryCombinationOfConditions) {
               c.aligned = (flags & 16) != 0;
               c.scale_positive = (flags & 32) != 0;
               c.tensor_maps = (flags & 64) != 0;
+              c.causal = (flags & 128) != 0;
               const AttentionKernelRow* row = attention_kernel(c);
               const std::string name = row ? row->name : "none";
               met.insert(concat(name, c.backward ? " backward" : ""));
@@ -261,6 +268,7 @@ std::string attention_table() {
     const auto add = [&](bool holds, const char* text) {
       if (holds) further += concat(further.empty() ? "" : ", ", text);
     };
+    add(row.causal, "causal");
     add(row.aligned, "aligned");
     add(row.scale_positive, "scale > 0");
     add(row.tensor_maps, "the driver makes tensor maps");

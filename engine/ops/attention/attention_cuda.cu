@@ -25,6 +25,7 @@ AttentionCase case_of(const DeviceState& device, const Params& p) {
   c.queries = p.max_queries;
   c.keys = p.max_keys;
   c.dropout = p.dropout.active();
+  c.causal = p.causal;
   c.scale_positive = p.scale > 0;
   c.aligned = aligned({p.q, p.k, p.v, p.out}, {p.q_stride, p.k_stride, p.v_stride});
   return c;
@@ -51,6 +52,17 @@ int32_t dispatch_backward(DeviceState& device, const AttentionBackwardParams& p)
   if (row->kernel == AttentionKernel::short_mma) {
     note_kernel(p, row->kernel);
     return attention_short_backward(device, p);
+  }
+
+  if (row->kernel == AttentionKernel::wgmma_ordered) {
+    bool taken = false;
+    const int32_t result = attention_backward_ordered(device, p, taken);
+    if (taken) {
+      note_kernel(p, row->kernel);
+      return result;
+    }
+    c.tensor_maps = false;
+    row = attention_kernel(c);
   }
 
   const auto bytes = static_cast<size_t>(p.query_rows * p.heads + 1) * sizeof(float);

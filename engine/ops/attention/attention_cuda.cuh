@@ -120,11 +120,14 @@ int32_t attention_backward_mma(DeviceState& device, const AttentionBackwardParam
 int32_t attention_forward_wgmma(DeviceState& device, const AttentionForwardParams& p);
 int32_t attention_backward_wgmma(DeviceState& device, const AttentionBackwardParams& p,
                                  float* delta);
-// `taken` is false, and nothing was done, where the driver makes no tensor maps of the matrices.
+// `taken` is false, and nothing was done, where the driver makes no tensor maps of the matrices;
+// and in the ordered backward without dq.
 int32_t attention_forward_pipeline(DeviceState& device, const AttentionForwardParams& p,
                                    bool& taken);
 int32_t attention_backward_pipeline(DeviceState& device, const AttentionBackwardParams& p,
                                     float* delta, bool& taken);
+int32_t attention_backward_ordered(DeviceState& device, const AttentionBackwardParams& p,
+                                   bool& taken);
 // Whether the plugin holds machine code for compute capability 9.0a.
 bool attention_has_wgmma();
 

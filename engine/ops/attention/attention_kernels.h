@@ -19,6 +19,7 @@ enum class AttentionKernel {
   decode,          // attention_decode_cuda.cu
   short_mma,       // attention_short_{forward,backward}_cuda.cu
   wgmma_pipeline,  // attention_wgmma_pipeline_{forward,backward}_cuda.cu
+  wgmma_ordered,   // attention_wgmma_ordered_backward_cuda.cu
   wgmma,           // attention_wgmma_{forward,backward}_cuda.cu
   mma,             // attention_mma_{forward,backward}_cuda.cu
   cuda_cores,      // attention_cuda.cu
@@ -38,6 +39,7 @@ struct AttentionCase {
   int64_t head_dim = 0;
   int64_t queries = 0, keys = 0;  // of the longest sequence
   bool dropout = false;
+  bool causal = false;
   bool saves_lse = false;  // forward: a backward will follow
   bool aligned = true;     // every row of q, k, v, and so on begins at a multiple of 16 bytes
   bool scale_positive = true;
@@ -66,6 +68,7 @@ struct AttentionKernelRow {
   Bounds queries, keys;   // of the longest sequence
   bool dropout;           // also with dropout
   // Conditions that few rows have.
+  bool causal = false;
   bool hopper = false;  // compute capability 9.0
   // The most bytes that a block of the kernel asks for. Its file asserts it.
   int64_t shared_memory = 0;
@@ -78,8 +81,8 @@ struct AttentionKernelRow {
     return device == c.device && (c.backward ? backward : forward) &&
            (dtypes & dtype_bit(c.dtype)) != 0 && head_dim.contains(c.head_dim) &&
            c.head_dim % head_dim_step == 0 && queries.contains(c.queries) &&
-           keys.contains(c.keys) && (dropout || !c.dropout) && (!hopper || c.hopper) &&
-           shared_memory <= c.shared_memory && (!aligned || c.aligned) &&
+           keys.contains(c.keys) && (dropout || !c.dropout) && (!causal || c.causal) &&
+           (!hopper || c.hopper) && shared_memory <= c.shared_memory && (!aligned || c.aligned) &&
            (!scale_positive || c.scale_positive) && (!tensor_maps || c.tensor_maps) &&
            (!inference_only || !c.saves_lse);
   }
@@ -89,6 +92,8 @@ struct AttentionKernelRow {
 inline constexpr int64_t kCudaHeadDim = 256, kMmaHeadDim = 128;
 inline constexpr int64_t kShortRows = 64;      // queries and keys that one block of short_mma holds
 inline constexpr int64_t kPipelineRows = 193;  // fewer do not fill the pipeline's tiles
+inline constexpr int64_t kOrderedRows =
+    2048;  // below, what a block begins and ends with costs more
 
 // cuda_cores holds tiles of that many rows in shared memory: of q, k or v in float32, and of
 // scores. An odd number of float4s from row to row, so that eight threads reading one column of
@@ -157,6 +162,15 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .head_dim = {72, kMmaHeadDim}, .head_dim_step = 8,
      .queries = {kPipelineRows}, .keys = {kPipelineRows}, .dropout = false,
      .hopper = true, .shared_memory = attention_table::kOfHopper,
+     .aligned = true, .tensor_maps = true},
+
+    {.kernel = AttentionKernel::wgmma_ordered, .name = "wgmma_ordered",
+     .description = "one pass by tiles of keys; dq in float32, added to in a fixed order",
+     .device = attention_table::kCuda, .forward = false, .backward = true,
+     .dtypes = attention_table::kBf16,
+     .head_dim = {64, 64}, .head_dim_step = 1,
+     .queries = {kOrderedRows}, .keys = {kOrderedRows}, .dropout = false,
+     .causal = true, .hopper = true, .shared_memory = attention_table::kOfHopper,
      .aligned = true, .tensor_maps = true},
 
     {.kernel = AttentionKernel::wgmma, .name = "wgmma",

@@ -107,6 +107,19 @@ __device__ __forceinline__ void multiply_rows(Sums& c, uint32_t a, uint32_t b, b
       : "r"(a), "r"(b), "r"(static_cast<int>(add))
       : "memory");
 }
+// c (+)= a^T b: 16 rows of 64 columns at descriptors `a` and `b`; without `add` c is overwritten.
+__device__ __forceinline__ void multiply_transposed_rows(Sums& c, uint32_t a, uint32_t b,
+                                                         bool add) {
+  asm volatile(
+      "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, %34, 0;\n"
+      "mov.b64 a, {%32, " TRAFO_DESCRIPTOR_HIGH "};\nmov.b64 b, {%33, " TRAFO_DESCRIPTOR_HIGH
+      "};\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " TRAFO_SUMS_PLACES
+      ", a, b, p, 1, 1, 1, 1;\n}\n"
+      : TRAFO_SUMS
+      : "r"(a), "r"(b), "r"(static_cast<int>(add))
+      : "memory");
+}
 // c += a b: a in registers, 16 rows of 64 columns at descriptor `b`.
 __device__ __forceinline__ void multiply_columns(Sums& c, const Quad& a, uint32_t b) {
   asm volatile("{\n.reg .b64 b;\nmov.b64 b, {%36, " TRAFO_DESCRIPTOR_HIGH
@@ -163,8 +176,8 @@ __device__ __forceinline__ void clear_all(Sums (&c)[Count]) {
 
 // Probabilities of a thread, its own rows `own` and own + 8, the other ones from `first` + `column`
 // on: zero where a query does not see a key, or does not exist.
-template <bool ForKeys>
-__device__ __forceinline__ void mask_probabilities(Sums& s, const AttentionProblem& a,
+template <bool ForKeys, int N>
+__device__ __forceinline__ void mask_probabilities(float (&s)[N][4], const AttentionProblem& a,
                                                    const AttentionItem& item, int own, int first,
                                                    int column) {
 #pragma unroll
@@ -177,7 +190,7 @@ __device__ __forceinline__ void mask_probabilities(Sums& s, const AttentionProbl
     else
       end = own_row < item.queries ? item.visible(a, own_row) - first : 0;
 #pragma unroll
-    for (int n = 0; n < 8; ++n)
+    for (int n = 0; n < N; ++n)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int other_row = 8 * n + column + e;
