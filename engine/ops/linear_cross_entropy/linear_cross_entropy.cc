@@ -24,22 +24,22 @@ constexpr int64_t kRowStep = 16;
 // Bytes of logits that are held at a time, if the caller gives no budget. On the CPU it is what the
 // caches hold. On a device every chunk adds to the whole of dW once more, so chunks should be
 // large:
-// - 11/8 of the size of dW, between 80 and 240 MiB, whatever the batch;
+// - twice the size of dW, between 80 and 208 MiB, whatever the batch;
 // - more for large batches: the rows that fill the multiprocessors with tiles of 128 x 256 of dX,
-//   but no more bytes than 24 for each element of x, less than a layer's activations take.
+//   but no more bytes than 32 for each element of x, about what a layer's activations take.
 int64_t chunk_bytes(const Context& context, const Tensor& x, const Tensor& weight,
                     const LinearCrossEntropyOptions& options) {
   if (options.chunk_bytes) return *options.chunk_bytes;
   constexpr int64_t kMiB = 1 << 20, kTileRows = 128, kTileColumns = 256, kMultiprocessors = 132;
   if (context.device().kind == DeviceKind::cpu) return 8 * kMiB;
   const int64_t by_weight =
-      std::clamp(weight.numel() * int64_t{sizeof(float)} / 8 * 11, 80 * kMiB, 240 * kMiB);
+      std::clamp(weight.numel() * int64_t{2 * sizeof(float)}, 80 * kMiB, 208 * kMiB);
   const int64_t tiles = std::max<int64_t>(1, (x.dim(1) + kTileColumns - 1) / kTileColumns);
   const int64_t wave = kTileRows * std::max<int64_t>(1, kMultiprocessors / tiles);
   const int64_t by_wave = checked_mul(wave * static_cast<int64_t>(dtype_size(x.dtype())),
                                       weight.dim(0), kLinearCrossEntropyOp);
   return std::max(by_weight,
-                  std::min(by_wave, checked_mul(x.numel(), int64_t{24}, kLinearCrossEntropyOp)));
+                  std::min(by_wave, checked_mul(x.numel(), int64_t{32}, kLinearCrossEntropyOp)));
 }
 
 void check_inputs(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
