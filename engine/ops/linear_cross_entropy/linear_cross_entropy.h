@@ -16,8 +16,8 @@ namespace trafo::ops {
 struct LinearCrossEntropyOptions {
   CrossEntropyOptions loss = {};
   // Upper bound of the logits held at a time, at least one row. Default: 8 MiB on the CPU, whose
-  // caches they should fit. Elsewhere 11/8 of the weight in float32, within 80 and 240 MiB, or one
-  // wave of tiles of dx if that is more and at most 24 times the elements of x.
+  // caches they should fit. Elsewhere twice the weight in float32, within 80 and 208 MiB, or one
+  // wave of tiles of dx if that is more and at most 32 bytes for each element of x.
   std::optional<int64_t> chunk_bytes = {};
   // Gradients of weight and bias go straight into their bound buffers, where they are leaves that
   // have some (bind_grad): no copy of the size of the vocabulary matrix. For a caller that will run
