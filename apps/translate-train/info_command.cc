@@ -22,16 +22,26 @@ struct InfoArguments {
   bool json = false;
 };
 
-// What the weights are stored in and, of int8 weights, what multiplies them.
+// What the weights are stored in and, of quantized ones, what multiplies them.
 Json weight_facts(const std::vector<trafo_parameter_info>& parameters) {
-  int64_t matrices = 0, codes = 0, others = 0;
+  int64_t int8_matrices = 0, int8_elements = 0, int4_matrices = 0, int4_elements = 0, others = 0;
   for (const trafo_parameter_info& parameter : parameters) {
-    const bool int8 = parameter.dtype == TRAFO_INT8;
-    matrices += int8 ? 1 : 0;
-    (int8 ? codes : others) += parameter.elements;
+    if (parameter.bits == 4) {
+      ++int4_matrices;
+      int4_elements += parameter.elements;
+    } else if (parameter.dtype == TRAFO_INT8) {
+      ++int8_matrices;
+      int8_elements += parameter.elements;
+    } else {
+      others += parameter.elements;
+    }
   }
-  Json facts{{"int8_matrices", matrices}, {"int8_elements", codes}, {"float32_elements", others}};
-  if (matrices == 0) return facts;
+  Json facts{{"int8_matrices", int8_matrices},
+             {"int8_elements", int8_elements},
+             {"int4_matrices", int4_matrices},
+             {"int4_elements", int4_elements},
+             {"float32_elements", others}};
+  if (int8_matrices + int4_matrices == 0) return facts;
   trafo_device_info cpu{};
   check(trafo_device_get_info(TRAFO_DEVICE_CPU, 0, &cpu, sizeof cpu));
   facts["int8_kernel"] = cpu.int8_kernel;
@@ -91,7 +101,9 @@ Json model_facts(const std::string& path, const std::string& vocabulary, bool te
         Json{{"name", parameter.name},
              {"shape", parameter.rows > 1 ? Json{parameter.rows, parameter.columns}
                                           : Json{parameter.columns}},
-             {"dtype", parameter.dtype == TRAFO_INT8 ? "int8" : "float32"}});
+             {"dtype", parameter.bits == 4             ? "int4"
+                       : parameter.dtype == TRAFO_INT8 ? "int8"
+                                                       : "float32"}});
   return facts;
 }
 
@@ -142,20 +154,27 @@ void show_model(const Json& m, LineWriter& out) {
                        number(m["tensor_count"])));
   const Json& weights = m["weights"];
   if (weights.contains("int8_kernel")) {
-    out.show(
-        fmt::format("weights       int8 in {} matrices ({} elements), float32 in the rest ({})",
-                    number(weights["int8_matrices"]), number(weights["int8_elements"]),
-                    number(weights["float32_elements"])));
-    out.show("int8 kernel   " + weights["int8_kernel"].get<std::string>());
+    std::string line;
+    for (const char* type : {"int8", "int4"}) {
+      const Json& matrices = weights[std::string(type) + "_matrices"];
+      if (matrices != 0)
+        line += fmt::format("{} in {} matrices ({} elements), ", type, number(matrices),
+                            number(weights[std::string(type) + "_elements"]));
+    }
+    out.show(fmt::format("weights       {}float32 in the rest ({})", line,
+                         number(weights["float32_elements"])));
+    out.show("int8 kernel   " + weights["int8_kernel"].get<std::string>() +
+             (weights["int4_matrices"] != 0 ? ", int4 as int8" : ""));
   } else {
     out.show("weights       float32");
   }
   if (!m.contains("tensors")) return;
   const auto plain = [](const Json& value) { return value.dump(); };
   for (const Json& tensor : m["tensors"])
-    out.show(fmt::format("  {:<48} [{}]{}", tensor["name"].get<std::string>(),
-                         joined_elements(tensor["shape"], " x ", plain),
-                         tensor["dtype"] == "int8" ? " int8" : ""));
+    out.show(fmt::format(
+        "  {:<48} [{}]{}", tensor["name"].get<std::string>(),
+        joined_elements(tensor["shape"], " x ", plain),
+        tensor["dtype"] == "float32" ? std::string() : " " + tensor["dtype"].get<std::string>()));
 }
 
 Json vocabulary_facts(const std::string& path) {

@@ -104,7 +104,7 @@ int run(int argc, char** argv) {
       {"score", "log-probability of given pairs, perplexity", add_score},
       {"eval", "BLEU and chrF of translations", add_eval},
       {"average", "the mean of checkpoints", add_average},
-      {"quantize", "write a model with int8 weights", add_quantize},
+      {"quantize", "write a model with int8 or int4 weights", add_quantize},
       {"distill", "a training text for a smaller model, translated by a larger one", add_distill},
       {"merge", "write a model with its LoRA adapter merged", add_merge},
       {"info", "what a run directory, checkpoint, model or vocabulary is", add_info},

@@ -1,18 +1,26 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 
 #include "commands.h"
+#include "text_io.h"
 
 namespace translate_train {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kScoredAtOnce = 2000;  // pairs
+
 struct QuantizeArguments {
   ModelArguments model;
-  std::string output;
+  std::string output, method = "nearest";
+  std::vector<std::string> valid, calibration, keep_float;
+  int32_t bits = 8;
+  double max_loss = -1;  // negative: any
   bool quiet = false;
 };
 
@@ -20,19 +28,190 @@ double megabytes(uintmax_t bytes) {
   return static_cast<double>(bytes) / 1e6;
 }
 
+Corpus load_corpus(const std::vector<std::string>& files) {
+  return make<Corpus>(trafo_corpus_load, files[0].data(), files[0].size(), files[1].data(),
+                      files[1].size());
+}
+
+struct Quality {
+  double cross_entropy = 0;  // nats a target token
+  double bleu = 0;
+};
+
+// Measures models on validation pairs.
+class ValidationPairs {
+ public:
+  ValidationPairs(const std::vector<std::string>& files, const trafo_tokenizer* tokenizer)
+      : tokenizer_(tokenizer) {
+    read_pair(files[0], files[1], source_, target_);
+    if (source_.empty()) usage_error(files[0] + ": is empty");
+  }
+
+  double cross_entropy(trafo_model* model) const {
+    auto options = with_defaults<trafo_translate_options>(trafo_translate_options_init);
+    options.length_penalty = 0;
+    double total = 0;
+    int64_t tokens = 0;
+    for (size_t begin = 0; begin < source_.size(); begin += kScoredAtOnce) {
+      const size_t count = std::min(kScoredAtOnce, source_.size() - begin);
+      const auto s = views(source_), t = views(target_);
+      const auto scored = make<Translations>(trafo_force_decode, model, tokenizer_,
+                                             s.data() + begin, t.data() + begin, count,
+                                             static_cast<const trafo_translate_options*>(&options),
+                                             static_cast<const trafo_cancel*>(nullptr));
+      for (size_t i = 0; i < count; ++i) {
+        trafo_string_view text{};
+        double log_probability = 0;
+        const int32_t* ids = nullptr;
+        size_t length = 0;
+        check(trafo_translations_get(scored.get(), i, 0, &text, &log_probability));
+        check(trafo_translations_get_tokens(scored.get(), i, 0, &ids, &length));
+        total += log_probability;
+        tokens += static_cast<int64_t>(length) + 1;  // the end
+      }
+    }
+    return -total / static_cast<double>(tokens);
+  }
+
+  double bleu(trafo_model* model) const {
+    const auto lines = views(source_);
+    const auto translated =
+        make<Translations>(trafo_translate, model, tokenizer_, lines.data(), lines.size(),
+                           static_cast<const trafo_translate_options*>(nullptr),
+                           static_cast<const trafo_cancel*>(nullptr));
+    std::vector<trafo_string_view> hypotheses(lines.size());
+    for (size_t i = 0; i < hypotheses.size(); ++i)
+      check(trafo_translations_get(translated.get(), i, 0, &hypotheses[i], nullptr));
+    double score = 0;
+    check(trafo_bleu(hypotheses.data(), views(target_).data(), hypotheses.size(), 0, &score,
+                     nullptr));
+    return score;
+  }
+
+ private:
+  const trafo_tokenizer* tokenizer_;
+  std::vector<std::string> source_, target_;
+};
+
+// A matrix with codes.
+struct Coded {
+  std::string name;
+  int64_t elements;
+  double signal_to_noise;  // dB
+};
+
+// Those of a model, the worst first.
+std::vector<Coded> coded_matrices(const trafo_model* model) {
+  int64_t count = 0, elements = 0;
+  check(trafo_model_get_parameter_count(model, &count, &elements));
+  std::vector<Coded> matrices;
+  for (int64_t i = 0; i < count; ++i) {
+    trafo_parameter_info info{};
+    check(trafo_model_get_parameter_info(model, i, &info, sizeof info));
+    if (info.dtype == TRAFO_INT8)
+      matrices.push_back({info.name, info.elements, info.signal_to_noise});
+  }
+  std::stable_sort(matrices.begin(), matrices.end(), [](const Coded& a, const Coded& b) {
+    return a.signal_to_noise < b.signal_to_noise;
+  });
+  return matrices;
+}
+
+struct Quantizer {
+  const LoadedModel& loaded;
+  const QuantizeArguments& arguments;
+  Corpus calibration = nullptr;
+
+  Model run(const std::vector<std::string>& keep_float) const {
+    auto options = with_defaults<trafo_quantize_options>(trafo_quantize_options_init);
+    options.bits = arguments.bits;
+    options.method = arguments.method == "gptq" ? TRAFO_QUANTIZE_GPTQ : TRAFO_QUANTIZE_NEAREST;
+    const auto names = views(keep_float);
+    options.keep_float = names.data();
+    options.keep_float_count = names.size();
+    options.tokenizer = loaded.tokenizer.get();
+    options.calibration = calibration.get();
+    return make<Model>(trafo_model_quantize, loaded.model.get(),
+                       static_cast<const trafo_quantize_options*>(&options));
+  }
+};
+
+void check_arguments(const QuantizeArguments& arguments) {
+  if (arguments.bits != 8 && arguments.bits != 4)
+    usage_error(fmt::format("--bits: 8 or 4, not {}", arguments.bits));
+  if (arguments.method == "gptq" && arguments.bits != 4)
+    usage_error("--method gptq: is for --bits 4");
+  if (arguments.method == "gptq" && arguments.calibration.empty())
+    usage_error("--method gptq: needs --calibration SRC TRG");
+  if (arguments.max_loss >= 0 && arguments.valid.empty())
+    usage_error("--max-loss: needs --valid-sets SRC TRG to measure the loss on");
+}
+
+// Quantizes the model, with the matrices in float that --max-loss asks for.
+Model quantize_within_loss(const Quantizer& quantizer, const ValidationPairs* pairs,
+                           double float_cross_entropy, Reporter::Phase& phase) {
+  const QuantizeArguments& arguments = quantizer.arguments;
+  std::vector<std::string> keep = arguments.keep_float;
+  for (;;) {
+    phase.now("quantizing");
+    Model model = quantizer.run(keep);
+    if (arguments.max_loss < 0) return model;
+    phase.now("measuring cross-entropy");
+    const double loss = pairs->cross_entropy(model.get()) - float_cross_entropy;
+    if (loss <= arguments.max_loss) return model;
+    const std::vector<Coded> coded = coded_matrices(model.get());
+    if (coded.size() <= 1)
+      usage_error(fmt::format("--max-loss {:g}: the loss is {:.4f} with a single matrix quantized",
+                              arguments.max_loss, loss));
+    keep.push_back(coded.front().name);
+  }
+}
+
 int quantize(QuantizeArguments arguments) {
+  check_arguments(arguments);
   require_no_model_in(arguments.output);
   arguments.model.device = "cpu";
-  arguments.model.weights = "int8";
   Reporter reporter({.quiet = arguments.quiet});
   const std::string from = find_model(arguments.model).model;
   const LoadedModel loaded = load_model(arguments.model, reporter);
-  const Reporter::Phase phase(reporter, "writing");
-  const std::string to =
-      write_model_folder(arguments.output, loaded.model.get(), loaded.tokenizer.get());
-  const auto before = fs::file_size(from), after = fs::file_size(to);
-  reporter.info(fmt::format("{}: int8 weights, {:.2f} MB ({}: {:.2f} MB), with vocab.spm", to,
-                            megabytes(after), from, megabytes(before)));
+  Reporter::Phase phase(reporter, "reading");
+  std::unique_ptr<ValidationPairs> pairs;
+  Quantizer quantizer{loaded, arguments};
+  const auto& shown = arguments.calibration.empty() ? arguments.valid : arguments.calibration;
+  if (!shown.empty()) quantizer.calibration = load_corpus(shown);
+  Quality exact, rounded;
+  if (!arguments.valid.empty()) {
+    pairs = std::make_unique<ValidationPairs>(arguments.valid, loaded.tokenizer.get());
+    phase.now("measuring the float model");
+    exact = {pairs->cross_entropy(loaded.model.get()), pairs->bleu(loaded.model.get())};
+  }
+  const Model model = quantize_within_loss(quantizer, pairs.get(), exact.cross_entropy, phase);
+  if (pairs) {
+    phase.now("measuring the quantized model");
+    rounded = {pairs->cross_entropy(model.get()), pairs->bleu(model.get())};
+  }
+  phase.now("writing");
+  const std::string to = write_model_folder(arguments.output, model.get(), loaded.tokenizer.get());
+
+  const std::vector<Coded> coded = coded_matrices(model.get());
+  if (!arguments.quiet) {
+    LineWriter out("-");
+    out.write("signal-to-noise ratio of each quantized matrix, dB:");
+    for (const Coded& matrix : coded)
+      out.write(fmt::format("{:8.1f}  {}", matrix.signal_to_noise, matrix.name));
+    if (pairs)
+      out.write(fmt::format(
+          "float32: cross-entropy {:.4f}, BLEU {:.2f}\n"
+          "quantized: cross-entropy {:.4f} ({:+.4f}), BLEU {:.2f} ({:+.2f})",
+          exact.cross_entropy, exact.bleu, rounded.cross_entropy,
+          rounded.cross_entropy - exact.cross_entropy, rounded.bleu, rounded.bleu - exact.bleu));
+    out.finish();
+  }
+  reporter.info(
+      fmt::format("{}: int{} weights in {} matrices, {:.2f} MB ({}: {:.2f} MB), with "
+                  "vocab.spm",
+                  to, arguments.bits, coded.size(), megabytes(fs::file_size(to)), from,
+                  megabytes(fs::file_size(from))));
   return kDone;
 }
 
@@ -44,10 +223,36 @@ Action add_quantize(CLI::App& app) {
   app.add_option("-o,--output", arguments->output, "directory for model.safetensors and vocab.spm")
       ->required()
       ->type_name("DIR");
+  app.add_option("--bits", arguments->bits,
+                 "8: int8, a scale for each row; 4: int4, a scale for each 32 columns (default 8)")
+      ->type_name("N");
+  app.add_option("--method", arguments->method,
+                 "nearest, or with --bits 4 gptq, which needs --calibration (default nearest)")
+      ->check(CLI::IsMember({"nearest", "gptq"}))
+      ->type_name("NAME");
+  app.add_option("--calibration", arguments->calibration,
+                 "pairs like those that will be translated, plain or .gz (default --valid-sets)")
+      ->expected(2)
+      ->type_name("SRC TRG");
+  app.add_option("--valid-sets", arguments->valid,
+                 "measures cross-entropy and BLEU before and after on these pairs, plain or .gz")
+      ->expected(2)
+      ->type_name("SRC TRG");
+  app.add_option("--max-loss", arguments->max_loss,
+                 "keeps the worst matrices in float32 until cross-entropy rises by no more than R "
+                 "nats a token; refuses if none is left")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("R");
+  app.add_option("--keep-float", arguments->keep_float,
+                 "matrices that stay float32: names, * for any characters, ? for one")
+      ->type_name("PATTERN ...");
+  app.add_option("--cpu-threads", arguments->model.threads, "(default 0: every core)")
+      ->type_name("N");
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
-      "The matrices become int8 codes with a scale for each row; norms and biases stay float32. "
-      "translate and score read DIR as any model. It cannot be trained, exported or averaged.");
+      "The matrices become codes with scales; norms and biases stay float32. Writes the matrices "
+      "that lose most first. translate and score read DIR as any model. It cannot be trained, "
+      "exported or averaged.");
   return [arguments] { return quantize(*arguments); };
 }
 

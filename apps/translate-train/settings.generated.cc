@@ -127,6 +127,9 @@ constexpr SettingSpec kSpecs[] = {
     {"optimizer-states", "", "", "Training", "NAME",
      "fp32 or 8bit: what the moments of AdamW are kept in, 8 or 2.03 bytes a parameter (default fp32)",
      "fp32 8bit", 1, 1, true, true, nullptr},
+    {"quantize-bits", "", "", "Training", "N",
+     "quantization-aware training: 8 (int8 weights) or 4 (int4 in groups of 32); 0: off (default 0)",
+     "", 1, 1, true, true, nullptr},
     {"exponential-smoothing", "", "", "Training", "[R]",
      "validate and save an EMA of the weights, which takes the share R of every update's weights, 0: off (default 1e-4 where R is left out; else by task)",
      "", 0, 1, true, true, nullptr},
@@ -324,6 +327,7 @@ void read_options(const Settings& s, trafo_trainer_options& o) {
   if (s.has("weight-decay")) o.weight_decay = s.real("weight-decay", {"at least 0 and below 1000000", 0, 1000000, true, false, false});
   if (s.has("decay-norms-and-biases")) o.decay_norms_and_biases = s.flag("decay-norms-and-biases");
   if (s.has("optimizer-states")) o.optimizer_states = s.choice("optimizer-states", kOptimizerStates);
+  if (s.has("quantize-bits")) o.quantize_bits = s.integer("quantize-bits", {"0 to 8", 0, 8, true, true, true});
   if (s.has("exponential-smoothing")) read_ema_alpha(s, "exponential-smoothing", o);
   if (s.has("optimizer-delay")) o.gradient_accumulation = s.integer("optimizer-delay", {"1 to 1048576", 1, 1048576, true, true, false});
   if (s.has("seed")) o.seed = s.seed("seed");
@@ -360,6 +364,7 @@ void set_defaults(Settings& s, const trafo_trainer_options& o) {
   s.set_default("weight-decay", {fmt::format("{}", o.weight_decay)});
   s.set_default("decay-norms-and-biases", {o.decay_norms_and_biases != 0 ? "on" : "off"});
   s.set_default("optimizer-states", {first_name(kOptimizerStates[o.optimizer_states])});
+  s.set_default("quantize-bits", {fmt::format("{}", o.quantize_bits)});
   s.set_default("exponential-smoothing", {fmt::format("{}", o.ema_alpha)});
   s.set_default("optimizer-delay", {fmt::format("{}", o.gradient_accumulation)});
   s.set_default("seed", {fmt::format("{}", o.seed)});

@@ -196,6 +196,29 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_as(trafo_context *context
  * UNSUPPORTED: a context of a GPU. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_int8(trafo_context *context, const char *path, size_t path_length,
                                                             trafo_model **out);
+/* How trafo_model_quantize rounds weights. */
+#define TRAFO_QUANTIZE_NEAREST 0 /* each weight to the nearest code */
+#define TRAFO_QUANTIZE_GPTQ    1 /* int4, each weight with the error of the ones before it (Frantar et al., arXiv 2210.17323) */
+
+typedef struct trafo_quantize_options {
+  size_t struct_size;
+  int32_t bits;                        /* 8 (default): a scale for each row; 4: a scale for each 32 columns of a row */
+  int32_t method;                      /* TRAFO_QUANTIZE_NEAREST (default) or TRAFO_QUANTIZE_GPTQ */
+  const trafo_string_view *keep_float; /* patterns of names as of trafo_model_freeze: matrices that stay float32; default none */
+  size_t keep_float_count;
+  const trafo_tokenizer *tokenizer;    /* of the calibration pairs; default NULL */
+  const trafo_corpus *calibration;     /* pairs that show what the layers multiply; TRAFO_QUANTIZE_GPTQ needs them; default NULL */
+} trafo_quantize_options;
+
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_quantize_options_init(trafo_quantize_options *options, size_t struct_size);
+/* A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. Without options the
+ * defaults apply. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.
+ * trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,
+ * otherwise of the weights. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of
+ * another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_quantize(trafo_model *model, const trafo_quantize_options *options,
+                                                           trafo_model **out);
 /* Loads a model of a run directory, with one checkpoint or more (docs/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or
  * TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run
  * that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1 */
@@ -238,6 +261,8 @@ typedef struct trafo_parameter_info {
   double weight_decay_factor;  /* multiplied with weight_decay */
   int64_t rows;                /* 1: a vector */
   int64_t columns;
+  int64_t bits;                /* of an element in files: 4 of an int4 matrix, whose dtype is TRAFO_INT8 */
+  double signal_to_noise;      /* of what trafo_model_quantize made of a matrix, in dB; NaN: not known */
 } trafo_parameter_info;
 
 /* How parameter `index` is trained. since 0.1 */
@@ -382,6 +407,10 @@ typedef struct trafo_trainer_options {
   double beta1; /* Decay of AdamW's first moment. Default 0.9. */
   double beta2; /* Decay of AdamW's second moment. Default 0.98. */
   double epsilon; /* AdamW's epsilon. Default 1e-9. */
+  /* Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in groups of
+   * 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through), and the optimizer
+   * works on exact weights, which files hold. 8 or 4. Default 0: no quantization. */
+  int64_t quantize_bits;
   /* EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and
    * saved as model.safetensors. Training goes on from the weights themselves, which the model keeps and checkpoints hold as
    * unsmoothed.safetensors. Default 0: no EMA. */

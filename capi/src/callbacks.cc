@@ -184,7 +184,7 @@ trafo_error* trafo_model_read(trafo_context* context, trafo_read_fn read, void* 
     *out = new_handle<trafo_model>(
         call.owner(),
         std::shared_ptr<Model>(load_model(
-            c, SafetensorsReader::from_memory(bytes, "the model", ElementTypes::ours_and_int8),
+            c, SafetensorsReader::from_memory(bytes, "the model", ElementTypes::ours_and_codes),
             dtype)));
   });
 }

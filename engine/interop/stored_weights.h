@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/half.h"
 #include "engine/interop/interop.h"
 
 namespace trafo::interop {
@@ -35,10 +36,6 @@ std::vector<float> converted(std::span<const std::byte> bytes, Convert convert) 
   }
   return values;
 }
-
-// IEEE 754 binary16, rounded to nearest even; infinite from 65520 on.
-uint16_t float_to_half(float value);
-float half_to_float(uint16_t half);
 
 // float16 and bfloat16. UNSUPPORTED, naming `name`, if a value becomes infinite.
 std::vector<std::byte> to_float16(const std::string& name, std::span<const float> values);

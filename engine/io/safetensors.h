@@ -42,7 +42,8 @@ struct TensorEntry {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;       // row-major; {} is a scalar
   std::span<const std::byte> data;  // exactly element_count(shape) * dtype_size(dtype) bytes
-  // "I8" for int8 codes, which no Tensor holds. `dtype` has no meaning then.
+  // "I8", "U8" or "F16" for codes and scales of quantized weights, which no Tensor holds. `dtype`
+  // has no meaning then.
   std::string foreign = {};
 };
 
@@ -72,9 +73,9 @@ struct TensorInfo {
 };
 
 class SafetensorsSource;  // a file or a buffer, read at offsets
-// The element types that a reader allows: those of DType, int8 (I8) besides, or every type of the
-// format. See TensorInfo::foreign.
-enum class ElementTypes { ours, ours_and_int8, all };
+// The element types that a reader allows: those of DType, besides those of quantized weights (I8,
+// U8 and F16), or every type of the format. See TensorInfo::foreign.
+enum class ElementTypes { ours, ours_and_codes, all };
 
 class SafetensorsReader {
  public:

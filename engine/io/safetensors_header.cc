@@ -98,8 +98,9 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
       state_ = State::metadata;
     } else if (state_ == State::field_value && field_ == Field::dtype) {
       const DTypeName* known = find_type(kDTypeNames, text);
+      const bool codes = text == "I8" || text == "U8" || text == "F16";
       const bool allowed =
-          types_ == ElementTypes::all || (types_ == ElementTypes::ours_and_int8 && text == "I8");
+          types_ == ElementTypes::all || (types_ == ElementTypes::ours_and_codes && codes);
       const bool foreign = known == nullptr && allowed && find_type(kForeignTypes, text);
       require(known != nullptr || foreign, ErrorCode::unsupported, kSafetensorsHeaderOrigin, label_,
               ": tensor ", quote(tensors.back().name), " has dtype ", quote(text.substr(0, 32)),

@@ -310,14 +310,18 @@ std::string describe_differences(const ModelConfig& saved, const ModelConfig& gi
 std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader,
                                   std::optional<DType> dtype, bool int8_weights) {
   const ModelConfig config = read_model_config(reader);
-  const bool stored_int8 = has_int8_weights(reader);
-  const bool int8 = int8_weights || stored_int8;
-  const DType stored = stored_int8 ? DType::f32 : stored_dtype(reader);
+  const StoredWeights kind = stored_weights(reader);
+  const bool has_codes = kind != StoredWeights::floats;
+  const bool int8 = int8_weights || has_codes;
+  const DType stored = has_codes ? DType::f32 : stored_dtype(reader);
   require(!dtype || stat_dtype(*dtype) == stored, ErrorCode::unsupported, kModelIoOrigin,
           reader.label(), " holds ", dtype_name(stored), " weights, of which no ",
           dtype_name(dtype.value_or(stored)), " model is made");
-  check_claimed_size(reader, config, stored,
-                     stored_int8 ? 1.0 : static_cast<double>(dtype_size(stored)));
+  const double matrix_element = kind == StoredWeights::mixed ? 0.5
+                                : kind == StoredWeights::int8
+                                    ? 1.0
+                                    : static_cast<double>(dtype_size(stored));
+  check_claimed_size(reader, config, stored, matrix_element);
   const std::optional<AdapterConfig> adapter = read_adapter_config(reader, config);
   std::unique_ptr<Model> model = make_model(context, config, 0, dtype.value_or(stored), int8);
   if (adapter) add_adapter(context, *model, *adapter, 0);
@@ -331,7 +335,7 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
 
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path,
                                   std::optional<DType> dtype, bool int8_weights) {
-  return load_model(context, open_model(path, ElementTypes::ours_and_int8), dtype, int8_weights);
+  return load_model(context, open_model(path, ElementTypes::ours_and_codes), dtype, int8_weights);
 }
 
 void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model) {

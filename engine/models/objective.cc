@@ -19,8 +19,8 @@ ops::CrossEntropyOutput LabelSmoothedCrossEntropy::loss(Context& context, const 
   options.loss.reduction = Reduction::sum;
   options.loss.scale = scale;
   options.loss.labels_validated = batch.indices_validated;
-  return ops::linear_cross_entropy(context, hidden, output.weight.values, output.bias,
-                                   batch.target_out, options);
+  return ops::linear_cross_entropy(context, nn::linear_input(context, hidden, output.weight),
+                                   output.weight.values, output.bias, batch.target_out, options);
 }
 
 Tensor label_nll(Context& context, const Model& model, const Batch& batch, int32_t ignore_label) {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/int8_matrix.h"
 #include "engine/core/philox.h"
 #include "engine/ops/cast/cast.h"
+#include "engine/ops/fake_quant_rows/fake_quant_rows.h"
 
 namespace trafo {
 namespace {
@@ -84,6 +86,27 @@ void ParameterStore::set_int8(ParamId id, Int8Matrix matrix) {
   entry.int8 = std::make_shared<const Int8Matrix>(std::move(matrix));
 }
 
+void ParameterStore::set_int4(Context& context, ParamId id, Int4Matrix matrix) {
+  ThreadPool* pool = cpu_thread_pool(context.backend());
+  require(pool != nullptr, ErrorCode::internal, "parameters", "int4 weights are for the CPU");
+  const std::vector<float> values = matrix.values(*pool);
+  set_int8(id, Int8Matrix::quantized(*pool, values.data(), matrix.rows(), matrix.columns()));
+  entries_[index(id)].int4 = std::make_shared<const Int4Matrix>(std::move(matrix));
+}
+
+void ParameterStore::keep_float(Context& context, ParamId id, std::span<const float> values) {
+  Entry& entry = entries_[index(id)];
+  require(is_int8(id), ErrorCode::internal, "parameters", entry.name, " is not int8");
+  require(static_cast<int64_t>(values.size()) == element_count(entry.shape),
+          ErrorCode::shape_mismatch, "parameters", entry.name, " is ", entry.shape.str(), ", not ",
+          values.size(), " elements");
+  entry.value = context.from_values<float>(values, entry.shape);
+  entry.takes_int8 = false;
+  entry.kept_float = true;
+  entry.int8 = nullptr;
+  entry.int4 = nullptr;
+}
+
 void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed, bool int8_weights) {
   require(is_floating(dtype), ErrorCode::dtype_mismatch, "parameters",
           "parameters are floating-point numbers, not ", dtype_name(dtype));
@@ -111,7 +134,8 @@ void ParameterStore::make_workspaces(Context& context, DType dtype) {
     size = checked_add(size, (count + kAlignment - 1) / kAlignment * kAlignment, "parameters");
   }
   flat_ = context.zeros({trainable}, dtype);
-  master_ = dtype == DType::bf16 ? context.zeros({trainable}, DType::f32) : flat_;
+  const bool rounded = dtype == DType::bf16 || quantize_bits_ != 0;
+  master_ = rounded ? context.zeros({trainable}, stat_dtype(dtype)) : flat_;
   flat_grad_ = context.zeros({trainable}, master_.dtype());
   frozen_ = frozen > 0 ? context.zeros({frozen}, dtype) : Tensor{};
   for (Entry& entry : entries_) {
@@ -166,9 +190,10 @@ std::deque<ParameterStore::Entry> ParameterStore::without_tensors() const {
 // Lays the parameters out as the groups of `entries` say. These are the entries that there are,
 // with other groups and updates; some may follow at the end or be missing there. Values are kept,
 // and new ones are zero.
-void ParameterStore::lay_out(Context& context, std::deque<Entry> entries) {
+void ParameterStore::lay_out(Context& context, std::deque<Entry> entries, int64_t quantize_bits) {
   require_unused();
   ParameterStore next = *this;
+  next.quantize_bits_ = quantize_bits;
   next.entries_ = std::move(entries);
   next.make_workspaces(context, dtype());
   const size_t kept = std::min(entries_.size(), next.entries_.size());
@@ -201,6 +226,7 @@ void ParameterStore::lay_out(Context& context, std::deque<Entry> entries) {
     entry.grad = std::move(moved.grad);
     entry.low_rank = std::move(moved.low_rank);
   }
+  quantize_bits_ = quantize_bits;
   flat_ = std::move(next.flat_);
   master_ = std::move(next.master_);
   flat_grad_ = std::move(next.flat_grad_);
@@ -210,6 +236,9 @@ void ParameterStore::lay_out(Context& context, std::deque<Entry> entries) {
 Weight ParameterStore::weight(ParamId id) const {
   const Entry& entry = entries_[index(id)];
   Weight weight{entry.value, entry.int8};
+  weight.quantizes_input = quantize_bits_ != 0 && entry.takes_int8;
+  weight.observer = observer_;
+  weight.parameter = id;
   if (entry.low_rank)
     weight.update = {value(entry.low_rank->down), value(entry.low_rank->up), entry.low_rank->scale,
                      entry.low_rank->ranges};
@@ -329,8 +358,49 @@ void ParameterStore::complete_grads(Context& context) {
   }
 }
 
-void ParameterStore::follow_master(Context& context) {
-  if (has_master()) convert_into(context, flat_, master_);
+void ParameterStore::set_quantize_bits(Context& context, int64_t bits) {
+  require(bits == 0 || bits == 4 || bits == 8, ErrorCode::invalid_argument, "parameters",
+          "weights are quantized to 8 or 4 bits, not to ", bits);
+  if (bits != 0) {
+    require(!int8_weights_, ErrorCode::unsupported, "parameters",
+            "a model with int8 weights is not trained: train the float model");
+    require(!has_low_rank(), ErrorCode::unsupported, "parameters",
+            "quantization-aware training is not for models with an adapter: merge it first");
+    for (const Entry& entry : entries_) {
+      if (!entry.takes_int8) continue;
+      require(entry.group.trainable, ErrorCode::invalid_argument, "parameters", entry.name,
+              " is frozen: quantization-aware training trains every matrix that it quantizes");
+      require(entry.shape[1] <= Int8Matrix::kMaxColumns, ErrorCode::unsupported, "parameters",
+              entry.name, " has rows of ", entry.shape[1], " elements, int8 weights have at most ",
+              Int8Matrix::kMaxColumns);
+    }
+  }
+  if (bits != quantize_bits_) lay_out(context, without_tensors(), bits);
+}
+
+void ParameterStore::round_into_value(Context& context, const Entry& entry,
+                                      const Tensor& exact) const {
+  const Tensor value = entry.value.detach();
+  if (quantize_bits_ != 0 && entry.takes_int8)
+    fake_quant_into(context, value, exact, quantize_bits_);
+  else if (value.dtype() == exact.dtype())
+    context.backend().copy(value.raw(), exact.raw(), value.bytes());
+  else
+    convert_into(context, value, exact);
+}
+
+void ParameterStore::follow(Context& context, const Tensor& weights) {
+  if (has_master() && flat_.dtype() == weights.dtype())
+    context.backend().copy(flat_.raw(), weights.raw(), flat_.bytes());
+  else if (has_master())
+    convert_into(context, flat_, weights);
+  if (quantize_bits_ != 0)
+    for (const Entry& entry : entries_)
+      if (entry.takes_int8 && entry.group.trainable)
+        fake_quant_into(
+            context, entry.value.detach(),
+            weights.as_strided(entry.shape, contiguous_strides(entry.shape), entry.offset),
+            quantize_bits_);
   flat_.mark_written();
 }
 
@@ -344,7 +414,7 @@ void ParameterStore::set_value(Context& context, ParamId id, const void* data, s
     context.backend().copy_from_host(to.raw(), data, bytes);
   else  // a frozen bfloat16 parameter
     convert_into(context, to, context.from_host(data, bytes, entry.shape, master_.dtype()));
-  if (entry.group.trainable && has_master()) convert_into(context, entry.value, to);
+  if (entry.group.trainable && has_master()) round_into_value(context, entry, to);
   entry.value.mark_written();
 }
 

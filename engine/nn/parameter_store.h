@@ -7,17 +7,22 @@
 // Frozen parameters lie in a workspace of their own. They have no gradient and no master.
 //
 // In a store with int8 weights, everything is frozen for good. Weights that modules can read as
-// int8 have codes instead of values.
+// int8 have codes instead of values, except those that are kept in float.
+//
+// Under quantization-aware training these weights are trained as masters, in float32 too. The
+// values are the masters rounded to codes: what a quantized model computes with.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/backend/cpu/int4_matrix.h"
 #include "engine/nn/weight.h"
 #include "engine/runtime/context.h"
 
@@ -102,6 +107,20 @@ class ParameterStore {
   bool is_int8(ParamId id) const { return int8_weights_ && entries_[index(id)].takes_int8; }
   // SHAPE_MISMATCH unless the matrix has the parameter's shape.
   void set_int8(ParamId id, Int8Matrix matrix);
+  // The same for int4 codes, which files hold; the model computes with int8 codes of their values.
+  void set_int4(Context& context, ParamId id, Int4Matrix matrix);
+  // Keeps an int8 parameter in float instead: values [rows, columns] in float32.
+  void keep_float(Context& context, ParamId id, std::span<const float> values);
+  // The int4 codes that set_int4 was given; null: none.
+  std::shared_ptr<const Int4Matrix> int4(ParamId id) const { return entries_[index(id)].int4; }
+  bool kept_float(ParamId id) const { return entries_[index(id)].kept_float; }
+  // Whether the module that reads this matrix reads int8 codes too, and it is not kept in float.
+  bool takes_int8(ParamId id) const { return entries_[index(id)].takes_int8; }
+  // The signal-to-noise ratio of what a matrix gives after quantization, in dB; not known: NaN.
+  double signal_to_noise(ParamId id) const { return entries_[index(id)].signal_to_noise; }
+  void set_signal_to_noise(ParamId id, double db) { entries_[index(id)].signal_to_noise = db; }
+  // Linear layers tell it what they multiply; null: nobody.
+  void set_observer(LinearObserver* observer) { observer_ = observer; }
   // The values of a parameter or, if it is int8, its codes; and its low-rank update.
   Weight weight(ParamId id) const;
 
@@ -115,6 +134,14 @@ class ParameterStore {
   void remove_low_rank(Context& context);
   const std::optional<LowRank>& low_rank(ParamId id) const { return entries_[index(id)].low_rank; }
   bool has_low_rank() const { return !entries_.empty() && entries_.back().group.name == kAdapter; }
+
+  // --- quantization-aware training ---
+  // Bits of the codes that values are rounded to, 8 or 4 (groups of 32 columns); 0: not rounded.
+  int64_t quantize_bits() const { return quantize_bits_; }
+  // The workspaces are allocated anew. UNSUPPORTED: int8 weights, an adapter, or rows that are too
+  // long for int8. INVALID_ARGUMENT: other bits, a frozen matrix, or parameters that a trainer or
+  // another tensor uses. After an error nothing has changed.
+  void set_quantize_bits(Context& context, int64_t bits);
 
   // --- groups ---
   const ParameterGroup& group(ParamId id) const { return entries_[index(id)].group; }
@@ -135,14 +162,17 @@ class ParameterStore {
   // --- workspaces of trainable parameters ---
   // Every tensor starts at a multiple of 16 elements; the padding between them is zero and stays
   // zero.
-  const Tensor& flat() const { return flat_; }            // of dtype()
-  const Tensor& master() const { return master_; }        // flat() itself unless that is bfloat16
+  const Tensor& flat() const { return flat_; }  // of dtype()
+  // flat() itself, unless the values are rounded: to bfloat16, or to codes.
+  const Tensor& master() const { return master_; }
   const Tensor& flat_grad() const { return flat_grad_; }  // of the master's dtype
-  bool has_master() const { return flat_.dtype() != master_.dtype(); }
+  bool has_master() const { return flat_.dtype() != master_.dtype() || quantize_bits_ != 0; }
   // Elements of a workspace before a trainable parameter.
   int64_t offset(ParamId id) const { return entries_[index(id)].offset; }
   // Makes the values follow a master that was written to.
-  void follow_master(Context& context);
+  void follow_master(Context& context) { follow(context, master_); }
+  // The same with weights that are laid out like the master, such as their EMA. Only with a master.
+  void follow(Context& context, const Tensor& weights);
 
   // The next backward overwrites the gradients instead of adding to them.
   void zero_grad();
@@ -163,8 +193,10 @@ class ParameterStore {
     ParameterGroup group;
     int64_t offset = 0;  // elements, in flat_ or in frozen_
     Tensor value = {}, grad = {};
-    bool takes_int8 = false;
+    bool takes_int8 = false, kept_float = false;
     std::shared_ptr<const Int8Matrix> int8 = nullptr;
+    std::shared_ptr<const Int4Matrix> int4 = nullptr;
+    double signal_to_noise = std::numeric_limits<double>::quiet_NaN();
     std::optional<LowRank> low_rank = {};
   };
   const Entry& float_entry(ParamId id) const;
@@ -174,7 +206,12 @@ class ParameterStore {
   void make_workspaces(Context& context, DType dtype);
   bool has_codes(const Entry& entry) const { return int8_weights_ && entry.takes_int8; }
   std::deque<Entry> without_tensors() const;
-  void lay_out(Context& context, std::deque<Entry> entries);
+  void lay_out(Context& context, std::deque<Entry> entries) {
+    lay_out(context, std::move(entries), quantize_bits_);
+  }
+  void lay_out(Context& context, std::deque<Entry> entries, int64_t quantize_bits);
+  // Writes the value of a trainable parameter from its exact one.
+  void round_into_value(Context& context, const Entry& entry, const Tensor& exact) const;
   // The values with the most digits: the master's, or those of a frozen parameter.
   Tensor exact_value(const Entry& entry) const;
 
@@ -182,6 +219,8 @@ class ParameterStore {
   Tensor flat_, master_, flat_grad_;
   Tensor frozen_;  // undefined while nothing is frozen
   bool int8_weights_ = false;
+  int64_t quantize_bits_ = 0;
+  LinearObserver* observer_ = nullptr;
 };
 
 }  // namespace trafo

@@ -1,6 +1,7 @@
 #include "engine/nn/weight.h"
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/ops/fake_quant_rows/fake_quant_rows.h"
 #include "engine/ops/gather_rows/gather_rows.h"
 #include "engine/ops/int8_linear/int8_linear.h"
 #include "engine/ops/matmul/matmul.h"
@@ -8,9 +9,15 @@
 
 namespace trafo::nn {
 
+Tensor linear_input(Context& context, const Tensor& x, const Weight& weight) {
+  if (weight.observer) weight.observer->observe(context, weight.parameter, x);
+  return weight.quantizes_input ? ops::fake_quant_rows(context, x) : x;
+}
+
 Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Tensor& bias) {
-  const Tensor y = weight.int8 ? ops::int8_linear(context, x, *weight.int8, bias)
-                               : ops::linear(context, x, weight.values, bias);
+  const Tensor y =
+      weight.int8 ? ops::int8_linear(context, x, *weight.int8, bias)
+                  : ops::linear(context, linear_input(context, x, weight), weight.values, bias);
   if (!weight.update) return y;
   const LowRankUpdate& update = *weight.update;
   const Tensor down = ops::scale(context, ops::linear(context, x, update.down), update.scale);
@@ -22,7 +29,10 @@ Weight gather_rows(Context& context, const Weight& weight, std::span<const int32
   require(!weight.update, ErrorCode::internal, "gather_rows", "the weight has an update");
   if (!weight.int8) {
     const Tensor rows = context.from_values<int32_t>(index, {static_cast<int64_t>(index.size())});
-    return {ops::gather_rows(context, weight.values, rows), nullptr};
+    Weight gathered = weight;
+    gathered.values = ops::gather_rows(context, weight.values, rows);
+    gathered.observer = nullptr;  // these are other rows than it knows
+    return gathered;
   }
   ThreadPool* pool = cpu_thread_pool(context.backend());
   require(pool != nullptr, ErrorCode::unsupported, "gather_rows", "int8 weights are for the CPU");

@@ -21,18 +21,33 @@ struct LowRankUpdate {
   std::shared_ptr<const std::vector<ColumnRange>> ranges;
 };
 
+// Sees what linear layers multiply with: calibration of a quantized model.
+class LinearObserver {
+ public:
+  virtual ~LinearObserver() = default;
+  // x [T, columns] is about to be multiplied with the parameter (its number in the store).
+  virtual void observe(Context& context, int32_t parameter, const Tensor& x) = 0;
+};
+
 // Either values or int8 codes.
 struct Weight {
   Tensor values;
   std::shared_ptr<const Int8Matrix> int8;  // of a model with int8 weights
   std::optional<LowRankUpdate> update = {};
+  // Of quantization-aware training: x is rounded to int8 codes of its rows, as int8_linear does.
+  bool quantizes_input = false;
+  LinearObserver* observer = nullptr;
+  int32_t parameter = -1;  // what the observer is told
 
   // Whether x W^T is the whole product.
-  bool is_dense() const { return !int8 && !update; }
+  bool is_dense() const { return !int8 && !update && !quantizes_input && !observer; }
 };
 
 namespace nn {
 
+// What a linear layer with this weight multiplies in place of x [T, columns]: x itself, or x
+// rounded to int8 codes (ops/fake_quant_rows). Tells the observer.
+Tensor linear_input(Context& context, const Tensor& x, const Weight& weight);
 // x W^T + bias: x [T, columns], bias [rows] or undefined -> [T, rows].
 Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Tensor& bias = {});
 // The rows `index` of a weight without an update.

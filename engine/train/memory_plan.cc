@@ -69,6 +69,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   if (groups.like) model->parameters().copy_groups(context, *groups.like);
   for (const std::string& pattern : groups.frozen)
     model->parameters().set_trainable(context, pattern, false);
+  model->parameters().set_quantize_bits(context, options.quantize_bits);
   backend->reset_peak_memory();  // that had both layouts of the parameters
   MemoryPlan plan;
   plan.gradients = static_cast<int64_t>(model->parameters().flat_grad().bytes());

@@ -37,6 +37,9 @@ void validate(const TrainOptions& options) {
   for_each_field_of_training(options, [](const OptionField& field, const auto& value) {
     check_option(kOptionsOrigin, field, value);
   });
+  require(options.quantize_bits == 0 || options.quantize_bits == 4 || options.quantize_bits == 8,
+          ErrorCode::invalid_argument, kOptionsOrigin,
+          "quantize_bits must be 8, 4 or 0 (no quantization), got ", options.quantize_bits);
   Schedule{schedule_options(options, 1)};  // checks how they fit together
 }
 

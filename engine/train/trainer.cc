@@ -6,7 +6,6 @@
 
 #include "engine/backend/tf32.h"
 #include "engine/models/upload.h"
-#include "engine/ops/cast/cast.h"
 #include "engine/train/device_step.h"
 #include "engine/train/host_step.h"
 #include "engine/train/optimizer_io.h"
@@ -53,9 +52,11 @@ UpdateGroups update_groups(const ParameterStore& parameters, const TrainOptions&
   return groups;
 }
 
-// Refuses what cannot be trained, before anything is allocated.
-const ParameterStore& trainable(const Context& context, const ParameterStore& parameters,
-                                const TrainOptions& options) {
+// Refuses what cannot be trained, before anything is allocated, and rounds the parameters' values
+// as the options say.
+const TrainOptions& prepared(Context& context, ParameterStore& parameters,
+                             const TrainOptions& options) {
+  validate(options);
   if (options.tf32) {
     require(context.device().kind == DeviceKind::cuda, ErrorCode::unsupported, kTrainerOrigin,
             "tf32 is for CUDA; this would compute on the CPU");
@@ -66,7 +67,8 @@ const ParameterStore& trainable(const Context& context, const ParameterStore& pa
           "a model with int8 weights is not trained: train the float model and quantize it again");
   require(parameters.any_trainable(), ErrorCode::invalid_argument, kTrainerOrigin,
           "every parameter of the model is frozen: there is nothing to train");
-  return parameters;
+  parameters.set_quantize_bits(context, options.quantize_bits);
+  return options;
 }
 
 // Events of the device: the first half belongs to DeviceStep.
@@ -79,13 +81,14 @@ int record_event(size_t record) {
 Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
     : context_(context),
       model_(model),
-      options_((validate(options), options)),
+      options_(prepared(context, model.parameters(), options)),
       objective_(options.label_smoothing),
-      optimizer_(context, trainable(context, model.parameters(), options).master(),
-                 model.parameters().flat_grad(),
+      optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay,
                   options.optimizer_states, options.ema_alpha},
-                 model.parameters().has_master() ? model.parameters().flat() : Tensor{},
+                 model.parameters().dtype() == DType::bf16 && options.quantize_bits == 0
+                     ? model.parameters().flat()
+                     : Tensor{},
                  update_groups(model.parameters(), options)),
       schedule_(schedule_options(options, model.config().width)),
       update_(context, optimizer_, schedule_, options.clip_norm),
@@ -171,6 +174,7 @@ void Trainer::start(const StepResult& result, const std::function<void()>& gradi
     const PhaseRange phase(context_, "update", true);
     in_flight_.push_back({result, &record});
     update_.run(sums_.loss, sums_.nll);
+    if (parameters.quantize_bits() != 0) parameters.follow_master(context_);
     // From here on only a device that is lost can fail.
     if (works_ahead()) {
       stream_->copy_async(&record, update_.record(), sizeof record);
@@ -274,8 +278,7 @@ EmaWeights::EmaWeights(Trainer& trainer)
   const ParameterStore& parameters = trainer.model_.parameters();
   // With master weights, the model's values are their rounding and can be restored from them.
   if (parameters.has_master()) {
-    convert_into(trainer.context_, parameters.flat(), trainer.optimizer_.ema());
-    parameters.flat().mark_written();
+    trainer.model_.parameters().follow(trainer.context_, trainer.optimizer_.ema());
   } else {
     trainer.swap_weights_and_ema();
   }

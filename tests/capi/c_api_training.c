@@ -497,6 +497,72 @@ static void test_metrics(void) {
         "no hypotheses");
 }
 
+static int64_t matrices_of(const trafo_model* model, int64_t bits) {
+  int64_t tensors = 0, elements = 0, found = 0;
+  OK(trafo_model_get_parameter_count(model, &tensors, &elements));
+  for (int64_t i = 0; i < tensors; ++i) {
+    trafo_parameter_info info;
+    OK(trafo_model_get_parameter_info(model, i, &info, sizeof info));
+    CHECK((info.dtype == TRAFO_INT8) == (info.bits < 32));
+    if (info.rows > 1 && info.bits == bits) ++found;
+  }
+  return found;
+}
+
+static void test_quantization(trafo_context* context, trafo_model* model,
+                              const trafo_tokenizer* tokenizer, const trafo_corpus* corpus) {
+  const char* path = work_path("quantized");
+  const trafo_string_view keep[2] = {{"encoder.*", 9}, {"nothing.*", 9}};
+  trafo_quantize_options options;
+  trafo_model *quantized = NULL, *loaded = NULL, *none = NULL;
+  OK(trafo_quantize_options_init(&options, sizeof options));
+  CHECK(options.bits == 8 && options.method == TRAFO_QUANTIZE_NEAREST && !options.calibration);
+  OK(trafo_model_quantize(model, NULL, &quantized));
+  CHECK(matrices_of(quantized, 8) > 0 && matrices_of(quantized, 32) == 0 &&
+        matrices_of(model, 8) == 0);
+  FAILS(trafo_model_quantize(quantized, NULL, &none), TRAFO_UNSUPPORTED,
+        "quantized weights already");
+  trafo_model_free(quantized);
+
+  options.bits = 4;
+  options.method = TRAFO_QUANTIZE_GPTQ;
+  options.keep_float = keep;
+  options.keep_float_count = 1;
+  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_INVALID_ARGUMENT,
+        "needs calibration pairs");
+  options.calibration = corpus;
+  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_INVALID_ARGUMENT, "need a tokenizer");
+  options.tokenizer = tokenizer;
+  OK(trafo_model_quantize(model, &options, &quantized));
+  OK(trafo_model_save(quantized, path, strlen(path)));
+  OK(trafo_model_load(context, path, strlen(path), &loaded));
+  CHECK(matrices_of(loaded, 4) > 0 && matrices_of(loaded, 32) > 0 && matrices_of(loaded, 8) == 0);
+  CHECK(matrices_of(loaded, 4) == matrices_of(quantized, 4));
+  trafo_model_free(quantized);
+  trafo_model_free(loaded);
+
+  options.keep_float_count = 2;
+  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_NOT_FOUND, "nothing.*");
+  options.method = 2;
+  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_INVALID_ARGUMENT, "method must be");
+  options.method = TRAFO_QUANTIZE_NEAREST;
+  options.bits = 3;
+  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_INVALID_ARGUMENT,
+        "bits must be 8 or 4, got 3");
+  trafo_tokenizer_options other;
+  trafo_tokenizer* short_one = NULL;
+  OK(trafo_tokenizer_options_init(&other, sizeof other));
+  other.vocabulary = 30;
+  other.soft_limit = 1;
+  OK(trafo_corpus_train_tokenizer(corpus, &other, &short_one));
+  options.bits = 4;
+  options.keep_float_count = 1;
+  options.tokenizer = short_one;
+  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_INVALID_ARGUMENT, "the tokenizer has");
+  trafo_tokenizer_free(short_one);
+  CHECK(none == NULL);
+}
+
 void test_training(void) {
   make_pairs();
   trafo_context* context = new_context(2);
@@ -518,6 +584,9 @@ void test_training(void) {
     test_run(context, tokenizer, corpus, vocabulary);
     test_translation(model, tokenizer);
     test_truncation(context, corpus);
+    trafo_model* floats = new_model(context, vocabulary, 2);
+    test_quantization(context, floats, tokenizer, corpus);
+    trafo_model_free(floats);
     trafo_model_free(model);
   }
   test_metrics();

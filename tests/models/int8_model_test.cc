@@ -25,7 +25,7 @@ std::vector<std::byte> file_of(Context& context, const Model& model) {
 std::unique_ptr<Model> load(Context& context, const std::vector<std::byte>& bytes,
                             bool int8_weights) {
   return load_model(
-      context, SafetensorsReader::from_memory(bytes, "m.safetensors", ElementTypes::ours_and_int8),
+      context, SafetensorsReader::from_memory(bytes, "m.safetensors", ElementTypes::ours_and_codes),
       {}, int8_weights);
 }
 
@@ -325,7 +325,7 @@ TEST_F(Int8File, OtherPrecisionsAreRefused) {
                [&] { load(*context_, file_of(*context_, *doubles), true); });
   const auto bytes = file_of(*context_, *model_);
   const auto reader =
-      SafetensorsReader::from_memory(bytes, "m.safetensors", ElementTypes::ours_and_int8);
+      SafetensorsReader::from_memory(bytes, "m.safetensors", ElementTypes::ours_and_codes);
   expect_error(ErrorCode::unsupported, "no float64 model",
                [&] { load_model(*context_, reader, DType::f64); });
 }

@@ -345,7 +345,7 @@ TEST(Adapter, AnInt8BaseComputesWithOne) {
     write_model(both, *context, *model);
     const auto stored = both.take();
     const auto again = load_model(
-        *context, SafetensorsReader::from_memory(stored, "m", ElementTypes::ours_and_int8));
+        *context, SafetensorsReader::from_memory(stored, "m", ElementTypes::ours_and_codes));
     EXPECT_EQ(logits_of(*context, *again), adapted);
   }
 }

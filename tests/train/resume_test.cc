@@ -16,6 +16,7 @@ struct ResumeForm {
   int64_t delay;
   OptimizerStates states = OptimizerStates::float32;
   double smoothing = 0;
+  int64_t quantize_bits = 0;
 };
 
 class ResumeTest : public ::testing::TestWithParam<ResumeForm> {
@@ -24,6 +25,7 @@ class ResumeTest : public ::testing::TestWithParam<ResumeForm> {
     options_.gradient_accumulation = GetParam().delay;
     options_.optimizer_states = GetParam().states;
     options_.ema_alpha = GetParam().smoothing;
+    options_.quantize_bits = GetParam().quantize_bits;
   }
 
   ModelConfig config_ = tiny_config(GetParam().architecture);
@@ -33,21 +35,25 @@ class ResumeTest : public ::testing::TestWithParam<ResumeForm> {
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, ResumeTest,
-    ::testing::Values(ResumeForm{Architecture::encoder_decoder, 1},
-                      ResumeForm{Architecture::encoder_decoder, 3},
-                      ResumeForm{Architecture::decoder_lm, 1},
-                      ResumeForm{Architecture::decoder_lm, 2},
-                      ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::eight_bit},
-                      ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit},
-                      ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05},
-                      ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0.05}),
+    ::testing::Values(
+        ResumeForm{Architecture::encoder_decoder, 1}, ResumeForm{Architecture::encoder_decoder, 3},
+        ResumeForm{Architecture::decoder_lm, 1}, ResumeForm{Architecture::decoder_lm, 2},
+        ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::eight_bit},
+        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit},
+        ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05},
+        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0.05},
+        ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05, 8},
+        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0, 4}),
     [](const auto& instance) {
       return std::string(instance.param.architecture == Architecture::decoder_lm
                              ? "DecoderLm"
                              : "EncoderDecoder") +
              "Delay" + std::to_string(instance.param.delay) +
              (instance.param.states == OptimizerStates::eight_bit ? "EightBit" : "") +
-             (instance.param.smoothing > 0 ? "Smoothed" : "");
+             (instance.param.smoothing > 0 ? "Smoothed" : "") +
+             (instance.param.quantize_bits > 0
+                  ? "Bits" + std::to_string(instance.param.quantize_bits)
+                  : "");
     });
 
 TEST_P(ResumeTest, AKilledRunEndsWithTheSameBits) {

@@ -307,6 +307,9 @@ type ParameterInfo struct {
 	// What learning rate and weight decay are multiplied with.
 	LearningRateFactor, WeightDecayFactor float64
 	Rows, Columns                         int64 // a vector has one row
+	Bits                                  int64 // of an element in files: 4 of an int4 matrix, whose DType is Int8
+	// What Model.Quantize made of a matrix, in dB; NaN: not known.
+	SignalToNoise float64
 }
 
 // ParameterInfos lists how the parameters are trained, in the order of the file.
@@ -324,6 +327,7 @@ func (m *Model) ParameterInfos() (infos []ParameterInfo, err error) {
 			infos = append(infos, ParameterInfo{
 				C.GoString(c.name), C.GoString(c.group), int64(c.elements), DType(c.dtype), c.trainable == 0,
 				float64(c.lr_factor), float64(c.weight_decay_factor), int64(c.rows), int64(c.columns),
+				int64(c.bits), float64(c.signal_to_noise),
 			})
 		}
 		return nil

@@ -276,6 +276,7 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.Epsilon = float64(c.epsilon)
 	o.OptimizerStates = OptimizerStates(c.optimizer_states)
 	o.Tf32 = c.tf32 != 0
+	o.QuantizeBits = int64(c.quantize_bits)
 	o.EmaAlpha = float64(c.ema_alpha)
 	o.GradientAccumulation = int64(c.gradient_accumulation)
 	o.Seed = uint64(c.seed)
@@ -348,6 +349,9 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.explicit || o.Tf32 {
 		c.tf32 = cBool(o.Tf32)
+	}
+	if o.explicit || o.QuantizeBits != 0 {
+		c.quantize_bits = C.int64_t(o.QuantizeBits)
 	}
 	if o.explicit || o.EmaAlpha != 0 {
 		c.ema_alpha = C.double(o.EmaAlpha)

@@ -107,6 +107,21 @@ func TestTrainingTranslates(t *testing.T) {
 			t.Errorf("%+v", info)
 		}
 	}
+	int4Path := filepath.Join(t.TempDir(), "int4.safetensors")
+	int4 := must[*trafo.Model](t)(loaded.Quantize(trafo.QuantizeOptions{
+		Int4: true, GPTQ: true, KeepFloat: []string{"encoder.0.*"}, Calibration: l.train, Tokenizer: l.tokenizer,
+	}))
+	defer int4.Close()
+	ok(t, int4.Save(int4Path))
+	storedInt4 := must[*trafo.Model](t)(l.context.LoadModel(int4Path))
+	defer storedInt4.Close()
+	for _, info := range must[[]trafo.ParameterInfo](t)(storedInt4.ParameterInfos()) {
+		if coded := info.Rows > 1 && !strings.HasPrefix(info.Name, "encoder.0."); (info.Bits == 4) != coded {
+			t.Errorf("%+v", info)
+		}
+	}
+	_, err = loaded.Quantize(trafo.QuantizeOptions{GPTQ: true, Int4: true})
+	wantError(t, err, trafo.ErrInvalidArgument)
 	_, err = l.context.LoadModelAs(path, trafo.BFloat16) // on the CPU
 	wantError(t, err, trafo.ErrUnsupported)
 	again := must[*trafo.Translations](t)(loaded.Translate(t.Context(), l.tokenizer, lines, &options))

@@ -76,6 +76,8 @@ class Writer:
             elif kind_of(m.ctype):
                 self.bend(path, "NULL", "either", f"{own} = NULL;")
                 self.handles(path, own, kind_of(m.ctype), "refused")
+            elif m.ctype == "const trafo_string_view *":  # its count is 0
+                self.bend(path, "NULL", "either", f"{own} = NULL;")
             elif m.name == "struct_size":
                 self.sizes(label, target)
             else:

@@ -276,13 +276,13 @@ def value(function, name, ctype):
 
 
 # The options of engine/options are sorted by their types; these are the others.
-ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "weights", "reduction", "unit",
+ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "weights", "reduction", "unit", "bits", "method",
          "comparison", "distribution"}
 FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "requires_grad", "lowercase",
          "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
 ANY = {"diagonal", "identity", "ignore_label", "step", "dropout_id", "code", "first_line"}
 INDEXES = {"index", "id"}
-COUNTS = {"count", "frozen_count", "reference_sets", "input_count", "output_count", "bytes"}
+COUNTS = {"count", "frozen_count", "keep_float_count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
 QUANTITIES = {"rank", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
               "chunk_bytes", "positions", "head_dim", "start", "stop", "device_index", "q_column", "k_column", "v_column",

@@ -50,6 +50,8 @@ pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
 pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
 pub const TRAFO_FFN_PLAIN: i32 = 0;
 pub const TRAFO_FFN_SWIGLU: i32 = 1;
+pub const TRAFO_QUANTIZE_NEAREST: i32 = 0;
+pub const TRAFO_QUANTIZE_GPTQ: i32 = 1;
 pub const TRAFO_INT8: i32 = 4;
 pub const TRAFO_EXPORT_HF_MARIAN: i32 = 0;
 pub const TRAFO_EXPORT_HF_GPT2: i32 = 1;
@@ -2069,6 +2071,59 @@ unsafe extern "C" {
         out: *mut *mut trafo_model,
     ) -> *mut trafo_error;
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_quantize_options {
+    pub struct_size: usize,
+    #[doc = " 8 (default): a scale for each row; 4: a scale for each 32 columns of a row"]
+    pub bits: i32,
+    #[doc = " TRAFO_QUANTIZE_NEAREST (default) or TRAFO_QUANTIZE_GPTQ"]
+    pub method: i32,
+    #[doc = " patterns of names as of trafo_model_freeze: matrices that stay float32; default none"]
+    pub keep_float: *const trafo_string_view,
+    pub keep_float_count: usize,
+    #[doc = " of the calibration pairs; default NULL"]
+    pub tokenizer: *const trafo_tokenizer,
+    #[doc = " pairs that show what the layers multiply; TRAFO_QUANTIZE_GPTQ needs them; default NULL"]
+    pub calibration: *const trafo_corpus,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_quantize_options"][::core::mem::size_of::<trafo_quantize_options>() - 48usize];
+    ["Alignment of trafo_quantize_options"]
+        [::core::mem::align_of::<trafo_quantize_options>() - 8usize];
+    ["Offset of field: trafo_quantize_options::struct_size"]
+        [::core::mem::offset_of!(trafo_quantize_options, struct_size) - 0usize];
+    ["Offset of field: trafo_quantize_options::bits"]
+        [::core::mem::offset_of!(trafo_quantize_options, bits) - 8usize];
+    ["Offset of field: trafo_quantize_options::method"]
+        [::core::mem::offset_of!(trafo_quantize_options, method) - 12usize];
+    ["Offset of field: trafo_quantize_options::keep_float"]
+        [::core::mem::offset_of!(trafo_quantize_options, keep_float) - 16usize];
+    ["Offset of field: trafo_quantize_options::keep_float_count"]
+        [::core::mem::offset_of!(trafo_quantize_options, keep_float_count) - 24usize];
+    ["Offset of field: trafo_quantize_options::tokenizer"]
+        [::core::mem::offset_of!(trafo_quantize_options, tokenizer) - 32usize];
+    ["Offset of field: trafo_quantize_options::calibration"]
+        [::core::mem::offset_of!(trafo_quantize_options, calibration) - 40usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_quantize_options_init(
+        options: *mut trafo_quantize_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. Without options the\n defaults apply. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.\n trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,\n otherwise of the weights. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of\n another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1"]
+    pub fn trafo_model_quantize(
+        model: *mut trafo_model,
+        options: *const trafo_quantize_options,
+        out: *mut *mut trafo_model,
+    ) -> *mut trafo_error;
+}
 unsafe extern "C" {
     #[must_use]
     #[doc = " Loads a model of a run directory, with one checkpoint or more (docs/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or\n TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run\n that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1"]
@@ -2158,10 +2213,14 @@ pub struct trafo_parameter_info {
     #[doc = " 1: a vector"]
     pub rows: i64,
     pub columns: i64,
+    #[doc = " of an element in files: 4 of an int4 matrix, whose dtype is TRAFO_INT8"]
+    pub bits: i64,
+    #[doc = " of what trafo_model_quantize made of a matrix, in dB; NaN: not known"]
+    pub signal_to_noise: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_parameter_info"][::core::mem::size_of::<trafo_parameter_info>() - 72usize];
+    ["Size of trafo_parameter_info"][::core::mem::size_of::<trafo_parameter_info>() - 88usize];
     ["Alignment of trafo_parameter_info"][::core::mem::align_of::<trafo_parameter_info>() - 8usize];
     ["Offset of field: trafo_parameter_info::struct_size"]
         [::core::mem::offset_of!(trafo_parameter_info, struct_size) - 0usize];
@@ -2183,6 +2242,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_parameter_info, rows) - 56usize];
     ["Offset of field: trafo_parameter_info::columns"]
         [::core::mem::offset_of!(trafo_parameter_info, columns) - 64usize];
+    ["Offset of field: trafo_parameter_info::bits"]
+        [::core::mem::offset_of!(trafo_parameter_info, bits) - 72usize];
+    ["Offset of field: trafo_parameter_info::signal_to_noise"]
+        [::core::mem::offset_of!(trafo_parameter_info, signal_to_noise) - 80usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -2346,6 +2409,8 @@ pub struct trafo_trainer_options {
     pub beta2: f64,
     #[doc = " AdamW's epsilon. Default 1e-9."]
     pub epsilon: f64,
+    #[doc = " Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in groups of\n 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through), and the optimizer\n works on exact weights, which files hold. 8 or 4. Default 0: no quantization."]
+    pub quantize_bits: i64,
     #[doc = " EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and\n saved as model.safetensors. Training goes on from the weights themselves, which the model keeps and checkpoints hold as\n unsmoothed.safetensors. Default 0: no EMA."]
     pub ema_alpha: f64,
     #[doc = " Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1."]
@@ -2423,7 +2488,7 @@ pub struct trafo_trainer_options {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 344usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 352usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -2446,80 +2511,82 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, beta2) - 64usize];
     ["Offset of field: trafo_trainer_options::epsilon"]
         [::core::mem::offset_of!(trafo_trainer_options, epsilon) - 72usize];
+    ["Offset of field: trafo_trainer_options::quantize_bits"]
+        [::core::mem::offset_of!(trafo_trainer_options, quantize_bits) - 80usize];
     ["Offset of field: trafo_trainer_options::ema_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 80usize];
+        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 88usize];
     ["Offset of field: trafo_trainer_options::gradient_accumulation"]
-        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 88usize];
+        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 96usize];
     ["Offset of field: trafo_trainer_options::seed"]
-        [::core::mem::offset_of!(trafo_trainer_options, seed) - 96usize];
+        [::core::mem::offset_of!(trafo_trainer_options, seed) - 104usize];
     ["Offset of field: trafo_trainer_options::schedule"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 104usize];
+        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 112usize];
     ["Offset of field: trafo_trainer_options::decay_norms_and_biases"]
-        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 108usize];
+        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 116usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 112usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 120usize];
     ["Offset of field: trafo_trainer_options::tf32"]
-        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 116usize];
+        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 124usize];
     ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 120usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 128usize];
     ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 128usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 136usize];
     ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 136usize];
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 144usize];
     ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 144usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 152usize];
     ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 152usize];
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 160usize];
     ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 160usize];
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 168usize];
     ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 168usize];
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 176usize];
     ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 176usize];
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 184usize];
     ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 180usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 188usize];
     ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 184usize];
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 192usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 188usize];
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 196usize];
     ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 192usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 200usize];
     ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 200usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 208usize];
     ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 208usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 216usize];
     ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 216usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 224usize];
     ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 224usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 232usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 232usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 240usize];
     ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 236usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 244usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 240usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 248usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 256usize];
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 264usize];
     ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 272usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 280usize];
     ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 288usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 296usize];
     ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 296usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 304usize];
     ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 304usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 312usize];
     ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 312usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 320usize];
     ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 320usize];
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 328usize];
     ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 328usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 336usize];
     ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 332usize];
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 340usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 336usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 344usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 340usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 348usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -161,6 +161,7 @@ mod op_options;
 mod ops;
 mod optim;
 mod own_tensors;
+mod quantize;
 mod region;
 mod states;
 mod tensor;
@@ -194,6 +195,7 @@ pub use op_options::{
 };
 pub use optim::{AdamW, AdamWOptions};
 pub use own_tensors::{Distribution, Sgd};
+pub use quantize::QuantizeOptions;
 pub use region::{Gradcheck, GradcheckOptions};
 pub use states::{HiddenStates, Logits};
 pub use tensor::{DType, Element, Tensor};

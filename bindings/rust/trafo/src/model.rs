@@ -49,6 +49,10 @@ pub struct ParameterInfo {
     pub rows: usize,
     /// Elements of a row.
     pub columns: usize,
+    /// Bits of an element in files: 4 of an int4 matrix, whose `dtype` is `I8`.
+    pub bits: usize,
+    /// What [`Model::quantize`] made of a matrix, in dB; NaN: not known.
+    pub signal_to_noise: f64,
 }
 
 /// A parameter of a model, borrowed from it.
@@ -332,6 +336,8 @@ impl Model {
                 weight_decay_factor: info.weight_decay_factor,
                 rows: from_i64(info.rows),
                 columns: from_i64(info.columns),
+                bits: from_i64(info.bits),
+                signal_to_noise: info.signal_to_noise,
             })
         }
     }

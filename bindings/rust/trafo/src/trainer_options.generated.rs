@@ -132,6 +132,10 @@ setters! {
     /// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
     /// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.
     tf32: bool = i32::from;
+    /// Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in
+    /// groups of 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through),
+    /// and the optimizer works on exact weights, which files hold. 8 or 4. Default 0: no quantization.
+    quantize_bits: i64 = same;
     /// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
     /// validated and saved as model.safetensors. Training goes on from the weights themselves, which the model keeps
     /// and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.

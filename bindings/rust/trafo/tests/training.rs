@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use common::{TestFolder, corpus, model, options, pairs, tokenizer, weights};
 use trafo::{
     Architecture, CancelToken, ContextOptions, Corpus, DType, Device, ErrorCode, Event, EventKind,
-    Metric, Model, ModelConfig, Period, Result, RunModel, Sampling, Schedule, Shortlist, Stop,
-    StoppingMetrics, Trainer, TrainerOptions, TranslateOptions,
+    Metric, Model, ModelConfig, Period, QuantizeOptions, Result, RunModel, Sampling, Schedule,
+    Shortlist, Stop, StoppingMetrics, Trainer, TrainerOptions, TranslateOptions,
 };
 
 fn quiet(_: &Event) -> ControlFlow<()> {
@@ -110,6 +110,37 @@ fn int8_weights_are_stored_and_read_as_they_are() -> Result<()> {
         assert!(!info.trainable, "{info:?}");
     }
     assert_eq!(loaded.parameters().err().unwrap().code(), ErrorCode::Unsupported);
+    Ok(())
+}
+
+#[test]
+fn quantized_weights_are_saved_and_read_as_they_are() -> Result<()> {
+    let folder = TestFolder::new();
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let path = folder.join("codes.safetensors");
+    let options = TranslateOptions::new().max_length(8);
+    let lines = ["der alte Hund sieht den Stein", "der rote Tisch"];
+    let gptq = QuantizeOptions::new().gptq().calibration(&tokenizer, &corpus);
+    for settings in [QuantizeOptions::new(), QuantizeOptions::new().int4(), gptq] {
+        let settings = settings.keep_float("encoder.0.*");
+        let quantized = model(&tokenizer).quantize(&settings)?;
+        quantized.save(&path)?;
+        let loaded = Model::load(&path)?;
+        assert_eq!(
+            loaded.translate(&tokenizer, &lines, &options)?,
+            quantized.translate(&tokenizer, &lines, &options)?
+        );
+        let bits = if format!("{settings:?}").contains("int4: true") { 4 } else { 8 };
+        for (stored, made) in loaded.parameter_infos()?.iter().zip(quantized.parameter_infos()?) {
+            let coded = stored.rows > 1 && !stored.name.starts_with("encoder.0.");
+            assert_eq!(stored.bits, if coded { bits } else { 32 }, "{stored:?}");
+            assert_eq!(made.signal_to_noise > 5.0, coded, "{made:?}");
+        }
+    }
+    let refused = |settings: QuantizeOptions| model(&tokenizer).quantize(&settings).err().unwrap();
+    assert_eq!(refused(QuantizeOptions::new().gptq()).code(), ErrorCode::InvalidArgument);
+    assert_eq!(refused(QuantizeOptions::new().keep_float("x*")).code(), ErrorCode::NotFound);
     Ok(())
 }
 

@@ -1,0 +1,37 @@
+// Values rounded to the codes of a quantized model and back, for quantization-aware training.
+//
+//   8 bits, for a row of x:   m = max |x|, code = rint(x * (127 / m)),  y = code * (m / 127)
+//   4 bits, for 32 columns:   s = float16(m / 7), code = rint(x * (1 / s)) in -7 .. 7, y = code * s
+//
+// x [.., C] of float32, float64 or bfloat16. In float32 y has the bits of the int8 kernels
+// (backend/cpu/int8_kernel.h) and of Int4Matrix. A row (of 4 bits: a group) with a value that is
+// not finite gives NaN, one whose largest magnitude is below 2^-100 gives zeros.
+//
+// The gradient passes unchanged (straight-through estimator, Bengio et al., arXiv 1308.3432): no
+// value is clipped, so none of it is masked. Nothing is saved for backward.
+#pragma once
+
+#include "engine/runtime/context.h"
+
+namespace trafo {
+
+struct FakeQuantRowsParams {
+  DType from, to;  // the same, or float32 to bfloat16
+  int32_t bits;    // 8 or 4
+  int64_t rows, width;
+  const void* x;
+  void* y;
+};
+
+namespace ops {
+
+// 8 bits.
+Tensor fake_quant_rows(Context& context, const Tensor& x);
+
+}  // namespace ops
+
+// target = x rounded to codes of `bits`; no autodiff. Both are contiguous and of one shape, which
+// has rows; target may be bfloat16 beside a float32 x.
+void fake_quant_into(Context& context, const Tensor& target, const Tensor& x, int64_t bits);
+
+}  // namespace trafo
