@@ -54,10 +54,14 @@ struct AttentionItem {
   // Blocks are numbered (sequence, head, tile), the tile running fastest.
   static __device__ __forceinline__ AttentionItem of_block(const AttentionProblem& a,
                                                            int64_t tiles) {
+    return numbered(a, tiles, blockIdx.x);
+  }
+  static __device__ __forceinline__ AttentionItem numbered(const AttentionProblem& a, int64_t tiles,
+                                                           uint32_t block) {
     AttentionItem item;
     const auto per_head = static_cast<uint32_t>(tiles), heads = static_cast<uint32_t>(a.heads);
-    const uint32_t row = blockIdx.x / per_head;  // there are as many as 32 bits count
-    item.tile = blockIdx.x % per_head;
+    const uint32_t row = block / per_head;  // there are as many as 32 bits count
+    item.tile = block % per_head;
     const uint32_t head = row % heads;
     item.head = head;
     item.kv_head = head / a.group;

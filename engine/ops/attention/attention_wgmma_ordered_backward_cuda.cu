@@ -6,8 +6,8 @@
 // device memory. Blocks add to a tile of queries in descending order of their keys, so the sums
 // have the same bits in every run. Block n reaches a tile of queries one turn behind block n + 1,
 // so it hardly ever waits for it. Block 0 is the last: it rounds the sums to dq.
-// A block waits only for blocks of lower numbers, which the hardware starts before it. So there is
-// no deadlock, however few of them run at a time.
+// A block waits only for blocks of lower numbers. It takes its number when it starts, so these
+// have started before it. So there is no deadlock, however few blocks run at a time.
 #include "engine/ops/attention/attention_wgmma_pipeline.cuh"
 
 namespace trafo::cuda {
@@ -22,23 +22,26 @@ constexpr int kConsumerRegisters = 240, kProducerRegisters = 24;
 
 using Tile = Panels<kWidth, kRows>;
 // k, v; stages of q, dout; two of ds^T, each with a panel for either half of the queries; a
-// warpgroup's part of dq, float32; sets of lse and delta; barriers.
+// warpgroup's part of dq, float32; sets of lse and delta; barriers; the block's number.
 constexpr uint32_t kOthers = 2 * Tile::kBytes;
 constexpr uint32_t kScores = kOthers + 2 * kStages * Tile::kBytes;
 constexpr uint32_t kSums = kScores + 2 * kGroups * Tile::kBytes;
 constexpr uint32_t kRowBytes = kWidth * sizeof(float), kSumsBytes = 64 * kRowBytes;
 constexpr uint32_t kStatistics = kSums + kGroups * kSumsBytes;
 constexpr uint32_t kBarriers = kStatistics + 2 * kStages * kRows * sizeof(float);
-constexpr size_t kSharedBytes = kBarriers + (1 + 2 * kStages) * 8;
+constexpr uint32_t kNumber = kBarriers + (1 + 2 * kStages) * 8;  // of the block
+constexpr size_t kSharedBytes = kNumber + sizeof(uint32_t);
 static_assert(kSharedBytes <= kHopperSharedMemory);
 
 // In scratch memory. `sums`: [heads, query_rows, 64], the columns of a row in the order of
-// sum_place(). `turns`: how many blocks have added, [sequences * heads, tiles of queries, 2].
+// sum_place(). `turns`: how many blocks have added, [sequences * heads, tiles of queries, 2], and
+// behind them how many blocks have started.
 struct Workspace {
   float* delta;  // [query_rows, heads]
   float* sums;
   uint32_t* turns;
   int64_t query_rows, query_tiles, turn_count;
+  __device__ __forceinline__ uint32_t* started() const { return turns + turn_count - 1; }
 };
 
 struct Maps {
@@ -94,8 +97,8 @@ struct Work {
   int own0, own;   // keys
   int begin, end;  // queries that see any of them; begin: of a tile
 
-  __device__ __forceinline__ Work(const AttentionProblem& a, int64_t tiles)
-      : item(AttentionItem::of_block(a, tiles)) {
+  __device__ __forceinline__ Work(const AttentionProblem& a, int64_t tiles, uint32_t block)
+      : item(AttentionItem::numbered(a, tiles, block)) {
     item.tile = tiles - 1 - item.tile;
     own0 = static_cast<int>(item.tile) * kRows;
     own = min(kRows, item.keys - own0);
@@ -437,7 +440,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 #ifdef TRAFO_HAS_WGMMA
   extern __shared__ __align__(1024) unsigned char shared[];
   const Room room{shared_address(shared)};
-  const Work work(a, tiles);
+  auto* number = reinterpret_cast<uint32_t*>(shared + kNumber);
+  if (threadIdx.x == 0) *number = atomicAdd(workspace.started(), 1u);
+  __syncthreads();
+  const Work work(a, tiles, static_cast<uint32_t>(uniform(static_cast<int>(*number))));
   const AttentionItem& item = work.item;
   if (item.tile == 0) clear_queries(a, gradients, item, item.keys > 0 ? work.begin : item.queries);
   if (work.own <= 0) return;
@@ -482,7 +488,7 @@ int32_t attention_backward_ordered(DeviceState& device, const AttentionBackwardP
   Workspace workspace{};
   workspace.query_rows = p.query_rows;
   workspace.query_tiles = (p.max_queries + kRows - 1) / kRows;
-  workspace.turn_count = p.sequences * p.heads * workspace.query_tiles * kGroups;
+  workspace.turn_count = p.sequences * p.heads * workspace.query_tiles * kGroups + 1;
   const int64_t rows = p.query_rows * p.heads, sums = rows * kWidth;
   auto* memory = static_cast<float*>(
       device.scratch(static_cast<size_t>(sums + rows + workspace.turn_count) * sizeof(float)));
