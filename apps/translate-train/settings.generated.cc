@@ -139,6 +139,9 @@ constexpr SettingSpec kSpecs[] = {
     {"optimizer-delay", "--update-freq", "", "Training", "N",
      "batches an update (default 1)",
      "", 1, 1, true, true, nullptr},
+    {"lanes", "", "", "Training", "N",
+     "parts of an update that ranks compute, 1: as many as ranks (default 1)",
+     "", 1, 1, true, true, nullptr},
     {"freeze", "", "", "Training", "PATTERN ...",
      "parameters whose names match are not trained, as encoder.* or *norm*; * stands for any text",
      "", 1, 64, true, true, nullptr},
@@ -330,6 +333,7 @@ void read_options(const Settings& s, trafo_trainer_options& o) {
   if (s.has("quantize-bits")) o.quantize_bits = s.integer("quantize-bits", {"0 to 8", 0, 8, true, true, true});
   if (s.has("exponential-smoothing")) read_ema_alpha(s, "exponential-smoothing", o);
   if (s.has("optimizer-delay")) o.gradient_accumulation = s.integer("optimizer-delay", {"1 to 1048576", 1, 1048576, true, true, false});
+  if (s.has("lanes")) o.lanes = s.integer("lanes", {"1 to 65536", 1, 65536, true, true, false});
   if (s.has("seed")) o.seed = s.seed("seed");
   if (s.has("mini-batch-words")) o.batch_tokens = s.integer("mini-batch-words", {"2 to 268435456", 2, 268435456, true, true, false});
   if (s.has("max-length")) o.max_length = s.integer("max-length", {"2 to 16777216", 2, 16777216, true, true, false});
@@ -367,6 +371,7 @@ void set_defaults(Settings& s, const trafo_trainer_options& o) {
   s.set_default("quantize-bits", {fmt::format("{}", o.quantize_bits)});
   s.set_default("exponential-smoothing", {fmt::format("{}", o.ema_alpha)});
   s.set_default("optimizer-delay", {fmt::format("{}", o.gradient_accumulation)});
+  s.set_default("lanes", {fmt::format("{}", o.lanes)});
   s.set_default("seed", {fmt::format("{}", o.seed)});
   s.set_default("mini-batch-words", {fmt::format("{}", o.batch_tokens)});
   s.set_default("max-length", {fmt::format("{}", o.max_length)});

@@ -15,6 +15,7 @@ int exit_code_of(int32_t code) {
     case TRAFO_IO:
     case TRAFO_INTERNAL:
     case TRAFO_DEVICE_LOST:
+    case TRAFO_PEER_LOST:
     case TRAFO_CANCELLED:
       return kFailed;
     default:

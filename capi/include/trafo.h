@@ -6,6 +6,7 @@
  *   trafo_translation.h  translation, scoring and metrics
  *   trafo_data.h         large corpora, monolingual text, mixtures
  *   trafo_callbacks.h    functions and streams of the calling program
+ *   trafo_distributed.h  several ranks that train one model
  *   trafo_dlpack.h       tensors shared with other libraries
  *
  * Errors     A call that can fail returns NULL for success, or an error object that the caller frees with trafo_error_free.
@@ -79,6 +80,7 @@ typedef struct trafo_error trafo_error;
 #define TRAFO_NON_FINITE 12
 #define TRAFO_VERSION 13
 #define TRAFO_INTERNAL 14
+#define TRAFO_PEER_LOST 15 /* another rank of a group has left, has died or does not answer */
 
 /* TRAFO_OK for NULL. since 0.1 */
 TRAFO_API int32_t trafo_error_code(const trafo_error *error);
@@ -666,5 +668,6 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensors_load(trafo_context *context,
 #include "trafo_data.h"
 #include "trafo_dlpack.h"
 #include "trafo_callbacks.h"
+#include "trafo_distributed.h"
 
 #endif /* TRAFO_H */

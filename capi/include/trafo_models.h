@@ -417,6 +417,10 @@ typedef struct trafo_trainer_options {
   double ema_alpha;
   /* Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1. */
   int64_t gradient_accumulation;
+  /* Parts that an update is made of, each with gradient_accumulation batches of its own. Ranks share them out, at least one
+   * each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that resumes keeps its
+   * own. Default 1. */
+  int64_t lanes;
   uint64_t seed; /* Seed of dropout and of the data order. Default 1. */
   int32_t schedule; /* TRAFO_SCHEDULE_*. How the learning rate goes after the warm-up. Default TRAFO_SCHEDULE_INVERSE_SQRT. */
   int32_t decay_norms_and_biases; /* 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1. */

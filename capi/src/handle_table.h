@@ -22,6 +22,7 @@ enum class HandleKind : uint32_t {
   trainer,
   translations,
   shortlist,
+  group,
   // Memory that the program reads, and that is therefore known by its address. It is in the table
   // so that a second free of it does no harm.
   string,

@@ -77,6 +77,7 @@ TRAFO_HANDLE(model, ModelObject)
 TRAFO_HANDLE(trainer, TrainerObject)
 TRAFO_HANDLE(translations, TranslationsObject)
 TRAFO_HANDLE(shortlist, ShortlistObject)
+TRAFO_HANDLE(group, GroupObject)
 #undef TRAFO_HANDLE
 
 template <class Handle>

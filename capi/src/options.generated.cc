@@ -135,6 +135,7 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.quantize_bits = o.quantize_bits;
   c.ema_alpha = o.ema_alpha;
   c.gradient_accumulation = o.gradient_accumulation;
+  c.lanes = o.lanes;
   c.seed = o.seed;
   c.batch_tokens = o.batch_tokens;
   c.max_length = o.max_length;
@@ -187,6 +188,7 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.quantize_bits = c.quantize_bits;
   o.ema_alpha = c.ema_alpha;
   o.gradient_accumulation = c.gradient_accumulation;
+  o.lanes = c.lanes;
   o.seed = c.seed;
   o.batch_tokens = c.batch_tokens;
   o.max_length = c.max_length;

@@ -109,29 +109,39 @@ trafo_error* trafo_plan_training(const trafo_model_config* config,
   });
 }
 
+trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments& arguments,
+                                        std::shared_ptr<Communicator> group) {
+  ModelObject& m = call.handle(arguments.model, "model");
+  call.use(m.context, CallsBack::yes);
+  check_changeable(call, m);
+  const Tokenizer& subwords =
+      vocabulary_of(*m.model, call.handle(arguments.tokenizer, "tokenizer"));
+  const TextCorpus& training = call.handle(arguments.train, "train").corpus;
+  const TextCorpus* validation =
+      arguments.valid ? &call.handle(arguments.valid, "valid").corpus : nullptr;
+  const TrainOptions settings = from_c(call, read_options(call, arguments.options, kDefaults));
+  validate(settings);
+  std::optional<std::filesystem::path> directory;
+  if (!call.text(arguments.run_directory, arguments.run_directory_length, "run_directory").empty())
+    directory = path_argument(call, arguments.run_directory, arguments.run_directory_length,
+                              "run_directory");
+  TrainingData data = prepare_data(training, validation, subwords, m.model->config(), settings,
+                                   m.context->backend().threads());
+  auto run = std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings,
+                                           directory, group.get());
+  return new_handle<trafo_trainer>(m.context, m.model, settings, std::move(group), std::move(run),
+                                   std::move(directory));
+}
+
 trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokenizer,
                                const trafo_corpus* train, const trafo_corpus* valid,
                                const trafo_trainer_options* options, const char* run_directory,
                                size_t run_directory_length, trafo_trainer** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    ModelObject& m = call.handle(model, "model");
-    call.use(m.context, CallsBack::yes);
-    check_changeable(call, m);
-    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-    const TextCorpus& training = call.handle(train, "train").corpus;
-    const TextCorpus* validation = valid ? &call.handle(valid, "valid").corpus : nullptr;
-    const TrainOptions settings = from_c(call, read_options(call, options, kDefaults));
-    validate(settings);
-    std::optional<std::filesystem::path> directory;
-    if (!call.text(run_directory, run_directory_length, "run_directory").empty())
-      directory = path_argument(call, run_directory, run_directory_length, "run_directory");
-    TrainingData data = prepare_data(training, validation, subwords, m.model->config(), settings,
-                                     m.context->backend().threads());
-    auto run =
-        std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings, directory);
-    *out = new_handle<trafo_trainer>(m.context, m.model, settings, std::move(run),
-                                     std::move(directory));
+    *out = new_trainer(
+        call, {model, tokenizer, train, valid, options, run_directory, run_directory_length},
+        nullptr);
   });
 }
 

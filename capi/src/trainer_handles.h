@@ -10,14 +10,31 @@
 
 namespace trafo::capi {
 
+struct GroupObject {
+  std::shared_ptr<Communicator> communicator;
+};
+
 struct TrainerObject {
   std::shared_ptr<Context> context;
   std::shared_ptr<Model> model;
   TrainOptions options;
+  std::shared_ptr<Communicator> group;  // null: none
   std::unique_ptr<TrainingRun> run;
   std::optional<std::filesystem::path> directory;  // where the run saves
   std::atomic<bool> at_work{false};  // a call is in flight; calls from its callback are refused
 };
+
+struct TrainerArguments {
+  trafo_model* model;
+  const trafo_tokenizer* tokenizer;
+  const trafo_corpus* train;
+  const trafo_corpus* valid;
+  const trafo_trainer_options* options;
+  const char* run_directory;
+  size_t run_directory_length;
+};
+trafo_trainer* new_trainer(const Call& call, const TrainerArguments& arguments,
+                           std::shared_ptr<Communicator> group);
 
 // Claims the trainer for one call.
 class Working {

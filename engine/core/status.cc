@@ -34,6 +34,8 @@ const char* error_code_name(ErrorCode code) noexcept {
       return "VERSION";
     case ErrorCode::internal:
       return "INTERNAL";
+    case ErrorCode::peer_lost:
+      return "PEER_LOST";
   }
   return "UNKNOWN";
 }

@@ -28,6 +28,7 @@ enum class ErrorCode : int32_t {
   non_finite = 12,
   version = 13,
   internal = 14,
+  peer_lost = 15,
 };
 
 // For example "INVALID_ARGUMENT"; "UNKNOWN" for a value that is no code.

@@ -54,6 +54,7 @@ BatchPacker::BatchPacker(PackedBatchHost& batch, SequenceForm form, int32_t star
   batch.sentence_ids.clear();
   batch.max_source_len = batch.max_target_len = 0;
   batch.label_count = 0;
+  batch.elsewhere.reset();
   batch.target_cu_seqlens.push_back(0);
   if (!decoder_only_) batch.source_cu_seqlens.push_back(0);
 }

@@ -22,6 +22,9 @@ Batcher::Batcher(const PairSource& corpus, const BatcherOptions& options)
           options.sort_window, ", it must be 0 (the whole corpus) or a number of sentences");
   require(options.maxi_batch >= 0, ErrorCode::invalid_argument, kBatcherOrigin, "maxi_batch is ",
           options.maxi_batch, ", it must be 0 (no such limit) or a number of batches");
+  require(options.lanes >= 1 && options.own.begin >= 0 && options.own.end <= options.lanes,
+          ErrorCode::invalid_argument, kBatcherOrigin, "lanes ", options.own.begin, " to ",
+          options.own.end, " are not among ", options.lanes);
   open_epoch(options.seed, 0);
 }
 
@@ -240,7 +243,11 @@ void Batcher::next(PackedBatchHost& batch) {
   const auto begin = static_cast<size_t>(window_.begins[b]);
   const auto end = static_cast<size_t>(window_.begins[b + 1]);
   const BatcherState before = state_;
-  pack(window_, std::span(window_.order).subspan(begin, end - begin), batch);
+  const auto places = std::span(window_.order).subspan(begin, end - begin);
+  if (options_.own.contains(state_.next_batch % options_.lanes))
+    pack(window_, places, batch);
+  else
+    count(window_, places, batch);
   batch.epoch = state_.epoch;
   batch.index = state_.next_batch;
   batch.last_in_epoch = false;
@@ -270,6 +277,21 @@ void Batcher::pack(const Window& window, std::span<const uint32_t> places,
     const auto [source, target] = window.pairs.tokens[place];
     packer.add(source, target, window.pairs.ids[place]);
   }
+}
+
+void Batcher::count(const Window& window, std::span<const uint32_t> places,
+                    PackedBatchHost& batch) const {
+  const BatchPacker packer(batch, corpus_->options().form, options_.start_id);  // empties it
+  BatchCounts counts;
+  for (const uint32_t place : places) {
+    const PairTokens& pair = window.pairs.tokens[place];
+    const BatchExtent size = extent(pair);
+    ++counts.sentences;
+    counts.source_tokens += size.source_tokens;
+    counts.target_tokens += size.target_tokens;
+    batch.label_count += static_cast<int64_t>(pair.target.size());
+  }
+  batch.elsewhere = counts;
 }
 
 PrefetchingBatcher::PrefetchingBatcher(const PairSource& corpus, const BatcherOptions& options,

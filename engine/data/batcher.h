@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/core/element_range.h"
 #include "engine/core/shuffle.h"
 #include "engine/data/packed_batch.h"
 #include "engine/data/pair_source.h"
@@ -29,6 +30,10 @@ struct BatcherOptions {
   // A window also ends when it fills this many batches; 0: no such limit.
   int64_t maxi_batch = 0;
   int64_t batch_tokens = 0;  // 0: that of the corpus; otherwise at least the longest pair
+  // Batch i of an epoch is in lane i mod `lanes`. Batches outside lanes `own` are not packed but
+  // only counted (PackedBatchHost::elsewhere).
+  int64_t lanes = 1;
+  ElementRange own{0, 1};
 };
 
 // Tokens that the encoder and the decoder read.
@@ -98,6 +103,7 @@ class Batcher {
   template <class Batch>  // batch(first, past, extent): positions in window.order
   void divide(const Window& window, int64_t budget, Batch batch) const;
   void pack(const Window& window, std::span<const uint32_t> places, PackedBatchHost& batch) const;
+  void count(const Window& window, std::span<const uint32_t> places, PackedBatchHost& batch) const;
 
   const PairSource* corpus_;
   BatcherOptions options_;

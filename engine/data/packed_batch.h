@@ -60,6 +60,12 @@ inline constexpr auto kBatchFields = std::to_array<BatchField>({
 #undef BATCH_FIELD
 });
 
+// What is counted of a batch.
+struct BatchCounts {
+  int64_t sentences = 0;
+  int64_t source_tokens = 0, target_tokens = 0;  // read by the encoder and by the decoder
+};
+
 // n sentences, packed without padding. A decoder_only batch leaves the source fields empty and has
 // the whole stream, source and target, in target_in.
 struct PackedBatchHost {
@@ -73,10 +79,17 @@ struct PackedBatchHost {
   int64_t epoch = 0;        // counted from 0
   int64_t index = 0;        // of the batch in its epoch
   bool last_in_epoch = false;
+  // Another rank computes the batch: it has no fields here, only these counts and label_count.
+  std::optional<BatchCounts> elsewhere;
   PairDrops epoch_drops;  // last_in_epoch: of the whole epoch, found when its pairs were read
 
   int64_t sentences() const noexcept {
     return static_cast<int64_t>(sentence_ids.size());
+  }
+  BatchCounts counts() const noexcept {
+    if (elsewhere) return *elsewhere;
+    return {static_cast<int64_t>(target_cu_seqlens.size()) - 1,
+            static_cast<int64_t>(source_ids.size()), static_cast<int64_t>(target_in.size())};
   }
 };
 

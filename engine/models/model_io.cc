@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kModelIoOrigin = "model file";
 
-std::vector<int64_t> dims(const Shape& shape) {
+std::vector<int64_t> file_dims(const Shape& shape) {
   return {shape.begin(), shape.end()};
 }
 
@@ -42,7 +42,7 @@ bool in_file(const ParameterStore& parameters, ParamId id, const std::string& pr
 
 void stage_master(const SafetensorsReader& reader, const ParameterStore& parameters,
                   StagedTensors& staged) {
-  const Tensor master = parameters.master();
+  const StagingTarget master = parameters.master();
   const std::string no_prefix;
   stage_workspaces(parameters, reader, {&master, 1}, {&no_prefix, 1}, staged);
 }
@@ -98,7 +98,7 @@ void check_entry(const SafetensorsReader& reader, const ParameterStore& paramete
   const TensorInfo* info = reader.find(prefix + parameters.name(id));
   require(info != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
           " lacks the tensor ", prefix, parameters.name(id));
-  require(info->shape == dims(parameters.shape(id)), ErrorCode::corrupt_file, kModelIoOrigin,
+  require(info->shape == file_dims(parameters.shape(id)), ErrorCode::corrupt_file, kModelIoOrigin,
           reader.label(), ": ", info->name, " has the shape ",
           Shape(std::span<const int64_t>(info->shape)).str(), ", the model needs ",
           parameters.shape(id).str());
@@ -208,17 +208,38 @@ std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStor
       parameters.get_value(context, id, bytes.data(), bytes.size());
     }
     entries.push_back(
-        {prefix + parameters.name(id), workspace.dtype(), dims(parameters.shape(id)), bytes});
+        {prefix + parameters.name(id), workspace.dtype(), file_dims(parameters.shape(id)), bytes});
   }
   return entries;
 }
 
+std::vector<TensorEntry> workspace_entries(const ParameterStore& parameters, DType dtype,
+                                           const std::string& prefix,
+                                           std::span<std::byte> workspace) {
+  std::vector<TensorEntry> entries;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    if (in_file(parameters, id, prefix))
+      entries.push_back({prefix + parameters.name(id), dtype, file_dims(parameters.shape(id)),
+                         part_of(workspace, parameters, id)});
+  }
+  return entries;
+}
+
+StagingTarget::StagingTarget(const Tensor& tensor)
+    : dtype(tensor.dtype()),
+      bytes(tensor.bytes()),
+      commit([to = tensor.detach()](Context& context, std::span<const std::byte> contents) {
+        context.backend().copy_from_host(to.raw(), contents.data(), contents.size());
+        to.mark_written();
+      }) {}
+
 void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader& reader,
-                      std::span<const Tensor> workspaces, std::span<const std::string> prefixes,
-                      StagedTensors& staged) {
+                      std::span<const StagingTarget> workspaces,
+                      std::span<const std::string> prefixes, StagedTensors& staged) {
   check_tensors(reader, parameters, prefixes);
   for (size_t w = 0; w < workspaces.size(); ++w) {
-    std::vector<std::byte> bytes(workspaces[w].bytes());  // the alignment padding stays zero
+    std::vector<std::byte> bytes(workspaces[w].bytes);  // the alignment padding stays zero
     for (size_t i = 0; i < parameters.count(); ++i) {
       const auto id = static_cast<ParamId>(i);
       if (!parameters.trainable(id)) {
@@ -229,7 +250,7 @@ void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader&
       const auto values = part_of(std::span(bytes), parameters, id);
       reader.read(name, values);
       if (prefixes[w].empty()) continue;
-      if (workspaces[w].dtype() == DType::f64)
+      if (workspaces[w].dtype == DType::f64)
         require_finite<double>(values, reader, name);
       else
         require_finite<float>(values, reader, name);
@@ -239,10 +260,7 @@ void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader&
 }
 
 void StagedTensors::commit(Context& context) const {
-  for (const auto& [to, bytes] : staged_) {
-    context.backend().copy_from_host(to.raw(), bytes.data(), bytes.size());
-    to.mark_written();
-  }
+  for (const auto& [to, bytes] : staged_) to.commit(context, bytes);
   context.backend().synchronize();
 }
 
@@ -350,7 +368,7 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
     const TensorInfo* info = reader.find(parameters.name(id));
     if (info == nullptr)
       misfit = concat("it lacks the tensor ", parameters.name(id));
-    else if (info->shape != dims(parameters.shape(id)))
+    else if (info->shape != file_dims(parameters.shape(id)))
       misfit =
           concat("its ", info->name, " is ", Shape(std::span<const int64_t>(info->shape)).str(),
                  ", the model's ", parameters.shape(id).str());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -80,24 +81,41 @@ std::string describe_differences(const ModelConfig& saved, const ModelConfig& gi
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
                                            const Tensor& workspace, const std::string& prefix,
                                            HostBuffer& storage);
-// Tensors and the bytes that files hold for them, read and checked. commit() copies them: a reader
-// of several files commits once all of them are checked, and changes nothing before.
+// The same from a workspace in host memory; with a prefix.
+std::vector<TensorEntry> workspace_entries(const ParameterStore& parameters, DType dtype,
+                                           const std::string& prefix,
+                                           std::span<std::byte> workspace);
+
+// Where the bytes of a tensor in a file go.
+struct StagingTarget {
+  DType dtype;
+  size_t bytes;
+  std::function<void(Context& context, std::span<const std::byte> bytes)> commit;
+
+  StagingTarget(DType element, size_t size,
+                std::function<void(Context&, std::span<const std::byte>)> commit_bytes)
+      : dtype(element), bytes(size), commit(std::move(commit_bytes)) {}
+  StagingTarget(const Tensor& tensor);  // NOLINT: implicit
+};
+
+// The bytes that files hold for tensors, read and checked. commit() copies them, in their order: a
+// reader of several files commits once all of them are checked, and changes nothing before.
 class StagedTensors {
  public:
-  void add(const Tensor& to, std::vector<std::byte> bytes) {
-    staged_.emplace_back(to.detach(), std::move(bytes));
+  void add(StagingTarget to, std::vector<std::byte> bytes) {
+    staged_.emplace_back(std::move(to), std::move(bytes));
   }
   void commit(Context& context) const;
 
  private:
-  std::vector<std::pair<Tensor, std::vector<std::byte>>> staged_;
+  std::vector<std::pair<StagingTarget, std::vector<std::byte>>> staged_;
 };
 
 // Reads them back: workspace i from the tensors with prefix i, and without a prefix also the frozen
 // parameters. Every tensor of the file must begin with one of the prefixes.
 void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader& reader,
-                      std::span<const Tensor> workspaces, std::span<const std::string> prefixes,
-                      StagedTensors& staged);
+                      std::span<const StagingTarget> workspaces,
+                      std::span<const std::string> prefixes, StagedTensors& staged);
 // What load_weights() does, but for Model::parameters().follow_master() after the commit.
 void stage_weights(const SafetensorsReader& reader, Model& model, StagedTensors& staged);
 

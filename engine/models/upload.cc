@@ -186,6 +186,7 @@ Batch BatchLayout::view(const Tensor& block) const {
 }
 
 double label_count(const PackedBatchHost& host) {
+  if (host.elsewhere) return static_cast<double>(host.label_count);
   if (host.target_weights.empty()) return static_cast<double>(host.target_out.size());
   return std::accumulate(host.target_weights.begin(), host.target_weights.end(), 0.0);
 }

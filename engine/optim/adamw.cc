@@ -37,7 +37,8 @@ void check_options(const AdamWOptions& options) {
 }  // namespace
 
 AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients,
-             const AdamWOptions& options, const Tensor& rounded, const UpdateGroups& groups)
+             const AdamWOptions& options, const Tensor& rounded, const UpdateGroups& groups,
+             const std::optional<ElementRange>& shard)
     : context_(context), options_(options) {
   check_options(options);
   check_compute_input(context, kAdamwOrigin, "parameters", parameters);
@@ -63,13 +64,18 @@ AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients
   }
   parameters_ = parameters.detach();
   gradients_ = gradients.detach();
+  shard_ = shard.value_or(ElementRange{0, parameters.numel()});
+  require(shard_.begin >= 0 && shard_.begin <= shard_.end && shard_.end <= parameters.numel() &&
+              (shard_.begin % kSquaresElements == 0 || shard_.count() == 0),
+          ErrorCode::invalid_argument, kAdamwOrigin, "elements ", shard_.begin, " to ", shard_.end,
+          " are no shard of ", parameters.numel(), " parameters");
   set_groups(groups);
   if (options.ema_alpha > 0) ema_ = context.zeros(parameters.shape(), parameters.dtype());
   if (options.states == OptimizerStates::eight_bit) {
     require(parameters.dtype() == DType::f32, ErrorCode::unsupported, kAdamwOrigin,
             "8-bit states belong to float32 parameters or masters, these are ",
             dtype_name(parameters.dtype()));
-    const int64_t blocks = state_code::blocks(parameters.numel());
+    const int64_t blocks = state_code::blocks(shard_.count());
     constexpr int64_t kWords = state_code::kBlock / static_cast<int64_t>(sizeof(int32_t));
     m_ = context.zeros({blocks, kWords}, DType::i32);
     v_ = context.zeros({blocks, kWords}, DType::i32);
@@ -77,8 +83,10 @@ AdamW::AdamW(Context& context, const Tensor& parameters, const Tensor& gradients
     v_scale_ = context.zeros({blocks}, DType::f32);
     return;
   }
-  m_ = context.zeros(parameters.shape(), parameters.dtype());
-  v_ = context.zeros(parameters.shape(), parameters.dtype());
+  const Shape shape =
+      shard_.count() == parameters.numel() ? parameters.shape() : Shape{shard_.count()};
+  m_ = context.zeros(shape, parameters.dtype());
+  v_ = context.zeros(shape, parameters.dtype());
 }
 
 void AdamW::set_groups(const UpdateGroups& groups) {
@@ -110,23 +118,30 @@ void AdamW::set_groups(const UpdateGroups& groups) {
 }
 
 AdamWState AdamW::state() const {
+  const auto at_shard = [&](const Tensor& whole) -> void* {
+    if (!whole.defined()) return nullptr;
+    return static_cast<std::byte*>(whole.raw()) +
+           static_cast<size_t>(shard_.begin) * dtype_size(whole.dtype());
+  };
   AdamWState s{};
   s.dtype = parameters_.dtype();
-  s.count = parameters_.numel();
+  s.count = shard_.count();
+  s.first = shard_.begin;
   s.beta1 = options_.beta1;
   s.beta2 = options_.beta2;
   s.epsilon = options_.epsilon;
   s.weight_decay = options_.weight_decay;
-  s.param = parameters_.raw();
-  s.grad = gradients_.raw();
+  s.param = at_shard(parameters_);
+  s.grad = at_shard(gradients_);
   s.m = m_.raw();
   s.v = v_.raw();
-  s.param_bf16 = raw_or_null(rounded_);
+  s.param_bf16 = at_shard(rounded_);
   s.m_scale = static_cast<float*>(raw_or_null(m_scale_));
   s.v_scale = static_cast<float*>(raw_or_null(v_scale_));
-  s.ema = raw_or_null(ema_);
+  s.ema = at_shard(ema_);
   s.ema_alpha = options_.ema_alpha;
-  s.group_of = static_cast<const uint8_t*>(raw_or_null(group_of_));
+  if (group_of_.defined())
+    s.group_of = static_cast<const uint8_t*>(group_of_.raw()) + shard_.begin / kGroupElements;
   s.factors = static_cast<const UpdateFactors*>(raw_or_null(factors_));
   s.groups = groups_;
   return s;

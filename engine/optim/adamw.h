@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "engine/core/element_range.h"
 #include "engine/core/option_enums.generated.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/context.h"
@@ -31,10 +33,12 @@ class AdamW {
  public:
   // Both are contiguous, of one shape and dtype, float32 or float64, and must stay where they are.
   // The moments start at zero. `rounded`: undefined, or bfloat16 copies of float32 parameters,
-  // which every update writes as well. `context` must outlive this.
+  // which every update writes as well. `shard`: the elements that updates change, all by default;
+  // it begins at a multiple of kSquaresElements. There are moments of these alone. `context` must
+  // outlive this.
   AdamW(Context& context, const Tensor& parameters, const Tensor& gradients,
         const AdamWOptions& options = {}, const Tensor& rounded = {},
-        const UpdateGroups& groups = {});
+        const UpdateGroups& groups = {}, const std::optional<ElementRange>& shard = {});
 
   // One update with grad_scale * gradients (clipping and averaging). The gradients must be finite:
   // the moments would keep anything else for good.
@@ -47,16 +51,19 @@ class AdamW {
   int64_t steps() const { return steps_; }  // updates so far
 
   DType dtype() const { return parameters_.dtype(); }
+  const ElementRange& shard() const { return shard_; }
   int64_t state_bytes() const;  // of the moments, the EMA and the table of groups
 
   // For checkpoints: the moments are read and written in place, the count is set. 8-bit moments are
   // int32 [blocks, 64], the 256 codes of a block in the order of their bytes, with float32 scales
-  // [blocks]; others have no scales.
+  // [blocks]; others have no scales. With a shard, all are of its elements
+  // alone.
   const Tensor& first_moment() const { return m_; }
   const Tensor& second_moment() const { return v_; }
   const Tensor& first_scale() const { return m_scale_; }
   const Tensor& second_scale() const { return v_scale_; }
-  // Like the parameters; undefined without ema_alpha, and without meaning before an update.
+  // Like the parameters, of which a shard changes its own part; undefined without ema_alpha, and
+  // without meaning before an update.
   const Tensor& ema() const { return ema_; }
   void set_steps(int64_t steps);
 
@@ -67,6 +74,7 @@ class AdamW {
   Tensor parameters_, gradients_, rounded_, m_, v_, m_scale_, v_scale_, ema_;
   Tensor group_of_, factors_;  // undefined, or AdamWState::group_of and factors as int32 words
   int32_t groups_ = 0;
+  ElementRange shard_;
   AdamWOptions options_;
   int64_t steps_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/row_op.h"
 
 namespace trafo {
 namespace {
@@ -48,7 +49,7 @@ void ClippedUpdate::prepare(int64_t earliest, int64_t latest) {
   past_rate_ = earliest + LearningRates::kCount;
 }
 
-void ClippedUpdate::run(const Tensor& loss, const Tensor& nll) {
+void ClippedUpdate::run(const Tensor& loss, const Tensor& nll, const Tensor& partials) {
   require(past_rate_ > 0, ErrorCode::internal, kClippedUpdateOrigin,
           "no learning rate was prepared");
   const UpdateRange range(context_, kClippedUpdateOrigin);
@@ -59,8 +60,19 @@ void ClippedUpdate::run(const Tensor& loss, const Tensor& nll) {
   launch(context_, OpKernel::clipped_adamw, kClippedUpdateOrigin,
          ClippedAdamWParams{optimizer_.state(), max_norm_, loss.raw(), nll.raw(),
                             static_cast<const LearningRates*>(rates_.raw()),
+                            static_cast<const double*>(raw_or_null(partials)),
+                            partials.defined() ? partials.numel() : 0,
                             static_cast<UpdateRecord*>(record_.raw())});
   optimizer_.mark_written();
+}
+
+void ClippedUpdate::square(const Tensor& partials) {
+  const UpdateRange range(context_, "square_partials");
+  const AdamWState state = optimizer_.state();
+  launch(context_, OpKernel::square_partials, "square_partials",
+         SquarePartialsParams{
+             state.dtype, state.count, state.grad,
+             static_cast<double*>(partials.raw()) + optimizer_.shard().begin / kSquaresElements});
 }
 
 void ClippedUpdate::set_updates(int64_t updates) {

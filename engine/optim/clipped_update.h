@@ -21,8 +21,12 @@ class ClippedUpdate {
     schedule_ = schedule;
     first_rate_ = past_rate_ = 0;
   }
-  // loss, nll: [1], of the gradients' dtype.
-  void run(const Tensor& loss, const Tensor& nll);
+  // loss, nll: [1], of the gradients' dtype. `partials`: undefined, or those of all shards; the
+  // norm is then theirs.
+  void run(const Tensor& loss, const Tensor& nll, const Tensor& partials = {});
+  // Writes the partial sums of squares of the optimizer's shard to its place in `partials`:
+  // float64, one for every kSquaresElements elements of the whole gradient.
+  void square(const Tensor& partials);
   // As if `updates` had been applied; nothing may be in flight.
   void set_updates(int64_t updates);
 

@@ -14,6 +14,16 @@ struct SumOfSquaresParams {
   double* out;
 };
 
+// out[i] (double) = sum of the squares of elements [kSquaresElements i, kSquaresElements (i + 1)):
+// the partial sums that sum_of_squares and clipped_adamw add up.
+inline constexpr int64_t kSquaresElements = 32768;
+struct SquarePartialsParams {
+  DType dtype;
+  int64_t count;
+  const void* x;
+  double* out;
+};
+
 // The weight of the parameters of update `step` (1 for the first) in their EMA: ema += weight
 // (parameters - ema). As in Marian's --exponential-smoothing it is larger in the beginning, when an
 // average over 1 / alpha updates would mostly hold initial weights: max(alpha, 1 - (n + 1) / (n +
@@ -37,6 +47,9 @@ inline constexpr int64_t kGroupElements = 16;
 struct AdamWState {
   DType dtype;
   int64_t count;
+  // The number of the first element in a workspace of which these are a part: a multiple of
+  // state_code::kBlock. It decides how 8-bit states are rounded.
+  int64_t first;
   double beta1, beta2, epsilon, weight_decay;
   void* param;
   const void* grad;
@@ -95,6 +108,10 @@ struct ClippedAdamWParams {
   const void* loss;  // [1] of dtype, and the same for nll
   const void* nll;
   const LearningRates* rates;  // covers the update
+  // Null, or the partial sums of squares of a whole gradient, of which `state` has a part. The norm
+  // is then the root of their sum.
+  const double* partials;
+  int64_t partial_count;
   UpdateRecord* record;
 };
 

@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kBlockElements = 32768;
+constexpr int64_t kBlockElements = kSquaresElements;
 
 double sum_of_squares_range(const double* x, int64_t count) {
   return sum_of(x, count, [](auto, auto v) { return hn::Mul(v, v); });
@@ -47,15 +47,19 @@ double sum_of_squares_range(const float* x, int64_t count) {
 }
 
 template <class T>
+void square_partials(ThreadPool& pool, const SquarePartialsParams& p) {
+  const T* x = static_cast<const T*>(p.x);
+  parallel_for_range(pool, p.count, kBlockElements, [&](int64_t begin, int64_t end) {
+    p.out[begin / kBlockElements] = sum_of_squares_range(x + begin, end - begin);
+  });
+}
+
+template <class T>
 void sum_squares(ThreadPool& pool, const SumOfSquaresParams& p) {
   thread_local std::vector<double> caller_partial;  // of the calling thread
   std::vector<double>& partial = caller_partial;
   partial.assign(static_cast<size_t>((p.count + kBlockElements - 1) / kBlockElements), 0.0);
-  const T* x = static_cast<const T*>(p.x);
-  parallel_for_range(pool, p.count, kBlockElements, [&](int64_t begin, int64_t end) {
-    partial[static_cast<size_t>(begin / kBlockElements)] =
-        sum_of_squares_range(x + begin, end - begin);
-  });
+  square_partials<T>(pool, {p.dtype, p.count, p.x, partial.data()});
   double total = 0;
   for (const double block : partial) total += block;
   *p.out = total;
@@ -332,7 +336,7 @@ void adamw_8bit_block(const AdamWParams& p, int64_t begin, int64_t count, Apply 
   const Floats m_inverse = hn::Set(d, inverse_of(m_scale));
   const Floats v_inverse = hn::Set(d, inverse_of(v_scale));
   for (i = 0; i < coded; i += lanes(d)) {
-    const Words element = hn::Iota(WordTag(), static_cast<uint32_t>(begin + i));
+    const Words element = hn::Iota(WordTag(), static_cast<uint32_t>(s.first + begin + i));
     const Words offset = rounding_offset(element, static_cast<uint32_t>(p.step));
     store_codes(encode_first(hn::Load(d, momenta + i), m_inverse, offset), m + i);
     store_codes(encode_second(hn::Load(d, variances + i), v_inverse, offset), v + i);
@@ -368,6 +372,10 @@ int32_t sum_of_squares_simd(ThreadPool& pool, const SumOfSquaresParams& p) {
   return with_compute_type(p.dtype, [&](auto zero) { sum_squares<decltype(zero)>(pool, p); });
 }
 
+int32_t square_partials_simd(ThreadPool& pool, const SquarePartialsParams& p) {
+  return with_compute_type(p.dtype, [&](auto zero) { square_partials<decltype(zero)>(pool, p); });
+}
+
 int32_t adamw_simd(ThreadPool& pool, const AdamWParams& p) {
   if (p.state.m_scale) {
     adamw_8bit(pool, p);
@@ -384,13 +392,17 @@ HWY_AFTER_NAMESPACE();
 namespace trafo {
 
 TRAFO_CPU_KERNEL(sum_of_squares, SumOfSquaresParams)
+TRAFO_CPU_KERNEL(square_partials, SquarePartialsParams)
 TRAFO_CPU_KERNEL(adamw, AdamWParams)
 
 void clipped_adamw_cpu(ThreadPool& pool, const ClippedAdamWParams& p) {
   const AdamWState& s = p.state;
   UpdateRecord& record = *p.record;
   double squares = 0;
-  sum_of_squares_cpu(pool, {s.dtype, s.count, s.grad, &squares});
+  if (p.partials)
+    for (int64_t i = 0; i < p.partial_count; ++i) squares += p.partials[i];
+  else
+    sum_of_squares_cpu(pool, {s.dtype, s.count, s.grad, &squares});
   const auto value = [&](const void* at) {
     return s.dtype == DType::f64 ? *static_cast<const double*>(at)
                                  : static_cast<double>(*static_cast<const float*>(at));

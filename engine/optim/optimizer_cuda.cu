@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 
 // Elements of one partial sum: fixed, so that the sum is the same on every device.
-constexpr int64_t kBlockElements = 32768;
+constexpr int64_t kBlockElements = kSquaresElements;
 
 // The sum over the block, in thread 0; always in the same order.
 __device__ double block_sum(double x) {
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(kThreads)
     adamw_8bit_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, Groups groups,
                       int64_t count, float* __restrict__ param, const float* __restrict__ grad,
                       uint32_t* __restrict__ m, uint32_t* __restrict__ v,
-                      float* __restrict__ m_scale, float* __restrict__ v_scale,
+                      float* __restrict__ m_scale, float* __restrict__ v_scale, int64_t first,
                       bf16* __restrict__ rounded, float* __restrict__ ema) {
   const int64_t block = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
   const int64_t begin = block * state_code::kBlock;
@@ -313,7 +313,8 @@ __global__ void __launch_bounds__(kThreads)
     uint32_t m_place[4], v_place[4];
 #pragma unroll
     for (int j = 0; j < 4; j += 2) {
-      const uint32_t random = state_code::random_bits(static_cast<uint32_t>((i + j) / 2), a.step);
+      const uint32_t random =
+          state_code::random_bits(static_cast<uint32_t>((first + i + j) / 2), a.step);
 #pragma unroll
       for (int k = j; k < j + 2; ++k) {
         const uint32_t offset = state_code::rounding_offset(random, static_cast<uint32_t>(k));
@@ -396,7 +397,7 @@ int32_t launch_adamw(DeviceState& device, const AdamWState& s, const AdamWArgs& 
     auto* m = static_cast<uint32_t*>(s.m);
     auto* v = static_cast<uint32_t*>(s.v);
     run(aligned ? adamw_8bit_kernel<true, kGrouped> : adamw_8bit_kernel<false, kGrouped>,
-        kThreads / 32 * state_code::kBlock, m, v, s.m_scale, s.v_scale);
+        kThreads / 32 * state_code::kBlock, m, v, s.m_scale, s.v_scale, s.first);
   } else {
     auto* m = static_cast<float*>(s.m);
     auto* v = static_cast<float*>(s.v);
@@ -432,6 +433,14 @@ int32_t sum_of_squares_cuda(cuda::DeviceState& device, const SumOfSquaresParams&
   return launched(device, "sum_of_squares");
 }
 
+int32_t square_partials_cuda(cuda::DeviceState& device, const SquarePartialsParams& p) {
+  using namespace cuda;
+  if (p.dtype != DType::f32)
+    return unsupported(device, "square_partials: gradients are float32 on CUDA");
+  launch_squares(device, static_cast<const float*>(p.x), p.count, p.out);
+  return launched(device, "square_partials");
+}
+
 int32_t adamw_cuda(cuda::DeviceState& device, const AdamWParams& p) {
   using namespace cuda;
   const AdamWState& s = p.state;
@@ -458,8 +467,8 @@ int32_t clipped_adamw_cuda(cuda::DeviceState& device, const ClippedAdamWParams& 
   if (s.dtype != DType::f32)
     return unsupported(device, "clipped_adamw: parameters and states are float32 on CUDA");
   // Of the scratch memory: partial sums, the rates of the groups, the arguments of the update.
-  const int64_t blocks = square_blocks(s.count);
-  const size_t partial_bytes = static_cast<size_t>(blocks) * sizeof(double);
+  const int64_t blocks = p.partials ? p.partial_count : square_blocks(s.count);
+  const size_t partial_bytes = p.partials ? 0 : static_cast<size_t>(blocks) * sizeof(double);
   const size_t rates_bytes = static_cast<size_t>(s.groups) * sizeof(GroupRate);
   auto* scratch =
       static_cast<std::byte*>(device.scratch(partial_bytes + rates_bytes + sizeof(AdamWArgs)));
@@ -467,10 +476,11 @@ int32_t clipped_adamw_cuda(cuda::DeviceState& device, const ClippedAdamWParams& 
   auto* partial = reinterpret_cast<double*>(scratch);
   auto* rates = reinterpret_cast<GroupRate*>(scratch + partial_bytes);
   auto* args = reinterpret_cast<AdamWArgs*>(scratch + partial_bytes + rates_bytes);
-  launch_squares(device, static_cast<const float*>(s.grad), s.count, partial);
+  if (!p.partials) launch_squares(device, static_cast<const float*>(s.grad), s.count, partial);
   decide_update_kernel<<<1, kThreads, 0, device.stream>>>(
-      constants_of(s), p.max_norm, partial, blocks, static_cast<const float*>(p.loss),
-      static_cast<const float*>(p.nll), p.rates, p.record, args, s.factors, s.groups, rates);
+      constants_of(s), p.max_norm, p.partials ? p.partials : partial, blocks,
+      static_cast<const float*>(p.loss), static_cast<const float*>(p.nll), p.rates, p.record, args,
+      s.factors, s.groups, rates);
   if (s.count == 0) return launched(device, "clipped_adamw");
   return launch_adamw(device, s, {}, args, {s.group_of, rates}, "clipped_adamw");
 }

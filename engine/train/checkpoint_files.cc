@@ -49,7 +49,7 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
   StagedTensors staged;
   trainer.stage_optimizer(content.optimizer, staged);
   if (trainer.has_ema()) {
-    const Tensor mean = trainer.ema();
+    const StagingTarget mean = trainer.ema();
     const std::string no_prefix;
     stage_workspaces(model.parameters(), content.weights, {&mean, 1}, {&no_prefix, 1}, staged);
     stage_weights(content.unsmoothed(), model, staged);

@@ -59,7 +59,7 @@ std::vector<BatchBucket> buckets_of_an_update(std::span<const BatchBucket> bucke
 
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, std::span<const BatchBucket> buckets,
-                         const PlannedGroups& groups) {
+                         const PlannedGroups& groups, const TrainingGroup& group) {
   validate(config);
   validate(options);
   const auto backend = make_meta_backend(device, kOpKernelCount);
@@ -74,7 +74,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   MemoryPlan plan;
   plan.gradients = static_cast<int64_t>(model->parameters().flat_grad().bytes());
   plan.weights = backend->memory_stats().allocated_bytes - plan.gradients;
-  Trainer trainer(context, *model, options);
+  Trainer trainer(context, *model, options, TrainingGroup(group.rank, group.size));
   plan.optimizer = trainer.optimizer_bytes();
   trainer.reserve(buckets_of_an_update(buckets, options));
   plan.activations = static_cast<int64_t>(backend->arena_bytes());

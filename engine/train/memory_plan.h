@@ -9,6 +9,7 @@
 #include "engine/models/model_config.h"
 #include "engine/nn/parameter_store.h"
 #include "engine/train/options.h"
+#include "engine/train/training_group.h"
 
 namespace trafo {
 
@@ -59,9 +60,10 @@ struct PlannedGroups {
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
                          const PlannedGroups& groups = {});
+// For one rank of `group`.
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, std::span<const BatchBucket> buckets,
-                         const PlannedGroups& groups = {});
+                         const PlannedGroups& groups = {}, const TrainingGroup& group = {});
 
 // `sizes` times the largest factor whose plan fits options.memory_limit, to within one part in 128.
 // Sentences keep their lengths. OUT_OF_MEMORY (of an accelerator: OUT_OF_DEVICE_MEMORY) if one

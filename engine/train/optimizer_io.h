@@ -7,21 +7,37 @@
 // each at the next multiple of 16 elements, with zeros between them. exp_avg and exp_avg_sq are
 // int32 [blocks, 64] and hold the codes of a block byte by byte (engine/optim/state_code.h).
 // exp_avg_scale and exp_avg_sq_scale are float32 [blocks].
+//
+// The file is the same if each rank of a group has the moments of a shard.
 #pragma once
+
+#include <span>
+#include <vector>
 
 #include "engine/io/byte_sink.h"
 #include "engine/io/safetensors.h"
+#include "engine/memory/host_buffer.h"
 #include "engine/models/model_io.h"
 #include "engine/nn/parameter_store.h"
 #include "engine/optim/adamw.h"
+#include "engine/train/training_group.h"
 
 namespace trafo {
 
-void write_moments(ByteSink& sink, Context& context, const ParameterStore& parameters,
-                   const AdamW& optimizer);
+// The moments of all parameters in host memory, one buffer for each tensor of AdamW. Collective;
+// empty on other ranks than 0.
+std::vector<HostBuffer> gather_moments(Context& context, const ParameterStore& parameters,
+                                       const AdamW& optimizer, const TrainingGroup& group);
+
+// `gathered`: what gather_moments() returned.
+void write_moments(ByteSink& sink, const ParameterStore& parameters, const AdamW& optimizer,
+                   std::span<const HostBuffer> gathered);
 // CORRUPT_FILE if a tensor is missing, unknown, damaged or of another shape or dtype.
-// INVALID_ARGUMENT if the file has moments of another OptimizerStates.
+// INVALID_ARGUMENT if the file has moments of another OptimizerStates. With peers, the commit of
+// `staged` on rank 0 sends them their shards, which receive_moments() takes.
 void stage_moments(const ParameterStore& parameters, const SafetensorsReader& reader,
-                   const AdamW& optimizer, StagedTensors& staged);
+                   const AdamW& optimizer, const TrainingGroup& group, StagedTensors& staged);
+void receive_moments(Context& context, const ParameterStore& parameters, const AdamW& optimizer,
+                     const TrainingGroup& group);
 
 }  // namespace trafo

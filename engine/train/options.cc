@@ -40,7 +40,12 @@ void validate(const TrainOptions& options) {
   require(options.quantize_bits == 0 || options.quantize_bits == 4 || options.quantize_bits == 8,
           ErrorCode::invalid_argument, kOptionsOrigin,
           "quantize_bits must be 8, 4 or 0 (no quantization), got ", options.quantize_bits);
-  Schedule{schedule_options(options, 1)};  // checks how they fit together
+  Schedule{schedule_options(options, 1)};             // checks how they fit together
+  constexpr int64_t kMostBatches = int64_t{1} << 20;  // of an update
+  require(options.lanes * options.gradient_accumulation <= kMostBatches,
+          ErrorCode::invalid_argument, kOptionsOrigin, "lanes times gradient_accumulation must be ",
+          "at most ", kMostBatches, ", got ", options.lanes, " times ",
+          options.gradient_accumulation);
 }
 
 ScheduleOptions schedule_options(const TrainOptions& o, int64_t width) {

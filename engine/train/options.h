@@ -54,6 +54,10 @@ struct TrainOptions {
   // Batches whose gradients are accumulated for an update. The last update of an epoch may have
   // fewer.
   int64_t gradient_accumulation = 1;
+  // Parts that an update is made of, each with gradient_accumulation batches of its own. Ranks
+  // share them out, at least one each. The number decides every bit of a run, the number of ranks
+  // none. 1: one for each rank; a run that resumes keeps its own.
+  int64_t lanes = 1;
   uint64_t seed = 1;  // Seed of dropout and of the data order.
 
   // --- Data, used where text becomes a corpus. Fixed as well. ---

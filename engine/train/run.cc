@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/models/model_io.h"
+#include "engine/train/run_group.h"
 
 namespace trafo {
 namespace {
@@ -13,39 +14,53 @@ namespace {
 constexpr size_t kInFlight = 8;
 static_assert(kInFlight < Trainer::kMaxInFlight);
 
-TrainingData checked(TrainingData data, const Model& model, const TrainOptions& options,
-                     bool has_directory) {
+TrainingData checked(const Context& context, TrainingData data, const Model& model,
+                     const TrainOptions& options, bool has_directory, const TrainingGroup& group) {
   validate(options);
   require(options.average_last == 0 || has_directory, ErrorCode::invalid_argument, "training run",
           "average_last needs a run directory, because it averages checkpoints");
   check_data(data, model.config(), options);
+  if (group.has_peers()) compare_ranks(context, data, model, options, has_directory, group);
   return data;
 }
 
-BatcherOptions data_order(const TrainingData& data, const TrainOptions& options) {
+BatcherOptions data_order(const TrainingData& data, const TrainOptions& options,
+                          const TrainingGroup& group) {
   BatcherOptions order;
   order.seed = options.seed;
   order.start_id = data.tokens.bos;
   order.sort_window = options.sort_window > 0 ? options.sort_window : kSortWindow;
   order.maxi_batch = options.maxi_batch;
   if (options.batch_fit) order.batch_tokens = options.batch_tokens;
+  order.lanes = options.lanes;
+  order.own = lanes_of(group.rank, group.size, options.lanes);
   return order;
 }
 
-// The options with the batch_tokens of the saved run, if the run has chosen them (batch_fit).
-TrainOptions with_saved_batch(TrainOptions options,
-                              const std::optional<std::filesystem::path>& run_directory) {
-  if (!options.batch_fit || !run_directory) return options;
-  if (const auto saved = saved_batch_tokens(*run_directory)) options.batch_tokens = *saved;
+// The options with what the saved run has chosen: batch_tokens (batch_fit), and its lanes.
+TrainOptions with_saved_sizes(TrainOptions options,
+                              const std::optional<std::filesystem::path>& run_directory,
+                              const TrainingGroup& group) {
+  const std::optional<SavedSizes> saved = sizes_of_root(run_directory, group);
+  if (options.batch_fit && saved) options.batch_tokens = saved->batch_tokens;
+  if (options.lanes == 1) options.lanes = saved ? saved->lanes : group.size;
   validate(options);
   return options;
 }
 
 RunPlan planned(const Context& context, const Model& model, const TrainingData& data,
                 Batcher& batcher, TrainOptions& options,
-                const std::optional<std::filesystem::path>& run_directory) {
-  const bool resumed = run_directory && saved_batch_tokens(*run_directory);
-  RunPlan plan = plan_run(context, model, batcher, data.valid.get(), options, resumed);
+                const std::optional<std::filesystem::path>& run_directory,
+                const TrainingGroup& group) {
+  const bool resumed = sizes_of_root(run_directory, group).has_value();
+  RunPlan plan = plan_run(context, model, batcher, data.valid.get(), options, resumed, group);
+  if (options.batch_fit && !resumed && group.has_peers()) {
+    const int64_t fits_all = least_of_all(plan.batch_tokens, group);
+    if (fits_all < plan.batch_tokens) {
+      batcher.restart(fits_all);
+      plan = plan_run(context, model, batcher, data.valid.get(), options, true, group);
+    }
+  }
   options.batch_tokens = options.batch_fit ? plan.batch_tokens : options.batch_tokens;
   if (options.batch_fit && batcher.batch_tokens() != options.batch_tokens)
     batcher.restart(options.batch_tokens);
@@ -82,26 +97,47 @@ void merge_best(const TrainOptions& options, RunState& state) {
 
 TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
                          const TrainOptions& options,
-                         const std::optional<std::filesystem::path>& run_directory)
+                         const std::optional<std::filesystem::path>& run_directory,
+                         Communicator* group) try
     : context_(context),
       model_(model),
-      data_(checked(std::move(data), model, options, run_directory.has_value())),
-      options_(with_saved_batch(options, run_directory)),
+      group_(group),
+      data_(checked(context, std::move(data), model, options, run_directory.has_value(), group_)),
+      options_(with_saved_sizes(options, run_directory, group_)),
       deciding_(deciding_metrics(data_, options_)),
-      first_batches_(std::make_unique<Batcher>(*data_.train, data_order(data_, options_))),
-      plan_(planned(context, model, data_, *first_batches_, options_, run_directory)),
-      trainer_(context, model, options_),
+      first_batches_(std::make_unique<Batcher>(*data_.train, data_order(data_, options_, group_))),
+      plan_(planned(context, model, data_, *first_batches_, options_, run_directory, group_)),
+      trainer_(context, model, options_, group_),
       gemm_tuning_(context.backend().gemm_tuner(), options_.autotune_gemm),
       batcher_(std::move(first_batches_)),
       identity_(identity_of(model, data_, options_)),
-      micro_batches_(static_cast<size_t>(options.gradient_accumulation)) {
+      run_directory_(run_directory),
+      micro_batches_(static_cast<size_t>(options_.gradient_accumulation * options_.lanes)) {
   trainer_.reserve(buckets_of_an_update(plan_.buckets, options_));
   state_.position = batcher_.state();
-  if (run_directory) directory_.emplace(*run_directory);
+  open_directory();
   restore();
   merge_best(options_, state_);
   begin_counting();
   if (data_.tokenizer) model.set_origin({model.origin().file, identity_.tokenizer});
+} catch (...) {
+  leave_unless_agreed(group);
+  throw;
+}
+
+void TrainingRun::open_directory() {
+  const auto open = [this] {
+    if (run_directory_ && group_.rank == 0) directory_.emplace(*run_directory_);
+  };
+  if (group_.has_peers())
+    agree_after(*group_.communicator, open);
+  else
+    open();
+}
+
+TrainingRun::Session TrainingRun::new_session(const TrainCallback& callback,
+                                              const CancelToken* cancel) const {
+  return {callback, cancel, false, group_.has_peers()};
 }
 
 void TrainingRun::begin_counting() {
@@ -112,6 +148,16 @@ void TrainingRun::begin_counting() {
 }
 
 void TrainingRun::restore() {
+  if (group_.has_peers()) {
+    std::optional<GemmCache> kernels = restore_together();
+    if (kernels)
+      gemm_tuning_.resume(std::move(*kernels), "the checkpoint");
+    else
+      gemm_tuning_.begin();
+    if (resumed_ && directory_ && refused_.empty()) tidy();
+    if (!resumed_) require_same_weights();
+    return;
+  }
   const auto seek = [this](const RunState& state) { batcher_.seek(state.position); };
   std::optional<RunDirectory::Checkpoint> checkpoint;
   if (directory_) checkpoint = directory_->restore(context_, model_, trainer_, identity_, seek);
@@ -133,8 +179,9 @@ void TrainingRun::tidy() {
 }
 
 void TrainingRun::write_checkpoint(ByteSink& sink) {
+  require_alone("writes");
   const TrainCallback none;
-  Session session{none, nullptr};
+  Session session = new_session(none, nullptr);
   clock_ = Clock::now();
   while (!in_flight_.empty())
     await_step(session);  // a callback may have thrown before they were awaited
@@ -146,12 +193,18 @@ void TrainingRun::write_checkpoint(ByteSink& sink) {
   write_checkpoint_stream(sink, files);
 }
 
+void TrainingRun::require_alone(const char* what) const {
+  require(!group_.has_peers(), ErrorCode::unsupported, "training run", "a group of several ranks ",
+          what, " no checkpoint as one piece of memory: give a run directory");
+}
+
 void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
+  require_alone("reads");
   const CheckpointStream stream(std::move(bytes));
   const CheckpointContent content = stream.content();
   std::optional<GemmCache> kernels = stream.kernels();
   const TrainCallback none;
-  Session session{none, nullptr};
+  Session session = new_session(none, nullptr);
   while (!in_flight_.empty()) await_step(session);
   batcher_ahead_ = true;  // if the restore fails, the next update seeks back
   state_ =
@@ -177,7 +230,19 @@ RunSummary TrainingRun::run(const TrainCallback& callback, const CancelToken* ca
                             int64_t max_updates) {
   require(max_updates >= 0, ErrorCode::invalid_argument, "training run",
           "max_updates must be 0 (no limit) or above, got ", max_updates);
-  Session session{callback, cancel};
+  Session session = new_session(callback, cancel);
+  if (!group_.has_peers()) return run(session, max_updates);
+  try {
+    require_same(*group_.communicator,
+                 std::vector<GroupField>{{"max_updates", std::to_string(max_updates)}});
+    return run(session, max_updates);
+  } catch (...) {
+    leave_unless_agreed(group_.communicator);
+    throw;
+  }
+}
+
+RunSummary TrainingRun::run(Session& session, int64_t max_updates) {
   clock_ = Clock::now();
   gemm_tuning_.acquire();
   const StopReason reason = loop(session, max_updates);
@@ -200,9 +265,10 @@ StopReason TrainingRun::loop(Session& session, int64_t max_updates) {
   const int64_t pause_at = max_updates > 0 ? state_.trainer.update + max_updates : INT64_MAX;
   while (true) {
     report_tuning(session);
-    if (session.stop || session.cancelled())
+    if (session.must_await())
       while (!in_flight_.empty()) await_step(session);
     if (in_flight_.empty()) {
+      vote(session);
       if (!run_due_work(session)) return StopReason::cancelled;
       if (const StopReason end = end_reason(progress()); end != StopReason::none) {
         const bool measured = state_.validated_update == state_.trainer.update;
@@ -212,7 +278,7 @@ StopReason TrainingRun::loop(Session& session, int64_t max_updates) {
         return end;
       }
       if (session.cancelled()) return StopReason::cancelled;
-      if (session.stop) return StopReason::callback;
+      if (session.stopped()) return StopReason::callback;
       if (state_.trainer.update >= pause_at) return StopReason::paused;
     }
     advance(session, pause_at);
@@ -248,7 +314,7 @@ bool TrainingRun::must_await_all(const Progress& before, const Progress& after,
   return end_reason(after) != StopReason::none || after.updates >= pause_at ||
          after.updates <= options_.log_first || is_due(options_.log_freq, before, after) ||
          (data_.valid && is_due(options_.valid_freq, before, after)) ||
-         (directory_ && is_due(options_.save_freq, before, after));
+         (run_directory_ && is_due(options_.save_freq, before, after));
 }
 
 void TrainingRun::submit_step(Session& session) {
@@ -271,7 +337,7 @@ void TrainingRun::submit_step(Session& session) {
     gemm_tuning_.before_update();
     in_flight_.push_back(
         {batcher_.state(), batcher_.epoch_fraction(), labels, batches.back().epoch_drops});
-    trainer_.submit(batches);
+    trainer_.submit(batches, session.asks_for_end() ? Vote::stop : Vote::none);
     batcher_ahead_ = false;
   } catch (...) {
     if (in_flight_.size() > before) in_flight_.pop_back();
@@ -319,6 +385,7 @@ void TrainingRun::await_step(Session& session) {
     throw;
   }
   const StepResult& result = last_step_;
+  session.vote_due = session.vote_due || result.stop_wanted;
   since_log_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   state_.position = in_flight_.front().position;
   epoch_fraction_ = in_flight_.front().epoch_fraction;
@@ -347,7 +414,7 @@ void TrainingRun::emit_step_events(Session& session, const StepResult& result,
                                    const Progress& before, bool epoch_ended) {
   const Progress after = progress();
   state_.validation_due = data_.valid && is_due(options_.valid_freq, before, after);
-  save_due_ = save_due_ || (directory_ && is_due(options_.save_freq, before, after));
+  save_due_ = save_due_ || (run_directory_ && is_due(options_.save_freq, before, after));
   const bool first = !result.skipped && after.updates <= options_.log_first;
   const bool log = state_.log.labels > 0 && (first || is_due(options_.log_freq, before, after));
   update_clock();
@@ -395,8 +462,7 @@ bool TrainingRun::run_validation(Session& session, bool scheduled) {
   const auto result = validate(session.cancel);
   if (!result) return false;
   TrainEvent event = make_event(TrainEventKind::validated);
-  if (directory_ && !result->hypotheses.empty())
-    event.path = directory_->write_hypotheses(state_.trainer.update, result->hypotheses).string();
+  write_hypotheses(*result, event);
   state_.validation_due = false;
   state_.validated_update = state_.trainer.update;
   changed_ = true;
@@ -405,13 +471,14 @@ bool TrainingRun::run_validation(Session& session, bool scheduled) {
   update_clock();
   event.elapsed_seconds = state_.train_seconds;
   for (const MetricValue& metric : event.metrics)
-    save_due_ = save_due_ || (directory_ && options_.keep_best && metric.improved);
+    save_due_ = save_due_ || (run_directory_ && options_.keep_best && metric.improved);
   emit(session, event);
   return true;
 }
 
 std::optional<ValidationResult> TrainingRun::validate(const CancelToken* cancel) {
   gemm_tuning_.acquire();
+  if (group_.has_peers()) return validate_together();
   const EmaWeights weights(trainer_);
   return validate_model(context_, model_, data_, options_, cancel);
 }
@@ -474,6 +541,14 @@ std::optional<ValidationResult> TrainingRun::validate_file(const std::filesystem
 // Averages the newest checkpoints at the end of a run.
 void TrainingRun::average(Session& session) {
   if (averaged_update_ == state_.trainer.update) return;
+  if (!group_.has_peers()) return average_files(session);
+  agree_after(*group_.communicator, [&] {
+    if (group_.rank == 0) average_files(session);
+  });
+  averaged_update_ = state_.trainer.update;
+}
+
+void TrainingRun::average_files(Session& session) {
   const RunDirectory::Average average = directory_->average(options_.average_last);
   averaged_update_ = state_.trainer.update;
   TrainEvent event = make_event(TrainEventKind::averaged);
@@ -494,7 +569,7 @@ void TrainingRun::average(Session& session) {
 
 void TrainingRun::save() {
   const TrainCallback none;
-  Session session{none, nullptr};
+  Session session = new_session(none, nullptr);
   clock_ = Clock::now();
   while (!in_flight_.empty())
     await_step(session);  // a callback may have thrown before they were awaited
@@ -502,23 +577,28 @@ void TrainingRun::save() {
 }
 
 void TrainingRun::save(Session& session) {
-  if (!directory_ || !changed_) {
+  if (!run_directory_ || !changed_) {
     save_due_ = false;
     return;
   }
   update_clock();
-  {
-    const PhaseRange phase(context_, "save", true);
-    gemm_tuning_.close();
-    directory_->save(context_, model_, trainer_, state_, identity_, gemm_tuning_.cache());
-  }
+  if (group_.has_peers())
+    save_together();
+  else
+    save_files();
   changed_ = save_due_ = false;
-  tidy();
+  if (directory_) tidy();
   update_clock();
   report_tuning(session);
   TrainEvent event = make_event(TrainEventKind::saved);
-  event.path = directory_->checkpoint_path(state_.trainer.update).string();
+  event.path = CheckpointDirectory(*run_directory_).path(state_.trainer.update).string();
   emit(session, event);
+}
+
+void TrainingRun::save_files() {
+  const PhaseRange phase(context_, "save", true);
+  gemm_tuning_.close();
+  directory_->save(context_, model_, trainer_, state_, identity_, gemm_tuning_.cache());
 }
 
 }  // namespace trafo

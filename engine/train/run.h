@@ -32,8 +32,17 @@ class TrainingRun {
   // model, vocabulary, corpus or fixed options are not those of the checkpoint. With
   // options.batch_fit, batch_tokens is that of the checkpoint. Without a run directory, nothing is
   // saved. A run that does not fit into memory is refused, see plan_run().
+  //
+  // With a group, which must outlive the run, the ranks train one model together: the constructor
+  // and all functions that train, validate or save are collective, with the same arguments on every
+  // rank. Rank 0 alone reads and writes the run directory. INVALID_ARGUMENT names a rank that has
+  // other data, options or weights. Every rank validates, gets the same events, and stops if one of
+  // them wants to. An error of an update, a validation or a save is thrown by all ranks, as
+  // AgreedError. After any other error, and any exception of a callback, this rank has left the
+  // group.
   TrainingRun(Context& context, Model& model, TrainingData data, const TrainOptions& options,
-              const std::optional<std::filesystem::path>& run_directory = std::nullopt);
+              const std::optional<std::filesystem::path>& run_directory = std::nullopt,
+              Communicator* group = nullptr);
 
   // Trains until a limit of the options, `max_updates` more updates (0: no such limit), the
   // callback or the cancel token ends it. Call again to continue. The run is saved at its end, and
@@ -80,11 +89,30 @@ class TrainingRun {
     const TrainCallback& callback;
     const CancelToken* cancel;
     bool stop = false;  // the callback returned non-zero
-    bool cancelled() const { return cancel != nullptr && cancel->is_cancelled(); }
+    // With peers, what the ranks have voted counts.
+    bool has_peers = false, any_stop = false, any_cancelled = false;
+    bool vote_due = false;  // a rank asked for the end: await all updates and vote
+    bool asks_for_cancel() const { return cancel != nullptr && cancel->is_cancelled(); }
+    bool asks_for_end() const { return stop || asks_for_cancel(); }
+    bool cancelled() const { return has_peers ? any_cancelled : asks_for_cancel(); }
+    bool stopped() const { return has_peers ? any_stop : stop; }
+    bool must_await() const { return has_peers ? vote_due : asks_for_end(); }
   };
 
+  Session new_session(const TrainCallback& callback, const CancelToken* cancel) const;
+  RunSummary run(Session& session, int64_t max_updates);
   void restore();
+  void open_directory();
+  void require_alone(const char* what) const;
+  std::optional<GemmCache> restore_together();
+  void save_together();
+  std::optional<ValidationResult> validate_together();
+  void average_files(Session& session);
+  void require_same_weights();
   void tidy();
+  void save_files();
+  void vote(Session& session);
+  void write_hypotheses(const ValidationResult& result, TrainEvent& event);
   void begin_counting();
   void announce(Session& session);
   void report_tuning(Session& session);
@@ -121,6 +149,7 @@ class TrainingRun {
 
   Context& context_;
   Model& model_;
+  TrainingGroup group_;
   TrainingData data_;
   TrainOptions options_;
   DecidingMetrics deciding_;
@@ -131,7 +160,8 @@ class TrainingRun {
   PrefetchingBatcher batcher_;
   bool batcher_ahead_ = false;  // its position is not behind the newest update in flight
   RunIdentity identity_;
-  std::optional<RunDirectory> directory_;
+  std::optional<std::filesystem::path> run_directory_;
+  std::optional<RunDirectory> directory_;  // on rank 0
   RunState state_;
   BatchFunction batches_;  // empty: batcher_
   std::vector<PackedBatchHost> micro_batches_;

@@ -61,7 +61,7 @@ const std::filesystem::path& claimed(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_directory) {
+std::optional<SavedSizes> saved_sizes(const std::filesystem::path& run_directory) {
   const CheckpointDirectory checkpoints(run_directory);
   const std::vector<int64_t> updates = checkpoints.list();
   for (auto update = updates.rbegin(); update != updates.rend(); ++update) {
@@ -69,9 +69,11 @@ std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_direc
       const std::string text = checkpoints.read_text(*update, kStateFile, limits::kConfigBytes);
       const SavedState saved = decode_state(text, kStateFile);
       const Json options = parse_json(saved.identity.options, kRunDirectoryOrigin, kStateFile);
-      int64_t tokens = 0;
-      JsonFields(options, kRunDirectoryOrigin, kStateFile).take("batch_tokens", tokens);
-      return tokens;
+      const JsonFields fields(options, kRunDirectoryOrigin, kStateFile);
+      SavedSizes sizes;
+      fields.take("batch_tokens", sizes.batch_tokens);
+      if (fields.has("lanes")) fields.take("lanes", sizes.lanes);
+      return sizes;
     } catch (const Error&) {  // damaged: restore() says so
     }
   }

@@ -28,8 +28,11 @@ namespace trafo {
 
 inline constexpr const char* kAveragedFolder = "averaged";
 
-// TrainOptions::batch_tokens of the newest checkpoint that can be read; changes nothing.
-std::optional<int64_t> saved_batch_tokens(const std::filesystem::path& run_directory);
+// Options of the newest checkpoint that can be read; changes nothing.
+struct SavedSizes {
+  int64_t batch_tokens = 0, lanes = 1;
+};
+std::optional<SavedSizes> saved_sizes(const std::filesystem::path& run_directory);
 
 class RunDirectory {
  public:

@@ -143,7 +143,8 @@ void TrainingRun::announce(Session& session) {
     if (!event.message.empty() && !valid.empty()) event.message += "; ";
     event.message += valid;
   }
-  if (resumed_) event.path = directory_->checkpoint_path(state_.trainer.update).string();
+  if (resumed_)
+    event.path = CheckpointDirectory(*run_directory_).path(state_.trainer.update).string();
   emit(session, event);
   if (deciding_.warning.empty()) return;
   TrainEvent warning = make_event(TrainEventKind::warning);

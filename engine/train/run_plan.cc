@@ -21,8 +21,8 @@ std::string mebibytes(int64_t bytes) {
 class Plans {
  public:
   Plans(Device device, const Model& model, const Batcher& batcher, const TokenizedCorpus* valid,
-        const TrainOptions& options)
-      : device_(device), model_(model), batcher_(batcher), options_(options) {
+        const TrainOptions& options, const TrainingGroup& group)
+      : device_(device), model_(model), batcher_(batcher), options_(options), group_(group) {
     const bool lm = !model.config().has_encoder();
     const auto needs = [lm](int64_t source, int64_t target) {
       return lm ? target : std::max(target, (source + 1) / 2);
@@ -61,7 +61,7 @@ class Plans {
     const ParameterStore& parameters = model_.parameters();
     return plan_training(device_, model_.config(), parameters.dtype(), options,
                          largest_buckets(batcher_, model_.config(), batch_tokens),
-                         {.like = &parameters});
+                         {.like = &parameters}, group_);
   }
   // The largest budget whose plan fits `limit`, to within one part in 128; 0 if there is none.
   int64_t largest(Recompute recompute, int64_t limit, int64_t most, int64_t delay = 1) const {
@@ -77,6 +77,7 @@ class Plans {
   const Model& model_;
   const Batcher& batcher_;
   TrainOptions options_;
+  TrainingGroup group_;
   int64_t longest_ = 2, most_ = 0;
 };
 
@@ -148,10 +149,11 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
 }
 
 RunPlan plan_run(const Context& context, const Model& model, const Batcher& batcher,
-                 const TokenizedCorpus* valid, const TrainOptions& options, bool resumed) {
+                 const TokenizedCorpus* valid, const TrainOptions& options, bool resumed,
+                 const TrainingGroup& group) {
   const Device device = context.device();
   const ModelConfig& config = model.config();
-  const Plans plans(device, model, batcher, valid, options);
+  const Plans plans(device, model, batcher, valid, options, group);
   RunPlan plan;
   plan.device = device_memory(device);
   plan.batch_tokens = plans.batcher().batch_tokens();

@@ -33,9 +33,11 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
 
 // Plans a run with this batcher, which is at its beginning. options.batch_fit: batch_tokens is the
 // largest budget whose plan fits the memory, but at least the longest pair. `resumed`: the batches
-// are those of a saved run. OUT_OF_MEMORY (of an accelerator: OUT_OF_DEVICE_MEMORY) if the plan
-// does not fit; the message has the plan and settings that would fit.
+// are those of a saved run. `group`: of which this is one rank. OUT_OF_MEMORY (of an accelerator:
+// OUT_OF_DEVICE_MEMORY) if the plan does not fit; the message has the plan and settings that would
+// fit.
 RunPlan plan_run(const Context& context, const Model& model, const Batcher& batcher,
-                 const TokenizedCorpus* valid, const TrainOptions& options, bool resumed);
+                 const TokenizedCorpus* valid, const TrainOptions& options, bool resumed,
+                 const TrainingGroup& group = {});
 
 }  // namespace trafo

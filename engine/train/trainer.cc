@@ -78,10 +78,12 @@ int record_event(size_t record) {
 
 }  // namespace
 
-Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
+Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
+                 const TrainingGroup& group)
     : context_(context),
       model_(model),
       options_(prepared(context, model.parameters(), options)),
+      group_(group),
       objective_(options.label_smoothing),
       optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay,
@@ -89,7 +91,8 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
                  model.parameters().dtype() == DType::bf16 && options.quantize_bits == 0
                      ? model.parameters().flat()
                      : Tensor{},
-                 update_groups(model.parameters(), options)),
+                 update_groups(model.parameters(), options),
+                 shard_of(group.rank, group.size, model.parameters().flat().numel())),
       schedule_(schedule_options(options, model.config().width)),
       update_(context, optimizer_, schedule_, options.clip_norm),
       sums_(context, model.parameters().dtype()),
@@ -107,6 +110,18 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options)
     host_records_.resize(kMaxInFlight);
     records_ = host_records_.data();
   }
+  if (options.lanes > 1 || group.has_peers())
+    lanes_ = std::make_unique<LaneSums>(context, model.parameters(), sums_, options.lanes, group);
+  if (!group.has_peers()) return;
+  partials_ = context.zeros({(parameters.flat().numel() + kSquaresElements - 1) / kSquaresElements},
+                            DType::f64);
+  const size_t votes = kMaxInFlight * lanes_->votes().bytes();
+  if (stream_) {
+    votes_ = static_cast<std::byte*>(stream_->allocate_pinned(votes));
+  } else {
+    host_votes_.resize(votes);
+    votes_ = host_votes_.data();
+  }
 }
 
 Trainer::~Trainer() {
@@ -116,6 +131,7 @@ Trainer::~Trainer() {
   } catch (const Error&) {  // the device is lost: nothing will be written any more
   }
   stream_->release_pinned(records_);
+  stream_->release_pinned(votes_);
 }
 
 StepResult Trainer::step(std::span<const Batch> micro_batches) {
@@ -127,11 +143,9 @@ StepResult Trainer::step(std::span<const Batch> micro_batches) {
     result.target_tokens += batch.target_in.numel();
     if (batch.source_ids.defined()) result.source_tokens += batch.source_ids.numel();
   }
-  start(result, [&] {
-    for (const Batch& batch : micro_batches)
-      accumulate_gradients(context_, model_, batch, objective_, options_.recompute,
-                           {options_.seed, next_pass(), true}, 1 / result.labels,
-                           &batch == micro_batches.data(), sums_);
+  start(result, micro_batches.size(), Vote::none, [&](size_t i, uint32_t pass, bool first) {
+    accumulate_gradients(context_, model_, micro_batches[i], objective_, options_.recompute,
+                         {options_.seed, pass, true}, 1 / result.labels, first, sums_);
   });
   return await();
 }
@@ -142,22 +156,24 @@ StepResult Trainer::step(std::span<const PackedBatchHost> micro_batches) {
   return await();
 }
 
-void Trainer::submit(std::span<const PackedBatchHost> micro_batches) {
+void Trainer::submit(std::span<const PackedBatchHost> micro_batches, Vote vote) {
   StepResult result;
   result.labels = total_labels(micro_batches, label_count);
   for (const PackedBatchHost& batch : micro_batches) {
-    result.sentences += static_cast<int64_t>(batch.target_cu_seqlens.size()) - 1;
-    result.target_tokens += static_cast<int64_t>(batch.target_in.size());
-    result.source_tokens += static_cast<int64_t>(batch.source_ids.size());
+    const BatchCounts counts = batch.counts();
+    result.sentences += counts.sentences;
+    result.target_tokens += counts.target_tokens;
+    result.source_tokens += counts.source_tokens;
   }
-  start(result, [&] {
-    for (const PackedBatchHost& batch : micro_batches)
-      gradients_->accumulate(batch, result.labels, next_pass(), &batch == micro_batches.data());
+  start(result, micro_batches.size(), vote, [&](size_t i, uint32_t pass, bool first) {
+    gradients_->accumulate(micro_batches[i], result.labels, pass, first);
   });
 }
 
-// `gradients` fills the flat gradient and the sums of the losses.
-void Trainer::start(const StepResult& result, const std::function<void()>& gradients) {
+// `accumulate` adds the gradient and the losses of a batch to those before it, the first one
+// overwrites them.
+void Trainer::start(const StepResult& result, size_t batches, Vote vote,
+                    const Accumulate& accumulate) {
   require(in_flight_.size() < (works_ahead() ? kMaxInFlight : 1), ErrorCode::invalid_argument,
           kTrainerOrigin, in_flight_.size(), " updates are in flight, await one first");
   const uint64_t passes_before = state_.forward_passes;
@@ -168,20 +184,31 @@ void Trainer::start(const StepResult& result, const std::function<void()>& gradi
   try {
     {
       const Tf32Scope tf32(context_.backend(), options_.tf32);
-      gradients();
+      add_gradients(batches, accumulate);
     }
     update_.prepare(state_.update + 1, state_.update + 1 + static_cast<int64_t>(before));
     const PhaseRange phase(context_, "update", true);
-    in_flight_.push_back({result, &record});
-    update_.run(sums_.loss, sums_.nll);
-    if (parameters.quantize_bits() != 0) parameters.follow_master(context_);
-    // From here on only a device that is lost can fail.
-    if (works_ahead()) {
-      stream_->copy_async(&record, update_.record(), sizeof record);
-      stream_->record(record_event(next_record_));
+    in_flight_.push_back({result, &record, passes_before});
+    if (lanes_) lanes_->reduce(failure_ ? Vote::failed : vote);
+    if (group_.has_peers()) {
+      update_shard();
     } else {
-      context_.backend().copy_to_host(&record, update_.record(), sizeof record);
+      update_.run(sums_.loss, sums_.nll);
+      if (parameters.quantize_bits() != 0) parameters.follow_master(context_);
     }
+    // From here on only a device or a peer that is lost can fail.
+    const auto copy_back = [&](void* to, const void* from, size_t bytes) {
+      if (works_ahead())
+        stream_->copy_async(to, from, bytes);
+      else
+        context_.backend().copy_to_host(to, from, bytes);
+    };
+    copy_back(&record, update_.record(), sizeof record);
+    if (group_.has_peers()) {
+      const Tensor& votes = lanes_->votes();
+      copy_back(votes_ + next_record_ * votes.bytes(), votes.raw(), votes.bytes());
+    }
+    if (works_ahead()) stream_->record(record_event(next_record_));
   } catch (...) {
     if (in_flight_.size() > before) in_flight_.pop_back();
     state_.forward_passes = passes_before;
@@ -200,9 +227,15 @@ StepResult Trainer::await() {
   const InFlight oldest = in_flight_.front();
   in_flight_.pop_front();
   const UpdateRecord& record = *oldest.record;
+  const auto slot = static_cast<size_t>(oldest.record - records_);
   if (stream_)  // returns at once where copy_to_host() has waited already
-    stream_->wait(record_event(static_cast<size_t>(oldest.record - records_)));
+    stream_->wait(record_event(slot));
   StepResult result = oldest.result;
+  if (group_.has_peers()) {
+    const Vote vote = lanes_->highest_vote(votes_ + slot * lanes_->votes().bytes());
+    if (vote == Vote::failed) fail_together(oldest.passes_before);
+    result.stop_wanted = vote == Vote::stop;
+  }
   result.loss = record.loss;
   result.nll = record.nll;
   result.grad_norm = record.norm;
@@ -238,13 +271,10 @@ double Trainer::far_off_loss() const {
   return 2 * std::log(static_cast<double>(model_.config().vocabulary)) + 20;
 }
 
-uint32_t Trainer::next_pass() {
-  return static_cast<uint32_t>(state_.forward_passes++);
-}
-
 void Trainer::reserve(std::span<const BatchBucket> buckets) {
   require_idle();
   if (context_.fused_kernels()) gradients_->reserve(buckets);  // reference ops use no arena
+  if (lanes_) lanes_->reserve();
 }
 
 void Trainer::require_idle() const {
@@ -298,7 +328,14 @@ EmaWeights::~EmaWeights() {
 
 void Trainer::write_optimizer(ByteSink& sink) const {
   require_idle();
-  write_moments(sink, context_, model_.parameters(), optimizer_);
+  const ParameterStore& parameters = model_.parameters();
+  if (group_.has_peers()) {
+    require(!gathered_.empty(), ErrorCode::internal, kTrainerOrigin,
+            "the optimizer states of other ranks were not gathered");
+    return write_moments(sink, parameters, optimizer_, gathered_);
+  }
+  write_moments(sink, parameters, optimizer_,
+                gather_moments(context_, parameters, optimizer_, group_));
 }
 
 void Trainer::restore(const SafetensorsReader& optimizer, const TrainerState& state) {
@@ -310,7 +347,7 @@ void Trainer::restore(const SafetensorsReader& optimizer, const TrainerState& st
 
 void Trainer::stage_optimizer(const SafetensorsReader& optimizer, StagedTensors& staged) const {
   require_idle();
-  stage_moments(model_.parameters(), optimizer, optimizer_, staged);
+  stage_moments(model_.parameters(), optimizer, optimizer_, group_, staged);
 }
 
 void Trainer::resume_from(const TrainerState& state) {

@@ -5,17 +5,21 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/data/batcher.h"
 #include "engine/io/byte_sink.h"
 #include "engine/io/safetensors.h"
+#include "engine/memory/host_buffer.h"
 #include "engine/models/objective.h"
 #include "engine/optim/clipped_update.h"
+#include "engine/train/lane_sums.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/options.h"
 #include "engine/train/state.h"
+#include "engine/train/training_group.h"
 
 namespace trafo {
 
@@ -31,19 +35,27 @@ struct StepResult {
   int64_t source_tokens = 0, target_tokens = 0;  // read by the encoder and by the decoder
   int64_t sentences = 0;
   bool skipped = false;  // loss or gradient was not finite: weights, moments and schedule untouched
+  bool stop_wanted = false;  // a rank of the group has voted for a stop
 };
 
-// Context and model must outlive the trainer. One thread at a time.
+// Context, model and group must outlive the trainer. One thread at a time.
+//
+// With a group of several ranks, functions that say so are collective. Each rank gives all batches
+// of an update. Batch i is in lane i mod TrainOptions::lanes; a rank computes the batches of its
+// own lanes and only counts the others (PackedBatchHost::elsewhere). It has the optimizer states of
+// a shard of the weights.
 class Trainer {
  public:
-  Trainer(Context& context, Model& model, const TrainOptions& options);
+  Trainer(Context& context, Model& model, const TrainOptions& options,
+          const TrainingGroup& group = {});
   ~Trainer();
 
   // Forward and backward of each micro-batch, then one clipped AdamW update with the gradient of
   // the mean loss over all their labels. Errors: INVALID_ARGUMENT without a batch or without a
   // label of positive weight; NON_FINITE after max_non_finite_steps updates in a row that were
   // skipped or had a loss of a diverged model; exceptions of the model. After any error but
-  // NON_FINITE the trainer is unchanged.
+  // NON_FINITE and PEER_LOST the trainer is unchanged. Collective: an error of one rank is thrown
+  // by all, as AgreedError.
   StepResult step(std::span<const Batch> micro_batches);
   // The same from host memory; one micro-batch is on the device at a time.
   StepResult step(std::span<const PackedBatchHost> micro_batches);
@@ -51,9 +63,10 @@ class Trainer {
   // step() in two halves, so that an accelerator has the next update before this one is done.
   // submit() starts an update. await() waits for the oldest update in flight and returns its
   // result, or throws what step() throws. At most kMaxInFlight may be in flight; all must be
-  // awaited before any other use of the trainer or the model.
+  // awaited before any other use of the trainer or the model. Collective. With a group, an error
+  // of submit() is thrown by await(), and ends all updates in flight.
   static constexpr size_t kMaxInFlight = StreamDevice::kEvents / 2;
-  void submit(std::span<const PackedBatchHost> micro_batches);
+  void submit(std::span<const PackedBatchHost> micro_batches, Vote vote = Vote::none);
   StepResult await();
   size_t in_flight() const { return in_flight_.size(); }
   // False if a step is done when submit() returns, so that there is nothing to gain from several in
@@ -81,6 +94,19 @@ class Trainer {
   double learning_rate(int64_t update) const { return schedule_(update); }  // update 1, 2, ...
 
   int64_t optimizer_bytes() const { return optimizer_.state_bytes(); }
+  const TrainingGroup& group() const { return group_; }
+  ElementRange own_lanes() const { return lanes_ ? lanes_->own() : ElementRange{0, 1}; }
+
+  // Collective, and nothing with one rank. Completes the EMA of the weights, of which a rank
+  // updates its shard: before it is used or saved.
+  void complete_ema();
+  // Collective, and nothing with one rank. Collects the optimizer states on rank 0, where
+  // write_optimizer() needs them, and drops them.
+  void gather_optimizer();
+  void drop_gathered() { gathered_.clear(); }
+  // Collective, after a restore on rank 0 whose commit the other ranks follow with this call: they
+  // get the optimizer states, and all ranks the weights and the EMA of rank 0.
+  void follow_root();
 
   bool has_ema() const { return optimizer_.ema().defined(); }
   // The weights to use: the EMA, or the model's own weights if there is no EMA or no update yet.
@@ -105,9 +131,14 @@ class Trainer {
   struct InFlight {
     StepResult result;
     const UpdateRecord* record;  // filled in when its event has passed
+    uint64_t passes_before = 0;
   };
-  void start(const StepResult& result, const std::function<void()>& gradients);
-  uint32_t next_pass();
+  using Accumulate = std::function<void(size_t batch, uint32_t pass, bool first)>;
+  void start(const StepResult& result, size_t batches, Vote vote, const Accumulate& accumulate);
+  void add_gradients(size_t batches, const Accumulate& accumulate);
+  void update_shard();
+  [[noreturn]] void fail_together(uint64_t passes_before);
+  std::vector<size_t> shard_bytes(const Tensor& workspace) const;
   void require_idle() const;
   void swap_weights_and_ema();
 
@@ -115,6 +146,7 @@ class Trainer {
   Context& context_;
   Model& model_;
   TrainOptions options_;
+  TrainingGroup group_;
   LabelSmoothedCrossEntropy objective_;
   AdamW optimizer_;
   Schedule schedule_;
@@ -128,6 +160,13 @@ class Trainer {
   UpdateRecord* records_ = nullptr;  // kMaxInFlight of them; pinned on an accelerator
   std::vector<UpdateRecord> host_records_;
   size_t next_record_ = 0;
+  // With several lanes or ranks:
+  std::unique_ptr<LaneSums> lanes_;
+  Tensor partials_;             // sums of squares of the gradient, of all shards
+  std::byte* votes_ = nullptr;  // LaneSums::votes() for each record
+  std::vector<std::byte> host_votes_;
+  std::optional<Error> failure_;  // of this rank, until all ranks know of it
+  std::vector<HostBuffer> gathered_;
 };
 
 // During its lifetime the model computes with Trainer::ema_weights(). No update may be in flight or

@@ -419,6 +419,7 @@ int main(void) {
   test_edges();
   test_freezing();
   test_states_and_logits();
+  test_groups();
   nftw(work_directory(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
   printf("%d passed, %d failed\n", checks_passed, checks_failed);
   return checks_failed != 0;

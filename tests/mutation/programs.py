@@ -13,7 +13,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 import relink  # noqa: E402
 
 BINARIES = {"unit_tests": "tests/unit_tests", "op_tests": "tests/op_tests", "train_tests": "tests/train_tests",
-            "parity_tests": "tests/parity_tests", "c_api_test": "tests/capi/c_api_test", "misuse_suite": "tests/misuse_suite",
+            "parity_tests": "tests/parity_tests", "dist_tests": "tests/dist_tests",
+            "c_api_test": "tests/capi/c_api_test", "misuse_suite": "tests/misuse_suite",
             "cli_tests": "tests/cli/cli_tests", "c_api_threads_test": "tests/capi/c_api_threads_test",
             "process_test": "tests/reliability/process_test", "save_faults": "tests/save_faults"}
 # Programs of the release build that take the copy's library.

@@ -23,9 +23,10 @@ allowed() {
     engine/tokenizer | engine/metrics) echo "$core" ;;
     engine/data) echo "$core engine/tokenizer" ;;
     engine/decode) echo "$core $backend $runtime $model engine/data engine/io engine/tokenizer" ;;
-    engine/train) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io" ;;
+    engine/dist) echo "$core $backend" ;;
+    engine/train) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist" ;;
     engine/interop) echo "$core $backend $runtime $model $text engine/decode engine/io" ;;
-    capi) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/train engine/interop" ;;
+    capi) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train engine/interop" ;;
     apps | bindings) echo "capi/include" ;;
     *) return 1 ;;
   esac

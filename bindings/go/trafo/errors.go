@@ -30,6 +30,7 @@ const (
 	ErrNonFinite         Code = C.TRAFO_NON_FINITE
 	ErrVersion           Code = C.TRAFO_VERSION
 	ErrInternal          Code = C.TRAFO_INTERNAL
+	ErrPeerLost          Code = C.TRAFO_PEER_LOST
 )
 
 // ErrClosed is in the chain of the error of every call on an object that was closed.

@@ -279,6 +279,7 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.QuantizeBits = int64(c.quantize_bits)
 	o.EmaAlpha = float64(c.ema_alpha)
 	o.GradientAccumulation = int64(c.gradient_accumulation)
+	o.Lanes = int64(c.lanes)
 	o.Seed = uint64(c.seed)
 	o.BatchTokens = int64(c.batch_tokens)
 	o.MaxLength = int64(c.max_length)
@@ -358,6 +359,9 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.explicit || o.GradientAccumulation != 0 {
 		c.gradient_accumulation = C.int64_t(o.GradientAccumulation)
+	}
+	if o.explicit || o.Lanes != 0 {
+		c.lanes = C.int64_t(o.Lanes)
 	}
 	if o.explicit || o.Seed != 0 {
 		c.seed = C.uint64_t(o.Seed)

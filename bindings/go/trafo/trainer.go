@@ -59,6 +59,9 @@ type TrainerOptions struct {
 	// RunDirectory holds checkpoints and logs; empty: nothing is written. If it holds a checkpoint,
 	// training goes on from the newest whole one, bit for bit.
 	RunDirectory string
+	// Group is the rank that trains; nil: the model is trained alone. All ranks give the same options, and
+	// the same run directory, which rank 0 alone reads and writes.
+	Group *Group
 
 	// options: begin TrainerOptions (scripts/generate_options.py)
 	// The step. A run cannot be resumed with other values.
@@ -103,6 +106,10 @@ type TrainerOptions struct {
 	// Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default
 	// 1.
 	GradientAccumulation int64
+	// Parts that an update is made of, each with GradientAccumulation batches of its own. Ranks share them out,
+	// at least one each. The number decides every bit of a run, the number of ranks none. 1: one for each rank;
+	// a run that resumes keeps its own. Default 1.
+	Lanes int64
 	// Seed of dropout and of the data order. Default 1.
 	Seed uint64
 
@@ -256,7 +263,18 @@ func (m *Model) NewTrainer(tokenizer *Tokenizer, train, valid *Corpus, options *
 		if valid != nil {
 			sources = append(slices.Clone(sources), valid.sources...)
 		}
-		if err := m.c.core.finish(C.trafo_trainer_new(m.ptr, handle, training, validation, o.c(), directory, length, &out)); err != nil {
+		var failure *C.trafo_error
+		if o.Group == nil {
+			failure = C.trafo_trainer_new(m.ptr, handle, training, validation, o.c(), directory, length, &out)
+		} else {
+			group, err := o.Group.hold(origin)
+			if err != nil {
+				return err
+			}
+			defer o.Group.shared.release()
+			failure = C.trafo_trainer_new_in_group(group, m.ptr, handle, training, validation, o.c(), directory, length, &out)
+		}
+		if err := m.c.core.finish(failure); err != nil {
 			return told(sources, err)
 		}
 		t = &Trainer{c: m.c, ptr: out, sources: sources}

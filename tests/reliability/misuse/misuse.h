@@ -51,6 +51,7 @@ typedef struct world {
   trafo_trainer* trainer;
   trafo_translations* translations;
   trafo_shortlist* shortlist;
+  trafo_group* group; /* of one rank */
   trafo_model_config config;
   struct {
     char tokenizer[256], shortlist[256], tsv[256], text[256], model[256], import[256],

@@ -18,10 +18,12 @@ def symbol(cls):
 
 
 HANDLES = {"trafo_error", "trafo_context", "trafo_tensor", "trafo_cancel", "trafo_adamw", "trafo_tokenizer",
-           "trafo_corpus", "trafo_model", "trafo_trainer", "trafo_translations", "trafo_shortlist"}
+           "trafo_corpus", "trafo_model", "trafo_trainer", "trafo_translations", "trafo_shortlist",
+           "trafo_group"}
 
 # Handles that a function needs others of than its kind's; by parameter, then by name.
 HANDLE_VALUES = {
+    "trafo_trainer_new_in_group.model": "w.free_model", "trafo_trainer_new_in_group.valid": "w.corpus",
     "trafo_trainer_new.model": "w.free_model", "trafo_model_prepare_inference.model": "w.free_model",
     "trafo_model_freeze.model": "w.free_model", "trafo_model_unfreeze.model": "w.free_model",
     "trafo_model_set_update_factors.model": "w.free_model",
@@ -48,6 +50,7 @@ def handle(function, name, kind):
 NULL = {
     "trafo_backward.root": "refused", "trafo_backward.upstream": "accepted",
     "trafo_trainer_new.run_directory": "accepted",  # with length 0
+    "trafo_trainer_new_in_group.run_directory": "accepted",
 }
 
 OUTPUTS = {"int32_t *": None, "int64_t *": None, "double *": None, "size_t *": None, "char **": "trafo_string_free",
@@ -67,6 +70,7 @@ TWEAKS = {
     "trafo_tokenizer_options": ["@.vocabulary = 30;", "@.soft_limit = 1;"],
     "trafo_model_config": ["@ = w.config;"],
     "trafo_trainer_options": ["trainer_settings(&@);"],
+    "trafo_group_options": ["@.start_timeout_s = 0.01;"],  # ranks that never come
     "trafo_attention_options": ["@.head_dim = 2;"],
 }
 LITERALS = {"trafo_dropout": ["@.p = 0.5f;", "@.step = 1;", "@.dropout_id = 2;", "@.seed = 3;"]}
@@ -223,6 +227,14 @@ ARRAYS = {
     "trafo_model_save_adapter.directory": path("fresh_path()", "directory_length"),
     "trafo_model_import.directory": path("w.files.import", "directory_length"),
     "trafo_trainer_new.run_directory": {"good": "@ = NULL;"},
+    "trafo_trainer_new_in_group.run_directory": {"good": "@ = NULL;"},
+    "trafo_group_id_new.id": {"store": "uint8_t @[TRAFO_GROUP_ID_BYTES]", "good": "@ = @_v;"},
+    "trafo_group_new.id": {"store": "uint8_t @[TRAFO_GROUP_ID_BYTES]",
+                           "good": "must(trafo_group_id_new(TRAFO_TRANSPORT_LOCAL, @_v, sizeof @_v)); @ = @_v;",
+                           "bends": [("bad memory", "refused", "@_v[0] ^= 1;")]},
+    "trafo_group_abort.reason": {"good": "@ = \"why\";", "bends": [
+        ("NUL or not UTF-8", "either", "@ = \"a\\0\\xff\\xfe\"; a->reason_length = 4;"),
+        ("zero", "either", "@ = \"\"; a->reason_length = 0;")]},
     "path": path("fresh_path()", "path_length"),
 }
 
@@ -259,6 +271,7 @@ VALUES = {
     "reference_sets": "1",
     "run_directory_length": "0", "trafo_model_load_run.run_directory_length": "strlen(a->run_directory)", "which": "TRAFO_RUN_LAST",
     "trafo_corpus_hold_out.count": "1",
+    "transport": "TRAFO_TRANSPORT_LOCAL", "id_bytes": "TRAFO_GROUP_ID_BYTES", "reason_length": "3",
 }
 
 
@@ -277,21 +290,21 @@ def value(function, name, ctype):
 
 # The options of engine/options are sorted by their types; these are the others.
 ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "weights", "reduction", "unit", "bits", "method",
-         "comparison", "distribution"}
+         "comparison", "distribution", "transport"}
 FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "requires_grad", "lowercase",
          "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
 ANY = {"diagonal", "identity", "ignore_label", "step", "dropout_id", "code", "first_line"}
 INDEXES = {"index", "id"}
-COUNTS = {"count", "frozen_count", "keep_float_count", "reference_sets", "input_count", "output_count", "bytes"}
+COUNTS = {"id_bytes", "count", "frozen_count", "keep_float_count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
-QUANTITIES = {"rank", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
+QUANTITIES = {"size", "rank", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
               "chunk_bytes", "positions", "head_dim", "start", "stop", "device_index", "q_column", "k_column", "v_column",
               "memory_bytes", "value", "k"}
 # Any sign means something: a dimension counted from the end, no padding.
 SIGNED = {"dim", "dim0", "dim1", "padding_id"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
 REALS = {"alpha", "character_coverage", "theta", "p", "eps", "atol", "rtol", "lr_factor", "weight_decay_factor",
-         "a", "b", "max_norm", "momentum", "weight_decay", "learning_rate"}
+         "start_timeout_s", "timeout_s", "a", "b", "max_norm", "momentum", "weight_decay", "learning_rate"}
 BOUNDS = {"low", "high"}  # either may be infinite
 FACTORS = {"scale", "factor", "amount", "exponent", "number", "value"}
 

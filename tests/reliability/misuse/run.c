@@ -56,8 +56,8 @@ static void judge(const misuse_function* f, int cls, int expect, trafo_error* er
     const int32_t code = trafo_error_code(error);
     snprintf(why, sizeof why, "%s: %s [%s]", trafo_error_code_name(code),
              trafo_error_message(error), trafo_error_origin(error));
-    if (code <= 0 || code >= TRAFO_INTERNAL || !trafo_error_message(error)[0] ||
-        !trafo_error_origin(error)[0] || expect == ACCEPTED)
+    if (code <= 0 || code == TRAFO_INTERNAL || code > TRAFO_PEER_LOST ||
+        !trafo_error_message(error)[0] || !trafo_error_origin(error)[0] || expect == ACCEPTED)
       wrong(f, cls, why);
     else if (verbose)
       fprintf(stderr, "    %s\n", why);

@@ -284,6 +284,12 @@ void* fresh(int kind) {
     case KIND_trafo_shortlist:
       must(trafo_shortlist_learn(w.tokenizer, lines, lines, 3, 2, (trafo_shortlist**)&handle));
       return handle;
+    case KIND_trafo_group: {
+      uint8_t id[TRAFO_GROUP_ID_BYTES];
+      must(trafo_group_id_new(TRAFO_TRANSPORT_LOCAL, id, sizeof id));
+      must(trafo_group_new(w.context, NULL, id, sizeof id, (trafo_group**)&handle));
+      return handle;
+    }
     default:
       fprintf(stderr, "world.c makes no handle of kind %d\n", kind);
       _exit(3);
@@ -292,12 +298,12 @@ void* fresh(int kind) {
 
 void* live(int kind) {
   void* const handles[KIND_COUNT] = {
-      [KIND_trafo_error] = w.error,        [KIND_trafo_context] = w.context,
-      [KIND_trafo_tensor] = w.matrix,      [KIND_trafo_cancel] = w.cancel,
-      [KIND_trafo_adamw] = w.adamw,        [KIND_trafo_tokenizer] = w.tokenizer,
-      [KIND_trafo_corpus] = w.corpus,      [KIND_trafo_model] = w.model,
-      [KIND_trafo_trainer] = w.trainer,    [KIND_trafo_translations] = w.translations,
-      [KIND_trafo_shortlist] = w.shortlist};
+      [KIND_trafo_error] = w.error,         [KIND_trafo_context] = w.context,
+      [KIND_trafo_tensor] = w.matrix,       [KIND_trafo_cancel] = w.cancel,
+      [KIND_trafo_adamw] = w.adamw,         [KIND_trafo_tokenizer] = w.tokenizer,
+      [KIND_trafo_corpus] = w.corpus,       [KIND_trafo_model] = w.model,
+      [KIND_trafo_trainer] = w.trainer,     [KIND_trafo_translations] = w.translations,
+      [KIND_trafo_shortlist] = w.shortlist, [KIND_trafo_group] = w.group};
   return handles[kind];
 }
 
@@ -336,6 +342,9 @@ void free_handle(int kind, void* handle) {
     case KIND_trafo_shortlist:
       trafo_shortlist_free(handle);
       break;
+    case KIND_trafo_group:
+      trafo_group_free(handle);
+      break;
     default:
       fprintf(stderr, "world.c frees no handle of kind %d\n", kind);
       _exit(3);
@@ -364,6 +373,7 @@ static trafo_error* probe(int kind, void* handle) {
     size_t size;
     trafo_corpus_info info;
     trafo_memory_plan plan;
+    trafo_group_info group;
   } out;
   switch (kind) {
     case KIND_trafo_error:
@@ -386,6 +396,8 @@ static trafo_error* probe(int kind, void* handle) {
       return trafo_trainer_get_plan(handle, &out.plan, sizeof out.plan);
     case KIND_trafo_translations:
       return trafo_translations_get_truncated(handle, &out.size);
+    case KIND_trafo_group:
+      return trafo_group_get_info(handle, &out.group, sizeof out.group);
     default: { /* shortlists */
       const char* path = fresh_path();
       return trafo_shortlist_save(handle, path, strlen(path));
@@ -451,6 +463,7 @@ void world_begin(void) {
   w.model = fresh(KIND_trafo_model);
   w.free_model = fresh(KIND_trafo_model);
   w.shortlist = fresh(KIND_trafo_shortlist);
+  w.group = fresh(KIND_trafo_group);
   w.translations = fresh(KIND_trafo_translations);
   w.trainer = fresh(KIND_trafo_trainer);
   read_whole(w.files.tokenizer, &tokenizer_copy, &tokenizer_byte_count);

@@ -16,6 +16,7 @@ pub const TRAFO_DEVICE_LOST: i32 = 11;
 pub const TRAFO_NON_FINITE: i32 = 12;
 pub const TRAFO_VERSION: i32 = 13;
 pub const TRAFO_INTERNAL: i32 = 14;
+pub const TRAFO_PEER_LOST: i32 = 15;
 pub const TRAFO_DEVICE_CPU: i32 = 0;
 pub const TRAFO_DEVICE_CUDA: i32 = 1;
 pub const TRAFO_DEVICE_AUTO: i32 = 2;
@@ -118,6 +119,8 @@ pub const TRAFO_TOKENIZE_FLORES200: i32 = 5;
 pub const TRAFO_COPY_IF_NEEDED: i32 = 0;
 pub const TRAFO_COPY_NEVER: i32 = 1;
 pub const TRAFO_COPY_ALWAYS: i32 = 2;
+pub const TRAFO_TRANSPORT_LOCAL: i32 = 0;
+pub const TRAFO_GROUP_ID_BYTES: i32 = 128;
 unsafe extern "C" {
     #[doc = " \"0.1.0\". Static storage. since 0.1"]
     pub fn trafo_version() -> *const ::core::ffi::c_char;
@@ -2415,6 +2418,8 @@ pub struct trafo_trainer_options {
     pub ema_alpha: f64,
     #[doc = " Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1."]
     pub gradient_accumulation: i64,
+    #[doc = " Parts that an update is made of, each with gradient_accumulation batches of its own. Ranks share them out, at least one\n each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that resumes keeps its\n own. Default 1."]
+    pub lanes: i64,
     #[doc = " Seed of dropout and of the data order. Default 1."]
     pub seed: u64,
     #[doc = " TRAFO_SCHEDULE_*. How the learning rate goes after the warm-up. Default TRAFO_SCHEDULE_INVERSE_SQRT."]
@@ -2488,7 +2493,7 @@ pub struct trafo_trainer_options {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 352usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 360usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -2517,76 +2522,78 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 88usize];
     ["Offset of field: trafo_trainer_options::gradient_accumulation"]
         [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 96usize];
+    ["Offset of field: trafo_trainer_options::lanes"]
+        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 104usize];
     ["Offset of field: trafo_trainer_options::seed"]
-        [::core::mem::offset_of!(trafo_trainer_options, seed) - 104usize];
+        [::core::mem::offset_of!(trafo_trainer_options, seed) - 112usize];
     ["Offset of field: trafo_trainer_options::schedule"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 112usize];
+        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 120usize];
     ["Offset of field: trafo_trainer_options::decay_norms_and_biases"]
-        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 116usize];
+        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 124usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 120usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 128usize];
     ["Offset of field: trafo_trainer_options::tf32"]
-        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 124usize];
+        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 132usize];
     ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 128usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 136usize];
     ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 136usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 144usize];
     ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 144usize];
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 152usize];
     ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 152usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 160usize];
     ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 160usize];
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 168usize];
     ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 168usize];
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 176usize];
     ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 176usize];
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 184usize];
     ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 184usize];
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 192usize];
     ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 188usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 196usize];
     ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 192usize];
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 200usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 196usize];
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 204usize];
     ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 200usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 208usize];
     ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 208usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 216usize];
     ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 216usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 224usize];
     ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 224usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 232usize];
     ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 232usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 240usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 240usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 248usize];
     ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 244usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 252usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 248usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 256usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 264usize];
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 272usize];
     ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 280usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 288usize];
     ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 296usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 304usize];
     ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 304usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 312usize];
     ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 312usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 320usize];
     ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 320usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 328usize];
     ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 328usize];
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 336usize];
     ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 336usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 344usize];
     ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 340usize];
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 348usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 344usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 352usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 348usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 356usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -3611,5 +3618,132 @@ unsafe extern "C" {
         trainer: *mut trafo_trainer,
         read: trafo_read_fn,
         user_data: *mut ::core::ffi::c_void,
+    ) -> *mut trafo_error;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_group {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_group_options {
+    #[doc = " set by trafo_group_options_init"]
+    pub struct_size: usize,
+    #[doc = " 0 to size - 1. Default 0."]
+    pub rank: i32,
+    #[doc = " number of ranks. Default 1."]
+    pub size: i32,
+    #[doc = " TRAFO_TRANSPORT_* of the id"]
+    pub transport: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
+    #[doc = " seconds to wait until all ranks have joined. Default 300."]
+    pub start_timeout_s: f64,
+    #[doc = " seconds that ranks wait for the slowest one in a call, saving included. Default 600."]
+    pub timeout_s: f64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_group_options"][::core::mem::size_of::<trafo_group_options>() - 40usize];
+    ["Alignment of trafo_group_options"][::core::mem::align_of::<trafo_group_options>() - 8usize];
+    ["Offset of field: trafo_group_options::struct_size"]
+        [::core::mem::offset_of!(trafo_group_options, struct_size) - 0usize];
+    ["Offset of field: trafo_group_options::rank"]
+        [::core::mem::offset_of!(trafo_group_options, rank) - 8usize];
+    ["Offset of field: trafo_group_options::size"]
+        [::core::mem::offset_of!(trafo_group_options, size) - 12usize];
+    ["Offset of field: trafo_group_options::transport"]
+        [::core::mem::offset_of!(trafo_group_options, transport) - 16usize];
+    ["Offset of field: trafo_group_options::reserved"]
+        [::core::mem::offset_of!(trafo_group_options, reserved) - 20usize];
+    ["Offset of field: trafo_group_options::start_timeout_s"]
+        [::core::mem::offset_of!(trafo_group_options, start_timeout_s) - 24usize];
+    ["Offset of field: trafo_group_options::timeout_s"]
+        [::core::mem::offset_of!(trafo_group_options, timeout_s) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_group_info {
+    pub struct_size: usize,
+    pub rank: i32,
+    pub size: i32,
+    pub transport: i32,
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_group_info"][::core::mem::size_of::<trafo_group_info>() - 24usize];
+    ["Alignment of trafo_group_info"][::core::mem::align_of::<trafo_group_info>() - 8usize];
+    ["Offset of field: trafo_group_info::struct_size"]
+        [::core::mem::offset_of!(trafo_group_info, struct_size) - 0usize];
+    ["Offset of field: trafo_group_info::rank"]
+        [::core::mem::offset_of!(trafo_group_info, rank) - 8usize];
+    ["Offset of field: trafo_group_info::size"]
+        [::core::mem::offset_of!(trafo_group_info, size) - 12usize];
+    ["Offset of field: trafo_group_info::transport"]
+        [::core::mem::offset_of!(trafo_group_info, transport) - 16usize];
+    ["Offset of field: trafo_group_info::reserved"]
+        [::core::mem::offset_of!(trafo_group_info, reserved) - 20usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Defaults for the fields that struct_size covers. since 0.1"]
+    pub fn trafo_group_options_init(
+        options: *mut trafo_group_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES.\n since 0.1"]
+    pub fn trafo_group_id_new(transport: i32, id: *mut u8, id_bytes: usize) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context`\n is that of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id\n names no group that this process can join, the rank has joined already, or another rank gave another size. UNSUPPORTED: the\n transport does not work with the context's device. PEER_LOST: not all ranks have joined within start_timeout_s. since 0.1"]
+    pub fn trafo_group_new(
+        context: *mut trafo_context,
+        options: *const trafo_group_options,
+        id: *const u8,
+        id_bytes: usize,
+        out: *mut *mut trafo_group,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The rank, the number of ranks and the transport. since 0.1"]
+    pub fn trafo_group_get_info(
+        group: *const trafo_group,
+        out: *mut trafo_group_info,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Leaves the group: calls that wait in it, on this rank and on the others, return PEER_LOST with `reason`. May be called from any thread\n while another one trains. since 0.1"]
+    pub fn trafo_group_abort(
+        group: *mut trafo_group,
+        reason: *const ::core::ffi::c_char,
+        reason_length: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[doc = " Frees the handle. A trainer of the group keeps what it needs; the rank has left the group once both are freed. since 0.1"]
+    pub fn trafo_group_free(group: *mut trafo_group);
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " trafo_trainer_new for one rank of a group; all ranks call it. valid and options may be NULL. The model, the corpora, the tokenizer\n and the options must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what. Rank 0 alone reads and\n writes the run directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1\n becomes the number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a\n group of several ranks (UNSUPPORTED): autotune_gemm, trafo_trainer_write and trafo_trainer_read. since 0.1"]
+    pub fn trafo_trainer_new_in_group(
+        group: *mut trafo_group,
+        model: *mut trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        train: *const trafo_corpus,
+        valid: *const trafo_corpus,
+        options: *const trafo_trainer_options,
+        run_directory: *const ::core::ffi::c_char,
+        run_directory_length: usize,
+        out: *mut *mut trafo_trainer,
     ) -> *mut trafo_error;
 }

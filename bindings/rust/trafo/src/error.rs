@@ -39,6 +39,8 @@ pub enum ErrorCode {
     Version,
     /// A bug in the library.
     Internal,
+    /// Another rank of a group has left, has died or does not answer.
+    PeerLost,
     /// A code that this crate does not know yet.
     Unknown(i32),
 }
@@ -61,6 +63,7 @@ impl ErrorCode {
             ErrorCode::NonFinite => sys::TRAFO_NON_FINITE,
             ErrorCode::Version => sys::TRAFO_VERSION,
             ErrorCode::Internal => sys::TRAFO_INTERNAL,
+            ErrorCode::PeerLost => sys::TRAFO_PEER_LOST,
             ErrorCode::Unknown(code) => code,
         }
     }
@@ -83,6 +86,7 @@ impl From<i32> for ErrorCode {
             sys::TRAFO_NON_FINITE => ErrorCode::NonFinite,
             sys::TRAFO_VERSION => ErrorCode::Version,
             sys::TRAFO_INTERNAL => ErrorCode::Internal,
+            sys::TRAFO_PEER_LOST => ErrorCode::PeerLost,
             other => ErrorCode::Unknown(other),
         }
     }

@@ -44,6 +44,7 @@ owned_handle!(RawTokenizer, trafo_tokenizer, trafo_tokenizer_free);
 owned_handle!(RawCorpus, trafo_corpus, trafo_corpus_free);
 owned_handle!(RawModel, trafo_model, trafo_model_free);
 owned_handle!(RawTrainer, trafo_trainer, trafo_trainer_free);
+owned_handle!(RawGroup, trafo_group, trafo_group_free);
 owned_handle!(RawShortlist, trafo_shortlist, trafo_shortlist_free);
 owned_handle!(RawTranslations, trafo_translations, trafo_translations_free);
 

@@ -74,7 +74,7 @@
 //!
 //! | | may move to another thread | may be shared |
 //! |---|---|---|
-//! | [`Tokenizer`], [`Corpus`], [`CancelToken`], options, events, errors | yes | yes |
+//! | [`Tokenizer`], [`Corpus`], [`CancelToken`], [`Group`], options, events, errors | yes | yes |
 //! | [`Model`] | yes | yes: calls are serialised |
 //! | [`Trainer`] | yes | no |
 //! | [`Context`], [`Tensor`], [`AdamW`] | no | no |
@@ -152,6 +152,7 @@ mod error;
 mod evaluation;
 mod event;
 mod fused_ops;
+mod group;
 mod handle;
 mod interop;
 mod memory_plan;
@@ -185,6 +186,7 @@ pub use evaluation::{
     sentence_scores,
 };
 pub use event::{Event, EventKind, Metrics, Stop};
+pub use group::{Group, GroupId};
 pub use interop::{ExportFormat, ExportWeights, Imported};
 pub use memory_plan::MemoryPlan;
 pub use model::{Model, Parameter, ParameterInfo, Score};

@@ -12,6 +12,7 @@ use crate::cancel::CancelToken;
 use crate::embed::{FirstFailure, tell_pairs};
 use crate::error::{ErrorCode, Result, check};
 use crate::event::{Event, Metrics, Stop};
+use crate::group::Group;
 use crate::handle::{RawModel, RawTrainer, path_view};
 use crate::memory_plan::MemoryPlan;
 use crate::model::Model;
@@ -47,6 +48,7 @@ pub struct TrainerBuilder<'a> {
     options: TrainerOptions,
     run_directory: Option<PathBuf>,
     cancel: Option<CancelToken>,
+    group: Option<Group>,
 }
 
 impl<'a> TrainerBuilder<'a> {
@@ -71,6 +73,12 @@ impl<'a> TrainerBuilder<'a> {
         self.cancel = Some(token.clone());
         self
     }
+    /// Trains as one rank of a group. All its ranks build a trainer with the same model, corpora and options, and the
+    /// same run directory, which rank 0 alone reads and writes.
+    pub fn group(mut self, group: &Group) -> Self {
+        self.group = Some(group.clone());
+        self
+    }
     /// Prepares the data and, if the run directory has one, restores a checkpoint.
     pub fn build(self) -> Result<Trainer> {
         let directory = self.run_directory.unwrap_or_default();
@@ -78,17 +86,31 @@ impl<'a> TrainerBuilder<'a> {
         let mut sources = self.train.sources.clone();
         sources.extend(self.valid.iter().flat_map(|valid| valid.sources.clone()));
         // SAFETY: the handles are live; options and path are valid during the call.
+        let valid = self.valid.map_or(ptr::null(), Corpus::as_ptr);
         let raw = RawTrainer::make(|out| unsafe {
-            sys::trafo_trainer_new(
-                self.model.as_ptr(),
-                self.tokenizer.as_ptr(),
-                self.train.as_ptr(),
-                self.valid.map_or(ptr::null(), Corpus::as_ptr),
-                &self.options.0,
-                data,
-                length,
-                out,
-            )
+            match &self.group {
+                None => sys::trafo_trainer_new(
+                    self.model.as_ptr(),
+                    self.tokenizer.as_ptr(),
+                    self.train.as_ptr(),
+                    valid,
+                    &self.options.0,
+                    data,
+                    length,
+                    out,
+                ),
+                Some(group) => sys::trafo_trainer_new_in_group(
+                    group.as_ptr(),
+                    self.model.as_ptr(),
+                    self.tokenizer.as_ptr(),
+                    self.train.as_ptr(),
+                    valid,
+                    &self.options.0,
+                    data,
+                    length,
+                    out,
+                ),
+            }
         });
         let raw = tell_pairs(&sources, raw)?;
         let rate_failure = FirstFailure::default();
@@ -182,6 +204,7 @@ impl Trainer {
             options: TrainerOptions::new(),
             run_directory: None,
             cancel: None,
+            group: None,
         }
     }
 

@@ -142,6 +142,10 @@ setters! {
     ema_alpha: f64 = same;
     /// Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1.
     gradient_accumulation: i64 = same;
+    /// Parts that an update is made of, each with `gradient_accumulation` batches of its own. Ranks share them out, at
+    /// least one each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run
+    /// that resumes keeps its own. Default 1.
+    lanes: i64 = same;
     /// Seed of dropout and of the data order. Default 1.
     seed: u64 = same;
     /// Target tokens of a batch. Default 4096.

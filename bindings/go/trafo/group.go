@@ -1,0 +1,102 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+import (
+	"runtime"
+	"time"
+)
+
+// GroupID is the name of a group, which the program gives to all its ranks.
+type GroupID [C.TRAFO_GROUP_ID_BYTES]byte
+
+// NewLocalGroup names a new group of goroutines of this process, each of which trains on the CPU.
+func NewLocalGroup() (GroupID, error) {
+	var id GroupID
+	err := check(C.trafo_group_id_new(C.TRAFO_TRANSPORT_LOCAL, (*C.uint8_t)(&id[0]), C.size_t(len(id))))
+	return id, err
+}
+
+// GroupOptions says which rank joins, and how long it waits.
+type GroupOptions struct {
+	// 0 to Size - 1.
+	Rank int
+	// Number of ranks.
+	Size int
+	// Until all ranks have joined. Default 0: five minutes.
+	StartTimeout time.Duration
+	// For the slowest rank in a later call, saving included. Default 0: ten minutes.
+	Timeout time.Duration
+}
+
+// Group is one rank of a group of models that are trained as one. Each rank has a context, a model, a
+// group and a trainer of its own, and does the same with them as the other ranks, on a goroutine of
+// its own. The bits of a run depend on TrainerOptions.Lanes and not on the number of ranks.
+type Group struct {
+	shared shared[*C.trafo_group]
+}
+
+// JoinGroup waits for the other ranks, which join with the same id. c is the context of the rank's
+// model. ErrPeerLost: they have not come in time.
+func JoinGroup(c *Context, id GroupID, options GroupOptions) (*Group, error) {
+	var o C.trafo_group_options
+	mustInit(C.trafo_group_options_init(&o, C.sizeof_trafo_group_options))
+	o.rank, o.size = cInt(options.Rank), cInt(options.Size)
+	if options.StartTimeout != 0 {
+		o.start_timeout_s = C.double(options.StartTimeout.Seconds())
+	}
+	if options.Timeout != 0 {
+		o.timeout_s = C.double(options.Timeout.Seconds())
+	}
+	var out *C.trafo_group
+	err := c.call("JoinGroup", func(ptr *C.trafo_context) *C.trafo_error {
+		return C.trafo_group_new(ptr, &o, (*C.uint8_t)(&id[0]), C.size_t(len(id)), &out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{}
+	g.shared.ptr = out
+	g.shared.cleanup = runtime.AddCleanup(g, func(ptr *C.trafo_group) { C.trafo_group_free(ptr) }, out)
+	return g, nil
+}
+
+// Rank is the number of this rank, counted from 0, and Size that of all.
+func (g *Group) Rank() (rank, size int, err error) {
+	ptr, err := g.hold("Group.Rank")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer g.shared.release()
+	var info C.trafo_group_info
+	err = check(C.trafo_group_get_info(ptr, &info, C.sizeof_trafo_group_info))
+	return int(info.rank), int(info.size), err
+}
+
+// Abort leaves the group, from any goroutine: calls that wait in it, on all ranks, fail with
+// ErrPeerLost and the reason.
+func (g *Group) Abort(reason string) error {
+	ptr, err := g.hold("Group.Abort")
+	if err != nil {
+		return err
+	}
+	defer g.shared.release()
+	data, length := chars(reason)
+	return check(C.trafo_group_abort(ptr, data, length))
+}
+
+// Close frees it; closing twice is fine. A trainer of the group goes on to work.
+func (g *Group) Close() error {
+	if g != nil {
+		g.shared.close(func(ptr *C.trafo_group) { C.trafo_group_free(ptr) })
+	}
+	return nil
+}
+
+func (g *Group) hold(origin string) (*C.trafo_group, error) {
+	if g == nil {
+		return nil, closed(origin, "the group")
+	}
+	return g.shared.hold(origin, "the group")
+}

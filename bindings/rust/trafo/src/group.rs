@@ -1,0 +1,136 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trafo_sys as sys;
+
+use crate::error::{Result, check};
+use crate::handle::{RawGroup, defaults};
+use crate::model::Model;
+
+const ID_BYTES: usize = sys::TRAFO_GROUP_ID_BYTES as usize;
+
+/// The name of a [`Group`], which the program gives to all its ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GroupId([u8; ID_BYTES]);
+
+impl GroupId {
+    /// A new group of threads of this process, each of which trains on the CPU.
+    pub fn local() -> Result<Self> {
+        let mut id = [0; ID_BYTES];
+        // SAFETY: the bytes are valid for their length.
+        check(unsafe {
+            sys::trafo_group_id_new(sys::TRAFO_TRANSPORT_LOCAL, id.as_mut_ptr(), ID_BYTES)
+        })?;
+        Ok(GroupId(id))
+    }
+}
+
+impl fmt::Debug for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GroupId").field(&String::from_utf8_lossy(&self.0)).finish()
+    }
+}
+
+/// One rank of a group of models that are trained as one.
+///
+/// Each rank has a model, a group and a trainer of its own, on a thread of its own, and does the same with them as the
+/// other ranks. The bits of a run depend on the number of lanes
+/// ([`TrainerOptions::lanes`](crate::TrainerOptions::lanes)) and not on the number of ranks. Clones are the same rank.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use trafo::{Corpus, Group, GroupId, Model, ModelConfig, TokenizerOptions, Trainer, TrainerOptions};
+/// # fn main() -> trafo::Result<()> {
+/// let corpus = Corpus::from_pairs([("ein Haus", "a house"), ("ein Baum", "a tree")])?;
+/// let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(40).soft_limit(true))?;
+/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+/// let id = GroupId::local()?;
+/// std::thread::scope(|scope| {
+///     let ranks: Vec<_> = (0..2)
+///         .map(|rank| {
+///             let (corpus, tokenizer, config, id) = (&corpus, &tokenizer, &config, &id);
+///             scope.spawn(move || {
+///                 let model = Model::new(config, 1)?;
+///                 let group = Group::join(&model, id, rank, 2)?;
+///                 let options = TrainerOptions::new().after_updates(3).batch_tokens(64);
+///                 let mut trainer =
+///                     Trainer::builder(model, tokenizer, corpus).options(options).group(&group).build()?;
+///                 trainer.run(|_| ControlFlow::Continue(()))
+///             })
+///         })
+///         .collect();
+///     ranks.into_iter().try_for_each(|rank| rank.join().unwrap().map(drop))
+/// })
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Group(Arc<RawGroup>);
+
+// SAFETY: trafo.h: handles may move between threads, trafo_group_abort may be called from any of them, and nothing else
+// that takes a group changes it. It is freed once, by the last clone.
+unsafe impl Send for RawGroup {}
+// SAFETY: see above.
+unsafe impl Sync for RawGroup {}
+
+impl Group {
+    /// Joins as `rank` of `size` and waits for the other ranks, five minutes at most. In later calls ranks wait ten
+    /// minutes for the slowest. [`PeerLost`](crate::ErrorCode::PeerLost): they have not come.
+    pub fn join(model: &Model, id: &GroupId, rank: i32, size: i32) -> Result<Self> {
+        Self::join_within(model, id, rank, size, Duration::from_secs(300), Duration::from_secs(600))
+    }
+    /// The same with other limits: until all ranks have joined, and for the slowest rank in a later call.
+    pub fn join_within(
+        model: &Model,
+        id: &GroupId,
+        rank: i32,
+        size: i32,
+        start: Duration,
+        wait: Duration,
+    ) -> Result<Self> {
+        let mut options = defaults(sys::trafo_group_options_init);
+        options.rank = rank;
+        options.size = size;
+        options.start_timeout_s = start.as_secs_f64();
+        options.timeout_s = wait.as_secs_f64();
+        // SAFETY: the context is live, options and id are valid during the call.
+        let raw = RawGroup::make(|out| unsafe {
+            sys::trafo_group_new(model.context_ptr(), &options, id.0.as_ptr(), ID_BYTES, out)
+        })?;
+        Ok(Group(Arc::new(raw)))
+    }
+    /// The number of this rank, counted from 0.
+    pub fn rank(&self) -> Result<i32> {
+        Ok(self.info()?.rank)
+    }
+    /// The number of ranks.
+    pub fn size(&self) -> Result<i32> {
+        Ok(self.info()?.size)
+    }
+    /// Leaves the group, from any thread: calls that wait in it, on all ranks, fail with
+    /// [`PeerLost`](crate::ErrorCode::PeerLost) and the reason.
+    pub fn abort(&self, reason: &str) -> Result<()> {
+        // SAFETY: the handle is live, the text is valid during the call.
+        check(unsafe {
+            sys::trafo_group_abort(self.as_ptr(), reason.as_ptr().cast(), reason.len())
+        })
+    }
+    fn info(&self) -> Result<sys::trafo_group_info> {
+        let mut info =
+            sys::trafo_group_info { struct_size: 0, rank: 0, size: 0, transport: 0, reserved: 0 };
+        // SAFETY: the handle is live, `info` has the size that is given.
+        check(unsafe {
+            sys::trafo_group_get_info(self.as_ptr(), &mut info, size_of::<sys::trafo_group_info>())
+        })?;
+        Ok(info)
+    }
+    pub(crate) fn as_ptr(&self) -> *mut sys::trafo_group {
+        self.0.as_ptr()
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").finish_non_exhaustive()
+    }
+}

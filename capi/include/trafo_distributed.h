@@ -1,0 +1,84 @@
+/*
+ * Trafo, several ranks that train one model. Include trafo.h; its rules hold here.
+ *
+ * The batches of an update are dealt to `lanes` of the trainer's options. Each rank computes some of the lanes. The sums of the lanes
+ * are added in a fixed order, so the bits of a run depend on the number of lanes and not on the number of ranks. Each rank has the
+ * optimizer states of a shard of the weights.
+ *
+ * A rank is a context, a model, a group and a trainer of its own, used by one thread. All ranks make the same calls of a trainer in the
+ * same order: trafo_trainer_run, _step, _validate and _save wait for each other. An error that the ranks agree on (a batch, a validation
+ * or a save has failed on one of them) is returned by all, and names the rank; the trainers may go on. After any other error the rank
+ * has left its group, and the calls of the others return PEER_LOST.
+ */
+#ifndef TRAFO_DISTRIBUTED_H
+#define TRAFO_DISTRIBUTED_H
+
+#include "trafo_models.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How the ranks of a group exchange bytes, int32_t. Later versions may add transports. */
+#define TRAFO_TRANSPORT_LOCAL 0 /* threads of one process, on the CPU */
+
+#define TRAFO_GROUP_ID_BYTES 128
+
+/* One rank of a group. */
+typedef struct trafo_group trafo_group;
+
+typedef struct trafo_group_options {
+  size_t struct_size; /* set by trafo_group_options_init */
+  int32_t rank;       /* 0 to size - 1. Default 0. */
+  int32_t size;       /* number of ranks. Default 1. */
+  int32_t transport;  /* TRAFO_TRANSPORT_* of the id */
+  int32_t reserved;   /* 0 */
+  double start_timeout_s; /* seconds to wait until all ranks have joined. Default 300. */
+  double timeout_s; /* seconds that ranks wait for the slowest one in a call, saving included. Default 600. */
+} trafo_group_options;
+
+typedef struct trafo_group_info {
+  size_t struct_size;
+  int32_t rank;
+  int32_t size;
+  int32_t transport;
+  int32_t reserved;
+} trafo_group_info;
+
+/* Defaults for the fields that struct_size covers. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_options_init(trafo_group_options *options, size_t struct_size);
+
+/* The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_id_new(int32_t transport, uint8_t *id, size_t id_bytes);
+
+/* Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context`
+ * is that of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id
+ * names no group that this process can join, the rank has joined already, or another rank gave another size. UNSUPPORTED: the
+ * transport does not work with the context's device. PEER_LOST: not all ranks have joined within start_timeout_s. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_new(trafo_context *context, const trafo_group_options *options,
+                                                      const uint8_t *id, size_t id_bytes, trafo_group **out);
+/* The rank, the number of ranks and the transport. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_get_info(const trafo_group *group, trafo_group_info *out, size_t struct_size);
+/* Leaves the group: calls that wait in it, on this rank and on the others, return PEER_LOST with `reason`. May be called from any thread
+ * while another one trains. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_abort(trafo_group *group, const char *reason, size_t reason_length);
+/* Frees the handle. A trainer of the group keeps what it needs; the rank has left the group once both are freed. since 0.1 */
+TRAFO_API void trafo_group_free(trafo_group *group);
+
+/* trafo_trainer_new for one rank of a group; all ranks call it. valid and options may be NULL. The model, the corpora, the tokenizer
+ * and the options must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what. Rank 0 alone reads and
+ * writes the run directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1
+ * becomes the number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a
+ * group of several ranks (UNSUPPORTED): autotune_gemm, trafo_trainer_write and trafo_trainer_read. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new_in_group(trafo_group *group, trafo_model *model,
+                                                                 const trafo_tokenizer *tokenizer, const trafo_corpus *train,
+                                                                 const trafo_corpus *valid, const trafo_trainer_options *options,
+                                                                 const char *run_directory, size_t run_directory_length,
+                                                                 trafo_trainer **out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TRAFO_DISTRIBUTED_H */

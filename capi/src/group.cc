@@ -1,0 +1,115 @@
+#include <cmath>
+#include <cstring>
+
+#include "capi/src/trainer_handles.h"
+#include "engine/dist/local_group.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+namespace {
+
+constexpr double kMostSeconds = 1e7;  // four months
+
+trafo_group_options default_group_options() {
+  trafo_group_options options{};
+  options.size = 1;
+  options.start_timeout_s = GroupTimeouts{}.start;
+  options.timeout_s = GroupTimeouts{}.wait;
+  return options;
+}
+
+void check_transport(const Call& call, int32_t transport) {
+  if (transport != TRAFO_TRANSPORT_LOCAL)
+    call.refuse("transport must be TRAFO_TRANSPORT_LOCAL (0), got ", transport);
+}
+
+void check_id(const Call& call, const uint8_t* id, size_t bytes) {
+  if (!id) call.refuse("id is NULL");
+  if (bytes != TRAFO_GROUP_ID_BYTES)
+    call.refuse("id_bytes must be ", TRAFO_GROUP_ID_BYTES, ", got ", bytes);
+}
+
+double checked_seconds(const Call& call, double seconds, const char* name) {
+  if (!(seconds > 0 && seconds <= kMostSeconds))
+    call.refuse(name, " must be above 0 and at most ", kMostSeconds, " seconds, got ", seconds);
+  return seconds;
+}
+
+}  // namespace
+
+trafo_error* trafo_group_options_init(trafo_group_options* options, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    init_options(call, options, struct_size, default_group_options());
+  });
+}
+
+trafo_error* trafo_group_id_new(int32_t transport, uint8_t* id, size_t id_bytes) {
+  return api(__func__, [&](const Call& call) {
+    check_id(call, id, id_bytes);
+    std::memset(id, 0, id_bytes);
+    check_transport(call, transport);
+    const GroupId made = new_local_group();
+    std::memcpy(id, made.data(), made.size());
+  });
+}
+
+trafo_error* trafo_group_new(trafo_context* context, const trafo_group_options* options,
+                             const uint8_t* id, size_t id_bytes, trafo_group** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    check_id(call, id, id_bytes);
+    const trafo_group_options wanted = read_options(call, options, default_group_options());
+    check_transport(call, wanted.transport);
+    call.reserved(wanted.reserved);
+    require_rank(wanted.rank, wanted.size);
+    const GroupTimeouts timeouts{checked_seconds(call, wanted.start_timeout_s, "start_timeout_s"),
+                                 checked_seconds(call, wanted.timeout_s, "timeout_s")};
+    const Context& c = call.context(context);
+    require(c.device().kind == DeviceKind::cpu, ErrorCode::unsupported, call.function(),
+            "a local group trains on the CPU, this context is on ", device_name(c.device()));
+    GroupId name;
+    std::memcpy(name.data(), id, name.size());
+    *out = new_handle<trafo_group>(
+        std::shared_ptr<Communicator>(join_local_group(name, wanted.rank, wanted.size, timeouts)));
+  });
+}
+
+trafo_error* trafo_group_get_info(const trafo_group* group, trafo_group_info* out,
+                                  size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
+    const Communicator& communicator = *call.handle(group, "group").communicator;
+    trafo_group_info info{};
+    info.rank = communicator.rank();
+    info.size = communicator.size();
+    info.transport = TRAFO_TRANSPORT_LOCAL;
+    init_options(call, out, struct_size, info);
+  });
+}
+
+trafo_error* trafo_group_abort(trafo_group* group, const char* reason, size_t reason_length) {
+  return api(__func__, [&](const Call& call) {
+    const std::string_view words = call.text(reason, reason_length, "reason");
+    call.handle(group, "group").communicator->abort(words);
+  });
+}
+
+void trafo_group_free(trafo_group* group) {
+  free_handle(group);
+}
+
+trafo_error* trafo_trainer_new_in_group(trafo_group* group, trafo_model* model,
+                                        const trafo_tokenizer* tokenizer, const trafo_corpus* train,
+                                        const trafo_corpus* valid,
+                                        const trafo_trainer_options* options,
+                                        const char* run_directory, size_t run_directory_length,
+                                        trafo_trainer** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const std::shared_ptr<Communicator> communicator = call.handle(group, "group").communicator;
+    *out = new_trainer(
+        call, {model, tokenizer, train, valid, options, run_directory, run_directory_length},
+        communicator);
+  });
+}

@@ -1,0 +1,109 @@
+// Moves bytes between the ranks of a group that trains one model. A communicator adds nothing up,
+// so no result depends on its transport.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/core/device.h"
+#include "engine/core/status.h"
+
+namespace trafo {
+
+struct SendPiece {
+  int to;
+  const void* data;
+  size_t bytes;
+};
+struct ReceivePiece {
+  int from;
+  void* data;
+  size_t bytes;
+};
+
+// How long ranks wait for each other, in seconds.
+struct GroupTimeouts {
+  double start = 300;  // for all of them to join
+  double wait = 600;   // for the slowest one in any later call
+};
+
+// An error that every rank of a group throws at the same place. The group can go on.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+// All functions but abort() are collective: each rank calls them in the same order. They throw
+// PEER_LOST, naming the rank where it is known, if a rank has aborted, has died, or does not come
+// within the timeout. After that every call throws it. One thread at a time, but for abort().
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  virtual const char* transport() const = 0;  // "local"
+  // INVALID_ARGUMENT if tensors of this device cannot be exchanged.
+  virtual void require_device(Device device) const = 0;
+
+  // Sends and receives pieces of device memory, in the order of the device's stream. Between two
+  // ranks, piece i that one sends is piece i that the other receives, of the same size. No rank
+  // sends to itself. On the CPU, all pieces are there when it returns.
+  virtual void exchange(std::span<const SendPiece> sends,
+                        std::span<const ReceivePiece> receives) = 0;
+  // The bytes of every rank, which may differ in length, by rank. Host memory.
+  virtual std::vector<std::string> host_all_gather(std::string_view bytes) = 0;
+  // This rank leaves: the calls of other ranks end with PEER_LOST and `reason`. From any thread.
+  virtual void abort(std::string_view reason) noexcept = 0;
+
+  // `whole` consists of a part for each rank, that of rank r in bytes [begins[r], begins[r + 1]).
+  // Each rank has its own part; afterwards each has all. Device memory.
+  void all_gather(void* whole, std::span<const size_t> begins);
+  // Device memory of rank `root` to all others.
+  void broadcast(void* data, size_t bytes, int root);
+  // Returns when every rank has called it.
+  void barrier() { host_all_gather({}); }
+
+ protected:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+
+ private:
+  int rank_, size_;
+};
+
+// INVALID_ARGUMENT unless 0 <= rank < size.
+void require_rank(int64_t rank, int64_t size);
+
+// Collective. Throws, on every rank, the error of the lowest rank that has one, with its number:
+// "rank 3: ...".
+void agree(Communicator& group, const std::optional<Error>& error);
+// Runs action() on this rank and agrees on whether it failed. Errors of other types than Error are
+// INTERNAL.
+template <class Action>
+void agree_after(Communicator& group, Action action) {
+  std::optional<Error> error;
+  try {
+    action();
+  } catch (const Error& failed) {
+    if (failed.code() == ErrorCode::peer_lost) throw;
+    error = failed;
+  } catch (const std::exception& failed) {
+    error = Error(ErrorCode::internal, "group", failed.what());
+  }
+  agree(group, error);
+}
+
+// Collective. Compares what must be the same on all ranks. INVALID_ARGUMENT names the lowest rank
+// that differs from rank 0, the first field that differs, and both values.
+using GroupField = std::pair<std::string, std::string>;  // name and value
+void require_same(Communicator& group, std::span<const GroupField> fields);
+
+}  // namespace trafo

@@ -1,0 +1,204 @@
+#include "engine/dist/local_group.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace trafo {
+namespace {
+
+constexpr const char* kLocalGroupOrigin = "group";
+constexpr std::string_view kMagic = "trafo local group ";
+
+std::chrono::steady_clock::time_point after(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+// What the ranks of a group share. A call of all ranks has two meetings. At the first, each has put
+// down what it offers. Then each reads, and says so with done_reading(). A rank does not leave a
+// meeting, not even with an error, while another one reads.
+class Meeting {
+ public:
+  explicit Meeting(int size) : size_(size), offers_(static_cast<size_t>(size)) {}
+
+  struct Offer {
+    bool joined = false, here = false;
+    std::span<const SendPiece> sends;
+    std::string_view bytes;
+  };
+
+  int size() const { return size_; }
+
+  void join(int rank, int size, double timeout) {
+    {
+      const std::lock_guard lock(mutex_);
+      require(size == size_, ErrorCode::invalid_argument, kLocalGroupOrigin, "rank ", rank,
+              " joins a group of ", size, ", other ranks one of ", size_);
+      Offer& own = offers_[static_cast<size_t>(rank)];
+      require(!own.joined, ErrorCode::invalid_argument, kLocalGroupOrigin, "rank ", rank,
+              " has joined the group already");
+      own.joined = true;
+    }
+    meet(rank, timeout, "has not joined", 0);
+  }
+
+  Offer& offer(int rank) { return offers_[static_cast<size_t>(rank)]; }
+
+  // Behind the first meeting of a call all ranks read.
+  void meet_to_read(int rank, double timeout) { meet(rank, timeout, "has not come", size_); }
+  void meet(int rank, double timeout) { meet(rank, timeout, "has not come", 0); }
+
+  void done_reading() {
+    const std::lock_guard lock(mutex_);
+    if (--reading_ == 0) changed_.notify_all();
+  }
+
+  void abort(int rank, std::string_view reason) noexcept {
+    const std::lock_guard lock(mutex_);
+    try {
+      if (!lost()) reason_ = concat("rank ", rank, " has left: ", reason);
+    } catch (const std::exception&) {  // no memory for the words
+      reason_ = "a rank left";         // short: inside the string itself
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  void meet(int rank, double timeout, const char* absent, int readers) {
+    std::unique_lock lock(mutex_);
+    leave_if_lost(lock);
+    offers_[static_cast<size_t>(rank)].here = true;
+    const uint64_t now = round_;
+    if (++arrived_ == size_) {
+      arrived_ = 0;
+      reading_ = readers;
+      for (Offer& each : offers_) each.here = false;
+      ++round_;
+      changed_.notify_all();
+      return;
+    }
+    const bool met =
+        changed_.wait_until(lock, after(timeout), [&] { return round_ != now || lost(); });
+    if (round_ != now) return;
+    if (!met) {
+      size_t missing = 0;
+      while (offers_[missing].here) ++missing;
+      reason_ = concat("rank ", missing, " ", absent, " within ", timeout, " seconds");
+      changed_.notify_all();
+    }
+    leave_if_lost(lock);
+  }
+
+  bool lost() const { return !reason_.empty(); }
+  void leave_if_lost(std::unique_lock<std::mutex>& lock) {
+    if (!lost()) return;
+    changed_.wait(lock, [this] { return reading_ == 0; });
+    fail(ErrorCode::peer_lost, kLocalGroupOrigin, reason_);
+  }
+
+  const int size_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Offer> offers_;
+  int arrived_ = 0, reading_ = 0;
+  uint64_t round_ = 0;
+  std::string reason_;  // why the group has ended; empty: it has not
+};
+
+class LocalCommunicator final : public Communicator {
+ public:
+  LocalCommunicator(int rank, std::shared_ptr<Meeting> meeting, double timeout)
+      : Communicator(rank, meeting->size()), meeting_(std::move(meeting)), timeout_(timeout) {}
+  ~LocalCommunicator() override { meeting_->abort(rank(), "its group was freed"); }
+
+  const char* transport() const override { return "local"; }
+  void require_device(Device device) const override {
+    require(device.kind == DeviceKind::cpu, ErrorCode::unsupported, kLocalGroupOrigin,
+            "a local group trains on the CPU, this context is on ", device_name(device));
+  }
+
+  void exchange(std::span<const SendPiece> sends, std::span<const ReceivePiece> receives) override {
+    std::vector<size_t> next(static_cast<size_t>(size()), 0);
+    meeting_->offer(rank()).sends = sends;
+    meeting_->meet_to_read(rank(), timeout_);
+    std::string mismatch;
+    for (const ReceivePiece& piece : receives) {
+      const auto& offered = meeting_->offer(piece.from).sends;
+      size_t& at = next[static_cast<size_t>(piece.from)];
+      while (at < offered.size() && offered[at].to != rank()) ++at;
+      if (at == offered.size() || offered[at].bytes != piece.bytes) {
+        mismatch = concat("rank ", piece.from, " and rank ", rank(), " exchange different pieces");
+        break;
+      }
+      std::memcpy(piece.data, offered[at++].data, piece.bytes);
+    }
+    meeting_->done_reading();
+    meeting_->meet(rank(), timeout_);
+    require(mismatch.empty(), ErrorCode::internal, kLocalGroupOrigin, mismatch);
+  }
+
+  std::vector<std::string> host_all_gather(std::string_view bytes) override {
+    meeting_->offer(rank()).bytes = bytes;
+    meeting_->meet_to_read(rank(), timeout_);
+    std::vector<std::string> all;
+    try {
+      for (int peer = 0; peer < size(); ++peer) all.emplace_back(meeting_->offer(peer).bytes);
+    } catch (...) {  // no memory
+      meeting_->done_reading();
+      throw;
+    }
+    meeting_->done_reading();
+    meeting_->meet(rank(), timeout_);
+    return all;
+  }
+
+  void abort(std::string_view reason) noexcept override { meeting_->abort(rank(), reason); }
+
+ private:
+  std::shared_ptr<Meeting> meeting_;
+  double timeout_;
+};
+
+// The groups that somebody is joining.
+struct Registry {
+  std::mutex mutex;
+  std::map<GroupId, std::weak_ptr<Meeting>> groups;
+};
+Registry& registry() {
+  static Registry the;
+  return the;
+}
+
+}  // namespace
+
+GroupId new_local_group() {
+  static std::atomic<uint64_t> made{0};
+  GroupId id{};
+  const std::string text = concat(kMagic, made.fetch_add(1));
+  std::memcpy(id.data(), text.data(), text.size());
+  return id;
+}
+
+std::unique_ptr<Communicator> join_local_group(const GroupId& id, int rank, int size,
+                                               const GroupTimeouts& timeouts) {
+  require_rank(rank, size);
+  require(std::memcmp(id.data(), kMagic.data(), kMagic.size()) == 0, ErrorCode::invalid_argument,
+          kLocalGroupOrigin, "the id is not that of a local group");
+  std::shared_ptr<Meeting> meeting;
+  {
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    std::erase_if(all.groups, [](const auto& each) { return each.second.expired(); });
+    meeting = all.groups[id].lock();
+    if (!meeting) all.groups[id] = meeting = std::make_shared<Meeting>(size);
+  }
+  meeting->join(rank, size, timeouts.start);
+  return std::make_unique<LocalCommunicator>(rank, std::move(meeting), timeouts.wait);
+}
+
+}  // namespace trafo

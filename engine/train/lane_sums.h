@@ -1,0 +1,82 @@
+// The gradients of an update's lanes (engine/dist/lanes.h), added in the tree of the lanes.
+//
+// Each rank adds the lanes that it computes as far as the tree allows. Then every rank sends its
+// partial sums of a shard to the rank that updates the shard, which adds them up.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/dist/lanes.h"
+#include "engine/nn/parameter_store.h"
+#include "engine/train/micro_batch.h"
+#include "engine/train/training_group.h"
+
+namespace trafo {
+
+// What a rank tells all others with its gradients. The highest one counts.
+enum class Vote : int32_t {
+  none = 0,
+  stop = 1,    // its callback or cancel token asks for the end
+  failed = 2,  // it has no gradients: the update is skipped everywhere
+};
+
+class LaneSums {
+ public:
+  // Context and parameters must outlive it. `sums` are those of the losses.
+  LaneSums(Context& context, ParameterStore& parameters, const LossSums& sums, int64_t lanes,
+           const TrainingGroup& group);
+
+  int64_t lanes() const { return lanes_; }
+  const ElementRange& own() const { return own_; }      // lanes that this rank computes
+  const ElementRange& shard() const { return shard_; }  // elements that it updates
+  // Allocates what reduce() needs beside the memory of a step, which is idle then.
+  void reserve();
+
+  // For each lane of own(), in order: the flat gradient and the losses hold those of the lane, or
+  // clear() has made them zero for a lane without batches. add_lane() takes them.
+  void clear();
+  void add_lane(int64_t lane);
+  // Collective, once all own lanes were added, or with Vote::failed at any time. The flat gradient
+  // then has, in the shard, the sum of all lanes. The losses are the sums of all lanes, not a
+  // number if a rank has failed.
+  void reduce(Vote vote);
+
+  // The votes of the newest reduce() as bytes in device memory, and the highest of them from a copy
+  // in host memory.
+  const Tensor& votes() const { return rows_; }
+  Vote highest_vote(const void* host_copy) const;
+
+ private:
+  struct Sum {
+    LaneNode node;
+    Tensor gradient, loss, nll;
+  };
+  Tensor part(const Tensor& workspace, const ElementRange& range) const;
+  void write_row(Vote vote);
+  void exchange();
+  void add_losses();
+  void add_shard();
+
+  Context& context_;
+  ParameterStore& parameters_;
+  LossSums sums_;
+  int64_t lanes_;
+  TrainingGroup group_;
+  ElementRange own_, shard_;
+  std::vector<std::vector<LaneNode>> nodes_;  // by rank
+  // Sums that wait for their right half; the sum that ends with the newest lane is in the flat
+  // gradient. Sum i is in buffer i.
+  std::vector<LaneNode> waiting_;
+  std::vector<Sum> buffers_;
+  // With peers: a row for each rank, its vote and then loss and nll of each of its nodes.
+  int64_t row_width_ = 0;
+  Tensor rows_;
+  // The shard of every node of other ranks, in the order of the ranks.
+  int64_t staged_nodes_ = 0;
+  Tensor staging_;
+  Tensor own_staging_;  // if the memory of a step has no room
+};
+
+}  // namespace trafo

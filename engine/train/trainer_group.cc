@@ -1,0 +1,116 @@
+// Trainer: what several lanes and ranks need.
+#include <algorithm>
+#include <new>
+
+#include "engine/train/optimizer_io.h"
+#include "engine/train/trainer.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kTrainerGroupOrigin = "trainer";
+
+}  // namespace
+
+// Leaves the flat gradient and the sums of the losses to LaneSums, or to the update if there is one
+// lane. With peers, an error of this rank is kept for the vote: it has to take part in what the
+// others do with their gradients.
+void Trainer::add_gradients(size_t batches, const Accumulate& accumulate) {
+  const uint64_t passes = state_.forward_passes;
+  const auto add_lanes = [&] {
+    const auto lanes = static_cast<size_t>(options_.lanes);
+    for (int64_t lane = own_lanes().begin; lane < own_lanes().end; ++lane) {
+      bool first = true;
+      for (auto i = static_cast<size_t>(lane); i < batches; i += lanes, first = false)
+        accumulate(i, static_cast<uint32_t>(passes + i), first);
+      if (!lanes_) continue;
+      if (first) lanes_->clear();
+      lanes_->add_lane(lane);
+    }
+  };
+  if (!group_.has_peers()) {
+    add_lanes();
+  } else if (!failure_) {
+    try {
+      add_lanes();
+    } catch (const Error& error) {
+      failure_ = error;
+    } catch (const std::bad_alloc&) {
+      failure_ = Error(ErrorCode::out_of_memory, kTrainerGroupOrigin, "no memory is left");
+    } catch (const std::exception& error) {
+      failure_ = Error(ErrorCode::internal, kTrainerGroupOrigin, error.what());
+    }
+  }
+  state_.forward_passes = passes + batches;
+}
+
+// Every rank decides from the same partial sums, and so alike. Then it updates its shard.
+void Trainer::update_shard() {
+  ParameterStore& parameters = model_.parameters();
+  Communicator& group = *group_.communicator;
+  update_.square(partials_);
+  std::vector<size_t> partial_begins;
+  for (const size_t begin : shard_bytes(parameters.flat_grad()))
+    partial_begins.push_back(
+        (begin / dtype_size(parameters.flat_grad().dtype()) + kSquaresElements - 1) /
+        kSquaresElements * sizeof(double));
+  group.all_gather(partials_.raw(), partial_begins);
+  update_.run(sums_.loss, sums_.nll, partials_);
+  group.all_gather(parameters.master().raw(), shard_bytes(parameters.master()));
+  parameters.master().mark_written();
+  parameters.follow_master(context_);
+}
+
+// The first byte of each rank's shard, and the end.
+std::vector<size_t> Trainer::shard_bytes(const Tensor& workspace) const {
+  std::vector<size_t> begins;
+  for (int rank = 0; rank < group_.size; ++rank)
+    begins.push_back(static_cast<size_t>(shard_of(rank, group_.size, workspace.numel()).begin) *
+                     dtype_size(workspace.dtype()));
+  begins.push_back(workspace.bytes());
+  return begins;
+}
+
+// No update from the failed one on was applied, because the rank that failed has contributed a loss
+// that is not a number to each of them.
+void Trainer::fail_together(uint64_t passes_before) {
+  if (stream_) context_.backend().synchronize();
+  in_flight_.clear();
+  state_.forward_passes = passes_before;
+  optimizer_.set_steps(state_.update);
+  const std::optional<Error> mine = std::exchange(failure_, std::nullopt);
+  agree(*group_.communicator, mine);
+  fail(ErrorCode::internal, kTrainerGroupOrigin, "a rank has failed and does not say why");
+}
+
+void Trainer::complete_ema() {
+  require_idle();
+  if (!group_.has_peers() || !has_ema()) return;
+  group_.communicator->all_gather(optimizer_.ema().raw(), shard_bytes(optimizer_.ema()));
+  optimizer_.ema().mark_written();
+}
+
+void Trainer::gather_optimizer() {
+  require_idle();
+  if (!group_.has_peers()) return;
+  gathered_ = gather_moments(context_, model_.parameters(), optimizer_, group_);
+}
+
+void Trainer::follow_root() {
+  ParameterStore& parameters = model_.parameters();
+  Communicator& group = *group_.communicator;
+  if (group_.rank != 0) receive_moments(context_, parameters, optimizer_, group_);
+  const auto follow = [&](const Tensor& tensor) {
+    group.broadcast(tensor.raw(), tensor.bytes(), 0);
+    tensor.mark_written();
+  };
+  follow(parameters.master());
+  if (has_ema()) follow(optimizer_.ema());
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    if (!parameters.trainable(id)) follow(parameters.value(id));
+  }
+  parameters.follow_master(context_);
+}
+
+}  // namespace trafo

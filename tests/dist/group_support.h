@@ -1,0 +1,104 @@
+// Ranks as threads of the test, each with a context, a model and a run of its own.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <regex>
+#include <thread>
+
+#include "engine/dist/local_group.h"
+#include "tests/train/training_support.h"
+
+namespace trafo::testing {
+
+// About 130,000 weights: five shards, the last one not full.
+inline ModelConfig group_config(Architecture architecture = Architecture::encoder_decoder) {
+  ModelConfig config = tiny_config(architecture);
+  config.width = 64;
+  config.ffn_width = 256;
+  config.heads = 4;
+  if (architecture == Architecture::decoder_lm) config.decoder_layers = 3;
+  return config;
+}
+
+inline constexpr GroupTimeouts kGenerous{.start = 60, .wait = 60};
+
+// Runs body(rank, group) for each rank, and rethrows the first exception.
+inline void for_each_rank(int size, const std::function<void(int, Communicator*)>& body,
+                          const GroupTimeouts& timeouts = kGenerous) {
+  const GroupId id = new_local_group();
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        const auto group = join_local_group(id, rank, size, timeouts);
+        body(rank, group.get());
+      } catch (...) {
+        errors[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+// The error of each rank; no value where there was none.
+inline std::vector<std::optional<Error>> errors_of_ranks(
+    int size, const std::function<void(int, Communicator*)>& body,
+    const GroupTimeouts& timeouts = kGenerous) {
+  std::vector<std::optional<Error>> errors(static_cast<size_t>(size));
+  for_each_rank(
+      size,
+      [&](int rank, Communicator* group) {
+        try {
+          body(rank, group);
+        } catch (const Error& error) {
+          errors[static_cast<size_t>(rank)] = error;
+        }
+      },
+      timeouts);
+  return errors;
+}
+
+// What a rank has: made anew, it knows nothing but what is in the run directory.
+struct Rank {
+  std::unique_ptr<Context> context = make_context({DeviceKind::cpu, 0}, 1);
+  std::unique_ptr<Model> model;
+  std::unique_ptr<TrainingRun> run;
+
+  Rank(const TrainingData& data, const TrainOptions& options, Communicator* group,
+       const std::optional<std::filesystem::path>& directory = std::nullopt,
+       const ModelConfig& config = group_config(), uint64_t model_seed = 5)
+      : model(make_model(*context, config, model_seed)),
+        run(std::make_unique<TrainingRun>(*context, *model, data, options, directory, group)) {}
+};
+
+// The files of a checkpoint, by name; state.json without the seconds that it took.
+inline std::vector<std::pair<std::string, std::string>> files_of_checkpoint(
+    const std::filesystem::path& run, int64_t update) {
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const char* name : {kModelFile, kOptimizerFile, kUnsmoothedFile, kStateFile}) {
+    const std::filesystem::path path = run / "ckpt" / std::to_string(update) / name;
+    if (!std::filesystem::exists(path)) continue;
+    files.emplace_back(name,
+                       std::regex_replace(slurp(path), std::regex("\"train_seconds\": [^,\n]*"),
+                                          "\"train_seconds\": 0"));
+  }
+  return files;
+}
+
+inline void expect_same_files(const std::filesystem::path& one, const std::filesystem::path& two,
+                              int64_t update, const std::string& label) {
+  const auto a = files_of_checkpoint(one, update), b = files_of_checkpoint(two, update);
+  ASSERT_GE(a.size(), 3u) << label;
+  ASSERT_EQ(a.size(), b.size()) << label;
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].first, b[i].first) << label;
+    const bool is_text = a[i].first == kStateFile;
+    EXPECT_TRUE(a[i].second == b[i].second) << label << ": " << a[i].first << "\n"
+                                            << (is_text ? a[i].second + b[i].second : "");
+  }
+}
+
+}  // namespace trafo::testing
