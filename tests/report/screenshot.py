@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Opens the HTML report in headless Chromium and checks what a person would see.
 
-    tests/report/screenshot.py [--program build/release/translate-train] [--pictures DIR] [RUN ...]
+    tests/report/screenshot.py [--program build/release/translate-train] [--pictures DIR] [--readme FILE] [RUN ...]
 
 Without RUN it trains three small runs (some seconds). The report of one run and of three is rendered on a wide and on a narrow
 screen, light and dark. Checked are: no request leaves the page, nothing is said on the console, every curve has an extent and its
 colour is in the picture, nothing is wider than the screen, the switches for runs and axes work, and pointing at a curve shows
 its value. The pictures are kept in DIR (default: a new folder under the system's temporary one). Needs Debian's chromium-headless-shell
 or another Chromium, which scripts/install-dependencies.sh --report installs; exit code 77 means that there is none and nothing
-was checked.
+was checked. --readme also writes the head of the first report, numbers and curves, to FILE, at two thirds of its size: docs/report.png
+is made so.
 """
 import argparse
 import html.parser
@@ -29,6 +30,7 @@ import toy_corpus
 SKIPPED = 77
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 WIDE, NARROW = (1360, 1500), (390, 1500)
+README, README_SCALE = (1360, 1036), 0.66  # ends below the curves
 CHARTS = ("loss", "bleu", "chrf", "rate", "norm", "speed", "memory")
 
 # Runs after the page's own script and leaves what it finds in an element that --dump-dom shows.
@@ -129,8 +131,8 @@ class Browser:
         assert parser.text, f"{page.name}: the probe found nothing"
         return json.loads(parser.text)
 
-    def picture(self, page, size, target, dark=False):
-        _, said, asked = self.open(page, size, f"--screenshot={target}", dark=dark)
+    def picture(self, page, size, target, dark=False, scale=1):
+        _, said, asked = self.open(page, size, f"--screenshot={target}", f"--force-device-scale-factor={scale}", dark=dark)
         assert not said and not asked, (page, said, asked)
         return target
 
@@ -242,6 +244,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--program", default=ROOT / "build/release/translate-train", type=pathlib.Path)
     parser.add_argument("--pictures", type=pathlib.Path)
+    parser.add_argument("--readme", type=pathlib.Path, metavar="FILE")
     parser.add_argument("runs", nargs="*", type=pathlib.Path)
     arguments = parser.parse_args()
     browser_path()
@@ -262,6 +265,8 @@ def main():
             if arguments.runs:
                 charts = tuple(c for c in CHARTS if f'data-chart="{c}"' in target.read_text())
             check_page(browser, target, len(shown), charts, pictures, not arguments.runs)
+            if page == "one" and arguments.readme:
+                browser.picture(target, README, arguments.readme.resolve(), scale=README_SCALE)
     print(f"screenshot: the report shows its curves; pictures in {pictures}")
 
 

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Cross-builds the library, translate-train and the tests for aarch64 and runs the CPU tests under qemu-user.
+#
+#   tests/tools/aarch64.sh           builds, with warnings as errors, and starts translate-train
+#   tests/tools/aarch64.sh --long    runs the test programs of Google Test and of C, and compares a resumed run with one that was not
+#                                    cut (hours)
+#
+# On Debian 12, as root or with sudo: installs the cross compiler and qemu-user. The libraries of arm64 are unpacked into
+# build/aarch64-sysroot (TRAFO_SYSROOT: another folder); the system has none of them. QEMU_CPU selects the processor that qemu emulates.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+root=${TRAFO_SYSROOT:-$PWD/build/aarch64-sysroot} build=build/aarch64 long=0
+for argument in "$@"; do
+  [[ $argument == --long ]] || { echo "usage: tests/tools/aarch64.sh [--long]" >&2; exit 2; }
+  long=1
+done
+
+missing=()
+for package in g++-aarch64-linux-gnu qemu-user; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+done
+if [[ ${#missing[@]} -gt 0 ]]; then
+  as_root=()
+  [[ $EUID -eq 0 ]] || as_root=(sudo)
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+# A package manager of its own, whose system is empty and of arm64, resolves and downloads; nothing is installed.
+if [[ ! -f $root/complete ]]; then
+  rm -rf "$root"
+  state=$root.apt
+  mkdir -p "$root" "$state/lists/partial" "$state/cache/archives/partial"
+  : >"$state/status"
+  options=(-qq -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::State="$state" -o Dir::State::status="$state/status"
+    -o Dir::State::Lists="$state/lists" -o Dir::Cache="$state/cache" -o Debug::NoLocking=1)
+  apt-get "${options[@]}" update
+  apt-get "${options[@]}" install -y --download-only --no-install-recommends zlib1g-dev libsentencepiece-dev libhwy-dev \
+    nlohmann-json3-dev libcli11-dev libyaml-cpp-dev libfmt-dev libspdlog-dev libgtest-dev >/dev/null
+  for package in "$state"/cache/archives/*.deb; do
+    dpkg-deb -x "$package" "$root"
+  done
+  # Absolute links would lead out of the sysroot.
+  while read -r link; do
+    ln -sfr "$root$(readlink "$link")" "$link"
+  done < <(find "$root" -type l -lname '/*')
+  rm -rf "$state"
+  touch "$root/complete"
+fi
+
+cmake -S . -B "$build" -G Ninja --toolchain cmake/aarch64-linux-gnu.cmake -DTRAFO_SYSROOT="$root" -DCMAKE_BUILD_TYPE=Release \
+  -DTRAFO_WERROR=ON -DTRAFO_BUILD_TESTS=ON -DTRAFO_BUILD_BENCH=OFF -DTRAFO_UNITY_LIBRARY=ON \
+  -DCMAKE_C_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" -DCMAKE_CXX_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" >/dev/null
+programs=(op_tests unit_tests)
+[[ $long -eq 1 ]] && programs+=(train_tests parity_tests c_api_test c_api_threads_test)
+run() { qemu-aarch64 -L "$root" "$@"; }
+cmake --build "$build" --target trafo translate-train "${programs[@]}"
+aarch64-linux-gnu-readelf -h "$build/libtrafo.so" | grep -q AArch64 || { echo "aarch64: libtrafo.so is for another processor" >&2; exit 1; }
+run "$build/translate-train" --version
+[[ $long -eq 1 ]] || exit 0
+
+failed=0
+for program in "${programs[@]}"; do
+  path=$(find "$build/tests" -type f -name "$program" -perm -u+x)
+  echo "== $program"
+  arguments=()
+  # Without tests of processes that end: a fork of several threads does not return in qemu-user.
+  [[ $program == *_tests ]] && arguments=(--gtest_brief=1 --gtest_filter=-*DeathTest*)
+  run "$path" "${arguments[@]}" || { echo "aarch64: $program failed"; failed=1; }
+done
+
+echo "== translate-train"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 -c 'import pathlib, sys; sys.path.insert(0, "tests/tools"); import toy_corpus
+toy_corpus.write(pathlib.Path(sys.argv[1]), 200, 20)' "$work"
+trainer=$PWD/$build/translate-train
+train() {
+  (cd "$work" && run "$trainer" train --train-sets t.src t.trg --valid-sets v.src v.trg --task tiny --device cpu --enc-depth 1 \
+    --dec-depth 1 --dim-emb 32 --transformer-dim-ffn 64 --transformer-heads 2 --dim-vocabs 60 --mini-batch-words 400 --cpu-threads 2 \
+    --valid-freq 10u --quiet --model "$1" --after "$2")
+}
+train whole 20u && train cut 10u && train cut 20u
+for run_directory in whole cut; do
+  (cd "$work" && run "$trainer" translate --quiet --device cpu -m "$run_directory" <v.src >"$run_directory.out")
+done
+cmp "$work/whole/ckpt/20/model.safetensors" "$work/cut/ckpt/20/model.safetensors" && cmp "$work/whole.out" "$work/cut.out" || failed=1
+[[ $(wc -l <"$work/whole.out") -eq 20 ]] || failed=1
+[[ $failed -eq 0 ]] && echo "aarch64: passed"
+exit "$failed"
