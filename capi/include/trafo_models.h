@@ -212,8 +212,8 @@ typedef struct trafo_quantize_options {
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_quantize_options_init(trafo_quantize_options *options, size_t struct_size);
-/* A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. Without options the
- * defaults apply. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.
+/* A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. options may be NULL for
+ * the defaults. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.
  * trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,
  * otherwise of the weights. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of
  * another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1 */
@@ -498,9 +498,9 @@ typedef struct trafo_memory_plan {
 /* The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`
  * patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with
  * source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,
- * optimizer_states, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch that fits the
- * limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes are no batch of
- * this model. since 0.1 */
+ * optimizer_states, quantize_bits, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch
+ * that fits the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes
+ * are no batch of this model. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,
                                                           const trafo_trainer_options *options,
                                                           const trafo_string_view *frozen, size_t frozen_count,

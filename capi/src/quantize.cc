@@ -22,11 +22,11 @@ trafo_quantize_options default_quantize_options() {
 
 // The calibration pairs as token ids; pairs that are too long for the model are left out.
 TokenizedCorpus calibration_pairs(const Call& call, const ModelObject& model,
+                                  const TokenizerObject* object,
                                   const trafo_quantize_options& options) {
-  if (!options.tokenizer) call.refuse("calibration pairs need a tokenizer");
-  const TokenizerObject& object = call.handle(options.tokenizer, "tokenizer");
+  if (!object) call.refuse("calibration pairs need a tokenizer");
   const TextCorpus& corpus = call.handle(options.calibration, "calibration").corpus;
-  const Tokenizer& tokenizer = vocabulary_of(*model.model, object);
+  const Tokenizer& tokenizer = vocabulary_of(*model.model, *object);
   const ModelConfig& config = model.model->config();
   if (tokenizer.vocab_size() != config.vocabulary)
     call.refuse("the tokenizer has ", tokenizer.vocab_size(), " tokens, the model ",
@@ -64,11 +64,13 @@ trafo_error* trafo_model_quantize(trafo_model* model, const trafo_quantize_optio
     settings.method = static_cast<QuantizeMethod>(wanted.method);
     settings.keep_float =
         lines_argument(call, wanted.keep_float, wanted.keep_float_count, "keep_float");
+    const TokenizerObject* tokenizer =
+        wanted.tokenizer ? &call.handle(wanted.tokenizer, "tokenizer") : nullptr;
     std::optional<TokenizedCorpus> calibration;
     if (wanted.calibration) {
-      calibration.emplace(calibration_pairs(call, m, wanted));
+      calibration.emplace(calibration_pairs(call, m, tokenizer, wanted));
       settings.calibration = &*calibration;
-      settings.start_id = call.handle(wanted.tokenizer, "tokenizer").tokenizer.bos_id();
+      settings.start_id = tokenizer->tokenizer.bos_id();
     }
     *out = new_handle<trafo_model>(
         m.context, std::shared_ptr<Model>(quantize_model(*m.context, *m.model, settings)));

@@ -2120,7 +2120,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. Without options the\n defaults apply. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.\n trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,\n otherwise of the weights. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of\n another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1"]
+    #[doc = " A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. options may be NULL for\n the defaults. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.\n trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,\n otherwise of the weights. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of\n another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1"]
     pub fn trafo_model_quantize(
         model: *mut trafo_model,
         options: *const trafo_quantize_options,
@@ -2644,7 +2644,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`\n patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with\n source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,\n optimizer_states, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch that fits the\n limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes are no batch of\n this model. since 0.1"]
+    #[doc = " The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`\n patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with\n source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,\n optimizer_states, quantize_bits, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch\n that fits the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes\n are no batch of this model. since 0.1"]
     pub fn trafo_plan_training(
         config: *const trafo_model_config,
         options: *const trafo_trainer_options,
