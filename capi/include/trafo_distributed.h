@@ -66,11 +66,11 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_abort(trafo_group *group, cons
 /* Frees the handle. A trainer of the group keeps what it needs; the rank has left the group once both are freed. since 0.1 */
 TRAFO_API void trafo_group_free(trafo_group *group);
 
-/* trafo_trainer_new for one rank of a group; all ranks call it. valid and options may be NULL. The model, the corpora, the tokenizer
- * and the options must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what. Rank 0 alone reads and
- * writes the run directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1
- * becomes the number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a
- * group of several ranks (UNSUPPORTED): autotune_gemm, trafo_trainer_write and trafo_trainer_read. since 0.1 */
+/* trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options
+ * must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what. Rank 0 alone reads and writes the run
+ * directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1 becomes the
+ * number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of
+ * several ranks (UNSUPPORTED): autotune_gemm, trafo_trainer_write and trafo_trainer_read. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new_in_group(trafo_group *group, trafo_model *model,
                                                                  const trafo_tokenizer *tokenizer, const trafo_corpus *train,
                                                                  const trafo_corpus *valid, const trafo_trainer_options *options,
