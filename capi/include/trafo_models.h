@@ -319,16 +319,18 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_adapter(trafo_model *mo
 #define TRAFO_EXPORT_HF_LLAMA 3    /* transformers' LlamaForCausalLM: pre-norm decoder-lm with RMS norm, rotary positions, SwiGLU */
 #define TRAFO_EXPORT_ONNX 4        /* ONNX graphs of opset 17 and their weights: every model */
 #define TRAFO_EXPORT_GGUF 5        /* llama.cpp's file of such a model, model.gguf; a BPE vocabulary with byte fallback */
+#define TRAFO_EXPORT_HF_COMPRESSED 6 /* compressed-tensors for transformers and vLLM: such a model in int8 or int4 */
 
 /* How an export stores matrices. */
-#define TRAFO_EXPORT_WEIGHTS_BY_FORMAT 0 /* float16 in GGUF, float32 in the others */
+#define TRAFO_EXPORT_WEIGHTS_BY_FORMAT 0 /* float16 in GGUF, int8 in compressed-tensors, float32 in the others */
 #define TRAFO_EXPORT_WEIGHTS_FLOAT32 1
 #define TRAFO_EXPORT_WEIGHTS_FLOAT16 2  /* CTranslate2, GGUF */
 #define TRAFO_EXPORT_WEIGHTS_BFLOAT16 3 /* CTranslate2 */
 #define TRAFO_EXPORT_WEIGHTS_INT16 4    /* CTranslate2: one scale for a matrix */
-#define TRAFO_EXPORT_WEIGHTS_INT8 5     /* CTranslate2, ONNX (7 bits): a scale for each output */
+#define TRAFO_EXPORT_WEIGHTS_INT8 5     /* CTranslate2, ONNX (7 bits), compressed-tensors: a scale for each output */
 #define TRAFO_EXPORT_WEIGHTS_Q8_0 6     /* GGUF: 8 bits, a scale for each block of 32 */
 #define TRAFO_EXPORT_WEIGHTS_Q4_0 7     /* GGUF: 4 bits, a scale for each block of 32 */
+#define TRAFO_EXPORT_WEIGHTS_INT4 8     /* compressed-tensors: 4 bits, a scale for each 32 values of a row */
 
 /* Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after
  * the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;

@@ -50,6 +50,13 @@ void write_onnx(const HostModel& host, const Tokenizer& tokenizer, ExportWeights
 HostModel read_back_onnx(const HostModel& host, ExportWeights weights,
                          const std::filesystem::path& directory);
 
+// A directory for transformers and vLLM with the linear layers in int8 or int4.
+void write_compressed_tensors(const HostModel& host, const Tokenizer& tokenizer,
+                              ExportWeights weights, const std::filesystem::path& directory);
+// Reads the weights of a directory that write_compressed_tensors has written of `host`.
+HostModel read_back_compressed_tensors(const HostModel& host, ExportWeights weights,
+                                       const std::filesystem::path& directory);
+
 // The files of a transformers directory beside the weights: configurations and tokenizer. They do
 // not ask whether the class of transformers can hold the model.
 void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
@@ -58,5 +65,8 @@ void write_gpt2_files(const ModelConfig& config, const Tokenizer& tokenizer,
                       const std::filesystem::path& directory);
 void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
                        const std::filesystem::path& directory);
+// UNSUPPORTED, naming the setting, for a model that LlamaForCausalLM and Qwen2ForCausalLM cannot
+// hold.
+void require_hf_llama(const char* format, const ModelConfig& config);
 
 }  // namespace trafo::interop

@@ -127,6 +127,13 @@ const std::vector<Format>& formats() {
          interop::write_gguf(job.host, job.tokenizer, job.weights, job.directory);
          return interop::read_back_gguf(job.host, job.tokenizer, job.weights, job.directory);
        }},
+      {ExportFormat::hf_compressed,
+       "hf-compressed",
+       {int8, int4},
+       [](const Job& job) {
+         interop::write_compressed_tensors(job.host, job.tokenizer, job.weights, job.directory);
+         return interop::read_back_compressed_tensors(job.host, job.weights, job.directory);
+       }},
   };
   return all;
 }
@@ -137,8 +144,8 @@ const Format* find_format(int32_t value) {
   return nullptr;
 }
 
-constexpr std::array kWeightsNames = {"by-format", "float32", "float16", "bfloat16",
-                                      "int16",     "int8",    "q8_0",    "q4_0"};
+constexpr std::array kWeightsNames = {"by-format", "float32", "float16", "bfloat16", "int16",
+                                      "int8",      "q8_0",    "q4_0",    "int4"};
 
 // The type of the weights. UNSUPPORTED lists what the format has.
 ExportWeights weights_of(const Format& format, ExportWeights wanted) {

@@ -18,15 +18,6 @@ bool is_qwen2(const ModelConfig& config) {
   return config.has_qkv_biases() && !config.has_attention_output_bias() && !config.has_ffn_biases();
 }
 
-void check_llama(const ModelConfig& config) {
-  require_architecture(kLlamaFormat, config, {Architecture::decoder_lm},
-                       "hf-marian or ctranslate2");
-  require_llama_form(kLlamaFormat, config);
-  if (config.has_qkv_biases() != config.has_attention_output_bias() && !is_qwen2(config))
-    cannot_express(kLlamaFormat,
-                   "attention_output_bias without qkv_biases, or these with ffn_biases");
-}
-
 Json rope_json(const ModelConfig& config) {
   if (config.rope_factor == 1) return nullptr;
   Json json;
@@ -186,15 +177,29 @@ ModelConfig read_config(const ConfigReader& json, const std::string& type) {
 
 }  // namespace
 
+void require_hf_llama(const char* format, const ModelConfig& config) {
+  require_architecture(format, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
+  require_llama_form(format, config);
+  if (config.has_qkv_biases() != config.has_attention_output_bias() && !is_qwen2(config))
+    cannot_express(format, "attention_output_bias without qkv_biases, or these with ffn_biases");
+}
+
 void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
-                       const fs::path& directory) {
-  write_json(directory / "config.json", llama_config(config, tokenizer));
+                       const fs::path& directory, const Json& quantization) {
+  Json json = llama_config(config, tokenizer);
+  if (quantization.as<Json::Object>() != nullptr) json["quantization_config"] = quantization;
+  write_json(directory / "config.json", json);
   write_generation(tokenizer, config, directory);
   write_lm_tokenizer(tokenizer, config, directory);
 }
 
+void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                       const fs::path& directory) {
+  write_llama_files(config, tokenizer, directory, nullptr);
+}
+
 void write_llama(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
-  check_llama(host.config());
+  require_hf_llama(kLlamaFormat, host.config());
   write_llama_files(host.config(), tokenizer, directory);
   write_tensors(directory / "model.safetensors", host, llama_tensors(host.config()));
 }

@@ -16,6 +16,9 @@ void write_generation(const Tokenizer& tokenizer, const ModelConfig& config,
 // Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer.
 void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
                         const std::filesystem::path& directory);
+// As write_llama_files(), with a quantization_config in config.json unless it is null.
+void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                       const std::filesystem::path& directory, const Json& quantization);
 // The eos_token_id of a configuration, a number or a list; empty if it has none. CORRUPT_FILE,
 // naming the key, unless it is integers; negative ones are none.
 std::vector<int32_t> read_end_ids(const ConfigReader& config);

@@ -92,6 +92,8 @@ double bound_of(ExportWeights type, double value, double largest) {
       return largest / 127 / 2 * kRounded + 127 * half_error(largest / 127);
     case ExportWeights::q4_0:
       return largest / 8 * kRounded + 8 * half_error(largest / 8);
+    case ExportWeights::int4:
+      return largest / 7.5 / 2 * kRounded + kTiny;
     case ExportWeights::by_format:
     case ExportWeights::float32:
       break;
@@ -108,6 +110,7 @@ size_t group_of(ExportWeights type, size_t values, int64_t columns) {
       return static_cast<size_t>(columns);
     case ExportWeights::q8_0:
     case ExportWeights::q4_0:
+    case ExportWeights::int4:
       return kBlockValues;
     default:
       return 1;

@@ -73,8 +73,9 @@ void check_entry(const TensorEntry& entry) {
   check(is_valid_utf8_without_nul(entry.name), "a tensor name is not UTF-8 without NUL");
   check(entry.name != "__metadata__", "no tensor can be named __metadata__");
   const std::string_view foreign = entry.foreign;
-  check(foreign.empty() || foreign == "I8" || foreign == "U8" || foreign == "F16", "tensor ",
-        quote(entry.name), " has dtype ", quote(entry.foreign), ", which is not written");
+  const bool known = foreign == "I8" || foreign == "U8" || foreign == "F16" || foreign == "I64";
+  check(foreign.empty() || known, "tensor ", quote(entry.name), " has dtype ", quote(foreign),
+        ", which is not written");
   const int64_t bytes = tensor_bytes(entry.shape, entry.dtype, entry.foreign);
   check(bytes >= 0, "the shape of tensor ", quote(entry.name),
         " has a negative or too large dimension, too many of them, or overflows");
@@ -118,7 +119,7 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
   std::sort(order.begin(), order.end(), [](const TensorEntry* a, const TensorEntry* b) {
     const auto width = [](const TensorEntry& entry) {
       if (entry.foreign.empty()) return dtype_size(entry.dtype);
-      return entry.foreign == "F16" ? size_t{2} : size_t{1};
+      return entry.foreign == "I64" ? size_t{8} : entry.foreign == "F16" ? size_t{2} : size_t{1};
     };
     const size_t width_a = width(*a), width_b = width(*b);
     return width_a != width_b ? width_a > width_b : a->name < b->name;

@@ -42,8 +42,8 @@ struct TensorEntry {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;       // row-major; {} is a scalar
   std::span<const std::byte> data;  // exactly element_count(shape) * dtype_size(dtype) bytes
-  // "I8", "U8" or "F16" for codes and scales of quantized weights, which no Tensor holds. `dtype`
-  // has no meaning then.
+  // "I8", "U8" or "F16" for codes and scales of quantized weights, "I64" for their shapes: no
+  // Tensor holds these. `dtype` has no meaning then.
   std::string foreign = {};
 };
 

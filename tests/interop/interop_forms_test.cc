@@ -28,9 +28,11 @@ TEST_F(InteropFormsTest, FormatsHaveNames) {
   EXPECT_STREQ(export_format_name(ExportFormat::hf_llama), "hf-llama");
   EXPECT_STREQ(export_format_name(ExportFormat::ctranslate2), "ctranslate2");
   EXPECT_STREQ(export_format_name(ExportFormat::gguf), "gguf");
+  EXPECT_STREQ(export_format_name(ExportFormat::hf_compressed), "hf-compressed");
   EXPECT_STREQ(export_weights_name(ExportWeights::bfloat16), "bfloat16");
   EXPECT_STREQ(export_weights_name(ExportWeights::q4_0), "q4_0");
-  EXPECT_STREQ(export_weights_name(static_cast<ExportWeights>(8)), "unknown");
+  EXPECT_STREQ(export_weights_name(ExportWeights::int4), "int4");
+  EXPECT_STREQ(export_weights_name(static_cast<ExportWeights>(9)), "unknown");
   EXPECT_FALSE(is_export_weights(-1));
   EXPECT_STREQ(export_format_name(ExportFormat::onnx), "onnx");
   const auto unknown = static_cast<ExportFormat>(77);
@@ -38,9 +40,9 @@ TEST_F(InteropFormsTest, FormatsHaveNames) {
   const auto model = make_model(*context_, config_of(Architecture::decoder_lm, true), 1);
   expect_error(ErrorCode::invalid_argument, "unknown format 77",
                [&] { exported(*model, unknown, "x"); });
-  expect_error(ErrorCode::invalid_argument, "unknown type of weights 8", [&] {
+  expect_error(ErrorCode::invalid_argument, "unknown type of weights 9", [&] {
     export_model(*context_, *model, tokenizer(), ExportFormat::ctranslate2, path("x"),
-                 static_cast<ExportWeights>(8));
+                 static_cast<ExportWeights>(9));
   });
   expect_error(ErrorCode::unsupported,
                "hf-gpt2 cannot express weights of the type int8 (--weights), it has float32", [&] {

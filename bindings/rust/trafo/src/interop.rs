@@ -27,6 +27,8 @@ pub enum ExportFormat {
     Onnx,
     /// llama.cpp's file of such a model, `model.gguf`. The vocabulary must be BPE with byte fallback.
     Gguf,
+    /// compressed-tensors, for transformers and vLLM: such a model in int8 or int4.
+    HfCompressed,
 }
 
 impl ExportFormat {
@@ -38,6 +40,7 @@ impl ExportFormat {
             ExportFormat::HfLlama => sys::TRAFO_EXPORT_HF_LLAMA,
             ExportFormat::Onnx => sys::TRAFO_EXPORT_ONNX,
             ExportFormat::Gguf => sys::TRAFO_EXPORT_GGUF,
+            ExportFormat::HfCompressed => sys::TRAFO_EXPORT_HF_COMPRESSED,
         }
     }
 }
@@ -46,7 +49,7 @@ impl ExportFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExportWeights {
-    /// float16 in GGUF, float32 in the others.
+    /// float16 in GGUF, int8 in compressed-tensors, float32 in the others.
     #[default]
     ByFormat,
     /// float32.
@@ -57,12 +60,14 @@ pub enum ExportWeights {
     BFloat16,
     /// CTranslate2: 16 bits, one scale for a matrix.
     Int16,
-    /// CTranslate2 (8 bits) and ONNX (7 bits): a scale for each output.
+    /// CTranslate2 and compressed-tensors (8 bits), ONNX (7 bits): a scale for each output.
     Int8,
     /// GGUF: 8 bits, a scale for each block of 32.
     Q8_0,
     /// GGUF: 4 bits, a scale for each block of 32.
     Q4_0,
+    /// compressed-tensors: 4 bits, a scale for each 32 values of a row.
+    Int4,
 }
 
 impl ExportWeights {
@@ -76,6 +81,7 @@ impl ExportWeights {
             ExportWeights::Int8 => sys::TRAFO_EXPORT_WEIGHTS_INT8,
             ExportWeights::Q8_0 => sys::TRAFO_EXPORT_WEIGHTS_Q8_0,
             ExportWeights::Q4_0 => sys::TRAFO_EXPORT_WEIGHTS_Q4_0,
+            ExportWeights::Int4 => sys::TRAFO_EXPORT_WEIGHTS_INT4,
         }
     }
 }
