@@ -5,6 +5,8 @@
 #include <span>
 
 #include "commands.h"
+#include "model_card.h"
+#include "run_files.h"
 
 namespace translate_train {
 namespace {
@@ -24,6 +26,7 @@ constexpr Choice kFormats[] = {{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
                                {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2},
                                {"onnx", TRAFO_EXPORT_ONNX},
                                {"gguf", TRAFO_EXPORT_GGUF},
+                               {"hf-compressed", TRAFO_EXPORT_HF_COMPRESSED},
                                {"peft", kPeft}};
 constexpr Choice kWeights[] = {{"float32", TRAFO_EXPORT_WEIGHTS_FLOAT32, "f32"},
                                {"float16", TRAFO_EXPORT_WEIGHTS_FLOAT16, "f16"},
@@ -31,7 +34,8 @@ constexpr Choice kWeights[] = {{"float32", TRAFO_EXPORT_WEIGHTS_FLOAT32, "f32"},
                                {"int16", TRAFO_EXPORT_WEIGHTS_INT16},
                                {"int8", TRAFO_EXPORT_WEIGHTS_INT8},
                                {"q8_0", TRAFO_EXPORT_WEIGHTS_Q8_0},
-                               {"q4_0", TRAFO_EXPORT_WEIGHTS_Q4_0}};
+                               {"q4_0", TRAFO_EXPORT_WEIGHTS_Q4_0},
+                               {"int4", TRAFO_EXPORT_WEIGHTS_INT4}};
 
 std::string names_of(std::span<const Choice> choices) {
   std::string names;
@@ -72,8 +76,11 @@ int export_to(const ExportArguments& arguments) {
     reporter.info(fmt::format("{}: the adapter, as a directory of PEFT", arguments.output));
     return kDone;
   }
+  const std::string card = model_card(
+      {loaded.model.get(), find_model(arguments.model).model, format.name, arguments.weights});
   check(trafo_model_export(loaded.model.get(), loaded.tokenizer.get(), format.value, weights,
                            arguments.output.data(), arguments.output.size(), &difference));
+  write_file((fs::path(arguments.output) / "README.md").string(), card);
   reporter.info(fmt::format(
       "{}: {}, read back and checked, logits differ by at most {:.1e} from the model's in {:.1f} s",
       arguments.output, format.name, difference, phase.seconds()));
@@ -118,8 +125,9 @@ Action add_export(CLI::App& app) {
   app.add_option("--to", arguments->format, names_of(kFormats))->required()->type_name("FORMAT");
   app.add_option("--weights", arguments->weights,
                  "how matrices are stored: " + names_of(kWeights) +
-                     "; ctranslate2 has the first five, gguf float32, float16, q8_0 and q4_0, the "
-                     "others float32 (default: float16 for gguf, otherwise float32)")
+                     "; ctranslate2 has the first five, onnx float32 and int8, gguf float32, "
+                     "float16, q8_0 and q4_0, hf-compressed int8 and int4, the others float32 "
+                     "(default: float16 for gguf, int8 for hf-compressed, otherwise float32)")
       ->type_name("TYPE");
   app.add_option("-o,--output", arguments->output, "a directory that is new or empty")
       ->required()

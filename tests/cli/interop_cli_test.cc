@@ -54,6 +54,12 @@ TEST_F(InteropCli, AModelGoesOutAndComesBack) {
   const Outcome out = run({"export", "-m", "post", "--to", "hf-marian", "-o", "marian"});
   EXPECT_EQ(out.exit_code, 0) << out.err;
   EXPECT_NE(out.err.find("logits differ by at most 0.0e+00"), std::string::npos) << out.err;
+  const std::string card = read_file(folder_->file("marian") + "/README.md");
+  for (const char* part :
+       {"---\nlibrary_name: transformers\npipeline_tag: translation\n", "| format | hf-marian |",
+        "| checkpoint | update 3 of 3 |", "| training pairs | 198 |", "validation pairs, with",
+        "| cross-entropy a word | ", "AutoModelForSeq2SeqLM.from_pretrained"})
+    EXPECT_NE(card.find(part), std::string::npos) << part << "\n" << card;
   const Outcome back = run({"import", "--from", "marian", "-o", "start"});
   EXPECT_EQ(back.exit_code, 0) << back.err;
   const Arguments translate{"translate", "--beam-size", "2",       "--max-length", "6",
@@ -85,6 +91,10 @@ TEST_F(InteropCli, ALlamaIsTrainedGoesOutAndComesBack) {
   EXPECT_EQ(out.exit_code, 0) << out.err;
   EXPECT_NE(out.err.find("logits differ by at most 0.0e+00"), std::string::npos) << out.err;
   EXPECT_EQ(run({"import", "--from", "hf", "-o", "again"}).exit_code, 0);
+  EXPECT_EQ(run({"export", "-m", "again", "--to", "hf-llama", "-o", "copy"}).exit_code, 0);
+  const std::string card = read_file(folder_->file("copy") + "/README.md");
+  EXPECT_NE(card.find("pipeline_tag: text-generation"), std::string::npos) << card;
+  EXPECT_NE(card.find("from no run directory: there are no figures"), std::string::npos) << card;
   const std::string text = "ein Hund schläft\ndas Haus\n";
   const auto translated = [&](const char* model) {
     return run({"translate", "--max-length", "6", "--device", "cpu", "--quiet", "--model", model},
@@ -113,7 +123,10 @@ TEST_F(InteropCli, WeightsInFewerBitsMakeSmallerFiles) {
     const Outcome out = run(
         {"export", "-m", "blocks", "--to", format, "--weights", weights, "-o", folder, "--quiet"});
     EXPECT_EQ(out.exit_code, 0) << out.err;
-    return fs::file_size(folder_->file(folder) + (format == "gguf" ? "/model.gguf" : "/model.bin"));
+    return fs::file_size(folder_->file(folder) + (format == "gguf" ? "/model.gguf"
+                                                  : format == "ctranslate2"
+                                                      ? "/model.bin"
+                                                      : "/model.safetensors"));
   };
   const auto whole = size_of("gguf", "f32"), half = size_of("gguf", "f16");
   const auto eight = size_of("gguf", "q8_0"), four = size_of("gguf", "q4_0");
@@ -123,6 +136,7 @@ TEST_F(InteropCli, WeightsInFewerBitsMakeSmallerFiles) {
   const auto sixteen = size_of("ctranslate2", "int16");
   EXPECT_GT(size_of("ctranslate2", "float32"), sixteen);
   EXPECT_GT(sixteen, size_of("ctranslate2", "int8"));
+  EXPECT_GT(size_of("hf-compressed", "int8"), size_of("hf-compressed", "int4"));
 }
 
 TEST_F(InteropCli, WhatCannotBeIsSaid) {
@@ -133,8 +147,8 @@ TEST_F(InteropCli, WhatCannotBeIsSaid) {
   expect_refused({"export", "-m", "pre", "--to", "hf-gpt2", "-o", "x"}, "encoder-decoder", 2);
   expect_refused({"export", "-m", "pre", "--to", "paper", "-o", "x"}, "there are hf-marian", 2);
   expect_refused({"export", "-m", "pre", "--to", "gguf", "-o", "x"}, "encoder-decoder", 2);
-  expect_refused(words_of("export -m pre --to ctranslate2 --weights int4 -o x"),
-                 "--weights int4: there is no such choice; there are float32 (f32)", 2);
+  expect_refused(words_of("export -m pre --to ctranslate2 --weights int3 -o x"),
+                 "--weights int3: there is no such choice; there are float32 (f32)", 2);
   expect_refused(words_of("export -m pre --to ctranslate2 --weights q8_0 -o x"),
                  "ctranslate2 cannot express weights of the type q8_0 (--weights), it has float32",
                  2);
