@@ -22,6 +22,7 @@ Action add_info(CLI::App& app);
 Action add_average(CLI::App& app);
 Action add_quantize(CLI::App& app);
 Action add_merge(CLI::App& app);
+Action add_prune(CLI::App& app);
 Action add_distill(CLI::App& app);
 Action add_report(CLI::App& app);
 Action add_plan(CLI::App& app);

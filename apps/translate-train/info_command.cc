@@ -85,6 +85,8 @@ Json model_facts(const std::string& path, const std::string& vocabulary, bool te
       {"ffn_width", c.ffn_width},
       {"heads", c.heads},
       {"kv_heads", c.kv_heads},
+      {"encoder_ffn_width", c.encoder_ffn_width > 0 ? c.encoder_ffn_width : c.ffn_width},
+      {"encoder_heads", c.encoder_heads > 0 ? c.encoder_heads : c.heads},
       {"vocabulary", c.vocabulary},
       {"tied_embeddings", c.tied_embeddings != 0},
       {"max_positions", c.max_positions},
@@ -147,6 +149,9 @@ void show_model(const Json& m, LineWriter& out) {
       "width         {}, feed-forward {}, {} heads of {}{}", m["width"].get<int64_t>(),
       m["ffn_width"].get<int64_t>(), m["heads"].get<int64_t>(), m["head_width"].get<int64_t>(),
       kv_heads > 0 ? fmt::format(" over {} of keys and values", kv_heads) : std::string()));
+  if (m["encoder_ffn_width"] != m["ffn_width"] || m["encoder_heads"] != m["heads"])
+    out.show(fmt::format("in the encoder feed-forward {}, {} heads",
+                         m["encoder_ffn_width"].get<int64_t>(), m["encoder_heads"].get<int64_t>()));
   out.show(fmt::format("vocabulary    {} subwords, embeddings {}", number(m["vocabulary"]),
                        m["tied_embeddings"].get<bool>() ? "tied" : "separate"));
   out.show("positions     " + number(m["max_positions"]));

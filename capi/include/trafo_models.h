@@ -135,7 +135,9 @@ typedef struct trafo_model_config {
   /* Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads. */
   int64_t kv_heads;
   double rope_theta; /* Base of the angles of rotary positions. Default 10000. */
-  int64_t head_width; /* Width of an attention head, with rotary positions. Default 0: width / heads. */
+  /* Width of an attention head. A model whose heads were pruned has it, and one with rotary positions may. Default 0: width /
+   * heads. */
+  int64_t head_width;
   /* The angles of rotary positions are divided by it, all of them or, with rope_original_positions, the slow ones. Default 1.
    * */
   double rope_factor;
@@ -148,6 +150,12 @@ typedef struct trafo_model_config {
   /* Turns in rope_original_positions positions from which on rope_factor does not change an angle; above rope_low_turns.
    * Default 4. */
   double rope_high_turns;
+  /* Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder has. Default 0:
+   * {ffn_width}. */
+  int64_t encoder_ffn_width;
+  /* Attention heads of the encoder, where pruning left it another number than the decoder has. With head_width. Default 0:
+   * {heads}. */
+  int64_t encoder_heads;
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm stands before each block instead of after it. Default 1. */
@@ -234,6 +242,28 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_weights(trafo_model *mode
  * the tensor or setting in which a file differs from the first. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_average_models(const trafo_string_view *paths, size_t count, const char *output,
                                                            size_t output_length);
+/* What trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder. */
+typedef struct trafo_prune_options {
+  size_t struct_size;
+  /* Share of the feed-forward columns of a layer that stays, above 0 and at most 1; rounded up to a multiple of 8 columns. Default
+   * 1 */
+  double encoder_ffn_share, decoder_ffn_share;
+  /* Share of the attention heads of a layer that stays, above 0 and at most 1; at least one. Query heads that share keys and
+   * values stay or go together. Default 1 */
+  double encoder_head_share, decoder_head_share;
+  /* Layers that stay; default 0: all */
+  int64_t encoder_layers, decoder_layers;
+} trafo_prune_options;
+
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_prune_options_init(trafo_prune_options *options, size_t struct_size);
+/* Makes a smaller float32 model of a trained one by removing whole layers, attention heads and feed-forward columns. `calibration`
+ * says which are needed least (docs/compression.md); pairs of more than 256 tokens a side are left out. The new model is on the
+ * same context and is the caller's; `model` does not change. It has lost quality: fine-tune it. options may be NULL: all stays.
+ * cancel may be NULL. INVALID_ARGUMENT: an option, or the model has an adapter. UNSUPPORTED: int8 weights. CANCELLED. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prune(const trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                        const trafo_corpus *calibration, const trafo_prune_options *options,
+                                                        const trafo_cancel *cancel, trafo_model **out);
 /* Writes a model.safetensors, which appears whole or not at all. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save(const trafo_model *model, const char *path, size_t path_length);
 /* The configuration that the model was made or loaded with. since 0.1 */

@@ -76,6 +76,8 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.rope_original_positions = o.rope_original_positions;
   c.rope_low_turns = o.rope_low_turns;
   c.rope_high_turns = o.rope_high_turns;
+  c.encoder_ffn_width = o.encoder_ffn_width;
+  c.encoder_heads = o.encoder_heads;
   c.precision = TRAFO_FLOAT32;
   return c;
 }
@@ -113,6 +115,8 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.rope_original_positions = c.rope_original_positions;
   o.rope_low_turns = c.rope_low_turns;
   o.rope_high_turns = c.rope_high_turns;
+  o.encoder_ffn_width = c.encoder_ffn_width;
+  o.encoder_heads = c.encoder_heads;
   return o;
 }
 

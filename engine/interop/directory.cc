@@ -67,6 +67,7 @@ void require_llama_form(const char* format, const ModelConfig& config) {
 }
 
 void refuse_llama_variants(const char* format, const ModelConfig& config) {
+  if (config.positions != Positions::rotary) refuse_pruned_heads(format, config);
   if (config.head_width > 0)
     cannot_express(format, concat("heads of ", config.head_width,
                                   " elements that are not width / heads; use hf-llama"));
@@ -74,6 +75,13 @@ void refuse_llama_variants(const char* format, const ModelConfig& config) {
     cannot_express(format, "biases in a part of the linear layers; use hf-llama");
   if (config.rope_factor != 1)
     cannot_express(format, "scaled rotary positions (rope_factor); use hf-llama");
+}
+
+void refuse_pruned_heads(const char* format, const ModelConfig& config) {
+  if (config.head_width > 0)
+    cannot_express(format,
+                   concat("pruned attention heads (", config.heads, " of ", config.head_width,
+                          " elements); feed-forward columns and layers may be pruned"));
 }
 
 void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer) {

@@ -29,6 +29,9 @@ void refuse_llama_form(const char* format, const ModelConfig& config);
 // UNSUPPORTED, naming the setting, for what only hf-llama can express: heads of another width than
 // width / heads, biases of a part of the linear layers, stretched rotary positions.
 void refuse_llama_variants(const char* format, const ModelConfig& config);
+// Refuses a model whose attention is not as wide as the model, because heads were pruned. Its heads
+// cannot be told from wider ones where a format has no width of a head.
+void refuse_pruned_heads(const char* format, const ModelConfig& config);
 // UNSUPPORTED unless a decoder-lm is pre-norm with RMS norm, rotary positions and SwiGLU.
 void require_llama_form(const char* format, const ModelConfig& config);
 // INVALID_ARGUMENT unless the tokenizer has one token for every row of the embeddings.

@@ -16,6 +16,7 @@ void check_gpt2(const ModelConfig& config) {
   require_architecture(kGpt2Format, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
   if (!config.pre_norm) cannot_express(kGpt2Format, "post-norm layers (--transformer-norm post)");
   refuse_llama_form(kGpt2Format, config);
+  refuse_pruned_heads(kGpt2Format, config);
 }
 
 Json gpt2_config(const ModelConfig& config, const Tokenizer& tokenizer) {

@@ -36,6 +36,7 @@ void check_marian(const ModelConfig& config) {
   if (!config.tied_embeddings)
     cannot_express(kMarianFormat,
                    "separate embeddings (--tied-embeddings-all off); use ctranslate2");
+  refuse_pruned_heads(kMarianFormat, config);
   if (config.norm_epsilon != kEpsilon)
     cannot_express(kMarianFormat,
                    concat("norm_epsilon ", config.norm_epsilon, ", it has ", kEpsilon));
@@ -53,7 +54,7 @@ Json marian_config(const ModelConfig& config, const Tokenizer& tokenizer, int32_
   json["decoder_layers"] = config.decoder_layers;
   json["encoder_attention_heads"] = config.heads;
   json["decoder_attention_heads"] = config.heads;
-  json["encoder_ffn_dim"] = config.ffn_width;
+  json["encoder_ffn_dim"] = config.encoder_side().ffn_width;
   json["decoder_ffn_dim"] = config.ffn_width;
   json["activation_function"] = activation_to_name(config.activation);
   json["dropout"] = config.dropout;
@@ -340,7 +341,9 @@ Imported read_marian(const fs::path& directory) {
   if (json.has("decoder_vocab_size")) both("vocab_size", "decoder_vocab_size");
   config.width = json.integer("d_model", 2, limits::kModelDimension);
   config.heads = both("encoder_attention_heads", "decoder_attention_heads");
-  config.ffn_width = both("encoder_ffn_dim", "decoder_ffn_dim");
+  config.ffn_width = json.integer("decoder_ffn_dim", 1, limits::kModelDimension);
+  const int64_t encoder_ffn = json.integer("encoder_ffn_dim", 1, limits::kModelDimension);
+  if (encoder_ffn != config.ffn_width) config.encoder_ffn_width = encoder_ffn;
   config.encoder_layers = json.integer("encoder_layers", 1, limits::kLayers);
   config.decoder_layers = json.integer("decoder_layers", 1, limits::kLayers);
   config.max_positions = json.integer("max_position_embeddings", 2, limits::kModelDimension);

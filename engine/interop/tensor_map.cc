@@ -35,7 +35,9 @@ class Table {
     vector(name + ".bias", parameter + ".bias", width_);
   }
   int64_t width() const { return width_; }
+  // Of the layers that follow.
   int64_t ffn() const { return ffn_; }
+  void set_ffn(int64_t ffn) { ffn_ = ffn; }
 
   std::vector<MappedTensor> take() { return std::move(tensors_); }
   std::vector<MappedTensor>& tensors() { return tensors_; }
@@ -134,6 +136,7 @@ std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
   Table t(config);
   const int64_t w = config.width;
   t.matrix("model.shared.weight", "embedding.weight", config.vocabulary, w);
+  t.set_ffn(config.encoder_side().ffn_width);
   for (int64_t i = 0; i < config.encoder_layers; ++i) {
     const std::string name = numbered("model.encoder.layers.", i);
     const std::string ours = numbered("encoder.", i);
@@ -141,6 +144,7 @@ std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
     t.norm(name + ".self_attn_layer_norm", ours + ".attention_norm");
     marian_feed_forward(t, name, ours);
   }
+  t.set_ffn(config.ffn_width);
   for (int64_t i = 0; i < config.decoder_layers; ++i) {
     const std::string name = numbered("model.decoder.layers.", i);
     const std::string ours = numbered("decoder.", i);
@@ -218,6 +222,7 @@ std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
   if (!lm) {
     t.matrix("encoder/embeddings_0/weight",
              config.tied_embeddings ? "embedding.weight" : "source_embedding.weight", v, w);
+    t.set_ffn(config.encoder_side().ffn_width);
     for (int64_t i = 0; i < config.encoder_layers; ++i) {
       const std::string name = numbered("encoder/layer_", i);
       const std::string ours = numbered("encoder.", i);
@@ -227,6 +232,7 @@ std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
     if (config.pre_norm) t.norm("encoder", "encoder.norm");
   }
   t.matrix("decoder/embeddings/weight", "embedding.weight", v, w);
+  t.set_ffn(config.ffn_width);
   if (lm && config.positions == Positions::standard)
     t.matrix("decoder/position_encodings/encodings", "positions.weight", config.max_positions, w);
   for (int64_t i = 0; i < config.decoder_layers; ++i) {

@@ -39,18 +39,20 @@ class Sites {
     }
     if (!site.modules.empty()) sites_.push_back(std::move(site));
   }
-  void block(const std::string& name, bool cross) {
-    const int64_t width = config_.width, kv = config_.kv_width(), ffn = config_.ffn_width;
+  // `side`: the configuration with the sizes of this block's stack.
+  void block(const ModelConfig& side, const std::string& name, bool cross) {
+    const int64_t width = side.width, kv = side.kv_width(), ffn = side.ffn_width;
+    const int64_t queries = side.attention_width();
     const std::string attention = name + ".attention", feed_forward = name + ".ffn";
     if (has_joint_qkv(config_))
-      matrix(attention + ".qkv", width, {{"qkv", config_.qkv_width(), attention}});
+      matrix(attention + ".qkv", width, {{"qkv", side.qkv_width(), attention}});
     else
       matrix(attention + ".qkv", width,
-             {{"query", width, attention}, {"key", kv, attention}, {"value", kv, attention}});
-    matrix(attention + ".output", width, {{"output", width, attention}});
+             {{"query", queries, attention}, {"key", kv, attention}, {"value", kv, attention}});
+    matrix(attention + ".output", queries, {{"output", width, attention}});
     if (cross) {
-      matrix(name + ".cross.query", width, {{"query", width, name + ".cross"}});
-      matrix(name + ".cross.output", width, {{"output", width, name + ".cross"}});
+      matrix(name + ".cross.query", width, {{"query", queries, name + ".cross"}});
+      matrix(name + ".cross.output", queries, {{"output", width, name + ".cross"}});
     }
     if (config_.ffn == FeedForward::swiglu)
       matrix(feed_forward + ".gate_up", width,
@@ -89,7 +91,7 @@ std::vector<std::string> adapter_targets(const ModelConfig& config) {
 }
 
 AdapterConfig validated(const ModelConfig& config, AdapterConfig adapter) {
-  const int64_t most = std::min(config.width, config.ffn_width);
+  const int64_t most = std::min({config.width, config.ffn_width, config.encoder_side().ffn_width});
   require(adapter.rank >= 1 && adapter.rank <= most, ErrorCode::invalid_argument,
           kAdapterConfigOrigin, "the rank must be 1 to ", most, " for this model, got ",
           adapter.rank);
@@ -144,14 +146,14 @@ std::string describe(const std::optional<AdapterConfig>& adapter) {
 std::vector<AdapterSite> adapter_sites(const ModelConfig& config, const AdapterConfig& adapter) {
   Sites sites(config, adapter.targets);
   for (int64_t i = 0; config.has_encoder() && i < config.encoder_layers; ++i)
-    sites.block("encoder." + std::to_string(i), false);
+    sites.block(config.encoder_side(), "encoder." + std::to_string(i), false);
   for (int64_t i = 0; i < config.decoder_layers; ++i)
-    sites.block("decoder." + std::to_string(i), config.has_encoder());
+    sites.block(config, "decoder." + std::to_string(i), config.has_encoder());
   if (config.has_encoder()) {
     std::vector<Sites::Part> parts;
     for (int64_t i = 0; i < config.decoder_layers; ++i)
       for (const char* target : {"key", "value"})
-        parts.push_back({target, config.width, "decoder." + std::to_string(i) + ".cross"});
+        parts.push_back({target, config.kv_width(), "decoder." + std::to_string(i) + ".cross"});
     sites.matrix("decoder.cross_kv", config.width, parts);
   }
   return sites.take();

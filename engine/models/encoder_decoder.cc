@@ -39,7 +39,7 @@ class EncoderDecoder final : public Model {
     cross_keys_values_ =
         nn::Linear(parameters_, "decoder.cross_kv",
                    {.in = width,
-                    .out = config.decoder_layers * 2 * width,
+                    .out = config.decoder_layers * 2 * config.kv_width(),
                     .bias = config.biases,
                     .fan_out = width,
                     .stacked_layers = config.depth_scaled_init ? config.decoder_layers : 0});
@@ -87,7 +87,8 @@ class EncoderDecoder final : public Model {
 
   nn::Embedding source_embedding_, target_embedding_;
   nn::TransformerStack encoder_, decoder_;
-  nn::Linear cross_keys_values_;  // [layers * 2 * width, width]: each layer's keys, then values
+  // [layers * 2 * kv_width, width]: each layer's keys, then values
+  nn::Linear cross_keys_values_;
 };
 
 }  // namespace

@@ -26,9 +26,10 @@ void Model::declare_output(ParamId weight) {
 }
 
 nn::BlockOptions Model::block_options(bool causal) const {
+  const ModelConfig side = causal ? config_ : config_.encoder_side();
   nn::BlockOptions options;
   options.attention.width = config_.width;
-  options.attention.heads = config_.heads;
+  options.attention.heads = side.heads;
   options.attention.kv_heads = config_.kv_heads;
   options.attention.causal = causal;
   options.attention.head_width = config_.head_width;
@@ -39,7 +40,7 @@ nn::BlockOptions Model::block_options(bool causal) const {
                                 config_.rope_original_positions, config_.rope_low_turns,
                                 config_.rope_high_turns};
   options.feed_forward.width = config_.width;
-  options.feed_forward.ffn_width = config_.ffn_width;
+  options.feed_forward.ffn_width = side.ffn_width;
   options.feed_forward.gated = config_.ffn == FeedForward::swiglu;
   options.feed_forward.activation = config_.activation;
   options.feed_forward.biases = config_.has_ffn_biases();
@@ -92,9 +93,9 @@ CrossAttentionInputs Model::cross_attention(Context& context, const Batch& batch
   inputs.encoder = encode(context, batch, {});
   inputs.encoder.capture = &capture;
   decode(context, batch.target_in, inputs, batch.indices_validated);
-  const int64_t column = layer * 2 * config_.width;
+  const int64_t column = layer * 2 * config_.kv_width();
   return {capture.queries,
-          ops::slice(context, inputs.encoder.values, 1, column, column + config_.width)};
+          ops::slice(context, inputs.encoder.values, 1, column, column + config_.kv_width())};
 }
 
 DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t capacity) const {

@@ -42,8 +42,8 @@ struct DecodeState {
 // The cross-attention of one decoder layer. The probabilities of head h within a sentence are
 // softmax(q k^T / sqrt(head_dim)), with the columns h * head_dim .. of its queries and keys.
 struct CrossAttentionInputs {
-  Tensor queries;  // [target tokens, width]
-  Tensor keys;     // [source tokens, width]
+  Tensor queries;  // [target tokens, heads * head_dim]
+  Tensor keys;     // [source tokens, heads * head_dim]
 };
 
 class Model {

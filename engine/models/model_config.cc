@@ -29,11 +29,17 @@ void check_form(const ModelConfig& c) {
   require(rotary || c.key_heads() == c.heads, ErrorCode::invalid_argument, kModelConfigOrigin,
           "kv_heads below heads (", c.kv_heads, " of ", c.heads,
           ") come with rotary positions only");
-  require(rotary || c.head_width == 0, ErrorCode::invalid_argument, kModelConfigOrigin,
-          "head_width (", c.head_width, ") comes with rotary positions only");
-  require(c.attention_width() <= limits::kModelDimension, ErrorCode::invalid_argument,
-          kModelConfigOrigin, c.heads, " heads of ", c.head_width, " elements are more than ",
-          limits::kModelDimension);
+  require(c.has_encoder() || (c.encoder_heads == 0 && c.encoder_ffn_width == 0),
+          ErrorCode::invalid_argument, kModelConfigOrigin,
+          "encoder_heads and encoder_ffn_width are of an encoder, which a ",
+          enum_name(c.architecture), " does not have");
+  require(c.encoder_heads == 0 || c.head_width > 0, ErrorCode::invalid_argument, kModelConfigOrigin,
+          "encoder_heads (", c.encoder_heads,
+          ") needs head_width, so that all heads have the same width");
+  for (const ModelConfig& side : {c, c.encoder_side()})
+    require(side.attention_width() <= limits::kModelDimension, ErrorCode::invalid_argument,
+            kModelConfigOrigin, side.heads, " heads of ", side.head_width,
+            " elements are more than ", limits::kModelDimension);
   require(rotary || (c.rope_factor == 1 && c.rope_original_positions == 0),
           ErrorCode::invalid_argument, kModelConfigOrigin,
           "rope_factor and rope_original_positions come with rotary positions only");

@@ -47,7 +47,9 @@ struct ModelConfig {
   bool depth_scaled_init = false;
   // Whether the output layer has a bias, in a model with biases. GPT-2 has none.
   bool output_bias = true;
-  int64_t head_width = 0;  // Width of an attention head, with rotary positions. 0: width / heads.
+  // Width of an attention head. A model whose heads were pruned has it, and one with rotary
+  // positions may. 0: width / heads.
+  int64_t head_width = 0;
   // Whether queries, keys and values have biases in a model that has no others (biases is 0), as
   // in Qwen2.
   bool qkv_biases = false;
@@ -66,6 +68,12 @@ struct ModelConfig {
   // Turns in rope_original_positions positions from which on rope_factor does not change an
   // angle; above rope_low_turns.
   double rope_high_turns = 4;
+  // Width inside the feed-forward layers of the encoder, where pruning left it another one than
+  // the decoder has. 0: {ffn_width}.
+  int64_t encoder_ffn_width = 0;
+  // Attention heads of the encoder, where pruning left it another number than the decoder has.
+  // With head_width. 0: {heads}.
+  int64_t encoder_heads = 0;
   // clang-format on
   // options: end
 
@@ -83,6 +91,14 @@ struct ModelConfig {
   int64_t attention_width() const { return heads * head_dim(); }
   // Columns of the packed projection of queries, keys and values.
   int64_t qkv_width() const { return attention_width() + 2 * kv_width(); }
+  // The same with the heads and the feed-forward width of the encoder's layers.
+  ModelConfig encoder_side() const {
+    ModelConfig side = *this;
+    if (encoder_heads > 0) side.heads = encoder_heads;
+    if (encoder_ffn_width > 0) side.ffn_width = encoder_ffn_width;
+    side.encoder_heads = side.encoder_ffn_width = 0;
+    return side;
+  }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

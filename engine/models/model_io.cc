@@ -66,17 +66,19 @@ void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& conf
   const bool is_lm = !config.has_encoder();
   const auto element = static_cast<double>(dtype_size(dtype));
   const auto width = static_cast<double>(config.width);
-  const int64_t layers = config.decoder_layers + (is_lm ? 0 : config.encoder_layers);
   const double table = config.positions == Positions::rotary
                            ? 0
                            : static_cast<double>(config.max_positions) * width * element;
   const int64_t ffn_gemms = config.ffn == FeedForward::swiglu ? 3 : 2;
-  const auto rows_of_a_layer = static_cast<double>(config.qkv_width() + config.attention_width() +
-                                                   ffn_gemms * config.ffn_width);
-  const double weights =
-      matrix_element * width *
-          (static_cast<double>(config.vocabulary) + static_cast<double>(layers) * rows_of_a_layer) +
-      (is_lm ? table : 0);
+  const auto rows_of = [&](const ModelConfig& side, int64_t layers) {
+    return static_cast<double>(layers) *
+           static_cast<double>(side.qkv_width() + side.attention_width() +
+                               ffn_gemms * side.ffn_width);
+  };
+  const double rows = rows_of(config, config.decoder_layers) +
+                      (is_lm ? 0 : rows_of(config.encoder_side(), config.encoder_layers));
+  const double weights = matrix_element * width * (static_cast<double>(config.vocabulary) + rows) +
+                         (is_lm ? table : 0);
   require(weights <= payload, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), " holds ",
           payload, " bytes of tensors, its configuration needs at least ", weights);
   require(is_lm || table <= payload + kTableAllowance, ErrorCode::corrupt_file, kModelIoOrigin,

@@ -75,7 +75,7 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
 
 CrossAttention::CrossAttention(ParameterStore& store, const std::string& prefix,
                                const AttentionOptions& options)
-    : query_(store, prefix + ".query", projection(options, options.width)),
+    : query_(store, prefix + ".query", projection(options, options.query_width())),
       output_(store, prefix + ".output", output_projection(options)),
       options_(options) {}
 
@@ -83,11 +83,11 @@ PendingBias CrossAttention::forward(Context& context, const Tensor& x,
                                     const PackedSequences& sequences,
                                     const EncoderKeysValues& encoder, int64_t layer,
                                     const Dropout& dropout, bool decode_step) const {
-  const int64_t key_column = layer * 2 * options_.width;
+  const int64_t key_column = layer * 2 * options_.kv_width();
   const ops::AttentionInput query{query_.forward(context, x), 0};
   if (encoder.capture && encoder.capture->layer == layer) encoder.capture->queries = query.tensor;
   const ops::AttentionInput keys{encoder.values, key_column};
-  const ops::AttentionInput values{encoder.values, key_column + options_.width};
+  const ops::AttentionInput values{encoder.values, key_column + options_.kv_width()};
   ops::AttentionOptions options = attention_options(options_, false, dropout);
   options.max_keys = encoder.sequences.longest;
   options.max_queries = sequences.longest;

@@ -54,13 +54,14 @@ class SelfAttention {
 // probabilities; they can be computed again from queries and keys.
 struct QueryCapture {
   int64_t layer = 0;
-  Tensor queries = {};  // [T, width], set by the forward pass
+  Tensor queries = {};  // [T, query_width], set by the forward pass
 };
 
 // The keys and values that every decoder layer reads from the encoder's output. One GEMM makes
 // them for all layers.
 struct EncoderKeysValues {
-  Tensor values;              // [source tokens, layers * 2 * width]: each layer's keys, then values
+  // [source tokens, layers * 2 * kv_width]: each layer's keys, then values
+  Tensor values;
   PackedSequences sequences;  // of the source
   // Decoding: row r reads source tokens begin[r] .. end[r], [rows] int32. Undefined otherwise.
   Tensor begin, end;
@@ -70,8 +71,8 @@ struct EncoderKeysValues {
 class CrossAttention {
  public:
   CrossAttention() = default;
-  // Declares `prefix`.query [width, width] and `prefix`.output [width, width]. Keys and values come
-  // ready (EncoderKeysValues).
+  // Declares `prefix`.query [query_width, width] and `prefix`.output [width, query_width]. Keys and
+  // values come ready (EncoderKeysValues).
   CrossAttention(ParameterStore& store, const std::string& prefix, const AttentionOptions& options);
 
   // x [T, width]. Sequence i of `sequences` reads source sequence i. decode_step: every token is a

@@ -212,6 +212,45 @@ static void test_adapters(trafo_context* context, const trafo_tokenizer* tokeniz
   trafo_model_free(other);
 }
 
+static void test_pruning(trafo_context* context, const trafo_tokenizer* tokenizer,
+                         const trafo_corpus* corpus, int64_t vocabulary) {
+  trafo_model *model = new_model(context, vocabulary), *smaller = NULL;
+  trafo_prune_options options;
+  FAILS(trafo_prune_options_init(&options, 4), TRAFO_INVALID_ARGUMENT, "struct_size");
+  OK(trafo_prune_options_init(&options, sizeof options));
+  CHECK(options.encoder_ffn_share == 1 && options.decoder_ffn_share == 1);
+  CHECK(options.encoder_head_share == 1 && options.decoder_head_share == 1);
+  CHECK(options.encoder_layers == 0 && options.decoder_layers == 0);
+  options.decoder_ffn_share = 0;
+  FAILS(trafo_model_prune(model, tokenizer, corpus, &options, NULL, &smaller),
+        TRAFO_INVALID_ARGUMENT, "decoder_ffn_share");
+  CHECK(smaller == NULL);
+  options.decoder_ffn_share = 0.5;
+  trafo_cancel* cancel = NULL;
+  OK(trafo_cancel_new(&cancel));
+  OK(trafo_cancel_set(cancel));
+  FAILS(trafo_model_prune(model, tokenizer, corpus, &options, cancel, &smaller), TRAFO_CANCELLED,
+        "cancelled");
+  trafo_cancel_free(cancel);
+  OK(trafo_model_prune(model, tokenizer, corpus, &options, NULL, &smaller));
+  trafo_model_config before, after;
+  OK(trafo_model_get_config(model, &before, sizeof before));
+  OK(trafo_model_get_config(smaller, &after, sizeof after));
+  CHECK(after.ffn_width == before.ffn_width / 2);
+  CHECK(after.heads == before.heads && after.head_width == 0);
+  // Without options, all stays.
+  trafo_model* copy = NULL;
+  OK(trafo_model_prune(smaller, tokenizer, corpus, NULL, NULL, &copy));
+  size_t bytes = 0, same = 0;
+  float *values = all_values(smaller, &bytes), *copied = all_values(copy, &same);
+  CHECK(bytes == same && memcmp(values, copied, bytes) == 0);
+  free(values);
+  free(copied);
+  trafo_model_free(copy);
+  trafo_model_free(smaller);
+  trafo_model_free(model);
+}
+
 void test_freezing(void) {
   static char lines[kPairs][32];
   trafo_string_view views[kPairs];
@@ -235,6 +274,7 @@ void test_freezing(void) {
   test_refusals(model);
   test_frozen_training(model, tokenizer, corpus);
   test_adapters(context, tokenizer, corpus, vocabulary);
+  test_pruning(context, tokenizer, corpus, vocabulary);
   trafo_model_free(model);
   trafo_corpus_free(corpus);
   trafo_tokenizer_free(tokenizer);

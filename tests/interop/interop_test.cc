@@ -294,7 +294,7 @@ TEST_F(InteropTest, HostileConfigurationsAreErrors) {
          1 << 24);
   config(ErrorCode::unsupported, "encoder_attention_heads", "encoder_attention_heads", 4);
   config(ErrorCode::corrupt_file, "width must be even", "d_model", 15);
-  config(ErrorCode::unsupported, "encoder_ffn_dim", "decoder_ffn_dim", 33);
+  config(ErrorCode::corrupt_file, "fc1.weight has the shape", "decoder_ffn_dim", 33);
   config(ErrorCode::unsupported, "normalize_before", "normalize_before", true);
   config(ErrorCode::corrupt_file, "scale_embedding must be true or false", "scale_embedding", 1);
   config(ErrorCode::unsupported, "activation_function is tanh;", "activation_function", "tanh");

@@ -355,10 +355,8 @@ TEST(Llama, FormsThatCannotBeAreRefused) {
     c.positions = Positions::standard;
   });
   refused("heads of an even width", [](ModelConfig& c) { c.heads = 16; });
-  refused("head_width (12) comes with rotary", [](ModelConfig& c) {
-    c.head_width = 12;
-    c.positions = Positions::standard;
-  });
+  refused("are of an encoder, which a decoder", [](ModelConfig& c) { c.encoder_heads = 1; });
+  refused("are of an encoder, which a decoder", [](ModelConfig& c) { c.encoder_ffn_width = 8; });
   refused("heads of an even width", [](ModelConfig& c) { c.head_width = 7; });
   refused("are more than", [](ModelConfig& c) { c.head_width = 1 << 24; });
   refused("for models with biases 0", [](ModelConfig& c) {

@@ -75,13 +75,13 @@ class Case:
         scaled = choice([True, False])
         self.about.append(f"scale_embedding {scaled}")
         options = dict(scale_embedding=scaled, activation_function=choice(["relu", "swish", "gelu_new", "gelu"]))
-        if self.refuse("encoder_ffn_dim", 0.1):
-            options["encoder_ffn_dim"] = 56
+        if self.refuse("encoder_attention_heads", 0.1):
+            options["encoder_attention_heads"] = 2
         if self.refuse("normalize_embedding", 0.1):
             options["normalize_embedding"] = True
         common.update(pad_token_id=3, decoder_start_token_id=1)
         return MarianConfig(**{**common, **dict(d_model=32, encoder_layers=2, decoder_layers=choice([1, 2]), encoder_attention_heads=4,
-                                                decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48,
+                                                decoder_attention_heads=4, encoder_ffn_dim=choice([48, 56]), decoder_ffn_dim=48,
                                                 max_position_embeddings=128, forced_eos_token_id=None, init_std=0.2), **options})
 
     def gpt2(self, common):

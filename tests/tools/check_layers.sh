@@ -25,8 +25,9 @@ allowed() {
     engine/decode) echo "$core $backend $runtime $model engine/data engine/io engine/tokenizer" ;;
     engine/dist) echo "$core $backend" ;;
     engine/train) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist" ;;
+    engine/compress) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train" ;;
     engine/interop) echo "$core $backend $runtime $model $text engine/decode engine/io" ;;
-    capi) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train engine/interop" ;;
+    capi) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train engine/compress engine/interop" ;;
     apps | bindings) echo "capi/include" ;;
     *) return 1 ;;
   esac

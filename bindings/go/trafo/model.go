@@ -61,7 +61,8 @@ type ModelConfig struct {
 	DepthScaledInit bool
 	// Whether the output layer has a bias, in a model with biases. GPT-2 has none. Default true.
 	OutputBias bool
-	// Width of an attention head, with rotary positions. Default 0: width / heads.
+	// Width of an attention head. A model whose heads were pruned has it, and one with rotary positions may.
+	// Default 0: width / heads.
 	HeadWidth int
 	// Whether queries, keys and values have biases in a model that has no others (Biases is 0), as in Qwen2.
 	// Default false.
@@ -82,6 +83,12 @@ type ModelConfig struct {
 	// Turns in RopeOriginalPositions positions from which on RopeFactor does not change an angle; above
 	// RopeLowTurns. Default 4.
 	RopeHighTurns float64
+	// Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder
+	// has. Default 0: {ffn_width}.
+	EncoderFFNWidth int
+	// Attention heads of the encoder, where pruning left it another number than the decoder has. With HeadWidth.
+	// Default 0: {heads}.
+	EncoderHeads int
 	// What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
 	// file. Default Float32.

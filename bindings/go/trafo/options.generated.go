@@ -159,6 +159,8 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.RopeOriginalPositions = int(c.rope_original_positions)
 	o.RopeLowTurns = float64(c.rope_low_turns)
 	o.RopeHighTurns = float64(c.rope_high_turns)
+	o.EncoderFFNWidth = int(c.encoder_ffn_width)
+	o.EncoderHeads = int(c.encoder_heads)
 	o.Precision = DType(c.precision)
 }
 
@@ -255,6 +257,12 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.explicit || o.RopeHighTurns != 0 {
 		c.rope_high_turns = C.double(o.RopeHighTurns)
+	}
+	if o.explicit || o.EncoderFFNWidth != 0 {
+		c.encoder_ffn_width = C.int64_t(o.EncoderFFNWidth)
+	}
+	if o.explicit || o.EncoderHeads != 0 {
+		c.encoder_heads = C.int64_t(o.EncoderHeads)
 	}
 	if o.explicit || o.Precision != 0 {
 		c.precision = C.int32_t(o.Precision)

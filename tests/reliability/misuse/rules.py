@@ -304,7 +304,8 @@ QUANTITIES = {"size", "rank", "capacity", "threads", "pairs", "max_updates", "se
 SIGNED = {"dim", "dim0", "dim1", "padding_id"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
 REALS = {"alpha", "character_coverage", "theta", "p", "eps", "atol", "rtol", "lr_factor", "weight_decay_factor",
-         "start_timeout_s", "timeout_s", "a", "b", "max_norm", "momentum", "weight_decay", "learning_rate"}
+         "start_timeout_s", "timeout_s", "a", "b", "max_norm", "momentum", "weight_decay", "learning_rate",
+         "encoder_ffn_share", "decoder_ffn_share", "encoder_head_share", "decoder_head_share"}
 BOUNDS = {"low", "high"}  # either may be infinite
 FACTORS = {"scale", "factor", "amount", "exponent", "number", "value"}
 

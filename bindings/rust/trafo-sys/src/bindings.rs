@@ -1908,7 +1908,7 @@ pub struct trafo_model_config {
     pub kv_heads: i64,
     #[doc = " Base of the angles of rotary positions. Default 10000."]
     pub rope_theta: f64,
-    #[doc = " Width of an attention head, with rotary positions. Default 0: width / heads."]
+    #[doc = " Width of an attention head. A model whose heads were pruned has it, and one with rotary positions may. Default 0: width /\n heads."]
     pub head_width: i64,
     #[doc = " The angles of rotary positions are divided by it, all of them or, with rope_original_positions, the slow ones. Default 1."]
     pub rope_factor: f64,
@@ -1918,6 +1918,10 @@ pub struct trafo_model_config {
     pub rope_low_turns: f64,
     #[doc = " Turns in rope_original_positions positions from which on rope_factor does not change an angle; above rope_low_turns.\n Default 4."]
     pub rope_high_turns: f64,
+    #[doc = " Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder has. Default 0:\n {ffn_width}."]
+    pub encoder_ffn_width: i64,
+    #[doc = " Attention heads of the encoder, where pruning left it another number than the decoder has. With head_width. Default 0:\n {heads}."]
+    pub encoder_heads: i64,
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -1949,7 +1953,7 @@ pub struct trafo_model_config {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 208usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 224usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -1989,34 +1993,38 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, rope_low_turns) - 136usize];
     ["Offset of field: trafo_model_config::rope_high_turns"]
         [::core::mem::offset_of!(trafo_model_config, rope_high_turns) - 144usize];
+    ["Offset of field: trafo_model_config::encoder_ffn_width"]
+        [::core::mem::offset_of!(trafo_model_config, encoder_ffn_width) - 152usize];
+    ["Offset of field: trafo_model_config::encoder_heads"]
+        [::core::mem::offset_of!(trafo_model_config, encoder_heads) - 160usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 152usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 168usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 156usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 172usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 160usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 176usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 164usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 180usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 168usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 184usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 172usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 188usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 176usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 192usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 180usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 196usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 184usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 200usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 188usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 204usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 192usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 208usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 196usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 212usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 200usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 216usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 204usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 220usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -2159,6 +2167,63 @@ unsafe extern "C" {
         count: usize,
         output: *const ::core::ffi::c_char,
         output_length: usize,
+    ) -> *mut trafo_error;
+}
+#[doc = " What trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_prune_options {
+    pub struct_size: usize,
+    #[doc = " Share of the feed-forward columns of a layer that stays, above 0 and at most 1; rounded up to a multiple of 8 columns. Default\n 1"]
+    pub encoder_ffn_share: f64,
+    #[doc = " Share of the feed-forward columns of a layer that stays, above 0 and at most 1; rounded up to a multiple of 8 columns. Default\n 1"]
+    pub decoder_ffn_share: f64,
+    #[doc = " Share of the attention heads of a layer that stays, above 0 and at most 1; at least one. Query heads that share keys and\n values stay or go together. Default 1"]
+    pub encoder_head_share: f64,
+    #[doc = " Share of the attention heads of a layer that stays, above 0 and at most 1; at least one. Query heads that share keys and\n values stay or go together. Default 1"]
+    pub decoder_head_share: f64,
+    #[doc = " Layers that stay; default 0: all"]
+    pub encoder_layers: i64,
+    #[doc = " Layers that stay; default 0: all"]
+    pub decoder_layers: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_prune_options"][::core::mem::size_of::<trafo_prune_options>() - 56usize];
+    ["Alignment of trafo_prune_options"][::core::mem::align_of::<trafo_prune_options>() - 8usize];
+    ["Offset of field: trafo_prune_options::struct_size"]
+        [::core::mem::offset_of!(trafo_prune_options, struct_size) - 0usize];
+    ["Offset of field: trafo_prune_options::encoder_ffn_share"]
+        [::core::mem::offset_of!(trafo_prune_options, encoder_ffn_share) - 8usize];
+    ["Offset of field: trafo_prune_options::decoder_ffn_share"]
+        [::core::mem::offset_of!(trafo_prune_options, decoder_ffn_share) - 16usize];
+    ["Offset of field: trafo_prune_options::encoder_head_share"]
+        [::core::mem::offset_of!(trafo_prune_options, encoder_head_share) - 24usize];
+    ["Offset of field: trafo_prune_options::decoder_head_share"]
+        [::core::mem::offset_of!(trafo_prune_options, decoder_head_share) - 32usize];
+    ["Offset of field: trafo_prune_options::encoder_layers"]
+        [::core::mem::offset_of!(trafo_prune_options, encoder_layers) - 40usize];
+    ["Offset of field: trafo_prune_options::decoder_layers"]
+        [::core::mem::offset_of!(trafo_prune_options, decoder_layers) - 48usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_prune_options_init(
+        options: *mut trafo_prune_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Makes a smaller float32 model of a trained one by removing whole layers, attention heads and feed-forward columns. `calibration`\n says which are needed least (docs/compression.md); pairs of more than 256 tokens a side are left out. The new model is on the\n same context and is the caller's; `model` does not change. It has lost quality: fine-tune it. options may be NULL: all stays.\n cancel may be NULL. INVALID_ARGUMENT: an option, or the model has an adapter. UNSUPPORTED: int8 weights. CANCELLED. since 0.1"]
+    pub fn trafo_model_prune(
+        model: *const trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        calibration: *const trafo_corpus,
+        options: *const trafo_prune_options,
+        cancel: *const trafo_cancel,
+        out: *mut *mut trafo_model,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {

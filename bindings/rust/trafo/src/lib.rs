@@ -162,6 +162,7 @@ mod op_options;
 mod ops;
 mod optim;
 mod own_tensors;
+mod prune;
 mod quantize;
 mod region;
 mod states;
@@ -197,6 +198,7 @@ pub use op_options::{
 };
 pub use optim::{AdamW, AdamWOptions};
 pub use own_tensors::{Distribution, Sgd};
+pub use prune::PruneOptions;
 pub use quantize::QuantizeOptions;
 pub use region::{Gradcheck, GradcheckOptions};
 pub use states::{HiddenStates, Logits};

@@ -169,6 +169,10 @@ impl Model {
     pub(crate) fn replaced(self, raw: RawModel) -> Self {
         Model { raw, context: self.context }
     }
+    /// Takes another model in this one's context.
+    pub(crate) fn replace(&mut self, raw: RawModel) {
+        self.raw = raw;
+    }
     /// Runs a C call that makes a model in a context of its own.
     pub(crate) fn make_in(
         options: &ContextOptions,

@@ -141,7 +141,8 @@ config_fields! {
     depth_scaled_init / get_depth_scaled_init: bool = i32::from, from_flag;
     /// Whether the output layer has a bias, in a model with biases. GPT-2 has none. Default true.
     output_bias / get_output_bias: bool = i32::from, from_flag;
-    /// Width of an attention head, with rotary positions. Default 0: width / heads.
+    /// Width of an attention head. A model whose heads were pruned has it, and one with rotary positions may. Default
+    /// 0: width / heads.
     head_width / get_head_width: usize = to_i64, from_i64;
     /// Whether queries, keys and values have biases in a model that has no others (`biases` is 0), as in Qwen2. Default
     /// false.
@@ -162,6 +163,12 @@ config_fields! {
     /// Turns in `rope_original_positions` positions from which on `rope_factor` does not change an angle; above
     /// `rope_low_turns`. Default 4.
     rope_high_turns / get_rope_high_turns: f64 = same, same;
+    /// Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder has.
+    /// Default 0: {ffn_width}.
+    encoder_ffn_width / get_encoder_ffn_width: usize = to_i64, from_i64;
+    /// Attention heads of the encoder, where pruning left it another number than the decoder has. With `head_width`.
+    /// Default 0: {heads}.
+    encoder_heads / get_encoder_heads: usize = to_i64, from_i64;
     /// What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file.
     /// Default [`DType::F32`].

@@ -3,8 +3,8 @@
 mod common;
 
 use trafo::{
-    AdapterOptions, ContextOptions, ErrorCode, ExportFormat, ExportWeights, Model, ModelConfig,
-    Tokenizer, Trainer, TranslateOptions,
+    AdapterOptions, CancelToken, ContextOptions, ErrorCode, ExportFormat, ExportWeights, Model,
+    ModelConfig, PruneOptions, Tokenizer, Trainer, TranslateOptions,
 };
 
 #[test]
@@ -88,5 +88,33 @@ fn adapters_are_trained_stored_and_merged() -> trafo::Result<()> {
     let error = other.load_adapter(folder.join("adapter")).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     assert!(error.message().contains("width"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_pruned_model_takes_the_place_of_the_whole_one() -> trafo::Result<()> {
+    let corpus = common::corpus();
+    let tokenizer = common::tokenizer(&corpus);
+    let config =
+        ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(2).decoder_layers(2);
+    let mut model = Model::new(&config, 3)?;
+    let (whole, before) = (model.parameter_count()?, score(&model, &tokenizer)?);
+    let error =
+        model.prune(&tokenizer, &corpus, &PruneOptions::new().ffn_shares(0.5, 2.0)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(error.message().contains("decoder_ffn_share"), "{error}");
+    let token = CancelToken::new();
+    token.cancel();
+    let options = PruneOptions::new().ffn_shares(0.25, 0.5).head_shares(0.5, 0.5).layers(1, 1);
+    let error = model.prune(&tokenizer, &corpus, &options.clone().cancel(&token)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Cancelled);
+    assert_eq!((model.parameter_count()?, score(&model, &tokenizer)?), (whole, before));
+
+    model.prune(&tokenizer, &corpus, &options)?;
+    assert!(model.parameter_count()? < whole);
+    assert_ne!(score(&model, &tokenizer)?, before);
+    let mut trainer =
+        Trainer::builder(model, &tokenizer, &corpus).options(common::options()).build()?;
+    trainer.step()?;
     Ok(())
 }

@@ -1,0 +1,64 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+import "context"
+
+// PruneOptions says what Model.Prune leaves. A field of zero means all. A decoder-lm ignores what is
+// said of the encoder.
+type PruneOptions struct {
+	// Shares of the feed-forward columns of a layer that stay, at most 1; rounded up to a multiple of 8
+	// columns.
+	EncoderFFNShare, DecoderFFNShare float64
+	// Shares of the attention heads of a layer that stay, at most 1; at least one head. Query heads that
+	// share keys and values stay or go together.
+	EncoderHeadShare, DecoderHeadShare float64
+	EncoderLayers, DecoderLayers       int // that stay
+}
+
+func (o PruneOptions) c() *C.trafo_prune_options {
+	var c C.trafo_prune_options
+	mustInit(C.trafo_prune_options_init(&c, C.sizeof_trafo_prune_options))
+	setUnlessZero(&c.encoder_ffn_share, C.double(o.EncoderFFNShare))
+	setUnlessZero(&c.decoder_ffn_share, C.double(o.DecoderFFNShare))
+	setUnlessZero(&c.encoder_head_share, C.double(o.EncoderHeadShare))
+	setUnlessZero(&c.decoder_head_share, C.double(o.DecoderHeadShare))
+	c.encoder_layers, c.decoder_layers = C.int64_t(o.EncoderLayers), C.int64_t(o.DecoderLayers)
+	return &c
+}
+
+// Prune makes a smaller float32 model by removing whole layers, attention heads and feed-forward
+// columns. calibration says which are needed least; pairs of more than 256 tokens a side are left out.
+// The new model is on the same Context, and m does not change. It has lost quality: fine-tune it. When
+// ctx ends the error is ErrCancelled and the error of ctx. ErrInvalidArgument: an option, or the model
+// has an adapter. ErrUnsupported: int8 weights.
+func (m *Model) Prune(ctx context.Context, tokenizer *Tokenizer, calibration *Corpus, options PruneOptions) (*Model, error) {
+	const origin = "Model.Prune"
+	var pruned *Model
+	err := m.within(ctx, origin, func() error {
+		subwords, err := tokenizer.hold(origin)
+		if err != nil {
+			return err
+		}
+		defer tokenizer.shared.release()
+		corpus, err := calibration.hold(origin)
+		if err != nil {
+			return err
+		}
+		defer calibration.shared.release()
+		var out *C.trafo_model
+		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
+			return C.trafo_model_prune(m.ptr, subwords, corpus, options.c(), cancel, &out)
+		})
+		if err != nil {
+			return err
+		}
+		if err := m.c.core.finish(failure); err != nil {
+			return told(calibration.sources, withContext(ctx, err, false))
+		}
+		pruned = m.c.adoptModel(out)
+		return nil
+	})
+	return pruned, err
+}

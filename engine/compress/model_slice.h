@@ -1,0 +1,35 @@
+// A part of a model as a model of its own: some of its layers, heads and feed-forward columns.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/models/model.h"
+
+namespace trafo {
+
+// What a layer keeps, by number, ascending.
+struct LayerSlice {
+  int64_t layer = 0;                 // its number in the model
+  std::vector<int64_t> heads;        // of self-attention; with grouped queries: key heads
+  std::vector<int64_t> cross_heads;  // of cross-attention, where the layer has one
+  std::vector<int64_t> ffn_columns;
+};
+
+// Every layer of a stack keeps as many heads and columns as the others.
+struct ModelSlice {
+  std::vector<LayerSlice> encoder, decoder;
+};
+
+// The slice that is the whole model.
+ModelSlice whole_model(const ModelConfig& config);
+
+// The configuration of the part.
+ModelConfig sliced_config(const ModelConfig& config, const ModelSlice& slice);
+
+// The part as a model in the dtype of the masters, with everything trainable. `model` has neither
+// an adapter nor int8 weights.
+std::unique_ptr<Model> sliced_model(Context& context, const Model& model, const ModelSlice& slice);
+
+}  // namespace trafo
