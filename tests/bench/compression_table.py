@@ -194,6 +194,8 @@ class Models:
             loading, _ = self.translate(folder, os.devnull, out, threads)
             whole, _ = self.translate(folder, source, out, threads, *flags)
             seconds.append(whole - loading)
+        if statistics.median(seconds) <= 0:
+            raise SystemExit(f"{name}: {source} is translated in less time than loading varies by; give more lines (--single)")
         with open(out, encoding="utf-8") as lines:
             return sum(len(line.split()) for line in lines) / statistics.median(seconds)
 
