@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kCheckpointDirectoryOrigin = "checkpoint";
 constexpr const char* kFolder = "ckpt";
-constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr size_t kFilePieceBytes = size_t{1} << 20;
 
 // A file of a checkpoint that is being written; computes its checksum on the way.
 class FileSink final : public ByteSink {
@@ -149,7 +149,7 @@ void verify_file_of_checkpoint(const std::filesystem::path& file) {
     return;
   const std::vector<ManifestEntry> entries = read_manifest(folder, update);
   const std::string name = file.filename().string();
-  std::vector<std::byte> piece(kPieceBytes);
+  std::vector<std::byte> piece(kFilePieceBytes);
   bool found = false;
   for (const ManifestEntry& entry : entries) {
     const bool is_named = entry.name == name;
@@ -249,7 +249,7 @@ std::vector<int64_t> CheckpointDirectory::list() const {
 std::vector<ManifestEntry> CheckpointDirectory::verify(int64_t update) const {
   const std::filesystem::path checkpoint = path(update);
   std::vector<ManifestEntry> entries = read_manifest(checkpoint, update);
-  std::vector<std::byte> piece(kPieceBytes);
+  std::vector<std::byte> piece(kFilePieceBytes);
   for (const ManifestEntry& entry : entries) verify_file(checkpoint, entry, piece);
   return entries;
 }
