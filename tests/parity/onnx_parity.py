@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What translate-train exports as ONNX, run by ONNX Runtime.
+"""What translate-train exports as ONNX, run by ONNX Runtime or, with --runtime openvino, by OpenVINO.
 
     python3 tests/parity/onnx_parity.py [--translate-train build/release/translate-train] [--cases build/release/tests/onnx_cases]
 
@@ -21,6 +21,7 @@ import tempfile
 import time
 
 PACKAGES = ["onnxruntime==1.32.0", "onnx==1.23.2", "sentencepiece==0.2.3", "numpy==2.4.6"]
+OPENVINO = ["openvino==2026.4.1"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
 import export_parity
@@ -29,6 +30,8 @@ import own_environment
 TOLERANCE = 1e-4  # of a logit, relative to the largest one if that is above 1
 INT8_GAP = 0.1  # of the same; activations and weights are rounded
 PAD = 0  # any id: padding is not seen
+runtime = "onnxruntime"
+threads = 1
 
 
 def parse_arguments():
@@ -36,6 +39,7 @@ def parse_arguments():
     parser.add_argument("--translate-train", default=os.path.join(ROOT, "build/release/translate-train"))
     parser.add_argument("--cases", default=os.path.join(ROOT, "build/release/tests/onnx_cases"))
     parser.add_argument("--environment", default=os.path.join(ROOT, "build/onnx-environment"))
+    parser.add_argument("--runtime", choices=["onnxruntime", "openvino"], default="onnxruntime")
     parser.add_argument("--data", help="a folder of corpora instead of the made-up one, as for export_parity.py")
     parser.add_argument("--updates", type=int, default=100, help="of the trained models")
     parser.add_argument("--sentences", type=int, default=100, help="of the test set")
@@ -53,10 +57,37 @@ def padded(lists, left=False):
     return ids, mask
 
 
+class OpenVinoSession:
+    """A graph in OpenVINO, with the methods of ONNX Runtime's session that are used here."""
+
+    class Port:
+        def __init__(self, port):
+            self.name = port.get_any_name()
+            self.shape = [size.get_length() if size.is_static else None for size in port.get_partial_shape()]
+
+    def __init__(self, path):
+        import openvino
+        core = openvino.Core()
+        self.model = core.compile_model(core.read_model(path), "CPU", {
+            "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "EXECUTION_MODE_HINT": "ACCURACY"})
+
+    def get_inputs(self):
+        return [self.Port(port) for port in self.model.inputs]
+
+    def get_outputs(self):
+        return [self.Port(port) for port in self.model.outputs]
+
+    def run(self, names, feeds):
+        results = self.model(feeds)
+        return [results[name] for name in names or [port.name for port in self.get_outputs()]]
+
+
 def session(folder, name):
+    if runtime == "openvino":
+        return OpenVinoSession(os.path.join(folder, name))
     import onnxruntime
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(os.path.join(folder, name), options, providers=["CPUExecutionProvider"])
 
@@ -226,7 +257,7 @@ def check_greedy(checks, program, run, test, weights):
             first = model.step(*padded(lines, left=True))
         texts += [spm.decode(ids) for ids in greedy(model.step, first, never, end, export_parity.LONGEST)]
     size = os.path.getsize(os.path.join(folder, "model.onnx_data"))
-    name, ours = f"ONNX Runtime ({run}, {weights}, {size / 1e6:.2f} MB)", program.greedy(run, test)
+    name, ours = f"{runtime} ({run}, {weights}, {size / 1e6:.2f} MB)", program.greedy(run, test)
     if weights == "float32":
         checks.translations(name, ours, texts)
     else:
@@ -248,7 +279,9 @@ def check_trained(checks, arguments, folder):
 
 def main():
     arguments = parse_arguments()
-    own_environment.enter(arguments.environment, PACKAGES)
+    global runtime
+    runtime = arguments.runtime
+    own_environment.enter(arguments.environment, PACKAGES + (OPENVINO if runtime == "openvino" else []))
     began = time.time()
     checks = export_parity.Checks()
     with tempfile.TemporaryDirectory() as folder:
