@@ -137,7 +137,7 @@ TEST_P(QuantizationAware, ThePlanCountsTheMasters) {
   EXPECT_EQ(with.gradients, without.gradients);
 }
 
-// A float model goes on in quantization-aware training, and back.
+// Quantization-aware training starts from a float model, and a float run from its result.
 TEST_P(QuantizationAware, FollowsAndPrecedesFloatTraining) {
   const auto step = [&](int64_t bits) {
     Trainer trainer(*context_, *model_, aware_options(bits));

@@ -86,7 +86,7 @@ func (g *Group) Abort(reason string) error {
 	return check(C.trafo_group_abort(ptr, data, length))
 }
 
-// Close frees it; closing twice is fine. A trainer of the group goes on to work.
+// Close frees it; closing twice is fine. A trainer of the group still works.
 func (g *Group) Close() error {
 	if g != nil {
 		g.shared.close(func(ptr *C.trafo_group) { C.trafo_group_free(ptr) })
