@@ -63,7 +63,11 @@ fn a_rank_that_is_alone_or_aborted_says_so() -> Result<()> {
         let other = scope.spawn(|| {
             let model = common::model(&tokenizer);
             let group = Group::join(&model, &id, 1, 2)?;
-            Trainer::builder(model, &tokenizer, &corpus).group(&group).build().map(drop)
+            Trainer::builder(model, &tokenizer, &corpus)
+                .options(options())
+                .group(&group)
+                .build()
+                .map(drop)
         });
         let group = Group::join(&model, &id, 0, 2)?;
         group.abort("the test says so")?;
