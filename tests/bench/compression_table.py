@@ -1,227 +1,166 @@
 #!/usr/bin/env python3
-"""What each way of making a model smaller costs and brings: one row a method, on German-English text (Multi30k).
+"""What each way of making a model smaller costs and brings, on German-English text (Multi30k): one command makes the whole table.
 
-    python3 tests/bench/compression_table.py --data DIR [--work DIR] [--train-only | --no-training] [--device cuda]
+    python3 tests/bench/compression_table.py --data DIR [--work DIR] [--phases make,quality,speed] [--device cuda]
 
---data has train.de.gz, train.en.gz, val.*.gz and test_2016_flickr.*.gz. The script trains a teacher, a small model on the original
-text and one on the teacher's translations, prunes the teacher in several ways and fine-tunes what is left, on the original text and
-on the teacher's translations. --train-only stops there, --no-training measures runs that another machine has trained: --work is the
-directory that both share. A model that is there already is not made again.
+--data has train.de.gz, train.en.gz, val.*.gz and test_2016_flickr.*.gz. The models are those of compression_models.py: a teacher, small
+models on the original text and with the teacher's translations of it, quantization-aware training, pruned models, and chains of these.
+The phases may run one after the other on different machines that share --work. What is there already is not made or measured again.
 
-Every model is measured on the CPU as float32 and as int8: parameters, bytes of model.safetensors and of the same file in gzip, peak
-memory of a process that translates one line, BLEU and chrF with 95 % intervals (bootstrap, 1,000 resamples), the difference in BLEU
-from the teacher with the p-value of a paired bootstrap, cross-entropy a token, and target words a second with each of --threads for
-all lines in batches and for --single lines one after the other. Loading is subtracted. Needs Python alone.
+Every model is measured on the CPU with float32, int8 and some with int4 weights. Quality: BLEU and chrF with 95 % intervals (bootstrap,
+1,000 resamples), differences with the p-value of a paired bootstrap, and cross-entropy a token. Size: parameters, bytes of
+model.safetensors and of the same file in gzip, peak memory of a process that translates one line. Speed: target words a second with each of
+--threads, for all lines in batches and for --single lines one after the other, without the time to load. The forms of a model are timed
+alternately, and --speed-jobs models at once, each on processor cores of its own. Needs Python alone.
 """
 import argparse
 import concurrent.futures
-import gzip
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import zlib
 
+import compression_models
+from compression_models import DISTILLED, RECIPES, TEACHER
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TEACHER, STUDENT, DISTILLED = "teacher", "student", "student-distilled"
-# name: flags of prune.
-PRUNED = {
-    "ffn-33": ["--ffn", "0.33"],
-    "heads-50": ["--heads", "0.5"],
-    "decoder-half": ["--layers", "{encoder}", "{half_decoder}"],
-    "ffn-33-heads-50-decoder-half": ["--ffn", "0.33", "--heads", "0.5", "--layers", "{encoder}", "{half_decoder}"],
-}
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default=os.path.join(ROOT, "build/release"), help="where translate-train is")
     parser.add_argument("--data", required=True)
-    parser.add_argument("--work", default="compression", help="where runs and models are kept (default compression)")
-    parser.add_argument("--device", default="auto", help="that trains and distills (default auto)")
-    parser.add_argument("--task", default="small", help="preset of the teacher (default small)")
-    parser.add_argument("--epochs", type=int, default=20, help="of the teacher and of the students (default 20)")
-    parser.add_argument("--tuning-epochs", type=int, default=8, help="of pruned models (default 8)")
-    parser.add_argument("--calibration", type=int, default=500, help="pairs that prune measures on (default 500)")
-    parser.add_argument("--threads", default="1,2", help="of the speeds (default 1,2)")
-    parser.add_argument("--beam", type=int, default=1)
-    parser.add_argument("--single", type=int, default=100, help="lines that are translated one after the other (default 100)")
-    parser.add_argument("--rounds", type=int, default=3, help="of each speed; the median counts (default 3)")
-    parser.add_argument("--jobs", type=int, default=1,
-                        help="models that are trained or measured at once; above 1, they disturb each other's speeds (default 1)")
-    parser.add_argument("--teacher-flags", default="", help="flags of the teacher's training, such as --dim-vocabs")
-    parser.add_argument("--only", help="names of models, separated by commas")
-    parser.add_argument("--train-only", action="store_true")
-    parser.add_argument("--no-training", action="store_true")
+    parser.add_argument("--work", default="compression", help="where models and measurements are kept (default compression)")
+    parser.add_argument("--phases", default="make,quality,speed", help="make, quality, speed (default all); then the table of what is there")
+    parser.add_argument("--only", help="a regular expression: models whose names match it")
+    making = parser.add_argument_group("making")
+    making.add_argument("--device", default="auto", help="that trains and distills (default auto)")
+    making.add_argument("--task", default="small", help="preset of the teacher (default small)")
+    making.add_argument("--dim-vocabs", type=int, default=8000)
+    making.add_argument("--after", default="0u", help="end of training (default 0u: early stopping)")
+    making.add_argument("--tuning", default="4000u", help="end of fine-tuning (default 4000u)")
+    making.add_argument("--tuning-valid-freq", default="500u")
+    making.add_argument("--train-flags", default="", help="more flags of every training")
+    making.add_argument("--calibration", type=int, default=500, help="pairs that prune and GPTQ measure on (default 500)")
+    making.add_argument("--jobs", type=int, default=1, help="models that are made at once (default 1)")
+    making.add_argument("--cpu-threads", type=int, default=0, help="of each of them (default 0: every core)")
+    measuring = parser.add_argument_group("measuring")
+    measuring.add_argument("--beam", type=int, default=5, help="of the translations (default 5)")
+    measuring.add_argument("--speed-beam", type=int, default=1, help="of the speeds (default 1)")
+    measuring.add_argument("--quality-jobs", type=int, default=1)
+    measuring.add_argument("--quality-threads", type=int, default=0, help="of each of them (default 0: every core)")
+    measuring.add_argument("--threads", default="1,2", help="of the speeds (default 1,2)")
+    measuring.add_argument("--single", type=int, default=100, help="lines that are translated one after the other (default 100)")
+    measuring.add_argument("--rounds", type=int, default=3, help="of each speed; the median counts (default 3)")
+    measuring.add_argument("--speed-jobs", type=int, default=1, help="models that are timed at once, on cores of their own (default 1)")
     return parser.parse_args()
 
 
-class Models:
-    """Trains, prunes and measures with translate-train, all in the directory --work."""
+# ---- quality and size ----
 
-    def __init__(self, arguments):
-        self.arguments = arguments
-        self.program = os.path.join(arguments.build, "translate-train")
-        os.makedirs(arguments.work, exist_ok=True)
-        self.text = {}
-        for name in ("train", "val", "test_2016_flickr"):
-            for side in ("de", "en"):
-                target = self.path(f"{name}.{side}")
-                if not os.path.exists(target):
-                    with gzip.open(os.path.join(arguments.data, f"{name}.{side}.gz"), "rb") as source:
-                        data = source.read()
-                    with open(target, "wb") as out:
-                        out.write(data)
-                self.text[f"{name}.{side}"] = target
-        for side in ("de", "en"):
-            self.text[f"sample.{side}"] = self.first_lines(f"train.{side}", arguments.calibration, f"sample.{side}")
-            self.text[f"line.{side}"] = self.first_lines(f"test_2016_flickr.{side}", 1, f"line.{side}")
-            self.text[f"single.{side}"] = self.first_lines(f"test_2016_flickr.{side}", arguments.single, f"single.{side}")
+class Measurements:
+    """Results as JSON files in --work, one for each model, form and kind."""
 
-    def path(self, *parts):
-        return os.path.join(self.arguments.work, *parts)
+    def __init__(self, models, arguments):
+        self.models, self.arguments = models, arguments
+        for folder in ("results", "translations"):
+            os.makedirs(models.path(folder), exist_ok=True)
 
-    def first_lines(self, name, count, target):
-        with open(self.text[name], encoding="utf-8") as source:
-            lines = [line for _, line in zip(range(count), source)]
-        with open(self.path(target), "w", encoding="utf-8") as out:
-            out.writelines(lines)
-        return self.path(target)
+    def file(self, kind, name, form):
+        return self.models.path("results", os.path.basename(self.models.folder(name)) + "_" + form.replace(", ", "-") + f".{kind}.json")
 
-    def run(self, *words, **more):
-        result = subprocess.run([self.program, *words], capture_output=True, text=True, **more)
-        if result.returncode != 0:
-            raise SystemExit(f"{' '.join(words)}\n{result.stderr}")
-        return result
+    def read(self, kind, name, form):
+        path = self.file(kind, name, form)
+        if not os.path.exists(path):
+            return None
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
 
-    def train(self, name, pairs, flags, epochs):
-        folder = self.path("runs", name)
-        if os.path.exists(os.path.join(folder, "done")):
-            return folder
-        self.run("train", "--train-sets", *pairs, "--valid-sets", self.text["val.de"], self.text["val.en"], "--model", folder,
-                 "--device", self.arguments.device, "--after", f"{epochs}e", "--valid-freq", "2e", "--save-freq", "2e", "--quiet", *flags)
-        open(os.path.join(folder, "done"), "w").close()
-        print(f"trained {name}", file=sys.stderr, flush=True)
-        return folder
+    def write(self, kind, name, form, values):
+        with open(self.file(kind, name, form) + ".part", "w", encoding="utf-8") as file:
+            json.dump(values, file)
+        os.replace(self.file(kind, name, form) + ".part", self.file(kind, name, form))
 
-    def original(self):
-        return [self.text["train.de"], self.text["train.en"]]
+    def hypotheses(self, name, form):
+        return self.models.path("translations", os.path.basename(self.models.folder(name)) + "_" + form.replace(", ", "-"))
 
-    def distilled(self):
-        pairs = [self.path("distilled.de"), self.path("distilled.en")]
-        if not all(os.path.exists(path) for path in pairs):
-            self.run("distill", "-m", self.path("runs", TEACHER), "--train-sets", *self.original(), "-o", *pairs, "--pick", "bleu",
-                     "--device", self.arguments.device, "--quiet")
-        return pairs
+    def start(self, folder, source, output, threads, beam, flags=(), cores=None):
+        command = [self.models.program, "translate", "-m", folder, "--device", "cpu", "--cpu-threads", str(threads), "--beam-size", str(beam),
+                   "-i", source, "-o", output, "--quiet", *flags]
+        return subprocess.Popen(command, preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None)
 
-    def prune(self, name, flags):
-        folder = self.path("pruned", name)
-        if not os.path.exists(os.path.join(folder, "model.safetensors")):
-            self.run("prune", "-m", self.path("runs", TEACHER), "-t", self.text["sample.de"], self.text["sample.en"], "-o", folder,
-                     "--device", self.arguments.device, "--quiet", *flags)
-        return folder
-
-    def make_all(self):
-        """Trains and prunes what is missing."""
-        arguments = self.arguments
-        self.train(TEACHER, self.original(), ["--task", arguments.task, *arguments.teacher_flags.split()], arguments.epochs)
-        student = ["--task", "student-tiny", "--vocabs", self.path("runs", TEACHER, "vocab.spm")]
-        info = json.loads(self.run("info", self.path("runs", TEACHER), "--json").stdout)
-        depths = {"encoder": str(depth_of(info, "encoder_layers")), "half_decoder": str(max(1, depth_of(info, "decoder_layers") // 2))}
-        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as jobs:
-            first = [jobs.submit(self.distilled), jobs.submit(self.train, STUDENT, self.original(), student, arguments.epochs)]
-            first += [jobs.submit(self.prune, name, [flag.format(**depths) for flag in flags]) for name, flags in PRUNED.items()]
-            for job in first:
-                job.result()
-            second = [jobs.submit(self.train, DISTILLED, self.distilled(), student, arguments.epochs)]
-            for name in PRUNED:
-                pretrained = ["--pretrained-model", self.path("pruned", name)]
-                for kind, pairs in (("tuned", self.original()), ("distilled", self.distilled())):
-                    second.append(jobs.submit(self.train, f"{name}-{kind}", pairs, pretrained, arguments.tuning_epochs))
-            for job in second:
-                job.result()
-
-    def found(self):
-        """name: folder of every model that is there, the teacher first."""
-        models = {}
-        for kind in ("runs", "pruned"):
-            if os.path.isdir(self.path(kind)):
-                for name in sorted(os.listdir(self.path(kind))):
-                    models[name] = self.path(kind, name)
-        if TEACHER not in models:
-            sys.exit(f"{self.path('runs', TEACHER)}: there is no teacher")
-        wanted = self.arguments.only.split(",") if self.arguments.only else list(models)
-        order = [TEACHER, *(name for name in models if name != TEACHER and name in wanted)]
-        return {name: models[name] for name in order}
-
-    def int8(self, name, folder):
-        target = self.path("int8", name)
-        if not os.path.exists(os.path.join(target, "model.safetensors")):
-            self.run("quantize", "-m", folder, "-o", target, "--quiet")
-        return target
-
-    def float32(self, name, folder):
-        """A folder with the model alone, where the model is in a run."""
-        if os.path.exists(os.path.join(folder, "model.safetensors")):
-            return folder
-        info = json.loads(self.run("info", folder, "--json").stdout)
-        target = self.path("float32", name)
-        if not os.path.exists(os.path.join(target, "model.safetensors")):
-            os.makedirs(target, exist_ok=True)
-            shutil.copyfile(model_file(folder, info), os.path.join(target, "model.safetensors"))
-            shutil.copyfile(os.path.join(folder, "vocab.spm"), os.path.join(target, "vocab.spm"))
-        return target
-
-    def translate(self, folder, source, output, threads, *flags):
-        """(seconds, peak bytes) of the process."""
-        command = [self.program, "translate", "-m", folder, "--device", "cpu", "--cpu-threads", str(threads), "--beam-size",
-                   str(self.arguments.beam), "-i", source, "-o", output, "--quiet", *flags]
+    def translate(self, *arguments, **more):
+        """Seconds."""
         begin = time.monotonic()
-        process = subprocess.Popen(command)
-        _, status, usage = os.wait4(process.pid, 0)
-        if status != 0:
-            sys.exit(f"{' '.join(command)}: exit status {status}")
-        return time.monotonic() - begin, usage.ru_maxrss * 1024
+        process = self.start(*arguments, **more)
+        if process.wait() != 0:
+            raise RuntimeError(f"{' '.join(process.args)}: exit status {process.returncode}")
+        return time.monotonic() - begin
 
-    def speed(self, name, folder, source, threads, *flags):
-        """Target words a second."""
-        out = self.path("translations", f"{name}.timed")
-        seconds = []
+    def peak_memory(self, folder):
+        """Bytes of a process that translates one line. VmHWM is read while it runs, because the figure that wait gives is at least the memory
+        of this Python process."""
+        source, output = self.models.text["line.de"], self.models.path("translations", "line")
+        process, peak = self.start(folder, source, output, 1, self.arguments.speed_beam), 0
+        while process.poll() is None:
+            with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
+                peak = max([peak, *(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))])
+            time.sleep(0.0005)
+        if process.returncode != 0:
+            raise RuntimeError(f"{' '.join(process.args)}: exit status {process.returncode}")
+        return peak
+
+    def quality(self, name, form):
+        if self.read("quality", name, form):
+            return
+        folder, text = self.models.form(name, form), self.models.text
+        file, hypotheses = os.path.join(folder, "model.safetensors"), self.hypotheses(name, form)
+        self.translate(folder, text["test_2016_flickr.de"], hypotheses, self.arguments.quality_threads, self.arguments.beam)
+        scored = self.models.json("score", "-m", folder, "--device", "cpu", "--cpu-threads", str(self.arguments.quality_threads), "--quiet", "-t",
+                                  text["test_2016_flickr.de"], text["test_2016_flickr.en"])
+        info = self.models.json("info", file)
+        self.write("quality", name, form, {
+            "parameters": info["model"]["parameters"], "bytes": os.path.getsize(file), "gzip": gzip_bytes(file), "peak": self.peak_memory(folder),
+            "scores": self.compare(hypotheses), "cross_entropy": scored["cross_entropy"]})
+        print(f"measured the quality of {name}, {form}", file=sys.stderr, flush=True)
+
+    def compare(self, hypotheses, baseline=None):
+        """BLEU and chrF with intervals; with a baseline its scores and the p-values."""
+        flags = ["--baseline", baseline] if baseline else []
+        return self.models.json("eval", "--hyp", hypotheses, "--ref", self.models.text["test_2016_flickr.en"], "--confidence", "on", *flags)
+
+    # ---- speed ----
+
+    def speeds(self, recipe, cores):
+        """Of all forms of a model, round by round, so that what else happens on the machine meets all of them."""
+        forms = [form for form in recipe.forms if "GPTQ" not in form]  # it runs as int4 does
+        if all(self.read("speed", recipe.name, form) for form in forms):
+            return
+        texts = {"all": (self.models.text["test_2016_flickr.de"], ()), "one": (self.models.text["single.de"], ("--maxi-batch", "1"))}
+        seconds, words = {}, {}
         for _ in range(self.arguments.rounds):
-            loading, _ = self.translate(folder, os.devnull, out, threads)
-            whole, _ = self.translate(folder, source, out, threads, *flags)
-            seconds.append(whole - loading)
-        if statistics.median(seconds) <= 0:
-            raise SystemExit(f"{name}: {source} is translated in less time than loading varies by; give more lines (--single)")
-        with open(out, encoding="utf-8") as lines:
-            return sum(len(line.split()) for line in lines) / statistics.median(seconds)
-
-    def measure(self, name, folder):
-        arguments = self.arguments
-        file = os.path.join(folder, "model.safetensors")
-        packed = gzip_bytes(file)
-        hypotheses = self.path("translations", name)
-        _, peak = self.translate(folder, self.text["line.de"], hypotheses, 1)
-        self.translate(folder, self.text["test_2016_flickr.de"], hypotheses, os.cpu_count())
-        reference = ["--ref", self.text["test_2016_flickr.en"]]
-        baseline = [] if name == TEACHER else ["--baseline", self.path("translations", TEACHER)]
-        scores = json.loads(self.run("eval", "--hyp", hypotheses, *reference, "--confidence", "on", *baseline, "--json").stdout)
-        scored = json.loads(self.run("score", "-m", folder, "--device", "cpu", "--quiet", "--json", "-t",
-                                     self.text["test_2016_flickr.de"], self.text["test_2016_flickr.en"]).stdout)
-        info = json.loads(self.run("info", file, "--json").stdout)
-        row = {"name": name, "parameters": info["model"]["parameters"], "bytes": os.path.getsize(file), "gzip": packed, "peak": peak,
-               "scores": scores, "cross_entropy": scored["cross_entropy"]}
-        for threads in map(int, arguments.threads.split(",")):
-            row[f"all {threads}"] = self.speed(name, folder, self.text["test_2016_flickr.de"], threads)
-            row[f"one {threads}"] = self.speed(name, folder, self.text["single.de"], threads, "--maxi-batch", "1")
-        return row
+            for threads in map(int, self.arguments.threads.split(",")):
+                for form in forms:
+                    folder, out = self.models.form(recipe.name, form), self.hypotheses(recipe.name, form) + ".timed"
+                    loading = self.translate(folder, os.devnull, out, threads, self.arguments.speed_beam, cores=cores[:threads])
+                    for what, (source, flags) in texts.items():
+                        whole = self.translate(folder, source, out, threads, self.arguments.speed_beam, flags, cores[:threads])
+                        seconds.setdefault((form, f"{what} {threads}"), []).append(whole - loading)
+                        with open(out, encoding="utf-8") as lines:
+                            words[form, what] = sum(len(line.split()) for line in lines)
+        for form in forms:
+            times = {key: statistics.median(values) for (one, key), values in seconds.items() if one == form}
+            if min(times.values()) <= 0:
+                raise RuntimeError(f"{recipe.name}: translated in less time than loading varies by; give more lines (--single)")
+            self.write("speed", recipe.name, form, {key: words[form, key.split()[0]] / value for key, value in times.items()})
+        print(f"measured the speed of {recipe.name}", file=sys.stderr, flush=True)
 
 
 def gzip_bytes(file):
-    # In pieces: the peak memory of a child process is at least what its parent has when it starts it.
     packer, count = zlib.compressobj(6, zlib.DEFLATED, 31), 0
     with open(file, "rb") as data:
         while piece := data.read(1 << 20):
@@ -229,60 +168,180 @@ def gzip_bytes(file):
     return count + len(packer.flush())
 
 
-def depth_of(info, stack):
-    return info["run"]["checkpoint"]["model"][stack]
+def cores_apart(jobs, threads):
+    """`jobs` lists of logical processors, each of a physical core of its own as long as there are enough; None of one job."""
+    if jobs == 1:
+        return [sorted(os.sched_getaffinity(0))]
+    first, others, seen = [], [], set()
+    for core in sorted(os.sched_getaffinity(0)):
+        path = f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"
+        siblings = open(path, encoding="ascii").read() if os.path.exists(path) else str(core)
+        (others if siblings in seen else first).append(core)
+        seen.add(siblings)
+    order = first + others
+    if len(order) < jobs * threads:
+        sys.exit(f"--speed-jobs {jobs}: with {threads} threads each, the {len(order)} processors are too few")
+    return [order[job * threads:(job + 1) * threads] for job in range(jobs)]
 
 
-def model_file(run, info):
-    """The model of a run's best checkpoint by BLEU, as other commands choose it."""
-    pointers = info["run"]["pointers"]
-    return os.path.join(run, "ckpt", pointers.get("best-bleu", pointers["latest"]), "model.safetensors")
+# ---- the phases ----
+
+def make_and_measure(models, measurements, recipes, phases, arguments):
+    """Makes models as soon as what they need is there, and measures each one's quality as soon as it is made. Returns the failures."""
+    failures, made, lock = [], set(), threading.Condition()
+    waiting = list(recipes) if "make" in phases else []
+
+    def work():
+        while True:
+            with lock:
+                todo = next((r for r in waiting if models.needs(r) <= made), None)
+                while waiting and todo is None and running[0] > 0:
+                    lock.wait()
+                    todo = next((r for r in waiting if models.needs(r) <= made), None)
+                if todo is None:
+                    return
+                waiting.remove(todo)
+                running[0] += 1
+            try:
+                models.make(todo)
+                with lock:
+                    made.add(todo.name)
+                    lock.notify_all()
+                measure(todo)
+                if todo.name == TEACHER:
+                    models.distill()
+                    with lock:
+                        made.add(DISTILLED)
+            except (RuntimeError, OSError) as error:
+                failures.append(f"{todo.name}: {error}")
+            finally:
+                with lock:
+                    running[0] -= 1
+                    lock.notify_all()
+
+    def measure(recipe):
+        if "quality" in phases:
+            measured.extend(quality.submit(measurements.quality, recipe.name, form) for form in recipe.forms)
+
+    running, measured = [0], []
+    with concurrent.futures.ThreadPoolExecutor(arguments.quality_jobs) as quality:
+        if "make" in phases:
+            models.vocabulary()
+            workers = [threading.Thread(target=work) for _ in range(arguments.jobs)]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+            failures += [f"{recipe.name}: not made, it needs {', '.join(models.needs(recipe) - made)}" for recipe in waiting]
+        else:
+            for recipe in recipes:
+                if models.is_made(recipe):
+                    measure(recipe)
+        for job in measured:
+            if job.exception():
+                failures.append(str(job.exception()))
+    return failures
 
 
-def table(rows, threads):
-    """Markdown."""
-    teacher = rows[0]
-    speeds = [f"words/s, {count} thread{'s' if count != '1' else ''}, {what}" for count in threads for what in ("all", "one")]
-    lines = ["| model | parameters | file | gzip / file | peak memory | BLEU | from the teacher | chrF | cross-entropy | "
-             + " | ".join(speeds) + " |", "|" + "---|" * (9 + len(speeds))]
-    for row in rows:
-        bleu, chrf = row["scores"]["bleu"], row["scores"]["chrf"]
-        change = "-"
-        if "baseline" in bleu:
-            change = f"{bleu['score'] - bleu['baseline']['score']:+.2f} (p = {bleu['p_value']:.3f})"
-        cells = [row["name"], f"{row['parameters'] / 1e6:.2f} M", f"{row['bytes'] / 1e6:.2f} MB", f"{row['gzip'] / row['bytes']:.2f}",
-                 f"{row['peak'] / 1e6:.0f} MB", f"{bleu['score']:.2f} ± {bleu['half_width']:.2f}", change,
-                 f"{chrf['score']:.2f} ± {chrf['half_width']:.2f}", f"{row['cross_entropy']:.3f}"]
-        for count in threads:
-            for what in ("all", "one"):
-                speed = row[f"{what} {count}"]
-                cells.append(f"{speed:.0f} ({speed / teacher[f'{what} {count}']:.2f} x)")
-        lines.append("| " + " | ".join(cells) + " |")
+def time_all(models, measurements, recipes, arguments):
+    threads = max(map(int, arguments.threads.split(",")))
+    cores = cores_apart(arguments.speed_jobs, threads)
+    waiting = [recipe for recipe in recipes if recipe.timed and models.is_made(recipe)]
+    for recipe in waiting:
+        for form in recipe.forms:
+            models.form(recipe.name, form)
+    lock = threading.Lock()
+    failures = []
+
+    def work(mine):
+        while True:
+            with lock:
+                if not waiting:
+                    return
+                recipe = waiting.pop(0)
+            try:
+                measurements.speeds(recipe, mine)
+            except (RuntimeError, OSError) as error:
+                failures.append(f"{recipe.name}: {error}")
+
+    workers = [threading.Thread(target=work, args=(mine,)) for mine in cores]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return failures
+
+
+# ---- the tables ----
+
+def quality_table(measurements, recipes):
+    lines = ["| model | weights | parameters | file, MB | gzip, MB | peak, MB | BLEU | from its float32 | from the teacher | chrF | cross-entropy |",
+             "|" + "---|" * 11]
+
+    def change(hypotheses, baseline):
+        if not os.path.exists(baseline) or hypotheses == baseline:
+            return "-"
+        bleu = measurements.compare(hypotheses, baseline)["bleu"]
+        return f"{bleu['score'] - bleu['baseline']['score']:+.2f}, p = {bleu['p_value']:.3f}"
+
+    for recipe in recipes:
+        for form in recipe.forms:
+            row = measurements.read("quality", recipe.name, form)
+            if row is None:
+                continue
+            bleu, chrf, hypotheses = row["scores"]["bleu"], row["scores"]["chrf"], measurements.hypotheses(recipe.name, form)
+            lines.append("| " + " | ".join([
+                recipe.name, form, f"{row['parameters'] / 1e6:.2f} M", f"{row['bytes'] / 1e6:.2f}", f"{row['gzip'] / 1e6:.2f}", f"{row['peak'] / 1e6:.0f}",
+                f"{bleu['score']:.2f} ± {bleu['half_width']:.2f}", change(hypotheses, measurements.hypotheses(recipe.name, "float32")),
+                change(hypotheses, measurements.hypotheses(TEACHER, "float32")), f"{chrf['score']:.2f} ± {chrf['half_width']:.2f}",
+                f"{row['cross_entropy']:.3f}"]) + " |")
+    return lines
+
+
+def comparisons(measurements):
+    """Pairs that answer a question of their own."""
+    lines = ["| model | against | difference in BLEU |", "|---|---|---|"]
+    for (name, form), (other, other_form) in compression_models.COMPARED:
+        hypotheses, baseline = measurements.hypotheses(name, form), measurements.hypotheses(other, other_form)
+        if os.path.exists(hypotheses) and os.path.exists(baseline):
+            bleu = measurements.compare(hypotheses, baseline)["bleu"]
+            lines.append(f"| {name}, {form} | {other}, {other_form} | {bleu['score'] - bleu['baseline']['score']:+.2f}, p = {bleu['p_value']:.3f} |")
+    return lines
+
+
+def speed_table(measurements, recipes, arguments):
+    columns = [f"{what} {threads}" for threads in arguments.threads.split(",") for what in ("all", "one")]
+    titles = [f"{'all lines' if key.startswith('all') else 'one line'}, {key[4:]} thread{'s' if key[4:] != '1' else ''}" for key in columns]
+    teacher = measurements.read("speed", TEACHER, "float32")
+    lines = [f"Target words a second, beam {arguments.speed_beam} (against the teacher in float32; against its own float32):", "",
+             "| model | weights | " + " | ".join(titles) + " |", "|" + "---|" * (2 + len(columns))]
+    for recipe in recipes:
+        own = measurements.read("speed", recipe.name, "float32")
+        for form in recipe.forms:
+            row = measurements.read("speed", recipe.name, form)
+            if row is None or teacher is None:
+                continue
+            cells = [f"{row[key]:,.0f} ({row[key] / teacher[key]:.2f} x; {row[key] / own[key]:.2f} x)" for key in columns]
+            lines.append("| " + " | ".join([recipe.name, form, *cells]) + " |")
     return lines
 
 
 def main():
     arguments = parse_arguments()
-    models = Models(arguments)
-    if not arguments.no_training:
-        models.make_all()
-    if arguments.train_only:
-        return
-    os.makedirs(models.path("translations"), exist_ok=True)
-
-    def both(name, folder):
-        folder = models.float32(name, folder)
-        rows = [models.measure(name, folder), models.measure(f"{name} int8", models.int8(name, folder))]
-        print(f"measured {name}", file=sys.stderr, flush=True)
-        return rows
-
-    found = models.found()
-    rows = both(TEACHER, found.pop(TEACHER))  # the baseline of the others
-    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as jobs:
-        for measured in jobs.map(both, found, found.values()):
-            rows += measured
-    print("\n".join(table(rows, arguments.threads.split(","))))
+    phases = arguments.phases.split(",")
+    if not set(phases) <= {"make", "quality", "speed", "table"}:
+        sys.exit(f"--phases {arguments.phases}: make, quality and speed are known")
+    models = compression_models.Models(arguments)
+    measurements = Measurements(models, arguments)
+    recipes = compression_models.chosen(arguments.only)
+    failures = make_and_measure(models, measurements, recipes, phases, arguments) if {"make", "quality"} & set(phases) else []
+    if "speed" in phases:
+        failures += time_all(models, measurements, recipes, arguments)
+    print("\n".join([*quality_table(measurements, RECIPES), "", *comparisons(measurements), "", *speed_table(measurements, RECIPES, arguments)]))
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Decoding speed on the CPU: translate of this engine against CTranslate2, both float32, in one run.
+"""Decoding speed on the CPU: translate of this engine against CTranslate2, both float32 or both int8, in one run.
 
-    python3 tests/bench/decode_compare.py [--build build/release] [--threads 1,2] [--beams 1,5] [--rounds 5]
+    python3 tests/bench/decode_compare.py [--build build/release] [--weights int8] [--threads 1,2] [--beams 1,5] [--rounds 5]
 
-A model of the base size (Vaswani et al.: 6+6 layers of 512, vocabulary 32,000) with random weights translates the same lines on
-both sides, every translation to the same number of tokens, so that the work is equal. Each side is a process of its own that has
+A model of the base size (Vaswani et al.: 6+6 layers of 512, vocabulary 32,000) with random weights, or --model, translates the same
+lines on both sides, every translation to the same number of tokens, so that the work is equal. With --weights int8 this engine's
+float32 runs as well, in the same rounds. Each side is a process of its own that has
 loaded the model; rounds are interleaved, and the median of the pairs' ratios counts. CPU seconds (user + system) are what to look
 at on a machine that does other things too.
 
@@ -38,6 +39,8 @@ def parse_arguments():
     parser.add_argument("--build", default=os.path.join(ROOT, "build/release"), help="where libtrafo.so and translate-train are")
     parser.add_argument("--environment", default=os.path.join(ROOT, "build/decode-environment"))
     parser.add_argument("--lines", help="sentences to translate, plain or .gz")
+    parser.add_argument("--model", help="a folder with model.safetensors and vocab.spm instead of the made-up model")
+    parser.add_argument("--weights", choices=["float32", "int8"], default="float32", help="of both sides (default float32)")
     parser.add_argument("--sentences", type=int, default=64, help="how many of them (default 64)")
     parser.add_argument("--length", type=int, default=20, help="tokens of every translation (default 20)")
     parser.add_argument("--threads", type=numbers, default=[1, 2])
@@ -47,7 +50,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--work", help="keeps the model here; default: a temporary folder")
     parser.add_argument("--json", help="writes the rows to this file")
-    parser.add_argument("--worker", choices=["trafo", "ctranslate2"], help=argparse.SUPPRESS)
+    parser.add_argument("--worker", choices=["trafo", "trafo-float32", "ctranslate2"], help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -72,6 +75,9 @@ def make_model(arguments, folder, form="ctranslate2"):
     shape = random.Random(1)
     words = sorted({"".join(shape.choice("bcdfghjklmnprstvwz") + shape.choice("aeiouäöü") for _ in range(shape.randint(2, 6)))
                     for _ in range(60000)})
+    if arguments.model and not os.path.exists(exported):
+        subprocess.run([program, "export", "-m", os.path.join(arguments.model, "model.safetensors"), "--vocabs", os.path.join(arguments.model, "vocab.spm"),
+                        "--to", form, "-o", exported, "--quiet"], check=True)
     if not os.path.exists(exported):
         text = os.path.join(folder, "text")
         with open(text, "w", encoding="utf-8") as file:
@@ -91,9 +97,8 @@ def make_model(arguments, folder, form="ctranslate2"):
 
 class TranslateOptions(ctypes.Structure):
     """trafo_translate_options, as far as this program sets it; the library reads struct_size bytes."""
-    _fields_ = [("struct_size", c_size_t), ("beam", c_int32), ("n_best", c_int32), ("length_penalty", c_double),
-                ("max_length", c_int64), ("batch_tokens", c_int64), ("truncate", c_int32), ("sampling", c_int32),
-                ("min_length", c_int64)]
+    _fields_ = [("struct_size", c_size_t), ("beam", c_int64), ("n_best", c_int64), ("length_penalty", c_double), ("max_length", c_int64),
+                ("min_length", c_int64), ("batch_tokens", c_int64)]
 
 
 class ContextOptions(ctypes.Structure):
@@ -105,10 +110,16 @@ class StringView(ctypes.Structure):
     _fields_ = [("data", ctypes.c_char_p), ("length", c_size_t)]
 
 
+def model_of_run(run):
+    """The latest model of a run directory and its vocabulary."""
+    with open(os.path.join(run, "latest"), encoding="utf-8") as file:
+        return os.path.join(run, "ckpt", file.read().strip(), "model.safetensors"), os.path.join(run, "vocab.spm")
+
+
 class Trafo:
     """One handle of each kind, kept for the life of the process."""
 
-    def __init__(self, build, folder, threads, device=0, precision=0):
+    def __init__(self, build, model, vocabulary, threads, device=0, precision=0, int8=False):
         self.c = ctypes.CDLL(os.path.join(build, "libtrafo.so"))
         self.c.trafo_error_message.restype = ctypes.c_char_p
         self.c.trafo_error_message.argtypes = [c_void_p]
@@ -117,11 +128,12 @@ class Trafo:
         options.threads, options.device = threads, device
         self.context, self.tokenizer, self.model = c_void_p(), c_void_p(), c_void_p()
         self.call("context_new", ctypes.byref(options), ctypes.byref(self.context))
-        vocabulary = os.path.join(folder, "run/vocab.spm").encode()
+        vocabulary, model = vocabulary.encode(), model.encode()
         self.call("tokenizer_load", vocabulary, c_size_t(len(vocabulary)), ctypes.byref(self.tokenizer))
-        with open(os.path.join(folder, "run/latest"), encoding="utf-8") as file:
-            model = os.path.join(folder, "run/ckpt", file.read().strip(), "model.safetensors").encode()
-        self.call("model_load_as", self.context, model, c_size_t(len(model)), c_int32(precision), ctypes.byref(self.model))
+        if int8:
+            self.call("model_load_int8", self.context, model, c_size_t(len(model)), ctypes.byref(self.model))
+        else:
+            self.call("model_load_as", self.context, model, c_size_t(len(model)), c_int32(precision), ctypes.byref(self.model))
         self.call("model_prepare_inference", self.model)
 
     def call(self, name, *arguments):
@@ -134,6 +146,8 @@ class Trafo:
     def translate(self, lines, beam, length, batch):
         options = TranslateOptions()
         self.call("translate_options_init", ctypes.byref(options), c_size_t(ctypes.sizeof(options)))
+        if (options.beam, options.n_best, options.length_penalty, options.batch_tokens) != (5, 1, 1, 4096):
+            raise RuntimeError("trafo_translate_options of the library has other fields than this program thinks")
         options.beam, options.min_length, options.max_length = beam, length, length
         texts = [line.encode() for line in lines]
         options.batch_tokens = 1 << 20 if batch > 0 else options.batch_tokens
@@ -148,11 +162,11 @@ class Trafo:
 
 
 class CTranslate2:
-    def __init__(self, folder, threads):
+    def __init__(self, folder, threads, weights):
         import ctranslate2
         import sentencepiece
         path = os.path.join(folder, "ctranslate2")
-        self.translator = ctranslate2.Translator(path, device="cpu", compute_type="float32", intra_threads=threads, inter_threads=1)
+        self.translator = ctranslate2.Translator(path, device="cpu", compute_type=weights, intra_threads=threads, inter_threads=1)
         self.spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(path, "vocab.spm"))
 
     def translate(self, lines, beam, length, batch):
@@ -166,7 +180,12 @@ def work(arguments):
     with open(os.path.join(arguments.work, "lines.txt"), encoding="utf-8") as file:
         lines = file.read().splitlines()
     threads = arguments.threads[0]
-    side = Trafo(arguments.build, arguments.work, threads) if arguments.worker == "trafo" else CTranslate2(arguments.work, threads)
+    if arguments.worker == "ctranslate2":
+        side = CTranslate2(arguments.work, threads, arguments.weights)
+    else:
+        paths = (os.path.join(arguments.model, name) for name in ("model.safetensors", "vocab.spm")) if arguments.model else model_of_run(
+            os.path.join(arguments.work, "run"))
+        side = Trafo(arguments.build, *paths, threads, int8=arguments.weights == "int8" and arguments.worker == "trafo")
     for request in sys.stdin:
         wanted = json.loads(request)
         chosen = lines[:wanted["sentences"]]
@@ -180,8 +199,9 @@ def work(arguments):
 class Worker:
     def __init__(self, arguments, folder, name, threads):
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
+        model = ["--model", os.path.abspath(arguments.model)] if arguments.model else []
         self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker", name, "--work", folder, "--build",
-                                         os.path.abspath(arguments.build), "--threads", str(threads)], stdin=subprocess.PIPE,
+                                         os.path.abspath(arguments.build), "--threads", str(threads), "--weights", arguments.weights, *model], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, env=environment)
 
     def run(self, **wanted):
@@ -197,29 +217,34 @@ class Worker:
         self.process.wait()
 
 
-def compare(arguments, ours, theirs, threads, beam, batch):
+def compare(arguments, ours, theirs, own_float32, threads, beam, batch):
+    sides = [ours, theirs, *([own_float32] if own_float32 else [])]
     sentences = arguments.sentences if batch == 0 else min(arguments.sentences, 12)
     wanted = {"beam": beam, "length": arguments.length, "sentences": sentences}
     choices = [16, 32, 64] if batch == 0 else [batch]
     warm = {size: theirs.run(batch=size, **wanted)["cpu"] for size in choices}
     best = min(warm, key=warm.get)
-    ours.run(batch=batch, **wanted)
-    pairs = []
-    for _ in range(arguments.rounds):
-        pairs.append((ours.run(batch=batch, **wanted), theirs.run(batch=best, **wanted)))
-    tokens = {answer["tokens"] for pair in pairs for answer in pair}
+    rounds = []
+    for _ in range(arguments.rounds + 1):  # the first one warms up
+        rounds.append([side.run(batch=best if side is theirs else batch, **wanted) for side in sides])
+    rounds = rounds[1:]
+    tokens = {answer["tokens"] for answers in rounds for answer in answers}
     if len(tokens) != 1:
-        sys.exit(f"the two sides did not do the same work: {sorted(tokens)} tokens")
-    median = lambda side, kind: statistics.median(pair[side][kind] for pair in pairs)
-    ratio = lambda kind: statistics.median(pair[1][kind] / pair[0][kind] for pair in pairs)
+        sys.exit(f"the sides did not do the same work: {sorted(tokens)} tokens")
+    median = lambda side, kind: statistics.median(answers[side][kind] for answers in rounds)
+    ratio = lambda kind, other=1: statistics.median(answers[other][kind] / answers[0][kind] for answers in rounds)
     count = tokens.pop()
     row = {"threads": threads, "beam": beam, "batch": batch or "all", "peer_batch": best,
            "trafo_tokens_per_second": count / median(0, "wall"), "peer_tokens_per_second": count / median(1, "wall"),
            "trafo_cpu_seconds": median(0, "cpu"), "peer_cpu_seconds": median(1, "cpu"), "ratio_wall": ratio("wall"),
            "ratio_cpu": ratio("cpu")}
+    own = ""
+    if own_float32:
+        row |= {"float32_tokens_per_second": count / median(2, "wall"), "ratio_float32_wall": ratio("wall", 2), "ratio_float32_cpu": ratio("cpu", 2)}
+        own = f" {row['float32_tokens_per_second']:12.0f} {row['ratio_float32_wall']:6.2f} {row['ratio_float32_cpu']:6.2f}"
     print(f"{threads:7} {beam:4} {row['batch']:>5} {best:5} {row['trafo_tokens_per_second']:10.0f} "
           f"{row['peer_tokens_per_second']:10.0f} {row['trafo_cpu_seconds']:9.3f} {row['peer_cpu_seconds']:9.3f} "
-          f"{row['ratio_wall']:7.2f} {row['ratio_cpu']:7.2f}", flush=True)
+          f"{row['ratio_wall']:7.2f} {row['ratio_cpu']:7.2f}{own}", flush=True)
     return row
 
 
@@ -233,14 +258,17 @@ def main():
         folder = os.path.abspath(arguments.work or temporary)
         os.makedirs(folder, exist_ok=True)
         lines = make_model(arguments, folder)
-        print(f"CTranslate2 {ctranslate2.__version__}, {len(lines)} lines, {arguments.length} tokens each, median of "
+        print(f"CTranslate2 {ctranslate2.__version__}, {arguments.weights}, {len(lines)} lines, {arguments.length} tokens each, median of "
               f"{arguments.rounds} interleaved pairs; ratios above 1: ours is faster")
-        print("threads beam batch theirs trafo tok/s CT2 tok/s trafo cpu   CT2 cpu    wall     cpu")
+        int8 = arguments.weights == "int8"
+        print("threads beam batch theirs trafo tok/s CT2 tok/s trafo cpu   CT2 cpu    wall     cpu" + (" float32 tok/s   wall    cpu" if int8 else ""))
         rows = []
         for threads in arguments.threads:
-            ours, theirs = (Worker(arguments, folder, name, threads) for name in ("trafo", "ctranslate2"))
-            rows += [compare(arguments, ours, theirs, threads, beam, batch) for batch in arguments.batch for beam in arguments.beams]
-            ours.close(), theirs.close()
+            sides = [Worker(arguments, folder, name, threads) for name in ("trafo", "ctranslate2", *(["trafo-float32"] if int8 else []))]
+            rows += [compare(arguments, *sides[:2], sides[2] if int8 else None, threads, beam, batch) for batch in arguments.batch
+                     for beam in arguments.beams]
+            for side in sides:
+                side.close()
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)

@@ -66,7 +66,7 @@ def main():
           f"{arguments.length} tokens each, median of {arguments.rounds} interleaved pairs")
     print("dtype    beam batch  trafo tok/s  transformers tok/s  ratio")
     for name, dtype, precision in [("bfloat16", torch.bfloat16, 2), ("float32", torch.float32, 0)]:
-        ours = decode_compare.Trafo(arguments.build, arguments.work, 1, device=1, precision=precision)
+        ours = decode_compare.Trafo(arguments.build, *decode_compare.model_of_run(os.path.join(arguments.work, "run")), 1, device=1, precision=precision)
         theirs = Transformers(arguments.work, dtype)
         for beam in arguments.beams:
             for batch in arguments.batch:

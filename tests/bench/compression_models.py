@@ -1,0 +1,216 @@
+"""The models of compression_table.py: how each is made, with translate-train, in the directory --work."""
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import NamedTuple
+
+TEACHER, TINY, STUDENT = "teacher", "tiny", "student"
+ORIGINAL, DISTILLED, BOTH = "original", "distilled", "original and distilled"
+CODES = {"int8": [], "int4": ["--bits", "4"], "int4, GPTQ": ["--bits", "4", "--method", "gptq"]}
+PLAIN = ["float32", "int8"]
+TUNED = "--learn-rate 0.0005 --lr-warmup 100"
+
+
+class Recipe(NamedTuple):
+    """train: from nothing, to the end that early stopping finds. tune: goes on with `base`. prune: `base` without what is needed least.
+
+    `text` is what is trained on. `forms` are the weights that are measured. `timed`: its speed is measured; models of one shape
+    have one speed.
+    """
+    name: str
+    how: str
+    base: str
+    flags: str
+    text: str = ORIGINAL
+    forms: list = PLAIN
+    timed: bool = False
+
+
+# The order is that of the work: what others wait for comes first.
+RECIPES = [
+    Recipe(TEACHER, "train", "", "--task {task}", forms=["float32", *CODES], timed=True),
+    Recipe(TINY, "train", "", "--task tiny", forms=["float32", *CODES], timed=True),
+    Recipe("tiny, tuned", "tune", TINY, TUNED, forms=["float32", *CODES]),
+    Recipe("tiny, --quantize-bits 8", "tune", TINY, TUNED + " --quantize-bits 8"),
+    Recipe("tiny, --quantize-bits 4", "tune", TINY, TUNED + " --quantize-bits 4", forms=["float32", "int4"]),
+    Recipe(STUDENT, "train", "", "--task student-tiny", timed=True),
+    Recipe("student, distilled", "train", "", "--task student-tiny", BOTH, forms=["float32", *CODES]),
+    Recipe("student, distilled text alone", "train", "", "--task student-tiny", DISTILLED),
+    Recipe("teacher, ffn 33 %", "prune", TEACHER, "--ffn 0.33"),
+    Recipe("teacher, ffn 33 %, tuned", "tune", "teacher, ffn 33 %", TUNED, timed=True),
+    Recipe("teacher, ffn 33 %, distilled", "tune", "teacher, ffn 33 %", TUNED, BOTH),
+    Recipe("student, distilled, ffn 50 %", "prune", "student, distilled", "--ffn 0.5"),
+    Recipe("student, distilled, ffn 50 %, distilled", "tune", "student, distilled, ffn 50 %", TUNED, BOTH, timed=True),
+    Recipe("student, distilled, --quantize-bits 4", "tune", "student, distilled", TUNED + " --quantize-bits 4", BOTH, forms=["float32", "int4"]),
+    Recipe("teacher, heads 50 %", "prune", TEACHER, "--heads 0.5"),
+    Recipe("teacher, heads 50 %, distilled", "tune", "teacher, heads 50 %", TUNED, BOTH, timed=True),
+    Recipe("teacher, half the decoder", "prune", TEACHER, "--layers {encoder} {half_decoder}"),
+    Recipe("teacher, half the decoder, distilled", "tune", "teacher, half the decoder", TUNED, BOTH, timed=True),
+    Recipe("teacher, all three", "prune", TEACHER, "--ffn 0.33 --heads 0.5 --layers {encoder} {half_decoder}"),
+    Recipe("teacher, all three, distilled", "tune", "teacher, all three", TUNED, BOTH, timed=True),
+    Recipe("tiny, distilled", "train", "", "--task tiny", BOTH),
+]
+
+# Pairs of (model, weights) that are compared by paired bootstrap, besides each with the teacher and with its own float32 form.
+COMPARED = [
+    (("student, distilled", "int8"), (STUDENT, "float32")),
+    (("tiny, distilled", "int8"), (TINY, "float32")),
+    (("tiny, --quantize-bits 8", "int8"), ("tiny, tuned", "float32")),
+    (("tiny, --quantize-bits 4", "int4"), ("tiny, tuned", "float32")),
+    (("tiny, --quantize-bits 4", "int4"), ("tiny, tuned", "int4")),
+]
+
+
+class Models:
+    """Makes what is missing; a model that is there already is not made again."""
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.program = os.path.join(arguments.build, "translate-train")
+        os.makedirs(arguments.work, exist_ok=True)
+        self.text = {}
+        for name in ("train", "val", "test_2016_flickr"):
+            for side in ("de", "en"):
+                self.text[f"{name}.{side}"] = self.unpacked(f"{name}.{side}")
+        for side in ("de", "en"):
+            self.text[f"sample.{side}"] = self.first_lines(f"train.{side}", arguments.calibration, f"sample.{side}")
+            self.text[f"line.{side}"] = self.first_lines(f"test_2016_flickr.{side}", 1, f"line.{side}")
+            self.text[f"single.{side}"] = self.first_lines(f"test_2016_flickr.{side}", arguments.single, f"single.{side}")
+
+    def path(self, *parts):
+        return os.path.join(self.arguments.work, *parts)
+
+    def unpacked(self, name):
+        target = self.path(name)
+        if not os.path.exists(target):
+            with gzip.open(os.path.join(self.arguments.data, f"{name}.gz"), "rb") as source, open(target, "wb") as out:
+                shutil.copyfileobj(source, out)
+        return target
+
+    def first_lines(self, name, count, target):
+        with open(self.text[name], encoding="utf-8") as source:
+            lines = [line for _, line in zip(range(count), source)]
+        with open(self.path(target), "w", encoding="utf-8") as out:
+            out.writelines(lines)
+        return self.path(target)
+
+    def run(self, *words):
+        result = subprocess.run([self.program, *words], capture_output=True, text=True)
+        if result.returncode != 0:
+            raise RuntimeError(f"{' '.join(words)}\n{result.stderr}")
+        return result
+
+    def json(self, *words):
+        return json.loads(self.run(*words, "--json").stdout)
+
+    # ---- texts and the vocabulary that all models share ----
+
+    def vocabulary(self):
+        target = self.path("vocab.spm")
+        if not os.path.exists(target):
+            self.run("vocab", "--train-sets", *self.corpus(ORIGINAL), "--dim-vocabs", str(self.arguments.dim_vocabs), "-o", target, "--quiet")
+        return target
+
+    def corpus(self, text):
+        return [self.text["train.de"], self.text["train.en"]] if text == ORIGINAL else [self.path("distilled.de"), self.path("distilled.en")]
+
+    def distill(self):
+        """The teacher's translations of the training text; of its 8 best, the nearest to the reference."""
+        if not all(os.path.exists(path) for path in self.corpus(DISTILLED)):
+            self.run("distill", "-m", self.folder(TEACHER), "--train-sets", *self.corpus(ORIGINAL), "-o", *self.corpus(DISTILLED), "--pick", "bleu",
+                     "--beam-size", "8", "--mini-batch-words", "16384", "--device", self.arguments.device, "--quiet")
+
+    def train_sets(self, text):
+        texts = [ORIGINAL, DISTILLED] if text == BOTH else [text]
+        return [word for one in texts for word in ("--train-sets", *self.corpus(one))]
+
+    # ---- models ----
+
+    def folder(self, name):
+        return self.path("models", name.replace(", ", "_").replace(" ", "-").replace("%", "percent"))
+
+    def is_made(self, recipe):
+        return os.path.exists(os.path.join(self.folder(recipe.name), "done"))
+
+    def needs(self, recipe):
+        """Names of what must be there before; DISTILLED is the distilled text."""
+        return {name for name in (recipe.base, DISTILLED if recipe.text != ORIGINAL else "") if name}
+
+    def make(self, recipe):
+        folder = self.folder(recipe.name)
+        if self.is_made(recipe):
+            return
+        if recipe.how == "prune":
+            shutil.rmtree(folder, ignore_errors=True)
+            self.run("prune", "-m", self.folder(recipe.base), "-t", self.text["sample.de"], self.text["sample.en"], "-o", folder, "--device",
+                     self.arguments.device, "--quiet", *recipe.flags.format(**self.depths(recipe.base)).split())
+        else:
+            flags = recipe.flags.format(task=self.arguments.task).split()
+            if recipe.how == "tune":
+                after, often, start = self.arguments.tuning, self.arguments.tuning_valid_freq, ["--pretrained-model", self.folder(recipe.base)]
+                start += ["--task", self.task_of(recipe.base)]
+            else:
+                after, often, start = self.arguments.after, "1ku", ["--vocabs", self.vocabulary()]
+            self.run("train", *self.train_sets(recipe.text), "--valid-sets", self.text["val.de"], self.text["val.en"], "--model", folder,
+                     "--device", self.arguments.device, "--cpu-threads", str(self.arguments.cpu_threads), "--after", after, "--valid-freq", often,
+                     "--save-freq", often, "--quiet", *start, *flags, *self.arguments.train_flags.split())
+            info = self.json("info", folder)
+            chosen = model_file(folder, info)
+            shutil.copyfile(chosen, os.path.join(folder, "chosen.safetensors"))
+        open(os.path.join(folder, "done"), "w").close()
+        print(f"made {recipe.name}", file=sys.stderr, flush=True)
+
+    def task_of(self, name):
+        """The preset of the model that `name` came from."""
+        recipe = next(recipe for recipe in RECIPES if recipe.name == name)
+        return recipe.flags.split()[1].format(task=self.arguments.task) if recipe.how == "train" else self.task_of(recipe.base)
+
+    def depths(self, name):
+        model = self.json("info", self.folder(name))["run"]["checkpoint"]["model"]
+        return {"encoder": str(model["encoder_layers"]), "half_decoder": str(max(1, model["decoder_layers"] // 2))}
+
+    def form(self, name, form):
+        """A folder with model.safetensors and vocab.spm of a model with such weights."""
+        source = self.folder(name)
+        if form != "float32":
+            target = self.path("forms", os.path.basename(source) + "_" + form.replace(", ", "-"))
+            if not os.path.exists(os.path.join(target, "model.safetensors")):
+                calibration = ["--calibration", self.text["sample.de"], self.text["sample.en"]] if "GPTQ" in form else []
+                self.run("quantize", "-m", self.form(name, "float32"), "-o", target, "--quiet", *CODES[form], *calibration)
+            return target
+        if os.path.exists(os.path.join(source, "model.safetensors")):
+            return source
+        target = self.path("forms", os.path.basename(source))
+        if not os.path.exists(os.path.join(target, "vocab.spm")):
+            os.makedirs(target, exist_ok=True)
+            shutil.copyfile(os.path.join(source, "chosen.safetensors"), os.path.join(target, "model.safetensors"))
+            shutil.copyfile(os.path.join(source, "vocab.spm"), os.path.join(target, "vocab.spm"))
+        return target
+
+
+def model_file(run, info):
+    """The model of a run's best checkpoint by BLEU, as other commands choose it."""
+    pointers = info["run"]["pointers"]
+    return os.path.join(run, "ckpt", pointers.get("best-bleu", pointers["latest"]), "model.safetensors")
+
+
+def chosen(pattern):
+    """The recipes whose names match, and those that they need."""
+    if not pattern:
+        return RECIPES
+    by_name, names = {recipe.name: recipe for recipe in RECIPES}, set()
+
+    def add(recipe):
+        names.add(recipe.name)
+        for name in (recipe.base, TEACHER if recipe.text != ORIGINAL else ""):
+            if name and name not in names:
+                add(by_name[name])
+
+    for recipe in RECIPES:
+        if re.search(pattern, recipe.name):
+            add(recipe)
+    return [recipe for recipe in RECIPES if recipe.name in names]
