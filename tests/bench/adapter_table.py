@@ -38,8 +38,8 @@ def parse_arguments():
     parser.add_argument("--task", default="small", help="preset of the base (default small)")
     parser.add_argument("--after", default="6000u", help="of the base (default 6000u)")
     parser.add_argument("--tuning", default="1000u")
-    parser.add_argument("--full-rates", default="0.0003,0.001")
-    parser.add_argument("--adapter-rates", default="0.003,0.01")
+    parser.add_argument("--full-rates", default="0.0001,0.0003,0.001")
+    parser.add_argument("--adapter-rates", default="0.001,0.002,0.003,0.01")
     return parser.parse_args()
 
 
