@@ -6,10 +6,10 @@
 memory: a decoder-only model (Llama form, --shape) is trained for a few updates in full and with adapters. Printed are the planned peak
 and the measured one of each.
 
-domain: --data has the German-English captions of Multi30k. Captions about dogs and other animals (--domain, a regular expression for the German
-side) are taken away, and a base is trained on the others. The first 1,000 of the pairs taken away are the test, the next 200 the validation, and the
-rest is what is fine-tuned on. Each kind of fine-tuning tries its learning rates; the validation chooses. Printed is the BLEU of the test with beam 5,
-with the p-value of a paired bootstrap of the adapter against full fine-tuning. Needs Python alone.
+domain: --data has the German-English captions of Multi30k. Captions about dogs and other animals (--domain, a regular expression for
+the German side) are taken away, and a base is trained on the others. The first 1,000 of the pairs taken away are the test, the next 200
+the validation, and the rest is what is fine-tuned on. Each kind of fine-tuning tries its learning rates; the validation chooses. Printed
+is the BLEU of the test with beam 5, with the p-value of a paired bootstrap of the adapter against full fine-tuning. Needs Python alone.
 """
 import argparse
 import gzip
@@ -20,7 +20,9 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ANIMALS = r"(?i)\w*(hund|welpe|pudel|terrier|dackel|katze|pferd|reiter|rodeo|kuh\b|kühe|schaf|ziege|vogel|vögel|möwe|taube|ente\b|elefant|kamel|affe|tier)\w*"
+ANIMALS = (r"(?i)\w*(hund|welpe|pudel|terrier|dackel|katze|pferd|reiter|rodeo|kuh\b|kühe|schaf|ziege|vogel|vögel|möwe|taube|ente\b"
+           r"|elefant|kamel|affe|tier)\w*")
+SHAPE = "--dim-emb 1024 --transformer-dim-ffn 2816 --transformer-heads 16 --dec-depth 28"
 TEST, VALIDATION = 1000, 200
 
 
@@ -31,7 +33,7 @@ def parse_arguments():
     parser.add_argument("--work", default="adapters")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--parts", default="memory,domain")
-    parser.add_argument("--shape", default="--dim-emb 1024 --transformer-dim-ffn 2816 --transformer-heads 16 --dec-depth 28", help="of the large model")
+    parser.add_argument("--shape", default=SHAPE, help="of the large model")
     parser.add_argument("--batches", default="512,4096", help="target tokens of a batch, of the memory (default 512,4096)")
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--domain", default=ANIMALS)
@@ -82,31 +84,34 @@ def write_pairs(folder, name, pairs):
 def memory(program, arguments):
     pairs = read_pairs(arguments.data, "train")
     train, valid = write_pairs(arguments.work, "all", pairs), write_pairs(arguments.work, "few", pairs[:20])
-    common = ["--train-sets", *train, "--valid-sets", *valid, "--valid-freq", "1000u", "--save-freq", "1000u", "--keep-best", "off", "--valid-metrics", "ce-mean-words"]
+    common = ["--train-sets", *train, "--valid-sets", *valid, "--valid-freq", "1000u", "--save-freq", "1000u", "--keep-best", "off",
+              "--valid-metrics", "ce-mean-words"]
     base = os.path.join(arguments.work, "large")
     program.train(base, *common, "--task", "llama", *arguments.shape.split(), "--mini-batch-words", "256", "--after", "1u")
     print("| training | batch | parameters | trained | planned, MiB | measured, MiB | of full |\n|---|---|---|---|---|---|---|")
     for batch in arguments.batches.split(","):
         full = None
         for kind, flags in (("full", []), (f"LoRA, rank {arguments.rank}", ["--lora-rank", str(arguments.rank)])):
-            printed = program.train(os.path.join(arguments.work, f"large-{kind.split(',')[0].lower()}-{batch}"), *common, "--pretrained-model", base,
-                                    "--task", "llama", "--mini-batch-words", batch, "--after", "8u", *flags)
+            folder = os.path.join(arguments.work, f"large-{kind.split(',')[0].lower()}-{batch}")
+            printed = program.train(folder, *common, "--pretrained-model", base, "--task", "llama", "--mini-batch-words", batch, "--after",
+                                    "8u", *flags)
             planned = float(re.search(r"planned peak ([0-9.]+) MiB", printed)[1])
             measured = float(re.findall(r"memory ([0-9.]+) MiB", printed)[-1])
             parameters = int(re.search(r"([0-9,]+) parameters", printed.split("trafo ", 1)[1])[1].replace(",", ""))
             trained = re.search(r"([0-9,]+) of [0-9,]+ parameters are trained", printed)
-            full = full or measured
-            print(f"| {kind} | {batch} | {parameters / 1e6:.1f} M | {int(trained[1].replace(',', '')) / 1e6 if trained else parameters / 1e6:.1f} M | "
-                  f"{planned:.1f} | {measured:.1f} | {measured / full:.3f} |", flush=True)
+            full, count = full or measured, int(trained[1].replace(",", "")) if trained else parameters
+            print(f"| {kind} | {batch} | {parameters / 1e6:.1f} M | {count / 1e6:.1f} M | {planned:.1f} | {measured:.1f} | "
+                  f"{measured / full:.3f} |", flush=True)
 
 
 def domain(program, arguments):
     pairs = read_pairs(arguments.data, "train")
-    inside = [pair for pair in pairs if re.search(arguments.domain, pair[0])]
+    matches = lambda pair: re.search(arguments.domain, pair[0])
+    inside = [pair for pair in pairs if matches(pair)]
     if len(inside) < TEST + 2 * VALIDATION:
         sys.exit(f"--domain: only {len(inside)} pairs match it")
-    other = write_pairs(arguments.work, "other", [pair for pair in pairs if not re.search(arguments.domain, pair[0])])
-    other_valid = write_pairs(arguments.work, "other-valid", [pair for pair in read_pairs(arguments.data, "val") if not re.search(arguments.domain, pair[0])])
+    other = write_pairs(arguments.work, "other", [pair for pair in pairs if not matches(pair)])
+    other_valid = write_pairs(arguments.work, "other-valid", [pair for pair in read_pairs(arguments.data, "val") if not matches(pair)])
     test, valid = write_pairs(arguments.work, "test", inside[:TEST]), write_pairs(arguments.work, "valid", inside[TEST:TEST + VALIDATION])
     own = write_pairs(arguments.work, "domain", inside[TEST + VALIDATION:])
     base = os.path.join(arguments.work, "base")
@@ -123,8 +128,9 @@ def domain(program, arguments):
         found = []
         for rate in rates.split(","):
             run = os.path.join(arguments.work, f"{kind}-{rate}")
-            printed = program.train(run, "--train-sets", *own, "--valid-sets", *valid, "--pretrained-model", base, "--task", arguments.task, "--learn-rate", rate,
-                                    "--lr-warmup", "100", "--after", arguments.tuning, "--valid-freq", "100u", "--save-freq", "100u", *flags)
+            printed = program.train(run, "--train-sets", *own, "--valid-sets", *valid, "--pretrained-model", base, "--task", arguments.task,
+                                    "--learn-rate", rate, "--lr-warmup", "100", "--after", arguments.tuning, "--valid-freq", "100u",
+                                    "--save-freq", "100u", *flags)
             found.append((max(map(float, re.findall(r"bleu ([0-9.]+)", printed))), rate, run))
             print(f"{kind}, learning rate {rate}: validation BLEU {found[-1][0]}", file=sys.stderr, flush=True)
         return max(found)

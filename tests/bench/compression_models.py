@@ -45,7 +45,8 @@ RECIPES = [
     Recipe("teacher, ffn 33 %, distilled", "tune", "teacher, ffn 33 %", TUNED, BOTH),
     Recipe("student, distilled, ffn 50 %", "prune", "student, distilled", "--ffn 0.5"),
     Recipe("student, distilled, ffn 50 %, distilled", "tune", "student, distilled, ffn 50 %", TUNED, BOTH, timed=True),
-    Recipe("student, distilled, --quantize-bits 4", "tune", "student, distilled", TUNED + " --quantize-bits 4", BOTH, forms=["float32", "int4"]),
+    Recipe("student, distilled, --quantize-bits 4", "tune", "student, distilled", TUNED + " --quantize-bits 4", BOTH,
+           forms=["float32", "int4"]),
     Recipe("teacher, heads 50 %", "prune", TEACHER, "--heads 0.5"),
     Recipe("teacher, heads 50 %, distilled", "tune", "teacher, heads 50 %", TUNED, BOTH, timed=True),
     Recipe("teacher, half the decoder", "prune", TEACHER, "--layers {encoder} {half_decoder}"),
@@ -112,17 +113,18 @@ class Models:
     def vocabulary(self):
         target = self.path("vocab.spm")
         if not os.path.exists(target):
-            self.run("vocab", "--train-sets", *self.corpus(ORIGINAL), "--dim-vocabs", str(self.arguments.dim_vocabs), "-o", target, "--quiet")
+            self.run("vocab", "--train-sets", *self.corpus(ORIGINAL), "--dim-vocabs", str(self.arguments.dim_vocabs), "-o", target,
+                     "--quiet")
         return target
 
     def corpus(self, text):
-        return [self.text["train.de"], self.text["train.en"]] if text == ORIGINAL else [self.path("distilled.de"), self.path("distilled.en")]
+        return [self.text[f"train.{side}"] if text == ORIGINAL else self.path(f"distilled.{side}") for side in ("de", "en")]
 
     def distill(self):
         """The teacher's translations of the training text; of its 8 best, the nearest to the reference."""
         if not all(os.path.exists(path) for path in self.corpus(DISTILLED)):
-            self.run("distill", "-m", self.folder(TEACHER), "--train-sets", *self.corpus(ORIGINAL), "-o", *self.corpus(DISTILLED), "--pick", "bleu",
-                     "--beam-size", "8", "--mini-batch-words", "16384", "--device", self.arguments.device, "--quiet")
+            self.run("distill", "-m", self.folder(TEACHER), "--train-sets", *self.corpus(ORIGINAL), "-o", *self.corpus(DISTILLED),
+                     "--pick", "bleu", "--beam-size", "8", "--mini-batch-words", "16384", "--device", self.arguments.device, "--quiet")
 
     def train_sets(self, text):
         texts = [ORIGINAL, DISTILLED] if text == BOTH else [text]
@@ -146,18 +148,19 @@ class Models:
             return
         if recipe.how == "prune":
             shutil.rmtree(folder, ignore_errors=True)
-            self.run("prune", "-m", self.folder(recipe.base), "-t", self.text["sample.de"], self.text["sample.en"], "-o", folder, "--device",
-                     self.arguments.device, "--quiet", *recipe.flags.format(**self.depths(recipe.base)).split())
+            self.run("prune", "-m", self.folder(recipe.base), "-t", self.text["sample.de"], self.text["sample.en"], "-o", folder,
+                     "--device", self.arguments.device, "--quiet", *recipe.flags.format(**self.depths(recipe.base)).split())
         else:
             flags = recipe.flags.format(task=self.arguments.task).split()
             if recipe.how == "tune":
-                after, often, start = self.arguments.tuning, self.arguments.tuning_valid_freq, ["--pretrained-model", self.folder(recipe.base)]
-                start += ["--task", self.task_of(recipe.base)]
+                after, often = self.arguments.tuning, self.arguments.tuning_valid_freq
+                start = ["--pretrained-model", self.folder(recipe.base), "--task", self.task_of(recipe.base)]
             else:
                 after, often, start = self.arguments.after, "1ku", ["--vocabs", self.vocabulary()]
+            machine = ["--device", self.arguments.device, "--cpu-threads", str(self.arguments.cpu_threads)]
             self.run("train", *self.train_sets(recipe.text), "--valid-sets", self.text["val.de"], self.text["val.en"], "--model", folder,
-                     "--device", self.arguments.device, "--cpu-threads", str(self.arguments.cpu_threads), "--after", after, "--valid-freq", often,
-                     "--save-freq", often, "--quiet", *start, *flags, *self.arguments.train_flags.split())
+                     *machine, "--after", after, "--valid-freq", often, "--save-freq", often, "--quiet", *start, *flags,
+                     *self.arguments.train_flags.split())
             info = self.json("info", folder)
             chosen = model_file(folder, info)
             shutil.copyfile(chosen, os.path.join(folder, "chosen.safetensors"))

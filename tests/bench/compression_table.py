@@ -35,7 +35,7 @@ def parse_arguments():
     parser.add_argument("--build", default=os.path.join(ROOT, "build/release"), help="where translate-train is")
     parser.add_argument("--data", required=True)
     parser.add_argument("--work", default="compression", help="where models and measurements are kept (default compression)")
-    parser.add_argument("--phases", default="make,quality,speed", help="make, quality, speed (default all); then the table of what is there")
+    parser.add_argument("--phases", default="make,quality,speed", help="of make, quality, speed (default all); the table follows")
     parser.add_argument("--only", help="a regular expression: models whose names match it")
     making = parser.add_argument_group("making")
     making.add_argument("--device", default="auto", help="that trains and distills (default auto)")
@@ -89,8 +89,8 @@ class Measurements:
         return self.models.path("translations", os.path.basename(self.models.folder(name)) + "_" + form.replace(", ", "-"))
 
     def start(self, folder, source, output, threads, beam, flags=(), cores=None):
-        command = [self.models.program, "translate", "-m", folder, "--device", "cpu", "--cpu-threads", str(threads), "--beam-size", str(beam),
-                   "-i", source, "-o", output, "--quiet", *flags]
+        command = [self.models.program, "translate", "-m", folder, "--device", "cpu", "--cpu-threads", str(threads), "--beam-size",
+                   str(beam), "-i", source, "-o", output, "--quiet", *flags]
         return subprocess.Popen(command, preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None)
 
     def translate(self, *arguments, **more):
@@ -102,8 +102,8 @@ class Measurements:
         return time.monotonic() - begin
 
     def peak_memory(self, folder):
-        """Bytes of a process that translates one line. VmHWM is read while it runs, because the figure that wait gives is at least the memory
-        of this Python process."""
+        """Bytes of a process that translates one line. VmHWM is read while it runs, because the figure that wait gives is at least the
+        memory of this Python process."""
         source, output = self.models.text["line.de"], self.models.path("translations", "line")
         process, peak = self.start(folder, source, output, 1, self.arguments.speed_beam), 0
         while process.poll() is None:
@@ -120,12 +120,12 @@ class Measurements:
         folder, text = self.models.form(name, form), self.models.text
         file, hypotheses = os.path.join(folder, "model.safetensors"), self.hypotheses(name, form)
         self.translate(folder, text["test_2016_flickr.de"], hypotheses, self.arguments.quality_threads, self.arguments.beam)
-        scored = self.models.json("score", "-m", folder, "--device", "cpu", "--cpu-threads", str(self.arguments.quality_threads), "--quiet", "-t",
-                                  text["test_2016_flickr.de"], text["test_2016_flickr.en"])
+        scored = self.models.json("score", "-m", folder, "--device", "cpu", "--cpu-threads", str(self.arguments.quality_threads),
+                                  "--quiet", "-t", text["test_2016_flickr.de"], text["test_2016_flickr.en"])
         info = self.models.json("info", file)
         self.write("quality", name, form, {
-            "parameters": info["model"]["parameters"], "bytes": os.path.getsize(file), "gzip": gzip_bytes(file), "peak": self.peak_memory(folder),
-            "scores": self.compare(hypotheses), "cross_entropy": scored["cross_entropy"]})
+            "parameters": info["model"]["parameters"], "bytes": os.path.getsize(file), "gzip": gzip_bytes(file),
+            "peak": self.peak_memory(folder), "scores": self.compare(hypotheses), "cross_entropy": scored["cross_entropy"]})
         print(f"measured the quality of {name}, {form}", file=sys.stderr, flush=True)
 
     def compare(self, hypotheses, baseline=None):
@@ -275,8 +275,8 @@ def time_all(models, measurements, recipes, arguments):
 # ---- the tables ----
 
 def quality_table(measurements, recipes):
-    lines = ["| model | weights | parameters | file, MB | gzip, MB | peak, MB | BLEU | from its float32 | from the teacher | chrF | cross-entropy |",
-             "|" + "---|" * 11]
+    lines = ["| model | weights | parameters | file, MB | gzip, MB | peak, MB | BLEU | from its float32 | from the teacher | chrF | "
+             "cross-entropy |", "|" + "---|" * 11]
 
     def change(hypotheses, baseline):
         if not os.path.exists(baseline) or hypotheses == baseline:
@@ -291,7 +291,8 @@ def quality_table(measurements, recipes):
                 continue
             bleu, chrf, hypotheses = row["scores"]["bleu"], row["scores"]["chrf"], measurements.hypotheses(recipe.name, form)
             lines.append("| " + " | ".join([
-                recipe.name, form, f"{row['parameters'] / 1e6:.2f} M", f"{row['bytes'] / 1e6:.2f}", f"{row['gzip'] / 1e6:.2f}", f"{row['peak'] / 1e6:.0f}",
+                recipe.name, form, f"{row['parameters'] / 1e6:.2f} M", f"{row['bytes'] / 1e6:.2f}", f"{row['gzip'] / 1e6:.2f}",
+                f"{row['peak'] / 1e6:.0f}",
                 f"{bleu['score']:.2f} ± {bleu['half_width']:.2f}", change(hypotheses, measurements.hypotheses(recipe.name, "float32")),
                 change(hypotheses, measurements.hypotheses(TEACHER, "float32")), f"{chrf['score']:.2f} ± {chrf['half_width']:.2f}",
                 f"{row['cross_entropy']:.3f}"]) + " |")
@@ -305,7 +306,8 @@ def comparisons(measurements):
         hypotheses, baseline = measurements.hypotheses(name, form), measurements.hypotheses(other, other_form)
         if os.path.exists(hypotheses) and os.path.exists(baseline):
             bleu = measurements.compare(hypotheses, baseline)["bleu"]
-            lines.append(f"| {name}, {form} | {other}, {other_form} | {bleu['score'] - bleu['baseline']['score']:+.2f}, p = {bleu['p_value']:.3f} |")
+            change = bleu["score"] - bleu["baseline"]["score"]
+            lines.append(f"| {name}, {form} | {other}, {other_form} | {change:+.2f}, p = {bleu['p_value']:.3f} |")
     return lines
 
 
@@ -337,7 +339,8 @@ def main():
     failures = make_and_measure(models, measurements, recipes, phases, arguments) if {"make", "quality"} & set(phases) else []
     if "speed" in phases:
         failures += time_all(models, measurements, recipes, arguments)
-    print("\n".join([*quality_table(measurements, RECIPES), "", *comparisons(measurements), "", *speed_table(measurements, RECIPES, arguments)]))
+    print("\n".join([*quality_table(measurements, RECIPES), "", *comparisons(measurements), "",
+                     *speed_table(measurements, RECIPES, arguments)]))
     for failure in failures:
         print(failure, file=sys.stderr)
     return 1 if failures else 0

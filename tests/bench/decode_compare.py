@@ -76,8 +76,8 @@ def make_model(arguments, folder, form="ctranslate2"):
     words = sorted({"".join(shape.choice("bcdfghjklmnprstvwz") + shape.choice("aeiouäöü") for _ in range(shape.randint(2, 6)))
                     for _ in range(60000)})
     if arguments.model and not os.path.exists(exported):
-        subprocess.run([program, "export", "-m", os.path.join(arguments.model, "model.safetensors"), "--vocabs", os.path.join(arguments.model, "vocab.spm"),
-                        "--to", form, "-o", exported, "--quiet"], check=True)
+        model, vocabulary = (os.path.join(arguments.model, name) for name in ("model.safetensors", "vocab.spm"))
+        subprocess.run([program, "export", "-m", model, "--vocabs", vocabulary, "--to", form, "-o", exported, "--quiet"], check=True)
     if not os.path.exists(exported):
         text = os.path.join(folder, "text")
         with open(text, "w", encoding="utf-8") as file:
@@ -201,8 +201,9 @@ class Worker:
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
         model = ["--model", os.path.abspath(arguments.model)] if arguments.model else []
         self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker", name, "--work", folder, "--build",
-                                         os.path.abspath(arguments.build), "--threads", str(threads), "--weights", arguments.weights, *model], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, env=environment)
+                                         os.path.abspath(arguments.build), "--threads", str(threads), "--weights",
+                                         arguments.weights, *model],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
     def run(self, **wanted):
         self.process.stdin.write(json.dumps(wanted) + "\n")
@@ -240,7 +241,8 @@ def compare(arguments, ours, theirs, own_float32, threads, beam, batch):
            "ratio_cpu": ratio("cpu")}
     own = ""
     if own_float32:
-        row |= {"float32_tokens_per_second": count / median(2, "wall"), "ratio_float32_wall": ratio("wall", 2), "ratio_float32_cpu": ratio("cpu", 2)}
+        row |= {"float32_tokens_per_second": count / median(2, "wall"), "ratio_float32_wall": ratio("wall", 2),
+                "ratio_float32_cpu": ratio("cpu", 2)}
         own = f" {row['float32_tokens_per_second']:12.0f} {row['ratio_float32_wall']:6.2f} {row['ratio_float32_cpu']:6.2f}"
     print(f"{threads:7} {beam:4} {row['batch']:>5} {best:5} {row['trafo_tokens_per_second']:10.0f} "
           f"{row['peer_tokens_per_second']:10.0f} {row['trafo_cpu_seconds']:9.3f} {row['peer_cpu_seconds']:9.3f} "
@@ -261,7 +263,8 @@ def main():
         print(f"CTranslate2 {ctranslate2.__version__}, {arguments.weights}, {len(lines)} lines, {arguments.length} tokens each, median of "
               f"{arguments.rounds} interleaved pairs; ratios above 1: ours is faster")
         int8 = arguments.weights == "int8"
-        print("threads beam batch theirs trafo tok/s CT2 tok/s trafo cpu   CT2 cpu    wall     cpu" + (" float32 tok/s   wall    cpu" if int8 else ""))
+        print("threads beam batch theirs trafo tok/s CT2 tok/s trafo cpu   CT2 cpu    wall     cpu"
+              + (" float32 tok/s   wall    cpu" if int8 else ""))
         rows = []
         for threads in arguments.threads:
             sides = [Worker(arguments, folder, name, threads) for name in ("trafo", "ctranslate2", *(["trafo-float32"] if int8 else []))]

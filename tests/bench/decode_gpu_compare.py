@@ -66,7 +66,8 @@ def main():
           f"{arguments.length} tokens each, median of {arguments.rounds} interleaved pairs")
     print("dtype    beam batch  trafo tok/s  transformers tok/s  ratio")
     for name, dtype, precision in [("bfloat16", torch.bfloat16, 2), ("float32", torch.float32, 0)]:
-        ours = decode_compare.Trafo(arguments.build, *decode_compare.model_of_run(os.path.join(arguments.work, "run")), 1, device=1, precision=precision)
+        paths = decode_compare.model_of_run(os.path.join(arguments.work, "run"))
+        ours = decode_compare.Trafo(arguments.build, *paths, 1, device=1, precision=precision)
         theirs = Transformers(arguments.work, dtype)
         for beam in arguments.beams:
             for batch in arguments.batch:
