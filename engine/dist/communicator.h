@@ -16,6 +16,8 @@
 
 namespace trafo {
 
+class Backend;
+
 struct SendPiece {
   int to;
   const void* data;
@@ -51,12 +53,15 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
   virtual const char* transport() const = 0;  // "local"
+  // exchange() moves memory of this backend, which outlives the calls. The error is that of
+  // require_device().
+  virtual void attach(Backend& backend);
   // INVALID_ARGUMENT if tensors of this device cannot be exchanged.
   virtual void require_device(Device device) const = 0;
 
   // Sends and receives pieces of device memory, in the order of the device's stream. Between two
   // ranks, piece i that one sends is piece i that the other receives, of the same size. No rank
-  // sends to itself. On the CPU, all pieces are there when it returns.
+  // sends to itself. On the CPU, and in a local group, all pieces are there when it returns.
   virtual void exchange(std::span<const SendPiece> sends,
                         std::span<const ReceivePiece> receives) = 0;
   // The bytes of every rank, which may differ in length, by rank. Host memory.

@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 
+#include "engine/backend/backend.h"
+
 namespace trafo {
 namespace {
 
@@ -117,16 +119,18 @@ class LocalCommunicator final : public Communicator {
   ~LocalCommunicator() override { meeting_->abort(rank(), "its group was freed"); }
 
   const char* transport() const override { return "local"; }
-  void require_device(Device device) const override {
-    require(device.kind == DeviceKind::cpu, ErrorCode::unsupported, kLocalGroupOrigin,
-            "a local group trains on the CPU, this context is on ", device_name(device));
-  }
+  void require_device(Device) const override {}  // any: all ranks are in one address space
+  void attach(Backend& backend) override { backend_ = &backend; }
 
+  // A GPU's memory may be read by another rank once its stream is idle. CUDA copies between the
+  // GPUs of a process by their unified addresses.
   void exchange(std::span<const SendPiece> sends, std::span<const ReceivePiece> receives) override {
     std::vector<size_t> next(static_cast<size_t>(size()), 0);
+    if (backend_ != nullptr) backend_->synchronize();
     meeting_->offer(rank()).sends = sends;
     meeting_->meet_to_read(rank(), timeout_);
     std::string mismatch;
+    std::optional<Error> failed;
     for (const ReceivePiece& piece : receives) {
       const auto& offered = meeting_->offer(piece.from).sends;
       size_t& at = next[static_cast<size_t>(piece.from)];
@@ -135,9 +139,20 @@ class LocalCommunicator final : public Communicator {
         mismatch = concat("rank ", piece.from, " and rank ", rank(), " exchange different pieces");
         break;
       }
-      std::memcpy(piece.data, offered[at++].data, piece.bytes);
+      try {
+        copy(piece.data, offered[at++].data, piece.bytes);
+      } catch (const Error& error) {
+        failed = error;
+        break;
+      }
+    }
+    try {
+      if (backend_ != nullptr) backend_->synchronize();
+    } catch (const Error& error) {
+      failed = error;
     }
     meeting_->done_reading();
+    if (failed) throw *failed;  // the device is lost: this rank leaves the group
     meeting_->meet(rank(), timeout_);
     require(mismatch.empty(), ErrorCode::internal, kLocalGroupOrigin, mismatch);
   }
@@ -160,8 +175,16 @@ class LocalCommunicator final : public Communicator {
   void abort(std::string_view reason) noexcept override { meeting_->abort(rank(), reason); }
 
  private:
+  void copy(void* target, const void* source, size_t bytes) {
+    if (backend_ != nullptr)
+      backend_->copy(target, source, bytes);
+    else
+      std::memcpy(target, source, bytes);
+  }
+
   std::shared_ptr<Meeting> meeting_;
   double timeout_;
+  Backend* backend_ = nullptr;  // null: memory of the host
 };
 
 // The groups that somebody is joining.

@@ -1,4 +1,4 @@
-// A transport between threads of one process, on the CPU.
+// A transport between threads of one process, on the CPU or on GPUs of one host.
 #pragma once
 
 #include <array>

@@ -97,6 +97,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
       update_(context, optimizer_, schedule_, options.clip_norm),
       sums_(context, model.parameters().dtype()),
       stream_(context.backend().stream_device()) {
+  if (group.communicator != nullptr) group.communicator->attach(context.backend());
   const ParameterStore& parameters = model.parameters();
   if (has_ema() && !parameters.has_master())
     swap_buffer_ =

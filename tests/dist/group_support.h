@@ -1,11 +1,13 @@
 // Ranks as threads of the test, each with a context, a model and a run of its own.
 #pragma once
 
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <regex>
 #include <thread>
 
+#include "engine/backend/cuda/cuda_backend.h"
 #include "engine/dist/local_group.h"
 #include "tests/train/training_support.h"
 
@@ -19,6 +21,14 @@ inline ModelConfig group_config(Architecture architecture = Architecture::encode
   config.heads = 4;
   if (architecture == Architecture::decoder_lm) config.decoder_layers = 3;
   return config;
+}
+
+// Where a rank trains: the CPU, or with TRAFO_TEST_DEVICE=cuda the GPUs of this host in turn.
+inline Device device_of_rank(int rank) {
+  const char* wanted = std::getenv("TRAFO_TEST_DEVICE");
+  if (!wanted || std::string_view(wanted) != "cuda") return {DeviceKind::cpu, 0};
+  const auto gpus = static_cast<int>(cuda_devices(nullptr).size());
+  return {DeviceKind::cuda, gpus > 0 ? rank % gpus : 0};
 }
 
 inline constexpr GroupTimeouts kGenerous{.start = 60, .wait = 60};
@@ -63,14 +73,16 @@ inline std::vector<std::optional<Error>> errors_of_ranks(
 
 // What a rank has: made anew, it knows nothing but what is in the run directory.
 struct Rank {
-  std::unique_ptr<Context> context = make_context({DeviceKind::cpu, 0}, 1);
+  std::unique_ptr<Context> context;
   std::unique_ptr<Model> model;
   std::unique_ptr<TrainingRun> run;
 
   Rank(const TrainingData& data, const TrainOptions& options, Communicator* group,
        const std::optional<std::filesystem::path>& directory = std::nullopt,
-       const ModelConfig& config = group_config(), uint64_t model_seed = 5)
-      : model(make_model(*context, config, model_seed)),
+       const ModelConfig& config = group_config(), uint64_t model_seed = 5,
+       DType dtype = DType::f32)
+      : context(make_context(device_of_rank(group ? group->rank() : 0), 1)),
+        model(make_model(*context, config, model_seed, dtype)),
         run(std::make_unique<TrainingRun>(*context, *model, data, options, directory, group)) {}
 };
 

@@ -99,6 +99,34 @@ class GroupTest : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
+// The CPU has no bfloat16.
+TEST_F(GroupTest, CheckpointsInBfloat16AreTheSameFilesOnGpus) {
+  if (device_of_rank(0).kind != DeviceKind::cuda) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
+  options_.lanes = 4;
+  options_.after_updates = 9;
+  const auto train = [&](int size, const std::filesystem::path& path) {
+    for_each_rank(size, [&](int, Communicator* group) {
+      Rank rank(data_, options_, group, path, group_config(), 5, DType::bf16);
+      EXPECT_EQ(rank.run->run().state.trainer.update, 9);
+    });
+  };
+  train(1, directory_.path());
+  for (const int size : {2, 4}) {
+    const TemporaryDirectory many;
+    train(size, many.path());
+    expect_same_files(directory_.path(), many.path(), 9, std::to_string(size) + " ranks");
+  }
+}
+
+TEST_F(GroupTest, RanksAreOnTheGpusOfTheHostInTurn) {
+  if (device_of_rank(0).kind != DeviceKind::cuda) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
+  const auto gpus = static_cast<int>(cuda_devices(nullptr).size());
+  for_each_rank(2, [&](int number, Communicator* group) {
+    const Rank rank(data_, options_, group);
+    EXPECT_EQ(rank.context->device(), (Device{DeviceKind::cuda, number % gpus}));
+  });
+}
+
 TEST_F(GroupTest, LanesAreAsManyAsRanksUnlessSaid) {
   options_.lanes = 1;
   options_.after_updates = 4;
