@@ -74,6 +74,20 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
   };
   for (GroupField& field : option_fields(options)) fields.push_back(std::move(field));
   require_same(*group.communicator, fields);
+  // Two ranks of one process would set the shared memory of the same kernels of a GPU against each
+  // other, while they launch them.
+  if (context.device().kind == DeviceKind::cuda &&
+      group.communicator->transport() == std::string_view("local")) {
+    const std::vector<std::string> devices =
+        group.communicator->host_all_gather(device_name(context.device()));
+    for (size_t rank = 1; rank < devices.size(); ++rank) {
+      const auto same = std::find(devices.begin(), devices.end(), devices[rank]) - devices.begin();
+      if (static_cast<size_t>(same) < rank)
+        throw AgreedError(ErrorCode::invalid_argument, kRunGroupOrigin,
+                          concat("ranks ", same, " and ", rank, " are both on ", devices[rank],
+                                 ": each needs a GPU of its own"));
+    }
+  }
   // All ranks throw these alike.
   if (options.autotune_gemm)
     throw AgreedError(ErrorCode::unsupported, kRunGroupOrigin,

@@ -31,6 +31,13 @@ inline Device device_of_rank(int rank) {
   return {DeviceKind::cuda, gpus > 0 ? rank % gpus : 0};
 }
 
+// Each rank needs a GPU of its own; the CPU has room for all.
+inline bool has_room_for(int ranks) {
+  return device_of_rank(0).kind == DeviceKind::cpu ||
+         ranks <= static_cast<int>(cuda_devices(nullptr).size());
+}
+inline constexpr const char* kNoRoom = "TRAFO_TEST_DEVICE is cuda, and there are fewer GPUs";
+
 inline constexpr GroupTimeouts kGenerous{.start = 60, .wait = 60};
 
 // Runs body(rank, group) for each rank, and rethrows the first exception.

@@ -67,7 +67,9 @@ TEST_P(RanksTest, CheckpointsAreTheSameFilesOnAnyNumberOfRanks) {
   const TemporaryDirectory one;
   train(1, one.path(), kUpdates);
   EXPECT_GE(saved_sizes(one.path())->lanes, 4);
+  if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
   for (const int size : {2, 3, 4}) {
+    if (!has_room_for(size)) continue;
     const TemporaryDirectory many;
     train(size, many.path(), kUpdates);
     expect_same_files(one.path(), many.path(), kUpdates, std::to_string(size) + " ranks");
@@ -80,6 +82,7 @@ TEST_P(RanksTest, ARunResumesOnAnyNumberOfRanks) {
   train(1, reference.path(), kUpdates);
   for (const int before : {1, 2, 4})
     for (const int after : {1, 2, 4}) {
+      if (!has_room_for(std::max(before, after))) continue;
       const TemporaryDirectory directory;
       train(before, directory.path(), kFirst);
       train(after, directory.path(), kUpdates, 99);  // other weights, which the checkpoint replaces
@@ -110,24 +113,33 @@ TEST_F(GroupTest, CheckpointsInBfloat16AreTheSameFilesOnGpus) {
       EXPECT_EQ(rank.run->run().state.trainer.update, 9);
     });
   };
+  if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
   train(1, directory_.path());
   for (const int size : {2, 4}) {
+    if (!has_room_for(size)) continue;
     const TemporaryDirectory many;
     train(size, many.path());
     expect_same_files(directory_.path(), many.path(), 9, std::to_string(size) + " ranks");
   }
 }
 
-TEST_F(GroupTest, RanksAreOnTheGpusOfTheHostInTurn) {
+TEST_F(GroupTest, EachRankNeedsAGpuOfItsOwn) {
   if (device_of_rank(0).kind != DeviceKind::cuda) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
   const auto gpus = static_cast<int>(cuda_devices(nullptr).size());
-  for_each_rank(2, [&](int number, Communicator* group) {
-    const Rank rank(data_, options_, group);
-    EXPECT_EQ(rank.context->device(), (Device{DeviceKind::cuda, number % gpus}));
-  });
+  options_.lanes = gpus + 1;
+  const auto errors = errors_of_ranks(
+      gpus + 1, [&](int, Communicator* group) { Rank(data_, options_, group, std::nullopt); });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
+    EXPECT_EQ(error->message(), concat("ranks 0 and ", gpus,
+                                       " are both on cuda:0: each needs a "
+                                       "GPU of its own"));
+  }
 }
 
 TEST_F(GroupTest, LanesAreAsManyAsRanksUnlessSaid) {
+  if (!has_room_for(3)) GTEST_SKIP() << kNoRoom;
   options_.lanes = 1;
   options_.after_updates = 4;
   for_each_rank(3, [&](int, Communicator* group) {
@@ -168,6 +180,7 @@ TEST_F(GroupTest, EachRankHasAShardOfTheOptimizer) {
 }
 
 TEST_F(GroupTest, AnUpdateThatIsSkippedIsSkippedOnAllRanks) {
+  if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
   options_.after_updates = 6;
   options_.valid_freq = {};
   const auto train = [&](int size, const std::filesystem::path& path) {
@@ -196,6 +209,7 @@ TEST_F(GroupTest, AnUpdateThatIsSkippedIsSkippedOnAllRanks) {
 }
 
 TEST_F(GroupTest, ACancelledRankStopsAllAtTheSameUpdate) {
+  if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
   options_.after_updates = 12;
   options_.log_freq = {1, PeriodUnit::updates};
   const TemporaryDirectory reference;
@@ -226,6 +240,7 @@ TEST_F(GroupTest, ACancelledRankStopsAllAtTheSameUpdate) {
 }
 
 TEST_F(GroupTest, EveryDifferenceAtJoiningIsNamed) {
+  if (!has_room_for(3)) GTEST_SKIP() << kNoRoom;
   struct Difference {
     const char* field;
     std::function<void(TrainingData&, TrainOptions&, ModelConfig&, uint64_t&)> make;
@@ -277,6 +292,7 @@ TEST_F(GroupTest, AnUpdateOfTooManyBatchesIsRefused) {
 }
 
 TEST_F(GroupTest, TooFewLanesAreRefused) {
+  if (!has_room_for(3)) GTEST_SKIP() << kNoRoom;
   const auto errors = errors_of_ranks(
       3, [&](int, Communicator* group) { Rank(data_, options_, group, std::nullopt); });
   for (const auto& error : errors) {
@@ -287,6 +303,7 @@ TEST_F(GroupTest, TooFewLanesAreRefused) {
 }
 
 TEST_F(GroupTest, AnErrorOfOneRankIsThrownByAllAndTheRunGoesOn) {
+  if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
   options_.after_updates = 6;
   options_.valid_freq = {};
   const auto batches = copy_batches(Architecture::encoder_decoder, 4);
@@ -321,6 +338,7 @@ TEST_F(GroupTest, AnErrorOfOneRankIsThrownByAllAndTheRunGoesOn) {
 }
 
 TEST_F(GroupTest, ASaveThatFailsFailsOnAllRanks) {
+  if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
   options_.after_updates = 8;
   const std::filesystem::path run = directory_ / "run", away = directory_ / "away";
   for_each_rank(2, [&](int number, Communicator* group) {
@@ -344,6 +362,7 @@ TEST_F(GroupTest, ASaveThatFailsFailsOnAllRanks) {
 }
 
 TEST_F(GroupTest, ACallbackThatThrowsEndsAllRanks) {
+  if (!has_room_for(3)) GTEST_SKIP() << kNoRoom;
   options_.log_freq = {1, PeriodUnit::updates};
   const auto errors = errors_of_ranks(3, [&](int number, Communicator* group) {
     TrainOptions options = options_;
@@ -365,6 +384,7 @@ TEST_F(GroupTest, ACallbackThatThrowsEndsAllRanks) {
 }
 
 TEST_F(GroupTest, ARankThatHangsEndsAllRanksWithinTheTimeout) {
+  if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
   options_.log_freq = {1, PeriodUnit::updates};
   const auto errors =
       errors_of_ranks(2,
@@ -386,6 +406,7 @@ TEST_F(GroupTest, ARankThatHangsEndsAllRanksWithinTheTimeout) {
 }
 
 TEST_F(GroupTest, WhatNeedsOneRankIsRefused) {
+  if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
   for_each_rank(2, [&](int, Communicator* group) {
     TrainOptions options = options_;
     options.autotune_gemm = true;
@@ -403,6 +424,7 @@ TEST_F(GroupTest, WhatNeedsOneRankIsRefused) {
 }
 
 TEST_F(GroupTest, BatchesThatFitAreTheLeastOfAllRanks) {
+  if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
   options_.batch_fit = true;
   std::atomic<int64_t> chosen[2] = {0, 0};
   for_each_rank(2, [&](int number, Communicator* group) {
