@@ -74,8 +74,7 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
   };
   for (GroupField& field : option_fields(options)) fields.push_back(std::move(field));
   require_same(*group.communicator, fields);
-  // Two ranks of one process would set the shared memory of the same kernels of a GPU against each
-  // other, while they launch them.
+  // Two ranks on one GPU would take twice its memory and no less time.
   if (context.device().kind == DeviceKind::cuda &&
       group.communicator->transport() == std::string_view("local")) {
     const std::vector<std::string> devices =

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <initializer_list>
-#include <utility>
 
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device/philox.cuh"
 #include "engine/backend/cuda/device_state.h"
+#include "engine/backend/cuda/shared_memory.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/attention/attention_kernels.h"
 
@@ -161,13 +161,12 @@ int32_t launch_attention(DeviceState& device, const char* name, Kernel kernel, i
                        "attention: this head_dim needs more shared memory than the device has");
   if (shared_bytes >= (48 << 10)) {
     // Blocks share a multiprocessor if its memory is not kept for a cache: nothing passes that.
-    for (const auto& [attribute, value] :
-         {std::pair{cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)},
-          std::pair{cudaFuncAttributePreferredSharedMemoryCarveout,
-                    static_cast<int>(cudaSharedmemCarveoutMaxShared)}}) {
-      const cudaError_t error = cudaFuncSetAttribute(kernel, attribute, value);
-      if (error != cudaSuccess) return report(device, error, name);
-    }
+    cudaError_t error =
+        raise_shared_memory(device, reinterpret_cast<const void*>(kernel), int64_t(shared_bytes));
+    if (error == cudaSuccess)
+      error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                   static_cast<int>(cudaSharedmemCarveoutMaxShared));
+    if (error != cudaSuccess) return report(device, error, name);
   }
   kernel<<<static_cast<unsigned>(blocks), threads, shared_bytes, device.stream>>>(args...);
   return launched(device, name);

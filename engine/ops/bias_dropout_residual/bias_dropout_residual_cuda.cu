@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/backend/cuda/shared_memory.h"
 #include "engine/ops/bias_dropout_residual/add_norm_backward.cuh"
 #include "engine/ops/layer_norm/norm_forward.cuh"
 
@@ -82,7 +83,7 @@ int32_t launch_rows(DeviceState& device, const AddNormBackwardArgs<T>& args, con
   const auto kernel = add_norm_rows_kernel<T, Lanes, kBranch>;
   const int bytes = add_norm_slot_bytes<Lanes>(args.dsum);
   const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+      raise_shared_memory(device, reinterpret_cast<const void*>(kernel), bytes);
   if (error != cudaSuccess) return report(device, error, kBackward);
   kernel<<<static_cast<unsigned>(blocks), kThreads, bytes, device.stream>>>(args, partials);
   const int32_t result = launched(device, kBackward);

@@ -4,6 +4,7 @@
 #include "engine/ops/cross_entropy/cross_entropy.h"
 
 #include "engine/backend/cuda/device/rows.cuh"
+#include "engine/backend/cuda/shared_memory.h"
 
 namespace trafo {
 namespace cuda {
@@ -398,8 +399,8 @@ template <class Kernel, class Args>
 int32_t launch_rows(DeviceState& device, Kernel kernel, int64_t rows, int threads, int64_t bytes,
                     const Args& args, const char* name) {
   if (bytes > kPlainSharedMemory) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+    const cudaError_t error =
+        raise_shared_memory(device, reinterpret_cast<const void*>(kernel), bytes);
     if (error != cudaSuccess) return report(device, error, name);
   }
   kernel<<<static_cast<unsigned>(rows), threads, static_cast<size_t>(bytes), device.stream>>>(args);

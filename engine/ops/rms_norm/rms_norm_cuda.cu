@@ -2,6 +2,7 @@
 // or a block are read once, others are read again from the cache.
 #include "engine/ops/rms_norm/rms_norm.h"
 
+#include "engine/backend/cuda/shared_memory.h"
 #include "engine/ops/layer_norm/norm_forward.cuh"
 
 namespace trafo {
@@ -352,7 +353,7 @@ int32_t launch_rows(DeviceState& device, const BackwardArgs<T>& args, const Colu
   const int bytes = kBackStages * (args.dsum ? 3 : 2) * kBackThreads * 16;
   static_assert((kBackStages * 3 + 1) * kBackThreads * 16 <= kLeastSharedMemory);
   const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+      raise_shared_memory(device, reinterpret_cast<const void*>(kernel), bytes);
   if (error != cudaSuccess) return report(device, error, kBackward);
   kernel<<<static_cast<unsigned>(blocks), kBackThreads, bytes, device.stream>>>(args, partials);
   const int32_t result = launched(device, kBackward);
