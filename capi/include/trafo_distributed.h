@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 /* How the ranks of a group exchange bytes, int32_t. Later versions may add transports. */
-#define TRAFO_TRANSPORT_LOCAL 0 /* threads of one process, on the CPU */
+#define TRAFO_TRANSPORT_LOCAL 0 /* threads of one process, on the CPU or each on a GPU of its own */
 
 #define TRAFO_GROUP_ID_BYTES 128
 
@@ -67,9 +67,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_abort(trafo_group *group, cons
 TRAFO_API void trafo_group_free(trafo_group *group);
 
 /* trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options
- * must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what. Rank 0 alone reads and writes the run
- * directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1 becomes the
- * number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of
+ * must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and
+ * writes the run directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1 becomes
+ * the number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of
  * several ranks (UNSUPPORTED): autotune_gemm, trafo_trainer_write and trafo_trainer_read. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new_in_group(trafo_group *group, trafo_model *model,
                                                                  const trafo_tokenizer *tokenizer, const trafo_corpus *train,

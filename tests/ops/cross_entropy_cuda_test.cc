@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include "engine/core/philox.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -209,6 +210,41 @@ TEST_F(CrossEntropyOnCuda, WidthsAndAlignments) {
       }
     }
   }
+}
+
+// 12,000 classes need 48 KiB of shared memory and 16,000 need 64, in the same kernel. The limit of
+// a kernel is common to both contexts.
+TEST_F(CrossEntropyOnCuda, TwoThreadsLaunchWithDifferentSharedMemory) {
+  constexpr int kLaunches = 20000;
+  std::optional<Error> errors[2];
+  const auto work = [&](std::optional<Error>& failed, int64_t classes) {
+    const auto context = cuda_context();
+    const Tensor logits = context->zeros({1, classes}, DType::f32);
+    const Tensor labels = context->from_values<int32_t>(std::vector<int32_t>{0}, {1});
+    const Tensor sums = context->zeros({3}, DType::f32);
+    auto* results = static_cast<float*>(sums.raw());
+    CrossEntropyForwardParams forward{};
+    forward.dtype = DType::f32;
+    forward.ignore_label = kIgnored;
+    forward.rows = 1;
+    forward.classes = classes;
+    forward.labels = static_cast<const int32_t*>(labels.raw());
+    forward.logits = logits.raw();
+    forward.loss = results;
+    forward.nll = results + 1;
+    forward.lse = results + 2;
+    try {
+      for (int i = 0; i < kLaunches; ++i)
+        launch(*context, OpKernel::cross_entropy_forward, "test", forward);
+      context->backend().synchronize();
+    } catch (const Error& error) {
+      failed = error;
+    }
+  };
+  std::thread other(work, std::ref(errors[1]), 16000);
+  work(errors[0], 12000);
+  other.join();
+  for (const auto& error : errors) EXPECT_FALSE(error) << error->message();
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ import (
 // GroupID is the name of a group, which the program gives to all its ranks.
 type GroupID [C.TRAFO_GROUP_ID_BYTES]byte
 
-// NewLocalGroup names a new group of goroutines of this process, each of which trains on the CPU.
+// NewLocalGroup names a new group of goroutines of this process, which train on the CPU or each on a
+// GPU of its own.
 func NewLocalGroup() (GroupID, error) {
 	var id GroupID
 	err := check(C.trafo_group_id_new(C.TRAFO_TRANSPORT_LOCAL, (*C.uint8_t)(&id[0]), C.size_t(len(id))))

@@ -15,7 +15,7 @@ const ID_BYTES: usize = sys::TRAFO_GROUP_ID_BYTES as usize;
 pub struct GroupId([u8; ID_BYTES]);
 
 impl GroupId {
-    /// A new group of threads of this process, each of which trains on the CPU.
+    /// A new group of threads of this process, which train on the CPU or each on a GPU of its own.
     pub fn local() -> Result<Self> {
         let mut id = [0; ID_BYTES];
         // SAFETY: the bytes are valid for their length.
