@@ -3801,7 +3801,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options\n must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what. Rank 0 alone reads and writes the run\n directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1 becomes the\n number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of\n several ranks (UNSUPPORTED): autotune_gemm, trafo_trainer_write and trafo_trainer_read. since 0.1"]
+    #[doc = " trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options\n must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and\n writes the run directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1 becomes\n the number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of\n several ranks (UNSUPPORTED): autotune_gemm, trafo_trainer_write and trafo_trainer_read. since 0.1"]
     pub fn trafo_trainer_new_in_group(
         group: *mut trafo_group,
         model: *mut trafo_model,
