@@ -52,10 +52,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_options_init(trafo_group_optio
  * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_id_new(int32_t transport, uint8_t *id, size_t id_bytes);
 
-/* Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context`
- * is that of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id
- * names no group that this process can join, the rank has joined already, or another rank gave another size. UNSUPPORTED: the
- * transport does not work with the context's device. PEER_LOST: not all ranks have joined within start_timeout_s. since 0.1 */
+/* Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that
+ * of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group
+ * that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within
+ * start_timeout_s. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_new(trafo_context *context, const trafo_group_options *options,
                                                       const uint8_t *id, size_t id_bytes, trafo_group **out);
 /* The rank, the number of ranks and the transport. since 0.1 */

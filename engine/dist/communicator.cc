@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/backend/backend.h"
 #include "engine/core/json.h"
 
 namespace trafo {
@@ -23,10 +22,6 @@ void require_rank(int64_t rank, int64_t size) {
           "a group has 1 to 65536 ranks, got ", size);
   require(rank >= 0 && rank < size, ErrorCode::invalid_argument, kGroupOrigin,
           "the rank must be 0 to ", size - 1, ", got ", rank);
-}
-
-void Communicator::attach(Backend& backend) {
-  require_device(backend.device());
 }
 
 void Communicator::all_gather(void* whole, std::span<const size_t> begins) {

@@ -53,11 +53,8 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
   virtual const char* transport() const = 0;  // "local"
-  // exchange() moves memory of this backend, which outlives the calls. The error is that of
-  // require_device().
-  virtual void attach(Backend& backend);
-  // INVALID_ARGUMENT if tensors of this device cannot be exchanged.
-  virtual void require_device(Device device) const = 0;
+  // exchange() moves memory of this backend, which outlives the calls.
+  virtual void attach(Backend& backend) = 0;
 
   // Sends and receives pieces of device memory, in the order of the device's stream. Between two
   // ranks, piece i that one sends is piece i that the other receives, of the same size. No rank

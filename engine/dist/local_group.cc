@@ -119,7 +119,6 @@ class LocalCommunicator final : public Communicator {
   ~LocalCommunicator() override { meeting_->abort(rank(), "its group was freed"); }
 
   const char* transport() const override { return "local"; }
-  void require_device(Device) const override {}  // any: all ranks are in one address space
   void attach(Backend& backend) override { backend_ = &backend; }
 
   // A GPU's memory may be read by another rank once its stream is idle. CUDA copies between the

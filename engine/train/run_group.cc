@@ -49,11 +49,23 @@ std::string from_root(const std::string& text, const TrainingGroup& group) {
   return group.communicator->host_all_gather(group.rank == 0 ? text : std::string()).front();
 }
 
+// Two ranks on one GPU would take twice its memory and no less time. Collective; all ranks throw
+// alike.
+void require_own_gpu(Device device, const TrainingGroup& group) {
+  const std::vector<std::string> devices = group.communicator->host_all_gather(device_name(device));
+  for (auto other = devices.begin(); other != devices.end(); ++other) {
+    const auto first = std::find(devices.begin(), other, *other);
+    if (first != other)
+      throw AgreedError(ErrorCode::invalid_argument, kRunGroupOrigin,
+                        concat("ranks ", first - devices.begin(), " and ", other - devices.begin(),
+                               " are both on ", *other, ": each needs a GPU of its own"));
+  }
+}
+
 }  // namespace
 
 void compare_ranks(const Context& context, const TrainingData& data, const Model& model,
                    const TrainOptions& options, bool has_directory, const TrainingGroup& group) {
-  group.communicator->require_device(context.device());
   const auto checksum = [](uint64_t fingerprint) {
     char digits[16];
     return std::string(digits, std::to_chars(digits, std::end(digits), fingerprint, 16).ptr);
@@ -74,19 +86,7 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
   };
   for (GroupField& field : option_fields(options)) fields.push_back(std::move(field));
   require_same(*group.communicator, fields);
-  // Two ranks on one GPU would take twice its memory and no less time.
-  if (context.device().kind == DeviceKind::cuda &&
-      group.communicator->transport() == std::string_view("local")) {
-    const std::vector<std::string> devices =
-        group.communicator->host_all_gather(device_name(context.device()));
-    for (size_t rank = 1; rank < devices.size(); ++rank) {
-      const auto same = std::find(devices.begin(), devices.end(), devices[rank]) - devices.begin();
-      if (static_cast<size_t>(same) < rank)
-        throw AgreedError(ErrorCode::invalid_argument, kRunGroupOrigin,
-                          concat("ranks ", same, " and ", rank, " are both on ", devices[rank],
-                                 ": each needs a GPU of its own"));
-    }
-  }
+  if (context.device().kind == DeviceKind::cuda) require_own_gpu(context.device(), group);
   // All ranks throw these alike.
   if (options.autotune_gemm)
     throw AgreedError(ErrorCode::unsupported, kRunGroupOrigin,

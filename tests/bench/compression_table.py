@@ -35,7 +35,7 @@ def parse_arguments():
     parser.add_argument("--build", default=os.path.join(ROOT, "build/release"), help="where translate-train is")
     parser.add_argument("--data", required=True)
     parser.add_argument("--work", default="compression", help="where models and measurements are kept (default compression)")
-    parser.add_argument("--phases", default="make,quality,speed", help="of make, quality, speed (default all); the table follows")
+    parser.add_argument("--phases", default="make,quality,speed", help="of make, quality, speed (default all); the table follows. table: it alone")
     parser.add_argument("--only", help="a regular expression: models whose names match it")
     making = parser.add_argument_group("making")
     making.add_argument("--device", default="auto", help="that trains and distills (default auto)")
@@ -332,7 +332,7 @@ def main():
     arguments = parse_arguments()
     phases = arguments.phases.split(",")
     if not set(phases) <= {"make", "quality", "speed", "table"}:
-        sys.exit(f"--phases {arguments.phases}: make, quality and speed are known")
+        sys.exit(f"--phases {arguments.phases}: make, quality, speed and table are known")
     models = compression_models.Models(arguments)
     measurements = Measurements(models, arguments)
     recipes = compression_models.chosen(arguments.only)

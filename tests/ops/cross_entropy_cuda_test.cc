@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <optional>
 #include <thread>
 
 #include "engine/core/philox.h"
@@ -217,7 +219,7 @@ TEST_F(CrossEntropyOnCuda, WidthsAndAlignments) {
 TEST_F(CrossEntropyOnCuda, TwoThreadsLaunchWithDifferentSharedMemory) {
   constexpr int kLaunches = 20000;
   std::optional<Error> errors[2];
-  const auto work = [&](std::optional<Error>& failed, int64_t classes) {
+  const auto launches = [](int64_t classes) {
     const auto context = cuda_context();
     const Tensor logits = context->zeros({1, classes}, DType::f32);
     const Tensor labels = context->from_values<int32_t>(std::vector<int32_t>{0}, {1});
@@ -233,10 +235,13 @@ TEST_F(CrossEntropyOnCuda, TwoThreadsLaunchWithDifferentSharedMemory) {
     forward.loss = results;
     forward.nll = results + 1;
     forward.lse = results + 2;
+    for (int i = 0; i < kLaunches; ++i)
+      launch(*context, OpKernel::cross_entropy_forward, "test", forward);
+    context->backend().synchronize();
+  };
+  const auto work = [&](std::optional<Error>& failed, int64_t classes) {
     try {
-      for (int i = 0; i < kLaunches; ++i)
-        launch(*context, OpKernel::cross_entropy_forward, "test", forward);
-      context->backend().synchronize();
+      launches(classes);
     } catch (const Error& error) {
       failed = error;
     }

@@ -3768,7 +3768,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context`\n is that of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id\n names no group that this process can join, the rank has joined already, or another rank gave another size. UNSUPPORTED: the\n transport does not work with the context's device. PEER_LOST: not all ranks have joined within start_timeout_s. since 0.1"]
+    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that\n of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group\n that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within\n start_timeout_s. since 0.1"]
     pub fn trafo_group_new(
         context: *mut trafo_context,
         options: *const trafo_group_options,
