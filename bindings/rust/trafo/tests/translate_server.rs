@@ -3,6 +3,8 @@
 #[path = "../examples/translate_server/batcher.rs"]
 mod batcher;
 mod common;
+#[path = "../examples/translate_server/framing.rs"]
+mod framing;
 #[path = "../examples/translate_server/metrics.rs"]
 mod metrics;
 #[path = "../examples/translate_server/model.rs"]
@@ -336,12 +338,31 @@ fn bad_requests_are_refused() {
         ("Content-Length: 99999999999999999999\r\n", 400),
         ("Content-Length: 13\r\nContent-Length: 14\r\n", 400),
         ("Content-Length: 13, 14\r\n", 400),
+        ("Content-Length: 13, 13\r\n", 400),
         ("Transfer-Encoding: gzip\r\n", 400),
         (many.as_str(), 431),
         (long.as_str(), 431),
     ] {
         let request = format!("POST /translate HTTP/1.1\r\n{headers}\r\n");
         assert_eq!(send_raw(&request).status, status, "{headers:.50}");
+    }
+    // One length and only one. hyper takes the first of two that are equal.
+    let body = "{\"text\": \"a\"}";
+    let once = format!("Content-Length: {}\r\n", body.len());
+    let other = once.replace("Content-Length", "content-LENGTH");
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    for twice in [once.repeat(2), once.clone() + "X: y\r\n" + &other, once.clone() + chunked] {
+        // A request before it on the same connection is answered, one after it is not.
+        let good = format!("POST /translate HTTP/1.1\r\n{once}\r\n{body}");
+        let bad = format!("POST /translate HTTP/1.1\r\n{twice}\r\n{body}");
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(format!("{good}{bad}{good}").as_bytes()).unwrap();
+        let mut answers = String::new();
+        let _ = stream.read_to_string(&mut answers); // the rest of what was sent may reset the connection
+        let statuses: Vec<_> =
+            answers.match_indices("HTTP/1.1 ").map(|(i, _)| &answers[i + 9..i + 12]).collect();
+        assert_eq!(statuses, ["200", "400"], "{twice}: {answers}");
+        assert!(answers.contains("names its length twice"), "{answers}");
     }
     // What is announced as too large is refused before it is sent.
     let announced = "Content-Length: 3000\r\nExpect: 100-continue\r\n";

@@ -14,6 +14,7 @@
 //! SIGTERM and SIGINT: no new connections, every accepted request is answered, then it ends.
 
 mod batcher;
+mod framing;
 mod metrics;
 mod model;
 mod service;

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue, RETRY_AFTER};
+use hyper::header::{
+    CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -22,6 +24,7 @@ use tokio::sync::oneshot;
 use trafo::{ErrorCode, Hypothesis};
 
 use crate::batcher::{Batcher, Refused, Search, Translator};
+use crate::framing::{Ambiguous, Heads};
 use crate::metrics::Metrics;
 
 #[derive(Clone, Debug)]
@@ -168,7 +171,18 @@ fn take(stream: TcpStream, shared: &Arc<Shared>, graceful: &GracefulShutdown) {
     let opened = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
     let Ok(stream) = opened.and_then(|()| tokio::net::TcpStream::from_std(stream)) else { return };
     let shared = shared.clone();
-    let service = service_fn(move |request| answer(request, shared.clone(), crowded));
+    let ambiguous = Ambiguous::default();
+    let stream = Heads::new(stream, MOST_HEADER_BYTES, ambiguous.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let refusal = if crowded {
+            Some((503, "too many connections, try again later".to_string()))
+        } else if ambiguous.is_set() {
+            Some((400, "the request names its length twice".to_string()))
+        } else {
+            None
+        };
+        answer(request, shared.clone(), refusal)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
@@ -189,18 +203,26 @@ type Answer = Response<Full<Bytes>>;
 async fn answer(
     request: Request<Incoming>,
     shared: Arc<Shared>,
-    crowded: bool,
+    refusal: Option<Refusal>,
 ) -> Result<Answer, Infallible> {
-    if crowded {
-        let mut response = refuse((503, "too many connections, try again later".into()));
+    // `Heads` does not look for the end of a body in chunks.
+    let last = refusal.is_some() || request.headers().contains_key(TRANSFER_ENCODING);
+    let mut response = match refusal {
+        Some(refusal) => refuse(refusal),
+        None => respond_to(request, &shared).await,
+    };
+    if last {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        return Ok(response);
     }
+    Ok(response)
+}
+
+async fn respond_to(request: Request<Incoming>, shared: &Shared) -> Answer {
     let path = request.uri().path().to_string();
-    Ok(match (request.method().as_str(), path.as_str()) {
+    match (request.method().as_str(), path.as_str()) {
         ("POST", "/translate") => {
             let mut asked = Asked::new(&shared.metrics);
-            let response = match translate(request, &shared).await {
+            let response = match translate(request, shared).await {
                 Ok(body) => respond(200, "application/json", body),
                 Err(refusal) => refuse(refusal),
             };
@@ -211,7 +233,7 @@ async fn answer(
         ("GET", "/metrics") => respond(200, "text/plain; version=0.0.4", shared.metrics.text()),
         (_, "/translate" | "/healthz" | "/metrics") => refuse((405, "not with this method".into())),
         _ => refuse((404, "there is /translate, /healthz and /metrics".into())),
-    })
+    }
 }
 
 /// Counts a request to /translate. If the client goes away, hyper drops its future, and this with it, unanswered.
