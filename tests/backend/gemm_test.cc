@@ -10,26 +10,13 @@
 #include <thread>
 #include <vector>
 
-#include "engine/backend/cpu/simd.h"
 #include "engine/core/status.h"
-#include "hwy/highway.h"
+#include "tests/support/cpu_targets.h"
 
 namespace trafo {
 namespace {
 
-// Runs `body` with every instruction set of this machine in turn.
-template <class F>
-void for_each_target(F&& body) {
-  for (int64_t rest = hwy::SupportedTargets() & HWY_TARGETS; rest != 0; rest &= rest - 1) {
-    const int64_t target = rest & -rest;
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    body();
-    hwy::SetSupportedTargetsForTest(0);
-  }
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
+using testing::for_each_target;
 
 struct Case {
   int64_t m, n, k;

@@ -14,19 +14,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 
-// The mean of a row's first vector, a shift that takes the row's mean along: one element may be far
-// from it. value(columns) gives the row's values.
+// The mean of a row's first elements, a shift that takes the row's mean along: one element may be
+// far from it. As many elements on every instruction set: the mean of four is so often two
+// deviations from the row's that the variance would cancel. value(columns) gives the row's values.
 template <class T, class Value>
 HWY_INLINE T row_shift(int64_t width, const Value& value) {
   const hn::ScalableTag<T> d;
-  const int64_t count = std::min(width, lanes(d));
-  VectorOf<T> first;
-  if (count < lanes(d)) {
-    const LastColumns<T> columns{0, count};
-    first = columns.keep(value(columns));
-  } else {
-    first = value(WholeColumns<T>{0});
-  }
+  const int64_t count = std::min<int64_t>(width, 16);
+  VectorOf<T> first = hn::Zero(d);
+  for_columns_once<T>(count, [&](const auto& columns) TRAFO_INLINE_LAMBDA {
+    first = hn::Add(first, columns.keep(value(columns)));
+  });
   return reduce_sum(d, first) / static_cast<T>(count);
 }
 
@@ -74,19 +72,20 @@ HWY_INLINE RowStatistics<T> row_statistics(const T* x, int64_t width, T shift,
                                            const ShiftedSums<T>& sums, T epsilon) {
   const hn::ScalableTag<T> d;
   const T count = static_cast<T>(width);
-  const T mean = reduce_sum(d, hn::Add(sums.sum[0], sums.sum[1])) / count;
+  T mean = reduce_sum(d, hn::Add(sums.sum[0], sums.sum[1])) / count;
   const T square = reduce_sum(d, hn::Add(sums.squares[0], sums.squares[1])) / count;
   T variance = square - mean * mean;
   // The first elements are outliers and the difference lost digits; or both squares overflowed and
-  // it is NaN.
+  // it is NaN. The mean of large shifted values lost as many digits: both are summed again.
   if (!(variance * 8 >= square)) {
-    VectorOf<T> sum[2] = {hn::Zero(d), hn::Zero(d)};
+    ShiftedSums<T> rest(0);
     const auto centre = hn::Set(d, mean), offset = hn::Set(d, shift);
     for_columns<T>(width, [&](const auto& columns, auto k) TRAFO_INLINE_LAMBDA {
-      const auto c = columns.keep(hn::Sub(hn::Sub(columns.load(x), offset), centre));
-      sum[k] = hn::MulAdd(c, c, sum[k]);
+      rest.add(columns, hn::Sub(hn::Sub(columns.load(x), offset), centre), k);
     });
-    variance = reduce_sum(d, hn::Add(sum[0], sum[1])) / count;
+    // Too large by the square of what the mean lacks, which is less than a rounding.
+    variance = reduce_sum(d, hn::Add(rest.squares[0], rest.squares[1])) / count;
+    mean += reduce_sum(d, hn::Add(rest.sum[0], rest.sum[1])) / count;
   }
   return {shift, mean, 1 / std::sqrt(variance + epsilon)};
 }
