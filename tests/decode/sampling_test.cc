@@ -1,5 +1,6 @@
 // Sampling: what is drawn is what its definition says, whatever else is in the batch.
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "engine/backend/cpu/packed_weights.h"
@@ -86,14 +87,18 @@ DecodeOptions sampling(double temperature, int64_t top_k, double top_p) {
   return options;
 }
 
+// Options without an upper bound are below 2^62, so that what is added to them does not overflow.
+constexpr int64_t kLargestTopK = (int64_t{1} << 62) - 512;
+
 class Sampling : public ::testing::TestWithParam<Architecture> {};
 
 TEST_P(Sampling, DrawsWhatTheDefinitionSaysInAnyBatch) {
   const auto context = cpu_context(2);
   const auto model = random_model(*context, decode_config(GetParam()), 3);
   const Sentences sources = random_sentences(5, 9, 13, 4);
-  for (DecodeOptions options : {sampling(1, 0, 1), sampling(0.7, 0, 1), sampling(1, 4, 1),
-                                sampling(1.5, 0, 0.6), sampling(0.9, 5, 0.8)}) {
+  for (DecodeOptions options :
+       {sampling(1, 0, 1), sampling(0.7, 0, 1), sampling(1, 4, 1), sampling(1.5, 0, 0.6),
+        sampling(0.9, 5, 0.8), sampling(1, kLargestTopK, 1)}) {
     options.min_length = 2;
     for (const int64_t batch : {1, 20, 4096}) {
       options.batch_tokens = batch;
@@ -227,6 +232,8 @@ TEST(SamplingOptions, OutOfRangeAreNamed) {
   };
   EXPECT_EQ(error(sampling(0, 0, 1)), "INVALID_ARGUMENT: temperature must be above 0, got 0");
   EXPECT_EQ(error(sampling(1, -1, 1)), "INVALID_ARGUMENT: top_k must be 0 (all) or above, got -1");
+  EXPECT_EQ(error(sampling(1, std::numeric_limits<int64_t>::max(), 1)),
+            "INVALID_ARGUMENT: top_k must be 0 (all) or above, got 9223372036854775807");
   EXPECT_EQ(error(sampling(1, 0, 1.5)),
             "INVALID_ARGUMENT: top_p must be above 0 and at most 1, got 1.5");
   DecodeOptions options;

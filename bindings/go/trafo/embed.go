@@ -291,7 +291,8 @@ func trafoGoFreePairs(handle C.uintptr_t) {
 // again. The same index must give the same pair for a run to continue bitwise; identity stands for
 // the pairs in checkpoints. An error ends the call that needed the pair: with ErrIO, and the error in
 // its chain; a panic continues there. The call may be made again. The function is called on threads
-// of the engine, one call at a time, and must not use the engine or its own corpus.
+// of the engine, one call at a time, and must not use the engine or its own corpus. It must not wait
+// for a goroutine that reads the corpus: that goroutine waits until the function returns.
 func NewCorpusFunc(pairs int64, identity uint64, function func(index int64) (source, target string, err error)) (*Corpus, error) {
 	if function == nil {
 		return nil, refuse("NewCorpusFunc", "function is nil")

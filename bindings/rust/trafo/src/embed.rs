@@ -284,7 +284,8 @@ impl Corpus {
     /// A corpus of `pairs` pairs that `function` gives when batches need them, in every epoch again. The same index must give
     /// the same pair for a run to continue bitwise; `identity` stands for the pairs in checkpoints. An error ends the call
     /// that needed the pair, which may be made again, with [`Io`](ErrorCode::Io) and the error as its source; a panic goes
-    /// on there. Called on threads of the library, one call at a time; it cannot read its own corpus.
+    /// on there. Called on threads of the library, one call at a time. It must not read its own corpus, and not wait for a
+    /// thread that reads it: that thread waits until the function returns.
     pub fn from_function<F, E>(pairs: i64, identity: u64, function: F) -> Result<Self>
     where
         F: FnMut(i64) -> std::result::Result<(String, String), E> + Send + 'static,
