@@ -323,7 +323,7 @@ constexpr Preset kPresets[] = {
      c.width = 128;
      c.ffn_width = 256;
      c.heads = 4;
-     c.dropout = 0.1;
+     c.dropout = 0.3;
    },
    [](trafo_trainer_options& c) {
      c.early_stopping = 10;
