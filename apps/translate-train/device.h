@@ -3,12 +3,21 @@
 
 #include <string>
 
+#include <vector>
+
+#include "settings.h"
 #include "trafo_handles.h"
 
 namespace translate_train {
 
 // "auto", "cpu", "cuda", "cuda:1". Throws usage errors.
 trafo_context_options context_options(const std::string& device, int64_t threads, bool fused);
+
+// What --devices names, one for each rank as "cuda:1" or "cpu", or else --device. Throws usage
+// errors.
+std::vector<std::string> devices_of(const Settings& settings);
+// For each of them, with the settings of the machine.
+std::vector<trafo_context_options> context_options_of(const Settings& settings);
 
 inline constexpr const char* kPrecisions[] = {"auto", "fp32", "tf32", "bf16"};
 // Says why there is none.

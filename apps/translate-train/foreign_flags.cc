@@ -8,8 +8,7 @@ namespace {
 constexpr ForeignFlag kForeignFlags[] = {
     // Marian
     {"train", "--type", "every model here is a transformer: --arch encoder-decoder or decoder-lm"},
-    {"train", "-d,--devices,--num-devices",
-     "--device cuda:0 or cpu chooses the device; training on several is not there"},
+    {"train", "--num-devices", "--devices 0,1 names those that train"},
     {"train", "--mini-batch,--batch-size,--max-sentences",
      "batches are counted in target tokens: --mini-batch-words N"},
     {"train", "--optimizer",

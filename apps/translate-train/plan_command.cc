@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "device.h"
 #include "reporter.h"
 #include "setting_flags.h"
 #include "text_io.h"
@@ -31,6 +32,62 @@ std::vector<trafo_device_info> cuda_devices() {
   return devices;
 }
 
+struct RankPlan {
+  std::string device;
+  trafo_memory_plan plan{};
+};
+
+// What is planned, but for the rank.
+struct PlanRequest {
+  const TrainConfig& config;
+  const std::vector<std::string>& frozen;
+  int64_t sentence_length;
+};
+
+trafo_memory_plan plan_of_rank(const PlanRequest& request, size_t rank, size_t ranks) {
+  const int64_t tokens = request.config.trainer.batch_tokens;
+  const int64_t sentences = std::max<int64_t>(1, tokens / request.sentence_length);
+  const std::vector<trafo_string_view> patterns = views(request.frozen);
+  trafo_memory_plan plan{};
+  check(trafo_plan_training_of_rank(
+      &request.config.model, &request.config.trainer, patterns.data(), patterns.size(),
+      static_cast<int32_t>(rank), static_cast<int32_t>(ranks), sentences,
+      has_encoder(request.config.model) ? tokens : 0, tokens, &plan, sizeof plan));
+  return plan;
+}
+
+// With batch_fit, which is then off: the batch is the one that fits all ranks.
+std::vector<RankPlan> plan_ranks(TrainConfig& config, const Settings& settings,
+                                 const std::vector<std::string>& frozen, int64_t sentence_length) {
+  std::vector<std::string> devices{"cuda"};
+  if (settings.has("devices")) devices = devices_of(settings);
+  if (devices[0] == "cpu") settings.refuse("devices", "plan is for GPUs, got cpu");
+  const PlanRequest request{config, frozen, sentence_length};
+  if (config.trainer.batch_fit && devices.size() > 1) {
+    int64_t tokens = INT64_MAX;
+    for (size_t rank = 0; rank < devices.size(); ++rank)
+      tokens = std::min(tokens, plan_of_rank(request, rank, devices.size()).batch_tokens);
+    config.trainer.batch_fit = 0;
+    config.trainer.batch_tokens = tokens;
+  }
+  std::vector<RankPlan> plans;
+  for (size_t rank = 0; rank < devices.size(); ++rank)
+    plans.push_back({devices[rank], plan_of_rank(request, rank, devices.size())});
+  return plans;
+}
+
+bool fits(const trafo_memory_plan& plan) {
+  return plan.limit_bytes == 0 || plan.total_bytes <= plan.limit_bytes;
+}
+
+Json json_of(const trafo_memory_plan& plan) {
+  return {{"weights_bytes", plan.weights_bytes},
+          {"gradients_bytes", plan.gradients_bytes},
+          {"optimizer_bytes", plan.optimizer_bytes},
+          {"activations_bytes", plan.activations_bytes},
+          {"total_bytes", plan.total_bytes}};
+}
+
 int plan(const CLI::App& app, const PlanArguments& arguments) {
   Settings settings = given_settings(app, setting_specs(), arguments.values);
   fill_defaults(settings, 0);
@@ -43,17 +100,15 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   if (arguments.sentence_length < 1) usage_error("--sentence-length: must be at least 1");
   if (config.trainer.batch_fit && config.trainer.memory_limit == 0)
     usage_error("--mini-batch-fit: wants a --memory-limit, because no device is asked here");
-  int64_t tokens = config.trainer.batch_tokens;
-  const int64_t sentences = std::max<int64_t>(1, tokens / arguments.sentence_length);
-  const bool lm = !has_encoder(config.model);
-  trafo_memory_plan plan{};
   const std::vector<std::string> frozen =
       settings.has("freeze") ? settings.list("freeze") : std::vector<std::string>{};
-  const std::vector<trafo_string_view> patterns = views(frozen);
-  check(trafo_plan_training(&config.model, &config.trainer, patterns.data(), patterns.size(),
-                            sentences, lm ? 0 : tokens, tokens, &plan, sizeof plan));
-  tokens = plan.batch_tokens;
-  const bool fits = plan.limit_bytes == 0 || plan.total_bytes <= plan.limit_bytes;
+  const std::vector<RankPlan> ranks =
+      plan_ranks(config, settings, frozen, arguments.sentence_length);
+  const RankPlan& largest = *std::max_element(
+      ranks.begin(), ranks.end(),
+      [](const RankPlan& a, const RankPlan& b) { return a.plan.total_bytes < b.plan.total_bytes; });
+  const bool all_fit = fits(largest.plan);
+  const int64_t tokens = largest.plan.batch_tokens;
   const std::string computes_in = bf16 ? "bf16" : precision;
   const std::vector<trafo_device_info> devices = cuda_devices();
   LineWriter out("-");
@@ -64,20 +119,21 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
               {"sentence_length", arguments.sentence_length},
               {"precision", computes_in},
               {"recompute", settings.text("recompute")},
-              {"freeze", frozen},
-              {"weights_bytes", plan.weights_bytes},
-              {"gradients_bytes", plan.gradients_bytes},
-              {"optimizer_bytes", plan.optimizer_bytes},
-              {"activations_bytes", plan.activations_bytes},
-              {"total_bytes", plan.total_bytes},
-              {"limit_bytes", plan.limit_bytes},
-              {"fits", fits},
-              {"devices", Json::array()}};
+              {"freeze", frozen}};
+    json.update(json_of(largest.plan));
+    json["limit_bytes"] = largest.plan.limit_bytes;
+    json["fits"] = all_fit;
+    if (ranks.size() > 1) json["ranks"] = Json::array();
+    for (size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
+      json["ranks"].push_back({{"device", ranks[rank].device}});
+      json["ranks"].back().update(json_of(ranks[rank].plan));
+    }
+    json["devices"] = Json::array();
     for (const trafo_device_info& info : devices)
       json["devices"].push_back({{"name", info.name}, {"memory_bytes", info.memory_bytes}});
     out.write(json.dump());
     out.finish();
-    return fits ? kDone : kOutOfMemory;
+    return all_fit ? kDone : kOutOfMemory;
   }
   const auto row = [&](const char* name, int64_t bytes) {
     out.show(fmt::format("{:<12} {:>14}", name, mebibytes(bytes)));
@@ -86,16 +142,21 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
                        settings.text("task"), settings.text("arch"), grouped(tokens),
                        grouped(arguments.sentence_length), computes_in,
                        settings.text("recompute")));
-  row("weights", plan.weights_bytes);
-  row("gradients", plan.gradients_bytes);
-  row("optimizer", plan.optimizer_bytes);
-  row("activations", plan.activations_bytes);
-  row("in all", plan.total_bytes);
-  if (plan.limit_bytes > 0) out.show(fits ? "fits the limit" : "is over the limit");
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const trafo_memory_plan& plan = ranks[rank].plan;
+    if (ranks.size() > 1)
+      out.show(fmt::format("rank {} of {}, on {}", rank, ranks.size(), ranks[rank].device));
+    row("weights", plan.weights_bytes);
+    row("gradients", plan.gradients_bytes);
+    row("optimizer", plan.optimizer_bytes);
+    row("activations", plan.activations_bytes);
+    row("in all", plan.total_bytes);
+    if (plan.limit_bytes > 0) out.show(fits(plan) ? "fits the limit" : "is over the limit");
+  }
   for (size_t i = 0; i < devices.size(); ++i)
     out.show(
         fmt::format("cuda:{} {} has {}", i, devices[i].name, mebibytes(devices[i].memory_bytes)));
-  return fits ? kDone : kOutOfMemory;
+  return all_fit ? kDone : kOutOfMemory;
 }
 
 }  // namespace

@@ -115,4 +115,12 @@ bool run_profiled(const ProfileRequest& request, const std::function<int32_t(int
   return written;
 }
 
+void run_in_step(const ProfileRequest& request, const std::function<int32_t(int64_t)>& run_for) {
+  if (!request.path.empty()) {
+    if (request.first > 1 && run_for(request.first - 1) != TRAFO_STOP_PAUSED) return;
+    if (run_for(request.last - request.first + 1) != TRAFO_STOP_PAUSED) return;
+  }
+  run_for(0);
+}
+
 }  // namespace translate_train

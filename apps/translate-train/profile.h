@@ -28,5 +28,7 @@ ProfileRequest profile_request(const std::string& path, const std::string& updat
 // the run. False: no trace was written, and a warning says why.
 bool run_profiled(const ProfileRequest& request, const std::function<int32_t(int64_t)>& run_for,
                   Reporter& reporter);
+// The same calls of `run_for`, with or without a profile, for a rank that reports nothing.
+void run_in_step(const ProfileRequest& request, const std::function<int32_t(int64_t)>& run_for);
 
 }  // namespace translate_train

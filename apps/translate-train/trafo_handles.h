@@ -30,6 +30,7 @@ using Cancel = Handle<trafo_cancel, trafo_cancel_free>;
 using Tokenizer = Handle<trafo_tokenizer, trafo_tokenizer_free>;
 using Corpus = Handle<trafo_corpus, trafo_corpus_free>;
 using Model = Handle<trafo_model, trafo_model_free>;
+using Group = Handle<trafo_group, trafo_group_free>;
 using Trainer = Handle<trafo_trainer, trafo_trainer_free>;
 using Shortlist = Handle<trafo_shortlist, trafo_shortlist_free>;
 using Translations = Handle<trafo_translations, trafo_translations_free>;

@@ -8,7 +8,7 @@
 
 #include "adapters.h"
 #include "commands.h"
-#include "device.h"
+#include "ranks.h"
 #include "run_files.h"
 #include "run_origin.h"
 #include "setting_flags.h"
@@ -90,6 +90,12 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   const Settings line = given_settings(app, setting_specs(), arguments.values);
   Settings given;
   if (!arguments.config.empty()) given = Settings::from_yaml(arguments.config);
+  for (const auto& [one, other] :
+       {std::pair("device", "devices"), std::pair("devices", "device")}) {
+    if (!line.has(one)) continue;
+    if (line.has(other)) usage_error("--device and --devices: give one of them");
+    given.unset(other);
+  }
   given.overlay(line);
   take_workspace(given);
   take_ema_decay(given);
@@ -97,6 +103,8 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   run = given.has("model") ? given.text("model") : "run";
   if (given.has("tsv") && given.has("train-sets"))
     usage_error("--train-sets and --tsv: give one of them");
+  if (given.has("device") && given.has("devices"))
+    given.refuse("devices", "is instead of device: give one of them");
   Settings all;
   check_run_files(run);
   const std::string saved = run + "/config.yml";
@@ -112,6 +120,7 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   if (given.has("tsv")) all.unset("train-sets");
   if (given.has("train-sets")) all.unset("tsv");
   if (given.has("tsv") || given.has("train-sets")) all.unset("data-weights");
+  if (given.has("device")) all.unset("devices");
   all.overlay(given);
   return all;
 }
@@ -209,7 +218,9 @@ Reporter make_reporter(const Settings& settings) {
 }
 
 // Before the first update. With --mini-batch-fit the batch that was chosen becomes the run's.
-void report_memory(const trafo_trainer* trainer, Settings& settings, Reporter& reporter) {
+// `whose`: " of rank 0" or nothing.
+void report_memory(const trafo_trainer* trainer, const char* whose, Settings& settings,
+                   Reporter& reporter) {
   trafo_memory_plan plan{};
   check(trafo_trainer_get_plan(trainer, &plan, sizeof plan));
   if (settings.flag("mini-batch-fit")) {
@@ -218,7 +229,7 @@ void report_memory(const trafo_trainer* trainer, Settings& settings, Reporter& r
                   {{"batch_tokens", plan.batch_tokens}});
   }
   std::string line = fmt::format(
-      "memory: planned peak {} (weights {}, gradients {}, optimizer {}, activations {})",
+      "memory{}: planned peak {} (weights {}, gradients {}, optimizer {}, activations {})", whose,
       mebibytes(plan.total_bytes), mebibytes(plan.weights_bytes), mebibytes(plan.gradients_bytes),
       mebibytes(plan.optimizer_bytes), mebibytes(plan.activations_bytes));
   if (plan.device_bytes > 0)
@@ -322,24 +333,62 @@ void write_config(const Settings& settings, const std::string& run, bool continu
   write_file(path, config_with_checksums(text, run, owned));
 }
 
+// What the model of a run begins with and what of it is trained.
+struct ModelStart {
+  std::string pretrained;  // file; empty: random weights
+  std::optional<AdapterSettings> adapter;
+  std::vector<std::string> frozen;
+};
+
+// Each rank makes the same. `reporter` may be null.
+Model make_model(trafo_context* context, const TrainConfig& config, const Tokenizer& tokenizer,
+                 const ModelStart& start, Reporter* reporter) {
+  auto model = make<Model>(trafo_model_new, context, &config.model, config.seed);
+  const std::string& file = start.pretrained;
+  if (!file.empty())
+    check(trafo_model_load_weights(model.get(), tokenizer.get(), file.data(), file.size()));
+  if (!file.empty() && reporter) reporter->info("training begins with the weights of " + file);
+  if (start.adapter) {
+    const std::string added = add_adapter(model.get(), *start.adapter, config.seed);
+    if (reporter) reporter->info(added);
+  }
+  for (const std::string& pattern : start.frozen)
+    check(trafo_model_freeze(model.get(), pattern.data(), pattern.size(), nullptr));
+  return model;
+}
+
+// `group`: null if there is one rank.
+Trainer make_trainer(trafo_group* group, const Model& model, const Tokenizer& tokenizer,
+                     const Corpora& corpora, const TrainConfig& config, const std::string& run) {
+  try {
+    if (group)
+      return make<Trainer>(trafo_trainer_new_in_group, group, model.get(), tokenizer.get(),
+                           corpora.train.get(), corpora.valid.get(), &config.trainer, run.data(),
+                           run.size());
+    return make<Trainer>(trafo_trainer_new, model.get(), tokenizer.get(), corpora.train.get(),
+                         corpora.valid.get(), &config.trainer, run.data(), run.size());
+  } catch (const CliError& error) {
+    if (error.exit_code() != kOutOfMemory) throw;
+    throw CliError(kOutOfMemory,
+                   std::string(error.what()) +
+                       " (--recompute, --mini-batch-words, --optimizer-delay; --mini-batch-fit "
+                       "chooses the batch)",
+                   error.trafo_code());
+  }
+}
+
 // Corpus, vocabulary and model by `settings`, which get their defaults here, and the run in (or
 // continued from) the directory `run`.
 int train_run(Settings settings, const std::string& run, Reporter& reporter,
               const ProfileRequest& profile) {
   const bool continuing = has_checkpoint(run);
   // First, because it says at once if there is no such device.
-  trafo_context_options where =
-      context_options(settings.has("device") ? settings.text("device") : "auto",
-                      settings.has("cpu-threads") ? settings.integer("cpu-threads") : 0,
-                      !settings.has("fused-kernels") || settings.flag("fused-kernels"));
-  where.graphs = !settings.has("cuda-graphs") || settings.flag("cuda-graphs");
-  Context context;
-  {
+  const auto ranks = [&] {
     const Reporter::Phase phase(reporter, "opening the device");
-    context = make<Context>(trafo_context_new, &where);
-  }
+    return Ranks(settings);
+  }();
   const Precision precision = training_precision_on(
-      context.get(), settings.has("precision") ? settings.text("precision") : "auto");
+      ranks.context(0), settings.has("precision") ? settings.text("precision") : "auto");
   Corpora corpora = load_corpora(settings, run, reporter);
   const bool own_size = settings.has("dim-vocabs");
   const std::optional<Pretrained> pretrained = find_pretrained(settings, run, continuing);
@@ -364,66 +413,56 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
   settings.set("dim-vocabs", {std::to_string(config.model.vocabulary)}, "vocabulary");
 
-  auto model = make<Model>(trafo_model_new, context.get(), &config.model, config.seed);
-  if (pretrained && !continuing) {
-    check(trafo_model_load_weights(model.get(), tokenizer.get(), pretrained->model.data(),
-                                   pretrained->model.size()));
-    reporter.info("training begins with the weights of " + pretrained->model);
-  }
-  const std::optional<AdapterSettings> adapter = adapter_settings(settings);
-  if (adapter) reporter.info(add_adapter(model.get(), *adapter, config.seed));
-  if (settings.has("freeze"))
-    for (const std::string& pattern : settings.list("freeze"))
-      check(trafo_model_freeze(model.get(), pattern.data(), pattern.size(), nullptr));
-  Trainer trainer;
-  {
-    const Reporter::Phase phase(reporter, "preparing the corpus");
-    try {
-      trainer = make<Trainer>(trafo_trainer_new, model.get(), tokenizer.get(), corpora.train.get(),
-                              corpora.valid.get(), &config.trainer, run.data(), run.size());
-    } catch (const CliError& error) {
-      if (error.exit_code() != kOutOfMemory) throw;
-      throw CliError(kOutOfMemory,
-                     std::string(error.what()) +
-                         " (--recompute, --mini-batch-words, --optimizer-delay; --mini-batch-fit "
-                         "chooses the batch)",
-                     error.trafo_code());
+  const ModelStart start{
+      .pretrained = pretrained && !continuing ? pretrained->model : std::string(),
+      .adapter = adapter_settings(settings),
+      .frozen = settings.has("freeze") ? settings.list("freeze") : std::vector<std::string>{}};
+  int result = kDone;
+  const auto train_first = [&](trafo_group* group) {
+    const Model model = make_model(ranks.context(0), config, tokenizer, start, &reporter);
+    Trainer trainer;
+    {
+      const Reporter::Phase phase(reporter, "preparing the corpus");
+      trainer = make_trainer(group, model, tokenizer, corpora, config, run);
     }
-  }
-  // The run directory is ours from here on: the trainer holds its lock.
-  reporter.open_files(run);
-  report_memory(trainer.get(), settings, reporter);
-  make_absolute(settings);
-  if (!continuing && !adopted)
-    check(trafo_tokenizer_save(tokenizer.get(), own_vocabulary.data(), own_vocabulary.size()));
-  write_config(settings, run, continuing, owned);
-  int64_t tensors = 0, parameters = 0;
-  check(trafo_model_get_parameter_count(model.get(), &tensors, &parameters));
-  reporter.info(fmt::format(
-      "trafo {} | {} | {} {} | {} parameters | {} subwords | run directory {}", trafo_version(),
-      device_text(context.get(), where, precision), settings.text("task"), settings.text("arch"),
-      grouped(parameters), grouped(config.model.vocabulary), run));
-  RunRecords records(
-      {.description = {{"version", trafo_version()},
-                       {"device", device_text(context.get(), where, precision)},
-                       {"task", settings.text("task")},
-                       {"arch", settings.text("arch")},
-                       {"parameters", parameters},
-                       {"vocabulary", config.model.vocabulary},
-                       {"train_pairs", pair_count(corpora.train)},
-                       {"valid_pairs", pair_count(corpora.valid)}},
-       .samples = pick_samples(corpora.valid),
-       .tensorboard = tensorboard_folder(settings, run),
-       .tensorboard_is_own = tensorboard_folder(settings, run) == run + "/tensorboard"},
-      reporter);
-  ProfileRequest profiled = profile;
-  profiled.context = context.get();
-  const int result = run_trainer(trainer.get(), records, reporter, profiled);
-  if (adapter) {
-    trainer.reset();  // its memory is free for the model that is read
-    model.reset();
-    reporter.info(write_run_adapter(run));
-  }
+    // The run directory is ours from here on: the trainer holds its lock.
+    reporter.open_files(run);
+    report_memory(trainer.get(), group ? " of rank 0" : "", settings, reporter);
+    make_absolute(settings);
+    if (!continuing && !adopted)
+      check(trafo_tokenizer_save(tokenizer.get(), own_vocabulary.data(), own_vocabulary.size()));
+    write_config(settings, run, continuing, owned);
+    int64_t tensors = 0, parameters = 0;
+    check(trafo_model_get_parameter_count(model.get(), &tensors, &parameters));
+    reporter.info(fmt::format(
+        "trafo {} | {} | {} {} | {} parameters | {} subwords | run directory {}", trafo_version(),
+        ranks.text(precision), settings.text("task"), settings.text("arch"), grouped(parameters),
+        grouped(config.model.vocabulary), run));
+    RunRecords records(
+        {.description = {{"version", trafo_version()},
+                         {"device", ranks.text(precision)},
+                         {"task", settings.text("task")},
+                         {"arch", settings.text("arch")},
+                         {"parameters", parameters},
+                         {"vocabulary", config.model.vocabulary},
+                         {"train_pairs", pair_count(corpora.train)},
+                         {"valid_pairs", pair_count(corpora.valid)}},
+         .samples = pick_samples(corpora.valid),
+         .tensorboard = tensorboard_folder(settings, run),
+         .tensorboard_is_own = tensorboard_folder(settings, run) == run + "/tensorboard"},
+        reporter);
+    ProfileRequest profiled = profile;
+    profiled.context = ranks.context(0);
+    result = run_trainer(trainer.get(), records, reporter, profiled);
+  };
+  ranks.run([&](size_t rank, trafo_group* group) {
+    if (rank == 0) return train_first(group);
+    const Model model = make_model(ranks.context(rank), config, tokenizer, start, nullptr);
+    const Trainer trainer = make_trainer(group, model, tokenizer, corpora, config, run);
+    run_other_rank(trainer.get(), profile);
+  });
+  // Models and trainers are gone: their memory is free for the model that is read.
+  if (start.adapter) reporter.info(write_run_adapter(run));
   return result;
 }
 

@@ -81,6 +81,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   set_defaults(settings, training_preset(settings.text("task")));
   for (const SettingSpec& spec : setting_specs())
     if (spec.default_value != nullptr) settings.set_default(spec.name, {spec.default_value});
+  if (settings.has("devices")) settings.unset("device");
 }
 
 void fill_shape(Settings& settings, const Pretrained& pretrained) {
@@ -132,11 +133,9 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
     t.schedule_updates = t.after_updates;
   }
   // Checked with the others; the device decides what auto is (precision_on).
-  context_options(settings.text("device"), settings.integer("cpu-threads"),
-                  settings.flag("fused-kernels"));
+  context_options_of(settings);
   refuse_fp16(settings.text("precision"));
   settings.choice("precision", kPrecisions);
-  settings.flag("cuda-graphs");
   return config;
 }
 

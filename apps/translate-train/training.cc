@@ -248,4 +248,16 @@ int run_trainer(trafo_trainer* trainer, RunRecords& records, Reporter& reporter,
   return exit_code;
 }
 
+void run_other_rank(trafo_trainer* trainer, const ProfileRequest& profile) {
+  try {
+    run_in_step(profile, [&](int64_t updates) {
+      int32_t stop = TRAFO_STOP_NONE;
+      check(trafo_trainer_run(trainer, updates, nullptr, nullptr, nullptr, &stop));
+      return stop;
+    });
+  } catch (const CliError& error) {  // the first rank knows who has cancelled
+    if (error.trafo_code() != TRAFO_CANCELLED) throw;
+  }
+}
+
 }  // namespace translate_train

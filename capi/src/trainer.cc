@@ -71,6 +71,33 @@ trafo_event to_c(const TrainEvent& event) {
 // Made when the library is loaded: the list of metrics is on the heap, and _init allocates nothing.
 const trafo_trainer_options kDefaults = capi::to_c(TrainOptions{});
 
+struct PlanArguments {
+  const trafo_model_config* config;
+  const trafo_trainer_options* options;
+  const trafo_string_view* frozen;
+  size_t frozen_count;
+  BatchSizes sizes;
+};
+
+trafo_memory_plan plan_of_rank(const Call& call, const PlanArguments& arguments,
+                               const TrainingGroup& group) {
+  const WantedModel wanted = wanted_model(call, arguments.config);
+  TrainOptions training = from_c(call, read_options(call, arguments.options, kDefaults));
+  if (training.lanes == 1) training.lanes = group.size;
+  const Device device{DeviceKind::cuda, 0};
+  const std::vector<std::string> patterns =
+      lines_argument(call, arguments.frozen, arguments.frozen_count, "frozen");
+  const PlannedGroups groups{.frozen = patterns};
+  BatchSizes sizes = arguments.sizes;
+  if (training.batch_fit)
+    sizes = largest_batch(device, wanted.config, wanted.precision, training, sizes, groups, group);
+  trafo_memory_plan result =
+      to_c(plan_training(device, wanted.config, wanted.precision, training, sizes, groups, group));
+  result.batch_tokens = sizes.target_tokens;
+  result.limit_bytes = training.memory_limit;
+  return result;
+}
+
 }  // namespace
 
 trafo_error* trafo_trainer_options_init(trafo_trainer_options* options, size_t struct_size) {
@@ -93,19 +120,25 @@ trafo_error* trafo_plan_training(const trafo_model_config* config,
                                  trafo_memory_plan* out, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     call.out_struct(out, struct_size);
-    const WantedModel wanted = wanted_model(call, config);
-    const TrainOptions training = from_c(call, read_options(call, options, kDefaults));
-    const Device device{DeviceKind::cuda, 0};
-    const std::vector<std::string> patterns = lines_argument(call, frozen, frozen_count, "frozen");
-    const PlannedGroups groups{.frozen = patterns};
-    BatchSizes sizes{sentences, source_tokens, target_tokens};
-    if (training.batch_fit)
-      sizes = largest_batch(device, wanted.config, wanted.precision, training, sizes, groups);
-    trafo_memory_plan result =
-        to_c(plan_training(device, wanted.config, wanted.precision, training, sizes, groups));
-    result.batch_tokens = sizes.target_tokens;
-    result.limit_bytes = training.memory_limit;
-    init_options(call, out, struct_size, result);
+    const BatchSizes sizes{sentences, source_tokens, target_tokens};
+    init_options(call, out, struct_size,
+                 plan_of_rank(call, {config, options, frozen, frozen_count, sizes}, {}));
+  });
+}
+
+trafo_error* trafo_plan_training_of_rank(const trafo_model_config* config,
+                                         const trafo_trainer_options* options,
+                                         const trafo_string_view* frozen, size_t frozen_count,
+                                         int32_t rank, int32_t size, int64_t sentences,
+                                         int64_t source_tokens, int64_t target_tokens,
+                                         trafo_memory_plan* out, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
+    require_rank(rank, size);
+    const BatchSizes sizes{sentences, source_tokens, target_tokens};
+    init_options(call, out, struct_size,
+                 plan_of_rank(call, {config, options, frozen, frozen_count, sizes},
+                              TrainingGroup(rank, size)));
   });
 }
 

@@ -84,7 +84,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
 
 BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
-                         const PlannedGroups& groups) {
+                         const PlannedGroups& groups, const TrainingGroup& group) {
   validate(config);
   bucket_of(config, sizes);
   require(options.memory_limit > 0, ErrorCode::invalid_argument, kMemoryPlanOrigin,
@@ -98,7 +98,7 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
     return BatchSizes{sentences, share(sizes.source_tokens), share(sizes.target_tokens)};
   };
   const auto fits = [&](int64_t sentences) {
-    return plan_training(device, config, dtype, options, of(sentences), groups).total <=
+    return plan_training(device, config, dtype, options, of(sentences), groups, group).total <=
            options.memory_limit;
   };
   const int64_t most = std::max<int64_t>(
@@ -108,17 +108,17 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
       low > 0,
       device.kind == DeviceKind::cpu ? ErrorCode::out_of_memory : ErrorCode::out_of_device_memory,
       kMemoryPlanOrigin, "training takes ",
-      plan_training(device, config, dtype, options, of(1), groups).total,
+      plan_training(device, config, dtype, options, of(1), groups, group).total,
       " bytes with a batch of one sentence, ", options.memory_limit, " are allowed");
   return of(low);
 }
 
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
-                         const PlannedGroups& groups) {
+                         const PlannedGroups& groups, const TrainingGroup& group) {
   validate(config);
   const BatchBucket bucket = bucket_of(config, sizes);
-  return plan_training(device, config, dtype, options, {&bucket, 1}, groups);
+  return plan_training(device, config, dtype, options, {&bucket, 1}, groups, group);
 }
 
 }  // namespace trafo

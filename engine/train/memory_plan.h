@@ -55,12 +55,11 @@ struct PlannedGroups {
 };
 
 // The memory of a model and its trainer, from a dry run on the meta device. The device itself need
-// not exist. INVALID_ARGUMENT if the model has no batches of these sizes. NOT_FOUND: a pattern of
-// `groups` matches no parameter.
+// not exist. With a group, for one rank of it. INVALID_ARGUMENT if the model has no batches of
+// these sizes. NOT_FOUND: a pattern of `groups` matches no parameter.
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
-                         const PlannedGroups& groups = {});
-// For one rank of `group`.
+                         const PlannedGroups& groups = {}, const TrainingGroup& group = {});
 MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, std::span<const BatchBucket> buckets,
                          const PlannedGroups& groups = {}, const TrainingGroup& group = {});
@@ -70,7 +69,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
 // sentence does not fit.
 BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
-                         const PlannedGroups& groups = {});
+                         const PlannedGroups& groups = {}, const TrainingGroup& group = {});
 
 // The buckets as the first micro-batch of an update. With gradient accumulation also as a later
 // one, which adds to the gradients and so allocates differently.

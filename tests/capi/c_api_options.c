@@ -228,6 +228,22 @@ void test_options(void) {
   CHECK(narrow.optimizer_bytes < wide.optimizer_bytes);
   FAILS(trafo_plan_training(&config, &trainer, frozen, 2, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_NOT_FOUND, "no.such");
+  // Two ranks have a lane and half of the moments each. Of four lanes, the sum of one waits.
+  trafo_memory_plan rank, other;
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 2, 2, 8, 8, &rank, sizeof rank));
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 1, 2, 2, 8, 8, &other, sizeof other));
+  CHECK(rank.weights_bytes == wide.weights_bytes && rank.gradients_bytes == wide.gradients_bytes);
+  CHECK(rank.optimizer_bytes < wide.optimizer_bytes * 2 / 3);
+  CHECK(other.optimizer_bytes < wide.optimizer_bytes * 2 / 3);
+  trainer.lanes = 4;
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 2, 2, 8, 8, &other, sizeof other));
+  CHECK(other.total_bytes > rank.total_bytes + wide.gradients_bytes / 2);
+  FAILS(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 5, 2, 8, 8, &rank, sizeof rank),
+        TRAFO_INVALID_ARGUMENT, "lanes is 4 and the group has 5 ranks");
+  FAILS(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 2, 2, 2, 8, 8, &rank, sizeof rank),
+        TRAFO_INVALID_ARGUMENT, "the rank must be 0 to 1, got 2");
+  CHECK(all_zero(&rank, sizeof rank));
+  trainer.lanes = 1;
   CHECK(trainer.ema_alpha == 0);
   trainer.ema_alpha = 1e-4;
   OK(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow));

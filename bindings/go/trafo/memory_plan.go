@@ -33,6 +33,22 @@ func PlanTraining(config ModelConfig, options TrainerOptions, sentences, sourceT
 	return newMemoryPlan(&p), nil
 }
 
+// PlanTrainingOfRank is PlanTraining for one rank of a group of size ranks: with its shard of the
+// optimizer's states, the sums of lanes that it keeps and those that it receives. Lanes 1 is planned
+// as one for each rank. With BatchFit the batch fits this rank; a group takes the smallest batch of
+// all its ranks.
+func PlanTrainingOfRank(config ModelConfig, options TrainerOptions, rank, size int, sentences, sourceTokens, targetTokens int64, frozen ...string) (MemoryPlan, error) {
+	patterns, free := views(frozen)
+	defer free()
+	var p C.trafo_memory_plan
+	err := check(C.trafo_plan_training_of_rank(config.c(), options.c(), patterns, C.size_t(len(frozen)), cInt(rank), cInt(size),
+		C.int64_t(sentences), C.int64_t(sourceTokens), C.int64_t(targetTokens), &p, C.sizeof_trafo_memory_plan))
+	if err != nil {
+		return MemoryPlan{}, err
+	}
+	return newMemoryPlan(&p), nil
+}
+
 func newMemoryPlan(p *C.trafo_memory_plan) MemoryPlan {
 	return MemoryPlan{int64(p.weights_bytes), int64(p.gradients_bytes), int64(p.optimizer_bytes),
 		int64(p.activations_bytes), int64(p.total_bytes), int64(p.batch_tokens), int64(p.limit_bytes),

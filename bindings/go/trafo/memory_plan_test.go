@@ -154,3 +154,27 @@ func TestSwitchesOfTrainerOptionsReachTheEngine(t *testing.T) {
 		t.Errorf("%+v", *c)
 	}
 }
+
+func TestPlansOfRanksShareTheMoments(t *testing.T) {
+	config, err := Preset("tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Vocabulary = 8000
+	alone, err := PlanTraining(config, DefaultTrainerOptions(), 2, 8, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank := range 4 {
+		plan, err := PlanTrainingOfRank(config, DefaultTrainerOptions(), rank, 4, 2, 8, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.Weights != alone.Weights || plan.Optimizer >= alone.Optimizer/3 {
+			t.Errorf("rank %d plans %+v, one rank %+v", rank, plan, alone)
+		}
+	}
+	if _, err := PlanTrainingOfRank(config, DefaultTrainerOptions(), 4, 4, 2, 8, 8); err == nil {
+		t.Error("rank 4 of 4 was planned")
+	}
+}

@@ -149,7 +149,7 @@ GOOD = {
                                         "clean": "trafo_trainer_free(@_v);", "handles": ("@", "trafo_trainer")},
     "trafo_trainer_read.read": "read_checkpoint", "trafo_trainer_run.callback": "event_counter()",
     "trafo_corpus_open.paths": "good_paths", "trafo_average_models.paths": "good_model_paths",
-    "trafo_plan_training.frozen": "good_patterns",
+    "trafo_plan_training.frozen": "good_patterns", "trafo_plan_training_of_rank.frozen": "good_patterns",
 }
 
 PATH_BENDS = [("NUL or not UTF-8", "refused", "@ = \"a\\0b/\";"), ("NUL or not UTF-8", "either", "@ = \"\\xff\\xfe\";")]
@@ -262,7 +262,7 @@ VALUES = {
     "comparison": "TRAFO_LESS", "padding_id": "-1", "distribution": "TRAFO_UNIFORM", "a": "0", "b": "1", "k": "1", "trafo_op_permute.count": "2",
     "trafo_op_expand.rank": "2", "max_norm": "1", "momentum": "0.5", "weight_decay": "0.1",
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
-    "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2",
+    "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2", "trafo_plan_training_of_rank.size": "2",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
     "trafo_translate.count": "3", "trafo_score.count": "3", "trafo_force_decode.count": "3", "trafo_model_hidden_states.count": "3", "trafo_model_logits.count": "3",
     "frozen_count": "1",

@@ -3814,3 +3814,20 @@ unsafe extern "C" {
         out: *mut *mut trafo_trainer,
     ) -> *mut trafo_error;
 }
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " trafo_plan_training for rank `rank` of a group of `size`: with its shard of the optimizer's states, the sums of lanes that it keeps and\n those that it receives. options may be NULL. lanes 1 is planned as one for each rank. With batch_fit the batch fits this rank; a group takes\n the smallest batch of all its ranks. INVALID_ARGUMENT also: there is no such rank, or lanes is above 1 and below `size`. since 0.1"]
+    pub fn trafo_plan_training_of_rank(
+        config: *const trafo_model_config,
+        options: *const trafo_trainer_options,
+        frozen: *const trafo_string_view,
+        frozen_count: usize,
+        rank: i32,
+        size: i32,
+        sentences: i64,
+        source_tokens: i64,
+        target_tokens: i64,
+        out: *mut trafo_memory_plan,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}

@@ -17,6 +17,8 @@ use crate::{ModelConfig, Result, TrainerOptions};
 /// assert!(MemoryPlan::of(&config, &bytes, 128, 4096, 4096)?.optimizer < plan.optimizer / 3);
 /// let frozen = MemoryPlan::of_frozen(&config, &TrainerOptions::new(), &["encoder.*"], 128, 4096, 4096)?;
 /// assert!(frozen.gradients < plan.gradients);
+/// let rank = MemoryPlan::of_rank(&config, &TrainerOptions::new(), &[] as &[&str], (1, 4), 128, 4096, 4096)?;
+/// assert!(rank.optimizer < plan.optimizer / 3);
 /// # Ok(())
 /// # }
 /// ```
@@ -74,6 +76,39 @@ impl MemoryPlan {
                 &options.0,
                 frozen.as_ptr(),
                 frozen.len(),
+                sentences,
+                source_tokens,
+                target_tokens,
+                &mut plan,
+                size_of::<sys::trafo_memory_plan>(),
+            )
+        })?;
+        Ok(Self::from_raw(&plan))
+    }
+
+    /// The same for rank `rank` of a group of `size`, given as `(rank, size)`: with its shard of the optimizer's states,
+    /// the sums of lanes that it keeps and those that it receives. `lanes` 1 is planned as one for each rank. With
+    /// `batch_fit` the batch fits this rank; a group takes the smallest batch of all its ranks.
+    pub fn of_rank<S: AsRef<str>>(
+        config: &ModelConfig,
+        options: &TrainerOptions,
+        frozen: &[S],
+        (rank, size): (i32, i32),
+        sentences: i64,
+        source_tokens: i64,
+        target_tokens: i64,
+    ) -> Result<Self> {
+        let frozen = views(frozen);
+        let mut plan = Self::empty();
+        // SAFETY: all pointers are valid during the call, `plan` has the size that is told.
+        check(unsafe {
+            sys::trafo_plan_training_of_rank(
+                &config.0,
+                &options.0,
+                frozen.as_ptr(),
+                frozen.len(),
+                rank,
+                size,
                 sentences,
                 source_tokens,
                 target_tokens,

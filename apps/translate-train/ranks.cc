@@ -1,0 +1,102 @@
+#include "ranks.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <exception>
+#include <future>
+#include <new>
+#include <thread>
+
+namespace translate_train {
+namespace {
+
+using GroupId = std::array<uint8_t, TRAFO_GROUP_ID_BYTES>;
+
+Group join(trafo_context* context, const GroupId& id, size_t rank, size_t size) {
+  auto options = with_defaults<trafo_group_options>(trafo_group_options_init);
+  options.rank = static_cast<int32_t>(rank);
+  options.size = static_cast<int32_t>(size);
+  return make<Group>(trafo_group_new, context, &options, id.data(), id.size());
+}
+
+// Not an error of this rank: another one has left.
+bool is_consequence(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CliError& failed) {
+    return failed.trafo_code() == TRAFO_PEER_LOST;
+  } catch (...) {
+    return false;
+  }
+}
+
+[[noreturn]] void rethrow_from(const std::exception_ptr& error, const std::string& rank) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CliError& failed) {
+    throw CliError(failed.exit_code(), rank + ": " + failed.what(), failed.trafo_code());
+  } catch (const std::bad_alloc&) {
+    throw CliError(kOutOfMemory, rank + ": out of memory");
+  } catch (const std::exception& failed) {
+    throw CliError(kFailed, rank + ": " + failed.what());
+  }
+}
+
+}  // namespace
+
+Ranks::Ranks(const Settings& settings)
+    : options_(context_options_of(settings)), names_(devices_of(settings)) {
+  for (size_t rank = 0; rank < options_.size(); ++rank)
+    contexts_.push_back(make<Context>(trafo_context_new, &options_[rank]));
+}
+
+std::string Ranks::text(Precision precision) const {
+  std::string all;
+  for (size_t rank = 0; rank < count(); ++rank)
+    all += (all.empty() ? "" : " + ") + device_text(context(rank), options_[rank], precision);
+  return count() == 1 ? all : fmt::format("{} ranks: {}", count(), all);
+}
+
+void Ranks::run(const Work& work) const {
+  if (count() == 1) return work(0, nullptr);
+  GroupId id;
+  check(trafo_group_id_new(TRAFO_TRANSPORT_LOCAL, id.data(), id.size()));
+  std::vector<std::exception_ptr> errors(count());
+  const auto work_of = [&](size_t rank) {
+    Group group;
+    try {
+      group = join(context(rank), id, rank, count());
+      work(rank, group.get());
+      return;
+    } catch (const std::exception& error) {
+      errors[rank] = std::current_exception();
+      const std::string_view reason = error.what();
+      if (group) trafo_error_free(trafo_group_abort(group.get(), reason.data(), reason.size()));
+    }
+  };
+  // Nobody joins before all threads are there: the system may refuse one.
+  std::promise<bool> all_there;
+  const std::shared_future<bool> begin = all_there.get_future().share();
+  std::vector<std::jthread> threads;
+  try {
+    for (size_t rank = 1; rank < count(); ++rank)
+      threads.emplace_back([&work_of, begin, rank] {
+        if (begin.get()) work_of(rank);
+      });
+  } catch (...) {
+    all_there.set_value(false);
+    throw;
+  }
+  all_there.set_value(true);
+  work_of(0);
+  threads.clear();  // waits
+  for (const bool consequences : {false, true})
+    for (size_t rank = 0; rank < count(); ++rank) {
+      if (!errors[rank] || is_consequence(errors[rank]) != consequences) continue;
+      if (rank == 0) std::rethrow_exception(errors[rank]);
+      rethrow_from(errors[rank], fmt::format("rank {} on {}", rank, names_[rank]));
+    }
+}
+
+}  // namespace translate_train

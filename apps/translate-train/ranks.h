@@ -1,0 +1,37 @@
+// The ranks that train one model: threads of this process, each with a device of its own.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "device.h"
+#include "settings.h"
+#include "trafo_handles.h"
+
+namespace translate_train {
+
+class Ranks {
+ public:
+  // Opens the devices of the settings.
+  explicit Ranks(const Settings& settings);
+
+  size_t count() const { return contexts_.size(); }
+  trafo_context* context(size_t rank) const { return contexts_[rank].get(); }
+  // "cpu, 2 threads"; "2 ranks: cuda:0 NVIDIA H200, bf16 + cuda:1 NVIDIA H200, bf16"
+  std::string text(Precision precision) const;
+
+  // Calls work(rank, group) for each, rank 0 on this thread, and returns when all are done; one
+  // rank has no group (null). An error of one ends the work of all. It is thrown here, with the
+  // rank and its device before the message unless it is rank 0 or all have the same.
+  using Work = std::function<void(size_t rank, trafo_group* group)>;
+  void run(const Work& work) const;
+
+ private:
+  std::vector<trafo_context_options> options_;
+  std::vector<std::string> names_;
+  std::vector<Context> contexts_;
+};
+
+}  // namespace translate_train
