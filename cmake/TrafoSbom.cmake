@@ -6,12 +6,13 @@ if(NOT Python3_FOUND)
   return()
 endif()
 set(TRAFO_SBOM ${PROJECT_BINARY_DIR}/trafo.cdx.json)
+set(TRAFO_SBOM_STATIC "" CACHE FILEPATH "Names what is linked statically (scripts/portable/files.txt)")
 set(TRAFO_SBOM_OF trafo)
 if(TARGET translate-train)
   list(APPEND TRAFO_SBOM_OF translate-train)
 endif()
 add_custom_command(OUTPUT ${TRAFO_SBOM}
-  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/sbom.py ${PROJECT_BINARY_DIR} ${PROJECT_VERSION} ${TRAFO_SBOM}
+  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/sbom.py ${PROJECT_BINARY_DIR} ${PROJECT_VERSION} ${TRAFO_SBOM} ${TRAFO_SBOM_STATIC}
   DEPENDS ${TRAFO_SBOM_OF} ${PROJECT_SOURCE_DIR}/scripts/sbom.py ${PROJECT_SOURCE_DIR}/scripts/cuda-toolkit.txt
     ${PROJECT_SOURCE_DIR}/bindings/rust/Cargo.lock ${PROJECT_SOURCE_DIR}/bindings/go/trafo/go.mod
   VERBATIM)

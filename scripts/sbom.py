@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes the software bill of materials: everything that is linked into Trafo or builds its bindings, with version, licence and hash.
 
-    scripts/sbom.py BUILD_FOLDER VERSION OUTPUT.cdx.json
+    scripts/sbom.py BUILD_FOLDER VERSION OUTPUT.cdx.json [FILES.txt]
+
+FILES.txt: scripts/portable/files.txt, where libraries are linked statically that were built from the sources it names.
 
 CycloneDX 1.5. Libraries are those that the built files ask for, with the version of the package that is installed here; header-only ones
 with the version of their headers; CUDA's as scripts/cuda-toolkit.txt pins them; Rust's as Cargo.lock does. The same build gives the
@@ -121,6 +123,25 @@ def linked_components(build):
         yield component(name, version, licence, purl, home, {"soname": asked, "linked": "dynamically", "by": ", ".join(sorted(users))}, **more)
 
 
+# By the name of Debian's source, or of the package on this system that has the static library.
+STATIC = {"sentencepiece": "libsentencepiece", "highway": "libhwy", "fmtlib": "libfmt", "spdlog": "libspdlog", "yaml-cpp": "libyaml-cpp",
+          "gcc-10": "libgcc_s"}
+STATIC_PACKAGES = {"libstdc++-12-dev": "libstdc++", "zlib1g-dev": "libz"}
+
+
+def static_components(files):
+    """What scripts/portable-package.sh links statically."""
+    for digest, path in re.findall(r"^([0-9a-f]{64})  (\S+(?:\.dsc|libgcc\S+\.deb))$", files.read_text(encoding="utf-8"), re.M):
+        source, version = path.split("/")[1], path.rsplit("_", 2 if path.endswith(".deb") else 1)[1].removesuffix(".dsc")
+        name, licence, home = LINKED[STATIC[source]]
+        yield component(name, version, licence, f"pkg:deb/debian/{source}@{version}?arch=source", home, {"linked": "statically"},
+                        hashes=[{"alg": "SHA-256", "content": digest}])
+    for package, stem in STATIC_PACKAGES.items():
+        name, licence, home = LINKED[stem]
+        version = output_of(["dpkg-query", "-W", "-f", "${Version}", package])
+        yield component(name, version, licence, f"pkg:deb/debian/{package}@{version}", home, {"linked": "statically"})
+
+
 def header_components():
     for name, module, header, pattern, licence, home in HEADERS:
         path = pathlib.Path("/usr/include") / header
@@ -160,10 +181,11 @@ def module_components():
 
 
 def main():
-    if len(sys.argv) != 4:
+    if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
     build, version, output = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
-    components = [*linked_components(build), *header_components(), *cuda_components(), *crate_components(), *module_components()]
+    static = static_components(pathlib.Path(sys.argv[4])) if len(sys.argv) == 5 else []
+    components = [*linked_components(build), *static, *header_components(), *cuda_components(), *crate_components(), *module_components()]
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
