@@ -30,6 +30,8 @@ LINKED = {
     "libfmt": ("fmt", "MIT", "https://github.com/fmtlib/fmt"),
     "libspdlog": ("spdlog", "MIT", "https://github.com/gabime/spdlog"),
     "libyaml-cpp": ("yaml-cpp", "MIT", "https://github.com/jbeder/yaml-cpp"),
+    "libmpi": ("Open MPI", "BSD-3-Clause", "https://www.open-mpi.org"),
+    "libmpich": ("MPICH", "mpich2", "https://www.mpich.org"),
     "libstdc++": ("libstdc++", "GPL-3.0-or-later WITH GCC-exception-3.1", "https://gcc.gnu.org"),
     "libgcc_s": ("libgcc", "GPL-3.0-or-later WITH GCC-exception-3.1", "https://gcc.gnu.org"),
     "libc": ("glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc/"),
@@ -101,7 +103,7 @@ def component(name, version, licence, purl, home, properties, **more):
 
 def linked_components(build):
     found = {}
-    for file in ("libtrafo.so", "translate-train"):
+    for file in ("libtrafo.so", "translate-train", "libtrafo_mpi.so"):
         path = build / file
         if not path.exists():
             continue
@@ -120,6 +122,8 @@ def linked_components(build):
             version = (path.name if path else asked).split(".so.")[-1]
             purl = f"pkg:generic/{name}@{version}?file={asked}"
         more = {"hashes": [{"alg": "SHA-256", "content": hashlib.sha256(path.read_bytes()).hexdigest()}]} if path else {}
+        if users == {"libtrafo_mpi.so"}:
+            more["scope"] = "optional"
         yield component(name, version, licence, purl, home, {"soname": asked, "linked": "dynamically", "by": ", ".join(sorted(users))}, **more)
 
 

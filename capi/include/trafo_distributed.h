@@ -21,6 +21,7 @@ extern "C" {
 
 /* How the ranks of a group exchange bytes, int32_t. Later versions may add transports. */
 #define TRAFO_TRANSPORT_LOCAL 0 /* threads of one process, on the CPU or each on a GPU of its own */
+#define TRAFO_TRANSPORT_MPI 1   /* the processes of an MPI job (mpirun, srun), on the CPU. Needs libtrafo_mpi.so. */
 
 #define TRAFO_GROUP_ID_BYTES 128
 
@@ -30,7 +31,7 @@ typedef struct trafo_group trafo_group;
 typedef struct trafo_group_options {
   size_t struct_size; /* set by trafo_group_options_init */
   int32_t rank;       /* 0 to size - 1. Default 0. */
-  int32_t size;       /* number of ranks. Default 1. */
+  int32_t size;       /* number of ranks. Default 1. With MPI, rank -1 and size 0 are those of MPI_COMM_WORLD. */
   int32_t transport;  /* TRAFO_TRANSPORT_* of the id */
   int32_t reserved;   /* 0 */
   double start_timeout_s; /* seconds to wait until all ranks have joined. Default 300. */
@@ -48,14 +49,19 @@ typedef struct trafo_group_info {
 /* Defaults for the fields that struct_size covers. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_options_init(trafo_group_options *options, size_t struct_size);
 
-/* The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES.
- * since 0.1 */
+/* The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES. With MPI
+ * the group is the job, and each process makes the same id by itself. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_id_new(int32_t transport, uint8_t *id, size_t id_bytes);
 
 /* Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that
  * of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group
  * that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within
- * start_timeout_s. since 0.1 */
+ * start_timeout_s.
+ * TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from those of MPI.
+ * UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names
+ * another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless
+ * the program has. Trafo calls MPI on a thread of its own, and only during calls of the group. After PEER_LOST no group of the job can be
+ * joined any more: the program should end, and its launcher start all processes again. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_new(trafo_context *context, const trafo_group_options *options,
                                                       const uint8_t *id, size_t id_bytes, trafo_group **out);
 /* The rank, the number of ranks and the transport. since 0.1 */
@@ -63,6 +69,11 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_get_info(const trafo_group *gr
 /* Leaves the group: calls that wait in it, on this rank and on the others, return PEER_LOST with `reason`. May be called from any thread
  * while another one trains. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_abort(trafo_group *group, const char *reason, size_t reason_length);
+/* Ends MPI, if Trafo has initialised it. Each process calls this when it will join no other group; it waits for the other processes, no
+ * longer than the timeout_s of the last group. exit() and a return from main do this by themselves; a program that ends in another way (Go's
+ * os.Exit) makes this call. PEER_LOST: another process has failed or did not come, or a call of a group is running. MPI is not finalised
+ * then, and the launcher ends the other processes when this one ends. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_mpi_finalize(void);
 /* Frees the handle. A trainer of the group keeps what it needs; the rank has left the group once both are freed. since 0.1 */
 TRAFO_API void trafo_group_free(trafo_group *group);
 

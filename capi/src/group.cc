@@ -3,6 +3,7 @@
 
 #include "capi/src/trainer_handles.h"
 #include "engine/dist/local_group.h"
+#include "engine/dist/mpi_group.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -19,9 +20,27 @@ trafo_group_options default_group_options() {
   return options;
 }
 
-void check_transport(const Call& call, int32_t transport) {
-  if (transport != TRAFO_TRANSPORT_LOCAL)
-    call.refuse("transport must be TRAFO_TRANSPORT_LOCAL (0), got ", transport);
+// How each transport names a group and joins it.
+struct Transport {
+  int32_t value;
+  const char* symbol;
+  const char* name;  // Communicator::transport()
+  GroupId (*new_id)();
+  std::unique_ptr<Communicator> (*join)(const GroupId& id, int rank, int size,
+                                        const GroupTimeouts& timeouts);
+};
+constexpr Transport kTransports[] = {
+    {TRAFO_TRANSPORT_LOCAL, "TRAFO_TRANSPORT_LOCAL", "local", new_local_group, join_local_group},
+    {TRAFO_TRANSPORT_MPI, "TRAFO_TRANSPORT_MPI", "mpi", mpi_group_id, join_mpi_group},
+};
+
+const Transport& transport_of(const Call& call, int32_t value) {
+  std::string known;
+  for (const Transport& each : kTransports) {
+    if (each.value == value) return each;
+    known += concat(known.empty() ? "" : " or ", each.symbol, " (", each.value, ")");
+  }
+  call.refuse("transport must be ", known, ", got ", value);
 }
 
 void check_id(const Call& call, const uint8_t* id, size_t bytes) {
@@ -48,8 +67,7 @@ trafo_error* trafo_group_id_new(int32_t transport, uint8_t* id, size_t id_bytes)
   return api(__func__, [&](const Call& call) {
     check_id(call, id, id_bytes);
     std::memset(id, 0, id_bytes);
-    check_transport(call, transport);
-    const GroupId made = new_local_group();
+    const GroupId made = transport_of(call, transport).new_id();
     std::memcpy(id, made.data(), made.size());
   });
 }
@@ -60,16 +78,15 @@ trafo_error* trafo_group_new(trafo_context* context, const trafo_group_options* 
     call.out(out);
     check_id(call, id, id_bytes);
     const trafo_group_options wanted = read_options(call, options, default_group_options());
-    check_transport(call, wanted.transport);
+    const Transport& transport = transport_of(call, wanted.transport);
     call.reserved(wanted.reserved);
-    require_rank(wanted.rank, wanted.size);
     const GroupTimeouts timeouts{checked_seconds(call, wanted.start_timeout_s, "start_timeout_s"),
                                  checked_seconds(call, wanted.timeout_s, "timeout_s")};
     call.context(context);
     GroupId name;
     std::memcpy(name.data(), id, name.size());
     *out = new_handle<trafo_group>(
-        std::shared_ptr<Communicator>(join_local_group(name, wanted.rank, wanted.size, timeouts)));
+        std::shared_ptr<Communicator>(transport.join(name, wanted.rank, wanted.size, timeouts)));
   });
 }
 
@@ -81,7 +98,8 @@ trafo_error* trafo_group_get_info(const trafo_group* group, trafo_group_info* ou
     trafo_group_info info{};
     info.rank = communicator.rank();
     info.size = communicator.size();
-    info.transport = TRAFO_TRANSPORT_LOCAL;
+    for (const Transport& each : kTransports)
+      if (std::string_view(each.name) == communicator.transport()) info.transport = each.value;
     init_options(call, out, struct_size, info);
   });
 }
@@ -91,6 +109,10 @@ trafo_error* trafo_group_abort(trafo_group* group, const char* reason, size_t re
     const std::string_view words = call.text(reason, reason_length, "reason");
     call.handle(group, "group").communicator->abort(words);
   });
+}
+
+trafo_error* trafo_mpi_finalize(void) {
+  return api(__func__, [](const Call&) { finalize_mpi(); });
 }
 
 void trafo_group_free(trafo_group* group) {

@@ -1,8 +1,10 @@
 #include "engine/dist/local_group.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <numeric>
 
+#include "engine/dist/mpi_group.h"
 #include "tests/dist/group_support.h"
 
 namespace trafo {
@@ -117,6 +119,29 @@ TEST(LocalGroup, RefusesWhatIsNoGroup) {
   const auto alone = join_local_group(id, 0, 1, {});
   EXPECT_EQ(code_of(id, 0, 1), ErrorCode::invalid_argument);  // twice
   EXPECT_EQ(code_of(id, 0, 2), ErrorCode::invalid_argument);  // another size
+}
+
+// A program on a machine without MPI is told which file it lacks, and goes on.
+TEST(LocalGroup, AMissingLibraryOfMpiIsNamed) {
+  const char* old = std::getenv("TRAFO_MPI_LIBRARY");
+  const std::string before = old ? old : "";
+  for (const auto& [path, part] :
+       {std::pair("/nonexistent/libtrafo_mpi.so", "/nonexistent/libtrafo_mpi.so"),
+        std::pair("libtrafo_mpi.so", "must be an absolute path")}) {
+    setenv("TRAFO_MPI_LIBRARY", path, 1);
+    try {
+      join_mpi_group(mpi_group_id(), -1, 0, kGenerous);
+      ADD_FAILURE() << "joined with " << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
+    }
+  }
+  if (old)
+    setenv("TRAFO_MPI_LIBRARY", before.c_str(), 1);
+  else
+    unsetenv("TRAFO_MPI_LIBRARY");
+  finalize_mpi();  // there is nothing to end
 }
 
 TEST(LocalGroup, AgreesOnTheErrorOfTheLowestRank) {

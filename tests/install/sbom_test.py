@@ -44,7 +44,7 @@ for dependency in bom["dependencies"]:
         check(reference in references, f"the dependency {reference} is no component")
 
 linked = {value["value"] for entry in components for value in entry["properties"] if value["name"] == "trafo:soname"}
-wanted = set().union(*(needed(build / name) for name in ("libtrafo.so", "translate-train") if (build / name).exists()))
+wanted = set().union(*(needed(build / name) for name in ("libtrafo.so", "translate-train", "libtrafo_mpi.so") if (build / name).exists()))
 wanted = {name for name in wanted if not name.startswith("libtrafo")}
 check(linked == wanted, f"linked but not listed: {sorted(wanted - linked)}; listed but not linked: {sorted(linked - wanted)}")
 for name in ("SentencePiece", "Highway", "zlib", "nlohmann-json", "nvidia-cublas", "nvidia-cuda-runtime"):

@@ -19,12 +19,32 @@ func NewLocalGroup() (GroupID, error) {
 	return id, err
 }
 
+// NewMPIGroup names the group of all processes of the MPI job (mpirun, srun) that this process is in,
+// which train on the CPU. Every process makes the same id by itself.
+func NewMPIGroup() (GroupID, error) {
+	var id GroupID
+	err := check(C.trafo_group_id_new(C.TRAFO_TRANSPORT_MPI, (*C.uint8_t)(&id[0]), C.size_t(len(id))))
+	return id, err
+}
+
+// Transport is how the ranks of a group exchange bytes.
+type Transport int
+
+const (
+	// TransportLocal is for NewLocalGroup.
+	TransportLocal Transport = C.TRAFO_TRANSPORT_LOCAL
+	// TransportMPI is for NewMPIGroup. It needs libtrafo_mpi.so.
+	TransportMPI Transport = C.TRAFO_TRANSPORT_MPI
+)
+
 // GroupOptions says which rank joins, and how long it waits.
 type GroupOptions struct {
 	// 0 to Size - 1.
 	Rank int
-	// Number of ranks.
+	// Number of ranks. With TransportMPI, Rank and Size 0 are those of the job.
 	Size int
+	// That of the id.
+	Transport Transport
 	// Until all ranks have joined. Default 0: five minutes.
 	StartTimeout time.Duration
 	// For the slowest rank in a later call, saving included. Default 0: ten minutes.
@@ -44,6 +64,10 @@ func JoinGroup(c *Context, id GroupID, options GroupOptions) (*Group, error) {
 	var o C.trafo_group_options
 	mustInit(C.trafo_group_options_init(&o, C.sizeof_trafo_group_options))
 	o.rank, o.size = cInt(options.Rank), cInt(options.Size)
+	o.transport = cInt(int(options.Transport))
+	if options.Transport == TransportMPI && options.Rank == 0 && options.Size == 0 {
+		o.rank = -1
+	}
 	if options.StartTimeout != 0 {
 		o.start_timeout_s = C.double(options.StartTimeout.Seconds())
 	}
@@ -93,6 +117,13 @@ func (g *Group) Close() error {
 		g.shared.close(func(ptr *C.trafo_group) { C.trafo_group_free(ptr) })
 	}
 	return nil
+}
+
+// FinalizeMPI ends MPI, if a Group has initialised it, and waits for the other processes to do the
+// same. A program that was started by mpirun calls it before it ends: neither a return from main nor
+// os.Exit does it. ErrPeerLost: another process has failed or did not come.
+func FinalizeMPI() error {
+	return check(C.trafo_mpi_finalize())
 }
 
 func (g *Group) hold(origin string) (*C.trafo_group, error) {

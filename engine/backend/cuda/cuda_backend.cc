@@ -1,121 +1,52 @@
 #include "engine/backend/cuda/cuda_backend.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <charconv>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 
 #include "engine/backend/cuda/plugin_api.h"
 #include "engine/backend/side_stream.h"
 #include "engine/backend/tf32.h"
-#include "engine/core/version.h"
+#include "engine/core/plugin_library.h"
 #include "engine/memory/cached_blocks.h"
 
 namespace trafo {
 namespace {
 
 constexpr const char* kCudaBackendOrigin = "cuda";
-constexpr const char* kLibraryName = "libtrafo_cuda.so";
 
 struct Plugin {
   cuda::PluginTable table{};
   std::string path;
 };
 
-// The folder of the shared library or program this code was linked into, as the kernel knows it.
-// The loader's own answer will not do: for a program it is argv[0], which may be a bare name, and a
-// bare name would be looked up in the current directory, where anybody may have put a library.
-std::filesystem::path own_folder() {
-  const auto here = reinterpret_cast<uintptr_t>(&own_folder);
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {  // "BEGIN-END rwxp OFFSET DEVICE INODE PATH"
-    uintptr_t begin = 0, end = 0;
-    const char* const stop = line.data() + line.size();
-    const auto dash = std::from_chars(line.data(), stop, begin, 16);
-    if (dash.ptr == stop) continue;
-    std::from_chars(dash.ptr + 1, stop, end, 16);
-    if (here < begin || here >= end) continue;
-    const size_t path = line.find('/');
-    if (path == std::string::npos) break;
-    std::error_code ignored;
-    const auto file = std::filesystem::canonical(line.substr(path), ignored);
-    return ignored ? std::filesystem::path() : file.parent_path();
-  }
-  return {};
+const char* hint_of(const std::string& reasons) {
+  return reasons.find("libcublas") == std::string::npos
+             ? ""
+             : "\nlibcublasLt.so.13 comes with the CUDA 13 toolkit or with \"pip install "
+               "nvidia-cublas\"; put its folder on LD_LIBRARY_PATH";
 }
 
-// Where the plugin may be. A bare name is looked up by the loader in the system's library folders
-// and in those of LD_LIBRARY_PATH. A program with more rights than its user ignores both variables.
-std::vector<std::string> candidates() {
-  if (const char* named = secure_getenv("TRAFO_CUDA_LIBRARY"); named && *named) {
-    require(named[0] == '/', ErrorCode::unsupported, kCudaBackendOrigin, "TRAFO_CUDA_LIBRARY is '",
-            named, "'; it must be an absolute path");
-    return {named};
-  }
-  std::vector<std::string> paths;
-  if (const auto folder = own_folder(); !folder.empty())
-    paths.push_back((folder / kLibraryName).string());
-  paths.emplace_back(kLibraryName);
-  return paths;
-}
+constexpr PluginLibrary kCudaPlugin{kCudaBackendOrigin, "CUDA plugin", "libtrafo_cuda.so",
+                                    "TRAFO_CUDA_LIBRARY", hint_of};
 
-// True if dlopen of `path` failed although there is such a file: it, or a library that it needs,
-// cannot be loaded. The loader names the file that it could not open first.
-bool is_there(const std::string& path, std::string_view reason) {
-  if (path.find('/') == std::string::npos) return !reason.starts_with(path + ":");
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
-[[noreturn]] void fail_to_load(const std::string& missing, const std::string& broken) {
-  if (broken.empty())
-    fail(ErrorCode::unsupported, kCudaBackendOrigin, "the CUDA plugin ", kLibraryName,
-         " was not found; looked for:", missing);
-  const bool blas = broken.find("libcublas") != std::string::npos;
-  fail(ErrorCode::unsupported, kCudaBackendOrigin, "the CUDA plugin could not be loaded:", broken,
-       blas ? "\nlibcublasLt.so.13 comes with the CUDA 13 toolkit or with \"pip install "
-              "nvidia-cublas\"; put its folder on LD_LIBRARY_PATH"
-            : "");
-}
-
-// Stays loaded for the life of the process: unloading CUDA code at exit is not safe.
 const Plugin& load_plugin() {
   static std::mutex mutex;
   static std::map<std::string, Plugin>* loaded = new std::map<std::string, Plugin>;
   std::lock_guard lock(mutex);
-  std::string missing, broken;
-  for (const std::string& path : candidates()) {
-    const auto found = loaded->find(path);
-    if (found != loaded->end()) return found->second;
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-      const char* said = dlerror();
-      const std::string reason = said ? said : "the loader gives no reason";
-      (is_there(path, reason) ? broken : missing) += concat("\n  ", path, ": ", reason);
-      continue;
-    }
-    const auto entry = reinterpret_cast<cuda::PluginEntry>(dlsym(library, cuda::kPluginEntryName));
-    require(entry != nullptr, ErrorCode::unsupported, kCudaBackendOrigin, path,
-            " is not a Trafo CUDA plugin: ", "it has no symbol ", cuda::kPluginEntryName);
-    Plugin plugin{{}, path};
-    const int32_t result = entry(cuda::kPluginVersion, &plugin.table);
-    require(result == 0 && plugin.table.version == cuda::kPluginVersion, ErrorCode::version,
-            kCudaBackendOrigin, path, " has plugin version ", plugin.table.version,
-            ", this engine needs ", cuda::kPluginVersion, "; install both from one release");
-    require(std::string_view(plugin.table.engine_version) == kVersion, ErrorCode::version,
-            kCudaBackendOrigin, path, " belongs to release ", plugin.table.engine_version,
-            ", this engine is ", kVersion, "; install both from one release");
-    require(std::string_view(plugin.table.kernel_abi) == TRAFO_KERNEL_ABI, ErrorCode::version,
-            kCudaBackendOrigin, path,
-            " was built from other sources than this engine; build both again");
-    return loaded->emplace(path, std::move(plugin)).first->second;
-  }
-  fail_to_load(missing, broken);
+  const OpenPlugin open = open_plugin(kCudaPlugin);
+  const auto found = loaded->find(open.path);
+  if (found != loaded->end()) return found->second;
+  const auto entry =
+      reinterpret_cast<cuda::PluginEntry>(plugin_symbol(kCudaPlugin, open, cuda::kPluginEntryName));
+  Plugin plugin{{}, open.path};
+  entry(cuda::kPluginVersion, &plugin.table);  // fails if the versions differ
+  require_same_release(kCudaPlugin, open, plugin.table.version, cuda::kPluginVersion,
+                       plugin.table.engine_version);
+  require(std::string_view(plugin.table.kernel_abi) == TRAFO_KERNEL_ABI, ErrorCode::version,
+          kCudaBackendOrigin, open.path,
+          " was built from other sources than this engine; build both again");
+  return loaded->emplace(open.path, std::move(plugin)).first->second;
 }
 
 // Text the plugin writes its reasons into.

@@ -122,6 +122,7 @@ pub const TRAFO_COPY_IF_NEEDED: i32 = 0;
 pub const TRAFO_COPY_NEVER: i32 = 1;
 pub const TRAFO_COPY_ALWAYS: i32 = 2;
 pub const TRAFO_TRANSPORT_LOCAL: i32 = 0;
+pub const TRAFO_TRANSPORT_MPI: i32 = 1;
 pub const TRAFO_GROUP_ID_BYTES: i32 = 128;
 unsafe extern "C" {
     #[doc = " \"0.1.0\". Static storage. since 0.1"]
@@ -3699,7 +3700,7 @@ pub struct trafo_group_options {
     pub struct_size: usize,
     #[doc = " 0 to size - 1. Default 0."]
     pub rank: i32,
-    #[doc = " number of ranks. Default 1."]
+    #[doc = " number of ranks. Default 1. With MPI, rank -1 and size 0 are those of MPI_COMM_WORLD."]
     pub size: i32,
     #[doc = " TRAFO_TRANSPORT_* of the id"]
     pub transport: i32,
@@ -3763,12 +3764,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES.\n since 0.1"]
+    #[doc = " The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES. With MPI\n the group is the job, and each process makes the same id by itself. since 0.1"]
     pub fn trafo_group_id_new(transport: i32, id: *mut u8, id_bytes: usize) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that\n of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group\n that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within\n start_timeout_s. since 0.1"]
+    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that\n of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group\n that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within\n start_timeout_s.\n TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from those of MPI.\n UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names\n another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless\n the program has. Trafo calls MPI on a thread of its own, and only during calls of the group. After PEER_LOST no group of the job can be\n joined any more: the program should end, and its launcher start all processes again. since 0.1"]
     pub fn trafo_group_new(
         context: *mut trafo_context,
         options: *const trafo_group_options,
@@ -3794,6 +3795,11 @@ unsafe extern "C" {
         reason: *const ::core::ffi::c_char,
         reason_length: usize,
     ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Ends MPI, if Trafo has initialised it. Each process calls this when it will join no other group; it waits for the other processes, no\n longer than the timeout_s of the last group. exit() and a return from main do this by themselves; a program that ends in another way (Go's\n os.Exit) makes this call. PEER_LOST: another process has failed or did not come, or a call of a group is running. MPI is not finalised\n then, and the launcher ends the other processes when this one ends. since 0.1"]
+    pub fn trafo_mpi_finalize() -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[doc = " Frees the handle. A trainer of the group keeps what it needs; the rank has left the group once both are freed. since 0.1"]

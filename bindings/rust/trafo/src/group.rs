@@ -12,23 +12,32 @@ const ID_BYTES: usize = sys::TRAFO_GROUP_ID_BYTES as usize;
 
 /// The name of a [`Group`], which the program gives to all its ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct GroupId([u8; ID_BYTES]);
+pub struct GroupId {
+    bytes: [u8; ID_BYTES],
+    transport: i32,
+}
 
 impl GroupId {
     /// A new group of threads of this process, which train on the CPU or each on a GPU of its own.
     pub fn local() -> Result<Self> {
-        let mut id = [0; ID_BYTES];
+        Self::of(sys::TRAFO_TRANSPORT_LOCAL as i32)
+    }
+    /// The group of all processes of the MPI job (`mpirun`, `srun`) that this process is in, which train on the CPU.
+    /// Every process makes the same id by itself.
+    pub fn mpi() -> Result<Self> {
+        Self::of(sys::TRAFO_TRANSPORT_MPI as i32)
+    }
+    fn of(transport: i32) -> Result<Self> {
+        let mut bytes = [0; ID_BYTES];
         // SAFETY: the bytes are valid for their length.
-        check(unsafe {
-            sys::trafo_group_id_new(sys::TRAFO_TRANSPORT_LOCAL, id.as_mut_ptr(), ID_BYTES)
-        })?;
-        Ok(GroupId(id))
+        check(unsafe { sys::trafo_group_id_new(transport, bytes.as_mut_ptr(), ID_BYTES) })?;
+        Ok(GroupId { bytes, transport })
     }
 }
 
 impl fmt::Debug for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("GroupId").field(&String::from_utf8_lossy(&self.0)).finish()
+        f.debug_tuple("GroupId").field(&String::from_utf8_lossy(&self.bytes)).finish()
     }
 }
 
@@ -79,6 +88,13 @@ impl Group {
     pub fn join(model: &Model, id: &GroupId, rank: i32, size: i32) -> Result<Self> {
         Self::join_within(model, id, rank, size, Duration::from_secs(300), Duration::from_secs(600))
     }
+    /// Joins the group of the MPI job as the rank that this process has in it. Needs `libtrafo_mpi.so`, and initialises MPI
+    /// unless the program has. A process is in one such group at a time.
+    /// [`PeerLost`](crate::ErrorCode::PeerLost): the other processes have not come, or a group of the job has failed; then
+    /// all processes must be started again.
+    pub fn join_mpi(model: &Model) -> Result<Self> {
+        Self::join(model, &GroupId::mpi()?, -1, 0)
+    }
     /// The same with other limits: until all ranks have joined, and for the slowest rank in a later call.
     pub fn join_within(
         model: &Model,
@@ -91,11 +107,12 @@ impl Group {
         let mut options = defaults(sys::trafo_group_options_init);
         options.rank = rank;
         options.size = size;
+        options.transport = id.transport;
         options.start_timeout_s = start.as_secs_f64();
         options.timeout_s = wait.as_secs_f64();
         // SAFETY: the context is live, options and id are valid during the call.
         let raw = RawGroup::make(|out| unsafe {
-            sys::trafo_group_new(model.context_ptr(), &options, id.0.as_ptr(), ID_BYTES, out)
+            sys::trafo_group_new(model.context_ptr(), &options, id.bytes.as_ptr(), ID_BYTES, out)
         })?;
         Ok(Group(Arc::new(raw)))
     }
@@ -127,6 +144,13 @@ impl Group {
     pub(crate) fn as_ptr(&self) -> *mut sys::trafo_group {
         self.0.as_ptr()
     }
+}
+
+/// Ends MPI, if a [`Group`] has initialised it, and waits for the other processes to do the same. A process that returns from
+/// `main` or calls [`std::process::exit`] does this by itself.
+pub fn finalize_mpi() -> Result<()> {
+    // SAFETY: it has no arguments.
+    check(unsafe { sys::trafo_mpi_finalize() })
 }
 
 impl fmt::Debug for Group {

@@ -187,7 +187,7 @@ pub use evaluation::{
     sentence_scores,
 };
 pub use event::{Event, EventKind, Metrics, Stop};
-pub use group::{Group, GroupId};
+pub use group::{Group, GroupId, finalize_mpi};
 pub use interop::{ExportFormat, ExportWeights, Imported};
 pub use memory_plan::MemoryPlan;
 pub use model::{Model, Parameter, ParameterInfo, Score};
