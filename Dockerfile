@@ -4,23 +4,43 @@
 #   docker build --target cli -t translate-train .                                the trainer
 #   translate-train quantize -m RUN -o model                                      an int8 model, in this folder
 #   docker build --target server --build-arg MODEL=model -t translate-server .    a translation server with it
+#
+# tests/tools/image_test.py builds and runs cli and server. --build-arg CMAKE_OPTIONS=-D... changes how the library is built.
+#
+# Debian 12, or a mirror of it: --build-arg BASE=registry.example/debian:12-slim
+ARG BASE=debian:12-slim
 
-FROM debian:12-slim AS build
+FROM ${BASE} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/*
 WORKDIR /trafo
 COPY scripts/install-dependencies.sh scripts/
 RUN scripts/install-dependencies.sh && rm -rf /var/lib/apt/lists/*
+# What the library is made of: another model, test or document compiles nothing again.
+COPY CMakeLists.txt CMakePresets.json LICENSE ./
+COPY apps apps
+COPY capi capi
+COPY cmake cmake
+COPY engine engine
+COPY examples examples
+COPY scripts scripts
+COPY bindings/rust/Cargo.lock bindings/rust/
+COPY bindings/go/trafo/go.mod bindings/go/trafo/
+ARG CMAKE_OPTIONS=
+ARG LANG=C.UTF-8
+ARG CCACHE_DIR=/var/cache/ccache
+RUN scripts/build.sh $CMAKE_OPTIONS
+
+FROM build AS test
 COPY . .
-RUN scripts/build.sh
+RUN scripts/test.sh
+
+FROM build AS packages
 # The time of all files in the packages.
 ARG SOURCE_DATE_EPOCH=0
 RUN SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH scripts/package.sh
 
-FROM build AS test
-RUN scripts/test.sh
-
-FROM debian:12-slim AS cli
-COPY --from=build /trafo/build/release/packages/trafo_*.deb /tmp/
+FROM ${BASE} AS cli
+COPY --from=packages /trafo/build/release/packages/trafo_*.deb /tmp/
 RUN apt-get update && apt-get install -y --no-install-recommends /tmp/trafo_*.deb && rm -rf /var/lib/apt/lists/* /tmp/trafo_*.deb
 WORKDIR /work
 USER 65532:65532
@@ -29,9 +49,10 @@ CMD ["--help"]
 
 FROM build AS server-build
 RUN apt-get update && apt-get install -y --no-install-recommends golang-go && rm -rf /var/lib/apt/lists/*
+COPY bindings/go bindings/go
 RUN PATH="$(scripts/install-go.sh):$PATH" && go -C bindings/go/trafo build -trimpath -o /translate-server ./examples/translate-server
 
-FROM debian:12-slim AS server
+FROM ${BASE} AS server
 RUN apt-get update && apt-get install -y --no-install-recommends libhwy1 libsentencepiece0 libstdc++6 zlib1g && rm -rf /var/lib/apt/lists/*
 COPY --from=server-build /translate-server /usr/local/bin/
 ARG MODEL=model

@@ -5,13 +5,14 @@
 #   --docs      also doxygen, for scripts/reference.sh
 #   --fuzz      also clang, for the preset `fuzz`
 #   --report    also a Chromium without a screen, for tests/report/screenshot.py
+#   --images    also what builds and runs images without a registry, for tests/tools/image_test.py
 set -euo pipefail
 
 packages=(
   build-essential cmake ninja-build ccache pkg-config python3 zlib1g-dev
   libsentencepiece-dev libhwy-dev nlohmann-json3-dev
   libcli11-dev libyaml-cpp-dev libfmt-dev libspdlog-dev
-  libgtest-dev libopenblas-dev libopenmpi-dev openmpi-bin
+  libgtest-dev libopenblas-dev libopenmpi-dev openmpi-bin file
 )
 # Debian 12 has two Rusts: rustc is 1.63, rustc-web is the one that its browsers are built with.
 rust_packages() {
@@ -37,7 +38,8 @@ for argument in "$@"; do
     --docs) packages+=(doxygen) ;;
     --fuzz) packages+=(clang llvm libclang-rt-14-dev) ;;
     --report) packages+=(chromium-headless-shell fonts-dejavu-core) ;;
-    *) echo "usage: scripts/install-dependencies.sh [--tests] [--bindings] [--docs] [--fuzz] [--report]" >&2; exit 2 ;;
+    --images) packages+=(buildah podman crun debootstrap) ;;
+    *) echo "usage: scripts/install-dependencies.sh [--tests] [--bindings] [--docs] [--fuzz] [--report] [--images]" >&2; exit 2 ;;
   esac
 done
 

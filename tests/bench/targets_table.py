@@ -193,7 +193,8 @@ def trafo_size(arguments, folder, weights):
     """Of the checkpoint that is translated with, or of its int8 form."""
     if weights:
         quantized = os.path.join(folder, "trafo-int8")
-        subprocess.run([arguments.translate_train, "quantize", "-m", arguments.model, "-o", quantized, "--quiet"], check=True)
+        if not os.path.exists(quantized):
+            subprocess.run([arguments.translate_train, "quantize", "-m", arguments.model, "-o", quantized, "--quiet"], check=True)
         return size_of(quantized)
     done = subprocess.run([arguments.translate_train, "info", arguments.model, "--json"], encoding="utf-8", capture_output=True, check=True)
     return os.path.getsize(json.loads(done.stdout)["run"]["checkpoint"]["model"]["file"])

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,6 +22,14 @@ import (
 	"time"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
+)
+
+// The long form, and the form with containers, which tests/tools/image_test.py runs.
+var (
+	restarts = flag.Int("restarts", 2, "of the rolling restart: how many replicas are replaced")
+	replicas = flag.String("replica", "", "of the rolling restart: the command that runs a replica in place of the "+
+		"program built here, as 'podman run --rm --network host translate-server'")
+	linesFile = flag.String("lines", "", "of the rolling restart, with -replica: what the clients ask for")
 )
 
 var built struct {
@@ -75,10 +84,10 @@ type replica struct {
 }
 
 // launch waits until the server listens, which is when its model is loaded.
-func launch(t *testing.T, program string, arguments ...string) *replica {
+func launch(t *testing.T, command ...string) *replica {
 	t.Helper()
-	arguments = append([]string{"-listen", "127.0.0.1:0", "-device", "cpu", "-threads", "1"}, arguments...)
-	r := &replica{command: exec.Command(program, arguments...)}
+	command = append(command, "-listen", "127.0.0.1:0", "-device", "cpu", "-threads", "1")
+	r := &replica{command: exec.Command(command[0], command[1:]...)}
 	log := value(r.command.StderrPipe())(t)
 	check(t, r.command.Start())
 	t.Cleanup(func() { r.command.Process.Kill(); r.command.Wait() })
@@ -180,35 +189,69 @@ func question(line string) string {
 	return string(data)
 }
 
+// askAll has compare_answers.py ask a server for all lines: with "--write" it makes the baseline.
+func askAll(t *testing.T, server *url.URL, baseline string, arguments ...string) {
+	t.Helper()
+	arguments = append([]string{"compare_answers.py", "--server", server.String(), "--baseline", baseline}, arguments...)
+	if out, err := exec.Command("python3", arguments...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", arguments, err, out)
+	}
+}
+
+// baselineAnswers is what the server must say to each line of the baseline.
+func baselineAnswers(t *testing.T, baseline string) map[string]string {
+	t.Helper()
+	expected := map[string]string{}
+	for entry := range strings.Lines(string(value(os.ReadFile(baseline))(t))) {
+		var e struct{ Text, Answer string }
+		check(t, json.Unmarshal([]byte(entry), &e))
+		expected[e.Text] = e.Answer
+	}
+	return expected
+}
+
+// translated is the text of an answer with one translation.
+func translated(answer string) string {
+	var a struct{ Translations []struct{ Text string } }
+	if json.Unmarshal([]byte(answer), &a) != nil || len(a.Translations) != 1 {
+		return "no answer: " + answer
+	}
+	return a.Translations[0].Text
+}
+
+// replicaCommand runs a replica with an int8 model; source is what it is asked.
+func replicaCommand(t *testing.T) (command, source []string) {
+	t.Helper()
+	if *replicas == "" {
+		run, source := train(t)
+		// With the image's -drain: a busy machine may probe a second late.
+		return []string{program(t), "-model", quantized(t, run), "-drain", "5s", "-beam", "2"}, source
+	}
+	return strings.Fields(*replicas), strings.Split(strings.TrimSpace(string(value(os.ReadFile(*linesFile))(t))), "\n")
+}
+
 func TestARollingRestartLosesNoAnswerOfSixtyFourClients(t *testing.T) {
-	run, source := train(t)
-	model := quantized(t, run)
-	server := program(t)
+	command, source := replicaCommand(t)
+	start := func() *replica { return launch(t, command...) }
+	first := start()
 
 	// What one replica alone says to each line.
-	start := func() *replica { // with the image's -drain: a busy machine may probe a second late
-		return launch(t, server, "-model", model, "-drain", "5s", "-beam", "2")
-	}
-	first := start()
-	expected := map[string]string{}
-	for _, line := range source {
-		status, answer, _, err := post(t.Context(), first.url.String(), question(line))
-		if err != nil || status != http.StatusOK {
-			t.Fatal(status, answer, err)
-		}
-		expected[line] = answer
-	}
+	folder := t.TempDir()
+	lines, baseline := filepath.Join(folder, "lines.txt"), filepath.Join(folder, "answers.jsonl")
+	check(t, os.WriteFile(lines, []byte(strings.Join(source, "\n")+"\n"), 0o644))
+	askAll(t, first.url, baseline, "--write", lines)
+	expected := baselineAnswers(t, baseline)
 
 	var s service
 	var failures atomic.Int64
-	replicas := []*replica{first, start()}
-	for _, r := range replicas {
+	running := []*replica{first, start()}
+	for _, r := range running {
 		s.add(r)
 	}
 	probing, stop := context.WithCancel(t.Context())
 	defer stop()
 	go s.probe(probing)
-	for _, r := range replicas {
+	for _, r := range running {
 		s.waitFor(t, r, true)
 	}
 	front := httptest.NewServer(s.handler(&failures))
@@ -227,7 +270,7 @@ func TestARollingRestartLosesNoAnswerOfSixtyFourClients(t *testing.T) {
 				}
 				line := source[i%len(source)]
 				status, answer, _, err := post(context.Background(), front.URL, question(line))
-				if err != nil || status != http.StatusOK || answer != expected[line] {
+				if err != nil || status != http.StatusOK || translated(answer) != expected[line] {
 					if wrong.Add(1) <= 3 {
 						t.Error(status, answer, err)
 					}
@@ -237,8 +280,9 @@ func TestARollingRestartLosesNoAnswerOfSixtyFourClients(t *testing.T) {
 		})
 	}
 	eventually(t, "clients are answered", func() bool { return answers.Load() > 64 })
-	for _, old := range replicas { // a new replica is ready before an old one ends
-		added := start()
+	for range *restarts { // a new replica is ready before an old one ends
+		old, added := running[0], start()
+		running = append(running[1:], added)
 		s.add(added)
 		s.waitFor(t, added, true)
 		before := answers.Load()
@@ -251,5 +295,8 @@ func TestARollingRestartLosesNoAnswerOfSixtyFourClients(t *testing.T) {
 	if wrong.Load() > 0 || failures.Load() > 0 {
 		t.Errorf("of %d answers %d were wrong or lost, and the service failed %d times", answers.Load(), wrong.Load(), failures.Load())
 	}
-	t.Logf("%d answers during two restarts", answers.Load())
+	for _, r := range running {
+		askAll(t, r.url, baseline) // fails if an answer differs
+	}
+	t.Logf("%d answers during %d restarts", answers.Load(), *restarts)
 }
