@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -51,6 +52,18 @@ Tokenizer train_small(TokenizerModel model = TokenizerModel::unigram, bool byte_
   options.byte_fallback = byte_fallback;
   options.hard_vocab_limit = false;
   return Tokenizer::train(sample_sentences(), options);
+}
+
+// Sums of them are exact, so that segmentations of one score are a tie in every program.
+TEST(Tokenizer, ScoresOfAUnigramModelHaveTenBinaryPlaces) {
+  const Tokenizer tokenizer = train_small();
+  int others = 0;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const float scaled = tokenizer.score(id) * 1024;
+    EXPECT_EQ(scaled, std::nearbyint(scaled)) << tokenizer.token(id);
+    others += scaled != 0;
+  }
+  EXPECT_GT(others, 20);
 }
 
 TEST(Tokenizer, RoundTripsTrainedText) {
