@@ -4,8 +4,8 @@
 #include <optional>
 #include <set>
 
-#include "engine/core/utf8.h"
 #include "engine/interop/directory.h"
+#include "engine/interop/fast_tokenizer.h"
 #include "engine/interop/spm_subwords.h"
 #include "engine/interop/tokenizer_json_text.h"
 #include "engine/io/safetensors_header.h"
@@ -57,6 +57,7 @@ class Converter {
   std::vector<const Json*> steps(const char* part, const char* list) const;
 
   void read_model();
+  size_t read_map(const std::vector<const Json*>& steps);
   void read_normalizer();
   void read_pre_tokenizer();
   void read_added_tokens();
@@ -75,9 +76,7 @@ class Converter {
   bool is_unigram_ = false, byte_fallback_ = false;
   int32_t unk_ = -1;
   std::string character_map_;
-  bool prefix_ = false, collapse_ = false, splits_ = false;
-  std::vector<std::pair<std::string, std::string>>
-      composed_;  // what the character map does as well
+  bool prefix_ = false, collapse_ = false, strips_ = false, splits_ = false;
 };
 
 std::vector<const Json*> Converter::steps(const char* part, const char* list) const {
@@ -206,13 +205,12 @@ void Converter::read_replacement(const Json& step) {
   const std::string plain = text_of(pattern->find("String"));
   const std::string regex = text_of(pattern->find("Regex"));
   if (plain == " " && content == kSpace) return;  // done in any case
-  if (regex == " {2,}" && (content == " " || content == kSpace)) {
+  if (regex == kSeveralSpaces && (content == " " || content == kSpace))
     collapse_ = true;
-    return;
-  }
-  if (plain.empty() || !character_map_.empty())
-    refuse("normalizer: Replace", "of ", quote(plain.empty() ? regex : plain));
-  composed_.emplace_back(plain, content);
+  else if (regex == kEdgeSpaces && content.empty())
+    strips_ = true;
+  else
+    refuse("normalizer: Replace", "of ", quote((plain.empty() ? regex : plain).substr(0, 40)));
 }
 
 std::string from_base64(const std::string& text) {
@@ -234,32 +232,42 @@ std::string from_base64(const std::string& text) {
   return bytes;
 }
 
+// How many of the steps are those of normalizer_steps().
+size_t Converter::read_map(const std::vector<const Json*>& steps) {
+  const auto map = std::find_if(steps.begin(), steps.end(), [](const Json* step) {
+    return text_of(step->find("type")) == "Precompiled";
+  });
+  if (map == steps.end()) return 0;
+  const std::string text = text_of((*map)->find("precompiled_charsmap"));
+  character_map_ = from_base64(text);
+  check(text.empty() || !character_map_.empty(), "normalizer: precompiled_charsmap is no base64");
+  if (map == steps.begin() || character_map_.empty()) return 0;
+  const std::optional<Json::List> known = normalizer_steps(character_map_, label_);
+  const bool same = known && known->size() <= steps.size() &&
+                    std::equal(known->begin(), known->end(), steps.begin(),
+                               [](const Json& a, const Json* b) { return a == *b; });
+  return same ? known->size() : 0;
+}
+
 void Converter::read_normalizer() {
-  bool composes = false, strips = false;
-  for (const Json* step : steps("normalizer", "normalizers")) {
+  std::vector<const Json*> all = steps("normalizer", "normalizers");
+  all.erase(all.begin(), all.begin() + static_cast<ptrdiff_t>(read_map(all)));
+  for (const Json* step : all) {
     const std::string type = text_of(step->find("type"));
-    if (type == "Precompiled") {
-      const std::string map = text_of(step->find("precompiled_charsmap"));
-      character_map_ = from_base64(map);
-      check(map.empty() || !character_map_.empty(),
-            "normalizer: precompiled_charsmap is no base64");
-    } else if (type == "NFC" && character_map_.empty()) {
-      composes = true;  // a map does this as well, which convert() checks where it can
-    } else if (type == "Replace") {
+    if (type == "Precompiled") continue;
+    if (type == "Replace") {
       read_replacement(*step);
     } else if (type == "Prepend") {
       if (text_of(step->find("prepend")) != kSpace)
         refuse("normalizer: Prepend", "of ", quote(text_of(step->find("prepend"))));
       prefix_ = true;
     } else if (type == "Strip") {
-      strips = true;
+      strips_ = true;
     } else {
       refuse("normalizer", "the step ", quote(type));
     }
   }
-  if ((composes || !composed_.empty()) && character_map_.empty())
-    refuse("normalizer", composes ? "the step NFC" : "Replace", " without Precompiled");
-  if (strips && !collapse_) refuse("normalizer: Strip", "spaces inside a text are kept");
+  if (strips_ && !collapse_) refuse("normalizer: Strip", "spaces inside a text are kept");
 }
 
 void Converter::read_pre_tokenizer() {
@@ -360,14 +368,7 @@ Tokenizer Converter::convert(const SpecialIds& ids) {
   for (size_t id = 0; id < subwords_.size(); ++id)
     if (subwords_[id].text.empty())
       subwords_[id] = {concat("<unused:", id, ">"), 0, SubwordType::unused};
-  Tokenizer tokenizer = Tokenizer::from_bytes(serialized(ids), label_);
-  for (const auto& [from, to] : composed_) {
-    std::string normal;
-    for (const NormalizedRun& run : tokenizer.normalize(from)) normal += run.text;
-    if (normal != to && normal != std::string(kSpace) + to)
-      refuse("normalizer: Replace", "of ", quote(from));
-  }
-  return tokenizer;
+  return Tokenizer::from_bytes(serialized(ids), label_);
 }
 
 }  // namespace

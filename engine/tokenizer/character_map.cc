@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
+#include "engine/tokenizer/character_map_entries.h"
 #include "engine/tokenizer/spm_fields.h"
 
 namespace trafo {
@@ -147,6 +149,37 @@ size_t CharacterMap::normalized_bytes(std::string_view text) const {
   size_t bytes = kEscapedSpaceBytes;  // the dummy prefix or suffix
   for (size_t position = 0; position < text.size();) bytes += escaped_bytes(next(text, position));
   return bytes;
+}
+
+bool visit_entries(std::string_view blob, std::string_view name, size_t limit,
+                   const std::function<bool(std::string_view)>& each) {
+  const CharacterMap checked(blob, name);
+  uint32_t trie_bytes = 0;
+  std::memcpy(&trie_bytes, blob.data(), sizeof trie_bytes);
+  std::vector<uint32_t> units(trie_bytes / sizeof(uint32_t));
+  std::memcpy(units.data(), blob.data() + sizeof trie_bytes, trie_bytes);
+
+  struct Frame {
+    uint32_t base, label;
+  };
+  std::vector<Frame> stack{{child_base(0, units[0]), 1}};
+  std::string text;  // that leads to the innermost node
+  for (size_t entries = 0, nodes = 0; !stack.empty();) {
+    const auto [base, label] = stack.back();
+    if (label == 256) {
+      stack.pop_back();
+      if (!stack.empty()) text.pop_back();
+      continue;
+    }
+    ++stack.back().label;
+    const uint32_t position = base ^ label, unit = units[position];
+    if (!has_label(unit, label)) continue;
+    if (++nodes > 4 * limit) return false;
+    text += static_cast<char>(label);
+    if (has_leaf(unit) && (++entries > limit || !each(text))) return false;
+    stack.push_back({child_base(position, unit), 1});
+  }
+  return true;
 }
 
 }  // namespace trafo

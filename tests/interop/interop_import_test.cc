@@ -124,8 +124,8 @@ TEST_F(ImportTest, ATokenizerThatWasSavedAgain) {
   const ImportedModel result = imported(directory);
   ASSERT_TRUE(result.tokenizer.has_value()) << result.note;
   EXPECT_EQ(result.note, "");
-  for (const char* line :
-       {"der Hund sieht einen Baum.", "  ein  Licht ", "naïve ﬁ ½ 東京", "", "x\ty"})
+  for (const char* line : {"der Hund sieht einen Baum.", "  ein  Licht ", "naïve ﬁ ½ 東京", "",
+                           "x\ty", "a\u0327\u0302 \uff76\uff9e \u1100\u1161\u11a8"})
     EXPECT_EQ(result.tokenizer->encode(line), tokenizer().encode(line)) << line;
   for (int32_t id = 0; id < tokenizer().vocab_size(); ++id) {
     EXPECT_EQ(result.tokenizer->token(id), tokenizer().token(id));
@@ -204,12 +204,17 @@ TEST_F(ImportTest, TokenizersOfAnotherForm) {
   no_tokenizer("normalizer: the step 'Lowercase'", [](Json& json) {
     json["normalizer"]["normalizers"].push_back({{"type", "Lowercase"}});
   });
-  no_tokenizer("normalizer: Replace without Precompiled", [](Json& json) {
+  no_tokenizer("normalizer: Replace: of 'a'", [](Json& json) {
     json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "b"}};
   });
-  no_tokenizer("normalizer: the step NFC without Precompiled", [](Json& json) {
+  no_tokenizer("normalizer: the step 'NFC'", [](Json& json) {
     json["normalizer"] = {{"type", "NFC"}};
   });
+  // The steps of an export stand together, and each is as the map has it.
+  no_tokenizer("normalizer: Replace: of '\U00011935",
+               [](Json& json) { json["normalizer"]["normalizers"].erase(6); });
+  no_tokenizer("normalizer: Replace: of '\U00011935",
+               [](Json& json) { json["normalizer"]["normalizers"][2]["content"] = "\ufdd1"; });
   no_tokenizer("added_tokens: '<x>' has lstrip", [](Json& json) {
     json["added_tokens"].push_back(
         {{"id", 5}, {"content", "<x>"}, {"special", false}, {"lstrip", true}});

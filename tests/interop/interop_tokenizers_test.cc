@@ -1,6 +1,10 @@
 // What the files say about tokenizers that are not as ours are trained: without <s> or <pad>, with
 // byte tokens, with another normaliser, in another order.
+#include <algorithm>
+#include <cstring>
+
 #include "engine/interop/spm_subwords.h"
+#include "engine/tokenizer/character_map_entries.h"
 #include "engine/tokenizer/spm_fields.h"
 #include "tests/interop/interop_support.h"
 
@@ -39,6 +43,14 @@ std::string from_base64(const std::string& text) {
     if ((count += 6) >= 8) bytes += static_cast<char>(bits >> (count -= 8) & 0xff);
   }
   return bytes;
+}
+
+// A character map without an entry. NFC changes what it leaves.
+std::string empty_map() {
+  std::string map(sizeof(uint32_t) + 1024 + 1, '\0');
+  const uint32_t trie_bytes = 1024;
+  std::memcpy(map.data(), &trie_bytes, sizeof trie_bytes);
+  return map;
 }
 
 class InteropTokenizerTest : public InteropTest {
@@ -100,19 +112,38 @@ TEST_F(InteropTokenizerTest, TheNormaliserIsWrittenAsItIs) {
     const Json& steps = json["normalizer"]["normalizers"];
     std::vector<std::string> types;
     for (const Json& step : steps) types.push_back(step["type"]);
-    // First half-width letters with a voicing mark become one letter: the first is U+FF66 U+FF9E.
-    const auto composed = std::find(types.begin(), types.end(), "NFC");
-    EXPECT_EQ(
-        std::vector<std::string>(composed, types.end()),
-        (std::vector<std::string>{"NFC", "Precompiled", "Strip", "Replace", "Prepend", "Replace"}));
-    EXPECT_EQ(composed - types.begin(), 28);
-    EXPECT_EQ(steps[0]["pattern"]["String"], "\uff66\uff9e");
-    EXPECT_EQ(steps[0]["content"], "\u30fa");
-    const auto next = static_cast<size_t>(composed - types.begin()) + 1;
-    const std::string text = steps[next]["precompiled_charsmap"];
+    EXPECT_EQ(types, (std::vector<std::string>{
+                         "Replace", "Replace", "Replace", "Replace", "Precompiled", "Replace",
+                         "NFC", "Replace", "Replace", "Replace", "Replace", "Prepend", "Replace"}));
+    const std::string text = steps[4]["precompiled_charsmap"];
     EXPECT_EQ(text.size() % 4, 0u);
     EXPECT_EQ(from_base64(text), map);
   }
+}
+
+TEST_F(InteropTokenizerTest, EntriesOfACharacterMapAreVisitedInOrderUpToALimit) {
+  const std::string blob = interop::parse_spm(tokenizer().serialized()).character_map;
+  const CharacterMap map(blob, "map");
+  std::vector<std::string> entries;
+  EXPECT_TRUE(visit_entries(blob, "map", 1 << 18, [&](std::string_view text) {
+    entries.emplace_back(text);
+    return true;
+  }));
+  EXPECT_TRUE(std::is_sorted(entries.begin(), entries.end()));
+  EXPECT_TRUE(std::binary_search(entries.begin(), entries.end(), "e\u0302\u0301"));
+  for (const std::string& entry : entries) {
+    size_t position = 0;
+    map.next(entry, position);
+    ASSERT_EQ(position, entry.size());
+  }
+  const auto never = [](std::string_view) { return false; };
+  const auto always = [](std::string_view) { return true; };
+  EXPECT_FALSE(visit_entries(blob, "map", 1 << 18, never));
+  EXPECT_FALSE(visit_entries(blob, "map", entries.size() - 1, always));
+  EXPECT_TRUE(visit_entries(blob, "map", entries.size(), always));
+  EXPECT_TRUE(visit_entries(empty_map(), "map", 0, always));
+  expect_error(ErrorCode::corrupt_file, "character map",
+               [&] { visit_entries("no map", "map", 1, always); });
 }
 
 TEST_F(InteropTokenizerTest, WhatTheFastFormCannotSayIsLeftToTheModelFile) {
@@ -126,7 +157,8 @@ TEST_F(InteropTokenizerTest, WhatTheFastFormCannotSayIsLeftToTheModelFile) {
     return Tokenizer::from_bytes(interop::serialize_spm(bpe, subwords));
   };
   std::vector<Tokenizer> slow{retyped(SubwordType::user_defined), retyped(SubwordType::unused),
-                              normalised(flag_of(spm_field::kEscape, false))};
+                              normalised(flag_of(spm_field::kEscape, false)),
+                              normalised(field_of(spm_field::kCharacterMap, empty_map()))};
   // A subword that no two others make; two whose merges have no order.
   slow.push_back(changed_bpe([](auto& subwords) { subwords[4].text = "xyz"; }));
   slow.push_back(changed_bpe([](auto& subwords) { subwords[5].score = subwords[4].score; }));

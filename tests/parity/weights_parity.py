@@ -7,7 +7,8 @@ Trains an encoder-decoder and two small Llama models. CTranslate2: every type of
 CTranslate2's own converter makes of the directory for transformers, and greedy translations are ours. GGUF: the gguf package reads
 every tensor, its own quantisation gives the same bytes, what it reads is within a block's rounding of the weights, and transformers
 (gguf_file) gives our log-probabilities and ids. llama.cpp (in the package xllamacpp) gives our ids and greedy translations.
-Tokenizers: AutoTokenizer gives our ids on lines in many scripts, for unigram and BPE, with and without byte tokens.
+Tokenizers: AutoTokenizer gives our ids on lines in many scripts, for unigram and BPE, with and without byte tokens. --tokenizers: only
+these, on the whole corpus and thousands of lines, and the normal form of every character and of every entry of the character map.
 
 Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 all equal, 1 not,
 77 the packages cannot be had here.
@@ -21,10 +22,9 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
-import eval_parity
 import export_parity
-import own_environment
-from export_parity import LONGEST, Checks, Program, encode_all, lm_log_probabilities, write_lines
+import tokenizer_cases
+from export_parity import LONGEST, Checks, encode_all, lm_log_probabilities
 
 CTRANSLATE2_TYPES = ["float32", "float16", "bfloat16", "int16", "int8"]
 # The share of greedy translations that are ours; of the types that round, where the two best tokens are nearly as good.
@@ -33,8 +33,6 @@ GGUF_TYPES = ["f32", "f16", "q8_0", "q4_0"]
 GGUF_LOG_PROBABILITY = {"f32": 1e-4, "f16": 5e-3}  # a token
 # Of the translations of the model with the weights that were read. llama.cpp rounds activations to 8 bits where weights are blocks.
 LLAMA_CPP_SAME = {"f32": 0.99, "f16": 0.97, "q8_0": 0.9, "q4_0": 0.9}
-# Viterbi paths with equal scores: the library adds them up in float64, SentencePiece in float32.
-SAME_IDS = {"bpe": 1.0, "unigram": 0.98}
 
 
 # ---- CTranslate2 ----
@@ -232,55 +230,21 @@ def check_llama_cpp(checks, name, file, spm, test, reference, share):
     checks.translations(f"llama.cpp, {name}", reference, texts, share)
 
 
-# ---- tokenizers ----
-
-def lines_in_many_scripts(test):
-    import random
-    import unicodedata
-    lines = [line for sentences in eval_parity.SENTENCES.values() for line in sentences]
-    choice = random.Random(3)
-    lines += [eval_parity.damage(line, choice) for line in lines for _ in range(4)]
-    # Decomposed as some keyboards and file systems write it.
-    composed = lines + ["Tiếng Việt có dấu: một, hai, ba, người", "한국어 문장입니다", "Ελλάδα, ά έ ή ί", "Žluťoučký kůň"]
-    lines = composed + [unicodedata.normalize("NFD", line) for line in composed]
-    return lines + test + ["", " ", "   ", "▁", "a▁b", "  two  spaces ", "tab\there", "ﬁne ½ Ⅷ ＡＢＣ", "\u200b", "日本語テキスト", "ｶﾞｷﾞ ﾊﾟﾝ"]
-
-
-def check_tokenizers(checks, program, test):
-    import sentencepiece
-    from transformers import AutoTokenizer
-    lines = lines_in_many_scripts(test)
-    write_lines(os.path.join(program.folder, "scripts.txt"), [line for line in lines if line.strip()])
-    for kind in ([], ["--bpe"]):
-        for bytes_too in ([], ["--byte-fallback"]):
-            name = "-".join(flag.strip("-") for flag in ["tokenizer", *(kind or ["unigram"]), *bytes_too])
-            program.run("vocab", "-t", "train.src", "train.trg", "scripts.txt", "-o", name + ".spm", "--dim-vocabs", "700",
-                        "--character-coverage", "0.98", "--soft-limit", "--quiet", *kind, *bytes_too)
-            program.train(name, 1, "--arch", "decoder-lm", "--vocabs", name + ".spm")
-            folder = os.path.join(program.folder, name + "-hf")
-            program.run("export", "-m", name, "--to", "hf-gpt2", "-o", folder, "--quiet")
-            spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(program.folder, name + ".spm"))
-            ours = encode_all(spm, lines)
-            for fast in (True, False):
-                tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=fast)
-                theirs = tokenizer(lines).input_ids
-                wrong = [line for line, a, b in zip(lines, ours, theirs) if a != b]
-                allowed = (1 - SAME_IDS["bpe" if kind else "unigram"]) * len(lines)
-                checks.say(len(wrong) <= allowed, f"AutoTokenizer, {name}, {'fast' if fast else 'slow'}: {len(lines) - len(wrong)} "
-                           f"of {len(lines)} lines have our ids" + (f", not {wrong[:5]!r}" if wrong else ""))
-            texts = tokenizer.batch_decode(ours, skip_special_tokens=True)
-            wrong = [line for line, ids, text in zip(lines, ours, texts)
-                     if text != spm.decode(ids) and spm.unk_id() not in ids]
-            checks.say(not wrong, f"AutoTokenizer, {name}: our text back" + (f", not {wrong[:5]!r}" if wrong else ""))
-
-
 def main():
-    arguments = export_parity.argument_parser(__doc__).parse_args()
+    parser = export_parity.argument_parser(__doc__)
+    parser.add_argument("--tokenizers", action="store_true", help="only tokenizers, with more lines and the normal form of all characters")
+    arguments = parser.parse_args()
     export_parity.enter(arguments, export_parity.PACKAGES)
     began = time.time()
     with export_parity.workplace(arguments) as (program, train, test, reference):
         checks = Checks()
-        check_tokenizers(checks, program, test)
+        if arguments.tokenizers:
+            lines = tokenizer_cases.long_lines()
+            texts = [side for pair in train for side in pair] + test + reference
+            checks.say(len(lines) >= 5000, f"{len(lines)} lines in {len(tokenizer_cases.SCRIPTS)} scripts, {len(texts)} of the corpus")
+            tokenizer_cases.check_normal_forms(checks, *tokenizer_cases.check(checks, program, lines, texts))
+            export_parity.finish(checks, began)
+        tokenizer_cases.check(checks, program, tokenizer_cases.short_lines(), test)
         program.run("vocab", "-t", "train.src", "train.trg", "-o", "bpe.spm", "--dim-vocabs", "400", "--soft-limit", "--bpe",
                     "--byte-fallback", "--quiet")
         llama = ["--task", "llama", "--vocabs", "bpe.spm"]
@@ -292,8 +256,7 @@ def main():
         check_gguf(checks, program, untied, test, reference, ["f32", "q4_0"], ["f32"])
         check_ctranslate2(checks, program, shared, test)
         check_ctranslate2(checks, program, program.train("post", 2 * arguments.updates, "--enc-depth", "2"), test)
-    print(f"{'all equal' if checks.failed == 0 else f'{checks.failed} checks failed'}, {time.time() - began:.0f} s")
-    sys.exit(checks.failed != 0)
+    export_parity.finish(checks, began)
 
 
 if __name__ == "__main__":
