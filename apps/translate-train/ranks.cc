@@ -13,10 +13,27 @@ namespace {
 
 using GroupId = std::array<uint8_t, TRAFO_GROUP_ID_BYTES>;
 
+GroupId new_id(int32_t transport) {
+  GroupId id;
+  check(trafo_group_id_new(transport, id.data(), id.size()));
+  return id;
+}
+
 Group join(trafo_context* context, const GroupId& id, size_t rank, size_t size) {
   auto options = with_defaults<trafo_group_options>(trafo_group_options_init);
   options.rank = static_cast<int32_t>(rank);
   options.size = static_cast<int32_t>(size);
+  return make<Group>(trafo_group_new, context, &options, id.data(), id.size());
+}
+
+// As the rank that this process has in the job.
+Group join_job(trafo_context* context, const Job& job) {
+  const GroupId id = new_id(TRAFO_TRANSPORT_MPI);
+  auto options = with_defaults<trafo_group_options>(trafo_group_options_init);
+  options.transport = TRAFO_TRANSPORT_MPI;
+  options.rank = -1;
+  options.size = 0;
+  if (job.timeout > 0) options.timeout_s = job.timeout;
   return make<Group>(trafo_group_new, context, &options, id.data(), id.size());
 }
 
@@ -45,8 +62,12 @@ bool is_consequence(const std::exception_ptr& error) {
 
 }  // namespace
 
-Ranks::Ranks(const Settings& settings)
-    : options_(context_options_of(settings)), names_(devices_of(settings)) {
+Ranks::Ranks(const Settings& settings, const Job& job)
+    : job_(job), options_(context_options_of(settings)), names_(devices_of(settings)) {
+  if (job_.is_mpi && options_.size() > 1)
+    settings.refuse("devices",
+                    "is for one process with several ranks; in a job of MPI each process "
+                    "is one rank, on --device");
   for (size_t rank = 0; rank < options_.size(); ++rank)
     contexts_.push_back(make<Context>(trafo_context_new, &options_[rank]));
 }
@@ -55,13 +76,29 @@ std::string Ranks::text(Precision precision) const {
   std::string all;
   for (size_t rank = 0; rank < count(); ++rank)
     all += (all.empty() ? "" : " + ") + device_text(context(rank), options_[rank], precision);
+  if (job_.is_mpi) return fmt::format("{} processes of MPI: {}", job_.size, all);
   return count() == 1 ? all : fmt::format("{} ranks: {}", count(), all);
 }
 
+void Ranks::run_in_job(const Work& work) const {
+  const Group group = join_job(context(0), job_);
+  trafo_group_info info{};
+  check(trafo_group_get_info(group.get(), &info, sizeof info));
+  try {
+    work(static_cast<size_t>(info.rank), group.get());
+  } catch (const CliError& error) {
+    // The ranks have agreed on an error of the library, or it has told the others.
+    if (error.trafo_code() != TRAFO_OK) throw;
+    const std::string_view reason = error.what();
+    trafo_error_free(trafo_group_abort(group.get(), reason.data(), reason.size()));
+    throw;
+  }
+}
+
 void Ranks::run(const Work& work) const {
+  if (job_.is_mpi) return run_in_job(work);
   if (count() == 1) return work(0, nullptr);
-  GroupId id;
-  check(trafo_group_id_new(TRAFO_TRANSPORT_LOCAL, id.data(), id.size()));
+  const GroupId id = new_id(TRAFO_TRANSPORT_LOCAL);
   std::vector<std::exception_ptr> errors(count());
   const auto work_of = [&](size_t rank) {
     Group group;

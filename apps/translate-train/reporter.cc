@@ -55,7 +55,8 @@ size_t terminal_width() {
 }  // namespace
 
 Reporter::Reporter(ReporterOptions options)
-    : options_(options), live_(options.live && !options.quiet && isatty(STDERR_FILENO)) {
+    : options_(options),
+      live_(options.live && !options.quiet && !options.silent && isatty(STDERR_FILENO)) {
   ticker_ = std::thread([this] { tick(); });
 }
 
@@ -148,6 +149,7 @@ void Reporter::log(const char* level, const std::string& text, nlohmann::ordered
 }
 
 void Reporter::print(const std::string& text) {
+  if (options_.silent) return;
   const std::string below = drawn_ ? status_ : "";
   erase();
   std::fprintf(stderr, "%s\n", terminal_text(text).c_str());

@@ -17,9 +17,10 @@ class logger;
 namespace translate_train {
 
 struct ReporterOptions {
-  bool json = false;   // lines as JSON objects
-  bool live = true;    // a rewritten line, if standard error is a terminal
-  bool quiet = false;  // warnings only
+  bool json = false;    // lines as JSON objects
+  bool live = true;     // a rewritten line, if standard error is a terminal
+  bool quiet = false;   // warnings only
+  bool silent = false;  // nothing: another process says it
 };
 
 class Reporter {

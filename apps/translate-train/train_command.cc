@@ -27,6 +27,7 @@ struct TrainArguments {
   std::string profile, profile_updates;
   bool profile_graphs = false;
   bool dump_config = false;
+  LaunchArguments launch;
 };
 
 // What a run is cannot change while it goes on. The library checks model, corpus and optimizer;
@@ -209,12 +210,13 @@ Tokenizer load_vocabulary(const std::string& path) {
   return make<Tokenizer>(trafo_tokenizer_load, path.data(), path.size());
 }
 
-Reporter make_reporter(const Settings& settings) {
+Reporter make_reporter(const Settings& settings, const Job& job) {
   static constexpr const char* kFormats[] = {"text", "json"};
   static constexpr const char* kProgress[] = {"auto", "off"};
   return Reporter({.json = settings.choice("log-format", kFormats) == 1,
                    .live = settings.choice("progress", kProgress) == 0,
-                   .quiet = settings.flag("quiet")});
+                   .quiet = settings.flag("quiet"),
+                   .silent = job.rank > 0});
 }
 
 // Before the first update. With --mini-batch-fit the batch that was chosen becomes the run's.
@@ -379,13 +381,13 @@ Trainer make_trainer(trafo_group* group, const Model& model, const Tokenizer& to
 
 // Corpus, vocabulary and model by `settings`, which get their defaults here, and the run in (or
 // continued from) the directory `run`.
-int train_run(Settings settings, const std::string& run, Reporter& reporter,
+int train_run(Settings settings, const std::string& run, const Job& job, Reporter& reporter,
               const ProfileRequest& profile) {
   const bool continuing = has_checkpoint(run);
   // First, because it says at once if there is no such device.
   const auto ranks = [&] {
     const Reporter::Phase phase(reporter, "opening the device");
-    return Ranks(settings);
+    return Ranks(settings, job);
   }();
   const Precision precision = training_precision_on(
       ranks.context(0), settings.has("precision") ? settings.text("precision") : "auto");
@@ -459,14 +461,15 @@ int train_run(Settings settings, const std::string& run, Reporter& reporter,
     if (rank == 0) return train_first(group);
     const Model model = make_model(ranks.context(rank), config, tokenizer, start, nullptr);
     const Trainer trainer = make_trainer(group, model, tokenizer, corpora, config, run);
-    run_other_rank(trainer.get(), profile);
+    const int code = run_other_rank(trainer.get(), profile, job.is_mpi);
+    if (job.is_mpi) result = code;
   });
   // Models and trainers are gone: their memory is free for the model that is read.
-  if (start.adapter) reporter.info(write_run_adapter(run));
+  if (start.adapter && job.rank == 0) reporter.info(write_run_adapter(run));
   return result;
 }
 
-int train(const CLI::App& app, const TrainArguments& arguments) {
+int train(const CLI::App& app, const TrainArguments& arguments, const Job& job) {
   std::string run;
   Settings settings = collect(app, arguments, run);
   if (!settings.has("tsv") && !settings.has("train-sets"))
@@ -484,7 +487,8 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
   check_readable(settings);
   const ProfileRequest profile =
       profile_request(arguments.profile, arguments.profile_updates, arguments.profile_graphs);
-  Reporter reporter = make_reporter(trial);
+  Reporter reporter = make_reporter(trial, job);
+  if (arguments.dump_config && job.rank > 0) return kDone;
   if (arguments.dump_config)
     return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
   if (!continuing) refuse_to_overwrite(run);
@@ -494,7 +498,7 @@ int train(const CLI::App& app, const TrainArguments& arguments) {
   else if (is_monolingual(settings))
     reporter.info(fmt::format("{} has one side: training a language model, which continues text",
                               settings.list("train-sets")[0]));
-  return train_run(std::move(settings), run, reporter, profile);
+  return train_run(std::move(settings), run, job, reporter, profile);
 }
 
 }  // namespace
@@ -526,7 +530,17 @@ Action add_train(CLI::App& app) {
   app.footer(
       "Trains, or continues where the run directory stopped. Names after a comma are fairseq's for "
       "the\nsame setting. Numbers may end in k or M.");
-  return [&app, arguments] { return train(app, *arguments); };
+  add_launch_flags(app, arguments->launch);
+  return [&app, arguments] {
+    const Job job = job_of(arguments->launch);
+    try {
+      return train(app, *arguments, job);
+    } catch (const CliError& error) {
+      if (job.rank == 0) throw;
+      throw CliError(error.exit_code(), fmt::format("[rank {}] {}", job.rank, error.what()),
+                     error.trafo_code());
+    }
+  };
 }
 
 }  // namespace translate_train

@@ -187,6 +187,11 @@ int32_t on_event(void* user_data, const trafo_event* event) {
   }
 }
 
+int exit_code_of(const SignalCancel& signals) {
+  if (signals.received() == 0) return kDone;
+  return signals.received() == SIGTERM ? kTerminated : kInterrupted;
+}
+
 }  // namespace
 
 int64_t pair_count(const Corpus& corpus) {
@@ -241,23 +246,26 @@ int run_trainer(trafo_trainer* trainer, RunRecords& records, Reporter& reporter,
     if (error.trafo_code() != TRAFO_CANCELLED) records.fail(error.trafo_code() == TRAFO_NON_FINITE);
     if (!session.problem.empty()) throw CliError(kFailed, session.problem);
     if (error.trafo_code() != TRAFO_CANCELLED) throw;
-    if (signals.received() != 0)
-      exit_code = signals.received() == SIGTERM ? kTerminated : kInterrupted;
+    exit_code = exit_code_of(signals);
   }
   reporter.status("");
   return exit_code;
 }
 
-void run_other_rank(trafo_trainer* trainer, const ProfileRequest& profile) {
+int run_other_rank(trafo_trainer* trainer, const ProfileRequest& profile, bool is_process) {
+  const auto cancel = make<Cancel>(trafo_cancel_new);
+  std::optional<SignalCancel> signals;
+  if (is_process) signals.emplace(cancel.get());
   try {
     run_in_step(profile, [&](int64_t updates) {
       int32_t stop = TRAFO_STOP_NONE;
-      check(trafo_trainer_run(trainer, updates, nullptr, nullptr, nullptr, &stop));
+      check(trafo_trainer_run(trainer, updates, cancel.get(), nullptr, nullptr, &stop));
       return stop;
     });
   } catch (const CliError& error) {  // the first rank knows who has cancelled
     if (error.trafo_code() != TRAFO_CANCELLED) throw;
   }
+  return signals ? exit_code_of(*signals) : kDone;
 }
 
 }  // namespace translate_train
